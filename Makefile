@@ -1,0 +1,47 @@
+# Everything a user or CI runs: `make demo`, `make test`; for developers `make check`, `make bench`, `make test-arm`.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+SOURCES := $(shell find csrc mpnet -type f \( -name '*.c' -o -name '*.h' -o -name '*.py' \) -not -name '_core.c' 2>/dev/null)
+
+.PHONY: demo test check bench test-arm clean tools
+
+tools:
+	@command -v $(PYTHON) >/dev/null 2>&1 || { echo "mpnet: python3 is missing; install Python 3.10 or newer (Debian: apt-get install python3 python3-venv python3-dev)" >&2; exit 2; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { echo "mpnet: $(PYTHON) is older than 3.10; set PYTHON=... to a newer one" >&2; exit 2; }
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { echo "mpnet: Python's venv module is missing (Debian: apt-get install python3-venv)" >&2; exit 2; }
+	@command -v $(firstword $(CC)) >/dev/null 2>&1 || { echo "mpnet: the C compiler '$(firstword $(CC))' is missing; install gcc or clang, or set CC=..." >&2; exit 2; }
+
+$(BIN)/.base: pyproject.toml | tools
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install -q --disable-pip-version-check "setuptools>=68" wheel "cffi>=1.15"
+	@touch $@
+
+$(BIN)/.installed: $(BIN)/.base $(SOURCES) setup.py
+	$(BIN)/python -m pip install -q --disable-pip-version-check --no-build-isolation -e ".[test]"
+	@touch $@
+
+demo: $(BIN)/.installed
+	$(BIN)/mpnet demo
+
+test: $(BIN)/.installed
+	OMP_NUM_THREADS=2 $(BIN)/python -m pytest
+
+$(BIN)/.checked: $(BIN)/.installed
+	$(BIN)/python -m pip install -q --disable-pip-version-check -e ".[test,check]" --no-build-isolation
+	@touch $@
+
+check: $(BIN)/.checked
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	MPNET_CFLAGS=-Werror $(BIN)/python setup.py -q build_ext --force --build-temp .cache/werror --build-lib .cache/werror
+	$(MAKE) test
+
+bench: $(BIN)/.installed
+	$(BIN)/mpnet bench cfg/yolov3-tiny.cfg
+
+test-arm: | tools
+	tests/arm/run.sh
+
+clean:
+	rm -rf $(VENV) build .cache *.egg-info mpnet/kernels/_core*.so mpnet/kernels/_core.c

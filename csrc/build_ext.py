@@ -1,0 +1,71 @@
+"""Compiles each C file with the flags of its ISA level, so that one wheel holds every level.
+
+No -march=native anywhere: what a file may use is decided by its name alone.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import tempfile
+from typing import Any
+
+from setuptools.command.build_ext import build_ext
+
+# File name prefix in csrc/arch/ -> (architecture prefix of the compiler's target, flags).
+ISA_FLAGS: dict[str, tuple[str, list[str]]] = {
+    "x86_avx2": ("x86_64", ["-mavx2", "-mfma", "-mf16c"]),
+    "x86_avx512vnni": ("x86_64", ["-mavx2", "-mfma", "-mf16c", "-mavx512f", "-mavx512bw", "-mavx512vl",
+                                  "-mavx512dq", "-mavx512vnni"]),
+    "x86_avx512": ("x86_64", ["-mavx2", "-mfma", "-mf16c", "-mavx512f", "-mavx512bw", "-mavx512vl", "-mavx512dq"]),
+    "arm_neon_fp16": ("aarch64", ["-march=armv8.2-a+fp16"]),
+    "arm_neon_dotprod": ("aarch64", ["-march=armv8.2-a+fp16+dotprod"]),
+    "arm_neon_i8mm": ("aarch64", ["-march=armv8.2-a+fp16+dotprod+i8mm"]),
+    "arm_neon": ("aarch64", ["-march=armv8-a"]),
+}
+COMMON = ["-std=gnu11", "-O3", "-ffp-contract=off", "-fno-math-errno", "-fvisibility=hidden", "-Wall", "-Wextra"]
+
+
+def isa_flags(source: str, target: str) -> list[str]:
+    """The extra flags of one file. The longest matching prefix wins; a file of another architecture gets none."""
+    stem = os.path.basename(source)
+    for prefix in sorted(ISA_FLAGS, key=len, reverse=True):
+        if stem.startswith(prefix):
+            architecture, flags = ISA_FLAGS[prefix]
+            return flags if target.startswith(architecture) else []
+    return []
+
+
+def _accepts(compiler: list[str], flags: list[str]) -> bool:
+    """Whether the compiler builds and links an OpenMP program with these flags."""
+    with tempfile.TemporaryDirectory() as folder:
+        source = os.path.join(folder, "probe.c")
+        with open(source, "w", encoding="utf-8") as file:
+            file.write("#include <omp.h>\nint main(void) { return omp_get_max_threads() < 1; }\n")
+        command = [*compiler, *flags, source, "-o", os.path.join(folder, "probe")]
+        return subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
+class BuildExt(build_ext):
+    """build_ext with flags per file and optional OpenMP."""
+
+    def build_extensions(self) -> None:
+        compiler = self.compiler
+        command = shlex.split(os.environ["CC"]) if os.environ.get("CC") else list(compiler.compiler_so[:1])
+        probe = subprocess.run([*command, "-dumpmachine"], capture_output=True, text=True, check=False)
+        target = probe.stdout.strip().replace("arm64", "aarch64")
+        extra = shlex.split(os.environ.get("MPNET_CFLAGS", ""))
+        openmp = ["-fopenmp"] if _accepts(command, ["-fopenmp"]) else []
+        if not openmp:
+            print("mpnet: the compiler has no OpenMP; building for one thread (mpnet info says so)")
+        for extension in self.extensions:
+            extension.extra_compile_args = [*(extension.extra_compile_args or []), *COMMON, *openmp, *extra]
+            extension.extra_link_args = [*(extension.extra_link_args or []), *openmp, *extra, "-lm"]
+        original = compiler._compile
+
+        def compile_one(obj: str, src: str, ext: str, cc_args: Any, extra_postargs: Any, pp_opts: Any) -> None:
+            original(obj, src, ext, cc_args, [*extra_postargs, *isa_flags(src, target)], pp_opts)
+
+        compiler._compile = compile_one
+        super().build_extensions()

@@ -1,0 +1,1 @@
+"""The embedded model and its data."""

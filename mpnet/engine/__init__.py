@@ -1,0 +1,1 @@
+"""From a network and a precision plan to executed steps."""

@@ -1,0 +1,1 @@
+"""Matching, average precision, agreement and paired statistics."""

@@ -1,0 +1,1 @@
+"""Spaces, strategies, shared prefixes, the store and the runner."""

@@ -1,0 +1,1 @@
+"""Numeric operations: the C tables (native), the NumPy oracle (reference) and how one is chosen (isa)."""

@@ -1,0 +1,1 @@
+"""Ranges, scales, calibration and corrections."""

@@ -1,0 +1,1 @@
+"""Tables, plots and pages made from stored results; never runs a network."""

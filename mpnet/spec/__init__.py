@@ -1,0 +1,1 @@
+"""Frozen descriptions of networks, precisions and experiments. No input or output here."""

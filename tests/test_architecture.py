@@ -1,0 +1,55 @@
+"""Imports flow one way; a file that breaks the order is named."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+# Lower stands for lower in the house: a folder may import itself and what stands below it.
+LEVEL = {
+    "errors": 0, "spec": 1, "kernels": 2, "quantization": 3, "engine": 4, "detection": 5, "evaluation": 6,
+    "experiments": 7, "report": 8, "api": 9, "demo": 9, "cli": 10,
+}
+MAY_USE_FORMATS = {"cli", "api", "demo", "formats"}
+
+
+def imported(path: Path) -> set[str]:
+    """The mpnet folders or modules that a file imports."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        names = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            names = [node.module] if node.module != "mpnet" else [f"mpnet.{alias.name}" for alias in node.names]
+        found |= {name.split(".")[1] for name in names if name.startswith("mpnet.")}
+    return found
+
+
+def test_imports_flow_one_way(repository: Path) -> None:
+    wrong = []
+    for path in sorted((repository / "mpnet").rglob("*.py")):
+        parts = path.relative_to(repository / "mpnet").parts
+        here = parts[0].removesuffix(".py")
+        for other in imported(path) - {here, "__version__"}:
+            if other == "formats":
+                loader = here == "evaluation" and parts[-1] == "dataset.py"
+                if here not in MAY_USE_FORMATS and not loader:
+                    wrong.append(f"{path}: imports formats")
+            elif here == "formats":
+                if LEVEL[other] > LEVEL["spec"]:
+                    wrong.append(f"{path}: formats imports {other}")
+            elif here != "__init__" and LEVEL[other] >= LEVEL[here]:
+                wrong.append(f"{path}: {here} imports {other}")
+    assert wrong == []
+
+
+def test_files_stay_small(repository: Path) -> None:
+    long = [
+        f"{path}: {count} lines"
+        for folder in ("mpnet", "tests", "csrc", "tools", "benchmarks")
+        for path in sorted((repository / folder).rglob("*.[pch]*"))
+        if path.suffix in {".py", ".c", ".h"} and path.name != "_core.c"
+        and (count := len(path.read_text(encoding="utf-8").splitlines())) > 450
+    ]
+    assert long == []
