@@ -13,7 +13,6 @@ from mpnet.spec.quantization import (
     ROUNDINGS,
     WEIGHT_GRANULARITIES,
     WEIGHT_METHODS,
-    WEIGHT_SCALES,
     ActivationOptions,
     QuantizationOptions,
     WeightOptions,
@@ -22,7 +21,7 @@ from mpnet.spec.quantization import (
 _ACTIVATION_KEYS = (
     "mode", "ranges", "method", "percentile", "momentum", "rounding", "narrow_range", "ensure_minimum_range",
 )
-_WEIGHT_KEYS = ("granularity", "method", "scale", "rounding")
+_WEIGHT_KEYS = ("granularity", "method", "rounding")
 _OPTION_KEYS = ("activations", "weights", "bias_correction", "equalisation")
 OPTION_PATHS = tuple(
     [f"activations.{key}" for key in _ACTIVATION_KEYS] + [f"weights.{key}" for key in _WEIGHT_KEYS]
@@ -93,6 +92,7 @@ def _weights(parent: Section) -> WeightOptions:
         return WeightOptions(granularity=text(node, name, WEIGHT_GRANULARITIES))
     section = Section(node, name, _WEIGHT_KEYS)
     return WeightOptions(
-        section.text("granularity", WEIGHT_GRANULARITIES), section.text("method", WEIGHT_METHODS),
-        section.text("scale", WEIGHT_SCALES), section.text("rounding", ROUNDINGS),
+        section.text("granularity", WEIGHT_GRANULARITIES),
+        section.text("method", WEIGHT_METHODS),
+        section.text("rounding", ROUNDINGS),
     )

@@ -7,11 +7,10 @@ from typing import Any, TypeVar
 
 ACTIVATION_MODES: tuple[str, ...] = ("affine", "symmetric", "power_of_two", "MIN_COMBINED", "MIN_FIRST", "SCALED")
 ACTIVATION_RANGES: tuple[str, ...] = ("dynamic", "calibrated")
-CALIBRATION_METHODS: tuple[str, ...] = ("minmax", "moving_average", "percentile", "entropy", "mse")
+CALIBRATION_METHODS: tuple[str, ...] = ("min_max", "moving_average", "percentile", "entropy", "mse")
 ROUNDINGS: tuple[str, ...] = ("half_to_even", "half_away", "truncate")
 WEIGHT_GRANULARITIES: tuple[str, ...] = ("per_channel", "per_tensor")
-WEIGHT_METHODS: tuple[str, ...] = ("minmax", "mse")
-WEIGHT_SCALES: tuple[str, ...] = ("real", "power_of_two")
+WEIGHT_METHODS: tuple[str, ...] = ("min_max", "mse", "power_of_two")
 
 _Options = TypeVar("_Options", "ActivationOptions", "WeightOptions")
 
@@ -44,14 +43,12 @@ class WeightOptions:
     """What is asked of int8 weights; None means "not said here".
 
     granularity: one scale per output channel or one per tensor.
-    method:      minmax, or mse: the scale with the smallest squared error.
-    scale:       real, or power_of_two.
+    method:      min_max; mse: the scale with the smallest squared error; power_of_two: the same among powers of two.
     rounding:    one of ROUNDINGS.
     """
 
     granularity: str | None = None
     method: str | None = None
-    scale: str | None = None
     rounding: str | None = None
 
 
