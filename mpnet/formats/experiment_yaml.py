@@ -38,6 +38,8 @@ __all__ = ["parse_experiment", "quantization_options", "read_experiment"]
 _PRECISION_NAMES = tuple(PRECISIONS)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}\Z")
 _TOP = ("name", "model", "data", "detection", "precision", "quantization", "sweep", "runtime", "output", "baseline")
+# Mappings whose keys are not fixed words but may hold dots themselves.
+_SELECTOR_MAPS = ("precision.layers", "sweep.space.layers", "sweep.space.quantization")
 MAX_IMAGES = 10_000_000
 MAX_THREADS = 1024
 
@@ -93,9 +95,9 @@ def _experiment(root: Node, overrides: Sequence[str], source: str, base: Path) -
 
 def _override(tree: Mapping, override: str) -> None:
     """Put `key.key=value` into the tree."""
-    source = f"--set {override[:80]}"
+    source = "--set " + "".join(c if c.isprintable() else " " for c in override[:80])
     keys, equals, value = override.partition("=")
-    parts = keys.strip().split(".")
+    parts = _split(keys.strip())
     if not equals or not all(parts):
         raise ConfigError(f"{source}: is not of the form key.key=value, such as detection.nms=0.5")
     node = parse_yaml(value, source, numbered=False) if value.strip() else Scalar("", False, source)
@@ -111,6 +113,14 @@ def _override(tree: Mapping, override: str) -> None:
         at = below
     at.items[parts[-1]] = node
     at.key_places[parts[-1]] = source
+
+
+def _split(keys: str) -> list[str]:
+    """The parts of a dotted key; below a mapping of selectors all the rest is one, such as `2..8`."""
+    for prefix in _SELECTOR_MAPS:
+        if keys.startswith(f"{prefix}.") and len(keys) > len(prefix) + 1:
+            return [*prefix.split("."), keys.removeprefix(f"{prefix}.")]
+    return keys.split(".")
 
 
 def _model(section: Section, base: Path) -> ModelSection:

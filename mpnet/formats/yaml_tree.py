@@ -88,12 +88,14 @@ def parse_yaml(data: bytes | str, source: str, numbered: bool = True) -> Node:
         raise
     except yaml.reader.ReaderError as error:
         line = content.count("\n", 0, error.position) + 1
-        raise ConfigError(f"{source}:{line}: character {error.character!r} is not allowed in YAML; remove it") from None
+        place = f"{source}:{line}" if numbered else source
+        raise ConfigError(f"{place}: character {error.character!r} is not allowed in YAML; remove it") from None
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = mark.line + 1 if mark else 1
         problem = error.problem or error.context
-        raise ConfigError(f"{source}:{line}: is not valid YAML: {problem}; mend that line") from None
+        place = f"{source}:{line}" if numbered else source
+        raise ConfigError(f"{place}: is not valid YAML: {problem}; mend that line") from None
     except yaml.YAMLError as error:
         raise ConfigError(f"{source}: is not valid YAML: {str(error).splitlines()[0]}") from None
     except (ValueError, OverflowError) as error:

@@ -11,7 +11,7 @@ from pathlib import Path
 from mpnet.spec.quantization import NOTHING_SAID, QuantizationOptions
 
 RESIZES: tuple[str, ...] = ("stretch", "letterbox")
-NMS_KINDS: tuple[str, ...] = ("iou", "greedynms")
+NMS_KINDS: tuple[str, ...] = ("default", "greedynms", "diounms")
 BATCH_NORMS: tuple[str, ...] = ("darknet", "alexeyab")
 DATA_FORMATS: tuple[str, ...] = ("yolo", "coco")
 STRATEGIES: tuple[str, ...] = ("grid", "one_at_a_time", "exhaustive", "greedy", "pareto", "additive")
