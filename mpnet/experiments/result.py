@@ -73,7 +73,11 @@ def publish(document: Mapping[str, Any], detections: bytes, folder: Path) -> Res
         if folder.exists():
             old = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
             os.rename(folder, old)  # an empty folder gives way
-            os.rename(scratch, folder)
+            try:
+                os.rename(scratch, folder)
+            except BaseException:
+                os.rename(old, folder)
+                raise
             shutil.rmtree(old, ignore_errors=True)
         else:
             os.rename(scratch, folder)
