@@ -10,10 +10,11 @@ from mpnet.errors import FormatError, PrecisionError
 from mpnet.formats.bounded import read_bounded
 from mpnet.formats.cfg_keys import DEFAULT_ONLY, MISTAKEN, PRECISION_KEYS, QUANTIZATION_KEYS, TRAINING
 from mpnet.formats.cfg_layers import BUILDERS, Position
+from mpnet.formats.cfg_precision import precision_keys
 from mpnet.formats.cfg_tokens import MAX_CFG_BYTES, Section, shorten, tokenize
-from mpnet.spec.layers import LayerSpec, PrecisionKeys
+from mpnet.spec.layers import LayerSpec
 from mpnet.spec.network import NetworkSpec
-from mpnet.spec.precision import FP32, PRECISIONS
+from mpnet.spec.precision import FP32
 from mpnet.spec.selectors import name_layers
 
 MAX_SIDE = 16384
@@ -54,7 +55,7 @@ def parse_cfg(content: bytes | str, source: str = "<text>") -> NetworkSpec:
     channels = net.integer("channels", 3, 1, MAX_PICTURE_CHANNELS)
     net_options = {key: entry.value for key, entry in net.entries.items()}
     warnings: list[str] = []
-    declared = _precision_keys(net)
+    declared = precision_keys(net)
     _check_left_over(net, "net", warnings)
 
     layers: list[LayerSpec] = []
@@ -63,7 +64,7 @@ def parse_cfg(content: bytes | str, source: str = "<text>") -> NetworkSpec:
         kind = _ALIASES.get(section.name, section.name)
         if kind not in BUILDERS:
             section.fail(f"layer type [{shorten(section.name)}] is not supported; known are {', '.join(BUILDERS)}")
-        keys = _precision_keys(section)
+        keys = precision_keys(section)
         layer = BUILDERS[kind](section, Position(tuple(layers), (height, width, channels)), keys)
         _check_yolo_precision(section, layer)
         _check_left_over(section, kind, warnings)
@@ -80,42 +81,18 @@ def parse_cfg(content: bytes | str, source: str = "<text>") -> NetworkSpec:
     digest = hashlib.sha256(data).hexdigest()
     if digest == _WRONG_MASK_DIGEST:
         warnings.append(
-            f"{source}: this is the official yolov3-tiny.cfg, whose second [yolo] says mask = 0,1,2; the official weights "
-            "were trained with 1,2,3 and lose half their AP with this file; change the mask or use cfg/yolov3-tiny.cfg"
+            f"{source}: this is the official yolov3-tiny.cfg, whose second [yolo] says mask = 0,1,2; the official "
+            "weights were trained with 1,2,3 and lose half their AP with it; change the mask or use cfg/yolov3-tiny.cfg"
         )
     return NetworkSpec(
         width, height, channels, name_layers(layers), declared, net_options, source, digest, tuple(warnings)
     )
 
 
-def _precision_keys(section: Section) -> PrecisionKeys | None:
-    """The section's precision keys, checked: when one is given, exactly one is 1."""
-    for key, entry in section.repeated:
-        if key in PRECISION_KEYS or key in QUANTIZATION_KEYS:
-            first = section.entries[key].line
-            raise PrecisionError(f"{section.source}:{entry.line}: {key} is given twice (first in line {first}); keep one")
-    given = [key for key in PRECISIONS if key in section.entries]
-    chosen = [key for key in given if section.flag(key, False)]
-    line = section.entries[(chosen or given)[-1]].line if given else section.line
-    if given and len(chosen) != 1:
-        found = f"{' and '.join(chosen)} are 1" if chosen else f"{', '.join(given)} is 0 and none is 1"
-        raise PrecisionError(
-            f"{section.source}:{line}: {found} in [{section.name}]; exactly one of fp32, fp16, int8 must be 1 (or give none)"
-        )
-    quantize = section.flag("quantize", True) if "quantize" in section.entries else None
-    options = {
-        key: (section.text(key) or "", section.entries[key].line) for key in QUANTIZATION_KEYS if key in section.entries
-    }
-    if not given and quantize is None and not options:
-        return None
-    quantize_line = section.entries["quantize"].line if quantize is not None else 0
-    return PrecisionKeys(PRECISIONS[chosen[0]] if chosen else None, line, quantize, quantize_line, options)
-
-
 def _check_yolo_precision(section: Section, layer: LayerSpec) -> None:
     keys = layer.declared
     if layer.kind == "yolo" and keys is not None and keys.precision not in (None, FP32):
-        raise PrecisionError(f"{section.source}:{keys.line}: [yolo] is always fp32; remove {keys.precision}=1 or set fp32=1")
+        raise PrecisionError(f"{section.source}:{keys.line}: [yolo] is always fp32; remove {keys.precision}=1")
 
 
 def _check_left_over(section: Section, kind: str, warnings: list[str]) -> None:
@@ -126,13 +103,11 @@ def _check_left_over(section: Section, kind: str, warnings: list[str]) -> None:
             section.fail(f"{key}={shorten(text)} is not supported in [{section.name}]; only {key}={value} is", key)
     known = {key for key, entry in section.entries.items() if entry.used} | TRAINING[kind]
     for key, entry in section.repeated:
-        first = section.entries[key]
+        first, place = section.entries[key], f"{section.source}:{entry.line}"
         if key in TRAINING[kind] or entry.value == first.value:
-            warnings.append(f"{section.source}:{entry.line}: {shorten(key)} is given twice; the first, in line {first.line}, counts")
+            warnings.append(f"{place}: {shorten(key)} is given twice; the first, in line {first.line}, counts")
         elif key in known:
-            raise FormatError(
-                f"{section.source}:{entry.line}: {key}={shorten(entry.value)} contradicts line {first.line}; keep one of them"
-            )
+            raise FormatError(f"{place}: {key}={shorten(entry.value)} contradicts line {first.line}; keep one of them")
     for key, entry in section.entries.items():
         if key in known:
             continue
@@ -140,8 +115,7 @@ def _check_left_over(section: Section, kind: str, warnings: list[str]) -> None:
             near = [MISTAKEN[key]]
         else:
             near = difflib.get_close_matches(key.lower(), (*PRECISION_KEYS, *QUANTIZATION_KEYS), n=1, cutoff=0.7)
+        place = f"{section.source}:{entry.line}"
         if near:
-            raise PrecisionError(f"{section.source}:{entry.line}: unknown key {shorten(key)!r}; did you mean {near[0]!r}?")
-        warnings.append(
-            f"{section.source}:{entry.line}: unknown key {shorten(key)!r} in [{section.name}] is ignored"
-        )
+            raise PrecisionError(f"{place}: unknown key {shorten(key)!r}; did you mean {near[0]!r}?")
+        warnings.append(f"{place}: unknown key {shorten(key)!r} in [{shorten(section.name)}] is ignored")

@@ -105,8 +105,8 @@ def maxpool(section: Section, at: Position, keys: PrecisionKeys | None) -> Layer
     out_shape = _window(section, shape, size, stride, padding, shape[2])
     # A window that lies outside altogether would have no maximum.
     before = padding // 2
-    if before >= size or max((out_shape[0] - 1) * stride - before - shape[0], (out_shape[1] - 1) * stride - before - shape[1]) >= 0:
-        section.fail(f"padding={padding} puts whole windows of {size} outside the input; use at most {size - 1}", "padding")
+    if before >= size or any((out_shape[axis] - 1) * stride - before >= shape[axis] for axis in (0, 1)):
+        section.fail(f"padding={padding} puts whole windows of {size} outside the input; use {size - 1}", "padding")
     return MaxpoolSpec(**at.common(section, keys, out_shape), size=size, stride=stride, padding=padding)
 
 
@@ -120,7 +120,7 @@ def upsample(section: Section, at: Position, keys: PrecisionKeys | None) -> Laye
     height, width, channels = at.shape(at.index - 1)
     factor = section.integer("stride", 2, 1, 64)
     if factor * max(height, width) > MAX_UPSAMPLED_SIDE:
-        section.fail(f"the result would be {width * factor}x{height * factor}; the limit is {MAX_UPSAMPLED_SIDE} a side")
+        section.fail(f"the result would be {width * factor}x{height * factor}; the limit is {MAX_UPSAMPLED_SIDE}")
     return UpsampleSpec(**at.common(section, keys, (height * factor, width * factor, channels)), factor=factor)
 
 
@@ -129,7 +129,8 @@ def _layer_reference(section: Section, at: Position, key: str, number: int) -> i
     index = at.index + number if number < 0 else number
     if not 0 <= index < at.index:
         section.fail(
-            f"{key} names layer {number}, which is not before this layer {at.index}; use -{at.index} to -1 or 0 to {at.index - 1}",
+            f"{key} names layer {number}, which is not before this layer {at.index}; "
+            + (f"use -{at.index} to -1 or 0 to {at.index - 1}" if at.index else "the first layer can name none"),
             key,
         )
     return index
@@ -147,7 +148,7 @@ def route(section: Section, at: Position, keys: PrecisionKeys | None) -> LayerSp
     for index, shape in zip(inputs, shapes, strict=True):
         if shape[:2] != shapes[0][:2]:
             section.fail(
-                f"layers {inputs[0]} ({shapes[0][1]}x{shapes[0][0]}) and {index} ({shape[1]}x{shape[0]}) differ in size", "layers"
+                f"layers {inputs[0]} {_text(shapes[0])} and {index} {_text(shape)} differ in width or height", "layers"
             )
         if shape[2] % groups:
             section.fail(f"groups={groups} does not divide the {shape[2]} channels of layer {index}", "groups")
@@ -166,7 +167,8 @@ def shortcut(section: Section, at: Position, keys: PrecisionKeys | None) -> Laye
     other = _layer_reference(section, at, "from", numbers[0])
     shape = at.shape(at.index - 1)
     if at.shape(other) != shape:
-        section.fail(f"layers {at.index - 1} {_text(shape)} and {other} {_text(at.shape(other))} differ in shape", "from")
+        shapes = f"{at.index - 1} {_text(shape)} and {other} {_text(at.shape(other))}"
+        section.fail(f"layers {shapes} differ in shape", "from")
     activation = section.word("activation", "linear", ACTIVATIONS)
     return ShortcutSpec(**at.common(section, keys, shape, other), activation=activation)
 
@@ -183,13 +185,13 @@ def yolo(section: Section, at: Position, keys: PrecisionKeys | None) -> LayerSpe
     num = section.integer("num", 1, 1, 1000)
     numbers = section.reals("anchors", 1e-6, 1e6)
     if len(numbers) % 2 or len(numbers) < 2 * num:
-        section.fail(f"anchors holds {len(numbers)} numbers; num={num} needs {2 * num}: width, height for each", "anchors")
+        section.fail(f"anchors holds {len(numbers)} numbers; num={num} needs {2 * num}: width, height each", "anchors")
     mask = section.integers("mask", 0, num - 1) or tuple(range(num))
     wanted = len(mask) * (5 + classes)
     if shape[2] != wanted:
         section.fail(
-            f"[yolo] with {len(mask)} anchors and {classes} classes needs {wanted} channels, but the layer before has {shape[2]}; "
-            f"set filters={wanted} there"
+            f"[yolo] with {len(mask)} anchors and {classes} classes needs {wanted} channels, but the layer before has "
+            f"{shape[2]}; set filters={wanted} there"
         )
     return YoloSpec(
         **at.common(section, keys, shape),

@@ -125,7 +125,7 @@ def tokenize(content: bytes, source: str) -> list[Section]:
     # Latin-1 keeps every byte: comments may be in any encoding, what counts is ASCII.
     for number, raw in enumerate(re.split(r"\r\n|\n|\r", content.decode("latin-1")), 1):
         if len(raw) > MAX_LINE_CHARACTERS:
-            raise FormatError(f"{source}:{number}: the line has {len(raw)} characters; the limit is {MAX_LINE_CHARACTERS}")
+            raise FormatError(f"{source}:{number}: a line of {len(raw)} characters; the limit is {MAX_LINE_CHARACTERS}")
         line = re.split("[#;]", raw, maxsplit=1)[0]
         line = "".join(line.split())
         if not line:

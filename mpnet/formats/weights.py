@@ -1,8 +1,8 @@
 """Reads and writes Darknet's weights files.
 
-Header: int32 major, minor, revision; then the images seen as uint64 when major * 10 + minor >= 2, else as int32. Then per
-convolution, in order: biases; with batch normalisation scales, means, variances; then weights (out, in / groups, kh, kw).
-All little-endian float32.
+Header: int32 major, minor, revision; then the images seen as uint64 when major * 10 + minor >= 2, else as int32. Then
+per convolution, in order: biases; with batch normalisation scales, means, variances; then weights (out, in / groups,
+kh, kw). All little-endian float32.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def parse_weights(content: bytes, network: NetworkSpec, source: str = "<bytes>")
         )
     version = _VERSION.unpack_from(content)
     if not all(0 <= number <= _MAX_VERSION for number in version):
-        raise FormatError(f"{source}: version {version[0]}.{version[1]}.{version[2]} in the header; this is no Darknet weights file")
+        raise FormatError(f"{source}: version {version} in the header; this is no Darknet weights file")
     seen_bytes = 8 if version[0] * 10 + version[1] >= 2 else 4
     start = _VERSION.size + seen_bytes
     expected = start + 4 * network.parameters
@@ -68,12 +68,12 @@ def _read_layer(values: Floats, position: int, layer: ConvolutionSpec, source: s
         if not finite.all():
             bad = position + int(np.argmin(finite))
             raise FormatError(
-                f"{source}: {name} of layer {layer.index} ({layer.name}) hold {values[bad]} at value {bad}; the file is damaged "
-                "or belongs to another cfg"
+                f"{source}: {name} of layer {layer.index} ({layer.name}) hold {values[bad]} at value {bad}; "
+                "the file is damaged or belongs to another cfg"
             )
         position += count
         # Own aligned memory per array, so that the file's bytes can be freed.
-        return part.reshape(shape).copy()
+        return np.array(part.reshape(shape))
 
     channels = (layer.filters,)
     biases = take("biases", channels)
@@ -82,8 +82,8 @@ def _read_layer(values: Floats, position: int, layer: ConvolutionSpec, source: s
         scales, means, variances = take("scales", channels), take("means", channels), take("variances", channels)
         if (variances < 0).any():
             raise FormatError(
-                f"{source}: a variance of layer {layer.index} ({layer.name}) is negative ({variances.min():g}); the file is damaged "
-                "or belongs to another cfg"
+                f"{source}: a variance of layer {layer.index} ({layer.name}) is negative ({variances.min():g}); "
+                "the file is damaged or belongs to another cfg"
             )
     return ConvolutionWeights(biases, take("weights", layer.weight_shape), scales, means, variances), position
 

@@ -5,10 +5,11 @@ A shape is (height, width, channels) of one image. Activations are NHWC everywhe
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import ClassVar, Mapping
+from dataclasses import dataclass
+from typing import ClassVar
 
 from mpnet.spec.precision import Precision
+from mpnet.spec.quantization import NOTHING_SAID, QuantizationOptions
 
 Shape = tuple[int, int, int]
 PICTURE = -1
@@ -24,14 +25,14 @@ class PrecisionKeys:
     quantize:     the `quantize` key: True converts inputs as needed (also when absent), False promises that no
                   conversion is needed, None when absent.
     quantize_line: its line, 0 when absent.
-    quantization: the section's keys about how to quantise, as text: key -> (value, line).
+    quantization: what the section says about how to quantise.
     """
 
     precision: Precision | None
     line: int
     quantize: bool | None = None
     quantize_line: int = 0
-    quantization: Mapping[str, tuple[str, int]] = field(default_factory=dict)
+    quantization: QuantizationOptions = NOTHING_SAID
 
 
 @dataclass(frozen=True)

@@ -70,7 +70,8 @@ class NetworkSpec:
     @property
     def outputs(self) -> tuple[int, ...]:
         """Indices of the layers whose results leave the network: the heads, else the last layer."""
-        return tuple(yolo.index for yolo in self.yolos) or (len(self.layers) - 1,)
+        heads = tuple(yolo.index for yolo in self.yolos)
+        return heads if heads else (len(self.layers) - 1,)
 
     @property
     def macs(self) -> int:

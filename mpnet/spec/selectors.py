@@ -1,17 +1,18 @@
 """Names of layers, and how `precision.layers`, `--layers` and sweeps choose them.
 
-Every layer has a stable name `<type>-<number>`, counted from 1 per type: `conv-1`, `maxpool-3`, `route-2`, `yolo-1`. The
-convolution that feeds a yolo layer says so: `conv-10/yolo-1`. `mpnet show` prints the names.
+Every layer has a stable name `<type>-<number>`, counted from 1 per type: `conv-1`, `maxpool-3`, `route-2`, `yolo-1`.
+The convolution that feeds a yolo layer says so: `conv-10/yolo-1`. `mpnet show` prints the names.
 
 A selector is one of
   an index        `0`, `13`: Darknet's layer number
   a range         `2..8`: indices, both ends included
   a name or glob  `conv-3`, `conv-1?`, `*/yolo-1`, `*/yolo-*`, `maxpool-*`
-  a group         `all` (or `conv`), `first`, `last`, `heads`, `trunk`, `head-1`, `3x3`, `1x1`, `depthwise`, `grouped`, `strided`
+  a group         `all` (or `conv`), `first`, `last`, `heads`, `trunk`, `head-1`, `3x3`, `1x1`, `depthwise`, `grouped`,
+                  `strided`
   several         `first, heads`: joined by commas
 
-Ranges, groups and globs choose among the layers with weights; a glob that begins with another type (`maxpool-*`) chooses
-among that type. Layers without weights follow their inputs unless chosen by index, name or such a glob.
+Ranges, groups and globs choose among the layers with weights; a glob that begins with another type (`maxpool-*`)
+chooses among that type. Layers without weights follow their inputs unless chosen by index, name or such a glob.
 """
 
 from __future__ import annotations
@@ -134,4 +135,4 @@ def _no_such_layer(network: NetworkSpec, text: str, groups: dict[str, tuple[int,
     names = [*groups, *(layer.name for layer in network.layers)]
     near = difflib.get_close_matches(text, names, n=1, cutoff=0.5)
     hint = f"did you mean {near[0]!r}?" if near else f"groups are {', '.join(groups)}"
-    return f"layers {text[:60]!r}: no layer of {network.source} has this index, name or group; {hint} (mpnet show lists all names)"
+    return f"layers {text[:60]!r}: nothing in {network.source} has this index, name or group; {hint} (see mpnet show)"
