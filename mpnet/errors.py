@@ -38,3 +38,7 @@ class KernelError(MpnetError):
 
 class StoreError(MpnetError):
     """Results that cannot be written, read or trusted."""
+
+
+class NonFiniteError(EngineError, KernelError):
+    """A kernel met or made NaN or infinity; the engine adds which layer."""
