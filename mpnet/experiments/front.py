@@ -84,7 +84,8 @@ def _non_dominated_2d(points: Points, order: NDArray[np.intp]) -> NDArray[np.int
     record = second < before
     holder = np.maximum.accumulate(np.where(record, np.arange(len(order)), 0))
     same = (second == second[holder]) & (first == first[holder])
-    return order[record | same]
+    front: NDArray[np.intp] = order[record | same]
+    return front
 
 
 def hypervolume(points: Points, reference: Sequence[float]) -> float:
@@ -107,7 +108,7 @@ def _volume(points: Points, limit: Points) -> float:
     points = points[np.argsort(points[:, -1], kind="stable")]
     levels = np.append(points[1:, -1], limit[-1])
     total = 0.0
-    for count, (level, following) in enumerate(zip(points[:, -1], levels), start=1):
+    for count, (level, following) in enumerate(zip(points[:, -1], levels, strict=True), start=1):
         if following > level:
             below = points[:count, :-1]
             total += (following - level) * _volume(below[non_dominated(below)], limit[:-1])

@@ -22,7 +22,15 @@ from typing import Any, Iterable, Iterator, Mapping, Sequence
 
 from mpnet.errors import StoreError
 from mpnet.experiments.store_schema import (
-    COLUMNS, FORMAT, LEASE_SECONDS, SCHEMA, VERSION, digest_of, host_name, owner_is_dead, store_error,
+    COLUMNS,
+    FORMAT,
+    LEASE_SECONDS,
+    SCHEMA,
+    VERSION,
+    digest_of,
+    host_name,
+    owner_is_dead,
+    store_error,
 )
 
 BUSY_SECONDS = 60.0
@@ -312,7 +320,7 @@ class TrialStore:
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:
-        """One short write. IMMEDIATE takes the write lock first, so waiting is all that can happen, never a deadlock."""
+        """One short write. IMMEDIATE takes the write lock first: writers wait, they never deadlock."""
         with _translated(self.path):
             self._db.execute("BEGIN IMMEDIATE")
             try:
@@ -332,7 +340,7 @@ def _stored(value: float | None) -> float | None:
 
 
 def _trial(row: Sequence[Any]) -> Trial:
-    return Trial(row[1], {name: value for name, value in zip(COLUMNS, row[2:]) if value is not None})
+    return Trial(row[1], {name: value for name, value in zip(COLUMNS, row[2:], strict=True) if value is not None})
 
 
 @contextlib.contextmanager

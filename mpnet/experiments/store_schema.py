@@ -28,15 +28,15 @@ COLUMNS: tuple[str, ...] = (
 )
 
 # Keys are short texts and most columns 8-byte floats, empty ones 1 byte: about 150 bytes for each trial.
-SCHEMA: tuple[str, ...] = (
-    "CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
-    "CREATE TABLE IF NOT EXISTS contexts (id INTEGER PRIMARY KEY, digest TEXT UNIQUE NOT NULL, document TEXT NOT NULL)",
-    "CREATE TABLE IF NOT EXISTS trials (context INTEGER NOT NULL, key TEXT NOT NULL, "
-    + ", ".join(f'"{name}" REAL' for name in COLUMNS) + ", PRIMARY KEY (context, key)) WITHOUT ROWID",
-    "CREATE TABLE IF NOT EXISTS details (context INTEGER NOT NULL, key TEXT NOT NULL, kind TEXT NOT NULL, document BLOB NOT NULL, "
+SCHEMA: tuple[str, ...] = tuple(f"CREATE TABLE IF NOT EXISTS {table}" for table in (
+    "meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
+    "contexts (id INTEGER PRIMARY KEY, digest TEXT UNIQUE NOT NULL, document TEXT NOT NULL)",
+    "trials (context INTEGER NOT NULL, key TEXT NOT NULL, " + ", ".join(f'"{name}" REAL' for name in COLUMNS)
+    + ", PRIMARY KEY (context, key)) WITHOUT ROWID",
+    "details (context INTEGER NOT NULL, key TEXT NOT NULL, kind TEXT NOT NULL, document BLOB NOT NULL, "
     "PRIMARY KEY (context, key, kind))",
-    "CREATE TABLE IF NOT EXISTS claims (name TEXT PRIMARY KEY, owner TEXT NOT NULL, heartbeat REAL NOT NULL) WITHOUT ROWID",
-)
+    "claims (name TEXT PRIMARY KEY, owner TEXT NOT NULL, heartbeat REAL NOT NULL) WITHOUT ROWID",
+))
 
 
 def digest_of(document: Mapping[str, Any]) -> str:
