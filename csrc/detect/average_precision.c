@@ -85,21 +85,25 @@ static void category_precision(int64_t first, int64_t last, int bit, const uint1
 
 int mp_average_precision(int32_t images, int32_t categories, int32_t threshold_count, const int64_t *start,
                          const uint16_t *matched, const uint16_t *ignored, const int32_t *rank, const int32_t *image,
-                         const int32_t *positives, const int32_t *weight, int32_t max_rank, void *scratch,
-                         double *precision, double *recall)
+                         const int32_t *positives, int32_t draws, const int32_t *weight, int32_t max_rank,
+                         void *scratch, double *precision, double *recall)
 {
-    if (images < 0 || categories < 1 || threshold_count < 1 || threshold_count > 16)
+    if (images < 0 || categories < 1 || threshold_count < 1 || threshold_count > 16 || draws < 0 ||
+        (!weight && draws != 1))
         return MP_BAD_ARGUMENT;
-    for (int32_t c = 0; c < categories; c++) {
-        int64_t total = 0;
-        for (int32_t i = 0; i < images; i++)
-            total += (int64_t)positives[(int64_t)i * categories + c] * (weight ? weight[i] : 1);
-        for (int32_t t = 0; t < threshold_count; t++) {
-            const int64_t out = (int64_t)c * threshold_count + t;
-            precision[out] = recall[out] = -1;
-            if (total > 0)
-                category_precision(start[c], start[c + 1], t, matched, ignored, rank, image, weight, max_rank, total,
-                                   scratch, &precision[out], &recall[out]);
+    for (int32_t draw = 0; draw < draws; draw++) {
+        const int32_t *times = weight ? weight + (int64_t)draw * images : NULL;
+        for (int32_t c = 0; c < categories; c++) {
+            int64_t total = 0;
+            for (int32_t i = 0; i < images; i++)
+                total += (int64_t)positives[(int64_t)i * categories + c] * (times ? times[i] : 1);
+            for (int32_t t = 0; t < threshold_count; t++) {
+                const int64_t out = ((int64_t)draw * categories + c) * threshold_count + t;
+                precision[out] = recall[out] = -1;
+                if (total > 0)
+                    category_precision(start[c], start[c + 1], t, matched, ignored, rank, image, times, max_rank,
+                                       total, scratch, &precision[out], &recall[out]);
+            }
         }
     }
     return MP_OK;

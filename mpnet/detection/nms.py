@@ -57,14 +57,14 @@ def suppress(
     wh = np.ascontiguousarray(sizes, dtype=np.float32)
     table: Any = ffi.new("mp_candidates[]", len(heads))
     alive: list[Any] = []
-    for row, head in zip(table, heads):
+    for row, head in zip(table, heads, strict=True):
         pointers = (pointer("int64_t[]", head.offsets), pointer("int32_t[]", head.category),
                     pointer("float[]", head.score), pointer("float[]", head.box))
         alive.append(pointers)
         row.images = images
         row.offsets, row.category, row.score, row.box = pointers
     count = sum(len(head) for head in heads)
-    fullest = int(sum(np.diff(head.offsets) for head in heads).max(initial=0))
+    fullest = int(np.sum([np.diff(head.offsets) for head in heads], axis=0).max(initial=0))
     scratch = np.empty((fullest + 1, 8), dtype=np.float32)
     offsets = np.empty(images + 1, dtype=np.int64)
     category = np.empty(count, dtype=np.int32)

@@ -28,7 +28,7 @@ class Agreement:
         self._evaluator = CocoEvaluator(self.truths)
 
     def measure(self, detections: Detections) -> dict[str, float]:
-        """AP (the mean over the ten IoU thresholds), AP50, AP75 and AP95 of the detections against the baseline, percent.
+        """AP (mean over the ten IoU thresholds), AP50, AP75 and AP95 of the detections against the baseline, percent.
 
         -1 when the baseline found nothing with that score.
         """

@@ -36,14 +36,14 @@ def pycocotools_summary(dataset: Dataset, detections: Detections) -> dict[str, f
              "bbox": box, "area": area, "iscrowd": int(crowd)}
             for number, (index, category, box, area, crowd) in enumerate(zip(
                 dataset.image_index.tolist(), dataset.category.tolist(), dataset.box.tolist(), dataset.area.tolist(),
-                dataset.crowd.tolist()), 1)
+                dataset.crowd.tolist(), strict=True), 1)
         ],
     }
     found = [
         {"image_id": dataset.images[index].id, "category_id": dataset.categories[category].id, "bbox": box,
          "score": score}
         for index, category, box, score in zip(clipped.image_index.tolist(), clipped.category.tolist(),
-                                               clipped.box.tolist(), clipped.score.tolist())
+                                               clipped.box.tolist(), clipped.score.tolist(), strict=True)
     ]
     if not found:  # COCO.loadRes cannot take an empty list
         counted = bool(len(dataset.image_index) and not dataset.crowd.all())
@@ -58,4 +58,4 @@ def pycocotools_summary(dataset: Dataset, detections: Detections) -> dict[str, f
         evaluation.accumulate()
         evaluation.summarize()
     stats = np.asarray(evaluation.stats, dtype=np.float64)
-    return {name: float(value * PERCENT if value > -1 else -1.0) for name, value in zip(STATS, stats)}
+    return {name: float(value * PERCENT if value > -1 else -1.0) for name, value in zip(STATS, stats, strict=True)}

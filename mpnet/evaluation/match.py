@@ -110,18 +110,26 @@ class Matches:
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """101-point average precision and final recall, both float64 (categories, thresholds), fractions.
 
-        weight: int32 (images,), how often each image counts (a bootstrap draw); None: once.
+        weight: int32 (images,), how often each image counts: 0 and 1 for a part of the images, counts for a bootstrap
+        draw; int32 (draws, images) gives results (draws, categories, thresholds). None: every image once.
         A category without truths has -1.
         """
         images, categories = self.positives.shape
         shape = (categories, len(self.thresholds))
+        weights, draws = ffi.NULL, 1
+        if weight is not None:
+            if weight.shape[-1:] != (images,) or weight.ndim > 2 or (weight < 0).any():
+                raise DataError(f"weights of shape {weight.shape} do not say how often each of {images} images counts")
+            weight = np.ascontiguousarray(weight, dtype=np.int32)
+            weights = pointer("int32_t[]", weight)
+            shape = weight.shape[:-1] + shape
+            draws = len(weight) if weight.ndim == 2 else 1
         precision, recall = np.empty(shape), np.empty(shape)
         scratch = np.empty(int(np.diff(self.start).max(initial=0)) + 1, dtype=[("precision", "f8"), ("points", "i8")])
-        weights = ffi.NULL if weight is None else pointer("int32_t[]", np.ascontiguousarray(weight, dtype=np.int32))
         status = lib.mp_average_precision(
             images, categories, len(self.thresholds), pointer("int64_t[]", self.start),
             pointer("uint16_t[]", self.matched), pointer("uint16_t[]", self.ignored), pointer("int32_t[]", self.rank),
-            pointer("int32_t[]", self.image), pointer("int32_t[]", self.positives), weights, max_rank,
+            pointer("int32_t[]", self.image), pointer("int32_t[]", self.positives), draws, weights, max_rank,
             pointer("char[]", scratch), pointer("double[]", precision), pointer("double[]", recall),
         )
         if status != lib.MP_OK:

@@ -40,7 +40,7 @@ class CocoResult:
     matches: Matches
 
     def mean_at(self, threshold: int) -> float:
-        """Mean over the categories of the average precision at one of the ten thresholds, percent; -1 without truths."""
+        """Mean over the categories of the average precision at one of the ten thresholds, percent, or -1."""
         present = self.precision[self.truths > 0, threshold]
         return float(present.mean()) if present.size else -1.0
 

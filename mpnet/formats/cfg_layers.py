@@ -148,8 +148,7 @@ def route(section: Section, at: Position, keys: PrecisionKeys | None) -> LayerSp
     for index, shape in zip(inputs, shapes, strict=True):
         if shape[:2] != shapes[0][:2]:
             section.fail(
-                f"layers {inputs[0]} ({shapes[0][1]}x{shapes[0][0]}) and {index} ({shape[1]}x{shape[0]}) differ in size",
-                "layers",
+                f"layers {inputs[0]} {_text(shapes[0])} and {index} {_text(shape)} differ in width or height", "layers"
             )
         if shape[2] % groups:
             section.fail(f"groups={groups} does not divide the {shape[2]} channels of layer {index}", "groups")

@@ -28,7 +28,7 @@ def precision_keys(section: Section) -> PrecisionKeys | None:
     for key, entry in section.repeated:
         if key in PRECISION_KEYS or key in QUANTIZATION_KEYS:
             first = section.entries[key].line
-            raise PrecisionError(f"{section.source}:{entry.line}: {key} is given twice (also in line {first}); keep one")
+            raise PrecisionError(f"{section.source}:{entry.line}: {key} is already given in line {first}; keep one")
     given = [key for key in PRECISIONS if key in section.entries]
     chosen = [key for key in given if section.flag(key, False)]
     line = section.entries[(chosen or given)[-1]].line if given else section.line

@@ -73,7 +73,7 @@ def _read_layer(values: Floats, position: int, layer: ConvolutionSpec, source: s
             )
         position += count
         # Own aligned memory per array, so that the file's bytes can be freed.
-        return part.reshape(shape).copy()
+        return np.array(part.reshape(shape))
 
     channels = (layer.filters,)
     biases = take("biases", channels)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
 from typing import Sequence
 
 import numpy as np
@@ -67,15 +68,31 @@ class Dataset:
             values.setflags(write=False)
             object.__setattr__(self, name, values)
         ids = [image.id for image in self.images]
-        if any(a >= b for a, b in zip(ids, ids[1:])):
+        if any(a >= b for a, b in pairwise(ids)):
             raise DataError("a dataset's images must come by rising id, each once")
         if len({category.id for category in self.categories}) != len(self.categories):
             raise DataError("a dataset's category ids must differ")
         if count and (np.diff(self.image_index).min(initial=0) < 0 or self.image_index[0] < 0
                       or self.image_index[-1] >= len(self.images)):
             raise DataError("a dataset's boxes must come by image, with indices of its images")
-        if count and not (0 <= self.category.min() and self.category.max() < len(self.categories)):
+        if count and (self.category.min() < 0 or self.category.max() >= len(self.categories)):
             raise DataError("a dataset's boxes must have indices of its categories")
+
+    @staticmethod
+    def of(
+        images: Sequence[ImageRecord], categories: Sequence[Category],
+        rows: Sequence[tuple[int, int, Sequence[float], float, bool]], notes: Sequence[str] = (),
+    ) -> Dataset:
+        """A data set from rows (image position, category position, box, area, crowd), ordered by image here."""
+        ordered = sorted(rows, key=lambda row: row[0])  # stable: within an image the order stays
+        return Dataset(
+            tuple(images), tuple(categories),
+            np.array([row[0] for row in ordered], dtype=np.int32),
+            np.array([row[1] for row in ordered], dtype=np.int32),
+            np.array([row[2] for row in ordered], dtype=np.float64).reshape(-1, 4),
+            np.array([row[3] for row in ordered], dtype=np.float64), np.array([row[4] for row in ordered], dtype=bool),
+            tuple(notes),
+        )
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -96,7 +113,7 @@ class Dataset:
             text.update(f"image {image.id} {image.width} {image.height} {image.sha256}\n".encode())
         for index, category_index, box, area, crowd in zip(
             self.image_index.tolist(), self.category.tolist(), self.box.tolist(), self.area.tolist(),
-            self.crowd.tolist(),
+            self.crowd.tolist(), strict=True,
         ):
             numbers = " ".join(float(value).hex() for value in (*box, area))
             text.update(f"box {index} {category_index} {numbers} {int(crowd)}\n".encode())

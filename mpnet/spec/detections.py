@@ -42,7 +42,7 @@ class Detections:
             scores = np.asarray(score, dtype=np.float32).reshape(count)
             boxes = np.asarray(box, dtype=np.float32).reshape(count, 4)
         except ValueError as error:
-            raise DataError(f"detections need one category, score and box (4 numbers) per image index: {error}") from None
+            raise DataError(f"detections need one category, score and box per image index: {error}") from None
         if count and (index.min() < 0 or index.max() >= image_count):
             raise DataError(f"detections name image {index.max()} of {image_count}")
         if count and classes.min() < 0:
@@ -70,7 +70,8 @@ class Detections:
         high = np.minimum(np.maximum(self.box[:, :2] + self.box[:, 2:], np.float32(0)), limit)
         inside = (self.box[:, :2] == low) & (self.box[:, :2] + self.box[:, 2:] == high)
         # Where nothing is cut the width stays as it was: right - left would round it once more.
-        box = np.concatenate([low, np.where(inside, self.box[:, 2:], high - low)], axis=1)
+        # Adding 0 turns -0 into 0, which minimum and maximum do not promise.
+        box = np.concatenate([low, np.where(inside, self.box[:, 2:], high - low)], axis=1) + np.float32(0)
         return Detections(self.image_count, self.image_index, self.category, self.score, box)
 
     def select(self, keep: NDArray[np.bool_]) -> Detections:
@@ -79,7 +80,7 @@ class Detections:
                           self.box[keep])
 
     def of_images(self, positions: NDArray[np.int64]) -> Detections:
-        """Those of the images at the given rising positions, which become images 0, 1, ... (as `Dataset.subset` does)."""
+        """Those of the images at the given rising positions, which become images 0, 1, ... as in `Dataset.subset`."""
         new_index = np.full(self.image_count, -1, dtype=np.int32)
         new_index[positions] = np.arange(len(positions), dtype=np.int32)
         keep = new_index[self.image_index] >= 0
