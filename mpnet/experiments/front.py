@@ -20,7 +20,7 @@ Points = NDArray[np.float64]
 QUALITIES: tuple[str, ...] = (
     "AP", "AP50", "AP75", "AR100", "darknet_mAP50", "agreement_AP", "agreement_AP75", "agreement_AP95", "head_sqnr_db",
 )
-COSTS: tuple[str, ...] = ("weight_bytes", "activation_bytes", "bit_operations", "latency_ms")
+COSTS: tuple[str, ...] = ("weight_bytes", "peak_activation_bytes", "bit_operations", "latency_ms")
 
 
 @dataclass(frozen=True)

@@ -70,7 +70,7 @@ class Space:
         codes = {code for variable in self.variables for code in variable.codes}
         return tuple(name for name, row in PRECISIONS.items() if row.code in codes)
 
-    def keys(self) -> Iterator[str]:
+    def all_keys(self) -> Iterator[str]:
         """All keys; layers change the slower the earlier they come, so neighbours share the longest prefixes."""
         for codes in itertools.product(*(variable.codes for variable in self.variables)):
             yield self.key_of(codes)

@@ -21,7 +21,7 @@ LEASE_SECONDS = 120.0
 METRICS: tuple[str, ...] = (
     "AP", "AP50", "AP75", "AR100", "darknet_mAP50", "agreement_AP", "agreement_AP75", "agreement_AP95", "head_sqnr_db",
 )
-COST_COLUMNS: tuple[str, ...] = ("weight_bytes", "activation_bytes", "bit_operations", "int8_macs", "latency_ms")
+COST_COLUMNS: tuple[str, ...] = ("weight_bytes", "peak_activation_bytes", "bit_operations", "int8_macs", "latency_ms")
 PARTS: tuple[str, ...] = ("selection", "holdout")
 COLUMNS: tuple[str, ...] = (
     *METRICS, *(f"{part}.{name}" for part in PARTS for name in METRICS), *COST_COLUMNS, "seconds",

@@ -28,7 +28,7 @@ def test_a_layer_depends_on_what_its_input_came_through() -> None:
                                      SpaceSection(layers=(("1x1", ("fp16",)),))])
 def test_the_closed_form_is_the_count(network: object, section: SpaceSection) -> None:
     space = build_space(network, TWO, section)
-    assert forward_equivalents(network, space) == forward_equivalents_of(network, space.keys())
+    assert forward_equivalents(network, space) == forward_equivalents_of(network, space.all_keys())
 
 
 def test_one_configuration_is_one_forward_pass() -> None:

@@ -15,7 +15,7 @@ TWO = ("fp32", "int8")
 
 def test_every_layer_with_weights_chooses_for_itself() -> None:
     space = build_space(tiny_yolo(), TWO)
-    keys = list(space.keys())
+    keys = list(space.all_keys())
     assert space.size == len(keys) == len(set(keys)) == 2**6
     assert keys[0] == "ffffff"
     assert keys[1] == "fffffq"
@@ -38,7 +38,7 @@ def test_tied_layers_always_agree() -> None:
     section = SpaceSection(tied=(("3x3",), ("*/yolo-*", "8")))
     space = build_space(tiny_yolo(), TWO, section)
     assert [variable.positions for variable in space.variables] == [(0, 1, 2), (3, 4, 5)]
-    assert list(space.keys()) == ["ffffff", "fffqqq", "qqqfff", "qqqqqq"]
+    assert list(space.all_keys()) == ["ffffff", "fffqqq", "qqqfff", "qqqqqq"]
     assert "ffqqqq" not in space
 
 
