@@ -93,7 +93,7 @@ def fetch(remote: RemoteFile, folder: Path, advance: Callable[[int], None] = lam
 def _from_source(url: str, remote: RemoteFile, file: IO[bytes], advance: Callable[[int], None],
                  timeout_s: float) -> str | None:
     """Complete `file` from one source. Returns what went wrong, or None when the file is whole."""
-    if urlsplit(url).scheme not in ("http", "https"):
+    if not _is_web_address(url):
         return "is not an http or https address"
     for _ in range(RESUMES + 1):
         start = _size(file)
@@ -117,6 +117,13 @@ def _from_source(url: str, remote: RemoteFile, file: IO[bytes], advance: Callabl
         if got <= start:
             return failure or "sends nothing more"
     return failure or "the connection breaks again and again"
+
+
+def _is_web_address(url: str) -> bool:
+    try:
+        return urlsplit(url).scheme in ("http", "https")
+    except ValueError:
+        return False
 
 
 def _receive(url: str, start: int, size: int, file: IO[bytes], advance: Callable[[int], None],

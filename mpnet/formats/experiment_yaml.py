@@ -249,13 +249,13 @@ def _space(sweep: Section) -> SpaceSection:
 
 def _constraints(sweep: Section) -> ConstraintSection:
     section = sweep.section("constraints", (
-        "ap_drop", "ap_drop_relative", "weight_bytes", "activation_bytes", "bit_operations", "latency_ms",
+        "ap_drop", "ap_drop_relative", "weight_bytes", "peak_activation_bytes", "bit_operations", "latency_ms",
     ))
     if section is None:
         return ConstraintSection()
     return ConstraintSection(
         section.number("ap_drop", 0, 100), section.number("ap_drop_relative", 0, 1), section.integer("weight_bytes", 1),
-        section.integer("activation_bytes", 1), section.integer("bit_operations", 1), section.number("latency_ms", 0),
+        section.integer("peak_activation_bytes", 1), section.integer("bit_operations", 1), section.number("latency_ms", 0),
     )
 
 

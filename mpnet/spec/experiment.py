@@ -17,7 +17,7 @@ DATA_FORMATS: tuple[str, ...] = ("yolo", "coco")
 STRATEGIES: tuple[str, ...] = ("grid", "one_at_a_time", "exhaustive", "greedy", "pareto", "additive")
 OBJECTIVES: tuple[str, ...] = (
     "AP", "AP50", "AP75", "AR100", "darknet_mAP50", "agreement_AP", "agreement_AP75", "agreement_AP95", "head_sqnr_db",
-    "weight_bytes", "activation_bytes", "bit_operations", "latency_ms",
+    "weight_bytes", "peak_activation_bytes", "bit_operations", "latency_ms",
 )
 
 
@@ -123,7 +123,7 @@ class ConstraintSection:
     ap_drop: float | None = None
     ap_drop_relative: float | None = None
     weight_bytes: int | None = None
-    activation_bytes: int | None = None
+    peak_activation_bytes: int | None = None
     bit_operations: int | None = None
     latency_ms: float | None = None
 
