@@ -73,7 +73,7 @@ class GrowingHistogram:
         """(centres, counts) of the bins that hold something; centres do not leave [minimum, maximum]."""
         where = np.flatnonzero(self.counts)
         centres = (where.astype(np.float64) - HALF_BINS + 0.5) * self.width
-        return np.clip(centres, self.minimum, self.maximum).astype(np.float64), self.counts[where]
+        return np.asarray(np.clip(centres, self.minimum, self.maximum), np.float64), self.counts[where]
 
     def magnitudes(self) -> NDArray[np.int64]:
         """Counts by magnitude, HALF_BINS bins from zero up."""
