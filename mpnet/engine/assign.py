@@ -72,7 +72,7 @@ def assign(
     for index, wanted in (overrides or {}).items():
         chosen[index] = (wanted, "sweep")
         lifted.add(index)
-        lifted.update(_readers(network, index))
+        lifted.update(network.readers_of(index))
 
     precisions: list[Precision] = []
     origins: list[str] = []
@@ -119,19 +119,6 @@ def _check(network: NetworkSpec, layer: LayerSpec, own: Precision | None) -> Non
         raise PrecisionError(f"{place}: {own} is for convolutions; use {PRECISIONS[own.base]}")
 
 
-def _readers(network: NetworkSpec, index: int) -> set[int]:
-    """The layers that get this layer's tensor, through those that only pass it on or follow its precision."""
-    found: set[int] = set()
-    waiting = [index]
-    while waiting:
-        for reader in network.consumers[waiting.pop()]:
-            if reader not in found:
-                found.add(reader)
-                if not network.layers[reader].has_weights:
-                    waiting.append(reader)
-    return found
-
-
 def _check_promise(
     network: NetworkSpec, layer: LayerSpec, wanted: Precision, inputs: list[Precision], precisions: list[Precision]
 ) -> None:
@@ -150,8 +137,8 @@ def _check_promise(
             if network.layers[maker].has_weights and precisions[maker] == INT8:
                 source += ", whose sums are de-scaled to fp32"
         raise PrecisionError(
-            f"{network.source}:{keys.quantize_line}: quantize=0 promises that layer {layer.index} ({layer.name}, {wanted}) "
-            f"needs no conversion, but it gets {found} from {source}; set quantize=1 or give both the same precision"
+            f"{network.source}:{keys.quantize_line}: quantize=0 promises that layer {layer.index} ({layer.name}, "
+            f"{wanted}) needs no conversion, but it gets {found} from {source}; set quantize=1 or one precision"
         )
 
 
