@@ -47,5 +47,5 @@ def pictures(dataset: Dataset) -> Iterator[NDArray[np.uint8]]:
     for record in dataset.images:
         picture = read_image(record.path)
         if picture.shape[:2] != (record.height, record.width):
-            raise DataError(f"{record.path}: changed since it was listed; start again")
+            raise DataError(f"{record.path!r}: changed since it was listed; start again")
         yield picture

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from detection_oracle import overlap, suppress as plain
-from hypothesis import given, settings, strategies as st
+from detection_oracle import overlap
+from detection_oracle import suppress as plain
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from mpnet.detection.decode import Candidates
 from mpnet.detection.nms import GREEDY_BETA, NmsOptions, suppress

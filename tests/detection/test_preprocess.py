@@ -21,7 +21,8 @@ def plain_resize(picture: np.ndarray, width: int, height: int) -> np.ndarray:
         x = F(c) * (F(in_w - 1) / F(width - 1)) if width > 1 else F(0)
         i = int(x)
         d = F(x - F(i))
-        part[:, c] = source[:, in_w - 1] if c == width - 1 or in_w == 1 else (F(1) - d) * source[:, i] + d * source[:, i + 1]
+        last = c == width - 1 or in_w == 1
+        part[:, c] = source[:, in_w - 1] if last else (F(1) - d) * source[:, i] + d * source[:, i + 1]
     out = np.empty((height, width, 3), F)
     for r in range(height):
         y = F(r) * (F(in_h - 1) / F(height - 1)) if height > 1 else F(0)
@@ -34,7 +35,8 @@ def plain_resize(picture: np.ndarray, width: int, height: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize(("in_h", "in_w", "out_h", "out_w"), [
-    (7, 11, 16, 16), (40, 30, 16, 24), (16, 16, 16, 16), (1, 1, 8, 8), (1, 9, 8, 8), (9, 1, 8, 8), (2, 3, 5, 1), (3, 2, 1, 5),
+    (7, 11, 16, 16), (40, 30, 16, 24), (16, 16, 16, 16), (1, 1, 8, 8), (1, 9, 8, 8), (9, 1, 8, 8), (2, 3, 5, 1),
+    (3, 2, 1, 5),
 ])
 def test_resize_equals_the_plain_version(in_h: int, in_w: int, out_h: int, out_w: int) -> None:
     picture = np.random.RandomState(in_h * 100 + in_w).randint(0, 256, (in_h, in_w, 3), dtype=np.uint8)

@@ -8,7 +8,13 @@ from evaluation_cases import random_dataset, random_detections
 
 from mpnet.errors import ConfigError, DataError
 from mpnet.evaluation.compare import (
-    Interval, bootstrap, compare, draw_images, found_objects, lost_and_gained, paired_bootstrap,
+    Interval,
+    bootstrap,
+    compare,
+    draw_images,
+    found_objects,
+    lost_and_gained,
+    paired_bootstrap,
 )
 from mpnet.evaluation.match import Truths
 from mpnet.evaluation.metrics import CocoEvaluator, CocoResult
@@ -79,7 +85,8 @@ def simulated(random: np.random.RandomState, images: int) -> tuple[CocoResult, C
     index = np.repeat(np.arange(images), 2)
     box = np.tile(OBJECTS, (images, 1))
     none = np.zeros(len(index), np.int32)
-    evaluator = CocoEvaluator(Truths.of(np.full((images, 2), 210, np.float32), 1, index.astype(np.int32), none, box))
+    sizes = np.full((images, 2), 210, np.float32)
+    evaluator = CocoEvaluator(Truths.of(sizes, 1, index.astype(np.int32), none, box))
     hard = np.exp(np.repeat(random.normal(0, 0.3, images), 2))
     shared, score = random.normal(0, 1, (len(index), 2)), random.rand(len(index))
     invented_in, invented_score = random.randint(0, images, images), random.rand(images) * 0.8
@@ -92,7 +99,8 @@ def simulated(random: np.random.RandomState, images: int) -> tuple[CocoResult, C
         where = np.concatenate([index[found], invented_in])
         scores = np.concatenate([score[found], invented_score])
         boxes = np.concatenate([moved[found], np.tile([[0.0, 150.0, 20.0, 20.0]], (images, 1))])
-        pair.append(evaluator.evaluate(Detections.of(images, where, np.zeros(len(where)), scores, boxes), sizes=False))
+        run = Detections.of(images, where, np.zeros(len(where)), scores, boxes)
+        pair.append(evaluator.evaluate(run, sizes=False))
     return pair[0], pair[1]
 
 
