@@ -76,7 +76,7 @@ def test_per_class_has_none_where_there_are_no_truths() -> None:
 
 
 # The simulated world: pictures with two objects; both runs find most of them, with boxes that are off by a random
-# vector (largely the same one for both, as for two precisions of one network; larger in hard pictures), and invent some.
+# vector (largely the same for both, as for two precisions of one network; larger in hard pictures), and invent some.
 OBJECTS = np.array([[30.0, 30.0, 40.0, 40.0], [110.0, 30.0, 40.0, 40.0]])
 OFF_A, OFF_B = 0.10, 0.13  # standard deviation of the offset, in box widths
 
