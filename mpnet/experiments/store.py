@@ -21,13 +21,13 @@ from pathlib import Path
 from typing import Any, Iterable, Iterator, Mapping, Sequence
 
 from mpnet.errors import StoreError
+from mpnet.experiments.identity import TrialIdentity, digest_of
 from mpnet.experiments.store_schema import (
     COLUMNS,
     FORMAT,
     LEASE_SECONDS,
     SCHEMA,
     VERSION,
-    digest_of,
     host_name,
     owner_is_dead,
     store_error,
@@ -209,8 +209,16 @@ class TrialStore:
         return {int(number): json.loads(document) for number, document in rows}
 
     def trial_digest(self, context: int, key: str) -> str:
-        """The identity of a trial, SHA-256 hex."""
-        return digest_of({"subject": asdict(self.subject), "context": self.contexts()[context], "key": key})
+        """The identity of a trial, SHA-256 hex; the same as that of a run of its configuration.
+
+        Raises: StoreError for a context whose document has no `identity`.
+        """
+        parts = self.contexts()[context].get("identity")
+        if not isinstance(parts, dict):
+            raise StoreError(f"{self.path}: context {context} names no identity; choose another --store")
+        digest = TrialIdentity(**parts, plan=key).digests()["trial"]
+        assert digest is not None
+        return digest
 
     # ---- trials
 

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import platform
 import re
 import sqlite3
 from pathlib import Path
-from typing import Any, Mapping
 
 from mpnet.errors import StoreError
 
@@ -17,15 +14,15 @@ FORMAT = "mpnet-sweep"
 VERSION = 1
 LEASE_SECONDS = 120.0
 
-# What is measured on all pictures, then (with a holdout) on the part that selects and on the part that reports.
+# Measured on all pictures or, with a holdout, on those that select; HELD_OUT marks the same on those that only report.
 METRICS: tuple[str, ...] = (
     "AP", "AP50", "AP75", "AR100", "darknet_mAP50", "agreement_AP", "agreement_AP75", "agreement_AP95", "head_sqnr_db",
 )
-COST_COLUMNS: tuple[str, ...] = ("weight_bytes", "peak_activation_bytes", "bit_operations", "int8_macs", "latency_ms")
-PARTS: tuple[str, ...] = ("selection", "holdout")
-COLUMNS: tuple[str, ...] = (
-    *METRICS, *(f"{part}.{name}" for part in PARTS for name in METRICS), *COST_COLUMNS, "seconds",
+HELD_OUT = "held_out_"
+COST_COLUMNS: tuple[str, ...] = (
+    "weight_bytes", "peak_activation_bytes", "bit_operations", "int8_macs", "latency_ms",
 )
+COLUMNS: tuple[str, ...] = (*METRICS, *(HELD_OUT + name for name in METRICS), *COST_COLUMNS)
 
 # Keys are short texts and most columns 8-byte floats, empty ones 1 byte: about 150 bytes for each trial.
 SCHEMA: tuple[str, ...] = tuple(f"CREATE TABLE IF NOT EXISTS {table}" for table in (
@@ -37,11 +34,6 @@ SCHEMA: tuple[str, ...] = tuple(f"CREATE TABLE IF NOT EXISTS {table}" for table 
     "PRIMARY KEY (context, key, kind))",
     "claims (name TEXT PRIMARY KEY, owner TEXT NOT NULL, heartbeat REAL NOT NULL) WITHOUT ROWID",
 ))
-
-
-def digest_of(document: Mapping[str, Any]) -> str:
-    """SHA-256 (hex) of a document's canonical JSON text: sorted keys, no spaces."""
-    return hashlib.sha256(json.dumps(document, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 def host_name() -> str:
