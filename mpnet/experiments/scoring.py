@@ -1,4 +1,4 @@
-"""From candidates of a configuration's heads to its figures, as `mpnet run` measures them, on one or two parts of the data."""
+"""Candidates of a configuration: its figures, as `mpnet run` measures them, on one or two parts of the data."""
 
 from __future__ import annotations
 
