@@ -59,6 +59,14 @@ class Trial:
         return self.values.get(name, math.nan)
 
 
+@dataclass(frozen=True)
+class Work:
+    """macs: multiply-accumulates that were executed, all pictures; seconds: of wall clock."""
+
+    macs: float = 0.0
+    seconds: float = 0.0
+
+
 class TrialStore:
     """The trials of one sweep. Several processes may hold the same file; each opens its own.
 
@@ -222,8 +230,8 @@ class TrialStore:
 
     # ---- trials
 
-    def add(self, context: int, trials: Iterable[Trial], claim: str | None = None) -> int:
-        """Commit finished trials, all or none, and end the claim that they were computed under.
+    def add(self, context: int, trials: Iterable[Trial], claim: str | None = None, work: Work | None = None) -> int:
+        """Commit finished trials, all or none, end the claim that they were computed under, and count their work.
 
         A trial that is already there stays as it is: results are reproducible, so both are the same. Result: how many
         were new. Raises: StoreError for a value of an unknown name.
@@ -241,7 +249,18 @@ class TrialStore:
             new = self._db.total_changes - before
             if claim is not None:
                 self._db.execute("DELETE FROM claims WHERE name = ?", (claim,))
+            if work is not None:
+                self._db.execute(
+                    "INSERT INTO work VALUES (?, ?, ?) ON CONFLICT (context) DO UPDATE SET "
+                    "macs = macs + excluded.macs, seconds = seconds + excluded.seconds",
+                    (context, work.macs, work.seconds))
         return new
+
+    def work(self) -> Work:
+        """All work that went into the finished trials."""
+        with _translated(self.path):
+            row = self._db.execute("SELECT total(macs), total(seconds) FROM work").fetchone()
+        return Work(float(row[0]), float(row[1]))
 
     def count(self, context: int | None = None) -> int:
         """How many trials are finished."""

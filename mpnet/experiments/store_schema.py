@@ -12,7 +12,7 @@ from mpnet.errors import StoreError
 
 FORMAT = "mpnet-sweep"
 VERSION = 1
-LEASE_SECONDS = 120.0
+LEASE_SECONDS = 600.0  # only for other machines: here a dead process is found at once
 
 # Measured on all pictures or, with a holdout, on those that select; HELD_OUT marks the same on those that only report.
 METRICS: tuple[str, ...] = (
@@ -30,6 +30,7 @@ SCHEMA: tuple[str, ...] = tuple(f"CREATE TABLE IF NOT EXISTS {table}" for table 
     "contexts (id INTEGER PRIMARY KEY, digest TEXT UNIQUE NOT NULL, document TEXT NOT NULL)",
     "trials (context INTEGER NOT NULL, key TEXT NOT NULL, " + ", ".join(f'"{name}" REAL' for name in COLUMNS)
     + ", PRIMARY KEY (context, key)) WITHOUT ROWID",
+    "work (context INTEGER PRIMARY KEY, macs REAL NOT NULL, seconds REAL NOT NULL)",
     "details (context INTEGER NOT NULL, key TEXT NOT NULL, kind TEXT NOT NULL, document BLOB NOT NULL, "
     "PRIMARY KEY (context, key, kind))",
     "claims (name TEXT PRIMARY KEY, owner TEXT NOT NULL, heartbeat REAL NOT NULL) WITHOUT ROWID",
