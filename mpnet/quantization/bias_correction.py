@@ -39,26 +39,25 @@ class ChannelMeans:
         return np.asarray(self._sum / self._count)
 
 
-def corrected_bias(
-    bias: NDArray[np.float32],
+def bias_shift(
     weights: NDArray[np.float32],
     rounded: NDArray[np.float32],
     means: NDArray[np.float64],
     groups: int = 1,
 ) -> NDArray[np.float32]:
-    """bias - sum of (rounded - weights) * means, per output channel, summed in float64 in the order of the inputs.
+    """What to add to the bias: -sum of (rounded - weights) * means per output channel, in float64 in the inputs' order.
 
     weights, rounded: (out, in / groups, kh, kw), the second as the int8 codes stand for it; means: (in,).
     Raises: PrecisionError for shapes that do not fit.
     """
     out, per_group = weights.shape[:2]
-    if rounded.shape != weights.shape or bias.shape != (out,) or means.shape != (per_group * groups,) or out % groups:
+    if rounded.shape != weights.shape or means.shape != (per_group * groups,) or out % groups:
         raise PrecisionError(
-            f"bias correction: weights {weights.shape} in {groups} groups do not fit rounded {rounded.shape}, "
-            f"bias {bias.shape} and means {means.shape}"
+            f"bias correction: weights {weights.shape} in {groups} groups do not fit rounded {rounded.shape} "
+            f"and means {means.shape}"
         )
     shift = (rounded.astype(np.float64) - weights.astype(np.float64)).reshape(out, per_group, -1)
     per_input = np.add.accumulate(shift, axis=2)[:, :, -1]
     of_filter = np.repeat(means.reshape(groups, per_group), out // groups, axis=0)
     expected = np.add.accumulate(per_input * of_filter, axis=1)[:, -1]
-    return (bias.astype(np.float64) - expected).astype(np.float32)
+    return np.asarray(-expected, np.float32)

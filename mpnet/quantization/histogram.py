@@ -67,13 +67,14 @@ class GrowingHistogram:
 
     def edges(self) -> NDArray[np.float64]:
         """The 2 * HALF_BINS + 1 edges of the bins."""
-        return np.arange(-HALF_BINS, HALF_BINS + 1) * self.width
+        return np.arange(-HALF_BINS, HALF_BINS + 1).astype(np.float64) * np.float64(self.width)
 
     def filled(self) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """(centres, counts) of the bins that hold something; centres do not leave [minimum, maximum]."""
         where = np.flatnonzero(self.counts)
         centres = (where.astype(np.float64) - HALF_BINS + 0.5) * self.width
-        return np.asarray(np.clip(centres, self.minimum, self.maximum), np.float64), self.counts[where]
+        inside: NDArray[np.float64] = np.clip(centres, self.minimum, self.maximum)
+        return inside, self.counts[where]
 
     def magnitudes(self) -> NDArray[np.int64]:
         """Counts by magnitude, HALF_BINS bins from zero up."""

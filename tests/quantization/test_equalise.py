@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mpnet.errors import DataError, PrecisionError
-from mpnet.quantization.bias_correction import ChannelMeans, corrected_bias
+from mpnet.quantization.bias_correction import ChannelMeans, bias_shift
 from mpnet.quantization.equalise import (
     EqualisationPair,
     FoldedConvolution,
@@ -160,7 +160,7 @@ def test_bias_correction_restores_the_mean_exactly_but_for_roundings(groups: int
     means.observe(x[:200].reshape(2, 10, 10, 6))
     means.observe(x[200:].reshape(3, 10, 10, 6))
     np.testing.assert_allclose(means.result(), x.mean(axis=0, dtype=np.float64), rtol=1e-14)
-    fixed = corrected_bias(bias, weights, rounded, means.result(), groups)
+    fixed = bias + bias_shift(weights, rounded, means.result(), groups)
     wanted = conv(x, FoldedConvolution(weights, bias), groups).mean(axis=0, dtype=np.float64)
     before = conv(x, FoldedConvolution(rounded, bias), groups).mean(axis=0, dtype=np.float64)
     after = conv(x, FoldedConvolution(rounded, fixed), groups).mean(axis=0, dtype=np.float64)
@@ -172,7 +172,7 @@ def test_bias_correction_restores_the_mean_exactly_but_for_roundings(groups: int
 def test_bias_correction_checks_its_arguments() -> None:
     w = np.zeros((4, 2, 3, 3), np.float32)
     with pytest.raises(PrecisionError, match=r"means \(3,\)"):
-        corrected_bias(np.zeros(4, np.float32), w, w, np.zeros(3))
+        bias_shift(w, w, np.zeros(3))
     with pytest.raises(DataError, match="calibration set is empty"):
         ChannelMeans().result()
     means = ChannelMeans()
