@@ -38,3 +38,7 @@ class KernelError(MpnetError):
 
 class StoreError(MpnetError):
     """Results that cannot be written, read or trusted."""
+
+
+class DownloadError(MpnetError):
+    """A file that no source delivers whole."""

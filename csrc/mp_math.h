@@ -1,0 +1,85 @@
+/* exp and logistic with the same bits on every CPU: fixed order, explicit fused multiply-adds, no libm result.
+ * A vector version that does the same operations lane by lane gives the same bits.
+ *
+ * exp(x): x is clamped to [MP_EXP_LOW, MP_EXP_HIGH], so that 2^n stays a normal number, then
+ *     n = nearest integer to x / ln 2      (added to 1.5 * 2^23, which leaves n in the low mantissa bits)
+ *     r = x - n ln 2                       (ln 2 in two parts; the first has 9 low zero bits: n * high is exact)
+ *     exp(r) = 1 + r + r^2 q(r)            (q of degree 4, minimax over |r| <= ln 2 / 2)
+ *     result = exp(r) * 2^n                (exact: 2^n is built from bits)
+ * At most 1 ulp from the true value inside the clamped range (tests/detection/test_math.py); a NaN stays a NaN. */
+#ifndef MP_MATH_H
+#define MP_MATH_H
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#define MP_EXP_LOW (-87.33654f)  /* exp of it is the smallest normal number */
+#define MP_EXP_HIGH 88.37626f    /* n = 127 */
+#define MP_EXP_LOG2E 0x1.715476p+0f
+#define MP_EXP_MAGIC 12582912.0f /* 1.5 * 2^23 */
+#define MP_EXP_LN2_HIGH 0x1.62e4p-1f
+#define MP_EXP_LN2_LOW 0x1.7f7d1cp-20f
+#define MP_EXP_Q0 0x1.fffffcp-2f
+#define MP_EXP_Q1 0x1.555492p-3f
+#define MP_EXP_Q2 0x1.5558f2p-5f
+#define MP_EXP_Q3 0x1.123a2p-7f
+#define MP_EXP_Q4 0x1.6a23cep-10f
+
+static inline float mp_expf(float x)
+{
+    /* Written so that a NaN passes through both comparisons. */
+    x = x > MP_EXP_HIGH ? MP_EXP_HIGH : x;
+    x = x < MP_EXP_LOW ? MP_EXP_LOW : x;
+    const float shifted = fmaf(x, MP_EXP_LOG2E, MP_EXP_MAGIC);
+    const float n = shifted - MP_EXP_MAGIC;
+    float r = fmaf(n, -MP_EXP_LN2_HIGH, x);
+    r = fmaf(n, -MP_EXP_LN2_LOW, r);
+    float p = fmaf(MP_EXP_Q4, r, MP_EXP_Q3);
+    p = fmaf(p, r, MP_EXP_Q2);
+    p = fmaf(p, r, MP_EXP_Q1);
+    p = fmaf(p, r, MP_EXP_Q0);
+    p = fmaf(p, r, 1.0f);
+    p = fmaf(p, r, 1.0f);
+    /* The shift drops all but n; the sum is the bit pattern of 2^n. */
+    uint32_t bits;
+    memcpy(&bits, &shifted, sizeof bits);
+    bits = (bits << 23) + 0x3f800000u;
+    float power;
+    memcpy(&power, &bits, sizeof power);
+    return p * power;
+}
+
+/* 1 / (1 + exp(-x)), at most 2 ulp from the true value for x >= MP_EXP_LOW; not below 1.17e-38. */
+static inline float mp_logisticf(float x) { return 1.0f / (1.0f + mp_expf(-x)); }
+
+/* Natural logarithm of x > 0 in double, good to about 1e-11 (absolute): only additions, products and one quotient. */
+static inline double mp_log(double x)
+{
+    uint64_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    int exponent = (int)(bits >> 52) - 1023;
+    bits = (bits & 0x000fffffffffffffull) | 0x3ff0000000000000ull;
+    double m;
+    memcpy(&m, &bits, sizeof m);
+    if (m > 1.4142135623730951) { /* keep m around 1, where the series is short */
+        m *= 0.5;
+        exponent += 1;
+    }
+    const double s = (m - 1.0) / (m + 1.0), s2 = s * s;
+    /* ln m = 2 (s + s^3/3 + s^5/5 + ...), |s| <= 0.1716 */
+    double sum = 1.0 / 13.0;
+    sum = sum * s2 + 1.0 / 11.0;
+    sum = sum * s2 + 1.0 / 9.0;
+    sum = sum * s2 + 1.0 / 7.0;
+    sum = sum * s2 + 1.0 / 5.0;
+    sum = sum * s2 + 1.0 / 3.0;
+    sum = sum * s2 + 1.0;
+    return 2.0 * s * sum + exponent * 0.6931471805599453;
+}
+
+/* x^power for 0 <= x <= 1 and power > 0, to float accuracy. */
+static inline float mp_powf(float x, float power)
+{
+    return x <= 0.0f ? 0.0f : mp_expf((float)(power * mp_log((double)x)));
+}
+#endif
