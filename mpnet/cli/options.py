@@ -6,6 +6,9 @@ from typing import Any, Callable, TypeVar
 
 import click
 
+from mpnet.errors import ConfigError
+from mpnet.spec.precision import PRECISIONS, Precision
+
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
@@ -51,6 +54,28 @@ def runtime_options(function: _F) -> _F:
         "--threads", type=click.IntRange(1, 1024), help="Threads; changes speed only, never a bit of the result."
     )(function)
     return click.option("--isa", help="Kernel table, as `mpnet info` lists them.  [default: the best]")(function)
+
+
+def layer_option(function: _F) -> _F:
+    """--layer SELECTOR=PRECISION, over the cfg; read with `selected_precisions`."""
+    return click.option(
+        "--layer", "layers", multiple=True, metavar="SELECTOR=PRECISION",
+        help="Precision of some layers, over the cfg; may be repeated. `mpnet show` prints selectors.",
+    )(function)
+
+
+def selected_precisions(layers: tuple[str, ...]) -> dict[str | int, str | Precision]:
+    """The pairs of --layer. Raises: ConfigError naming the one that is none."""
+    chosen: dict[str | int, str | Precision] = {}
+    for layer in layers:
+        selector, equals, precision = layer.rpartition("=")
+        if not equals or not selector or precision not in PRECISIONS:
+            raise ConfigError(
+                f"--layer {layer[:60]}: is not of the form SELECTOR=PRECISION, such as first=fp32 (precisions are "
+                f"{', '.join(PRECISIONS)})"
+            )
+        chosen[selector] = precision
+    return chosen
 
 
 def set_option(function: _F) -> _F:

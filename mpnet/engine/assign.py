@@ -150,8 +150,8 @@ def _check_promise(
             if network.layers[maker].has_weights and precisions[maker] == INT8:
                 source += ", whose sums are de-scaled to fp32"
         raise PrecisionError(
-            f"{network.source}:{keys.quantize_line}: quantize=0 promises that layer {layer.index} ({layer.name}, {wanted}) "
-            f"needs no conversion, but it gets {found} from {source}; set quantize=1 or give both the same precision"
+            f"{network.source}:{keys.quantize_line}: quantize=0 promises that layer {layer.index} ({layer.name}, "
+            f"{wanted}) needs no conversion, but it gets {found} from {source}; set quantize=1 or one precision"
         )
 
 

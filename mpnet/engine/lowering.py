@@ -136,7 +136,7 @@ def lower_layer(
     slices: tuple[Slice | None, ...] = (None,) * len(layer.inputs)
     main: Operation | None = None
     if isinstance(layer, ConvolutionSpec):
-        main = Convolve(index, precision)
+        main = Convolve(index, precision, options.of(index).weights if wanted == INT8 else None)
     elif isinstance(layer, MaxpoolSpec):
         main = MaxPool(layer.size, layer.stride, layer.padding)
     elif isinstance(layer, AvgpoolSpec):

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from mpnet.quantization.scheme import ActivationScheme
+from mpnet.quantization.weights import WeightScheme
 from mpnet.spec.precision import FP32, INT8, Precision
 
 
@@ -59,11 +60,19 @@ class Cast(Operation):
 
 @dataclass(frozen=True)
 class Convolve(Operation):
-    """The convolution of a layer at a precision: weights, bias, activation. int8 yields fp32, de-scaled."""
+    """The convolution of a layer at a precision: weights, bias, activation. int8 yields fp32, de-scaled.
+
+    weights: how they are quantised, for int8; None for other precisions.
+    """
 
     layer: int = 0
     precision: Precision = FP32
+    weights: WeightScheme | None = None
     name: ClassVar[str] = "Convolve"
+
+    @property
+    def detail(self) -> str:
+        return f"{self.precision}"
 
 
 @dataclass(frozen=True)

@@ -95,8 +95,6 @@ class Plan:
             height, width, channels = self.slots[step.output].shape
             name = self.network.layers[step.layer].name
             detail = f" ({step.operation.detail})" if step.operation.detail else ""
-            if isinstance(step.operation, Convolve):
-                detail = f" ({step.operation.precision})"
             lines.append(
                 f"{number:3d} {step.operation.name}{detail} for {name}: {sources} -> s{step.output}, "
                 f"{width}x{height}x{channels}, {change}"

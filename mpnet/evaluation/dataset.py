@@ -12,7 +12,7 @@ from mpnet.errors import ConfigError, DataError
 from mpnet.formats.coco_json import read_coco
 from mpnet.formats.images import read_image
 from mpnet.formats.labels_yolo import read_yolo
-from mpnet.spec.dataset import Dataset
+from mpnet.spec.dataset import Dataset, ImageRecord
 
 FORMATS: tuple[str, ...] = ("yolo", "coco")
 
@@ -45,7 +45,12 @@ def pictures(dataset: Dataset) -> Iterator[NDArray[np.uint8]]:
     Raises: DataError when one is broken or has changed its size.
     """
     for record in dataset.images:
-        picture = read_image(record.path)
-        if picture.shape[:2] != (record.height, record.width):
-            raise DataError(f"{record.path}: changed since it was listed; start again")
-        yield picture
+        yield picture(record)
+
+
+def picture(record: ImageRecord) -> NDArray[np.uint8]:
+    """One picture, uint8 (height, width, 3), RGB. Raises: DataError when it is broken or has changed its size."""
+    pixels = read_image(record.path)
+    if pixels.shape[:2] != (record.height, record.width):
+        raise DataError(f"{record.path}: changed since it was listed; start again")
+    return pixels

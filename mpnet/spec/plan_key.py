@@ -29,7 +29,8 @@ def parse_key(network: NetworkSpec, key: str) -> dict[int, Precision]:
     convolutions = network.convolutions
     if len(codes) != len(convolutions):
         raise PrecisionError(
-            f"precision key {key[:80]!r} names {len(codes)} layers; {network.source} has {len(convolutions)} with weights"
+            f"precision key {key[:80]!r} names {len(codes)} layers with weights, not the {len(convolutions)} of "
+            f"{network.source}"
         )
     chosen = {layer.index: _precision(code, key) for layer, code in zip(convolutions, codes, strict=True)}
     for part in rest.split(",") if plus else []:
