@@ -1,4 +1,6 @@
-#include "mpnet.h"
+/* Checks arguments, then calls the driver. */
+#include <string.h>
+#include "conv_plan.h"
 
 #if defined(__clang__)
 #define COMPILER "clang " __clang_version__
@@ -17,4 +19,81 @@ int mp_has_openmp(void)
 #else
     return 0;
 #endif
+}
+
+static int same_shape(const mp_conv_shape *a, const mp_conv_shape *b)
+{
+    return memcmp(a, b, sizeof *a) == 0; /* nine int32, no padding */
+}
+
+int mp_check_conv(const mp_table *table, const mp_conv_shape *shape, int precision)
+{
+    mp_conv_plan plan;
+    return table && shape ? mp_conv_plan_make(&plan, table, shape, precision) : MP_BAD_ARGUMENT;
+}
+
+size_t mp_pack_bytes(const mp_table *table, const mp_conv_shape *shape, int precision)
+{
+    mp_conv_plan plan;
+    if (!table || !shape || mp_conv_plan_make(&plan, table, shape, precision) != MP_OK)
+        return 0;
+    return mp_conv_packed_bytes(&plan);
+}
+
+int mp_pack_conv(const mp_table *table, const mp_conv_shape *shape, int precision, const void *weights, void *packed,
+                 size_t packed_bytes)
+{
+    mp_conv_plan plan;
+    if (!table || !shape || !weights || !packed || (uintptr_t)packed % MP_ALIGN)
+        return MP_BAD_ARGUMENT;
+    const int status = mp_conv_plan_make(&plan, table, shape, precision);
+    if (status != MP_OK)
+        return status;
+    if (packed_bytes != mp_conv_packed_bytes(&plan))
+        return MP_BAD_ARGUMENT;
+    if (precision == MP_INT8) {
+        const size_t count = (size_t)plan.depth * shape->out_c;
+        for (size_t i = 0; i < count; i++)
+            if (((const int8_t *)weights)[i] == -128)
+                return MP_OVERFLOW;
+    }
+    mp_conv_pack(&plan, table, weights, packed);
+    return MP_OK;
+}
+
+size_t mp_conv_scratch_bytes(const mp_table *table, const mp_conv_shape *shape, int precision, int threads)
+{
+    mp_conv_plan plan;
+    if (!table || !shape || threads < 1 || mp_conv_plan_make(&plan, table, shape, precision) != MP_OK)
+        return 0;
+    return mp_conv_scratch(&plan, threads);
+}
+
+int mp_conv(const mp_table *table, const mp_conv_args *a)
+{
+    mp_conv_plan plan;
+    if (!table || !a || !a->packed || !a->in || !a->out || !a->bias || !a->scratch || (uintptr_t)a->scratch % MP_ALIGN ||
+        (uintptr_t)a->packed % MP_ALIGN || a->threads < 1 || a->images < 0 || a->activation < 0 ||
+        a->activation > MP_SWISH || a->out_type < 0 || a->out_type > MP_TYPE_I8)
+        return MP_BAD_ARGUMENT;
+    const int status = mp_conv_plan_make(&plan, table, &a->shape, a->precision);
+    if (status != MP_OK)
+        return status;
+    const mp_packed_header *header = a->packed;
+    if (header->magic != MP_PACKED_MAGIC || header->table != table || header->precision != a->precision ||
+        !same_shape(&header->shape, &a->shape))
+        return MP_BAD_ARGUMENT;
+    if (a->precision == MP_INT8 && (!a->weight_scale || !a->in_scale || !a->in_zero_point || !a->in_offset))
+        return MP_BAD_ARGUMENT;
+    if (a->out_type == MP_TYPE_I8 && (!a->out_inv_scale || !a->out_zero_point || a->out_rounding < 0 ||
+                                      a->out_rounding > MP_TRUNCATE || a->out_low < -128 || a->out_high > 127 ||
+                                      a->out_low > a->out_high))
+        return MP_BAD_ARGUMENT;
+    for (int image = 0; image < a->images; image++) {
+        if (a->precision == MP_INT8 && (a->in_zero_point[image] < -128 || a->in_zero_point[image] > 127))
+            return MP_BAD_ARGUMENT;
+        if (a->out_type == MP_TYPE_I8 && (a->out_zero_point[image] < -128 || a->out_zero_point[image] > 127))
+            return MP_BAD_ARGUMENT;
+    }
+    return mp_conv_run(&plan, table, a);
 }

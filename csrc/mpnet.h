@@ -1,5 +1,8 @@
 /* The public C API of mpnet. Opaque kernel tables, caller-owned buffers, no globals that change results,
- * no allocation in kernels, no printing, int status. Declarations between the cdef marks are read by cffi. */
+ * no allocation in kernels, no printing, int status. Declarations between the cdef marks are read by cffi.
+ *
+ * Activations are dense NHWC. fp16 crosses this border as uint16_t bits. What each function computes, bit for
+ * bit, stands in docs/arithmetic.md; nothing here depends on `threads` or on the table that is chosen. */
 #ifndef MPNET_H
 #define MPNET_H
 #include <stddef.h>
@@ -7,8 +10,73 @@
 
 /* cdef begin */
 enum { MP_OK = 0, MP_BAD_ARGUMENT = 1, MP_BAD_SHAPE = 2, MP_OVERFLOW = 3, MP_NONFINITE = 4, MP_UNSUPPORTED = 5 };
+enum { MP_FP32 = 0, MP_FP16 = 1, MP_INT8 = 2, MP_FP32_WINOGRAD = 3, MP_FP16_HALF = 4 };           /* precisions */
+enum { MP_TYPE_F32 = 0, MP_TYPE_F16 = 1, MP_TYPE_I8 = 2 };                                        /* stored types */
+enum { MP_LINEAR = 0, MP_LEAKY = 1, MP_RELU = 2, MP_RELU6 = 3, MP_LOGISTIC = 4, MP_MISH = 5, MP_SWISH = 6 };
+enum { MP_HALF_TO_EVEN = 0, MP_HALF_AWAY = 1, MP_TRUNCATE = 2 };                                  /* rounding */
+
+typedef struct mp_table mp_table;
+
+typedef struct {
+    int32_t in_h, in_w, in_c, out_c;
+    int32_t size, stride, padding, dilation, groups;
+} mp_conv_shape;
+
+typedef struct {
+    mp_conv_shape shape;
+    int32_t precision, activation, out_type, out_rounding, out_low, out_high, images, threads;
+    const void *packed;          /* by mp_pack_conv of the same table, shape and precision; 64-byte aligned */
+    const void *in;              /* images x in_h x in_w x in_c: float, half bits, or int8, as the precision says */
+    void *out;                   /* images x out_h x out_w x out_c of out_type */
+    const float *bias;           /* out_c */
+    const float *weight_scale;   /* int8: out_c */
+    const float *in_scale;       /* int8: images */
+    const int32_t *in_zero_point; /* int8: images */
+    const float *in_offset;      /* int8: images */
+    const float *out_inv_scale;  /* int8 output: images */
+    const int32_t *out_zero_point; /* int8 output: images */
+    float *ranges;               /* images x 2, minimum and maximum of the fp32 result; or NULL */
+    void *scratch;               /* mp_conv_scratch_bytes, 64-byte aligned; contents need not survive */
+    size_t scratch_bytes;
+} mp_conv_args;
 
 const char *mp_compiler(void);
 int mp_has_openmp(void);
+
+/* Tables, best first; all that were compiled in, whether this CPU can run them or not. */
+int mp_table_count(void);
+const mp_table *mp_table_at(int index);
+const char *mp_table_name(const mp_table *table);
+int mp_table_usable(const mp_table *table);
+int mp_table_has(const mp_table *table, int precision);
+const char *mp_cpu_features(void);
+
+/* Weights: (out_c, in_c / groups, size, size) floats, int8 in [-127, 127] for MP_INT8. Sizes are 0 when refused;
+ * mp_check_conv says why: MP_BAD_SHAPE, MP_OVERFLOW (int8 sums could leave int32), MP_UNSUPPORTED. */
+int mp_check_conv(const mp_table *table, const mp_conv_shape *shape, int precision);
+size_t mp_pack_bytes(const mp_table *table, const mp_conv_shape *shape, int precision);
+int mp_pack_conv(const mp_table *table, const mp_conv_shape *shape, int precision, const void *weights, void *packed,
+                 size_t packed_bytes);
+size_t mp_conv_scratch_bytes(const mp_table *table, const mp_conv_shape *shape, int precision, int threads);
+/* MP_NONFINITE: a result (before the activation, or after rounding to half) is not finite; out is then unspecified. */
+int mp_conv(const mp_table *table, const mp_conv_args *args);
+
+/* count: elements per image, images one after the other. */
+int mp_value_range(const mp_table *table, const void *x, int type, size_t images, size_t count, float *ranges, int threads);
+int mp_quantize(const mp_table *table, const void *x, int type, int8_t *out, size_t images, size_t count,
+                const float *inv_scale, const int32_t *zero_point, int rounding, int low, int high, int threads);
+int mp_dequantize(const mp_table *table, const int8_t *x, void *out, int type, size_t images, size_t count,
+                  const float *scale, const int32_t *zero_point, const float *offset, int threads);
+int mp_cast(const mp_table *table, const void *x, int type, void *out, int out_type, size_t count, int threads);
+int mp_add(const mp_table *table, const void *a, const void *b, void *out, int type, int out_type, int activation,
+           size_t count, int threads);
+int mp_maxpool(const mp_table *table, const void *x, void *out, int type, size_t images, int h, int w, int c, int out_h,
+               int out_w, int size, int stride, int padding, int threads);
+int mp_avgpool(const mp_table *table, const void *x, void *out, int type, size_t images, int h, int w, int c, int threads);
+int mp_upsample(const mp_table *table, const void *x, void *out, int type, size_t images, int h, int w, int c, int factor,
+                int threads);
+/* Along channels: copies one input of `c` channels to channel `at` of an output of `out_c` channels. */
+int mp_concat_part(const mp_table *table, const void *x, void *out, int type, size_t pixels, int c, int out_c, int at,
+                   int threads);
 /* cdef end */
 #endif

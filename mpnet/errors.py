@@ -42,3 +42,7 @@ class StoreError(MpnetError):
 
 class DownloadError(MpnetError):
     """A file that no source delivers whole."""
+
+
+class NonFiniteError(EngineError, KernelError):
+    """A kernel met or made NaN or infinity; the engine adds which layer."""

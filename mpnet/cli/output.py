@@ -13,8 +13,8 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-# Pipes and files have no width; this one fits the widest table without wrapping.
-WIDTH_WITHOUT_TERMINAL = 160
+# Pipes and files have no width; no table is wider than this one.
+WIDTH_WITHOUT_TERMINAL = 500
 PLAIN_INTERVAL_S = 10.0
 
 

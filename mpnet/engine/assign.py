@@ -72,7 +72,7 @@ def assign(
     for index, wanted in (overrides or {}).items():
         chosen[index] = (wanted, "sweep")
         lifted.add(index)
-        lifted.update(_readers(network, index))
+        lifted.update(network.readers_of(index))
 
     precisions: list[Precision] = []
     origins: list[str] = []
@@ -117,19 +117,6 @@ def _check(network: NetworkSpec, layer: LayerSpec, own: Precision | None) -> Non
         raise PrecisionError(f"{place}: [yolo] is always fp32, {own} is not possible; leave it out of precision.layers")
     if own.name not in BASE_NAMES and not isinstance(layer, ConvolutionSpec):
         raise PrecisionError(f"{place}: {own} is for convolutions; use {PRECISIONS[own.base]}")
-
-
-def _readers(network: NetworkSpec, index: int) -> set[int]:
-    """The layers that get this layer's tensor, through those that only pass it on or follow its precision."""
-    found: set[int] = set()
-    waiting = [index]
-    while waiting:
-        for reader in network.consumers[waiting.pop()]:
-            if reader not in found:
-                found.add(reader)
-                if not network.layers[reader].has_weights:
-                    waiting.append(reader)
-    return found
 
 
 def _check_promise(

@@ -59,8 +59,8 @@ def run_plans(bench: Workbench, plans: Sequence[Plan], advance: Advance = lambda
         advance(len(batch.x))
     outcomes = []
     for number, plan in enumerate(plans):
-        detections = suppress([join_images(parts) for parts in candidates[number]], bench.dataset.sizes, bench.nms)
-        detections = _best(detections, bench.experiment.detection.max_detections)
+        joined = [join_images(parts) for parts in candidates[number]]
+        detections = _best(suppress(joined, bench.dataset.sizes, bench.nms), bench.experiment.detection.max_detections)
         outcomes.append(Outcome(plan, detections, tuple(measure.decibel for measure in noise[number])))
     return outcomes
 

@@ -93,6 +93,8 @@ class Kernels(Protocol):
         in_quant: TensorQuant | None = None,
         out_quant: TensorQuant | None = None,
         out_rounding: str = "half_to_even",
+        out_low: int = -128,
+        out_high: int = 127,
         ranges: NDArray[np.float32] | None = None,
         threads: int = 1,
     ) -> None:
@@ -100,12 +102,14 @@ class Kernels(Protocol):
 
         x, out: (n, h, w, c). weight_scale: (out_channels,) for int8, with in_quant. out: float32; float16 (rounded half
         to even); or int8 with out_quant (calibrated). ranges: (n, 2) receives [min, max] of the float32 result per image.
-        Raises: KernelError for shapes and types that do not fit, EngineError-compatible status for non-finite results.
+        out_rounding, out_low, out_high: how an int8 out is rounded and clamped.
+        Raises: KernelError for shapes and types that do not fit; NonFiniteError (a KernelError and an EngineError) when a
+        result is not finite before the activation, or after rounding to half; out is then unspecified.
         """
         ...
 
     def value_range(self, x: NDArray[Any], *, threads: int = 1) -> NDArray[np.float32]:
-        """(n, 2) [min, max] per image of float32 or float16 values; raises KernelError when one is not finite."""
+        """(n, 2) [min, max] per image of float32 or float16 values; raises NonFiniteError when one is not finite."""
         ...
 
     def quantize(

@@ -1,6 +1,7 @@
 """TensorFlow's quantize and dequantize, bit-equal to its CPU kernels on x86.
 
 Every operation is one float32 rounding, nothing is fused; where TensorFlow computes in double, so does this module.
+TensorFlow's threads treat denormal numbers as zero, on the way in and out; `flush` does the same.
 Golden vectors made with TensorFlow itself (tools/make_tf_golden.py) hold it in place.
 Source: docs/quantization.md.
 """
@@ -25,6 +26,7 @@ _ZERO = np.float32(0)
 _FLOAT_MAX = np.finfo(np.float32).max
 # The largest float32 that int32 holds; MIN_FIRST clamps qint32 to it.
 _INT32_TOP = np.float32(2147483520.0)
+_SMALLEST_NORMAL = np.finfo(np.float32).smallest_normal
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,15 @@ TYPES: dict[str, QuantizedType] = {t.name: t for t in (QINT8, QUINT8, QINT16, QU
 _BY_STORAGE = {t.storage: t for t in TYPES.values()}
 
 
+def flush(x: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Denormals as zeros of their sign."""
+    return np.where(np.abs(x) < _SMALLEST_NORMAL, np.copysign(_ZERO, x), x)
+
+
+def _flush_one(x: np.float32) -> np.float32:
+    return np.copysign(_ZERO, x) if abs(x) < _SMALLEST_NORMAL else x
+
+
 @dataclass(frozen=True)
 class QuantizeFactors:
     """What one range gives: the returned range, codes per real unit, and MIN_FIRST's rounded code of the minimum."""
@@ -79,22 +90,24 @@ def quantize_factors(
 
     ensure_minimum_range is rounded to float32 first, as TensorFlow's attribute is.
     """
+    min_range, max_range = _flush_one(min_range), _flush_one(max_range)
     mn = min(_ZERO, min_range)
     code = _ZERO
     with np.errstate(all="ignore"):
-        least = max(_f32(1), max(abs(min_range), abs(max_range))) * _f32(ensure_minimum_range)
-        mx = max(_ZERO, max(max_range, mn + least))
+        least = _flush_one(max(_f32(1), max(abs(min_range), abs(max_range))) * _f32(ensure_minimum_range))
+        mx = max(_ZERO, max(max_range, _flush_one(mn + least)))
+        span = np.float64(_flush_one(mx - mn))
         if mode == "MIN_COMBINED":
-            scale = _f32(np.float64(kind.steps) / np.float64(mx - mn))
+            scale = _flush_one(_f32(np.float64(kind.steps) / span))
         elif mode == "MIN_FIRST":
-            scale = _ZERO if mx == mn else _f32(np.float64(kind.steps) / np.float64(mx - mn))
+            scale = _ZERO if mx == mn else _flush_one(_f32(np.float64(kind.steps) / span))
             code = np.float32(round_float32(np.asarray(mn * scale), "half_away"))
         else:
             low, high = _scaled_codes(kind, narrow_range)
             from_min = low / mn if low * mn > 0 else _FLOAT_MAX
             from_max = high / mx if high * mx > 0 else _FLOAT_MAX
-            scale = min(from_min, from_max)
-            mn, mx = low / scale, high / scale
+            scale = _flush_one(min(from_min, from_max))
+            mn, mx = _flush_one(low / scale), _flush_one(high / scale)
     return QuantizeFactors(mn, mx, scale, code)
 
 
@@ -102,15 +115,18 @@ def dequantize_scale(
     min_range: np.float32, max_range: np.float32, kind: QuantizedType, mode: str, narrow_range: bool
 ) -> np.float32:
     """The real value of one code. The range is taken as it is."""
+    low, high = _scaled_codes(kind, narrow_range)
+    min_range, max_range = _flush_one(min_range), _flush_one(max_range)
     with np.errstate(all="ignore"):
         if mode == "MIN_COMBINED":
-            return np.float32((max_range - min_range) / (_f32(kind.highest) - _f32(kind.lowest)))
-        if mode == "MIN_FIRST":
-            return np.float32(np.float64(max_range - min_range) / np.float64(kind.steps))
-        low = _scaled_codes(kind, narrow_range)[0]
-        if not kind.signed:
-            return np.float32(max_range / _f32(kind.highest))
-        return max(min_range / low, max_range / _f32(kind.highest))
+            scale = _flush_one(max_range - min_range) / (high - _f32(kind.lowest))
+        elif mode == "MIN_FIRST":
+            scale = _f32(np.float64(_flush_one(max_range - min_range)) / np.float64(kind.steps))
+        elif kind.signed:
+            scale = max(_flush_one(min_range / low), _flush_one(max_range / high))
+        else:
+            scale = max_range / high
+    return _flush_one(scale)
 
 
 def _scaled_codes(kind: QuantizedType, narrow_range: bool) -> tuple[np.float32, np.float32]:
@@ -121,6 +137,7 @@ def quantize_slice(
     x: NDArray[np.float32], factors: QuantizeFactors, kind: QuantizedType, mode: str, rounding: str
 ) -> NDArray[Any]:
     """Finite float32 x -> codes, with the factors of its range."""
+    x = flush(x)
     with np.errstate(all="ignore"):
         if mode == "MIN_FIRST":
             codes = round_float32(x * factors.scale, "half_away") - (factors.minimum_code - _f32(kind.lowest))
@@ -130,9 +147,9 @@ def quantize_slice(
             if mode == "SCALED":
                 codes = round_float32(bounded * factors.scale, rounding)
             elif kind.signed:
-                codes = round_float32((bounded - factors.minimum) * factors.scale - kind.half, "half_away")
+                codes = round_float32(flush(bounded - factors.minimum) * factors.scale - kind.half, "half_away")
             else:
-                codes = np.trunc((bounded - factors.minimum) * factors.scale + _f32(0.5))
+                codes = np.trunc(flush(bounded - factors.minimum) * factors.scale + _f32(0.5))
     return _to_integers(codes, kind)
 
 
@@ -144,22 +161,34 @@ def _to_integers(codes: NDArray[np.float32], kind: QuantizedType) -> NDArray[Any
 
 
 def dequantize_slice(
-    q: NDArray[Any], min_range: np.float32, max_range: np.float32, kind: QuantizedType, mode: str, narrow_range: bool
+    q: NDArray[Any],
+    min_range: np.float32,
+    max_range: np.float32,
+    kind: QuantizedType,
+    mode: str,
+    narrow_range: bool,
+    *,
+    whole: bool = True,
 ) -> NDArray[np.float32]:
-    """Codes -> float32."""
+    """Codes -> float32. whole: one range holds for the whole tensor."""
     scale = dequantize_scale(min_range, max_range, kind, mode, narrow_range)
+    min_range, max_range = _flush_one(min_range), _flush_one(max_range)
     real: NDArray[np.float32] = q.astype(np.float32)
     with np.errstate(all="ignore"):
         if mode == "MIN_COMBINED":
-            real = (real + kind.half) * scale + min_range
+            real = flush((real + kind.half) * scale) + min_range
         elif mode == "MIN_FIRST":
             base = min_range
             if max_range != min_range:
-                base = np.float32(round_float32(np.asarray(min_range / scale), "half_away")) * scale
-            real = (base - _f32(kind.lowest) * scale) + real * scale
+                base = _flush_one(np.float32(round_float32(np.asarray(min_range / scale), "half_away")) * scale)
+            real = _flush_one(base - _flush_one(_f32(kind.lowest) * scale)) + flush(real * scale)
         else:
+            if whole and kind is QINT32:
+                # For whole tensors TensorFlow goes from qint32 through float to int32, and the topmost 64 codes, which
+                # float32 rounds to 2^31, come out as the lowest one. Its path for slices does not.
+                real = np.where(real >= _f32(2.0**31), _f32(-(2.0**31)), real)
             real = real * scale
-    return real
+    return flush(real)
 
 
 def quantize(
@@ -186,20 +215,23 @@ def quantize(
         raise PrecisionError(f"quantize: unknown round_mode {round_mode!r}; known are {', '.join(ROUND_MODES)}")
     if round_mode == "HALF_TO_EVEN" and mode != "SCALED":
         raise PrecisionError(f"quantize: round_mode HALF_TO_EVEN works with mode SCALED only, not with {mode}")
-    if not math.isfinite(ensure_minimum_range) or ensure_minimum_range < 0:
-        raise PrecisionError(f"quantize: ensure_minimum_range is {ensure_minimum_range}; must be finite and >= 0")
+    if not math.isfinite(ensure_minimum_range):
+        raise PrecisionError(f"quantize: ensure_minimum_range is {ensure_minimum_range}; it must be finite")
     values = np.asarray(x, np.float32)
     if not np.isfinite(values).all():
         raise PrecisionError("quantize: the input holds NaN or infinity")
     minima, maxima, axis, single = _ranges("quantize", values.shape, min_range, max_range, axis, mode)
-    bad = np.flatnonzero(maxima < minima)
-    if bad.size:
-        k = bad[0]
-        raise PrecisionError(f"quantize: min_range {minima[k]} > max_range {maxima[k]}" + _slice_name(k, single))
     factors = [
         quantize_factors(mn, mx, kind, mode, narrow_range, ensure_minimum_range)
         for mn, mx in zip(minima, maxima, strict=True)
     ]
+    for k, factor in enumerate(factors):
+        if not np.isfinite(factor.scale) or (mode == "MIN_COMBINED" and factor.scale == 0):
+            # 0 * infinity: what TensorFlow makes of it differs between the body and the tail of its loops.
+            remedy = "wide; scale it down" if factor.scale == 0 else "narrow; set ensure_minimum_range above 0"
+            raise PrecisionError(
+                f"quantize: the range [{minima[k]}, {maxima[k]}]{_slice_name(k, single)} is too {remedy}"
+            )
     rounding = ROUND_MODES[round_mode]
     if single:
         codes = quantize_slice(values, factors[0], kind, mode, rounding)
@@ -238,7 +270,7 @@ def dequantize(
     out = np.empty(codes.shape, np.float32)
     for k in range(minima.size):
         here = (slice(None),) * axis + (k,)
-        out[here] = dequantize_slice(codes[here], minima[k], maxima[k], kind, mode, narrow_range)
+        out[here] = dequantize_slice(codes[here], minima[k], maxima[k], kind, mode, narrow_range, whole=False)
     return out
 
 
@@ -271,16 +303,26 @@ def _ranges(
                 f"{operation}: without axis, min_range and max_range hold one number each, "
                 f"not {minima.size} and {maxima.size}"
             )
-        return minima.reshape(1), maxima.reshape(1), 0, True
-    if not -len(shape) <= axis < len(shape):
-        raise PrecisionError(f"{operation}: axis {axis} does not exist in an input of {len(shape)} dimensions")
-    axis %= len(shape)
-    slices = shape[axis]
-    if minima.shape != (slices,) or maxima.shape != (slices,):
+        slices, axis = 1, 0
+    else:
+        if not -len(shape) <= axis < len(shape):
+            raise PrecisionError(f"{operation}: axis {axis} does not exist in an input of {len(shape)} dimensions")
+        axis %= len(shape)
+        slices = shape[axis]
+        # TensorFlow's dequantize also takes a plain number where the axis has one slice.
+        plain = operation == "dequantize" and slices == 1 and minima.ndim == maxima.ndim == 0
+        if not plain and (minima.shape != (slices,) or maxima.shape != (slices,)):
+            raise PrecisionError(
+                f"{operation}: with axis {axis}, min_range and max_range are 1-D of size {slices}, "
+                f"not of shape {minima.shape} and {maxima.shape}"
+            )
+        if slices != 1 and mode == "MIN_FIRST":
+            raise PrecisionError(f"{operation}: mode MIN_FIRST does not work per slice; leave axis out or use SCALED")
+    minima, maxima = minima.reshape(-1), maxima.reshape(-1)
+    bad = np.flatnonzero(maxima < minima)
+    if bad.size:
+        k = int(bad[0])
         raise PrecisionError(
-            f"{operation}: with axis {axis}, min_range and max_range are 1-D of size {slices}, "
-            f"not of shape {minima.shape} and {maxima.shape}"
+            f"{operation}: min_range {minima[k]} > max_range {maxima[k]}{_slice_name(k, slices == 1)}; swap them"
         )
-    if slices != 1 and mode == "MIN_FIRST":
-        raise PrecisionError(f"{operation}: mode MIN_FIRST does not work per slice; leave axis out or use SCALED")
     return minima, maxima, axis, slices == 1

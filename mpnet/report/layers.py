@@ -46,26 +46,47 @@ def describe_layer(layer: LayerSpec) -> str:
     return f"x{layer.factor}" if isinstance(layer, UpsampleSpec) else ""
 
 
+# (heading, right-aligned, terminal width from which it is shown)
+_COLUMNS: tuple[tuple[str, bool, int], ...] = (
+    ("#", True, 0), ("layer", False, 0), ("selectors", False, 0), ("kernel", False, 140), ("in", True, 170),
+    ("out", True, 0), ("precision", False, 0), ("conversions", False, 0), ("MACs", True, 0), ("parameters", True, 110),
+    ("weights", True, 100), ("activations", True, 120),
+)
+
+
+def _cells(row: Mapping[str, Any]) -> dict[str, Text | str]:
+    precision = row["precision"]
+    return {
+        "#": str(row["index"]),
+        "layer": row["type"].replace("convolutional", "conv"),
+        "selectors": " ".join(row["selectors"][1:]),
+        "kernel": row["detail"],
+        "in": shape_text(row["in_shape"]),
+        "out": shape_text(row["shape"]),
+        "precision": Text(precision, STYLES.get(precision.split("_")[0], "")),
+        "conversions": ", ".join(row["conversions"]),
+        "MACs": count_text(row["macs"]) if row["macs"] else "",
+        "parameters": f"{row['parameters']:,}" if row["parameters"] else "",
+        "weights": bytes_text(row["weight_bytes"]) if row["weight_bytes"] else "",
+        "activations": bytes_text(row["activation_bytes"]),
+    }
+
+
 def print_layers(document: Mapping[str, Any], console: Console) -> None:
     """The document of `mpnet show` as a table with totals."""
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for name, right in (("#", True), ("layer", False), ("names for precision.layers", False), ("kernel", False),
-                        ("in", True), ("out", True), ("precision", False), ("conversions before it", False),
-                        ("MACs", True), ("parameters", True), ("weights", True), ("activations", True)):
-        table.add_column(name, justify="right" if right else "left", no_wrap=True)
+    columns = [column for column in _COLUMNS if column[2] <= console.width]
+    for name, right, _ in columns:
+        table.add_column(name, justify="right" if right else "left", no_wrap=name != "selectors")
     for row in document["layers"]:
-        precision = Text(row["precision"], STYLES.get(row["precision"].split("_")[0], ""))
-        table.add_row(
-            str(row["index"]), row["type"], " ".join(row["selectors"][1:]), row["detail"], shape_text(row["in_shape"]),
-            shape_text(row["shape"]), precision, ", ".join(row["conversions"]),
-            count_text(row["macs"]) if row["macs"] else "", f"{row['parameters']:,}" if row["parameters"] else "",
-            bytes_text(row["weight_bytes"]) if row["weight_bytes"] else "", bytes_text(row["activation_bytes"]),
-        )
+        cells = _cells(row)
+        table.add_row(*[cells[name] for name, _, _ in columns])
     console.print(table)
     totals = document["totals"]
     share = 100 * totals["int8_macs"] / totals["macs"] if totals["macs"] else 0
     console.print(
-        f"{len(document['layers'])} layers, precision {document['precision_key']}; {totals['conversions']} conversions\n"
+        f"{len(document['layers'])} layers, precision {document['precision_key']}; {totals['conversions']} "
+        "conversions\n"
         f"{count_text(totals['macs'])} MACs ({share:.1f} % in int8), {totals['parameters']:,} parameters, "
         f"{count_text(totals['bit_operations'])} bit operations\n"
         f"{bytes_text(totals['weight_bytes'])} of weights, {bytes_text(totals['peak_activation_bytes'])} of "

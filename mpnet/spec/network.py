@@ -93,6 +93,19 @@ class NetworkSpec:
                     found[index].append(layer.index)
         return tuple(tuple(readers) for readers in found)
 
+    def readers_of(self, index: int) -> set[int]:
+        """The layers that get this layer's tensor, also through layers without weights, which follow its precision."""
+        found: set[int] = set()
+        waiting = [index]
+        consumers = self.consumers
+        while waiting:
+            for reader in consumers[waiting.pop()]:
+                if reader not in found:
+                    found.add(reader)
+                    if not self.layers[reader].has_weights:
+                        waiting.append(reader)
+        return found
+
     def source_convolution(self, index: int) -> int | None:
         """The convolution whose values layer `index` passes on unmixed (through dropout and routes of one), or None."""
         while index != PICTURE:

@@ -1,0 +1,53 @@
+/* Portable C, one lane: the reference of all other levels. Tiles are written out plainly, not from the template. */
+#include "../table.h"
+#include "vec_scalar.h"
+#include "../kernels/activation.h"
+#include "../kernels/output.h"
+#include "../kernels/elementwise.h"
+#include "../kernels/quantize.h"
+#include "../kernels/add.h"
+#include "../kernels/pool.h"
+#include "../kernels/stage.h"
+#include "../kernels/half.h"
+
+enum { MR = 4, NR = 2 };
+
+typedef int32_t vi;
+static inline vi vi_load(const void *p) { int32_t x; memcpy(&x, p, sizeof x); return x; }
+static inline void vi_store(void *p, vi x) { memcpy(p, &x, sizeof x); }
+static inline vi vi_load_s16(const void *p) { int16_t x; memcpy(&x, p, sizeof x); return x; }
+static inline vi vi_low16(vi x) { return x; }
+static inline vi vi_dot16(vi acc, vi a, vi b) { return acc + a * b; }
+#include "../kernels/depthwise.h"
+
+#define SCALAR_TILE(NAME, X, SUM, MAC)                                                                                 \
+    static void NAME(const char *const *a, const ptrdiff_t *seg, int segments, int run, const void *b,                 \
+                     const void *init, void *acc, int rows)                                                            \
+    {                                                                                                                  \
+        for (int r = 0; r < rows; r++)                                                                                 \
+            for (int j = 0; j < NR; j++) {                                                                             \
+                SUM sum = init ? ((const SUM *)init)[j] : ((const SUM *)acc)[r * NR + j];                              \
+                const X *w = (const X *)b + j;                                                                         \
+                for (int s = 0; s < segments; s++) {                                                                   \
+                    const X *x = (const X *)(a[r] + seg[s]);                                                           \
+                    for (int k = 0; k < run; k++, w += NR)                                                             \
+                        sum = MAC(x[k], *w, sum);                                                                      \
+                }                                                                                                      \
+                ((SUM *)acc)[r * NR + j] = sum;                                                                        \
+            }                                                                                                          \
+    }
+#define MAC_S16(x, w, sum) ((sum) + (int32_t)(x) * (w))
+SCALAR_TILE(tile_f32, float, float, fmaf)
+SCALAR_TILE(tile_half, float, float, vf_fma_half)
+SCALAR_TILE(tile_s16, int16_t, int32_t, MAC_S16)
+
+static int usable(const mp_cpu *cpu)
+{
+    (void)cpu;
+    return 1;
+}
+
+#define MP_LEVEL scalar
+#define MP_MR MR
+#define MP_KSTEP_S16 1
+#include "../kernels/table.h"

@@ -1,0 +1,109 @@
+/* The vocabulary of the templates (see vec_scalar.h) on AVX2 + FMA + F16C. */
+#ifndef MP_VEC_H
+#define MP_VEC_H
+#include <immintrin.h>
+#include <stdint.h>
+#include <string.h>
+
+enum { VL = 8 };
+typedef __m256 vf;
+typedef __m256i vi;
+
+static inline __m256i v_first(int n)
+{
+    static const int32_t mask[16] = {-1, -1, -1, -1, -1, -1, -1, -1};
+    return _mm256_loadu_si256((const __m256i *)(mask + 8 - n));
+}
+static inline vf vf_set1(float x) { return _mm256_set1_ps(x); }
+static inline vf vf_load(const float *p) { return _mm256_loadu_ps(p); }
+static inline vf vf_load_n(const float *p, int n) { return _mm256_maskload_ps(p, v_first(n)); }
+static inline void vf_store(float *p, vf x) { _mm256_storeu_ps(p, x); }
+static inline void vf_store_n(float *p, vf x, int n) { _mm256_maskstore_ps(p, v_first(n), x); }
+static inline vf vf_add(vf a, vf b) { return _mm256_add_ps(a, b); }
+static inline vf vf_sub(vf a, vf b) { return _mm256_sub_ps(a, b); }
+static inline vf vf_mul(vf a, vf b) { return _mm256_mul_ps(a, b); }
+static inline vf vf_div(vf a, vf b) { return _mm256_div_ps(a, b); }
+static inline vf vf_fma(vf a, vf b, vf c) { return _mm256_fmadd_ps(a, b, c); }
+static inline vf vf_max(vf a, vf b) { return _mm256_max_ps(a, b); }
+static inline vf vf_min(vf a, vf b) { return _mm256_min_ps(a, b); }
+static inline vf vf_select_gt(vf a, vf b, vf x, vf y)
+{
+    return _mm256_blendv_ps(y, x, _mm256_cmp_ps(a, b, _CMP_GT_OQ));
+}
+static inline vf vf_or(vf a, vf b) { return _mm256_or_ps(a, b); }
+static inline vf vf_copysign(vf magnitude, vf sign)
+{
+    const vf mask = _mm256_set1_ps(-0.0f);
+    return _mm256_or_ps(_mm256_andnot_ps(mask, magnitude), _mm256_and_ps(mask, sign));
+}
+static inline vf vf_round(vf x) { return _mm256_round_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
+static inline vf vf_trunc(vf x) { return _mm256_round_ps(x, _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC); }
+static inline vf vf_load_i32(const void *p) { return _mm256_cvtepi32_ps(_mm256_loadu_si256((const __m256i *)p)); }
+static inline vf vf_load_half(const uint16_t *p) { return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p)); }
+static inline vf vf_load_half_n(const uint16_t *p, int n)
+{
+    uint16_t t[8] = {0};
+    memcpy(t, p, (size_t)n * sizeof *t);
+    return vf_load_half(t);
+}
+static inline __m128i v_to_half(vf x) { return _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
+static inline void vf_store_half(uint16_t *p, vf x) { _mm_storeu_si128((__m128i *)p, v_to_half(x)); }
+static inline void vf_store_half_n(uint16_t *p, vf x, int n)
+{
+    uint16_t t[8];
+    vf_store_half(t, x);
+    memcpy(p, t, (size_t)n * sizeof *t);
+}
+static inline vf vf_load_s8(const int8_t *p)
+{
+    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)p)));
+}
+static inline vf vf_load_s8_n(const int8_t *p, int n)
+{
+    int8_t t[8] = {0};
+    memcpy(t, p, (size_t)n);
+    return vf_load_s8(t);
+}
+static inline void vf_store_s8(int8_t *p, vf x)
+{
+    const __m256i i = _mm256_cvtps_epi32(x);
+    const __m128i s = _mm_packs_epi32(_mm256_castsi256_si128(i), _mm256_extracti128_si256(i, 1));
+    _mm_storel_epi64((__m128i *)p, _mm_packs_epi16(s, s));
+}
+static inline void vf_store_s8_n(int8_t *p, vf x, int n)
+{
+    int8_t t[8];
+    vf_store_s8(t, x);
+    memcpy(p, t, (size_t)n);
+}
+static inline vf vf_pow2(vf x)
+{
+    const __m256i n = _mm256_slli_epi32(_mm256_castps_si256(x), 23);
+    return _mm256_castsi256_ps(_mm256_add_epi32(n, _mm256_set1_epi32(0x3f800000)));
+}
+static inline vf vf_keep_n(vf x, int n)
+{
+    return _mm256_blendv_ps(_mm256_broadcastss_ps(_mm256_castps256_ps128(x)), x, _mm256_castsi256_ps(v_first(n)));
+}
+static inline vf vf_round_half(vf x) { return _mm256_cvtph_ps(v_to_half(x)); }
+static inline vf vf_round_odd(vf s, vf e)
+{
+    const __m256i bits = _mm256_castps_si256(s), one = _mm256_set1_epi32(1);
+    /* +1 or -1 by whether the signs agree, nothing where s is odd or e is 0. */
+    const __m256i step = _mm256_or_si256(_mm256_srai_epi32(_mm256_xor_si256(bits, _mm256_castps_si256(e)), 31), one);
+    const __m256i even = _mm256_cmpeq_epi32(_mm256_and_si256(bits, one), _mm256_setzero_si256());
+    const __m256i inexact = _mm256_castps_si256(_mm256_cmp_ps(e, _mm256_setzero_ps(), _CMP_NEQ_UQ));
+    return _mm256_castsi256_ps(_mm256_add_epi32(bits, _mm256_and_si256(step, _mm256_and_si256(even, inexact))));
+}
+
+/* Integers: VL int32 sums. */
+static inline vi vi_load(const void *p) { return _mm256_loadu_si256((const __m256i *)p); }
+static inline void vi_store(void *p, vi x) { _mm256_storeu_si256((__m256i *)p, x); }
+static inline vi vi_set1(int32_t x) { return _mm256_set1_epi32(x); }
+/* acc += the products of each lane's pair of int16, both added. */
+static inline vi vi_dot16(vi acc, vi a, vi b) { return _mm256_add_epi32(acc, _mm256_madd_epi16(a, b)); }
+/* VL int16, widened. */
+static inline vi vi_load_s16(const void *p) { return _mm256_cvtepi16_epi32(_mm_loadu_si128((const __m128i *)p)); }
+/* Low 16 bits of both as int16; the high half of b is 0. */
+static inline vi vi_low16(vi b) { return _mm256_and_si256(b, _mm256_set1_epi32(0xffff)); }
+#endif

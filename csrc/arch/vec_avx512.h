@@ -1,0 +1,88 @@
+/* The vocabulary of the templates (see vec_scalar.h) on AVX-512 F, BW, VL, DQ. */
+#ifndef MP_VEC_H
+#define MP_VEC_H
+#include <immintrin.h>
+#include <stdint.h>
+#include <string.h>
+
+enum { VL = 16 };
+typedef __m512 vf;
+typedef __m512i vi;
+
+static inline __mmask16 v_first(int n) { return (__mmask16)((1u << n) - 1); }
+static inline vf vf_set1(float x) { return _mm512_set1_ps(x); }
+static inline vf vf_load(const float *p) { return _mm512_loadu_ps(p); }
+static inline vf vf_load_n(const float *p, int n) { return _mm512_maskz_loadu_ps(v_first(n), p); }
+static inline void vf_store(float *p, vf x) { _mm512_storeu_ps(p, x); }
+static inline void vf_store_n(float *p, vf x, int n) { _mm512_mask_storeu_ps(p, v_first(n), x); }
+static inline vf vf_add(vf a, vf b) { return _mm512_add_ps(a, b); }
+static inline vf vf_sub(vf a, vf b) { return _mm512_sub_ps(a, b); }
+static inline vf vf_mul(vf a, vf b) { return _mm512_mul_ps(a, b); }
+static inline vf vf_div(vf a, vf b) { return _mm512_div_ps(a, b); }
+static inline vf vf_fma(vf a, vf b, vf c) { return _mm512_fmadd_ps(a, b, c); }
+static inline vf vf_max(vf a, vf b) { return _mm512_max_ps(a, b); }
+static inline vf vf_min(vf a, vf b) { return _mm512_min_ps(a, b); }
+static inline vf vf_select_gt(vf a, vf b, vf x, vf y)
+{
+    return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(a, b, _CMP_GT_OQ), y, x);
+}
+static inline vf vf_or(vf a, vf b) { return _mm512_or_ps(a, b); }
+static inline vf vf_copysign(vf magnitude, vf sign)
+{
+    const vf mask = _mm512_set1_ps(-0.0f);
+    return _mm512_or_ps(_mm512_andnot_ps(mask, magnitude), _mm512_and_ps(mask, sign));
+}
+static inline vf vf_round(vf x) { return _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
+static inline vf vf_trunc(vf x) { return _mm512_roundscale_ps(x, _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC); }
+static inline vf vf_load_i32(const void *p) { return _mm512_cvtepi32_ps(_mm512_loadu_si512(p)); }
+static inline vf vf_load_half(const uint16_t *p) { return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p)); }
+static inline vf vf_load_half_n(const uint16_t *p, int n)
+{
+    return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(v_first(n), p));
+}
+static inline __m256i v_to_half(vf x) { return _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
+static inline void vf_store_half(uint16_t *p, vf x) { _mm256_storeu_si256((__m256i *)p, v_to_half(x)); }
+static inline void vf_store_half_n(uint16_t *p, vf x, int n) { _mm256_mask_storeu_epi16(p, v_first(n), v_to_half(x)); }
+static inline vf vf_load_s8(const int8_t *p)
+{
+    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)p)));
+}
+static inline vf vf_load_s8_n(const int8_t *p, int n)
+{
+    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_maskz_loadu_epi8(v_first(n), p)));
+}
+static inline void vf_store_s8(int8_t *p, vf x)
+{
+    _mm_storeu_si128((__m128i *)p, _mm512_cvtsepi32_epi8(_mm512_cvtps_epi32(x)));
+}
+static inline void vf_store_s8_n(int8_t *p, vf x, int n)
+{
+    _mm_mask_storeu_epi8(p, v_first(n), _mm512_cvtsepi32_epi8(_mm512_cvtps_epi32(x)));
+}
+static inline vf vf_pow2(vf x)
+{
+    const __m512i n = _mm512_slli_epi32(_mm512_castps_si512(x), 23);
+    return _mm512_castsi512_ps(_mm512_add_epi32(n, _mm512_set1_epi32(0x3f800000)));
+}
+static inline vf vf_keep_n(vf x, int n)
+{
+    return _mm512_mask_blend_ps(v_first(n), _mm512_broadcastss_ps(_mm512_castps512_ps128(x)), x);
+}
+static inline vf vf_round_half(vf x) { return _mm512_cvtph_ps(v_to_half(x)); }
+static inline vf vf_round_odd(vf s, vf e)
+{
+    const __m512i bits = _mm512_castps_si512(s), one = _mm512_set1_epi32(1);
+    const __m512i step = _mm512_or_si512(_mm512_srai_epi32(_mm512_xor_si512(bits, _mm512_castps_si512(e)), 31), one);
+    const __mmask16 even = _mm512_testn_epi32_mask(bits, one);
+    const __mmask16 inexact = _mm512_cmp_ps_mask(e, _mm512_setzero_ps(), _CMP_NEQ_UQ);
+    return _mm512_castsi512_ps(_mm512_mask_add_epi32(bits, even & inexact, bits, step));
+}
+
+/* Integers: VL int32 sums. */
+static inline vi vi_load(const void *p) { return _mm512_loadu_si512(p); }
+static inline void vi_store(void *p, vi x) { _mm512_storeu_si512(p, x); }
+static inline vi vi_set1(int32_t x) { return _mm512_set1_epi32(x); }
+static inline vi vi_dot16(vi acc, vi a, vi b) { return _mm512_add_epi32(acc, _mm512_madd_epi16(a, b)); }
+static inline vi vi_load_s16(const void *p) { return _mm512_cvtepi16_epi32(_mm256_loadu_si256((const __m256i *)p)); }
+static inline vi vi_low16(vi b) { return _mm512_and_si512(b, _mm512_set1_epi32(0xffff)); }
+#endif

@@ -1,0 +1,32 @@
+/* AVX2 + FMA + F16C: tiles of 6 pixels x 16 channels, 12 sums in 16 registers. */
+#include "../table.h"
+#if defined(__x86_64__)
+#include "vec_avx2.h"
+#include "../kernels/activation.h"
+#include "../kernels/output.h"
+#include "../kernels/elementwise.h"
+#include "../kernels/quantize.h"
+#include "../kernels/add.h"
+#include "../kernels/pool.h"
+#include "../kernels/stage.h"
+#include "../kernels/half.h"
+
+#define TILE_ROWS(M) M(0) M(1) M(2) M(3) M(4) M(5)
+#define TILE_CASES(F, ...)                                                                                             \
+    switch (rows) {                                                                                                    \
+    case 1: F(1, __VA_ARGS__); break;                                                                                  \
+    case 2: F(2, __VA_ARGS__); break;                                                                                  \
+    case 3: F(3, __VA_ARGS__); break;                                                                                  \
+    case 4: F(4, __VA_ARGS__); break;                                                                                  \
+    case 5: F(5, __VA_ARGS__); break;                                                                                  \
+    default: F(6, __VA_ARGS__); break;                                                                                 \
+    }
+#include "../kernels/tile.h"
+#include "../kernels/depthwise.h"
+
+static int usable(const mp_cpu *cpu) { return cpu->avx2 && cpu->fma && cpu->f16c; }
+
+#define MP_LEVEL avx2
+#define MP_MR 6
+#include "../kernels/table.h"
+#endif

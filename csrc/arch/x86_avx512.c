@@ -1,0 +1,21 @@
+/* AVX-512 F, BW, VL, DQ. */
+#include "../table.h"
+#if defined(__x86_64__)
+#include "vec_avx512.h"
+#include "../kernels/activation.h"
+#include "../kernels/output.h"
+#include "../kernels/elementwise.h"
+#include "../kernels/quantize.h"
+#include "../kernels/add.h"
+#include "../kernels/pool.h"
+#include "../kernels/stage.h"
+#include "../kernels/half.h"
+#include "x86_avx512_rows.h"
+#include "../kernels/tile.h"
+#include "../kernels/depthwise.h"
+
+static int usable(const mp_cpu *cpu) { return cpu->avx512; }
+
+#define MP_LEVEL avx512
+#include "../kernels/table.h"
+#endif

@@ -1,0 +1,352 @@
+/* The convolution driver: cuts the work, stages activations, calls the table's leaf kernels. Knows no ISA.
+ *
+ * An item is (image, block of output rows, range of channel panels). For its rows the input is staged once: padded,
+ * converted to what the tiles multiply. Each panel then runs over all tiles of the block, so that its weights stay in
+ * the first cache level; when the depth is long, in several passes over parts of the depth, with the sums kept in
+ * between. A sum is one chain in depth order whatever the cuts are. */
+#include <math.h>
+#include <string.h>
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+#include "conv_plan.h"
+
+static int clamp(int x, int low, int high) { return x < low ? low : x > high ? high : x; }
+
+/* Pointers into one thread's part of the scratch. */
+typedef struct {
+    char *stage, *sums;
+    float *bias, *scale;
+    void *init;           /* starting values per packed channel: bias, 0 or the zero point's correction */
+    ptrdiff_t *seg;
+} workspace;
+
+/* Spreads `values` (or 0) over packed channels. */
+static void spread(const mp_conv_plan *p, const float *values, float factor, float *out)
+{
+    memset(out, 0, (size_t)p->packed_channels * sizeof *out);
+    if (p->dw) {
+        for (int c = 0; c < p->s.out_c; c++)
+            out[c] = values[c] * factor;
+        return;
+    }
+    for (int group = 0; group < p->s.groups; group++)
+        for (int k = 0; k < p->kg; k++)
+            out[(size_t)group * p->panels * p->micro->nr + k] = values[group * p->kg + k] * factor;
+}
+
+static void prepare_channels(const mp_conv_plan *p, const mp_conv_args *a, int image, workspace *w, mp_output *o)
+{
+    spread(p, a->bias, 1.0f, w->bias);
+    o->kind = p->dw ? p->dw->sum_kind : p->micro->sum_kind;
+    o->activation = a->activation;
+    o->out_type = a->out_type;
+    o->rounding = a->out_rounding;
+    o->bias = w->bias;
+    o->scale = w->scale;
+    w->init = o->kind == MP_SUM_FLOAT ? w->bias : w->init;
+    if (o->kind == MP_SUM_HALF)
+        memset(w->init, 0, (size_t)p->packed_channels * 4);
+    if (o->kind == MP_SUM_INT) {
+        const int32_t *sums = mp_packed_sums(a->packed);
+        const int zero = a->in_zero_point[image];
+        const float offset = a->in_offset[image];
+        const int correction = p->dw ? (p->dw->subtracts_zero ? 0 : zero + p->dw->bias_q)
+                                     : (p->micro->subtracts_zero ? 0 : zero + p->micro->bias_q);
+        spread(p, a->weight_scale, a->in_scale[image], w->scale);
+        for (int c = 0; c < p->packed_channels; c++) {
+            /* Unsigned: the correction may wrap, and wraps back when the products are added. */
+            ((uint32_t *)w->init)[c] = 0u - (uint32_t)correction * (uint32_t)sums[c];
+        }
+        if (offset != 0.0f) {
+            float *factor = w->scale; /* reused below: weight scale alone */
+            spread(p, a->weight_scale, 1.0f, factor);
+            for (int c = 0; c < p->packed_channels; c++)
+                w->bias[c] = fmaf(offset, factor[c] * (float)sums[c], w->bias[c]);
+            spread(p, a->weight_scale, a->in_scale[image], w->scale);
+        }
+    }
+    if (a->out_type == MP_TYPE_I8) {
+        o->inv_scale = a->out_inv_scale[image];
+        o->zero_point = (float)a->out_zero_point[image];
+        o->low = (float)(a->out_low - a->out_zero_point[image]);
+        o->high = (float)(a->out_high - a->out_zero_point[image]);
+    }
+    for (int lane = 0; lane < MP_MAX_LANES; lane++) {
+        o->minimum[lane] = INFINITY;
+        o->maximum[lane] = -INFINITY;
+        o->bad[lane] = 0.0f;
+    }
+}
+
+/* What stands in padding taps: the staged form of the real 0. */
+static int padding_value(const mp_conv_plan *p, int zero_point)
+{
+    const int subtracts = p->dw ? p->dw->subtracts_zero : p->micro->subtracts_zero;
+    const int bias_q = p->dw ? p->dw->bias_q : p->micro->bias_q;
+    return p->precision != MP_INT8 || subtracts ? 0 : zero_point + bias_q;
+}
+
+static void fill(char *staged, size_t count, size_t a_bytes, int value)
+{
+    if (value == 0) {
+        memset(staged, 0, count * a_bytes);
+    } else if (a_bytes == 1) {
+        memset(staged, value, count);
+    } else {
+        int16_t *to = (int16_t *)staged;
+        for (size_t i = 0; i < count; i++)
+            to[i] = (int16_t)value;
+    }
+}
+
+/* Pads and converts the input rows that output rows [oy, oy + rows) read. */
+static void stage_rows(const mp_conv_plan *p, const mp_conv_args *a, const mp_schedule *c, int image, int oy, int rows,
+                       char *staged)
+{
+    const mp_conv_shape *s = &p->s;
+    const size_t source_bytes = p->precision == MP_INT8 ? 1 : p->precision == MP_FP16 || p->precision == MP_FP16_HALF ? 2 : 4;
+    const size_t in_row = (size_t)s->in_w * s->in_c;
+    const char *in = (const char *)a->in + (size_t)image * s->in_h * in_row * source_bytes;
+    const int zero_point = p->precision == MP_INT8 ? a->in_zero_point[image] : 0;
+    const int value = padding_value(p, zero_point);
+    const int left = clamp(s->padding, 0, p->stage_w);
+    const int middle = clamp(s->in_w, 0, p->stage_w - left);
+    const int count = (rows - 1) * s->stride + p->row_span;
+    for (int r = 0; r < count; r++) {
+        const int iy = oy * s->stride - s->padding + r;
+        char *to = staged + r * c->stage_row;
+        if (iy < 0 || iy >= s->in_h) {
+            fill(to, (size_t)p->stage_w * s->in_c, c->a_bytes, value);
+            continue;
+        }
+        fill(to, (size_t)left * s->in_c, c->a_bytes, value);
+        to += (size_t)left * s->in_c * c->a_bytes;
+        (p->dw ? p->dw->stage : p->micro->stage)(to, in + iy * in_row * source_bytes, (size_t)middle * s->in_c, zero_point);
+        to += (size_t)middle * s->in_c * c->a_bytes;
+        fill(to, (size_t)(p->stage_w - left - middle) * s->in_c, c->a_bytes, value);
+    }
+    memset(staged + count * c->stage_row, 0, 4 * MP_ALIGN); /* what may be read past the end */
+}
+
+/* One pass over all tiles of a block: depth positions in segments [s0, s0 + segments) x [k0, k0 + run). */
+typedef struct {
+    const char *a;         /* staged rows, at the group's first channel */
+    const ptrdiff_t *seg;  /* bytes from a pixel to each segment of this pass */
+    int segments, run;
+    const void *b, *init;
+    size_t pixel, row;     /* bytes between output pixels of a row, between rows */
+    int out_w, pixels;
+    char *sums;
+    int keep_sums;         /* sums hold the whole block, else one tile */
+    mp_output *output;     /* NULL before the last pass */
+    int channels, packed_channel;
+    char *out;             /* first pixel of the block, at the panel's first channel */
+    size_t out_ld, out_bytes;
+} pass;
+
+/* Full tiles, and the last two of about equal height: small tiles leave the multipliers waiting. */
+static int tile_rows(int left, int mr)
+{
+    if (left >= 2 * mr || left <= mr || left - mr > mr / 2)
+        return left < mr ? left : mr;
+    return (left + 1) / 2;
+}
+
+static void run_pass(const mp_conv_plan *p, const mp_table *table, const pass *w)
+{
+    const mp_micro *m = p->micro;
+    const char *a[MP_MAX_ROWS];
+    int x = 0;
+    const char *line = w->a, *at = w->a;
+    for (int pixel = 0; pixel < w->pixels;) {
+        const int rows = tile_rows(w->pixels - pixel, m->mr);
+        for (int r = 0; r < m->mr; r++) {
+            a[r] = at;
+            if (r + 1 >= rows && pixel + rows >= w->pixels)
+                continue; /* stay on the last pixel */
+            if (r < rows) {
+                at += w->pixel;
+                if (++x == w->out_w) {
+                    x = 0;
+                    at = line += w->row;
+                }
+            }
+        }
+        char *sums = w->keep_sums ? w->sums + (size_t)pixel * m->nr * 4 : w->sums;
+        m->tile(a, w->seg, w->segments, w->run, w->b, w->init, sums, rows);
+        if (w->output)
+            table->output(w->output, sums, (size_t)m->nr, rows, w->channels, w->packed_channel,
+                          w->out + (size_t)pixel * w->out_ld * w->out_bytes, w->out_ld);
+        pixel += rows;
+    }
+}
+
+/* Byte offsets of segments first, first + 1, ... shifted by k elements of their run. */
+static void segment_offsets(const mp_conv_plan *p, const mp_schedule *c, int first, int count, int k, ptrdiff_t *seg)
+{
+    const mp_conv_shape *s = &p->s;
+    for (int i = 0; i < count; i++) {
+        const int segment = first + i;
+        const int per_row = p->segments > s->size ? s->size : 1; /* segments of one kernel row */
+        const int ky = segment / per_row, kx = segment % per_row;
+        seg[i] = (ptrdiff_t)(ky * s->dilation * c->stage_row + ((size_t)kx * s->dilation * s->in_c + k) * c->a_bytes);
+    }
+}
+
+static void run_panel(const mp_conv_plan *p, const mp_table *table, const mp_conv_args *a, const mp_schedule *c, int panel,
+                      const char *staged, char *out, int rows, workspace *w, mp_output *o)
+{
+    const mp_micro *m = p->micro;
+    const int group = panel / p->panels, within = panel % p->panels;
+    const int channel = group * p->kg + within * m->nr;
+    const char *weights = mp_packed_weights(p, a->packed) + panel * p->panel_bytes;
+    const size_t out_bytes = a->out_type == MP_TYPE_F32 ? 4 : a->out_type == MP_TYPE_F16 ? 2 : 1;
+    pass q = {
+        .a = staged + (size_t)group * p->cg * c->a_bytes,
+        .seg = w->seg,
+        .pixel = (size_t)p->s.stride * p->s.in_c * c->a_bytes,
+        .row = p->s.stride * c->stage_row,
+        .out_w = p->out_w,
+        .pixels = rows * p->out_w,
+        .sums = w->sums,
+        .keep_sums = c->passes > 1,
+        .channels = p->kg - within * m->nr < m->nr ? p->kg - within * m->nr : m->nr,
+        .packed_channel = panel * m->nr,
+        .out = out + (size_t)channel * out_bytes,
+        .out_ld = (size_t)p->s.out_c,
+        .out_bytes = out_bytes,
+    };
+    const size_t run_bytes = (size_t)p->run_padded * m->nr * p->weight_bytes;
+    for (int segment = 0, k = 0; segment < p->segments;) {
+        int count = 1, run = p->run_padded;
+        if (c->pass_segments) {
+            count = c->pass_segments < p->segments - segment ? c->pass_segments : p->segments - segment;
+        } else {
+            run = c->pass_run < p->run_padded - k ? c->pass_run : p->run_padded - k;
+        }
+        segment_offsets(p, c, segment, count, k, w->seg);
+        q.segments = count;
+        q.run = run;
+        q.b = weights + segment * run_bytes + (size_t)k * m->nr * p->weight_bytes;
+        q.init = segment == 0 && k == 0 ? (const char *)w->init + (size_t)q.packed_channel * 4 : 0;
+        k += run;
+        if (k == p->run_padded) {
+            k = 0;
+            segment += count;
+        }
+        q.output = segment == p->segments ? o : 0;
+        run_pass(p, table, &q);
+    }
+}
+
+static void run_depthwise(const mp_conv_plan *p, const mp_table *table, const mp_conv_args *a, const mp_schedule *c,
+                          const char *staged, char *out, int rows, workspace *w, mp_output *o)
+{
+    const size_t out_bytes = a->out_type == MP_TYPE_F32 ? 4 : a->out_type == MP_TYPE_F16 ? 2 : 1;
+    const mp_conv_shape *s = &p->s;
+    for (int tap = 0; tap < p->depth; tap++)
+        w->seg[tap] = (ptrdiff_t)(tap / s->size * s->dilation * c->stage_row +
+                                  (size_t)(tap % s->size) * s->dilation * s->in_c * c->a_bytes);
+    for (int y = 0; y < rows; y++) {
+        p->dw->row(staged + (size_t)y * s->stride * c->stage_row, w->seg, p->depth, (size_t)s->stride * s->in_c * c->a_bytes,
+                   p->out_w, p->packed_channels, mp_packed_weights(p, a->packed), w->init, w->sums);
+        table->output(o, w->sums, (size_t)p->packed_channels, p->out_w, s->out_c, 0,
+                      out + (size_t)y * p->out_w * s->out_c * out_bytes, (size_t)s->out_c);
+    }
+}
+
+/* What an item leaves behind; combined afterwards in any order, which changes nothing. */
+typedef struct {
+    float minimum, maximum;
+    int bad;
+} summary;
+
+static summary summarise(const mp_output *o)
+{
+    summary r = {INFINITY, -INFINITY, 0};
+    for (int lane = 0; lane < MP_MAX_LANES; lane++) {
+        uint32_t bits;
+        memcpy(&bits, &o->bad[lane], sizeof bits);
+        r.bad |= bits != 0;
+        r.minimum = o->minimum[lane] < r.minimum ? o->minimum[lane] : r.minimum;
+        r.maximum = o->maximum[lane] > r.maximum ? o->maximum[lane] : r.maximum;
+    }
+    return r;
+}
+
+static summary run_item(const mp_conv_plan *p, const mp_table *table, const mp_conv_args *a, const mp_schedule *c,
+                        int image, int block, int chunk, char *scratch)
+{
+    const mp_conv_shape *s = &p->s;
+    workspace w;
+    w.stage = scratch;
+    w.sums = w.stage + c->stage_bytes;
+    w.bias = (float *)(w.sums + c->sums_bytes);
+    w.scale = (float *)((char *)w.bias + c->channel_bytes);
+    w.init = (char *)w.scale + c->channel_bytes;
+    w.seg = (ptrdiff_t *)((char *)w.init + c->channel_bytes);
+    mp_output o;
+    prepare_channels(p, a, image, &w, &o);
+    const int oy = block * c->rows, rows = clamp(c->rows, 0, p->out_h - oy);
+    const char *staged = w.stage;
+    if (p->staged)
+        stage_rows(p, a, c, image, oy, rows, w.stage);
+    else
+        staged = (const char *)a->in + ((size_t)image * s->in_h + (size_t)oy * s->stride) * s->in_w * s->in_c * c->a_bytes;
+    const size_t out_bytes = a->out_type == MP_TYPE_F32 ? 4 : a->out_type == MP_TYPE_F16 ? 2 : 1;
+    char *out = (char *)a->out + ((size_t)image * p->out_h + oy) * p->out_w * s->out_c * out_bytes;
+    if (p->dw) {
+        run_depthwise(p, table, a, c, staged, out, rows, &w, &o);
+    } else {
+        const int64_t all = p->total_panels;
+        const int first = (int)(all * chunk / c->chunks), last = (int)(all * (chunk + 1) / c->chunks);
+        for (int panel = first; panel < last; panel++)
+            run_panel(p, table, a, c, panel, staged, out, rows, &w, &o);
+    }
+    return summarise(&o);
+}
+
+int mp_conv_run(const mp_conv_plan *p, const mp_table *table, const mp_conv_args *a)
+{
+    mp_schedule c;
+    mp_conv_schedule(p, a->threads, &c);
+    if (a->scratch_bytes < c.thread_bytes * a->threads)
+        return MP_BAD_ARGUMENT;
+    const int per_image = c.row_blocks * c.chunks;
+    const int64_t items = (int64_t)a->images * per_image;
+    int bad = 0;
+    if (a->ranges)
+        for (int i = 0; i < a->images; i++) {
+            a->ranges[2 * i] = INFINITY;
+            a->ranges[2 * i + 1] = -INFINITY;
+        }
+#ifdef _OPENMP
+#pragma omp parallel for schedule(dynamic, 1) num_threads(a->threads) if (a->threads > 1 && items > 1) reduction(| : bad)
+#endif
+    for (int64_t item = 0; item < items; item++) {
+#ifdef _OPENMP
+        const int thread = omp_get_thread_num();
+#else
+        const int thread = 0;
+#endif
+        const int image = (int)(item / per_image), rest = (int)(item % per_image);
+        const summary r = run_item(p, table, a, &c, image, rest / c.chunks, rest % c.chunks,
+                                   (char *)a->scratch + thread * c.thread_bytes);
+        bad |= r.bad;
+        if (a->ranges) {
+#ifdef _OPENMP
+#pragma omp critical(mp_conv_ranges)
+#endif
+            {
+                float *range = a->ranges + 2 * image;
+                range[0] = r.minimum < range[0] ? r.minimum : range[0];
+                range[1] = r.maximum > range[1] ? r.maximum : range[1];
+            }
+        }
+    }
+    if (a->ranges)
+        for (int i = 0; i < 2 * a->images; i++)
+            a->ranges[i] += 0.0f; /* -0 and 0 compare equal: leave one of them */
+    return bad ? MP_NONFINITE : MP_OK;
+}

@@ -1,0 +1,12 @@
+/* CPU features as the operating system lets a program use them. */
+#ifndef MP_CPU_H
+#define MP_CPU_H
+
+typedef struct {
+    int avx2, fma, f16c, avx512, avx512vnni;        /* avx512: F, BW, VL, DQ */
+    int neon, fp16, dotprod, i8mm;
+} mp_cpu;
+
+/* Asks the CPU each time; cheap, and without hidden state. */
+void mp_cpu_detect(mp_cpu *cpu);
+#endif

@@ -1,0 +1,51 @@
+/* The list of tables compiled in, best first, and which of them this CPU can run. */
+#include "table.h"
+
+static const mp_table *const TABLES[] = {
+#if defined(__x86_64__)
+    &mp_table_avx512vnni, &mp_table_avx512, &mp_table_avx2,
+#elif defined(__aarch64__) && __has_include("arch/arm_neon.c")
+    &mp_table_neon_i8mm, &mp_table_neon_dotprod, &mp_table_neon_fp16, &mp_table_neon,
+#endif
+    &mp_table_scalar,
+};
+
+int mp_table_count(void) { return (int)(sizeof TABLES / sizeof *TABLES); }
+
+const mp_table *mp_table_at(int index) { return index >= 0 && index < mp_table_count() ? TABLES[index] : 0; }
+
+const char *mp_table_name(const mp_table *table) { return table ? table->name : ""; }
+
+int mp_table_usable(const mp_table *table)
+{
+    mp_cpu cpu;
+    mp_cpu_detect(&cpu);
+    return table && table->usable(&cpu);
+}
+
+int mp_table_has(const mp_table *table, int precision)
+{
+    return table && precision >= 0 && precision < MP_PRECISIONS && table->micro[precision] != 0;
+}
+
+const char *mp_cpu_features(void)
+{
+    /* One constant per combination that matters, so that no buffer has to be kept. */
+    mp_cpu cpu;
+    mp_cpu_detect(&cpu);
+#if defined(__x86_64__)
+    if (cpu.avx512vnni)
+        return "avx2 fma f16c avx512 avx512vnni";
+    if (cpu.avx512)
+        return "avx2 fma f16c avx512";
+    return cpu.avx2 && cpu.fma && cpu.f16c ? "avx2 fma f16c" : "";
+#elif defined(__aarch64__)
+    if (cpu.i8mm)
+        return cpu.fp16 ? "neon fp16 dotprod i8mm" : "neon dotprod i8mm";
+    if (cpu.dotprod)
+        return cpu.fp16 ? "neon fp16 dotprod" : "neon dotprod";
+    return cpu.fp16 ? "neon fp16" : "neon";
+#else
+    return "";
+#endif
+}

@@ -1,0 +1,24 @@
+/* Staging: source elements -> what tiles multiply. */
+static void stage_f32(void *staged, const void *source, size_t count, int zero_point)
+{
+    (void)zero_point;
+    memcpy(staged, source, count * sizeof(float));
+}
+
+static void stage_f16(void *staged, const void *source, size_t count, int zero_point)
+{
+    (void)zero_point;
+#define BODY(AT, N) store_as(staged, AT, MP_TYPE_F32, load_as(source, AT, MP_TYPE_F16, N), N)
+    FOR_VECTORS(count, BODY);
+#undef BODY
+}
+
+/* q - zero_point as int16: in [-255, 255]. */
+static void stage_s16(void *staged, const void *source, size_t count, int zero_point)
+{
+    int16_t *to = staged;
+    const int8_t *from = source;
+    const int16_t zero = (int16_t)zero_point;
+    for (size_t i = 0; i < count; i++)
+        to[i] = (int16_t)(from[i] - zero);
+}

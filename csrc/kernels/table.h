@@ -1,0 +1,49 @@
+/* The table of one ISA level from the templates. Defined before: MP_LEVEL (the table's identifier suffix), MP_MR (rows of
+ * a tile), usable(). MP_HAS_DOT8: int8 tiles multiply bytes, else pairs of int16. */
+#ifndef MP_KSTEP_S16
+#define MP_KSTEP_S16 2
+#endif
+#define MP_JOIN2(a, b) a##b
+#define MP_JOIN(a, b) MP_JOIN2(a, b)
+#define MP_STRING2(a) #a
+#define MP_STRING(a) MP_STRING2(a)
+
+static const mp_micro micro_f32 = {.mr = MP_MR, .nr = 2 * VL, .kstep = 1, .a_bytes = 4, .weight_type = MP_W_F32,
+                                   .sum_kind = MP_SUM_FLOAT, .stage = stage_f32, .tile = tile_f32};
+static const mp_micro micro_f16 = {.mr = MP_MR, .nr = 2 * VL, .kstep = 1, .a_bytes = 4, .weight_type = MP_W_F32,
+                                   .sum_kind = MP_SUM_FLOAT, .needs_stage = 1, .stage = stage_f16, .tile = tile_f32};
+static const mp_micro micro_half = {.mr = MP_MR, .nr = 2 * VL, .kstep = 1, .a_bytes = 4, .weight_type = MP_W_F32,
+                                    .sum_kind = MP_SUM_HALF, .needs_stage = 1, .stage = stage_f16, .tile = tile_half};
+#ifdef MP_HAS_DOT8
+static const mp_micro micro_i8 = {.mr = MP_MR, .nr = 2 * VL, .kstep = 4, .a_bytes = 1, .weight_type = MP_W_I8,
+                                  .sum_kind = MP_SUM_INT, .needs_stage = 1, .bias_q = 128, .stage = stage_u8,
+                                  .tile = tile_u8};
+#else
+static const mp_micro micro_i8 = {.mr = MP_MR, .nr = 2 * VL, .kstep = MP_KSTEP_S16, .a_bytes = 2, .weight_type = MP_W_I16,
+                                  .sum_kind = MP_SUM_INT, .needs_stage = 1, .subtracts_zero = 1, .stage = stage_s16,
+                                  .tile = tile_s16};
+#endif
+static const mp_depthwise depthwise_micro_f32 = {.a_bytes = 4, .weight_type = MP_W_F32, .sum_kind = MP_SUM_FLOAT,
+                                                 .stage = stage_f32, .row = depthwise_f32};
+static const mp_depthwise depthwise_micro_f16 = {.a_bytes = 4, .weight_type = MP_W_F32, .sum_kind = MP_SUM_FLOAT,
+                                                 .stage = stage_f16, .row = depthwise_f32};
+static const mp_depthwise depthwise_micro_half = {.a_bytes = 4, .weight_type = MP_W_F32, .sum_kind = MP_SUM_HALF,
+                                                  .stage = stage_f16, .row = depthwise_half};
+static const mp_depthwise depthwise_micro_i8 = {.a_bytes = 2, .weight_type = MP_W_I16, .sum_kind = MP_SUM_INT,
+                                                .subtracts_zero = 1, .stage = stage_s16, .row = depthwise_s16};
+
+const mp_table MP_JOIN(mp_table_, MP_LEVEL) = {
+    .name = MP_STRING(MP_LEVEL),
+    .usable = usable,
+    .micro = {[MP_FP32] = &micro_f32, [MP_FP16] = &micro_f16, [MP_INT8] = &micro_i8, [MP_FP16_HALF] = &micro_half},
+    .depthwise = {[MP_FP32] = &depthwise_micro_f32, [MP_FP16] = &depthwise_micro_f16, [MP_INT8] = &depthwise_micro_i8,
+                  [MP_FP16_HALF] = &depthwise_micro_half},
+    .output = output,
+    .range = range,
+    .quantize = quantize,
+    .dequantize = dequantize,
+    .cast = cast,
+    .add = add,
+    .maximum = maximum,
+    .mean = mean,
+};

@@ -1,0 +1,92 @@
+/* Register tiles, MR pixels x 2 VL channels. The including file defines TILE_ROWS(M) = M(0) M(1) ... M(MR - 1), and
+ * TILE_CASES(F) which calls F with the number of rows as a constant.
+ * Accumulators are named, not an array: gcc spills arrays. */
+
+#define TILE(NAME, ELEMENT, SUM, LOAD_SUM, LOAD_B, KSTEP, B_STEP)                           \
+    static inline __attribute__((always_inline)) void NAME##_rows(                                                     \
+        const int R, const char *const *a, const ptrdiff_t *seg, int segments, int run, const ELEMENT *b,              \
+        const void *init, char *acc)                                                                                   \
+    {                                                                                                                  \
+        TILE_ROWS(TILE_DECLARE_##SUM)                                                                                  \
+        const size_t ld = 2 * VL * 4;                                                                                  \
+        if (init) {                                                                                                    \
+            const SUM i0 = LOAD_SUM(init), i1 = LOAD_SUM((const char *)init + VL * 4);                                 \
+            TILE_ROWS(TILE_INIT)                                                                                       \
+        } else {                                                                                                       \
+            TILE_ROWS(TILE_RESUME_##SUM)                                                                               \
+        }                                                                                                              \
+        for (int s = 0; s < segments; s++) {                                                                           \
+            const ptrdiff_t at = seg[s];                                                                               \
+            TILE_ROWS(TILE_POINT_##SUM)                                                                                \
+            for (ptrdiff_t k = 0; k < run; k += KSTEP) {                                                               \
+                const SUM b0 = LOAD_B(b), b1 = LOAD_B(b + B_STEP / 2);                                                 \
+                b += B_STEP;                                                                                           \
+                TILE_ROWS(TILE_MAC_##NAME)                                                                             \
+            }                                                                                                          \
+        }                                                                                                              \
+        TILE_ROWS(TILE_STORE_##SUM)                                                                                    \
+    }                                                                                                                  \
+    static void NAME(const char *const *a, const ptrdiff_t *seg, int segments, int run, const void *b,                 \
+                     const void *init, void *acc, int rows)                                                            \
+    {                                                                                                                  \
+        TILE_CASES(NAME##_rows, a, seg, segments, run, b, init, acc)                                                   \
+    }
+
+#define TILE_DECLARE_vf(i) vf c##i##0 = vf_set1(0.0f), c##i##1 = c##i##0;
+#define TILE_INIT(i)                                                                                                   \
+    if (R > i)                                                                                                         \
+        c##i##0 = i0, c##i##1 = i1;
+#define TILE_RESUME_vf(i)                                                                                              \
+    if (R > i)                                                                                                         \
+        c##i##0 = vf_load((const float *)(acc + i * ld)), c##i##1 = vf_load((const float *)(acc + i * ld) + VL);
+#define TILE_POINT_vf(i) const float *p##i = (const float *)(a[i] + at);
+#define TILE_STORE_vf(i)                                                                                               \
+    if (R > i)                                                                                                         \
+        vf_store((float *)(acc + i * ld), c##i##0), vf_store((float *)(acc + i * ld) + VL, c##i##1);
+#define TILE_MAC_tile_f32(i)                                                                                           \
+    if (R > i) {                                                                                                       \
+        const vf x = vf_set1(p##i[k]);                                                                                 \
+        c##i##0 = vf_fma(x, b0, c##i##0);                                                                              \
+        c##i##1 = vf_fma(x, b1, c##i##1);                                                                              \
+    }
+#define TILE_MAC_tile_half(i)                                                                                          \
+    if (R > i) {                                                                                                       \
+        const vf x = vf_set1(p##i[k]);                                                                                 \
+        c##i##0 = vf_fma_half(x, b0, c##i##0);                                                                         \
+        c##i##1 = vf_fma_half(x, b1, c##i##1);                                                                         \
+    }
+#define TILE_LOAD_vf(p) vf_load((const float *)(p))
+TILE(tile_f32, float, vf, TILE_LOAD_vf, vf_load, 1, (2 * VL))
+TILE(tile_half, float, vf, TILE_LOAD_vf, vf_load, 1, (2 * VL))
+
+#define TILE_DECLARE_vi(i) vi c##i##0 = vi_set1(0), c##i##1 = c##i##0;
+#define TILE_RESUME_vi(i)                                                                                              \
+    if (R > i)                                                                                                         \
+        c##i##0 = vi_load(acc + i * ld), c##i##1 = vi_load(acc + i * ld + VL * 4);
+#define TILE_POINT_vi(i) const char *p##i = a[i] + at;
+#define TILE_STORE_vi(i)                                                                                               \
+    if (R > i)                                                                                                         \
+        vi_store(acc + i * ld, c##i##0), vi_store(acc + i * ld + VL * 4, c##i##1);
+static inline int32_t load_group(const char *p)
+{
+    int32_t group;
+    memcpy(&group, p, sizeof group);
+    return group;
+}
+#define TILE_MAC_tile_s16(i)                                                                                           \
+    if (R > i) {                                                                                                       \
+        const vi x = vi_set1(load_group(p##i + 2 * k));                                                                \
+        c##i##0 = vi_dot16(c##i##0, x, b0);                                                                            \
+        c##i##1 = vi_dot16(c##i##1, x, b1);                                                                            \
+    }
+#ifndef MP_HAS_DOT8
+TILE(tile_s16, int16_t, vi, vi_load, vi_load, 2, (4 * VL))
+#else
+#define TILE_MAC_tile_u8(i)                                                                                            \
+    if (R > i) {                                                                                                       \
+        const vi x = vi_set1(load_group(p##i + k));                                                                    \
+        c##i##0 = vi_dot8(c##i##0, x, b0);                                                                             \
+        c##i##1 = vi_dot8(c##i##1, x, b1);                                                                             \
+    }
+TILE(tile_u8, int8_t, vi, vi_load, vi_load, 4, (8 * VL))
+#endif

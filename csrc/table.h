@@ -1,0 +1,85 @@
+/* What one ISA level provides: leaf kernels, each single-threaded, without allocation, on memory that its driver
+ * prepared. Drivers (conv.c, ops.c) are compiled once and know nothing of the ISA; leaf kernels know nothing of
+ * threads, images or geometry. docs/adding-a-kernel.md walks through all of it. */
+#ifndef MP_TABLE_H
+#define MP_TABLE_H
+#include "mpnet.h"
+#include "cpu.h"
+
+enum { MP_MAX_ROWS = 16, MP_MAX_LANES = 16, MP_PRECISIONS = 5 };
+
+/* The output stage: sums -> float -> bias -> activation -> range -> stored type. One per thread and image. */
+typedef struct {
+    int kind;             /* enum mp_sum_kind */
+    int activation, out_type, rounding;
+    const float *bias;    /* per packed channel (panel * nr + j) */
+    const float *scale;   /* MP_SUM_INT: in_scale * weight_scale, per packed channel */
+    float inv_scale, low, high, zero_point; /* int8 output: clamp to [low, high] before adding zero_point */
+    /* Running state, one value per lane. bad: bit-or of x - x, non-zero once something was not finite. */
+    float minimum[MP_MAX_LANES], maximum[MP_MAX_LANES], bad[MP_MAX_LANES];
+} mp_output;
+
+enum mp_sum_kind {
+    MP_SUM_FLOAT,  /* float sums that started from the bias */
+    MP_SUM_HALF,   /* half-precision sums held as floats, bias still to be added */
+    MP_SUM_INT     /* int32 sums */
+};
+enum mp_weight_type { MP_W_F32, MP_W_I16, MP_W_I8, MP_W_F16 };
+
+/* One way to compute tiles of `mr` output pixels x `nr` output channels. */
+typedef struct {
+    int mr, nr;
+    int kstep;            /* depth is consumed in steps of this many; a segment's rest meets zero weights */
+    int a_bytes;          /* size of a staged activation */
+    int weight_type;      /* enum mp_weight_type: how packed weights are stored */
+    int sum_kind;         /* enum mp_sum_kind */
+    int needs_stage;      /* 0: float input without padding may be read in place */
+    /* int8 only: the staged value is q - zero_point * subtracts_zero + bias_q; the driver starts sums so that they
+     * come out as sum((q - zero_point) * w). */
+    int subtracts_zero, bias_q;
+    /* count source elements -> staged elements. zero_point: int8 only. */
+    void (*stage)(void *staged, const void *source, size_t count, int zero_point);
+    /* acc[r][j] (+)= sum over segments s and k < run of a[r][seg[s] + k] * b[...]. Pointers in bytes; seg in bytes.
+     * a has mr valid pointers even when rows < mr. run is a multiple of kstep. b: [segment][run / kstep][nr][kstep].
+     * init: nr starting values (float or int32) for every row, or NULL to continue from acc. acc: rows x nr. */
+    void (*tile)(const char *const *a, const ptrdiff_t *seg, int segments, int run, const void *b, const void *init,
+                 void *acc, int rows);
+} mp_micro;
+
+/* Depthwise: channels are the vector, taps the depth. */
+typedef struct {
+    int a_bytes, weight_type, sum_kind, needs_stage, subtracts_zero, bias_q;
+    void (*stage)(void *staged, const void *source, size_t count, int zero_point);
+    /* acc[p][c] = init[c] then for each tap t in order: += a[p * step + tap[t] + c] * w[t * channels + c].
+     * step and tap in bytes. channels is a multiple of MP_MAX_LANES; a may be read up to that many elements past. */
+    void (*row)(const char *a, const ptrdiff_t *tap, int taps, size_t step, int pixels, int channels, const void *w,
+                const void *init, void *acc);
+} mp_depthwise;
+
+struct mp_table {
+    const char *name;
+    int (*usable)(const mp_cpu *cpu);
+    const mp_micro *micro[MP_PRECISIONS];         /* NULL: this table lacks the precision */
+    const mp_depthwise *depthwise[MP_PRECISIONS];
+    /* rows x channels sums (row length acc_ld) -> out (row length out_ld elements). channel: first packed channel. */
+    void (*output)(mp_output *o, const void *acc, size_t acc_ld, int rows, int channels, int channel, void *out,
+                   size_t out_ld);
+    void (*range)(const void *x, int type, size_t count, float *minimum, float *maximum, float *bad);
+    void (*quantize)(const void *x, int type, int8_t *out, size_t count, float inv_scale, int zero_point, int rounding,
+                     int low, int high);
+    void (*dequantize)(const int8_t *x, void *out, int type, size_t count, float scale, int zero_point, float offset);
+    void (*cast)(const void *x, int type, void *out, int out_type, size_t count);
+    void (*add)(const void *a, const void *b, void *out, int type, int out_type, int activation, size_t count);
+    /* out[c] = max(out[c], x[c]) */
+    void (*maximum)(void *out, const void *x, int type, size_t count);
+    /* out[c] = (sum over pixels, in order, of x[pixel][c]) / pixels */
+    void (*mean)(const void *x, void *out, int type, size_t pixels, size_t channels);
+};
+
+extern const mp_table mp_table_scalar;
+#if defined(__x86_64__)
+extern const mp_table mp_table_avx2, mp_table_avx512, mp_table_avx512vnni;
+#elif defined(__aarch64__)
+extern const mp_table mp_table_neon, mp_table_neon_fp16, mp_table_neon_dotprod, mp_table_neon_i8mm;
+#endif
+#endif

@@ -1,0 +1,152 @@
+"""One list of cases: the tests compare every ISA level on them, benchmarks time the ones marked as such."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpnet.kernels.interface import ACTIVATIONS, ConvShape, TensorQuant
+
+FILLS = ("random", "lowest", "highest", "ties", "denormal", "sparse")
+_STORED = {"fp32": np.float32, "fp32_winograd": np.float32, "fp16": np.float16, "fp16_half": np.float16, "int8": np.int8}
+
+
+@dataclass(frozen=True)
+class ConvCase:
+    """One convolution with the rest of its arguments; everything random follows from seed."""
+
+    seed: int
+    precision: str
+    shape: ConvShape
+    images: int = 1
+    activation: str = "linear"
+    out: str = "float32"
+    rounding: str = "half_to_even"
+    fill: str = "random"
+    offset: bool = False
+    misaligned: int = 0
+
+    def __str__(self) -> str:
+        s = self.shape
+        return (f"seed={self.seed} {self.precision} {s.in_h}x{s.in_w}x{s.in_channels}->{s.out_channels} k{s.size}s{s.stride}"
+                f"p{s.padding}d{s.dilation}g{s.groups} n{self.images} {self.activation} {self.out} {self.fill}")
+
+
+def _values(rng: np.random.Generator, fill: str, dtype: Any, shape: tuple[int, ...]) -> NDArray[Any]:
+    """Activations of a stored type."""
+    if dtype == np.int8:
+        if fill == "lowest":
+            return np.full(shape, -128, np.int8)
+        if fill == "highest":
+            return np.full(shape, 127, np.int8)
+        if fill == "ties":
+            return rng.choice(np.array([-128, -127, -1, 0, 1, 127], np.int8), shape)
+        return rng.integers(-128, 128, shape).astype(np.int8)
+    if fill == "lowest":
+        return np.full(shape, -1000.0, dtype)
+    if fill == "highest":
+        return np.full(shape, 1000.0, dtype)
+    if fill == "ties":
+        return (rng.integers(-4, 5, shape) * 0.5).astype(dtype)
+    if fill == "denormal":
+        return (rng.standard_normal(shape) * (1e-41 if dtype == np.float32 else 1e-7)).astype(dtype)
+    values = rng.standard_normal(shape)
+    if fill == "sparse":
+        values = np.where(rng.random(shape) < 0.8, rng.choice([0.0, -0.0], shape), values)
+    return values.astype(dtype)
+
+
+def _move(array: NDArray[Any], elements: int) -> NDArray[Any]:
+    """A copy that starts `elements` elements behind a fresh allocation."""
+    room = np.empty(array.size + elements, array.dtype)
+    moved = room[elements:].reshape(array.shape)
+    moved[...] = array
+    return moved
+
+
+def conv_arguments(case: ConvCase) -> tuple[NDArray[Any], NDArray[Any], dict[str, Any]]:
+    """(weights, x, keyword arguments of conv without out, ranges and threads)."""
+    rng = np.random.default_rng(case.seed)
+    s = case.shape
+    stored = _STORED[case.precision]
+    x = _move(_values(rng, case.fill, stored, (case.images, s.in_h, s.in_w, s.in_channels)), case.misaligned)
+    weight_shape = (s.out_channels, s.in_channels // s.groups, s.size, s.size)
+    options: dict[str, Any] = {"bias": rng.standard_normal(s.out_channels).astype(np.float32), "activation": case.activation}
+    if case.precision == "int8":
+        weights = rng.integers(-127, 128, weight_shape).astype(np.int8)
+        if case.fill in ("lowest", "highest"):
+            weights = rng.choice(np.array([-127, 127], np.int8), (s.out_channels, 1, 1, 1)) * np.ones(weight_shape, np.int8)
+        options["weight_scale"] = (rng.random(s.out_channels) * 0.01 + 0.001).astype(np.float32)
+        options["in_quant"] = TensorQuant(
+            (rng.random(case.images) * 0.1 + 0.01).astype(np.float32),
+            rng.choice(np.array([-128, -3, 0, 77, 127], np.int32), case.images).astype(np.int32),
+            (rng.standard_normal(case.images) * 0.01 * case.offset).astype(np.float32),
+        )
+    else:
+        weights = (rng.standard_normal(weight_shape) / np.sqrt(s.depth)).astype(np.float32)
+        if case.fill == "ties":
+            weights = (rng.integers(-4, 5, weight_shape) * 0.25).astype(np.float32)
+    if case.out == "int8":
+        options["out_quant"] = TensorQuant(
+            (rng.random(case.images) * 0.05 + 0.01).astype(np.float32),
+            rng.integers(-128, 128, case.images).astype(np.int32), np.zeros(case.images, np.float32),
+        )
+        options["out_rounding"] = case.rounding
+    return _move(weights, case.misaligned), x, options
+
+
+def output_shape(case: ConvCase) -> tuple[int, int, int, int]:
+    """Of the result."""
+    return (case.images, case.shape.out_h, case.shape.out_w, case.shape.out_channels)
+
+
+def small_shapes() -> list[ConvShape]:
+    """Every kind of geometry, with channel counts around the vector lengths."""
+    shapes = [
+        ConvShape(1, 1, 1, 1, 1), ConvShape(5, 7, 3, 16, 3, 1, 1), ConvShape(6, 5, 3, 17, 3, 2, 1),
+        ConvShape(4, 4, 16, 15, 1), ConvShape(7, 6, 17, 33, 1, 2), ConvShape(7, 6, 8, 31, 3, 1, 0),
+        ConvShape(9, 8, 5, 9, 3, 1, 2, 2), ConvShape(6, 6, 4, 6, 2, 2), ConvShape(5, 5, 3, 5, 5, 1, 2),
+        ConvShape(8, 8, 12, 18, 3, 1, 1, 1, 3), ConvShape(8, 9, 6, 12, 3, 2, 1, 1, 6), ConvShape(6, 7, 8, 8, 1, 1, 0, 1, 2),
+        ConvShape(7, 7, 8, 8, 3, 1, 1, 1, 8), ConvShape(8, 7, 19, 19, 3, 2, 1, 1, 19), ConvShape(9, 9, 33, 33, 5, 1, 2, 1, 33),
+        ConvShape(9, 9, 16, 16, 3, 1, 2, 2, 16), ConvShape(3, 3, 2, 3, 3, 1, 4), ConvShape(2, 9, 7, 47, 3, 3, 1),
+        ConvShape(13, 3, 1, 2, 1, 1, 3), ConvShape(4, 40, 2, 64, 3, 1, 1), ConvShape(6, 6, 200, 20, 3, 1, 1),
+        ConvShape(5, 6, 700, 18, 1),
+    ]
+    return shapes
+
+
+def conv_cases() -> list[ConvCase]:
+    """What the equality tests run through."""
+    cases = []
+    seed = 0
+    for precision in ("fp32", "fp16", "int8", "fp16_half"):
+        for i, shape in enumerate(small_shapes()):
+            if precision == "fp16_half" and shape.depth > 300:
+                continue
+            seed += 1
+            cases.append(ConvCase(
+                seed, precision, shape, images=1 + i % 3, activation=ACTIVATIONS[seed % len(ACTIVATIONS)],
+                out=("float32", "float16", "int8")[seed % 3], rounding=("half_to_even", "half_away", "truncate")[seed // 3 % 3],
+                fill=FILLS[i % len(FILLS)] if i % 2 else "random", offset=precision == "int8" and i % 4 == 1, misaligned=i % 5,
+            ))
+        for activation in ACTIVATIONS:
+            for out in ("float32", "float16", "int8"):
+                seed += 1
+                cases.append(ConvCase(seed, precision, ConvShape(6, 7, 9, 21, 3, 1, 1), 2, activation, out))
+        for fill in FILLS:
+            seed += 1
+            cases.append(ConvCase(seed, precision, ConvShape(5, 6, 11, 19, 3, 1, 1), 2, "linear", "float32", fill=fill))
+    return cases
+
+
+# The convolutions of YOLOv3-tiny at 416x416, in order.
+YOLOV3_TINY: tuple[ConvShape, ...] = (
+    ConvShape(416, 416, 3, 16, 3, 1, 1), ConvShape(208, 208, 16, 32, 3, 1, 1), ConvShape(104, 104, 32, 64, 3, 1, 1),
+    ConvShape(52, 52, 64, 128, 3, 1, 1), ConvShape(26, 26, 128, 256, 3, 1, 1), ConvShape(13, 13, 256, 512, 3, 1, 1),
+    ConvShape(13, 13, 512, 1024, 3, 1, 1), ConvShape(13, 13, 1024, 256, 1), ConvShape(13, 13, 256, 512, 3, 1, 1),
+    ConvShape(13, 13, 512, 255, 1), ConvShape(13, 13, 256, 128, 1), ConvShape(26, 26, 384, 256, 3, 1, 1),
+    ConvShape(26, 26, 256, 255, 1),
+)
