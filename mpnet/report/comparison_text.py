@@ -15,8 +15,8 @@ from mpnet.report.terminal import (
     count_text,
     number_text,
     precision_text,
+    print_table,
     signed_bar,
-    table,
     utf8,
 )
 
@@ -61,7 +61,7 @@ def _metrics(document: Mapping[str, Any], console: Console) -> None:
     title = "metrics in percent, differences to the first run"
     if document["draws"]:
         title += f"; 95 % intervals from {document['draws']:,} paired bootstrap draws over pictures"
-    console.print(table(["", *_names(document)], rows, title))
+    print_table(console, ["", *_names(document)], rows, title)
 
 
 def _metric(run: Mapping[str, Any], name: str, compared: bool) -> Text:
@@ -71,6 +71,9 @@ def _metric(run: Mapping[str, Any], name: str, compared: bool) -> Text:
     text = Text(f"{value:.2f}")
     difference, interval = run["differences"].get(name), run["intervals"].get(name)
     if not compared or difference is None:
+        return text
+    if difference == 0 and (interval is None or interval["low"] == interval["high"] == 0):
+        text.append(" the same", style="dim")
         return text
     text.append(f" {number_text(difference, 2, True)}")
     if interval is None:
@@ -98,7 +101,7 @@ def _costs(document: Mapping[str, Any], console: Console, unicode: bool) -> None
     machines = sorted({f"{run['latency'].get('isa')}, {run['latency'].get('threads')} threads"
                        for run in runs if run["latency"]})
     title = "cost" + (f" (latency: {'; '.join(machines)})" if machines else "")
-    console.print(table(["", *_names(document)], rows, title))
+    print_table(console, ["", *_names(document)], rows, title)
 
 
 def _shares(values: list[float], texts: list[str], unicode: bool) -> list[str]:
@@ -117,8 +120,8 @@ def _layers(document: Mapping[str, Any], console: Console) -> None:
     total = sum(row["macs"] for row in rows) or 1
     cells = [[row["index"], row["name"] or row["type"], f"{row['macs'] / total:.1%}", *row["precisions"]]
              for row in differing]
-    console.print(table(["layer", "name", "MACs", *_names(document)], cells,
-                        f"precision: {len(differing)} of {len(rows)} layers differ", left=(1,)))
+    print_table(console, ["layer", "name", "MACs", *_names(document)], cells,
+                f"precision: {len(differing)} of {len(rows)} layers differ", left=(1,))
 
 
 def _classes(document: Mapping[str, Any], console: Console, unicode: bool) -> None:
@@ -133,7 +136,7 @@ def _classes(document: Mapping[str, Any], console: Console, unicode: bool) -> No
     real = [sum(found is not None and not found["within_noise"] for found in column)
             for column in zip(*(row["intervals"] for row in rows))] if rows[0]["intervals"] else []
     cells = []
-    for row in sorted(rows, key=lambda row: -weight(row))[:CLASSES_SHOWN]:
+    for row in sorted(rows, key=lambda row: -weight(row)):
         cell: list[object] = [row["name"], row["truths"], f"{row['AP'][0]:.2f}"]
         for place, (ap, difference) in enumerate(zip(row["AP"][1:], row["differences"][1:])):
             interval = row["intervals"][place] if row["intervals"] else None
@@ -142,12 +145,10 @@ def _classes(document: Mapping[str, Any], console: Console, unicode: bool) -> No
         cells.append(cell)
     title = "AP per class, largest differences first"
     if any(real):
-        title += f"; beyond noise: {', '.join(map(str, real))} of {len(rows)} (by chance alone about {len(rows) * 0.05:.0f})"
+        title += f"; beyond noise: {', '.join(map(str, real))} of {len(rows)} (by chance alone about {max(1, round(len(rows) * 0.05))})"
     elif real:
         title += "; none beyond noise"
-    console.print(table(["class", "truths", *_names(document)], cells, title))
-    if len(rows) > CLASSES_SHOWN:
-        console.print(f"{len(rows) - CLASSES_SHOWN} further classes with smaller differences: see --json\n")
+    print_table(console, ["class", "truths", *_names(document)], cells, title, limit=CLASSES_SHOWN)
 
 
 def _changes(run: Mapping[str, Any], console: Console, several: bool) -> None:
@@ -158,7 +159,6 @@ def _changes(run: Mapping[str, Any], console: Console, several: bool) -> None:
     name = f" by {clean(run['name'])} {run['id'][:8]}" if several else ""
     title = f"{lost} objects lost, {len(changes) - lost} gained{name} (score 0.25 or more, IoU 0.5)"
     rows = [[change["kind"], change["class"], change["picture"], f"{change['score']:.2f}", f"{change['iou']:.2f}",
-             change.get("file", "")] for change in changes[:CHANGES_SHOWN]]
-    console.print(table(["", "class", "picture", "score", "IoU", "file"], rows, title, left=(0, 1, 2, 5)))
-    if len(changes) > CHANGES_SHOWN:
-        console.print(f"and {len(changes) - CHANGES_SHOWN} more: see --json or --pictures DIR\n")
+             change.get("file", "")] for change in changes]
+    columns = ["", "class", "picture", "score", "IoU", "file" if any(row[-1] for row in rows) else ""]
+    print_table(console, columns, rows, title, left=(0, 1, 2, 5), limit=CHANGES_SHOWN)

@@ -99,7 +99,8 @@ class Gallery:
 def write_changes(changes: Sequence[Change], folder: Path) -> list[str]:
     """Write each change's picture as folder/NNN-kind-class.jpg; the names, '' for one without a picture."""
     names = []
-    folder.mkdir(parents=True, exist_ok=True)
+    if changes:
+        folder.mkdir(parents=True, exist_ok=True)
     for number, change in enumerate(changes, 1):
         name = f"{number:03d}-{change.kind}-{safe_name(change.name)}.jpg" if change.jpeg is not None else ""
         if change.jpeg is not None:

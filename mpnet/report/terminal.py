@@ -56,11 +56,13 @@ def bar(value: float, largest: float, width: int = 12, unicode: bool = True) -> 
 
 
 def signed_bar(value: float, largest: float, width: int = 6, unicode: bool = True) -> str:
-    """A bar that grows left (negative) or right (positive) of a middle line; 2 x width + 1 characters."""
-    middle = "│" if unicode else "|"
-    length = bar(abs(value), largest, width, unicode=False)
-    mark = "█" if unicode else "#"
-    size = len(length)
+    """A bar that grows left (negative) or right (positive) of a middle line; 2 x width + 1 characters.
+
+    What would be less than half a character long is not drawn.
+    """
+    middle, mark = ("│", "█") if unicode else ("|", "#")
+    share = min(abs(value) / largest, 1.0) if math.isfinite(value) and largest > 0 else 0.0
+    size = round(share * width)
     if value < 0:
         return " " * (width - size) + mark * size + middle + " " * width
     return " " * width + middle + mark * size + " " * (width - size)
@@ -125,28 +127,26 @@ def precision_text(key: str, unicode: bool = True) -> Text:
     return text
 
 
-def table(
-    columns: Sequence[str],
-    rows: Iterable[Sequence[object]],
-    title: str = "",
-    left: Sequence[int] = (0,),
-    limit: int | None = None,
-) -> Table:
-    """A compact table; columns whose index is in `left` align left, others right.
+def print_table(
+    target: Console, columns: Sequence[str], rows: Iterable[Sequence[object]], title: str = "",
+    left: Sequence[int] = (0,), limit: int | None = None,
+) -> None:
+    """Print a compact table under its title; columns whose index is in `left` align left, others right.
 
     Cells are cleaned of control characters; a rich Text keeps its style. With `limit`, later rows are counted
     in one last line instead of shown.
     """
-    out = Table(box=SIMPLE_HEAD, title=clean(title) if title else None, title_justify="left", title_style="bold",
-                pad_edge=False, padding=(0, 1))
+    # Title and last line are printed apart: inside a table they would be wrapped to its width.
+    if title:
+        target.print(Text(clean(title), style="bold"), soft_wrap=True)
+    out = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1))
     for position, name in enumerate(columns):
         out.add_column(clean(name), justify="left" if position in left else "right", no_wrap=position not in left,
                        overflow="fold")
     all_rows = list(rows)
-    shown = all_rows if limit is None else all_rows[:limit]
-    for row in shown:
+    for row in all_rows if limit is None else all_rows[:limit]:
         out.add_row(*[cell if isinstance(cell, Text) else Text(clean(cell)) for cell in row])
-    if len(all_rows) > len(shown):
-        out.caption = f"and {len(all_rows) - len(shown)} more"
-        out.caption_justify = "left"
-    return out
+    target.print(out)
+    if limit is not None and len(all_rows) > limit:
+        target.print(f"and {len(all_rows) - limit} more")
+    target.print()

@@ -14,7 +14,7 @@ from mpnet.formats.detections_json import detections_json
 from mpnet.spec.dataset import Dataset
 from mpnet.spec.detections import Detections
 
-NAMES = ("circle", "<script>alert(1)</script>", 'a "quoted"\tname')
+NAMES = ("circle", "<script>alert(1)</script>", 'a "quoted" \'name\'')
 
 
 def make_dataset(folder: Path, count: int = 16, seed: int = 1, names: tuple[str, ...] = NAMES) -> Dataset:
