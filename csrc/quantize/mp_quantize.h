@@ -6,11 +6,11 @@
 #define MP_QUANTIZE_H
 #include <stddef.h>
 #include <stdint.h>
+#include "../mpnet.h"
 
 /* cdef begin */
-/* Same order as MODES in mpnet/quantization/scheme.py and ROUNDINGS in rounding.py. */
+/* Same order as MODES in mpnet/quantization/scheme.py; ROUNDINGS in rounding.py as enum mp rounding of mpnet.h. */
 enum { MP_AFFINE = 0, MP_SYMMETRIC = 1, MP_POWER_OF_TWO = 2, MP_TF_MIN_COMBINED = 3, MP_TF_MIN_FIRST = 4, MP_TF_SCALED = 5 };
-enum { MP_HALF_TO_EVEN = 0, MP_HALF_AWAY = 1, MP_TRUNCATE = 2 };
 
 typedef struct {
     int32_t mode, rounding;

@@ -70,6 +70,9 @@ def cli() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line `arguments` (default: the program's own) and leave with its exit code."""
+    # Decoders would print remarks of their own about damaged files; ours is the one line that says what to do.
+    os.environ.setdefault("OPENCV_LOG_LEVEL", "OFF")
+    os.environ.setdefault("OPENCV_FFMPEG_LOGLEVEL", "-8")
     # Raising, unlike the default of dying at once, lets half-written files be removed.
     signal.signal(signal.SIGTERM, _terminated)
     code = _run(arguments)

@@ -76,6 +76,19 @@ class Convolve(Operation):
 
 
 @dataclass(frozen=True)
+class ConvolveQuantize(Operation):
+    """A convolution whose output stage quantises by a calibrated range: what a fused plan holds for the two steps."""
+
+    convolve: Convolve = field(default_factory=Convolve)
+    quantize: Quantize = field(default_factory=Quantize)
+    name: ClassVar[str] = "ConvolveQuantize"
+
+    @property
+    def detail(self) -> str:
+        return f"{self.convolve.detail}; {self.quantize.detail}"
+
+
+@dataclass(frozen=True)
 class MaxPool(Operation):
     """padding: total."""
 

@@ -13,7 +13,7 @@ from mpnet.engine.options import EngineOptions
 from mpnet.engine.plan import Plan, build_plan
 from mpnet.engine.prepare import Prepared
 from mpnet.errors import ConfigError
-from mpnet.experiments.identity import TrialIdentity
+from mpnet.experiments.identity import ARITHMETIC_VERSION, TrialIdentity
 from mpnet.experiments.inputs import Inputs
 from mpnet.kernels.interface import Kernels
 from mpnet.spec.dataset import Dataset
@@ -115,7 +115,7 @@ class Workbench:
         protocol = {key: value for key, value in self.protocol.items() if key not in ("quantization", "dataset")}
         return TrialIdentity(
             self.network.digest, self.weights.digest, self.dataset.digest, self.calibration, precisions.key,
-            self.quantization, protocol, ARITHMETIC,
+            self.quantization, protocol, ARITHMETIC_VERSION,
         )
 
 
