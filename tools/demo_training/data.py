@@ -69,7 +69,7 @@ def fit_anchors(labels: NDArray[np.int16], count: int = 6, seed: int = 0) -> lis
 
 def to_batch(pictures: NDArray[np.uint8]) -> torch.Tensor:
     """Return pictures (n, h, w, 3) as float NCHW in [0, 1], channels last in memory."""
-    return torch.from_numpy(np.ascontiguousarray(pictures)).permute(0, 3, 1, 2).float().div_(255.0)
+    return torch.from_numpy(np.array(pictures)).permute(0, 3, 1, 2).float().div_(255.0)
 
 
 def augmented(

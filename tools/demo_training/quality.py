@@ -96,7 +96,8 @@ def _coco(found: list[dict[str, Any]], labels: NDArray[np.int16]) -> dict[str, f
         }
         coco.createIndex()
         if not found:
-            return {"AP": 0.0, "AP50": 0.0, "AP75": 0.0}
+            names = ["AP", "AP50", "AP75", "small", "medium", "large", *map(str, range(classes))]
+            return dict.fromkeys(names, 0.0)
         run = COCOeval(coco, coco.loadRes(found), "bbox")
         run.evaluate()
         run.accumulate()
