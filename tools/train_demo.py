@@ -38,14 +38,15 @@ import numpy as np  # noqa: E402
 import torch  # noqa: E402
 
 from demo_training.darknet import cfg_text, write_weights  # noqa: E402
-from demo_training.data import augmented, cached, fit_anchors  # noqa: E402
+from demo_training.data import augmented, cached, fit_anchors, resized  # noqa: E402
 from demo_training.loss import detection_loss  # noqa: E402
 from demo_training.network import MASKS, TinyYolo, convolve_int8  # noqa: E402
 from demo_training.quality import average_precision  # noqa: E402
-from mpnet.demo.scenes import CLASSES  # noqa: E402
+from mpnet.demo.scenes import CLASSES, SIZE  # noqa: E402
 
 WARM_UP = 300  # steps
 EMA_DECAY = 0.999
+SMALL_SIDE = 160  # pixels; a multiple of the coarse stride 32
 LAST_RATE = 0.01  # of the first
 POOLED = (0, 1, 2, 3, 5)  # convolutions before a maxpool: their batch norm factors must stay positive
 
@@ -57,9 +58,11 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--scenes", type=int, default=16000, help="training scenes")
     parser.add_argument("--val", type=int, default=300, help="validation scenes")
     parser.add_argument("--steps", type=int, default=14000, help="training steps")
+    parser.add_argument("--decay-from", type=int, default=7000, help="step from which the learning rate falls")
+    parser.add_argument("--small-until", type=int, default=4000, help="step until which pictures are halved in area")
     parser.add_argument("--stop-at", type=int, default=None, help="leave after this step (for a pilot)")
     parser.add_argument("--batch", type=int, default=16)
-    parser.add_argument("--rate", type=float, default=3e-3, help="highest learning rate of AdamW")
+    parser.add_argument("--rate", type=float, default=2e-3, help="highest learning rate of AdamW")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--every", type=int, default=500, help="steps between evaluations and checkpoints")
@@ -68,11 +71,13 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def learning_rate(step: int, steps: int, peak: float) -> float:
+def learning_rate(step: int, options: argparse.Namespace) -> float:
+    """Return the rate of a step: a linear rise, the highest rate, and a cosine fall from --decay-from on."""
     if step < WARM_UP:
-        return peak * (step + 1) / WARM_UP
-    progress = (step - WARM_UP) / max(steps - WARM_UP, 1)
-    return peak * (LAST_RATE + (1 - LAST_RATE) * (1 + math.cos(math.pi * min(progress, 1))) / 2)
+        return float(options.rate * (step + 1) / WARM_UP)
+    progress = (step - options.decay_from) / max(options.steps - options.decay_from, 1)
+    fall = (1 + math.cos(math.pi * min(max(progress, 0.0), 1.0))) / 2
+    return float(options.rate * (LAST_RATE + (1 - LAST_RATE) * fall))
 
 
 def follow(average: TinyYolo, net: TinyYolo, step: int) -> None:
@@ -121,7 +126,7 @@ class Training:
         self.optimizer = torch.optim.AdamW(
             [{"params": decayed, "weight_decay": 0.01}, {"params": other, "weight_decay": 0.0}], options.rate
         )
-        self.step, self.best, self.log = 0, -1.0, ""
+        self.step, self.best = 0, -2.0
         options.out.mkdir(parents=True, exist_ok=True)
         checkpoint = options.out / "last.pt"
         if checkpoint.exists():
@@ -148,12 +153,15 @@ class Training:
             self.train[0][chosen], self.train[1][chosen], np.random.default_rng([self.options.seed, 1, step])
         )
 
+    def side(self) -> int:
+        return SMALL_SIDE if self.step < self.options.small_until else SIZE
+
     def one_step(self) -> tuple[float, float, float]:
         self.net.train()
         images, labels = self.batch(self.step)
         for group in self.optimizer.param_groups:
-            group["lr"] = learning_rate(self.step, self.options.steps, self.options.rate)
-        loss, parts = detection_loss(self.net(images), labels, self.anchor_tensor, MASKS)
+            group["lr"] = learning_rate(self.step, self.options)
+        loss, parts = detection_loss(self.net(resized(images, self.side())), labels, self.anchor_tensor, MASKS)
         self.optimizer.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(self.net.parameters(), 10.0)
@@ -166,10 +174,10 @@ class Training:
         return parts
 
     def evaluate(self) -> float:
-        fp32 = average_precision(self.average, *self.val, self.anchor_tensor)
-        int8 = average_precision(self.average, *self.val, self.anchor_tensor, convolve_int8)
+        fp32 = average_precision(self.average, *self.val, self.anchor_tensor, None, self.side())
+        int8 = average_precision(self.average, *self.val, self.anchor_tensor, convolve_int8, self.side())
         self.say(
-            f"step {self.step}: fp32 AP {fp32['AP']:.4f} AP50 {fp32['AP50']:.4f} AP75 {fp32['AP75']:.4f}"
+            f"step {self.step} ({self.side()} px): fp32 AP {fp32['AP']:.4f} AP50 {fp32['AP50']:.4f} AP75 {fp32['AP75']:.4f}"
             f" (small {fp32['small']:.3f} medium {fp32['medium']:.3f} large {fp32['large']:.3f})"
             f" | int8 per tensor AP {int8['AP']:.4f} AP50 {int8['AP50']:.4f}"
         )
@@ -177,7 +185,7 @@ class Training:
         return fp32["AP"]
 
     def checkpoint(self) -> None:
-        quality = self.evaluate()
+        quality = self.evaluate() if self.side() == SIZE else self.evaluate() - 1  # small pictures rank last
         if quality > self.best:
             self.best = quality
             save({"net": self.average.state_dict(), "step": self.step}, self.options.out / "best.pt")

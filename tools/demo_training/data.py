@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch.nn import functional as F
 
 from mpnet.demo.scenes import MAX_OBJECTS, SIZE, scene
 
@@ -70,6 +71,13 @@ def fit_anchors(labels: NDArray[np.int16], count: int = 6, seed: int = 0) -> lis
 def to_batch(pictures: NDArray[np.uint8]) -> torch.Tensor:
     """Return pictures (n, h, w, 3) as float NCHW in [0, 1], channels last in memory."""
     return torch.from_numpy(np.array(pictures)).permute(0, 3, 1, 2).float().div_(255.0)
+
+
+def resized(images: torch.Tensor, side: int) -> torch.Tensor:
+    """Return the images with another side, for the cheap first part of the training."""
+    if images.shape[-1] == side:
+        return images
+    return F.interpolate(images, size=(side, side), mode="bilinear", align_corners=False)
 
 
 def augmented(

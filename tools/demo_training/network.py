@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn import functional as F
 
 # Filters of the 13 convolutions in file order; the two detection convolutions follow from the class count.
-WIDTHS = (8, 16, 32, 64, 96, 128, 192, 64, 128, 0, 32, 96, 0)
+WIDTHS = (8, 16, 24, 48, 96, 128, 192, 64, 128, 0, 32, 64, 0)
 MASKS = ((3, 4, 5), (0, 1, 2))
 
 

@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 from pycocotools.coco import COCO
 from pycocotools.cocoeval import COCOeval
 
-from demo_training.data import to_batch
+from demo_training.data import resized, to_batch
 from demo_training.loss import decode
 from demo_training.network import MASKS, Convolution, TinyYolo
+from mpnet.demo.scenes import SIZE
 
 SCORE_THRESHOLD = 0.005
 NMS_IOU = 0.45
@@ -61,12 +62,13 @@ def average_precision(
     labels: NDArray[np.int16],
     anchors: torch.Tensor,
     convolve: Convolution | None = None,
+    side: int = SIZE,
 ) -> dict[str, float]:
     """Return "AP" (IoU 0.50 to 0.95), "AP50", "AP75" and AP per class index, each in [0, 1]."""
     net.eval()
     found: list[dict[str, Any]] = []
     for start in range(0, len(pictures), 20):
-        maps = net(to_batch(pictures[start : start + 20]), convolve)
+        maps = net(resized(to_batch(pictures[start : start + 20]), side), convolve)
         boxes, scores = [], []
         for raw, mask in zip(maps, MASKS):
             b, logits = decode(raw, anchors[list(mask)])
