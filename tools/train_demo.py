@@ -36,12 +36,12 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
 
 import numpy as np  # noqa: E402
 import torch  # noqa: E402
-
 from demo_training.darknet import cfg_text, write_weights  # noqa: E402
 from demo_training.data import augmented, cached, fit_anchors, resized  # noqa: E402
 from demo_training.loss import detection_loss  # noqa: E402
 from demo_training.network import MASKS, TinyYolo, convolve_int8  # noqa: E402
 from demo_training.quality import average_precision  # noqa: E402
+
 from mpnet.demo.scenes import CLASSES, SIZE  # noqa: E402
 
 WARM_UP = 300  # steps
@@ -84,7 +84,7 @@ def follow(average: TinyYolo, net: TinyYolo, step: int) -> None:
     """Move the averaged weights and statistics towards the current ones."""
     decay = min(EMA_DECAY, (1 + step) / (10 + step))
     with torch.no_grad():
-        for a, b in zip(average.state_dict().values(), net.state_dict().values()):
+        for a, b in zip(average.state_dict().values(), net.state_dict().values(), strict=True):
             if a.dtype.is_floating_point:
                 a.lerp_(b, 1 - decay)
 
@@ -177,7 +177,8 @@ class Training:
         fp32 = average_precision(self.average, *self.val, self.anchor_tensor, None, self.side())
         int8 = average_precision(self.average, *self.val, self.anchor_tensor, convolve_int8, self.side())
         self.say(
-            f"step {self.step} ({self.side()} px): fp32 AP {fp32['AP']:.4f} AP50 {fp32['AP50']:.4f} AP75 {fp32['AP75']:.4f}"
+            f"step {self.step} ({self.side()} px): fp32 AP {fp32['AP']:.4f}"
+            f" AP50 {fp32['AP50']:.4f} AP75 {fp32['AP75']:.4f}"
             f" (small {fp32['small']:.3f} medium {fp32['medium']:.3f} large {fp32['large']:.3f})"
             f" | int8 per tensor AP {int8['AP']:.4f} AP50 {int8['AP50']:.4f}"
         )

@@ -1,7 +1,7 @@
 """Where the packaged demo network lies, after checking that nothing damaged it.
 
-    files = model_files()
-    files.cfg, files.weights, files.names
+files = model_files()
+files.cfg, files.weights, files.names
 """
 
 from __future__ import annotations

@@ -21,6 +21,7 @@ ONE = 1 << 14  # sine of a quarter turn
 def _sine_table() -> list[int]:
     """Return round(ONE * sin(2 pi k / TURN)) for all k, from a Taylor series in big integers."""
     bits = 96
+
     # pi to 120 bits, Machin's formula in integers: no libm, whose last bit differs between systems.
     def arctan_inverse(x: int) -> int:
         power = (1 << (bits + 24)) // x
@@ -93,4 +94,5 @@ def coverage(samples: NDArray[np.bool_]) -> NDArray[np.uint8]:
     # Four 0/1 bytes are one 32-bit word: words add without carries, the product sums the bytes of each.
     words = np.ascontiguousarray(samples).view(np.uint32)
     lines = words[0::4] + words[1::4] + words[2::4] + words[3::4]
-    return ((lines * np.uint32(0x01010101)) >> np.uint32(24)).astype(np.uint8)
+    counts: NDArray[np.uint8] = ((lines * np.uint32(0x01010101)) >> np.uint32(24)).astype(np.uint8)
+    return counts

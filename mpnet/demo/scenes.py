@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from mpnet.demo import texture
 from mpnet.demo.raster import FULL, ONE, TURN, UNITS, cosine, coverage, fill, sine
-from mpnet.demo.shapes import CLUTTER, EXTENT, SHAPES, UPRIGHT, Shape
+from mpnet.demo.shapes import CLUTTER, SHAPES, UPRIGHT, Shape
 from mpnet.demo.stream import Stream
 from mpnet.demo.texture import Colour, Picture
 
@@ -72,9 +72,7 @@ class _Pose:
         cx, cy = self.centre
         mask = None
         for part in parts:
-            rings = [
-                [(cx + (a * x + b * y) // ONE, cy + (c * x + d * y) // ONE) for x, y in ring] for ring in part
-            ]
+            rings = [[(cx + (a * x + b * y) // ONE, cy + (c * x + d * y) // ONE) for x, y in ring] for ring in part]
             drawn = fill(rings, self.side, self.side)
             mask = drawn if mask is None else mask | drawn
         assert mask is not None
@@ -203,8 +201,8 @@ def render(seed: int) -> tuple[Picture, tuple[Box, ...]]:
             silhouette = _silhouette(shape, pose)
             mask = silhouette >= FULL // 2
             hidden = np.bincount(owner[rows, columns][mask] + 1, minlength=len(labels) + 1)[1:]
-            left = [before - int(loss) for before, loss in zip(seen, hidden)]
-            if all(rest * 100 >= area * (100 - _MAX_LOSS) for rest, area in zip(left, areas)):
+            left = [before - int(loss) for before, loss in zip(seen, hidden, strict=True)]
+            if all(rest * 100 >= area * (100 - _MAX_LOSS) for rest, area in zip(left, areas, strict=True)):
                 _draw(picture, stream, shape, pose, silhouette, _MIN_CONTRAST)
                 owner[rows, columns][mask] = len(labels)
                 labels.append(label)
@@ -249,7 +247,9 @@ def scene(split: str, index: int) -> tuple[Picture, tuple[Box, ...]]:
     return render(SPLITS[split] + index)
 
 
-def write_dataset(directory: str | os.PathLike[str], split: str, count: int, progress: Callable[[int], None] | None = None) -> Path:
+def write_dataset(
+    directory: str | os.PathLike[str], split: str, count: int, progress: Callable[[int], None] | None = None
+) -> Path:
     """Write scenes as PNG files with YOLO labels; return the image list.
 
     Result: <directory>/<split>.txt, one image path per line, relative to directory. Beside it
@@ -271,9 +271,7 @@ def write_dataset(directory: str | os.PathLike[str], split: str, count: int, pro
         if not ok:
             raise OSError(f"{root / 'images' / stem}.png: OpenCV could not encode the picture")
         (root / "images" / f"{stem}.png").write_bytes(encoded.tobytes())
-        (root / "labels" / f"{stem}.txt").write_text(
-            "".join(_label_line(box) for box in boxes), encoding="utf-8"
-        )
+        (root / "labels" / f"{stem}.txt").write_text("".join(_label_line(box) for box in boxes), encoding="utf-8")
         lines.append(f"images/{stem}.png\n")
         if progress is not None:
             progress(index + 1)

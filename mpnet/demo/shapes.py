@@ -1,4 +1,4 @@
-"""The ten classes as polygons on a square of +-1024 units, and plain shapes for the clutter.
+"""The ten classes as polygons in a square of about +-1000 units, and plain shapes for the clutter.
 
 A shape is a tuple of layers; a layer is a colour index and the parts painted with it; a part is a list of
 rings filled by the even-odd rule. The first layer is the silhouette, which decides the box.
@@ -12,8 +12,6 @@ Ring = tuple[tuple[int, int], ...]
 Part = tuple[Ring, ...]
 Layer = tuple[int, tuple[Part, ...]]
 Shape = tuple[Layer, ...]
-
-EXTENT = 1024  # half the side of the square in which shapes are drawn
 
 
 def _arc(cx: int, cy: int, radius: int, start: int, stop: int, steps: int) -> Ring:

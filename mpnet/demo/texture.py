@@ -75,7 +75,7 @@ def colour(stream: Stream) -> Colour:
 
 def contrast(a: Colour, b: Colour) -> int:
     """Return the sum of the channel differences of two colours."""
-    return sum(abs(p - q) for p, q in zip(a, b))
+    return sum(abs(p - q) for p, q in zip(a, b, strict=True))
 
 
 def background(stream: Stream, size: int) -> Picture:
@@ -103,8 +103,8 @@ def _blur_axis(wide: NDArray[np.uint16], axis: int, box: bool) -> NDArray[np.uin
     count = wide.shape[axis]
     left, right = (np.take(padded, range(k, k + count), axis=axis) for k in (0, 2))
     if box:
-        return ((left + right) * 85 + wide * 86) >> 8
-    return (left + right + 2 * wide + 2) >> 2
+        return (((left + right) * 85 + wide * 86) >> 8).astype(np.uint16)
+    return ((left + right + 2 * wide + 2) >> 2).astype(np.uint16)
 
 
 def blur(picture: Picture, stream: Stream) -> Picture:

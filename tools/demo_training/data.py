@@ -55,9 +55,7 @@ def fit_anchors(labels: NDArray[np.int16], count: int = 6, seed: int = 0) -> lis
     order = np.argsort(sizes.prod(axis=1), kind="stable")
     centres = sizes[order[(np.arange(count) * 2 + 1) * len(order) // (2 * count)]]
     for _ in range(100):
-        inter = np.minimum(sizes[:, None, 0], centres[None, :, 0]) * np.minimum(
-            sizes[:, None, 1], centres[None, :, 1]
-        )
+        inter = np.minimum(sizes[:, None, 0], centres[None, :, 0]) * np.minimum(sizes[:, None, 1], centres[None, :, 1])
         union = sizes.prod(axis=1)[:, None] + centres.prod(axis=1)[None, :] - inter
         nearest = (inter / union).argmax(axis=1)
         moved = np.stack([np.median(sizes[nearest == k], axis=0) for k in range(count)])

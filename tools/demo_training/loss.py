@@ -72,7 +72,7 @@ def detection_loss(
     positives = max(int(chosen.sum()), 1)
     absent = labels[..., 0] < 0
     box_sum = object_sum = class_sum = labels.new_zeros(())
-    for raw, mask in zip(maps, masks):
+    for raw, mask in zip(maps, masks, strict=True):
         boxes, logits = decode(raw, anchors[list(mask)])
         n, _, height, width = boxes.shape[:4]
         with torch.no_grad():
@@ -93,9 +93,7 @@ def detection_loss(
             # Objectness learns how good the box is, so that better boxes rank higher.
             target[at] = iou.detach().clamp(0, 1)
             weight[at] = 1
-        object_sum = object_sum + F.binary_cross_entropy_with_logits(
-            logits[..., 0], target, weight, reduction="sum"
-        )
+        object_sum = object_sum + F.binary_cross_entropy_with_logits(logits[..., 0], target, weight, reduction="sum")
     parts = (box_sum / positives, object_sum / positives, class_sum / positives)
     total = BOX_GAIN * parts[0] + OBJECT_GAIN * parts[1] + CLASS_GAIN * parts[2]
     return total, (parts[0].item(), parts[1].item(), parts[2].item())

@@ -70,7 +70,7 @@ def average_precision(
     for start in range(0, len(pictures), 20):
         maps = net(resized(to_batch(pictures[start : start + 20]), side), convolve)
         boxes, scores = [], []
-        for raw, mask in zip(maps, MASKS):
+        for raw, mask in zip(maps, MASKS, strict=True):
             b, logits = decode(raw, anchors[list(mask)])
             probability = torch.sigmoid(logits[..., :1]) * torch.sigmoid(logits[..., 1:])
             boxes.append(b.reshape(len(b), -1, 4))
