@@ -250,34 +250,33 @@ def scene(split: str, index: int) -> tuple[Picture, tuple[Box, ...]]:
 def write_dataset(
     directory: str | os.PathLike[str], split: str, count: int, progress: Callable[[int], None] | None = None
 ) -> Path:
-    """Write scenes as PNG files with YOLO labels; return the image list.
+    """Write scenes as PNG files with YOLO labels; return the folder of the split.
 
-    Result: <directory>/<split>.txt, one image path per line, relative to directory. Beside it
-    images/<split>_NNNNN.png, labels/<split>_NNNNN.txt ("class cx cy w h", relative to the picture) and demo.names.
+    Result: <directory>/<split>, with images/NNNNN.png, labels/NNNNN.txt (lines "class cx cy w h", relative to the
+    picture) and classes.names.
     progress: called with the number of scenes done.
     Raises: ValueError for an unknown split, OSError if a file cannot be written.
     """
-    import cv2
+    import cv2  # only writing needs it
 
-    root = Path(directory)
-    (root / "images").mkdir(parents=True, exist_ok=True)
-    (root / "labels").mkdir(exist_ok=True)
-    (root / "demo.names").write_text("".join(f"{name}\n" for name in CLASSES), encoding="utf-8")
-    lines = []
+    root = Path(directory) / split
+    images, labels = root / "images", root / "labels"
     for index in range(count):
         picture, boxes = scene(split, index)
-        stem = f"{split}_{index:05d}"
+        if index == 0:
+            images.mkdir(parents=True, exist_ok=True)
+            labels.mkdir(exist_ok=True)
+            (root / "classes.names").write_text("".join(f"{name}\n" for name in CLASSES), encoding="utf-8")
+        path = images / f"{index:05d}.png"
         ok, encoded = cv2.imencode(".png", np.ascontiguousarray(picture[:, :, ::-1]))
         if not ok:
-            raise OSError(f"{root / 'images' / stem}.png: OpenCV could not encode the picture")
-        (root / "images" / f"{stem}.png").write_bytes(encoded.tobytes())
-        (root / "labels" / f"{stem}.txt").write_text("".join(_label_line(box) for box in boxes), encoding="utf-8")
-        lines.append(f"images/{stem}.png\n")
+            raise OSError(f"{path}: OpenCV could not encode the picture")
+        path.write_bytes(encoded.tobytes())
+        lines = "".join(_label_line(box) for box in boxes)
+        (labels / f"{index:05d}.txt").write_text(lines, encoding="utf-8")
         if progress is not None:
             progress(index + 1)
-    listing = root / f"{split}.txt"
-    listing.write_text("".join(lines), encoding="utf-8")
-    return listing
+    return root
 
 
 def _label_line(box: Box) -> str:

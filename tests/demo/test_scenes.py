@@ -79,14 +79,18 @@ def test_unknown_split_and_index_are_named() -> None:
 
 
 def test_written_dataset_is_the_generated_one(tmp_path: Path) -> None:
-    listing = write_dataset(tmp_path, "val", 3)
-    assert listing.read_text().split() == [f"images/val_{k:05d}.png" for k in range(3)]
-    assert (tmp_path / "demo.names").read_text().split() == list(CLASSES)
+    root = write_dataset(tmp_path, "val", 3)
+    assert sorted(str(p.relative_to(root)) for p in root.rglob("*.*")) == [
+        "classes.names",
+        *(f"images/{k:05d}.png" for k in range(3)),
+        *(f"labels/{k:05d}.txt" for k in range(3)),
+    ]
+    assert (root / "classes.names").read_text().split() == list(CLASSES)
     for index in range(3):
         picture, boxes = scene("val", index)
-        stored = cv2.imread(str(tmp_path / "images" / f"val_{index:05d}.png"))[:, :, ::-1]
+        stored = cv2.imread(str(root / "images" / f"{index:05d}.png"))[:, :, ::-1]
         assert np.array_equal(stored, picture)
-        lines = (tmp_path / "labels" / f"val_{index:05d}.txt").read_text().splitlines()
+        lines = (root / "labels" / f"{index:05d}.txt").read_text().splitlines()
         assert len(lines) == len(boxes)
         for line, box in zip(lines, boxes, strict=True):
             label, *rest = line.split()
