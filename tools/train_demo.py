@@ -46,7 +46,7 @@ from mpnet.demo.scenes import CLASSES, SIZE  # noqa: E402
 
 WARM_UP = 300  # steps
 EMA_DECAY = 0.999
-SMALL_SIDE = 160  # pixels; a multiple of the coarse stride 32
+SMALL_SIDE = 128  # pixels; a multiple of the coarse stride 32
 LAST_RATE = 0.01  # of the first
 POOLED = (0, 1, 2, 3, 5)  # convolutions before a maxpool: their batch norm factors must stay positive
 
@@ -55,17 +55,19 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Train the embedded demo network.")
     parser.add_argument("--out", type=Path, required=True, help="folder for checkpoints, log and exported files")
     parser.add_argument("--cache", type=Path, default=ROOT / ".cache" / "demo", help="folder for rendered scenes")
-    parser.add_argument("--scenes", type=int, default=16000, help="training scenes")
+    parser.add_argument("--scenes", type=int, default=8000, help="training scenes")
     parser.add_argument("--val", type=int, default=300, help="validation scenes")
-    parser.add_argument("--steps", type=int, default=14000, help="training steps")
-    parser.add_argument("--decay-from", type=int, default=7000, help="step from which the learning rate falls")
-    parser.add_argument("--small-until", type=int, default=4000, help="step until which pictures are halved in area")
+    parser.add_argument("--steps", type=int, default=8000, help="training steps")
+    parser.add_argument("--decay-from", type=int, default=4500, help="step from which the learning rate falls")
+    parser.add_argument(
+        "--small-until", type=int, default=3000, help=f"step until which pictures are {SMALL_SIDE} pixels"
+    )
     parser.add_argument("--stop-at", type=int, default=None, help="leave after this step (for a pilot)")
     parser.add_argument("--batch", type=int, default=16)
     parser.add_argument("--rate", type=float, default=2e-3, help="highest learning rate of AdamW")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--every", type=int, default=500, help="steps between evaluations and checkpoints")
+    parser.add_argument("--every", type=int, default=1000, help="steps between evaluations and checkpoints")
     parser.add_argument("--evaluate", action="store_true", help="only evaluate the best checkpoint")
     parser.add_argument("--package", action="store_true", help="only export the best checkpoint into the package")
     return parser.parse_args()

@@ -33,8 +33,8 @@ SPLITS = {"train": 1 << 32, "val": 2 << 32}
 SPLIT_LIMIT = 1 << 32
 
 _TRIES = 8  # places tried for an object before it is left out
-_MIN_CONTRAST = 120  # sum of channel differences between an object and what is behind it
-_MAX_LOSS = 35  # percent of an object that later ones may hide
+_MIN_CONTRAST = 150  # sum of channel differences between an object and what is behind it
+_MAX_LOSS = 20  # percent of an object that later ones may hide
 _MIN_VISIBLE = 50  # percent below which a box is dropped
 
 
@@ -81,7 +81,7 @@ class _Pose:
 
 def _pose(stream: Stream, shape: Shape, length: int, angle: int) -> _Pose:
     """Return a pose whose bounding box is `length` pixels long, at a random place in the scene."""
-    squeeze = stream.between(78, 100)
+    squeeze = stream.between(84, 100)
     mirror = -1 if stream.chance(50) else 1
     cos, sin = cosine(angle), sine(angle)
     # Rotation times diag(mirror, squeeze / 100); the scale follows from the extent it gives.
@@ -168,7 +168,7 @@ def _draw(
 
 def _length(stream: Stream) -> int:
     """Return an object's longer side in pixels: octaves from SMALLEST to LARGEST, few of the smallest."""
-    octave = (0, 1, 1, 1, 2, 2, 2, 2, 3, 3)[stream.below(10)]
+    octave = (0, 1, 1, 1, 2, 2, 2, 2, 2, 3, 3, 3)[stream.below(12)]
     return min(stream.between(SMALLEST << octave, (SMALLEST << (octave + 1)) - 1), LARGEST)
 
 
@@ -183,7 +183,7 @@ def render(seed: int) -> tuple[Picture, tuple[Box, ...]]:
     """Return the scene of one seed: RGB uint8 (SIZE, SIZE, 3) and its boxes."""
     stream = Stream(seed)
     picture = texture.background(stream, SIZE)
-    _clutter(picture, stream, stream.between(0, 9), 90)
+    _clutter(picture, stream, stream.between(0, 7), 70)
     owner = np.full((SIZE, SIZE), -1, dtype=np.int32)  # index of the object seen at each pixel
     labels: list[int] = []
     areas: list[int] = []
@@ -194,7 +194,8 @@ def render(seed: int) -> tuple[Picture, tuple[Box, ...]]:
         label = stream.below(len(CLASSES))
         name = CLASSES[label]
         shape = SHAPES[name]
-        angle = stream.between(-TURN // 12, TURN // 12) if name in UPRIGHT else stream.below(TURN)
+        tilt = TURN // 24 if name in UPRIGHT else TURN // 12
+        angle = stream.between(-tilt, tilt)
         for _ in range(_TRIES):
             pose = _pose(stream, shape, length, angle)
             rows, columns, _, _ = _window(pose)
@@ -209,7 +210,7 @@ def render(seed: int) -> tuple[Picture, tuple[Box, ...]]:
                 areas.append(int(mask.sum()))
                 seen = [*left, areas[-1]]
                 break
-    if stream.chance(40):  # thin things in front of everything
+    if stream.chance(25):  # thin things in front of everything
         for _ in range(stream.between(1, 3)):
             bar = CLUTTER[3]
             pose = _pose(stream, bar, stream.between(20, 70), stream.below(TURN))

@@ -90,7 +90,7 @@ SHAPES: dict[str, Shape] = {
     ),
 }
 
-# Classes that keep (roughly) upright, as signs do; all others turn freely.
+# Classes that stand nearly upright, as signs do; all others lean by up to 30 degrees.
 UPRIGHT = frozenset({"no-entry", "warning"})
 
 # Things that are in the picture but in no class; some are close to one, so that texture alone does not do.

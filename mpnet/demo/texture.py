@@ -143,7 +143,7 @@ def light(picture: Picture, stream: Stream) -> Picture:
 
 def sensor_noise(picture: Picture, stream: Stream) -> Picture:
     """Return the picture with bell-shaped noise, the scaled sum of four uniform values a channel."""
-    strength = stream.between(0, 18)  # the standard deviation is 0.58 of this
+    strength = stream.between(0, 14)  # the standard deviation is 0.58 of this
     draws = stream.octets(picture.size * 2).reshape(2, *picture.shape)
     # Nibbles: four uniform values in [0, 15] a pixel value, mean 30, standard deviation 9.2.
     total = ((draws[0] & 15) + (draws[0] >> 4) + (draws[1] & 15) + (draws[1] >> 4)).astype(np.int16) - 30

@@ -24,13 +24,13 @@ from mpnet.demo.stream import Stream
 
 # SHA-256 of pixels, then of labels as little-endian int32 rows (class, x0, y0, x1, y1).
 DIGESTS = {
-    ("train", 0): ("4b96f61ad58874b1087be493bd87399b", "3d380d30d9bdfd28910a180db3e2ca69"),
-    ("train", 1): ("8ae44cf1bc0f38c7170e46ce7c795ab5", "c6fbebacd6e957eb8af88853fbaaaf8f"),
-    ("train", 15999): ("d707d4f441757538eee95552af658761", "c55f9d80458cca663ffe95142f50fcc3"),
-    ("val", 0): ("a6ab766836d8369129e102e01084b978", "d58b2512dc311549baa796d3e9298ab7"),
-    ("val", 1): ("4105e206393ce7ff565ff13fcbba687d", "9a147a9d0a739cb0f9a8a623a002df2c"),
-    ("val", 2): ("5ef9cce9cf35c0f5c738cb7cc4cff102", "f712e750f6c8467c886130f7c57b0ef3"),
-    ("val", 299): ("c79ba2f02feed3a54e92a2761833f07d", "1a1532ec99318e6bd5d582d10d775e09"),
+    ("train", 0): ("2a65a0ced9b823b9d0a03cb4d2158d82", "4b27b70e8a9b52ef5f50667d8418210a"),
+    ("train", 1): ("2b610aa873b82e8e5e377bc13cae4252", "14c06587611920927efd2fd04bd9bbd4"),
+    ("train", 7999): ("32b89fcbbe321f49927b8a112e096ce1", "08f15695de1da0611ee86fb8d4191489"),
+    ("val", 0): ("cd7d6272b557368c367d6932449fc358", "83a942286503ecf63d9274dd68c912fa"),
+    ("val", 1): ("29fde176e03f07ea3431f9ccb2941835", "f25d47db5095b4b4b6617a71a1d70d53"),
+    ("val", 2): ("87488b49d7ad6f1b3336456643069d75", "2bf2513aa5f3143dc7f95442cba80e93"),
+    ("val", 299): ("74f14e868968eb7448320442fb26ccca", "8995230da56287a4458b71adedf97cba"),
 }
 
 
