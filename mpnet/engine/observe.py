@@ -25,9 +25,11 @@ TensorObserver = Callable[[int, NDArray[Any]], None]
 
 def fp32_plan(network: NetworkSpec) -> PrecisionPlan:
     """Every layer in fp32, whatever the cfg says."""
-    own = [layer.index for layer in network.layers if layer.declared is not None and layer.declared.precision is not None]
-    everywhere = {*own, *(layer.index for layer in network.convolutions)}
-    return assign(network, overrides=dict.fromkeys(sorted(everywhere), FP32))
+    chosen = [
+        layer.index for layer in network.layers
+        if layer.has_weights or (layer.declared is not None and layer.declared.precision is not None)
+    ]
+    return assign(network, overrides=dict.fromkeys(chosen, FP32))
 
 
 def observe_tensors(

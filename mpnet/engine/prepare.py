@@ -77,6 +77,7 @@ def fold_network(network: NetworkSpec, weights: Weights, batch_norm: str = "dark
 class Prepared:
     """The weights of one network for one table of kernels, shared by all configurations; safe to use from threads.
 
+    folded:        by layer index, in place of what `weights` fold to.
     equalise:      move scale between layers before quantising (mpnet.quantization.equalise); no fp32 result changes.
     channel_means: mean of each input channel of a convolution over calibration pictures, by layer index; needed by
                    layers with bias correction that run in int8.
@@ -89,14 +90,15 @@ class Prepared:
         kernels: Kernels,
         *,
         batch_norm: str = "darknet",
+        folded: Mapping[int, FoldedConvolution] | None = None,
         equalise: bool = False,
         channel_means: Mapping[int, NDArray[np.float64]] | None = None,
     ) -> None:
         self.network = network
         self.kernels = kernels
         self.batch_norm = batch_norm
-        folded = fold_network(network, weights, batch_norm)
-        self.folded = equalise_network(network, folded) if equalise else folded
+        plain = fold_network(network, weights, batch_norm) if folded is None else dict(folded)
+        self.folded = equalise_network(network, plain) if equalise else plain
         self.channel_means = dict(channel_means or {})
         self._packed: dict[Convolve, PreparedConvolution] = {}
         self._lock = threading.Lock()
