@@ -8,8 +8,8 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from sweep_data import PER_TENSOR
-from sweep_networks import branches, conv, parse, tiny_yolo, yolo
+from tests.experiments.sweep_data import PER_TENSOR
+from tests.experiments.sweep_networks import branches, conv, parse, tiny_yolo, yolo
 
 from mpnet.engine.assign import assign_key
 from mpnet.engine.options import EngineOptions, resolve_options
