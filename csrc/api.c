@@ -29,13 +29,13 @@ static int same_shape(const mp_conv_shape *a, const mp_conv_shape *b)
 int mp_check_conv(const mp_table *table, const mp_conv_shape *shape, int precision)
 {
     mp_conv_plan plan;
-    return table && shape ? mp_conv_plan_make(&plan, table, shape, precision) : MP_BAD_ARGUMENT;
+    return table && shape ? mp_conv_plan_make(&plan, table, shape, precision, MP_DIRECT, 0) : MP_BAD_ARGUMENT;
 }
 
-size_t mp_pack_bytes(const mp_table *table, const mp_conv_shape *shape, int precision)
+size_t mp_pack_bytes(const mp_table *table, const mp_conv_shape *shape, int precision, const void *weights)
 {
     mp_conv_plan plan;
-    if (!table || !shape || mp_conv_plan_make(&plan, table, shape, precision) != MP_OK)
+    if (!table || !shape || mp_conv_plan_make(&plan, table, shape, precision, MP_BY_WEIGHTS, weights) != MP_OK)
         return 0;
     return mp_conv_packed_bytes(&plan);
 }
@@ -46,7 +46,7 @@ int mp_pack_conv(const mp_table *table, const mp_conv_shape *shape, int precisio
     mp_conv_plan plan;
     if (!table || !shape || !weights || !packed || (uintptr_t)packed % MP_ALIGN)
         return MP_BAD_ARGUMENT;
-    const int status = mp_conv_plan_make(&plan, table, shape, precision);
+    const int status = mp_conv_plan_make(&plan, table, shape, precision, MP_BY_WEIGHTS, weights);
     if (status != MP_OK)
         return status;
     if (packed_bytes != mp_conv_packed_bytes(&plan))
@@ -61,10 +61,18 @@ int mp_pack_conv(const mp_table *table, const mp_conv_shape *shape, int precisio
     return MP_OK;
 }
 
-size_t mp_conv_scratch_bytes(const mp_table *table, const mp_conv_shape *shape, int precision, int threads)
+/* The packed buffer's own header says how it was packed. */
+static int plan_of(const mp_table *table, const mp_packed_header *h, mp_conv_plan *plan)
+{
+    if (!table || !h || (uintptr_t)h % MP_ALIGN || h->magic != MP_PACKED_MAGIC || h->table != table)
+        return MP_BAD_ARGUMENT;
+    return mp_conv_plan_make(plan, table, &h->shape, h->precision, h->winograd ? MP_WINOGRAD : MP_DIRECT, 0);
+}
+
+size_t mp_conv_scratch_bytes(const mp_table *table, const void *packed, int threads)
 {
     mp_conv_plan plan;
-    if (!table || !shape || threads < 1 || mp_conv_plan_make(&plan, table, shape, precision) != MP_OK)
+    if (threads < 1 || plan_of(table, packed, &plan) != MP_OK)
         return 0;
     return mp_conv_scratch(&plan, threads);
 }
@@ -76,12 +84,11 @@ int mp_conv(const mp_table *table, const mp_conv_args *a)
         (uintptr_t)a->packed % MP_ALIGN || a->threads < 1 || a->images < 0 || a->activation < 0 ||
         a->activation > MP_SWISH || a->out_type < 0 || a->out_type > MP_TYPE_I8)
         return MP_BAD_ARGUMENT;
-    const int status = mp_conv_plan_make(&plan, table, &a->shape, a->precision);
+    const mp_packed_header *header = a->packed;
+    const int status = plan_of(table, header, &plan);
     if (status != MP_OK)
         return status;
-    const mp_packed_header *header = a->packed;
-    if (header->magic != MP_PACKED_MAGIC || header->table != table || header->precision != a->precision ||
-        !same_shape(&header->shape, &a->shape))
+    if (header->precision != a->precision || !same_shape(&header->shape, &a->shape))
         return MP_BAD_ARGUMENT;
     if (a->precision == MP_INT8 && (!a->weight_scale || !a->in_scale || !a->in_zero_point || !a->in_offset))
         return MP_BAD_ARGUMENT;

@@ -9,17 +9,9 @@
 #ifdef _OPENMP
 #include <omp.h>
 #endif
-#include "conv_plan.h"
+#include "conv_item.h"
 
 static int clamp(int x, int low, int high) { return x < low ? low : x > high ? high : x; }
-
-/* Pointers into one thread's part of the scratch. */
-typedef struct {
-    char *stage, *sums;
-    float *bias, *scale;
-    void *init;           /* starting values per packed channel: bias, 0 or the zero point's correction */
-    ptrdiff_t *seg;
-} workspace;
 
 /* Spreads `values` (or 0) over packed channels. */
 static void spread(const mp_conv_plan *p, const float *values, float factor, float *out)
@@ -35,7 +27,7 @@ static void spread(const mp_conv_plan *p, const float *values, float factor, flo
             out[(size_t)group * p->panels * p->micro->nr + k] = values[group * p->kg + k] * factor;
 }
 
-static void prepare_channels(const mp_conv_plan *p, const mp_conv_args *a, int image, workspace *w, mp_output *o)
+void mp_prepare_channels(const mp_conv_plan *p, const mp_conv_args *a, int image, mp_workspace *w, mp_output *o)
 {
     spread(p, a->bias, 1.0f, w->bias);
     o->kind = p->dw ? p->dw->sum_kind : p->micro->sum_kind;
@@ -44,6 +36,7 @@ static void prepare_channels(const mp_conv_plan *p, const mp_conv_args *a, int i
     o->rounding = a->out_rounding;
     o->bias = w->bias;
     o->scale = w->scale;
+    /* Float sums start from the bias; Winograd adds it to the finished ones. */
     w->init = o->kind == MP_SUM_FLOAT ? w->bias : w->init;
     if (o->kind == MP_SUM_HALF)
         memset(w->init, 0, (size_t)p->packed_channels * 4);
@@ -51,7 +44,8 @@ static void prepare_channels(const mp_conv_plan *p, const mp_conv_args *a, int i
         const int32_t *sums = mp_packed_sums(a->packed);
         const int zero = a->in_zero_point[image];
         const float offset = a->in_offset[image];
-        const int correction = p->dw ? (p->dw->subtracts_zero ? 0 : zero + p->dw->bias_q)
+        const int correction = p->winograd ? zero
+                               : p->dw ? (p->dw->subtracts_zero ? 0 : zero + p->dw->bias_q)
                                      : (p->micro->subtracts_zero ? 0 : zero + p->micro->bias_q);
         spread(p, a->weight_scale, a->in_scale[image], w->scale);
         for (int c = 0; c < p->packed_channels; c++) {
@@ -100,19 +94,19 @@ static void fill(char *staged, size_t count, size_t a_bytes, int value)
     }
 }
 
-/* Pads and converts the input rows that output rows [oy, oy + rows) read. */
-static void stage_rows(const mp_conv_plan *p, const mp_conv_args *a, const mp_schedule *c, int image, int oy, int rows,
-                       char *staged)
+void mp_stage_rows(const mp_conv_plan *p, const mp_conv_args *a, const mp_schedule *c, int image, int oy, int count,
+                   char *staged)
 {
     const mp_conv_shape *s = &p->s;
     const size_t source_bytes = p->precision == MP_INT8 ? 1 : p->precision == MP_FP16 || p->precision == MP_FP16_HALF ? 2 : 4;
     const size_t in_row = (size_t)s->in_w * s->in_c;
     const char *in = (const char *)a->in + (size_t)image * s->in_h * in_row * source_bytes;
     const int zero_point = p->precision == MP_INT8 ? a->in_zero_point[image] : 0;
-    const int value = padding_value(p, zero_point);
+    /* Winograd works on the codes themselves, whose results have the smaller bound. */
+    const int value = p->winograd ? zero_point : padding_value(p, zero_point);
+    const int subtracted = p->winograd ? 0 : zero_point;
     const int left = clamp(s->padding, 0, p->stage_w);
     const int middle = clamp(s->in_w, 0, p->stage_w - left);
-    const int count = (rows - 1) * s->stride + p->row_span;
     for (int r = 0; r < count; r++) {
         const int iy = oy * s->stride - s->padding + r;
         char *to = staged + r * c->stage_row;
@@ -122,7 +116,7 @@ static void stage_rows(const mp_conv_plan *p, const mp_conv_args *a, const mp_sc
         }
         fill(to, (size_t)left * s->in_c, c->a_bytes, value);
         to += (size_t)left * s->in_c * c->a_bytes;
-        (p->dw ? p->dw->stage : p->micro->stage)(to, in + iy * in_row * source_bytes, (size_t)middle * s->in_c, zero_point);
+        (p->dw ? p->dw->stage : p->micro->stage)(to, in + iy * in_row * source_bytes, (size_t)middle * s->in_c, subtracted);
         to += (size_t)middle * s->in_c * c->a_bytes;
         fill(to, (size_t)(p->stage_w - left - middle) * s->in_c, c->a_bytes, value);
     }
@@ -145,14 +139,6 @@ typedef struct {
     size_t out_ld, out_bytes;
 } pass;
 
-/* Full tiles, and the last two of about equal height: small tiles leave the multipliers waiting. */
-static int tile_rows(int left, int mr)
-{
-    if (left >= 2 * mr || left <= mr || left - mr > mr / 2)
-        return left < mr ? left : mr;
-    return (left + 1) / 2;
-}
-
 static void run_pass(const mp_conv_plan *p, const mp_table *table, const pass *w)
 {
     const mp_micro *m = p->micro;
@@ -160,7 +146,7 @@ static void run_pass(const mp_conv_plan *p, const mp_table *table, const pass *w
     int x = 0;
     const char *line = w->a, *at = w->a;
     for (int pixel = 0; pixel < w->pixels;) {
-        const int rows = tile_rows(w->pixels - pixel, m->mr);
+        const int rows = mp_tile_rows(w->pixels - pixel, m->mr);
         for (int r = 0; r < m->mr; r++) {
             a[r] = at;
             if (r + 1 >= rows && pixel + rows >= w->pixels)
@@ -195,13 +181,13 @@ static void segment_offsets(const mp_conv_plan *p, const mp_schedule *c, int fir
 }
 
 static void run_panel(const mp_conv_plan *p, const mp_table *table, const mp_conv_args *a, const mp_schedule *c, int panel,
-                      const char *staged, char *out, int rows, workspace *w, mp_output *o)
+                      const char *staged, char *out, int rows, mp_workspace *w, mp_output *o)
 {
     const mp_micro *m = p->micro;
     const int group = panel / p->panels, within = panel % p->panels;
     const int channel = group * p->kg + within * m->nr;
     const char *weights = mp_packed_weights(p, a->packed) + panel * p->panel_bytes;
-    const size_t out_bytes = a->out_type == MP_TYPE_F32 ? 4 : a->out_type == MP_TYPE_F16 ? 2 : 1;
+    const size_t out_bytes = mp_type_bytes(a->out_type);
     pass q = {
         .a = staged + (size_t)group * p->cg * c->a_bytes,
         .seg = w->seg,
@@ -241,9 +227,9 @@ static void run_panel(const mp_conv_plan *p, const mp_table *table, const mp_con
 }
 
 static void run_depthwise(const mp_conv_plan *p, const mp_table *table, const mp_conv_args *a, const mp_schedule *c,
-                          const char *staged, char *out, int rows, workspace *w, mp_output *o)
+                          const char *staged, char *out, int rows, mp_workspace *w, mp_output *o)
 {
-    const size_t out_bytes = a->out_type == MP_TYPE_F32 ? 4 : a->out_type == MP_TYPE_F16 ? 2 : 1;
+    const size_t out_bytes = mp_type_bytes(a->out_type);
     const mp_conv_shape *s = &p->s;
     for (int tap = 0; tap < p->depth; tap++)
         w->seg[tap] = (ptrdiff_t)(tap / s->size * s->dilation * c->stage_row +
@@ -256,15 +242,9 @@ static void run_depthwise(const mp_conv_plan *p, const mp_table *table, const mp
     }
 }
 
-/* What an item leaves behind; combined afterwards in any order, which changes nothing. */
-typedef struct {
-    float minimum, maximum;
-    int bad;
-} summary;
-
-static summary summarise(const mp_output *o)
+mp_summary mp_summarise(const mp_output *o)
 {
-    summary r = {INFINITY, -INFINITY, 0};
+    mp_summary r = {INFINITY, -INFINITY, 0};
     for (int lane = 0; lane < MP_MAX_LANES; lane++) {
         uint32_t bits;
         memcpy(&bits, &o->bad[lane], sizeof bits);
@@ -275,11 +255,13 @@ static summary summarise(const mp_output *o)
     return r;
 }
 
-static summary run_item(const mp_conv_plan *p, const mp_table *table, const mp_conv_args *a, const mp_schedule *c,
+static mp_summary run_item(const mp_conv_plan *p, const mp_table *table, const mp_conv_args *a, const mp_schedule *c,
                         int image, int block, int chunk, char *scratch)
 {
+    if (p->winograd)
+        return mp_winograd_item(p, table, a, c, image, block, chunk, scratch);
     const mp_conv_shape *s = &p->s;
-    workspace w;
+    mp_workspace w;
     w.stage = scratch;
     w.sums = w.stage + c->stage_bytes;
     w.bias = (float *)(w.sums + c->sums_bytes);
@@ -287,14 +269,14 @@ static summary run_item(const mp_conv_plan *p, const mp_table *table, const mp_c
     w.init = (char *)w.scale + c->channel_bytes;
     w.seg = (ptrdiff_t *)((char *)w.init + c->channel_bytes);
     mp_output o;
-    prepare_channels(p, a, image, &w, &o);
+    mp_prepare_channels(p, a, image, &w, &o);
     const int oy = block * c->rows, rows = clamp(c->rows, 0, p->out_h - oy);
     const char *staged = w.stage;
     if (p->staged)
-        stage_rows(p, a, c, image, oy, rows, w.stage);
+        mp_stage_rows(p, a, c, image, oy, (rows - 1) * s->stride + p->row_span, w.stage);
     else
         staged = (const char *)a->in + ((size_t)image * s->in_h + (size_t)oy * s->stride) * s->in_w * s->in_c * c->a_bytes;
-    const size_t out_bytes = a->out_type == MP_TYPE_F32 ? 4 : a->out_type == MP_TYPE_F16 ? 2 : 1;
+    const size_t out_bytes = mp_type_bytes(a->out_type);
     char *out = (char *)a->out + ((size_t)image * p->out_h + oy) * p->out_w * s->out_c * out_bytes;
     if (p->dw) {
         run_depthwise(p, table, a, c, staged, out, rows, &w, &o);
@@ -304,7 +286,7 @@ static summary run_item(const mp_conv_plan *p, const mp_table *table, const mp_c
         for (int panel = first; panel < last; panel++)
             run_panel(p, table, a, c, panel, staged, out, rows, &w, &o);
     }
-    return summarise(&o);
+    return mp_summarise(&o);
 }
 
 int mp_conv_run(const mp_conv_plan *p, const mp_table *table, const mp_conv_args *a)
@@ -331,7 +313,7 @@ int mp_conv_run(const mp_conv_plan *p, const mp_table *table, const mp_conv_args
         const int thread = 0;
 #endif
         const int image = (int)(item / per_image), rest = (int)(item % per_image);
-        const summary r = run_item(p, table, a, &c, image, rest / c.chunks, rest % c.chunks,
+        const mp_summary r = run_item(p, table, a, &c, image, rest / c.chunks, rest % c.chunks,
                                    (char *)a->scratch + thread * c.thread_bytes);
         bad |= r.bad;
         if (a->ranges) {

@@ -55,10 +55,14 @@ static void pack_panel(const mp_conv_plan *p, const void *weights, int group, in
 void mp_conv_pack(const mp_conv_plan *p, const mp_table *table, const void *weights, void *packed)
 {
     memset(packed, 0, mp_conv_packed_bytes(p));
-    const mp_packed_header header = {MP_PACKED_MAGIC, table, p->s, p->precision};
+    const mp_packed_header header = {MP_PACKED_MAGIC, table, p->s, p->precision, p->winograd != 0};
     memcpy(packed, &header, sizeof header);
     int32_t *sums = (int32_t *)((char *)packed + MP_HEADER_BYTES);
     char *out = (char *)packed + (mp_packed_weights(p, packed) - (const char *)packed);
+    if (p->winograd) {
+        mp_winograd_pack(p, weights, out, sums);
+        return;
+    }
     if (p->dw) {
         for (int c = 0; c < p->s.out_c; c++)
             for (int tap = 0; tap < p->depth; tap++) {

@@ -2,7 +2,17 @@
 
 static int ceil_div(int a, int b) { return (a + b - 1) / b; }
 
-int mp_conv_plan_make(mp_conv_plan *p, const mp_table *table, const mp_conv_shape *s, int precision)
+/* Below this many channels the transforms cost more than they save. For fp32_winograd part of the contract. */
+enum { WINOGRAD_MIN_CHANNELS = 16 };
+
+static int winograd_shape(const mp_conv_shape *s)
+{
+    return s->size == 3 && s->stride == 1 && s->dilation == 1 && s->groups == 1 && s->in_c >= WINOGRAD_MIN_CHANNELS &&
+           s->out_c >= WINOGRAD_MIN_CHANNELS;
+}
+
+int mp_conv_plan_make(mp_conv_plan *p, const mp_table *table, const mp_conv_shape *s, int precision, int algorithm,
+                      const void *weights)
 {
     /* One side, one channel count: far above any network in use, low enough that products fit 64 bits. */
     enum { SIDE = 1 << 16, CHANNELS = 1 << 20 };
@@ -44,11 +54,30 @@ int mp_conv_plan_make(mp_conv_plan *p, const mp_table *table, const mp_conv_shap
     const int weight_type = p->dw ? p->dw->weight_type : p->micro->weight_type;
     p->weight_bytes = weight_type == MP_W_F32 ? 4 : weight_type == MP_W_I8 ? 1 : 2;
     if (p->dw) {
+        p->winograd = 0;
         p->segments = p->depth;
         p->run = p->run_padded = 1;
         p->panels = p->total_panels = 1;
         p->packed_channels = ceil_div(s->out_c, MP_MAX_LANES) * MP_MAX_LANES;
         p->panel_bytes = (size_t)p->depth * p->packed_channels * p->weight_bytes;
+        p->staged = 1;
+        return MP_OK;
+    }
+    p->winograd = 0;
+    if (table->winograd[precision] && winograd_shape(s))
+        if (algorithm == MP_WINOGRAD || precision == MP_FP32_WINOGRAD ||
+            (algorithm == MP_BY_WEIGHTS && weights && mp_winograd_fits_int8(s, weights)))
+            p->winograd = table->winograd[precision];
+    if (p->winograd) {
+        const mp_micro *m = p->micro = p->winograd->micro;
+        p->weight_bytes = precision == MP_INT8 ? 2 : 4;
+        p->segments = 36; /* positions of a transformed tile */
+        p->run = s->in_c;
+        p->run_padded = ceil_div(p->run, m->kstep) * m->kstep;
+        p->panels = p->total_panels = ceil_div(s->out_c, m->nr);
+        p->packed_channels = p->total_panels * m->nr;
+        p->panel_bytes = mp_align((size_t)36 * p->run_padded * m->nr * p->weight_bytes);
+        p->stage_w = ceil_div(p->out_w, 4) * 4 + 2;
         p->staged = 1;
         return MP_OK;
     }

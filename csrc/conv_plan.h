@@ -14,6 +14,7 @@ typedef struct {
     int precision;
     const mp_micro *micro;
     const mp_depthwise *dw;   /* set: depthwise path */
+    const mp_winograd *winograd; /* set: Winograd path */
     int out_h, out_w;
     int cg, kg;               /* channels per group: in, out */
     int depth;
@@ -35,11 +36,18 @@ typedef struct {
     const mp_table *table;
     mp_conv_shape shape;
     int32_t precision;
+    int32_t winograd;
 } mp_packed_header;
 #define MP_PACKED_MAGIC 0x6d706e657470616bull
 
-/* MP_OK, MP_BAD_SHAPE, MP_OVERFLOW or MP_UNSUPPORTED. */
-int mp_conv_plan_make(mp_conv_plan *p, const mp_table *table, const mp_conv_shape *shape, int precision);
+enum mp_algorithm {
+    MP_DIRECT,
+    MP_WINOGRAD,
+    MP_BY_WEIGHTS /* int8: Winograd if the shape allows and these weights cannot make a result wrap; else direct */
+};
+/* MP_OK, MP_BAD_SHAPE, MP_OVERFLOW or MP_UNSUPPORTED. weights: for MP_BY_WEIGHTS only. */
+int mp_conv_plan_make(mp_conv_plan *p, const mp_table *table, const mp_conv_shape *shape, int precision, int algorithm,
+                      const void *weights);
 size_t mp_conv_packed_bytes(const mp_conv_plan *p);
 /* Sum of each packed channel's weights (int8), and the weights themselves. */
 static inline const int32_t *mp_packed_sums(const void *packed)
@@ -61,8 +69,12 @@ typedef struct {
     int pass_run;           /* pieces of one run */
     size_t stage_bytes, sums_bytes, channel_bytes, thread_bytes;
     size_t a_bytes, stage_row; /* of one element, of one staged row */
+    size_t v_row, v_bytes;  /* Winograd: one transformed tile and position; all of a block */
 } mp_schedule;
 void mp_conv_schedule(const mp_conv_plan *p, int threads, mp_schedule *c);
 size_t mp_conv_scratch(const mp_conv_plan *p, int threads);
+int mp_winograd_fits_int8(const mp_conv_shape *s, const int8_t *weights);
+void mp_winograd_pack(const mp_conv_plan *p, const void *weights, void *packed, int32_t *sums);
+void mp_winograd_schedule(const mp_conv_plan *p, int threads, mp_schedule *c);
 int mp_conv_run(const mp_conv_plan *p, const mp_table *table, const mp_conv_args *a);
 #endif

@@ -12,6 +12,10 @@ static int clamp(int x, int low, int high) { return x < low ? low : x > high ? h
 
 void mp_conv_schedule(const mp_conv_plan *p, int threads, mp_schedule *c)
 {
+    if (p->winograd) {
+        mp_winograd_schedule(p, threads, c);
+        return;
+    }
     c->a_bytes = p->dw ? p->dw->a_bytes : p->micro->a_bytes;
     c->stage_row = (size_t)p->stage_w * p->s.in_c * c->a_bytes;
     const size_t all_rows = c->stage_row * ((size_t)(p->out_h - 1) * p->s.stride + p->row_span);

@@ -54,10 +54,10 @@ const char *mp_cpu_features(void);
 /* Weights: (out_c, in_c / groups, size, size) floats, int8 in [-127, 127] for MP_INT8. Sizes are 0 when refused;
  * mp_check_conv says why: MP_BAD_SHAPE, MP_OVERFLOW (int8 sums could leave int32), MP_UNSUPPORTED. */
 int mp_check_conv(const mp_table *table, const mp_conv_shape *shape, int precision);
-size_t mp_pack_bytes(const mp_table *table, const mp_conv_shape *shape, int precision);
+size_t mp_pack_bytes(const mp_table *table, const mp_conv_shape *shape, int precision, const void *weights);
 int mp_pack_conv(const mp_table *table, const mp_conv_shape *shape, int precision, const void *weights, void *packed,
                  size_t packed_bytes);
-size_t mp_conv_scratch_bytes(const mp_table *table, const mp_conv_shape *shape, int precision, int threads);
+size_t mp_conv_scratch_bytes(const mp_table *table, const void *packed, int threads);
 /* MP_NONFINITE: a result (before the activation, or after rounding to half) is not finite; out is then unspecified. */
 int mp_conv(const mp_table *table, const mp_conv_args *args);
 

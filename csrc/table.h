@@ -56,11 +56,21 @@ typedef struct {
                 const void *init, void *acc);
 } mp_depthwise;
 
+/* Winograd F(4x4, 3x3) around an ordinary tile kernel. */
+typedef struct {
+    const mp_micro *micro;
+    /* A 6x6 tile of staged pixels -> 36 positions, position_bytes apart; may read and write whole vectors past channels. */
+    void (*input)(const char *pixel, size_t pixel_bytes, size_t row_bytes, int channels, char *v, size_t position_bytes);
+    /* 36 positions of nr sums -> y[16][nr], each started from init[nr]. */
+    void (*output)(const char *m, size_t position_bytes, const void *init, void *y, int nr);
+} mp_winograd;
+
 struct mp_table {
     const char *name;
     int (*usable)(const mp_cpu *cpu);
     const mp_micro *micro[MP_PRECISIONS];         /* NULL: this table lacks the precision */
     const mp_depthwise *depthwise[MP_PRECISIONS];
+    const mp_winograd *winograd[MP_PRECISIONS];   /* int8: where it is faster than direct; the integers are the same */
     /* rows x channels sums (row length acc_ld) -> out (row length out_ld elements). channel: first packed channel. */
     void (*output)(mp_output *o, const void *acc, size_t acc_ld, int rows, int channels, int channel, void *out,
                    size_t out_ld);

@@ -47,6 +47,7 @@ static int usable(const mp_cpu *cpu)
     return 1;
 }
 
+#include "../kernels/winograd.h"
 #define MP_LEVEL scalar
 #define MP_MR MR
 #define MP_KSTEP_S16 1

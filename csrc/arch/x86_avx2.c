@@ -23,6 +23,8 @@
     }
 #include "../kernels/tile.h"
 #include "../kernels/depthwise.h"
+#define MP_INT8_WINOGRAD /* a quarter of the products, and vpmaddwd takes int16 anyway */
+#include "../kernels/winograd.h"
 
 static int usable(const mp_cpu *cpu) { return cpu->avx2 && cpu->fma && cpu->f16c; }
 

@@ -13,6 +13,8 @@
 #include "x86_avx512_rows.h"
 #include "../kernels/tile.h"
 #include "../kernels/depthwise.h"
+#define MP_INT8_WINOGRAD /* a quarter of the products, and vpmaddwd takes int16 anyway */
+#include "../kernels/winograd.h"
 
 static int usable(const mp_cpu *cpu) { return cpu->avx512; }
 

@@ -26,6 +26,7 @@ static void stage_u8(void *staged, const void *source, size_t count, int zero_po
 }
 #include "../kernels/tile.h"
 #include "../kernels/depthwise.h"
+#include "../kernels/winograd.h"
 
 static int usable(const mp_cpu *cpu) { return cpu->avx512vnni; }
 

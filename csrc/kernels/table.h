@@ -1,5 +1,7 @@
 /* The table of one ISA level from the templates. Defined before: MP_LEVEL (the table's identifier suffix), MP_MR (rows of
- * a tile), usable(). MP_HAS_DOT8: int8 tiles multiply bytes, else pairs of int16. */
+ * a tile), usable(). MP_HAS_DOT8: int8 tiles multiply bytes, else pairs of int16.
+ * MP_INT8_WINOGRAD: 3x3 int8 goes through kernels/winograd.h where that gives the same integers sooner.
+ * MP_OWN_I8, MP_OWN_HALF: the level brings its own micro_i8, micro_half. */
 #ifndef MP_KSTEP_S16
 #define MP_KSTEP_S16 2
 #endif
@@ -12,8 +14,11 @@ static const mp_micro micro_f32 = {.mr = MP_MR, .nr = 2 * VL, .kstep = 1, .a_byt
                                    .sum_kind = MP_SUM_FLOAT, .stage = stage_f32, .tile = tile_f32};
 static const mp_micro micro_f16 = {.mr = MP_MR, .nr = 2 * VL, .kstep = 1, .a_bytes = 4, .weight_type = MP_W_F32,
                                    .sum_kind = MP_SUM_FLOAT, .needs_stage = 1, .stage = stage_f16, .tile = tile_f32};
+#ifndef MP_OWN_HALF
 static const mp_micro micro_half = {.mr = MP_MR, .nr = 2 * VL, .kstep = 1, .a_bytes = 4, .weight_type = MP_W_F32,
                                     .sum_kind = MP_SUM_HALF, .needs_stage = 1, .stage = stage_f16, .tile = tile_half};
+#endif
+#ifndef MP_OWN_I8
 #ifdef MP_HAS_DOT8
 static const mp_micro micro_i8 = {.mr = MP_MR, .nr = 2 * VL, .kstep = 4, .a_bytes = 1, .weight_type = MP_W_I8,
                                   .sum_kind = MP_SUM_INT, .needs_stage = 1, .bias_q = 128, .stage = stage_u8,
@@ -23,6 +28,7 @@ static const mp_micro micro_i8 = {.mr = MP_MR, .nr = 2 * VL, .kstep = MP_KSTEP_S
                                   .sum_kind = MP_SUM_INT, .needs_stage = 1, .subtracts_zero = 1, .stage = stage_s16,
                                   .tile = tile_s16};
 #endif
+#endif
 static const mp_depthwise depthwise_micro_f32 = {.a_bytes = 4, .weight_type = MP_W_F32, .sum_kind = MP_SUM_FLOAT,
                                                  .stage = stage_f32, .row = depthwise_f32};
 static const mp_depthwise depthwise_micro_f16 = {.a_bytes = 4, .weight_type = MP_W_F32, .sum_kind = MP_SUM_FLOAT,
@@ -31,13 +37,23 @@ static const mp_depthwise depthwise_micro_half = {.a_bytes = 4, .weight_type = M
                                                   .stage = stage_f16, .row = depthwise_half};
 static const mp_depthwise depthwise_micro_i8 = {.a_bytes = 2, .weight_type = MP_W_I16, .sum_kind = MP_SUM_INT,
                                                 .subtracts_zero = 1, .stage = stage_s16, .row = depthwise_s16};
+static const mp_winograd winograd_f32 = {.micro = &micro_f32, .input = winograd_input_f32, .output = winograd_output_f32};
+#ifdef MP_INT8_WINOGRAD
+static const mp_winograd winograd_i8 = {.micro = &micro_i8, .input = winograd_input_s16, .output = winograd_output_s32};
+#endif
 
 const mp_table MP_JOIN(mp_table_, MP_LEVEL) = {
     .name = MP_STRING(MP_LEVEL),
     .usable = usable,
-    .micro = {[MP_FP32] = &micro_f32, [MP_FP16] = &micro_f16, [MP_INT8] = &micro_i8, [MP_FP16_HALF] = &micro_half},
+    .micro = {[MP_FP32] = &micro_f32, [MP_FP16] = &micro_f16, [MP_INT8] = &micro_i8, [MP_FP16_HALF] = &micro_half,
+              [MP_FP32_WINOGRAD] = &micro_f32},
     .depthwise = {[MP_FP32] = &depthwise_micro_f32, [MP_FP16] = &depthwise_micro_f16, [MP_INT8] = &depthwise_micro_i8,
-                  [MP_FP16_HALF] = &depthwise_micro_half},
+                  [MP_FP16_HALF] = &depthwise_micro_half, [MP_FP32_WINOGRAD] = &depthwise_micro_f32},
+    .winograd = {[MP_FP32_WINOGRAD] = &winograd_f32,
+#ifdef MP_INT8_WINOGRAD
+                 [MP_INT8] = &winograd_i8,
+#endif
+    },
     .output = output,
     .range = range,
     .quantize = quantize,

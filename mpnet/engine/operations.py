@@ -62,12 +62,14 @@ class Cast(Operation):
 class Convolve(Operation):
     """The convolution of a layer at a precision: weights, bias, activation. int8 yields fp32, de-scaled.
 
-    weights: how they are quantised, for int8; None for other precisions.
+    weights:   how they are quantised, for int8; None for other precisions.
+    corrected: whether the bias takes back the mean shift of the rounded weights (int8 only).
     """
 
     layer: int = 0
     precision: Precision = FP32
     weights: WeightScheme | None = None
+    corrected: bool = False
     name: ClassVar[str] = "Convolve"
 
     @property
@@ -147,6 +149,10 @@ class Add(Operation):
 
     activation: str = "linear"
     name: ClassVar[str] = "Add"
+
+    @property
+    def detail(self) -> str:
+        return "" if self.activation == "linear" else self.activation
 
 
 @dataclass(frozen=True)

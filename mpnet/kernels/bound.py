@@ -129,7 +129,7 @@ class Binder:
         if ranges is not None:
             native._check(ranges, "ranges", ("float32",), (images, 2))
             args.ranges = native._typed(ranges)
-        size = lib.mp_conv_scratch_bytes(self._table, packed.c_shape, args.precision, self._threads)
+        size = lib.mp_conv_scratch_bytes(self._table, args.packed, self._threads)
         self._scratch_bytes = max(self._scratch_bytes, size)
         self._convolutions.append(args)
         keep = (packed, x, out, bias, weight_scale, in_scales, ranges, out_scales, self)

@@ -184,7 +184,7 @@ class NativeKernels:
             self._raise(status, what)
         _check(weights, "weights", ("int8",) if precision.name == "int8" else ("float32",),
                (shape.out_channels, shape.in_channels // shape.groups, shape.size, shape.size))
-        size = lib.mp_pack_bytes(self._table, c_shape, code)
+        size = lib.mp_pack_bytes(self._table, c_shape, code, _pointer(weights))
         data = aligned(size)
         status = lib.mp_pack_conv(self._table, c_shape, code, _pointer(weights), _pointer(data), size)
         if status != lib.MP_OK:
@@ -253,7 +253,7 @@ class NativeKernels:
             args.ranges = _typed(ranges)
         size = packed.scratch_bytes.get(threads)
         if size is None:
-            size = lib.mp_conv_scratch_bytes(self._table, packed.c_shape, args.precision, threads)
+            size = lib.mp_conv_scratch_bytes(self._table, args.packed, threads)
             packed.scratch_bytes[threads] = size
         scratch = _scratch(size)
         args.scratch = _pointer(scratch)

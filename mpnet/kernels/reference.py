@@ -109,6 +109,25 @@ def _finite(x: NDArray[Any], what: str) -> None:
         raise NonFiniteError(f"{what} is NaN or infinite")
 
 
+def uses_winograd(shape: ConvShape) -> bool:
+    """Whether fp32_winograd differs from fp32 for this shape."""
+    plain = shape.size == 3 and shape.stride == 1 and shape.dilation == 1 and shape.groups == 1
+    return plain and shape.in_channels >= 16 and shape.out_channels >= 16
+
+
+def _winograd_input(d: F32) -> F32:
+    """Six lines along the first axis -> six transformed ones."""
+    two, four, five = _f32(2), _f32(4), _f32(5)
+    a, b, c, e = d[4] - d[2] * four, d[3] - d[1] * four, d[4] - d[2], (d[3] - d[1]) * two
+    return np.stack([(d[0] * four - d[2] * five) + d[4], a + b, a - b, c + e, c - e, (d[1] * four - d[3] * five) + d[5]])
+
+
+def _winograd_output(m: F32) -> F32:
+    """Six products along the first axis -> four results."""
+    p, q, r, s = m[1] + m[2], m[1] - m[2], m[3] + m[4], m[3] - m[4]
+    return np.stack([(m[0] + p) + r, q + s * _f32(2), p + r * _f32(4), (q + s * _f32(8)) + m[5]])
+
+
 @dataclass(frozen=True)
 class ReferencePackedConv:
     """Weights as given, rounded to half for fp16."""
@@ -126,7 +145,7 @@ class ReferenceKernels:
 
     def precisions(self) -> tuple[str, ...]:
         """Names of the precisions that it computes."""
-        return ("fp32", "fp16", "int8", "fp16_half")
+        return ("fp32", "fp16", "int8", "fp32_winograd", "fp16_half")
 
     def pack_conv(self, shape: ConvShape, precision: Precision, weights: NDArray[Any]) -> ReferencePackedConv:
         """See Kernels.pack_conv."""
@@ -171,6 +190,34 @@ class ReferenceKernels:
             result.append(sums)
         return np.concatenate(result, axis=-1)
 
+    def _winograd(self, packed: ReferencePackedConv, x: F32, bias: F32) -> F32:
+        """F(4x4, 3x3), section 2, fp32_winograd."""
+        shape = packed.shape
+        rows = np.array([[1, 0, 0], [1, 1, 1], [1, -1, 1], [1, 2, 4], [1, -2, 4], [0, 0, 1]], np.float64)
+        denominator = np.array([4, -6, -6, 24, 24, 1], np.float64)
+        total = np.zeros((6, 6, shape.in_channels, shape.out_channels))
+        weights = packed.weights.astype(np.float64)
+        for y in range(3):
+            for xx in range(3):
+                total += (rows[:, y, None] * rows[None, :, xx])[:, :, None, None] * weights[:, :, y, xx].T
+        u = (total / (denominator[:, None] * denominator[None, :])[:, :, None, None]).astype(np.float32)
+        th, tw = -(-shape.out_h // 4), -(-shape.out_w // 4)
+        padded = np.zeros((x.shape[0], th * 4 + 2, tw * 4 + 2, shape.in_channels), np.float32)
+        p = shape.padding
+        h, w = min(shape.in_h, padded.shape[1] - p), min(shape.in_w, padded.shape[2] - p)
+        padded[:, p : p + h, p : p + w] = x[:, :h, :w]
+        out = np.empty((x.shape[0], th * 4, tw * 4, shape.out_channels), np.float32)
+        for ty in range(th):
+            for tx in range(tw):
+                d = padded[:, ty * 4 : ty * 4 + 6, tx * 4 : tx * 4 + 6].transpose(1, 2, 0, 3)
+                v = _winograd_input(_winograd_input(d).swapaxes(0, 1)).swapaxes(0, 1)
+                m = np.zeros((6, 6, x.shape[0], shape.out_channels), np.float32)
+                for c in range(shape.in_channels):
+                    m = fma(v[..., c, None], u[:, :, None, c], m)
+                y4 = _winograd_output(_winograd_output(m).swapaxes(0, 1)).swapaxes(0, 1)
+                out[:, ty * 4 : ty * 4 + 4, tx * 4 : tx * 4 + 4] = (y4 + bias).transpose(2, 0, 1, 3)
+        return np.ascontiguousarray(out[:, : shape.out_h, : shape.out_w])
+
     def conv(
         self, packed: PackedConv, x: NDArray[Any], out: NDArray[Any], *,
         bias: F32, activation: str = "linear", weight_scale: F32 | None = None, in_quant: TensorQuant | None = None,
@@ -191,6 +238,8 @@ class ReferenceKernels:
                 value = fma(sums, _per_image(in_quant.scale, x) * weight_scale, shifted[:, None, None, :])
             elif name == "fp16_half":
                 value = self._sums(packed, x.astype(np.float32), np.zeros_like(bias)).astype(np.float32) + bias
+            elif name == "fp32_winograd" and uses_winograd(packed.shape):
+                value = self._winograd(packed, x, bias)
             else:
                 value = self._sums(packed, x.astype(np.float32), bias)
             _finite(value, "a convolution's result")

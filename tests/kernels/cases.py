@@ -118,12 +118,19 @@ def small_shapes() -> list[ConvShape]:
     return shapes
 
 
+def winograd_shapes() -> list[ConvShape]:
+    """3x3 with enough channels, sizes around the 4x4 tile."""
+    return [ConvShape(h, w, c, k, 3, 1, p) for h, w, c, k, p in (
+        (4, 4, 16, 16, 1), (5, 9, 17, 33, 1), (3, 3, 16, 31, 0), (13, 7, 24, 16, 1), (6, 17, 40, 20, 2), (1, 2, 16, 17, 1),
+    )]
+
+
 def conv_cases() -> list[ConvCase]:
     """What the equality tests run through."""
     cases = []
     seed = 0
-    for precision in ("fp32", "fp16", "int8", "fp16_half"):
-        for i, shape in enumerate(small_shapes()):
+    for precision in ("fp32", "fp16", "int8", "fp32_winograd", "fp16_half"):
+        for i, shape in enumerate(small_shapes() + winograd_shapes()):
             if precision == "fp16_half" and shape.depth > 300:
                 continue
             seed += 1

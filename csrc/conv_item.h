@@ -1,0 +1,38 @@
+/* What direct and Winograd convolutions share while they run one item. Internal. */
+#ifndef MP_CONV_ITEM_H
+#define MP_CONV_ITEM_H
+#include "conv_plan.h"
+
+/* Pointers into one thread's part of the scratch. */
+typedef struct {
+    char *stage, *sums;
+    float *bias, *scale;
+    void *init;           /* starting values per packed channel: bias, 0 or the zero point's correction */
+    ptrdiff_t *seg;
+} mp_workspace;
+
+/* What an item leaves behind; combined afterwards in any order, which changes nothing. */
+typedef struct {
+    float minimum, maximum;
+    int bad;
+} mp_summary;
+
+static inline size_t mp_type_bytes(int type) { return type == MP_TYPE_F32 ? 4 : type == MP_TYPE_F16 ? 2 : 1; }
+
+/* Full tiles, and the last two of about equal height: small tiles leave the multipliers waiting. */
+static inline int mp_tile_rows(int left, int mr)
+{
+    if (left >= 2 * mr || left <= mr || left - mr > mr / 2)
+        return left < mr ? left : mr;
+    return (left + 1) / 2;
+}
+
+/* Bias, scale, starting values and the output stage's state for one image. */
+void mp_prepare_channels(const mp_conv_plan *p, const mp_conv_args *a, int image, mp_workspace *w, mp_output *o);
+/* Pads and converts `count` input rows, from the first that output row oy reads. */
+void mp_stage_rows(const mp_conv_plan *p, const mp_conv_args *a, const mp_schedule *c, int image, int oy, int count,
+                   char *staged);
+mp_summary mp_summarise(const mp_output *o);
+mp_summary mp_winograd_item(const mp_conv_plan *p, const mp_table *table, const mp_conv_args *a, const mp_schedule *c,
+                            int image, int block, int chunk, char *scratch);
+#endif

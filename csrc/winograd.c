@@ -1,0 +1,165 @@
+/* The driver of Winograd convolutions, F(4x4, 3x3): 36 multiplications where direct convolution has 144.
+ *
+ * An item is (image, block of tile rows, range of channel panels). Its input tiles are transformed once (V); then for a
+ * group of panels all 36 products V[position] x U[panel][position] run through the ordinary tile kernels into M, and the
+ * output transform brings 4x4 pixels back, which go through the ordinary output stage. */
+#include <string.h>
+#include "conv_plan.h"
+#include "conv_item.h"
+
+enum { POSITIONS = 36, TILE = 4 };
+
+static const int ROW[6][3] = {{1, 0, 0}, {1, 1, 1}, {1, -1, 1}, {1, 2, 4}, {1, -2, 4}, {0, 0, 1}};
+static const int DENOMINATOR[6] = {4, -6, -6, 24, 24, 1};
+
+/* Each output must fit 26 bits, because 64 times it must fit 32: |q| <= 128. */
+int mp_winograd_fits_int8(const mp_conv_shape *s, const int8_t *weights)
+{
+    const size_t depth = (size_t)s->in_c * 9;
+    for (int k = 0; k < s->out_c; k++) {
+        int64_t sum = 0;
+        for (size_t i = 0; i < depth; i++)
+            sum += weights[k * depth + i] < 0 ? -weights[k * depth + i] : weights[k * depth + i];
+        if (sum * 128 >= 1 << 25)
+            return 0;
+    }
+    return 1;
+}
+
+void mp_winograd_pack(const mp_conv_plan *p, const void *weights, void *packed, int32_t *sums)
+{
+    const int nr = p->micro->nr, kstep = p->micro->kstep;
+    const size_t position_elements = (size_t)p->run_padded * nr;
+    for (int k = 0; k < p->s.out_c; k++)
+        for (int c = 0; c < p->s.in_c; c++) {
+            const size_t from = ((size_t)k * p->s.in_c + c) * 9;
+            const size_t at = (size_t)(k / nr) * (p->panel_bytes / p->weight_bytes) +
+                              ((size_t)(c / kstep) * nr + k % nr) * kstep + c % kstep;
+            for (int i = 0; i < 6; i++)
+                for (int j = 0; j < 6; j++) {
+                    const size_t to = at + (size_t)(i * 6 + j) * position_elements;
+                    if (p->precision == MP_INT8) {
+                        const int8_t *g = (const int8_t *)weights + from;
+                        int total = 0;
+                        for (int y = 0; y < 3; y++)
+                            for (int x = 0; x < 3; x++)
+                                total += ROW[i][y] * ROW[j][x] * g[y * 3 + x];
+                        ((int16_t *)packed)[to] = (int16_t)total;
+                        continue;
+                    }
+                    const float *g = (const float *)weights + from;
+                    double total = 0.0;
+                    for (int y = 0; y < 3; y++)
+                        for (int x = 0; x < 3; x++)
+                            total += (double)(ROW[i][y] * ROW[j][x]) * g[y * 3 + x];
+                    ((float *)packed)[to] = (float)(total / (DENOMINATOR[i] * DENOMINATOR[j]));
+                }
+            if (p->precision == MP_INT8)
+                for (int t = 0; t < 9; t++)
+                    sums[k] += ((const int8_t *)weights)[from + t];
+        }
+}
+
+static int ceil_div(int a, int b) { return (a + b - 1) / b; }
+static int clamp(int x, int low, int high) { return x < low ? low : x > high ? high : x; }
+
+/* Speed only. */
+void mp_winograd_schedule(const mp_conv_plan *p, int threads, mp_schedule *c)
+{
+    enum { V_BYTES = 256 << 10, M_BYTES = 192 << 10 };
+    const int tile_rows = ceil_div(p->out_h, TILE), tiles = ceil_div(p->out_w, TILE);
+    c->a_bytes = p->micro->a_bytes;
+    c->stage_row = (size_t)p->stage_w * p->s.in_c * c->a_bytes;
+    c->v_row = mp_align((size_t)p->s.in_c * c->a_bytes);
+    if (c->v_row % 4096 == 0)
+        c->v_row += MP_ALIGN; /* else the tiles of a register block share their cache sets */
+    const size_t row_bytes = POSITIONS * tiles * c->v_row, weights = p->panel_bytes * p->total_panels;
+    /* Weights that leave the second cache level should be read once, whatever V then needs. */
+    const size_t budget = weights > V_BYTES ? 8 * V_BYTES : V_BYTES;
+    int blocks = ceil_div(tile_rows, clamp((int)(budget / row_bytes), 1, tile_rows));
+    c->chunks = 1;
+    if (threads > 1) {
+        if (weights > row_bytes * tile_rows && p->total_panels >= 2 * threads)
+            c->chunks = threads;
+        else
+            blocks = ceil_div(blocks, threads) * threads;
+    }
+    c->rows = ceil_div(tile_rows, clamp(blocks, 1, tile_rows));
+    c->row_blocks = ceil_div(tile_rows, c->rows);
+    const size_t block_tiles = (size_t)c->rows * tiles, panel_m = POSITIONS * block_tiles * p->micro->nr * 4;
+    c->passes = clamp((int)(M_BYTES / panel_m), 1, p->total_panels); /* panels per group */
+    c->stage_bytes = mp_align(c->stage_row * ((size_t)c->rows * TILE + 2) + 4 * MP_ALIGN);
+    c->v_bytes = mp_align(POSITIONS * block_tiles * c->v_row);
+    c->sums_bytes = mp_align(panel_m * c->passes) + (size_t)TILE * TILE * p->micro->nr * 4;
+    c->channel_bytes = mp_align((size_t)p->packed_channels * 4);
+    c->thread_bytes = c->stage_bytes + c->v_bytes + c->sums_bytes + 3 * c->channel_bytes + mp_align((size_t)p->micro->nr * 4);
+}
+
+/* All positions of one panel: m[position][tile][nr]. */
+static void multiply(const mp_conv_plan *p, const mp_schedule *c, const char *v, int tiles, int position, const char *weights,
+                     const void *zeros, char *m)
+{
+    const mp_micro *micro = p->micro;
+    const ptrdiff_t seg = 0;
+    const char *a[MP_MAX_ROWS];
+    v += (size_t)position * tiles * c->v_row;
+    for (int tile = 0; tile < tiles;) {
+        const int rows = mp_tile_rows(tiles - tile, micro->mr);
+        for (int r = 0; r < micro->mr; r++)
+            a[r] = v + (size_t)(tile + (r < rows ? r : rows - 1)) * c->v_row;
+        micro->tile(a, &seg, 1, p->run_padded, weights, zeros, m + (size_t)tile * micro->nr * 4, rows);
+        tile += rows;
+    }
+}
+
+mp_summary mp_winograd_item(const mp_conv_plan *p, const mp_table *table, const mp_conv_args *a, const mp_schedule *c,
+                            int image, int block, int chunk, char *scratch)
+{
+    const int nr = p->micro->nr, tiles_x = ceil_div(p->out_w, TILE);
+    const int ty0 = block * c->rows, tile_rows = clamp(c->rows, 0, ceil_div(p->out_h, TILE) - ty0);
+    const int tiles = tile_rows * tiles_x;
+    mp_workspace w;
+    w.stage = scratch;
+    char *v = w.stage + c->stage_bytes;
+    w.sums = v + c->v_bytes;
+    w.bias = (float *)(w.sums + c->sums_bytes);
+    w.scale = (float *)((char *)w.bias + c->channel_bytes);
+    w.init = (char *)w.scale + c->channel_bytes;
+    char *zeros = (char *)w.init + c->channel_bytes;
+    memset(zeros, 0, (size_t)nr * 4);
+    mp_output o;
+    mp_prepare_channels(p, a, image, &w, &o);
+    mp_stage_rows(p, a, c, image, ty0 * TILE, tile_rows * TILE + 2, w.stage);
+    const size_t pixel = (size_t)p->s.in_c * c->a_bytes, position_v = (size_t)tiles * c->v_row;
+    for (int t = 0; t < tiles; t++)
+        p->winograd->input(w.stage + (size_t)(t / tiles_x) * TILE * c->stage_row + (size_t)(t % tiles_x) * TILE * pixel, pixel,
+                           c->stage_row, p->s.in_c, v + (size_t)t * c->v_row, position_v);
+
+    const size_t out_bytes = mp_type_bytes(a->out_type), position_m = (size_t)tiles * nr * 4;
+    char *out = (char *)a->out + (size_t)image * p->out_h * p->out_w * p->s.out_c * out_bytes;
+    char *y = w.sums + c->sums_bytes - (size_t)TILE * TILE * nr * 4;
+    const int64_t all = p->total_panels;
+    const int last = (int)(all * (chunk + 1) / c->chunks);
+    for (int first = (int)(all * chunk / c->chunks); first < last; first += c->passes) {
+        const int panels = clamp(last - first, 1, c->passes);
+        for (int position = 0; position < POSITIONS; position++)
+            for (int i = 0; i < panels; i++)
+                multiply(p, c, v, tiles, position,
+                         mp_packed_weights(p, a->packed) + (first + i) * p->panel_bytes +
+                             (size_t)position * p->run_padded * nr * p->weight_bytes,
+                         zeros, w.sums + (size_t)(i * POSITIONS + position) * position_m);
+        for (int i = 0; i < panels; i++) {
+            const int channel = (first + i) * nr, channels = clamp(p->s.out_c - channel, 1, nr);
+            for (int t = 0; t < tiles; t++) {
+                const int oy = (ty0 + t / tiles_x) * TILE, ox = t % tiles_x * TILE;
+                p->winograd->output(w.sums + (size_t)i * POSITIONS * position_m + (size_t)t * nr * 4, position_m,
+                                    (const char *)w.init + (size_t)channel * 4, y, nr);
+                for (int r = 0; r < TILE && oy + r < p->out_h; r++)
+                    table->output(&o, y + (size_t)r * TILE * nr * 4, (size_t)nr, clamp(p->out_w - ox, 1, TILE), channels, channel,
+                                  out + (((size_t)(oy + r) * p->out_w + ox) * p->s.out_c + channel) * out_bytes,
+                                  (size_t)p->s.out_c);
+            }
+        }
+    }
+    return mp_summarise(&o);
+}
