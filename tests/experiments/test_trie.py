@@ -41,8 +41,11 @@ def shortcuts() -> NetworkSpec:
 NETWORKS = {"tiny_yolo": tiny_yolo(), "branches": branches(), "shortcuts": shortcuts()}
 
 
-def run(graph: Graph, network: NetworkSpec, pictures: np.ndarray, options: EngineOptions) -> dict[tuple[int, str], np.ndarray]:
-    heads: dict[tuple[int, str], np.ndarray] = {}
+Heads = dict[tuple[int, str], np.ndarray]
+
+
+def run(graph: Graph, network: NetworkSpec, pictures: np.ndarray, options: EngineOptions) -> Heads:
+    heads: Heads = {}
     prepared = Prepared(network, random_weights(network, 3), kernels())
 
     def on_head(head: int, name: str, tensor: Tensor) -> None:
@@ -96,7 +99,7 @@ def test_tensors_go_when_nothing_needs_them() -> None:
     options = resolve_options(network)
     one = build_graph(network, ["ffffff"], options).peak_bytes()
     everything = build_graph(network, build_space(network, THREE).all_keys(), options)
-    assert len(everything.nodes) > 100 * len(network.layers)
+    assert len(everything.nodes) > 20 * len(network.layers)
     assert everything.peak_bytes() < 3 * one
 
 
