@@ -24,6 +24,8 @@ COMMANDS: dict[str, str] = {
     "detect": "Find objects in pictures, folders and videos.",
     "run": "Evaluate one configuration of an experiment file.",
     "compare": "Differences between finished runs.",
+    "report": "One HTML page that explains runs or a sweep.",
+    "export": "The chosen configuration as a ready .cfg.",
     "info": "This machine: CPU features, kernels, compiler, versions.",
     "download": "Fetch official weights.",
 }
