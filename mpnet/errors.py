@@ -40,5 +40,9 @@ class StoreError(MpnetError):
     """Results that cannot be written, read or trusted."""
 
 
+class DownloadError(MpnetError):
+    """A file that no source delivers whole."""
+
+
 class NonFiniteError(EngineError, KernelError):
     """A kernel met or made NaN or infinity; the engine adds which layer."""

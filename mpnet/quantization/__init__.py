@@ -1,1 +1,30 @@
 """Ranges, scales, calibration and corrections."""
+
+from mpnet.quantization.scheme import (
+    ActivationScheme,
+    QuantParams,
+    dequantize_activation,
+    dequantize_step,
+    fake_quantize_activation,
+    params_to_quant,
+    quantize_activation,
+    range_to_params,
+)
+from mpnet.quantization.tensorflow import dequantize, quantize
+from mpnet.quantization.weights import WeightScheme, dequantize_weights, quantize_weights
+
+__all__ = [
+    "ActivationScheme",
+    "QuantParams",
+    "WeightScheme",
+    "dequantize",
+    "dequantize_activation",
+    "dequantize_step",
+    "dequantize_weights",
+    "fake_quantize_activation",
+    "params_to_quant",
+    "quantize",
+    "quantize_activation",
+    "quantize_weights",
+    "range_to_params",
+]

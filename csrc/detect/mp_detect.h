@@ -1,0 +1,87 @@
+/* From head tensors to metrics: box decoding, non-maximum suppression, matching, precision and recall.
+ * A whole set of images goes through one call; image i owns entries offsets[i] .. offsets[i + 1] - 1.
+ * All buffers are the caller's; nothing allocates, prints or keeps a pointer. Results depend on no thread count,
+ * no compiler flag of an ISA level and no libm. Status: MP_OK or another value of mpnet.h. */
+#ifndef MP_DETECT_H
+#define MP_DETECT_H
+#include <stddef.h>
+#include <stdint.h>
+
+/* cdef begin */
+/* A yolo layer. Anchors in pixels of the network input are passed beside it: anchor_wh[anchors][2]. */
+typedef struct {
+    int32_t grid_h, grid_w, anchors, classes;
+    float net_w, net_h;    /* network input, pixels */
+    float scale_x_y;       /* 1 unless the cfg says so */
+    int32_t new_coords;    /* nonzero: values are already logistic, w and h are squared */
+} mp_yolo_head;
+
+/* Entries of one head over a set of images, per image ordered by class, then falling score, then grid cell and anchor.
+ * box[entry][4]: centre x, centre y, width, height relative to the picture. */
+typedef struct {
+    int32_t images;
+    const int64_t *offsets;  /* [images + 1] */
+    const int32_t *category;
+    const float *score;
+    const float *box;
+} mp_candidates;
+
+/* Bytes of scratch for mp_decode_yolo with room for `entries` entries in all. */
+int64_t mp_decode_scratch(int64_t entries);
+
+/* head: [images][grid_h][grid_w][anchors * (5 + classes)], the tensor that enters the yolo layer.
+ * geometry: [images][4] = x offset, y offset, width, height of the picture's content in the network input, relative to
+ * it: (0, 0, 1, 1) for a plain resize. Keeps class scores objectness * probability > threshold, each as an entry.
+ * *needed receives the number of entries; when it exceeds `capacity` nothing else is written and the caller calls
+ * again with more room. MP_NONFINITE: a box that passes is not finite; *needed is then the image's index. */
+int mp_decode_yolo(const mp_yolo_head *yolo, const float *anchor_wh, const float *head, int32_t images,
+                   const float *geometry, float threshold, int64_t capacity, void *scratch, int64_t *needed,
+                   int64_t *offsets, int32_t *category, float *score, float *box);
+
+enum { MP_NMS_IOU = 0, MP_NMS_DISTANCE = 1 };
+
+/* Suppression per class over the union of `heads` heads. A box goes when its overlap with a kept one of the same class
+ * exceeds threshold; overlap is IoU, or IoU - (d2 / c2)^beta with MP_NMS_DISTANCE (d2: squared distance of the centres,
+ * c2: squared diagonal of the enclosing box, both relative to the picture). Equal scores: lower head first.
+ * picture_wh: [images][2] in pixels. Outputs have room for the entries of all heads; out_box: x, y, width, height in
+ * pixels of the picture, not clipped. scratch: 8 floats for each entry of the fullest image (all heads together). */
+int mp_nms(const mp_candidates *heads, int32_t head_count, int kind, float threshold, float beta,
+           const float *picture_wh, float *scratch, int64_t *out_offsets, int32_t *out_category, float *out_score,
+           float *out_box);
+
+/* Matching as COCO defines it, for one area range, at up to 16 IoU thresholds.
+ * Detections: per image ordered by category, then falling score. Truths: cell_offsets[images * categories + 1], image
+ * by image. box: x, y, width, height. A truth is left out of the count (ignored) when crowd or outside the area range.
+ * Per detection: bit t of matched and of ignored; rank (position within image and category, from 0); truth: the one
+ * matched at the first threshold, or -1. Ranks from max_rank on are ignored.
+ * scratch: 16 bytes for each truth of the fullest cell. */
+int mp_match_coco(int32_t images, int32_t categories, const int64_t *offsets, const int32_t *category,
+                  const float *box, const int64_t *cell_offsets, const double *truth_box, const double *truth_area,
+                  const uint8_t *truth_crowd, double area_low, double area_high, const double *iou_thresholds,
+                  int32_t threshold_count, int32_t max_rank, void *scratch, uint16_t *matched, uint16_t *ignored,
+                  int32_t *rank, int32_t *truth);
+
+/* The truth of the same image and category with the highest IoU > minimum for every detection, or -1; float32. */
+int mp_best_overlap(int32_t images, int32_t categories, const int64_t *offsets, const int32_t *category,
+                    const float *box, const int64_t *cell_offsets, const double *truth_box, double minimum,
+                    int32_t *truth);
+
+/* order: indices of the detections by category, then falling score, equal scores in image order; start[categories + 1].
+ * scratch: 16 bytes for each detection. */
+int mp_order_by_category(int32_t categories, int64_t count, const int32_t *category, const float *score, void *scratch,
+                         int64_t *order, int64_t *start);
+
+/* 101-point average precision and final recall, [draws][categories][thresholds], as fractions; -1 without truths.
+ * Detections come ordered by category and falling score; start[categories + 1]. positives: per image and category,
+ * the truths that count. weight: [draws][images], how often each image counts, or NULL for once (draws is 1 then).
+ * scratch: 16 bytes per detection of the fullest category. */
+int mp_average_precision(int32_t images, int32_t categories, int32_t threshold_count, const int64_t *start,
+                         const uint16_t *matched, const uint16_t *ignored, const int32_t *rank, const int32_t *image,
+                         const int32_t *positives, int32_t draws, const int32_t *weight, int32_t max_rank,
+                         void *scratch, double *precision, double *recall);
+
+/* Element by element, for tests and for NumPy code that must give the bits of the kernels. */
+void mp_exp_array(int64_t count, const float *x, float *out);
+void mp_logistic_array(int64_t count, const float *x, float *out);
+/* cdef end */
+#endif

@@ -1,0 +1,5 @@
+"""`python -m mpnet` is the command `mpnet`."""
+
+from mpnet.cli.main import main
+
+main()

@@ -1,0 +1,154 @@
+"""The command `mpnet`: finds the subcommand, turns every foreseeable failure into one line and an exit code.
+
+Exit codes: 0 done, 1 a check that the user asked for failed (`compare --fail-under`), 2 bad input or an impossible
+request, 130 interrupted, 143 terminated.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import signal
+import sys
+from types import FrameType
+from typing import Any, NoReturn, Sequence
+
+import click
+
+from mpnet import __version__
+from mpnet.errors import MpnetError
+
+# Command -> what it does, in the order of `mpnet --help`. Each is in the file of its name, imported when called.
+COMMANDS: dict[str, str] = {
+    "show": "A network's layers: shapes, precisions, conversions, cost.",
+    "detect": "Find objects in pictures, folders and videos.",
+    "run": "Evaluate one configuration of an experiment file.",
+    "compare": "Differences between finished runs.",
+    "info": "This machine: CPU features, kernels, compiler, versions.",
+    "download": "Fetch official weights.",
+}
+
+
+class LazyGroup(click.Group):
+    """A group that imports a command's file only when the command is called, so that start-up stays quick."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        command = importlib.import_module(f"mpnet.cli.{cmd_name}").command
+        assert isinstance(command, click.Command)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            from difflib import get_close_matches
+
+            near = get_close_matches(args[0], COMMANDS, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(COMMANDS)}"
+            raise click.UsageError(f"no command {args[0]!r}; {hint}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.group(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+    epilog="Example: mpnet run experiments/demo.yaml",
+)
+@click.version_option(__version__, prog_name="mpnet")
+def cli() -> None:
+    """Which layers of a detector may run in int8 or fp16, and what each choice costs."""
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run the command line `arguments` (default: the program's own) and leave with its exit code."""
+    # Raising, unlike the default of dying at once, lets half-written files be removed.
+    signal.signal(signal.SIGTERM, _terminated)
+    code = _run(arguments)
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _silence(sys.stdout)
+    sys.exit(code)
+
+
+def _run(arguments: Sequence[str] | None) -> int:
+    try:
+        result = cli.main(args=None if arguments is None else list(arguments), prog_name="mpnet", standalone_mode=False)
+        return result if isinstance(result, int) else 0
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message(), err=True)
+        return 2
+    except click.UsageError as error:
+        path = error.ctx.command_path if error.ctx else "mpnet"
+        return fail(f"{error.format_message()} (see {path} --help)")
+    except click.ClickException as error:
+        return fail(error.format_message())
+    except (KeyboardInterrupt, click.Abort):
+        sys.stderr.write("interrupted\n")
+        return 130
+    except BrokenPipeError:
+        _silence(sys.stdout)
+        return 141
+    except MpnetError as error:
+        return fail(str(error))
+    except MemoryError:
+        return fail("out of memory; use a smaller runtime.batch, fewer workers or a smaller network")
+    except OSError as error:
+        return fail(describe_os_error(error))
+
+
+def fail(message: str) -> int:
+    """Write `message` as one line on standard error; returns exit code 2."""
+    # A file name may hold anything; a line break in it must not fake a second message.
+    line = "".join(c if c.isprintable() else repr(c)[1:-1] for c in message)
+    try:
+        sys.stderr.write(f"error: {line}\n")
+    except UnicodeEncodeError:
+        sys.stderr.write(f"error: {line.encode('ascii', 'backslashreplace').decode()}\n")
+    return 2
+
+
+def describe_os_error(error: OSError) -> str:
+    """What the system refused, where, and what helps."""
+    reason = error.strerror or str(error) or type(error).__name__
+    remedy = {
+        "ENOSPC": "free some space or choose another folder",
+        "EDQUOT": "free some space or choose another folder",
+        "EACCES": "check its permissions or choose another folder",
+        "EPERM": "check its permissions or choose another folder",
+        "EROFS": "choose a folder that can be written to",
+        "ENOENT": "check the path",
+        "ENOTDIR": "check the path",
+        "EISDIR": "name a file",
+        "EEXIST": "choose another name",
+    }.get(_errno_name(error), "check the path and the disk")
+    place = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, (str, bytes)) else ""
+    return f"{place}{reason}; {remedy}"
+
+
+def _errno_name(error: OSError) -> str:
+    import errno
+
+    return errno.errorcode.get(error.errno or 0, "")
+
+
+def _terminated(signum: int, frame: FrameType | None) -> NoReturn:
+    raise SystemExit(128 + signum)
+
+
+def _silence(stream: Any) -> None:
+    """Point a closed pipe at nothing, so that the interpreter's own flush at exit stays quiet."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+if __name__ == "__main__":
+    main()

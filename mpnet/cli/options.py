@@ -1,0 +1,86 @@
+"""Options that several commands share, and the command class that puts an example into every --help."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, TypeVar
+
+import click
+
+from mpnet.errors import ConfigError
+from mpnet.spec.precision import PRECISIONS, Precision
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+class ExampleCommand(click.Command):
+    """A command whose --help ends with `examples`, one a line."""
+
+    def __init__(self, *args: Any, examples: tuple[str, ...] = (), **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.examples = examples
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Example" if len(self.examples) == 1 else "Examples"):
+            for line in self.examples:
+                formatter.write(f"{' ' * formatter.current_indent}{line}\n")
+        super().format_epilog(ctx, formatter)
+
+
+def command(*examples: str, **settings: Any) -> Callable[[Callable[..., Any]], ExampleCommand]:
+    """Declare a command; `examples` are command lines for its --help."""
+    context = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
+
+    def declare(function: Callable[..., Any]) -> ExampleCommand:
+        made = click.command(cls=ExampleCommand, examples=examples, context_settings=context, **settings)(function)
+        assert isinstance(made, ExampleCommand)
+        return made
+
+    return declare
+
+
+def json_option(function: _F) -> _F:
+    """--json: the result as one JSON document on standard output, and nothing else there."""
+    return click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON document.")(function)
+
+
+def quiet_option(function: _F) -> _F:
+    """--quiet: no progress on standard error."""
+    return click.option("-q", "--quiet", is_flag=True, help="Show no progress.")(function)
+
+
+def runtime_options(function: _F) -> _F:
+    """--threads and --isa, where kernels run. None: as the experiment says, else all cores and the best table."""
+    function = click.option(
+        "--threads", type=click.IntRange(1, 1024), help="Threads; changes speed only, never a bit of the result."
+    )(function)
+    return click.option("--isa", help="Kernel table, as `mpnet info` lists them.  [default: the best]")(function)
+
+
+def layer_option(function: _F) -> _F:
+    """--layer SELECTOR=PRECISION, over the cfg; read with `selected_precisions`."""
+    return click.option(
+        "--layer", "layers", multiple=True, metavar="SELECTOR=PRECISION",
+        help="Precision of some layers, over the cfg; may be repeated. `mpnet show` prints selectors.",
+    )(function)
+
+
+def selected_precisions(layers: tuple[str, ...]) -> dict[str | int, str | Precision]:
+    """The pairs of --layer. Raises: ConfigError naming the one that is none."""
+    chosen: dict[str | int, str | Precision] = {}
+    for layer in layers:
+        selector, equals, precision = layer.rpartition("=")
+        if not equals or not selector or precision not in PRECISIONS:
+            raise ConfigError(
+                f"--layer {layer[:60]}: is not of the form SELECTOR=PRECISION, such as first=fp32 (precisions are "
+                f"{', '.join(PRECISIONS)})"
+            )
+        chosen[selector] = precision
+    return chosen
+
+
+def set_option(function: _F) -> _F:
+    """--set key.key=value over an experiment file; may be repeated."""
+    return click.option(
+        "--set", "overrides", multiple=True, metavar="KEY=VALUE",
+        help="Override a key of the file, such as detection.nms=0.5; may be repeated.",
+    )(function)

@@ -1,0 +1,97 @@
+"""What commands print: one JSON document, or text and tables; progress on standard error."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+import time
+from contextlib import contextmanager
+from typing import Any, Callable, Iterator
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+# Pipes and files have no width; no table is wider than this one.
+WIDTH_WITHOUT_TERMINAL = 500
+PLAIN_INTERVAL_S = 10.0
+
+
+def console() -> Console:
+    """Standard output. Plain text when it is no terminal, without colour when NO_COLOR is set."""
+    return _console(stderr=False)
+
+
+def error_console() -> Console:
+    """Standard error, for progress and remarks."""
+    return _console(stderr=True)
+
+
+def _console(stderr: bool) -> Console:
+    stream = sys.stderr if stderr else sys.stdout
+    terminal = stream.isatty()
+    # Names of files and classes are shown as they are: no markup, no emoji codes, no guessed highlighting.
+    return Console(
+        file=stream, markup=False, emoji=False, highlight=False, soft_wrap=not terminal, force_terminal=terminal,
+        width=None if terminal else WIDTH_WITHOUT_TERMINAL, legacy_windows=False,
+    )
+
+
+def print_json(document: Any) -> None:
+    """Write `document` as the only thing on standard output; numbers that are not finite become null."""
+    click.echo(json.dumps(finite(document), indent=2, ensure_ascii=True, allow_nan=False))
+
+
+def finite(value: Any) -> Any:
+    """`value` with NaN and infinities as None, NumPy scalars as Python's, tuples as lists."""
+    if isinstance(value, dict):
+        return {str(key): finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [finite(item) for item in value]
+    if hasattr(value, "item") and not isinstance(value, (str, bytes)):
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def note(message: str) -> None:
+    """A remark on standard error, not to be mistaken for the result."""
+    error_console().print(message, style="dim")
+
+
+Advance = Callable[[int], None]
+
+
+@contextmanager
+def progress(label: str, total: int | None, quiet: bool = False) -> Iterator[Advance]:
+    """Show how far long work is, on standard error: a bar in a terminal, now and then a line elsewhere.
+
+    Yields a function that takes how many more pieces are done.
+    """
+    target = error_console()
+    if quiet:
+        yield lambda count: None
+    elif target.is_terminal:
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        with Progress(*columns, console=target, transient=True) as bar:
+            task = bar.add_task(label, total=total)
+            yield lambda count: bar.update(task, advance=count)
+    else:
+        yield _plain_progress(label, total, target)
+
+
+def _plain_progress(label: str, total: int | None, target: Console) -> Advance:
+    done = 0
+    last = time.monotonic()
+
+    def advance(count: int) -> None:
+        nonlocal done, last
+        done += count
+        now = time.monotonic()
+        if now - last >= PLAIN_INTERVAL_S:
+            last = now
+            target.print(f"{label}: {done}" + (f" of {total}" if total else ""))
+
+    return advance

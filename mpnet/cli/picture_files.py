@@ -1,0 +1,58 @@
+"""What `mpnet detect` is given: pictures, folders of pictures and videos, told apart by their suffix."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Sequence
+
+from mpnet.errors import ConfigError, DataError
+from mpnet.formats.images import SUFFIXES as PICTURE_SUFFIXES
+
+VIDEO_SUFFIXES: tuple[str, ...] = (".mp4", ".avi", ".mkv", ".mov", ".webm", ".mpg", ".mpeg", ".m4v")
+
+
+@dataclass(frozen=True)
+class Source:
+    """One file to look at, and the name of its copy with boxes."""
+
+    path: Path
+    is_video: bool
+    out_name: str
+
+
+def find_sources(paths: Sequence[Path]) -> list[Source]:
+    """The files that `paths` name, folders replaced by their pictures and videos in order of their names.
+
+    Two files of one name get different output names. Raises: DataError for what is missing or neither picture nor
+    video, ConfigError when a folder holds none.
+    """
+    sources: list[Source] = []
+    taken: set[str] = set()
+    for path in paths:
+        for file in _files(path):
+            is_video = file.suffix.lower() in VIDEO_SUFFIXES
+            suffix = ".mp4" if is_video else file.suffix.lower() if file.suffix.lower() in (".jpg", ".png") else ".png"
+            name, number = f"{file.stem}{suffix}", 2
+            while name in taken:
+                name, number = f"{file.stem}-{number}{suffix}", number + 1
+            taken.add(name)
+            sources.append(Source(file, is_video, name))
+    return sources
+
+
+def _files(path: Path) -> list[Path]:
+    known = (*PICTURE_SUFFIXES, *VIDEO_SUFFIXES)
+    try:
+        if path.is_dir():
+            found = sorted(entry for entry in path.iterdir() if entry.suffix.lower() in known and entry.is_file())
+            if not found:
+                raise ConfigError(f"{path}: holds no pictures or videos (known suffixes: {', '.join(known)})")
+            return found
+        if not path.is_file():
+            raise DataError(f"{path}: no such file or folder; check the path")
+    except ValueError as error:
+        raise DataError(f"{str(path)!r}: {error}; check the path") from None
+    if path.suffix.lower() not in known:
+        raise DataError(f"{path}: is neither a picture nor a video (known suffixes: {', '.join(known)})")
+    return [path]

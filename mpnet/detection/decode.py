@@ -1,0 +1,131 @@
+"""Tensors that enter a yolo layer -> scored boxes. The work is done in csrc/detect/decode.c."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpnet.detection.preprocess import Geometry, geometry_array
+from mpnet.errors import ConfigError, DataError, EngineError, KernelError
+from mpnet.kernels._core import ffi, lib
+
+
+@dataclass(frozen=True)
+class YoloHead:
+    """What decoding needs to know of a [yolo] section.
+
+    anchors:     the masked ones, (width, height) in pixels of the network input.
+    net_width, net_height: network input, pixels.
+    scale_x_y:   AlexeyAB's stretch of the centre, 1 unless the cfg says so.
+    new_coords:  the convolution before is already logistic; width and height are (2 v)^2 of the anchor.
+    """
+
+    anchors: tuple[tuple[float, float], ...]
+    classes: int
+    net_width: int
+    net_height: int
+    scale_x_y: float = 1.0
+    new_coords: bool = False
+
+    @property
+    def channels(self) -> int:
+        """Channels of the tensor: per anchor x, y, w, h, objectness, classes."""
+        return len(self.anchors) * (5 + self.classes)
+
+
+@dataclass(frozen=True, eq=False)
+class Candidates:
+    """What one head says before suppression, by image, then class, then falling score, then cell and anchor.
+
+    offsets:  int64 (images + 1,); category: int32 (n,); score: float32 (n,);
+    box:      float32 (n, 4), centre x, centre y, width, height relative to the picture.
+    Decoded once per head tensor; any two heads of one set of images can be joined by `nms.suppress`.
+    """
+
+    offsets: NDArray[np.int64]
+    category: NDArray[np.int32]
+    score: NDArray[np.float32]
+    box: NDArray[np.float32]
+
+    def __len__(self) -> int:
+        return len(self.score)
+
+    @property
+    def image_count(self) -> int:
+        return len(self.offsets) - 1
+
+
+def pointer(kind: str, array: NDArray[Any]) -> Any:
+    """A C pointer to a contiguous array's memory, which the caller keeps alive."""
+    return ffi.from_buffer(kind, array, require_writable=False)
+
+
+def _pieces(arrays: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
+
+
+def join_images(parts: Sequence[Candidates]) -> Candidates:
+    """Candidates of consecutive groups of images as those of all of them."""
+    if not parts:
+        raise ConfigError("no candidates to join")
+    counts = np.concatenate([np.diff(part.offsets) for part in parts])
+    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts, dtype=np.int64)])
+    return Candidates(offsets, _pieces([p.category for p in parts]), _pieces([p.score for p in parts]),
+                      _pieces([p.box for p in parts]))
+
+
+def decode_head(
+    head: NDArray[np.float32], yolo: YoloHead, geometry: Sequence[Geometry] | NDArray[np.float32],
+    confidence: float = 0.005,
+) -> Candidates:
+    """Boxes with a class score above `confidence`, scores being objectness * class probability.
+
+    head:      float32 (n, grid height, grid width, anchors * (5 + classes)), before the yolo layer's logistic.
+    geometry:  one per image, or `geometry_array` of them.
+    Result:    a box gives one entry for each class above the confidence.
+    Raises: DataError for shapes that do not fit, ConfigError for a confidence outside [0, 1), EngineError for boxes
+    that are not finite.
+    Source: reference Darknet's yolo layer; exp and logistic as in csrc/mp_math.h.
+    """
+    if head.ndim != 4 or head.shape[3] != yolo.channels:
+        raise DataError(f"a head of {len(yolo.anchors)} anchors and {yolo.classes} classes has {yolo.channels} "
+                        f"channels; got an array of shape {head.shape}")
+    if not 0 <= confidence < 1:
+        raise ConfigError(f"detection.confidence: {confidence} is outside [0, 1)")
+    places = geometry if isinstance(geometry, np.ndarray) else geometry_array(geometry)
+    if places.shape != (head.shape[0], 4):
+        raise DataError(f"{head.shape[0]} images need as many geometries, not {len(places)}")
+    places = np.ascontiguousarray(places, dtype=np.float32)
+    tensor = np.ascontiguousarray(head, dtype=np.float32)
+    anchors = np.array(yolo.anchors, dtype=np.float32)
+    spec = ffi.new("mp_yolo_head *", {
+        "grid_h": head.shape[1], "grid_w": head.shape[2], "anchors": len(yolo.anchors), "classes": yolo.classes,
+        "net_w": yolo.net_width, "net_h": yolo.net_height, "scale_x_y": yolo.scale_x_y,
+        "new_coords": int(yolo.new_coords),
+    })
+    images = head.shape[0]
+    offsets = np.empty(images + 1, dtype=np.int64)
+    needed = ffi.new("int64_t *")
+    capacity = 256 * max(images, 4)
+    while True:
+        category = np.empty(capacity, dtype=np.int32)
+        score = np.empty(capacity, dtype=np.float32)
+        box = np.empty((capacity, 4), dtype=np.float32)
+        scratch = np.empty(lib.mp_decode_scratch(capacity), dtype=np.uint8)
+        status = lib.mp_decode_yolo(
+            spec, pointer("float[]", anchors), pointer("float[]", tensor), images, pointer("float[]", places),
+            confidence, capacity, pointer("char[]", scratch), needed, pointer("int64_t[]", offsets),
+            pointer("int32_t[]", category), pointer("float[]", score), pointer("float[]", box),
+        )
+        if status == lib.MP_NONFINITE:
+            raise EngineError(f"a yolo layer's input is not finite (image {needed[0]} of the batch)")
+        if status != lib.MP_OK:
+            raise KernelError(f"box decoding refused its arguments (status {status})")
+        if needed[0] <= capacity:
+            break
+        capacity = int(needed[0])
+    count = int(needed[0])
+    return Candidates(offsets, category[:count].copy(), score[:count].copy(), box[:count].copy())

@@ -1,0 +1,83 @@
+"""Non-maximum suppression per class over the heads of a network. The work is done in csrc/detect/nms.c."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpnet.detection.decode import Candidates, pointer
+from mpnet.errors import ConfigError, DataError, KernelError
+from mpnet.kernels._core import ffi, lib
+from mpnet.spec.detections import Detections
+
+# The cfg's nms_kind -> kernel kind. AlexeyAB's greedynms always uses the exponent 0.6, whatever beta_nms says.
+KINDS: dict[str, int] = {"default": lib.MP_NMS_IOU, "greedynms": lib.MP_NMS_DISTANCE, "diounms": lib.MP_NMS_DISTANCE}
+GREEDY_BETA = 0.6
+
+
+@dataclass(frozen=True)
+class NmsOptions:
+    """kind: 'default' (IoU), 'greedynms' (IoU - (d2 / c2)^0.6) or 'diounms' (the same with exponent `beta`).
+
+    threshold: a box goes when its overlap with a better one of its class is larger; in [0, 1].
+    """
+
+    kind: str = "default"
+    threshold: float = 0.45
+    beta: float = GREEDY_BETA
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise ConfigError(f"detection.nms_kind: unknown kind {self.kind!r}; known are {', '.join(KINDS)}")
+        if not 0 <= self.threshold <= 1:
+            raise ConfigError(f"detection.nms: {self.threshold} is outside [0, 1]")
+        if not 0 < self.beta <= 10:
+            raise ConfigError(f"beta_nms: {self.beta} is outside (0, 10]")
+
+
+def suppress(
+    heads: Sequence[Candidates], sizes: NDArray[np.float32], options: NmsOptions | None = None
+) -> Detections:
+    """Join the heads' candidates and keep, per image and class, those that no better one overlaps too much.
+
+    sizes:  float32 (images, 2), width and height of the pictures in pixels.
+    Result: boxes in pixels, not clipped; equal scores in the order of heads, cells and anchors.
+    Raises: DataError when the heads have different images; ConfigError for no head or more than 16.
+    """
+    choice = options or NmsOptions()
+    if not 1 <= len(heads) <= 16:
+        raise ConfigError(f"suppression joins 1 to 16 heads, not {len(heads)}")
+    images = heads[0].image_count
+    if any(head.image_count != images for head in heads) or sizes.shape != (images, 2):
+        raise DataError(f"heads and picture sizes are of different sets of images ({images} and "
+                        f"{[head.image_count for head in heads[1:]]}, {len(sizes)} sizes)")
+    wh = np.ascontiguousarray(sizes, dtype=np.float32)
+    table: Any = ffi.new("mp_candidates[]", len(heads))
+    alive: list[Any] = []
+    for row, head in zip(table, heads, strict=True):
+        pointers = (pointer("int64_t[]", head.offsets), pointer("int32_t[]", head.category),
+                    pointer("float[]", head.score), pointer("float[]", head.box))
+        alive.append(pointers)
+        row.images = images
+        row.offsets, row.category, row.score, row.box = pointers
+    count = sum(len(head) for head in heads)
+    fullest = int(np.sum([np.diff(head.offsets) for head in heads], axis=0).max(initial=0))
+    scratch = np.empty((fullest + 1, 8), dtype=np.float32)
+    offsets = np.empty(images + 1, dtype=np.int64)
+    category = np.empty(count, dtype=np.int32)
+    score = np.empty(count, dtype=np.float32)
+    box = np.empty((count, 4), dtype=np.float32)
+    status = lib.mp_nms(
+        table, len(heads), KINDS[choice.kind], choice.threshold,
+        GREEDY_BETA if choice.kind == "greedynms" else choice.beta, pointer("float[]", wh),
+        pointer("float[]", scratch), pointer("int64_t[]", offsets), pointer("int32_t[]", category),
+        pointer("float[]", score), pointer("float[]", box),
+    )
+    if status != lib.MP_OK:
+        raise KernelError(f"non-maximum suppression refused its arguments (status {status})")
+    kept = int(offsets[-1])
+    index = np.repeat(np.arange(images, dtype=np.int32), np.diff(offsets))
+    return Detections(images, index, category[:kept].copy(), score[:kept].copy(), box[:kept].copy())

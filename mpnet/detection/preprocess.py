@@ -1,0 +1,134 @@
+"""Picture -> network input, as Darknet does it, and the way back for boxes.
+
+Darknet resizes bilinearly with aligned corners, each axis by itself, the horizontal one first, on float32 pictures:
+src = i * ((in - 1) / (out - 1)), i0 = int(src), d = src - i0, value = (1 - d) * p[i0] + d * p[i0 + 1].
+cv2.resize and PIL give other values. Its last output row lacks the second term; src is normally exactly in - 1 there
+and d = 0, but for some heights float32 rounding gives i0 = in - 2 and d close to 1, and the row comes out almost black.
+That quirk is kept on purpose: all three reference programs have it, and equality with them is what makes a result
+checkable. `last_row="blend"` gives the row its second term.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpnet.errors import ConfigError, DataError
+
+MODES: tuple[str, ...] = ("stretch", "letterbox")
+# u8 / 255 in double, then rounded to float32.
+TO_UNIT: NDArray[np.float32] = (np.arange(256) / 255.0).astype(np.float32)
+LETTERBOX_FILL = np.float32(0.5)
+MAX_NET_SIDE = 8192
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """Where a picture lies in the network input; sizes in pixels. content: the picture's size after resizing."""
+
+    image_width: int
+    image_height: int
+    net_width: int
+    net_height: int
+    content_width: int
+    content_height: int
+
+    def relative(self) -> tuple[float, float, float, float]:
+        """x offset, y offset, width, height of the content, relative to the network input.
+
+        The offset is half the margin, also when the margin is odd and the picture was pasted half a pixel
+        further left or up: Darknet's arithmetic.
+        """
+        return (
+            (self.net_width - self.content_width) / 2.0 / self.net_width,
+            (self.net_height - self.content_height) / 2.0 / self.net_height,
+            self.content_width / self.net_width,
+            self.content_height / self.net_height,
+        )
+
+
+def geometry_array(geometries: Sequence[Geometry]) -> NDArray[np.float32]:
+    """float32 (n, 4): `Geometry.relative` of each, as box decoding takes it."""
+    return np.array([geometry.relative() for geometry in geometries], dtype=np.float32).reshape(-1, 4)
+
+
+def plan_geometry(image_width: int, image_height: int, net_width: int, net_height: int, mode: str) -> Geometry:
+    """How a picture of this size is put into the network input.
+
+    Raises: ConfigError for an unknown mode or network size, DataError for an empty picture.
+    """
+    if mode not in MODES:
+        raise ConfigError(f"detection.resize: unknown mode {mode!r}; known are {', '.join(MODES)}")
+    if image_width < 1 or image_height < 1:
+        raise DataError(f"a picture of {image_width} x {image_height} pixels cannot be resized")
+    if not (1 <= net_width <= MAX_NET_SIDE and 1 <= net_height <= MAX_NET_SIDE):
+        raise ConfigError(f"a network input of {net_width} x {net_height} is outside 1 to {MAX_NET_SIDE} pixels")
+    if mode == "stretch":
+        return Geometry(image_width, image_height, net_width, net_height, net_width, net_height)
+    if net_width * image_height < net_height * image_width:  # the width is what limits
+        width, height = net_width, image_height * net_width // image_width
+    else:
+        width, height = image_width * net_height // image_height, net_height
+    return Geometry(image_width, image_height, net_width, net_height, max(width, 1), max(height, 1))
+
+
+@lru_cache(maxsize=256)
+def _axis(size_in: int, size_out: int) -> tuple[NDArray[np.intp], NDArray[np.float32]]:
+    """First source index and weight of the second one, per output position; the second index may lie outside."""
+    step = np.float32(size_in - 1) / np.float32(size_out - 1) if size_out > 1 else np.float32(0)
+    source = np.arange(size_out, dtype=np.float32) * step
+    first = source.astype(np.intp)
+    return first, source - first.astype(np.float32)
+
+
+def resize(picture: NDArray[np.uint8], width: int, height: int, *, last_row: str = "darknet") -> NDArray[np.float32]:
+    """Darknet's bilinear resize of an RGB picture: (h, w, 3) uint8 -> (height, width, 3) float32 in [0, 1].
+
+    last_row: 'darknet' leaves out the second term in the last row (see above), 'blend' keeps it.
+    """
+    in_h, in_w = picture.shape[:2]
+    column, dx = _axis(in_w, width)
+    row, dy = _axis(in_h, height)
+    next_row = np.minimum(row + 1, in_h - 1)
+    needed, place = np.unique(np.concatenate([row, next_row]), return_inverse=True)
+    lines = picture[needed]
+    one = np.float32(1)
+    weight = dx[:, None]
+    next_column = np.minimum(column + 1, in_w - 1)
+    wide = (one - weight) * TO_UNIT[lines[:, column]] + weight * TO_UNIT[lines[:, next_column]]
+    wide[:, width - 1] = TO_UNIT[lines[:, in_w - 1]]
+    down = dy[:, None, None]
+    first_term = (one - down) * wide[place[:height]]
+    second_term = down * wide[place[height:]]
+    if last_row == "darknet" or in_h == 1:
+        second_term[height - 1] = 0
+    return np.asarray(first_term + second_term, dtype=np.float32)
+
+
+def preprocess(
+    picture: NDArray[np.uint8], net_width: int, net_height: int, mode: str = "stretch", *, last_row: str = "darknet"
+) -> tuple[NDArray[np.float32], Geometry]:
+    """The network input of an RGB picture and where the picture lies in it.
+
+    picture: uint8 (h, w, 3), RGB.
+    mode:    'stretch' fills the input and ignores the aspect; 'letterbox' keeps it, centred, the rest 0.5.
+    Result:  float32 (1, net_height, net_width, 3) in [0, 1], and the geometry that decoding needs.
+    Raises: DataError for another shape or type, ConfigError for an unknown mode.
+    """
+    if picture.ndim != 3 or picture.shape[2] != 3 or picture.dtype != np.uint8:
+        raise DataError(f"a picture is uint8 (height, width, 3), not {picture.dtype} {picture.shape}")
+    if last_row not in ("darknet", "blend"):
+        raise ConfigError(f"last_row: {last_row!r} is neither 'darknet' nor 'blend'")
+    geometry = plan_geometry(picture.shape[1], picture.shape[0], net_width, net_height, mode)
+    content = resize(picture, geometry.content_width, geometry.content_height, last_row=last_row)
+    if mode == "stretch":
+        return content[None], geometry
+    out = np.full((1, net_height, net_width, 3), LETTERBOX_FILL, dtype=np.float32)
+    top = (net_height - geometry.content_height) // 2
+    left = (net_width - geometry.content_width) // 2
+    out[0, top:top + geometry.content_height, left:left + geometry.content_width] = content
+    return out, geometry

@@ -1,0 +1,149 @@
+"""Which precision each layer has, and who said so: default < cfg keys < experiment < sweep."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Mapping
+
+from mpnet.engine.lowering import layer_precision, result_storage
+from mpnet.errors import PrecisionError
+from mpnet.spec.network import PICTURE, ConvolutionSpec, DropoutSpec, LayerSpec, NetworkSpec, RouteSpec, YoloSpec
+from mpnet.spec.plan_key import format_key, parse_key
+from mpnet.spec.precision import BASE_NAMES, FP32, INT8, PRECISIONS, Precision, precision
+from mpnet.spec.selectors import select_layers
+
+
+@dataclass(frozen=True)
+class PrecisionPlan:
+    """A precision for every layer of one network.
+
+    precisions: by layer index, resolved; layers without weights and keys have that of the tensor that they get.
+    origins:    who said so, by layer index: `cfg line 12`, `default`, `experiment: heads`, `sweep`, `input`.
+    weighted:   indices of the layers with weights.
+    own:        indices of layers without weights that have a precision of their own.
+    """
+
+    precisions: tuple[Precision, ...]
+    origins: tuple[str, ...]
+    weighted: tuple[int, ...]
+    own: tuple[int, ...]
+
+    @cached_property
+    def key(self) -> str:
+        """The canonical text, see mpnet.spec.plan_key. Equal keys mean equal plans of one network."""
+        return format_key(
+            [self.precisions[index] for index in self.weighted], {index: self.precisions[index] for index in self.own}
+        )
+
+    def __getitem__(self, index: int) -> Precision:
+        return self.precisions[index]
+
+
+def assign(
+    network: NetworkSpec,
+    default: Precision | str | None = None,
+    layers: Mapping[str | int, Precision | str] | None = None,
+    overrides: Mapping[int, Precision] | None = None,
+) -> PrecisionPlan:
+    """The precision of every layer.
+
+    default:   for layers with weights whose section declares none; None: the keys of [net], else fp32.
+    layers:    selector (mpnet.spec.selectors) -> precision, over the cfg; later entries win over earlier ones.
+    overrides: layer index -> precision, over everything: a sweep's choice.
+    Raises: ConfigError for a selector that chooses nothing; PrecisionError for an unknown precision, a precision that
+    a layer cannot have, and a conversion that a `quantize=0` of the cfg promises away. `layers` lifts the promise of
+    the layers that it chooses, `overrides` besides that of the layers that read them.
+    """
+    chosen: dict[int, tuple[Precision, str]] = {}
+    fallback = _default(network, default)
+    for layer in network.layers:
+        keys = layer.declared
+        if keys is not None and keys.precision is not None:
+            chosen[layer.index] = (keys.precision, f"cfg line {keys.line}")
+        elif layer.has_weights:
+            chosen[layer.index] = fallback
+    lifted: set[int] = set()
+    for selector, name in (layers or {}).items():
+        wanted = name if isinstance(name, Precision) else precision(name)
+        for index in select_layers(network, selector):
+            chosen[index] = (wanted, f"experiment: {selector}")
+            lifted.add(index)
+    for index, wanted in (overrides or {}).items():
+        chosen[index] = (wanted, "sweep")
+        lifted.add(index)
+        lifted.update(network.readers_of(index))
+
+    precisions: list[Precision] = []
+    origins: list[str] = []
+    stored: list[Precision] = []
+    for layer in network.layers:
+        inputs = [FP32 if index == PICTURE else stored[index] for index in layer.inputs]
+        own, origin = chosen.get(layer.index, (None, "input"))
+        _check(network, layer, own)
+        result = layer_precision(layer, own, inputs)
+        precisions.append(result)
+        origins.append("always" if isinstance(layer, YoloSpec) else origin)
+        stored.append(result_storage(layer, result))
+        if layer.index not in lifted:
+            _check_promise(network, layer, result, inputs, precisions)
+    own_indices = tuple(
+        layer.index for layer in network.layers
+        if layer.index in chosen and not layer.has_weights and not isinstance(layer, YoloSpec)
+    )
+    return PrecisionPlan(
+        tuple(precisions), tuple(origins), tuple(layer.index for layer in network.convolutions), own_indices
+    )
+
+
+def assign_key(network: NetworkSpec, key: str) -> PrecisionPlan:
+    """The plan that a canonical text describes. Keys that the cfg gives to layers without weights hold unless named."""
+    return assign(network, overrides=parse_key(network, key))
+
+
+def _default(network: NetworkSpec, default: Precision | str | None) -> tuple[Precision, str]:
+    if default is not None:
+        return (default if isinstance(default, Precision) else precision(default)), "default"
+    if network.declared is not None and network.declared.precision is not None:
+        return network.declared.precision, f"cfg line {network.declared.line}"
+    return FP32, "default"
+
+
+def _check(network: NetworkSpec, layer: LayerSpec, own: Precision | None) -> None:
+    if own is None:
+        return
+    place = f"{network.source}:{layer.line}: layer {layer.index} ({layer.name})"
+    if isinstance(layer, YoloSpec) and own != FP32:
+        raise PrecisionError(f"{place}: [yolo] is always fp32, {own} is not possible; leave it out of precision.layers")
+    if own.name not in BASE_NAMES and not isinstance(layer, ConvolutionSpec):
+        raise PrecisionError(f"{place}: {own} is for convolutions; use {PRECISIONS[own.base]}")
+
+
+def _check_promise(
+    network: NetworkSpec, layer: LayerSpec, wanted: Precision, inputs: list[Precision], precisions: list[Precision]
+) -> None:
+    """quantize=0 promises that the layer's inputs already have its precision."""
+    keys = layer.declared
+    if keys is None or keys.quantize is not False:
+        return
+    for index, found in zip(layer.inputs, inputs, strict=True):
+        if found.base == wanted.base:
+            continue
+        if index == PICTURE:
+            source = "the picture, which is fp32"
+        else:
+            maker = _maker(network, index)
+            source = f"layer {maker} ({network.layers[maker].name}, {precisions[maker]})"
+            if network.layers[maker].has_weights and precisions[maker] == INT8:
+                source += ", whose sums are de-scaled to fp32"
+        raise PrecisionError(
+            f"{network.source}:{keys.quantize_line}: quantize=0 promises that layer {layer.index} ({layer.name}, "
+            f"{wanted}) needs no conversion, but it gets {found} from {source}; set quantize=1 or one precision"
+        )
+
+
+def _maker(network: NetworkSpec, index: int) -> int:
+    layer = network.layers[index]
+    while isinstance(layer, DropoutSpec | RouteSpec) and len(layer.inputs) == 1 and layer.inputs[0] != PICTURE:
+        layer = network.layers[layer.inputs[0]]
+    return layer.index

@@ -1,0 +1,79 @@
+"""One arena for all tensors of a plan: slots whose lifetimes do not meet share memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpnet.engine.plan import Plan, Slot
+
+ALIGNMENT = 64
+"""Bytes: one cache line, and the widest vector."""
+
+
+@dataclass(frozen=True)
+class Arena:
+    """Where each slot lies, for one image; a batch of n images multiplies offsets and sizes by n.
+
+    offsets:     bytes, by slot; -1 for the picture, which the caller brings.
+    size_bytes:  of the arena, for one image.
+    peak_bytes:  largest sum of slots that live at the same time, the picture included: no plan can need less.
+    """
+
+    offsets: tuple[int, ...]
+    size_bytes: int
+    peak_bytes: int
+
+
+def slot_bytes(slot: Slot) -> int:
+    """Bytes of a slot for one image, rounded up to whole cache lines."""
+    size = slot.values * np.dtype(slot.precision.storage).itemsize
+    return (size + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT
+
+
+def plan_arena(plan: Plan, keep_all: bool = False) -> Arena:
+    """Place the slots, largest first, each at the lowest offset that is free during its life.
+
+    keep_all: give every slot memory of its own, so that all of them can be looked at afterwards.
+    """
+    slots = plan.slots
+    lives = [(slot.first, len(plan.steps) if keep_all else slot.last) for slot in slots]
+    sizes = [slot_bytes(slot) for slot in slots]
+    offsets = [-1] * len(slots)
+    placed: list[int] = []
+    for index in sorted(range(1, len(slots)), key=lambda i: (-sizes[i], i)):
+        offset = 0
+        meeting = sorted(
+            (offsets[other], sizes[other]) for other in placed
+            if lives[other][0] <= lives[index][1] and lives[index][0] <= lives[other][1]
+        )
+        for start, size in meeting:
+            if offset + sizes[index] <= start:
+                break
+            offset = max(offset, start + size)
+        offsets[index] = offset
+        placed.append(index)
+    total = max((offsets[i] + sizes[i] for i in placed), default=0)
+    peak = max(
+        sum(size for size, slot in zip(sizes, slots, strict=True) if slot.first <= number <= slot.last)
+        for number in range(len(plan.steps))
+    )
+    return Arena(tuple(offsets), total, peak)
+
+
+def allocate(arena: Arena, plan: Plan, images: int) -> tuple[list[NDArray[np.generic] | None], NDArray[np.uint8]]:
+    """(arrays by slot as (images, h, w, c), the memory behind them); None for the picture."""
+    memory = np.zeros(arena.size_bytes * images + ALIGNMENT, np.uint8)
+    start = -memory.ctypes.data % ALIGNMENT
+    arrays: list[NDArray[np.generic] | None] = []
+    for slot, offset in zip(plan.slots, arena.offsets, strict=True):
+        if offset < 0:
+            arrays.append(None)
+            continue
+        dtype = np.dtype(slot.precision.storage)
+        low = start + offset * images
+        part = memory[low : low + slot.values * images * dtype.itemsize]
+        arrays.append(part.view(dtype).reshape(images, *slot.shape))
+    return arrays, memory

@@ -1,0 +1,114 @@
+"""How each layer is quantised and batch norm is folded: what cfg and experiment say, made complete."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Iterable, Mapping
+
+from mpnet.errors import ConfigError
+from mpnet.quantization.scheme import ActivationScheme
+from mpnet.quantization.weights import WeightScheme
+from mpnet.spec.network import NetworkSpec
+from mpnet.spec.quantization import NOTHING_SAID, ActivationOptions, QuantizationOptions, WeightOptions
+from mpnet.spec.selectors import select_layers
+
+BATCH_NORMS: tuple[str, ...] = ("darknet", "alexeyab")
+Ranges = Mapping[int, tuple[float, float]]
+"""Calibrated [min, max] of each layer's result, by layer index; -1 is the picture."""
+
+
+@dataclass(frozen=True)
+class LayerQuantization:
+    """How one layer is quantised when it runs in int8. Where calibrated, its input's range is fixed beforehand."""
+
+    activations: ActivationScheme = field(default_factory=ActivationScheme)
+    weights: WeightScheme = field(default_factory=WeightScheme)
+    calibrated: bool = False
+
+
+@dataclass(frozen=True)
+class EngineOptions:
+    """Everything beside the precisions that changes a forward pass's bits.
+
+    batch_norm: darknet divides by sqrt(v) + 1e-6, alexeyab by sqrt(v + 1e-5).
+    default, layers: how layers are quantised; `layers` by index over `default`.
+    ranges:     calibrated ranges, needed for the inputs of calibrated int8 layers.
+    said:       the complete options as plain values, per layer index; for protocols and identities.
+    """
+
+    batch_norm: str = "darknet"
+    default: LayerQuantization = LayerQuantization()
+    layers: Mapping[int, LayerQuantization] = field(default_factory=dict)
+    ranges: Ranges = field(default_factory=dict)
+    said: Mapping[int, QuantizationOptions] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.batch_norm not in BATCH_NORMS:
+            raise ConfigError(f"batch_norm {self.batch_norm!r} is unknown; known are {', '.join(BATCH_NORMS)}")
+
+    def of(self, layer: int) -> LayerQuantization:
+        """How this layer is quantised."""
+        return self.layers.get(layer, self.default)
+
+
+DEFAULT_OPTIONS = EngineOptions()
+
+_COMPLETE = QuantizationOptions(
+    ActivationOptions(mode="affine", ranges="dynamic"),
+    WeightOptions(granularity="per_channel", method="min_max"),
+    bias_correction=False,
+    equalisation=False,
+)
+
+
+def resolve_options(
+    network: NetworkSpec,
+    options: QuantizationOptions = NOTHING_SAID,
+    layers: Iterable[tuple[str, QuantizationOptions]] = (),
+    *,
+    batch_norm: str = "darknet",
+    ranges: Ranges | None = None,
+) -> EngineOptions:
+    """Defaults < [net] < the layer's cfg keys < `options` < `layers` (selector, options), later ones over earlier.
+
+    Raises: PrecisionError for combinations that do not exist, ConfigError for selectors that choose nothing.
+    """
+    chosen = {}
+    for layer in network.layers:
+        said = _COMPLETE
+        for keys in (network.declared, layer.declared):
+            if keys is not None:
+                said = said.overlaid(keys.quantization)
+        chosen[layer.index] = said.overlaid(options)
+    for selector, over in layers:
+        for index in select_layers(network, selector):
+            chosen[index] = chosen[index].overlaid(over)
+    return _options(chosen, batch_norm, ranges)
+
+
+def _options(
+    chosen: Mapping[int, QuantizationOptions], batch_norm: str, ranges: Ranges | None
+) -> EngineOptions:
+    made: dict[QuantizationOptions, LayerQuantization] = {}
+    for said in chosen.values():
+        if said not in made:
+            made[said] = layer_quantization(said)
+    layers = {index: made[said] for index, said in chosen.items()}
+    return EngineOptions(batch_norm, LayerQuantization(), layers, dict(ranges or {}), chosen)
+
+
+def layer_quantization(said: QuantizationOptions) -> LayerQuantization:
+    """Options as the schemes of mpnet.quantization; what is not said is the default."""
+    said = _COMPLETE.overlaid(said)
+    ask, weights = said.activations, said.weights
+    activations = ActivationScheme(
+        mode=ask.mode or "affine",
+        rounding=ask.rounding,
+        narrow_range=bool(ask.narrow_range),
+        ensure_minimum_range=0.01 if ask.ensure_minimum_range is None else ask.ensure_minimum_range,
+    )
+    return LayerQuantization(
+        activations,
+        WeightScheme(weights.granularity or "per_channel", weights.method or "min_max", weights.rounding),
+        ask.ranges == "calibrated",
+    )

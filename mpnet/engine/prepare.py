@@ -1,0 +1,152 @@
+"""Weights made ready to run: batch norm folded once, quantised and packed once per (layer, precision, scheme)."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from typing import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpnet.engine.operations import Convolve
+from mpnet.engine.options import BATCH_NORMS
+from mpnet.errors import ConfigError, EngineError, KernelError
+from mpnet.kernels.interface import ConvShape, Kernels, PackedConv
+from mpnet.quantization.weights import quantize_weights
+from mpnet.spec.network import ConvolutionSpec, NetworkSpec
+from mpnet.spec.precision import INT8
+from mpnet.spec.weights import ConvolutionWeights, Weights
+
+Floats = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class FoldedConvolution:
+    """weights: (out, in / groups, size, size), bias: (out,); float32, batch normalisation folded in."""
+
+    weights: Floats
+    bias: Floats
+
+
+@dataclass(frozen=True)
+class PreparedConvolution:
+    """What the kernel needs. weight_scale: (out,) for int8, else None. weight_bytes: bias and scales included."""
+
+    packed: PackedConv
+    bias: Floats
+    weight_scale: Floats | None
+    activation: str
+    weight_bytes: int
+
+
+def conv_shape(layer: ConvolutionSpec) -> ConvShape:
+    """The kernels' view of a layer."""
+    height, width, channels = layer.in_shape
+    return ConvShape(
+        height, width, channels, layer.filters, layer.size, layer.stride, layer.padding, layer.dilation, layer.groups
+    )
+
+
+def fold_batch_norm(layer: ConvolutionSpec, weights: ConvolutionWeights, batch_norm: str) -> FoldedConvolution:
+    """Weights and bias that do the same without batch normalisation: computed in float64, rounded once to float32.
+
+    batch_norm: `darknet` divides by sqrt(v) + 1e-6, `alexeyab` by sqrt(v + 1e-5).
+    Raises: EngineError when a result is not finite.
+    """
+    if weights.scales is None or weights.means is None or weights.variances is None:
+        return FoldedConvolution(weights.weights, weights.biases)
+    variances = weights.variances.astype(np.float64)
+    deviation = np.sqrt(variances) + 1e-6 if batch_norm == "darknet" else np.sqrt(variances + 1e-5)
+    factor = weights.scales.astype(np.float64) / deviation
+    with np.errstate(over="ignore"):
+        folded = (weights.weights.astype(np.float64) * factor[:, None, None, None]).astype(np.float32)
+        bias = (weights.biases.astype(np.float64) - weights.means.astype(np.float64) * factor).astype(np.float32)
+    if not (np.isfinite(folded).all() and np.isfinite(bias).all()):
+        raise EngineError(
+            f"layer {layer.index} ({layer.name}): folding batch normalisation gives values beyond float32; "
+            "the weights are damaged or belong to another cfg"
+        )
+    return FoldedConvolution(folded, bias)
+
+
+def fold_network(network: NetworkSpec, weights: Weights, batch_norm: str = "darknet") -> dict[int, FoldedConvolution]:
+    """Every convolution folded, by layer index. Raises: EngineError, ConfigError for an unknown batch_norm."""
+    if batch_norm not in BATCH_NORMS:
+        raise ConfigError(f"batch_norm {batch_norm!r} is unknown; known are {', '.join(BATCH_NORMS)}")
+    return {
+        layer.index: fold_batch_norm(layer, weights.layers[layer.index], batch_norm) for layer in network.convolutions
+    }
+
+
+class Prepared:
+    """The weights of one network for one table of kernels, shared by all configurations; safe to use from threads.
+
+    folded:     by layer index; give what a correction (equalisation) made of them, else they come from `weights`.
+    bias_shift: added to the biases of layers that run in int8 (bias correction), by layer index.
+    """
+
+    def __init__(
+        self,
+        network: NetworkSpec,
+        weights: Weights,
+        kernels: Kernels,
+        *,
+        batch_norm: str = "darknet",
+        folded: Mapping[int, FoldedConvolution] | None = None,
+        bias_shift: Mapping[int, Floats] | None = None,
+    ) -> None:
+        self.network = network
+        self.kernels = kernels
+        self.batch_norm = batch_norm
+        self.folded = dict(folded) if folded is not None else fold_network(network, weights, batch_norm)
+        self.bias_shift = dict(bias_shift or {})
+        self._packed: dict[Convolve, PreparedConvolution] = {}
+        self._lock = threading.Lock()
+
+    def convolution(self, operation: Convolve) -> PreparedConvolution:
+        """The packed weights of one layer at one precision; packed on first use, then kept.
+
+        Raises: EngineError that names the layer when the kernels cannot run it.
+        """
+        ready = self._packed.get(operation)
+        if ready is None:
+            with self._lock:
+                ready = self._packed.get(operation)
+                if ready is None:
+                    ready = self._packed[operation] = self._pack(operation)
+        return ready
+
+    @property
+    def packed_bytes(self) -> int:
+        """Memory of everything packed so far."""
+        return sum(ready.packed.size_bytes for ready in self._packed.values())
+
+    def _pack(self, operation: Convolve) -> PreparedConvolution:
+        layer = self.network.layers[operation.layer]
+        assert isinstance(layer, ConvolutionSpec)
+        folded = self.folded[layer.index]
+        bias, scale = folded.bias, None
+        try:
+            if operation.precision == INT8:
+                assert operation.weights is not None
+                codes, scale = quantize_weights(folded.weights, operation.weights)
+                shift = self.bias_shift.get(layer.index)
+                bias = bias if shift is None else bias + shift
+                packed = self.kernels.pack_conv(conv_shape(layer), operation.precision, codes)
+            else:
+                packed = self.kernels.pack_conv(conv_shape(layer), operation.precision, folded.weights)
+        except KernelError as error:
+            place = f"layer {layer.index} ({layer.name})"
+            raise EngineError(f"{place} cannot run as {operation.precision}: {error}") from None
+        return PreparedConvolution(
+            packed, np.ascontiguousarray(bias), scale, layer.activation, weight_bytes(layer, operation)
+        )
+
+
+def weight_bytes(layer: ConvolutionSpec, operation: Convolve) -> int:
+    """Bytes that a layer's parameters take when stored: weights, one fp32 bias per filter, for int8 the scales."""
+    stored = layer.weight_count * operation.precision.weight_bits // 8 + 4 * layer.filters
+    if operation.weights is not None:
+        stored += 4 * (layer.filters if operation.weights.granularity == "per_channel" else 1)
+    return stored

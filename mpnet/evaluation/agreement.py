@@ -1,0 +1,43 @@
+"""Agreement: how far a run finds what a baseline run found. Finer than AP on few images."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpnet.errors import DataError
+from mpnet.evaluation.match import COCO_THRESHOLDS, Truths
+from mpnet.evaluation.metrics import CocoEvaluator
+from mpnet.spec.detections import Detections
+
+BASELINE_SCORE = 0.25
+AT_95 = len(COCO_THRESHOLDS) - 1
+
+
+class Agreement:
+    """Measures runs against one baseline: its detections with score >= 0.25 are taken as truth.
+
+    sizes: float32 (images, 2), width and height of the pictures; both runs' boxes are clipped to them.
+    """
+
+    def __init__(self, baseline: Detections, sizes: NDArray[np.float32], category_count: int) -> None:
+        if len(sizes) != baseline.image_count:
+            raise DataError(f"the baseline has {baseline.image_count} images, not {len(sizes)}")
+        sure = baseline.select(baseline.score >= np.float32(BASELINE_SCORE)).clipped(sizes)
+        self.truths = Truths.of(sizes, category_count, sure.image_index, sure.category, sure.box)
+        self._evaluator = CocoEvaluator(self.truths)
+
+    def measure(self, detections: Detections) -> dict[str, float]:
+        """AP (mean over the ten IoU thresholds), AP50, AP75 and AP95 of the detections against the baseline, percent.
+
+        -1 when the baseline found nothing with that score.
+        """
+        result = self._evaluator.evaluate(detections, sizes=False)
+        return {name: result.summary[name] for name in ("AP", "AP50", "AP75")} | {"AP95": result.mean_at(AT_95)}
+
+
+def agreement(
+    reference: Detections, detections: Detections, sizes: NDArray[np.float32], category_count: int
+) -> dict[str, float]:
+    """`Agreement.measure` for a single comparison."""
+    return Agreement(reference, sizes, category_count).measure(detections)

@@ -1,0 +1,180 @@
+"""Is a difference real? Paired bootstrap over images, and the objects that one run finds and the other does not.
+
+A draw takes as many images as there are, with replacement, for both runs alike; the metric is computed anew from the
+stored matches. The interval is that of the percentiles of the differences. It tells how far the result depends on
+which images happen to be in the data set, and nothing about other kinds of pictures.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpnet.errors import ConfigError, DataError
+from mpnet.evaluation.match import Truths, match
+from mpnet.evaluation.metrics import AT_50, AT_75, CocoResult
+from mpnet.spec.detections import Detections
+
+DRAWS = 2000
+MIN_DRAWS, MAX_DRAWS = 100, 1_000_000
+# Draws computed in one call: bounds the memory for large sets of categories.
+_BLOCK = 250
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A difference (other - baseline, percent points) with its confidence interval.
+
+    baseline, other: the two values in percent, -1 where there is nothing to measure.
+    """
+
+    baseline: float
+    other: float
+    difference: float
+    low: float
+    high: float
+
+    @property
+    def is_real(self) -> bool:
+        """Whether the interval leaves out zero; if not, the difference is within noise."""
+        return self.low > 0 or self.high < 0
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {"baseline": self.baseline, "other": self.other, "difference": self.difference, "low": self.low,
+                "high": self.high, "real": self.is_real}
+
+
+@dataclass(frozen=True, eq=False)
+class Draws:
+    """Metrics of one run over bootstrap draws, fractions: `summary` per name, float64 (draws,); `per_class` per name,
+    float64 (draws, categories), NaN where a draw has no truth of a class."""
+
+    weight_digest: str
+    summary: dict[str, NDArray[np.float64]]
+    per_class: dict[str, NDArray[np.float64]]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """metrics: AP, AP50, AP75, AR100; per_class: the same names, one interval per category, None without truths."""
+
+    metrics: dict[str, Interval]
+    per_class: dict[str, tuple[Interval | None, ...]]
+    draws: int
+    confidence: float
+    seed: int
+
+
+def draw_images(image_count: int, draws: int = DRAWS, seed: int = 0) -> NDArray[np.int32]:
+    """int32 (draws, images): how often each image is in each draw. The same on every machine and NumPy version.
+
+    Raises: ConfigError for less than 100 or more than a million draws; DataError without images.
+    """
+    if not MIN_DRAWS <= draws <= MAX_DRAWS:
+        raise ConfigError(f"bootstrap: {draws} draws; {MIN_DRAWS} to {MAX_DRAWS} are possible")
+    if image_count < 1:
+        raise DataError("a bootstrap needs at least one image")
+    generator = np.random.RandomState(seed)  # its stream is frozen, unlike that of default_rng
+    weight = np.empty((draws, image_count), dtype=np.int32)
+    for row in weight:
+        row[:] = np.bincount(generator.randint(0, image_count, size=image_count), minlength=image_count)
+    return weight
+
+
+def bootstrap(result: CocoResult, weight: NDArray[np.int32]) -> Draws:
+    """The metrics of a run for every draw (`draw_images`); done once per run, compared with any number of others."""
+    blocks = [_draw_block(result, weight[first:first + _BLOCK]) for first in range(0, len(weight), _BLOCK)]
+    per_class = {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
+    with np.errstate(invalid="ignore"):
+        summary = {name: _mean_of_present(values) for name, values in per_class.items()}
+    return Draws(hashlib.sha256(weight.tobytes()).hexdigest(), summary, per_class)
+
+
+def _draw_block(result: CocoResult, weight: NDArray[np.int32]) -> dict[str, NDArray[np.float64]]:
+    precision, recall = result.matches.average_precision(weight)
+    absent = precision[:, :, 0] < 0
+    values = {"AP": precision.mean(axis=2), "AP50": precision[:, :, AT_50], "AP75": precision[:, :, AT_75],
+              "AR100": recall.mean(axis=2)}
+    return {name: np.where(absent, np.nan, value) for name, value in values.items()}
+
+
+def _mean_of_present(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Mean over the categories that a draw has truths of; NaN when it has none."""
+    present = ~np.isnan(values)
+    return np.asarray(np.where(present, values, 0).sum(axis=1) / present.sum(axis=1), dtype=np.float64)
+
+
+def paired_bootstrap(
+    baseline: CocoResult, other: CocoResult, *, draws: int = DRAWS, confidence: float = 0.95, seed: int = 0
+) -> Comparison:
+    """Differences other - baseline of AP, AP50, AP75 and AR100, overall and per class, with percentile intervals.
+
+    Both results must be of one data set. Raises: DataError otherwise, ConfigError for impossible settings.
+    """
+    weight = draw_images(len(baseline.matches.positives), draws, seed)
+    return compare(baseline, bootstrap(baseline, weight), other, bootstrap(other, weight), confidence, seed)
+
+
+def compare(
+    baseline: CocoResult, baseline_draws: Draws, other: CocoResult, other_draws: Draws, confidence: float = 0.95,
+    seed: int = 0,
+) -> Comparison:
+    """`paired_bootstrap` from draws that were made before, with the same weights for both."""
+    if not np.array_equal(baseline.matches.positives, other.matches.positives):
+        raise DataError("the two runs are of different data sets; compare runs of the same pictures and labels")
+    if baseline_draws.weight_digest != other_draws.weight_digest:
+        raise DataError("the two runs were drawn differently; use the same weights for both")
+    if not 0 < confidence < 1:
+        raise ConfigError(f"bootstrap: confidence {confidence} is outside (0, 1)")
+    metrics = {
+        name: _interval(baseline.summary[name], other.summary[name],
+                        other_draws.summary[name] - baseline_draws.summary[name], confidence)
+        for name in baseline_draws.summary
+    }
+    per_class: dict[str, tuple[Interval | None, ...]] = {}
+    tables = [result.per_class() for result in (baseline, other)]
+    for name, values in baseline_draws.per_class.items():
+        difference = other_draws.per_class[name] - values
+        per_class[name] = tuple(
+            _interval(before[name], after[name], difference[:, c], confidence) if before["truths"] else None
+            for c, (before, after) in enumerate(zip(*tables, strict=True))
+        )
+    return Comparison(metrics, per_class, len(baseline_draws.summary["AP"]), confidence, seed)
+
+
+def _interval(
+    before: float, after: float, differences: NDArray[np.float64], confidence: float
+) -> Interval:
+    present = differences[~np.isnan(differences)]
+    if before <= -1 or not present.size:
+        return Interval(before, after, 0.0, 0.0, 0.0)
+    tail = (1 - confidence) / 2
+    low, high = np.quantile(present * 100.0, [tail, 1 - tail])
+    return Interval(before, after, after - before, float(low), float(high))
+
+
+def found_objects(detections: Detections, truths: Truths, score: float = 0.25) -> NDArray[np.int64]:
+    """int64 (boxes of the data set,): the detection (index) that finds each box at IoU 0.5, or -1.
+
+    Only detections with at least this score count; each finds one box, best scores first.
+    """
+    positions = np.flatnonzero(detections.score >= np.float32(score))
+    sure = detections.select(detections.score >= np.float32(score)).clipped(truths.sizes)
+    matches = match(sure, truths, thresholds=np.array([0.5]))
+    hit = matches.truth >= 0
+    found = np.full(len(truths.source), -1, dtype=np.int64)
+    found[truths.source[matches.truth[hit]]] = positions[matches.detection[hit]]
+    return found
+
+
+def lost_and_gained(
+    baseline: Detections, other: Detections, truths: Truths, score: float = 0.25
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Boxes of the data set (indices) that only the baseline finds, and those that only the other run finds."""
+    before, after = found_objects(baseline, truths, score) >= 0, found_objects(other, truths, score) >= 0
+    return np.flatnonzero(before & ~after), np.flatnonzero(after & ~before)

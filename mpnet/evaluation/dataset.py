@@ -1,0 +1,56 @@
+"""Loads the data section of an experiment: the labelled pictures, and the pictures themselves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpnet.errors import ConfigError, DataError
+from mpnet.formats.coco_json import read_coco
+from mpnet.formats.images import read_image
+from mpnet.formats.labels_yolo import read_yolo
+from mpnet.spec.dataset import Dataset, ImageRecord
+
+FORMATS: tuple[str, ...] = ("yolo", "coco")
+
+
+def load_dataset(
+    format: str, images: Path | str, *, labels: Path | str | None = None, annotations: Path | str | None = None,
+    names: Sequence[str] | None = None, limit: int | None = None,
+) -> Dataset:
+    """The data set of `data: {format, images, labels | annotations, limit}`.
+
+    names: the network's class names in index order (required for format yolo).
+    Raises: ConfigError for settings that do not go together, DataError and FormatError as the readers.
+    """
+    if limit is not None and limit < 1:
+        raise ConfigError(f"data.limit: {limit} pictures; it must be at least 1")
+    if format == "yolo":
+        if labels is None or names is None:
+            raise ConfigError("data.format yolo needs data.labels (a folder) and model.names")
+        return read_yolo(images, labels, names, limit=limit)
+    if format == "coco":
+        if annotations is None:
+            raise ConfigError("data.format coco needs data.annotations (an instances JSON file)")
+        return read_coco(annotations, images, names=names, limit=limit)
+    raise ConfigError(f"data.format: unknown format {format!r}; known are {', '.join(FORMATS)}")
+
+
+def pictures(dataset: Dataset) -> Iterator[NDArray[np.uint8]]:
+    """The pictures in order, uint8 (height, width, 3), RGB.
+
+    Raises: DataError when one is broken or has changed its size.
+    """
+    for record in dataset.images:
+        yield picture(record)
+
+
+def picture(record: ImageRecord) -> NDArray[np.uint8]:
+    """One picture, uint8 (height, width, 3), RGB. Raises: DataError when it is broken or has changed its size."""
+    pixels = read_image(record.path)
+    if pixels.shape[:2] != (record.height, record.width):
+        raise DataError(f"{record.path}: changed since it was listed; start again")
+    return pixels

@@ -1,0 +1,203 @@
+"""Detections against truths, as COCO matches them. The work is done in csrc/detect/match.c.
+
+What matching finds is kept per detection and image, so that averages, per-class tables and bootstrap draws over
+images need no second matching.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpnet.errors import DataError, KernelError
+from mpnet.kernels._core import ffi, lib
+from mpnet.spec.dataset import Dataset
+from mpnet.spec.detections import Detections
+
+# The ten IoU thresholds of COCO, 0.5 to 0.95, with the rounding of pycocotools.
+COCO_THRESHOLDS: NDArray[np.float64] = np.linspace(0.5, 0.95, 10)
+MAX_DETECTIONS = 100
+# Square pixels.
+AREA_RANGES: dict[str, tuple[float, float]] = {
+    "all": (0.0, 1e10), "small": (0.0, 1024.0), "medium": (1024.0, 9216.0), "large": (9216.0, 1e10),
+}
+
+
+def pointer(kind: str, array: NDArray[Any]) -> Any:
+    """A C pointer to a contiguous array's memory, which the caller keeps alive."""
+    return ffi.from_buffer(kind, array, require_writable=False)
+
+
+@dataclass(frozen=True, eq=False)
+class Truths:
+    """Truths of a set of images, by image, then category (their order within both stays).
+
+    cell_offsets: int64 (images * categories + 1,); box: float64 (n, 4) x, y, width, height; area: float64 (n,);
+    crowd: uint8 (n,); source: int64 (n,), which box of the dataset each one is; sizes: float32 (images, 2), width and
+    height of the pictures.
+    """
+
+    image_count: int
+    category_count: int
+    cell_offsets: NDArray[np.int64]
+    box: NDArray[np.float64]
+    area: NDArray[np.float64]
+    crowd: NDArray[np.uint8]
+    source: NDArray[np.int64]
+    sizes: NDArray[np.float32]
+
+    @staticmethod
+    def of(
+        sizes: NDArray[np.float32], category_count: int, image_index: NDArray[np.int32], category: NDArray[np.int32],
+        box: NDArray[Any], area: NDArray[Any] | None = None, crowd: NDArray[Any] | None = None,
+    ) -> Truths:
+        """Order truths given in any order; area is width * height and nothing is a crowd unless given."""
+        images = len(sizes)
+        cell = image_index.astype(np.int64) * category_count + category
+        order = np.argsort(cell, kind="stable")
+        boxes = np.ascontiguousarray(box[order], dtype=np.float64).reshape(-1, 4)
+        areas = boxes[:, 2] * boxes[:, 3] if area is None else area[order]
+        crowds = np.zeros(len(order)) if crowd is None else crowd[order]
+        counts = np.bincount(cell, minlength=images * category_count)
+        return Truths(
+            images, category_count, np.concatenate([np.zeros(1, np.int64), np.cumsum(counts, dtype=np.int64)]),
+            boxes, np.ascontiguousarray(areas, dtype=np.float64), np.ascontiguousarray(crowds, dtype=np.uint8),
+            order.astype(np.int64), np.ascontiguousarray(sizes, dtype=np.float32),
+        )
+
+    @staticmethod
+    def of_dataset(dataset: Dataset) -> Truths:
+        """The boxes of a dataset."""
+        return Truths.of(dataset.sizes, len(dataset.categories), dataset.image_index, dataset.category, dataset.box,
+                         dataset.area, dataset.crowd)
+
+    def counted(self, area: str = "all") -> NDArray[np.int32]:
+        """int32 (images, categories): truths that must be found, which are no crowds and inside the area range."""
+        low, high = AREA_RANGES[area]
+        counts = (self.crowd == 0) & (self.area >= low) & (self.area <= high)
+        sums = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])[self.cell_offsets]
+        return np.diff(sums).astype(np.int32).reshape(self.image_count, self.category_count)
+
+
+@dataclass(frozen=True, eq=False)
+class Matches:
+    """What became of each detection in one area range; by category, then falling score, then image.
+
+    start:     int64 (categories + 1,): category c owns entries start[c] .. start[c + 1] - 1.
+    detection: int64 (n,), index in the Detections. image: int32 (n,). score: float32 (n,).
+    rank:      int32 (n,), position within its image and category.
+    matched, ignored: uint16 (n,), bit t for IoU threshold t. An ignored one is neither right nor wrong.
+    truth:     int32 (n,), index in Truths of the match at the first threshold, or -1.
+    positives: int32 (images, categories), truths to be found.
+    """
+
+    thresholds: NDArray[np.float64]
+    start: NDArray[np.int64]
+    detection: NDArray[np.int64]
+    image: NDArray[np.int32]
+    score: NDArray[np.float32]
+    rank: NDArray[np.int32]
+    matched: NDArray[np.uint16]
+    ignored: NDArray[np.uint16]
+    truth: NDArray[np.int32]
+    positives: NDArray[np.int32]
+
+    def average_precision(
+        self, weight: NDArray[np.int32] | None = None, max_rank: int = MAX_DETECTIONS
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """101-point average precision and final recall, both float64 (categories, thresholds), fractions.
+
+        weight: int32 (images,), how often each image counts: 0 and 1 for a part of the images, counts for a bootstrap
+        draw; int32 (draws, images) gives results (draws, categories, thresholds). None: every image once.
+        A category without truths has -1.
+        """
+        images, categories = self.positives.shape
+        shape = (categories, len(self.thresholds))
+        weights, draws = ffi.NULL, 1
+        if weight is not None:
+            if weight.shape[-1:] != (images,) or weight.ndim > 2 or (weight < 0).any():
+                raise DataError(f"weights of shape {weight.shape} do not say how often each of {images} images counts")
+            weight = np.ascontiguousarray(weight, dtype=np.int32)
+            weights = pointer("int32_t[]", weight)
+            shape = weight.shape[:-1] + shape
+            draws = len(weight) if weight.ndim == 2 else 1
+        precision, recall = np.empty(shape), np.empty(shape)
+        scratch = np.empty(int(np.diff(self.start).max(initial=0)) + 1, dtype=[("precision", "f8"), ("points", "i8")])
+        status = lib.mp_average_precision(
+            images, categories, len(self.thresholds), pointer("int64_t[]", self.start),
+            pointer("uint16_t[]", self.matched), pointer("uint16_t[]", self.ignored), pointer("int32_t[]", self.rank),
+            pointer("int32_t[]", self.image), pointer("int32_t[]", self.positives), draws, weights, max_rank,
+            pointer("char[]", scratch), pointer("double[]", precision), pointer("double[]", recall),
+        )
+        if status != lib.MP_OK:
+            raise KernelError(f"average precision refused its arguments (status {status})")
+        return precision, recall
+
+
+def match(
+    detections: Detections, truths: Truths, area: str = "all", thresholds: NDArray[np.float64] = COCO_THRESHOLDS
+) -> Matches:
+    """Match the detections of all images, each truth at most once per threshold, best scores first.
+
+    detections: boxes as they shall count (COCO: clipped to the picture).
+    Raises: DataError when image counts differ or a class index is beyond the truths' categories.
+    """
+    check_images(detections, truths)
+    count = len(detections)
+    low, high = AREA_RANGES[area]
+    fullest = int(np.diff(truths.cell_offsets).max(initial=0))
+    matched, ignored = np.empty(count, np.uint16), np.empty(count, np.uint16)
+    rank, truth = np.empty(count, np.int32), np.empty(count, np.int32)
+    cuts = np.ascontiguousarray(thresholds, dtype=np.float64)
+    box = np.ascontiguousarray(detections.box)
+    category, score = np.ascontiguousarray(detections.category), np.ascontiguousarray(detections.score)
+    scratch = np.empty((fullest + 1, 2), dtype=np.float64)
+    status = lib.mp_match_coco(
+        truths.image_count, truths.category_count, pointer("int64_t[]", detections.offsets),
+        pointer("int32_t[]", category), pointer("float[]", box), pointer("int64_t[]", truths.cell_offsets),
+        pointer("double[]", truths.box), pointer("double[]", truths.area), pointer("uint8_t[]", truths.crowd),
+        low, high, pointer("double[]", cuts), len(cuts), MAX_DETECTIONS, pointer("char[]", scratch),
+        pointer("uint16_t[]", matched), pointer("uint16_t[]", ignored), pointer("int32_t[]", rank),
+        pointer("int32_t[]", truth),
+    )
+    order, start = np.empty(count, np.int64), np.empty(truths.category_count + 1, np.int64)
+    if status == lib.MP_OK:
+        work = np.empty((count + 1, 4), dtype=np.int64)
+        status = lib.mp_order_by_category(
+            truths.category_count, count, pointer("int32_t[]", category), pointer("float[]", score),
+            pointer("char[]", work), pointer("int64_t[]", order), pointer("int64_t[]", start),
+        )
+    if status != lib.MP_OK:
+        raise KernelError(f"matching refused its arguments (status {status})")
+    return Matches(cuts, start, order, detections.image_index[order], score[order], rank[order], matched[order],
+                   ignored[order], truth[order], truths.counted(area))
+
+
+def best_overlap(detections: Detections, truths: Truths, minimum: float) -> NDArray[np.int32]:
+    """int32 (n,): per detection the truth of its image and category with the highest IoU > minimum, or -1.
+
+    A truth can be the best one of several detections.
+    """
+    check_images(detections, truths)
+    result = np.empty(len(detections), np.int32)
+    box, category = np.ascontiguousarray(detections.box), np.ascontiguousarray(detections.category)
+    status = lib.mp_best_overlap(
+        truths.image_count, truths.category_count, pointer("int64_t[]", detections.offsets),
+        pointer("int32_t[]", category), pointer("float[]", box), pointer("int64_t[]", truths.cell_offsets),
+        pointer("double[]", truths.box), minimum, pointer("int32_t[]", result),
+    )
+    if status != lib.MP_OK:
+        raise KernelError(f"matching refused its arguments (status {status})")
+    return result
+
+
+def check_images(detections: Detections, truths: Truths) -> None:
+    """Raise DataError unless detections and truths are of one set of images and classes."""
+    if detections.image_count != truths.image_count:
+        raise DataError(f"detections are of {detections.image_count} images, truths of {truths.image_count}")
+    highest = int(detections.category.max(initial=-1))
+    if highest >= truths.category_count:
+        raise DataError(f"a detection has class index {highest}, but the data set has {truths.category_count} classes")

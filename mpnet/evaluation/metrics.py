@@ -1,0 +1,92 @@
+"""COCO's metrics, equal to pycocotools to 1e-9 but made for sweeps: a few milliseconds for a hundred images."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpnet.evaluation.match import COCO_THRESHOLDS, Matches, Truths, match
+from mpnet.spec.dataset import Dataset
+from mpnet.spec.detections import Detections
+
+AT_50, AT_75 = 0, 5  # positions in COCO_THRESHOLDS
+PERCENT = 100.0
+
+
+def mean_of_present(values: NDArray[np.float64]) -> float:
+    """Mean in percent over categories that have truths (the others hold -1); -1 when none has."""
+    present = values[values > -1]
+    return float(present.mean() * PERCENT) if present.size else -1.0
+
+
+@dataclass(frozen=True, eq=False)
+class CocoResult:
+    """Metrics in percent; -1 where nothing could be measured (no truths), as COCO has it.
+
+    summary:   AP, AP50, AP75, AR100; with sizes also AP_small, AP_medium, AP_large, AR1, AR10, AR_small, AR_medium,
+               AR_large.
+    precision: float64 (categories, 10), average precision per IoU threshold in percent, -1 without truths.
+    recall:    the same for the recall with up to 100 detections.
+    truths:    int64 (categories,), truths that count.
+    matches:   the matching behind it, for bootstrap draws.
+    """
+
+    summary: dict[str, float]
+    precision: NDArray[np.float64]
+    recall: NDArray[np.float64]
+    truths: NDArray[np.int64]
+    matches: Matches
+
+    def mean_at(self, threshold: int) -> float:
+        """Mean over the categories of the average precision at one of the ten thresholds, percent, or -1."""
+        present = self.precision[self.truths > 0, threshold]
+        return float(present.mean()) if present.size else -1.0
+
+    def per_class(self) -> list[dict[str, float]]:
+        """For each category truths, AP, AP50, AP75, AR100 (percent, -1 without truths)."""
+        return [
+            {"truths": int(self.truths[c]), "AP": float(self.precision[c].mean()),
+             "AP50": float(self.precision[c, AT_50]), "AP75": float(self.precision[c, AT_75]),
+             "AR100": float(self.recall[c].mean())}
+            for c in range(len(self.truths))
+        ]
+
+
+def to_percent(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Fractions as percent; -1 (nothing to measure) stays."""
+    return np.where(values > -1, values * PERCENT, -1.0)
+
+
+class CocoEvaluator:
+    """Evaluates any number of runs on one data set; the truths are put in order once.
+
+    Thread-safe: nothing changes after construction.
+    """
+
+    def __init__(self, dataset: Dataset | Truths) -> None:
+        self.truths = dataset if isinstance(dataset, Truths) else Truths.of_dataset(dataset)
+
+    def evaluate(self, detections: Detections, *, sizes: bool = True) -> CocoResult:
+        """All metrics of the detections, whose boxes are clipped to the pictures first.
+
+        sizes: also small, medium, large, AR1 and AR10 (three more matchings; a sweep leaves them out).
+        Raises: DataError for detections of other images or classes.
+        """
+        clipped = detections.clipped(self.truths.sizes) if detections.image_count == self.truths.image_count \
+            else detections
+        matches = match(clipped, self.truths, "all", COCO_THRESHOLDS)
+        precision, recall = matches.average_precision()
+        summary = {
+            "AP": mean_of_present(precision), "AP50": mean_of_present(precision[:, AT_50]),
+            "AP75": mean_of_present(precision[:, AT_75]), "AR100": mean_of_present(recall),
+        }
+        if sizes:
+            for count in (1, 10):
+                summary[f"AR{count}"] = mean_of_present(matches.average_precision(max_rank=count)[1])
+            for area in ("small", "medium", "large"):
+                ap, ar = match(clipped, self.truths, area, COCO_THRESHOLDS).average_precision()
+                summary[f"AP_{area}"], summary[f"AR_{area}"] = mean_of_present(ap), mean_of_present(ar)
+        return CocoResult(summary, to_percent(precision), to_percent(recall),
+                          matches.positives.sum(axis=0, dtype=np.int64), matches)

@@ -1,0 +1,171 @@
+"""Exact fronts: which configurations no other one beats, and how far another front is from that.
+
+Everything here minimises costs and maximises qualities; `Objective.sense` says which. Nothing is pruned by
+assuming that sensitivities add up or that a lower precision is worse: int8 does beat fp32 by chance.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpnet.errors import ConfigError
+
+Points = NDArray[np.float64]
+
+# Columns that a front may be drawn over. A quality is better when higher, a cost when lower.
+QUALITIES: tuple[str, ...] = (
+    "AP", "AP50", "AP75", "AR100", "darknet_mAP50", "agreement_AP", "agreement_AP75", "agreement_AP95", "head_sqnr_db",
+)
+COSTS: tuple[str, ...] = ("weight_bytes", "peak_activation_bytes", "bit_operations", "latency_ms")
+
+
+@dataclass(frozen=True)
+class Objective:
+    """One axis of a front: the name of a metric or cost, and whether more of it is better."""
+
+    name: str
+    maximise: bool
+
+    @property
+    def sense(self) -> int:
+        """Factor that turns a value into one to be minimised."""
+        return -1 if self.maximise else 1
+
+
+def objective(name: str) -> Objective:
+    """The objective called `name`. Raises ConfigError that lists the known ones."""
+    if name in QUALITIES:
+        return Objective(name, True)
+    if name in COSTS:
+        return Objective(name, False)
+    raise ConfigError(f"unknown objective {name!r}; known are {', '.join((*QUALITIES, *COSTS))}")
+
+
+def to_minimise(values: Points, objectives: Sequence[Objective]) -> Points:
+    """values: (n, k) as measured. Result: (n, k), every column to be minimised."""
+    return values * np.array([o.sense for o in objectives], dtype=np.float64)
+
+
+def non_dominated(points: Points) -> NDArray[np.intp]:
+    """Indices of the points that no other point dominates, in ascending order of the first column.
+
+    points: (n, k), every column to be minimised, no NaN. A point dominates another when it is nowhere worse and
+    somewhere better; equal points do not dominate each other, so all of them are kept.
+    """
+    if len(points) == 0:
+        return np.zeros(0, dtype=np.intp)
+    # lexsort sorts by the last key first: column 0 is the most significant one.
+    order = np.lexsort(points.T[::-1])
+    if points.shape[1] == 2:
+        return _non_dominated_2d(points, order)
+    # In lexicographic order a point can only be dominated by an earlier one, and domination is transitive, so it is
+    # enough to compare with those kept so far.
+    kept = np.empty_like(points)
+    indices: list[int] = []
+    for index in order:
+        point = points[index]
+        rivals = kept[: len(indices)]
+        beaten = np.all(rivals <= point, axis=1) & np.any(rivals < point, axis=1)
+        if not beaten.any():
+            kept[len(indices)] = point
+            indices.append(int(index))
+    return np.array(indices, dtype=np.intp)
+
+
+def _non_dominated_2d(points: Points, order: NDArray[np.intp]) -> NDArray[np.intp]:
+    first, second = points[order, 0], points[order, 1]
+    best = np.minimum.accumulate(second)
+    # Not beaten by an earlier one: strictly lower than all before, or equal to the very point that set the record.
+    before = np.concatenate(([np.inf], best[:-1]))
+    record = second < before
+    holder = np.maximum.accumulate(np.where(record, np.arange(len(order)), 0))
+    same = (second == second[holder]) & (first == first[holder])
+    front: NDArray[np.intp] = order[record | same]
+    return front
+
+
+def hypervolume(points: Points, reference: Sequence[float]) -> float:
+    """Volume that the points dominate, up to `reference`; all columns minimised.
+
+    points: (n, k). Points that are not better than the reference in every column add nothing. Exact, by slicing along
+    the last column; meant for fronts (hundreds of points) and k up to 4.
+    """
+    limit = np.asarray(reference, dtype=np.float64)
+    inside = points[np.all(points < limit, axis=1)]
+    if len(inside) == 0:
+        return 0.0
+    return _volume(inside[non_dominated(inside)], limit)
+
+
+def _volume(points: Points, limit: Points) -> float:
+    dimensions = points.shape[1]
+    if dimensions == 1:
+        return float(limit[0] - points[:, 0].min())
+    points = points[np.argsort(points[:, -1], kind="stable")]
+    levels = np.append(points[1:, -1], limit[-1])
+    total = 0.0
+    for count, (level, following) in enumerate(zip(points[:, -1], levels, strict=True), start=1):
+        if following > level:
+            below = points[:count, :-1]
+            total += (following - level) * _volume(below[non_dominated(below)], limit[:-1])
+    return float(total)
+
+
+@dataclass(frozen=True)
+class Gap:
+    """How far a front is from the exact one.
+
+    hypervolume_ratio: share of the exact front's hypervolume that this one reaches, 1 when nothing is missing.
+    quality_lost_max, quality_lost_mean: over the exact front's points, the quality that this front lacks at equal or
+        lower cost, in the quality's own unit (percent points for AP).
+    uncovered: points of the exact front that are cheaper than anything on this front; they count in no mean.
+    found: how many points of the exact front are on this one.
+    exact_points: how many points the exact front has.
+    """
+
+    hypervolume_ratio: float
+    quality_lost_max: float
+    quality_lost_mean: float
+    uncovered: int
+    found: int
+    exact_points: int
+
+
+def front_gap(front: Points, exact: Points) -> Gap:
+    """Compare a front with the exact one.
+
+    front, exact: (n, 2) of (quality, cost) as measured: quality to be maximised, cost to be minimised. The exact front
+    should be the non-dominated set of everything that could be chosen.
+    Raises ConfigError when either is empty.
+    """
+    if len(front) == 0 or len(exact) == 0:
+        raise ConfigError("a front without points cannot be compared; evaluate at least one configuration")
+    both = np.concatenate([front, exact])
+    # The corner just beyond the worst of both, by one percent of the spread, so that end points count as well.
+    spread = both.max(axis=0) - both.min(axis=0)
+    spread[spread == 0] = 1.0
+    reference = (-(both[:, 0].min() - 0.01 * spread[0]), both[:, 1].max() + 0.01 * spread[1])
+    sense = np.array([-1.0, 1.0])
+    whole = hypervolume(exact * sense, reference)
+    part = hypervolume(front * sense, reference)
+    losses = []
+    uncovered = found = 0
+    for quality, cost in exact:
+        affordable = front[front[:, 1] <= cost, 0]
+        if len(affordable) == 0:
+            uncovered += 1
+            continue
+        losses.append(max(0.0, float(quality - affordable.max())))
+        found += bool(np.any(np.all(front == (quality, cost), axis=1)))
+    return Gap(
+        hypervolume_ratio=part / whole,
+        quality_lost_max=max(losses, default=0.0),
+        quality_lost_mean=float(np.mean(losses)) if losses else 0.0,
+        uncovered=uncovered,
+        found=found,
+        exact_points=len(exact),
+    )

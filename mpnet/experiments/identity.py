@@ -1,0 +1,63 @@
+"""Identities: what decides a result goes into a digest, and nothing else does."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import Any, Mapping
+
+FORMAT = "mpnet-trial-1"
+ID_DIGITS = 16
+
+
+def digest_of(document: Any) -> str:
+    """SHA-256 (hex) of a JSON document: equal documents have equal digests, whatever the order of their keys.
+
+    Floats count by their shortest exact decimal form. Raises: ValueError for NaN and infinities.
+    """
+    text = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class TrialIdentity:
+    """Everything that decides a trial's result.
+
+    cfg, weights, data:  SHA-256 (hex) of the files and of pictures with labels.
+    calibration:         digest of the calibrated ranges, or None where ranges are dynamic.
+    plan:                canonical text of the precision plan (`PrecisionPlan.key`).
+    options:             quantisation options as plain values.
+    protocol:            how pictures become boxes and boxes become metrics, as plain values.
+    arithmetic:          version of the arithmetic contract.
+    """
+
+    cfg: str
+    weights: str
+    data: str
+    calibration: str | None
+    plan: str
+    options: Mapping[str, Any]
+    protocol: Mapping[str, Any]
+    arithmetic: str
+
+    def digests(self) -> dict[str, str | None]:
+        """The `digests` of a result: one per part, and the whole trial's."""
+        parts: dict[str, str | None] = {
+            "cfg": self.cfg,
+            "weights": self.weights,
+            "data": self.data,
+            "calibration": self.calibration,
+            "plan": digest_of(self.plan),
+            "options": digest_of(self.options),
+            "protocol": digest_of(self.protocol),
+            "arithmetic": self.arithmetic,
+        }
+        return {**parts, "trial": digest_of({"format": FORMAT, **parts})}
+
+    @property
+    def id(self) -> str:
+        """The name of the result's folder: the first 16 hex digits of the trial's digest."""
+        trial = self.digests()["trial"]
+        assert trial is not None
+        return trial[:ID_DIGITS]

@@ -1,0 +1,92 @@
+"""Pictures -> network inputs, decoded ahead by a pool of threads: a large picture takes longer than the network."""
+
+from __future__ import annotations
+
+from collections import deque
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Callable, Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpnet.detection.preprocess import Geometry, preprocess
+from mpnet.errors import ConfigError
+from mpnet.spec.dataset import ImageRecord
+from mpnet.spec.network import NetworkSpec
+
+LoadPicture = Callable[[ImageRecord], NDArray[np.uint8]]
+KEEP_BYTES = 768 << 20
+"""Inputs are kept in memory for the next pass when all of them together need no more than this."""
+
+_Prepared = tuple[NDArray[np.float32], Geometry]
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """start: position of the first picture; x: float32 (n, h, w, c); geometry: where each picture lies in its input."""
+
+    start: int
+    x: NDArray[np.float32]
+    geometry: tuple[Geometry, ...]
+
+
+class Inputs:
+    """The pictures of a data set as inputs of one network; each is decoded once when there is memory to keep them."""
+
+    def __init__(self, records: Sequence[ImageRecord], network: NetworkSpec, resize: str, load: LoadPicture,
+                 workers: int = 2, keep_bytes: int = KEEP_BYTES) -> None:
+        """load: record -> uint8 (h, w, 3) RGB; workers: threads that decode.
+
+        Raises: ConfigError for a network that does not take RGB pictures.
+        """
+        if network.channels != 3:
+            raise ConfigError(f"{network.source}: channels={network.channels}, but pictures are RGB; use channels=3")
+        self.records = tuple(records)
+        self._network, self._resize, self._load = network, resize, load
+        self._workers = max(1, workers)
+        size_bytes = 4 * network.width * network.height * network.channels * len(self.records)
+        self._kept: list[_Prepared | None] | None = [None] * len(self.records) if size_bytes <= keep_bytes else None
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def batches(self, size: int, positions: Sequence[int] | None = None) -> Iterator[Batch]:
+        """The pictures at `positions` (all by default) in order, `size` at a time.
+
+        Raises: DataError for a broken picture, when its turn comes.
+        """
+        chosen = list(range(len(self.records))) if positions is None else list(positions)
+        waiting: list[_Prepared] = []
+        start = 0
+        for prepared in self._prepared(chosen, size):
+            waiting.append(prepared)
+            if len(waiting) == size or start + len(waiting) == len(chosen):
+                yield Batch(start, np.concatenate([x for x, _ in waiting]), tuple(g for _, g in waiting))
+                start += len(waiting)
+                waiting = []
+
+    def _prepared(self, chosen: Sequence[int], size: int) -> Iterator[_Prepared]:
+        # Enough ahead that neither side waits, few enough that memory stays small.
+        ahead = size + 2 * self._workers
+        pool = ThreadPoolExecutor(self._workers, thread_name_prefix="decode")
+        pending: deque[Future[_Prepared]] = deque()
+        try:
+            rest = iter(chosen)
+            for position in rest:
+                pending.append(pool.submit(self._one, position))
+                if len(pending) > ahead:
+                    yield pending.popleft().result()
+            while pending:
+                yield pending.popleft().result()
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+    def _one(self, position: int) -> _Prepared:
+        if self._kept is not None and (kept := self._kept[position]) is not None:
+            return kept
+        picture = self._load(self.records[position])
+        prepared = preprocess(picture, self._network.width, self._network.height, self._resize)
+        if self._kept is not None:
+            self._kept[position] = prepared
+        return prepared

@@ -1,0 +1,73 @@
+"""Detections -> the metrics of a result, and agreement with a baseline's detections."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpnet.evaluation.agreement import Agreement
+from mpnet.evaluation.darknet_map import darknet_ap50
+from mpnet.evaluation.metrics import CocoEvaluator
+from mpnet.spec.dataset import Dataset
+from mpnet.spec.detections import Detections
+
+METRICS: tuple[str, ...] = (
+    "AP", "AP50", "AP75", "AP_small", "AP_medium", "AP_large", "AR1", "AR10", "AR100", "darknet_mAP50",
+)
+
+
+def measure_detections(detections: Detections, dataset: Dataset) -> tuple[dict[str, float], list[dict[str, Any]]]:
+    """The `metrics` and `per_class` of a result, in percent; -1 where there are no truths."""
+    coco = CocoEvaluator(dataset).evaluate(detections)
+    darknet = darknet_ap50(detections, dataset)
+    present = darknet[darknet > -1]
+    summary = dict(coco.summary, darknet_mAP50=float(present.mean()) if present.size else -1.0)
+    per_class = [
+        {
+            "id": category.id,
+            "name": category.name,
+            "truths": int(row["truths"]),
+            **{name: float(row[name]) for name in ("AP", "AP50", "AR100")},
+            "darknet_AP50": float(darknet[position]),
+        }
+        for position, (category, row) in enumerate(zip(dataset.categories, coco.per_class(), strict=True))
+    ]
+    return {name: float(summary[name]) for name in METRICS}, per_class
+
+
+def measure_agreement(
+    baseline: Detections, detections: Detections, dataset: Dataset, baseline_id: str, head_sqnr_db: list[float]
+) -> dict[str, Any]:
+    """The `agreement` of a result: AP, AP75, AP95 against the baseline's sure detections, and SQNR of the heads.
+
+    A head that equals the baseline's bit for bit has no error to compare with: its SQNR is None.
+    """
+    values = Agreement(baseline, dataset.sizes, len(dataset.categories)).measure(detections)
+    return {
+        "baseline": baseline_id,
+        **{name: values[name] for name in ("AP", "AP75", "AP95")},
+        "head_sqnr_db": [value if np.isfinite(value) else None for value in head_sqnr_db],
+    }
+
+
+class SignalToNoise:
+    """Signal-to-quantisation-noise ratio of tensors that come in pieces, in dB over all of them."""
+
+    def __init__(self) -> None:
+        self._signal = 0.0
+        self._noise = 0.0
+
+    def add(self, reference: NDArray[np.float32], other: NDArray[np.float32]) -> None:
+        """Count one piece: two arrays of one shape."""
+        exact = reference.astype(np.float64)
+        self._signal += float(np.square(exact).sum())
+        self._noise += float(np.square(exact - other).sum())
+
+    @property
+    def decibel(self) -> float:
+        """10 log10(signal / noise); infinite when nothing differs."""
+        if self._noise == 0:
+            return float("inf")
+        return float(10 * np.log10(self._signal / self._noise)) if self._signal else float("-inf")

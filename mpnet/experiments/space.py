@@ -1,0 +1,195 @@
+"""What a sweep may choose: a set of precisions per layer, layers tied together, quantisation options besides.
+
+A configuration is a plan's key (one code per layer with weights, in layer order) and the number of an option set.
+Sizes are computed from the description alone, before anything runs.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass, field
+from typing import Iterator, NamedTuple, Sequence
+
+from mpnet.errors import ConfigError
+from mpnet.spec.experiment import SpaceSection
+from mpnet.spec.network import NetworkSpec
+from mpnet.spec.precision import BY_CODE, PRECISIONS, precision
+from mpnet.spec.quantization import NOTHING_SAID, QuantizationOptions
+from mpnet.spec.selectors import select_layers
+
+MAX_OPTION_SETS = 1000
+
+
+class Configuration(NamedTuple):
+    """One point of a space: codes of the layers with weights, in order, and the number of its option set."""
+
+    key: str
+    options: int = 0
+
+
+@dataclass(frozen=True)
+class Variable:
+    """One decision: layers that always share a precision, and the codes that they may have, highest first.
+
+    positions: of the layers in a key (not layer indices), ascending.
+    """
+
+    positions: tuple[int, ...]
+    codes: str
+
+
+@dataclass(frozen=True)
+class OptionSet:
+    """One combination of the quantisation options that a sweep varies; text: `path=value, ...`, '' for none."""
+
+    text: str = ""
+    options: QuantizationOptions = NOTHING_SAID
+
+
+@dataclass(frozen=True)
+class Space:
+    """All configurations: the product of the variables' codes and the option sets.
+
+    layers: indices of the layers with weights, the order of a key's characters.
+    variables: ordered by their first layer; together they have every position once.
+    """
+
+    layers: tuple[int, ...]
+    variables: tuple[Variable, ...]
+    option_sets: tuple[OptionSet, ...] = field(default=(OptionSet(),))
+
+    @property
+    def size(self) -> int:
+        """How many configurations there are."""
+        return len(self.option_sets) * math.prod(len(variable.codes) for variable in self.variables)
+
+    @property
+    def precisions(self) -> tuple[str, ...]:
+        """Names of all precisions that any layer may have, highest first."""
+        codes = {code for variable in self.variables for code in variable.codes}
+        return tuple(name for name, row in PRECISIONS.items() if row.code in codes)
+
+    def all_keys(self) -> Iterator[str]:
+        """All keys; layers change the slower the earlier they come, so neighbours share the longest prefixes."""
+        for codes in itertools.product(*(variable.codes for variable in self.variables)):
+            yield self.key_of(codes)
+
+    def key_of(self, codes: Sequence[str]) -> str:
+        """The key with one code per variable."""
+        key = [""] * len(self.layers)
+        for variable, code in zip(self.variables, codes, strict=True):
+            for position in variable.positions:
+                key[position] = code
+        return "".join(key)
+
+    def codes_of(self, key: str) -> tuple[str, ...]:
+        """One code per variable. Raises ConfigError when the key is not of this space."""
+        if key not in self:
+            raise ConfigError(f"{key!r} is no configuration of this space")
+        return tuple(key[variable.positions[0]] for variable in self.variables)
+
+    def __contains__(self, key: object) -> bool:
+        return isinstance(key, str) and len(key) == len(self.layers) and all(
+            key[variable.positions[0]] in variable.codes
+            and len({key[position] for position in variable.positions}) == 1
+            for variable in self.variables
+        )
+
+    def highest(self) -> str:
+        """Every layer at the highest precision that it may have."""
+        return self.key_of([max(v.codes, key=_height) for v in self.variables])
+
+    def lowest(self) -> str:
+        """Every layer at the lowest precision that it may have."""
+        return self.key_of([min(v.codes, key=_height) for v in self.variables])
+
+    def changed(self, key: str, variable: int, code: str) -> str:
+        """The key with one variable set to a code."""
+        codes = list(self.codes_of(key))
+        codes[variable] = code
+        return self.key_of(codes)
+
+
+def _height(code: str) -> tuple[int, int]:
+    row = BY_CODE[code]
+    # Variants share a rank; the registry's order decides between them, plain ones being higher.
+    return (row.rank, -list(PRECISIONS).index(row.name))
+
+
+def build_space(network: NetworkSpec, precisions: Sequence[str], section: SpaceSection | None = None) -> Space:
+    """The space that a sweep section describes.
+
+    precisions: choices of every layer that `section.layers` does not name.
+    Raises: ConfigError for an unknown layer or precision, a layer without weights, tied layers with different choices,
+    or when nothing is left to choose.
+    """
+    section = section or SpaceSection()
+    layers = tuple(layer.index for layer in network.convolutions)
+    position = {index: number for number, index in enumerate(layers)}
+    if not layers:
+        raise ConfigError(f"sweep: {network.source} has no layer with weights, so there is nothing to choose")
+    choices = {index: _codes(precisions, "sweep.precisions") for index in layers}
+    for selector, names in section.layers:
+        where = f"sweep.space.layers.{selector}"
+        for index in _weighted(network, selector, where):
+            choices[index] = _codes(names, where)
+    root = {index: index for index in layers}
+    for group in section.tied:
+        chosen = sorted({i for selector in group for i in _weighted(network, selector, "sweep.space.tied")})
+        heads = {root[index] for index in chosen}
+        first = min(heads)
+        root = {index: first if head in heads else head for index, head in root.items()}
+    variables = []
+    for head in sorted(set(root.values())):
+        tied = [index for index in layers if root[index] == head]
+        for index in tied[1:]:
+            if set(choices[index]) != set(choices[head]):
+                raise ConfigError(
+                    f"sweep.space.tied: layers {head} and {index} are tied but may have {_names(choices[head])} and "
+                    f"{_names(choices[index])}; give them the same choices"
+                )
+        variables.append(Variable(tuple(position[index] for index in tied), choices[head]))
+    space = Space(layers, tuple(variables), _option_sets(section))
+    if space.size == 1:
+        raise ConfigError("sweep: every layer is pinned to one precision, so there is nothing to choose; give "
+                          "sweep.precisions at least two, or use `mpnet run`")
+    return space
+
+
+def _codes(names: Sequence[str], where: str) -> str:
+    if not names:
+        raise ConfigError(f"{where}: is empty; name at least one precision")
+    codes = "".join(dict.fromkeys(precision(name).code for name in names))
+    return codes
+
+
+def _names(codes: str) -> str:
+    return ", ".join(BY_CODE[code].name for code in codes)
+
+
+def _weighted(network: NetworkSpec, selector: str, where: str) -> tuple[int, ...]:
+    try:
+        chosen = select_layers(network, selector)
+    except ConfigError as error:
+        raise ConfigError(f"{where}: {error}") from None
+    for index in chosen:
+        if not network.layers[index].has_weights:
+            raise ConfigError(f"{where}: layer {index} ({network.layers[index].name}) has no weights and takes the "
+                              f"precision of its input; a sweep chooses for layers with weights")
+    return chosen
+
+
+def _option_sets(section: SpaceSection) -> tuple[OptionSet, ...]:
+    count = math.prod(len(row.values) for row in section.quantization)
+    if not 1 <= count <= MAX_OPTION_SETS:
+        raise ConfigError(f"sweep.space.quantization: {count} combinations of options; 1 to {MAX_OPTION_SETS} can be "
+                          f"swept")
+    sets = []
+    for picks in itertools.product(*(range(len(row.values)) for row in section.quantization)):
+        options, words = NOTHING_SAID, []
+        for row, pick in zip(section.quantization, picks, strict=True):
+            options = options.overlaid(row.options[pick])
+            words.append(f"{row.path}={row.values[pick]}")
+        sets.append(OptionSet(", ".join(words), options))
+    return tuple(sets)

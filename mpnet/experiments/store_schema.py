@@ -1,0 +1,96 @@
+"""The tables of a sweep's store, and what the store says when something is wrong."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import re
+import sqlite3
+from pathlib import Path
+from typing import Any, Mapping
+
+from mpnet.errors import StoreError
+
+FORMAT = "mpnet-sweep"
+VERSION = 1
+LEASE_SECONDS = 120.0
+
+# What is measured on all pictures, then (with a holdout) on the part that selects and on the part that reports.
+METRICS: tuple[str, ...] = (
+    "AP", "AP50", "AP75", "AR100", "darknet_mAP50", "agreement_AP", "agreement_AP75", "agreement_AP95", "head_sqnr_db",
+)
+COST_COLUMNS: tuple[str, ...] = ("weight_bytes", "peak_activation_bytes", "bit_operations", "int8_macs", "latency_ms")
+PARTS: tuple[str, ...] = ("selection", "holdout")
+COLUMNS: tuple[str, ...] = (
+    *METRICS, *(f"{part}.{name}" for part in PARTS for name in METRICS), *COST_COLUMNS, "seconds",
+)
+
+# Keys are short texts and most columns 8-byte floats, empty ones 1 byte: about 150 bytes for each trial.
+SCHEMA: tuple[str, ...] = tuple(f"CREATE TABLE IF NOT EXISTS {table}" for table in (
+    "meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
+    "contexts (id INTEGER PRIMARY KEY, digest TEXT UNIQUE NOT NULL, document TEXT NOT NULL)",
+    "trials (context INTEGER NOT NULL, key TEXT NOT NULL, " + ", ".join(f'"{name}" REAL' for name in COLUMNS)
+    + ", PRIMARY KEY (context, key)) WITHOUT ROWID",
+    "details (context INTEGER NOT NULL, key TEXT NOT NULL, kind TEXT NOT NULL, document BLOB NOT NULL, "
+    "PRIMARY KEY (context, key, kind))",
+    "claims (name TEXT PRIMARY KEY, owner TEXT NOT NULL, heartbeat REAL NOT NULL) WITHOUT ROWID",
+))
+
+
+def digest_of(document: Mapping[str, Any]) -> str:
+    """SHA-256 (hex) of a document's canonical JSON text: sorted keys, no spaces."""
+    return hashlib.sha256(json.dumps(document, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def host_name() -> str:
+    """This machine's name, without the separator of owners."""
+    return re.sub(r"[^\w.-]", "-", platform.node()) or "localhost"
+
+
+def owner_is_dead(owner: str) -> bool:
+    """Whether a claim's process certainly does not exist any more: one of this machine that is gone."""
+    host, _, rest = owner.partition(":")
+    pid = rest.partition(":")[0]
+    if host != host_name() or not pid.isdigit():
+        return False
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return True
+    except OSError:
+        return False
+    return _is_zombie(int(pid))
+
+
+def _is_zombie(pid: int) -> bool:
+    """A killed process whose parent has not noticed yet. Where /proc is missing the lease decides."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return False
+    return text.rpartition(")")[2].split()[:1] == ["Z"]
+
+
+def store_error(path: Path, error: sqlite3.Error | OSError) -> StoreError:
+    """What went wrong with a store, and what to do, in one line."""
+    text = str(error)
+    safe = "finished trials are safe"
+    if "is full" in text or "No space left" in text or "File too large" in text:
+        return StoreError(f"{path}: the disk is full; {safe}; free some space and run the same command again")
+    if "readonly" in text or "read-only" in text.lower() or "Permission denied" in text:
+        return StoreError(f"{path}: cannot be written; choose another --store or output folder")
+    if "unable to open" in text or isinstance(error, OSError):
+        return StoreError(f"{path}: cannot be opened ({text}); check the folder, or choose another --store")
+    if "not a database" in text:
+        return StoreError(f"{path}: not a store (not an SQLite file); choose another --store")
+    if "locked" in text or "busy" in text:
+        return StoreError(f"{path}: another process has held the store for a minute; {safe}; stop that process or "
+                          f"choose another --store")
+    if "malformed" in text or "corrupt" in text:
+        return StoreError(f"{path}: the store is damaged ({text}); choose another --store")
+    if "disk I/O error" in text:
+        return StoreError(f"{path}: the disk cannot be written or read ({text}), perhaps full; {safe}; mend that and "
+                          f"run the same command again")
+    return StoreError(f"{path}: {text}; choose another --store")

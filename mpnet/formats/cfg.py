@@ -1,0 +1,121 @@
+"""Reads a Darknet cfg into a NetworkSpec: every section and key that YOLOv3-tiny, YOLOv4-tiny and Yolo-Fastest use."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+from pathlib import Path
+
+from mpnet.errors import FormatError, PrecisionError
+from mpnet.formats.bounded import read_bounded
+from mpnet.formats.cfg_keys import DEFAULT_ONLY, MISTAKEN, PRECISION_KEYS, QUANTIZATION_KEYS, TRAINING
+from mpnet.formats.cfg_layers import BUILDERS, Position
+from mpnet.formats.cfg_precision import precision_keys
+from mpnet.formats.cfg_tokens import MAX_CFG_BYTES, Section, shorten, tokenize
+from mpnet.spec.layers import LayerSpec
+from mpnet.spec.network import NetworkSpec
+from mpnet.spec.precision import FP32
+from mpnet.spec.selectors import name_layers
+
+MAX_SIDE = 16384
+MAX_PICTURE_CHANNELS = 64
+MAX_ACTIVATION_BYTES = 4 << 30
+MAX_PARAMETERS = 1 << 29
+
+# The official yolov3-tiny.cfg: its second head's mask does not fit the weights published with it.
+_WRONG_MASK_DIGEST = "84eb7a675ef87c906019ff5a6e0effe275d175adb75100dcb47f0727917dc2c7"
+
+_ALIASES = {
+    "network": "net", "conv": "convolutional", "max": "maxpool", "avg": "avgpool",
+}
+
+
+def read_cfg(path: str | Path) -> NetworkSpec:
+    """Read a cfg file.
+
+    Raises: FormatError, PrecisionError: `file:line: what is wrong; the remedy`.
+    """
+    return parse_cfg(read_bounded(path, MAX_CFG_BYTES, "cfg"), str(path))
+
+
+def parse_cfg(content: bytes | str, source: str = "<text>") -> NetworkSpec:
+    """The network that a cfg's text describes; `source` stands for the file in messages."""
+    data = content.encode("utf-8", "surrogateescape") if isinstance(content, str) else content
+    sections = tokenize(data, source)
+    if not sections:
+        raise FormatError(f"{source}: empty; a cfg begins with [net]")
+    net, *rest = sections
+    if _ALIASES.get(net.name, net.name) != "net":
+        net.fail(f"the first section is [{shorten(net.name)}]; a cfg begins with [net]")
+    if not rest:
+        net.fail("no layer follows [net]")
+    width, height = net.integer("width", 0, 0, MAX_SIDE), net.integer("height", 0, 0, MAX_SIDE)
+    if not width or not height:
+        net.fail("width and height of the picture are missing or 0; add them to [net]")
+    channels = net.integer("channels", 3, 1, MAX_PICTURE_CHANNELS)
+    net_options = {key: entry.value for key, entry in net.entries.items()}
+    warnings: list[str] = []
+    declared = precision_keys(net)
+    _check_left_over(net, "net", warnings)
+
+    layers: list[LayerSpec] = []
+    activation_bytes, parameters = 4 * width * height * channels, 0
+    for section in rest:
+        kind = _ALIASES.get(section.name, section.name)
+        if kind not in BUILDERS:
+            section.fail(f"layer type [{shorten(section.name)}] is not supported; known are {', '.join(BUILDERS)}")
+        keys = precision_keys(section)
+        layer = BUILDERS[kind](section, Position(tuple(layers), (height, width, channels)), keys)
+        _check_yolo_precision(section, layer)
+        _check_left_over(section, kind, warnings)
+        layers.append(layer)
+        activation_bytes += 4 * layer.activations
+        parameters += layer.parameters
+        if activation_bytes > MAX_ACTIVATION_BYTES:
+            section.fail(
+                f"the layers up to here need {activation_bytes >> 20} MiB for one picture; the limit is "
+                f"{MAX_ACTIVATION_BYTES >> 20} MiB; lower width, height or filters"
+            )
+        if parameters > MAX_PARAMETERS:
+            section.fail(f"the layers up to here hold {parameters} parameters; the limit is {MAX_PARAMETERS}")
+    digest = hashlib.sha256(data).hexdigest()
+    if digest == _WRONG_MASK_DIGEST:
+        warnings.append(
+            f"{source}: this is the official yolov3-tiny.cfg, whose second [yolo] says mask = 0,1,2; the official "
+            "weights were trained with 1,2,3 and lose half their AP with it; change the mask or use cfg/yolov3-tiny.cfg"
+        )
+    return NetworkSpec(
+        width, height, channels, name_layers(layers), declared, net_options, source, digest, tuple(warnings)
+    )
+
+
+def _check_yolo_precision(section: Section, layer: LayerSpec) -> None:
+    keys = layer.declared
+    if layer.kind == "yolo" and keys is not None and keys.precision not in (None, FP32):
+        raise PrecisionError(f"{section.source}:{keys.line}: [yolo] is always fp32; remove {keys.precision}=1")
+
+
+def _check_left_over(section: Section, kind: str, warnings: list[str]) -> None:
+    """Sort the keys that nothing has read: training, unsupported, misspelt precision, unknown."""
+    for key, value in DEFAULT_ONLY.get(kind, {}).items():
+        text = section.text(key)
+        if text is not None and text != value:
+            section.fail(f"{key}={shorten(text)} is not supported in [{section.name}]; only {key}={value} is", key)
+    known = {key for key, entry in section.entries.items() if entry.used} | TRAINING[kind]
+    for key, entry in section.repeated:
+        first, place = section.entries[key], f"{section.source}:{entry.line}"
+        if key in TRAINING[kind] or entry.value == first.value:
+            warnings.append(f"{place}: {shorten(key)} is given twice; the first, in line {first.line}, counts")
+        elif key in known:
+            raise FormatError(f"{place}: {key}={shorten(entry.value)} contradicts line {first.line}; keep one of them")
+    for key, entry in section.entries.items():
+        if key in known:
+            continue
+        if key in MISTAKEN:
+            near = [MISTAKEN[key]]
+        else:
+            near = difflib.get_close_matches(key.lower(), (*PRECISION_KEYS, *QUANTIZATION_KEYS), n=1, cutoff=0.7)
+        place = f"{section.source}:{entry.line}"
+        if near:
+            raise PrecisionError(f"{place}: unknown key {shorten(key)!r}; did you mean {near[0]!r}?")
+        warnings.append(f"{place}: unknown key {shorten(key)!r} in [{shorten(section.name)}] is ignored")

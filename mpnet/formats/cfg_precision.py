@@ -1,0 +1,74 @@
+"""The precision keys of a section: which precision, whether conversions are wanted, how to quantise."""
+
+from __future__ import annotations
+
+from mpnet.errors import PrecisionError
+from mpnet.formats.cfg_keys import PRECISION_KEYS, QUANTIZATION_KEYS
+from mpnet.formats.cfg_tokens import Section
+from mpnet.spec.layers import PrecisionKeys
+from mpnet.spec.precision import BASE_NAMES, PRECISIONS
+from mpnet.spec.quantization import (
+    ACTIVATION_MODES,
+    ACTIVATION_RANGES,
+    CALIBRATION_METHODS,
+    ROUNDINGS,
+    WEIGHT_GRANULARITIES,
+    WEIGHT_METHODS,
+    ActivationOptions,
+    QuantizationOptions,
+    WeightOptions,
+)
+
+
+def precision_keys(section: Section) -> PrecisionKeys | None:
+    """The section's precision keys, or None when it has none.
+
+    Raises: PrecisionError at the line when a key is given twice or when not exactly one of the given precisions is 1.
+    """
+    for key, entry in section.repeated:
+        if key in PRECISION_KEYS or key in QUANTIZATION_KEYS:
+            first = section.entries[key].line
+            raise PrecisionError(f"{section.source}:{entry.line}: {key} is already given in line {first}; keep one")
+    given = [key for key in PRECISIONS if key in section.entries]
+    chosen = [key for key in given if section.flag(key, False)]
+    line = section.entries[(chosen or given)[-1]].line if given else section.line
+    if given and len(chosen) != 1:
+        found = f"{' and '.join(chosen)} are 1" if chosen else f"{', '.join(given)}: none is 1"
+        raise PrecisionError(
+            f"{section.source}:{line}: {found} in [{section.name}]; exactly one of {', '.join(BASE_NAMES)} must be 1, "
+            "or none of them given"
+        )
+    quantize = section.flag("quantize", True) if "quantize" in section.entries else None
+    options = any(key in section.entries for key in QUANTIZATION_KEYS)
+    if not given and quantize is None and not options:
+        return None
+    quantize_line = section.entries["quantize"].line if quantize is not None else 0
+    precision = PRECISIONS[chosen[0]] if chosen else None
+    return PrecisionKeys(precision, line, quantize, quantize_line, quantization_options(section))
+
+
+def quantization_options(section: Section) -> QuantizationOptions:
+    """How this section wants to be quantised; what it does not say stays open."""
+
+    def word(key: str, choices: tuple[str, ...]) -> str | None:
+        return section.word(key, choices[0], choices) if key in section.entries else None
+
+    def flag(key: str) -> bool | None:
+        return section.flag(key, False) if key in section.entries else None
+
+    percentile = section.real("quantize_percentile", 100.0, 50.0, 100.0)
+    return QuantizationOptions(
+        ActivationOptions(
+            mode=word("quantize_mode", ACTIVATION_MODES),
+            ranges=word("quantize_activations", ACTIVATION_RANGES),
+            method=word("quantize_calibration", CALIBRATION_METHODS),
+            percentile=percentile if "quantize_percentile" in section.entries else None,
+            rounding=word("quantize_rounding", ROUNDINGS),
+        ),
+        WeightOptions(
+            granularity=word("quantize_weights", WEIGHT_GRANULARITIES),
+            method=word("quantize_weight_method", WEIGHT_METHODS),
+        ),
+        flag("bias_correction"),
+        flag("equalisation"),
+    )

@@ -1,0 +1,254 @@
+"""How a real range becomes int8 scale and zero point, and how weights become int8.
+
+A quantised activation tensor holds int8 q in [-128, 127] and, per image, scale (float32, > 0), zero_point (int32)
+and offset (float32):
+
+    real = float(q - zero_point) * scale + offset        two roundings, in this order
+
+offset is 0 but for MIN_COMBINED, whose codes do not hit the real 0: there zero_point is the code of 0, and offset is
+the real value of that code (at most half a step). So in every mode a padding tap holds zero_point.
+
+Quantising, all modes but MIN_COMBINED, every operation one float32 rounding:
+
+    t = x * inv_scale
+    t = min(max(t, float(low - zero_point)), float(high - zero_point))      clamp before converting
+    q = round(t) + zero_point
+
+For affine, symmetric and power_of_two, inv_scale is 1 / scale in float32; TensorFlow's modes bring their own
+(mpnet.quantization.tensorflow). MIN_COMBINED, with range_min and range_max as returned by TensorFlow:
+
+    q = round((min(max(x, range_min), range_max) - range_min) * inv_scale - 128)
+
+`csrc/quantize/scheme.c` computes the same bits.
+Source: docs/quantization.md.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpnet.errors import PrecisionError
+from mpnet.kernels.interface import TensorQuant
+from mpnet.quantization import tensorflow as tf_formulas
+from mpnet.quantization.rounding import ROUNDINGS, round_float32
+
+# Order = code in csrc/quantize/mp_quantize.h.
+MODES: tuple[str, ...] = ("affine", "symmetric", "power_of_two", "MIN_COMBINED", "MIN_FIRST", "SCALED")
+TENSORFLOW_MODES: tuple[str, ...] = ("MIN_COMBINED", "MIN_FIRST", "SCALED")
+DEFAULT_ROUNDING: dict[str, str] = {
+    "affine": "half_to_even",
+    "symmetric": "half_to_even",
+    "power_of_two": "truncate",
+    "MIN_COMBINED": "half_away",
+    "MIN_FIRST": "half_away",
+    "SCALED": "half_away",
+}
+# Narrower ranges count as this scale: its reciprocal and its product with a weight scale stay normal numbers.
+SMALLEST_SCALE = float(np.float32(2.0**-100))
+
+_f32 = np.float32
+
+
+@dataclass(frozen=True)
+class ActivationScheme:
+    """How activation tensors are quantised.
+
+    mode:      affine (integer zero point, 0 is exact), symmetric ([-127, 127], zero point 0), power_of_two (symmetric,
+               the scale is a power of two), or TensorFlow's MIN_COMBINED, MIN_FIRST, SCALED with type qint8.
+    rounding:  half_to_even, half_away, truncate; None: the mode's own (DEFAULT_ROUNDING). Relative to the real zero.
+    narrow_range, ensure_minimum_range: as in TensorFlow; for its modes only.
+    Raises: PrecisionError for a combination that does not exist.
+    """
+
+    mode: str = "affine"
+    rounding: str | None = None
+    narrow_range: bool = False
+    ensure_minimum_range: float = 0.01
+
+    def __post_init__(self) -> None:
+        if self.mode not in MODES:
+            raise PrecisionError(f"activations: unknown mode {self.mode!r}; known are {', '.join(MODES)}")
+        if self.rounding is None:
+            object.__setattr__(self, "rounding", DEFAULT_ROUNDING[self.mode])
+        if self.rounding not in ROUNDINGS:
+            raise PrecisionError(f"activations: unknown rounding {self.rounding!r}; known are {', '.join(ROUNDINGS)}")
+        allowed = {"MIN_COMBINED": ("half_away",), "MIN_FIRST": ("half_away",), "SCALED": ("half_away", "half_to_even")}
+        if self.rounding not in allowed.get(self.mode, ROUNDINGS):
+            raise PrecisionError(
+                f"activations: mode {self.mode} does not round {self.rounding}; use {' or '.join(allowed[self.mode])}"
+            )
+        if self.narrow_range and self.mode != "SCALED":
+            raise PrecisionError(f"activations: narrow_range has no effect in mode {self.mode}; use SCALED or drop it")
+        if not (0.0 <= self.ensure_minimum_range < math.inf):
+            raise PrecisionError(
+                f"activations: ensure_minimum_range is {self.ensure_minimum_range}; it must be 0 or more, and finite"
+            )
+
+    @property
+    def is_tensorflow(self) -> bool:
+        """Whether the formulas are TensorFlow's."""
+        return self.mode in TENSORFLOW_MODES
+
+    @property
+    def low(self) -> int:
+        """The smallest code in use."""
+        if self.mode in ("symmetric", "power_of_two"):
+            return -127
+        return -127 if self.narrow_range else -128
+
+    @property
+    def high(self) -> int:
+        """The largest code in use."""
+        return 127
+
+
+@dataclass(frozen=True)
+class QuantParams:
+    """One tensor's mapping between reals and codes; floats hold float32 values.
+
+    range_min, range_max: the reals that the codes span; in TensorFlow's modes the range that it returns.
+    """
+
+    mode: str
+    rounding: str
+    scale: float
+    inv_scale: float
+    zero_point: int
+    offset: float
+    low: int
+    high: int
+    range_min: float
+    range_max: float
+
+
+def range_to_params(minimum: float, maximum: float, scheme: ActivationScheme) -> QuantParams:
+    """The scale and zero point for reals in [minimum, maximum]; the range always grows to hold 0.
+
+    Order of operations, each rounded to float32:
+      affine:        mn = min(minimum, 0), mx = max(maximum, 0); scale = mx / 255 - mn / 255;
+                     zero_point = round_half_even(clamp(-128 - mn * inv_scale, -128, 127))
+      symmetric:     scale = max(-mn, mx) / 127; zero_point = 0
+      power_of_two:  the smallest power of two that is >= max(-mn, mx) / 127; zero_point = 0
+      then           scale = 1 for an empty range, at least 2^-100 otherwise; inv_scale = 1 / scale
+      TensorFlow:    see mpnet.quantization.tensorflow; MIN_FIRST has zero_point = -128 - round(mn * s)
+    Raises: PrecisionError if a bound is not finite or minimum > maximum.
+    """
+    mn_in, mx_in = _f32(minimum), _f32(maximum)
+    if not (np.isfinite(mn_in) and np.isfinite(mx_in)):
+        raise PrecisionError(f"activation range [{mn_in}, {mx_in}] is not finite; the layer before it overflowed")
+    if mn_in > mx_in:
+        raise PrecisionError(f"activation range has min {mn_in} > max {mx_in}; calibrate again or swap them")
+    assert scheme.rounding is not None
+    if scheme.is_tensorflow:
+        return _tensorflow_params(mn_in, mx_in, scheme)
+    mn, mx = min(mn_in, _f32(0)), max(mx_in, _f32(0))
+    zero_point = 0
+    if scheme.mode == "affine":
+        # Two quotients, because mx - mn may exceed float32 where the quotients do not.
+        scale = _floor_scale(mx / _f32(255) - mn / _f32(255), mn, mx)
+        inv_scale = _f32(1) / scale
+        position = min(max(_f32(-128) - mn * inv_scale, _f32(-128)), _f32(127))
+        zero_point = int(np.rint(position))
+    else:
+        scale = max(-mn, mx) / _f32(127)
+        if scheme.mode == "power_of_two" and scale > 0:
+            mantissa, exponent = math.frexp(float(scale))
+            scale = _f32(math.ldexp(1.0, exponent - (mantissa == 0.5)))
+        scale = _floor_scale(scale, mn, mx)
+        inv_scale = _f32(1) / scale
+    with np.errstate(over="ignore"):
+        range_min = float(_f32(scheme.low - zero_point) * scale)
+        range_max = float(_f32(scheme.high - zero_point) * scale)
+    return QuantParams(
+        scheme.mode, scheme.rounding, float(scale), float(inv_scale), zero_point, 0.0, scheme.low, scheme.high,
+        range_min, range_max,
+    )
+
+
+def _floor_scale(scale: np.float32, mn: np.float32, mx: np.float32) -> np.float32:
+    if mn == mx:
+        return _f32(1)
+    return max(scale, _f32(SMALLEST_SCALE))
+
+
+def _tensorflow_params(mn: np.float32, mx: np.float32, scheme: ActivationScheme) -> QuantParams:
+    assert scheme.rounding is not None
+    factors = tf_formulas.quantize_factors(mn, mx, tf_formulas.QINT8, scheme.mode, scheme.narrow_range,
+                                           scheme.ensure_minimum_range)
+    scale = tf_formulas.dequantize_scale(factors.minimum, factors.maximum, tf_formulas.QINT8, scheme.mode,
+                                         scheme.narrow_range)
+    if not (np.isfinite(factors.scale) and factors.scale > 0 and np.isfinite(scale) and scale > 0):
+        raise PrecisionError(
+            f"activation range [{mn}, {mx}] is too narrow or too wide for mode {scheme.mode}; "
+            "set ensure_minimum_range above 0 or use mode affine"
+        )
+    zero_point, offset = 0, 0.0
+    if scheme.mode == "MIN_COMBINED":
+        zero = np.zeros(1, np.float32)
+        zero_point = int(tf_formulas.quantize_slice(zero, factors, tf_formulas.QINT8, scheme.mode, "half_away")[0])
+        offset = float(_f32(zero_point + 128) * scale + factors.minimum)
+    elif scheme.mode == "MIN_FIRST":
+        zero_point = -128 - int(factors.minimum_code)
+    return QuantParams(
+        scheme.mode, scheme.rounding, float(scale), float(factors.scale), zero_point, offset, scheme.low, scheme.high,
+        float(factors.minimum), float(factors.maximum),
+    )
+
+
+def params_to_quant(params: list[QuantParams] | tuple[QuantParams, ...]) -> TensorQuant:
+    """One image's parameters each -> the arrays that the kernels take."""
+    return TensorQuant(
+        scale=np.array([p.scale for p in params], np.float32),
+        zero_point=np.array([p.zero_point for p in params], np.int32),
+        offset=np.array([p.offset for p in params], np.float32),
+    )
+
+
+def quantize_activation(x: NDArray[Any], params: QuantParams) -> NDArray[np.int8]:
+    """x (float32, or float16 widened exactly; any shape; finite) -> int8 codes of the same shape, on the NumPy path.
+
+    The formula stands at the top of this module; for TensorFlow's modes the bits are those of its CPU kernels.
+    Raises: PrecisionError if x holds NaN or infinity.
+    """
+    values = np.asarray(x, np.float32)
+    if not np.isfinite(values).all():
+        raise PrecisionError("activations hold NaN or infinity; the layer before them overflowed")
+    if params.mode == "MIN_COMBINED":
+        bounded = np.maximum(np.minimum(values, _f32(params.range_max)), _f32(params.range_min))
+        t = (bounded - _f32(params.range_min)) * _f32(params.inv_scale) - _f32(128)
+        codes = round_float32(t, params.rounding).astype(np.int32)
+    else:
+        with np.errstate(over="ignore"):
+            t = values * _f32(params.inv_scale)
+        t = np.minimum(np.maximum(t, _f32(params.low - params.zero_point)), _f32(params.high - params.zero_point))
+        codes = round_float32(t, params.rounding).astype(np.int32) + np.int32(params.zero_point)
+    return codes.astype(np.int8)
+
+
+def dequantize_activation(q: NDArray[np.int8], params: QuantParams) -> NDArray[np.float32]:
+    """int8 codes -> float32 reals, as the integer kernels read them: (q - zero_point) * scale + offset."""
+    steps = (q.astype(np.int32) - np.int32(params.zero_point)).astype(np.float32)
+    real: NDArray[np.float32] = steps * _f32(params.scale) + _f32(params.offset)
+    return real
+
+
+def dequantize_step(q: NDArray[np.int8], params: QuantParams) -> NDArray[np.float32]:
+    """int8 codes -> float32 reals, as a Dequantize step gives them: TensorFlow's bits in TensorFlow's modes.
+
+    MIN_COMBINED and MIN_FIRST sum in another order than dequantize_activation; the results differ by roundings only.
+    """
+    if params.mode not in TENSORFLOW_MODES:
+        return dequantize_activation(q, params)
+    return tf_formulas.dequantize_slice(
+        q, _f32(params.range_min), _f32(params.range_max), tf_formulas.QINT8, params.mode, params.low == -127
+    )
+
+
+def fake_quantize_activation(x: NDArray[Any], params: QuantParams) -> NDArray[np.float32]:
+    """The reals that remain of x after a trip through int8."""
+    return dequantize_activation(quantize_activation(x, params), params)

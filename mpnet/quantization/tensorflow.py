@@ -1,0 +1,328 @@
+"""TensorFlow's quantize and dequantize, bit-equal to its CPU kernels on x86.
+
+Every operation is one float32 rounding, nothing is fused; where TensorFlow computes in double, so does this module.
+TensorFlow's threads treat denormal numbers as zero, on the way in and out; `_flush` does the same.
+Golden vectors made with TensorFlow itself (tools/make_tf_golden.py) hold it in place.
+Source: docs/quantization.md.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from mpnet.errors import PrecisionError
+from mpnet.quantization.rounding import round_float32
+
+MODES: tuple[str, ...] = ("MIN_COMBINED", "MIN_FIRST", "SCALED")
+ROUND_MODES: dict[str, str] = {"HALF_AWAY_FROM_ZERO": "half_away", "HALF_TO_EVEN": "half_to_even"}
+
+_f32 = np.float32
+_ZERO = np.float32(0)
+_FLOAT_MAX = np.finfo(np.float32).max
+# The largest float32 that int32 holds; MIN_FIRST clamps qint32 to it.
+_INT32_TOP = np.float32(2147483520.0)
+_SMALLEST_NORMAL = np.finfo(np.float32).smallest_normal
+
+
+@dataclass(frozen=True)
+class QuantizedType:
+    """One of TensorFlow's quantised types."""
+
+    name: str
+    storage: str
+    lowest: int
+    highest: int
+
+    @property
+    def signed(self) -> bool:
+        """Whether codes run below zero."""
+        return self.lowest < 0
+
+    @property
+    def half(self) -> np.float32:
+        """What MIN_COMBINED shifts signed codes by."""
+        return np.float32((self.highest - self.lowest + 1) // 2 if self.signed else 0)
+
+    @property
+    def steps(self) -> float:
+        """Steps between the lowest and the highest code, as a double."""
+        return float(self.highest - self.lowest)
+
+
+QINT8 = QuantizedType("qint8", "int8", -128, 127)
+QUINT8 = QuantizedType("quint8", "uint8", 0, 255)
+QINT16 = QuantizedType("qint16", "int16", -32768, 32767)
+QUINT16 = QuantizedType("quint16", "uint16", 0, 65535)
+QINT32 = QuantizedType("qint32", "int32", -(2**31), 2**31 - 1)
+TYPES: dict[str, QuantizedType] = {t.name: t for t in (QINT8, QUINT8, QINT16, QUINT16, QINT32)}
+_BY_STORAGE = {t.storage: t for t in TYPES.values()}
+
+
+def _flush(x: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Denormals as zeros of their sign."""
+    return np.where(np.abs(x) < _SMALLEST_NORMAL, np.copysign(_ZERO, x), x)
+
+
+def _flush_one(x: np.float32) -> np.float32:
+    return np.copysign(_ZERO, x) if abs(x) < _SMALLEST_NORMAL else x
+
+
+@dataclass(frozen=True)
+class QuantizeFactors:
+    """What one range gives: the returned range, codes per real unit, and MIN_FIRST's rounded code of the minimum."""
+
+    minimum: np.float32
+    maximum: np.float32
+    scale: np.float32
+    minimum_code: np.float32
+
+
+def quantize_factors(
+    min_range: np.float32, max_range: np.float32, kind: QuantizedType, mode: str, narrow_range: bool,
+    ensure_minimum_range: float,
+) -> QuantizeFactors:
+    """The range after adjustment and the scale, by TensorFlow's order of operations.
+
+    ensure_minimum_range is rounded to float32 first, as TensorFlow's attribute is.
+    """
+    min_range, max_range = _flush_one(min_range), _flush_one(max_range)
+    mn = min(_ZERO, min_range)
+    code = _ZERO
+    with np.errstate(all="ignore"):
+        least = _flush_one(max(_f32(1), max(abs(min_range), abs(max_range))) * _f32(ensure_minimum_range))
+        mx = max(_ZERO, max(max_range, _flush_one(mn + least)))
+        span = np.float64(_flush_one(mx - mn))
+        if mode == "MIN_COMBINED":
+            scale = _flush_one(_f32(np.float64(kind.steps) / span))
+        elif mode == "MIN_FIRST":
+            scale = _ZERO if mx == mn else _flush_one(_f32(np.float64(kind.steps) / span))
+            code = np.float32(round_float32(np.asarray(mn * scale), "half_away"))
+        else:
+            low, high = _scaled_codes(kind, narrow_range)
+            from_min = low / mn if low * mn > 0 else _FLOAT_MAX
+            from_max = high / mx if high * mx > 0 else _FLOAT_MAX
+            scale = _flush_one(min(from_min, from_max))
+            mn, mx = _flush_one(low / scale), _flush_one(high / scale)
+    return QuantizeFactors(mn, mx, scale, code)
+
+
+def dequantize_scale(
+    min_range: np.float32, max_range: np.float32, kind: QuantizedType, mode: str, narrow_range: bool
+) -> np.float32:
+    """The real value of one code. The range is taken as it is."""
+    low, high = _scaled_codes(kind, narrow_range)
+    min_range, max_range = _flush_one(min_range), _flush_one(max_range)
+    with np.errstate(all="ignore"):
+        if mode == "MIN_COMBINED":
+            scale = _flush_one(max_range - min_range) / (high - _f32(kind.lowest))
+        elif mode == "MIN_FIRST":
+            scale = _f32(np.float64(_flush_one(max_range - min_range)) / np.float64(kind.steps))
+        elif kind.signed:
+            scale = max(_flush_one(min_range / low), _flush_one(max_range / high))
+        else:
+            scale = max_range / high
+    return _flush_one(scale)
+
+
+def _scaled_codes(kind: QuantizedType, narrow_range: bool) -> tuple[np.float32, np.float32]:
+    return _f32(kind.lowest + (1 if narrow_range else 0)), _f32(kind.highest)
+
+
+def quantize_slice(
+    x: NDArray[np.float32], factors: QuantizeFactors, kind: QuantizedType, mode: str, rounding: str
+) -> NDArray[Any]:
+    """Finite float32 x -> codes, with the factors of its range."""
+    x = _flush(x)
+    with np.errstate(all="ignore"):
+        if mode == "MIN_FIRST":
+            codes = round_float32(x * factors.scale, "half_away") - (factors.minimum_code - _f32(kind.lowest))
+            codes = np.minimum(np.maximum(codes, _f32(kind.lowest)), min(_f32(kind.highest), _INT32_TOP))
+        else:
+            bounded = np.maximum(np.minimum(x, factors.maximum), factors.minimum)
+            if mode == "SCALED":
+                codes = round_float32(bounded * factors.scale, rounding)
+            elif kind.signed:
+                codes = round_float32(_flush(bounded - factors.minimum) * factors.scale - kind.half, "half_away")
+            else:
+                codes = np.trunc(_flush(bounded - factors.minimum) * factors.scale + _f32(0.5))
+    return _to_integers(codes, kind)
+
+
+def _to_integers(codes: NDArray[np.float32], kind: QuantizedType) -> NDArray[Any]:
+    """As x86 converts: what int32 cannot hold becomes its lowest value; then the low bits are kept."""
+    holds = (codes >= _f32(-(2.0**31))) & (codes < _f32(2.0**31))
+    whole = np.where(holds, codes, _f32(-(2.0**31))).astype(np.int32)
+    return whole.astype(kind.storage)
+
+
+def dequantize_slice(
+    q: NDArray[Any],
+    min_range: np.float32,
+    max_range: np.float32,
+    kind: QuantizedType,
+    mode: str,
+    narrow_range: bool,
+    *,
+    whole: bool = True,
+) -> NDArray[np.float32]:
+    """Codes -> float32. whole: one range holds for the whole tensor."""
+    scale = dequantize_scale(min_range, max_range, kind, mode, narrow_range)
+    min_range, max_range = _flush_one(min_range), _flush_one(max_range)
+    real: NDArray[np.float32] = q.astype(np.float32)
+    with np.errstate(all="ignore"):
+        if mode == "MIN_COMBINED":
+            real = _flush((real + kind.half) * scale) + min_range
+        elif mode == "MIN_FIRST":
+            base = min_range
+            if max_range != min_range:
+                base = _flush_one(np.float32(round_float32(np.asarray(min_range / scale), "half_away")) * scale)
+            real = _flush_one(base - _flush_one(_f32(kind.lowest) * scale)) + _flush(real * scale)
+        else:
+            if whole and kind is QINT32:
+                # For whole tensors TensorFlow goes from qint32 through float to int32, and the topmost 64 codes, which
+                # float32 rounds to 2^31, come out as the lowest one. Its path for slices does not.
+                real = np.where(real >= _f32(2.0**31), _f32(-(2.0**31)), real)
+            real = real * scale
+    return _flush(real)
+
+
+def quantize(
+    x: ArrayLike,
+    min_range: ArrayLike,
+    max_range: ArrayLike,
+    dtype: Any,
+    mode: str = "MIN_COMBINED",
+    round_mode: str = "HALF_AWAY_FROM_ZERO",
+    narrow_range: bool = False,
+    axis: int | None = None,
+    ensure_minimum_range: float = 0.01,
+) -> tuple[NDArray[Any], NDArray[np.float32], NDArray[np.float32]]:
+    """tf.quantization.quantize: (codes, output_min, output_max).
+
+    x:            finite reals, taken as float32; any shape.
+    min_range, max_range: one number each, or with axis one per slice, 1-D.
+    dtype:        'qint8', 'quint8', 'qint16', 'quint16' or 'qint32'; the codes come as NumPy's int8 ... int32.
+    Raises: PrecisionError for NaN, infinity, min > max, and the combinations that TensorFlow refuses.
+    """
+    kind = _type(dtype)
+    _check_mode(mode)
+    if round_mode not in ROUND_MODES:
+        raise PrecisionError(f"quantize: unknown round_mode {round_mode!r}; known are {', '.join(ROUND_MODES)}")
+    if round_mode == "HALF_TO_EVEN" and mode != "SCALED":
+        raise PrecisionError(f"quantize: round_mode HALF_TO_EVEN works with mode SCALED only, not with {mode}")
+    if not math.isfinite(ensure_minimum_range):
+        raise PrecisionError(f"quantize: ensure_minimum_range is {ensure_minimum_range}; it must be finite")
+    values = np.asarray(x, np.float32)
+    if not np.isfinite(values).all():
+        raise PrecisionError("quantize: the input holds NaN or infinity")
+    minima, maxima, axis, single = _ranges("quantize", values.shape, min_range, max_range, axis, mode)
+    factors = [
+        quantize_factors(mn, mx, kind, mode, narrow_range, ensure_minimum_range)
+        for mn, mx in zip(minima, maxima, strict=True)
+    ]
+    for k, factor in enumerate(factors):
+        if not np.isfinite(factor.scale) or (mode == "MIN_COMBINED" and factor.scale == 0):
+            # 0 * infinity: what TensorFlow makes of it differs between the body and the tail of its loops.
+            remedy = "wide; scale it down" if factor.scale == 0 else "narrow; set ensure_minimum_range above 0"
+            raise PrecisionError(
+                f"quantize: the range [{minima[k]}, {maxima[k]}]{_slice_name(k, single)} is too {remedy}"
+            )
+    rounding = ROUND_MODES[round_mode]
+    if single:
+        codes = quantize_slice(values, factors[0], kind, mode, rounding)
+        return codes, np.asarray(factors[0].minimum), np.asarray(factors[0].maximum)
+    codes = np.empty(values.shape, kind.storage)
+    for k, factor in enumerate(factors):
+        here = (slice(None),) * axis + (k,)
+        codes[here] = quantize_slice(values[here], factor, kind, mode, rounding)
+    return codes, np.array([f.minimum for f in factors]), np.array([f.maximum for f in factors])
+
+
+def dequantize(
+    input: NDArray[Any],
+    min_range: ArrayLike,
+    max_range: ArrayLike,
+    mode: str = "MIN_COMBINED",
+    axis: int | None = None,
+    narrow_range: bool = False,
+    dtype: str = "float32",
+) -> NDArray[np.float32]:
+    """tf.quantization.dequantize: codes -> float32. Feed it the range that quantize returned.
+
+    input: int8, uint8, int16, uint16 or int32; its type says which quantised type it is.
+    Raises: PrecisionError as quantize does.
+    """
+    _check_mode(mode)
+    if np.dtype(dtype) != np.float32:
+        raise PrecisionError(f"dequantize: dtype {dtype} is not offered; use float32")
+    codes = np.asarray(input)
+    if codes.dtype.name not in _BY_STORAGE:
+        raise PrecisionError(f"dequantize: input is {codes.dtype.name}; it must be one of {', '.join(_BY_STORAGE)}")
+    kind = _BY_STORAGE[codes.dtype.name]
+    minima, maxima, axis, single = _ranges("dequantize", codes.shape, min_range, max_range, axis, mode)
+    if single:
+        return np.asarray(dequantize_slice(codes, minima[0], maxima[0], kind, mode, narrow_range))
+    out = np.empty(codes.shape, np.float32)
+    for k in range(minima.size):
+        here = (slice(None),) * axis + (k,)
+        out[here] = dequantize_slice(codes[here], minima[k], maxima[k], kind, mode, narrow_range, whole=False)
+    return out
+
+
+def _type(dtype: Any) -> QuantizedType:
+    name = getattr(dtype, "name", dtype)
+    if name not in TYPES:
+        raise PrecisionError(f"quantize: unknown type {name!r}; known are {', '.join(TYPES)}")
+    return TYPES[name]
+
+
+def _check_mode(mode: str) -> None:
+    if mode not in MODES:
+        raise PrecisionError(f"unknown mode {mode!r}; known are {', '.join(MODES)}")
+
+
+def _slice_name(k: int, single: bool) -> str:
+    return "" if single else f" in slice {k}"
+
+
+def _ranges(
+    operation: str, shape: tuple[int, ...], min_range: ArrayLike, max_range: ArrayLike, axis: int | None, mode: str
+) -> tuple[NDArray[np.float32], NDArray[np.float32], int, bool]:
+    """Checked ranges as 1-D arrays, the axis counted from 0, and whether one range holds for the whole tensor."""
+    minima, maxima = np.asarray(min_range, np.float32), np.asarray(max_range, np.float32)
+    if not (np.isfinite(minima).all() and np.isfinite(maxima).all()):
+        raise PrecisionError(f"{operation}: min_range or max_range holds NaN or infinity")
+    if axis is None:
+        if minima.size != 1 or maxima.size != 1:
+            raise PrecisionError(
+                f"{operation}: without axis, min_range and max_range hold one number each, "
+                f"not {minima.size} and {maxima.size}"
+            )
+        slices, axis = 1, 0
+    else:
+        if not -len(shape) <= axis < len(shape):
+            raise PrecisionError(f"{operation}: axis {axis} does not exist in an input of {len(shape)} dimensions")
+        axis %= len(shape)
+        slices = shape[axis]
+        # TensorFlow's dequantize also takes a plain number where the axis has one slice.
+        plain = operation == "dequantize" and slices == 1 and minima.ndim == maxima.ndim == 0
+        if not plain and (minima.shape != (slices,) or maxima.shape != (slices,)):
+            raise PrecisionError(
+                f"{operation}: with axis {axis}, min_range and max_range are 1-D of size {slices}, "
+                f"not of shape {minima.shape} and {maxima.shape}"
+            )
+        if slices != 1 and mode == "MIN_FIRST":
+            raise PrecisionError(f"{operation}: mode MIN_FIRST does not work per slice; leave axis out or use SCALED")
+    minima, maxima = minima.reshape(-1), maxima.reshape(-1)
+    bad = np.flatnonzero(maxima < minima)
+    if bad.size:
+        k = int(bad[0])
+        raise PrecisionError(
+            f"{operation}: min_range {minima[k]} > max_range {maxima[k]}{_slice_name(k, slices == 1)}; swap them"
+        )
+    return minima, maxima, axis, slices == 1

@@ -1,0 +1,122 @@
+"""Weights as int8 in [-127, 127]: per tensor or per output channel, min-max, MSE-optimal or power of two.
+
+real = float(q) * scale. Per element, each operation one float32 rounding: q = round(clamp(w * (1 / scale), -127, 127)).
+Searches add squared errors in float64 one after the other per channel, so the chosen scale is the same on every CPU.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpnet.errors import PrecisionError
+from mpnet.quantization.rounding import ROUNDINGS, round_float32
+
+GRANULARITIES: tuple[str, ...] = ("per_channel", "per_tensor")
+METHODS: tuple[str, ...] = ("min_max", "mse", "power_of_two")
+
+_f32 = np.float32
+# Candidates of the MSE search: the largest magnitude times 100 %, 99 %, ... 30 %.
+_SHRINK = np.arange(100, 29, -1, dtype=np.float32) / np.float32(100)
+# The reference program's multipliers are 2^-16 .. 2^15, so its scales are 2^16 .. 2^-15.
+_EXPONENTS = range(16, -16, -1)
+# Weights are searched in pieces of this many, to bound memory.
+_PIECE = 1 << 20
+
+
+@dataclass(frozen=True)
+class WeightScheme:
+    """How weights are quantised.
+
+    granularity: per_channel (one scale per output channel) or per_tensor.
+    method:      min_max: scale = max|w| / 127; mse: the scale of 71 candidates (100 % .. 30 % of max|w|) with the least
+                 squared error; power_of_two: the scale 2^-15 .. 2^16 with the least squared error.
+    rounding:    half_to_even, half_away or truncate; None: truncate for power_of_two (as the reference program), else
+                 half_to_even.
+    Raises: PrecisionError for an unknown word.
+    """
+
+    granularity: str = "per_channel"
+    method: str = "min_max"
+    rounding: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.rounding is None:
+            object.__setattr__(self, "rounding", "truncate" if self.method == "power_of_two" else "half_to_even")
+        for what, value, known in (
+            ("granularity", self.granularity, GRANULARITIES),
+            ("method", self.method, METHODS),
+            ("rounding", self.rounding, ROUNDINGS),
+        ):
+            if value not in known:
+                raise PrecisionError(f"weights: unknown {what} {value!r}; known are {', '.join(known)}")
+
+
+def quantize_weights(w: NDArray[Any], scheme: WeightScheme) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
+    """(codes, scales) of a layer's weights.
+
+    w:      (out_channels, ...), finite; taken as float32.
+    Result: int8 of w's shape, and float32 (out_channels,), filled with one value when per tensor.
+    Raises: PrecisionError if w is empty, holds NaN or infinity.
+    """
+    values = np.asarray(w, np.float32)
+    if values.ndim < 1 or values.size == 0:
+        raise PrecisionError("weights: there are none to quantise")
+    if not np.isfinite(values).all():
+        channel = int(np.flatnonzero(~np.isfinite(values.reshape(values.shape[0], -1)).all(axis=1))[0])
+        raise PrecisionError(f"weights: NaN or infinity in output channel {channel}")
+    channels = values.shape[0]
+    rows = values.reshape(channels if scheme.granularity == "per_channel" else 1, -1)
+    scales = _scales(rows, scheme)
+    codes = _codes(rows, scales, scheme).astype(np.int8).reshape(values.shape)
+    return codes, np.broadcast_to(scales, (channels,)).copy()
+
+
+def dequantize_weights(codes: NDArray[np.int8], scales: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The float32 weights that the codes stand for; scales: (out_channels,)."""
+    real: NDArray[np.float32] = codes.astype(np.float32) * scales.reshape(-1, *([1] * (codes.ndim - 1)))
+    return real
+
+
+def _codes(rows: NDArray[np.float32], scales: NDArray[np.float32], scheme: WeightScheme) -> NDArray[np.float32]:
+    assert scheme.rounding is not None
+    with np.errstate(over="ignore"):
+        t = rows * (_f32(1) / scales)[:, None]
+    return round_float32(np.minimum(np.maximum(t, _f32(-127)), _f32(127)), scheme.rounding)
+
+
+def _scales(rows: NDArray[np.float32], scheme: WeightScheme) -> NDArray[np.float32]:
+    largest = np.abs(rows).max(axis=1)
+    base = np.where(largest == 0, _f32(1), np.maximum(largest / _f32(127), _f32(2.0**-100))).astype(np.float32)
+    if scheme.method == "min_max":
+        return np.asarray(base, np.float32)
+    if scheme.method == "mse":
+        candidates = [np.maximum(base * shrink, _f32(2.0**-100)) for shrink in _SHRINK]
+    else:
+        candidates = [np.full_like(base, 2.0**exponent) for exponent in _EXPONENTS]
+    best = candidates[0]
+    least = _squared_error(rows, best, scheme)
+    for candidate in candidates[1:]:
+        error = _squared_error(rows, candidate, scheme)
+        better = error < least
+        best = np.where(better, candidate, best)
+        least = np.where(better, error, least)
+    return np.where(largest == 0, _f32(1), best).astype(np.float32)
+
+
+def _squared_error(
+    rows: NDArray[np.float32], scales: NDArray[np.float32], scheme: WeightScheme
+) -> NDArray[np.float64]:
+    """Sum of squares per row, added in the order of the elements."""
+    total = np.zeros(rows.shape[0])
+    step = max(1, _PIECE // rows.shape[0])
+    for start in range(0, rows.shape[1], step):
+        piece = rows[:, start : start + step]
+        wide = piece.astype(np.float64) - _codes(piece, scales, scheme).astype(np.float64) * scales[:, None]
+        # accumulate is sequential by definition, where sum() may add in an order that depends on the CPU.
+        squares = np.concatenate([total[:, None], wide * wide], axis=1)
+        total = np.add.accumulate(squares, axis=1)[:, -1]
+    return total

@@ -1,0 +1,94 @@
+"""The table of a network's layers, for the terminal."""
+
+from __future__ import annotations
+
+from typing import Any, Mapping
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from mpnet.spec.network import ConvolutionSpec, LayerSpec, MaxpoolSpec, UpsampleSpec
+
+STYLES = {"fp32": "blue", "fp16": "yellow", "int8": "green"}
+
+
+def shape_text(shape: list[int]) -> str:
+    """(height, width, channels) as Darknet writes it: width x height x channels."""
+    height, width, channels = shape
+    return f"{width}x{height}x{channels}"
+
+
+def bytes_text(count: float) -> str:
+    """A number of bytes with a unit: 512 B, 1.5 KiB, 3.2 MiB."""
+    for unit in ("B", "KiB", "MiB"):
+        if count < 1024 or unit == "MiB":
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1024
+    raise AssertionError("unreachable")
+
+
+def count_text(count: float) -> str:
+    """A large count with a unit: 950, 12.3 k, 4.56 M, 7.89 G."""
+    for unit, size in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if count >= size:
+            return f"{count / size:.2f} {unit}"
+    return f"{count:.0f}"
+
+
+def describe_layer(layer: LayerSpec) -> str:
+    """Kernel size, stride, activation and groups in a few characters."""
+    if isinstance(layer, ConvolutionSpec):
+        groups = f" groups {layer.groups}" if layer.groups > 1 else ""
+        return f"{layer.size}x{layer.size}/{layer.stride} {layer.activation}{groups}"
+    if isinstance(layer, MaxpoolSpec):
+        return f"{layer.size}x{layer.size}/{layer.stride}"
+    return f"x{layer.factor}" if isinstance(layer, UpsampleSpec) else ""
+
+
+# (heading, right-aligned, terminal width from which it is shown)
+_COLUMNS: tuple[tuple[str, bool, int], ...] = (
+    ("#", True, 0), ("layer", False, 0), ("selectors", False, 0), ("kernel", False, 140), ("in", True, 170),
+    ("out", True, 0), ("precision", False, 0), ("conversions", False, 0), ("MACs", True, 0), ("parameters", True, 110),
+    ("weights", True, 100), ("activations", True, 120),
+)
+
+
+def _cells(row: Mapping[str, Any]) -> dict[str, Text | str]:
+    precision = row["precision"]
+    return {
+        "#": str(row["index"]),
+        "layer": row["type"].replace("convolutional", "conv"),
+        "selectors": " ".join(row["selectors"][1:]),
+        "kernel": row["detail"],
+        "in": shape_text(row["in_shape"]),
+        "out": shape_text(row["shape"]),
+        "precision": Text(precision, STYLES.get(precision.split("_")[0], "")),
+        "conversions": ", ".join(row["conversions"]),
+        "MACs": count_text(row["macs"]) if row["macs"] else "",
+        "parameters": f"{row['parameters']:,}" if row["parameters"] else "",
+        "weights": bytes_text(row["weight_bytes"]) if row["weight_bytes"] else "",
+        "activations": bytes_text(row["activation_bytes"]),
+    }
+
+
+def print_layers(document: Mapping[str, Any], console: Console) -> None:
+    """The document of `mpnet show` as a table with totals."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    columns = [column for column in _COLUMNS if column[2] <= console.width]
+    for name, right, _ in columns:
+        table.add_column(name, justify="right" if right else "left", no_wrap=name != "selectors")
+    for row in document["layers"]:
+        cells = _cells(row)
+        table.add_row(*[cells[name] for name, _, _ in columns])
+    console.print(table)
+    totals = document["totals"]
+    share = 100 * totals["int8_macs"] / totals["macs"] if totals["macs"] else 0
+    console.print(
+        f"{len(document['layers'])} layers, precision {document['precision_key']}; {totals['conversions']} "
+        "conversions\n"
+        f"{count_text(totals['macs'])} MACs ({share:.1f} % in int8), {totals['parameters']:,} parameters, "
+        f"{count_text(totals['bit_operations'])} bit operations\n"
+        f"{bytes_text(totals['weight_bytes'])} of weights, {bytes_text(totals['peak_activation_bytes'])} of "
+        "activations at the peak, for one picture"
+    )

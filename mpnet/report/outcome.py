@@ -1,0 +1,66 @@
+"""One finished run, and its baseline, for the terminal."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from mpnet.experiments.result import Result
+from mpnet.report.layers import bytes_text, count_text
+
+METRICS: tuple[str, ...] = ("AP", "AP50", "AP75", "AR100", "darknet_mAP50")
+
+
+def print_outcome(result: Result, baseline: Result | None, console: Console) -> None:
+    """Protocol, metrics, agreement, cost and latency of a run, the baseline's beside them."""
+    document = result.document
+    protocol = document["protocol"]
+    console.print(
+        f"{result.name}: {protocol['images']} pictures, {protocol['boxes']} boxes, {protocol['resize']}, confidence "
+        f"{protocol['confidence']}, NMS {protocol['nms']} ({protocol['nms_kind']})"
+    )
+    runs = [run for run in (baseline, result) if run is not None]
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("")
+    for name in ["baseline", "this run"] if baseline else ["this run"]:
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_row("precision", *[str(run.document["precision"]["key"]) for run in runs])
+    for name in METRICS:
+        table.add_row(name, *[_percent(run.metrics.get(name)) for run in runs])
+    agreement = document.get("agreement")
+    if agreement:
+        for name in ("AP", "AP75", "AP95"):
+            table.add_row(f"agreement {name}", "", _percent(agreement[name]))
+        table.add_row("SQNR of heads", "", _decibels(agreement["head_sqnr_db"]))
+    for label, cell in (
+        ("weights", lambda d: bytes_text(d["cost"]["weight_bytes"])),
+        ("peak activations", lambda d: bytes_text(d["cost"]["peak_activation_bytes"])),
+        ("MACs in int8", lambda d: _share(d["cost"])),
+        ("bit operations", lambda d: count_text(d["cost"]["bit_operations"])),
+        ("latency", lambda d: _latency(d.get("latency"))),
+    ):
+        table.add_row(label, *[cell(run.document) for run in runs])
+    console.print(table)
+    for remark in document.get("notes", []):
+        console.print(f"note: {remark}")
+    console.print(str(result.folder))
+
+
+def _percent(value: float | None) -> str:
+    return "-" if value is None or value < 0 else f"{value:.2f}"
+
+
+def _decibels(values: list[float | None]) -> str:
+    return ", ".join("exact" if value is None else f"{value:.1f} dB" for value in values)
+
+
+def _share(cost: dict[str, Any]) -> str:
+    return f"{100 * cost['int8_macs'] / cost['macs']:.1f} %" if cost.get("macs") else "-"
+
+
+def _latency(latency: dict[str, Any] | None) -> str:
+    if not latency:
+        return "-"
+    return f"{latency['median_ms']:.2f} ms ({latency['isa']}, {latency['threads']} threads)"

@@ -1,0 +1,142 @@
+"""Labelled pictures: what every ground-truth format is read into."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
+from typing import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpnet.errors import DataError
+
+MAX_CATEGORIES = 100_000
+
+
+@dataclass(frozen=True)
+class ImageRecord:
+    """One picture. width and height in pixels, as stored (no EXIF rotation); sha256 of the file's bytes, hex."""
+
+    id: int
+    path: str
+    width: int
+    height: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Category:
+    """A class: its index in `Dataset.categories` is the network's class index, id the one in COCO files."""
+
+    id: int
+    name: str
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """Pictures with their boxes; images by rising id, boxes by image (their order within one image is the file's).
+
+    images:      one record per picture.
+    categories:  in the order of the network's class indices.
+    image_index: int32 (boxes,), position in images.
+    category:    int32 (boxes,), position in categories.
+    box:         float64 (boxes, 4), x, y, width, height in pixels, not clipped.
+    area:        float64 (boxes,), square pixels (COCO: of the segment), which decides small, medium or large.
+    crowd:       bool (boxes,), regions that neither count nor harm.
+    notes:       what a reader should know, for example pictures without a label file.
+    """
+
+    images: tuple[ImageRecord, ...]
+    categories: tuple[Category, ...]
+    image_index: NDArray[np.int32]
+    category: NDArray[np.int32]
+    box: NDArray[np.float64]
+    area: NDArray[np.float64]
+    crowd: NDArray[np.bool_]
+    notes: tuple[str, ...] = field(default=())
+
+    def __post_init__(self) -> None:
+        count = len(self.image_index)
+        for name, dtype, shape in (
+            ("image_index", np.int32, (count,)), ("category", np.int32, (count,)), ("box", np.float64, (count, 4)),
+            ("area", np.float64, (count,)), ("crowd", np.bool_, (count,)),
+        ):
+            values = np.ascontiguousarray(getattr(self, name), dtype=dtype).reshape(shape)
+            values.setflags(write=False)
+            object.__setattr__(self, name, values)
+        ids = [image.id for image in self.images]
+        if any(a >= b for a, b in pairwise(ids)):
+            raise DataError("a dataset's images must come by rising id, each once")
+        if len({category.id for category in self.categories}) != len(self.categories):
+            raise DataError("a dataset's category ids must differ")
+        if count and (np.diff(self.image_index).min(initial=0) < 0 or self.image_index[0] < 0
+                      or self.image_index[-1] >= len(self.images)):
+            raise DataError("a dataset's boxes must come by image, with indices of its images")
+        if count and (self.category.min() < 0 or self.category.max() >= len(self.categories)):
+            raise DataError("a dataset's boxes must have indices of its categories")
+
+    @staticmethod
+    def of(
+        images: Sequence[ImageRecord], categories: Sequence[Category],
+        rows: Sequence[tuple[int, int, Sequence[float], float, bool]], notes: Sequence[str] = (),
+    ) -> Dataset:
+        """A data set from rows (image position, category position, box, area, crowd), ordered by image here."""
+        ordered = sorted(rows, key=lambda row: row[0])  # stable: within an image the order stays
+        return Dataset(
+            tuple(images), tuple(categories),
+            np.array([row[0] for row in ordered], dtype=np.int32),
+            np.array([row[1] for row in ordered], dtype=np.int32),
+            np.array([row[2] for row in ordered], dtype=np.float64).reshape(-1, 4),
+            np.array([row[3] for row in ordered], dtype=np.float64), np.array([row[4] for row in ordered], dtype=bool),
+            tuple(notes),
+        )
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Class names by class index."""
+        return tuple(category.name for category in self.categories)
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 (hex) of pictures and labels; file names and folders do not count.
+
+        Hashed text, one line each, in this order: every category (id, name), every image (id, width, height, digest
+        of its bytes), every box (image index, category index, x, y, width, height, area as hexadecimal floats, crowd).
+        """
+        text = hashlib.sha256(b"mpnet-dataset-1\n")
+        for category in self.categories:
+            text.update(f"category {category.id} {category.name!r}\n".encode())
+        for image in self.images:
+            text.update(f"image {image.id} {image.width} {image.height} {image.sha256}\n".encode())
+        for index, category_index, box, area, crowd in zip(
+            self.image_index.tolist(), self.category.tolist(), self.box.tolist(), self.area.tolist(),
+            self.crowd.tolist(), strict=True,
+        ):
+            numbers = " ".join(float(value).hex() for value in (*box, area))
+            text.update(f"box {index} {category_index} {numbers} {int(crowd)}\n".encode())
+        return text.hexdigest()
+
+    @cached_property
+    def sizes(self) -> NDArray[np.float32]:
+        """Width and height of every image in pixels, float32 (images, 2)."""
+        return np.array([(image.width, image.height) for image in self.images], dtype=np.float32).reshape(-1, 2)
+
+    def subset(self, positions: Sequence[int]) -> Dataset:
+        """The images at the given positions (each once, any order) with their boxes, as a dataset of its own.
+
+        Raises: DataError when a position does not exist or comes twice.
+        """
+        chosen = sorted(int(position) for position in positions)
+        if len(set(chosen)) != len(chosen) or (chosen and not 0 <= chosen[0] <= chosen[-1] < len(self.images)):
+            raise DataError(f"a subset needs different positions from 0 to {len(self.images) - 1}")
+        new_index = np.full(len(self.images), -1, dtype=np.int32)
+        new_index[chosen] = np.arange(len(chosen), dtype=np.int32)
+        keep = new_index[self.image_index] >= 0
+        return Dataset(
+            images=tuple(self.images[position] for position in chosen), categories=self.categories,
+            image_index=new_index[self.image_index[keep]], category=self.category[keep], box=self.box[keep],
+            area=self.area[keep], crowd=self.crowd[keep], notes=self.notes,
+        )

@@ -1,0 +1,91 @@
+"""How tensors and weights are to be quantised: what an experiment or a cfg asks for, nothing computed here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import Any, TypeVar
+
+ACTIVATION_MODES: tuple[str, ...] = ("affine", "symmetric", "power_of_two", "MIN_COMBINED", "MIN_FIRST", "SCALED")
+ACTIVATION_RANGES: tuple[str, ...] = ("dynamic", "calibrated")
+CALIBRATION_METHODS: tuple[str, ...] = ("min_max", "moving_average", "percentile", "entropy", "mse")
+ROUNDINGS: tuple[str, ...] = ("half_to_even", "half_away", "truncate")
+WEIGHT_GRANULARITIES: tuple[str, ...] = ("per_channel", "per_tensor")
+WEIGHT_METHODS: tuple[str, ...] = ("min_max", "mse", "power_of_two")
+
+_Options = TypeVar("_Options", "ActivationOptions", "WeightOptions")
+
+
+@dataclass(frozen=True)
+class ActivationOptions:
+    """What is asked of int8 activations; None means "not said here".
+
+    mode:        how a range becomes scale and zero point (ACTIVATION_MODES).
+    ranges:      dynamic (measured on the tensor itself, per image) or calibrated (fixed beforehand).
+    method:      how calibration finds a range (CALIBRATION_METHODS).
+    percentile:  share of values kept by method `percentile`, in percent, 50 to 100.
+    momentum:    weight of the past in method `moving_average`, 0 to 1.
+    rounding:    one of ROUNDINGS; the mode's own when None.
+    narrow_range, ensure_minimum_range: as in TensorFlow, for its modes.
+    """
+
+    mode: str | None = None
+    ranges: str | None = None
+    method: str | None = None
+    percentile: float | None = None
+    momentum: float | None = None
+    rounding: str | None = None
+    narrow_range: bool | None = None
+    ensure_minimum_range: float | None = None
+
+
+@dataclass(frozen=True)
+class WeightOptions:
+    """What is asked of int8 weights; None means "not said here".
+
+    granularity: one scale per output channel or one per tensor.
+    method:      min_max; mse: the scale with the smallest squared error; power_of_two: the same among powers of two.
+    rounding:    one of ROUNDINGS.
+    """
+
+    granularity: str | None = None
+    method: str | None = None
+    rounding: str | None = None
+
+
+@dataclass(frozen=True)
+class QuantizationOptions:
+    """Everything that can be said about one layer's quantisation."""
+
+    activations: ActivationOptions = ActivationOptions()
+    weights: WeightOptions = WeightOptions()
+    bias_correction: bool | None = None
+    equalisation: bool | None = None
+
+    def overlaid(self, above: QuantizationOptions) -> QuantizationOptions:
+        """These options with everything that `above` says put over them."""
+        return QuantizationOptions(
+            _overlay(self.activations, above.activations),
+            _overlay(self.weights, above.weights),
+            self.bias_correction if above.bias_correction is None else above.bias_correction,
+            self.equalisation if above.equalisation is None else above.equalisation,
+        )
+
+    def said(self) -> dict[str, Any]:
+        """What is said, as nested plain values; nothing for what is not. Goes into protocols and identities."""
+        result: dict[str, Any] = {}
+        for name in ("activations", "weights"):
+            part = {f.name: value for f in fields(getattr(self, name))
+                    if (value := getattr(getattr(self, name), f.name)) is not None}
+            if part:
+                result[name] = part
+        for name in ("bias_correction", "equalisation"):
+            if getattr(self, name) is not None:
+                result[name] = getattr(self, name)
+        return result
+
+
+NOTHING_SAID = QuantizationOptions()
+
+
+def _overlay(below: _Options, above: _Options) -> _Options:
+    return replace(below, **{f.name: value for f in fields(above) if (value := getattr(above, f.name)) is not None})

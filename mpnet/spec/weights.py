@@ -1,0 +1,58 @@
+"""What a weights file holds, per convolution, before anything is folded or quantised."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpnet.spec.network import NetworkSpec
+
+Floats = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class ConvolutionWeights:
+    """float32 arrays: biases (out,); scales, means, variances (out,) with batch normalisation, else None;
+    weights (out, in / groups, size, size)."""
+
+    biases: Floats
+    weights: Floats
+    scales: Floats | None = None
+    means: Floats | None = None
+    variances: Floats | None = None
+
+
+@dataclass(frozen=True)
+class Weights:
+    """All convolutions' values by layer index.
+
+    version: (major, minor, revision) of the file. seen: images seen in training. digest: SHA-256 of the file, hex.
+    """
+
+    layers: Mapping[int, ConvolutionWeights]
+    version: tuple[int, int, int] = (0, 2, 5)
+    seen: int = 0
+    source: str = "<memory>"
+    digest: str = ""
+
+
+def random_weights(network: NetworkSpec, seed: int = 0) -> Weights:
+    """Weights that keep activations near 1 (He's scaling), for speed measurements and tests; equal for equal seeds."""
+    random = np.random.Generator(np.random.PCG64(seed))
+    layers = {}
+    for layer in network.convolutions:
+        spread = np.float32(np.sqrt(2.0 / layer.depth))
+        weights = random.standard_normal(layer.weight_shape, np.float32) * spread
+        biases = random.standard_normal(layer.filters, np.float32) * np.float32(0.1)
+        if layer.batch_normalize:
+            scales, means, variances = (
+                random.uniform(low, high, layer.filters).astype(np.float32)
+                for low, high in ((0.75, 1.25), (-0.1, 0.1), (0.75, 1.25))
+            )
+            layers[layer.index] = ConvolutionWeights(biases, weights, scales, means, variances)
+        else:
+            layers[layer.index] = ConvolutionWeights(biases, weights)
+    return Weights(layers, source=f"random weights, seed {seed}")

@@ -1,0 +1,95 @@
+"""What holds for every command: help, exit codes, one line for every foreseeable failure."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from mpnet.cli import main as cli_main
+from mpnet.errors import ConfigError
+
+MPNET = [sys.executable, "-m", "mpnet"]
+
+
+def run(*arguments: str, **settings: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*MPNET, *arguments], capture_output=True, text=True, check=False, **settings)  # type: ignore[call-overload,no-any-return]
+
+
+@pytest.mark.parametrize("name", list(cli_main.COMMANDS))
+def test_help_has_a_summary_and_an_example(name: str) -> None:
+    command = cli_main.cli.get_command(click.Context(cli_main.cli), name)
+    assert command is not None
+    text = command.get_help(click.Context(command, info_name=f"mpnet {name}"))
+    assert "Example" in text
+    assert f"mpnet {name}" in text.partition("Example")[2]
+
+
+def test_help_lists_every_command() -> None:
+    result = run("--help")
+    assert result.returncode == 0
+    for name in cli_main.COMMANDS:
+        assert f"\n  {name} " in result.stdout
+
+
+def test_help_of_all_commands_imports_no_kernels() -> None:
+    code = "import sys, mpnet.cli.main as m; m._run(['--help']); print(sorted(set(sys.modules) & {'numpy', 'cv2', 'yaml', 'rich'}))"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize(("arguments", "message"), [
+    (["shwo"], "error: no command 'shwo'; did you mean 'show'? (see mpnet --help)\n"),
+    (["--frob"], "error: No such option"),
+    (["download", "yolov9"], "error: Invalid value for '{yolov3-tiny}': 'yolov9' is not 'yolov3-tiny'. "),
+    (["run", "missing.yaml"],
+     "error: missing.yaml: cannot be read (No such file or directory); name a readable YAML file\n"),
+])
+def test_wrong_usage_is_one_line_and_exit_code_2(arguments: list[str], message: str, tmp_path: Path) -> None:
+    result = run(*arguments, cwd=tmp_path)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr.startswith(message)
+    assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(("error", "code", "message"), [
+    (ConfigError("x.cfg:3: bad"), 2, "error: x.cfg:3: bad\n"),
+    (ConfigError("a\nb\x1b[31m"), 2, "error: a\\nb\\x1b[31m\n"),
+    (OSError(errno.ENOSPC, "No space left on device", "runs/a"), 2,
+     "error: runs/a: No space left on device; free some space or choose another folder\n"),
+    (PermissionError(errno.EACCES, "Permission denied", "/x"), 2,
+     "error: /x: Permission denied; check its permissions or choose another folder\n"),
+    (OSError(errno.EROFS, "Read-only file system", "/x"), 2,
+     "error: /x: Read-only file system; choose a folder that can be written to\n"),
+    (MemoryError(), 2, "error: out of memory; use a smaller runtime.batch, fewer workers or a smaller network\n"),
+    (KeyboardInterrupt(), 130, "interrupted\n"),
+])
+def test_failures_become_one_line(
+    error: BaseException, code: int, message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def failing(**settings: object) -> None:
+        raise error
+
+    monkeypatch.setattr(cli_main.cli, "main", failing)
+    assert cli_main._run([]) == code
+    assert capsys.readouterr() == ("", message)
+
+
+def test_a_closed_pipe_is_silent() -> None:
+    read, write = os.pipe()
+    os.close(read)
+    with os.fdopen(write, "w") as closed:
+        result = subprocess.run([*MPNET, "--help"], stdout=closed, stderr=subprocess.PIPE, text=True, check=False)
+    assert result.stderr == ""
+
+
+def test_terminate_unwinds(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(SystemExit) as caught:
+        cli_main._terminated(signal.SIGTERM, None)
+    assert caught.value.code == 143

@@ -1,0 +1,89 @@
+"""Arbitrary bytes and mutations of valid files: a parser answers or raises MpnetError, nothing else."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mpnet.errors import MpnetError
+from mpnet.formats.cfg import parse_cfg
+from mpnet.formats.cfg_edit import edit_precisions
+from mpnet.formats.weights import parse_weights, weights_bytes
+from mpnet.spec.precision import FP16
+from mpnet.spec.weights import random_weights
+
+VALID = (Path(__file__).resolve().parents[2] / "cfg" / "yolov3-tiny-mixed.cfg").read_bytes()
+LINES = VALID.splitlines(keepends=True)
+SMALL = parse_cfg(
+    "[net]\nwidth=8\nheight=8\n[convolutional]\nbatch_normalize=1\nfilters=4\nsize=3\n[convolutional]\ngroups=2\nfilters=2\n"
+)
+SMALL_WEIGHTS = weights_bytes(random_weights(SMALL), SMALL)
+
+
+def check_cfg(content: bytes) -> None:
+    """Either a network whose totals make sense, or an error of ours that is one line."""
+    try:
+        network = parse_cfg(content, "t.cfg")
+    except MpnetError as error:
+        assert str(error).startswith("t.cfg")
+        assert "\n" not in str(error)
+        return
+    assert all(min(layer.out_shape) > 0 for layer in network.layers)
+    assert sum(4 * layer.activations for layer in network.layers) <= 4 << 30
+    # What can be read can be edited, or is refused in one line.
+    with contextlib.suppress(MpnetError):
+        edit_precisions(content, [FP16] * len(network.layers))
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.binary(max_size=400))
+def test_cfg_of_arbitrary_bytes(content: bytes) -> None:
+    check_cfg(content)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.sampled_from(LINES), max_size=60))
+def test_cfg_of_shuffled_lines(lines: list[bytes]) -> None:
+    check_cfg(b"".join(LINES[:7] + lines))
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.integers(0, len(LINES) - 1), st.sampled_from([b"0", b"-1", b"999999999", b"1e9", b"nan", b"", b",", b"\xff", b"0x10"]))
+def test_cfg_with_one_hostile_value(line: int, value: bytes) -> None:
+    key = LINES[line].split(b"=")[0].strip()
+    check_cfg(b"".join([*LINES[:line], key + b"=" + value + b"\n", *LINES[line + 1 :]]))
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.integers(0, len(VALID) - 1), st.integers(0, 255))
+def test_cfg_with_one_byte_changed(position: int, byte: int) -> None:
+    check_cfg(VALID[:position] + bytes([byte]) + VALID[position + 1 :])
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.binary(max_size=600))
+def test_weights_of_arbitrary_bytes(content: bytes) -> None:
+    check_weights(content)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.integers(0, len(SMALL_WEIGHTS) - 1), st.integers(0, 255), st.integers(0, 3))
+def test_weights_with_a_changed_byte_or_length(position: int, byte: int, cut: int) -> None:
+    content = SMALL_WEIGHTS[:position] + bytes([byte]) + SMALL_WEIGHTS[position + 1 :]
+    check_weights(content[: len(content) - cut])
+
+
+def check_weights(content: bytes) -> None:
+    try:
+        weights = parse_weights(content, SMALL, "t.weights")
+    except MpnetError as error:
+        assert str(error).startswith("t.weights: ")
+        assert "\n" not in str(error)
+        return
+    for layer in weights.layers.values():
+        assert np.isfinite(layer.weights).all()
+        assert np.isfinite(layer.biases).all()

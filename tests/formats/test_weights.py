@@ -1,0 +1,104 @@
+"""Reading and writing weights files."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mpnet.errors import FormatError
+from mpnet.formats.cfg import parse_cfg
+from mpnet.formats.weights import parse_weights, read_weights, weights_bytes, write_weights
+from mpnet.spec.weights import random_weights
+
+NETWORK = parse_cfg(
+    "[net]\nwidth=8\nheight=8\nchannels=4\n"
+    "[convolutional]\nbatch_normalize=1\nfilters=6\nsize=3\ngroups=2\n"
+    "[maxpool]\nsize=2\nstride=2\n"
+    "[convolutional]\nfilters=3\nsize=1\n",
+    "t.cfg",
+)
+COUNT = 6 * 4 + 6 * 2 * 9 + 3 + 3 * 6
+
+
+def numbered(header: bytes) -> bytes:
+    return header + np.arange(COUNT, dtype="<f4").tobytes()
+
+
+@pytest.mark.parametrize("header", [struct.pack("<3iQ", 0, 2, 5, 7), struct.pack("<3ii", 0, 1, 0, 7)])
+def test_both_headers_and_the_order_of_values(header: bytes) -> None:
+    weights = parse_weights(numbered(header), NETWORK)
+    assert (weights.seen, sorted(weights.layers)) == (7, [0, 2])
+    first, last = weights.layers[0], weights.layers[2]
+    assert first.scales is not None
+    assert first.means is not None
+    assert first.variances is not None
+    starts = [first.biases[0], first.scales[0], first.means[0], first.variances[0], first.weights[0, 0, 0, 0]]
+    assert starts == [0, 6, 12, 18, 24]
+    assert first.weights.shape == (6, 2, 3, 3)
+    assert first.weights[1, 0, 2, 1] == 24 + 18 + 7
+    assert (last.biases.tolist(), last.weights.shape, last.scales) == ([132, 133, 134], (3, 6, 1, 1), None)
+
+
+def test_writing_and_reading_give_the_same(tmp_path: Path) -> None:
+    weights = random_weights(NETWORK, seed=3)
+    path = tmp_path / "t.weights"
+    write_weights(path, weights, NETWORK)
+    again = read_weights(path, NETWORK)
+    assert weights_bytes(again, NETWORK) == path.read_bytes()
+    for index, layer in weights.layers.items():
+        assert np.array_equal(layer.weights, again.layers[index].weights)
+    assert [p.name for p in tmp_path.iterdir()] == ["t.weights"]
+
+
+HEADER = struct.pack("<3iQ", 0, 2, 5, 7)
+SIZE = len(HEADER) + 4 * COUNT
+NEEDED = (
+    f", but t.cfg needs {SIZE} ({COUNT} values); use the weights that belong to this cfg, or download them again"
+)
+
+
+@pytest.mark.parametrize(("content", "message"), [
+    (b"", "0 bytes are too few for the header of a weights file; is it complete?"),
+    (numbered(HEADER)[:-4], f"too short: {SIZE - 4} bytes{NEEDED}"),
+    (numbered(HEADER) + b"\0" * 8, f"too long: {SIZE + 8} bytes{NEEDED}"),
+    (numbered(struct.pack("<3iQ", 0, 2000, 5, 7)), "version (0, 2000, 5) in the header; this is no Darknet weights file"),
+])
+def test_wrong_sizes_are_stated(content: bytes, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "t.weights"
+    path.write_bytes(content)
+    with pytest.raises(FormatError) as caught:
+        read_weights(path, NETWORK)
+    assert str(caught.value) == f"{path}: {message}"
+
+
+def test_a_huge_file_is_refused_before_it_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "t.weights"
+    with open(path, "wb") as file:
+        file.truncate(1 << 40)  # sparse: takes no disk
+    with pytest.raises(FormatError, match=f"too long: {1 << 40} bytes"):
+        read_weights(path, NETWORK)
+
+
+@pytest.mark.parametrize(("position", "value", "message"), [
+    (1, np.nan, "biases of layer 0 (conv-1) hold nan at value 1;"),
+    (30, np.inf, "weights of layer 0 (conv-1) hold inf at value 30;"),
+    (19, -1.0, "a variance of layer 0 (conv-1) is negative (-1);"),
+    (COUNT - 1, -np.inf, f"weights of layer 2 (conv-2) hold -inf at value {COUNT - 1};"),
+])
+def test_values_that_no_training_gives(position: int, value: float, message: str) -> None:
+    values = np.arange(COUNT, dtype="<f4")
+    values[position] = value
+    with pytest.raises(FormatError) as caught:
+        parse_weights(HEADER + values.tobytes(), NETWORK, "t.weights")
+    assert str(caught.value) == f"t.weights: {message} the file is damaged or belongs to another cfg"
+
+
+def test_real_weights(shared_data: Path) -> None:
+    from mpnet.formats.cfg import read_cfg
+
+    base = shared_data / "aix2022" / "yolov3-tiny-aix2022"
+    weights = read_weights(base.with_suffix(".weights"), read_cfg(base.with_suffix(".cfg")))
+    assert (weights.version, weights.seen, len(weights.layers)) == ((0, 2, 5), 3212800, 11)

@@ -1,0 +1,91 @@
+"""A tiny network of YOLOv3-tiny's topology with seeded random weights, and a few labelled pictures, written to a folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import cv2
+import numpy as np
+
+from mpnet.formats.cfg import parse_cfg
+from mpnet.formats.weights import write_weights
+from mpnet.spec.weights import random_weights
+
+NAMES = ("circle", "square", "bar")
+SIDE = 64
+
+
+def _conv(filters: int, size: int = 3, linear: bool = False) -> str:
+    norm = "" if linear else "batch_normalize=1\n"
+    return f"[convolutional]\n{norm}filters={filters}\nsize={size}\nstride=1\npad=1\n" \
+           f"activation={'linear' if linear else 'leaky'}\n\n"
+
+
+def _pool(stride: int = 2) -> str:
+    return f"[maxpool]\nsize=2\nstride={stride}\n\n"
+
+
+def _yolo(mask: str) -> str:
+    return f"[yolo]\nmask={mask}\nanchors=4,5, 8,8, 12,10, 20,18, 30,34, 50,44\nclasses={len(NAMES)}\nnum=6\n\n"
+
+
+def tiny_cfg(side: int = SIDE) -> str:
+    """YOLOv3-tiny's topology, 4 to 16 channels: 13 convolutions, 6 maxpools, 2 routes, an upsample, 2 yolo heads."""
+    head = 3 * (5 + len(NAMES))
+    trunk = "".join(_conv(filters) + _pool() for filters in (4, 4, 6, 8, 8)) + _conv(10) + _pool(1)
+    first = _conv(16) + _conv(8, 1) + _conv(16) + _conv(head, 1, linear=True) + _yolo("3,4,5")
+    second = "[route]\nlayers=-4\n\n" + _conv(6, 1) + "[upsample]\nstride=2\n\n[route]\nlayers=-1,8\n\n" \
+        + _conv(8) + _conv(head, 1, linear=True) + _yolo("1,2,3")
+    return f"[net]\nwidth={side}\nheight={side}\nchannels=3\n\n{trunk}{first}{second}"
+
+
+def write_network(folder: Path, seed: int = 0) -> None:
+    """net.cfg, net.weights and net.names."""
+    text = tiny_cfg()
+    (folder / "net.cfg").write_text(text, encoding="utf-8")
+    network = parse_cfg(text, "net.cfg")
+    write_weights(folder / "net.weights", random_weights(network, seed), network)
+    (folder / "net.names").write_text("\n".join(NAMES) + "\n", encoding="utf-8")
+
+
+def write_pictures(folder: Path, count: int = 5, seed: int = 0) -> None:
+    """images/*.png of different sizes with one to three things each, and labels/*.txt in YOLO format."""
+    random = np.random.default_rng(seed)
+    (folder / "images").mkdir()
+    (folder / "labels").mkdir()
+    for number in range(count):
+        width, height = 80 + 8 * number, 60 + 4 * number
+        picture = random.integers(0, 90, (height, width, 3)).astype(np.uint8)
+        lines = []
+        for _ in range(1 + number % 3):
+            kind = int(random.integers(len(NAMES)))
+            w, h = (int(random.integers(12, 30)) for _ in range(2))
+            x, y = int(random.integers(0, width - w)), int(random.integers(0, height - h))
+            colour = tuple(int(value) for value in random.integers(120, 255, 3))
+            if kind == 0:
+                cv2.ellipse(picture, (x + w // 2, y + h // 2), (w // 2, h // 2), 0, 0, 360, colour, -1)
+            else:
+                cv2.rectangle(picture, (x, y), (x + w, y + h), colour, -1 if kind == 1 else 3)
+            lines.append(f"{kind} {(x + w / 2) / width:.6f} {(y + h / 2) / height:.6f} {w / width:.6f} {h / height:.6f}")
+        cv2.imwrite(str(folder / "images" / f"scene-{number}.png"), picture)
+        (folder / "labels" / f"scene-{number}.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+EXPERIMENT = """\
+name: tiny
+model: {cfg: net.cfg, weights: net.weights, names: net.names}
+data: {format: yolo, images: images/, labels: labels/}
+detection: {resize: stretch, confidence: 0.05, nms: 0.45}
+precision: {default: int8}
+runtime: {threads: 1}
+output: runs/
+"""
+
+
+def write_experiment(folder: Path) -> Path:
+    """The network, the pictures and experiment.yaml, whose path is returned."""
+    write_network(folder)
+    write_pictures(folder)
+    path = folder / "experiment.yaml"
+    path.write_text(EXPERIMENT, encoding="utf-8")
+    return path
