@@ -49,7 +49,7 @@ static inline float mp_expf(float x)
     return p * power;
 }
 
-/* 1 / (1 + exp(-x)), at most 2 ulp from the true value for x >= MP_EXP_LOW; not below 1.17e-38. */
+/* 1 / (1 + exp(-x)), at most 2.5 ulp from the true value for x >= -87; not below 1.17e-38. */
 static inline float mp_logisticf(float x) { return 1.0f / (1.0f + mp_expf(-x)); }
 
 /* Natural logarithm of x > 0 in double, good to about 1e-11 (absolute): only additions, products and one quotient. */

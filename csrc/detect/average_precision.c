@@ -48,39 +48,41 @@ static inline int points_reached(double recall)
     return k + 1;
 }
 
-/* The state after one true positive. */
+/* The counts after one true positive; later its precision in the place of the false ones. */
 typedef struct {
-    double precision;
-    int64_t points;
+    int64_t right;
+    union {
+        int64_t wrong;
+        double precision;
+    } u;
 } step;
 
-static void category_precision(int64_t first, int64_t last, int bit, const uint16_t *matched, const uint16_t *ignored,
-                               const int32_t *rank, const int32_t *image, const int32_t *weight, int32_t max_rank,
-                               int64_t positives, step *steps, double *precision, double *recall)
+/* times: per detection of this category how often it counts. points: by the number of right ones, see points_reached. */
+static void category_precision(int64_t count, const uint16_t *matched, const uint16_t *ignored, const int32_t *times,
+                               int bit, int64_t positives, const uint8_t *points, step *steps, double *precision,
+                               double *recall)
 {
-    int64_t true_positives = 0, false_positives = 0, count = 0;
-    for (int64_t d = first; d < last; d++) {
-        if ((ignored[d] >> bit & 1) || rank[d] >= max_rank)
-            continue;
-        const int64_t times = weight ? weight[image[d]] : 1;
-        if (!(matched[d] >> bit & 1)) {
-            false_positives += times;
-        } else if (times > 0) {
-            true_positives += times;
-            steps[count].precision = (double)true_positives / (double)(true_positives + false_positives);
-            steps[count].points = points_reached((double)true_positives / (double)positives);
-            count++;
-        }
+    int64_t right = 0, wrong = 0, found = 0;
+    /* Without branches: whether a detection is right is as good as random. */
+    for (int64_t d = 0; d < count; d++) {
+        const int64_t hit = matched[d] >> bit & 1, kept = ~(ignored[d] >> bit) & 1;
+        const int64_t weight = kept ? times[d] : 0;
+        right += hit * weight;
+        wrong += weight - hit * weight;
+        steps[found].right = right;
+        steps[found].u.wrong = wrong;
+        found += hit & (weight > 0);
     }
+    for (int64_t s = 0; s < found; s++)
+        steps[s].u.precision = (double)steps[s].right / (double)(steps[s].right + steps[s].u.wrong);
     /* The precision at a recall point is the highest at that recall or beyond; it can only be one of a true positive. */
     double sum = 0, highest = 0;
-    for (int64_t s = count - 1; s >= 0; s--) {
-        if (steps[s].precision > highest)
-            highest = steps[s].precision;
-        sum += highest * (double)(steps[s].points - (s > 0 ? steps[s - 1].points : 0));
+    for (int64_t s = found - 1; s >= 0; s--) {
+        highest = steps[s].u.precision > highest ? steps[s].u.precision : highest;
+        sum += highest * (points[steps[s].right] - (s > 0 ? points[steps[s - 1].right] : 0));
     }
     *precision = sum / RECALL_POINTS;
-    *recall = (double)true_positives / (double)positives;
+    *recall = (double)right / (double)positives;
 }
 
 int mp_average_precision(int32_t images, int32_t categories, int32_t threshold_count, const int64_t *start,
@@ -92,17 +94,26 @@ int mp_average_precision(int32_t images, int32_t categories, int32_t threshold_c
         (!weight && draws != 1))
         return MP_BAD_ARGUMENT;
     for (int32_t draw = 0; draw < draws; draw++) {
-        const int32_t *times = weight ? weight + (int64_t)draw * images : NULL;
+        const int32_t *drawn = weight ? weight + (int64_t)draw * images : NULL;
         for (int32_t c = 0; c < categories; c++) {
+            const int64_t first = start[c], count = start[c + 1] - first;
+            step *steps = scratch;
+            int32_t *times = (int32_t *)(steps + count + 1);
             int64_t total = 0;
             for (int32_t i = 0; i < images; i++)
-                total += (int64_t)positives[(int64_t)i * categories + c] * (times ? times[i] : 1);
+                total += (int64_t)positives[(int64_t)i * categories + c] * (drawn ? drawn[i] : 1);
+            for (int64_t d = 0; d < count; d++)
+                times[d] = rank[first + d] >= max_rank ? 0 : drawn ? drawn[image[first + d]] : 1;
+            /* No more than `total` detections can be right, each truth being found once. */
+            uint8_t *points = (uint8_t *)(times + count);
+            for (int64_t right = 0; right <= total && total > 0; right++)
+                points[right] = (uint8_t)points_reached((double)right / (double)total);
             for (int32_t t = 0; t < threshold_count; t++) {
                 const int64_t out = ((int64_t)draw * categories + c) * threshold_count + t;
                 precision[out] = recall[out] = -1;
                 if (total > 0)
-                    category_precision(start[c], start[c + 1], t, matched, ignored, rank, image, times, max_rank,
-                                       total, scratch, &precision[out], &recall[out]);
+                    category_precision(count, matched + first, ignored + first, times, t, total, points, steps,
+                                       &precision[out], &recall[out]);
             }
         }
     }

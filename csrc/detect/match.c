@@ -20,6 +20,19 @@ static double overlap(const float *detection, const double *truth, int crowd)
     return shared / (crowd ? area : area + truth[2] * truth[3] - shared);
 }
 
+/* Cuts x, y, width, height at 0 and `limit` along one axis, with the roundings of Detections.clipped. */
+static void clip(float *box, float limit, int axis)
+{
+    const float low = box[axis], high = low + box[axis + 2];
+    float new_low = low > 0 ? low : 0, new_high = high > 0 ? high : 0;
+    new_low = new_low < limit ? new_low : limit;
+    new_high = new_high < limit ? new_high : limit;
+    if (new_low != low || new_high != high) { /* an uncut width keeps its bits */
+        box[axis] = new_low;
+        box[axis + 2] = new_high - new_low;
+    }
+}
+
 /* The truths of one image and category, those that count first (stable). */
 typedef struct {
     const double *box;
@@ -67,10 +80,10 @@ static int64_t find_match(const cell *c, double threshold, int bit)
 }
 
 int mp_match_coco(int32_t images, int32_t categories, const int64_t *offsets, const int32_t *category,
-                  const float *box, const int64_t *cell_offsets, const double *truth_box, const double *truth_area,
-                  const uint8_t *truth_crowd, double area_low, double area_high, const double *iou_thresholds,
-                  int32_t threshold_count, int32_t max_rank, void *scratch, uint16_t *matched, uint16_t *ignored,
-                  int32_t *rank, int32_t *truth)
+                  const float *box, const float *picture_wh, const int64_t *cell_offsets, const double *truth_box,
+                  const double *truth_area, const uint8_t *truth_crowd, double area_low, double area_high,
+                  const double *iou_thresholds, int32_t threshold_count, int32_t max_rank, void *scratch,
+                  uint16_t *matched, uint16_t *ignored, int32_t *rank, int32_t *truth)
 {
     if (images < 0 || categories < 1 || threshold_count < 1 || threshold_count > MAX_THRESHOLDS || max_rank < 0)
         return MP_BAD_ARGUMENT;
@@ -106,11 +119,16 @@ int mp_match_coco(int32_t images, int32_t categories, const int64_t *offsets, co
                 ignored[d] = all;
                 continue;
             }
-            const double area = (double)box[4 * d + 2] * (double)box[4 * d + 3];
+            float cut[4] = {box[4 * d], box[4 * d + 1], box[4 * d + 2], box[4 * d + 3]};
+            if (picture_wh) {
+                clip(cut, picture_wh[2 * (int64_t)image], 0);
+                clip(cut, picture_wh[2 * (int64_t)image + 1], 1);
+            }
+            const double area = (double)cut[2] * (double)cut[3];
             const uint16_t outside = area < area_low || area > area_high ? all : 0;
             double highest = -1;
             for (int64_t p = 0; p < c.count; p++) {
-                c.iou[p] = overlap(box + 4 * d, c.box + 4 * (int64_t)c.order[p], c.crowd[c.order[p]]);
+                c.iou[p] = overlap(cut, c.box + 4 * (int64_t)c.order[p], c.crowd[c.order[p]]);
                 highest = larger(highest, c.iou[p]);
             }
             uint16_t hit = 0, hit_ignored = 0;

@@ -51,15 +51,15 @@ int mp_nms(const mp_candidates *heads, int32_t head_count, int kind, float thres
 
 /* Matching as COCO defines it, for one area range, at up to 16 IoU thresholds.
  * Detections: per image ordered by category, then falling score. Truths: cell_offsets[images * categories + 1], image
- * by image. box: x, y, width, height. A truth is left out of the count (ignored) when crowd or outside the area range.
+ * by image. box: x, y, width, height; cut at the picture's edges first when picture_wh, [images][2], is given. A truth is left out of the count (ignored) when crowd or outside the area range.
  * Per detection: bit t of matched and of ignored; rank (position within image and category, from 0); truth: the one
  * matched at the first threshold, or -1. Ranks from max_rank on are ignored.
  * scratch: 16 bytes for each truth of the fullest cell. */
 int mp_match_coco(int32_t images, int32_t categories, const int64_t *offsets, const int32_t *category,
-                  const float *box, const int64_t *cell_offsets, const double *truth_box, const double *truth_area,
-                  const uint8_t *truth_crowd, double area_low, double area_high, const double *iou_thresholds,
-                  int32_t threshold_count, int32_t max_rank, void *scratch, uint16_t *matched, uint16_t *ignored,
-                  int32_t *rank, int32_t *truth);
+                  const float *box, const float *picture_wh, const int64_t *cell_offsets, const double *truth_box,
+                  const double *truth_area, const uint8_t *truth_crowd, double area_low, double area_high,
+                  const double *iou_thresholds, int32_t threshold_count, int32_t max_rank, void *scratch,
+                  uint16_t *matched, uint16_t *ignored, int32_t *rank, int32_t *truth);
 
 /* The truth of the same image and category with the highest IoU > minimum for every detection, or -1; float32. */
 int mp_best_overlap(int32_t images, int32_t categories, const int64_t *offsets, const int32_t *category,
@@ -74,7 +74,7 @@ int mp_order_by_category(int32_t categories, int64_t count, const int32_t *categ
 /* 101-point average precision and final recall, [draws][categories][thresholds], as fractions; -1 without truths.
  * Detections come ordered by category and falling score; start[categories + 1]. positives: per image and category,
  * the truths that count. weight: [draws][images], how often each image counts, or NULL for once (draws is 1 then).
- * scratch: 16 bytes per detection of the fullest category. */
+ * scratch: 24 bytes per detection of the fullest category, one per truth of the category (weighted), and 32 more. */
 int mp_average_precision(int32_t images, int32_t categories, int32_t threshold_count, const int64_t *start,
                          const uint16_t *matched, const uint16_t *ignored, const int32_t *rank, const int32_t *image,
                          const int32_t *positives, int32_t draws, const int32_t *weight, int32_t max_rank,

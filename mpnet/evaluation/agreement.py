@@ -21,9 +21,8 @@ class Agreement:
     """
 
     def __init__(self, baseline: Detections, sizes: NDArray[np.float32], category_count: int) -> None:
-        if len(sizes) != baseline.image_count:
-            raise DataError(f"the baseline has {baseline.image_count} images, not {len(sizes)}")
-        sure = baseline.select(baseline.score >= np.float32(BASELINE_SCORE)).clipped(sizes)
+        inside = _inside(baseline, sizes)
+        sure = inside.select(inside.score >= np.float32(BASELINE_SCORE)).clipped(sizes)
         self.truths = Truths.of(sizes, category_count, sure.image_index, sure.category, sure.box)
         self._evaluator = CocoEvaluator(self.truths)
 
@@ -32,8 +31,18 @@ class Agreement:
 
         -1 when the baseline found nothing with that score.
         """
-        result = self._evaluator.evaluate(detections, sizes=False)
+        result = self._evaluator.evaluate(_inside(detections, self.truths.sizes), sizes=False)
         return {name: result.summary[name] for name in ("AP", "AP50", "AP75")} | {"AP95": result.mean_at(AT_95)}
+
+
+def _inside(detections: Detections, sizes: NDArray[np.float32]) -> Detections:
+    """Those of which something lies in the picture: as truths, nothing could match the others."""
+    if len(sizes) != detections.image_count:
+        raise DataError(f"the baseline has {len(sizes)} images, the other run {detections.image_count}")
+    low, size = detections.box[:, :2], detections.box[:, 2:]
+    inside = (low < sizes[detections.image_index]) & (low + size > 0) & (size > 0)
+    keep = inside[:, 0] & inside[:, 1]
+    return detections if keep.all() else detections.select(keep)
 
 
 def agreement(

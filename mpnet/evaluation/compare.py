@@ -80,9 +80,9 @@ def draw_images(image_count: int, draws: int = DRAWS, seed: int = 0) -> NDArray[
     if image_count < 1:
         raise DataError("a bootstrap needs at least one image")
     generator = np.random.RandomState(seed)  # its stream is frozen, unlike that of default_rng
-    weight = np.empty((draws, image_count), dtype=np.int32)
-    for row in weight:
-        row[:] = np.bincount(generator.randint(0, image_count, size=image_count), minlength=image_count)
+    weight = np.zeros((draws, image_count), dtype=np.int32)
+    chosen = generator.randint(0, image_count, size=(draws, image_count))
+    np.add.at(weight, (np.arange(draws)[:, None], chosen), 1)
     return weight
 
 
@@ -164,7 +164,7 @@ def found_objects(detections: Detections, truths: Truths, score: float = 0.25) -
     Only detections with at least this score count; each finds one box, best scores first.
     """
     positions = np.flatnonzero(detections.score >= np.float32(score))
-    sure = detections.select(detections.score >= np.float32(score)).clipped(truths.sizes)
+    sure = detections.select(detections.score >= np.float32(score))
     matches = match(sure, truths, thresholds=np.array([0.5]))
     hit = matches.truth >= 0
     found = np.full(len(truths.source), -1, dtype=np.int64)

@@ -52,5 +52,5 @@ def picture(record: ImageRecord) -> NDArray[np.uint8]:
     """One picture, uint8 (height, width, 3), RGB. Raises: DataError when it is broken or has changed its size."""
     pixels = read_image(record.path)
     if pixels.shape[:2] != (record.height, record.width):
-        raise DataError(f"{record.path}: changed since it was listed; start again")
+        raise DataError(f"{record.path!r}: changed since it was listed; start again")
     return pixels

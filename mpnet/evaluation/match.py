@@ -7,6 +7,7 @@ images need no second matching.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -76,6 +77,13 @@ class Truths:
 
     def counted(self, area: str = "all") -> NDArray[np.int32]:
         """int32 (images, categories): truths that must be found, which are no crowds and inside the area range."""
+        return self._all_counted if area == "all" else self._count(area)
+
+    @cached_property
+    def _all_counted(self) -> NDArray[np.int32]:
+        return self._count("all")
+
+    def _count(self, area: str) -> NDArray[np.int32]:
         low, high = AREA_RANGES[area]
         counts = (self.crowd == 0) & (self.area >= low) & (self.area <= high)
         sums = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])[self.cell_offsets]
@@ -125,7 +133,9 @@ class Matches:
             shape = weight.shape[:-1] + shape
             draws = len(weight) if weight.ndim == 2 else 1
         precision, recall = np.empty(shape), np.empty(shape)
-        scratch = np.empty(int(np.diff(self.start).max(initial=0)) + 1, dtype=[("precision", "f8"), ("points", "i8")])
+        truths = self.positives.sum(axis=0) if weight is None else weight @ self.positives
+        fullest, most = int(np.diff(self.start).max(initial=0)), int(truths.max(initial=0))
+        scratch = np.empty(24 * fullest + most + 32, dtype=np.uint8)
         status = lib.mp_average_precision(
             images, categories, len(self.thresholds), pointer("int64_t[]", self.start),
             pointer("uint16_t[]", self.matched), pointer("uint16_t[]", self.ignored), pointer("int32_t[]", self.rank),
@@ -138,11 +148,12 @@ class Matches:
 
 
 def match(
-    detections: Detections, truths: Truths, area: str = "all", thresholds: NDArray[np.float64] = COCO_THRESHOLDS
+    detections: Detections, truths: Truths, area: str = "all", thresholds: NDArray[np.float64] = COCO_THRESHOLDS,
+    *, clip: bool = True,
 ) -> Matches:
     """Match the detections of all images, each truth at most once per threshold, best scores first.
 
-    detections: boxes as they shall count (COCO: clipped to the picture).
+    clip: boxes are cut at the picture's edges first, as `Detections.clipped` does.
     Raises: DataError when image counts differ or a class index is beyond the truths' categories.
     """
     check_images(detections, truths)
@@ -157,7 +168,8 @@ def match(
     scratch = np.empty((fullest + 1, 2), dtype=np.float64)
     status = lib.mp_match_coco(
         truths.image_count, truths.category_count, pointer("int64_t[]", detections.offsets),
-        pointer("int32_t[]", category), pointer("float[]", box), pointer("int64_t[]", truths.cell_offsets),
+        pointer("int32_t[]", category), pointer("float[]", box),
+        pointer("float[]", truths.sizes) if clip else ffi.NULL, pointer("int64_t[]", truths.cell_offsets),
         pointer("double[]", truths.box), pointer("double[]", truths.area), pointer("uint8_t[]", truths.crowd),
         low, high, pointer("double[]", cuts), len(cuts), MAX_DETECTIONS, pointer("char[]", scratch),
         pointer("uint16_t[]", matched), pointer("uint16_t[]", ignored), pointer("int32_t[]", rank),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from mpnet.evaluation.match import COCO_THRESHOLDS, Matches, Truths, match
+from mpnet.evaluation.match import Matches, Truths, match
 from mpnet.spec.dataset import Dataset
 from mpnet.spec.detections import Detections
 
@@ -74,9 +74,7 @@ class CocoEvaluator:
         sizes: also small, medium, large, AR1 and AR10 (three more matchings; a sweep leaves them out).
         Raises: DataError for detections of other images or classes.
         """
-        clipped = detections.clipped(self.truths.sizes) if detections.image_count == self.truths.image_count \
-            else detections
-        matches = match(clipped, self.truths, "all", COCO_THRESHOLDS)
+        matches = match(detections, self.truths)
         precision, recall = matches.average_precision()
         summary = {
             "AP": mean_of_present(precision), "AP50": mean_of_present(precision[:, AT_50]),
@@ -86,7 +84,7 @@ class CocoEvaluator:
             for count in (1, 10):
                 summary[f"AR{count}"] = mean_of_present(matches.average_precision(max_rank=count)[1])
             for area in ("small", "medium", "large"):
-                ap, ar = match(clipped, self.truths, area, COCO_THRESHOLDS).average_precision()
+                ap, ar = match(detections, self.truths, area).average_precision()
                 summary[f"AP_{area}"], summary[f"AR_{area}"] = mean_of_present(ap), mean_of_present(ar)
         return CocoResult(summary, to_percent(precision), to_percent(recall),
                           matches.positives.sum(axis=0, dtype=np.int64), matches)

@@ -7,7 +7,8 @@ from typing import Any, Sequence
 
 from mpnet.errors import DataError, FormatError
 from mpnet.formats.images import probe
-from mpnet.formats.json_text import box, integer, number, read_json, records, shown
+from mpnet.formats.json_text import box, integer, number, read_json, records
+from mpnet.formats.messages import named, shown
 from mpnet.spec.dataset import MAX_CATEGORIES, Category, Dataset, ImageRecord
 
 
@@ -33,7 +34,7 @@ def read_coco(
     rows: list[tuple[int, int, list[float], float, bool]] = []
     seen: set[int] = set()
     for position, record in enumerate(records(document, "annotations", annotations)):
-        place = f"{annotations}: annotations[{position}]"
+        place = f"{named(annotations)}: annotations[{position}]"
         if "id" in record:
             identity = integer(record, "id", place)
             if identity in seen:
@@ -59,7 +60,7 @@ def read_coco(
 def _categories(document: Any, name: Path | str, names: Sequence[str] | None) -> tuple[Category, ...]:
     found: dict[int, Category] = {}
     for position, record in enumerate(records(document, "categories", name)):
-        place = f"{name}: categories[{position}]"
+        place = f"{named(name)}: categories[{position}]"
         identity = integer(record, "id", place)
         if identity in found:
             raise FormatError(f"{place}: id {identity} was used before; ids must differ")
@@ -68,7 +69,7 @@ def _categories(document: Any, name: Path | str, names: Sequence[str] | None) ->
             raise FormatError(f"{place}: 'name' must be text, not {shown(title)}")
         found[identity] = Category(identity, title)
     if not 1 <= len(found) <= MAX_CATEGORIES:
-        raise FormatError(f"{name}: has {len(found)} categories; 1 to {MAX_CATEGORIES} are possible")
+        raise FormatError(f"{named(name)}: has {len(found)} categories; 1 to {MAX_CATEGORIES} are possible")
     by_id = [found[identity] for identity in sorted(found)]
     if names is None:
         return tuple(by_id)
@@ -76,7 +77,7 @@ def _categories(document: Any, name: Path | str, names: Sequence[str] | None) ->
     if len(by_name) == len(by_id) and len(set(names)) == len(names) and set(names) == set(by_name):
         return tuple(by_name[title] for title in names)
     if len(names) != len(by_id):
-        raise DataError(f"{name}: has {len(by_id)} categories, but the network names {len(names)} classes; "
+        raise DataError(f"{named(name)}: has {len(by_id)} categories, but the network names {len(names)} classes; "
                         "give the annotations and names of one data set")
     return tuple(by_id)
 
@@ -85,7 +86,7 @@ def _images(document: Any, name: Path | str) -> list[tuple[int, str, int, int]]:
     found: list[tuple[int, str, int, int]] = []
     seen: set[int] = set()
     for position, record in enumerate(records(document, "images", name)):
-        place = f"{name}: images[{position}]"
+        place = f"{named(name)}: images[{position}]"
         identity = integer(record, "id", place)
         if identity in seen:
             raise FormatError(f"{place}: id {identity} was used before; ids must differ")
@@ -98,7 +99,7 @@ def _images(document: Any, name: Path | str) -> list[tuple[int, str, int, int]]:
             raise FormatError(f"{place}: 'file_name' {shown(file_name)} leaves the images folder; use names inside it")
         found.append((identity, file_name, integer(record, "width", place), integer(record, "height", place)))
     if not found:
-        raise FormatError(f"{name}: lists no images")
+        raise FormatError(f"{named(name)}: lists no images")
     return found
 
 
@@ -106,9 +107,10 @@ def _record(item: tuple[int, str, int, int], folder: Path, name: Path | str) -> 
     identity, file_name, width, height = item
     path = folder / file_name
     if not path.is_file():
-        raise DataError(f"{path}: missing, but listed in {name} (image id {identity}); check the images folder")
+        raise DataError(f"{named(path)}: missing, but listed in {named(name)} (image id {identity}); "
+                        "check the images folder")
     info = probe(path)
     if (info.width, info.height) != (width, height):
-        raise DataError(f"{path}: is {info.width} x {info.height} pixels, but {name} says {width} x {height}; "
-                        "the labels would not fit")
+        raise DataError(f"{named(path)}: is {info.width} x {info.height} pixels, but {named(name)} says "
+                        f"{width} x {height}; the labels would not fit")
     return ImageRecord(identity, str(path), width, height, info.sha256)

@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from mpnet.errors import FormatError
-from mpnet.formats.json_text import box, integer, number, read_json, shown
+from mpnet.formats.json_text import box, integer, number, read_json
+from mpnet.formats.messages import named, shown
 from mpnet.spec.dataset import Dataset
 from mpnet.spec.detections import Detections
 
@@ -39,7 +40,7 @@ def read_detections(path: Path | str, dataset: Dataset) -> Detections:
     """
     document = read_json(path)
     if not isinstance(document, list):
-        raise FormatError(f"{path}: COCO results are a list of detections, not {shown(document)}")
+        raise FormatError(f"{named(path)}: COCO results are a list of detections, not {shown(document)}")
     image_position = {image.id: position for position, image in enumerate(dataset.images)}
     category_position = {category.id: position for position, category in enumerate(dataset.categories)}
     images: list[int] = []
@@ -47,7 +48,7 @@ def read_detections(path: Path | str, dataset: Dataset) -> Detections:
     scores: list[float] = []
     boxes: list[list[float]] = []
     for position, record in enumerate(document):
-        place = f"{path}: [{position}]"
+        place = f"{named(path)}: [{position}]"
         if not isinstance(record, dict):
             raise FormatError(f"{place}: a detection is an object, not {shown(record)}")
         image_id, category_id = integer(record, "image_id", place), integer(record, "category_id", place)

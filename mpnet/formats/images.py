@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.errors import DataError
+from mpnet.formats.messages import named
 
 SUFFIXES: tuple[str, ...] = (".jpg", ".jpeg", ".png", ".bmp", ".webp", ".ppm", ".pgm")
 MAX_FILE_BYTES = 256 * 1024 * 1024
@@ -37,20 +38,20 @@ def read_bytes(path: Path | str) -> bytes:
     place = Path(path)
     try:
         if place.is_dir():
-            raise DataError(f"{path}: is a folder; name a picture file")
+            raise DataError(f"{named(path)}: is a folder; name a picture file")
         with open(place, "rb") as file:
             size = os.fstat(file.fileno()).st_size
             if size > MAX_FILE_BYTES:
-                raise DataError(f"{path}: {size} bytes are more than the {MAX_FILE_BYTES} a picture file may have; "
-                                "store it smaller")
+                raise DataError(f"{named(path)}: {size} bytes are more than the {MAX_FILE_BYTES} a picture file may "
+                                "have; store it smaller")
             data = file.read(MAX_FILE_BYTES + 1)  # a device or pipe has no size to check before
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise DataError(f"{path}: cannot be read ({reason}); check the path") from None
+        raise DataError(f"{named(path)}: cannot be read ({reason}); check the path") from None
     if not data:
-        raise DataError(f"{path}: is empty; restore or remove the picture")
+        raise DataError(f"{named(path)}: is empty; restore or remove the picture")
     if len(data) > MAX_FILE_BYTES:
-        raise DataError(f"{path}: more than the {MAX_FILE_BYTES} bytes a picture file may have")
+        raise DataError(f"{named(path)}: more than the {MAX_FILE_BYTES} bytes a picture file may have")
     return data
 
 
@@ -130,10 +131,11 @@ def checked_size(data: bytes, name: Path | str) -> tuple[int, int]:
     """Width and height from the header. Raises: DataError for other files and sizes outside the limits."""
     size = header_size(data)
     if size is None:
-        raise DataError(f"{name}: is not a readable picture (known: JPEG, PNG, BMP, WebP, PPM); convert or remove it")
+        raise DataError(f"{named(name)}: is not a readable picture (known: JPEG, PNG, BMP, WebP, PPM); "
+                        "convert or remove it")
     width, height = size
     if not (1 <= width <= MAX_SIDE and 1 <= height <= MAX_SIDE and width * height <= MAX_PIXELS):
-        raise DataError(f"{name}: {width} x {height} pixels are outside the limits (1 to {MAX_SIDE} a side, "
+        raise DataError(f"{named(name)}: {width} x {height} pixels are outside the limits (1 to {MAX_SIDE} a side, "
                         f"{MAX_PIXELS} in all); scale the picture")
     return width, height
 
@@ -149,9 +151,9 @@ def decode(data: bytes, name: Path | str) -> NDArray[np.uint8]:
     except cv2.error:
         picture = None
     if picture is None:
-        raise DataError(f"{name}: the picture is corrupt and cannot be decoded; restore or remove it")
+        raise DataError(f"{named(name)}: the picture is corrupt and cannot be decoded; restore or remove it")
     if picture.shape != (height, width, 3):
-        raise DataError(f"{name}: the header says {width} x {height}, the content is "
+        raise DataError(f"{named(name)}: the header says {width} x {height}, the content is "
                         f"{picture.shape[1]} x {picture.shape[0]}; restore or remove the picture")
     return np.ascontiguousarray(picture[:, :, ::-1], dtype=np.uint8)
 

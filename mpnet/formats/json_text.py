@@ -9,14 +9,9 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from mpnet.errors import DataError, FormatError
+from mpnet.formats.messages import named, shown
 
 MAX_JSON_BYTES = 1024 * 1024 * 1024
-
-
-def shown(value: Any) -> str:
-    """A value for a message: one line, at most 60 characters."""
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."
 
 
 def _refuse_constant(name: str) -> NoReturn:
@@ -31,15 +26,15 @@ def read_json(path: Path | str) -> Any:
     try:
         with open(path, "rb") as file:
             if os.fstat(file.fileno()).st_size > MAX_JSON_BYTES:
-                raise DataError(f"{path}: larger than {MAX_JSON_BYTES} bytes; split it")
+                raise DataError(f"{named(path)}: larger than {MAX_JSON_BYTES} bytes; split it")
             data = file.read(MAX_JSON_BYTES + 1)
     except (OSError, ValueError) as error:
         if isinstance(error, DataError):
             raise
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise DataError(f"{path}: cannot be read ({reason}); check the path") from None
+        raise DataError(f"{named(path)}: cannot be read ({reason}); check the path") from None
     if len(data) > MAX_JSON_BYTES:
-        raise DataError(f"{path}: larger than {MAX_JSON_BYTES} bytes; split it")
+        raise DataError(f"{named(path)}: larger than {MAX_JSON_BYTES} bytes; split it")
     return parse_json(data, path)
 
 
@@ -48,14 +43,15 @@ def parse_json(data: bytes, name: Path | str) -> Any:
     try:
         return json.loads(data.decode("utf-8-sig"), parse_constant=_refuse_constant)
     except UnicodeDecodeError as error:
-        raise FormatError(f"{name}: byte {error.start} is not UTF-8 text; is this a JSON file?") from None
+        raise FormatError(f"{named(name)}: byte {error.start} is not UTF-8 text; is this a JSON file?") from None
     except json.JSONDecodeError as error:
-        raise FormatError(f"{name}:{error.lineno}: not valid JSON ({error.msg}, column {error.colno}); "
+        raise FormatError(f"{named(name)}:{error.lineno}: not valid JSON ({error.msg}, column {error.colno}); "
                           "export the file again") from None
     except RecursionError:
-        raise FormatError(f"{name}: nested too deeply for a JSON file of this kind; export it again") from None
+        raise FormatError(f"{named(name)}: nested too deeply for a JSON file of this kind; export it again") from None
     except ValueError as error:  # NaN, Infinity, integers of thousands of digits
-        raise FormatError(f"{name}: not valid JSON ({str(error).split(';')[0]}); export the file again") from None
+        reason = str(error).split(";")[0]
+        raise FormatError(f"{named(name)}: not valid JSON ({reason}); export the file again") from None
 
 
 def number(record: dict[str, Any], key: str, place: str) -> float:
@@ -96,9 +92,9 @@ def box(record: dict[str, Any], key: str, place: str) -> list[float]:
 def records(document: Any, key: str, name: Path | str) -> list[dict[str, Any]]:
     """The list of objects under `key`. Raises: FormatError naming the file and the record."""
     if not isinstance(document, dict) or not isinstance(document.get(key), list):
-        raise FormatError(f"{name}: must be a JSON object with a list '{key}'")
+        raise FormatError(f"{named(name)}: must be a JSON object with a list '{key}'")
     values: list[Any] = document[key]
     for position, value in enumerate(values):
         if not isinstance(value, dict):
-            raise FormatError(f"{name}: {key}[{position}] must be an object, not {shown(value)}")
+            raise FormatError(f"{named(name)}: {key}[{position}] must be an object, not {shown(value)}")
     return values

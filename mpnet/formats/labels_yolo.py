@@ -8,7 +8,7 @@ from typing import Sequence
 
 from mpnet.errors import DataError, FormatError
 from mpnet.formats.images import SUFFIXES, probe
-from mpnet.formats.json_text import shown
+from mpnet.formats.messages import named, shown
 from mpnet.spec.dataset import MAX_CATEGORIES, Category, Dataset, ImageRecord
 
 MAX_TEXT_BYTES = 16 * 1024 * 1024
@@ -25,12 +25,12 @@ def read_names(path: Path | str) -> tuple[str, ...]:
     while lines and not lines[-1]:
         lines.pop()
     if not lines:
-        raise FormatError(f"{path}: holds no class names; write one per line")
+        raise FormatError(f"{named(path)}: holds no class names; write one per line")
     if len(lines) > MAX_CATEGORIES:
-        raise FormatError(f"{path}: {len(lines)} class names are more than {MAX_CATEGORIES}")
+        raise FormatError(f"{named(path)}: {len(lines)} class names are more than {MAX_CATEGORIES}")
     for number, line in enumerate(lines, 1):
         if not line or not line.isprintable():
-            raise FormatError(f"{path}:{number}: {shown(line)} is no class name; write one per line")
+            raise FormatError(f"{named(path)}:{number}: {shown(line)} is no class name; write one per line")
     return tuple(lines)
 
 
@@ -46,15 +46,17 @@ def read_yolo(
     image_folder, label_folder = Path(images), Path(labels)
     files = _files(image_folder, SUFFIXES, "pictures")
     if not files:
-        raise DataError(f"{image_folder}: holds no pictures ({' '.join(SUFFIXES)}); check data.images")
+        raise DataError(f"{named(image_folder)}: holds no pictures ({' '.join(SUFFIXES)}); check data.images")
     stems: dict[str, Path] = {}
     for file in files:
         if file.stem in stems:
-            raise DataError(f"{file}: {stems[file.stem].name} has the same stem and so the same label file; rename one")
+            raise DataError(f"{named(file)}: {named(stems[file.stem].name)} has the same stem and so the same label "
+                            "file; rename one")
         stems[file.stem] = file
     texts = {file.stem: file for file in _files(label_folder, (".txt",), "labels")}
     if not texts.keys() & stems.keys():
-        raise DataError(f"{label_folder}: no label file has the name of a picture in {image_folder}; check data.labels")
+        raise DataError(f"{named(label_folder)}: no label file has the name of a picture in {named(image_folder)}; "
+                        "check data.labels")
     chosen = files[:limit]
     records: list[ImageRecord] = []
     rows: list[tuple[int, int, list[float], float, bool]] = []
@@ -82,7 +84,7 @@ def parse_labels(
         words = line.split()
         if not words:
             continue
-        place = f"{name}:{number}"
+        place = f"{named(name)}:{number}"
         if len(words) != 5:
             raise FormatError(f"{place}: {len(words)} values instead of 5 (class cx cy w h): {shown(line.strip())}")
         if not (words[0].isascii() and words[0].isdigit() and len(words[0]) < 10 and int(words[0]) < class_count):
@@ -119,7 +121,7 @@ def _files(folder: Path, suffixes: tuple[str, ...], what: str) -> list[Path]:
                       key=lambda entry: entry.name)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise DataError(f"{folder}: the folder of {what} cannot be read ({reason}); check data.{what}") from None
+        raise DataError(f"{named(folder)}: the folder of {what} cannot be read ({reason}); check data.{what}") from None
 
 
 def _read_text(path: Path | str) -> str:
@@ -128,11 +130,11 @@ def _read_text(path: Path | str) -> str:
             data = file.read(MAX_TEXT_BYTES + 1)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise DataError(f"{path}: cannot be read ({reason}); check the path") from None
+        raise DataError(f"{named(path)}: cannot be read ({reason}); check the path") from None
     if len(data) > MAX_TEXT_BYTES:
-        raise DataError(f"{path}: more than {MAX_TEXT_BYTES} bytes; this is no text of labels or names")
+        raise DataError(f"{named(path)}: more than {MAX_TEXT_BYTES} bytes; this is no text of labels or names")
     try:
         return data.decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise FormatError(f"{path}:{line}: not UTF-8 text; is this a label or names file?") from None
+        raise FormatError(f"{named(path)}:{line}: not UTF-8 text; is this a label or names file?") from None

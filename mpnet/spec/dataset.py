@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
@@ -108,7 +109,7 @@ class Dataset:
         """
         text = hashlib.sha256(b"mpnet-dataset-1\n")
         for category in self.categories:
-            text.update(f"category {category.id} {category.name!r}\n".encode())
+            text.update(f"category {category.id} {json.dumps(category.name)}\n".encode())
         for image in self.images:
             text.update(f"image {image.id} {image.width} {image.height} {image.sha256}\n".encode())
         for index, category_index, box, area, crowd in zip(

@@ -1,0 +1,147 @@
+"""The paired bootstrap: its exact parts, and whether its intervals cover the truth as often as they claim."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tests.evaluation.evaluation_cases import random_dataset, random_detections
+
+from mpnet.errors import ConfigError, DataError
+from mpnet.evaluation.compare import (
+    Interval,
+    bootstrap,
+    compare,
+    draw_images,
+    found_objects,
+    lost_and_gained,
+    paired_bootstrap,
+)
+from mpnet.evaluation.match import Truths
+from mpnet.evaluation.metrics import CocoEvaluator, CocoResult
+from mpnet.spec.detections import Detections
+
+
+def results(seed: int = 0) -> tuple[CocoResult, CocoResult]:
+    dataset = random_dataset(seed, images=30)
+    evaluator = CocoEvaluator(dataset)
+    return (evaluator.evaluate(random_detections(dataset, 1, noise=0.05)),
+            evaluator.evaluate(random_detections(dataset, 1, noise=0.25)))
+
+
+def test_draws_take_as_many_images_as_there_are_and_depend_on_the_seed_alone() -> None:
+    weight = draw_images(7, draws=200, seed=3)
+    assert weight.shape == (200, 7)
+    assert (weight.sum(axis=1) == 7).all()
+    np.testing.assert_array_equal(weight, draw_images(7, draws=200, seed=3))
+    assert (weight != draw_images(7, draws=200, seed=4)).any()
+    assert draw_images(5, draws=100, seed=0)[0].tolist() == [1, 0, 0, 3, 1]  # frozen: one interval per seed, for ever
+
+
+def test_a_run_does_not_differ_from_itself() -> None:
+    result, _ = results()
+    comparison = paired_bootstrap(result, result, draws=100)
+    for interval in comparison.metrics.values():
+        assert (interval.difference, interval.low, interval.high, interval.is_real) == (0.0, 0.0, 0.0, False)
+
+
+def test_a_clear_difference_is_real_and_the_interval_holds_it() -> None:
+    good, bad = results()
+    interval = paired_bootstrap(good, bad, draws=500).metrics["AP"]
+    assert interval.difference == bad.summary["AP"] - good.summary["AP"] < -5
+    assert interval.low < interval.difference < interval.high < 0
+    assert interval.is_real
+    assert paired_bootstrap(bad, good, draws=500).metrics["AP"].low == pytest.approx(-interval.high, abs=1e-9)
+
+
+def test_draws_are_the_metric_of_the_drawn_images() -> None:
+    good, _ = results()
+    weight = draw_images(30, draws=300, seed=1)
+    draws = bootstrap(good, weight)
+    for row in (0, 251, 299):
+        precision, recall = good.matches.average_precision(weight[row])
+        present = precision[:, 0] > -1
+        assert draws.summary["AP"][row] == pytest.approx(precision[present].mean(), abs=1e-12)
+        assert draws.summary["AR100"][row] == pytest.approx(recall[present].mean(), abs=1e-12)
+        assert np.isnan(draws.per_class["AP50"][row]).tolist() == (~present).tolist()
+
+
+def test_per_class_has_none_where_there_are_no_truths() -> None:
+    good, bad = results()
+    comparison = paired_bootstrap(good, bad, draws=100)
+    assert [interval is None for interval in comparison.per_class["AP"]] == [n == 0 for n in good.truths]
+    first = comparison.per_class["AP50"][0]
+    assert isinstance(first, Interval)
+    assert first.difference == bad.per_class()[0]["AP50"] - good.per_class()[0]["AP50"]
+    assert set(first.as_dict()) == {"baseline", "other", "difference", "low", "high", "real"}
+
+
+# The simulated world: pictures with two objects; both runs find most of them, with boxes that are off by a random
+# vector (largely the same for both, as for two precisions of one network; larger in hard pictures), and invent some.
+OBJECTS = np.array([[30.0, 30.0, 40.0, 40.0], [110.0, 30.0, 40.0, 40.0]])
+OFF_A, OFF_B = 0.10, 0.13  # standard deviation of the offset, in box widths
+
+
+def simulated(random: np.random.RandomState, images: int) -> tuple[CocoResult, CocoResult]:
+    index = np.repeat(np.arange(images), 2)
+    box = np.tile(OBJECTS, (images, 1))
+    none = np.zeros(len(index), np.int32)
+    sizes = np.full((images, 2), 210, np.float32)
+    evaluator = CocoEvaluator(Truths.of(sizes, 1, index.astype(np.int32), none, box))
+    hard = np.exp(np.repeat(random.normal(0, 0.3, images), 2))
+    shared, score = random.normal(0, 1, (len(index), 2)), random.rand(len(index))
+    invented_in, invented_score = random.randint(0, images, images), random.rand(images) * 0.8
+    pair = []
+    for off in (OFF_A, OFF_B):
+        offset = 0.8 * shared + 0.6 * random.normal(0, 1, shared.shape)
+        moved = box.copy()
+        moved[:, :2] += offset * (off * hard * 40)[:, None]
+        found = random.rand(len(index)) < 0.9
+        where = np.concatenate([index[found], invented_in])
+        scores = np.concatenate([score[found], invented_score])
+        boxes = np.concatenate([moved[found], np.tile([[0.0, 150.0, 20.0, 20.0]], (images, 1))])
+        run = Detections.of(images, where, np.zeros(len(where)), scores, boxes)
+        pair.append(evaluator.evaluate(run, sizes=False))
+    return pair[0], pair[1]
+
+
+def test_intervals_cover_the_true_difference_in_about_95_percent() -> None:
+    """500 data sets of 80 pictures, seed 2024. The share of covering intervals has a standard deviation of
+    sqrt(0.95 * 0.05 / 500) = 1 percent; the stated bounds are 92 and 98, three of them to either side."""
+    random = np.random.RandomState(2024)
+    a, b = simulated(random, 100_000)
+    truth = b.summary["AP"] - a.summary["AP"]
+    assert -11 < truth < -6
+    covered = 0
+    for repetition in range(500):
+        a, b = simulated(random, 80)
+        interval = paired_bootstrap(a, b, draws=250, seed=repetition).metrics["AP"]
+        covered += interval.low <= truth <= interval.high
+    assert 0.92 <= covered / 500 <= 0.98
+
+
+def test_objects_lost_and_gained() -> None:
+    sizes = np.array([[100, 100]] * 2, np.float32)
+    box = np.array([[0, 0, 20, 20], [50, 50, 20, 20], [0, 0, 20, 20], [70, 70, 20, 20]], float)
+    truths = Truths.of(sizes, 2, np.array([0, 0, 1, 1], np.int32), np.array([1, 0, 0, 0], np.int32), box)
+    before = Detections.of(2, [0, 0, 1], [1, 0, 0], [0.9, 0.5, 0.2], box[:3])  # the third is not sure enough
+    after = Detections.of(2, [0, 1, 1], [0, 0, 0], [0.9, 0.8, 0.7], box[[1, 3, 3]])
+    assert found_objects(before, truths).tolist() == [1, 0, -1, -1]  # detections by image, then class
+    assert found_objects(after, truths).tolist() == [-1, 0, -1, 1]
+    lost, gained = lost_and_gained(before, after, truths)
+    assert (lost.tolist(), gained.tolist()) == ([0], [3])
+
+
+def test_wrong_arguments() -> None:
+    good, bad = results(0)
+    elsewhere, _ = results(1)
+    with pytest.raises(DataError, match="different data sets"):
+        paired_bootstrap(good, elsewhere, draws=100)
+    with pytest.raises(ConfigError, match="99 draws"):
+        paired_bootstrap(good, bad, draws=99)
+    with pytest.raises(ConfigError, match="confidence"):
+        paired_bootstrap(good, bad, draws=100, confidence=1.0)
+    with pytest.raises(DataError, match="at least one image"):
+        draw_images(0)
+    first, second = (bootstrap(r, draw_images(30, 100, seed)) for seed, r in enumerate((good, bad)))
+    with pytest.raises(DataError, match="drawn differently"):
+        compare(good, first, bad, second)

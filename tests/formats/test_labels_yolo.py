@@ -1,0 +1,146 @@
+"""YOLO labels and class names, good and hostile."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mpnet.errors import DataError, FormatError, MpnetError
+from mpnet.formats.labels_yolo import parse_labels, read_names, read_yolo
+
+NAMES = ("cat", "dog", "crème brûlée")
+
+
+def write_pictures(folder: Path, names: list[str], width: int = 40, height: int = 20) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for number, name in enumerate(names):
+        ok, data = cv2.imencode(".png", np.full((height, width, 3), number, np.uint8))
+        assert ok
+        (folder / name).write_bytes(data.tobytes())
+
+
+@pytest.fixture
+def folders(tmp_path: Path) -> tuple[Path, Path]:
+    write_pictures(tmp_path / "images", ["b.png", "a.png", "c.PNG"])
+    (tmp_path / "images" / "notes.md").write_text("no picture")
+    (tmp_path / "labels").mkdir()
+    (tmp_path / "labels" / "a.txt").write_text("1 0.5 0.5 0.5 1\n\n0 0.25 0.25 0.5 0.5\r\n")
+    (tmp_path / "labels" / "b.txt").write_text("")
+    return tmp_path / "images", tmp_path / "labels"
+
+
+def test_reads_boxes_in_pixels(folders) -> None:
+    dataset = read_yolo(*folders, NAMES)
+    assert [Path(image.path).name for image in dataset.images] == ["a.png", "b.png", "c.PNG"]
+    assert [image.id for image in dataset.images] == [1, 2, 3]
+    assert {(image.width, image.height) for image in dataset.images} == {(40, 20)}
+    assert [(category.id, category.name) for category in dataset.categories] == list(enumerate(NAMES, 1))
+    assert dataset.image_index.tolist() == [0, 0]
+    assert dataset.category.tolist() == [1, 0]
+    assert dataset.box.tolist() == [[10, 0, 20, 20], [0, 0, 20, 10]]
+    assert dataset.area.tolist() == [400, 200]
+    assert not dataset.crowd.any()
+    assert dataset.notes == ("1 of 3 pictures have no label file and count as empty, for example 'c.PNG'",)
+
+
+def test_limit_takes_the_first_pictures(folders) -> None:
+    dataset = read_yolo(*folders, NAMES, limit=2)
+    assert len(dataset.images) == 2
+    assert dataset.notes == ()
+
+
+def test_labels_without_a_picture_are_noted(folders) -> None:
+    (folders[1] / "zebra.txt").write_text("0 0.5 0.5 1 1")
+    (folders[1] / "classes.txt").write_text("cat")  # label tools leave it there
+    assert read_yolo(*folders, NAMES).notes[1] == "1 label files belong to no picture, for example 'zebra.txt'"
+
+
+@pytest.mark.parametrize(("line", "message"), [
+    ("0 0.5 0.5 0.5", "4 values instead of 5"),
+    ("0 0.5 0.5 0.5 0.5 0.9", "6 values instead of 5"),
+    ("3 0.5 0.5 0.5 0.5", "class '3' is not an index from 0 to 2"),
+    ("-1 0.5 0.5 0.5 0.5", "class '-1'"),
+    ("1.0 0.5 0.5 0.5 0.5", "class '1.0'"),
+    ("٣ 0.5 0.5 0.5 0.5", "class '٣'"),
+    ("99999999999999999999 0.5 0.5 0.5 0.5", "class '99999999999999999999'"),
+    ("0 0.5 x 0.5 0.5", "no number"),
+    ("0 0.5 nan 0.5 0.5", "not finite"),
+    ("0 0.5 0.5 inf 0.5", "not finite"),
+    ("0 0.5 0.5 -0.5 0.5", "not relative"),
+    ("0 0.5 0.5 0 0.5", "not relative"),
+    ("0 320 240 100 80", "not relative"),
+    ("0 -0.2 0.5 0.5 0.5", "not relative"),
+])
+def test_a_bad_line_is_named(folders, line: str, message: str) -> None:
+    (folders[1] / "b.txt").write_text(f"0 0.5 0.5 0.5 0.5\n{line}\n", encoding="utf-8")
+    with pytest.raises(FormatError, match=rf"b\.txt:2: .*{message}") as caught:
+        read_yolo(*folders, NAMES)
+    assert "\n" not in str(caught.value)
+
+
+def test_binary_and_oversized_labels(folders, monkeypatch) -> None:
+    (folders[1] / "b.txt").write_bytes(b"0 0.5 0.5 0.5 0.5\n\xff\xfe\n")
+    with pytest.raises(FormatError, match=r"b\.txt:2: not UTF-8"):
+        read_yolo(*folders, NAMES)
+    monkeypatch.setattr("mpnet.formats.labels_yolo.MAX_TEXT_BYTES", 10)
+    with pytest.raises(DataError, match="more than 10 bytes"):
+        read_yolo(*folders, NAMES)
+
+
+def test_folders_that_do_not_fit(folders, tmp_path: Path) -> None:
+    images, labels = folders
+    with pytest.raises(DataError, match=r"folder of pictures cannot be read.*data\.pictures|data\.images"):
+        read_yolo(tmp_path / "none", labels, NAMES)
+    with pytest.raises(DataError, match="folder of labels cannot be read"):
+        read_yolo(images, tmp_path / "none", NAMES)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(DataError, match="holds no pictures"):
+        read_yolo(tmp_path / "empty", labels, NAMES)
+    with pytest.raises(DataError, match="no label file has the name of a picture"):
+        read_yolo(images, tmp_path / "empty", NAMES)
+    write_pictures(images, ["a.bmp"])
+    with pytest.raises(DataError, match="same stem"):
+        read_yolo(images, labels, NAMES)
+
+
+def test_a_broken_picture_is_named(folders) -> None:
+    (folders[0] / "b.png").write_bytes(b"no picture")
+    with pytest.raises(DataError, match=r"b\.png: is not a readable picture"):
+        read_yolo(*folders, NAMES)
+
+
+def test_names(tmp_path: Path) -> None:
+    path = tmp_path / "x.names"
+    path.write_bytes("\ufeffcat\r\n dog \ncrème brûlée\n\n\n".encode())
+    assert read_names(path) == NAMES
+    for content, message in ((b"", "no class names"), (b"\n\n", "no class names"), (b"a\n\nb\n", "x.names:2: ''"),
+                             (b"a\nb\x00c\n", "x.names:2"), (b"a\n\xff\n", "x.names:2: not UTF-8")):
+        path.write_bytes(content)
+        with pytest.raises(FormatError, match=message):
+            read_names(path)
+    with pytest.raises(DataError, match="cannot be read"):
+        read_names(tmp_path / "none.names")
+
+
+words = st.one_of(st.integers(-2, 5).map(str), st.floats().map(str), st.floats(0, 1).map(str), st.text(max_size=3))
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.lists(words, max_size=6).map(" ".join)).map("\n".join))
+def test_any_text_gives_good_boxes_or_one_clear_line(text: str) -> None:
+    message, rows = "", None
+    try:
+        rows = parse_labels(text, "l.txt", 3)
+    except MpnetError as error:
+        message = str(error)
+    if rows is None:
+        assert message.startswith("l.txt:")
+        assert len(message.splitlines()) == 1
+    else:
+        assert len(rows) == sum(bool(line.split()) for line in text.split("\n"))
+        assert all(0 <= index < 3 and w > 0 and h > 0 for index, (_, _, w, h) in rows)
