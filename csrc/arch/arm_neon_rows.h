@@ -28,7 +28,7 @@
 #define TILE_ENTRY(NAME, CASES)                                                                                        \
     static void NAME(TILE_ARGUMENTS, int rows, const char *ahead, ptrdiff_t ahead_step)                                \
     {                                                                                                                  \
-        (void)ahead, (void)ahead_step; /* these cores fetch a sequential stream by themselves */                       \
+        (void)ahead, (void)ahead_step; /* these cores prefetch by themselves */                                        \
         CASES(NAME##_rows, a, seg, segments, run, b, init, acc)                                                        \
     }
 #endif
