@@ -86,6 +86,11 @@ class BoundPlan:
             except (KernelError, PrecisionError) as error:
                 raise named_error(plan.network, step.layer, error) from None
         self._binder.finish()
+        for slot, number in plan.unchecked_outputs:
+            check = self._binder.value_range(self._arrays[slot], np.zeros((images, 2), np.float32))
+            self.calls.append((number, check))
+            if slot == 0:
+                self._picture_calls.append(check)
         self.heads: list[NDArray[np.float32]] = [self._arrays[slot] for slot in plan.outputs]
 
     def run(self, x: NDArray[np.float32]) -> None:

@@ -177,6 +177,26 @@ def test_a_layer_that_overflows_half_is_named() -> None:
     assert Session(prepared, build_plan(network, assign(network))).forward(picture)[0].max() == 100_000
 
 
+@pytest.mark.parametrize(("cfg", "precision", "where"), [
+    ("[maxpool]\nsize=2\nstride=2\n", None, "layer 0 (maxpool-1)"),
+    ("[convolutional]\nactivation=linear\n[shortcut]\nfrom=0\n", "fp16", "layer 1 (shortcut-1)"),
+])
+def test_results_that_pass_no_convolution_are_checked(cfg: str, precision: str | None, where: str) -> None:
+    network = parse_cfg("[net]\nwidth=4\nheight=4\nchannels=1\n" + cfg, "t.cfg")
+    ones = np.ones((1, 1, 1, 1), np.float32)
+    own = ConvolutionWeights(np.zeros(1, np.float32), ones)
+    weights = Weights({layer.index: own for layer in network.convolutions})
+    session = Session(Prepared(network, weights, kernels()), build_plan(network, assign(network, precision)))
+    picture = np.ones((1, 4, 4, 1), np.float32)
+    assert np.isfinite(session.forward(picture)[0]).all()
+    # 40000 is finite in half, twice that is not.
+    picture[0, 1, 2, 0] = 40000 if precision == "fp16" else np.inf
+    for run in (session.forward, lambda x: session.observe(x, lambda *_: None)):
+        with pytest.raises(EngineError) as caught:
+            run(picture)
+        assert str(caught.value).startswith(f"t.cfg: {where}: ")
+
+
 def test_weights_of_another_network_are_refused(prepared: Prepared) -> None:
     other = parse_cfg("[net]\nwidth=4\nheight=4\n[convolutional]\n")
     with pytest.raises(EngineError, match="prepared for another network"):
