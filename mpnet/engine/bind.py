@@ -61,13 +61,13 @@ class BoundPlan:
         self._threads = threads
         self._binder = Binder(kernels, threads)
         try:
-            arrays, self._memory = allocate(arena, plan, images)
+            arrays, self._memory = allocate(arena, plan, images, prepared.arenas)
         except MemoryError:
             raise EngineError(
                 f"a batch of {images} needs {arena.size_bytes * images >> 20} MiB for activations; use a smaller batch"
             ) from None
-        # Stands for the picture until the first run; later runs read the caller's array in place.
-        self._picture = np.zeros((images, *plan.network.in_shape), np.float32)
+        # Stands for the picture until the first run, which reads the caller's array in place.
+        self._picture = np.empty((images, *plan.network.in_shape), np.float32)
         self._arrays: list[Any] = [self._picture, *arrays[1:]]
         self._quantized: dict[int, _Quantized] = {}
         self._ranges: dict[int, NDArray[np.float32]] = {}
