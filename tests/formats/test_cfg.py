@@ -136,6 +136,13 @@ def test_bad_cfg_is_one_line(text: str, message: str) -> None:
     assert str(caught.value) == message
 
 
+def test_unsupported_keys_pass_at_the_value_that_changes_nothing() -> None:
+    rest = "[upsample]\nscale=1.0\n[shortcut]\nfrom=-1\nweights_type=none\n"
+    assert parse_cfg(NET + CONV + "xnor=0\nantialiasing=0\n" + rest).warnings == ()
+    with pytest.raises(FormatError, match=r"^t.cfg:12: scale=2 is not supported in \[upsample\]; only scale=1 is$"):
+        parse_cfg(NET + CONV + "[upsample]\nscale=2\n", "t.cfg")
+
+
 def test_yolo_refuses_other_precisions() -> None:
     text = NET + CONV.replace("filters=8", "filters=7") + "[yolo]\nnum=1\nanchors=1,2\nclasses=2\nint8=1\n"
     with pytest.raises(PrecisionError, match=r"^t.cfg:15: \[yolo\] is always fp32; remove int8=1$"):
