@@ -190,8 +190,8 @@ def test_files_that_are_none(tmp_path: Path) -> None:
 ])
 def test_shipped_networks(repository: Path, name: str, expected: str) -> None:
     network = read_cfg(repository / "cfg" / name)
-    found = [layer.declared.precision for layer in network.convolutions if layer.declared is not None]
-    assert "".join(p.code for p in found if p is not None) == expected
+    keys = [layer.declared or network.declared for layer in network.convolutions]
+    assert "".join(found.precision.code for found in keys if found and found.precision) == expected
     assert (network.in_shape, len(network.layers), network.warnings) == ((416, 416, 3), 24, ())
     # The official weights have 35,434,956 bytes, 20 of them header.
     assert network.parameters == (35_434_956 - 20) // 4
