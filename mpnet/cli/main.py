@@ -23,6 +23,7 @@ COMMANDS: dict[str, str] = {
     "show": "A network's layers: shapes, precisions, conversions, cost.",
     "detect": "Find objects in pictures, folders and videos.",
     "run": "Evaluate one configuration of an experiment file.",
+    "analyze": "Where a configuration loses accuracy: error per layer and step.",
     "compare": "Differences between finished runs.",
     "info": "This machine: CPU features, kernels, compiler, versions.",
     "download": "Fetch official weights.",
