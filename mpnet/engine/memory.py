@@ -82,7 +82,7 @@ class ArenaPool:
             raw = np.empty(size_bytes, np.uint8)
         # NumPy follows views to the array that owns the memory; behind a memoryview it stops at this one.
         memory = np.frombuffer(memoryview(raw), np.uint8)
-        weakref.finalize(memory, self._spare.append, raw).atexit = False
+        weakref.finalize(memory, self._spare.append, raw)
         return memory
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from mpnet.engine.assign import assign
+from mpnet.engine.assign import assign, assign_key
 from mpnet.engine.execute import run_layer
 from mpnet.engine.observe import calibrated_tensors, observe_tensors
 from mpnet.engine.options import resolve_options
@@ -97,6 +99,25 @@ def test_the_oracle_agrees(
     plan = make_plan(prepared.network, precisions, options, ranges)
     oracle = Prepared(prepared.network, weights, ReferenceKernels())
     assert equal(Session(oracle, plan).forward(batch[:1]), Session(prepared, plan).forward(batch[:1]))
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.text("fhqwH", min_size=6, max_size=6),
+    st.dictionaries(st.sampled_from([3, 5, 6, 9, 11, 12]), st.sampled_from("fhq")),
+    st.sampled_from(sorted(OPTIONS)),
+)
+def test_any_assignment_runs_alike_fused_and_step_by_step(
+    prepared: Prepared, batch: Batch, ranges: dict[int, tuple[float, float]],
+    codes: str, own: dict[int, str], options: str,
+) -> None:
+    network = prepared.network
+    key = codes + ("+" + ",".join(f"{index}:{own[index]}" for index in sorted(own)) if own else "")
+    precisions = assign_key(network, key)
+    assert precisions.key == key
+    quantization = resolve_options(network, OPTIONS[options], ranges=ranges)
+    session = Session(prepared, build_plan(network, precisions, quantization))
+    assert equal(session.forward(batch), session.observe(batch, lambda *_: None))
 
 
 def test_fused_calibrated_plans_need_less_memory(prepared: Prepared, ranges: dict[int, tuple[float, float]]) -> None:
