@@ -81,7 +81,7 @@ class ArenaPool:
         if raw is None or raw.nbytes < size_bytes:
             raw = np.empty(size_bytes, np.uint8)
         # NumPy follows views to the array that owns the memory; behind a memoryview it stops at this one.
-        memory = np.frombuffer(memoryview(raw), np.uint8)
+        memory = np.frombuffer(raw.data, np.uint8)
         weakref.finalize(memory, self._spare.append, raw)
         return memory
 
