@@ -26,6 +26,7 @@ COMMANDS: dict[str, str] = {
     "compare": "Differences between finished runs.",
     "info": "This machine: CPU features, kernels, compiler, versions.",
     "download": "Fetch official weights.",
+    "demo": "The main job on a packaged network, in under a minute.",
 }
 
 
