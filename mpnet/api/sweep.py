@@ -24,6 +24,7 @@ from mpnet.experiments.findings import findings
 from mpnet.experiments.identity import digest_of
 from mpnet.experiments.latency_table import read_table
 from mpnet.experiments.problem import Problem, objectives_of
+from mpnet.experiments.ranking import rank_layers
 from mpnet.experiments.recipe import EvaluatorRecipe
 from mpnet.experiments.scoring import split_positions
 from mpnet.experiments.scratch import Scratch
@@ -254,7 +255,8 @@ def _findings(
     name: str, strategy_name: str,
 ) -> dict[str, Any]:
     network: NetworkSpec = context.network
-    return findings(
+    document = findings(
         start.problem, state, store, contexts, suffix=context.suffix, name=name, strategy=strategy_name,
         macs_per_pass=network.macs, images=start.images, selecting=start.selecting, theory=start.theory,
     )
+    return {**document, "layers": rank_layers(start.problem, state.known, network)}
