@@ -26,6 +26,8 @@ COMMANDS: dict[str, str] = {
     "sweep": "Search over precisions: every combination, or a quick first answer.",
     "profile": "Measure this machine, for sweeps with its latency.",
     "compare": "Differences between finished runs.",
+    "report": "One HTML page that explains runs or a sweep.",
+    "export": "The chosen configuration as a ready .cfg.",
     "info": "This machine: CPU features, kernels, compiler, versions.",
     "download": "Fetch official weights.",
 }

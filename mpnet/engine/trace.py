@@ -63,8 +63,8 @@ def time_steps(session: Session, batch: NDArray[np.float32], repeats: int = 10) 
             bound.run_call(number, call)
             totals[number][repeat] += clock() - start
     return tuple(
-        StepTime(number, steps[number], step_name(session, steps[number]), 1e3 * min(seconds), 1e3 * float(np.median(seconds)))
-        for number, seconds in totals.items()
+        StepTime(number, steps[number], step_name(session, steps[number]), 1e3 * min(ran), 1e3 * float(np.median(ran)))
+        for number, ran in totals.items()
     )
 
 

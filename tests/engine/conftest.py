@@ -81,7 +81,7 @@ anchors=2,3, 4,5, 6,7, 8,9
 
 @pytest.fixture(scope="session")
 def network() -> NetworkSpec:
-    """Convolutions 0 (strided), 1 (depthwise), 2 (1x1), 7 and 13 (heads), 10; both pools, routes, shortcut, upsample."""
+    """Convolutions 0 (strided), 1 (depthwise), 2 (1x1), 7 and 13 (heads), 10; every other kind of layer between."""
     return parse_cfg(EVERYTHING, "t.cfg")
 
 

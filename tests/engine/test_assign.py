@@ -72,10 +72,12 @@ def test_variants_are_for_convolutions(network: NetworkSpec) -> None:
     ({"yolo-1": "int8"}, PrecisionError,
      "t.cfg:37: layer 8 (yolo-1): [yolo] is always fp32, int8 is not possible; leave it out of precision.layers"),
     ({"nothing": "int8"}, ConfigError,
-     "layers 'nothing': nothing in t.cfg has this index, name or group; groups are all, conv, first, last, heads, trunk, "
-     "3x3, strided, depthwise, 1x1, head-1, head-2 (see mpnet show)"),
+     "layers 'nothing': nothing in t.cfg has this index, name or group; groups are all, conv, first, last, heads, "
+     "trunk, 3x3, strided, depthwise, 1x1, head-1, head-2 (see mpnet show)"),
 ])
-def test_what_cannot_be(network: NetworkSpec, layers: dict[str | int, str], error: type[Exception], message: str) -> None:
+def test_what_cannot_be(
+    network: NetworkSpec, layers: dict[str | int, str], error: type[Exception], message: str
+) -> None:
     with pytest.raises(error) as caught:
         assign(network, layers=dict(layers))
     assert str(caught.value) == message

@@ -32,7 +32,8 @@ def test_slots_that_live_together_lie_apart(network: NetworkSpec, precision: str
 
 def test_a_chain_needs_its_two_largest_neighbours() -> None:
     network = parse_cfg(
-        "[net]\nwidth=16\nheight=16\nchannels=1\n" + "[convolutional]\nfilters=4\n[convolutional]\nfilters=8\n[maxpool]\nstride=2\n"
+        "[net]\nwidth=16\nheight=16\nchannels=1\n"
+        "[convolutional]\nfilters=4\n[convolutional]\nfilters=8\n[maxpool]\nstride=2\n"
     )
     arena = plan_arena(build_plan(network, assign(network)))
     assert arena.size_bytes == 256 * 4 * (4 + 8)
@@ -55,7 +56,8 @@ def test_arrays_are_aligned_views_of_one_memory(network: NetworkSpec) -> None:
 def test_costs_by_hand() -> None:
     network = parse_cfg(
         "[net]\nwidth=4\nheight=4\nchannels=2\n"
-        "[convolutional]\nbatch_normalize=1\nfilters=8\nsize=3\npad=1\n[convolutional]\nfilters=4\nsize=1\nstride=2\n", "t.cfg"
+        "[convolutional]\nbatch_normalize=1\nfilters=8\nsize=3\npad=1\n"
+        "[convolutional]\nfilters=4\nsize=1\nstride=2\n", "t.cfg"
     )
     plan = build_plan(network, assign(network, "int8", {"last": "fp16"}))
     cost = plan_cost(plan)

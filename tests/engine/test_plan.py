@@ -87,7 +87,8 @@ def test_slots_live_from_their_writer_to_their_last_reader(network: NetworkSpec)
     (8, {"inputs": (4,)}, None),
     (8, {"inputs": (9,)}, "step 8 (MaxPool) of layer 5 (maxpool-1): reads slot 9 before it is written"),
     (16, {"inputs": (9,)},
-     "step 16 (Upsample) of layer 11 (upsample-1): gives the shape (6, 10, 24) where (6, 10, 16) follows from its inputs"),
+     "step 16 (Upsample) of layer 11 (upsample-1): gives the shape (6, 10, 24) where (6, 10, 16) follows from its "
+     "inputs"),
     (17, {"inputs": (16, 15)},
      "step 17 (Concat) of layer 12 (route-2): gives the shape (6, 10, 40) where (6, 10, 48) follows from its inputs"),
 ])
@@ -108,7 +109,7 @@ def test_verification_names_the_step_that_does_not_fit(
 
 def test_an_output_must_be_fp32(network: NetworkSpec) -> None:
     plan = mixed(network)
-    with pytest.raises(EngineError, match="^output slot 2 is not written as fp32$"):
+    with pytest.raises(EngineError, match=r"^output slot 2 is not written as fp32$"):
         verify_plan(replace(plan, outputs=(2,)))
 
 
@@ -166,7 +167,9 @@ def test_options_lie_over_each_other() -> None:
         [("last", QuantizationOptions(ActivationOptions(mode="affine"), bias_correction=True))],
     )
     found: list[LayerQuantization] = [options.of(index) for index in range(3)]
-    assert [(q.activations.mode, q.weights.granularity, q.weights.method, q.weights.rounding, q.corrected) for q in found] == [
+    assert [
+        (q.activations.mode, q.weights.granularity, q.weights.method, q.weights.rounding, q.corrected) for q in found
+    ] == [
         ("symmetric", "per_tensor", "min_max", "truncate", False),
         ("symmetric", "per_channel", "mse", "truncate", False),
         ("affine", "per_tensor", "min_max", "truncate", True),

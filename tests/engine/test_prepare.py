@@ -36,7 +36,7 @@ def test_folding_is_done_in_double_and_rounded_once(network: NetworkSpec, batch_
 
 
 def test_unknown_convention(network: NetworkSpec, weights: Weights) -> None:
-    with pytest.raises(ConfigError, match="^batch_norm 'keras' is unknown; known are darknet, alexeyab$"):
+    with pytest.raises(ConfigError, match=r"^batch_norm 'keras' is unknown; known are darknet, alexeyab$"):
         Prepared(network, weights, kernels(), batch_norm="keras")
 
 
@@ -44,13 +44,14 @@ def test_folding_that_overflows_names_the_layer(network: NetworkSpec) -> None:
     layer = network.convolutions[0]
     one = np.ones(16, np.float32)
     own = ConvolutionWeights(one, np.full(layer.weight_shape, 1e38, np.float32), one * 1e38, one, one * 0)
-    with pytest.raises(EngineError, match=r"^layer 0 \(conv-1\): folding batch normalisation gives values beyond float32"):
+    with pytest.raises(EngineError, match=r"^layer 0 \(conv-1\): folding batch normalisation gives values"):
         fold_batch_norm(layer, own, "darknet")
 
 
 def test_packed_once_and_shared_between_threads(network: NetworkSpec, weights: Weights) -> None:
     prepared = Prepared(network, weights, kernels())
-    wanted = [Convolve(0, FP32), Convolve(0, INT8, WeightScheme()), Convolve(2, FP16), Convolve(0, INT8, WeightScheme("per_tensor"))]
+    schemes = (WeightScheme(), WeightScheme("per_tensor"))
+    wanted = [Convolve(0, FP32), Convolve(2, FP16), *(Convolve(0, INT8, scheme) for scheme in schemes)]
     found: list[list[int]] = []
 
     def pack() -> None:
@@ -87,9 +88,8 @@ def test_equalising_changes_no_fp32_result(network: NetworkSpec, weights: Weight
 
 def test_bias_correction_needs_and_uses_the_means(network: NetworkSpec, weights: Weights) -> None:
     batch = np.random.Generator(np.random.PCG64(6)).random((2, 12, 20, 3), np.float32)
-    plan = build_plan(
-        network, assign(network, layers={0: "int8"}), resolve_options(network, QuantizationOptions(bias_correction=True))
-    )
+    options = resolve_options(network, QuantizationOptions(bias_correction=True))
+    plan = build_plan(network, assign(network, layers={0: "int8"}), options)
     bare = Prepared(network, weights, kernels())
     with pytest.raises(EngineError, match=r"^layer 0 \(conv-1\) asks for bias correction, which needs the means"):
         Session(bare, plan).forward(batch)

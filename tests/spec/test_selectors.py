@@ -64,7 +64,8 @@ def test_three_by_three(tiny: NetworkSpec) -> None:
     ("6..2", "layers '6..2': a range goes upwards and {} has the layers 0 to 23"),
     ("16..17", "layers '16..17': no layer with weights in this range of {}"),
     ("hedas", "layers 'hedas': nothing in {} has this index, name or group; did you mean 'heads'? (see mpnet show)"),
-    ("conv-99", "layers 'conv-99': nothing in {} has this index, name or group; did you mean 'conv-9'? (see mpnet show)"),
+    ("conv-99",
+     "layers 'conv-99': nothing in {} has this index, name or group; did you mean 'conv-9'? (see mpnet show)"),
     ("yolo-*", "layers 'yolo-*': nothing in {} has this index, name or group; did you mean 'yolo-2'? (see mpnet show)"),
 ])
 def test_what_chooses_nothing_is_an_error(tiny: NetworkSpec, selector: str, message: str) -> None:
