@@ -22,7 +22,6 @@ from mpnet.engine.prepare import Prepared
 from mpnet.engine.tensor import Tensor
 from mpnet.errors import ConfigError, KernelError, PrecisionError
 from mpnet.experiments.sharing import ancestors, restricted
-from mpnet.kernels.interface import TensorQuant
 from mpnet.spec.network import PICTURE, NetworkSpec
 from mpnet.spec.precision import BY_CODE, FP32, Precision
 
@@ -191,13 +190,9 @@ def join_tensors(parts: Sequence[Tensor]) -> Tensor:
     if len(parts) == 1:
         return parts[0]
     first = parts[0]
-    quant = None
-    if first.quant is not None:
-        known = [part.quant for part in parts if part.quant is not None]
-        quant = TensorQuant(*(np.concatenate([getattr(q, name) for q in known])
-                              for name in ("scale", "zero_point", "offset")))
+    params = None if first.params is None else np.concatenate([p.params for p in parts if p.params is not None])
     ranges = None if first.ranges is None else np.concatenate([p.ranges for p in parts if p.ranges is not None])
-    return Tensor(np.concatenate([part.data for part in parts]), first.precision, quant, ranges)
+    return Tensor(np.concatenate([part.data for part in parts]), first.precision, params, ranges)
 
 
 def run_graph(
