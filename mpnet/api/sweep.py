@@ -6,6 +6,7 @@ import json
 import time
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Callable
 
@@ -13,11 +14,13 @@ import numpy as np
 
 from mpnet.api.experiment import open_workbench
 from mpnet.detection.preprocess import geometry_array
+from mpnet.engine.cost import layer_costs
 from mpnet.engine.options import resolve_options
 from mpnet.engine.plan import build_plan
 from mpnet.engine.run import Session
 from mpnet.errors import ConfigError
 from mpnet.experiments.context import Baseline, OptionsInForce, SweepContext
+from mpnet.experiments.environment import versions
 from mpnet.experiments.evaluator import Evaluator
 from mpnet.experiments.executor import Executor, InlineExecutor, ProcessExecutor
 from mpnet.experiments.findings import findings
@@ -234,8 +237,12 @@ def _describe(
     store: TrialStore, bench: Workbench, section: SweepSection, contexts: tuple[int, ...], context: SweepContext,
     command: str,
 ) -> None:
-    """What a report needs to know of a sweep beside its trials."""
+    """What a report needs to know of a sweep beside its trials, under the names that a result has."""
+    top = bench.plan(bench.uniform("fp32"))
     store.set_note("sweep", json.dumps({
+        "created": datetime.now(timezone.utc).isoformat(timespec="seconds"), "versions": versions(),
+        "digests": {**bench.identity(top.precision).digests(), "plan": None, "trial": None},
+        "layers": [row.as_json() for row in layer_costs(top)], "notes": list(bench.dataset.notes),
         "name": bench.experiment.name, "strategy": section.strategy, "command": command,
         "objectives": list(section.objectives), "holdout": section.holdout, "contexts": list(contexts),
         "suffix": context.suffix, "baseline": context.baseline.key + context.suffix if context.baseline else None,
