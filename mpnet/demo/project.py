@@ -22,11 +22,11 @@ _FOLDER_IN_EXPERIMENT = "../runs/demo/"
 
 @dataclass(frozen=True)
 class Project:
-    """Paths of a written demo. scenes: labelled pictures that it holds."""
+    """Paths of a written demo. stored: pictures in it, which an earlier call may have made more."""
 
     folder: Path
     experiment: Path
-    scenes: int
+    stored: int
 
 
 def write_project(
@@ -43,11 +43,11 @@ def write_project(
     for path in (files.cfg, files.weights, files.names):
         write_bytes(root / "model" / path.name, path.read_bytes())
     try:
-        write_dataset(root, "val", scenes, progress, workers)
+        val = write_dataset(root, "val", scenes, progress, workers)
     except OSError as error:
         raise StoreError(
             f"{error.filename or root}: cannot be written ({error.strerror or error}); check the space and the "
             "permissions, or choose another --out"
         ) from None
     write_text(root / "demo.yaml", experiment.replace(_FOLDER_IN_EXPERIMENT, ""))
-    return Project(root, root / "demo.yaml", scenes)
+    return Project(root, root / "demo.yaml", len(list((val / "images").glob("*.png"))))
