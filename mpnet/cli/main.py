@@ -31,6 +31,7 @@ COMMANDS: dict[str, str] = {
     "export": "The chosen configuration as a ready .cfg.",
     "info": "This machine: CPU features, kernels, compiler, versions.",
     "download": "Fetch official weights.",
+    "demo": "The main job on a packaged network, in under a minute.",
 }
 
 

@@ -21,13 +21,15 @@ from mpnet.experiments.context import Baseline, SweepContext, values_of
 from mpnet.experiments.latency import predicted_ms
 from mpnet.experiments.scoring import Noise, Scorer
 from mpnet.experiments.store import Trial
-from mpnet.experiments.trie import Graph, build_graph, run_graph
+from mpnet.experiments.trie import Graph, build_graph, join_tensors, run_graph, run_stem
 from mpnet.experiments.units import Outcome, Unit
 from mpnet.kernels.isa import kernels
 from mpnet.spec.detections import Detections
 
 LIVE_BYTES = 192 << 20
 """Memory that the tensors of one group of pictures may take in one worker."""
+MAX_GROUP = 64
+"""Pictures in one call after the stem: enough to make calls cheap, few enough that tensors stay in the cache."""
 _ENTRY_BYTES = 24  # of one candidate: class, score, box
 
 
@@ -127,9 +129,14 @@ class Evaluator:
         return found
 
     def _forward(self, graph: Graph, options: int, keep: Sequence[NDArray[np.float32]] = ()) -> _Heads:
-        """Heads of all configurations of the graph, all pictures, a group of pictures at a time."""
+        """Heads of all configurations of the graph, all pictures.
+
+        The stem, whose tensors are large, goes through in small groups of pictures; what comes after it in larger ones,
+        since it is done for every configuration and each step costs a call.
+        """
         context, prepared = self.context, self.prepared(options)
-        group = max(1, min(context.group, LIVE_BYTES // graph.peak_bytes()))
+        small = max(1, min(context.group, LIVE_BYTES // max(1, graph.peak_bytes(stem=True))))
+        group = max(small, min(MAX_GROUP, LIVE_BYTES // max(1, graph.peak_bytes(stem=False))))
         parts: list[dict[str, list[Candidates]]] = [{} for _ in graph.heads]
         noise: list[dict[str, list[NDArray[np.float64]]]] = [{} for _ in graph.heads]
         for start in range(0, len(self._pictures), group):
@@ -144,10 +151,17 @@ class Evaluator:
                     noise[head].setdefault(name, []).append(
                         squared_sum(tensor.data, self._baseline_heads[head][start:stop]))
 
-            run_graph(graph, Tensor(np.ascontiguousarray(self._pictures[start:stop])), prepared, on_head,
-                      context.threads)
+            stems = [run_stem(graph, self._picture(first, min(first + small, stop)), prepared, context.threads)
+                     for first in range(start, stop, small)]
+            joined = [join_tensors(tensors) for tensors in zip(*stems, strict=True)]
+            del stems
+            picture = self._picture(start, stop) if graph.reads_picture else None
+            run_graph(graph, joined, prepared, on_head, context.threads, picture)
         return _Heads(
             [{name: join_images(found) for name, found in head.items()} for head in parts],
             [{name: Noise(self._signal[h], np.concatenate(found)) for name, found in head.items()}
              for h, head in enumerate(noise)],
         )
+
+    def _picture(self, start: int, stop: int) -> Tensor:
+        return Tensor(np.ascontiguousarray(self._pictures[start:stop]))
