@@ -15,6 +15,7 @@ from mpnet.detection.preprocess import geometry_array
 from mpnet.engine.cost import layer_costs, plan_cost
 from mpnet.engine.plan import Plan
 from mpnet.engine.run import Session
+from mpnet.engine.trace import time_steps
 from mpnet.experiments.environment import versions
 from mpnet.experiments.measure import SignalToNoise, measure_agreement, measure_detections
 from mpnet.experiments.result import FORMAT, VERSION
@@ -82,7 +83,7 @@ def measure_latency(bench: Workbench, plan: Plan) -> dict[str, Any]:
         "median_ms": statistics.median(times),
         "min_ms": min(times),
         "images": len(times),
-        "steps": [],
+        "steps": [{"step": t.name, "ms": t.median_ms} for t in time_steps(session, x, repeats=3)],
     }
 
 
