@@ -8,6 +8,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Callable
 
+from mpnet.api.calibration import calibrated
 from mpnet.api.network import class_names
 from mpnet.engine.options import resolve_options
 from mpnet.errors import ConfigError
@@ -38,7 +39,7 @@ class RunReport:
 
 
 def open_workbench(experiment: Experiment) -> Workbench:
-    """Load everything that trials of an experiment need.
+    """Load everything that trials of an experiment need, and calibrate where its options ask for it.
 
     Raises: ConfigError, FormatError, DataError, KernelError; each message is one line with place and remedy.
     """
@@ -54,12 +55,13 @@ def open_workbench(experiment: Experiment) -> Workbench:
     threads = experiment.runtime.threads or cpu_count()
     isa = experiment.runtime.isa
     quantization = experiment.quantization
-    return Workbench(
+    bench = Workbench(
         experiment, network, weights, dataset,
         Inputs(dataset.images, network, experiment.detection.resize, picture, workers=threads),
         resolve_options(network, quantization.options, quantization.layers, batch_norm=experiment.model.batch_norm),
         kernels(None if isa == "auto" else isa), threads, sources=_sources(experiment, data),
     )
+    return calibrated(bench)
 
 
 def run_experiment(

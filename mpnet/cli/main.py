@@ -23,6 +23,8 @@ COMMANDS: dict[str, str] = {
     "show": "A network's layers: shapes, precisions, conversions, cost.",
     "detect": "Find objects in pictures, folders and videos.",
     "run": "Evaluate one configuration of an experiment file.",
+    "sweep": "Search over precisions: every combination, or a quick first answer.",
+    "profile": "Measure this machine, for sweeps with its latency.",
     "compare": "Differences between finished runs.",
     "report": "One HTML page that explains runs or a sweep.",
     "export": "The chosen configuration as a ready .cfg.",

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from sweep_data import context, with_baseline
-from sweep_networks import branches, tiny_yolo
+from tests.experiments.sweep_data import context, with_baseline
+from tests.experiments.sweep_networks import branches, tiny_yolo
 
 from mpnet.detection.decode import decode_head
 from mpnet.detection.nms import suppress
