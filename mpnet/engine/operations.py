@@ -150,6 +150,10 @@ class Add(Operation):
     activation: str = "linear"
     name: ClassVar[str] = "Add"
 
+    @property
+    def detail(self) -> str:
+        return "" if self.activation == "linear" else self.activation
+
 
 @dataclass(frozen=True)
 class Yolo(Operation):

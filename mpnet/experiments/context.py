@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from mpnet.detection.decode import YoloHead
 from mpnet.detection.nms import NmsOptions
 from mpnet.engine.options import EngineOptions
-from mpnet.engine.prepare import FoldedConvolution
 from mpnet.errors import StoreError
 from mpnet.spec.dataset import Dataset
 from mpnet.spec.detections import Detections
@@ -38,15 +37,14 @@ def values_of(array: Array) -> NDArray[np.float32]:
 class OptionsInForce:
     """One option set, made complete. calibration: digest of its ranges, None where all are dynamic.
 
-    folded, bias_shift: what corrections made of the weights, see engine.prepare.Prepared.
+    channel_means: for bias correction, see engine.prepare.Prepared.
     said: the complete options as plain values, for identities.
     """
 
     engine: EngineOptions
     said: Mapping[str, object]
     calibration: str | None = None
-    folded: Mapping[int, FoldedConvolution] | None = None
-    bias_shift: Mapping[int, NDArray[np.float32]] | None = None
+    channel_means: Mapping[int, NDArray[np.float64]] | None = None
 
 
 @dataclass(frozen=True, eq=False)

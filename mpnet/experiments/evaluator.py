@@ -54,7 +54,7 @@ class Evaluator:
             context, chosen = self.context, self.context.options[options]
             self._prepared[options] = Prepared(
                 context.network, context.weights, self._kernels, batch_norm=chosen.engine.batch_norm,
-                folded=chosen.folded, bias_shift=chosen.bias_shift,
+                equalise=chosen.engine.equalise, channel_means=chosen.channel_means,
             )
         return self._prepared[options]
 

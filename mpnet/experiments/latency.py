@@ -14,19 +14,22 @@ from mpnet.engine.plan import Plan, Step
 from mpnet.errors import ConfigError
 
 
-def step_signature(step: Step) -> str:
-    """What a step's time depends on: the layer that it works for, what it does, from and to which storage."""
+def step_signature(plan: Plan, step: Step) -> str:
+    """What a step's time depends on: a layer at a precision, or one tensor that is moved or converted."""
     name = step.operation.name
     if isinstance(step.operation, Convolve):
         return f"{step.layer} {name} {step.operation.precision}"
-    return f"{step.layer} {name} {step.takes} {step.gives}"
+    if step.operation.is_conversion:
+        return f"{plan.slots[step.inputs[0]].layer} {name} {step.takes} {step.gives}"
+    # Two slices of one layer differ by what they read.
+    return f"{step.layer} {name} {plan.slots[step.inputs[0]].layer} {step.takes}"
 
 
 def predicted_ms(plan: Plan, step_ms: Mapping[str, float]) -> float:
     """Sum of the table's times over a plan's steps. Raises: ConfigError for a step that the table lacks."""
     total = 0.0
     for step in plan.steps:
-        signature = step_signature(step)
+        signature = step_signature(plan, step)
         if signature not in step_ms:
             raise ConfigError(
                 f"sweep.latency: the table has no time for {signature!r} (layer, step, precisions); make it again with "

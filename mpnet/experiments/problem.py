@@ -76,6 +76,12 @@ class Problem:
         return np.array([[self.value(t, o.name) for o in self.objectives] for t in trials]).reshape(
             len(trials), len(self.objectives))
 
+    def pairs(self, trials: Sequence[Trial]) -> Points:
+        """(n, 2) of the first quality and the first cost of the trials on the front of these two."""
+        points = np.array([[self.quality(t), self.cost(t)] for t in trials]).reshape(len(trials), 2)
+        front: Points = points[non_dominated(points * np.array([-1.0, 1.0]))]
+        return front
+
     def front(self, trials: Sequence[Trial]) -> list[int]:
         """Indices of the trials that no other one dominates, the first objective best first."""
         return [int(i) for i in non_dominated(to_minimise(self.points(trials), self.objectives))]

@@ -221,11 +221,12 @@ class Status:
 class CfgTemplate:
     """A network file in pieces: fixed text, or a text per precision code for one place of the precision string.
 
-    parts: ('text', None) or ({code: text}, position).
+    parts: ('text', None) or ({code: text}, position). encoding: of the file, 'utf-8' or 'latin-1'.
     """
 
     file_name: str
     parts: tuple[tuple[str | Mapping[str, str], int | None], ...]
+    encoding: str = "utf-8"
 
     def fill(self, key: str) -> str:
         """The file for one precision string. Raises KeyError or IndexError for a string of another network."""

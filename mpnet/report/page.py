@@ -82,7 +82,7 @@ def payload(data: ReportData, shown: Mapping[str, Figure]) -> dict[str, Any]:
         # The front's numbers are the table's; a second copy would double the page.
         "figures": {name: _figure(figure) for name, figure in shown.items() if name != "front"},
         "cfg": None if data.cfg is None else {
-            "file": data.cfg.file_name,
+            "file": data.cfg.file_name, "encoding": data.cfg.encoding,
             "parts": [[part if isinstance(part, str) else dict(part), place] for part, place in data.cfg.parts],
         },
     }

@@ -11,8 +11,8 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from sweep_networks import tiny_yolo
-from synthetic import SyntheticRecipe
+from tests.experiments.sweep_networks import tiny_yolo
+from tests.experiments.synthetic import SyntheticRecipe
 
 from mpnet.errors import ConfigError, EngineError
 from mpnet.experiments.executor import Executor, InlineExecutor, ProcessExecutor

@@ -5,6 +5,11 @@ function cfgText(key) {
   return DATA.cfg.parts.map(([part, position]) => (position === null ? part : part[key[position]])).join("");
 }
 
+// A file that was not UTF-8 is given back byte by byte.
+function cfgBytes(text) {
+  return DATA.cfg.encoding === "utf-8" ? text : Uint8Array.from(text, (c) => c.charCodeAt(0));
+}
+
 function cfgName(key) {
   const stem = DATA.cfg.file.replace(/\.cfg$/, "").replace(/[^\w.-]+/g, "_");
   return `${stem}-${key.replace(/[^\w]+/g, "_")}.cfg`;
@@ -84,7 +89,7 @@ function startPanel() {
   byId("copy-cfg").addEventListener("click", copyCfg);
   byId("save-cfg").addEventListener("click", () => {
     const key = TABLE.keys[RENDER.selected];
-    save(cfgName(key), cfgText(key), "text/plain");
+    save(cfgName(key), cfgBytes(cfgText(key)), "text/plain");
     byId("said").textContent = "saved";
   });
 }
