@@ -23,6 +23,7 @@ COMMANDS: dict[str, str] = {
     "show": "A network's layers: shapes, precisions, conversions, cost.",
     "detect": "Find objects in pictures, folders and videos.",
     "run": "Evaluate one configuration of an experiment file.",
+    "analyze": "Where a configuration loses accuracy: error per layer and step.",
     "sweep": "Search over precisions: every combination, or a quick first answer.",
     "profile": "Measure this machine, for sweeps with its latency.",
     "compare": "Differences between finished runs.",
