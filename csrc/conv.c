@@ -143,7 +143,8 @@ static void run_pass(const mp_conv_plan *p, const mp_table *table, const pass *w
 {
     const mp_micro *m = p->micro;
     const char *a[MP_MAX_ROWS];
-    int x = 0;
+    const mp_ahead ahead = mp_ahead_of(p, w->b, w->segments * w->run, w->pixels);
+    int x = 0, tile = 0;
     const char *line = w->a, *at = w->a;
     for (int pixel = 0; pixel < w->pixels;) {
         const int rows = mp_tile_rows(w->pixels - pixel, m->mr);
@@ -160,7 +161,7 @@ static void run_pass(const mp_conv_plan *p, const mp_table *table, const pass *w
             }
         }
         char *sums = w->keep_sums ? w->sums + (size_t)pixel * m->nr * 4 : w->sums;
-        m->tile(a, w->seg, w->segments, w->run, w->b, w->init, sums, rows);
+        m->tile(a, w->seg, w->segments, w->run, w->b, w->init, sums, rows, ahead.from + ahead.per_tile * tile++, ahead.step);
         if (w->output)
             table->output(w->output, sums, (size_t)m->nr, rows, w->channels, w->packed_channel,
                           w->out + (size_t)pixel * w->out_ld * w->out_bytes, w->out_ld);

@@ -27,6 +27,20 @@ static inline int mp_tile_rows(int left, int mr)
     return (left + 1) / 2;
 }
 
+/* The weights after those at b (depth x nr of them) are needed next: each of the tiles that use b fetches its share. */
+typedef struct {
+    const char *from;
+    ptrdiff_t step, per_tile;
+} mp_ahead;
+static inline mp_ahead mp_ahead_of(const mp_conv_plan *p, const void *b, int depth, int pixels)
+{
+    const int steps = depth / p->micro->kstep, tiles = (pixels + p->micro->mr - 1) / p->micro->mr;
+    const ptrdiff_t per_step = (ptrdiff_t)p->micro->nr * p->micro->kstep * (ptrdiff_t)p->weight_bytes;
+    mp_ahead ahead = {(const char *)b + steps * per_step, per_step / tiles, 0};
+    ahead.per_tile = steps * ahead.step;
+    return ahead;
+}
+
 /* Bias, scale, starting values and the output stage's state for one image. */
 void mp_prepare_channels(const mp_conv_plan *p, const mp_conv_args *a, int image, mp_workspace *w, mp_output *o);
 /* Pads and converts `count` input rows, from the first that output row oy reads. */

@@ -76,7 +76,7 @@ int mp_conv_plan_make(mp_conv_plan *p, const mp_table *table, const mp_conv_shap
         p->run_padded = ceil_div(p->run, m->kstep) * m->kstep;
         p->panels = p->total_panels = ceil_div(s->out_c, m->nr);
         p->packed_channels = p->total_panels * m->nr;
-        p->panel_bytes = mp_align((size_t)36 * p->run_padded * m->nr * p->weight_bytes);
+        p->panel_bytes = (size_t)36 * p->run_padded * m->nr * p->weight_bytes; /* [position][panel], not apart */
         p->stage_w = ceil_div(p->out_w, 4) * 4 + 2;
         p->staged = 1;
         return MP_OK;

@@ -41,9 +41,10 @@ typedef struct {
     void (*stage)(void *staged, const void *source, size_t count, int zero_point);
     /* acc[r][j] (+)= sum over segments s and k < run of a[r][seg[s] + k] * b[...]. Pointers in bytes; seg in bytes.
      * a has mr valid pointers even when rows < mr. run is a multiple of kstep. b: [segment][run / kstep][nr][kstep].
-     * init: nr starting values (float or int32) for every row, or NULL to continue from acc. acc: rows x nr. */
+     * init: nr starting values (float or int32) for every row, or NULL to continue from acc. acc: rows x nr.
+     * ahead: memory worth prefetching meanwhile, ahead_step bytes further with every step (kstep deep); no effect. */
     void (*tile)(const char *const *a, const ptrdiff_t *seg, int segments, int run, const void *b, const void *init,
-                 void *acc, int rows);
+                 void *acc, int rows, const char *ahead, ptrdiff_t ahead_step);
 } mp_micro;
 
 /* Depthwise: channels are the vector, taps the depth. */

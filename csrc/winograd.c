@@ -33,11 +33,11 @@ void mp_winograd_pack(const mp_conv_plan *p, const void *weights, void *packed, 
     for (int k = 0; k < p->s.out_c; k++)
         for (int c = 0; c < p->s.in_c; c++) {
             const size_t from = ((size_t)k * p->s.in_c + c) * 9;
-            const size_t at = (size_t)(k / nr) * (p->panel_bytes / p->weight_bytes) +
+            const size_t at = (size_t)(k / nr) * position_elements +
                               ((size_t)(c / kstep) * nr + k % nr) * kstep + c % kstep;
             for (int i = 0; i < 6; i++)
                 for (int j = 0; j < 6; j++) {
-                    const size_t to = at + (size_t)(i * 6 + j) * position_elements;
+                    const size_t to = at + (size_t)(i * 6 + j) * position_elements * p->total_panels;
                     if (p->precision == MP_INT8) {
                         const int8_t *g = (const int8_t *)weights + from;
                         int total = 0;
@@ -66,7 +66,7 @@ static int clamp(int x, int low, int high) { return x < low ? low : x > high ? h
 /* Speed only. */
 void mp_winograd_schedule(const mp_conv_plan *p, int threads, mp_schedule *c)
 {
-    enum { V_BYTES = 256 << 10, M_BYTES = 192 << 10 };
+    enum { V_BYTES = 256 << 10, M_BYTES = 2 << 20 };
     const int tile_rows = ceil_div(p->out_h, TILE), tiles = ceil_div(p->out_w, TILE);
     c->a_bytes = p->micro->a_bytes;
     c->stage_row = (size_t)p->stage_w * p->s.in_c * c->a_bytes;
@@ -102,12 +102,14 @@ static void multiply(const mp_conv_plan *p, const mp_schedule *c, const char *v,
     const mp_micro *micro = p->micro;
     const ptrdiff_t seg = 0;
     const char *a[MP_MAX_ROWS];
+    const mp_ahead ahead = mp_ahead_of(p, weights, p->run_padded, tiles);
     v += (size_t)position * tiles * c->v_row;
-    for (int tile = 0; tile < tiles;) {
+    for (int tile = 0, count = 0; tile < tiles; count++) {
         const int rows = mp_tile_rows(tiles - tile, micro->mr);
         for (int r = 0; r < micro->mr; r++)
             a[r] = v + (size_t)(tile + (r < rows ? r : rows - 1)) * c->v_row;
-        micro->tile(a, &seg, 1, p->run_padded, weights, zeros, m + (size_t)tile * micro->nr * 4, rows);
+        micro->tile(a, &seg, 1, p->run_padded, weights, zeros, m + (size_t)tile * micro->nr * 4, rows,
+                    ahead.from + ahead.per_tile * count, ahead.step);
         tile += rows;
     }
 }
@@ -145,8 +147,8 @@ mp_summary mp_winograd_item(const mp_conv_plan *p, const mp_table *table, const 
         for (int position = 0; position < POSITIONS; position++)
             for (int i = 0; i < panels; i++)
                 multiply(p, c, v, tiles, position,
-                         mp_packed_weights(p, a->packed) + (first + i) * p->panel_bytes +
-                             (size_t)position * p->run_padded * nr * p->weight_bytes,
+                         mp_packed_weights(p, a->packed) +
+                             ((size_t)position * p->total_panels + first + i) * p->run_padded * nr * p->weight_bytes,
                          zeros, w.sums + (size_t)(i * POSITIONS + position) * position_m);
         for (int i = 0; i < panels; i++) {
             const int channel = (first + i) * nr, channels = clamp(p->s.out_c - channel, 1, nr);

@@ -8,7 +8,7 @@ from pathlib import Path
 # Lower stands for lower in the house: a folder may import itself and what stands below it.
 LEVEL = {
     "errors": 0, "spec": 1, "kernels": 2, "quantization": 3, "engine": 4, "detection": 5, "evaluation": 6,
-    "experiments": 7, "report": 8, "api": 9, "demo": 9, "cli": 10,
+    "experiments": 7, "report": 8, "api": 9, "demo": 9, "cli": 10, "__main__": 11,
 }
 MAY_USE_FORMATS = {"cli", "api", "demo", "formats"}
 

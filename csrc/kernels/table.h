@@ -1,6 +1,7 @@
 /* The table of one ISA level from the templates. Defined before: MP_LEVEL (the table's identifier suffix), MP_MR (rows of
  * a tile), usable(). MP_HAS_DOT8: int8 tiles multiply bytes, else pairs of int16.
- * MP_INT8_WINOGRAD: 3x3 int8 goes through kernels/winograd.h where that gives the same integers sooner. */
+ * MP_INT8_WINOGRAD: 3x3 int8 goes through kernels/winograd.h where that gives the same integers sooner.
+ * MP_OWN_I8, MP_OWN_HALF: the level brings its own micro_i8, micro_half. */
 #ifndef MP_KSTEP_S16
 #define MP_KSTEP_S16 2
 #endif
@@ -13,8 +14,11 @@ static const mp_micro micro_f32 = {.mr = MP_MR, .nr = 2 * VL, .kstep = 1, .a_byt
                                    .sum_kind = MP_SUM_FLOAT, .stage = stage_f32, .tile = tile_f32};
 static const mp_micro micro_f16 = {.mr = MP_MR, .nr = 2 * VL, .kstep = 1, .a_bytes = 4, .weight_type = MP_W_F32,
                                    .sum_kind = MP_SUM_FLOAT, .needs_stage = 1, .stage = stage_f16, .tile = tile_f32};
+#ifndef MP_OWN_HALF
 static const mp_micro micro_half = {.mr = MP_MR, .nr = 2 * VL, .kstep = 1, .a_bytes = 4, .weight_type = MP_W_F32,
                                     .sum_kind = MP_SUM_HALF, .needs_stage = 1, .stage = stage_f16, .tile = tile_half};
+#endif
+#ifndef MP_OWN_I8
 #ifdef MP_HAS_DOT8
 static const mp_micro micro_i8 = {.mr = MP_MR, .nr = 2 * VL, .kstep = 4, .a_bytes = 1, .weight_type = MP_W_I8,
                                   .sum_kind = MP_SUM_INT, .needs_stage = 1, .bias_q = 128, .stage = stage_u8,
@@ -23,6 +27,7 @@ static const mp_micro micro_i8 = {.mr = MP_MR, .nr = 2 * VL, .kstep = 4, .a_byte
 static const mp_micro micro_i8 = {.mr = MP_MR, .nr = 2 * VL, .kstep = MP_KSTEP_S16, .a_bytes = 2, .weight_type = MP_W_I16,
                                   .sum_kind = MP_SUM_INT, .needs_stage = 1, .subtracts_zero = 1, .stage = stage_s16,
                                   .tile = tile_s16};
+#endif
 #endif
 static const mp_depthwise depthwise_micro_f32 = {.a_bytes = 4, .weight_type = MP_W_F32, .sum_kind = MP_SUM_FLOAT,
                                                  .stage = stage_f32, .row = depthwise_f32};

@@ -5,7 +5,7 @@
 #define TILE(NAME, ELEMENT, SUM, LOAD_SUM, LOAD_B, KSTEP, B_STEP)                           \
     static inline __attribute__((always_inline)) void NAME##_rows(                                                     \
         const int R, const char *const *a, const ptrdiff_t *seg, int segments, int run, const ELEMENT *b,              \
-        const void *init, char *acc)                                                                                   \
+        const void *init, char *acc, const char *ahead, ptrdiff_t ahead_step)                                                                                \
     {                                                                                                                  \
         TILE_ROWS(TILE_DECLARE_##SUM)                                                                                  \
         const size_t ld = 2 * VL * 4;                                                                                  \
@@ -21,15 +21,17 @@
             for (ptrdiff_t k = 0; k < run; k += KSTEP) {                                                               \
                 const SUM b0 = LOAD_B(b), b1 = LOAD_B(b + B_STEP / 2);                                                 \
                 b += B_STEP;                                                                                           \
+                __builtin_prefetch(ahead, 0, 2);                                                                       \
+                ahead += ahead_step;                                                                                   \
                 TILE_ROWS(TILE_MAC_##NAME)                                                                             \
             }                                                                                                          \
         }                                                                                                              \
         TILE_ROWS(TILE_STORE_##SUM)                                                                                    \
     }                                                                                                                  \
     static void NAME(const char *const *a, const ptrdiff_t *seg, int segments, int run, const void *b,                 \
-                     const void *init, void *acc, int rows)                                                            \
+                     const void *init, void *acc, int rows, const char *ahead, ptrdiff_t ahead_step)                                                        \
     {                                                                                                                  \
-        TILE_CASES(NAME##_rows, a, seg, segments, run, b, init, acc)                                                   \
+        TILE_CASES(NAME##_rows, a, seg, segments, run, b, init, acc, ahead, ahead_step)                                \
     }
 
 #define TILE_DECLARE_vf(i) vf c##i##0 = vf_set1(0.0f), c##i##1 = c##i##0;

@@ -8,6 +8,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Callable
 
+from mpnet.api.calibration import calibrated
 from mpnet.api.network import class_names
 from mpnet.engine.options import resolve_options
 from mpnet.errors import ConfigError
@@ -38,7 +39,7 @@ class RunReport:
 
 
 def open_workbench(experiment: Experiment) -> Workbench:
-    """Load everything that trials of an experiment need.
+    """Load everything that trials of an experiment need, and calibrate where its options ask for it.
 
     Raises: ConfigError, FormatError, DataError, KernelError; each message is one line with place and remedy.
     """
@@ -54,12 +55,13 @@ def open_workbench(experiment: Experiment) -> Workbench:
     threads = experiment.runtime.threads or cpu_count()
     isa = experiment.runtime.isa
     quantization = experiment.quantization
-    return Workbench(
+    bench = Workbench(
         experiment, network, weights, dataset,
         Inputs(dataset.images, network, experiment.detection.resize, picture, workers=threads),
         resolve_options(network, quantization.options, quantization.layers, batch_norm=experiment.model.batch_norm),
         kernels(None if isa == "auto" else isa), threads, sources=_sources(experiment, data),
     )
+    return calibrated(bench)
 
 
 def run_experiment(
@@ -83,15 +85,10 @@ def run_experiment(
     if reference is not None and reference.key == precisions.key:
         reference = None
     folder = experiment.output / experiment.name
-    identity = bench.identity(precisions).id
-    known = None if force else finished(folder / identity)
-    if known is not None:
-        agreement = known.document.get("agreement")
-        if reference is None:
-            return RunReport(known, None, True)
-        base = finished(folder / bench.identity(reference).id)
-        if base is not None and agreement is not None and agreement.get("baseline") == base.id:
-            return RunReport(known, base, True)
+    known = None if force else finished(folder / bench.identity(precisions).id)
+    base = None if force or reference is None else finished(folder / bench.identity(reference).id)
+    if known is not None and (reference is None or (base is not None and _compared(known, base))):
+        return RunReport(known, base, True)
     plans = [bench.plan(p) for p in (reference, precisions) if p is not None]
     started(len(bench.inputs))
     outcomes = run_plans(bench, plans, advance)
@@ -102,8 +99,14 @@ def run_experiment(
         detections = detections_json(outcome.detections, bench.dataset)
         return publish(document, detections, folder / document["id"])
 
-    base = store(outcomes[0], None) if reference is not None else None
+    if reference is not None and base is None:
+        base = store(outcomes[0], None)
     return RunReport(store(outcomes[-1], outcomes[0]), base, False)
+
+
+def _compared(result: Result, baseline: Result) -> bool:
+    agreement = result.document.get("agreement")
+    return isinstance(agreement, dict) and agreement.get("baseline") == baseline.id
 
 
 def _sources(experiment: Experiment, data: DataSection) -> dict[str, str]:

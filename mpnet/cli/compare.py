@@ -1,4 +1,4 @@
-"""`mpnet compare`: what differs between finished runs."""
+"""`mpnet compare`: what differs between finished runs, and whether the difference is real."""
 
 from __future__ import annotations
 
@@ -6,23 +6,59 @@ from pathlib import Path
 
 import click
 
+from mpnet.api.comparison import compare_runs
 from mpnet.cli.options import command as declare
 from mpnet.cli.options import json_option
-from mpnet.cli.output import console, print_json
-from mpnet.experiments.result import read_result
-from mpnet.report.comparison import compare_results, print_comparison
+from mpnet.cli.output import console, note, print_json
+from mpnet.errors import ConfigError
+from mpnet.evaluation.compare import DRAWS, MAX_DRAWS, MIN_DRAWS
+from mpnet.report.comparison import check_limits
+from mpnet.report.comparison_text import print_comparison
 
 
-@declare("mpnet compare runs/example-fp32 runs/example-int8", "mpnet compare runs/a/0123456789abcdef runs/b --json")
-@click.argument("runs", nargs=-1, required=True, metavar="RUN RUN...", type=click.Path(path_type=Path))
+@declare(
+    "mpnet compare runs/example-fp32 runs/example-int8 --pictures lost/",
+    "mpnet compare runs/a/0123456789abcdef runs/b --fail-under AP=-0.5 --json",
+    "mpnet compare sweep.sqlite:baseline sweep.sqlite:fqqqqqqqhqh",
+)
+@click.argument("runs", nargs=-1, required=True, metavar="RUN RUN...")
+@click.option("--pictures", type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
+              help="Write a picture of each lost or gained object: baseline left, other run right.")
+@click.option("--draws", default=DRAWS, show_default=True, type=click.IntRange(MIN_DRAWS, MAX_DRAWS),
+              help="Bootstrap draws over pictures.")
+@click.option("--seed", default=0, show_default=True, help="Seed of the draws.")
+@click.option("--fail-under", "limits", multiple=True, metavar="METRIC=DIFFERENCE",
+              help="Exit with 1 when a run differs by less, such as AP=-0.5; may be repeated.")
 @json_option
-def command(runs: tuple[Path, ...], as_json: bool) -> None:
-    """Compare finished runs; the first is the baseline.
+def command(
+    runs: tuple[str, ...], pictures: Path | None, draws: int, seed: int, limits: tuple[str, ...], as_json: bool
+) -> int:
+    """Compare finished runs, or configurations of a sweep; the first is the baseline.
 
-    A RUN is a folder runs/<name>/<id>, its result.json, or runs/<name> when that holds one result.
+    A RUN is a folder runs/<name>/<id>, its result.json, runs/<name> when that holds one result, or STORE:KEY for a
+    configuration of a sweep (its precision string, `baseline` or `chosen`). Differences come with 95 % intervals from a
+    paired bootstrap over pictures: one whose interval contains zero is within noise.
     """
-    document = compare_results([read_result(run) for run in runs])
+    wanted = _limits(limits)
+    compared = compare_runs(runs, draws=draws, seed=seed, pictures=pictures)
+    broken = check_limits(compared.document, wanted)
     if as_json:
-        print_json(document)
+        print_json({**compared.document, "failed": broken})
     else:
-        print_comparison(document, console())
+        print_comparison(compared.document, console())
+    for line in broken:
+        note(f"below the limit: {line}")
+    return 1 if broken else 0
+
+
+def _limits(texts: tuple[str, ...]) -> dict[str, float]:
+    limits = {}
+    for text in texts:
+        name, equals, number = text.partition("=")
+        try:
+            limits[name] = float(number)
+        except ValueError:
+            equals = ""
+        if not equals or limits[name] != limits[name]:
+            raise ConfigError(f"--fail-under {text!r}: write METRIC=DIFFERENCE, such as AP=-0.5")
+    return limits

@@ -23,7 +23,11 @@ COMMANDS: dict[str, str] = {
     "show": "A network's layers: shapes, precisions, conversions, cost.",
     "detect": "Find objects in pictures, folders and videos.",
     "run": "Evaluate one configuration of an experiment file.",
+    "sweep": "Search over precisions: every combination, or a quick first answer.",
+    "profile": "Measure this machine, for sweeps with its latency.",
     "compare": "Differences between finished runs.",
+    "report": "One HTML page that explains runs or a sweep.",
+    "export": "The chosen configuration as a ready .cfg.",
     "info": "This machine: CPU features, kernels, compiler, versions.",
     "download": "Fetch official weights.",
 }
@@ -70,6 +74,9 @@ def cli() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line `arguments` (default: the program's own) and leave with its exit code."""
+    # Decoders would print remarks of their own about damaged files; ours is the one line that says what to do.
+    os.environ.setdefault("OPENCV_LOG_LEVEL", "OFF")
+    os.environ.setdefault("OPENCV_FFMPEG_LOGLEVEL", "-8")
     # Raising, unlike the default of dying at once, lets half-written files be removed.
     signal.signal(signal.SIGTERM, _terminated)
     code = _run(arguments)

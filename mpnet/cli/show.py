@@ -64,7 +64,7 @@ def _plan(source: Path, default: str | None, layers: tuple[str, ...], overrides:
     elif overrides:
         raise ConfigError("--set changes an experiment file; with a cfg use --default and --layer")
     network = read_cfg(cfg)
-    chosen: dict[str | int, Precision | str] = dict(precision.layers) | selected_precisions(layers)
+    chosen: dict[str | int, Precision | str] = {**dict(precision.layers), **selected_precisions(layers)}
     options = resolve_options(network, quantization.options, quantization.layers, batch_norm=batch_norm)
     return build_plan(network, assign(network, default or precision.default, chosen), _with_ranges(options, network))
 

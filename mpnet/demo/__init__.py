@@ -1,1 +1,1 @@
-"""The embedded model and its data."""
+"""The embedded demo: a seeded generator of labelled scenes and a small trained YOLOv3-tiny."""

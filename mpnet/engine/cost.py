@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from mpnet.engine.fuse import fuse_plan
 from mpnet.engine.memory import plan_arena
 from mpnet.engine.operations import Convolve
 from mpnet.engine.plan import Plan
@@ -54,7 +55,7 @@ class Cost:
     """Totals for one image.
 
     weight_bytes:          stored parameters: weights at their precision, fp32 biases, int8 scales.
-    peak_activation_bytes: the most that lives at one time, the picture included.
+    peak_activation_bytes: the most that lives at one time when the plan runs (fused), the picture included.
     arena_bytes:           what the engine allocates for activations, without the picture.
     macs, int8_macs:       multiply-accumulates, padding counted; those in int8.
     bit_operations:        sum over convolutions of macs * weight bits * activation bits.
@@ -90,7 +91,7 @@ def layer_costs(plan: Plan) -> tuple[LayerCost, ...]:
 
 def plan_cost(plan: Plan) -> Cost:
     """The totals of a plan."""
-    arena = plan_arena(plan)
+    arena = plan_arena(fuse_plan(plan))
     macs = int8_macs = bit_operations = 0
     for layer in plan.network.convolutions:
         precision = plan.precision[layer.index]

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mpnet.engine.lowering import Lowering, lower_layer
 from mpnet.engine.operations import (
@@ -16,6 +17,7 @@ from mpnet.engine.operations import (
     Cast,
     Concat,
     Convolve,
+    ConvolveQuantize,
     Dequantize,
     MaxPool,
     Operation,
@@ -26,7 +28,7 @@ from mpnet.engine.operations import (
 )
 from mpnet.engine.options import DEFAULT_OPTIONS, EngineOptions
 from mpnet.engine.prepare import Prepared, conv_shape
-from mpnet.engine.quantize import quantize_tensor
+from mpnet.engine.quantize import cast_tensor, dequantize_tensor, quantize_tensor
 from mpnet.engine.tensor import Tensor
 from mpnet.errors import EngineError, KernelError, MpnetError, PrecisionError
 from mpnet.spec.network import PICTURE, ConvolutionSpec, NetworkSpec
@@ -46,23 +48,21 @@ def execute(operation: Operation, inputs: Sequence[Tensor], prepared: Prepared, 
     if isinstance(operation, Quantize):
         return quantize_tensor(first, operation, kernels, threads)
     if isinstance(operation, Dequantize):
-        assert first.quant is not None
-        result = Tensor(np.empty(first.data.shape, operation.target.storage), operation.target)
-        kernels.dequantize(first.data, result.data, first.quant, threads=threads)
-        return result
+        return dequantize_tensor(first, operation, kernels, threads)
     if isinstance(operation, Cast):
-        result = Tensor(np.empty(first.data.shape, operation.target.storage), operation.target)
-        kernels.cast(first.data, result.data, threads=threads)
-        return result
+        return cast_tensor(first, operation.target, kernels, threads)
+    if isinstance(operation, ConvolveQuantize):
+        middle = _convolve(operation.convolve, first, prepared, threads)
+        return quantize_tensor(middle, operation.quantize, kernels, threads)
     if isinstance(operation, Yolo):
         return first
     if isinstance(operation, Slice):
         part = np.ascontiguousarray(first.data[..., operation.start : operation.stop])
-        return Tensor(part, first.precision, first.quant)
+        return Tensor(part, first.precision, first.params)
 
     def empty(*shape: int) -> Tensor:
         # Values are only moved or compared: int8 keeps its scale.
-        return Tensor(np.empty(shape, first.data.dtype), first.precision, first.quant)
+        return Tensor(np.empty(shape, first.data.dtype), first.precision, first.params)
 
     if isinstance(operation, MaxPool):
         rest, stride = operation.padding - operation.size, operation.stride
@@ -94,13 +94,17 @@ def _convolve(operation: Convolve, x: Tensor, prepared: Prepared, threads: int) 
     shape = conv_shape(layer)
     gives = FP32 if operation.precision == INT8 else x.precision
     out = np.empty((x.images, shape.out_h, shape.out_w, shape.out_channels), gives.storage)
-    # float16 results are rounded after their range is known, so only float32 ones can hand it on.
-    ranges = np.empty((x.images, 2), np.float32) if gives == FP32 else None
+    ranges = np.empty((x.images, 2), np.float32)
     prepared.kernels.conv(
         ready.packed, x.data, out, bias=ready.bias, activation=ready.activation, weight_scale=ready.weight_scale,
         in_quant=x.quant, ranges=ranges, threads=threads,
     )
-    return Tensor(out, gives, None, ranges)
+    return Tensor(out, gives, None, ranges if gives == FP32 else half_ranges(ranges))
+
+
+def half_ranges(ranges: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The range of values that are rounded to half afterwards: rounding never changes their order."""
+    return ranges.astype(np.float16).astype(np.float32)
 
 
 def convert(tensor: Tensor, conversion: Operation | None, prepared: Prepared, threads: int = 1) -> Tensor:

@@ -136,7 +136,8 @@ def lower_layer(
     slices: tuple[Slice | None, ...] = (None,) * len(layer.inputs)
     main: Operation | None = None
     if isinstance(layer, ConvolutionSpec):
-        main = Convolve(index, precision, options.of(index).weights if wanted == INT8 else None)
+        how = options.of(index)
+        main = Convolve(index, precision, how.weights, how.corrected) if wanted == INT8 else Convolve(index, precision)
     elif isinstance(layer, MaxpoolSpec):
         main = MaxPool(layer.size, layer.stride, layer.padding)
     elif isinstance(layer, AvgpoolSpec):

@@ -17,7 +17,7 @@ ALIGNMENT = 64
 class Arena:
     """Where each slot lies, for one image; a batch of n images multiplies offsets and sizes by n.
 
-    offsets:     bytes, by slot; -1 for the picture, which the caller brings.
+    offsets:     bytes, by slot; -1 for the picture, which the caller brings, and for slots that nothing writes.
     size_bytes:  of the arena, for one image.
     peak_bytes:  largest sum of slots that live at the same time, the picture included: no plan can need less.
     """
@@ -33,21 +33,19 @@ def slot_bytes(slot: Slot) -> int:
     return (size + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT
 
 
-def plan_arena(plan: Plan, keep_all: bool = False) -> Arena:
-    """Place the slots, largest first, each at the lowest offset that is free during its life.
-
-    keep_all: give every slot memory of its own, so that all of them can be looked at afterwards.
-    """
+def plan_arena(plan: Plan) -> Arena:
+    """Place the slots, largest first, each at the lowest offset that is free during its life."""
     slots = plan.slots
-    lives = [(slot.first, len(plan.steps) if keep_all else slot.last) for slot in slots]
     sizes = [slot_bytes(slot) for slot in slots]
     offsets = [-1] * len(slots)
     placed: list[int] = []
-    for index in sorted(range(1, len(slots)), key=lambda i: (-sizes[i], i)):
+    # A fused plan has slots that nothing writes: they live nowhere and need nothing.
+    used = [index for index in range(1, len(slots)) if slots[index].first <= slots[index].last]
+    for index in sorted(used, key=lambda i: (-sizes[i], i)):
         offset = 0
         meeting = sorted(
             (offsets[other], sizes[other]) for other in placed
-            if lives[other][0] <= lives[index][1] and lives[index][0] <= lives[other][1]
+            if slots[other].first <= slots[index].last and slots[index].first <= slots[other].last
         )
         for start, size in meeting:
             if offset + sizes[index] <= start:
@@ -64,7 +62,7 @@ def plan_arena(plan: Plan, keep_all: bool = False) -> Arena:
 
 
 def allocate(arena: Arena, plan: Plan, images: int) -> tuple[list[NDArray[np.generic] | None], NDArray[np.uint8]]:
-    """(arrays by slot as (images, h, w, c), the memory behind them); None for the picture."""
+    """(arrays by slot as (images, h, w, c), the memory behind them); None where the offset is -1."""
     memory = np.zeros(arena.size_bytes * images + ALIGNMENT, np.uint8)
     start = -memory.ctypes.data % ALIGNMENT
     arrays: list[NDArray[np.generic] | None] = []

@@ -62,17 +62,32 @@ class Cast(Operation):
 class Convolve(Operation):
     """The convolution of a layer at a precision: weights, bias, activation. int8 yields fp32, de-scaled.
 
-    weights: how they are quantised, for int8; None for other precisions.
+    weights:   how they are quantised, for int8; None for other precisions.
+    corrected: whether the bias takes back the mean shift of the rounded weights (int8 only).
     """
 
     layer: int = 0
     precision: Precision = FP32
     weights: WeightScheme | None = None
+    corrected: bool = False
     name: ClassVar[str] = "Convolve"
 
     @property
     def detail(self) -> str:
         return f"{self.precision}"
+
+
+@dataclass(frozen=True)
+class ConvolveQuantize(Operation):
+    """A convolution whose output stage quantises by a calibrated range: what a fused plan holds for the two steps."""
+
+    convolve: Convolve = field(default_factory=Convolve)
+    quantize: Quantize = field(default_factory=Quantize)
+    name: ClassVar[str] = "ConvolveQuantize"
+
+    @property
+    def detail(self) -> str:
+        return f"{self.convolve.detail}; {self.quantize.detail}"
 
 
 @dataclass(frozen=True)
@@ -134,6 +149,10 @@ class Add(Operation):
 
     activation: str = "linear"
     name: ClassVar[str] = "Add"
+
+    @property
+    def detail(self) -> str:
+        return "" if self.activation == "linear" else self.activation
 
 
 @dataclass(frozen=True)

@@ -19,11 +19,15 @@ Ranges = Mapping[int, tuple[float, float]]
 
 @dataclass(frozen=True)
 class LayerQuantization:
-    """How one layer is quantised when it runs in int8. Where calibrated, its input's range is fixed beforehand."""
+    """How one layer is quantised when it runs in int8.
+
+    calibrated: the range of its input is fixed beforehand. corrected: its bias takes back the mean rounding error.
+    """
 
     activations: ActivationScheme = field(default_factory=ActivationScheme)
     weights: WeightScheme = field(default_factory=WeightScheme)
     calibrated: bool = False
+    corrected: bool = False
 
 
 @dataclass(frozen=True)
@@ -45,6 +49,11 @@ class EngineOptions:
     def __post_init__(self) -> None:
         if self.batch_norm not in BATCH_NORMS:
             raise ConfigError(f"batch_norm {self.batch_norm!r} is unknown; known are {', '.join(BATCH_NORMS)}")
+
+    @property
+    def equalise(self) -> bool:
+        """Whether weights are equalised before quantising: a matter of the whole network, wanted by any layer."""
+        return any(said.equalisation for said in self.said.values())
 
     def of(self, layer: int) -> LayerQuantization:
         """How this layer is quantised."""
@@ -111,4 +120,5 @@ def layer_quantization(said: QuantizationOptions) -> LayerQuantization:
         activations,
         WeightScheme(weights.granularity or "per_channel", weights.method or "min_max", weights.rounding),
         ask.ranges == "calibrated",
+        bool(said.bias_correction),
     )

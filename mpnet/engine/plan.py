@@ -13,6 +13,7 @@ from mpnet.engine.operations import (
     Cast,
     Concat,
     Convolve,
+    ConvolveQuantize,
     Dequantize,
     MaxPool,
     Operation,
@@ -235,6 +236,8 @@ def _step_problem(plan: Plan, step: Step, written: set[int]) -> str:
     elif isinstance(operation, Convolve):
         gives = FP32 if step.takes == INT8 else step.takes
         fits = step.takes.base == operation.precision.base and step.gives == gives
+    elif isinstance(operation, ConvolveQuantize):
+        fits = step.takes.base == operation.convolve.precision.base and step.gives == INT8
     elif isinstance(operation, Add | AvgPool | Concat) and step.takes == INT8:
         fits = False
     else:
@@ -248,7 +251,7 @@ def _step_problem(plan: Plan, step: Step, written: set[int]) -> str:
 def _result_shape(plan: Plan, step: Step) -> Shape:
     operation, layer = step.operation, plan.network.layers[step.layer]
     height, width, channels = plan.slots[step.inputs[0]].shape
-    if isinstance(operation, Convolve) and isinstance(layer, ConvolutionSpec):
+    if isinstance(operation, Convolve | ConvolveQuantize) and isinstance(layer, ConvolutionSpec):
         reach = layer.dilation * (layer.size - 1) + 1
         return (
             (height + 2 * layer.padding - reach) // layer.stride + 1,

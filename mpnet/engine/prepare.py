@@ -13,20 +13,15 @@ from mpnet.engine.operations import Convolve
 from mpnet.engine.options import BATCH_NORMS
 from mpnet.errors import ConfigError, EngineError, KernelError
 from mpnet.kernels.interface import ConvShape, Kernels, PackedConv
-from mpnet.quantization.weights import quantize_weights
+from mpnet.quantization.bias_correction import bias_shift
+from mpnet.quantization.equalise import FoldedConvolution
+from mpnet.quantization.equalise import equalise as equalise_network
+from mpnet.quantization.weights import dequantize_weights, quantize_weights
 from mpnet.spec.network import ConvolutionSpec, NetworkSpec
 from mpnet.spec.precision import INT8
 from mpnet.spec.weights import ConvolutionWeights, Weights
 
 Floats = NDArray[np.float32]
-
-
-@dataclass(frozen=True)
-class FoldedConvolution:
-    """weights: (out, in / groups, size, size), bias: (out,); float32, batch normalisation folded in."""
-
-    weights: Floats
-    bias: Floats
 
 
 @dataclass(frozen=True)
@@ -82,8 +77,10 @@ def fold_network(network: NetworkSpec, weights: Weights, batch_norm: str = "dark
 class Prepared:
     """The weights of one network for one table of kernels, shared by all configurations; safe to use from threads.
 
-    folded:     by layer index; give what a correction (equalisation) made of them, else they come from `weights`.
-    bias_shift: added to the biases of layers that run in int8 (bias correction), by layer index.
+    folded:        by layer index, in place of what `weights` fold to.
+    equalise:      move scale between layers before quantising (mpnet.quantization.equalise); no fp32 result changes.
+    channel_means: mean of each input channel of a convolution over calibration pictures, by layer index; needed by
+                   layers with bias correction that run in int8.
     """
 
     def __init__(
@@ -94,13 +91,15 @@ class Prepared:
         *,
         batch_norm: str = "darknet",
         folded: Mapping[int, FoldedConvolution] | None = None,
-        bias_shift: Mapping[int, Floats] | None = None,
+        equalise: bool = False,
+        channel_means: Mapping[int, NDArray[np.float64]] | None = None,
     ) -> None:
         self.network = network
         self.kernels = kernels
         self.batch_norm = batch_norm
-        self.folded = dict(folded) if folded is not None else fold_network(network, weights, batch_norm)
-        self.bias_shift = dict(bias_shift or {})
+        plain = fold_network(network, weights, batch_norm) if folded is None else dict(folded)
+        self.folded = equalise_network(network, plain) if equalise else plain
+        self.channel_means = dict(channel_means or {})
         self._packed: dict[Convolve, PreparedConvolution] = {}
         self._lock = threading.Lock()
 
@@ -117,6 +116,15 @@ class Prepared:
                     ready = self._packed[operation] = self._pack(operation)
         return ready
 
+    def _bias_shift(self, layer: ConvolutionSpec, rounded: Floats) -> Floats:
+        means = self.channel_means.get(layer.index)
+        if means is None:
+            raise EngineError(
+                f"layer {layer.index} ({layer.name}) asks for bias correction, which needs the means of its input over "
+                "calibration pictures; calibrate first or set bias_correction to false"
+            )
+        return bias_shift(self.folded[layer.index].weights, rounded, means, layer.groups)
+
     @property
     def packed_bytes(self) -> int:
         """Memory of everything packed so far."""
@@ -131,8 +139,8 @@ class Prepared:
             if operation.precision == INT8:
                 assert operation.weights is not None
                 codes, scale = quantize_weights(folded.weights, operation.weights)
-                shift = self.bias_shift.get(layer.index)
-                bias = bias if shift is None else bias + shift
+                if operation.corrected:
+                    bias = bias + self._bias_shift(layer, dequantize_weights(codes, scale))
                 packed = self.kernels.pack_conv(conv_shape(layer), operation.precision, codes)
             else:
                 packed = self.kernels.pack_conv(conv_shape(layer), operation.precision, folded.weights)

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.kernels.interface import TensorQuant
+from mpnet.quantization.native import tensor_quant
 from mpnet.spec.precision import FP32, Precision
 
 if TYPE_CHECKING:
@@ -19,14 +20,14 @@ if TYPE_CHECKING:
 class Tensor:
     """data: (n, h, w, c), dense, of the precision's storage type.
 
-    quant:     scale, zero point and offset per image, for int8.
+    params:    (n,) of mpnet.quantization.native.PARAMS: scale, zero point and the rest per image, for int8.
     ranges:    (n, 2) minimum and maximum per image where they are known already.
     converted: conversions of this tensor that were made before, by operation; they live as long as it does.
     """
 
     data: NDArray[Any]
     precision: Precision = FP32
-    quant: TensorQuant | None = None
+    params: NDArray[Any] | None = None
     ranges: NDArray[np.float32] | None = None
     converted: dict[Operation, Tensor] = field(default_factory=dict, repr=False)
 
@@ -34,6 +35,11 @@ class Tensor:
     def images(self) -> int:
         """n."""
         return int(self.data.shape[0])
+
+    @property
+    def quant(self) -> TensorQuant | None:
+        """What kernels need to read int8; None for other precisions."""
+        return None if self.params is None else tensor_quant(self.params)
 
     @property
     def size_bytes(self) -> int:

@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 from mpnet import __version__
+from mpnet.kernels.isa import compiler
 
 _DISTRIBUTIONS: dict[str, tuple[str, ...]] = {
     "numpy": ("numpy",),
@@ -28,20 +29,6 @@ def versions() -> dict[str, Any]:
         "platform": f"{platform.system()}-{platform.machine()}",
         "cpu": cpu_name(),
     }
-
-
-def compiler() -> str:
-    """What built the C core."""
-    from mpnet.kernels._core import ffi, lib
-
-    return str(ffi.string(lib.mp_compiler()).decode("utf-8", "replace"))
-
-
-def has_openmp() -> bool:
-    """Whether the C core can use several threads."""
-    from mpnet.kernels._core import lib
-
-    return bool(lib.mp_has_openmp())
 
 
 @lru_cache(maxsize=1)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from mpnet.evaluation.agreement import Agreement
 from mpnet.evaluation.darknet_map import darknet_ap50
 from mpnet.evaluation.metrics import CocoEvaluator
+from mpnet.evaluation.signal import squared_sum
 from mpnet.spec.dataset import Dataset
 from mpnet.spec.detections import Detections
 
@@ -60,10 +61,10 @@ class SignalToNoise:
         self._noise = 0.0
 
     def add(self, reference: NDArray[np.float32], other: NDArray[np.float32]) -> None:
-        """Count one piece: two arrays of one shape."""
-        exact = reference.astype(np.float64)
-        self._signal += float(np.square(exact).sum())
-        self._noise += float(np.square(exact - other).sum())
+        """Count one piece: two arrays of one shape, (n, ...). How the images are cut into pieces changes no bit."""
+        for signal, noise in zip(squared_sum(reference), squared_sum(other, reference), strict=True):
+            self._signal += float(signal)
+            self._noise += float(noise)
 
     @property
     def decibel(self) -> float:

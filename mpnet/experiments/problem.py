@@ -12,7 +12,6 @@ from mpnet.errors import ConfigError
 from mpnet.experiments.front import Objective, Points, non_dominated, objective, to_minimise
 from mpnet.experiments.space import Configuration, Space
 from mpnet.experiments.store import Trial
-from mpnet.experiments.store_schema import COST_COLUMNS
 from mpnet.spec.experiment import ConstraintSection
 from mpnet.spec.precision import BY_CODE
 
@@ -25,13 +24,11 @@ class Problem:
 
     macs:       multiply-accumulates of each position of a key, for one picture.
     objectives: the first quality among them is what rankings and constraints use.
-    part:       '' or 'selection.': the columns that select; a holdout part never does.
     """
 
     space: Space
     macs: tuple[int, ...]
     objectives: tuple[Objective, ...]
-    part: str = ""
     constraints: ConstraintSection = field(default_factory=ConstraintSection)
     seed: int = 0
     trials: int | None = None
@@ -60,8 +57,7 @@ class Problem:
 
     def value(self, trial: Trial, name: str) -> float:
         """A trial's measure or cost, on the pictures that select. Raises ConfigError when it was not measured."""
-        column = name if name in COST_COLUMNS else self.part + name
-        value = trial.get(column)
+        value = trial.get(name)
         if math.isnan(value):
             raise ConfigError(f"sweep.objectives: {name} was not measured for {trial.key}; "
                               f"{_remedy(name)}")
@@ -79,6 +75,12 @@ class Problem:
         """(n, objectives) as measured."""
         return np.array([[self.value(t, o.name) for o in self.objectives] for t in trials]).reshape(
             len(trials), len(self.objectives))
+
+    def pairs(self, trials: Sequence[Trial]) -> Points:
+        """(n, 2) of the first quality and the first cost of the trials on the front of these two."""
+        points = np.array([[self.quality(t), self.cost(t)] for t in trials]).reshape(len(trials), 2)
+        front: Points = points[non_dominated(points * np.array([-1.0, 1.0]))]
+        return front
 
     def front(self, trials: Sequence[Trial]) -> list[int]:
         """Indices of the trials that no other one dominates, the first objective best first."""

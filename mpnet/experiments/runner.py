@@ -49,9 +49,9 @@ def run_plans(bench: Workbench, plans: Sequence[Plan], advance: Advance = lambda
         places = geometry_array(batch.geometry)
         reference: list[Any] = []
         for number, session in enumerate(sessions):
-            tensors = session.forward(batch.x)
+            tensors = session.forward(batch.x, copy=False)
             if number == 0 and len(plans) > 1:
-                reference = [tensor.copy() for tensor in tensors]
+                reference = tensors
             for head, tensor in enumerate(tensors):
                 candidates[number][head].append(decode_head(tensor, bench.heads[head], places, confidence))
                 if number:
@@ -82,7 +82,7 @@ def measure_latency(bench: Workbench, plan: Plan) -> dict[str, Any]:
         "median_ms": statistics.median(times),
         "min_ms": min(times),
         "images": len(times),
-        "steps": step_times(bench, plan, x),
+        "steps": [],
     }
 
 

@@ -11,6 +11,8 @@ import math
 from fractions import Fraction
 from typing import Iterable, Sequence
 
+import numpy as np
+
 from mpnet.experiments.space import Space
 from mpnet.spec.network import PICTURE, NetworkSpec
 
@@ -48,8 +50,17 @@ def forward_equivalents(network: NetworkSpec, space: Space) -> Fraction:
 def forward_equivalents_of(network: NetworkSpec, keys: Iterable[str]) -> Fraction:
     """The same for a list of configurations that are walked together, under one option set."""
     distinct = sorted(set(keys))
+    if not distinct:
+        return Fraction(0)
     above = ancestors(network)
-    total = sum(
-        layer.macs * len({restricted(key, above[layer.index]) for key in distinct}) for layer in network.convolutions
-    )
+    # One row of bytes per configuration; rows of the columns that decide a layer are compared as wholes.
+    codes = np.frombuffer("".join(distinct).encode("ascii"), np.uint8).reshape(len(distinct), -1)
+    counted: dict[tuple[int, ...], int] = {}
+    total = 0
+    for layer in network.convolutions:
+        positions = above[layer.index]
+        if positions not in counted:
+            rows = np.ascontiguousarray(codes[:, positions]).view(f"S{len(positions)}")
+            counted[positions] = len(np.unique(rows))
+        total += layer.macs * counted[positions]
     return Fraction(total, network.macs)

@@ -21,13 +21,13 @@ from pathlib import Path
 from typing import Any, Iterable, Iterator, Mapping, Sequence
 
 from mpnet.errors import StoreError
+from mpnet.experiments.identity import TrialIdentity, digest_of
 from mpnet.experiments.store_schema import (
     COLUMNS,
     FORMAT,
     LEASE_SECONDS,
     SCHEMA,
     VERSION,
-    digest_of,
     host_name,
     owner_is_dead,
     store_error,
@@ -57,6 +57,14 @@ class Trial:
     def get(self, name: str) -> float:
         """The value called `name`; NaN when it was not measured."""
         return self.values.get(name, math.nan)
+
+
+@dataclass(frozen=True)
+class Work:
+    """macs: multiply-accumulates that were executed, all pictures; seconds: of wall clock."""
+
+    macs: float = 0.0
+    seconds: float = 0.0
 
 
 class TrialStore:
@@ -209,13 +217,21 @@ class TrialStore:
         return {int(number): json.loads(document) for number, document in rows}
 
     def trial_digest(self, context: int, key: str) -> str:
-        """The identity of a trial, SHA-256 hex."""
-        return digest_of({"subject": asdict(self.subject), "context": self.contexts()[context], "key": key})
+        """The identity of a trial, SHA-256 hex; the same as that of a run of its configuration.
+
+        Raises: StoreError for a context whose document has no `identity`.
+        """
+        parts = self.contexts()[context].get("identity")
+        if not isinstance(parts, dict):
+            raise StoreError(f"{self.path}: context {context} names no identity; choose another --store")
+        digest = TrialIdentity(**parts, plan=key).digests()["trial"]
+        assert digest is not None
+        return digest
 
     # ---- trials
 
-    def add(self, context: int, trials: Iterable[Trial], claim: str | None = None) -> int:
-        """Commit finished trials, all or none, and end the claim that they were computed under.
+    def add(self, context: int, trials: Iterable[Trial], claim: str | None = None, work: Work | None = None) -> int:
+        """Commit finished trials, all or none, end the claim that they were computed under, and count their work.
 
         A trial that is already there stays as it is: results are reproducible, so both are the same. Result: how many
         were new. Raises: StoreError for a value of an unknown name.
@@ -233,7 +249,18 @@ class TrialStore:
             new = self._db.total_changes - before
             if claim is not None:
                 self._db.execute("DELETE FROM claims WHERE name = ?", (claim,))
+            if work is not None:
+                self._db.execute(
+                    "INSERT INTO work VALUES (?, ?, ?) ON CONFLICT (context) DO UPDATE SET "
+                    "macs = macs + excluded.macs, seconds = seconds + excluded.seconds",
+                    (context, work.macs, work.seconds))
         return new
+
+    def work(self) -> Work:
+        """All work that went into the finished trials."""
+        with _translated(self.path):
+            row = self._db.execute("SELECT total(macs), total(seconds) FROM work").fetchone()
+        return Work(float(row[0]), float(row[1]))
 
     def count(self, context: int | None = None) -> int:
         """How many trials are finished."""

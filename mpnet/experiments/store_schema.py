@@ -2,30 +2,27 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import platform
 import re
 import sqlite3
 from pathlib import Path
-from typing import Any, Mapping
 
 from mpnet.errors import StoreError
 
 FORMAT = "mpnet-sweep"
 VERSION = 1
-LEASE_SECONDS = 120.0
+LEASE_SECONDS = 600.0  # only for other machines: here a dead process is found at once
 
-# What is measured on all pictures, then (with a holdout) on the part that selects and on the part that reports.
+# Measured on all pictures or, with a holdout, on those that select; HELD_OUT marks the same on those that only report.
 METRICS: tuple[str, ...] = (
     "AP", "AP50", "AP75", "AR100", "darknet_mAP50", "agreement_AP", "agreement_AP75", "agreement_AP95", "head_sqnr_db",
 )
-COST_COLUMNS: tuple[str, ...] = ("weight_bytes", "peak_activation_bytes", "bit_operations", "int8_macs", "latency_ms")
-PARTS: tuple[str, ...] = ("selection", "holdout")
-COLUMNS: tuple[str, ...] = (
-    *METRICS, *(f"{part}.{name}" for part in PARTS for name in METRICS), *COST_COLUMNS, "seconds",
+HELD_OUT = "held_out_"
+COST_COLUMNS: tuple[str, ...] = (
+    "weight_bytes", "peak_activation_bytes", "bit_operations", "int8_macs", "latency_ms",
 )
+COLUMNS: tuple[str, ...] = (*METRICS, *(HELD_OUT + name for name in METRICS), *COST_COLUMNS)
 
 # Keys are short texts and most columns 8-byte floats, empty ones 1 byte: about 150 bytes for each trial.
 SCHEMA: tuple[str, ...] = tuple(f"CREATE TABLE IF NOT EXISTS {table}" for table in (
@@ -33,15 +30,11 @@ SCHEMA: tuple[str, ...] = tuple(f"CREATE TABLE IF NOT EXISTS {table}" for table 
     "contexts (id INTEGER PRIMARY KEY, digest TEXT UNIQUE NOT NULL, document TEXT NOT NULL)",
     "trials (context INTEGER NOT NULL, key TEXT NOT NULL, " + ", ".join(f'"{name}" REAL' for name in COLUMNS)
     + ", PRIMARY KEY (context, key)) WITHOUT ROWID",
+    "work (context INTEGER PRIMARY KEY, macs REAL NOT NULL, seconds REAL NOT NULL)",
     "details (context INTEGER NOT NULL, key TEXT NOT NULL, kind TEXT NOT NULL, document BLOB NOT NULL, "
     "PRIMARY KEY (context, key, kind))",
     "claims (name TEXT PRIMARY KEY, owner TEXT NOT NULL, heartbeat REAL NOT NULL) WITHOUT ROWID",
 ))
-
-
-def digest_of(document: Mapping[str, Any]) -> str:
-    """SHA-256 (hex) of a document's canonical JSON text: sorted keys, no spaces."""
-    return hashlib.sha256(json.dumps(document, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 def host_name() -> str:

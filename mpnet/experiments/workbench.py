@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Mapping
 
+import numpy as np
+from numpy.typing import NDArray
+
 from mpnet.detection.decode import YoloHead
 from mpnet.detection.nms import NmsOptions
 from mpnet.engine.assign import PrecisionPlan, assign
@@ -13,7 +16,7 @@ from mpnet.engine.options import EngineOptions
 from mpnet.engine.plan import Plan, build_plan
 from mpnet.engine.prepare import Prepared
 from mpnet.errors import ConfigError
-from mpnet.experiments.identity import TrialIdentity
+from mpnet.experiments.identity import ARITHMETIC_VERSION, TrialIdentity
 from mpnet.experiments.inputs import Inputs
 from mpnet.kernels.interface import Kernels
 from mpnet.spec.dataset import Dataset
@@ -29,7 +32,8 @@ METRIC = "COCO AP@[.50:.95], 101 recall points, 100 detections per picture and c
 class Workbench:
     """See the module. options: of quantisation and batch norm, calibrated ranges included.
 
-    calibration: digest of what the ranges were found on and how, None where all ranges are dynamic.
+    calibration: digest of what calibration gave: ranges, channel means; None where nothing asks for it.
+    channel_means: of each convolution's input over the calibration pictures, for bias correction.
     sources:     paths of the files that it was loaded from, by what they are.
     """
 
@@ -42,12 +46,16 @@ class Workbench:
     kernels: Kernels
     threads: int
     calibration: str | None = None
+    channel_means: Mapping[int, NDArray[np.float64]] | None = None
     sources: Mapping[str, str] | None = None
 
     @cached_property
     def prepared(self) -> Prepared:
         """Folded, quantised and packed weights, made on first use and shared by all plans."""
-        return Prepared(self.network, self.weights, self.kernels, batch_norm=self.options.batch_norm)
+        return Prepared(
+            self.network, self.weights, self.kernels, batch_norm=self.options.batch_norm,
+            equalise=self.options.equalise, channel_means=self.channel_means,
+        )
 
     @cached_property
     def heads(self) -> tuple[YoloHead, ...]:
@@ -115,7 +123,7 @@ class Workbench:
         protocol = {key: value for key, value in self.protocol.items() if key not in ("quantization", "dataset")}
         return TrialIdentity(
             self.network.digest, self.weights.digest, self.dataset.digest, self.calibration, precisions.key,
-            self.quantization, protocol, ARITHMETIC,
+            self.quantization, protocol, ARITHMETIC_VERSION,
         )
 
 

@@ -67,9 +67,20 @@ class TensorQuant:
 class PackedConv(Protocol):
     """Weights in the order in which one implementation reads them. Opaque; made by `pack_conv`."""
 
-    shape: ConvShape
-    precision: Precision
-    size_bytes: int
+    @property
+    def shape(self) -> ConvShape:
+        """The geometry that they were packed for."""
+        ...
+
+    @property
+    def precision(self) -> Precision:
+        """The precision that they were packed for."""
+        ...
+
+    @property
+    def size_bytes(self) -> int:
+        """Memory that they take."""
+        ...
 
 
 class Kernels(Protocol):

@@ -19,6 +19,7 @@ For affine, symmetric and power_of_two, inv_scale is 1 / scale in float32; Tenso
 
     q = round((min(max(x, range_min), range_max) - range_min) * inv_scale - 128)
 
+TensorFlow's modes treat denormal numbers as zero.
 `csrc/quantize/scheme.c` computes the same bits.
 Source: docs/quantization.md.
 """
@@ -218,9 +219,11 @@ def quantize_activation(x: NDArray[Any], params: QuantParams) -> NDArray[np.int8
     values = np.asarray(x, np.float32)
     if not np.isfinite(values).all():
         raise PrecisionError("activations hold NaN or infinity; the layer before them overflowed")
+    if params.mode in TENSORFLOW_MODES:
+        values = tf_formulas.flush(values)
     if params.mode == "MIN_COMBINED":
         bounded = np.maximum(np.minimum(values, _f32(params.range_max)), _f32(params.range_min))
-        t = (bounded - _f32(params.range_min)) * _f32(params.inv_scale) - _f32(128)
+        t = tf_formulas.flush(bounded - _f32(params.range_min)) * _f32(params.inv_scale) - _f32(128)
         codes = round_float32(t, params.rounding).astype(np.int32)
     else:
         with np.errstate(over="ignore"):

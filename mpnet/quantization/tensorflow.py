@@ -1,7 +1,7 @@
 """TensorFlow's quantize and dequantize, bit-equal to its CPU kernels on x86.
 
 Every operation is one float32 rounding, nothing is fused; where TensorFlow computes in double, so does this module.
-TensorFlow's threads treat denormal numbers as zero, on the way in and out; `_flush` does the same.
+TensorFlow's threads treat denormal numbers as zero, on the way in and out; `flush` does the same.
 Golden vectors made with TensorFlow itself (tools/make_tf_golden.py) hold it in place.
 Source: docs/quantization.md.
 """
@@ -63,7 +63,7 @@ TYPES: dict[str, QuantizedType] = {t.name: t for t in (QINT8, QUINT8, QINT16, QU
 _BY_STORAGE = {t.storage: t for t in TYPES.values()}
 
 
-def _flush(x: NDArray[np.float32]) -> NDArray[np.float32]:
+def flush(x: NDArray[np.float32]) -> NDArray[np.float32]:
     """Denormals as zeros of their sign."""
     return np.where(np.abs(x) < _SMALLEST_NORMAL, np.copysign(_ZERO, x), x)
 
@@ -137,7 +137,7 @@ def quantize_slice(
     x: NDArray[np.float32], factors: QuantizeFactors, kind: QuantizedType, mode: str, rounding: str
 ) -> NDArray[Any]:
     """Finite float32 x -> codes, with the factors of its range."""
-    x = _flush(x)
+    x = flush(x)
     with np.errstate(all="ignore"):
         if mode == "MIN_FIRST":
             codes = round_float32(x * factors.scale, "half_away") - (factors.minimum_code - _f32(kind.lowest))
@@ -147,9 +147,9 @@ def quantize_slice(
             if mode == "SCALED":
                 codes = round_float32(bounded * factors.scale, rounding)
             elif kind.signed:
-                codes = round_float32(_flush(bounded - factors.minimum) * factors.scale - kind.half, "half_away")
+                codes = round_float32(flush(bounded - factors.minimum) * factors.scale - kind.half, "half_away")
             else:
-                codes = np.trunc(_flush(bounded - factors.minimum) * factors.scale + _f32(0.5))
+                codes = np.trunc(flush(bounded - factors.minimum) * factors.scale + _f32(0.5))
     return _to_integers(codes, kind)
 
 
@@ -176,19 +176,19 @@ def dequantize_slice(
     real: NDArray[np.float32] = q.astype(np.float32)
     with np.errstate(all="ignore"):
         if mode == "MIN_COMBINED":
-            real = _flush((real + kind.half) * scale) + min_range
+            real = flush((real + kind.half) * scale) + min_range
         elif mode == "MIN_FIRST":
             base = min_range
             if max_range != min_range:
                 base = _flush_one(np.float32(round_float32(np.asarray(min_range / scale), "half_away")) * scale)
-            real = _flush_one(base - _flush_one(_f32(kind.lowest) * scale)) + _flush(real * scale)
+            real = _flush_one(base - _flush_one(_f32(kind.lowest) * scale)) + flush(real * scale)
         else:
             if whole and kind is QINT32:
                 # For whole tensors TensorFlow goes from qint32 through float to int32, and the topmost 64 codes, which
                 # float32 rounds to 2^31, come out as the lowest one. Its path for slices does not.
                 real = np.where(real >= _f32(2.0**31), _f32(-(2.0**31)), real)
             real = real * scale
-    return _flush(real)
+    return flush(real)
 
 
 def quantize(

@@ -1,22 +1,41 @@
-"""Finished runs side by side: metrics, costs and classes, the first run being the baseline."""
+"""Finished runs side by side: metrics with intervals, costs, classes, layers, and objects lost and gained.
+
+The first run is the baseline. Everything is one JSON document; `comparison_text` shows it in the terminal.
+"""
 
 from __future__ import annotations
 
-from typing import Any, Sequence
-
-from rich.console import Console
-from rich.table import Table
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Mapping, Sequence
 
 from mpnet.errors import ConfigError
+from mpnet.evaluation.compare import DRAWS
 from mpnet.experiments.result import Result
+from mpnet.report.model import Change, ClassRow, Interval
+from mpnet.report.paired import Pair, Pairing
+from mpnet.spec.dataset import Dataset
+from mpnet.spec.detections import Detections
 
 METRICS: tuple[str, ...] = ("AP", "AP50", "AP75", "AP_small", "AP_medium", "AP_large", "AR100", "darknet_mAP50")
-COSTS: tuple[str, ...] = ("weight_bytes", "peak_activation_bytes", "bit_operations")
+COSTS: tuple[str, ...] = ("weight_bytes", "peak_activation_bytes", "bit_operations", "int8_macs")
 
 
-def compare_results(results: Sequence[Result]) -> dict[str, Any]:
-    """Metrics, costs, precision differences and per-class AP of every run, with differences to the first.
+@dataclass(frozen=True)
+class Comparison:
+    """document: for --json; pairs: one per run but the baseline, empty when pictures or detections are gone."""
 
+    document: dict[str, Any]
+    pairs: tuple[Pair, ...]
+
+
+def compare_results(
+    results: Sequence[Result], dataset: Dataset | None = None, detections: Sequence[Detections] = (), *,
+    draws: int = DRAWS, seed: int = 0, missing: str = "",
+) -> Comparison:
+    """Every run against the first.
+
+    dataset, detections: of all runs, for intervals, agreement and lost objects; without them `missing` says why.
     Raises: ConfigError for fewer than two runs, or runs on different pictures or labels.
     """
     if len(results) < 2:
@@ -28,66 +47,81 @@ def compare_results(results: Sequence[Result]) -> dict[str, Any]:
                 f"{other.folder}: was evaluated on other data than {baseline.folder}; only runs on the same pictures "
                 "and labels can be compared"
             )
-    return {
+    pairs: tuple[Pair, ...] = ()
+    if dataset is not None:
+        pairing = Pairing(dataset, detections[0], draws, seed)
+        pairs = tuple(pairing.pair(found) for found in detections[1:])
+    runs = [_run(result, baseline, pair) for result, pair in zip(results, (None, *(pairs or [None] * len(results))))]
+    document = {
         "baseline": baseline.id,
+        "draws": draws if pairs else 0,
+        "missing": missing,
         "protocol_differences": [_differences(baseline, other) for other in results],
-        "runs": [_run(result, baseline) for result in results],
-        "per_class": _per_class(results),
+        "runs": runs,
+        "layers": _layers(results),
+        "per_class": _per_class(results, pairs),
     }
+    return Comparison(document, pairs)
 
 
-def print_comparison(document: dict[str, Any], console: Console) -> None:
-    """The document of `compare_results` as tables."""
-    runs = document["runs"]
-    table = Table(title="metrics in percent, differences to the first run", title_justify="left")
-    table.add_column("")
-    for run in runs:
-        table.add_column(f"{run['name']} {run['id'][:8]}", justify="right")
-    table.add_row("precision", *[run["precision"] for run in runs])
-    for name in METRICS:
-        cells = [_with_difference(run["metrics"].get(name), run["differences"].get(name)) for run in runs]
-        if any(cell != "-" for cell in cells):
-            table.add_row(name, *cells)
-    for name in COSTS:
-        table.add_row(name, *[f"{run['cost'].get(name, 0):,}" for run in runs])
-    console.print(table)
-    _print_classes(document, console)
-    for run, differences in zip(runs, document["protocol_differences"], strict=True):
-        if differences:
-            console.print(f"{run['name']} {run['id'][:8]} differs in protocol: {', '.join(differences)}")
+def check_limits(document: Mapping[str, Any], limits: Mapping[str, float]) -> list[str]:
+    """One line for each run whose difference to the baseline is below a limit, such as {"AP": -0.5}.
+
+    Raises: ConfigError for a metric that was not compared.
+    """
+    broken = []
+    for run in document["runs"][1:]:
+        for name, limit in limits.items():
+            if name not in run["differences"]:
+                raise ConfigError(f"--fail-under {name}: was not compared; known are {', '.join(run['differences'])}")
+            difference = run["differences"][name]
+            if difference < limit:
+                broken.append(f"{run['name']} {run['id'][:8]}: {name} differs by {difference:+.2f}, the limit is {limit:+g}")
+    return broken
 
 
-def _print_classes(document: dict[str, Any], console: Console) -> None:
-    classes = [row for row in document["per_class"] if row["truths"] > 0]
-    table = Table(title="AP per class, largest differences first", title_justify="left")
-    table.add_column("class")
-    table.add_column("truths", justify="right")
-    for run in document["runs"]:
-        table.add_column(run["id"][:8], justify="right")
-    for row in sorted(classes, key=lambda row: -max(abs(d) for d in row["differences"]))[:20]:
-        cells = [_with_difference(ap, d if i else None)
-                 for i, (ap, d) in enumerate(zip(row["AP"], row["differences"], strict=True))]
-        table.add_row(row["name"], str(row["truths"]), *cells)
-    console.print(table)
-    if len(classes) > 20:
-        console.print(f"{len(classes) - 20} further classes with smaller differences: see --json")
-
-
-def _run(result: Result, baseline: Result) -> dict[str, Any]:
-    metrics = result.metrics
+def _run(result: Result, baseline: Result, pair: Pair | None) -> dict[str, Any]:
+    metrics = dict(result.metrics)
+    differences: dict[str, float] = {} if result is baseline else {
+        name: metrics[name] - baseline.metrics[name] for name in metrics
+        if name in baseline.metrics and metrics[name] >= 0 and baseline.metrics[name] >= 0
+    }
+    agreement = _agreement(result, baseline, pair)
+    if agreement is not None and result is not baseline:
+        differences["agreement_AP"] = agreement["AP"] - 100
     return {
         "name": result.name,
         "id": result.id,
         "folder": str(result.folder),
         "precision": result.document["precision"].get("key", ""),
-        "metrics": dict(metrics),
-        "differences": {} if result is baseline else {
-            name: metrics[name] - baseline.metrics[name] for name in metrics
-            if name in baseline.metrics and metrics[name] >= 0 and baseline.metrics[name] >= 0
-        },
+        "metrics": metrics,
+        "differences": differences,
+        "intervals": {} if pair is None else {name: _interval(found) for name, found in pair.metrics.items()},
         "cost": dict(result.document["cost"]),
-        "agreement": result.document.get("agreement"),
+        "latency": result.document.get("latency"),
+        "agreement": agreement,
+        "changes": [] if pair is None else [change_json(change) for change in pair.changes],
     }
+
+
+def _agreement(result: Result, baseline: Result, pair: Pair | None) -> dict[str, Any] | None:
+    """Agreement with *this* baseline: computed anew where detections are there; SQNR only if it was the run's own."""
+    stored = result.document.get("agreement")
+    own = stored if stored is not None and stored.get("baseline") == baseline.id else None
+    if pair is None or "agreement_AP" not in pair.values:
+        return own
+    values: dict[str, Any] = {name: pair.values[f"agreement_{name}"] for name in ("AP", "AP75", "AP95")}
+    return {"baseline": baseline.id, **values, "head_sqnr_db": own["head_sqnr_db"] if own else None}
+
+
+def change_json(change: Change) -> dict[str, Any]:
+    """A lost or gained object for JSON. box: x0, y0, x1, y1 in pixels."""
+    return {"kind": change.kind, "picture": Path(change.picture).name, "class": change.name, "score": change.score,
+            "iou": change.overlap, "box": list(change.box)}
+
+
+def _interval(found: Interval) -> dict[str, Any]:
+    return {"difference": found.difference, "low": found.low, "high": found.high, "within_noise": found.noise}
 
 
 def _differences(baseline: Result, other: Result) -> list[str]:
@@ -95,16 +129,29 @@ def _differences(baseline: Result, other: Result) -> list[str]:
     return sorted(key for key in {*mine, *theirs} if mine.get(key) != theirs.get(key))
 
 
-def _per_class(results: Sequence[Result]) -> list[dict[str, Any]]:
+def _layers(results: Sequence[Result]) -> list[dict[str, Any]]:
+    """Layers with weights, or with a precision that differs between runs."""
     rows = []
-    for position, first in enumerate(results[0].document["per_class"]):
-        aps = [result.document["per_class"][position]["AP"] for result in results]
-        rows.append({"id": first["id"], "name": first["name"], "truths": first["truths"], "AP": aps,
-                     "differences": [ap - aps[0] for ap in aps]})
+    tables = [{row["index"]: row for row in result.document["precision"].get("layers", [])} for result in results]
+    for index, row in tables[0].items():
+        found = [table.get(index, {}) for table in tables]
+        precisions = [str(layer.get("precision", "-")) for layer in found]
+        if row.get("parameters") or len(set(precisions)) > 1:
+            rows.append({"index": index, "type": row.get("type", ""), "name": row.get("name", ""),
+                         "macs": row.get("macs", 0), "precisions": precisions, "differs": len(set(precisions)) > 1,
+                         "weight_bytes": [layer.get("weight_bytes", 0) for layer in found]})
     return rows
 
 
-def _with_difference(value: float | None, difference: float | None) -> str:
-    if value is None or value < 0:
-        return "-"
-    return f"{value:.2f}" if difference is None else f"{value:.2f} ({difference:+.2f})"
+def _per_class(results: Sequence[Result], pairs: Sequence[Pair]) -> list[dict[str, Any]]:
+    intervals: list[dict[str, ClassRow]] = [{row.name: row for row in pair.classes} for pair in pairs]
+    rows = []
+    for position, first in enumerate(results[0].document["per_class"]):
+        aps = [result.document["per_class"][position]["AP"] for result in results]
+        found = [table.get(first["name"]) for table in intervals]
+        rows.append({
+            "id": first["id"], "name": first["name"], "truths": first["truths"], "AP": aps,
+            "differences": [ap - aps[0] for ap in aps],
+            "intervals": [None if row is None or row.interval is None else _interval(row.interval) for row in found],
+        })
+    return rows

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from detection_oracle import decode
+from tests.detection.detection_oracle import decode
 
 from mpnet.detection.decode import Candidates, YoloHead, decode_head, join_images
 from mpnet.detection.nms import NmsOptions, suppress

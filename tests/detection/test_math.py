@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from detection_oracle import F, fma
+from tests.detection.detection_oracle import F, fma
 from mpnet.kernels._core import ffi, lib
 
 LOW, HIGH = F(-87.33654), F(88.37626)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from detection_oracle import overlap
-from detection_oracle import suppress as plain
+from tests.detection.detection_oracle import overlap
+from tests.detection.detection_oracle import suppress as plain
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from evaluation_cases import random_dataset, random_detections
+from tests.evaluation.evaluation_cases import random_dataset, random_detections
 
 from mpnet.errors import DataError
 from mpnet.evaluation.agreement import Agreement, agreement

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import random
+import signal
+from dataclasses import dataclass
 from typing import Callable, Generator, Iterable
 
+from mpnet.errors import EngineError
 from mpnet.experiments.problem import Problem, Results
 from mpnet.experiments.space import Configuration, Space
 from mpnet.experiments.store import Trial
+from mpnet.experiments.units import Outcome, Unit
 from mpnet.spec.precision import BY_CODE
 
 
@@ -51,3 +56,31 @@ def run(walk: Generator[list[Configuration], Results, None], measure: Callable[[
 
 def measure_of(problem: Problem, quality: Callable[[str], float]) -> Callable[[Configuration], Trial]:
     return lambda configuration: trial(problem.space, problem.macs, quality, configuration.key)
+
+
+@dataclass(frozen=True)
+class SyntheticRecipe:
+    """Workers that compute trials from keys alone. die: a file; a worker that finds it removes it and is gone."""
+
+    problem: Problem
+    seed: int = 1
+    die: str = ""
+    fail: str = ""
+    log: str = ""
+
+    def make(self) -> SyntheticRecipe:
+        return self
+
+    def evaluate(self, unit: Unit) -> Outcome:
+        if self.die and os.path.exists(self.die):
+            if not self.die.endswith("always"):
+                os.unlink(self.die)
+            os.kill(os.getpid(), signal.SIGKILL)
+        if self.fail:
+            raise EngineError(self.fail)
+        if self.log:
+            with open(self.log, "a", encoding="ascii") as file:
+                file.writelines(f"{unit.options}{key}\n" for key in unit.keys)
+        quality = interacting_quality(self.seed, len(unit.keys[0]))
+        trials = tuple(trial(self.problem.space, self.problem.macs, quality, key) for key in unit.keys)
+        return Outcome(trials, 1000 * len(unit.keys), 0.0)

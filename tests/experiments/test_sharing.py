@@ -6,7 +6,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
-from sweep_networks import branches, tiny_yolo, yolov3_tiny
+from tests.experiments.sweep_networks import branches, tiny_yolo, yolov3_tiny
 
 from mpnet.experiments.sharing import ancestors, forward_equivalents, forward_equivalents_of
 from mpnet.experiments.space import build_space

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from sweep_networks import tiny_yolo, yolov3_tiny
+from tests.experiments.sweep_networks import tiny_yolo, yolov3_tiny
 
 from mpnet.errors import ConfigError
 from mpnet.experiments.space import build_space

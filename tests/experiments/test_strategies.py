@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 
 import pytest
-from sweep_networks import tiny_yolo, yolov3_tiny
-from synthetic import additive_quality, interacting_quality, measure_of, run
+from tests.experiments.sweep_networks import tiny_yolo, yolov3_tiny
+from tests.experiments.synthetic import additive_quality, interacting_quality, measure_of, run
 
 from mpnet.errors import ConfigError
 from mpnet.experiments.front import front_gap

@@ -23,9 +23,14 @@ def test_an_interruption_leaves_the_old_file(tmp_path: Path, error: type[BaseExc
     path = tmp_path / "a.txt"
     path.write_bytes(b"old")
     expected = StoreError if error is OSError else error
-    with pytest.raises(expected), atomic_file(path) as file:
-        file.write(b"half")
-        raise error
+
+    def interrupted() -> None:
+        with atomic_file(path) as file:
+            file.write(b"half")
+            raise error
+
+    with pytest.raises(expected):
+        interrupted()
     assert path.read_bytes() == b"old"
     assert [p.name for p in tmp_path.iterdir()] == ["a.txt"]
 

@@ -64,7 +64,7 @@ def test_route_takes_a_group_of_channels() -> None:
 
 
 def test_blanks_comments_and_line_ends_do_not_matter() -> None:
-    text = "# a\r\n[ net ]\r\n width = 32 ; b\r\nheight=16\r[convolutional]\nfilters = 8 # c\nsize=3\nactivation=leaky\n"
+    text = "# a\r\n[ net ]\r\n width = 32 ; b\r\nheight=16\r[convolutional]\nfilters = 8 # c\nsize=3\n"
     assert shapes(text) == [(14, 30, 8)]
 
 
@@ -73,10 +73,11 @@ def test_blanks_comments_and_line_ends_do_not_matter() -> None:
     ("quantise=1", "t.cfg:11: unknown key 'quantise'; did you mean 'quantize'?"),
     ("INT8=1", "t.cfg:11: unknown key 'INT8'; did you mean 'int8'?"),
     ("precision=int8", "t.cfg:11: unknown key 'precision'; did you mean 'int8=1'?"),
-    ("fp32=1\nint8=1", "t.cfg:12: fp32 and int8 are 1 in [convolutional]; exactly one of fp32, fp16, int8 must be 1, or "
-                       "none of them given"),
+    ("fp32=1\nint8=1",
+     "t.cfg:12: fp32 and int8 are 1 in [convolutional]; exactly one of fp32, fp16, int8 must be 1, or "
+     "none of them given"),
     ("fp32=0\nint8=0", "t.cfg:12: fp32, int8: none is 1 in [convolutional]; exactly one of fp32, fp16, int8 must be 1, "
-                       "or none of them given"),
+     "or none of them given"),
     ("int8=2", "t.cfg:11: int8=2 is out of range; use 0 to 1"),
     ("int8=1\nint8=0", "t.cfg:12: int8 is already given in line 11; keep one"),
 ])
@@ -102,26 +103,32 @@ def test_precision_keys_are_read() -> None:
     ("[net]\nwidth=32\n" + CONV, "t.cfg:1: width and height of the picture are missing or 0; add them to [net]"),
     (NET + "[convolutional\n", "t.cfg:5: '[convolutional' is no section header; write [name]"),
     (NET + CONV + "oops\n", "t.cfg:11: 'oops' is neither [section] nor key=value"),
-    (NET + "[lstm]\n", "t.cfg:5: layer type [lstm] is not supported; known are convolutional, maxpool, avgpool, upsample, "
-                       "route, shortcut, dropout, yolo"),
+    (NET + "[lstm]\n",
+     "t.cfg:5: layer type [lstm] is not supported; known are convolutional, maxpool, avgpool, upsample, "
+     "route, shortcut, dropout, yolo"),
     (NET + "[convolutional]\nfilters=eight\n", "t.cfg:6: filters=eight is not a whole number from 1 to 65536"),
     (NET + "[convolutional]\nfilters=1e3\n", "t.cfg:6: filters=1e3 is not a whole number from 1 to 65536"),
     (NET + "[convolutional]\nfilters=70000\n", "t.cfg:6: filters=70000 is out of range; use 1 to 65536"),
     (NET + "[convolutional]\nfilters=4\nfilters=8\n", "t.cfg:7: filters=8 contradicts line 6; keep one of them"),
-    (NET + "[convolutional]\nactivation=tanh\n", "t.cfg:6: activation=tanh is not supported; use one of linear, leaky, relu, "
-                                                 "relu6, logistic, mish, swish"),
+    (NET + "[convolutional]\nactivation=tanh\n",
+     "t.cfg:6: activation=tanh is not supported; use one of linear, leaky, relu, "
+     "relu6, logistic, mish, swish"),
     (NET + "[convolutional]\nxnor=1\n", "t.cfg:6: xnor=1 is not supported in [convolutional]; only xnor=0 is"),
-    (NET + "[convolutional]\nsize=21\n", "t.cfg:5: a window of 21 does not fit into the input of 32x16 with 0 of padding; "
-                                         "lower size or raise pad"),
-    (NET + "[route]\nlayers=-1\n", "t.cfg:6: layers names layer -1, which is not before this layer 0; the first layer can "
-                                   "name none"),
-    (NET + CONV + "[route]\nlayers=5\n", "t.cfg:12: layers names layer 5, which is not before this layer 1; use -1 to -1 or 0 "
-                                         "to 0"),
+    (NET + "[convolutional]\nsize=21\n",
+     "t.cfg:5: a window of 21 does not fit into the input of 32x16 with 0 of padding; "
+     "lower size or raise pad"),
+    (NET + "[route]\nlayers=-1\n",
+     "t.cfg:6: layers names layer -1, which is not before this layer 0; the first layer can "
+     "name none"),
+    (NET + CONV + "[route]\nlayers=5\n",
+     "t.cfg:12: layers names layer 5, which is not before this layer 1; use -1 to -1 or 0 "
+     "to 0"),
     (NET + CONV + "[shortcut]\nfrom=-1\nactivation=linear\n[shortcut]\nfrom=-3\n",
      "t.cfg:15: from names layer -3, which is not before this layer 2; use -2 to -1 or 0 to 1"),
     (NET + CONV + "[yolo]\nnum=1\nanchors=1,2\nclasses=2\n",
      "t.cfg:11: [yolo] with 1 anchors and 2 classes needs 7 channels, but the layer before has 8; set filters=7 there"),
-    (NET + CONV + "[yolo]\nnum=2\nanchors=1,2\n", "t.cfg:13: anchors holds 2 numbers; num=2 needs 4: width, height each"),
+    (NET + CONV + "[yolo]\nnum=2\nanchors=1,2\n",
+     "t.cfg:13: anchors holds 2 numbers; num=2 needs 4: width, height each"),
 ])
 def test_bad_cfg_is_one_line(text: str, message: str) -> None:
     with pytest.raises(FormatError) as caught:

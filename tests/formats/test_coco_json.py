@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from test_labels_yolo import write_pictures
+from tests.formats.test_labels_yolo import write_pictures
 
 from mpnet.errors import ConfigError, DataError, FormatError, MpnetError
 from mpnet.evaluation.dataset import load_dataset, pictures

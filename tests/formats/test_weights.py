@@ -64,7 +64,8 @@ NEEDED = (
     (b"", "0 bytes are too few for the header of a weights file; is it complete?"),
     (numbered(HEADER)[:-4], f"too short: {SIZE - 4} bytes{NEEDED}"),
     (numbered(HEADER) + b"\0" * 8, f"too long: {SIZE + 8} bytes{NEEDED}"),
-    (numbered(struct.pack("<3iQ", 0, 2000, 5, 7)), "version (0, 2000, 5) in the header; this is no Darknet weights file"),
+    (numbered(struct.pack("<3iQ", 0, 2000, 5, 7)),
+     "version (0, 2000, 5) in the header; this is no Darknet weights file"),
 ])
 def test_wrong_sizes_are_stated(content: bytes, message: str, tmp_path: Path) -> None:
     path = tmp_path / "t.weights"

@@ -1,0 +1,110 @@
+/* The vocabulary of the templates (see vec_scalar.h) on AArch64 NEON, ARMv8.0. */
+#ifndef MP_VEC_H
+#define MP_VEC_H
+#include <arm_neon.h>
+#include <stdint.h>
+#include <string.h>
+
+enum { VL = 4 };
+typedef float32x4_t vf;
+typedef int32x4_t vi;
+
+static inline vf vf_set1(float x) { return vdupq_n_f32(x); }
+static inline vf vf_load(const float *p) { return vld1q_f32(p); }
+static inline vf vf_load_n(const float *p, int n)
+{
+    float t[4] = {0};
+    memcpy(t, p, (size_t)n * sizeof *t);
+    return vld1q_f32(t);
+}
+static inline void vf_store(float *p, vf x) { vst1q_f32(p, x); }
+static inline void vf_store_n(float *p, vf x, int n)
+{
+    float t[4];
+    vst1q_f32(t, x);
+    memcpy(p, t, (size_t)n * sizeof *t);
+}
+static inline vf vf_add(vf a, vf b) { return vaddq_f32(a, b); }
+static inline vf vf_sub(vf a, vf b) { return vsubq_f32(a, b); }
+static inline vf vf_mul(vf a, vf b) { return vmulq_f32(a, b); }
+static inline vf vf_div(vf a, vf b) { return vdivq_f32(a, b); }
+static inline vf vf_fma(vf a, vf b, vf c) { return vfmaq_f32(c, a, b); }
+static inline vf vf_select_gt(vf a, vf b, vf x, vf y) { return vbslq_f32(vcgtq_f32(a, b), x, y); }
+/* Not FMAX and FMIN: those differ from x86 for NaN and for zeros of both signs. */
+static inline vf vf_max(vf a, vf b) { return vf_select_gt(a, b, a, b); }
+static inline vf vf_min(vf a, vf b) { return vf_select_gt(b, a, a, b); }
+static inline vf vf_or(vf a, vf b)
+{
+    return vreinterpretq_f32_u32(vorrq_u32(vreinterpretq_u32_f32(a), vreinterpretq_u32_f32(b)));
+}
+static inline vf vf_copysign(vf magnitude, vf sign) { return vbslq_f32(vdupq_n_u32(0x80000000u), sign, magnitude); }
+static inline vf vf_round(vf x) { return vrndnq_f32(x); }
+static inline vf vf_trunc(vf x) { return vrndq_f32(x); }
+static inline vf vf_load_i32(const void *p) { return vcvtq_f32_s32(vld1q_s32((const int32_t *)p)); }
+static inline vf vf_load_half(const uint16_t *p) { return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p))); }
+static inline vf vf_load_half_n(const uint16_t *p, int n)
+{
+    uint16_t t[4] = {0};
+    memcpy(t, p, (size_t)n * sizeof *t);
+    return vf_load_half(t);
+}
+static inline void vf_store_half(uint16_t *p, vf x) { vst1_u16(p, vreinterpret_u16_f16(vcvt_f16_f32(x))); }
+static inline void vf_store_half_n(uint16_t *p, vf x, int n)
+{
+    uint16_t t[4];
+    vf_store_half(t, x);
+    memcpy(p, t, (size_t)n * sizeof *t);
+}
+static inline vf vf_load_s8(const int8_t *p)
+{
+    int32_t four;
+    memcpy(&four, p, sizeof four);
+    const int16x8_t wide = vmovl_s8(vreinterpret_s8_s32(vdup_n_s32(four)));
+    return vcvtq_f32_s32(vmovl_s16(vget_low_s16(wide)));
+}
+static inline vf vf_load_s8_n(const int8_t *p, int n)
+{
+    int8_t t[4] = {0};
+    memcpy(t, p, (size_t)n);
+    return vf_load_s8(t);
+}
+static inline void vf_store_s8(int8_t *p, vf x)
+{
+    const int16x4_t narrow = vmovn_s32(vcvtq_s32_f32(x));
+    const int32_t four = vget_lane_s32(vreinterpret_s32_s8(vmovn_s16(vcombine_s16(narrow, narrow))), 0);
+    memcpy(p, &four, sizeof four);
+}
+static inline void vf_store_s8_n(int8_t *p, vf x, int n)
+{
+    int8_t t[4];
+    vf_store_s8(t, x);
+    memcpy(p, t, (size_t)n);
+}
+static inline vf vf_pow2(vf x)
+{
+    const uint32x4_t n = vshlq_n_u32(vreinterpretq_u32_f32(x), 23);
+    return vreinterpretq_f32_u32(vaddq_u32(n, vdupq_n_u32(0x3f800000u)));
+}
+static inline vf vf_keep_n(vf x, int n)
+{
+    static const int32_t lane[4] = {0, 1, 2, 3};
+    return vbslq_f32(vcltq_s32(vld1q_s32(lane), vdupq_n_s32(n)), x, vdupq_laneq_f32(x, 0));
+}
+static inline vf vf_round_half(vf x) { return vcvt_f32_f16(vcvt_f16_f32(x)); }
+static inline vf vf_round_odd(vf s, vf e)
+{
+    const int32x4_t bits = vreinterpretq_s32_f32(s), one = vdupq_n_s32(1);
+    /* +1 or -1 by whether the signs agree, nothing where s is odd or e is 0. */
+    const int32x4_t step = vorrq_s32(vshrq_n_s32(veorq_s32(bits, vreinterpretq_s32_f32(e)), 31), one);
+    const uint32x4_t even = vceqzq_s32(vandq_s32(bits, one));
+    const uint32x4_t inexact = vmvnq_u32(vceqzq_f32(e));
+    return vreinterpretq_f32_s32(vaddq_s32(bits, vandq_s32(step, vreinterpretq_s32_u32(vandq_u32(even, inexact)))));
+}
+
+/* Integers: VL int32 sums. There is no multiply of int16 pairs; depthwise, the one user here, needs single products. */
+static inline vi vi_load(const void *p) { return vld1q_s32((const int32_t *)p); }
+static inline void vi_store(void *p, vi x) { vst1q_s32((int32_t *)p, x); }
+static inline vi vi_load_s16(const void *p) { return vmovl_s16(vld1_s16((const int16_t *)p)); }
+static inline vi vi_low16(vi b) { return b; }
+static inline vi vi_dot16(vi acc, vi a, vi b) { return vmlaq_s32(acc, a, b); }
+#endif

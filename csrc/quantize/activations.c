@@ -1,0 +1,148 @@
+/* Elements to codes and back. Loops of one mode and one rounding each, so that the compiler vectorises them. */
+#include <string.h>
+#include "../mpnet.h"
+#include "tf_formulas.h"
+
+/* Elements that one thread takes at a time; a multiple of every vector width. */
+#define PIECE 16384
+
+/* Whether the exponent is all ones: NaN or infinity. */
+static inline uint32_t nonfinite(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return (bits & 0x7f800000u) == 0x7f800000u;
+}
+
+/* t is within +-383, so all three hold exactly what rintf, round half away and truncf say, without calling them. */
+static inline int32_t round_even(float t) { return (int32_t)((t + 12582912.0f) - 12582912.0f); }
+static inline int32_t round_away(float t) { return (int32_t)(t + copysignf(0x1.fffffep-2f, t)); }
+static inline int32_t truncated(float t) { return (int32_t)t; }
+
+/* Flushing as mp_flush does; the sign of zero is irrelevant on the way to integers. */
+static inline float flushed(float x) { return fabsf(x) < FLT_MIN ? 0.0f : x; }
+static inline float as_it_is(float x) { return x; }
+
+#define LINEAR(NAME, INPUT, ROUND)                                                                                             \
+    static uint32_t NAME(const float *restrict x, int8_t *restrict q, size_t n, const mp_quant_params *p)                        \
+    {                                                                                                                            \
+        const float inv_scale = p->inv_scale;                                                                                    \
+        const float low = (float)(p->low - p->zero_point), high = (float)(p->high - p->zero_point);                              \
+        const int32_t zero_point = p->zero_point;                                                                                \
+        uint32_t bad = 0;                                                                                                        \
+        for (size_t i = 0; i < n; i++) {                                                                                         \
+            float t = INPUT(x[i]) * inv_scale;                                                                                   \
+            t = t > low ? t : low;                                                                                               \
+            t = t < high ? t : high;                                                                                             \
+            q[i] = (int8_t)(ROUND(t) + zero_point);                                                                              \
+            bad |= nonfinite(x[i]);                                                                                              \
+        }                                                                                                                        \
+        return bad;                                                                                                              \
+    }
+
+LINEAR(linear_even, as_it_is, round_even)
+LINEAR(linear_away, as_it_is, round_away)
+LINEAR(linear_truncate, as_it_is, truncated)
+LINEAR(tf_even, flushed, round_even)
+LINEAR(tf_away, flushed, round_away)
+
+static uint32_t tf_min_combined(const float *restrict x, int8_t *restrict q, size_t n, const mp_quant_params *p)
+{
+    const float low = p->range_min, high = p->range_max, inv_scale = p->inv_scale;
+    uint32_t bad = 0;
+    for (size_t i = 0; i < n; i++) {
+        float bounded = flushed(x[i]);
+        bounded = bounded > low ? bounded : low;
+        bounded = bounded < high ? bounded : high;
+        float t = flushed(bounded - low) * inv_scale - 128.0f;
+        q[i] = (int8_t)round_away(t);
+        bad |= nonfinite(x[i]);
+    }
+    return bad;
+}
+
+static uint32_t quantize_piece(const float *x, int8_t *q, size_t n, const mp_quant_params *p)
+{
+    if (p->mode == MP_TF_MIN_COMBINED)
+        return tf_min_combined(x, q, n, p);
+    if (p->mode > MP_TF_MIN_COMBINED)
+        return p->rounding == MP_HALF_TO_EVEN ? tf_even(x, q, n, p) : tf_away(x, q, n, p);
+    if (p->rounding == MP_HALF_TO_EVEN)
+        return linear_even(x, q, n, p);
+    return p->rounding == MP_HALF_AWAY ? linear_away(x, q, n, p) : linear_truncate(x, q, n, p);
+}
+
+static int known(const mp_quant_params *params, size_t images)
+{
+    for (size_t i = 0; i < images; i++)
+        if (params[i].mode < MP_AFFINE || params[i].mode > MP_TF_SCALED || params[i].rounding < MP_HALF_TO_EVEN ||
+            params[i].rounding > MP_TRUNCATE || params[i].low < -128 || params[i].high > 127 ||
+            params[i].zero_point < -128 || params[i].zero_point > 127)
+            return 0;
+    return 1;
+}
+
+int mp_quantize_activations(const float *x, int8_t *q, size_t images, size_t size, const mp_quant_params *params, int threads)
+{
+    const size_t pieces = (size + PIECE - 1) / PIECE;
+    uint32_t bad = 0;
+    if (!known(params, images))
+        return MP_BAD_ARGUMENT;
+    (void)threads; /* without OpenMP */
+#ifdef _OPENMP
+#pragma omp parallel for num_threads(threads > 1 ? threads : 1) reduction(| : bad) if (threads > 1 && images * pieces > 1)
+#endif
+    for (size_t k = 0; k < images * pieces; k++) {
+        const size_t image = k / pieces, start = k % pieces * PIECE;
+        const size_t count = size - start < PIECE ? size - start : PIECE;
+        bad |= quantize_piece(x + image * size + start, q + image * size + start, count, &params[image]);
+    }
+    return bad ? MP_NONFINITE : MP_OK;
+}
+
+/* (q + shift) * scale + base covers every mode; flush is TensorFlow's only. */
+static void dequantize_piece(const int8_t *restrict q, float *restrict x, size_t n, const mp_quant_params *p, int tensorflow)
+{
+    const float scale = p->scale;
+    if (!tensorflow || p->mode < MP_TF_MIN_COMBINED) {
+        const int32_t zero_point = p->zero_point;
+        const float offset = p->offset;
+        for (size_t i = 0; i < n; i++)
+            x[i] = (float)(q[i] - zero_point) * scale + offset;
+        return;
+    }
+    float base = 0.0f;
+    int32_t shift = 0;
+    if (p->mode == MP_TF_MIN_COMBINED) {
+        shift = 128;
+        base = p->range_min;
+    } else if (p->mode == MP_TF_MIN_FIRST) {
+        const float rounded = p->range_max == p->range_min ? p->range_min
+                                                           : mp_flush(mp_round_away(p->range_min / scale) * scale);
+        base = mp_flush(rounded - mp_flush(-128.0f * scale));
+    } else {
+        for (size_t i = 0; i < n; i++)
+            x[i] = mp_flush((float)q[i] * scale); /* no sum: adding 0 would turn -0 into 0 */
+        return;
+    }
+    for (size_t i = 0; i < n; i++)
+        x[i] = mp_flush(mp_flush((float)(q[i] + shift) * scale) + base);
+}
+
+int mp_dequantize_activations(const int8_t *q, float *x, size_t images, size_t size, const mp_quant_params *params,
+                              int tensorflow, int threads)
+{
+    const size_t pieces = (size + PIECE - 1) / PIECE;
+    if (!known(params, images))
+        return MP_BAD_ARGUMENT;
+    (void)threads; /* without OpenMP */
+#ifdef _OPENMP
+#pragma omp parallel for num_threads(threads > 1 ? threads : 1) if (threads > 1 && images * pieces > 1)
+#endif
+    for (size_t k = 0; k < images * pieces; k++) {
+        const size_t image = k / pieces, start = k % pieces * PIECE;
+        const size_t count = size - start < PIECE ? size - start : PIECE;
+        dequantize_piece(q + image * size + start, x + image * size + start, count, &params[image], tensorflow);
+    }
+    return MP_OK;
+}

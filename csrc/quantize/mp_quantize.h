@@ -1,0 +1,41 @@
+/* Ranges to scales, and activations to int8 codes and back, one parameter set per image.
+ *
+ * The formulas and their order stand in docs/quantization.md; mpnet/quantization/scheme.py is the second implementation and
+ * gives the same bits. Plain C that compilers vectorise: clamped in float before converting, no libm call per element. */
+#ifndef MP_QUANTIZE_H
+#define MP_QUANTIZE_H
+#include <stddef.h>
+#include <stdint.h>
+#include "../mpnet.h"
+
+/* cdef begin */
+/* Same order as MODES in mpnet/quantization/scheme.py; ROUNDINGS in rounding.py as enum mp rounding of mpnet.h. */
+enum { MP_AFFINE = 0, MP_SYMMETRIC = 1, MP_POWER_OF_TWO = 2, MP_TF_MIN_COMBINED = 3, MP_TF_MIN_FIRST = 4, MP_TF_SCALED = 5 };
+
+typedef struct {
+    int32_t mode, rounding;
+    int32_t narrow_range;       /* MP_TF_SCALED only */
+    float ensure_minimum_range; /* MP_TF_* only */
+} mp_activation_scheme;
+
+typedef struct {
+    int32_t mode, rounding, zero_point, low, high;
+    float scale, inv_scale, offset, range_min, range_max;
+} mp_quant_params;
+
+/* params[i] from the range (ranges[2*i], ranges[2*i+1]) of image i.
+ * MP_NONFINITE: a bound is not finite. MP_BAD_ARGUMENT: min > max, an unknown mode or rounding, or a range that a
+ * TensorFlow mode cannot scale. *bad_image tells which image. */
+int mp_ranges_to_params(const float *ranges, size_t images, const mp_activation_scheme *scheme, mp_quant_params *params,
+                        size_t *bad_image);
+
+/* q = the codes of x; both images * size values, image after image.
+ * MP_NONFINITE: x holds NaN or infinity (q is then filled, but means nothing). Threads never change a bit. */
+int mp_quantize_activations(const float *x, int8_t *q, size_t images, size_t size, const mp_quant_params *params, int threads);
+
+/* x = (q - zero_point) * scale + offset, as the integer kernels read codes; with tensorflow != 0, TensorFlow's own order of
+ * operations in its modes, as a Dequantize step gives it. */
+int mp_dequantize_activations(const int8_t *q, float *x, size_t images, size_t size, const mp_quant_params *params,
+                              int tensorflow, int threads);
+/* cdef end */
+#endif

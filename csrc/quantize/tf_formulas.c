@@ -1,0 +1,46 @@
+#include "tf_formulas.h"
+#include "../mpnet.h"
+
+int mp_tf_params(float minimum, float maximum, const mp_activation_scheme *scheme, mp_quant_params *p)
+{
+    const float in_min = mp_flush(minimum), in_max = mp_flush(maximum);
+    const float magnitude = mp_larger(1.0f, mp_larger(fabsf(in_min), fabsf(in_max)));
+    const float least = mp_flush(magnitude * scheme->ensure_minimum_range);
+    float mn = mp_smaller(0.0f, in_min);
+    float mx = mp_larger(0.0f, mp_larger(in_max, mp_flush(mn + least)));
+    float code_of_minimum = 0.0f, inv_scale, scale;
+
+    p->low = scheme->narrow_range ? -127 : -128;
+    p->high = 127;
+    if (scheme->mode == MP_TF_SCALED) {
+        const float low = (float)p->low, high = (float)p->high;
+        const float from_min = low * mn > 0.0f ? low / mn : FLT_MAX;
+        const float from_max = high * mx > 0.0f ? high / mx : FLT_MAX;
+        inv_scale = mp_flush(mp_smaller(from_min, from_max));
+        mn = mp_flush(low / inv_scale);
+        mx = mp_flush(high / inv_scale);
+        scale = mp_flush(mp_larger(mp_flush(mn / low), mp_flush(mx / high)));
+    } else {
+        const float span = mp_flush(mx - mn);
+        /* The quotient is TensorFlow's: in double, rounded to float once. */
+        inv_scale = mx == mn && scheme->mode == MP_TF_MIN_FIRST ? 0.0f : mp_flush((float)(255.0 / (double)span));
+        code_of_minimum = mp_round_away(mn * inv_scale);
+        scale = scheme->mode == MP_TF_MIN_COMBINED ? mp_flush(span / 255.0f) : mp_flush((float)((double)span / 255.0));
+    }
+    if (!(isfinite(inv_scale) && inv_scale > 0.0f && isfinite(scale) && scale > 0.0f))
+        return MP_BAD_ARGUMENT;
+    p->scale = scale;
+    p->inv_scale = inv_scale;
+    p->offset = 0.0f;
+    p->zero_point = 0;
+    p->range_min = mn;
+    p->range_max = mx;
+    if (scheme->mode == MP_TF_MIN_FIRST)
+        p->zero_point = -128 - (int32_t)code_of_minimum;
+    if (scheme->mode == MP_TF_MIN_COMBINED) {
+        /* The code of 0, and the real value of that code. */
+        p->zero_point = (int32_t)mp_round_away(mp_flush(0.0f - mn) * inv_scale - 128.0f);
+        p->offset = (float)(p->zero_point + 128) * scale + mn;
+    }
+    return MP_OK;
+}

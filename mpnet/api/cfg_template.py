@@ -1,0 +1,93 @@
+"""A network file cut into pieces, so that a page can write the .cfg of any configuration as `mpnet export` does."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Iterable, Sequence
+
+from mpnet.errors import FormatError, StoreError
+from mpnet.formats.bounded import read_bounded
+from mpnet.formats.cfg import parse_cfg
+from mpnet.formats.cfg_edit import edit_plan
+from mpnet.report.model import CfgTemplate
+from mpnet.spec.network import NetworkSpec
+from mpnet.spec.plan_key import parse_key
+
+MAX_CFG_BYTES = 16 << 20
+CHECKED = 16
+_HEADER = re.compile(rb"\s*\[")
+
+
+def cfg_for_key(content: bytes, key: str, source: str) -> bytes:
+    """The cfg with the precisions of a key; only precision keys that differ change.
+
+    Raises: FormatError, PrecisionError for an invalid cfg or a key of another network.
+    """
+    network = parse_cfg(content, source)
+    return edit_plan(content, network, parse_key(network, key), source)
+
+
+def cfg_template(content: bytes, keys: Sequence[str], file_name: str) -> CfgTemplate:
+    """Pieces that give the same file as `cfg_for_key` for every key of a sweep; the first keys are tried.
+
+    Raises: StoreError when keys differ in more than layers with weights, FormatError for an invalid cfg.
+    """
+    tails = {key.partition("+")[2] for key in keys}
+    if len(tails) != 1:
+        raise StoreError("configurations differ in layers without weights, which a page cannot set; use `mpnet export`")
+    network = parse_cfg(content, file_name)
+    codes = sorted({code for key in keys for code in key.partition("+")[0]})
+    tail = tails.pop()
+    count = len(network.convolutions)
+    edited = {
+        code: _sections(cfg_for_key(content, code * count + ("+" + tail if tail else ""), file_name)) for code in codes
+    }
+    original = edited[codes[0]]
+    if any(len(sections) != len(network.layers) + 2 for sections in edited.values()):
+        raise FormatError(f"{file_name}: its sections cannot be told apart; use `mpnet export`")
+    encoding = "utf-8" if _is_utf8(content) else "latin-1"
+    position_of = _positions(network)
+    parts: list[tuple[object, int | None]] = []
+    for number in range(len(original)):
+        # Before the first header, then [net], then one section per layer.
+        position = position_of.get(number - 2)
+        if position is None:
+            parts.append((original[number].decode(encoding), None))
+        else:
+            parts.append(({code: edited[code][number].decode(encoding) for code in codes}, position))
+    template = CfgTemplate(file_name, tuple(parts), encoding)  # type: ignore[arg-type]
+    for key in _spread(keys):
+        if template.fill(key).encode(encoding) != cfg_for_key(content, key, file_name):
+            raise StoreError(f"{file_name}: its layers cannot be set one by one; use `mpnet export`")
+    return template
+
+
+def read_cfg_bytes(path: Path) -> bytes:
+    """The bytes of a network file. Raises: FormatError when it cannot be read or is too large."""
+    return read_bounded(path, MAX_CFG_BYTES, "cfg")
+
+
+def _sections(content: bytes) -> list[bytes]:
+    pieces: list[list[bytes]] = [[]]
+    for line in content.splitlines(keepends=True):
+        if _HEADER.match(line):
+            pieces.append([])
+        pieces[-1].append(line)
+    return [b"".join(piece) for piece in pieces]
+
+
+def _positions(network: NetworkSpec) -> dict[int, int]:
+    return {layer.index: place for place, layer in enumerate(network.convolutions)}
+
+
+def _spread(keys: Sequence[str]) -> Iterable[str]:
+    return keys[:: max(1, len(keys) // CHECKED)]
+
+
+def _is_utf8(content: bytes) -> bool:
+    try:
+        content.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True

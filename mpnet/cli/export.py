@@ -1,0 +1,51 @@
+"""`mpnet export`: a chosen configuration as a file that other programs read."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from pathlib import Path
+
+import click
+
+from mpnet.api.cfg_template import cfg_for_key, read_cfg_bytes
+from mpnet.api.chosen import find_configuration
+from mpnet.cli.options import command as declare
+from mpnet.cli.options import json_option
+from mpnet.cli.output import note, print_json
+from mpnet.errors import StoreError
+from mpnet.formats.atomic import write_bytes
+
+
+@declare(
+    "mpnet export runs/example/0123456789abcdef --to cfg -o mixed.cfg",
+    "mpnet export runs/aix/sweep.sqlite:fqqqqqqqhqh --to cfg | diff net.cfg -",
+)
+@click.argument("source", metavar="RUN_OR_STORE[:KEY]")
+@click.option("--to", "kind", required=True, type=click.Choice(["cfg"]), help="What to write.")
+@click.option("--cfg", type=click.Path(path_type=Path, dir_okay=False),
+              help="The network file to change.  [default: the one that was measured]")
+@click.option("-o", "--out", type=click.Path(path_type=Path, dir_okay=False),
+              help="The file to write.  [default: standard output]")
+@json_option
+def command(source: str, kind: str, cfg: Path | None, out: Path | None, as_json: bool) -> None:
+    """Write the configuration of a run, or of a sweep's trial, into its network file.
+
+    Comments and everything else stay; only precision keys that differ change, so that `diff` shows the decision. KEY is
+    a precision string, `chosen` (when absent) or `baseline`.
+    """
+    found = find_configuration(source)
+    path = cfg or (Path(found.cfg) if found.cfg else None)
+    if path is None:
+        raise StoreError(f"{source}: does not name its network file; name it with --cfg")
+    content = read_cfg_bytes(path)
+    if hashlib.sha256(content).hexdigest() != found.cfg_digest:
+        note(f"{path} is not the file that was measured (its digest differs); the precisions are written all the same")
+    edited = cfg_for_key(content, found.key, str(path))
+    if out is not None:
+        write_bytes(out, edited)
+    if as_json:
+        print_json({"source": source, "precision": found.key, "cfg": str(path), "written": str(out) if out else None,
+                    "changed": edited != content, "text": edited.decode("utf-8", "replace") if out is None else None})
+    elif out is None:
+        sys.stdout.buffer.write(edited)

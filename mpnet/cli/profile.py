@@ -1,0 +1,65 @@
+"""`mpnet profile`: measure a machine, so that sweeps elsewhere can reckon with its latency."""
+
+from __future__ import annotations
+
+import json
+from contextlib import ExitStack
+from pathlib import Path
+
+import click
+
+from mpnet.api.profile import profile_network
+from mpnet.cli.options import command as declare
+from mpnet.cli.options import json_option, quiet_option, runtime_options
+from mpnet.cli.output import Advance, console, print_json, progress
+from mpnet.experiments.latency_table import LatencyTable
+from mpnet.formats.atomic import write_text
+
+
+@declare(
+    "mpnet profile cfg/yolov3-tiny.cfg -o board.json",
+    "mpnet profile cfg/yolov3-tiny.cfg --precisions fp32,fp16,int8 --threads 4 -o board.json",
+)
+@click.argument("cfg", type=click.Path(path_type=Path))
+@click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="The table to write (JSON).")
+@click.option("--weights", type=click.Path(path_type=Path), help="Weights file.  [default: random weights]")
+@click.option("--precisions", default="fp32,fp16,int8", show_default=True, help="What layers may have, with commas.")
+@click.option("--repeats", type=click.IntRange(3, 1000), default=15, show_default=True,
+              help="Forward passes per measured configuration.")
+@runtime_options
+@quiet_option
+@json_option
+def command(
+    cfg: Path, output: Path, weights: Path | None, precisions: str, repeats: int, threads: int | None, isa: str | None,
+    quiet: bool, as_json: bool,
+) -> None:
+    """Measure every step that a configuration of the network CFG can have on this machine.
+
+    The table gives `mpnet sweep` the latency of any configuration (sweep.latency). Whole configurations are measured as
+    well and compared with the sum of their steps; the error is printed and stored.
+    """
+    names = tuple(name.strip() for name in precisions.split(",") if name.strip())
+    with ExitStack() as stack:
+        shown: list[Advance] = []
+        table = profile_network(
+            cfg, weights=weights, precisions=names, threads=threads, isa=isa, repeats=repeats,
+            on_start=lambda total: shown.append(stack.enter_context(progress("configurations", total, quiet))),
+            advance=lambda count: shown[0](count),
+        )
+    write_text(output, json.dumps(table.as_json(), indent=1) + "\n")
+    if as_json:
+        print_json({**table.as_json(), "output": str(output)})
+    else:
+        _print(table, output)
+
+
+def _print(table: LatencyTable, output: Path) -> None:
+    mean, largest = table.errors_percent
+    out = console()
+    out.print(f"{len(table.step_ms)} steps on {table.machine['cpu']}, {table.machine['isa']}, "
+              f"{table.machine['threads']} threads")
+    out.print("configuration  measured  sum of steps")
+    for check in table.checks:
+        out.print(f"{check['precision']}  {check['measured_ms']:.3f} ms  {check['predicted_ms']:.3f} ms")
+    out.print(f"predictions are off by {mean:.1f} % on average, {largest:.1f} % at most")
+    out.print(f"written to {output}")

@@ -1,0 +1,69 @@
+"""`mpnet report`: one HTML file that explains runs or a sweep."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import click
+
+from mpnet.api.report import collect
+from mpnet.cli.options import command as declare
+from mpnet.cli.options import json_option, quiet_option
+from mpnet.cli.output import console, note, print_json
+from mpnet.evaluation.compare import DRAWS, MAX_DRAWS, MIN_DRAWS
+from mpnet.report.export import write_data, write_figures, write_text
+from mpnet.report.page import render
+from mpnet.report.summary import sentences
+from mpnet.report.terminal import bytes_text
+
+
+@declare(
+    "mpnet report runs/example/0123456789abcdef -o report.html",
+    "mpnet report runs/aix/sweep.sqlite -o report.html --figures figures/ --data data/",
+)
+@click.argument("sources", nargs=-1, required=True, metavar="STORE_OR_RUN...", type=click.Path(path_type=Path))
+@click.option("-o", "--out", default="report.html", show_default=True, type=click.Path(path_type=Path, dir_okay=False),
+              help="The page to write.")
+@click.option("--figures", type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
+              help="Write every plot as SVG.")
+@click.option("--data", "data_folder", type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
+              help="Write the numbers of every plot as CSV and JSON.")
+@click.option("--draws", default=DRAWS, show_default=True, type=click.IntRange(MIN_DRAWS, MAX_DRAWS),
+              help="Bootstrap draws over pictures.")
+@click.option("--no-compute", is_flag=True, help="Show what is stored; run no network for what is not.")
+@quiet_option
+@json_option
+def command(
+    sources: tuple[Path, ...], out: Path, figures: Path | None, data_folder: Path | None, draws: int, no_compute: bool,
+    quiet: bool, as_json: bool,
+) -> None:
+    """Write a report of runs (the first is the baseline) or of a sweep, as one HTML file without outside parts.
+
+    A sweep may still be running or have been interrupted. Errors per layer, intervals and pictures that are not stored
+    are computed when network and data are still there and unchanged; otherwise the page says what it lacks.
+    """
+    start = time.perf_counter()
+    data = collect(sources, draws=draws, compute=not no_compute, said=(lambda text: None) if quiet else note)
+    html = render(data)
+    write_text(out, html)
+    written = [out]
+    if figures is not None:
+        written += write_figures(data, figures)
+    if data_folder is not None:
+        written += write_data(data, data_folder)
+    seconds = time.perf_counter() - start
+    if as_json:
+        print_json({
+            "report": str(out), "bytes": len(html.encode()), "seconds": seconds, "summary": list(sentences(data)),
+            "state": data.status.state, "files": [str(path) for path in written],
+            "missing": [{"what": m.what, "why": m.why} for m in data.missing],
+        })
+        return
+    shown = console()
+    for sentence in sentences(data):
+        shown.print(sentence)
+    for missing in data.missing:
+        shown.print(f"not shown: {missing.what}: {missing.why}")
+    shown.print(f"{out} ({bytes_text(len(html.encode()))}, {seconds:.1f} s)" + (
+        f" and {len(written) - 1} more files" if len(written) > 1 else ""))

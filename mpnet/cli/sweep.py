@@ -1,0 +1,69 @@
+"""`mpnet sweep`: search over precisions."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+
+import click
+
+from mpnet.api.sweep import run_sweep
+from mpnet.api.sweep_status import sweep_status
+from mpnet.cli.options import command as declare
+from mpnet.cli.options import json_option, quiet_option, runtime_options, set_option
+from mpnet.cli.output import console, error_console, print_json
+from mpnet.cli.sweep_view import SweepView
+from mpnet.errors import ConfigError
+from mpnet.formats.experiment_yaml import read_experiment
+from mpnet.report.sweep_text import print_status, print_sweep
+
+
+@declare(
+    "mpnet sweep experiments/demo.yaml",
+    "mpnet sweep experiments/demo.yaml --set sweep.strategy=exhaustive --workers 2 --json",
+    "mpnet sweep --status runs/demo/sweep-0123456789ab.sqlite",
+)
+@click.argument("experiment", type=click.Path(path_type=Path), required=False)
+@set_option
+@click.option("--store", type=click.Path(path_type=Path), help="File that keeps all trials.  [default: under output]")
+@click.option("--status", type=click.Path(path_type=Path), metavar="STORE", help="Say how far a sweep is, and leave.")
+@click.option("--workers", type=click.IntRange(1, 1024), help="Processes on this machine.  [default: one per thread]")
+@click.option("--scheduler", metavar="ADDRESS", help="Dask scheduler whose workers compute, such as tcp://host:8786.")
+@click.option("--yes", is_flag=True, help="Start an exact sweep even if it takes long.")
+@runtime_options
+@quiet_option
+@json_option
+def command(
+    experiment: Path | None, overrides: tuple[str, ...], store: Path | None, status: Path | None, workers: int | None,
+    scheduler: str | None, yes: bool, threads: int | None, isa: str | None, quiet: bool, as_json: bool,
+) -> None:
+    """Search over the precisions of an EXPERIMENT file's sweep section; print the front.
+
+    Every finished trial is stored at once: the same command again goes on where it was, several may run at the same
+    time, and nothing finished is ever computed twice.
+    """
+    if status is not None:
+        document = sweep_status(status)
+        if as_json:
+            print_json(document)
+        else:
+            print_status(document, console())
+        return
+    if experiment is None:
+        raise ConfigError("name an experiment file, or a store with --status")
+    spec = read_experiment(experiment, overrides)
+    runtime = replace(spec.runtime, threads=threads or spec.runtime.threads, isa=isa or spec.runtime.isa)
+    spec = replace(spec, runtime=runtime)
+    with ExitStack() as stack:
+        view = stack.enter_context(SweepView(error_console(), quiet))
+        document = run_sweep(
+            spec, store=store, workers=workers, scheduler=scheduler, yes=yes,
+            command=shlex.join(["mpnet", *sys.argv[1:]]), on_start=view.start, on_update=view.update,
+        )
+    if as_json:
+        print_json(document)
+    else:
+        print_sweep(document, console())

@@ -1,0 +1,107 @@
+"""How far a sweep is, live on standard error: rate, time left, best so far, the growing front."""
+
+from __future__ import annotations
+
+import time
+from types import TracebackType
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+from rich.text import Text
+
+from mpnet.api.sweep import SweepStart, duration
+from mpnet.experiments.findings import baseline_of, front_of
+from mpnet.experiments.space import Configuration
+from mpnet.experiments.sweep import SweepState
+from mpnet.report.sweep_text import front_chart
+
+TERMINAL_SECONDS = 0.5
+PLAIN_SECONDS = 10.0
+FRONT_SECONDS = 3.0
+_FRONT_ROWS = 12
+
+
+class SweepView:
+    """A live display in a terminal, a line now and then elsewhere, nothing when quiet."""
+
+    def __init__(self, console: Console, quiet: bool) -> None:
+        self._console, self._quiet = console, quiet
+        self._live: Live | None = None
+        self._start: SweepStart | None = None
+        self._shown = self._drawn = 0.0
+        self._front: list[str] = []
+        self._known_before: int | None = None
+        self._progress = Progress(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), console=console)
+        self._task = self._progress.add_task("trials", total=None)
+
+    def __enter__(self) -> SweepView:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        if self._live is not None:
+            self._live.stop()
+        if kind is not None and issubclass(kind, KeyboardInterrupt) and self._start is not None:
+            self._console.print(f"all finished trials are in {self._start.store}; the same command goes on from there")
+
+    def start(self, start: SweepStart) -> None:
+        """Say what is going to happen."""
+        self._start = start
+        if self._quiet:
+            return
+        space = start.problem.space
+        self._console.print(
+            f"{space.size:,} configurations, {start.images} pictures"
+            + (f" ({start.selecting} select, {start.images - start.selecting} are held out)"
+               if start.selecting < start.images else " (all select; none is held out)")
+        )
+        if start.listed:
+            self._console.print(f"all of them cost {start.theory:,.1f} forward passes per picture, "
+                                f"about {duration(start.estimate_seconds)} here")
+        if self._console.is_terminal:
+            self._live = Live(console=self._console, refresh_per_second=4, transient=True)
+            self._live.start()
+
+    def update(self, state: SweepState) -> None:
+        """Draw, unless it was drawn a moment ago."""
+        now = time.monotonic()
+        if self._known_before is None:
+            self._known_before = len(state.known) - state.computed
+        interval = TERMINAL_SECONDS if self._live is not None else PLAIN_SECONDS
+        if self._quiet or self._start is None or now - self._shown < interval:
+            return
+        self._shown = now
+        line = self._line(state)
+        if self._live is None:
+            self._console.print(f"{len(state.known):,} of {state.total:,} trials, {line}")
+            return
+        if now - self._drawn > FRONT_SECONDS and state.known:
+            self._drawn = now
+            self._front = self._draw_front(state)
+        self._progress.update(self._task, completed=len(state.known), total=state.total)
+        parts: list[RenderableType] = [self._progress, Text(line), *(Text(row) for row in self._front)]
+        self._live.update(Group(*parts))
+
+    def _line(self, state: SweepState) -> str:
+        assert self._start is not None
+        parts = []
+        if state.computed:
+            rate = state.computed / state.seconds
+            parts.append(f"{rate:,.1f} per second")
+            left = state.total - len(state.known)
+            if left > 0:
+                parts.append(f"{duration(left / rate)} left")
+        problem = self._start.problem
+        baseline = baseline_of(problem, state.known)
+        best = problem.best(state.known.values(), baseline) if baseline is not None else None
+        if best is not None:
+            parts.append(f"best so far {best.key}: {problem.quality_name} {problem.quality(best):.2f}, "
+                         f"{problem.cost_name} {problem.cost(best):,.4g}")
+        return ", ".join(parts)
+
+    def _draw_front(self, state: SweepState) -> list[str]:
+        assert self._start is not None
+        problem = self._start.problem
+        front: list[Configuration] = front_of(problem, state.known)
+        points = [(problem.quality(state.known[c]), problem.cost(state.known[c]), c.key) for c in front]
+        return [f"front: {len(front)} configurations", *front_chart(points, _FRONT_ROWS)]

@@ -1,0 +1,65 @@
+"""Where the packaged demo network lies, after checking that nothing damaged it.
+
+files = model_files()
+files.cfg, files.weights, files.names
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from mpnet.errors import DataError
+
+DATA = Path(__file__).resolve().parent / "data"
+_SUMS = "SHA256SUMS"
+_REMEDY = "reinstall mpnet, or restore the file from its repository"
+
+
+@dataclass(frozen=True)
+class ModelFiles:
+    """Paths of a verified demo network: configuration, weights and class names."""
+
+    cfg: Path
+    weights: Path
+    names: Path
+
+
+def model_files(directory: Path = DATA) -> ModelFiles:
+    """Return the paths of the demo network's files.
+
+    directory: the folder that holds demo.cfg, demo.weights, demo.names and SHA256SUMS.
+    Raises: DataError naming the first file that is missing, unreadable or not what SHA256SUMS says.
+    """
+    expected = _read_sums(directory / _SUMS)
+    paths = []
+    for name in ("demo.cfg", "demo.weights", "demo.names"):
+        path = directory / name
+        if name not in expected:
+            raise DataError(f"{directory / _SUMS}: no digest of {name}; {_REMEDY}")
+        digest = hashlib.sha256(_read(path)).hexdigest()
+        if digest != expected[name]:
+            raise DataError(
+                f"{path}: damaged, SHA-256 is {digest[:12]}... instead of {expected[name][:12]}...; {_REMEDY}"
+            )
+        paths.append(path)
+    return ModelFiles(*paths)
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror}); {_REMEDY}") from error
+
+
+def _read_sums(path: Path) -> dict[str, str]:
+    """Return digest by file name from lines of `sha256sum`: 64 hex digits, two blanks, name."""
+    sums = {}
+    for number, line in enumerate(_read(path).decode("ascii", "replace").splitlines(), 1):
+        digest, _, name = line.partition("  ")
+        if len(digest) != 64 or set(digest) - set("0123456789abcdef") or not name:
+            raise DataError(f"{path}:{number}: not a line of SHA-256 digest and file name; {_REMEDY}")
+        sums[name] = digest
+    return sums

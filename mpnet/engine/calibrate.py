@@ -1,0 +1,83 @@
+"""Ranges of a network's tensors, found once on calibration pictures."""
+
+from __future__ import annotations
+
+from typing import Iterable, Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpnet.engine.lowering import range_owner
+from mpnet.engine.observe import observe_tensors
+from mpnet.engine.options import EngineOptions
+from mpnet.engine.prepare import Prepared
+from mpnet.errors import ConfigError
+from mpnet.quantization.calibrate import CalibrationMethod, Calibrator
+from mpnet.quantization.scheme import ActivationScheme
+from mpnet.spec.network import PICTURE, AvgpoolSpec, NetworkSpec, RouteSpec, ShortcutSpec, YoloSpec
+from mpnet.spec.ranges import CalibratedRanges
+
+Request = tuple[CalibrationMethod, ActivationScheme]
+
+
+def range_requests(network: NetworkSpec, options: EngineOptions) -> dict[int, Request]:
+    """How to find the range of every tensor that some assignment of precisions may need calibrated, by tensor index.
+
+    Raises: ConfigError when two layers read one tensor and ask for ranges that may differ.
+    """
+    found: dict[int, tuple[Request, int]] = {}
+    for layer in network.layers:
+        how = options.of(layer.index)
+        if not how.calibrated or isinstance(layer, YoloSpec):
+            continue
+        tensors = list(layer.inputs)
+        if isinstance(layer, ShortcutSpec | AvgpoolSpec) or (isinstance(layer, RouteSpec) and len(layer.inputs) > 1):
+            tensors.append(layer.index)  # computed in fp32, quantised afterwards
+        request = (_method(options, layer.index), how.activations)
+        for tensor in (range_owner(network, tensor) for tensor in tensors):
+            known = found.setdefault(tensor, (request, layer.index))
+            if _decides(known[0]) != _decides(request):
+                raise ConfigError(
+                    f"layers {known[1]} ({network.layers[known[1]].name}) and {layer.index} ({layer.name}) read one "
+                    f"tensor, but ask for calibration by {known[0][0]} ({known[0][1].mode}) and {request[0]} "
+                    f"({request[1].mode}); give both the same"
+                )
+    return {tensor: request for tensor, (request, _) in sorted(found.items())}
+
+
+def _method(options: EngineOptions, layer: int) -> CalibrationMethod:
+    said = options.said[layer].activations
+    default = CalibrationMethod()
+    return CalibrationMethod(
+        said.method or default.method,
+        default.percentile if said.percentile is None else said.percentile,
+        default.momentum if said.momentum is None else said.momentum,
+    )
+
+
+def _decides(request: Request) -> tuple[str, ActivationScheme | None]:
+    """What of a request decides the range."""
+    method, scheme = request
+    return str(method), scheme if method.method in ("percentile", "entropy", "mse") else None
+
+
+def tensor_names(network: NetworkSpec) -> dict[int, str]:
+    """Names for people, by tensor index."""
+    return {PICTURE: "picture", **{layer.index: layer.name for layer in network.layers}}
+
+
+def calibrate(
+    prepared: Prepared,
+    batches: Iterable[NDArray[np.float32]],
+    requests: Mapping[int, Request],
+    digests: Mapping[str, str],
+    threads: int = 1,
+) -> CalibratedRanges:
+    """Run the pictures in fp32 and find the requested ranges.
+
+    batches: (n, height, width, channels) float32. digests: go into the result, see CalibratedRanges.
+    Raises: DataError without pictures, EngineError naming the layer for values that are not finite.
+    """
+    calibrator = Calibrator(requests, tensor_names(prepared.network))
+    observe_tensors(prepared, batches, [calibrator.observe], threads)
+    return calibrator.result(digests)

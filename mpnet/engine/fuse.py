@@ -1,0 +1,103 @@
+"""Fewer, larger kernel calls with the same bits.
+
+Where a convolution's fp32 result is read only by a Quantize with a calibrated range (perhaps through poolings and
+upsamplings), the convolution quantises in its output stage and what lies between works on int8: with fixed scale and
+zero point quantising never changes the order of values, so it commutes with taking maxima and with copying.
+A dynamic range is not known before the whole result is, so there Quantize stays a pass of its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from mpnet.engine.operations import Convolve, ConvolveQuantize, MaxPool, Quantize, Upsample
+from mpnet.engine.plan import Plan, Slot, Step, verify_plan
+from mpnet.spec.precision import FP32, INT8
+
+# Modes whose reciprocal scale the convolutions' output stage uses in the same order of operations.
+_FUSED_MODES = ("affine", "symmetric", "power_of_two")
+
+
+def fuse_plan(plan: Plan) -> Plan:
+    """An equivalent plan, verified. Slots that are no longer written keep their place and lie empty."""
+    steps: list[Step | None] = list(plan.steps)
+    slots = list(plan.slots)
+    readers = _readers(plan)
+    for number, step in enumerate(plan.steps):
+        operation = step.operation
+        if not isinstance(operation, Quantize) or operation.range is None or operation.scheme.mode not in _FUSED_MODES:
+            continue
+        chain = _chain_before(plan, steps, number, readers)
+        if chain is None:
+            continue
+        first = steps[chain[0]]
+        assert first is not None
+        assert isinstance(first.operation, Convolve)
+        steps[chain[0]] = replace(first, operation=ConvolveQuantize(first.operation, operation), gives=INT8)
+        for position in chain[1:]:
+            moved = steps[position]
+            assert moved is not None
+            steps[position] = replace(moved, takes=INT8, gives=INT8)
+        # The last of the chain writes what the Quantize step wrote.
+        for position in chain[:-1]:
+            middle = steps[position]
+            assert middle is not None
+            slots[middle.output] = replace(slots[middle.output], precision=INT8)
+        last = steps[chain[-1]]
+        assert last is not None
+        steps[chain[-1]] = replace(last, output=step.output)
+        steps[number] = None
+    kept = tuple(step for step in steps if step is not None)
+    fused = replace(plan, steps=kept, slots=_lifetimes(plan, kept, slots))
+    verify_plan(fused)
+    return fused
+
+
+def _readers(plan: Plan) -> dict[int, list[int]]:
+    """Slot -> the steps that read it; outputs count as read by a step past the end."""
+    readers: dict[int, list[int]] = {}
+    for number, step in enumerate(plan.steps):
+        for slot in step.inputs:
+            readers.setdefault(slot, []).append(number)
+    for slot in plan.outputs:
+        readers.setdefault(slot, []).append(len(plan.steps))
+    return readers
+
+
+def _chain_before(
+    plan: Plan, steps: list[Step | None], quantize: int, readers: dict[int, list[int]]
+) -> list[int] | None:
+    """Convolve, then any MaxPool and Upsample, up to the step before `quantize`; None when somebody else reads one."""
+    writers = {step.output: number for number, step in enumerate(plan.steps) if step.output not in step.inputs}
+    chain: list[int] = []
+    slot = plan.steps[quantize].inputs[0]
+    while True:
+        writer = writers.get(slot)
+        if writer is None or len(readers[slot]) != 1 or steps[writer] != plan.steps[writer]:
+            return None
+        chain.append(writer)
+        step = plan.steps[writer]
+        if isinstance(step.operation, Convolve):
+            # An fp16 result is rounded to half before it is quantised; the output stage rounds once.
+            return chain[::-1] if step.gives == FP32 else None
+        if not isinstance(step.operation, MaxPool | Upsample):
+            return None
+        slot = step.inputs[0]
+
+
+def _lifetimes(plan: Plan, steps: tuple[Step, ...], slots: list[Slot]) -> tuple[Slot, ...]:
+    """The slots with first and last recounted; those without a writer live nowhere."""
+    first = {0: -1}
+    last = {0: -1}
+    for number, step in enumerate(steps):
+        for slot in step.inputs:
+            last[slot] = number
+        if step.output not in step.inputs:
+            first[step.output] = last[step.output] = number
+    for slot in plan.outputs:
+        last[slot] = len(steps)
+    empty = (len(steps), -1)
+    return tuple(
+        replace(slot, first=first.get(index, empty[0]), last=last.get(index, empty[1]))
+        for index, slot in enumerate(slots)
+    )

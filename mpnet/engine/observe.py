@@ -1,0 +1,102 @@
+"""Shows the tensors of an fp32 forward pass to whoever wants to learn from them: calibration, channel means."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpnet.engine.assign import PrecisionPlan, assign
+from mpnet.engine.lowering import lower_layer, range_owner, result_storage
+from mpnet.engine.operations import Yolo
+from mpnet.engine.options import DEFAULT_OPTIONS, EngineOptions
+from mpnet.engine.plan import Step, build_plan
+from mpnet.engine.prepare import Prepared
+from mpnet.engine.run import Session
+from mpnet.engine.tensor import Tensor
+from mpnet.quantization.bias_correction import ChannelMeans
+from mpnet.spec.network import PICTURE, NetworkSpec
+from mpnet.spec.precision import FP32
+
+TensorObserver = Callable[[int, NDArray[Any]], None]
+"""Called with a tensor's index (the layer whose result it is, PICTURE for the picture) and its values (n, h, w, c)."""
+
+
+def fp32_plan(network: NetworkSpec) -> PrecisionPlan:
+    """Every layer in fp32, whatever the cfg says."""
+    chosen = [
+        layer.index for layer in network.layers
+        if layer.has_weights or (layer.declared is not None and layer.declared.precision is not None)
+    ]
+    return assign(network, overrides=dict.fromkeys(chosen, FP32))
+
+
+def observe_tensors(
+    prepared: Prepared, batches: Iterable[NDArray[np.float32]], observers: Iterable[TensorObserver], threads: int = 1
+) -> int:
+    """Run every batch (n, height, width, channels) in fp32 and show each tensor once; the number of pictures seen.
+
+    Tensors that a layer only passes on (dropout, a route of one layer) are shown as the layer's that made them.
+    Raises: DataError for batches that do not fit, EngineError naming the layer for values that are not finite.
+    """
+    network = prepared.network
+    watching = list(observers)
+    session = Session(prepared, build_plan(network, fp32_plan(network), DEFAULT_OPTIONS), threads)
+
+    def show(_: int, step: Step, tensor: Tensor) -> None:
+        if not step.operation.is_conversion and not isinstance(step.operation, Yolo):
+            for observer in watching:
+                observer(step.layer, tensor.data)
+
+    pictures = 0
+    for batch in batches:
+        for observer in watching:
+            observer(PICTURE, batch)
+        session.observe(batch, show)
+        pictures += len(batch)
+    return pictures
+
+
+def calibrated_tensors(
+    network: NetworkSpec, precisions: PrecisionPlan, options: EngineOptions
+) -> dict[int, tuple[int, ...]]:
+    """Tensor index -> the layers that need its calibrated range under this plan."""
+    found: dict[int, list[int]] = {}
+    stored = [result_storage(layer, precisions[layer.index]) for layer in network.layers]
+    everything = {index: (0.0, 1.0) for index in range(PICTURE, len(network.layers))}
+    probing = EngineOptions(options.batch_norm, options.default, options.layers, everything, options.said)
+    for layer in network.layers:
+        if not options.of(layer.index).calibrated:
+            continue
+        inputs = [FP32 if tensor == PICTURE else stored[tensor] for tensor in layer.inputs]
+        low = lower_layer(network, layer.index, precisions[layer.index], inputs, probing)
+        wanted = [tensor for tensor, source in zip(layer.inputs, low.convert, strict=True) if _needs_range(source)]
+        if _needs_range(low.after):
+            wanted.append(layer.index)
+        for tensor in wanted:
+            found.setdefault(range_owner(network, tensor), []).append(layer.index)
+    return {tensor: tuple(readers) for tensor, readers in sorted(found.items())}
+
+
+def _needs_range(conversion: Any) -> bool:
+    return conversion is not None and getattr(conversion, "range", None) is not None
+
+
+def channel_means(
+    prepared: Prepared, batches: Iterable[NDArray[np.float32]], threads: int = 1
+) -> dict[int, NDArray[np.float64]]:
+    """The mean of each input channel of every convolution over all pictures, by layer index: for bias correction.
+
+    Raises: DataError when there is no picture.
+    """
+    network = prepared.network
+    owners = {layer.index: range_owner(network, layer.inputs[0]) for layer in network.convolutions}
+    meters = {tensor: ChannelMeans() for tensor in owners.values()}
+
+    def show(tensor: int, data: NDArray[Any]) -> None:
+        if tensor in meters:
+            meters[tensor].observe(data)
+
+    observe_tensors(prepared, batches, [show], threads)
+    return {layer: meters[tensor].result() for layer, tensor in owners.items()}

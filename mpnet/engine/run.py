@@ -1,0 +1,113 @@
+"""Runs a plan: memory planned, weights packed and every kernel call bound before the first picture arrives."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpnet.engine.bind import BoundPlan
+from mpnet.engine.execute import execute, named_error
+from mpnet.engine.fuse import fuse_plan
+from mpnet.engine.memory import Arena, plan_arena
+from mpnet.engine.plan import Plan, Step
+from mpnet.engine.prepare import Prepared
+from mpnet.engine.tensor import Tensor
+from mpnet.errors import DataError, EngineError, KernelError, PrecisionError
+from mpnet.kernels.native import NativeKernels
+from mpnet.spec.precision import FP32
+
+MAX_BATCH = 4096
+Observer = Callable[[int, Step, Tensor], None]
+"""Called after each step with its number, the step and its result; the tensor is valid during the call only."""
+
+
+class Session:
+    """One plan, ready to run. One forward pass at a time; sessions of several threads may share `prepared`.
+
+    threads: of the kernels; never changes a bit.
+    fuse:    join steps where the bits stay the same.
+    """
+
+    def __init__(self, prepared: Prepared, plan: Plan, threads: int = 1, fuse: bool = True) -> None:
+        if threads < 1:
+            raise EngineError(f"threads is {threads}; use 1 or more")
+        if prepared.network is not plan.network and prepared.network != plan.network:
+            raise EngineError("the weights were prepared for another network than the plan's")
+        self.prepared = prepared
+        self.plan = plan
+        self.threads = threads
+        # The NumPy oracle runs step by step; only C calls can be bound beforehand.
+        self._native = prepared.kernels if isinstance(prepared.kernels, NativeKernels) else None
+        self.run_plan = fuse_plan(plan) if fuse else plan
+        self.arena: Arena = plan_arena(self.run_plan)
+        self._bound: dict[int, BoundPlan] = {}
+        self._lock = threading.Lock()
+
+    def forward(self, batch: NDArray[np.float32], copy: bool = True) -> list[NDArray[np.float32]]:
+        """The tensors that enter the heads (without heads: the last layer's), each (n, h, w, c) float32.
+
+        batch: (n, height, width, channels) float32, as the network's input; read in place when C-contiguous.
+        copy:  False gives views that the next forward pass overwrites.
+        Raises: DataError for another shape, EngineError that names the layer for a tensor that is not finite.
+        """
+        x = self._check(batch)
+        with self._lock:
+            if self._native is None:
+                return [tensor.data for tensor in self._execute(x, None)]
+            bound = self._bind(len(x), self._native)
+            bound.run(x)
+            return [head.copy() if copy else head for head in bound.heads]
+
+    def observe(self, batch: NDArray[np.float32], observer: Observer) -> list[NDArray[np.float32]]:
+        """As `forward`, unfused and step by step, showing each step's result to `observer`."""
+        x = self._check(batch)
+        return [tensor.data for tensor in self._execute(x, observer)]
+
+    def bound(self, images: int) -> BoundPlan:
+        """The calls for batches of this many images, for measurements."""
+        if self._native is None:
+            raise EngineError("only the C kernels have calls to bind; choose an ISA level")
+        with self._lock:
+            return self._bind(images, self._native)
+
+    def _bind(self, images: int, kernels: NativeKernels) -> BoundPlan:
+        bound = self._bound.get(images)
+        if bound is None:
+            # Batches come in one size and a last, smaller one; more would only hold memory.
+            if len(self._bound) >= 2:
+                self._bound.pop(next(iter(self._bound)))
+            bound = BoundPlan(self.prepared, kernels, self.run_plan, self.arena, images, self.threads)
+            self._bound[images] = bound
+        return bound
+
+    def _check(self, batch: NDArray[Any]) -> NDArray[np.float32]:
+        expected = self.plan.network.in_shape
+        if not isinstance(batch, np.ndarray) or batch.ndim != 4 or batch.shape[1:] != expected or len(batch) == 0:
+            shape = getattr(batch, "shape", type(batch).__name__)
+            height, width, channels = expected
+            raise DataError(f"the network takes batches of shape (n, {height}, {width}, {channels}), not {shape}")
+        if len(batch) > MAX_BATCH:
+            raise DataError(f"a batch of {len(batch)} pictures; use at most {MAX_BATCH} at once")
+        if batch.dtype != np.float32:
+            raise DataError(f"the network takes float32 values from 0 to 1, not {batch.dtype}")
+        return np.ascontiguousarray(batch)
+
+    def _execute(self, x: NDArray[np.float32], observer: Observer | None) -> list[Tensor]:
+        plan = self.plan
+        tensors: dict[int, Tensor] = {0: Tensor(x, FP32)}
+        for number, step in enumerate(plan.steps):
+            inputs = [tensors[slot] for slot in step.inputs]
+            try:
+                result = execute(step.operation, inputs, self.prepared, self.threads)
+            except (KernelError, PrecisionError) as error:
+                raise named_error(plan.network, step.layer, error) from None
+            tensors[step.output] = result
+            if observer is not None:
+                observer(number, step, result)
+            for slot in step.inputs:
+                if plan.slots[slot].last == number and slot != step.output:
+                    del tensors[slot]
+        return [tensors[slot] for slot in plan.outputs]

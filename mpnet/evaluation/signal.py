@@ -1,0 +1,30 @@
+"""Signal and noise of tensors, image by image, to the same bits on every CPU. The work is done in csrc/detect/signal.c."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpnet.errors import DataError, KernelError
+from mpnet.evaluation.match import pointer
+from mpnet.kernels._core import ffi, lib
+
+
+def squared_sum(x: NDArray[np.float32], baseline: NDArray[np.float32] | None = None) -> NDArray[np.float64]:
+    """float64 (n,): per image the sum of squares of x, or of x - baseline. x: float32 (n, ...), dense.
+
+    Relative error below 1e-5, that is 0.0001 dB. Raises: DataError when the shapes differ.
+    """
+    if baseline is not None and baseline.shape != x.shape:
+        raise DataError(f"tensors of shapes {x.shape} and {baseline.shape} cannot be compared")
+    left = np.ascontiguousarray(x, dtype=np.float32)
+    right = None if baseline is None else np.ascontiguousarray(baseline, dtype=np.float32)
+    images = len(left)
+    sums = np.zeros(images, dtype=np.float64)
+    status = lib.mp_squared_difference(
+        images, left.size // images if images else 0, pointer("float[]", left),
+        ffi.NULL if right is None else pointer("float[]", right), pointer("double[]", sums),
+    )
+    if status != lib.MP_OK:
+        raise KernelError(f"comparing tensors: the C core refused its arguments (status {status})")
+    return sums

@@ -1,0 +1,96 @@
+"""Everything that a worker needs to evaluate configurations, in a form that can be sent to it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpnet.detection.decode import YoloHead
+from mpnet.detection.nms import NmsOptions
+from mpnet.engine.options import EngineOptions
+from mpnet.errors import StoreError
+from mpnet.spec.dataset import Dataset
+from mpnet.spec.detections import Detections
+from mpnet.spec.network import NetworkSpec
+from mpnet.spec.precision import Precision
+from mpnet.spec.weights import Weights
+
+Array = str | NDArray[np.float32]
+"""float32 values, or the path of an .npy file with them that all workers of this machine can map."""
+
+
+def values_of(array: Array) -> NDArray[np.float32]:
+    """The values; a file is mapped, not read, so that all processes share its memory."""
+    if not isinstance(array, str):
+        return array
+    try:
+        mapped: NDArray[np.float32] = np.load(array, mmap_mode="r")
+    except (OSError, ValueError) as error:
+        raise StoreError(f"{array}: cannot be read ({error}); run the sweep again") from None
+    return mapped
+
+
+@dataclass(frozen=True, eq=False)
+class OptionsInForce:
+    """One option set, made complete. calibration: digest of its ranges, None where all are dynamic.
+
+    channel_means: for bias correction, see engine.prepare.Prepared.
+    said: the complete options as plain values, for identities.
+    """
+
+    engine: EngineOptions
+    said: Mapping[str, object]
+    calibration: str | None = None
+    channel_means: Mapping[int, NDArray[np.float64]] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Baseline:
+    """The run that others are compared with. heads: its tensor of each yolo layer, all pictures.
+
+    candidate_bytes: what the boxes of its fullest head take before suppression.
+    """
+
+    key: str
+    detections: Detections
+    heads: tuple[Array, ...]
+    candidate_bytes: int
+
+
+@dataclass(frozen=True, eq=False)
+class SweepContext:
+    """See the module.
+
+    options:  one per option set of the space.
+    own:      layers without weights that have a precision of their own.
+    suffix:   what a plan's key says of them, after the codes of the layers with weights.
+    pictures: (n, h, w, c), ready for the network. geometry: float32 (n, 4), where each picture lies in its input.
+    select, report: positions of the pictures that select, and of those that only report.
+    darknet:  whether Darknet's mAP is wanted.
+    isa, threads, group: name of the kernel table, threads of each worker, pictures in one forward pass.
+    step_ms:  predicted milliseconds of a step by its signature (see latency), empty: no prediction.
+    """
+
+    network: NetworkSpec
+    weights: Weights
+    options: tuple[OptionsInForce, ...]
+    own: Mapping[int, Precision]
+    suffix: str
+    heads: tuple[YoloHead, ...]
+    nms: NmsOptions
+    confidence: float
+    max_detections: int | None
+    dataset: Dataset
+    pictures: Array
+    geometry: NDArray[np.float32]
+    select: NDArray[np.intp]
+    report: NDArray[np.intp]
+    darknet: bool
+    isa: str
+    threads: int
+    group: int
+    baseline: Baseline | None = None
+    step_ms: Mapping[str, float] | None = None

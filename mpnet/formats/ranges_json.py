@@ -1,0 +1,67 @@
+"""Calibrated ranges <-> a JSON file that people can read: one tensor per line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+
+from mpnet.errors import DataError, FormatError
+from mpnet.formats.atomic import write_text
+from mpnet.formats.bounded import read_bounded
+from mpnet.formats.json_text import integer, number, parse_json, records, shown
+from mpnet.spec.ranges import CalibratedRanges, TensorRange
+
+FORMAT = "mpnet-ranges"
+VERSION = 1
+MAX_BYTES = 16 * 1024 * 1024
+
+
+def ranges_json(ranges: CalibratedRanges) -> str:
+    """The text of a ranges file. The same ranges give the same text; nine digits give every float32 back."""
+    head = [
+        f'  "format": "{FORMAT}"',
+        f'  "version": {VERSION}',
+        f'  "images": {ranges.images}',
+        f'  "digests": {json.dumps(dict(ranges.digests), sort_keys=True)}',
+    ]
+    lines = [
+        f'    {{"tensor": {t.tensor}, "name": {json.dumps(t.name)}, "min": {t.minimum:.9g}, "max": {t.maximum:.9g}, '
+        f'"seen_min": {t.seen_minimum:.9g}, "seen_max": {t.seen_maximum:.9g}, "method": {json.dumps(t.method)}}}'
+        for t in sorted(ranges.tensors, key=lambda t: t.tensor)
+    ]
+    return "{\n" + ",\n".join(head) + ',\n  "tensors": [\n' + ",\n".join(lines) + "\n  ]\n}\n"
+
+
+def write_ranges(path: Path | str, ranges: CalibratedRanges) -> None:
+    """Write a ranges file, completely or not at all. Raises: StoreError."""
+    write_text(path, ranges_json(ranges))
+
+
+def read_ranges(path: Path | str) -> CalibratedRanges:
+    """The ranges of a file. Raises: FormatError naming file and record for whatever is wrong with them."""
+    document = parse_json(read_bounded(path, MAX_BYTES, "ranges file"), path)
+    if not isinstance(document, dict) or document.get("format") != FORMAT or document.get("version") != VERSION:
+        raise FormatError(f"{path}: is not a ranges file ('format' must be {FORMAT!r}, 'version' {VERSION})")
+    digests = document.get("digests")
+    if not isinstance(digests, dict) or not all(isinstance(value, str) for value in digests.values()):
+        raise FormatError(f"{path}: 'digests' must be an object of texts, not {shown(digests)}")
+    tensors = []
+    for position, record in enumerate(records(document, "tensors", path)):
+        place = f"{path}: tensors[{position}]"
+        name, method = record.get("name"), record.get("method")
+        if not isinstance(name, str) or not isinstance(method, str):
+            raise FormatError(f"{place}: 'name' and 'method' must be texts, not {shown(name)} and {shown(method)}")
+        with np.errstate(over="ignore"):  # infinity then is an error of its own
+            low, high, seen_low, seen_high = (
+                float(np.float32(number(record, key, place))) for key in ("min", "max", "seen_min", "seen_max")
+            )
+        try:
+            tensors.append(TensorRange(integer(record, "tensor", place), name, low, high, seen_low, seen_high, method))
+        except DataError as error:
+            raise FormatError(f"{place}: {error}") from None
+    try:
+        return CalibratedRanges(tuple(tensors), integer(document, "images", str(path)), digests)
+    except DataError as error:
+        raise FormatError(f"{path}: {error}") from None

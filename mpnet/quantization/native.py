@@ -1,0 +1,151 @@
+"""Scheme and activations in C, a batch at a time: the same bits as mpnet.quantization.scheme.
+
+Parameters travel as a NumPy array of PARAMS, one row per image, laid out as C's mp_quant_params.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpnet.errors import PrecisionError
+from mpnet.kernels._core import ffi as _ffi
+from mpnet.kernels._core import lib as _lib
+from mpnet.kernels.interface import TensorQuant
+from mpnet.quantization.rounding import ROUNDINGS
+from mpnet.quantization.scheme import MODES, ActivationScheme, QuantParams
+
+PARAMS = np.dtype(
+    [(name, np.int32) for name in ("mode", "rounding", "zero_point", "low", "high")]
+    + [(name, np.float32) for name in ("scale", "inv_scale", "offset", "range_min", "range_max")]
+)
+
+
+def ranges_to_params(ranges: NDArray[np.float32], scheme: ActivationScheme) -> NDArray[Any]:
+    """The parameters (n,) of PARAMS for the (n, 2) [min, max] of n images.
+
+    Raises: PrecisionError, naming the image when there are several, for a range that is not finite, has min > max or
+    is too narrow or wide for a mode of TensorFlow.
+    """
+    pairs = np.ascontiguousarray(ranges, np.float32)
+    if pairs.ndim != 2 or pairs.shape[1] != 2:
+        raise PrecisionError(f"activation ranges have shape {pairs.shape}; they must be (images, 2)")
+    assert scheme.rounding is not None
+    words = _ffi.new(
+        "mp_activation_scheme *",
+        {
+            "mode": MODES.index(scheme.mode),
+            "rounding": ROUNDINGS.index(scheme.rounding),
+            "narrow_range": int(scheme.narrow_range),
+            "ensure_minimum_range": scheme.ensure_minimum_range,
+        },
+    )
+    params = np.zeros(len(pairs), PARAMS)
+    bad = _ffi.new("size_t *")
+    status = _lib.mp_ranges_to_params(
+        _ffi.cast("const float *", pairs.ctypes.data), len(pairs), words, _params_pointer(params), bad
+    )
+    if status != _lib.MP_OK:
+        low, high = pairs[bad[0]]
+        where = f" of image {bad[0]}" if len(pairs) > 1 else ""
+        if status == _lib.MP_NONFINITE:
+            raise PrecisionError(f"activation range [{low}, {high}]{where} is not finite; the layer before overflowed")
+        if low > high:
+            raise PrecisionError(f"activation range{where} has min {low} > max {high}; calibrate again or swap them")
+        raise PrecisionError(
+            f"activation range [{low}, {high}]{where} is too narrow or too wide for mode {scheme.mode}; "
+            "set ensure_minimum_range above 0 or use mode affine"
+        )
+    return params
+
+
+def params_array(params: Sequence[QuantParams]) -> NDArray[Any]:
+    """QuantParams, one per image -> array of PARAMS."""
+    rows = np.zeros(len(params), PARAMS)
+    for i, p in enumerate(params):
+        rows[i] = (
+            MODES.index(p.mode), ROUNDINGS.index(p.rounding), p.zero_point, p.low, p.high,
+            p.scale, p.inv_scale, p.offset, p.range_min, p.range_max,
+        )  # fmt: skip
+    return rows
+
+
+def quant_params(params: NDArray[Any], image: int) -> QuantParams:
+    """One row of an array of PARAMS as QuantParams."""
+    row = params[image]
+    return QuantParams(
+        MODES[row["mode"]], ROUNDINGS[row["rounding"]], float(row["scale"]), float(row["inv_scale"]),
+        int(row["zero_point"]), float(row["offset"]), int(row["low"]), int(row["high"]),
+        float(row["range_min"]), float(row["range_max"]),
+    )  # fmt: skip
+
+
+def tensor_quant(params: NDArray[Any]) -> TensorQuant:
+    """What the kernels need of an array of PARAMS."""
+    return TensorQuant(
+        scale=params["scale"].copy(), zero_point=params["zero_point"].copy(), offset=params["offset"].copy()
+    )
+
+
+def quantize_activations(
+    x: NDArray[np.float32], params: NDArray[Any], out: NDArray[np.int8] | None = None, *, threads: int = 1
+) -> NDArray[np.int8]:
+    """Codes of a batch x (n, ...), float32, C-contiguous; params: (n,) of PARAMS; out: int8 of x's shape or None.
+
+    Raises: PrecisionError for NaN or infinity in x, and for arrays that do not fit.
+    """
+    codes = np.empty(x.shape, np.int8) if out is None else out
+    _check_batch(x, codes, params, np.float32, np.int8)
+    status = _lib.mp_quantize_activations(
+        _ffi.cast("const float *", x.ctypes.data), _ffi.cast("int8_t *", codes.ctypes.data), len(x),
+        x.size // max(len(x), 1), _params_pointer(params), threads,
+    )
+    if status == _lib.MP_NONFINITE:
+        raise PrecisionError("activations hold NaN or infinity; the layer before them overflowed")
+    if status != _lib.MP_OK:
+        raise PrecisionError("activation parameters are not those that ranges_to_params gives")
+    return codes
+
+
+def dequantize_activations(
+    q: NDArray[np.int8],
+    params: NDArray[Any],
+    out: NDArray[np.float32] | None = None,
+    *,
+    tensorflow: bool = True,
+    threads: int = 1,
+) -> NDArray[np.float32]:
+    """Reals of a batch of codes q (n, ...), int8, C-contiguous.
+
+    tensorflow: in TensorFlow's modes, its order of operations, as a Dequantize step gives it; False: as the integer
+    kernels read codes, (q - zero_point) * scale + offset.
+    """
+    reals = np.empty(q.shape, np.float32) if out is None else out
+    _check_batch(q, reals, params, np.int8, np.float32)
+    status = _lib.mp_dequantize_activations(
+        _ffi.cast("const int8_t *", q.ctypes.data), _ffi.cast("float *", reals.ctypes.data), len(q),
+        q.size // max(len(q), 1), _params_pointer(params), int(tensorflow), threads,
+    )
+    if status != _lib.MP_OK:
+        raise PrecisionError("activation parameters are not those that ranges_to_params gives")
+    return reals
+
+
+def _params_pointer(params: NDArray[Any]) -> Any:
+    return _ffi.cast("mp_quant_params *", params.ctypes.data)
+
+
+def _check_batch(
+    source: NDArray[Any], target: NDArray[Any], params: NDArray[Any], source_type: type, target_type: type
+) -> None:
+    """C reads raw memory, so everything about it is checked here."""
+    if source.dtype != source_type or target.dtype != target_type:
+        expected = f"{np.dtype(source_type)} -> {np.dtype(target_type)}"
+        raise PrecisionError(f"activations are {source.dtype} -> {target.dtype}; expected {expected}")
+    if source.ndim < 1 or source.shape != target.shape or params.dtype != PARAMS or params.shape != source.shape[:1]:
+        raise PrecisionError(f"a batch of shape {source.shape} needs as many parameters and an equal output, not "
+                             f"{params.shape} and {target.shape}")
+    if not (source.flags.c_contiguous and target.flags.c_contiguous and params.flags.c_contiguous):
+        raise PrecisionError("activations and parameters must be C-contiguous")

@@ -1,0 +1,164 @@
+"""The document of a comparison as tables and bars for the terminal."""
+
+from __future__ import annotations
+
+from typing import Any, Mapping
+
+from rich.console import Console
+from rich.text import Text
+
+from mpnet.report.comparison import COSTS, METRICS
+from mpnet.report.terminal import (
+    bar,
+    bytes_text,
+    clean,
+    count_text,
+    number_text,
+    precision_text,
+    print_table,
+    signed_bar,
+    utf8,
+)
+
+CLASSES_SHOWN = 12
+CHANGES_SHOWN = 12
+
+
+def print_comparison(document: Mapping[str, Any], console: Console) -> None:
+    """Metrics, costs, layers, classes, lost and gained objects."""
+    unicode = utf8(console.file)
+    _metrics(document, console)
+    _costs(document, console, unicode)
+    _layers(document, console)
+    _classes(document, console, unicode)
+    for run in document["runs"][1:]:
+        _changes(run, console, len(document["runs"]) > 2)
+    for run, differences in zip(document["runs"], document["protocol_differences"]):
+        if differences:
+            console.print(f"{clean(run['name'])} {run['id'][:8]} differs in protocol: {', '.join(map(clean, differences))}")
+    if document["missing"]:
+        console.print(f"no intervals, lost or gained objects: {clean(document['missing'])}")
+
+
+def _names(document: Mapping[str, Any]) -> list[str]:
+    return [f"{run['name']} {run['id'][:8]}" for run in document["runs"]]
+
+
+def _metrics(document: Mapping[str, Any], console: Console) -> None:
+    runs = document["runs"]
+    rows: list[list[object]] = [["precision", *[precision_text(run["precision"]) for run in runs]]]
+    for name in METRICS:
+        if any(run["metrics"].get(name, -1) >= 0 for run in runs):
+            rows.append([name, *[_metric(run, name, place > 0) for place, run in enumerate(runs)]])
+    for name in ("AP", "AP75", "AP95"):
+        found = [(run["agreement"] or {}).get(name) if place else None for place, run in enumerate(runs)]
+        if any(value is not None for value in found):
+            rows.append([f"agreement {name}", "", *[number_text(value) for value in found[1:]]])
+    heads = [(run["agreement"] or {}).get("head_sqnr_db") if place else None for place, run in enumerate(runs)]
+    if any(heads):
+        rows.append(["head SQNR (dB)", "", *[", ".join("exact" if v is None else f"{v:.1f}" for v in values)
+                                            if values else "-" for values in heads[1:]]])
+    title = "metrics in percent, differences to the first run"
+    if document["draws"]:
+        title += f"; 95 % intervals from {document['draws']:,} paired bootstrap draws over pictures"
+    print_table(console, ["", *_names(document)], rows, title)
+
+
+def _metric(run: Mapping[str, Any], name: str, compared: bool) -> Text:
+    value = run["metrics"].get(name, -1)
+    if value < 0:
+        return Text("-")
+    text = Text(f"{value:.2f}")
+    difference, interval = run["differences"].get(name), run["intervals"].get(name)
+    if not compared or difference is None:
+        return text
+    if difference == 0 and (interval is None or interval["low"] == interval["high"] == 0):
+        text.append(" the same", style="dim")
+        return text
+    text.append(f" {number_text(difference, 2, True)}")
+    if interval is None:
+        return text
+    said = f" [{number_text(interval['low'], 2, True)}, {number_text(interval['high'], 2, True)}]"
+    if interval["within_noise"]:
+        text.append(said + " within noise", style="dim")
+    else:
+        text.append(said, style="red" if difference < 0 else "green")
+        text.append(" lower" if difference < 0 else " higher", style="red" if difference < 0 else "green")
+    return text
+
+
+def _costs(document: Mapping[str, Any], console: Console, unicode: bool) -> None:
+    runs = document["runs"]
+    rows: list[list[object]] = []
+    for name in COSTS:
+        values = [float(run["cost"].get(name, float("nan"))) for run in runs]
+        if any(value == value for value in values):
+            show = bytes_text if name.endswith("bytes") else count_text
+            rows.append([name.replace("_", " "), *_shares(values, [show(v) for v in values], unicode)])
+    times = [float((run["latency"] or {}).get("median_ms", float("nan"))) for run in runs]
+    if any(time == time for time in times):
+        rows.append(["latency", *_shares(times, [f"{t:.2f} ms" if t == t else "-" for t in times], unicode)])
+    machines = sorted({f"{run['latency'].get('isa')}, {run['latency'].get('threads')} threads"
+                       for run in runs if run["latency"]})
+    title = "cost" + (f" (latency: {'; '.join(machines)})" if machines else "")
+    print_table(console, ["", *_names(document)], rows, title)
+
+
+def _shares(values: list[float], texts: list[str], unicode: bool) -> list[str]:
+    top = max((value for value in values if value == value), default=0.0)
+    first = values[0]
+    return [f"{text}{f' {value / first:4.0%}' if place and first > 0 and value == value else ''} "
+            f"{bar(value, top, 8, unicode):8s}" for place, (text, value) in enumerate(zip(texts, values))]
+
+
+def _layers(document: Mapping[str, Any], console: Console) -> None:
+    rows = document["layers"]
+    differing = [row for row in rows if row["differs"]]
+    if not differing:
+        console.print("all layers have the same precision in all runs\n")
+        return
+    total = sum(row["macs"] for row in rows) or 1
+    cells = [[row["index"], row["name"] or row["type"], f"{row['macs'] / total:.1%}", *row["precisions"]]
+             for row in differing]
+    print_table(console, ["layer", "name", "MACs", *_names(document)], cells,
+                f"precision: {len(differing)} of {len(rows)} layers differ", left=(1,))
+
+
+def _classes(document: Mapping[str, Any], console: Console, unicode: bool) -> None:
+    rows = [row for row in document["per_class"] if row["truths"] > 0]
+    if not rows:
+        return
+
+    def weight(row: Mapping[str, Any]) -> float:
+        return max(map(abs, row["differences"]))
+
+    top = max(map(weight, rows))
+    real = [sum(found is not None and not found["within_noise"] for found in column)
+            for column in zip(*(row["intervals"] for row in rows))] if rows[0]["intervals"] else []
+    cells = []
+    for row in sorted(rows, key=lambda row: -weight(row)):
+        cell: list[object] = [row["name"], row["truths"], f"{row['AP'][0]:.2f}"]
+        for place, (ap, difference) in enumerate(zip(row["AP"][1:], row["differences"][1:])):
+            interval = row["intervals"][place] if row["intervals"] else None
+            noise = "" if interval is None else " noise" if interval["within_noise"] else " real "
+            cell.append(f"{ap:.2f} {number_text(difference, 2, True):>7}{noise} {signed_bar(difference, top, 5, unicode)}")
+        cells.append(cell)
+    title = "AP per class, largest differences first"
+    if any(real):
+        title += f"; beyond noise: {', '.join(map(str, real))} of {len(rows)} (by chance alone about {max(1, round(len(rows) * 0.05))})"
+    elif real:
+        title += "; none beyond noise"
+    print_table(console, ["class", "truths", *_names(document)], cells, title, limit=CLASSES_SHOWN)
+
+
+def _changes(run: Mapping[str, Any], console: Console, several: bool) -> None:
+    changes = run["changes"]
+    if not changes:
+        return
+    lost = sum(change["kind"] == "lost" for change in changes)
+    name = f" by {clean(run['name'])} {run['id'][:8]}" if several else ""
+    title = f"{lost} objects lost, {len(changes) - lost} gained{name} (score 0.25 or more, IoU 0.5)"
+    rows = [[change["kind"], change["class"], change["picture"], f"{change['score']:.2f}", f"{change['iou']:.2f}",
+             change.get("file", "")] for change in changes]
+    columns = ["", "class", "picture", "score", "IoU", "file" if any(row[-1] for row in rows) else ""]
+    print_table(console, columns, rows, title, left=(0, 1, 2, 5), limit=CHANGES_SHOWN)

@@ -1,0 +1,227 @@
+"""Every plot of a report as data: the page draws it with Plotly, `svg` for papers, `tables` writes its numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Mapping, Sequence
+
+import numpy as np
+
+from mpnet.report.model import Configurations, LayerError, ReportData, measure
+from mpnet.report.sensitivity import by_layer
+from mpnet.spec.precision import BY_CODE
+
+HEAT_ROWS = 400
+"""Most configurations that a heat map shows: more rows than pixels say nothing."""
+
+
+@dataclass(frozen=True)
+class Series:
+    """One set of marks. colour: a role that page and SVG translate (accent, muted, baseline, fp32, fp16, int8)."""
+
+    name: str
+    x: Sequence[Any]
+    y: Sequence[float]
+    colour: str
+    low: Sequence[float] | None = None
+    high: Sequence[float] | None = None
+    mode: str = "points"
+
+
+@dataclass(frozen=True)
+class Figure:
+    """kind: 'xy' (numbers against numbers), 'bars' (categories), 'heat' (codes in cells) or 'histogram'.
+
+    lines: vertical lines as (x, label). cells: for 'heat', one precision string per row.
+    """
+
+    name: str
+    kind: str
+    title: str
+    x_label: str
+    y_label: str
+    series: tuple[Series, ...] = ()
+    rows: tuple[str, ...] = ()
+    cells: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    lines: tuple[tuple[float, str], ...] = ()
+    note: str = ""
+    columns: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    log_y: bool = False
+
+
+def all_figures(data: ReportData) -> tuple[Figure, ...]:
+    """Every plot for which there is data, in the page's order."""
+    found = [front(data), *sensitivities(data), heat(data), *errors(data), *[histogram(e) for e in data.errors],
+             time(data), sizes(data), classes(data)]
+    return tuple(figure for figure in found if figure is not None)
+
+
+def _label(name: str) -> str:
+    row = measure(name)
+    return f"{row.label} ({row.unit})" if row.unit and row.unit != "%" else row.label
+
+
+def front(data: ReportData, objective: str | None = None, cost: str | None = None) -> Figure | None:
+    """Accuracy against cost; the front as a line, with intervals where they were drawn."""
+    table = data.configurations
+    objective, cost = objective or table.objective, cost or table.cost
+    if len(table) < 2 or objective not in table.columns or cost not in table.columns:
+        return None
+    x, y = table.columns[cost], table.columns[objective]
+    known = np.isfinite(x) & np.isfinite(y)
+    rest = np.flatnonzero(known & ~table.front)
+    best = np.flatnonzero(known & table.front)
+    best = best[np.argsort(x[best], kind="stable")]
+    low, high = _intervals(data, table, best, objective)
+    series = [Series("measured", x[rest], y[rest], "muted"),
+              Series("front", x[best], y[best], "accent", low, high, "line+points")]
+    for name, row, colour in (("baseline", table.baseline, "baseline"), ("chosen", table.chosen, "chosen")):
+        if row is not None and known[row]:
+            series.append(Series(name, [x[row]], [y[row]], colour))
+    columns: dict[str, Sequence[Any]] = {"precision": list(table.keys), "front": table.front.tolist()}
+    columns.update({name: values.tolist() for name, values in table.columns.items()})
+    title = f"{measure(objective).label} against {measure(cost).label}"
+    return Figure("front", "xy", title, _label(cost), _label(objective), tuple(series), columns=columns)
+
+
+def _intervals(
+    data: ReportData, table: Configurations, rows: Any, name: str
+) -> tuple[list[float] | None, list[float] | None]:
+    """Bounds of each row: the baseline's value plus the paired interval; None when no row has one."""
+    start = table.value(table.baseline, name)
+    found = [data.intervals.get(int(row), {}).get(name) for row in rows]
+    if not any(found):
+        return None, None
+    nan = float("nan")
+    return [start + i.low if i else nan for i in found], [start + i.high if i else nan for i in found]
+
+
+def sensitivities(data: ReportData) -> list[Figure]:
+    """Per layer, both ways; one figure per measure that has them."""
+    out = []
+    for name in ("agreement_AP", "AP", "head_sqnr_db"):
+        found = by_layer(data.configurations, data.layers, name)
+        if not found:
+            continue
+        series = []
+        for code in dict.fromkeys(s.code for s in found):
+            rows = [s for s in found if s.code == code]
+            names = [s.layer.name for s in rows]
+            colour = BY_CODE[code].base if code in BY_CODE else "accent"
+            series.append(Series(f"only this layer in {rows[0].precision}", names, [s.alone for s in rows], colour))
+            series.append(Series(f"all but this layer in {rows[0].precision}", names, [s.rest for s in rows],
+                                 colour + "-light"))
+        columns = {
+            "layer": [s.layer.index for s in found], "name": [s.layer.name for s in found],
+            "precision": [s.precision for s in found], "only_this": [s.alone for s in found],
+            "all_but_this": [s.rest for s in found],
+        }
+        row = measure(name)
+        out.append(Figure(f"sensitivity-{name}", "bars", f"Change of {row.label} per layer", "layer",
+                          f"change of {row.label}" + (f" ({row.unit})" if row.unit == "dB" else ""),
+                          tuple(series), columns=columns))
+    return out
+
+
+def heat(data: ReportData) -> Figure | None:
+    """Precision of each layer (columns) in the best configurations (rows), the dearest on top."""
+    table = data.configurations
+    if len(table) < 2 or not data.weighted:
+        return None
+    objective = table.columns.get(table.objective)
+    cost = table.columns.get(table.cost)
+    if objective is None or cost is None:
+        order = np.arange(len(table))
+    else:
+        others = np.flatnonzero(~table.front)
+        others = others[np.argsort(-np.nan_to_num(objective[others], nan=-np.inf), kind="stable")]
+        rows = np.concatenate([np.flatnonzero(table.front), others])[:HEAT_ROWS]
+        order = rows[np.lexsort((objective[rows], cost[rows]))]
+    keys = tuple(table.keys[int(row)] for row in order)
+    names = tuple(layer.name for layer in data.weighted)
+    columns: dict[str, Sequence[Any]] = {"precision": list(keys)}
+    for place, name in enumerate(names):
+        columns[name] = [key[place] if place < len(key) else "" for key in keys]
+    for name in (table.objective, table.cost):
+        if name in table.columns:
+            columns[name] = [float(table.columns[name][int(row)]) for row in order]
+    total = len(table) + table.dropped
+    note = f"the front and the best of the rest: {len(keys)} of {total:,}" if len(keys) < total else ""
+    return Figure("heat", "heat", "Precision of each layer", "layer", "configuration, cheapest first", rows=keys,
+                  cells=keys, categories=names, note=note, columns=columns)
+
+
+def errors(data: ReportData) -> list[Figure]:
+    """SQNR, cosine and RMSE / scale of every layer of the chosen configuration."""
+    if not data.errors:
+        return []
+    names = [e.name for e in data.errors]
+    every: dict[str, Sequence[Any]] = {
+        "layer": [e.index for e in data.errors], "name": names, "precision": [e.precision for e in data.errors],
+        "sqnr_db": [e.sqnr_db for e in data.errors], "local_sqnr_db": [e.local_sqnr_db for e in data.errors],
+        "cosine": [e.cosine for e in data.errors], "rmse_over_scale": [e.rmse_over_scale for e in data.errors],
+        "saturated": [e.saturated for e in data.errors], "low": [e.low for e in data.errors],
+        "high": [e.high for e in data.errors],
+    }
+    sqnr = Figure("error-sqnr", "bars", "Signal to noise against fp32", "layer", "SQNR (dB)", (
+        Series("cumulative", names, [e.sqnr_db for e in data.errors], "accent"),
+        Series("only this layer's rounding", names, [e.local_sqnr_db for e in data.errors], "muted")), columns=every)
+    cosine = Figure("error-cosine", "bars", "Angle to fp32", "layer", "1 - cosine", (
+        Series("1 - cosine", names, [max(1 - e.cosine, 0.0) for e in data.errors], "accent"),), columns=every,
+        log_y=True)
+    rmse = Figure("error-rmse", "bars", "Error in integer steps", "layer", "RMSE / scale", (
+        Series("RMSE / scale", names, [e.rmse_over_scale for e in data.errors], "accent"),), columns=every,
+        note="0.289 is the ideal of rounding alone")
+    return [sqnr, cosine, rmse]
+
+
+def histogram(error: LayerError) -> Figure | None:
+    """Values that enter a layer, with the range that its integers cover."""
+    if not error.histogram:
+        return None
+    count = len(error.histogram)
+    low, high = error.edges
+    centres = [low + (high - low) * (i + 0.5) / count for i in range(count)]
+    lines = tuple((x, "clip") for x in error.clip) if error.clip else ()
+    return Figure(f"histogram-{error.index}", "histogram", f"Values into {error.name}", "value", "count",
+                  (Series("values", centres, list(error.histogram), "accent"),), lines=lines,
+                  columns={"value": centres, "count": list(error.histogram)})
+
+
+def _pairs(data: ReportData, name: str, title: str, label: str, attribute: str) -> Figure | None:
+    names = [c.name for c in data.costs]
+    before = [float(getattr(c, f"baseline_{attribute}")) for c in data.costs]
+    after = [float(getattr(c, f"chosen_{attribute}")) for c in data.costs]
+    if not names or not np.isfinite(before + after).any():
+        return None
+    return Figure(name, "bars", title, "layer", label, (
+        Series("baseline", names, before, "baseline"), Series("chosen", names, after, "accent")),
+        columns={"layer": [c.index for c in data.costs], "name": names, "baseline": before, "chosen": after})
+
+
+def time(data: ReportData) -> Figure | None:
+    """Milliseconds per layer, baseline and chosen."""
+    return _pairs(data, "time", "Time per layer", "ms", "ms")
+
+
+def sizes(data: ReportData) -> Figure | None:
+    """Weight bytes per layer, baseline and chosen."""
+    return _pairs(data, "bytes", "Weight bytes per layer", "bytes", "bytes")
+
+
+def classes(data: ReportData) -> Figure | None:
+    """AP difference per class with its interval, most harmed first."""
+    rows = sorted((c for c in data.classes if c.interval), key=lambda c: c.interval.difference if c.interval else 0)
+    if not rows:
+        return None
+    found = [c.interval for c in rows if c.interval]
+    columns: dict[str, Sequence[Any]] = {
+        "class": [c.name for c in rows], "truths": [c.truths for c in rows],
+        "baseline_AP": [c.baseline.get("AP", float("nan")) for c in rows],
+        "chosen_AP": [c.chosen.get("AP", float("nan")) for c in rows],
+        "difference": [i.difference for i in found], "low": [i.low for i in found], "high": [i.high for i in found],
+    }
+    return Figure("classes", "bars", "Change of AP per class, 95 % intervals", "class", "change of AP", (
+        Series("change of AP", [c.name for c in rows], [i.difference for i in found], "accent",
+               [i.low for i in found], [i.high for i in found]),), columns=columns)

@@ -1,0 +1,269 @@
+"""What a report shows, as frozen data: filled by `source` and `collect`, drawn by `page`, `figures` and `terminal`.
+
+Nothing here knows of SQLite, result.json or a network. Metrics are in percent, sizes in bytes, times in
+milliseconds, signal-to-noise ratios in dB; "not measured" is NaN in an array and None elsewhere.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class Measure:
+    """One number per configuration.
+
+    name:   its key in result.json and in stores; label: for people; unit: '%', 'dB', 'B', 'ms' or ''.
+    higher: whether more is better; cost: whether it is what accuracy is paid with.
+    """
+
+    name: str
+    label: str
+    unit: str
+    higher: bool
+    cost: bool
+    digits: int = 2
+
+
+MEASURES: tuple[Measure, ...] = (
+    Measure("agreement_AP", "agreement AP", "%", True, False),
+    Measure("agreement_AP75", "agreement AP75", "%", True, False),
+    Measure("agreement_AP95", "agreement AP95", "%", True, False),
+    Measure("AP", "AP", "%", True, False),
+    Measure("AP50", "AP50", "%", True, False),
+    Measure("AP75", "AP75", "%", True, False),
+    Measure("AP_small", "AP small", "%", True, False),
+    Measure("AP_medium", "AP medium", "%", True, False),
+    Measure("AP_large", "AP large", "%", True, False),
+    Measure("AR1", "AR1", "%", True, False),
+    Measure("AR10", "AR10", "%", True, False),
+    Measure("AR100", "AR100", "%", True, False),
+    Measure("darknet_mAP50", "Darknet mAP@0.5", "%", True, False),
+    Measure("head_sqnr_db", "head SQNR", "dB", True, False, 1),
+    Measure("weight_bytes", "weights", "B", False, True, 0),
+    Measure("peak_activation_bytes", "peak activations", "B", False, True, 0),
+    Measure("bit_operations", "bit operations", "", False, True, 0),
+    Measure("fp_mac_share", "MACs not in int8", "%", False, True, 1),
+    Measure("latency_ms", "latency", "ms", False, True, 2),
+)
+MEASURE: dict[str, Measure] = {m.name: m for m in MEASURES}
+HELD_OUT = "held_out_"
+"""Prefix of a column measured on the held-out pictures; the plain name is then the selection's."""
+
+
+def measure(name: str) -> Measure:
+    """The registry's row for `name`; held-out columns inherit; an unknown one is shown as it is called."""
+    if name in MEASURE:
+        return MEASURE[name]
+    if name.startswith(HELD_OUT):
+        row = measure(name.removeprefix(HELD_OUT))
+        return Measure(name, f"{row.label}, held out", row.unit, row.higher, row.cost, row.digits)
+    return Measure(name, name, "", True, False)
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One layer of the network.
+
+    position: its place in precision strings, or None for a layer that has none there.
+    shape: output (height, width, channels). weight_bytes: at fp32.
+    """
+
+    index: int
+    kind: str
+    name: str
+    position: int | None
+    shape: tuple[int, ...]
+    macs: int
+    parameters: int
+    selectors: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Configurations:
+    """All measured assignments of precisions, as columns of equal length.
+
+    keys: precision strings; ids: trial identities. front: which are not dominated in (objective, cost).
+    baseline and chosen: rows, or None. dropped: how many further rows were measured but are left out here.
+    """
+
+    keys: tuple[str, ...]
+    ids: tuple[str, ...]
+    columns: Mapping[str, NDArray[np.float64]]
+    front: NDArray[np.bool_]
+    objective: str
+    cost: str
+    baseline: int | None = None
+    chosen: int | None = None
+    dropped: int = 0
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def value(self, row: int | None, name: str) -> float:
+        """One number; NaN when not measured."""
+        if row is None or name not in self.columns:
+            return float("nan")
+        return float(self.columns[name][row])
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A paired difference to the baseline and its 95 % interval, in the measure's unit."""
+
+    difference: float
+    low: float
+    high: float
+
+    @property
+    def noise(self) -> bool:
+        """Whether zero lies in the interval: the difference may be chance."""
+        return self.low <= 0 <= self.high
+
+
+@dataclass(frozen=True)
+class ClassRow:
+    """One class: metrics of baseline and chosen configuration, percent, and the interval of the AP difference."""
+
+    name: str
+    truths: int
+    baseline: Mapping[str, float]
+    chosen: Mapping[str, float]
+    interval: Interval | None = None
+
+
+@dataclass(frozen=True)
+class Change:
+    """An object that one configuration finds and the other does not.
+
+    kind: 'lost' or 'gained'. score: of the detection that exists; overlap: its IoU with the truth.
+    box: truth, (x0, y0, x1, y1) in pixels of the picture.
+    """
+
+    kind: str
+    picture: str
+    name: str
+    score: float
+    overlap: float
+    box: tuple[float, float, float, float]
+    jpeg: bytes | None = None
+
+
+@dataclass(frozen=True)
+class LayerError:
+    """How far one step's output is from fp32: local (only this layer's rounding) and cumulative.
+
+    histogram: counts over equal bins between edges[0] and edges[1]; clip: range that int8 covers, or None.
+    """
+
+    index: int
+    name: str
+    precision: str
+    sqnr_db: float
+    local_sqnr_db: float
+    cosine: float
+    rmse_over_scale: float
+    saturated: float
+    low: float
+    high: float
+    histogram: tuple[int, ...] = ()
+    edges: tuple[float, float] = (0.0, 0.0)
+    clip: tuple[float, float] | None = None
+
+
+@dataclass(frozen=True)
+class LayerCost:
+    """Time and bytes of one layer in baseline and chosen configuration; conversions counted to their consumer."""
+
+    index: int
+    name: str
+    baseline_ms: float
+    chosen_ms: float
+    baseline_bytes: float
+    chosen_bytes: float
+
+
+@dataclass(frozen=True)
+class Picture:
+    """One picture three times: truth, baseline, chosen; each a JPEG. score: agreement of the two, percent."""
+
+    name: str
+    caption: str
+    truth: bytes
+    baseline: bytes
+    chosen: bytes
+
+
+@dataclass(frozen=True)
+class Missing:
+    """A part that the page cannot show, why, and what would bring it."""
+
+    what: str
+    why: str
+    remedy: str = ""
+
+
+@dataclass(frozen=True)
+class Status:
+    """How far a sweep is. state: 'finished', 'running' or 'interrupted'; total None: unknown."""
+
+    state: str
+    done: int
+    total: int | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class CfgTemplate:
+    """A network file in pieces: fixed text, or a text per precision code for one place of the precision string.
+
+    parts: ('text', None) or ({code: text}, position). encoding: of the file, 'utf-8' or 'latin-1'.
+    """
+
+    file_name: str
+    parts: tuple[tuple[str | Mapping[str, str], int | None], ...]
+    encoding: str = "utf-8"
+
+    def fill(self, key: str) -> str:
+        """The file for one precision string. Raises KeyError or IndexError for a string of another network."""
+        return "".join(
+            part if isinstance(part, str) else part[key[position or 0]] for part, position in self.parts
+        )
+
+
+@dataclass(frozen=True)
+class ReportData:
+    """Everything that one page shows."""
+
+    title: str
+    kind: str
+    source: str
+    created: str
+    status: Status
+    layers: tuple[Layer, ...]
+    configurations: Configurations
+    intervals: Mapping[int, Mapping[str, Interval]] = field(default_factory=dict)
+    classes: tuple[ClassRow, ...] = ()
+    changes: tuple[Change, ...] = ()
+    errors: tuple[LayerError, ...] = ()
+    costs: tuple[LayerCost, ...] = ()
+    pictures: tuple[Picture, ...] = ()
+    protocol: Mapping[str, Any] = field(default_factory=dict)
+    digests: Mapping[str, str] = field(default_factory=dict)
+    versions: Mapping[str, Any] = field(default_factory=dict)
+    latency: Mapping[str, Any] = field(default_factory=dict)
+    cfg: CfgTemplate | None = None
+    held_out: bool = False
+    draws: int = 0
+    missing: tuple[Missing, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def weighted(self) -> tuple[Layer, ...]:
+        """Layers that have a place in precision strings, in its order."""
+        found = [layer for layer in self.layers if layer.position is not None]
+        return tuple(sorted(found, key=lambda layer: layer.position or 0))

@@ -1,0 +1,173 @@
+"""Runs on the same pictures, pair by pair: intervals, classes, sizes, and the objects that only one of them finds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpnet.errors import DataError
+from mpnet.evaluation import compare
+from mpnet.evaluation.agreement import BASELINE_SCORE, Agreement
+from mpnet.evaluation.compare import Draws, bootstrap, draw_images, found_objects
+from mpnet.evaluation.match import COCO_THRESHOLDS, match
+from mpnet.evaluation.metrics import CocoEvaluator, CocoResult, mean_of_present, to_percent
+from mpnet.report.model import Change, ClassRow, Interval
+from mpnet.spec.dataset import Dataset
+from mpnet.spec.detections import Detections
+
+SIZES: tuple[str, ...] = ("small", "medium", "large")
+TAIL = (2.5, 97.5)
+_SUMMARY = ("AP", "AP50", "AP75", "AR100")
+
+
+@dataclass(frozen=True)
+class PictureScore:
+    """How far two runs differ on one picture. position: in the data set; doubts: objects that only one is sure of."""
+
+    position: int
+    lost: int
+    gained: int
+    doubts: float
+
+
+@dataclass(frozen=True)
+class Pair:
+    """One run against the baseline. metrics: AP, AP50, AP75, AR100, AP_small ..., agreement_AP, AP75 and AP95."""
+
+    metrics: dict[str, Interval]
+    values: dict[str, float]
+    classes: tuple[ClassRow, ...]
+    changes: tuple[Change, ...]
+    pictures: tuple[PictureScore, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class _Side:
+    detections: Detections
+    results: dict[str, CocoResult]
+    draws: dict[str, Draws]
+
+
+class Pairing:
+    """Compares any number of runs with one baseline; what only the baseline needs is computed once.
+
+    Raises: DataError when detections are not of the data set's images; ConfigError for an impossible `draws`.
+    """
+
+    def __init__(self, dataset: Dataset, baseline: Detections, draws: int = compare.DRAWS, seed: int = 0) -> None:
+        if not len(dataset.images):
+            raise DataError("the data set has no pictures; nothing can be compared")
+        self.dataset, self.draws = dataset, draws
+        self._evaluator = CocoEvaluator(dataset)
+        self._weight = draw_images(len(dataset.images), draws, seed)
+        self._agreement = Agreement(baseline, dataset.sizes, len(dataset.categories))
+        self._baseline = self._side(baseline)
+
+    def pair(self, other: Detections) -> Pair:
+        """Everything about one run against the baseline."""
+        side = self._side(other)
+        metrics: dict[str, Interval] = {}
+        values: dict[str, float] = {}
+        classes: tuple[ClassRow, ...] = ()
+        for area, result in side.results.items():
+            before = self._baseline.results[area]
+            found = compare.compare(before, self._baseline.draws[area], result, side.draws[area])
+            for name in _SUMMARY if area == "all" else ("AP",):
+                label = name if area == "all" else f"AP_{area}"
+                if result.summary[name] >= 0:
+                    metrics[label], values[label] = _interval(found.metrics[name]), result.summary[name]
+            if area == "all":
+                classes = self._classes(before, result, found)
+        agreement_values, agreement_metrics = self._agree(other)
+        changes, pictures = self._changes(other)
+        return Pair(metrics | agreement_metrics, values | agreement_values, classes, changes, pictures)
+
+    def _side(self, detections: Detections) -> _Side:
+        results = {"all": self._evaluator.evaluate(detections, sizes=False)}
+        clipped = detections.clipped(self._evaluator.truths.sizes)
+        for area in SIZES:
+            if self._evaluator.truths.counted(area).any():
+                results[area] = _result(clipped, self._evaluator, area)
+        return _Side(detections, results, {area: bootstrap(r, self._weight) for area, r in results.items()})
+
+    def _classes(self, before: CocoResult, after: CocoResult, found: compare.Comparison) -> tuple[ClassRow, ...]:
+        rows = []
+        tables = zip(self.dataset.names, before.per_class(), after.per_class(), found.per_class["AP"], strict=True)
+        for name, first, second, interval in tables:
+            if first["truths"]:
+                rows.append(ClassRow(name, int(first["truths"]), first, second,
+                                     None if interval is None else _interval(interval)))
+        return tuple(rows)
+
+    def _agree(self, other: Detections) -> tuple[dict[str, float], dict[str, Interval]]:
+        """Agreement has no second run to pair with: its interval is that of the shortfall from 100."""
+        values = self._agreement.measure(other)
+        if values["AP"] < 0:
+            return {}, {}
+        result = CocoEvaluator(self._agreement.truths).evaluate(other, sizes=False)
+        drawn = bootstrap(result, self._weight).summary["AP"]
+        low, high = np.nanpercentile(drawn * 100, TAIL)
+        named = {f"agreement_{name}": values[name] for name in ("AP", "AP75", "AP95")}
+        return named, {"agreement_AP": Interval(values["AP"] - 100, float(low) - 100, float(high) - 100)}
+
+    def _changes(self, other: Detections) -> tuple[tuple[Change, ...], tuple[PictureScore, ...]]:
+        truths = self._evaluator.truths
+        baseline = self._baseline.detections
+        before, after = found_objects(baseline, truths), found_objects(other, truths)
+        counted = ~self.dataset.crowd
+        lost, gained = counted & (before >= 0) & (after < 0), counted & (before < 0) & (after >= 0)
+        changes = [self._change("lost", int(i), baseline, int(before[i])) for i in np.flatnonzero(lost)]
+        changes += [self._change("gained", int(i), other, int(after[i])) for i in np.flatnonzero(gained)]
+        changes.sort(key=lambda change: (change.kind != "lost", -change.score))
+        images = self.dataset.image_index
+        count = len(self.dataset.images)
+        lost_in = np.bincount(images[lost], minlength=count)
+        gained_in = np.bincount(images[gained], minlength=count)
+        doubts = unmatched(baseline, other, self.dataset) + unmatched(other, baseline, self.dataset)
+        order = sorted(range(count), key=lambda i: (-int(lost_in[i] + gained_in[i]), -float(doubts[i]), i))
+        pictures = tuple(PictureScore(i, int(lost_in[i]), int(gained_in[i]), float(doubts[i])) for i in order)
+        return tuple(changes), pictures
+
+    def _change(self, kind: str, index: int, detections: Detections, hit: int) -> Change:
+        x, y, width, height = (float(v) for v in self.dataset.box[index])
+        box = (x, y, x + width, y + height)
+        position = int(self.dataset.image_index[index])
+        return Change(kind, self.dataset.images[position].path, self.dataset.names[int(self.dataset.category[index])],
+                      float(detections.score[hit]), overlap(self.dataset.box[index], detections.box[hit]), box)
+
+
+def overlap(a: NDArray[np.floating], b: NDArray[np.floating]) -> float:
+    """Intersection over union of two boxes, each (4,): x, y, width, height."""
+    low = np.maximum(a[:2], b[:2])
+    high = np.minimum(a[:2] + a[2:], b[:2] + b[2:])
+    shared = float(np.prod(np.maximum(high - low, 0)))
+    whole = float(a[2] * a[3] + b[2] * b[3]) - shared
+    return shared / whole if whole > 0 else 0.0
+
+
+def unmatched(first: Detections, second: Detections, dataset: Dataset) -> NDArray[np.float64]:
+    """float64 (images,): sum of the scores of sure detections of `first` that `second` does not make at IoU 0.5."""
+    sure = first.select(first.score >= np.float32(BASELINE_SCORE))
+    truths = Agreement(first, dataset.sizes, len(dataset.categories)).truths
+    found = found_objects(second, truths, BASELINE_SCORE / 2)
+    return np.bincount(sure.image_index[found < 0], weights=sure.score[found < 0], minlength=first.image_count)
+
+
+def named(changes: tuple[Change, ...], names: dict[str, str]) -> tuple[Change, ...]:
+    """`changes` with each picture's path replaced by its name for people."""
+    return tuple(replace(change, picture=names.get(change.picture, change.picture)) for change in changes)
+
+
+def _result(clipped: Detections, evaluator: CocoEvaluator, area: str) -> CocoResult:
+    matches = match(clipped, evaluator.truths, area, COCO_THRESHOLDS)
+    precision, recall = matches.average_precision()
+    summary = {"AP": mean_of_present(precision), "AP50": mean_of_present(precision[:, 0]),
+               "AP75": mean_of_present(precision[:, 5]), "AR100": mean_of_present(recall)}
+    return CocoResult(summary, to_percent(precision), to_percent(recall),
+                      matches.positives.sum(axis=0, dtype=np.int64), matches)
+
+
+def _interval(found: compare.Interval) -> Interval:
+    return Interval(found.difference, found.low, found.high)

@@ -1,0 +1,164 @@
+"""Pictures for reports: objects that one run lost, and whole pictures as truth, baseline and other run see them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Callable, Sequence
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from mpnet.errors import DataError
+from mpnet.evaluation.agreement import BASELINE_SCORE
+from mpnet.report.draw import Label, draw_labels
+from mpnet.report.model import Change, Picture
+from mpnet.report.paired import PictureScore
+from mpnet.spec.dataset import Dataset, ImageRecord
+from mpnet.spec.detections import Detections
+
+LoadPicture = Callable[[ImageRecord], NDArray[np.uint8]]
+CROP_SIDE = 200
+TRIPLE_WIDTH = 480
+_QUALITY = 82
+
+
+@dataclass(frozen=True, eq=False)
+class Gallery:
+    """Draws what two runs made of the pictures of a data set. load: record -> uint8 (h, w, 3) RGB."""
+
+    dataset: Dataset
+    baseline: Detections
+    other: Detections
+    load: LoadPicture
+
+    def changes(self, changes: Sequence[Change], limit: int) -> tuple[Change, ...]:
+        """The first `limit` changes with their pictures: baseline left, other run right, the object in the middle.
+
+        Raises: DataError when a picture is gone or broken.
+        """
+        positions = {record.path: place for place, record in enumerate(self.dataset.images)}
+        by_picture: dict[str, list[int]] = {}
+        for number, change in enumerate(changes[:limit]):
+            by_picture.setdefault(change.picture, []).append(number)
+        drawn = list(changes)
+        for path, numbers in by_picture.items():
+            picture = self.load(self.dataset.images[positions[path]])
+            for number in numbers:
+                drawn[number] = replace(changes[number], jpeg=self._crop(picture, positions[path], changes[number]))
+        return tuple(drawn)
+
+    def worst(self, scores: Sequence[PictureScore], limit: int) -> tuple[Picture, ...]:
+        """The first `limit` pictures, each three times; pictures in which nothing differs are left out."""
+        out = []
+        for score in scores[:limit]:
+            if score.lost + score.gained == 0 and score.doubts < 1e-6:
+                break
+            record = self.dataset.images[score.position]
+            picture = self.load(record)
+            caption = f"{score.lost} lost, {score.gained} gained; scores of detections that only one makes sum to " \
+                      f"{score.doubts:.2f}"
+            views = [_shrunk(picture, labels, TRIPLE_WIDTH) for labels in (
+                self._truths(score.position), self._found(self.baseline, score.position),
+                self._found(self.other, score.position))]
+            out.append(Picture(Path(record.path).name, caption, *map(jpeg, views)))
+        return tuple(out)
+
+    def _crop(self, picture: NDArray[np.uint8], position: int, change: Change) -> bytes:
+        x0, y0, x1, y1 = change.box
+        half = max(x1 - x0, y1 - y0, 24.0) * 0.75
+        middle_x, middle_y = (x0 + x1) / 2, (y0 + y1) / 2
+        height, width = picture.shape[:2]
+        left, right = int(max(0, middle_x - half)), int(min(width, middle_x + half))
+        top, bottom = int(max(0, middle_y - half)), int(min(height, middle_y + half))
+        if right <= left or bottom <= top:
+            left, top, right, bottom = 0, 0, width, height
+        region = picture[top:bottom, left:right]
+        views = []
+        for run in (self.baseline, self.other):
+            labels = [_moved(label, left, top) for label in self._found(run, position)]
+            views.append(_shrunk(region, labels, CROP_SIDE, change, (left, top)))
+        gap = np.full((views[0].shape[0], 4, 3), 255, dtype=np.uint8)
+        return jpeg(np.concatenate([views[0], gap, views[1]], axis=1))
+
+    def _truths(self, position: int) -> list[Label]:
+        rows = np.flatnonzero(self.dataset.image_index == position)
+        return [Label(_four(self.dataset.box[row]), int(self.dataset.category[row]),
+                      self.dataset.names[int(self.dataset.category[row])]) for row in rows]
+
+    def _found(self, run: Detections, position: int) -> list[Label]:
+        first, last = int(run.offsets[position]), int(run.offsets[position + 1])
+        rows = [row for row in range(first, last) if run.score[row] >= np.float32(BASELINE_SCORE)]
+        rows.sort(key=lambda row: -float(run.score[row]))
+        return [Label(_four(run.box[row]), int(run.category[row]),
+                      f"{self.dataset.names[int(run.category[row])]} {run.score[row]:.2f}") for row in rows]
+
+
+def write_changes(changes: Sequence[Change], folder: Path) -> list[str]:
+    """Write each change's picture as folder/NNN-kind-class.jpg; the names, '' for one without a picture."""
+    names = []
+    if changes:
+        folder.mkdir(parents=True, exist_ok=True)
+    for number, change in enumerate(changes, 1):
+        name = f"{number:03d}-{change.kind}-{safe_name(change.name)}.jpg" if change.jpeg is not None else ""
+        if change.jpeg is not None:
+            (folder / name).write_bytes(change.jpeg)
+        names.append(name)
+    return names
+
+
+def safe_name(text: str) -> str:
+    """A part of a file name made from a class name, whatever that contains."""
+    return re.sub(r"[^A-Za-z0-9_.-]+", "_", text).strip("._")[:40] or "object"
+
+
+def jpeg(picture: NDArray[np.uint8]) -> bytes:
+    """An RGB picture as JPEG."""
+    done, data = cv2.imencode(".jpg", np.ascontiguousarray(picture[:, :, ::-1]), [cv2.IMWRITE_JPEG_QUALITY, _QUALITY])
+    if not done:
+        raise DataError(f"a picture of shape {picture.shape} cannot be written as JPEG; check the data set")
+    return bytes(data.tobytes())
+
+
+def _four(box: NDArray[np.floating]) -> tuple[float, float, float, float]:
+    x, y, width, height = (float(v) for v in box)
+    return x, y, width, height
+
+
+def _moved(label: Label, left: float, top: float) -> Label:
+    x, y, width, height = label.box
+    return replace(label, box=(x - left, y - top, width, height))
+
+
+def _shrunk(
+    picture: NDArray[np.uint8], labels: Sequence[Label], width: int, change: Change | None = None,
+    origin: tuple[int, int] = (0, 0),
+) -> NDArray[np.uint8]:
+    """Resize first and draw then, so that lines and letters stay sharp."""
+    factor = width / picture.shape[1]
+    size = (width, max(1, round(picture.shape[0] * factor)))
+    small = cv2.resize(picture, size, interpolation=cv2.INTER_AREA if factor < 1 else cv2.INTER_LINEAR)
+    scaled = [replace(label, box=_scaled(label.box, factor)) for label in labels]
+    out = draw_labels(np.asarray(small, dtype=np.uint8), scaled)
+    if change is not None:
+        corners = [(change.box[i] - origin[i % 2]) * factor for i in range(4)]
+        _dashed(out, corners)
+    return out
+
+
+def _scaled(box: tuple[float, float, float, float], factor: float) -> tuple[float, float, float, float]:
+    return box[0] * factor, box[1] * factor, box[2] * factor, box[3] * factor
+
+
+def _dashed(picture: NDArray[np.uint8], corners: Sequence[float]) -> None:
+    """The truth: white dashes with a dark edge, visible on any ground."""
+    x0, y0, x1, y1 = (round(v) for v in corners)
+    for (ax, ay), (bx, by) in (((x0, y0), (x1, y0)), ((x1, y0), (x1, y1)), ((x1, y1), (x0, y1)), ((x0, y1), (x0, y0))):
+        steps = max(1, max(abs(bx - ax), abs(by - ay)) // 6)
+        for step in range(0, steps, 2):
+            start = (ax + (bx - ax) * step // steps, ay + (by - ay) * step // steps)
+            end = (ax + (bx - ax) * (step + 1) // steps, ay + (by - ay) * (step + 1) // steps)
+            cv2.line(picture, start, end, (0, 0, 0), 3)
+            cv2.line(picture, start, end, (255, 255, 255), 1)

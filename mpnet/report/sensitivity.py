@@ -1,0 +1,59 @@
+"""What each layer's precision does to accuracy, both ways, read from configurations that were measured."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Mapping
+
+from mpnet.report.model import Configurations, Layer
+from mpnet.spec.precision import BY_CODE
+
+
+@dataclass(frozen=True)
+class Sensitivity:
+    """One layer and one lower precision, for one measure, in the measure's unit.
+
+    alone: change against the baseline when only this layer is lowered. rest: change against 'everything at the
+    lower precision' when only this layer is kept high. NaN where that configuration was not measured.
+    """
+
+    layer: Layer
+    precision: str
+    code: str
+    alone: float
+    rest: float
+
+
+def by_layer(configurations: Configurations, layers: tuple[Layer, ...], measure: str) -> tuple[Sensitivity, ...]:
+    """Both sensitivities of every layer for every precision below the baseline's that occurs, in layer order."""
+    baseline = configurations.baseline
+    if baseline is None or measure not in configurations.columns:
+        return ()
+    rows: Mapping[str, int] = {key: row for row, key in enumerate(configurations.keys)}
+    high = configurations.keys[baseline]
+    found = []
+    for layer in layers:
+        place = layer.position
+        if place is None or place >= len(high):
+            continue
+        codes = sorted({key[place] for key in rows if len(key) > place} - {high[place]},
+                       key=lambda code: -BY_CODE[code].rank if code in BY_CODE else 0)
+        for code in codes:
+            alone = rows.get(high[:place] + code + high[place + 1:])
+            low = _all_at(high, code)
+            rest = rows.get(low[:place] + high[place] + low[place + 1:])
+            start = configurations.value(baseline, measure)
+            floor = configurations.value(rows.get(low), measure)
+            one = configurations.value(alone, measure) - start
+            other = configurations.value(rest, measure) - floor
+            if not (math.isnan(one) and math.isnan(other)):
+                name = BY_CODE[code].name if code in BY_CODE else code
+                found.append(Sensitivity(layer, name, code, one, other))
+    return tuple(found)
+
+
+def _all_at(key: str, code: str) -> str:
+    """`key` with every weighted layer at `code`; layers without weights (after '+') stay."""
+    head, plus, tail = key.partition("+")
+    return code * len(head) + plus + tail

@@ -1,0 +1,194 @@
+"""Finished runs and sweep stores to ReportData, read only; nothing is computed that was not measured."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any, Iterable, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpnet.errors import ConfigError
+from mpnet.experiments.front import non_dominated
+from mpnet.experiments.result import Result
+from mpnet.report.model import Configurations, Layer, LayerCost, ReportData, Status, measure
+
+OBJECTIVES: tuple[str, ...] = ("agreement_AP", "AP", "AP50")
+COSTS: tuple[str, ...] = ("bit_operations", "weight_bytes", "latency_ms", "peak_activation_bytes")
+ROWS_SHOWN = 12_000
+"""Most configurations on a page; of more, the front and the most accurate ones stay, the rest is sampled evenly."""
+
+
+def from_results(results: Sequence[Result], title: str = "") -> ReportData:
+    """Runs on the same data; the first is the baseline, the last one the chosen configuration.
+
+    Raises: ConfigError for none, or for runs on different data.
+    """
+    if not results:
+        raise ConfigError("a report needs at least one run")
+    documents = [result.document for result in results]
+    for other in documents[1:]:
+        if other["digests"].get("data") != documents[0]["digests"].get("data"):
+            raise ConfigError("runs on different pictures or labels cannot share a report; name runs on the same data")
+    chosen = documents[-1]
+    columns = _columns([result_values(document) for document in documents])
+    table = Configurations(
+        tuple(str(d["precision"].get("key", "")) for d in documents), tuple(r.id for r in results), columns,
+        front_rows(columns, *axes(columns)), *axes(columns), baseline=0, chosen=len(documents) - 1,
+    )
+    layers = layers_of(chosen["precision"].get("layers", []))
+    return ReportData(
+        title=title or str(chosen["name"]), kind="run" if len(results) == 1 else "runs",
+        source=", ".join(str(result.folder) for result in results), created=str(chosen.get("created", "")),
+        status=Status("finished", len(results), len(results)), layers=layers, configurations=table,
+        costs=layer_costs(documents[0], chosen) if len(documents) > 1 else layer_costs(chosen, chosen),
+        protocol=chosen["protocol"], digests=digests_of(chosen["digests"]), versions=chosen.get("versions", {}),
+        latency=latency_of(chosen), notes=tuple(str(note) for note in chosen.get("notes", [])),
+    )
+
+
+def result_values(document: Mapping[str, Any]) -> dict[str, float]:
+    """A result's numbers under the names of report columns; -1 (nothing to measure) is left out."""
+    values = {name: float(value) for name, value in document["metrics"].items() if value is not None and value >= 0}
+    agreement = document.get("agreement")
+    if agreement:
+        values.update({f"agreement_{name}": float(agreement[name]) for name in ("AP", "AP75", "AP95")
+                       if agreement.get(name) is not None})
+        heads = agreement.get("head_sqnr_db") or []
+        if heads:
+            values["head_sqnr_db"] = mean_sqnr(heads)
+    cost = document["cost"]
+    values.update({name: float(cost[name]) for name in COSTS if cost.get(name) is not None})
+    if cost.get("macs"):
+        values["fp_mac_share"] = 100 * (1 - cost.get("int8_macs", 0) / cost["macs"])
+    latency = document.get("latency") or {}
+    if latency.get("median_ms") is not None:
+        values["latency_ms"] = float(latency["median_ms"])
+    return values
+
+
+def mean_sqnr(heads: Iterable[float | None]) -> float:
+    """One SQNR for several heads: of the mean of their noise-to-signal ratios; None is a head without noise."""
+    ratios = [0.0 if value is None or value == math.inf else 10 ** (-value / 10) for value in heads]
+    mean = sum(ratios) / len(ratios)
+    return -10 * math.log10(mean) if mean > 0 else math.inf
+
+
+def axes(columns: Mapping[str, NDArray[np.float64]], wanted: Sequence[str] = ()) -> tuple[str, str]:
+    """The accuracy and the cost that a front is drawn over: the wanted ones, else the first that vary or exist."""
+    found = []
+    for candidates, cost in ((OBJECTIVES, False), (COSTS, True)):
+        named = [name for name in wanted if measure(name).cost == cost]
+        there = [name for name in (*named, *candidates) if name in columns]
+        varying = [name for name in there if np.unique(columns[name][np.isfinite(columns[name])]).size > 1]
+        found.append((varying or there or [candidates[0]])[0])
+    return found[0], found[1]
+
+
+def front_rows(columns: Mapping[str, NDArray[np.float64]], objective: str, cost: str) -> NDArray[np.bool_]:
+    """Which rows no other row beats; rows where one of both is not known are not on it."""
+    count = len(next(iter(columns.values()))) if columns else 0
+    front = np.zeros(count, dtype=bool)
+    if objective not in columns or cost not in columns:
+        return front
+    points = np.stack([columns[cost], -columns[objective]], axis=1)
+    known = np.flatnonzero(np.isfinite(points).all(axis=1))
+    front[known[non_dominated(points[known])]] = True
+    return front
+
+
+def thinned(table: Configurations, limit: int = ROWS_SHOWN, seed: int = 0) -> Configurations:
+    """At most about `limit` rows: front, baseline, chosen, single steps from the uniform ones, and a fair sample."""
+    if len(table) <= limit:
+        return table
+    keep = table.front.copy()
+    for row in (table.baseline, table.chosen):
+        if row is not None:
+            keep[row] = True
+    wanted = set(_uniform_and_neighbours(table))
+    keep |= np.fromiter((key in wanted for key in table.keys), dtype=bool, count=len(table))
+    rest = np.flatnonzero(~keep)
+    random = np.random.RandomState(seed)
+    keep[random.choice(rest, max(0, min(len(rest), limit - int(keep.sum()))), replace=False)] = True
+    rows = np.flatnonzero(keep)
+    place = {int(old): new for new, old in enumerate(rows)}
+    return Configurations(
+        tuple(table.keys[row] for row in rows), tuple(table.ids[row] for row in rows),
+        {name: values[rows] for name, values in table.columns.items()}, table.front[rows], table.objective, table.cost,
+        None if table.baseline is None else place[table.baseline],
+        None if table.chosen is None else place[table.chosen], table.dropped + len(table) - len(rows),
+    )
+
+
+def _uniform_and_neighbours(table: Configurations) -> Iterable[str]:
+    """What sensitivities are read from: all layers alike, and all but one."""
+    heads = [key.partition("+")[0] for key in table.keys[:1]]
+    codes = sorted({code for key in table.keys for code in key.partition("+")[0]})
+    for head in heads:
+        tail = table.keys[0][len(head):]
+        for code in codes:
+            yield code * len(head) + tail
+            for place in range(len(head)):
+                for other in codes:
+                    yield code * place + other + code * (len(head) - place - 1) + tail
+
+
+def layers_of(rows: Sequence[Mapping[str, Any]]) -> tuple[Layer, ...]:
+    """Layers from the `precision.layers` of a result; those with parameters have a place in precision strings."""
+    layers, position = [], 0
+    for row in rows:
+        weighted = bool(row.get("parameters"))
+        selectors = tuple(str(s) for s in row.get("selectors", []) if str(s) != str(row["index"]))
+        layers.append(Layer(
+            int(row["index"]), str(row.get("type", "")), str(row.get("name") or row.get("type", "")),
+            position if weighted else None, tuple(int(v) for v in row.get("shape", ())), int(row.get("macs", 0)),
+            int(row.get("parameters", 0)), selectors,
+        ))
+        position += weighted
+    return tuple(layers)
+
+
+def layer_costs(baseline: Mapping[str, Any], chosen: Mapping[str, Any]) -> tuple[LayerCost, ...]:
+    """Milliseconds and weight bytes per layer, for layers that have either."""
+    tables = [{row["index"]: row for row in document["precision"].get("layers", [])} for document in (baseline, chosen)]
+    times = [step_times(document) for document in (baseline, chosen)]
+    found = []
+    for index, row in tables[1].items():
+        before = tables[0].get(index, {})
+        cost = LayerCost(
+            int(index), str(row.get("name") or row.get("type", "")), times[0].get(index, math.nan),
+            times[1].get(index, math.nan), float(before.get("weight_bytes", 0)), float(row.get("weight_bytes", 0)),
+        )
+        if cost.chosen_bytes or cost.baseline_bytes or cost.chosen_ms > 0 or cost.baseline_ms > 0:
+            found.append(cost)
+    return tuple(found)
+
+
+def step_times(document: Mapping[str, Any]) -> dict[int, float]:
+    """Milliseconds by layer index: a layer's steps added up, conversions before it included."""
+    times: dict[int, float] = {}
+    for step in (document.get("latency") or {}).get("steps") or []:
+        if step.get("layer") is not None and step.get("ms") is not None:
+            times[int(step["layer"])] = times.get(int(step["layer"]), 0.0) + float(step["ms"])
+    return times
+
+
+def digests_of(document: Mapping[str, Any]) -> dict[str, str]:
+    """Digests that are there, as text."""
+    return {str(name): str(value) for name, value in document.items() if value is not None}
+
+
+def latency_of(document: Mapping[str, Any]) -> dict[str, Any]:
+    """How latency was measured, without its steps."""
+    return {key: value for key, value in (document.get("latency") or {}).items() if key != "steps"}
+
+
+def result_folder(path: Path) -> bool:
+    """Whether `path` looks like a run rather than a store."""
+    return path.is_dir() or path.suffix == ".json"
+
+
+def _columns(rows: Sequence[Mapping[str, float]]) -> dict[str, NDArray[np.float64]]:
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    return {name: np.array([row.get(name, math.nan) for row in rows], dtype=np.float64) for name in names}

@@ -1,0 +1,94 @@
+"""Three sentences that say what a report means: what was measured, what the choice costs, what it brings."""
+
+from __future__ import annotations
+
+import math
+
+from mpnet.report.model import HELD_OUT, Interval, ReportData, measure
+from mpnet.report.terminal import bytes_text, count_text, number_text
+
+
+def verdict(interval: Interval, unit: str = "") -> str:
+    """A difference in words: within noise, a loss, or a gain, with its interval."""
+    said = f"{number_text(interval.difference, 2, True)}{unit}, 95 % interval " \
+           f"{number_text(interval.low, 2, True)} to {number_text(interval.high, 2, True)}"
+    if interval.noise:
+        return f"within noise ({said})"
+    return f"a real {'loss' if interval.difference < 0 else 'gain'} ({said})"
+
+
+def amount(name: str, value: float) -> str:
+    """A value with its unit, for people."""
+    row = measure(name)
+    if not math.isfinite(value):
+        return "not measured"
+    if row.unit == "B":
+        return bytes_text(value)
+    if name == "bit_operations":
+        return count_text(value)
+    return f"{number_text(value, row.digits)}{' ' + row.unit if row.unit and row.unit != '%' else ''}"
+
+
+def sentences(data: ReportData) -> tuple[str, ...]:
+    """The summary: at most three sentences, built only from what was measured."""
+    return tuple(s for s in (_measured(data), _accuracy(data), _cost(data)) if s)
+
+
+def _measured(data: ReportData) -> str:
+    table = data.configurations
+    images = data.protocol.get("images")
+    on = f" on {images} pictures" if images else ""
+    done, total = data.status.done, data.status.total
+    if data.status.state != "finished":
+        of = f" of {total:,}" if total else ""
+        word = "is still running" if data.status.state == "running" else "was interrupted"
+        return f"This sweep {word}: {done:,}{of} configurations are measured{on}, and the front below may still move."
+    if len(table) + table.dropped == 1:
+        return f"One configuration was measured{on}."
+    front = int(table.front.sum())
+    if front and data.kind == "sweep":
+        objective, cost = measure(table.objective).label, measure(table.cost).label
+        return (f"{done:,} configurations were measured{on}; {front} of them are on the front: "
+                f"none has more {objective} at less {cost}.")
+    return f"{len(table):,} configurations were compared{on}."
+
+
+def _accuracy(data: ReportData) -> str:
+    table, chosen, baseline = data.configurations, data.configurations.chosen, data.configurations.baseline
+    if chosen is None:
+        return ""
+    ap = number_text(table.value(chosen, "AP"), 2)
+    if baseline is None or baseline == chosen:
+        return f"It reaches AP {ap} and AP50 {number_text(table.value(chosen, 'AP50'), 2)}."
+    text = f"The chosen configuration reaches AP {ap} against {number_text(table.value(baseline, 'AP'), 2)}"
+    interval = data.intervals.get(chosen, {}).get("AP")
+    if interval is not None:
+        text += f": the difference is {verdict(interval)}"
+    agreement = table.value(chosen, "agreement_AP")
+    if math.isfinite(agreement):
+        text += f", and it agrees with the baseline's detections to {agreement:.2f} AP"
+    held = table.value(chosen, HELD_OUT + "AP") - table.value(baseline, HELD_OUT + "AP")
+    if math.isfinite(held):
+        chose = table.value(chosen, "AP") - table.value(baseline, "AP")
+        text += f" ({chose:+.2f} AP on the pictures that chose it, {held:+.2f} on the held-out ones)"
+    elif data.kind == "sweep" and not data.held_out:
+        text += "; no pictures were held out, so the best of many is partly luck"
+    return text + "."
+
+
+def _cost(data: ReportData) -> str:
+    table, chosen, baseline = data.configurations, data.configurations.chosen, data.configurations.baseline
+    if chosen is None:
+        return ""
+    parts = []
+    for name, words in (("weight_bytes", "weights take {}"), ("bit_operations", "{} bit operations per picture"),
+                        ("latency_ms", "one picture takes {}")):
+        value, before = table.value(chosen, name), table.value(baseline, name)
+        if not math.isfinite(value):
+            continue
+        text = words.format(amount(name, value))
+        if baseline != chosen and math.isfinite(before) and before > 0:
+            text += f" ({value / before:.0%} of the baseline's {amount(name, before)})"
+        parts.append(text)
+    return f"Its {parts[0]}; {', '.join(parts[1:])}." if len(parts) > 1 and parts[0].startswith("weights") else (
+        f"Cost: {', '.join(parts)}." if parts else "")

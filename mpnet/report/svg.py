@@ -1,0 +1,225 @@
+"""Figures as SVG for papers: small, self-contained, with no program but this one needed to write them."""
+
+from __future__ import annotations
+
+import math
+from typing import Mapping, Sequence
+from xml.sax.saxutils import escape
+
+from mpnet.report.figures import Figure, Series
+from mpnet.report.terminal import clean
+from mpnet.spec.precision import BY_CODE
+
+PRINT: dict[str, str] = {
+    "text": "#17202c", "line": "#d5dae1", "muted": "#9aa6b5", "accent": "#1d5fc4", "baseline": "#3c4655",
+    "chosen": "#c2185b", "fp32": "#4a8fd0", "fp32-light": "#a5c9ea", "fp16": "#dd9412", "fp16-light": "#f3cf8d",
+    "int8": "#179a70", "int8-light": "#93d4bc",
+}
+"""Colours on white paper; the page passes its own, which follow light and dark."""
+PAGE: dict[str, str] = {role: f"var(--{role})" for role in PRINT}
+FONT = "system-ui, 'Segoe UI', Helvetica, Arial, sans-serif"
+
+
+class Canvas:
+    """Collects SVG elements in a plotting frame. Coordinates in pixels, y downwards."""
+
+    def __init__(self, width: int, height: int, palette: Mapping[str, str], margins: tuple[int, int, int, int]) -> None:
+        self.width, self.height, self.palette = width, height, palette
+        self.left, self.top = margins[0], margins[1]
+        self.right, self.bottom = width - margins[2], height - margins[3]
+        self.parts: list[str] = []
+
+    def colour(self, role: str) -> str:
+        return self.palette.get(role, self.palette["accent"])
+
+    def rect(self, x: float, y: float, width: float, height: float, role: str) -> None:
+        self.parts.append(f'<rect x="{x:.2f}" y="{y:.2f}" width="{max(width, 0):.2f}" height="{max(height, 0):.2f}" '
+                          f'fill="{self.colour(role)}"/>')
+
+    def segment(self, x0: float, y0: float, x1: float, y1: float, role: str, width: float = 1.0, dash: str = "") -> None:
+        dashed = f' stroke-dasharray="{dash}"' if dash else ""
+        self.parts.append(f'<path d="M{x0:.2f} {y0:.2f}L{x1:.2f} {y1:.2f}" stroke="{self.colour(role)}" '
+                          f'stroke-width="{width}" fill="none"{dashed}/>')
+
+    def path(self, points: Sequence[tuple[float, float]], role: str) -> None:
+        if points:
+            line = "L".join(f"{x:.2f} {y:.2f}" for x, y in points)
+            self.parts.append(f'<path d="M{line}" stroke="{self.colour(role)}" stroke-width="1.4" fill="none"/>')
+
+    def dot(self, x: float, y: float, radius: float, role: str, opacity: float = 1.0) -> None:
+        self.parts.append(f'<circle cx="{x:.2f}" cy="{y:.2f}" r="{radius}" fill="{self.colour(role)}" '
+                          f'fill-opacity="{opacity}"/>')
+
+    def text(self, x: float, y: float, words: str, anchor: str = "middle", size: int = 11, turn: int = 0) -> None:
+        turned = f' transform="rotate({turn} {x:.2f} {y:.2f})"' if turn else ""
+        self.parts.append(f'<text x="{x:.2f}" y="{y:.2f}" text-anchor="{anchor}" font-size="{size}"{turned} '
+                          f'fill="{self.colour("text")}">{escape(clean(words))}</text>')
+
+    def document(self, title: str) -> str:
+        return (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {self.width} {self.height}" '
+                f'width="{self.width}" height="{self.height}" role="img" font-family="{FONT}">'
+                f"<title>{escape(clean(title))}</title>{''.join(self.parts)}</svg>\n")
+
+
+def draw(figure: Figure, width: int = 640, height: int = 400, palette: Mapping[str, str] = PRINT) -> str:
+    """`figure` as an SVG document of width x height pixels."""
+    if figure.kind == "histogram":
+        return histogram(figure, width, height, palette)
+    longest = max((len(name) for name in (figure.categories or _names(figure))), default=0)
+    bottom = 46 if figure.kind == "xy" else min(40 + 5 * min(longest, 16), height // 3)
+    canvas = Canvas(width, height, palette, (64, 34, 14, bottom))
+    canvas.text(canvas.left, 14, figure.title, "start", 13)
+    if figure.kind == "heat":
+        _heat(canvas, figure)
+    else:
+        _legend(canvas, figure)
+        (_points if figure.kind == "xy" else _bars)(canvas, figure)
+    return canvas.document(figure.title)
+
+
+def ticks(low: float, high: float, about: int = 6) -> list[float]:
+    """Round numbers between low and high, in steps of 1, 2 or 5 times a power of ten."""
+    if not (math.isfinite(low) and math.isfinite(high)) or high <= low:
+        return [low] if math.isfinite(low) else []
+    rough = (high - low) / about
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= rough)
+    return [i * step for i in range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)]
+
+
+def tick_text(value: float) -> str:
+    """A number on an axis: `1.2G`, `350k`, `0.25`."""
+    for factor, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= factor:
+            return f"{value / factor:g}{unit}"
+    return f"{value:.6g}"
+
+
+def _names(figure: Figure) -> list[str]:
+    return [str(x) for x in figure.series[0].x] if figure.series and figure.kind == "bars" else []
+
+
+def _span(values: Sequence[float], share: float = 0.05) -> tuple[float, float]:
+    finite = [v for v in values if math.isfinite(v)]
+    if not finite:
+        return 0.0, 1.0
+    low, high = min(finite), max(finite)
+    room = (high - low) * share or abs(high) * share or 1.0
+    return low - room, high + room
+
+
+def _scale(low: float, high: float, start: float, end: float) -> tuple[float, float]:
+    factor = (end - start) / (high - low)
+    return factor, start - low * factor
+
+
+def _axis_y(canvas: Canvas, low: float, high: float, label: str, exponent: bool = False) -> tuple[float, float]:
+    factor, offset = _scale(low, high, canvas.bottom, canvas.top)
+    for value in ticks(low, high):
+        y = value * factor + offset
+        canvas.segment(canvas.left, y, canvas.right, y, "line")
+        canvas.text(canvas.left - 6, y + 4, f"1e{value:g}" if exponent else tick_text(value), "end")
+    canvas.text(14, (canvas.top + canvas.bottom) / 2, label, "middle", 12, -90)
+    return factor, offset
+
+
+def _legend(canvas: Canvas, figure: Figure) -> None:
+    x = float(canvas.left)
+    for series in figure.series if len(figure.series) > 1 else ():
+        canvas.rect(x, 21, 9, 9, series.colour)
+        canvas.text(x + 13, 29, series.name, "start", 11)
+        x += 26 + 6.2 * len(series.name)
+
+
+def _whiskers(canvas: Canvas, series: Series, xs: Sequence[float], factor: float, offset: float, role: str) -> None:
+    for x, low, high in zip(xs, series.low or (), series.high or ()):
+        if math.isfinite(low) and math.isfinite(high):
+            bottom, top = low * factor + offset, high * factor + offset
+            canvas.segment(x, bottom, x, top, role)
+            for y in (bottom, top):
+                canvas.segment(x - 3, y, x + 3, y, role)
+
+
+def _points(canvas: Canvas, figure: Figure) -> None:
+    xs = [float(x) for s in figure.series for x in s.x]
+    ys = [float(y) for s in figure.series for y in (*s.y, *(s.low or ()), *(s.high or ()))]
+    low, high = _span(xs)
+    fx, ox = _scale(low, high, canvas.left, canvas.right)
+    fy, oy = _axis_y(canvas, *_span(ys), figure.y_label)
+    for value in ticks(low, high):
+        canvas.text(value * fx + ox, canvas.bottom + 16, tick_text(value))
+    canvas.text((canvas.left + canvas.right) / 2, canvas.height - 8, figure.x_label, size=12)
+    for series in figure.series:
+        places = [(float(x) * fx + ox, float(y) * fy + oy) for x, y in zip(series.x, series.y)]
+        if "line" in series.mode:
+            canvas.path(places, series.colour)
+        _whiskers(canvas, series, [x for x, _ in places], fy, oy, series.colour)
+        single = len(places) == 1
+        for x, y in places:
+            canvas.dot(x, y, 5.5 if single else 2 if series.colour == "muted" else 3.2, series.colour,
+                       0.4 if series.colour == "muted" else 1.0)
+
+
+def _bars(canvas: Canvas, figure: Figure) -> None:
+    names = _names(figure)
+
+    def height_of(value: float) -> float:
+        return math.log10(value) if figure.log_y and value > 0 else (math.nan if figure.log_y else value)
+
+    values = [height_of(float(v)) for s in figure.series for v in (*s.y, *(s.low or ()), *(s.high or ()))]
+    low, high = _span(values)
+    if not figure.log_y:
+        low, high = min(low, 0.0) if min(values, default=0) < 0 else 0.0, max(high, 0.0)
+        high = high if high > low else low + 1
+    factor, offset = _axis_y(canvas, low, high, figure.y_label, figure.log_y)
+    floor = offset if not figure.log_y else canvas.bottom
+    slot = (canvas.right - canvas.left) / max(len(names), 1)
+    width = slot * 0.75 / max(len(figure.series), 1)
+    for number, series in enumerate(figure.series):
+        middles = [canvas.left + slot * (i + 0.125) + width * (number + 0.5) for i in range(len(names))]
+        for x, value in zip(middles, series.y):
+            y = height_of(float(value)) * factor + offset
+            if math.isfinite(y):
+                canvas.rect(x - width / 2, min(y, floor), width, abs(floor - y), series.colour)
+        _whiskers(canvas, series, middles, factor, offset, "text")
+    canvas.segment(canvas.left, floor, canvas.right, floor, "muted")
+    _category_names(canvas, names, slot)
+
+
+def _category_names(canvas: Canvas, names: Sequence[str], slot: float) -> None:
+    for place, name in enumerate(names):
+        short = name if len(name) <= 16 else name[:15] + "…"
+        canvas.text(canvas.left + slot * (place + 0.5) + 4, canvas.bottom + 13, short, "end", 10, -45)
+
+
+def _heat(canvas: Canvas, figure: Figure) -> None:
+    slot = (canvas.right - canvas.left) / max(len(figure.categories), 1)
+    tall = (canvas.bottom - canvas.top) / max(len(figure.cells), 1)
+    for row, key in enumerate(figure.cells):
+        for place in range(len(figure.categories)):
+            precision = BY_CODE.get(key[place]) if place < len(key) else None
+            if precision is not None:
+                canvas.rect(canvas.left + slot * place, canvas.top + tall * row, slot - 0.5, tall, precision.base)
+    canvas.text(14, (canvas.top + canvas.bottom) / 2, figure.y_label, "middle", 12, -90)
+    _category_names(canvas, figure.categories, slot)
+
+
+def histogram(figure: Figure, width: int = 220, height: int = 120, palette: Mapping[str, str] = PRINT) -> str:
+    """Log-scaled counts as steps, with dashed lines at the clipping range."""
+    canvas = Canvas(width, height, palette, (8, 8, 8, 20))
+    series = figure.series[0]
+    centres = [float(x) for x in series.x]
+    step = centres[1] - centres[0] if len(centres) > 1 else 1.0
+    bounds = [centres[0] - step / 2, centres[-1] + step / 2, *(x for x, _ in figure.lines)]
+    low, high = min(bounds), max(bounds)
+    factor, offset = _scale(low, high if high > low else low + 1, canvas.left, canvas.right)
+    top = math.log10(1 + max(series.y, default=0)) or 1.0
+    for x, count in zip(centres, series.y):
+        tall = math.log10(1 + count) / top * (canvas.bottom - canvas.top)
+        canvas.rect((x - step / 2) * factor + offset, canvas.bottom - tall, step * factor + 0.2, tall, series.colour)
+    canvas.segment(canvas.left, canvas.bottom, canvas.right, canvas.bottom, "muted")
+    for x, _ in figure.lines:
+        canvas.segment(x * factor + offset, canvas.top, x * factor + offset, canvas.bottom, "chosen", 1.4, "4 3")
+    canvas.text(canvas.left, height - 6, tick_text(round(bounds[0], 4)), "start", 10)
+    canvas.text(canvas.right, height - 6, tick_text(round(bounds[1], 4)), "end", 10)
+    return canvas.document(figure.title)

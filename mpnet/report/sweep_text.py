@@ -1,0 +1,125 @@
+"""Sweeps in a terminal: the front as a table with bars."""
+
+from __future__ import annotations
+
+from typing import Any, Mapping, Sequence
+
+from rich.console import Console
+from rich.table import Table
+
+_BAR = 24
+
+
+def front_chart(points: Sequence[tuple[float, float, str]], rows: int) -> list[str]:
+    """One line per point (quality, cost, name): bar of the quality over the range shown; evenly thinned to `rows`."""
+    if not points:
+        return []
+    if len(points) > rows:
+        points = [points[round(i * (len(points) - 1) / (rows - 1))] for i in range(rows)]
+    low, high = min(p[0] for p in points), max(p[0] for p in points)
+    spread = (high - low) or 1.0
+    return [f"{name}  {bar((quality - low) / spread)} {quality:8.2f}  {cost:.4g}" for quality, cost, name in points]
+
+
+def bar(share: float, width: int = _BAR) -> str:
+    """A bar of eighths of characters, `width` characters long."""
+    eighths = round(min(1.0, max(0.0, share)) * width * 8)
+    full, rest = divmod(eighths, 8)
+    text = "\u2588" * full + ("" if rest == 0 else chr(0x2590 - rest))
+    return text.ljust(width)
+
+
+def print_sweep(document: Mapping[str, Any], out: Console) -> None:
+    """The end of a sweep: how much was done, the front, what was chosen."""
+    out.print(
+        f"{document['trials']:,} of {document['space']:,} configurations ({document['computed']:,} computed now) in "
+        f"{document['seconds']:.1f} s; {document['forward_equivalents']:,.2f} forward passes per picture"
+        + _theory(document)
+    )
+    if document["stopped"]:
+        out.print(f"stopped by budget.{document['stopped']}; the same command with a larger budget goes on")
+    _print_front(document, out)
+    holdout = document["holdout"]
+    if not holdout["held_out"]:
+        out.print("No picture was held out: the figures are those that chose, and flatter what was chosen "
+                  "(see sweep.holdout).")
+    _print_gap(document.get("gap"), document, out)
+    out.print(f"store: {document['store']}")
+
+
+def _theory(document: Mapping[str, Any]) -> str:
+    if document["trials"] != document["space"] or document["computed"] != document["space"]:
+        return ""
+    return f" (one walk in theory: {document['forward_equivalents_theory']:,.2f})"
+
+
+def _print_front(document: Mapping[str, Any], out: Console) -> None:
+    front: Sequence[Mapping[str, Any]] = document["front"]
+    if not front:
+        out.print("no configuration was tried")
+        return
+    objectives: Sequence[str] = document["objectives"]
+    baseline, best = document["baseline"], document["best"]
+    table = Table(title=f"Front: {len(front)} configurations that no other one beats", title_justify="left")
+    table.add_column("precision")
+    for name in objectives:
+        table.add_column(name, justify="right")
+        if any(name in row.get("held_out", {}) for row in front):
+            table.add_column(f"{name}, held out", justify="right")
+    table.add_column(objectives[0])
+    table.add_column("")
+    rows = list(front)
+    for marked in (baseline, best):
+        if marked is not None and all(row["trial"] != marked["trial"] for row in rows):
+            rows.append(marked)
+    values = [_value(row, objectives[0]) for row in rows]
+    low, high = min(values), max(values)
+    for row, value in zip(rows, values, strict=True):
+        cells = [row["precision"] + (f" ({row['options']})" if row["options"] else "")]
+        for name in objectives:
+            cells.append(_shown(_value(row, name), name))
+            if any(name in other.get("held_out", {}) for other in front):
+                cells.append(_shown(row.get("held_out", {}).get(name), name))
+        marks = [word for word, other in (("baseline", baseline), ("chosen", best))
+                 if other is not None and other["trial"] == row["trial"]]
+        table.add_row(*cells, bar((value - low) / ((high - low) or 1.0)), ", ".join(marks))
+    out.print(table)
+
+
+def _value(row: Mapping[str, Any], name: str) -> float:
+    return float(row["metrics"].get(name, row["costs"].get(name, float("nan"))))
+
+
+def _shown(value: float | None, name: str) -> str:
+    if value is None:
+        return ""
+    if name in ("bit_operations", "int8_macs"):
+        return f"{value / 1e9:,.2f} G"
+    if name.endswith("bytes"):
+        return f"{value / 1e3:,.1f} kB"
+    return f"{value:,.2f}"
+
+
+def _print_gap(gap: Mapping[str, Any] | None, document: Mapping[str, Any], out: Console) -> None:
+    if gap is None or document["trials"] == document["space"]:
+        return
+    out.print(
+        f"Against the exact front ({gap['exact_points']} configurations): {gap['found']} found, "
+        f"{100 * gap['hypervolume_ratio']:.2f} % of its hypervolume, at equal cost up to "
+        f"{gap['quality_lost_max']:.2f} and on average {gap['quality_lost_mean']:.2f} {document['objectives'][0]} lost"
+        + (f"; nothing as cheap as its {gap['uncovered']} cheapest" if gap["uncovered"] else "")
+    )
+
+
+def print_status(document: Mapping[str, Any], out: Console) -> None:
+    """One sweep's state."""
+    total = f" of {document['total']:,}" if document["total"] else ""
+    out.print(f"{document['store']}: {document['state']}, {document['trials']:,}{total} trials, "
+              f"{document['seconds']:.1f} s so far"
+              + (f", strategy {document['strategy']}" if document["strategy"] else ""))
+    if document["workers"]:
+        out.print(f"working on it: {', '.join(document['workers'])}")
+    if document["state"] == "interrupted":
+        out.print("the same `mpnet sweep` command goes on from there")
+    if document["findings"]:
+        _print_front(document["findings"], out)

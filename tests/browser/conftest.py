@@ -1,0 +1,63 @@
+"""A real browser for the page: Debian's chromium (or MPNET_CHROMIUM) driven by Playwright. Without them: skipped, aloud."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """A running headless browser."""
+    try:
+        from playwright.sync_api import sync_playwright
+    except ModuleNotFoundError:
+        pytest.skip("SKIPPED WITHOUT PLAYWRIGHT: pip install playwright, to test the report in a browser")
+    program = os.environ.get("MPNET_CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
+    if program is None:
+        pytest.skip("SKIPPED WITHOUT CHROMIUM: apt-get install chromium (or set MPNET_CHROMIUM) to test the report")
+    with sync_playwright() as playwright:
+        # Root may not use the sandbox; the pages are our own and ask for nothing.
+        running = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        yield running
+        running.close()
+
+
+@dataclass
+class Opened:
+    """A page with everything that went wrong in it. requests: addresses it asked for, the file itself left out."""
+
+    page: Any
+    problems: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
+
+
+@pytest.fixture()
+def open_page(browser: Any) -> Iterator[Any]:
+    """A function: path of a page (and context options) -> Opened, ready to be used."""
+    contexts = []
+
+    def opened(path: Path, **options: Any) -> Opened:
+        context = browser.new_context(accept_downloads=True, **options)
+        contexts.append(context)
+        found = Opened(context.new_page())
+        found.page.on("console", lambda m: found.problems.append(m.text) if m.type in ("error", "warning") else None)
+        found.page.on("pageerror", lambda e: found.problems.append(str(e)))
+        found.page.on("dialog", lambda d: (found.problems.append(f"dialog {d.message}"), d.dismiss()))
+        found.page.on("request", lambda r: None if r.url == path.as_uri() or r.url.startswith(("data:", "blob:"))
+                      else found.requests.append(r.url))
+        found.page.goto(path.as_uri())
+        found.page.wait_for_selector("html[data-ready]", timeout=60_000)
+        return found
+
+    yield opened
+    for context in contexts:
+        context.close()

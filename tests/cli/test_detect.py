@@ -1,0 +1,127 @@
+"""`mpnet detect`: pictures, folders, videos; what is drawn and what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+
+from mpnet.report.draw import Label, class_colour, draw_labels
+from tests.cli.conftest import Mpnet, document_of
+
+MODEL = ("--cfg", "net.cfg", "--weights", "net.weights", "--names", "net.names", "--threads", "1")
+
+
+@pytest.fixture
+def folder(experiment: Path) -> Path:
+    """A folder with the tiny network, pictures and a short video."""
+    frames = [cv2.imread(str(path)) for path in sorted((experiment.parent / "images").iterdir())]
+    writer = cv2.VideoWriter(str(experiment.parent / "drive.avi"), cv2.VideoWriter.fourcc(*"MJPG"), 10, (96, 64))
+    for frame in frames:
+        writer.write(cv2.resize(frame, (96, 64)))
+    writer.release()
+    return experiment.parent
+
+
+def test_every_picture_of_a_folder(mpnet: Mpnet, folder: Path) -> None:
+    document = document_of(mpnet("detect", *MODEL, "images", "--confidence", "0.1", "--json", cwd=folder))
+    assert [Path(file["path"]).name for file in document["files"]] == [f"scene-{n}.png" for n in range(5)]
+    for file in document["files"]:
+        picture = cv2.imread(str(folder / file["path"]))
+        assert (file["height"], file["width"]) == picture.shape[:2]
+        scores = [box["score"] for box in file["detections"]]
+        assert scores == sorted(scores, reverse=True)
+        assert scores
+        for box in file["detections"]:
+            x, y, width, height = box["box"]
+            assert 0 <= x <= x + width <= file["width"] + 1e-3
+            assert 0 <= y <= y + height <= file["height"] + 1e-3
+            assert box["name"] == ("circle", "square", "bar")[box["category"]]
+            assert box["score"] > 0.1
+
+
+def test_copies_get_boxes_and_originals_stay(mpnet: Mpnet, folder: Path) -> None:
+    before = (folder / "images" / "scene-0.png").read_bytes()
+    document = document_of(mpnet(
+        "detect", *MODEL, "images/scene-0.png", "--confidence", "0.1", "--out", "found", "--json", cwd=folder))
+    assert document["files"][0]["out"] == "found/scene-0.png"
+    drawn, original = (cv2.imread(str(folder / name / "scene-0.png")) for name in ("found", "images"))
+    assert drawn.shape == original.shape
+    assert (drawn != original).any()
+    assert (folder / "images" / "scene-0.png").read_bytes() == before
+    assert [path.name for path in (folder / "found").iterdir()] == ["scene-0.png"]
+
+
+def test_equal_names_do_not_overwrite_each_other(mpnet: Mpnet, folder: Path) -> None:
+    (folder / "more").mkdir()
+    (folder / "more" / "scene-0.png").write_bytes((folder / "images" / "scene-1.png").read_bytes())
+    mpnet("detect", *MODEL, "images/scene-0.png", "more", "--out", "found", cwd=folder)
+    assert sorted(path.name for path in (folder / "found").iterdir()) == ["scene-0-2.png", "scene-0.png"]
+
+
+def test_a_video_frame_by_frame(mpnet: Mpnet, folder: Path) -> None:
+    document = document_of(mpnet(
+        "detect", *MODEL, "drive.avi", "--confidence", "0.1", "--out", "found", "--json", cwd=folder))
+    [file] = document["files"]
+    assert (file["kind"], file["width"], file["height"], len(file["frames"])) == ("video", 96, 64, 5)
+    assert [frame["time_ms"] for frame in file["frames"]] == [0, 100, 200, 300, 400]
+    reader = cv2.VideoCapture(str(folder / file["out"]))
+    assert int(reader.get(cv2.CAP_PROP_FRAME_COUNT)) == 5
+    assert [path.name for path in (folder / "found").iterdir()] == ["drive.mp4"]
+
+
+def test_precision_changes_what_is_computed(mpnet: Mpnet, folder: Path) -> None:
+    arguments = ("detect", *MODEL, "images", "--confidence", "0.1", "--json")
+    documents = [document_of(mpnet(*arguments, *more, cwd=folder)) for more in (
+        (), ("--default", "int8"), ("--default", "int8", "--layer", "all=fp32"))]
+    assert [document["precision"] for document in documents] == ["f" * 13, "q" * 13, "f" * 13]
+    assert documents[0]["files"] == documents[2]["files"]
+    assert documents[0]["files"] != documents[1]["files"]
+
+
+def test_text_lists_boxes(mpnet: Mpnet, folder: Path) -> None:
+    result = mpnet("detect", *MODEL, "images/scene-0.png", "--confidence", "0.1", cwd=folder)
+    first, *rest = result.stdout.splitlines()
+    assert first == f"images/scene-0.png: {len(rest)} objects"
+
+
+@pytest.mark.parametrize(("arguments", "message"), [
+    (["missing.png"], "missing.png: no such file or folder"),
+    (["net.cfg"], "net.cfg: is neither a picture nor a video"),
+    (["labels"], "labels: holds no pictures or videos"),
+    (["broken.png"], "broken.png: "),
+    (["broken.mp4"], "broken.mp4: is not a video that OpenCV can read"),
+    (["images", "--out", "images"], "images/scene-0.png: would replace the picture that is looked at"),
+    (["images", "--out", "net.cfg"], "net.cfg"),
+    (["images", "--confidence", "1"], "Invalid value for '--confidence'"),
+    (["images", "--isa", "nosuch"], "unknown ISA level 'nosuch'"),
+])
+def test_bad_input_is_one_line(mpnet: Mpnet, folder: Path, arguments: list[str], message: str) -> None:
+    for name in ("broken.png", "broken.mp4"):
+        (folder / name).write_bytes(b"\x00broken" * 50)
+    result = mpnet("detect", *MODEL, *arguments, "--json", cwd=folder)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert message in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+def test_labels_stay_inside_small_pictures() -> None:
+    picture = np.zeros((24, 40, 3), dtype=np.uint8)
+    labels = [Label((-30.0, -40.0, 1e9, 1e9), 3, "a name longer than the picture 99%"), Label((5, 5, 9, 9), 4, "é")]
+    drawn = draw_labels(picture, labels)
+    assert drawn.shape == picture.shape
+    assert drawn.any()
+    assert not picture.any()
+
+
+def test_neighbouring_classes_have_distant_colours() -> None:
+    colours = np.array([class_colour(index) for index in range(80)], dtype=int)
+    assert np.abs(np.diff(colours, axis=0)).max(axis=1).min() > 60
+
+
+def test_json_is_one_document(mpnet: Mpnet, folder: Path) -> None:
+    result = mpnet("detect", *MODEL, "images", "drive.avi", "--json", cwd=folder)
+    assert set(json.loads(result.stdout)) == {"cfg", "precision", "protocol", "files"}

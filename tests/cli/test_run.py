@@ -1,0 +1,215 @@
+"""`mpnet run` and `mpnet compare` on a tiny network: results, reuse, agreement, interruption."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mpnet.experiments.result import read_result
+from tests.cli.conftest import Mpnet, document_of
+
+
+def folders(experiment: Path) -> list[str]:
+    """Everything in the folder of results, hidden things too."""
+    return sorted(path.name for path in (experiment.parent / "runs" / "tiny").iterdir())
+
+
+def test_a_run_stores_what_it_prints(mpnet: Mpnet, experiment: Path) -> None:
+    document = document_of(mpnet("run", experiment, "--json"))
+    stored = json.loads((Path(document["folder"]) / "result.json").read_text(encoding="utf-8"))
+    assert {key: value for key, value in document.items() if key not in ("folder", "reused")} == stored
+    assert stored["id"] == Path(document["folder"]).name == stored["digests"]["trial"][:16]
+    assert stored["precision"]["key"] == "q" * 13
+    assert [layer["precision"] for layer in stored["precision"]["layers"]].count("int8") == 13
+    assert (stored["protocol"]["images"], stored["protocol"]["resize"]) == (5, "stretch")
+    assert len(stored["per_class"]) == 3
+    assert sum(row["truths"] for row in stored["per_class"]) == stored["protocol"]["boxes"]
+    assert stored["cost"]["int8_macs"] == stored["cost"]["macs"]
+    assert all(-1 <= value <= 100 for value in stored["metrics"].values())
+    assert stored["latency"]["threads"] == 1
+    assert set(stored["agreement"]) == {"baseline", "AP", "AP75", "AP95", "head_sqnr_db"}
+
+
+def test_detections_are_coco_results_inside_the_pictures(mpnet: Mpnet, experiment: Path) -> None:
+    document = document_of(mpnet("run", experiment, "--json"))
+    detections = json.loads((Path(document["folder"]) / "detections.json").read_text(encoding="utf-8"))
+    assert detections
+    for detection in detections:
+        x, y, width, height = detection["bbox"]
+        assert x >= 0
+        assert y >= 0
+        assert width >= 0
+        assert height >= 0
+        assert detection["score"] > 0.05
+
+
+def test_the_baseline_runs_along_and_is_stored(mpnet: Mpnet, experiment: Path) -> None:
+    document = document_of(mpnet("run", experiment, "--json"))
+    baseline = read_result(experiment.parent / "runs" / "tiny" / document["agreement"]["baseline"])
+    assert baseline.document["precision"]["key"] == "f" * 13
+    assert baseline.document["agreement"] is None
+    assert len(folders(experiment)) == 2
+
+
+def test_a_finished_trial_is_not_computed_again(mpnet: Mpnet, experiment: Path) -> None:
+    first = document_of(mpnet("run", experiment, "--json"))
+    again = mpnet("run", experiment, "--json")
+    assert "finished before" in again.stderr
+    assert document_of(again) == {**first, "reused": True}
+    forced = document_of(mpnet("run", experiment, "--json", "--force"))
+    assert (forced["reused"], forced["metrics"], forced["digests"]) == (False, first["metrics"], first["digests"])
+    assert len(folders(experiment)) == 2
+
+
+@pytest.mark.parametrize("override", [
+    "detection.nms=0.5", "detection.confidence=0.06", "detection.resize=letterbox", "precision.layers.first=fp16",
+    "quantization.weights=per_tensor", "quantization.layers.heads={activations: {mode: symmetric}}", "data.limit=4",
+    "detection.max_detections=3", "model.batch_norm=alexeyab",
+])
+def test_whatever_decides_the_result_changes_the_identity(mpnet: Mpnet, experiment: Path, override: str) -> None:
+    plain = document_of(mpnet("run", experiment, "--json", "--no-baseline"))
+    other = document_of(mpnet("run", experiment, "--json", "--no-baseline", "--set", override))
+    assert plain["id"] != other["id"]
+
+
+@pytest.mark.parametrize("arguments", [
+    ["--set", "runtime.batch=2"], ["--threads", "2"], ["--isa", "scalar"], ["--set", "name=other"],
+])
+def test_what_decides_nothing_changes_nothing(mpnet: Mpnet, experiment: Path, arguments: list[str]) -> None:
+    plain = document_of(mpnet("run", experiment, "--json", "--force"))
+    detections = (Path(plain["folder"]) / "detections.json").read_bytes()
+    other = document_of(mpnet("run", experiment, "--json", "--force", *arguments))
+    assert (other["id"], other["metrics"], other["agreement"]) == (plain["id"], plain["metrics"], plain["agreement"])
+    assert (Path(other["folder"]) / "detections.json").read_bytes() == detections
+
+
+def test_no_more_detections_than_asked_for(mpnet: Mpnet, experiment: Path) -> None:
+    everything = document_of(mpnet("run", experiment, "--json", "--no-baseline"))
+    best = document_of(mpnet("run", experiment, "--json", "--no-baseline", "--set", "detection.max_detections=3"))
+
+    def per_picture(document: dict[str, str]) -> dict[int, list[float]]:
+        found: dict[int, list[float]] = {}
+        for detection in json.loads((Path(document["folder"]) / "detections.json").read_text(encoding="utf-8")):
+            found.setdefault(detection["image_id"], []).append(detection["score"])
+        return found
+
+    expected = {image: sorted(scores, reverse=True)[:3] for image, scores in per_picture(everything).items()}
+    assert {image: sorted(scores, reverse=True) for image, scores in per_picture(best).items()} == expected
+
+
+def test_the_table_is_plain_text_when_piped(mpnet: Mpnet, experiment: Path) -> None:
+    result = mpnet("run", experiment)
+    assert result.returncode == 0
+    assert "\x1b" not in result.stdout
+    for word in ("baseline", "this run", "darknet_mAP50", "agreement AP95", "peak activations", "runs/tiny/"):
+        assert word in result.stdout
+
+
+def test_compare_prints_differences_to_the_first(mpnet: Mpnet, experiment: Path) -> None:
+    run = document_of(mpnet("run", experiment, "--json"))
+    folder = experiment.parent / "runs" / "tiny"
+    result = mpnet("compare", folder / run["agreement"]["baseline"], folder / run["id"])
+    assert result.returncode == 0
+    assert run["id"][:8] in result.stdout
+
+
+def test_compare_refuses_runs_on_other_data(mpnet: Mpnet, experiment: Path) -> None:
+    first = document_of(mpnet("run", experiment, "--json"))
+    second = document_of(mpnet("run", experiment, "--json", "--set", "data.limit=3"))
+    result = mpnet("compare", first["folder"], second["folder"])
+    assert result.returncode == 2
+    assert "other data" in result.stderr
+
+
+@pytest.mark.parametrize(("break_it", "message"), [
+    (lambda f: (f / "net.weights").write_bytes(b"\x00" * 7), "net.weights: "),
+    (lambda f: (f / "net.cfg").write_text("[net]\nwidth=64\nheight=64\n[convolutional]\nint_8=1\n"), "net.cfg:"),
+    (lambda f: (f / "net.names").write_text("one\n"), "net.names: holds 1 names"),
+    (lambda f: (f / "labels" / "scene-1.txt").write_text("9 0.5 0.5 0.1 0.1\n"), "scene-1.txt:1"),
+    (lambda f: (f / "images" / "scene-2.png").write_bytes(b"no picture"), "scene-2.png: "),
+    (lambda f: (f / "images" / "scene-2.png").write_bytes((f / "images" / "scene-2.png").read_bytes()[:200]),
+     "scene-2.png: "),
+    (lambda f: (f / "runs").write_text("a file in the way"), "runs"),
+])
+def test_bad_files_end_in_one_line_and_leave_nothing(
+    mpnet: Mpnet, experiment: Path, break_it: object, message: str
+) -> None:
+    assert callable(break_it)
+    break_it(experiment.parent)
+    result = mpnet("run", experiment, "--json")
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr.startswith("error: ")
+    assert message in result.stderr
+    assert result.stderr.count("\n") == 1
+    assert not (experiment.parent / "runs").is_dir()
+
+
+@pytest.mark.parametrize("override", ["runtime.isa=sse9", "precision.layers.conv-99=int8", "precision.layers.yolo-1=int8"])
+def test_impossible_requests_end_in_one_line(mpnet: Mpnet, experiment: Path, override: str) -> None:
+    result = mpnet("run", experiment, "--set", override)
+    assert (result.returncode, result.stdout, result.stderr.count("\n")) == (2, "", 1)
+
+
+def test_a_full_disk_is_one_line_and_leaves_no_result(mpnet: Mpnet, experiment: Path) -> None:
+    if not os.access("/dev/full", os.W_OK) or sys.platform != "linux":
+        pytest.skip("no way here to limit what may be written")
+    # A file size limit is what a full disk looks like to one process; Python ignores its signal by default.
+    command = f"ulimit -f 1; exec {sys.executable} -m mpnet run {experiment} --json"
+    result = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False, cwd=experiment.parent)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert "cannot be written" in result.stderr
+    assert folders(experiment) == []
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interrupted_run_leaves_nothing_half_written(experiment: Path, number: int, code: int) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", SLOW_RUN, str(experiment)], stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "writing\n"
+    process.send_signal(number)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == code
+    assert "Traceback" not in errors
+    assert folders(experiment) == []
+
+
+# The real command, made to wait between the two files of a result so that the signal surely falls there.
+SLOW_RUN = """
+import sys, time
+from mpnet.cli import main
+from mpnet.experiments import result
+original = result._write
+def slow(path, data):
+    original(path, data)
+    print("writing", flush=True)
+    time.sleep(30)
+result._write = slow
+main.main(["run", sys.argv[1], "--quiet"])
+"""
+
+
+def test_killed_runs_can_be_run_again(mpnet: Mpnet, experiment: Path) -> None:
+    process = subprocess.Popen([sys.executable, "-c", SLOW_RUN, str(experiment)], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    process.stdout.readline()
+    process.kill()
+    process.wait()
+    assert all(name.startswith(".") for name in folders(experiment))
+    assert document_of(mpnet("run", experiment, "--json"))["reused"] is False
+
+
+def test_two_processes_may_finish_the_same_trial(experiment: Path) -> None:
+    command = [sys.executable, "-m", "mpnet", "run", str(experiment), "--json", "--force"]
+    processes = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    for process in processes:
+        _, errors = process.communicate(timeout=120)
+        assert process.returncode == 0, errors
+    assert len([name for name in folders(experiment) if not name.startswith(".")]) == 2

@@ -1,0 +1,75 @@
+"""The arena: nothing alive is overwritten, and little is wasted."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mpnet.engine.assign import assign
+from mpnet.engine.cost import layer_costs, plan_cost
+from mpnet.engine.memory import ALIGNMENT, allocate, plan_arena, slot_bytes
+from mpnet.engine.plan import build_plan
+from mpnet.formats.cfg import parse_cfg
+from mpnet.spec.network import NetworkSpec
+
+
+@pytest.mark.parametrize("precision", ["fp32", "fp16", "int8"])
+def test_slots_that_live_together_lie_apart(network: NetworkSpec, precision: str) -> None:
+    plan = build_plan(network, assign(network, precision, {"maxpool-*": "int8"}))
+    arena = plan_arena(plan)
+    places = [
+        (slot.first, slot.last, offset, offset + slot_bytes(slot))
+        for slot, offset in zip(plan.slots, arena.offsets, strict=True) if offset >= 0
+    ]
+    assert len(places) == len(plan.slots) - 1
+    for i, (first, last, low, high) in enumerate(places):
+        assert low % ALIGNMENT == 0
+        assert high <= arena.size_bytes
+        for other_first, other_last, other_low, other_high in places[:i]:
+            if first <= other_last and other_first <= last:
+                assert high <= other_low or other_high <= low
+
+
+def test_a_chain_needs_its_two_largest_neighbours() -> None:
+    network = parse_cfg(
+        "[net]\nwidth=16\nheight=16\nchannels=1\n"
+        "[convolutional]\nfilters=4\n[convolutional]\nfilters=8\n[maxpool]\nstride=2\n"
+    )
+    arena = plan_arena(build_plan(network, assign(network)))
+    assert arena.size_bytes == 256 * 4 * (4 + 8)
+    assert arena.peak_bytes == 256 * 4 * (4 + 8)
+
+
+def test_arrays_are_aligned_views_of_one_memory(network: NetworkSpec) -> None:
+    plan = build_plan(network, assign(network, "int8"))
+    arena = plan_arena(plan)
+    arrays, memory = allocate(arena, plan, 3)
+    assert memory.nbytes == 3 * arena.size_bytes + ALIGNMENT
+    for slot, array in zip(plan.slots[1:], arrays[1:], strict=True):
+        assert array is not None
+        assert array.shape == (3, *slot.shape)
+        assert array.dtype == np.dtype(slot.precision.storage)
+        assert array.ctypes.data % ALIGNMENT == 0
+        assert np.shares_memory(array, memory)
+
+
+def test_costs_by_hand() -> None:
+    network = parse_cfg(
+        "[net]\nwidth=4\nheight=4\nchannels=2\n"
+        "[convolutional]\nbatch_normalize=1\nfilters=8\nsize=3\npad=1\n"
+        "[convolutional]\nfilters=4\nsize=1\nstride=2\n", "t.cfg"
+    )
+    plan = build_plan(network, assign(network, "int8", {"last": "fp16"}))
+    cost = plan_cost(plan)
+    first, second = 16 * 8 * 18, 4 * 4 * 8
+    assert (cost.macs, cost.int8_macs) == (first + second, first)
+    assert cost.bit_operations == first * 64 + second * 256
+    assert cost.weight_bytes == (144 + 32 + 32) + (2 * 32 + 16)
+    # At the cast: 4x4x8 in fp32 beside itself in fp16.
+    assert cost.peak_activation_bytes == 512 + 256
+    rows = layer_costs(plan)
+    assert [(row.name, str(row.precision), row.conversions, row.parameters, row.activation_bytes) for row in rows] == [
+        ("conv-1", "int8", ("fp32 -> int8",), 144 + 32, 512),
+        ("conv-2", "fp16", ("fp32 -> fp16", "fp16 -> fp32"), 36, 32),
+    ]
+    assert rows[0].as_json()["selectors"] == ["0", "conv-1", "first", "3x3"]

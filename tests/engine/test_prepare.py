@@ -1,0 +1,103 @@
+"""Weights: folded by either convention, packed once, corrected on request."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+
+from mpnet.engine.assign import assign
+from mpnet.engine.observe import channel_means
+from mpnet.engine.operations import Convolve
+from mpnet.engine.options import resolve_options
+from mpnet.engine.plan import build_plan
+from mpnet.engine.prepare import Prepared, fold_batch_norm, weight_bytes
+from mpnet.engine.run import Session
+from mpnet.errors import ConfigError, EngineError
+from mpnet.kernels.isa import kernels
+from mpnet.quantization.weights import WeightScheme
+from mpnet.spec.network import NetworkSpec
+from mpnet.spec.precision import FP16, FP32, INT8
+from mpnet.spec.quantization import QuantizationOptions
+from mpnet.spec.weights import ConvolutionWeights, Weights
+
+
+@pytest.mark.parametrize(("batch_norm", "deviation"), [("darknet", 0.5 + 1e-6), ("alexeyab", np.sqrt(0.25 + 1e-5))])
+def test_folding_is_done_in_double_and_rounded_once(network: NetworkSpec, batch_norm: str, deviation: float) -> None:
+    layer = network.convolutions[0]
+    shape = layer.weight_shape
+    one = np.ones(16, np.float32)
+    own = ConvolutionWeights(one * 3, np.full(shape, 0.1, np.float32), one * 2, one * 0.7, one * 0.25)
+    folded = fold_batch_norm(layer, own, batch_norm)
+    factor = 2.0 / deviation
+    assert folded.weights[0, 0, 0, 0] == np.float32(float(np.float32(0.1)) * factor)
+    assert folded.bias[0] == np.float32(3.0 - float(np.float32(0.7)) * factor)
+
+
+def test_unknown_convention(network: NetworkSpec, weights: Weights) -> None:
+    with pytest.raises(ConfigError, match=r"^batch_norm 'keras' is unknown; known are darknet, alexeyab$"):
+        Prepared(network, weights, kernels(), batch_norm="keras")
+
+
+def test_folding_that_overflows_names_the_layer(network: NetworkSpec) -> None:
+    layer = network.convolutions[0]
+    one = np.ones(16, np.float32)
+    own = ConvolutionWeights(one, np.full(layer.weight_shape, 1e38, np.float32), one * 1e38, one, one * 0)
+    with pytest.raises(EngineError, match=r"^layer 0 \(conv-1\): folding batch normalisation gives values"):
+        fold_batch_norm(layer, own, "darknet")
+
+
+def test_packed_once_and_shared_between_threads(network: NetworkSpec, weights: Weights) -> None:
+    prepared = Prepared(network, weights, kernels())
+    schemes = (WeightScheme(), WeightScheme("per_tensor"))
+    wanted = [Convolve(0, FP32), Convolve(2, FP16), *(Convolve(0, INT8, scheme) for scheme in schemes)]
+    found: list[list[int]] = []
+
+    def pack() -> None:
+        found.append([id(prepared.convolution(operation)) for operation in wanted])
+
+    workers = [threading.Thread(target=pack) for _ in range(8)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert all(ids == found[0] for ids in found)
+    assert len(set(found[0])) == 4
+    assert prepared.packed_bytes == sum(prepared.convolution(operation).packed.size_bytes for operation in wanted)
+
+
+def test_stored_bytes(network: NetworkSpec) -> None:
+    layer = network.convolutions[0]  # 16 filters of 3x3x3
+    count = 16 * 27
+    assert weight_bytes(layer, Convolve(0, FP32)) == 4 * count + 64
+    assert weight_bytes(layer, Convolve(0, FP16)) == 2 * count + 64
+    assert weight_bytes(layer, Convolve(0, INT8, WeightScheme())) == count + 64 + 64
+    assert weight_bytes(layer, Convolve(0, INT8, WeightScheme("per_tensor"))) == count + 64 + 4
+
+
+def test_equalising_changes_no_fp32_result(network: NetworkSpec, weights: Weights) -> None:
+    batch = np.random.Generator(np.random.PCG64(5)).random((2, 12, 20, 3), np.float32)
+    plan = build_plan(network, assign(network))
+    plain, equalised = (Prepared(network, weights, kernels(), equalise=flag) for flag in (False, True))
+    for a, b in zip(Session(plain, plan).forward(batch), Session(equalised, plan).forward(batch), strict=True):
+        assert np.array_equal(a, b)
+    assert resolve_options(network, QuantizationOptions(equalisation=True)).equalise
+    assert not resolve_options(network).equalise
+
+
+def test_bias_correction_needs_and_uses_the_means(network: NetworkSpec, weights: Weights) -> None:
+    batch = np.random.Generator(np.random.PCG64(6)).random((2, 12, 20, 3), np.float32)
+    options = resolve_options(network, QuantizationOptions(bias_correction=True))
+    plan = build_plan(network, assign(network, layers={0: "int8"}), options)
+    bare = Prepared(network, weights, kernels())
+    with pytest.raises(EngineError, match=r"^layer 0 \(conv-1\) asks for bias correction, which needs the means"):
+        Session(bare, plan).forward(batch)
+    means = channel_means(bare, [batch])
+    assert sorted(means) == [0, 1, 2, 7, 10, 13]
+    assert means[0] == pytest.approx(batch.mean(axis=(0, 1, 2), dtype=np.float64), rel=1e-12)
+    corrected = Prepared(network, weights, kernels(), channel_means=means)
+    operation = Convolve(0, INT8, WeightScheme(), True)
+    shift = corrected.convolution(operation).bias - corrected.convolution(Convolve(0, INT8, WeightScheme())).bias
+    assert np.abs(shift).max() > 0
+    Session(corrected, plan).forward(batch)

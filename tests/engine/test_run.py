@@ -1,0 +1,199 @@
+"""Sessions: the same bits bound or step by step, fused or not, alone or in a batch, native or oracle."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from mpnet.engine.assign import assign
+from mpnet.engine.execute import run_layer
+from mpnet.engine.observe import calibrated_tensors, observe_tensors
+from mpnet.engine.options import resolve_options
+from mpnet.engine.plan import Plan, build_plan
+from mpnet.engine.prepare import Prepared
+from mpnet.engine.run import Session
+from mpnet.engine.tensor import Tensor
+from mpnet.errors import DataError, EngineError
+from mpnet.formats.cfg import parse_cfg
+from mpnet.kernels.isa import kernels
+from mpnet.kernels.reference import ReferenceKernels
+from mpnet.spec.network import NetworkSpec
+from mpnet.spec.quantization import NOTHING_SAID, ActivationOptions, QuantizationOptions, WeightOptions
+from mpnet.spec.weights import ConvolutionWeights, Weights, random_weights
+
+Batch = NDArray[np.float32]
+PRECISIONS: dict[str, tuple[str, dict[str | int, str]]] = {
+    "fp32": ("fp32", {}),
+    "fp16": ("fp16", {}),
+    "int8": ("int8", {}),
+    "mixed": ("int8", {0: "fp16", "*/yolo-1": "fp32", "conv-5": "fp16"}),
+    "int8 between": ("int8", {"maxpool-*": "int8", "route-*": "int8", "upsample-1": "int8", "shortcut-1": "int8"}),
+    "variants": ("fp16_half", {0: "fp32_winograd", "conv-5": "fp32_winograd"}),
+}
+OPTIONS: dict[str, QuantizationOptions] = {
+    "dynamic": NOTHING_SAID,
+    "calibrated": QuantizationOptions(ActivationOptions(ranges="calibrated")),
+    "symmetric": QuantizationOptions(ActivationOptions(mode="symmetric", ranges="calibrated", rounding="half_away")),
+    "power_of_two": QuantizationOptions(
+        ActivationOptions(mode="power_of_two", ranges="calibrated"), WeightOptions(granularity="per_tensor")
+    ),
+    "MIN_FIRST": QuantizationOptions(ActivationOptions(mode="MIN_FIRST")),
+    "MIN_COMBINED": QuantizationOptions(ActivationOptions(mode="MIN_COMBINED", ranges="calibrated")),
+    "SCALED": QuantizationOptions(ActivationOptions(mode="SCALED", narrow_range=True)),
+}
+
+
+@pytest.fixture(scope="module")
+def ranges(prepared: Prepared, batch: Batch) -> dict[int, tuple[float, float]]:
+    """What an fp32 pass of the batch measures, of every tensor."""
+    found: dict[int, tuple[float, float]] = {}
+
+    def observe(tensor: int, data: NDArray[np.float32]) -> None:
+        found[tensor] = (float(data.min()), float(data.max()))
+
+    assert observe_tensors(prepared, [batch], [observe]) == 3
+    return found
+
+
+def make_plan(
+    network: NetworkSpec, precisions: str, options: str, ranges: dict[int, tuple[float, float]]
+) -> Plan:
+    default, layers = PRECISIONS[precisions]
+    return build_plan(
+        network, assign(network, default, layers), resolve_options(network, OPTIONS[options], ranges=ranges)
+    )
+
+
+def equal(a: list[Batch], b: list[Batch]) -> bool:
+    return len(a) == len(b) and all(x.tobytes() == y.tobytes() for x, y in zip(a, b, strict=True))
+
+
+CASES = [
+    *((precisions, "dynamic") for precisions in PRECISIONS),
+    *((precisions, options) for precisions in ("int8", "mixed", "int8 between") for options in list(OPTIONS)[1:]),
+]
+
+
+@pytest.mark.parametrize(("precisions", "options"), CASES)
+def test_all_ways_of_running_give_the_same_bits(
+    prepared: Prepared, batch: Batch, ranges: dict[int, tuple[float, float]], precisions: str, options: str
+) -> None:
+    plan = make_plan(prepared.network, precisions, options, ranges)
+    session = Session(prepared, plan)
+    expected = session.observe(batch, lambda *_: None)
+    assert equal(session.forward(batch), expected)
+    assert equal(Session(prepared, plan, fuse=False).forward(batch), expected)
+    assert equal(Session(prepared, plan, threads=3).forward(batch), expected)
+    for image in range(3):
+        assert equal(session.forward(batch[image : image + 1]), [head[image : image + 1] for head in expected])
+
+
+@pytest.mark.parametrize(("precisions", "options"), CASES)
+def test_the_oracle_agrees(
+    weights: Weights, prepared: Prepared, batch: Batch, ranges: dict[int, tuple[float, float]],
+    precisions: str, options: str,
+) -> None:
+    plan = make_plan(prepared.network, precisions, options, ranges)
+    oracle = Prepared(prepared.network, weights, ReferenceKernels())
+    assert equal(Session(oracle, plan).forward(batch[:1]), Session(prepared, plan).forward(batch[:1]))
+
+
+def test_fused_calibrated_plans_need_less_memory(prepared: Prepared, ranges: dict[int, tuple[float, float]]) -> None:
+    plan = make_plan(prepared.network, "int8", "calibrated", ranges)
+    fused, plain = Session(prepared, plan), Session(prepared, plan, fuse=False)
+    assert len(fused.run_plan.steps) < len(plain.run_plan.steps)
+    assert fused.arena.peak_bytes <= plain.arena.peak_bytes
+
+
+def test_single_layers_give_what_the_session_gives(prepared: Prepared, batch: Batch) -> None:
+    network = prepared.network
+    precisions = assign(network, "int8", {0: "fp16", "heads": "fp16"})
+    picture = Tensor(batch)
+    results: list[Tensor] = []
+    for layer in network.layers:
+        inputs = [picture if index < 0 else results[index] for index in layer.inputs]
+        results.append(run_layer(layer.index, precisions[layer.index], inputs, prepared))
+    expected = Session(prepared, build_plan(network, precisions)).forward(batch)
+    assert equal([results[yolo.index].data for yolo in network.yolos], expected)
+    # Conversions stay with the tensor that they are of.
+    assert [op.name for op in results[0].converted] == ["Quantize", "Cast"]
+
+
+def test_views_are_overwritten_and_copies_are_not(prepared: Prepared, batch: Batch) -> None:
+    session = Session(prepared, build_plan(prepared.network, assign(prepared.network)))
+    copied, view = session.forward(batch)[0], session.forward(batch, copy=False)[0]
+    assert copied.tobytes() == view.tobytes()
+    session.forward(batch[::-1].copy())
+    assert copied[::-1].tobytes() == view.tobytes()
+    assert np.shares_memory(view, session.forward(batch, copy=False)[0])
+
+
+def test_batches_that_do_not_fit(prepared: Prepared, batch: Batch) -> None:
+    session = Session(prepared, build_plan(prepared.network, assign(prepared.network)))
+    for wrong, message in (
+        (batch[0], r"batches of shape \(n, 12, 20, 3\), not \(12, 20, 3\)"),
+        (batch[:0], r"not \(0, 12, 20, 3\)"),
+        (batch[:, :, ::2], r"not \(3, 12, 10, 3\)"),
+        (batch.astype(np.float64), "float32 values from 0 to 1, not float64"),
+        (np.broadcast_to(batch[:1], (5000, 12, 20, 3)), "a batch of 5000 pictures; use at most 4096"),
+    ):
+        with pytest.raises(DataError, match=message):
+            session.forward(wrong)
+    flipped = batch[:, ::-1]
+    assert equal(session.forward(flipped), session.forward(np.ascontiguousarray(flipped)))
+
+
+@pytest.mark.parametrize("threads", [0, -1])
+def test_thread_counts_below_one(prepared: Prepared, threads: int) -> None:
+    with pytest.raises(EngineError, match=f"threads is {threads}; use 1 or more"):
+        Session(prepared, build_plan(prepared.network, assign(prepared.network)), threads)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "fp16", "int8"])
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_a_tensor_that_is_not_finite_names_its_layer(
+    prepared: Prepared, batch: Batch, precision: str, value: float
+) -> None:
+    broken = batch.copy()
+    broken[1, 5, 7, 2] = value
+    session = Session(prepared, build_plan(prepared.network, assign(prepared.network, precision)))
+    for run in (session.forward, lambda x: session.observe(x, lambda *_: None)):
+        with pytest.raises(EngineError, match=r"^t\.cfg: layer 0 \(conv-1\): .*NaN or infin"):
+            run(broken)
+    assert all(np.isfinite(head).all() for head in session.forward(batch))
+
+
+def test_a_layer_that_overflows_half_is_named() -> None:
+    network = parse_cfg("[net]\nwidth=4\nheight=4\nchannels=1\n" + "[convolutional]\nactivation=linear\n" * 3, "t.cfg")
+    one = np.ones((1, 1, 1, 1), np.float32)
+    biases = np.zeros(1, np.float32)
+    scaled = {0: one * 100, 1: one * 1000, 2: one}
+    weights = Weights({index: ConvolutionWeights(biases, value) for index, value in scaled.items()})
+    prepared = Prepared(network, weights, kernels())
+    picture = np.ones((1, 4, 4, 1), np.float32)
+    with pytest.raises(EngineError, match=r"^t\.cfg: layer 1 \(conv-2\): .*NaN or infin"):
+        Session(prepared, build_plan(network, assign(network, "fp16"))).forward(picture)
+    assert Session(prepared, build_plan(network, assign(network))).forward(picture)[0].max() == 100_000
+
+
+def test_weights_of_another_network_are_refused(prepared: Prepared) -> None:
+    other = parse_cfg("[net]\nwidth=4\nheight=4\n[convolutional]\n")
+    with pytest.raises(EngineError, match="prepared for another network"):
+        Session(prepared, build_plan(other, assign(other)))
+
+
+def test_int8_sums_that_could_overflow_are_refused() -> None:
+    network = parse_cfg("[net]\nwidth=60\nheight=60\nchannels=20\n[convolutional]\nsize=60\n", "t.cfg")
+    prepared = Prepared(network, random_weights(network), kernels())
+    plan = build_plan(network, assign(network, "int8"))
+    with pytest.raises(EngineError, match=r"^layer 0 \(conv-1\) cannot run as int8: .*int32"):
+        Session(prepared, plan).forward(np.zeros((1, 60, 60, 20), np.float32))
+
+
+def test_which_ranges_a_plan_needs(network: NetworkSpec) -> None:
+    options = resolve_options(network, OPTIONS["calibrated"])
+    precisions = assign(network, "int8", {"heads": "fp16", "shortcut-1": "int8"})
+    # Through the dropout, layer 4, the maxpools get layer 3's int8 tensor: one range serves them all.
+    assert calibrated_tensors(network, precisions, options) == {-1: (0,), 0: (1,), 1: (2,), 3: (3,)}
+    assert calibrated_tensors(network, assign(network), options) == {}

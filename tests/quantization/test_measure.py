@@ -1,0 +1,85 @@
+"""Measures of the difference of two tensors."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from mpnet.errors import DataError
+from mpnet.quantization.measure import ErrorMeter, histogram, sparkline
+from mpnet.quantization.scheme import ActivationScheme, dequantize_activation, quantize_activation, range_to_params
+
+
+def test_rounding_alone_gives_rmse_of_289_thousandths_of_a_step() -> None:
+    print("seed 1")
+    x = np.random.default_rng(1).uniform(-1, 3, 400000).astype(np.float32)
+    params = range_to_params(-1, 3, ActivationScheme())
+    codes = quantize_activation(x, params)
+    meter = ErrorMeter()
+    meter.observe(dequantize_activation(codes, params), x, scale=params.scale, codes=codes)
+    found = meter.result()
+    assert found.rmse_per_scale is not None
+    # The mean of 400,000 squares of uniform errors deviates by a share of sqrt(0.8 / 400000) per standard deviation.
+    assert abs(found.rmse_per_scale * math.sqrt(12) - 1) < 5 * math.sqrt(0.8 / 400000) / 2
+    # Half of a step of 255 rounds to each end.
+    assert found.saturated == pytest.approx(1 / 255, rel=0.1)
+    # Uniform signal on [-1, 3]: mean square 7/3, noise (4/255)^2 / 12.
+    assert found.sqnr_db == pytest.approx(10 * math.log10(7 / 3 * 12 * (255 / 4) ** 2), abs=0.1)
+    assert found.elements == 400000
+
+
+def test_known_numbers() -> None:
+    meter = ErrorMeter()
+    meter.observe(np.array([3.0, 5.0]), np.array([3.0, 4.0]))
+    found = meter.result()
+    assert found.sqnr_db == pytest.approx(10 * math.log10(25))
+    assert found.cosine == pytest.approx(29 / (5 * math.sqrt(34)))
+    assert (found.rmse, found.mean_error, found.max_abs_error) == (math.sqrt(0.5), 0.5, 1.0)
+    assert (found.minimum, found.maximum) == (3.0, 4.0)
+    assert found.rmse_per_scale is None
+    assert found.saturated is None
+
+
+def test_batches_add_up() -> None:
+    rng = np.random.default_rng(2)
+    print("seed 2")
+    x, r = rng.normal(size=(2, 3, 50))
+    whole, parts = ErrorMeter(), ErrorMeter()
+    whole.observe(x, r, scale=0.5)
+    for i in range(3):
+        parts.observe(x[i], r[i], scale=0.5)
+    for name, value in vars(whole.result()).items():
+        assert vars(parts.result())[name] == (value if value is None else pytest.approx(value, rel=1e-12)), name
+
+
+@pytest.mark.parametrize(
+    ("x", "r", "sqnr", "cosine"),
+    [([1, 2], [1, 2], math.inf, 1), ([0, 0], [0, 0], math.inf, 1), ([1, 0], [0, 0], -math.inf, 0), ([0], [1], 0.0, 0)],
+)
+def test_zeros(x: list[float], r: list[float], sqnr: float, cosine: float) -> None:
+    meter = ErrorMeter()
+    meter.observe(np.array(x, np.float32), np.array(r, np.float32))
+    assert meter.result().sqnr_db == sqnr
+    assert meter.result().cosine == pytest.approx(cosine)
+
+
+def test_bad_tensors_are_refused() -> None:
+    meter = ErrorMeter()
+    with pytest.raises(DataError, match="no tensors were compared"):
+        meter.result()
+    with pytest.raises(DataError, match="shapes"):
+        meter.observe(np.zeros(2), np.zeros(3))
+    with pytest.raises(DataError, match="NaN or infinity"):
+        meter.observe(np.array([np.nan]), np.zeros(1))
+    with pytest.raises(DataError, match="at least one"):
+        histogram(np.zeros(0))
+
+
+def test_histogram_and_its_line() -> None:
+    counts, edges = histogram(np.array([0, 0, 0, 0, 1, 3.99, 4]), bins=4)
+    assert counts == [4, 1, 0, 2]
+    assert edges == [0, 1, 2, 3, 4]
+    assert sparkline(counts) == "█▄ ▆"
+    assert sparkline([0, 0]) == "  "

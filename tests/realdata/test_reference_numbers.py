@@ -1,0 +1,104 @@
+"""Whole runs on real networks and pictures against the numbers that the reference programs gave (skipped without them).
+
+The tolerances cover another JPEG decoder (see docs/evaluation.md): +-0.15 AP, and 0.1 between fp16 and fp32.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Callable
+
+import pytest
+
+from mpnet.api import run_experiment
+from mpnet.experiments.result import Result
+from mpnet.spec.experiment import DataSection, DetectionSection, Experiment, ModelSection, PrecisionSection
+
+TOLERANCE = 0.15
+Run = Callable[[Experiment], Result]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """Run an experiment into a folder that all tests of this file share, so that equal trials run once."""
+    output = tmp_path_factory.mktemp("runs")
+    return lambda experiment: run_experiment(replace(experiment, output=output)).result
+
+
+@pytest.fixture(scope="module")
+def aix(shared_data: Path) -> Experiment:
+    folder = shared_data / "aix2022"
+    return Experiment(
+        "aix",
+        ModelSection(folder / "yolov3-tiny-aix2022.cfg", folder / "yolov3-tiny-aix2022.weights", folder / "yolohw.names"),
+        DataSection("yolo", folder / "images", labels=folder / "labels"),
+        DetectionSection("stretch", 0.005, 0.45),
+    )
+
+
+@pytest.fixture(scope="module")
+def fastest(shared_data: Path) -> Experiment:
+    folder, coco = shared_data / "yolo-fastest", shared_data / "coco"
+    return Experiment(
+        "fastest",
+        # Its authors' program adds epsilon inside the root.
+        ModelSection(folder / "yolo-fastest-1.1.cfg", folder / "yolo-fastest-1.1.weights", None, "alexeyab"),
+        DataSection("coco", coco / "images", annotations=coco / "instances_dev.json"),
+        DetectionSection("stretch", 0.001, 0.45, "greedynms"),
+    )
+
+
+def at(experiment: Experiment, precision: str) -> Experiment:
+    """The experiment with every layer at one precision."""
+    return replace(experiment, precision=PrecisionSection(precision))
+
+
+def test_fp32_stretched(aix: Experiment, run: Run) -> None:
+    metrics = run(aix).metrics
+    expected = {"AP": 44.58, "AP50": 84.24, "AP75": 41.82, "AR100": 52.47, "darknet_mAP50": 83.34}
+    assert {name: metrics[name] for name in expected} == pytest.approx(expected, abs=TOLERANCE)
+
+
+def test_fp32_letterboxed(aix: Experiment, run: Run) -> None:
+    metrics = run(replace(aix, detection=replace(aix.detection, resize="letterbox"))).metrics
+    expected = {"AP": 30.64, "AP50": 68.42}
+    assert {name: metrics[name] for name in expected} == pytest.approx(expected, abs=TOLERANCE)
+
+
+def test_coco_annotations_give_the_same_as_label_files(aix: Experiment, run: Run, shared_data: Path) -> None:
+    folder = shared_data / "aix2022"
+    data = DataSection("coco", folder / "images", annotations=folder / "instances_dev.json")
+    metrics, expected = run(replace(aix, data=data)).metrics, run(aix).metrics
+    # The JSON holds boxes rounded to its digits.
+    assert metrics["AP"] == pytest.approx(expected["AP"], abs=0.02)
+
+
+def test_fp16_loses_nothing_that_can_be_measured(aix: Experiment, run: Run) -> None:
+    result, expected = run(at(aix, "fp16")), run(aix).metrics
+    assert result.metrics["AP"] == pytest.approx(expected["AP"], abs=0.1)
+    assert result.document["agreement"]["AP"] >= 99.9
+
+
+def test_int8_per_channel_dynamic(aix: Experiment, run: Run) -> None:
+    result = run(at(aix, "int8"))
+    assert result.document["precision"]["key"] == "q" * 11
+    assert result.metrics["AP"] >= 43.0
+
+
+def test_yolo_fastest_on_coco(fastest: Experiment, run: Run) -> None:
+    metrics = run(fastest).metrics
+    expected = {"AP": 15.29, "AP50": 32.32}
+    assert {name: metrics[name] for name in expected} == pytest.approx(expected, abs=TOLERANCE)
+
+
+def test_yolo_fastest_takes_greedynms_from_its_cfg(fastest: Experiment, run: Run) -> None:
+    said = run(fastest)
+    unsaid = run(replace(fastest, detection=replace(fastest.detection, nms_kind=None)))
+    assert unsaid.id == said.id
+
+
+def test_yolo_fastest_with_plain_iou(fastest: Experiment, run: Run) -> None:
+    metrics = run(replace(fastest, detection=replace(fastest.detection, nms_kind="default"))).metrics
+    expected = {"AP": 15.02, "AP50": 32.49}
+    assert {name: metrics[name] for name in expected} == pytest.approx(expected, abs=TOLERANCE)

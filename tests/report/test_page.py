@@ -1,0 +1,150 @@
+"""The page as a file: what it holds, what it refuses to hold, and how names that look like markup appear."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+from mpnet.report import page
+from mpnet.report.model import Missing
+from tests.report.synthetic import configurations, report_data
+
+MAX_BYTES = 12_000_000
+HOSTILE = ("<script>alert(1)</script>", 'quote " and \' and\nnewline', "</script><img src=x onerror=alert(2)>", "{{ 7 * 7 }}")
+
+
+class Text(HTMLParser):
+    """Collects tags with attributes, and all text outside scripts and styles."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.scripts: list[str] = []
+        self.words: list[str] = []
+        self._inside = ""
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag in ("script", "style"):
+            self._inside = tag
+            self.scripts.append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag == self._inside:
+            self._inside = ""
+
+    def handle_data(self, data: str) -> None:
+        if self._inside:
+            self.scripts[-1] += data
+        else:
+            self.words.append(data)
+
+    @property
+    def text(self) -> str:
+        return " ".join(self.words)
+
+    def count(self, tag: str) -> int:
+        return sum(name == tag for name, _ in self.tags)
+
+
+@pytest.fixture(scope="module")
+def html() -> str:
+    return page.render(report_data())
+
+
+@pytest.fixture(scope="module")
+def parsed(html: str) -> Text:
+    return Text(html)
+
+
+def embedded(html: str) -> dict[str, object]:
+    """The JSON document that the page's program reads."""
+    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', html, re.DOTALL)
+    assert found is not None
+    document = json.loads(found[1])
+    assert isinstance(document, dict)
+    return document
+
+
+def test_page_is_small_enough(html: str) -> None:
+    assert len(html.encode()) < MAX_BYTES
+
+
+def test_page_names_no_address_that_could_be_fetched(parsed: Text) -> None:
+    addresses = [value for _, attributes in parsed.tags for name, value in attributes.items()
+                 if name in ("src", "href", "action", "poster", "srcset") and value is not None]
+    outside = [a for a in addresses if not a.startswith(("#", "data:"))]
+    assert outside == []
+
+
+def test_policy_allows_exactly_the_scripts_of_the_page(parsed: Text) -> None:
+    policy = next(a["content"] for tag, a in parsed.tags if tag == "meta" and a.get("http-equiv") == "Content-Security-Policy")
+    assert policy is not None
+    program = next(text for text in parsed.scripts if "startPlots" in text)
+    digest = base64.b64encode(hashlib.sha256(program.encode()).digest()).decode()
+    assert f"'sha256-{digest}'" in policy
+    assert "default-src 'none'" in policy
+    assert "unsafe-eval" not in policy
+    assert "'unsafe-inline'" not in policy.split("script-src")[1].split(";")[0]
+
+
+def test_hostile_names_are_text() -> None:
+    data = report_data(class_names=HOSTILE, layer_names=HOSTILE, title=HOSTILE[0], picture_name='a"b\nc<d>.jpg')
+    html = page.render(data)
+    parsed = Text(html)
+    plain = Text(page.render(report_data(class_names=("a", "b", "c", "d"))))
+    assert parsed.count("script") == plain.count("script")
+    assert parsed.count("img") == plain.count("img")
+    assert all("onerror" not in attributes for _, attributes in parsed.tags)
+    assert HOSTILE[0] in parsed.text
+    assert HOSTILE[2] in parsed.text
+    assert "49" not in [word.strip() for word in parsed.words]
+    names = [layer["name"] for layer in embedded(html)["layers"]]  # type: ignore[index,union-attr]
+    assert names[0] == HOSTILE[0]
+
+
+def test_columns_survive_exactly(html: str) -> None:
+    table = embedded(html)["table"]
+    assert isinstance(table, dict)
+    expected = configurations()
+    assert table["keys"] == list(expected.keys)
+    for name, text in table["columns"].items():
+        actual = np.frombuffer(base64.b64decode(text), dtype="<f8")
+        assert np.array_equal(actual, expected.columns[name], equal_nan=True), name
+
+
+def test_every_section_is_there(parsed: Text) -> None:
+    ids = {attributes.get("id") for _, attributes in parsed.tags}
+    sections = {"summary", "choice", "sensitivity", "heat", "error", "layers", "classes", "pictures", "configurations",
+                "protocol"}
+    assert sections <= ids
+
+
+@pytest.mark.parametrize(("state", "words"), [
+    ("running", "This sweep is still running: 1,200 of 2,048"),
+    ("interrupted", "This sweep was interrupted: 1,200 of 2,048"),
+])
+def test_unfinished_sweeps_say_so(state: str, words: str) -> None:
+    parsed = Text(page.render(report_data(state=state)))
+    assert words in parsed.text
+    assert f"{state}: 1,200 of 2,048" in parsed.text
+
+
+def test_missing_parts_are_named() -> None:
+    from dataclasses import replace
+
+    data = replace(report_data(), errors=(), missing=(Missing("Error per layer", "the weights file has moved", "Put it back."),))
+    parsed = Text(page.render(data))
+    assert "the weights file has moved" in parsed.text
+    assert "error" not in {attributes.get("id") for _, attributes in parsed.tags}
+
+
+def test_the_same_data_give_the_same_bytes() -> None:
+    assert page.render(report_data()) == page.render(report_data())

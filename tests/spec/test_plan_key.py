@@ -1,0 +1,53 @@
+"""The canonical text of a plan."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mpnet.errors import PrecisionError
+from mpnet.formats.cfg import parse_cfg
+from mpnet.spec.plan_key import format_key, parse_key
+from mpnet.spec.precision import BY_CODE, FP16, FP32, INT8
+
+NETWORK = parse_cfg(
+    "[net]\nwidth=8\nheight=8\n[convolutional]\nfilters=6\n[maxpool]\n[convolutional]\nfilters=6\n"
+    "[yolo]\nclasses=1\nanchors=1,1\nnum=1\n",
+    "t.cfg",
+)
+
+
+def test_key_names_weights_first_and_the_rest_by_index() -> None:
+    assert format_key([FP32, INT8], {1: FP16}) == "fq+1:h"
+    assert parse_key(NETWORK, "fq+1:h") == {0: FP32, 2: INT8, 1: FP16}
+
+
+@given(st.text(sorted(BY_CODE), min_size=2, max_size=2), st.sampled_from(["", *BY_CODE]))
+def test_keys_survive(codes: str, pool: str) -> None:
+    key = codes + (f"+1:{pool}" if pool else "")
+    chosen = parse_key(NETWORK, key)
+    assert format_key([chosen[0], chosen[2]], {1: chosen[1]} if pool else {}) == key
+
+
+@pytest.mark.parametrize(("key", "message"), [
+    ("fqf", "precision key 'fqf' names 3 layers with weights, not the 2 of t.cfg"),
+    ("fx", "precision key 'fx': unknown code 'x'; known are f (fp32), h (fp16), q (int8), w (fp32_winograd), "
+           "H (fp16_half)"),
+    ("ff+", "precision key 'ff+': '' names no layer without weights"),
+    ("ff+0:q", "precision key 'ff+0:q': '0:q' names no layer without weights"),
+    ("ff+9:q", "precision key 'ff+9:q': '9:q' names no layer without weights"),
+    ("ff+3:q", "precision key 'ff+3:q': layer 3 is a [yolo], which is always fp32"),
+])
+def test_keys_that_do_not_fit(key: str, message: str) -> None:
+    with pytest.raises(PrecisionError) as caught:
+        parse_key(NETWORK, key)
+    assert str(caught.value) == message
+
+
+@given(st.text(max_size=30))
+def test_arbitrary_keys_are_read_or_refused(key: str) -> None:
+    with contextlib.suppress(PrecisionError):
+        assert {0, 2} <= set(parse_key(NETWORK, key))
