@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.errors import KernelError
-from mpnet.kernels import native
+from mpnet.kernels import arguments, native
 from mpnet.kernels._core import ffi, lib
 from mpnet.kernels.interface import ACTIVATIONS, PackedConv
 
@@ -67,14 +67,14 @@ class Binder:
     def __init__(self, kernels: native.NativeKernels, threads: int) -> None:
         self._kernels = kernels
         self._table = kernels._table
-        self._threads = native._check_threads(threads)
+        self._threads = arguments.check_threads(threads)
         self._convolutions: list[Any] = []
         self._scratch_bytes = 0
         self._scratch: NDArray[np.uint8] | None = None
 
     def finish(self) -> None:
         """Give the convolutions their scratch memory; call once, after the last binding."""
-        self._scratch = native.aligned(max(self._scratch_bytes, 64))
+        self._scratch = arguments.aligned(max(self._scratch_bytes, 64))
         for args in self._convolutions:
             args.scratch = native._pointer(self._scratch)
             args.scratch_bytes = self._scratch.size
@@ -100,13 +100,13 @@ class Binder:
             raise KernelError(f"these weights were not packed by ISA level {self._kernels.name}")
         shape, precision = packed.shape, packed.precision
         images = x.shape[0]
-        native._check(x, "x", (precision.storage,), (images, shape.in_h, shape.in_w, shape.in_channels))
-        native._check(out, "out", tuple(native._TYPE_CODE), (images, shape.out_h, shape.out_w, shape.out_channels))
-        native._check(bias, "bias", ("float32",), (shape.out_channels,))
+        arguments.check(x, "x", (precision.storage,), (images, shape.in_h, shape.in_w, shape.in_channels))
+        arguments.check(out, "out", tuple(native._TYPE_CODE), (images, shape.out_h, shape.out_w, shape.out_channels))
+        arguments.check(bias, "bias", ("float32",), (shape.out_channels,))
         args = ffi.new("mp_conv_args *")
         args.shape = packed.c_shape[0]
         args.precision = native._PRECISION_CODE[precision.name]
-        args.activation = native._code(activation, ACTIVATIONS, "activation")
+        args.activation = arguments.code_of(activation, ACTIVATIONS, "activation")
         args.out_type = _type(out)
         args.images, args.threads = images, self._threads
         args.packed = native._pointer(packed.data)
@@ -116,7 +116,7 @@ class Binder:
         if precision.carries_scale:
             if weight_scale is None or in_scales is None:
                 raise KernelError("an int8 convolution needs weight_scale and the scales of its input")
-            native._check(weight_scale, "weight_scale", ("float32",), (shape.out_channels,))
+            arguments.check(weight_scale, "weight_scale", ("float32",), (shape.out_channels,))
             args.weight_scale = native._typed(weight_scale)
             args.in_scale = native._typed(in_scales.scale)
             args.in_zero_point = native._typed(in_scales.zero_point)
@@ -124,10 +124,10 @@ class Binder:
         if out_scales is not None:
             args.out_inv_scale = native._typed(out_scales.inv_scale)
             args.out_zero_point = native._typed(out_scales.zero_point)
-            args.out_rounding = native._code(out_rounding, native.ROUNDINGS, "rounding")
+            args.out_rounding = arguments.code_of(out_rounding, arguments.ROUNDINGS, "rounding")
             args.out_low, args.out_high = out_low, out_high
         if ranges is not None:
-            native._check(ranges, "ranges", ("float32",), (images, 2))
+            arguments.check(ranges, "ranges", ("float32",), (images, 2))
             args.ranges = native._typed(ranges)
         size = lib.mp_conv_scratch_bytes(self._table, args.packed, self._threads)
         self._scratch_bytes = max(self._scratch_bytes, size)
@@ -137,8 +137,8 @@ class Binder:
 
     def value_range(self, x: NDArray[Any], ranges: Floats) -> Call:
         """See Kernels.value_range; ranges: (n, 2), filled."""
-        native._check(x, "x", ("float32", "float16"))
-        native._check(ranges, "ranges", ("float32",), (x.shape[0], 2))
+        arguments.check(x, "x", ("float32", "float16"))
+        arguments.check(ranges, "ranges", ("float32",), (x.shape[0], 2))
         return Call(lib.mp_value_range, (
             self._table, native._pointer(x), _type(x), x.shape[0], x.size // x.shape[0],
             native._typed(ranges), self._threads,
@@ -148,18 +148,18 @@ class Binder:
         self, x: NDArray[Any], out: NDArray[np.int8], scales: ImageScales, rounding: str, low: int, high: int
     ) -> Call:
         """See Kernels.quantize."""
-        native._check(x, "x", ("float32", "float16"))
-        native._check(out, "out", ("int8",), x.shape)
+        arguments.check(x, "x", ("float32", "float16"))
+        arguments.check(out, "out", ("int8",), x.shape)
         return Call(lib.mp_quantize, (
             self._table, native._pointer(x), _type(x), native._typed(out), x.shape[0],
             x.size // x.shape[0], native._typed(scales.inv_scale), native._typed(scales.zero_point),
-            native._code(rounding, native.ROUNDINGS, "rounding"), low, high, self._threads,
+            arguments.code_of(rounding, arguments.ROUNDINGS, "rounding"), low, high, self._threads,
         ), 1, None, (x, out, scales))
 
     def dequantize(self, x: NDArray[np.int8], out: NDArray[Any], scales: ImageScales) -> Call:
         """See Kernels.dequantize."""
-        native._check(x, "x", ("int8",))
-        native._check(out, "out", ("float32", "float16"), x.shape)
+        arguments.check(x, "x", ("int8",))
+        arguments.check(out, "out", ("float32", "float16"), x.shape)
         return Call(lib.mp_dequantize, (
             self._table, native._typed(x), native._pointer(out), _type(out), x.shape[0],
             x.size // x.shape[0], native._typed(scales.scale), native._typed(scales.zero_point),
@@ -168,8 +168,8 @@ class Binder:
 
     def cast(self, x: NDArray[Any], out: NDArray[Any]) -> Call:
         """See Kernels.cast."""
-        native._check(x, "x", ("float32", "float16"))
-        native._check(out, "out", ("float32", "float16"), x.shape)
+        arguments.check(x, "x", ("float32", "float16"))
+        arguments.check(out, "out", ("float32", "float16"), x.shape)
         return Call(lib.mp_cast, (
             self._table, native._pointer(x), _type(x), native._pointer(out),
             _type(out), x.size, self._threads,
@@ -178,8 +178,8 @@ class Binder:
     def maxpool(self, x: NDArray[Any], out: NDArray[Any], size: int, stride: int, padding: int) -> Call:
         """See Kernels.maxpool."""
         images, height, width, channels = x.shape
-        native._check(x, "x", tuple(native._TYPE_CODE))
-        native._check(out, "out", (x.dtype.name,), (images, out.shape[1], out.shape[2], channels))
+        arguments.check(x, "x", tuple(native._TYPE_CODE))
+        arguments.check(out, "out", (x.dtype.name,), (images, out.shape[1], out.shape[2], channels))
         return Call(lib.mp_maxpool, (
             self._table, native._pointer(x), native._pointer(out), _type(x), images, height, width,
             channels, out.shape[1], out.shape[2], size, stride, padding, self._threads,
@@ -188,8 +188,8 @@ class Binder:
     def avgpool(self, x: NDArray[Any], out: NDArray[Any]) -> Call:
         """See Kernels.avgpool."""
         images, height, width, channels = x.shape
-        native._check(x, "x", ("float32", "float16"))
-        native._check(out, "out", (x.dtype.name,), (images, 1, 1, channels))
+        arguments.check(x, "x", ("float32", "float16"))
+        arguments.check(out, "out", (x.dtype.name,), (images, 1, 1, channels))
         return Call(lib.mp_avgpool, (
             self._table, native._pointer(x), native._pointer(out), _type(x), images, height, width,
             channels, self._threads,
@@ -198,8 +198,8 @@ class Binder:
     def upsample(self, x: NDArray[Any], out: NDArray[Any], factor: int) -> Call:
         """See Kernels.upsample."""
         images, height, width, channels = x.shape
-        native._check(x, "x", tuple(native._TYPE_CODE))
-        native._check(out, "out", (x.dtype.name,), (images, height * factor, width * factor, channels))
+        arguments.check(x, "x", tuple(native._TYPE_CODE))
+        arguments.check(out, "out", (x.dtype.name,), (images, height * factor, width * factor, channels))
         return Call(lib.mp_upsample, (
             self._table, native._pointer(x), native._pointer(out), _type(x), images, height, width,
             channels, factor, self._threads,
@@ -207,10 +207,10 @@ class Binder:
 
     def concat(self, inputs: Sequence[NDArray[Any]], out: NDArray[Any]) -> list[Call]:
         """See Kernels.concat; one call per input."""
-        native._check(out, "out", tuple(native._TYPE_CODE))
+        arguments.check(out, "out", tuple(native._TYPE_CODE))
         calls, at = [], 0
         for x in inputs:
-            native._check(x, "input", (out.dtype.name,), (*out.shape[:3], x.shape[3]))
+            arguments.check(x, "input", (out.dtype.name,), (*out.shape[:3], x.shape[3]))
             calls.append(Call(lib.mp_concat_part, (
                 self._table, native._pointer(x), native._pointer(out), _type(x),
                 out.size // out.shape[3], x.shape[3], out.shape[3], at, self._threads,
@@ -222,10 +222,10 @@ class Binder:
 
     def add(self, a: NDArray[Any], b: NDArray[Any], out: NDArray[Any], activation: str) -> Call:
         """See Kernels.add."""
-        native._check(a, "a", ("float32", "float16"))
-        native._check(b, "b", (a.dtype.name,), a.shape)
-        native._check(out, "out", (a.dtype.name,), a.shape)
+        arguments.check(a, "a", ("float32", "float16"))
+        arguments.check(b, "b", (a.dtype.name,), a.shape)
+        arguments.check(out, "out", (a.dtype.name,), a.shape)
         return Call(lib.mp_add, (
             self._table, native._pointer(a), native._pointer(b), native._pointer(out), _type(a),
-            _type(out), native._code(activation, ACTIVATIONS, "activation"), a.size, self._threads,
+            _type(out), arguments.code_of(activation, ACTIVATIONS, "activation"), a.size, self._threads,
         ), 1, None, (a, b, out))
