@@ -128,7 +128,7 @@ class Kernels(Protocol):
         self, x: NDArray[Any], out: NDArray[np.int8], quant: TensorQuant, *,
         rounding: str = "half_to_even", low: int = -128, high: int = 127, threads: int = 1,
     ) -> None:
-        """q = clamp(round(x / scale) + zero_point, low, high), as docs/arithmetic.md orders it. x: float32 or float16."""
+        """q = clamp(round(x / scale) + zero_point, low, high) as docs/arithmetic.md says. x: float32 or float16."""
         ...
 
     def dequantize(self, x: NDArray[np.int8], out: NDArray[Any], quant: TensorQuant, *, threads: int = 1) -> None:
