@@ -36,6 +36,7 @@ class Scratch:
             self._names.append(file.name)
             header: dict[str, Any] = {"descr": "<f4", "fortran_order": False, "shape": tuple(shape)}
             np.lib.format.write_array_header_1_0(file, header)
+            file.flush()
             start = file.tell()
             # Allocated, not only promised: writing to a mapping of a full disk would kill the process.
             os.posix_fallocate(file.fileno(), 0, start + size)
