@@ -17,6 +17,7 @@ from mpnet.detection.preprocess import geometry_array
 from mpnet.engine.cost import layer_costs, plan_cost
 from mpnet.engine.plan import Plan
 from mpnet.engine.run import Session
+from mpnet.engine.trace import time_steps
 from mpnet.evaluation.signal import squared_sum
 from mpnet.experiments.environment import versions
 from mpnet.experiments.inputs import in_order
@@ -124,30 +125,11 @@ def measure_latency(bench: Workbench, plan: Plan) -> dict[str, Any]:
         "median_ms": statistics.median(times),
         "min_ms": min(times),
         "images": len(times),
-        "steps": _step_times(session, x),
+        "steps": [
+            {"step": spent.name, "layer": spent.step.layer, "ms": spent.median_ms}
+            for spent in time_steps(session, x, repeats=STEP_RUNS)
+        ],
     }
-
-
-def _step_times(session: Session, x: NDArray[np.float32]) -> list[dict[str, Any]]:
-    """Median milliseconds of every step as it runs, fused steps being one; clock reads add about 0.1 us to each."""
-    bound = session.bound(len(x))
-    bound.set_picture(x)
-    steps = session.run_plan.steps
-    times: list[list[float]] = [[] for _ in steps]
-    for _ in range(STEP_RUNS):
-        once = [0.0] * len(steps)
-        for number, call in bound.calls:
-            begin = time.perf_counter()
-            bound.run_call(number, call)
-            once[number] += 1000 * (time.perf_counter() - begin)
-        for number, value in enumerate(once):
-            times[number].append(value)
-    layers = session.plan.network.layers
-    names = [f"{step.operation.name} {layers[step.layer].name}" for step in steps]
-    return [
-        {"step": name, "layer": step.layer, "ms": statistics.median(spent)}
-        for name, step, spent in zip(names, steps, times, strict=True)
-    ]
 
 
 def build_document(
