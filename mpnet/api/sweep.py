@@ -6,6 +6,7 @@ import json
 import time
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Callable
 
@@ -14,17 +15,20 @@ import numpy as np
 from mpnet.api.calibration import calibrated
 from mpnet.api.experiment import open_workbench
 from mpnet.detection.preprocess import geometry_array
+from mpnet.engine.cost import layer_costs
 from mpnet.engine.options import resolve_options
 from mpnet.engine.plan import build_plan
 from mpnet.engine.run import Session
 from mpnet.errors import ConfigError
 from mpnet.experiments.context import Baseline, OptionsInForce, SweepContext
+from mpnet.experiments.environment import versions
 from mpnet.experiments.evaluator import Evaluator
 from mpnet.experiments.executor import Executor, InlineExecutor, ProcessExecutor
 from mpnet.experiments.findings import findings
 from mpnet.experiments.identity import digest_of
 from mpnet.experiments.latency_table import read_table
 from mpnet.experiments.problem import Problem, objectives_of
+from mpnet.experiments.ranking import rank_layers
 from mpnet.experiments.recipe import EvaluatorRecipe
 from mpnet.experiments.scoring import split_positions
 from mpnet.experiments.scratch import Scratch
@@ -234,8 +238,12 @@ def _describe(
     store: TrialStore, bench: Workbench, section: SweepSection, contexts: tuple[int, ...], context: SweepContext,
     command: str,
 ) -> None:
-    """What a report needs to know of a sweep beside its trials."""
+    """What a report needs to know of a sweep beside its trials, under the names that a result has."""
+    top = bench.plan(bench.uniform("fp32"))
     store.set_note("sweep", json.dumps({
+        "created": datetime.now(timezone.utc).isoformat(timespec="seconds"), "versions": versions(),
+        "digests": {**bench.identity(top.precision).digests(), "plan": None, "trial": None},
+        "layers": [row.as_json() for row in layer_costs(top)], "notes": list(bench.dataset.notes),
         "name": bench.experiment.name, "strategy": section.strategy, "command": command,
         "objectives": list(section.objectives), "holdout": section.holdout, "contexts": list(contexts),
         "suffix": context.suffix, "baseline": context.baseline.key + context.suffix if context.baseline else None,
@@ -255,7 +263,8 @@ def _findings(
     name: str, strategy_name: str,
 ) -> dict[str, Any]:
     network: NetworkSpec = context.network
-    return findings(
+    document = findings(
         start.problem, state, store, contexts, suffix=context.suffix, name=name, strategy=strategy_name,
         macs_per_pass=network.macs, images=start.images, selecting=start.selecting, theory=start.theory,
     )
+    return {**document, "layers": rank_layers(start.problem, state.known, network)}

@@ -23,14 +23,15 @@ COMMANDS: dict[str, str] = {
     "show": "A network's layers: shapes, precisions, conversions, cost.",
     "detect": "Find objects in pictures, folders and videos.",
     "run": "Evaluate one configuration of an experiment file.",
-    "analyze": "Where a configuration loses accuracy: error per layer and step.",
     "sweep": "Search over precisions: every combination, or a quick first answer.",
     "profile": "Measure this machine, for sweeps with its latency.",
+    "analyze": "Where a configuration loses accuracy: error per layer and step.",
     "compare": "Differences between finished runs.",
     "report": "One HTML page that explains runs or a sweep.",
     "export": "The chosen configuration as a ready .cfg.",
     "info": "This machine: CPU features, kernels, compiler, versions.",
     "download": "Fetch official weights.",
+    "demo": "The main job on a packaged network, in under a minute.",
 }
 
 

@@ -12,22 +12,24 @@ from numpy.typing import NDArray
 
 from mpnet.detection.decode import Candidates, decode_head, join_images
 from mpnet.engine.assign import assign_key
-from mpnet.engine.cost import plan_cost
 from mpnet.engine.plan import build_plan
 from mpnet.engine.prepare import Prepared
 from mpnet.engine.tensor import Tensor
 from mpnet.evaluation.signal import squared_sum
 from mpnet.experiments.context import Baseline, SweepContext, values_of
+from mpnet.experiments.costs import CostModel
 from mpnet.experiments.latency import predicted_ms
 from mpnet.experiments.scoring import Noise, Scorer
 from mpnet.experiments.store import Trial
-from mpnet.experiments.trie import Graph, build_graph, run_graph
+from mpnet.experiments.trie import Graph, build_graph, join_tensors, run_graph, run_stem
 from mpnet.experiments.units import Outcome, Unit
 from mpnet.kernels.isa import kernels
 from mpnet.spec.detections import Detections
 
 LIVE_BYTES = 192 << 20
 """Memory that the tensors of one group of pictures may take in one worker."""
+MAX_GROUP = 64
+"""Pictures in one call after the stem: enough to make calls cheap, few enough that tensors stay in the cache."""
 _ENTRY_BYTES = 24  # of one candidate: class, score, box
 
 
@@ -46,6 +48,7 @@ class Evaluator:
         self.context = context
         self._pictures = values_of(context.pictures)
         self._prepared: dict[int, Prepared] = {}
+        self._costs: dict[int, CostModel] = {}
         self._kernels = kernels(None if context.isa == "auto" else context.isa)
 
     def prepared(self, options: int) -> Prepared:
@@ -115,21 +118,24 @@ class Evaluator:
 
     def costs(self, options: int, key: str) -> dict[str, float]:
         """The costs of a configuration, as `mpnet run` counts them; with a latency table the predicted time."""
-        context = self.context
-        plan = build_plan(
-            context.network, assign_key(context.network, key + context.suffix), context.options[options].engine
-        )
-        cost = plan_cost(plan)
-        found = {name: float(getattr(cost, name))
-                 for name in ("weight_bytes", "peak_activation_bytes", "bit_operations", "int8_macs")}
+        context, engine = self.context, self.context.options[options].engine
+        if options not in self._costs:
+            self._costs[options] = CostModel(context.network, engine, context.own)
+        found = self._costs[options].costs(key)
         if context.step_ms:
+            plan = build_plan(context.network, assign_key(context.network, key + context.suffix), engine)
             found["latency_ms"] = predicted_ms(plan, context.step_ms)
         return found
 
     def _forward(self, graph: Graph, options: int, keep: Sequence[NDArray[np.float32]] = ()) -> _Heads:
-        """Heads of all configurations of the graph, all pictures, a group of pictures at a time."""
+        """Heads of all configurations of the graph, all pictures.
+
+        The stem, whose tensors are large, goes through in small groups of pictures; what comes after it in larger ones,
+        since it is done for every configuration and each step costs a call.
+        """
         context, prepared = self.context, self.prepared(options)
-        group = max(1, min(context.group, LIVE_BYTES // graph.peak_bytes()))
+        small = max(1, min(context.group, LIVE_BYTES // max(1, graph.peak_bytes(stem=True))))
+        group = max(small, min(MAX_GROUP, LIVE_BYTES // max(1, graph.peak_bytes(stem=False))))
         parts: list[dict[str, list[Candidates]]] = [{} for _ in graph.heads]
         noise: list[dict[str, list[NDArray[np.float64]]]] = [{} for _ in graph.heads]
         for start in range(0, len(self._pictures), group):
@@ -144,10 +150,17 @@ class Evaluator:
                     noise[head].setdefault(name, []).append(
                         squared_sum(tensor.data, self._baseline_heads[head][start:stop]))
 
-            run_graph(graph, Tensor(np.ascontiguousarray(self._pictures[start:stop])), prepared, on_head,
-                      context.threads)
+            stems = [run_stem(graph, self._picture(first, min(first + small, stop)), prepared, context.threads)
+                     for first in range(start, stop, small)]
+            joined = [join_tensors(tensors) for tensors in zip(*stems, strict=True)]
+            del stems
+            picture = self._picture(start, stop) if graph.reads_picture else None
+            run_graph(graph, joined, prepared, on_head, context.threads, picture)
         return _Heads(
             [{name: join_images(found) for name, found in head.items()} for head in parts],
             [{name: Noise(self._signal[h], np.concatenate(found)) for name, found in head.items()}
              for h, head in enumerate(noise)],
         )
+
+    def _picture(self, start: int, stop: int) -> Tensor:
+        return Tensor(np.ascontiguousarray(self._pictures[start:stop]))

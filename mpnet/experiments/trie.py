@@ -8,8 +8,10 @@ of any of its configurations computes, from the same bits.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Callable, Iterable, Mapping
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -65,20 +67,53 @@ class Graph:
         """What a configuration's heads are called, one name per yolo layer."""
         return tuple(restricted(key, positions) for positions in self.positions)
 
-    def peak_bytes(self) -> int:
-        """Most memory that tensors need at one time, for one picture, the picture included."""
+    @cached_property
+    def stem(self) -> frozenset[int]:
+        """Nodes that all configurations share: those of layers with one node, whose inputs are shared as well."""
+        count = Counter(node.layer for node in self.nodes)
+        found: set[int] = set()
+        for number, node in enumerate(self.nodes):
+            if count[node.layer] == 1 and all(i == PICTURE or i in found for i in node.inputs):
+                found.add(number)
+        return frozenset(found)
+
+    @cached_property
+    def boundary(self) -> tuple[int, ...]:
+        """Nodes of the stem that others read, or that are heads."""
+        read = {i for number, node in enumerate(self.nodes) if number not in self.stem for i in node.inputs}
+        heads = {number for names in self.heads for number in names}
+        return tuple(sorted(self.stem & (read | heads)))
+
+    @cached_property
+    def picture_bytes(self) -> int:
+        """Of one picture."""
+        return 4 * int(np.prod(self.network.in_shape))
+
+    def peak_bytes(self, stem: bool) -> int:
+        """Most memory that tensors need at one time for one picture: of the stem, or of everything after it."""
         left = [node.uses for node in self.nodes]
-        live = peak = 4 * int(np.prod(self.network.in_shape))
-        for node in self.nodes:
-            live += node.bytes_
-            peak = max(peak, live)
-            for number in {*node.inputs} - {PICTURE}:
-                left[number] -= node.inputs.count(number)
-                if left[number] == 0:
-                    live -= self.nodes[number].bytes_
-            if node.uses == 0:
+        live = self.picture_bytes if stem else 0
+        if not stem:
+            live += sum(self.nodes[number].bytes_ for number in self.boundary)
+            live += self.picture_bytes if self.reads_picture else 0
+        peak = live
+        for number, node in enumerate(self.nodes):
+            inside = number in self.stem
+            if inside == stem:
+                live += node.bytes_
+                peak = max(peak, live)
+            for source in {*node.inputs} - {PICTURE}:
+                left[source] -= node.inputs.count(source)
+                if left[source] == 0 and inside == stem:
+                    live -= self.nodes[source].bytes_
+            if node.uses == 0 and inside == stem:
                 live -= node.bytes_
         return peak
+
+    @cached_property
+    def reads_picture(self) -> bool:
+        """Whether a layer after the stem reads the picture."""
+        return any(PICTURE in node.inputs for number, node in enumerate(self.nodes) if number not in self.stem)
 
 
 def build_graph(
@@ -134,21 +169,58 @@ def build_graph(
     return graph
 
 
-def run_graph(graph: Graph, picture: Tensor, prepared: Prepared, on_head: OnHead, threads: int = 1) -> None:
-    """Compute all nodes for a group of pictures; tensors go as soon as nothing needs them any more.
+def run_stem(graph: Graph, picture: Tensor, prepared: Prepared, threads: int = 1) -> list[Tensor]:
+    """The tensors of the boundary for a group of pictures, in its order. Raises: as `run_graph`."""
+    results: dict[int, Tensor] = {PICTURE: picture}
+    keep = set(graph.boundary)
+    left = [node.uses for node in graph.nodes]
+    for number in sorted(graph.stem):
+        results[number] = _run_node(graph, number, results, prepared, threads)
+        for source in graph.nodes[number].inputs:
+            if source != PICTURE:
+                left[source] -= 1
+                if left[source] == 0 and source not in keep:
+                    del results[source]
+    # Conversions were made for consumers inside the stem; those outside have their own, for larger groups.
+    return [replace(results[number], converted={}) for number in graph.boundary]
 
-    picture: fp32, (n, h, w, c). on_head: gets the number of the yolo layer, the head's name and the fp32 tensor that
-    enters box decoding, once per distinct head.
+
+def join_tensors(parts: Sequence[Tensor]) -> Tensor:
+    """Tensors of consecutive groups of pictures as one."""
+    if len(parts) == 1:
+        return parts[0]
+    first = parts[0]
+    params = None if first.params is None else np.concatenate([p.params for p in parts if p.params is not None])
+    ranges = None if first.ranges is None else np.concatenate([p.ranges for p in parts if p.ranges is not None])
+    return Tensor(np.concatenate([part.data for part in parts]), first.precision, params, ranges)
+
+
+def run_graph(
+    graph: Graph, stem: Sequence[Tensor], prepared: Prepared, on_head: OnHead, threads: int = 1,
+    picture: Tensor | None = None,
+) -> None:
+    """Compute all nodes after the stem for a group of pictures; tensors go as soon as nothing needs them any more.
+
+    stem: of `run_stem`, joined. picture: fp32, (n, h, w, c), where a layer after the stem reads it. on_head: gets the
+    number of the yolo layer, the head's name and the fp32 tensor that enters box decoding, once per distinct head.
     Raises: EngineError that names the layer, for values that are not finite.
     """
-    left = [node.uses for node in graph.nodes]
-    results: dict[int, Tensor] = {PICTURE: picture}
     head_of = {node: (head, name) for head, names in enumerate(graph.heads) for node, name in names.items()}
+    results: dict[int, Tensor] = dict(zip(graph.boundary, stem, strict=True))
+    if picture is not None:
+        results[PICTURE] = picture
+    left = [0] * len(graph.nodes)
     for number, node in enumerate(graph.nodes):
-        try:
-            result = run_lowering(node.lowering, [results[i] for i in node.inputs], prepared, threads)
-        except (KernelError, PrecisionError) as error:
-            raise named_error(graph.network, node.layer, error) from None
+        if number not in graph.stem:
+            for source in node.inputs:
+                if source != PICTURE:
+                    left[source] += 1
+    for number, node in enumerate(graph.nodes):
+        if number in graph.stem:
+            if number in head_of:
+                on_head(*head_of[number], results[number])
+            continue
+        result = _run_node(graph, number, results, prepared, threads)
         if node.uses:
             results[number] = result
         if number in head_of:
@@ -158,3 +230,13 @@ def run_graph(graph: Graph, picture: Tensor, prepared: Prepared, on_head: OnHead
                 left[source] -= 1
                 if left[source] == 0:
                     del results[source]
+
+
+def _run_node(
+    graph: Graph, number: int, results: Mapping[int, Tensor], prepared: Prepared, threads: int
+) -> Tensor:
+    node = graph.nodes[number]
+    try:
+        return run_lowering(node.lowering, [results[i] for i in node.inputs], prepared, threads)
+    except (KernelError, PrecisionError) as error:
+        raise named_error(graph.network, node.layer, error) from None

@@ -7,8 +7,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tests.experiments.sweep_data import context, with_baseline
-from tests.experiments.sweep_networks import branches, tiny_yolo
 
 from mpnet.detection.decode import decode_head
 from mpnet.detection.nms import suppress
@@ -27,6 +25,8 @@ from mpnet.experiments.space import build_space
 from mpnet.experiments.units import Unit
 from mpnet.kernels.isa import kernels
 from mpnet.spec.detections import Detections
+from tests.experiments.sweep_data import context, with_baseline
+from tests.experiments.sweep_networks import branches, tiny_yolo
 
 SAME = ("image_index", "category", "score", "box")
 

@@ -6,12 +6,12 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
-from tests.experiments.sweep_networks import branches, tiny_yolo, yolov3_tiny
 
 from mpnet.experiments.sharing import ancestors, forward_equivalents, forward_equivalents_of
 from mpnet.experiments.space import build_space
 from mpnet.formats.cfg import read_cfg
 from mpnet.spec.experiment import SpaceSection
+from tests.experiments.sweep_networks import branches, tiny_yolo, yolov3_tiny
 
 TWO, THREE = ("fp32", "int8"), ("fp32", "fp16", "int8")
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from tests.experiments.sweep_networks import tiny_yolo, yolov3_tiny
 
 from mpnet.errors import ConfigError
 from mpnet.experiments.space import build_space
 from mpnet.spec.experiment import OptionRange, SpaceSection
 from mpnet.spec.quantization import QuantizationOptions, WeightOptions
+from tests.experiments.sweep_networks import tiny_yolo, yolov3_tiny
 
 TWO = ("fp32", "int8")
 

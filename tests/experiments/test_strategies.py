@@ -5,8 +5,6 @@ from __future__ import annotations
 import sys
 
 import pytest
-from tests.experiments.sweep_networks import tiny_yolo, yolov3_tiny
-from tests.experiments.synthetic import additive_quality, interacting_quality, measure_of, run
 
 from mpnet.errors import ConfigError
 from mpnet.experiments.front import front_gap
@@ -19,6 +17,8 @@ from mpnet.spec.experiment import STRATEGIES as NAMES
 from mpnet.spec.experiment import ConstraintSection, OptionRange, SpaceSection
 from mpnet.spec.network import NetworkSpec
 from mpnet.spec.quantization import QuantizationOptions, WeightOptions
+from tests.experiments.sweep_networks import tiny_yolo, yolov3_tiny
+from tests.experiments.synthetic import additive_quality, interacting_quality, measure_of, run
 
 TWO, THREE = ("fp32", "int8"), ("fp32", "fp16", "int8")
 OPTIONS = SpaceSection(quantization=(OptionRange(

@@ -11,8 +11,6 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from tests.experiments.sweep_networks import tiny_yolo
-from tests.experiments.synthetic import SyntheticRecipe
 
 from mpnet.errors import ConfigError, EngineError
 from mpnet.experiments.executor import Executor, InlineExecutor, ProcessExecutor
@@ -22,6 +20,8 @@ from mpnet.experiments.store import Subject, TrialStore
 from mpnet.experiments.strategies import STRATEGIES, strategy
 from mpnet.experiments.sweep import Sweep, SweepState
 from mpnet.experiments.units import MAX_TRIALS, planned_equivalents, split_units
+from tests.experiments.sweep_networks import tiny_yolo
+from tests.experiments.synthetic import SyntheticRecipe
 
 SUBJECT = Subject("n" * 64, "w" * 64, "d" * 64, "p" * 64)
 NETWORK = tiny_yolo()

@@ -8,8 +8,6 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from tests.experiments.sweep_data import PER_TENSOR
-from tests.experiments.sweep_networks import branches, conv, parse, tiny_yolo, yolo
 
 from mpnet.engine.assign import assign_key
 from mpnet.engine.options import EngineOptions, resolve_options
@@ -20,11 +18,13 @@ from mpnet.engine.tensor import Tensor
 from mpnet.errors import ConfigError, EngineError
 from mpnet.experiments.sharing import ancestors, forward_equivalents, forward_equivalents_of, restricted
 from mpnet.experiments.space import build_space
-from mpnet.experiments.trie import Graph, build_graph, run_graph
+from mpnet.experiments.trie import Graph, build_graph, join_tensors, run_graph, run_stem
 from mpnet.kernels.isa import kernels
 from mpnet.spec.network import NetworkSpec
 from mpnet.spec.precision import INT8
 from mpnet.spec.weights import random_weights
+from tests.experiments.sweep_data import PER_TENSOR
+from tests.experiments.sweep_networks import branches, conv, parse, tiny_yolo, yolo
 
 THREE = ("fp32", "fp16", "int8")
 
@@ -52,7 +52,10 @@ def run(graph: Graph, network: NetworkSpec, pictures: np.ndarray, options: Engin
         assert (head, name) not in heads
         heads[head, name] = tensor.data.copy()
 
-    run_graph(graph, Tensor(pictures), prepared, on_head)
+    # The stem picture by picture, the rest all at once: groups change no bit.
+    stems = [run_stem(graph, Tensor(pictures[i:i + 1]), prepared) for i in range(len(pictures))]
+    joined = [join_tensors(parts) for parts in zip(*stems, strict=True)]
+    run_graph(graph, joined, prepared, on_head, picture=Tensor(pictures))
     return heads
 
 
@@ -97,10 +100,10 @@ def test_tensors_go_when_nothing_needs_them() -> None:
     """Memory grows with the depth of the trie, not with the number of configurations."""
     network = tiny_yolo()
     options = resolve_options(network)
-    one = build_graph(network, ["ffffff"], options).peak_bytes()
+    one = build_graph(network, ["ffffff"], options).peak_bytes(stem=True)
     everything = build_graph(network, build_space(network, THREE).all_keys(), options)
     assert len(everything.nodes) > 20 * len(network.layers)
-    assert everything.peak_bytes() < 3 * one
+    assert everything.peak_bytes(stem=False) < 3 * one
 
 
 def test_layers_with_a_precision_of_their_own_keep_it() -> None:
@@ -111,6 +114,25 @@ def test_layers_with_a_precision_of_their_own_keep_it() -> None:
     heads = run(graph, network, pictures, options)
     prepared = Prepared(network, random_weights(network, 3), kernels())
     for key in graph.keys:
+        plan = build_plan(network, assign_key(network, key + "+1:q"), options)
+        for number, tensor in enumerate(Session(prepared, plan).forward(pictures)):
+            assert np.array_equal(heads[number, graph.head_names(key)[number]], tensor)
+
+
+@pytest.mark.parametrize(("keys", "stem"), [
+    (["ffffff", "qfffff"], []), (["ffffff", "fqffff"], [0, 1]), (["fqffff", "fqqfff"], [0, 1, 2, 3]),
+    (["fqhffq", "fqhqfq"], [0, 1, 2, 3, 4, 7, 8, 9, 10, 11, 12]),
+    (["ffffff"], list(range(13))),
+])
+def test_the_stem_is_what_all_configurations_share(keys: list[str], stem: list[int]) -> None:
+    network = tiny_yolo()
+    options = resolve_options(network)
+    graph = build_graph(network, keys, options, {1: INT8})
+    assert sorted({graph.nodes[number].layer for number in graph.stem}) == stem
+    pictures = np.random.default_rng(4).random((3, *network.in_shape), np.float32)
+    heads = run(graph, network, pictures, options)
+    prepared = Prepared(network, random_weights(network, 3), kernels())
+    for key in keys:
         plan = build_plan(network, assign_key(network, key + "+1:q"), options)
         for number, tensor in enumerate(Session(prepared, plan).forward(pictures)):
             assert np.array_equal(heads[number, graph.head_names(key)[number]], tensor)
