@@ -139,32 +139,57 @@ typedef struct {
     size_t out_ld, out_bytes;
 } pass;
 
+/* Pointers to the staged pixels of a tile, moving along the output row by row. */
+typedef struct {
+    const char *line, *at;
+    int x;
+} cursor;
+
+static inline void next_pixels(const pass *w, cursor *at, int rows, int mr, const char **a)
+{
+    if (at->x + rows < w->out_w) {
+        for (int r = 0; r < rows; r++)
+            a[r] = at->at + r * w->pixel;
+        at->at += rows * w->pixel;
+        at->x += rows;
+    } else {
+        for (int r = 0; r < rows; r++) {
+            a[r] = at->at;
+            at->at += w->pixel;
+            if (++at->x == w->out_w) {
+                at->x = 0;
+                at->at = at->line += w->row;
+            }
+        }
+    }
+    for (int r = rows; r < mr; r++)
+        a[r] = a[rows - 1];
+}
+
 static void run_pass(const mp_conv_plan *p, const mp_table *table, const pass *w)
 {
     const mp_micro *m = p->micro;
     const char *a[MP_MAX_ROWS];
     const mp_ahead ahead = mp_ahead_of(p, w->b, w->segments * w->run, w->pixels);
-    int x = 0, tile = 0;
-    const char *line = w->a, *at = w->a;
-    for (int pixel = 0; pixel < w->pixels;) {
+    const size_t row_bytes = (size_t)m->nr * 4;
+    cursor at = {w->a, w->a, 0};
+    const int fused = w->output && m->tile_out && w->channels == m->nr;
+    int tile = 0;
+    for (int pixel = 0; pixel < w->pixels; tile++) {
         const int rows = mp_tile_rows(w->pixels - pixel, m->mr);
-        for (int r = 0; r < m->mr; r++) {
-            a[r] = at;
-            if (r + 1 >= rows && pixel + rows >= w->pixels)
-                continue; /* stay on the last pixel */
-            if (r < rows) {
-                at += w->pixel;
-                if (++x == w->out_w) {
-                    x = 0;
-                    at = line += w->row;
-                }
-            }
+        next_pixels(w, &at, rows, m->mr, a);
+        char *sums = w->keep_sums ? w->sums + pixel * row_bytes : w->sums;
+        char *out = w->out + (size_t)pixel * w->out_ld * w->out_bytes;
+        if (fused && rows == m->mr) {
+            m->tile_out(a, w->seg, w->segments, w->run, w->b, w->init, sums, ahead.from + ahead.per_tile * tile, ahead.step,
+                        w->output, w->packed_channel, out, w->out_ld);
+            pixel += rows;
+            continue;
         }
-        char *sums = w->keep_sums ? w->sums + (size_t)pixel * m->nr * 4 : w->sums;
-        m->tile(a, w->seg, w->segments, w->run, w->b, w->init, sums, rows, ahead.from + ahead.per_tile * tile++, ahead.step);
+        m->tile(a, w->seg, w->segments, w->run, w->b, w->init, sums, rows, ahead.from + ahead.per_tile * tile, ahead.step);
+        /* At once: the multipliers start on the next tile while this one is stored. */
         if (w->output)
-            table->output(w->output, sums, (size_t)m->nr, rows, w->channels, w->packed_channel,
-                          w->out + (size_t)pixel * w->out_ld * w->out_bytes, w->out_ld);
+            table->output(w->output, sums, (size_t)m->nr, rows, w->channels, w->packed_channel, out, w->out_ld);
         pixel += rows;
     }
 }

@@ -120,19 +120,7 @@ int mp_add(const mp_table *table, const void *a, const void *b, void *out, int t
     return MP_OK;
 }
 
-/* Minus infinity, or the smallest code. */
-static void fill_lowest(void *out, int type, size_t count)
-{
-    if (type == MP_TYPE_I8) {
-        memset(out, 0x80, count);
-    } else if (type == MP_TYPE_F16) {
-        for (size_t i = 0; i < count; i++)
-            ((uint16_t *)out)[i] = 0xfc00;
-    } else {
-        for (size_t i = 0; i < count; i++)
-            ((float *)out)[i] = -INFINITY;
-    }
-}
+enum { MAX_WINDOW = 256 };
 
 int mp_maxpool(const mp_table *table, const void *x, void *out, int type, size_t images, int h, int w, int c, int out_h,
                int out_w, int size, int stride, int padding, int threads)
@@ -143,30 +131,21 @@ int mp_maxpool(const mp_table *table, const void *x, void *out, int type, size_t
         stride > 1 << 24 || padding > 1 << 24 || out_h != (h + padding - size) / stride + 1 ||
         out_w != (w + padding - size) / stride + 1 || out_h < 1 || out_w < 1)
         return MP_BAD_SHAPE;
-    const size_t bytes = type_bytes(type), pixel = (size_t)c * bytes;
+    if (size > MAX_WINDOW)
+        return MP_UNSUPPORTED;
+    const size_t pixel = (size_t)c * type_bytes(type);
     const int offset = padding / 2;
     const int team = team_size(threads, images * out_h * out_w * c);
     (void)team;
     PARALLEL
     for (size_t row = 0; row < images * out_h; row++) {
         const char *image = (const char *)x + row / out_h * h * w * pixel;
-        const int y0 = (int)(row % out_h) * stride - offset;
-        for (int ox = 0; ox < out_w; ox++) {
-            char *to = (char *)out + (row * out_w + ox) * pixel;
-            const int x0 = ox * stride - offset;
-            int first = 1;
-            for (int y = y0 < 0 ? 0 : y0; y < y0 + size && y < h; y++)
-                for (int xx = x0 < 0 ? 0 : x0; xx < x0 + size && xx < w; xx++) {
-                    const char *from = image + ((size_t)y * w + xx) * pixel;
-                    if (first)
-                        memcpy(to, from, pixel);
-                    else
-                        table->maximum(to, from, type, (size_t)c);
-                    first = 0;
-                }
-            if (first)
-                fill_lowest(to, type, (size_t)c);
-        }
+        const int top = (int)(row % out_h) * stride - offset;
+        const int y0 = top < 0 ? 0 : top, y1 = top + size < h ? top + size : h;
+        const char *rows[MAX_WINDOW];
+        for (int y = y0; y < y1; y++)
+            rows[y - y0] = image + (size_t)y * w * pixel;
+        table->maxpool(rows, y1 - y0, w, c, type, size, stride, offset, out_w, (char *)out + row * out_w * pixel);
     }
     return MP_OK;
 }

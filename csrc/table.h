@@ -45,6 +45,11 @@ typedef struct {
      * ahead: memory worth prefetching meanwhile, ahead_step bytes further with every step (kstep deep); no effect. */
     void (*tile)(const char *const *a, const ptrdiff_t *seg, int segments, int run, const void *b, const void *init,
                  void *acc, int rows, const char *ahead, ptrdiff_t ahead_step);
+    /* Optional: tile() for mr rows, and output() on its nr sums while they are in registers. acc is read when init is
+     * NULL, never written. */
+    void (*tile_out)(const char *const *a, const ptrdiff_t *seg, int segments, int run, const void *b, const void *init,
+                     void *acc, const char *ahead, ptrdiff_t ahead_step, mp_output *o, int channel, void *out,
+                     size_t out_ld);
 } mp_micro;
 
 /* Depthwise: channels are the vector, taps the depth. */
@@ -81,8 +86,10 @@ struct mp_table {
     void (*dequantize)(const int8_t *x, void *out, int type, size_t count, float scale, int zero_point, float offset);
     void (*cast)(const void *x, int type, void *out, int out_type, size_t count);
     void (*add)(const void *a, const void *b, void *out, int type, int out_type, int activation, size_t count);
-    /* out[c] = max(out[c], x[c]) */
-    void (*maximum)(void *out, const void *x, int type, size_t count);
+    /* One output row of a pool: out[ox][c] = the largest of rows[r][ox * stride - offset + k][c], r < count, k < size,
+     * where that lies in [0, w); minus infinity (int8: -128) when nothing does. */
+    void (*maxpool)(const char *const *rows, int count, int w, int channels, int type, int size, int stride, int offset,
+                    int out_w, void *out);
     /* out[c] = (sum over pixels, in order, of x[pixel][c]) / pixels */
     void (*mean)(const void *x, void *out, int type, size_t pixels, size_t channels);
 };

@@ -26,5 +26,9 @@
 #define TILE_ARGUMENTS                                                                                                 \
     const char *const *a, const ptrdiff_t *seg, int segments, int run, const void *b, const void *init, void *acc
 #define TILE_ENTRY(NAME, CASES)                                                                                        \
-    static void NAME(TILE_ARGUMENTS, int rows) { CASES(NAME##_rows, a, seg, segments, run, b, init, acc) }
+    static void NAME(TILE_ARGUMENTS, int rows, const char *ahead, ptrdiff_t ahead_step)                                \
+    {                                                                                                                  \
+        (void)ahead, (void)ahead_step; /* these cores prefetch by themselves */                                        \
+        CASES(NAME##_rows, a, seg, segments, run, b, init, acc)                                                        \
+    }
 #endif

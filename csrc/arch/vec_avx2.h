@@ -99,6 +99,7 @@ static inline vf vf_round_odd(vf s, vf e)
 /* Integers: VL int32 sums. */
 static inline vi vi_load(const void *p) { return _mm256_loadu_si256((const __m256i *)p); }
 static inline void vi_store(void *p, vi x) { _mm256_storeu_si256((__m256i *)p, x); }
+static inline vf vi_to_float(vi x) { return _mm256_cvtepi32_ps(x); }
 static inline vi vi_set1(int32_t x) { return _mm256_set1_epi32(x); }
 /* acc += the products of each lane's pair of int16, both added. */
 static inline vi vi_dot16(vi acc, vi a, vi b) { return _mm256_add_epi32(acc, _mm256_madd_epi16(a, b)); }

@@ -1,10 +1,11 @@
 /* AVX-512 F, BW, VL, DQ. */
+#include <math.h>
 #include "../table.h"
 #if defined(__x86_64__)
 #include "vec_avx512.h"
 #include "../kernels/activation.h"
-#include "../kernels/output.h"
 #include "../kernels/elementwise.h"
+#include "../kernels/output.h"
 #include "../kernels/quantize.h"
 #include "../kernels/add.h"
 #include "../kernels/pool.h"

@@ -12,17 +12,30 @@ static inline vf round_by(vf x, int rounding)
 /* A value that is not finite leaves bits here: x - x is 0 otherwise. */
 static inline vf note_bad(vf bad, vf x) { return vf_or(bad, vf_sub(x, x)); }
 
+/* The first n lanes of x to element `at` of out, as out_type; returns bad with what rounding to half made infinite. */
+static inline __attribute__((always_inline)) vf store_finished(const mp_output *o, char *out, size_t at,
+                                                               const int out_type, vf x, int n, vf bad)
+{
+    if (out_type == MP_TYPE_F16) {
+        x = vf_round_half(x);
+        bad = note_bad(bad, x);
+    } else if (out_type == MP_TYPE_I8) {
+        const vf t = vf_min(vf_max(vf_mul(x, vf_set1(o->inv_scale)), vf_set1(o->low)), vf_set1(o->high));
+        x = vf_add(round_by(t, o->rounding), vf_set1(o->zero_point));
+    }
+    store_as(out, at, out_type, x, n);
+    return bad;
+}
+
 static inline __attribute__((always_inline)) void
 output_rows(mp_output *o, const int kind, const int activation, const int out_type, const int32_t *acc, size_t acc_ld,
             int rows, int channels, int channel, char *out, size_t out_ld)
 {
     vf minimum = vf_load(o->minimum), maximum = vf_load(o->maximum), bad = vf_load(o->bad);
     const float *bias = o->bias + channel, *scale = o->scale + channel;
-    const vf inv_scale = vf_set1(o->inv_scale), low = vf_set1(o->low), high = vf_set1(o->high);
-    const vf zero_point = vf_set1(o->zero_point);
-    for (int c = 0; c < channels; c += VL) {
-        const int n = channels - c < VL ? channels - c : VL;
-        for (int r = 0; r < rows; r++) {
+    for (int r = 0; r < rows; r++) {
+        for (int c = 0; c < channels; c += VL) {
+            const int n = channels - c < VL ? channels - c : VL;
             const int32_t *from = acc + r * acc_ld + c;
             vf x;
             if (kind == MP_SUM_INT)
@@ -37,30 +50,7 @@ output_rows(mp_output *o, const int kind, const int activation, const int out_ty
             x = vf_activate(x, activation);
             minimum = vf_min(x, minimum);
             maximum = vf_max(x, maximum);
-            const size_t at = r * out_ld + c;
-            if (out_type == MP_TYPE_F32) {
-                float *to = (float *)out + at;
-                if (n == VL)
-                    vf_store(to, x);
-                else
-                    vf_store_n(to, x, n);
-            } else if (out_type == MP_TYPE_F16) {
-                uint16_t *to = (uint16_t *)out + at;
-                const vf half = vf_round_half(x);
-                bad = note_bad(bad, half);
-                if (n == VL)
-                    vf_store_half(to, half);
-                else
-                    vf_store_half_n(to, half, n);
-            } else {
-                int8_t *to = (int8_t *)out + at;
-                const vf t = vf_min(vf_max(vf_mul(x, inv_scale), low), high);
-                const vf q = vf_add(round_by(t, o->rounding), zero_point);
-                if (n == VL)
-                    vf_store_s8(to, q);
-                else
-                    vf_store_s8_n(to, q, n);
-            }
+            bad = store_finished(o, out, r * out_ld + c, out_type, x, n, bad);
         }
     }
     vf_store(o->minimum, minimum);

@@ -1,22 +1,67 @@
-/* Pooling over a window is maximum() of one pixel after the other; the global mean adds pixels in order. */
+/* Pooling: a vector of channels at a time, the window in row order; the global mean adds pixels in order. */
 
-static void maximum(void *out, const void *x, int type, size_t count)
+/* The window's first value is the start, so that of -0 and 0 the first stays. */
+static inline __attribute__((always_inline)) void largest(const char *const *rows, int count, int x0, int x1, int channels,
+                                                          const int type, char *out)
 {
-    if (type == MP_TYPE_I8) {
-        int8_t *to = out;
-        const int8_t *from = x;
-        for (size_t i = 0; i < count; i++)
-            to[i] = from[i] > to[i] ? from[i] : to[i];
-        return;
+    const size_t bytes = type == MP_TYPE_F32 ? 4 : 2;
+#define BODY(AT, N)                                                                                                    \
+    {                                                                                                                  \
+        vf top = load_as(rows[0] + (size_t)x0 * channels * bytes, AT, type, N);                                        \
+        for (int r = 0; r < count; r++)                                                                                \
+            for (int x = x0 + (r == 0); x < x1; x++)                                                                   \
+                top = vf_max(load_as(rows[r] + (size_t)x * channels * bytes, AT, type, N), top);                       \
+        store_as(out, AT, type, top, N);                                                                               \
     }
-#define F32(AT, N) store_as(out, AT, MP_TYPE_F32, vf_max(load_as(x, AT, MP_TYPE_F32, N), load_as(out, AT, MP_TYPE_F32, N)), N)
-#define F16(AT, N) store_as(out, AT, MP_TYPE_F16, vf_max(load_as(x, AT, MP_TYPE_F16, N), load_as(out, AT, MP_TYPE_F16, N)), N)
-    if (type == MP_TYPE_F32)
-        FOR_VECTORS(count, F32);
-    else
-        FOR_VECTORS(count, F16);
-#undef F32
-#undef F16
+    FOR_VECTORS((size_t)channels, BODY);
+#undef BODY
+}
+
+/* Loops of fixed length, which compilers turn into one byte-wise maximum. */
+static void largest_s8(const char *const *rows, int count, int x0, int x1, int channels, int8_t *out)
+{
+    enum { STEP = 16 };
+    int c = 0;
+    for (; c + STEP <= channels; c += STEP) {
+        int8_t top[STEP];
+        memset(top, -128, sizeof top);
+        for (int r = 0; r < count; r++)
+            for (int x = x0; x < x1; x++) {
+                const int8_t *from = (const int8_t *)rows[r] + (size_t)x * channels + c;
+                for (int i = 0; i < STEP; i++)
+                    top[i] = from[i] > top[i] ? from[i] : top[i];
+            }
+        memcpy(out + c, top, sizeof top);
+    }
+    for (; c < channels; c++) {
+        int8_t top = -128;
+        for (int r = 0; r < count; r++)
+            for (int x = x0; x < x1; x++) {
+                const int8_t v = ((const int8_t *)rows[r])[(size_t)x * channels + c];
+                top = v > top ? v : top;
+            }
+        out[c] = top;
+    }
+}
+
+static void maxpool(const char *const *rows, int count, int w, int channels, int type, int size, int stride, int offset,
+                    int out_w, void *out)
+{
+    for (int ox = 0; ox < out_w; ox++) {
+        const int left = ox * stride - offset;
+        const int x0 = left < 0 ? 0 : left, x1 = left + size < w ? left + size : w;
+        const size_t at = (size_t)ox * channels;
+        if (type == MP_TYPE_I8) {
+            largest_s8(rows, count, x0, x1, channels, (int8_t *)out + at);
+        } else if (count < 1 || x0 >= x1) {
+            for (int c = 0; c < channels; c++)
+                store_as(out, at + c, type, vf_set1(-INFINITY), 1);
+        } else if (type == MP_TYPE_F32) {
+            largest(rows, count, x0, x1, channels, MP_TYPE_F32, (char *)out + at * 4);
+        } else {
+            largest(rows, count, x0, x1, channels, MP_TYPE_F16, (char *)out + at * 2);
+        }
+    }
 }
 
 static void mean(const void *x, void *out, int type, size_t pixels, size_t channels)

@@ -9,11 +9,18 @@
 #define MP_JOIN(a, b) MP_JOIN2(a, b)
 #define MP_STRING2(a) #a
 #define MP_STRING(a) MP_STRING2(a)
+#ifdef TILE_OUT
+#define TILE_OUT_OF(NAME) NAME##_out
+#else
+#define TILE_OUT_OF(NAME) 0
+#endif
 
 static const mp_micro micro_f32 = {.mr = MP_MR, .nr = 2 * VL, .kstep = 1, .a_bytes = 4, .weight_type = MP_W_F32,
-                                   .sum_kind = MP_SUM_FLOAT, .stage = stage_f32, .tile = tile_f32};
+                                   .sum_kind = MP_SUM_FLOAT, .stage = stage_f32, .tile = tile_f32,
+                                   .tile_out = TILE_OUT_OF(tile_f32)};
 static const mp_micro micro_f16 = {.mr = MP_MR, .nr = 2 * VL, .kstep = 1, .a_bytes = 4, .weight_type = MP_W_F32,
-                                   .sum_kind = MP_SUM_FLOAT, .needs_stage = 1, .stage = stage_f16, .tile = tile_f32};
+                                   .sum_kind = MP_SUM_FLOAT, .needs_stage = 1, .stage = stage_f16, .tile = tile_f32,
+                                   .tile_out = TILE_OUT_OF(tile_f32)};
 #ifndef MP_OWN_HALF
 static const mp_micro micro_half = {.mr = MP_MR, .nr = 2 * VL, .kstep = 1, .a_bytes = 4, .weight_type = MP_W_F32,
                                     .sum_kind = MP_SUM_HALF, .needs_stage = 1, .stage = stage_f16, .tile = tile_half};
@@ -22,11 +29,11 @@ static const mp_micro micro_half = {.mr = MP_MR, .nr = 2 * VL, .kstep = 1, .a_by
 #ifdef MP_HAS_DOT8
 static const mp_micro micro_i8 = {.mr = MP_MR, .nr = 2 * VL, .kstep = 4, .a_bytes = 1, .weight_type = MP_W_I8,
                                   .sum_kind = MP_SUM_INT, .needs_stage = 1, .bias_q = 128, .stage = stage_u8,
-                                  .tile = tile_u8};
+                                  .tile = tile_u8, .tile_out = TILE_OUT_OF(tile_u8)};
 #else
 static const mp_micro micro_i8 = {.mr = MP_MR, .nr = 2 * VL, .kstep = MP_KSTEP_S16, .a_bytes = 2, .weight_type = MP_W_I16,
                                   .sum_kind = MP_SUM_INT, .needs_stage = 1, .subtracts_zero = 1, .stage = stage_s16,
-                                  .tile = tile_s16};
+                                  .tile = tile_s16, .tile_out = TILE_OUT_OF(tile_s16)};
 #endif
 #endif
 static const mp_depthwise depthwise_micro_f32 = {.a_bytes = 4, .weight_type = MP_W_F32, .sum_kind = MP_SUM_FLOAT,
@@ -60,6 +67,6 @@ const mp_table MP_JOIN(mp_table_, MP_LEVEL) = {
     .dequantize = dequantize,
     .cast = cast,
     .add = add,
-    .maximum = maximum,
+    .maxpool = maxpool,
     .mean = mean,
 };

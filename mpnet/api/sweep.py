@@ -12,6 +12,7 @@ from typing import Any, Callable
 
 import numpy as np
 
+from mpnet.api.calibration import calibrated
 from mpnet.api.experiment import open_workbench
 from mpnet.detection.preprocess import geometry_array
 from mpnet.engine.cost import layer_costs
@@ -205,12 +206,12 @@ def _prepare(
 
 
 def options_in_force(bench: Workbench, space: Space, number: int) -> OptionsInForce:
-    """One option set of a space over the experiment's own quantisation section, made complete."""
+    """One option set of a space over the experiment's own quantisation section, made complete and calibrated."""
     quantization = bench.experiment.quantization
     said = quantization.options.overlaid(space.option_sets[number].options)
-    engine = resolve_options(bench.network, said, quantization.layers, batch_norm=bench.options.batch_norm,
-                             ranges=bench.options.ranges)
-    return OptionsInForce(engine, said.said(), bench.calibration)
+    engine = resolve_options(bench.network, said, quantization.layers, batch_norm=bench.options.batch_norm)
+    ready = calibrated(replace(bench, options=engine, calibration=None, channel_means=None))
+    return OptionsInForce(ready.options, said.said(), ready.calibration, ready.channel_means)
 
 
 def _on_disk(found: Baseline, scratch: Scratch) -> Baseline:

@@ -73,7 +73,7 @@ class SweepView:
         self._shown = now
         line = self._line(state)
         if self._live is None:
-            self._console.print(f"{len(state.known):,} of {state.total:,} trials, {line}")
+            self._console.print(", ".join(filter(None, [f"{len(state.known):,} of {state.total:,} trials", line])))
             return
         if now - self._drawn > FRONT_SECONDS and state.known:
             self._drawn = now

@@ -61,13 +61,13 @@ class BoundPlan:
         self._threads = threads
         self._binder = Binder(kernels, threads)
         try:
-            arrays, self._memory = allocate(arena, plan, images)
+            arrays, self._memory = allocate(arena, plan, images, prepared.arenas)
         except MemoryError:
             raise EngineError(
                 f"a batch of {images} needs {arena.size_bytes * images >> 20} MiB for activations; use a smaller batch"
             ) from None
-        # Stands for the picture until the first run; later runs read the caller's array in place.
-        self._picture = np.zeros((images, *plan.network.in_shape), np.float32)
+        # Stands for the picture until the first run, which reads the caller's array in place.
+        self._picture = np.empty((images, *plan.network.in_shape), np.float32)
         self._arrays: list[Any] = [self._picture, *arrays[1:]]
         self._quantized: dict[int, _Quantized] = {}
         self._ranges: dict[int, NDArray[np.float32]] = {}
@@ -86,6 +86,11 @@ class BoundPlan:
             except (KernelError, PrecisionError) as error:
                 raise named_error(plan.network, step.layer, error) from None
         self._binder.finish()
+        for slot, number in plan.unchecked_outputs:
+            check = self._binder.value_range(self._arrays[slot], np.zeros((images, 2), np.float32))
+            self.calls.append((number, check))
+            if slot == 0:
+                self._picture_calls.append(check)
         self.heads: list[NDArray[np.float32]] = [self._arrays[slot] for slot in plan.outputs]
 
     def run(self, x: NDArray[np.float32]) -> None:

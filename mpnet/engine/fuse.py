@@ -20,12 +20,14 @@ _FUSED_MODES = ("affine", "symmetric", "power_of_two")
 
 def fuse_plan(plan: Plan) -> Plan:
     """An equivalent plan, verified. Slots that are no longer written keep their place and lie empty."""
+    if not any(_fusible(step) for step in plan.steps):
+        return plan
     steps: list[Step | None] = list(plan.steps)
     slots = list(plan.slots)
     readers = _readers(plan)
     for number, step in enumerate(plan.steps):
         operation = step.operation
-        if not isinstance(operation, Quantize) or operation.range is None or operation.scheme.mode not in _FUSED_MODES:
+        if not isinstance(operation, Quantize) or not _fusible(step):
             continue
         chain = _chain_before(plan, steps, number, readers)
         if chain is None:
@@ -51,6 +53,11 @@ def fuse_plan(plan: Plan) -> Plan:
     fused = replace(plan, steps=kept, slots=_lifetimes(plan, kept, slots))
     verify_plan(fused)
     return fused
+
+
+def _fusible(step: Step) -> bool:
+    operation = step.operation
+    return isinstance(operation, Quantize) and operation.range is not None and operation.scheme.mode in _FUSED_MODES
 
 
 def _readers(plan: Plan) -> dict[int, list[int]]:

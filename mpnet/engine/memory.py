@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import weakref
+from collections import deque
 from dataclasses import dataclass
 
 import numpy as np
@@ -61,9 +64,36 @@ def plan_arena(plan: Plan) -> Arena:
     return Arena(tuple(offsets), total, peak)
 
 
-def allocate(arena: Arena, plan: Plan, images: int) -> tuple[list[NDArray[np.generic] | None], NDArray[np.uint8]]:
-    """(arrays by slot as (images, h, w, c), the memory behind them); None where the offset is -1."""
-    memory = np.zeros(arena.size_bytes * images + ALIGNMENT, np.uint8)
+class ArenaPool:
+    """Memory of plans that are gone, kept for the next: fresh pages cost more than a small network's forward pass.
+
+    Safe to use from threads. Memory comes back when the last array that lies in it is gone.
+    """
+
+    def __init__(self, spare: int = 2) -> None:
+        self._spare: deque[NDArray[np.uint8]] = deque(maxlen=spare)
+
+    def take(self, size_bytes: int) -> NDArray[np.uint8]:
+        """At least so many bytes, of unknown content. Raises: MemoryError."""
+        raw = None
+        with contextlib.suppress(IndexError):
+            raw = self._spare.pop()
+        if raw is None or raw.nbytes < size_bytes:
+            raw = np.empty(size_bytes, np.uint8)
+        # NumPy follows views to the array that owns the memory; behind a memoryview it stops at this one.
+        memory = np.frombuffer(raw.data, np.uint8)
+        weakref.finalize(memory, self._spare.append, raw)
+        return memory
+
+
+def allocate(
+    arena: Arena, plan: Plan, images: int, pool: ArenaPool
+) -> tuple[list[NDArray[np.generic] | None], NDArray[np.uint8]]:
+    """(arrays by slot as (images, h, w, c), the memory behind them); None where the offset is -1.
+
+    Raises: MemoryError.
+    """
+    memory = pool.take(arena.size_bytes * images + ALIGNMENT)
     start = -memory.ctypes.data % ALIGNMENT
     arrays: list[NDArray[np.generic] | None] = []
     for slot, offset in zip(plan.slots, arena.offsets, strict=True):

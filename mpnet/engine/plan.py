@@ -87,6 +87,18 @@ class Plan:
                 found[step.layer].append(step)
         return tuple(tuple(steps) for steps in found)
 
+    @cached_property
+    def unchecked_outputs(self) -> tuple[tuple[int, int], ...]:
+        """(slot, step that writes it, 0 for the picture) of outputs that no convolution has checked to be finite."""
+        writers = {step.output: number for number, step in enumerate(self.steps) if step.output not in step.inputs}
+        found = []
+        for slot in dict.fromkeys(self.outputs):
+            number = writers.get(slot, 0)
+            checked = slot in writers and isinstance(self.steps[number].operation, Convolve | Dequantize)
+            if not checked:
+                found.append((slot, number))
+        return tuple(found)
+
     def text(self) -> str:
         """One line per step, for people and for tests."""
         lines = []

@@ -9,6 +9,7 @@ from typing import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from mpnet.engine.memory import ArenaPool
 from mpnet.engine.operations import Convolve
 from mpnet.engine.options import BATCH_NORMS
 from mpnet.errors import ConfigError, EngineError, KernelError
@@ -102,6 +103,7 @@ class Prepared:
         self.channel_means = dict(channel_means or {})
         self._packed: dict[Convolve, PreparedConvolution] = {}
         self._lock = threading.Lock()
+        self.arenas = ArenaPool()
 
     def convolution(self, operation: Convolve) -> PreparedConvolution:
         """The packed weights of one layer at one precision; packed on first use, then kept.

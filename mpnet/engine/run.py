@@ -109,5 +109,10 @@ class Session:
                 observer(number, step, result)
             for slot in step.inputs:
                 if plan.slots[slot].last == number and slot != step.output:
-                    del tensors[slot]
+                    tensors.pop(slot, None)  # a step may read one slot twice
+        for slot, number in plan.unchecked_outputs:
+            try:
+                self.prepared.kernels.value_range(tensors[slot].data, threads=self.threads)
+            except KernelError as error:
+                raise named_error(plan.network, plan.steps[number].layer, error) from None
         return [tensors[slot] for slot in plan.outputs]

@@ -63,7 +63,9 @@ class DaskExecutor:
         if not self._running:
             return []
         try:
-            finished = self._distributed.wait(list(self._running), timeout=timeout, return_when="FIRST_COMPLETED").done
+            with self._client.as_current():
+                finished = self._distributed.wait(
+                    list(self._running), timeout=timeout, return_when="FIRST_COMPLETED").done
         except TimeoutError:
             return []
         done = []

@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 
 from mpnet.detection.decode import Candidates, decode_head, join_images
 from mpnet.engine.assign import assign_key
-from mpnet.engine.cost import plan_cost
 from mpnet.engine.plan import build_plan
 from mpnet.engine.prepare import Prepared
 from mpnet.engine.tensor import Tensor
 from mpnet.evaluation.signal import squared_sum
 from mpnet.experiments.context import Baseline, SweepContext, values_of
+from mpnet.experiments.costs import CostModel
 from mpnet.experiments.latency import predicted_ms
 from mpnet.experiments.scoring import Noise, Scorer
 from mpnet.experiments.store import Trial
@@ -48,6 +48,7 @@ class Evaluator:
         self.context = context
         self._pictures = values_of(context.pictures)
         self._prepared: dict[int, Prepared] = {}
+        self._costs: dict[int, CostModel] = {}
         self._kernels = kernels(None if context.isa == "auto" else context.isa)
 
     def prepared(self, options: int) -> Prepared:
@@ -117,14 +118,12 @@ class Evaluator:
 
     def costs(self, options: int, key: str) -> dict[str, float]:
         """The costs of a configuration, as `mpnet run` counts them; with a latency table the predicted time."""
-        context = self.context
-        plan = build_plan(
-            context.network, assign_key(context.network, key + context.suffix), context.options[options].engine
-        )
-        cost = plan_cost(plan)
-        found = {name: float(getattr(cost, name))
-                 for name in ("weight_bytes", "peak_activation_bytes", "bit_operations", "int8_macs")}
+        context, engine = self.context, self.context.options[options].engine
+        if options not in self._costs:
+            self._costs[options] = CostModel(context.network, engine, context.own)
+        found = self._costs[options].costs(key)
         if context.step_ms:
+            plan = build_plan(context.network, assign_key(context.network, key + context.suffix), engine)
             found["latency_ms"] = predicted_ms(plan, context.step_ms)
         return found
 

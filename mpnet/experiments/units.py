@@ -20,6 +20,10 @@ MAX_TRIALS = 4096
 """Trials of one unit: what a killed process loses at most."""
 CANDIDATE_BYTES = 256 << 20
 """Memory that the decoded boxes of one unit may take in one worker."""
+MAX_REPEATED = Fraction(1, 100)
+"""Share of the work that may be done twice so that units become smaller, are committed sooner and spread better."""
+SMALL = 64
+"""Configurations that are not worth cutting further."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +54,7 @@ def split_units(
 ) -> list[Unit]:
     """Cut configurations into units of equal prefixes, in the order of the trie.
 
+    Units are as small as they get without repeating more than a hundredth of the work.
     workers: how many should find work at the same time. bytes_per_head: of one head's decoded boxes, all pictures.
     """
     by_options: dict[int, set[str]] = {}
@@ -61,11 +66,18 @@ def split_units(
         keys = sorted(wanted)
         # Few configurations are better computed together than spread: what they share weighs more than the workers.
         least = min(workers, len(keys) // 16) if workers > 1 else 1
+        together = forward_equivalents_of(network, keys)
+        chosen: list[Unit] = []
         for length in range(len(keys[0]) + 1):
-            groups = [tuple(group) for _, group in groupby(keys, key=lambda key, n=length: key[:n])]  # type: ignore[misc]
-            if len(groups) >= least and all(_fits(group, heads, bytes_per_head, max_trials) for group in groups):
+            groups = [Unit(options, tuple(g)) for _, g in groupby(keys, key=lambda key, n=length: key[:n])]  # type: ignore[misc]
+            if not chosen:
+                if len(groups) >= least and all(_fits(u.keys, heads, bytes_per_head, max_trials) for u in groups):
+                    chosen = groups
+            elif len(keys) <= SMALL or planned_equivalents(network, groups) > (1 + MAX_REPEATED) * together:
                 break
-        units += [Unit(options, group) for group in groups]
+            else:
+                chosen = groups
+        units += chosen
     return units
 
 

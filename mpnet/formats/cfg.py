@@ -11,7 +11,7 @@ from mpnet.formats.bounded import read_bounded
 from mpnet.formats.cfg_keys import DEFAULT_ONLY, MISTAKEN, PRECISION_KEYS, QUANTIZATION_KEYS, TRAINING
 from mpnet.formats.cfg_layers import BUILDERS, Position
 from mpnet.formats.cfg_precision import precision_keys
-from mpnet.formats.cfg_tokens import MAX_CFG_BYTES, Section, shorten, tokenize
+from mpnet.formats.cfg_tokens import MAX_CFG_BYTES, Section, is_real, shorten, tokenize
 from mpnet.spec.layers import LayerSpec
 from mpnet.spec.network import NetworkSpec
 from mpnet.spec.precision import FP32
@@ -99,7 +99,9 @@ def _check_left_over(section: Section, kind: str, warnings: list[str]) -> None:
     """Sort the keys that nothing has read: training, unsupported, misspelt precision, unknown."""
     for key, value in DEFAULT_ONLY.get(kind, {}).items():
         text = section.text(key)
-        if text is not None and text != value:
+        if text is None or text == value:
+            continue
+        if not (is_real(text) and is_real(value) and float(text) == float(value)):
             section.fail(f"{key}={shorten(text)} is not supported in [{section.name}]; only {key}={value} is", key)
     known = {key for key, entry in section.entries.items() if entry.used} | TRAINING[kind]
     for key, entry in section.repeated:

@@ -23,7 +23,7 @@ _LINE = re.compile(r"([^\r\n]*)(\r\n|\n|\r|$)")
 def edit_precisions(content: bytes, wanted: Sequence[Precision | None], source: str = "<text>") -> bytes:
     """The cfg with these precisions by layer index; None leaves a layer as it is.
 
-    A layer that already has the wanted precision by its own keys or by the default of [net] is not touched. A layer with
+    A layer that already has the wanted precision by its own keys or by the default of [net] is not touched. One with
     precision keys gets them switched; one without gets the full set after its last key. quantize=0 of a changed layer
     and of those that read it becomes quantize=1, since its promise may no longer hold.
     Raises: FormatError, PrecisionError when the cfg is invalid or does not have that many layers.

@@ -21,6 +21,7 @@ MISTAKEN: dict[str, str] = {
     "single": "fp32", "char": "int8", "i8": "int8", "f16": "fp16", "f32": "fp32", "q8": "int8", "quant": "quantize",
 }
 
+
 def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
@@ -42,7 +43,7 @@ TRAINING: dict[str, frozenset[str]] = {
         "badlabels_rejection_percentage weights_reject_freq num_boxes inputs input_calibration log_step multi_scale "
         "burnin_power cudnn_half train cosine"
     ),
-    "convolutional": _words("flipped dot grad_centr sparse"),
+    "convolutional": _words("dot grad_centr sparse"),
     "maxpool": frozenset(),
     "avgpool": frozenset(),
     "upsample": frozenset(),
@@ -61,9 +62,9 @@ TRAINING = {section: keys | _ANYWHERE for section, keys in TRAINING.items()}
 # key -> the value at which it changes nothing.
 DEFAULT_ONLY: dict[str, dict[str, str]] = {
     "convolutional": {
-        "xnor": "0", "binary": "0", "bin_output": "0", "use_bin_output": "0", "cbn": "0", "antialiasing": "0",
-        "share_index": "-1000000000", "assisted_excitation": "0", "deform": "0", "angle": "0", "stretch": "0",
-        "sway": "0", "rotate": "0", "stretch_sway": "0", "coordconv": "0", "reverse": "0",
+        "flipped": "0", "xnor": "0", "binary": "0", "bin_output": "0", "use_bin_output": "0", "cbn": "0",
+        "antialiasing": "0", "share_index": "-1000000000", "assisted_excitation": "0", "deform": "0", "angle": "0",
+        "stretch": "0", "sway": "0", "rotate": "0", "stretch_sway": "0", "coordconv": "0", "reverse": "0",
     },
     "maxpool": {"maxpool_depth": "0", "out_channels": "1", "antialiasing": "0"},
     "upsample": {"scale": "1"},

@@ -15,8 +15,8 @@ MAX_SECTIONS = 1001
 MAX_LIST_ITEMS = 1000
 # Beyond this, text is no number that a network could mean, and int() need not try.
 _MAX_DIGITS = 18
-_INTEGER = re.compile(r"[+-]?\d+")
-_REAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,4})?")
+_INTEGER = re.compile(r"[+-]?[0-9]+")
+_REAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,4})?")
 
 
 @dataclass
@@ -102,10 +102,15 @@ class Section:
         return number
 
     def _real(self, key: str, text: str, low: float, high: float) -> float:
-        number = float(text) if _REAL.fullmatch(text) else math.nan
+        number = float(text) if is_real(text) else math.nan
         if not low <= number <= high:
             self.fail(f"{key}={shorten(text)} is not a number from {low:g} to {high:g}", key)
         return number
+
+
+def is_real(text: str) -> bool:
+    """Whether the text is a number; float() would also take `nan`, `infinity` and `1_0`."""
+    return _REAL.fullmatch(text) is not None
 
 
 def shorten(text: str, limit: int = 40) -> str:

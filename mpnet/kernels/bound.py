@@ -20,8 +20,29 @@ from mpnet.kernels.interface import ACTIVATIONS, PackedConv
 Floats = NDArray[np.float32]
 
 
-def _type(array: NDArray[Any]) -> int:
-    return int(native._TYPE_CODE[array.dtype.name])
+_TYPE = {np.dtype(name): int(code) for name, code in native._TYPE_CODE.items()}
+_C_ARRAY = {np.dtype(np.float32): "float[]", np.dtype(np.int32): "int32_t[]", np.dtype(np.int8): "int8_t[]"}
+_FLOATS = (np.dtype(np.float32), np.dtype(np.float16))
+_FLOAT32 = (np.dtype(np.float32),)
+_INT8 = (np.dtype(np.int8),)
+_ANY = (*_FLOATS, *_INT8)
+
+
+def _check(array: NDArray[Any], what: str, types: tuple[np.dtype[Any], ...], shape: tuple[int, ...]) -> None:
+    """Raises KernelError unless array is C-contiguous, of one of the types and of the shape."""
+    if array.dtype not in types or array.shape != shape or not array.flags.c_contiguous:
+        wanted = " or ".join(str(one) for one in types)
+        raise KernelError(f"{what} is {array.dtype} {array.shape}; it must be contiguous {wanted} {shape}")
+
+
+def _pointer(array: NDArray[Any]) -> Any:
+    """The address, for `void *`; keeps the array alive."""
+    return ffi.from_buffer("char[]", array)
+
+
+def _typed(array: NDArray[Any]) -> Any:
+    """The address, for a pointer to the array's own type; keeps the array alive."""
+    return ffi.from_buffer(_C_ARRAY[array.dtype], array)
 
 
 @dataclass(eq=False)
@@ -40,7 +61,7 @@ class Call:
 
     def set_input(self, x: NDArray[Any]) -> None:
         """Let the next call read another array of the same type and shape, which the caller keeps alive."""
-        pointer = ffi.cast("void *", x.ctypes.data)
+        pointer = _pointer(x)
         if self.x_at is None:
             return
         if self.x_at < 0:
@@ -76,7 +97,7 @@ class Binder:
         """Give the convolutions their scratch memory; call once, after the last binding."""
         self._scratch = native.aligned(max(self._scratch_bytes, 64))
         for args in self._convolutions:
-            args.scratch = native._pointer(self._scratch)
+            args.scratch = _pointer(self._scratch)
             args.scratch_bytes = self._scratch.size
 
     def conv(
@@ -100,35 +121,35 @@ class Binder:
             raise KernelError(f"these weights were not packed by ISA level {self._kernels.name}")
         shape, precision = packed.shape, packed.precision
         images = x.shape[0]
-        native._check(x, "x", (precision.storage,), (images, shape.in_h, shape.in_w, shape.in_channels))
-        native._check(out, "out", tuple(native._TYPE_CODE), (images, shape.out_h, shape.out_w, shape.out_channels))
-        native._check(bias, "bias", ("float32",), (shape.out_channels,))
+        _check(x, "x", (np.dtype(precision.storage),), (images, shape.in_h, shape.in_w, shape.in_channels))
+        _check(out, "out", _ANY, (images, shape.out_h, shape.out_w, shape.out_channels))
+        _check(bias, "bias", _FLOAT32, (shape.out_channels,))
         args = ffi.new("mp_conv_args *")
         args.shape = packed.c_shape[0]
         args.precision = native._PRECISION_CODE[precision.name]
         args.activation = native._code(activation, ACTIVATIONS, "activation")
-        args.out_type = _type(out)
+        args.out_type = _TYPE[out.dtype]
         args.images, args.threads = images, self._threads
-        args.packed = native._pointer(packed.data)
-        setattr(args, "in", native._pointer(x))
-        args.out = native._pointer(out)
-        args.bias = native._typed(bias)
+        args.packed = _pointer(packed.data)
+        setattr(args, "in", _pointer(x))
+        args.out = _pointer(out)
+        args.bias = _typed(bias)
         if precision.carries_scale:
             if weight_scale is None or in_scales is None:
                 raise KernelError("an int8 convolution needs weight_scale and the scales of its input")
-            native._check(weight_scale, "weight_scale", ("float32",), (shape.out_channels,))
-            args.weight_scale = native._typed(weight_scale)
-            args.in_scale = native._typed(in_scales.scale)
-            args.in_zero_point = native._typed(in_scales.zero_point)
-            args.in_offset = native._typed(in_scales.offset)
+            _check(weight_scale, "weight_scale", _FLOAT32, (shape.out_channels,))
+            args.weight_scale = _typed(weight_scale)
+            args.in_scale = _typed(in_scales.scale)
+            args.in_zero_point = _typed(in_scales.zero_point)
+            args.in_offset = _typed(in_scales.offset)
         if out_scales is not None:
-            args.out_inv_scale = native._typed(out_scales.inv_scale)
-            args.out_zero_point = native._typed(out_scales.zero_point)
+            args.out_inv_scale = _typed(out_scales.inv_scale)
+            args.out_zero_point = _typed(out_scales.zero_point)
             args.out_rounding = native._code(out_rounding, native.ROUNDINGS, "rounding")
             args.out_low, args.out_high = out_low, out_high
         if ranges is not None:
-            native._check(ranges, "ranges", ("float32",), (images, 2))
-            args.ranges = native._typed(ranges)
+            _check(ranges, "ranges", _FLOAT32, (images, 2))
+            args.ranges = _typed(ranges)
         size = lib.mp_conv_scratch_bytes(self._table, args.packed, self._threads)
         self._scratch_bytes = max(self._scratch_bytes, size)
         self._convolutions.append(args)
@@ -137,82 +158,82 @@ class Binder:
 
     def value_range(self, x: NDArray[Any], ranges: Floats) -> Call:
         """See Kernels.value_range; ranges: (n, 2), filled."""
-        native._check(x, "x", ("float32", "float16"))
-        native._check(ranges, "ranges", ("float32",), (x.shape[0], 2))
+        _check(x, "x", _FLOATS, x.shape)
+        _check(ranges, "ranges", _FLOAT32, (x.shape[0], 2))
         return Call(lib.mp_value_range, (
-            self._table, native._pointer(x), _type(x), x.shape[0], x.size // x.shape[0],
-            native._typed(ranges), self._threads,
+            self._table, _pointer(x), _TYPE[x.dtype], x.shape[0], x.size // x.shape[0],
+            _typed(ranges), self._threads,
         ), 1, None, (x, ranges))
 
     def quantize(
         self, x: NDArray[Any], out: NDArray[np.int8], scales: ImageScales, rounding: str, low: int, high: int
     ) -> Call:
         """See Kernels.quantize."""
-        native._check(x, "x", ("float32", "float16"))
-        native._check(out, "out", ("int8",), x.shape)
+        _check(x, "x", _FLOATS, x.shape)
+        _check(out, "out", _INT8, x.shape)
         return Call(lib.mp_quantize, (
-            self._table, native._pointer(x), _type(x), native._typed(out), x.shape[0],
-            x.size // x.shape[0], native._typed(scales.inv_scale), native._typed(scales.zero_point),
+            self._table, _pointer(x), _TYPE[x.dtype], _typed(out), x.shape[0],
+            x.size // x.shape[0], _typed(scales.inv_scale), _typed(scales.zero_point),
             native._code(rounding, native.ROUNDINGS, "rounding"), low, high, self._threads,
         ), 1, None, (x, out, scales))
 
     def dequantize(self, x: NDArray[np.int8], out: NDArray[Any], scales: ImageScales) -> Call:
         """See Kernels.dequantize."""
-        native._check(x, "x", ("int8",))
-        native._check(out, "out", ("float32", "float16"), x.shape)
+        _check(x, "x", _INT8, x.shape)
+        _check(out, "out", _FLOATS, x.shape)
         return Call(lib.mp_dequantize, (
-            self._table, native._typed(x), native._pointer(out), _type(out), x.shape[0],
-            x.size // x.shape[0], native._typed(scales.scale), native._typed(scales.zero_point),
-            native._typed(scales.offset), self._threads,
+            self._table, _typed(x), _pointer(out), _TYPE[out.dtype], x.shape[0],
+            x.size // x.shape[0], _typed(scales.scale), _typed(scales.zero_point),
+            _typed(scales.offset), self._threads,
         ), 1, None, (x, out, scales))
 
     def cast(self, x: NDArray[Any], out: NDArray[Any]) -> Call:
         """See Kernels.cast."""
-        native._check(x, "x", ("float32", "float16"))
-        native._check(out, "out", ("float32", "float16"), x.shape)
+        _check(x, "x", _FLOATS, x.shape)
+        _check(out, "out", _FLOATS, x.shape)
         return Call(lib.mp_cast, (
-            self._table, native._pointer(x), _type(x), native._pointer(out),
-            _type(out), x.size, self._threads,
+            self._table, _pointer(x), _TYPE[x.dtype], _pointer(out),
+            _TYPE[out.dtype], x.size, self._threads,
         ), 1, None, (x, out))
 
     def maxpool(self, x: NDArray[Any], out: NDArray[Any], size: int, stride: int, padding: int) -> Call:
         """See Kernels.maxpool."""
         images, height, width, channels = x.shape
-        native._check(x, "x", tuple(native._TYPE_CODE))
-        native._check(out, "out", (x.dtype.name,), (images, out.shape[1], out.shape[2], channels))
+        _check(x, "x", _ANY, x.shape)
+        _check(out, "out", (x.dtype,), (images, out.shape[1], out.shape[2], channels))
         return Call(lib.mp_maxpool, (
-            self._table, native._pointer(x), native._pointer(out), _type(x), images, height, width,
+            self._table, _pointer(x), _pointer(out), _TYPE[x.dtype], images, height, width,
             channels, out.shape[1], out.shape[2], size, stride, padding, self._threads,
         ), 1, None, (x, out))
 
     def avgpool(self, x: NDArray[Any], out: NDArray[Any]) -> Call:
         """See Kernels.avgpool."""
         images, height, width, channels = x.shape
-        native._check(x, "x", ("float32", "float16"))
-        native._check(out, "out", (x.dtype.name,), (images, 1, 1, channels))
+        _check(x, "x", _FLOATS, x.shape)
+        _check(out, "out", (x.dtype,), (images, 1, 1, channels))
         return Call(lib.mp_avgpool, (
-            self._table, native._pointer(x), native._pointer(out), _type(x), images, height, width,
+            self._table, _pointer(x), _pointer(out), _TYPE[x.dtype], images, height, width,
             channels, self._threads,
         ), 1, None, (x, out))
 
     def upsample(self, x: NDArray[Any], out: NDArray[Any], factor: int) -> Call:
         """See Kernels.upsample."""
         images, height, width, channels = x.shape
-        native._check(x, "x", tuple(native._TYPE_CODE))
-        native._check(out, "out", (x.dtype.name,), (images, height * factor, width * factor, channels))
+        _check(x, "x", _ANY, x.shape)
+        _check(out, "out", (x.dtype,), (images, height * factor, width * factor, channels))
         return Call(lib.mp_upsample, (
-            self._table, native._pointer(x), native._pointer(out), _type(x), images, height, width,
+            self._table, _pointer(x), _pointer(out), _TYPE[x.dtype], images, height, width,
             channels, factor, self._threads,
         ), 1, None, (x, out))
 
     def concat(self, inputs: Sequence[NDArray[Any]], out: NDArray[Any]) -> list[Call]:
         """See Kernels.concat; one call per input."""
-        native._check(out, "out", tuple(native._TYPE_CODE))
+        _check(out, "out", _ANY, out.shape)
         calls, at = [], 0
         for x in inputs:
-            native._check(x, "input", (out.dtype.name,), (*out.shape[:3], x.shape[3]))
+            _check(x, "input", (out.dtype,), (*out.shape[:3], x.shape[3]))
             calls.append(Call(lib.mp_concat_part, (
-                self._table, native._pointer(x), native._pointer(out), _type(x),
+                self._table, _pointer(x), _pointer(out), _TYPE[x.dtype],
                 out.size // out.shape[3], x.shape[3], out.shape[3], at, self._threads,
             ), 1, None, (x, out)))
             at += x.shape[3]
@@ -222,10 +243,10 @@ class Binder:
 
     def add(self, a: NDArray[Any], b: NDArray[Any], out: NDArray[Any], activation: str) -> Call:
         """See Kernels.add."""
-        native._check(a, "a", ("float32", "float16"))
-        native._check(b, "b", (a.dtype.name,), a.shape)
-        native._check(out, "out", (a.dtype.name,), a.shape)
+        _check(a, "a", _FLOATS, a.shape)
+        _check(b, "b", (a.dtype,), a.shape)
+        _check(out, "out", (a.dtype,), a.shape)
         return Call(lib.mp_add, (
-            self._table, native._pointer(a), native._pointer(b), native._pointer(out), _type(a),
-            _type(out), native._code(activation, ACTIVATIONS, "activation"), a.size, self._threads,
+            self._table, _pointer(a), _pointer(b), _pointer(out), _TYPE[a.dtype],
+            _TYPE[out.dtype], native._code(activation, ACTIVATIONS, "activation"), a.size, self._threads,
         ), 1, None, (a, b, out))

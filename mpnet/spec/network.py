@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Mapping
 
 from mpnet.spec.layers import (
@@ -57,17 +58,17 @@ class NetworkSpec:
         """The shape of a layer's result; of the picture for PICTURE."""
         return self.in_shape if index == PICTURE else self.layers[index].out_shape
 
-    @property
+    @cached_property
     def convolutions(self) -> tuple[ConvolutionSpec, ...]:
         """The layers with weights, in order."""
         return tuple(layer for layer in self.layers if isinstance(layer, ConvolutionSpec))
 
-    @property
+    @cached_property
     def yolos(self) -> tuple[YoloSpec, ...]:
         """The detection heads, in order."""
         return tuple(layer for layer in self.layers if isinstance(layer, YoloSpec))
 
-    @property
+    @cached_property
     def outputs(self) -> tuple[int, ...]:
         """Indices of the layers whose results leave the network: the heads, else the last layer."""
         heads = tuple(yolo.index for yolo in self.yolos)
@@ -83,7 +84,7 @@ class NetworkSpec:
         """Values that the weights file must hold, without its header."""
         return sum(layer.parameters for layer in self.layers)
 
-    @property
+    @cached_property
     def consumers(self) -> tuple[tuple[int, ...], ...]:
         """For each layer the layers that read it."""
         found: list[list[int]] = [[] for _ in self.layers]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from typing import Mapping
 
@@ -55,4 +56,9 @@ def random_weights(network: NetworkSpec, seed: int = 0) -> Weights:
             layers[layer.index] = ConvolutionWeights(biases, weights, scales, means, variances)
         else:
             layers[layer.index] = ConvolutionWeights(biases, weights)
-    return Weights(layers, source=f"random weights, seed {seed}")
+    digest = hashlib.sha256()
+    for own in layers.values():
+        for array in (own.biases, own.scales, own.means, own.variances, own.weights):
+            if array is not None:
+                digest.update(array.tobytes())
+    return Weights(layers, source=f"random weights, seed {seed}", digest=digest.hexdigest())

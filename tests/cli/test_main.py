@@ -39,7 +39,8 @@ def test_help_lists_every_command() -> None:
 
 
 def test_help_of_all_commands_imports_no_kernels() -> None:
-    code = "import sys, mpnet.cli.main as m; m._run(['--help']); print(sorted(set(sys.modules) & {'numpy', 'cv2', 'yaml', 'rich'}))"
+    code = "import sys, mpnet.cli.main as m; m._run(['--help']); " \
+           "print(sorted(set(sys.modules) & {'numpy', 'cv2', 'yaml', 'rich'}))"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.splitlines()[-1] == "[]"
 

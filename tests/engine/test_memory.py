@@ -7,7 +7,7 @@ import pytest
 
 from mpnet.engine.assign import assign
 from mpnet.engine.cost import layer_costs, plan_cost
-from mpnet.engine.memory import ALIGNMENT, allocate, plan_arena, slot_bytes
+from mpnet.engine.memory import ALIGNMENT, ArenaPool, allocate, plan_arena, slot_bytes
 from mpnet.engine.plan import build_plan
 from mpnet.formats.cfg import parse_cfg
 from mpnet.spec.network import NetworkSpec
@@ -43,7 +43,7 @@ def test_a_chain_needs_its_two_largest_neighbours() -> None:
 def test_arrays_are_aligned_views_of_one_memory(network: NetworkSpec) -> None:
     plan = build_plan(network, assign(network, "int8"))
     arena = plan_arena(plan)
-    arrays, memory = allocate(arena, plan, 3)
+    arrays, memory = allocate(arena, plan, 3, ArenaPool())
     assert memory.nbytes == 3 * arena.size_bytes + ALIGNMENT
     for slot, array in zip(plan.slots[1:], arrays[1:], strict=True):
         assert array is not None
@@ -51,6 +51,17 @@ def test_arrays_are_aligned_views_of_one_memory(network: NetworkSpec) -> None:
         assert array.dtype == np.dtype(slot.precision.storage)
         assert array.ctypes.data % ALIGNMENT == 0
         assert np.shares_memory(array, memory)
+
+
+def test_memory_comes_back_when_nothing_lies_in_it() -> None:
+    pool = ArenaPool()
+    first = pool.take(1000)
+    view, address = first[100:200].view(np.float32), first.ctypes.data
+    del first
+    assert pool.take(1000).ctypes.data != address  # the view still lies there
+    del view
+    assert pool.take(900).ctypes.data == address
+    assert pool.take(5000).nbytes == 5000
 
 
 def test_costs_by_hand() -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from mpnet.engine.assign import assign
+from mpnet.engine.assign import assign, assign_key
 from mpnet.engine.execute import run_layer
 from mpnet.engine.observe import calibrated_tensors, observe_tensors
 from mpnet.engine.options import resolve_options
@@ -99,6 +101,25 @@ def test_the_oracle_agrees(
     assert equal(Session(oracle, plan).forward(batch[:1]), Session(prepared, plan).forward(batch[:1]))
 
 
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.text("fhqwH", min_size=6, max_size=6),
+    st.dictionaries(st.sampled_from([3, 5, 6, 9, 11, 12]), st.sampled_from("fhq")),
+    st.sampled_from(sorted(OPTIONS)),
+)
+def test_any_assignment_runs_alike_fused_and_step_by_step(
+    prepared: Prepared, batch: Batch, ranges: dict[int, tuple[float, float]],
+    codes: str, own: dict[int, str], options: str,
+) -> None:
+    network = prepared.network
+    key = codes + ("+" + ",".join(f"{index}:{own[index]}" for index in sorted(own)) if own else "")
+    precisions = assign_key(network, key)
+    assert precisions.key == key
+    quantization = resolve_options(network, OPTIONS[options], ranges=ranges)
+    session = Session(prepared, build_plan(network, precisions, quantization))
+    assert equal(session.forward(batch), session.observe(batch, lambda *_: None))
+
+
 def test_fused_calibrated_plans_need_less_memory(prepared: Prepared, ranges: dict[int, tuple[float, float]]) -> None:
     plan = make_plan(prepared.network, "int8", "calibrated", ranges)
     fused, plain = Session(prepared, plan), Session(prepared, plan, fuse=False)
@@ -175,6 +196,26 @@ def test_a_layer_that_overflows_half_is_named() -> None:
     with pytest.raises(EngineError, match=r"^t\.cfg: layer 1 \(conv-2\): .*NaN or infin"):
         Session(prepared, build_plan(network, assign(network, "fp16"))).forward(picture)
     assert Session(prepared, build_plan(network, assign(network))).forward(picture)[0].max() == 100_000
+
+
+@pytest.mark.parametrize(("cfg", "precision", "where"), [
+    ("[maxpool]\nsize=2\nstride=2\n", None, "layer 0 (maxpool-1)"),
+    ("[convolutional]\nactivation=linear\n[shortcut]\nfrom=0\n", "fp16", "layer 1 (shortcut-1)"),
+])
+def test_results_that_pass_no_convolution_are_checked(cfg: str, precision: str | None, where: str) -> None:
+    network = parse_cfg("[net]\nwidth=4\nheight=4\nchannels=1\n" + cfg, "t.cfg")
+    ones = np.ones((1, 1, 1, 1), np.float32)
+    own = ConvolutionWeights(np.zeros(1, np.float32), ones)
+    weights = Weights({layer.index: own for layer in network.convolutions})
+    session = Session(Prepared(network, weights, kernels()), build_plan(network, assign(network, precision)))
+    picture = np.ones((1, 4, 4, 1), np.float32)
+    assert np.isfinite(session.forward(picture)[0]).all()
+    # 40000 is finite in half, twice that is not.
+    picture[0, 1, 2, 0] = 40000 if precision == "fp16" else np.inf
+    for run in (session.forward, lambda x: session.observe(x, lambda *_: None)):
+        with pytest.raises(EngineError) as caught:
+            run(picture)
+        assert str(caught.value).startswith(f"t.cfg: {where}: ")
 
 
 def test_weights_of_another_network_are_refused(prepared: Prepared) -> None:

@@ -136,6 +136,13 @@ def test_bad_cfg_is_one_line(text: str, message: str) -> None:
     assert str(caught.value) == message
 
 
+def test_unsupported_keys_pass_at_the_value_that_changes_nothing() -> None:
+    rest = "[upsample]\nscale=1.0\n[shortcut]\nfrom=-1\nweights_type=none\n"
+    assert parse_cfg(NET + CONV + "xnor=0\nantialiasing=0\n" + rest).warnings == ()
+    with pytest.raises(FormatError, match=r"^t.cfg:12: scale=2 is not supported in \[upsample\]; only scale=1 is$"):
+        parse_cfg(NET + CONV + "[upsample]\nscale=2\n", "t.cfg")
+
+
 def test_yolo_refuses_other_precisions() -> None:
     text = NET + CONV.replace("filters=8", "filters=7") + "[yolo]\nnum=1\nanchors=1,2\nclasses=2\nint8=1\n"
     with pytest.raises(PrecisionError, match=r"^t.cfg:15: \[yolo\] is always fp32; remove int8=1$"):
@@ -183,8 +190,8 @@ def test_files_that_are_none(tmp_path: Path) -> None:
 ])
 def test_shipped_networks(repository: Path, name: str, expected: str) -> None:
     network = read_cfg(repository / "cfg" / name)
-    found = [layer.declared.precision for layer in network.convolutions if layer.declared is not None]
-    assert "".join(p.code for p in found if p is not None) == expected
+    keys = [layer.declared or network.declared for layer in network.convolutions]
+    assert "".join(found.precision.code for found in keys if found and found.precision) == expected
     assert (network.in_shape, len(network.layers), network.warnings) == ((416, 416, 3), 24, ())
     # The official weights have 35,434,956 bytes, 20 of them header.
     assert network.parameters == (35_434_956 - 20) // 4

@@ -76,7 +76,7 @@ def test_promises_that_may_break_are_taken_back() -> None:
 
 
 def test_a_whole_plan_survives_the_file(repository: Path) -> None:
-    content = (repository / "cfg" / "yolov3-tiny.cfg").read_bytes()
+    content = (repository / "cfg" / "yolov3-tiny-mixed.cfg").read_bytes()
     network = parse_cfg(content)
     chosen = parse_key(network, "hqqfqhqqqqqqf+1:q")
     after = parse_cfg(edit_plan(content, network, chosen))

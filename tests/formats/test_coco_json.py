@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.formats.test_labels_yolo import write_pictures
 
 from mpnet.errors import ConfigError, DataError, FormatError, MpnetError
 from mpnet.evaluation.dataset import load_dataset, pictures
@@ -19,6 +18,7 @@ from mpnet.formats.coco_json import read_coco
 from mpnet.formats.detections_json import detections_json, read_detections
 from mpnet.spec.dataset import Dataset
 from mpnet.spec.detections import Detections
+from tests.formats.test_labels_yolo import write_pictures
 
 GOOD: dict[str, Any] = {
     "images": [{"id": 9, "file_name": "b.png", "width": 40, "height": 20},

@@ -1,0 +1,58 @@
+"""`mpnet analyze`: where a configuration loses accuracy."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+
+import click
+
+from mpnet.api.analysis import ANALYSIS_IMAGES, KEEP_MACS_PERCENT, analyze_experiment, write_csv
+from mpnet.cli.options import command as declare
+from mpnet.cli.options import json_option, quiet_option, runtime_options, set_option
+from mpnet.cli.output import Advance, console, print_json, progress
+from mpnet.formats.experiment_yaml import read_experiment
+from mpnet.report.analysis import print_analysis
+
+
+@declare(
+    "mpnet analyze experiments/demo.yaml --set precision.default=int8",
+    "mpnet analyze experiments/demo.yaml --set precision.default=int8 --images 32 --csv error.csv --keep-macs 5",
+)
+@click.argument("experiment", type=click.Path(path_type=Path))
+@set_option
+@click.option("--images", type=click.IntRange(1, 100_000), default=ANALYSIS_IMAGES, show_default=True,
+              help="Pictures to run, evenly spread over the data set.")
+@click.option("--keep-macs", type=click.FloatRange(0, 100), default=KEEP_MACS_PERCENT, show_default=True,
+              help="Share of the MACs, in percent, that may run at a higher precision.")
+@click.option("--rows", type=click.IntRange(1, 100_000), default=24, show_default=True, help="Most rows of a table.")
+@click.option("--csv", "csv_path", type=click.Path(path_type=Path), help="Write all steps to this file.")
+@runtime_options
+@quiet_option
+@json_option
+def command(
+    experiment: Path, overrides: tuple[str, ...], images: int, keep_macs: float, rows: int, csv_path: Path | None,
+    threads: int | None, isa: str | None, quiet: bool, as_json: bool,
+) -> None:
+    """Run the configuration of an EXPERIMENT beside fp32 and list the error of every layer and step, worst first.
+
+    Local error is what a step adds when everything before it is fp32, cumulative error what has piled up when the
+    configuration runs. The list at the end names the layers that are worth a higher precision.
+    """
+    spec = read_experiment(experiment, overrides)
+    runtime = replace(spec.runtime, threads=threads or spec.runtime.threads, isa=isa or spec.runtime.isa)
+    with ExitStack() as stack:
+        shown: list[Advance] = []
+        report = analyze_experiment(
+            replace(spec, runtime=runtime), images=images, keep_macs_percent=keep_macs,
+            started=lambda total: shown.append(stack.enter_context(progress("pictures", total, quiet))),
+            advance=lambda count: shown[0](count),
+        )
+    if csv_path is not None:
+        write_csv(csv_path, report)
+    document = report.document()
+    if as_json:
+        print_json(document)
+    else:
+        print_analysis(document, console(), rows)

@@ -1,0 +1,274 @@
+"""A configuration beside fp32, step by step: what each step adds to the error, and what has piled up by then.
+
+local:      the step's error when everything before it was fp32. Conversions and steps that only move values count as
+            part of the layer that they serve: a convolution's local error holds the rounding of its weights and input.
+cumulative: the error of the step's result in the configuration as it runs.
+alone:      the error at the heads when only this layer is lowered and all others run in fp32.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Callable, Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpnet.engine.execute import execute, named_error, run_layer
+from mpnet.engine.operations import Concat, Convolve, MaxPool, Operation, Slice, Upsample, Yolo
+from mpnet.engine.plan import Plan, Step
+from mpnet.engine.prepare import Prepared
+from mpnet.engine.tensor import Tensor
+from mpnet.errors import ConfigError, DataError, KernelError, PrecisionError
+from mpnet.quantization import native as activations
+from mpnet.quantization.histogram import GrowingHistogram
+from mpnet.quantization.measure import ErrorMeter, TensorError
+from mpnet.spec.network import PICTURE
+from mpnet.spec.precision import FP16, FP32, INT8, Precision
+
+Floats = NDArray[np.float32]
+HISTOGRAM_BINS = 24
+_MOVING = (MaxPool, Upsample, Slice, Concat)
+
+
+@dataclass(frozen=True)
+class StepAnalysis:
+    """One step. local: None where the step is exact. histogram: counts of the fp32 values between their extremes."""
+
+    number: int
+    layer: int
+    name: str
+    operation: str
+    detail: str
+    gives: Precision
+    local: TensorError | None
+    cumulative: TensorError
+    histogram: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class LayerAnalysis:
+    """One layer that is not fp32.
+
+    local, cumulative: of its result. alone_db: SQNR of each head when only this layer is lowered.
+    noise: its share, 0 to 1, in the sum of the noise that all layers alone bring to the heads, each head counted alike.
+    """
+
+    layer: int
+    name: str
+    precision: Precision
+    macs: int
+    local: TensorError
+    cumulative: TensorError
+    alone_db: tuple[float, ...]
+    noise: float
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """steps in the order of running; layers worst first; head_db: SQNR of the heads as the configuration runs."""
+
+    images: int
+    steps: tuple[StepAnalysis, ...]
+    layers: tuple[LayerAnalysis, ...]
+    head_db: tuple[float, ...]
+
+
+class _Meters:
+    """What is collected of one step."""
+
+    def __init__(self) -> None:
+        self.local = ErrorMeter()
+        self.cumulative = ErrorMeter()
+        self.values = GrowingHistogram()
+        self.rounds = False
+
+
+def analyze(
+    prepared: Prepared, plan: Plan, batches: Iterable[Floats], threads: int = 1,
+    advance: Callable[[int], None] = lambda count: None,
+) -> Analysis:
+    """Run the pictures through the configuration and through fp32, and compare.
+
+    batches: (n, height, width, channels) float32.
+    Raises: ConfigError when every layer is fp32; DataError without pictures; EngineError naming the layer.
+    """
+    lowered = [layer for layer in plan.network.layers if _is_lowered(plan, layer.index)]
+    if not lowered:
+        raise ConfigError("every layer is fp32, so there is no error to analyse; lower some, as precision.default=int8")
+    meters = [_Meters() for _ in plan.steps]
+    alone = {layer.index: [ErrorMeter() for _ in plan.network.outputs] for layer in lowered}
+    results = {layer.index: _Meters() for layer in lowered}
+    heads = [ErrorMeter() for _ in plan.outputs]
+    images = 0
+    for batch in batches:
+        references = _walk(prepared, plan, batch, meters, results, heads, threads)
+        for index, head_meters in alone.items():
+            _measure_alone(prepared, plan, index, references, head_meters, threads)
+        images += len(batch)
+        advance(len(batch))
+    if images == 0:
+        raise DataError("there is no picture to analyse on; give at least one")
+    steps = tuple(
+        _step_analysis(plan, number, step, meters[number])
+        for number, step in enumerate(plan.steps) if not isinstance(step.operation, Yolo)
+    )
+    return Analysis(images, steps, _layers(plan, results, alone), tuple(m.result().sqnr_db for m in heads))
+
+
+def _is_lowered(plan: Plan, index: int) -> bool:
+    layer = plan.network.layers[index]
+    own = layer.has_weights or index in plan.precision.own
+    return own and plan.precision[index] != FP32
+
+
+def _walk(
+    prepared: Prepared, plan: Plan, batch: Floats, meters: list[_Meters], results: dict[int, _Meters],
+    heads: list[ErrorMeter], threads: int,
+) -> dict[int, Floats]:
+    """One batch through configuration, fp32 and local steps; the fp32 result of every layer, by index."""
+    actual: dict[int, Tensor] = {0: Tensor(batch, FP32)}
+    reference: dict[int, Floats] = {0: batch}
+    local: dict[int, Tensor] = {}
+    by_layer: dict[int, Floats] = {PICTURE: batch}
+    # Layers that only pass a tensor on have the slot of the layer that made it; that one comes first.
+    result_of = {slot: layer for layer, slot in reversed(list(enumerate(plan.layer_slots)))}
+    for number, step in enumerate(plan.steps):
+        operation = step.operation
+        try:
+            now = execute(operation, [actual[slot] for slot in step.inputs], prepared, threads)
+            exact = _exact(operation, [reference[slot] for slot in step.inputs], prepared, threads)
+            rounds = step.takes != FP32 or step.gives != FP32
+            if rounds:
+                inputs = [
+                    local.get(slot) or _stored(reference[slot], plan.slots[slot].precision) for slot in step.inputs
+                ]
+                alone = execute(operation, inputs, prepared, threads)
+        except (KernelError, PrecisionError) as error:
+            raise named_error(plan.network, step.layer, error) from None
+        actual[step.output], reference[step.output] = now, exact
+        meter = meters[number]
+        meter.values.observe(exact)
+        _observe(meter.cumulative, now, exact)
+        if rounds:
+            meter.rounds = True
+            _observe(meter.local, alone, exact)
+            if (operation.is_conversion or isinstance(operation, _MOVING)) and step.gives != FP32:
+                local[step.output] = alone
+        layer = result_of.get(step.output)
+        if layer is not None:
+            by_layer[layer] = exact
+            if layer in results:
+                _observe(results[layer].local, alone if rounds else now, exact)
+                _observe(results[layer].cumulative, now, exact)
+        for slot in step.inputs:
+            if plan.slots[slot].last == number and slot not in plan.outputs:
+                actual.pop(slot, None)
+                local.pop(slot, None)
+    for layer, slot in enumerate(plan.layer_slots):
+        by_layer.setdefault(layer, reference[slot])
+    for head, slot in zip(heads, plan.outputs, strict=True):
+        _observe(head, actual[slot], reference[slot])
+    return by_layer
+
+
+def _exact(operation: Operation, inputs: list[Floats], prepared: Prepared, threads: int) -> Floats:
+    """The fp32 result of what the operation does."""
+    if operation.is_conversion or isinstance(operation, Yolo):
+        return inputs[0]
+    if isinstance(operation, Convolve):
+        operation = Convolve(operation.layer, FP32)
+    data: Floats = execute(operation, [Tensor(x, FP32) for x in inputs], prepared, threads).data
+    return data
+
+
+def _stored(values: Floats, precision: Precision) -> Tensor:
+    """fp32 values as the slot holds them; int8 ones are always results of local steps."""
+    return Tensor(values.astype(np.float16), FP16) if precision == FP16 else Tensor(values, FP32)
+
+
+def reals(tensor: Tensor) -> Floats:
+    """What a tensor stands for, float32; int8 as the integer kernels read it."""
+    if tensor.precision == INT8:
+        assert tensor.params is not None
+        return activations.dequantize_activations(tensor.data, tensor.params, tensorflow=False)
+    return np.asarray(tensor.data, np.float32)
+
+
+def _observe(meter: ErrorMeter, tensor: Tensor, exact: Floats) -> None:
+    values = reals(tensor)
+    if tensor.params is None:
+        meter.observe(values, exact)
+        return
+    for image, row in enumerate(tensor.params):
+        meter.observe(
+            values[image], exact[image], scale=float(row["scale"]), codes=tensor.data[image], low=int(row["low"]),
+            high=int(row["high"]),
+        )
+
+
+def _measure_alone(
+    prepared: Prepared, plan: Plan, index: int, references: dict[int, Floats], meters: list[ErrorMeter], threads: int
+) -> None:
+    """Lower one layer, run all that follows from it in fp32, compare the heads."""
+    network = plan.network
+    changed: dict[int, Tensor] = {}
+
+    def value(tensor: int) -> Tensor:
+        return changed.get(tensor) or Tensor(references[tensor], FP32)
+
+    for layer in network.layers[index:]:
+        if layer.index == index or any(tensor in changed for tensor in layer.inputs):
+            precision = plan.precision[index] if layer.index == index else FP32
+            inputs = [value(tensor) for tensor in layer.inputs]
+            changed[layer.index] = run_layer(layer.index, precision, inputs, prepared, plan.options, threads)
+    for meter, head in zip(meters, network.outputs, strict=True):
+        meter.observe(reals(changed[head]) if head in changed else references[head], references[head])
+
+
+def _step_analysis(plan: Plan, number: int, step: Step, meter: _Meters) -> StepAnalysis:
+    return StepAnalysis(
+        number, step.layer, plan.network.layers[step.layer].name, step.operation.name, step.operation.detail,
+        step.gives, meter.local.result() if meter.rounds else None, meter.cumulative.result(), _bins(meter.values),
+    )
+
+
+def _bins(values: GrowingHistogram) -> tuple[int, ...]:
+    """The histogram as HISTOGRAM_BINS equal bins between the extremes."""
+    centres, counts = values.filled()
+    span = values.maximum - values.minimum
+    where = np.zeros(len(centres), np.int64)
+    if span > 0:
+        where = np.minimum((centres - values.minimum) / span * HISTOGRAM_BINS, HISTOGRAM_BINS - 1).astype(np.int64)
+    bins: list[int] = np.bincount(where, weights=counts, minlength=HISTOGRAM_BINS).astype(np.int64).tolist()
+    return tuple(bins)
+
+
+def _layers(plan: Plan, results: dict[int, _Meters], alone: dict[int, list[ErrorMeter]]) -> tuple[LayerAnalysis, ...]:
+    found: list[tuple[float, Any]] = []
+    noises = {}
+    for index, meters in alone.items():
+        decibels = tuple(meter.result().sqnr_db for meter in meters)
+        noises[index] = (sum(10 ** (-db / 10) for db in decibels), decibels)
+    total = sum(noise for noise, _ in noises.values())
+    for index, (noise, decibels) in noises.items():
+        layer = plan.network.layers[index]
+        found.append((noise, LayerAnalysis(
+            index, layer.name, plan.precision[index], layer.macs, results[index].local.result(),
+            results[index].cumulative.result(), decibels, noise / total if total > 0 else 0.0,
+        )))
+    return tuple(layer for _, layer in sorted(found, key=lambda pair: -pair[0]))
+
+
+def worth_keeping(analysis: Analysis, plan: Plan, macs_share: float) -> tuple[LayerAnalysis, ...]:
+    """The layers to keep at higher precision: most noise per multiply-accumulate first, while they stay within
+    `macs_share` (0 to 1) of the network's multiply-accumulates. In network order.
+    """
+    budget = macs_share * plan.network.macs
+    chosen = []
+    for layer in sorted(analysis.layers, key=lambda layer: (-layer.noise / max(layer.macs, 1), layer.layer)):
+        if layer.noise > 0 and layer.macs <= budget:
+            budget -= layer.macs
+            chosen.append(layer)
+    return tuple(sorted(chosen, key=lambda layer: layer.layer))
+

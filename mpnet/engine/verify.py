@@ -1,0 +1,170 @@
+"""Checks, on data, that simulating int8 with fake-quantised fp32 gives what the integer kernels give.
+
+Quantize steps: the codes equal those of the NumPy formula, one by one.
+Convolutions: the dequantised input and weights convolved in fp32 differ from the integer kernel by rounding alone. With
+depth products per output, u = 2^-24 and M = |bias| + sum of |input| * |weight|,
+
+    |simulated - kernel| <= 1.1 * (depth + 16) * u * M
+
+depth roundings of the fp32 chain, up to 16 of scales, products, offset and activation on both sides; no activation
+stretches a difference by more than 1.1. Source: docs/arithmetic.md, section 6.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpnet.engine.analyze import reals
+from mpnet.engine.operations import Convolve, Quantize
+from mpnet.engine.plan import Plan, Step
+from mpnet.engine.prepare import Prepared, conv_shape
+from mpnet.engine.run import Session
+from mpnet.engine.tensor import Tensor
+from mpnet.errors import ConfigError, DataError
+from mpnet.kernels.interface import ConvShape, PackedConv
+from mpnet.quantization.native import quant_params
+from mpnet.quantization.scheme import quantize_activation
+from mpnet.quantization.weights import dequantize_weights, quantize_weights
+from mpnet.spec.network import ConvolutionSpec
+from mpnet.spec.precision import FP32, INT8
+
+Floats = NDArray[np.float32]
+STRETCH = 1.1
+ROUNDINGS = 16
+
+
+@dataclass(frozen=True)
+class StepCheck:
+    """One step. Quantize: differing counts codes. Convolve: differing counts values beyond the bound; largest is the
+    largest difference, share the largest quotient of difference and bound.
+    """
+
+    number: int
+    name: str
+    operation: str
+    values: int
+    differing: int
+    largest: float
+    share: float
+
+    @property
+    def passed(self) -> bool:
+        """Whether everything is as promised."""
+        return self.differing == 0
+
+
+@dataclass(frozen=True)
+class _Simulation:
+    """Packed fp32 copies of int8 weights, of them and of their magnitudes, for an input that is padded beforehand."""
+
+    shape: ConvShape
+    padding: int
+    weights: PackedConv
+    magnitudes: PackedConv
+
+
+class Verifier:
+    """Compares every int8 step of a plan with its simulation."""
+
+    def __init__(self, prepared: Prepared, plan: Plan, threads: int = 1) -> None:
+        """Raises: ConfigError when no step of the plan is int8."""
+        if not any(step.gives == INT8 or step.takes == INT8 for step in plan.steps):
+            raise ConfigError("no layer runs in int8, so there is nothing to verify; lower some or leave --verify out")
+        self._prepared = prepared
+        self._plan = plan
+        self._threads = threads
+        self._simulations: dict[int, _Simulation] = {}
+        self._found: dict[int, StepCheck] = {}
+
+    def run(self, batches: Iterable[Floats]) -> tuple[StepCheck, ...]:
+        """Check all steps on these pictures (n, height, width, channels). Raises: DataError without any."""
+        session = Session(self._prepared, self._plan, self._threads)
+        images = 0
+        for batch in batches:
+            tensors: dict[int, Tensor] = {0: Tensor(batch, FP32)}
+
+            def look(number: int, step: Step, result: Tensor, tensors: dict[int, Tensor] = tensors) -> None:
+                tensors[step.output] = result
+                self._check(number, step, tensors[step.inputs[0]], result)
+                for slot in step.inputs:
+                    if self._plan.slots[slot].last == number:
+                        tensors.pop(slot, None)
+
+            session.observe(batch, look)
+            images += len(batch)
+        if images == 0:
+            raise DataError("there is no picture to verify on; give at least one")
+        return tuple(self._found[number] for number in sorted(self._found))
+
+    def _check(self, number: int, step: Step, x: Tensor, result: Tensor) -> None:
+        operation = step.operation
+        if isinstance(operation, Quantize):
+            assert result.params is not None
+            wrong = sum(
+                int(np.count_nonzero(result.data[i] != quantize_activation(x.data[i], quant_params(result.params, i))))
+                for i in range(x.images)
+            )
+            self._add(number, step, result.data.size, wrong, float(wrong > 0), float(wrong > 0))
+        elif isinstance(operation, Convolve) and operation.precision == INT8:
+            simulated, bound = self._simulate(number, operation, x)
+            difference = np.abs(result.data.astype(np.float64) - simulated)
+            share = np.divide(difference, bound, out=np.where(difference > 0, np.inf, 0.0), where=bound > 0)
+            self._add(number, step, difference.size, int(np.count_nonzero(share > 1)), float(difference.max()),
+                      float(share.max()))
+
+    def _add(self, number: int, step: Step, values: int, differing: int, largest: float, share: float) -> None:
+        known = self._found.get(number)
+        name = self._plan.network.layers[step.layer].name
+        self._found[number] = StepCheck(
+            number, name, step.operation.name, values + (known.values if known else 0),
+            differing + (known.differing if known else 0), max(largest, known.largest if known else 0.0),
+            max(share, known.share if known else 0.0),
+        )
+
+    def _simulate(self, number: int, operation: Convolve, x: Tensor) -> tuple[Floats, NDArray[np.float64]]:
+        """(simulated result, bound of its difference from the kernel's)."""
+        if number not in self._simulations:
+            self._simulations[number] = self._pack(operation)
+        simulation = self._simulations[number]
+        ready = self._prepared.convolution(operation)
+        values = self._padded(x, simulation.padding)
+        simulated = self._convolve(simulation.weights, simulation.shape, values, ready.bias, ready.activation)
+        magnitude = self._convolve(
+            simulation.magnitudes, simulation.shape, np.abs(values), np.abs(ready.bias), "linear"
+        )
+        bound = STRETCH * (simulation.shape.depth + ROUNDINGS) * 2.0**-24 * magnitude.astype(np.float64)
+        return simulated, bound
+
+    def _pack(self, operation: Convolve) -> _Simulation:
+        layer = self._plan.network.layers[operation.layer]
+        assert isinstance(layer, ConvolutionSpec)
+        assert operation.weights is not None
+        weights = dequantize_weights(*quantize_weights(self._prepared.folded[layer.index].weights, operation.weights))
+        shape = conv_shape(layer)
+        wide = replace(
+            shape, in_h=shape.in_h + 2 * shape.padding, in_w=shape.in_w + 2 * shape.padding, padding=0
+        )
+        pack = self._prepared.kernels.pack_conv
+        return _Simulation(wide, shape.padding, pack(wide, FP32, weights), pack(wide, FP32, np.abs(weights)))
+
+    def _padded(self, x: Tensor, padding: int) -> Floats:
+        """The input as reals, with the border that the kernel reads: taps outside hold zero_point, so offset."""
+        assert x.params is not None
+        values = reals(x)
+        if padding == 0:
+            return values
+        n, height, width, channels = values.shape
+        wide = np.empty((n, height + 2 * padding, width + 2 * padding, channels), np.float32)
+        wide[:] = x.params["offset"][:, None, None, None]
+        wide[:, padding:-padding, padding:-padding] = values
+        return wide
+
+    def _convolve(self, packed: PackedConv, shape: ConvShape, x: Floats, bias: Floats, activation: str) -> Floats:
+        out = np.empty((len(x), shape.out_h, shape.out_w, shape.out_channels), np.float32)
+        keywords: dict[str, Any] = {"bias": bias, "activation": activation, "threads": self._threads}
+        self._prepared.kernels.conv(packed, np.ascontiguousarray(x), out, **keywords)
+        return out

@@ -1,0 +1,103 @@
+"""Layer-wise error for the terminal."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Mapping, Sequence
+
+from rich.console import Console
+from rich.table import Table
+
+from mpnet.quantization.measure import sparkline
+
+
+def print_analysis(document: Mapping[str, Any], console: Console, rows: int) -> None:
+    """The document of `mpnet analyze`: layers and steps, worst first, at most `rows` of each; what to keep."""
+    console.print(
+        f"{document['name']}, precision {document['precision_key']}: {document['images']} pictures against fp32; "
+        f"SQNR of the heads {_decibels(document['head_sqnr_db'])}"
+    )
+    _print_layers(document["layers"], console, rows)
+    _print_steps(document["steps"], console, rows)
+    keep = document["keep"]
+    if keep["layers"]:
+        noise = sum(row["noise_percent"] for row in document["layers"] if row["layer"] in keep["layers"])
+        macs = sum(row["macs_percent"] for row in document["layers"] if row["layer"] in keep["layers"])
+        console.print(
+            f"\nworth a higher precision within {keep['macs_percent']:g} % of the MACs: {len(keep['layers'])} layers "
+            f"with {macs:.1f} % of the MACs and {noise:.0f} % of the noise\n{keep['yaml']}"
+        )
+
+
+def _print_layers(layers: list[Mapping[str, Any]], console: Console, rows: int) -> None:
+    table = _table(
+        "layers by the noise that they alone bring to the heads",
+        ["#", "layer", "precision", "MACs", "noise", "heads, this one alone", "local", "cumulative", "cosine"],
+        {"layer", "precision"},
+    )
+    for row in layers[:rows]:
+        table.add_row(
+            str(row["layer"]), row["name"], row["precision"], f"{row['macs_percent']:.1f} %",
+            f"{row['noise_percent']:.1f} %", _decibels(row["alone_db"]), _decibel(row["local"]["sqnr_db"]),
+            _decibel(row["cumulative"]["sqnr_db"]), f"{row['cumulative']['cosine']:.6f}",
+        )
+    console.print(table)
+    _print_rest(len(layers) - rows, "layers", console)
+
+
+def _print_steps(steps: list[Mapping[str, Any]], console: Console, rows: int) -> None:
+    rounding = [step for step in steps if step["local"] is not None]
+    table = _table(
+        "steps by the error that they alone make",
+        ["step", "what", "SQNR", "cosine", "RMSE/scale", "saturated", "cumulative", "fp32 range", "histogram"],
+        {"what", "fp32 range", "histogram"},
+    )
+    for step in rounding[:rows]:
+        local = step["local"]
+        per_scale, saturated = local["rmse_per_scale"], local["saturated"]
+        table.add_row(
+            str(step["step"]), f"{step['operation']} for {step['name']}", _decibel(local["sqnr_db"]),
+            f"{local['cosine']:.6f}", "" if per_scale is None else f"{per_scale:.3f}",
+            "" if saturated is None else f"{100 * saturated:.3f} %", _decibel(step["cumulative"]["sqnr_db"]),
+            f"{local['minimum']:.4g} to {local['maximum']:.4g}", sparkline(step["histogram"]),
+        )
+    console.print(table)
+    _print_rest(len(rounding) - rows, "steps that round", console)
+
+
+def print_checks(images: int, checks: Sequence[Mapping[str, Any]], console: Console) -> None:
+    """What `mpnet run --verify` found."""
+    codes = [check for check in checks if check["operation"] == "Quantize"]
+    sums = [check for check in checks if check["operation"] != "Quantize"]
+    failed = [check for check in checks if check["differing"]]
+    share = max((check["share"] for check in sums), default=0.0)
+    console.print(
+        f"simulation against kernels on {images} pictures: {len(codes)} Quantize steps, "
+        f"{sum(check['values'] for check in codes):,} codes, {sum(check['differing'] for check in codes)} differ; "
+        f"{len(sums)} int8 convolutions, largest difference {100 * share:.1f} % of what rounding allows"
+    )
+    for check in failed:
+        console.print(
+            f"FAILED: step {check['number']}, {check['operation']} for {check['name']}: {check['differing']} of "
+            f"{check['values']} values beyond the promise, largest difference {check['largest']:.4g}"
+        )
+
+
+def _table(title: str, columns: list[str], left: set[str]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold", title=title, title_justify="left", title_style="")
+    for column in columns:
+        table.add_column(column, justify="left" if column in left else "right", no_wrap=True)
+    return table
+
+
+def _print_rest(count: int, what: str, console: Console) -> None:
+    if count > 0:
+        console.print(f"... and {count} more {what}; --rows, --csv or --json show all")
+
+
+def _decibel(value: float | None) -> str:
+    return "exact" if value is None or value == math.inf else f"{value:.1f} dB"
+
+
+def _decibels(values: list[float | None]) -> str:
+    return " ".join(map(_decibel, values))

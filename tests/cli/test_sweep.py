@@ -1,0 +1,280 @@
+"""`mpnet sweep` and `mpnet profile` on a tiny network: fronts, equality with runs, resume, latency, bad input."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, Callable
+
+import pytest
+
+from mpnet.cli.main import main
+from mpnet.experiments.identity import digest_of
+from mpnet.experiments.store import TrialStore
+from tests.cli.conftest import document_of
+
+WEIGHTED = (0, 2, 4, 6, 8, 10, 12, 13, 14, 15, 18, 21, 22)
+Call = Callable[..., subprocess.CompletedProcess[str]]
+SMALL = ("--set", "sweep.precisions=[fp32, int8]", "--set", "sweep.space.tied=[['2..6'], ['8..21']]", "--workers", "1")
+
+
+@pytest.fixture
+def mpnet(tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Call:
+    """The command line in this process: there are many calls, and a new interpreter takes longer than each."""
+    monkeypatch.chdir(tmp_path)
+    handler = signal.getsignal(signal.SIGTERM)
+
+    def call(*arguments: object) -> subprocess.CompletedProcess[str]:
+        capfd.readouterr()
+        with pytest.raises(SystemExit) as left:
+            main([str(argument) for argument in arguments])
+        signal.signal(signal.SIGTERM, handler)
+        out, err = capfd.readouterr()
+        return subprocess.CompletedProcess(list(map(str, arguments)), int(left.value.code or 0), out, err)
+
+    return call
+
+
+@pytest.fixture
+def sweep_file(experiment: Path) -> Path:
+    with experiment.open("a", encoding="utf-8") as file:
+        file.write("sweep: {strategy: exhaustive, objectives: [agreement_AP, bit_operations]}\n")
+    return experiment
+
+
+def test_the_document_says_what_was_found(mpnet: Call, sweep_file: Path) -> None:
+    document = document_of(mpnet("sweep", sweep_file, *SMALL, "--json"))
+    assert (document["trials"], document["computed"], document["space"]) == (16, 16, 16)
+    assert document["forward_equivalents"] == pytest.approx(document["forward_equivalents_theory"], rel=1e-12)
+    assert document["forward_equivalents"] < 16
+    assert document["holdout"] == {"selecting": 5, "held_out": 0}
+    assert document["baseline"]["precision"] == "f" * 13
+    assert document["baseline"]["metrics"]["head_sqnr_db"] == 150
+    costs = [row["costs"]["bit_operations"] for row in document["front"]]
+    quality = [row["metrics"]["agreement_AP"] for row in document["front"]]
+    assert costs == sorted(costs, reverse=True)
+    assert quality == sorted(quality, reverse=True)
+    assert Path(document["store"]).is_file()
+
+
+def test_every_trial_is_what_a_run_gives(mpnet: Call, sweep_file: Path) -> None:
+    """Equal metrics, costs, agreement and identity: nothing tells a swept configuration from a run of it."""
+    document = document_of(mpnet("sweep", sweep_file, *SMALL, "--json"))
+    with TrialStore.read(document["store"]) as store:
+        trials = {trial.key: trial for trial in store.trials(1)}
+        digests = {key: store.trial_digest(1, key) for key in trials}
+    for key in random.Random(2).sample(sorted(trials), 4):
+        names = {"f": "fp32", "q": "int8"}
+        layers = {index: names[code] for index, code in zip(WEIGHTED, key, strict=True)}
+        run = document_of(mpnet("run", sweep_file, "--json", "--set", f"precision.layers={json.dumps(layers)}"))
+        trial = trials[key].values
+        assert run["precision"]["key"] == key
+        assert run["digests"]["trial"] == digests[key]
+        assert {n: run["metrics"][n] for n in ("AP", "AP50", "AP75", "AR100")} == {
+            n: trial[n] for n in ("AP", "AP50", "AP75", "AR100")}
+        costs = [name for name in run["cost"] if name in trial]
+        assert len(costs) == 4
+        assert [run["cost"][name] for name in costs] == [trial[name] for name in costs]
+        if run["agreement"]:
+            assert [run["agreement"][n] for n in ("AP", "AP75", "AP95")] == [
+                trial[f"agreement_{n}"] for n in ("AP", "AP75", "AP95")]
+
+
+def test_running_again_computes_nothing(mpnet: Call, sweep_file: Path) -> None:
+    first = document_of(mpnet("sweep", sweep_file, *SMALL, "--json"))
+    again = document_of(mpnet("sweep", sweep_file, *SMALL, "--json"))
+    assert (again["computed"], again["forward_equivalents"]) == (0, 0)
+    assert again["front"] == first["front"]
+    assert again["forward_equivalents_store"] == first["forward_equivalents"]
+
+
+def test_worker_processes_change_nothing(mpnet: Call, sweep_file: Path, tmp_path: Path) -> None:
+    alone = document_of(mpnet("sweep", sweep_file, *SMALL, "--json", "--store", tmp_path / "a.sqlite"))
+    two = document_of(mpnet("sweep", sweep_file, *SMALL, "--workers", "2", "--json", "--store", tmp_path / "b.sqlite"))
+    assert two["front"] == alone["front"]
+    assert two["computed"] == 16
+
+
+def test_a_proxy_is_compared_with_the_exact_front(mpnet: Call, sweep_file: Path) -> None:
+    exact = document_of(mpnet("sweep", sweep_file, *SMALL, "--json"))
+    greedy = document_of(mpnet("sweep", sweep_file, *SMALL, "--json", "--set", "sweep.strategy=greedy"))
+    assert exact["gap"]["hypervolume_ratio"] == 1
+    assert (greedy["computed"], greedy["gap"]["exact_points"]) == (0, len(exact["front"]))
+    assert 0 < greedy["gap"]["hypervolume_ratio"] <= 1
+    assert "of its hypervolume" in mpnet("sweep", sweep_file, *SMALL, "--set", "sweep.strategy=greedy").stdout
+
+
+def test_text_shows_the_front_and_says_that_nothing_was_held_out(mpnet: Call, sweep_file: Path) -> None:
+    result = mpnet("sweep", sweep_file, *SMALL)
+    assert "16 of 16 configurations (16 computed now)" in result.stdout
+    assert "fffffffffffff" in result.stdout
+    assert "No picture was held out" in result.stdout
+    assert "16 configurations, 5 pictures (all select; none is held out)" in result.stderr
+    assert mpnet("sweep", sweep_file, *SMALL, "--quiet").stderr == ""
+
+
+def test_held_out_pictures_report_beside_those_that_select(mpnet: Call, sweep_file: Path) -> None:
+    held = (*SMALL, "--set", "sweep.holdout=0.4")
+    document = document_of(mpnet("sweep", sweep_file, *held, "--json"))
+    assert document["holdout"] == {"selecting": 3, "held_out": 2}
+    assert all("AP" in row["held_out"] for row in document["front"])
+    text = mpnet("sweep", sweep_file, *held).stdout
+    assert "agreement_AP, held out" in text
+    assert "No picture was held out" not in text
+
+
+def test_status_reads_a_store(mpnet: Call, sweep_file: Path) -> None:
+    document = document_of(mpnet("sweep", sweep_file, *SMALL, "--json"))
+    status = document_of(mpnet("sweep", "--status", document["store"], "--json"))
+    assert (status["state"], status["trials"], status["strategy"]) == ("finished", 16, "exhaustive")
+    assert status["findings"]["front"] == document["front"]
+    assert "finished, 16 of 16 trials" in mpnet("sweep", "--status", document["store"]).stdout
+
+
+def test_a_killed_sweep_says_interrupted_and_goes_on(mpnet: Call, sweep_file: Path, tmp_path: Path) -> None:
+    store = tmp_path / "s.sqlite"
+    arguments = [sys.executable, "-m", "mpnet", "sweep", str(sweep_file), "--store", str(store), "--workers", "1",
+                 "--set", "sweep.strategy=one_at_a_time", "--set", "sweep.precisions=[fp32, fp16, int8]"]
+    child = subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    assert child.stderr is not None
+    child.stderr.readline()  # it has begun
+    os.kill(child.pid, signal.SIGKILL)
+    child.wait()
+    child.stderr.close()
+    deadline = time.monotonic() + 60
+    while not store.exists() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    status = document_of(mpnet("sweep", "--status", store, "--json"))
+    assert status["state"] == "interrupted"
+    document = document_of(mpnet("sweep", *arguments[4:], "--json"))
+    assert document["trials"] == 55
+    assert document_of(mpnet("sweep", "--status", store, "--json"))["state"] == "finished"
+
+
+def test_interrupting_ends_workers_and_says_how_to_go_on(sweep_file: Path) -> None:
+    arguments = [sys.executable, "-m", "mpnet", "sweep", str(sweep_file), "--workers", "2", "--set",
+                 "sweep.space.layers={first: fp32, heads: fp32}"]
+    child = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert child.stderr is not None
+    first = child.stderr.readline()
+    os.kill(child.pid, signal.SIGINT)
+    out, rest = child.communicate(timeout=120)
+    assert child.returncode == 130, first + rest
+    assert out == ""
+    assert "the same command goes on from there" in rest
+    assert "Traceback" not in rest
+
+
+def board(mpnet: Call, folder: Path, *more: Any) -> Path:
+    result = mpnet("profile", folder / "net.cfg", "-o", folder / "board.json", "--repeats", 3, "--threads", 1, *more)
+    assert result.returncode == 0, result.stderr
+    return folder / "board.json"
+
+
+def test_a_profile_predicts_every_configuration(mpnet: Call, sweep_file: Path) -> None:
+    table = json.loads(board(mpnet, sweep_file.parent).read_text(encoding="utf-8"))
+    assert table["precisions"] == ["fp32", "fp16", "int8"]
+    assert len(table["checks"]) == 8
+    assert all(check["measured_ms"] > 0 and check["predicted_ms"] > 0 for check in table["checks"])
+    assert set(table["error_percent"]) == {"mean", "largest"}
+    document = document_of(mpnet(
+        "sweep", sweep_file, "--workers", 1, "--json", "--set", "sweep.latency=board.json", "--set",
+        "sweep.strategy=one_at_a_time", "--set", "sweep.precisions=[fp32, fp16, int8]", "--set",
+        "sweep.objectives=[agreement_AP, latency_ms]"))
+    assert all(row["costs"]["latency_ms"] > 0 for row in document["front"])
+
+
+@pytest.mark.parametrize(("table", "message"), [
+    ("{}", "is no latency table"), ("not json", "is no latency table"),
+    ('{"format": "mpnet-latency", "version": 1, "network": "x", "precisions": ["fp32"], "steps": {"a": -1}}',
+     "damaged"),
+    ('{"format": "mpnet-latency", "version": 1, "network": "x", "precisions": ["fp32"], "steps": {}}',
+     "the table is of another network"),
+])
+def test_a_table_that_is_none_is_one_line(mpnet: Call, sweep_file: Path, table: str, message: str) -> None:
+    (sweep_file.parent / "board.json").write_text(table, encoding="utf-8")
+    result = mpnet("sweep", sweep_file, *SMALL, "--set", "sweep.latency=board.json")
+    assert result.returncode == 2
+    assert message in result.stderr.splitlines()[-1]
+
+
+def test_a_table_without_a_precision_says_which(mpnet: Call, sweep_file: Path) -> None:
+    board(mpnet, sweep_file.parent, "--precisions", "fp32")
+    result = mpnet("sweep", sweep_file, *SMALL, "--set", "sweep.latency=board.json")
+    assert (result.returncode, "the table lacks int8" in result.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(("changes", "message"), [
+    (["sweep.precisions=[int8]"], "every layer is pinned to one precision"),
+    (["sweep.space.layers.conv-99=fp32"], "sweep.space.layers.conv-99: "),
+    (["sweep.strategy=annealing"], "annealing"),
+    (["sweep.objectives=[AP]"], "name at least one cost"),
+    (["sweep.objectives=[AP, latency_ms]"], "make a table with `mpnet profile`"),
+    (["sweep.objectives=[agreement_AP, bit_operations]", "baseline=none"], "give the experiment a baseline"),
+    (["sweep.strategy=grid"], "grid is for up to 4,096 configurations, this space has 8,192"),
+    (["sweep.precisions=[fp32, fp16, int8, fp32_winograd, fp16_half]"], "more than can be tried"),
+])
+def test_what_cannot_be_swept_is_one_line(
+    mpnet: Call, sweep_file: Path, changes: list[str], message: str
+) -> None:
+    arguments = [part for change in changes for part in ("--set", change)]
+    if "baseline=none" in changes or "sweep.objectives=[AP, latency_ms]" in changes:
+        arguments += list(SMALL)
+    result = mpnet("sweep", sweep_file, "--workers", 1, "--quiet", *arguments)
+    assert result.returncode == 2, result.stdout
+    assert message in result.stderr
+    assert result.stderr.count("\n") == 1
+    assert "Traceback" not in result.stderr
+
+
+def test_a_long_exact_sweep_asks_first(
+    mpnet: Call, sweep_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mpnet.api.sweep.ASK_SECONDS", 0.0)
+    result = mpnet("sweep", sweep_file, *SMALL)
+    assert result.returncode == 2
+    assert "exhaustive over 16 configurations takes about" in result.stderr
+    assert "start it with --yes, narrow sweep.space, or use another strategy" in result.stderr
+    assert mpnet("sweep", sweep_file, *SMALL, "--yes").returncode == 0
+
+
+def test_a_store_of_another_network_is_one_line(mpnet: Call, sweep_file: Path, tmp_path: Path) -> None:
+    store = tmp_path / "s.sqlite"
+    assert mpnet("sweep", sweep_file, *SMALL, "--store", store).returncode == 0
+    cfg = sweep_file.parent / "net.cfg"
+    cfg.write_text(cfg.read_text(encoding="utf-8") + "\n# another\n", encoding="utf-8")
+    result = mpnet("sweep", sweep_file, *SMALL, "--store", store, "--quiet")
+    assert (result.returncode, result.stderr.count("\n")) == (2, 1)
+    assert "a store of another network (cfg)" in result.stderr
+
+
+def test_without_a_sweep_section_it_says_what_to_write(mpnet: Call, experiment: Path) -> None:
+    result = mpnet("sweep", experiment)
+    assert result.returncode == 2
+    assert "key 'sweep' is missing" in result.stderr
+    assert mpnet("sweep").returncode == 2
+
+
+def test_no_scheduler_is_one_line(mpnet: Call, sweep_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("distributed", reason="SKIPPED WITHOUT DASK: pip install 'mpnet[dask]'")
+    monkeypatch.setattr("mpnet.experiments.dask_executor.CONNECT_SECONDS", 1.0)
+    result = mpnet("sweep", sweep_file, *SMALL, "--scheduler", "tcp://127.0.0.1:9", "--quiet")
+    assert (result.returncode, result.stderr.count("\n")) == (2, 1)
+    assert "no Dask scheduler answers" in result.stderr
+
+
+def test_identities_are_of_the_options_as_well(mpnet: Call, sweep_file: Path) -> None:
+    options = ("--set", "sweep.space.quantization={weights.granularity: [per_channel, per_tensor]}")
+    document = document_of(mpnet("sweep", sweep_file, *SMALL, *options, "--json"))
+    assert (document["trials"], document["space"]) == (32, 32)
+    with TrialStore.read(document["store"]) as store:
+        contexts = store.contexts()
+        assert [store.count(number) for number in contexts] == [16, 16]
+        assert store.trial_digest(1, "q" * 13) != store.trial_digest(2, "q" * 13)
+        assert {digest_of(d["identity"]["options"]) for d in contexts.values()} != set()
