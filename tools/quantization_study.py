@@ -144,7 +144,14 @@ def main() -> None:
         if not group:
             continue
         bench = next((bench for _, bench, _ in group if bench.channel_means), group[0][1])
-        outcomes = run_plans(bench, [bench.plan(bench.uniform("fp32")), *(plan for _, _, plan in group)])
+        done = 0
+
+        def advance(count: int, total: int = len(bench.inputs)) -> None:
+            nonlocal done
+            done += count
+            print(f"{done} of {total} pictures", end="\r", file=sys.stderr)
+
+        outcomes = run_plans(bench, [bench.plan(bench.uniform("fp32")), *(plan for _, _, plan in group)], advance)
         for (name, _, plan), outcome in zip(group, outcomes[1:], strict=True):
             lines[name] = line(bench, name, plan, outcome, outcomes[0])
     print("| configuration | AP | AP50 | agreement AP | AP75 | AP95 | SQNR of heads, dB | int8 MACs, % |")
