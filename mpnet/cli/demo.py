@@ -22,7 +22,7 @@ from mpnet.experiments.environment import cpu_count
 from mpnet.report.sweep_text import print_sweep
 
 SCENES = 300
-QUICK_SCENES = 60
+QUICK_SCENES = 40
 # What is put over the experiment file; its own precisions are the mixed configuration.
 CONFIGURATIONS: dict[str, tuple[str, ...]] = {
     "fp32": ("precision={default: fp32}",),

@@ -16,26 +16,18 @@ Picture = NDArray[np.uint8]  # height x width x 3, RGB
 
 
 @lru_cache(maxsize=64)
-def _interpolation(size: int, cells: int) -> NDArray[np.float64]:
-    """Return the matrix that stretches cells + 1 grid values to `size` pixels; whole weights, 256 a row."""
-    matrix = np.zeros((size, cells + 1), dtype=np.float64)
-    for pixel in range(size):
-        position = pixel * cells * 256 // size
-        cell, part = divmod(position, 256)
-        matrix[pixel, cell] += 256 - part
-        matrix[pixel, cell + 1] += part
-    return matrix
+def _interpolation(size: int, cells: int) -> tuple[NDArray[np.intp], NDArray[np.int32]]:
+    """Return for each of `size` pixels the grid value before it and the share of the next one, in 1/256."""
+    position = np.arange(size) * cells * 256 // size
+    return position // 256, (position % 256).astype(np.int32)
 
 
 def cloud(stream: Stream, size: int, cells: int) -> Field:
-    """Return smooth value noise: int32 in [0, 255], (size, size).
-
-    The products run in float64 but every operand and partial sum is a whole number below 2**53, so the
-    result is exact whatever the order of the sums.
-    """
-    grid = stream.octets((cells + 1) * (cells + 1)).astype(np.float64).reshape(cells + 1, cells + 1)
-    weights = _interpolation(size, cells)
-    blended: Field = (weights @ grid @ weights.T).astype(np.int32) >> 16
+    """Return smooth value noise: int32 in [0, 255], (size, size)."""
+    grid = stream.octets((cells + 1) * (cells + 1)).astype(np.int32).reshape(cells + 1, cells + 1)
+    cell, part = _interpolation(size, cells)
+    rows: Field = grid[cell] * (256 - part)[:, None] + grid[cell + 1] * part[:, None]
+    blended: Field = (rows[:, cell] * (256 - part) + rows[:, cell + 1] * part) >> 16
     return blended
 
 

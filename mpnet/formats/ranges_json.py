@@ -10,7 +10,8 @@ import numpy as np
 from mpnet.errors import DataError, FormatError
 from mpnet.formats.atomic import write_text
 from mpnet.formats.bounded import read_bounded
-from mpnet.formats.json_text import integer, number, parse_json, records, shown
+from mpnet.formats.json_text import integer, number, parse_json, records
+from mpnet.formats.messages import shown
 from mpnet.spec.ranges import CalibratedRanges, TensorRange
 
 FORMAT = "mpnet-ranges"

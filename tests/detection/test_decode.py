@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tests.detection.detection_oracle import decode
 
 from mpnet.detection.decode import Candidates, YoloHead, decode_head, join_images
 from mpnet.detection.nms import NmsOptions, suppress
 from mpnet.detection.preprocess import geometry_array, plan_geometry
 from mpnet.errors import ConfigError, DataError, EngineError
+from tests.detection.detection_oracle import decode
 
 YOLO = YoloHead(anchors=((10.0, 14.0), (81.0, 82.0)), classes=3, net_width=96, net_height=64)
 

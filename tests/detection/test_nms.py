@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.detection.detection_oracle import overlap
-from tests.detection.detection_oracle import suppress as plain
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mpnet.detection.decode import Candidates
 from mpnet.detection.nms import GREEDY_BETA, NmsOptions, suppress
 from mpnet.errors import ConfigError, DataError
+from tests.detection.detection_oracle import overlap
+from tests.detection.detection_oracle import suppress as plain
 
 KINDS = ("default", "greedynms", "diounms")
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.evaluation.evaluation_cases import random_dataset, random_detections
 
 from mpnet.errors import DataError
 from mpnet.evaluation.agreement import Agreement, agreement
 from mpnet.evaluation.coco import pycocotools_summary
 from mpnet.spec.dataset import Dataset
 from mpnet.spec.detections import Detections
+from tests.evaluation.evaluation_cases import random_dataset, random_detections
 
 
 def test_a_run_agrees_with_itself() -> None:

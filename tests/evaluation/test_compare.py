@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.evaluation.evaluation_cases import random_dataset, random_detections
 
 from mpnet.errors import ConfigError, DataError
 from mpnet.evaluation.compare import (
@@ -19,6 +18,7 @@ from mpnet.evaluation.compare import (
 from mpnet.evaluation.match import Truths
 from mpnet.evaluation.metrics import CocoEvaluator, CocoResult
 from mpnet.spec.detections import Detections
+from tests.evaluation.evaluation_cases import random_dataset, random_detections
 
 
 def results(seed: int = 0) -> tuple[CocoResult, CocoResult]:

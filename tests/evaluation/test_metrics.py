@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.evaluation.evaluation_cases import random_dataset, random_detections
 
 from mpnet.errors import DataError
 from mpnet.evaluation.coco import pycocotools_summary
@@ -15,6 +14,7 @@ from mpnet.formats.detections_json import read_detections
 from mpnet.formats.labels_yolo import read_names
 from mpnet.spec.dataset import Category, Dataset, ImageRecord
 from mpnet.spec.detections import Detections
+from tests.evaluation.evaluation_cases import random_dataset, random_detections
 
 EQUAL = 1e-9
 
