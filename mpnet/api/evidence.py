@@ -85,9 +85,11 @@ def reopen(document: Mapping[str, Any]) -> Workbench:
     """
     bench = open_workbench(experiment_of(document))
     digests = document["digests"]
-    for name, held in (("cfg", bench.network.digest), ("weights", bench.weights.digest), ("data", bench.dataset.digest)):
-        if digests.get(name) != held:
-            raise StoreError(f"{_sources(document).get(name, name)}: has changed since this was measured; measure again")
+    held = {"cfg": bench.network.digest, "weights": bench.weights.digest, "data": bench.dataset.digest}
+    for name, digest in held.items():
+        if digests.get(name) != digest:
+            place = _sources(document).get(name, name)
+            raise StoreError(f"{place}: has changed since this was measured; measure again")
     return bench
 
 

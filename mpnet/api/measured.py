@@ -83,14 +83,14 @@ def errors_of(analysis: Analysis, plan: Plan) -> tuple[LayerError, ...]:
     ranges = _ranges(plan)
     out = []
     for layer in sorted(analysis.layers, key=lambda layer: layer.layer):
-        step = entering.get(layer.layer)
-        rounding = step.local if step is not None and step.local is not None else None
-        seen = step.cumulative if step is not None else layer.cumulative
+        before = entering.get(layer.layer)
+        rounding = before.local if before is not None else None
+        seen = before.cumulative if before is not None else layer.cumulative
         out.append(LayerError(
             layer.layer, layer.name, str(layer.precision), layer.cumulative.sqnr_db, layer.local.sqnr_db,
             layer.cumulative.cosine, _number(rounding.rmse_per_scale if rounding else None),
             _number(rounding.saturated if rounding else None), seen.minimum, seen.maximum,
-            step.histogram if step is not None else (), (seen.minimum, seen.maximum), ranges.get(layer.layer),
+            before.histogram if before is not None else (), (seen.minimum, seen.maximum), ranges.get(layer.layer),
             layer.noise,
         ))
     return tuple(out)

@@ -15,6 +15,7 @@ from typing import Any, Callable, Mapping, Sequence
 import numpy as np
 
 from mpnet.api.cfg_template import cfg_template, read_cfg_bytes
+from mpnet.api.chosen import is_store
 from mpnet.api.evidence import read_evidence, reason, reopen
 from mpnet.api.measured import Machine
 from mpnet.api.sweep_status import sweep_status
@@ -23,7 +24,7 @@ from mpnet.evaluation.compare import DRAWS
 from mpnet.evaluation.dataset import picture
 from mpnet.experiments.result import Result, finished, read_result
 from mpnet.report.enrich import with_errors, with_missing, with_pairs
-from mpnet.report.model import HELD_OUT, CfgTemplate, Missing, ReportData, Status
+from mpnet.report.model import CfgTemplate, Missing, ReportData, Status
 from mpnet.report.paired import Pairing
 from mpnet.report.pictures import Gallery
 from mpnet.report.source import from_results, layers_of
@@ -62,15 +63,6 @@ def collect(
     else:
         data = with_missing(data, _not_computed("Error and time per layer"))
     return _with_cfg(data, results[-1].document)
-
-
-def is_store(path: Path) -> bool:
-    """Whether a path is a file that begins as SQLite databases do."""
-    try:
-        with path.open("rb") as file:
-            return file.read(16) == b"SQLite format 3\0"
-    except OSError:
-        return False
 
 
 def _of_sweep(

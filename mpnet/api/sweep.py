@@ -76,6 +76,7 @@ def run_sweep(
     Result:    the document of `mpnet sweep --json`.
     Raises: ConfigError for a space that is empty or too large, StoreError, and as `open_workbench`.
     """
+    begin = time.monotonic()
     section = experiment.sweep
     if section is None:
         raise ConfigError(f"{experiment.source}: key 'sweep' is missing; say what to sweep, such as "
@@ -104,7 +105,7 @@ def run_sweep(
         context = prepared.context
         problem = Problem(
             space, tuple(layer.macs for layer in network.convolutions), objectives_of(section.objectives),
-            section.constraints, section.seed, section.budget.trials,
+            section.constraints, section.seed, section.budget.trials, section.sampler,
         )
         start = SweepStart(problem, float(forward_equivalents(network, space)), len(bench.dataset.images),
                            len(context.select), path, estimate, section.strategy in EXACT)
@@ -116,6 +117,7 @@ def run_sweep(
             problem, network, opened, contexts, executor, suffix=context.suffix, seconds=section.budget.seconds,
             bytes_per_head=context.baseline.candidate_bytes if context.baseline else 1 << 20, on_update=on_update,
         )
+        sweep.state.started = begin
         state = sweep.run(strategy(section.strategy))
         document = _findings(start, state, opened, contexts, context, experiment.name, section.strategy)
         opened.set_note("findings", json.dumps(document))
@@ -164,7 +166,7 @@ def _prepare(
 ) -> _Prepared:
     """Decode the pictures, run the baseline, and put everything together that workers need."""
     experiment, network = bench.experiment, bench.network
-    options = tuple(options_in_force(bench, space, number) for number in range(len(space.option_sets)))
+    benches = [under_options(bench, space, number) for number in range(len(space.option_sets))]
     plan = bench.assign()
     pictures, where = scratch.array((len(bench.dataset.images), *network.in_shape))
     geometry = []
@@ -176,7 +178,8 @@ def _prepare(
     if table is not None:
         table.check(network, space.precisions)
     context = SweepContext(
-        network=network, weights=bench.weights, options=options, own={i: plan[i] for i in plan.own},
+        network=network, weights=bench.weights,
+        options=tuple(OptionsInForce(b.options, b.channel_means) for b in benches), own={i: plan[i] for i in plan.own},
         suffix=plan.key[len(space.layers):], heads=bench.heads, nms=bench.nms,
         confidence=experiment.detection.confidence, max_detections=experiment.detection.max_detections,
         dataset=bench.dataset, pictures=np.array(pictures) if remote else where, geometry=geometry_array(geometry),
@@ -189,8 +192,8 @@ def _prepare(
         found = Evaluator(context).baseline(codes)
         context = replace(context, baseline=found if remote else _on_disk(found, scratch))
     documents: list[dict[str, Any]] = []
-    for number, chosen in enumerate(options):
-        parts = asdict(replace(bench, options=chosen.engine, calibration=chosen.calibration).identity(plan))
+    for number, chosen in enumerate(benches):
+        parts = asdict(chosen.identity(plan))
         del parts["plan"]
         documents.append({
             "identity": parts, "options": space.option_sets[number].text,
@@ -205,13 +208,13 @@ def _prepare(
     return _Prepared(context, subject, tuple(documents))
 
 
-def options_in_force(bench: Workbench, space: Space, number: int) -> OptionsInForce:
-    """One option set of a space over the experiment's own quantisation section, made complete and calibrated."""
+def under_options(bench: Workbench, space: Space, number: int) -> Workbench:
+    """The workbench under one option set of a space, put over the experiment's own options; calibrated if that asks
+    for it."""
     quantization = bench.experiment.quantization
     said = quantization.options.overlaid(space.option_sets[number].options)
-    engine = resolve_options(bench.network, said, quantization.layers, batch_norm=bench.options.batch_norm)
-    ready = calibrated(replace(bench, options=engine, calibration=None, channel_means=None))
-    return OptionsInForce(ready.options, said.said(), ready.calibration, ready.channel_means)
+    options = resolve_options(bench.network, said, quantization.layers, batch_norm=bench.options.batch_norm)
+    return calibrated(replace(bench, options=options, calibration=None, channel_means=None))
 
 
 def _on_disk(found: Baseline, scratch: Scratch) -> Baseline:

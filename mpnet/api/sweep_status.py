@@ -29,6 +29,7 @@ def sweep_status(path: Path) -> dict[str, Any]:
         work = store.work()
         return {
             "store": str(path), "state": state, "name": sweep.get("name"), "strategy": sweep.get("strategy"),
-            "trials": sum(store.count(context) for context in sweep.get("contexts", [])), "total": status.get("total"), "seconds": work.seconds,
-            "workers": sorted(set(claims.values())), "claims": list(claims), "findings": findings,
+            "trials": sum(store.count(context) for context in sweep.get("contexts", [])),
+            "total": status.get("total"), "seconds": work.seconds, "workers": sorted(set(claims.values())),
+            "claims": list(claims), "findings": findings,
         }

@@ -8,8 +8,8 @@ import click
 
 from mpnet.api.comparison import compare_runs
 from mpnet.cli.options import command as declare
-from mpnet.cli.options import json_option
-from mpnet.cli.output import console, note, print_json
+from mpnet.cli.options import json_option, quiet_option
+from mpnet.cli.output import console, note, print_json, progress
 from mpnet.errors import ConfigError
 from mpnet.evaluation.compare import DRAWS, MAX_DRAWS, MIN_DRAWS
 from mpnet.report.comparison import check_limits
@@ -29,9 +29,11 @@ from mpnet.report.comparison_text import print_comparison
 @click.option("--seed", default=0, show_default=True, help="Seed of the draws.")
 @click.option("--fail-under", "limits", multiple=True, metavar="METRIC=DIFFERENCE",
               help="Exit with 1 when a run differs by less, such as AP=-0.5; may be repeated.")
+@quiet_option
 @json_option
 def command(
-    runs: tuple[str, ...], pictures: Path | None, draws: int, seed: int, limits: tuple[str, ...], as_json: bool
+    runs: tuple[str, ...], pictures: Path | None, draws: int, seed: int, limits: tuple[str, ...], quiet: bool,
+    as_json: bool,
 ) -> int:
     """Compare finished runs, or configurations of a sweep; the first is the baseline.
 
@@ -40,7 +42,9 @@ def command(
     paired bootstrap over pictures: one whose interval contains zero is within noise.
     """
     wanted = _limits(limits)
-    compared = compare_runs(runs, draws=draws, seed=seed, pictures=pictures)
+    compared = compare_runs(
+        runs, draws=draws, seed=seed, pictures=pictures, progress=lambda what, total: progress(what, total, quiet)
+    )
     broken = check_limits(compared.document, wanted)
     if as_json:
         print_json({**compared.document, "failed": broken})

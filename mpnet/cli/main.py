@@ -111,6 +111,8 @@ def _run(arguments: Sequence[str] | None) -> int:
         return fail(str(error))
     except MemoryError:
         return fail("out of memory; use a smaller runtime.batch, fewer workers or a smaller network")
+    except ImportError as error:
+        return fail(f"{error}; install mpnet anew, with the packages that it needs: pip install --force-reinstall .")
     except OSError as error:
         return fail(describe_os_error(error))
 

@@ -35,15 +35,9 @@ def values_of(array: Array) -> NDArray[np.float32]:
 
 @dataclass(frozen=True, eq=False)
 class OptionsInForce:
-    """One option set, made complete. calibration: digest of its ranges, None where all are dynamic.
-
-    channel_means: for bias correction, see engine.prepare.Prepared.
-    said: the complete options as plain values, for identities.
-    """
+    """One option set, made complete. channel_means: for bias correction, see engine.prepare.Prepared."""
 
     engine: EngineOptions
-    said: Mapping[str, object]
-    calibration: str | None = None
     channel_means: Mapping[int, NDArray[np.float64]] | None = None
 
 

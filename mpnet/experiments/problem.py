@@ -32,7 +32,7 @@ class Problem:
     constraints: ConstraintSection = field(default_factory=ConstraintSection)
     seed: int = 0
     trials: int | None = None
-    options: Mapping[str, str | int] = field(default_factory=dict)
+    sampler: str = "nsga2"
 
     def __post_init__(self) -> None:
         if not any(o.maximise for o in self.objectives):

@@ -17,6 +17,7 @@ from mpnet.spec.experiment import (
     NMS_KINDS,
     OBJECTIVES,
     RESIZES,
+    SAMPLERS,
     STRATEGIES,
     BudgetSection,
     CalibrationSection,
@@ -204,7 +205,8 @@ def _runtime(top: Section) -> RuntimeSection:
 
 def _sweep(top: Section, base: Path) -> SweepSection | None:
     section = top.section("sweep", (
-        "strategy", "precisions", "space", "objectives", "constraints", "budget", "holdout", "seed", "latency",
+        "strategy", "precisions", "space", "objectives", "constraints", "budget", "holdout", "seed", "sampler",
+        "latency",
     ))
     if section is None:
         return None
@@ -222,6 +224,7 @@ def _sweep(top: Section, base: Path) -> SweepSection | None:
         _budget(section),
         default.holdout if holdout is None else holdout,
         default.seed if seed is None else seed,
+        section.text("sampler", SAMPLERS) or default.sampler,
         section.path_of("latency", base),
     )
 

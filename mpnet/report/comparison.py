@@ -51,7 +51,8 @@ def compare_results(
     if dataset is not None:
         pairing = Pairing(dataset, detections[0], draws, seed)
         pairs = tuple(pairing.pair(found) for found in detections[1:])
-    runs = [_run(result, baseline, pair) for result, pair in zip(results, (None, *(pairs or [None] * len(results))))]
+    beside: list[Pair | None] = [None, *pairs] if pairs else [None] * len(results)
+    runs = [_run(result, baseline, pair) for result, pair in zip(results, beside, strict=True)]
     document = {
         "baseline": baseline.id,
         "draws": draws if pairs else 0,
@@ -76,7 +77,8 @@ def check_limits(document: Mapping[str, Any], limits: Mapping[str, float]) -> li
                 raise ConfigError(f"--fail-under {name}: was not compared; known are {', '.join(run['differences'])}")
             difference = run["differences"][name]
             if difference < limit:
-                broken.append(f"{run['name']} {run['id'][:8]}: {name} differs by {difference:+.2f}, the limit is {limit:+g}")
+                name_of_run = f"{run['name']} {run['id'][:8]}"
+                broken.append(f"{name_of_run}: {name} differs by {difference:+.2f}, the limit is {limit:+g}")
     return broken
 
 
@@ -100,6 +102,8 @@ def _run(result: Result, baseline: Result, pair: Pair | None) -> dict[str, Any]:
         "cost": dict(result.document["cost"]),
         "latency": result.document.get("latency"),
         "agreement": agreement,
+        "selection": result.document.get("selection"),
+        "held_out": result.document.get("held_out"),
         "changes": [] if pair is None else [change_json(change) for change in pair.changes],
     }
 

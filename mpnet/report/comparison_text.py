@@ -33,9 +33,9 @@ def print_comparison(document: Mapping[str, Any], console: Console) -> None:
     _classes(document, console, unicode)
     for run in document["runs"][1:]:
         _changes(run, console, len(document["runs"]) > 2)
-    for run, differences in zip(document["runs"], document["protocol_differences"]):
+    for name, differences in zip(_names(document), document["protocol_differences"], strict=True):
         if differences:
-            console.print(f"{clean(run['name'])} {run['id'][:8]} differs in protocol: {', '.join(map(clean, differences))}")
+            console.print(f"{clean(name)} differs in protocol: {', '.join(map(clean, differences))}")
     if document["missing"]:
         console.print(f"no intervals, lost or gained objects: {clean(document['missing'])}")
 
@@ -58,6 +58,11 @@ def _metrics(document: Mapping[str, Any], console: Console) -> None:
     if any(heads):
         rows.append(["head SQNR (dB)", "", *[", ".join("exact" if v is None else f"{v:.1f}" for v in values)
                                             if values else "-" for values in heads[1:]]])
+    for part, words in (("selection", "on the pictures that chose"), ("held_out", "on held-out pictures")):
+        for name in ("AP", "agreement_AP"):
+            found = [(run.get(part) or {}).get(name) for run in runs]
+            if any(value is not None for value in found):
+                rows.append([f"{name.replace('_', ' ')} {words}", *[_beside(v, found[0]) for v in found]])
     title = "metrics in percent, differences to the first run"
     if document["draws"]:
         title += f"; 95 % intervals from {document['draws']:,} paired bootstrap draws over pictures"
@@ -87,6 +92,12 @@ def _metric(run: Mapping[str, Any], name: str, compared: bool) -> Text:
     return text
 
 
+def _beside(value: float | None, first: float | None) -> str:
+    if value is None or first is None or value is first:
+        return number_text(value)
+    return f"{number_text(value)} {number_text(value - first, 2, True)}"
+
+
 def _costs(document: Mapping[str, Any], console: Console, unicode: bool) -> None:
     runs = document["runs"]
     rows: list[list[object]] = []
@@ -108,7 +119,7 @@ def _shares(values: list[float], texts: list[str], unicode: bool) -> list[str]:
     top = max((value for value in values if value == value), default=0.0)
     first = values[0]
     return [f"{text}{f' {value / first:4.0%}' if place and first > 0 and value == value else ''} "
-            f"{bar(value, top, 8, unicode):8s}" for place, (text, value) in enumerate(zip(texts, values))]
+            f"{bar(value, top, 8, unicode):8s}" for place, (text, value) in enumerate(zip(texts, values, strict=True))]
 
 
 def _layers(document: Mapping[str, Any], console: Console) -> None:
@@ -130,22 +141,24 @@ def _classes(document: Mapping[str, Any], console: Console, unicode: bool) -> No
         return
 
     def weight(row: Mapping[str, Any]) -> float:
-        return max(map(abs, row["differences"]))
+        return float(max(map(abs, row["differences"])))
 
     top = max(map(weight, rows))
     real = [sum(found is not None and not found["within_noise"] for found in column)
-            for column in zip(*(row["intervals"] for row in rows))] if rows[0]["intervals"] else []
+            for column in zip(*(row["intervals"] for row in rows), strict=True)] if rows[0]["intervals"] else []
     cells = []
     for row in sorted(rows, key=lambda row: -weight(row)):
         cell: list[object] = [row["name"], row["truths"], f"{row['AP'][0]:.2f}"]
-        for place, (ap, difference) in enumerate(zip(row["AP"][1:], row["differences"][1:])):
+        for place, (ap, difference) in enumerate(zip(row["AP"][1:], row["differences"][1:], strict=True)):
             interval = row["intervals"][place] if row["intervals"] else None
             noise = "" if interval is None else " noise" if interval["within_noise"] else " real "
-            cell.append(f"{ap:.2f} {number_text(difference, 2, True):>7}{noise} {signed_bar(difference, top, 5, unicode)}")
+            change = f"{number_text(difference, 2, True):>7}{noise}"
+            cell.append(f"{ap:.2f} {change} {signed_bar(difference, top, 5, unicode)}")
         cells.append(cell)
     title = "AP per class, largest differences first"
     if any(real):
-        title += f"; beyond noise: {', '.join(map(str, real))} of {len(rows)} (by chance alone about {max(1, round(len(rows) * 0.05))})"
+        by_chance = max(1, round(len(rows) * 0.05))
+        title += f"; beyond noise: {', '.join(map(str, real))} of {len(rows)} (by chance alone about {by_chance})"
     elif real:
         title += "; none beyond noise"
     print_table(console, ["class", "truths", *_names(document)], cells, title, limit=CLASSES_SHOWN)

@@ -74,8 +74,8 @@ def front(data: ReportData, objective: str | None = None, cost: str | None = Non
     best = np.flatnonzero(known & table.front)
     best = best[np.argsort(x[best], kind="stable")]
     low, high = _intervals(data, table, best, objective)
-    series = [Series("measured", x[rest], y[rest], "muted"),
-              Series("front", x[best], y[best], "accent", low, high, "line+points")]
+    series = [Series("measured", x[rest].tolist(), y[rest].tolist(), "muted"),
+              Series("front", x[best].tolist(), y[best].tolist(), "accent", low, high, "line+points")]
     for name, row, colour in (("baseline", table.baseline, "baseline"), ("chosen", table.chosen, "chosen")):
         if row is not None and known[row]:
             series.append(Series(name, [x[row]], [y[row]], colour))
@@ -112,7 +112,7 @@ def sensitivities(data: ReportData) -> list[Figure]:
             series.append(Series(f"only this layer in {rows[0].precision}", names, [s.alone for s in rows], colour))
             series.append(Series(f"all but this layer in {rows[0].precision}", names, [s.rest for s in rows],
                                  colour + "-light"))
-        columns = {
+        columns: dict[str, Sequence[Any]] = {
             "layer": [s.layer.index for s in found], "name": [s.layer.name for s in found],
             "precision": [s.precision for s in found], "only_this": [s.alone for s in found],
             "all_but_this": [s.rest for s in found],
@@ -159,13 +159,15 @@ def errors(data: ReportData) -> list[Figure]:
     names = [e.name for e in data.errors]
     every: dict[str, Sequence[Any]] = {
         "layer": [e.index for e in data.errors], "name": names, "precision": [e.precision for e in data.errors],
-        "noise_share": [e.noise for e in data.errors], "sqnr_db": [e.sqnr_db for e in data.errors], "local_sqnr_db": [e.local_sqnr_db for e in data.errors],
+        "noise_share": [e.noise for e in data.errors], "sqnr_db": [e.sqnr_db for e in data.errors],
+        "local_sqnr_db": [e.local_sqnr_db for e in data.errors],
         "cosine": [e.cosine for e in data.errors], "rmse_over_scale": [e.rmse_over_scale for e in data.errors],
         "saturated": [e.saturated for e in data.errors], "low": [e.low for e in data.errors],
         "high": [e.high for e in data.errors],
     }
-    noise = Figure("error-noise", "bars", "Share of the noise at the heads, each layer lowered alone", "layer", "share (%)",
-                   (Series("share of noise", names, [100 * e.noise for e in data.errors], "accent"),), columns=every)
+    noise = Figure("error-noise", "bars", "Share of the noise at the heads, each layer lowered alone", "layer",
+                   "share (%)", (Series("share of noise", names, [100 * e.noise for e in data.errors], "accent"),),
+                   columns=every)
     sqnr = Figure("error-sqnr", "bars", "Signal to noise against fp32", "layer", "SQNR (dB)", (
         Series("cumulative", names, [e.sqnr_db for e in data.errors], "accent"),
         Series("only this layer's rounding", names, [e.local_sqnr_db for e in data.errors], "muted")), columns=every)

@@ -120,7 +120,7 @@ def _base64(values: Any) -> str:
 
 
 def _asset(folder: str, name: str) -> str:
-    return resources.files("mpnet.report").joinpath(folder, name).read_text(encoding="utf-8")
+    return (resources.files("mpnet.report") / folder / name).read_text(encoding="utf-8")
 
 
 @lru_cache(maxsize=1)
@@ -134,7 +134,7 @@ def _scripts() -> str:
 def _plotly() -> str:
     """plotly.js as the plotly package brings it; text that may stand in a script element."""
     try:
-        text = resources.files("plotly").joinpath("package_data", "plotly.min.js").read_text(encoding="utf-8")
+        text = (resources.files("plotly") / "package_data" / "plotly.min.js").read_text(encoding="utf-8")
     except (ModuleNotFoundError, OSError) as error:
         raise StoreError(f"plotly.js cannot be read ({error}); install the plotly package again") from None
     # The first closes the element, the second would change how HTML reads it; neither occurs outside strings.

@@ -152,7 +152,9 @@ def unmatched(first: Detections, second: Detections, dataset: Dataset) -> NDArra
     sure = first.select(first.score >= np.float32(BASELINE_SCORE))
     truths = Agreement(first, dataset.sizes, len(dataset.categories)).truths
     found = found_objects(second, truths, BASELINE_SCORE / 2)
-    return np.bincount(sure.image_index[found < 0], weights=sure.score[found < 0], minlength=first.image_count)
+    lonely = found < 0
+    sums = np.bincount(sure.image_index[lonely], weights=sure.score[lonely], minlength=first.image_count)
+    return sums.astype(np.float64)
 
 
 def named(changes: tuple[Change, ...], names: dict[str, str]) -> tuple[Change, ...]:

@@ -118,8 +118,8 @@ def _chosen(
         return best if best is not None else 0, ""
     why = "The sweep set no limit to accuracy" if findings else "The sweep has not ended"
     return knee(columns, rows, objective, cost), (
-        f"{why}, so the configuration shown as chosen is the knee of the front: the one farthest above the straight line "
-        "between its ends. Choose another one with a click, or with --choose."
+        f"{why}, so the configuration shown as chosen is the knee of the front: the one farthest above the straight "
+        "line between its ends. Choose another one with a click, or with --choose."
     )
 
 
@@ -146,7 +146,8 @@ def _digests(store: TrialStore, context: Mapping[str, Any], number: int, key: st
 
 def _unnamed(key: str) -> tuple[Layer, ...]:
     """Layers of which only the place in precision strings is known."""
-    return tuple(Layer(place, "", f"weights-{place + 1}", place, (), 0, 0) for place in range(len(key.partition("+")[0])))
+    count = len(key.partition("+")[0])
+    return tuple(Layer(place, "", f"weights-{place + 1}", place, (), 0, 0) for place in range(count))
 
 
 def _date(seconds: str | None) -> str:

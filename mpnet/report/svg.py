@@ -36,7 +36,9 @@ class Canvas:
         self.parts.append(f'<rect x="{x:.2f}" y="{y:.2f}" width="{max(width, 0):.2f}" height="{max(height, 0):.2f}" '
                           f'fill="{self.colour(role)}"/>')
 
-    def segment(self, x0: float, y0: float, x1: float, y1: float, role: str, width: float = 1.0, dash: str = "") -> None:
+    def segment(
+        self, x0: float, y0: float, x1: float, y1: float, role: str, width: float = 1.0, dash: str = ""
+    ) -> None:
         dashed = f' stroke-dasharray="{dash}"' if dash else ""
         self.parts.append(f'<path d="M{x0:.2f} {y0:.2f}L{x1:.2f} {y1:.2f}" stroke="{self.colour(role)}" '
                           f'stroke-width="{width}" fill="none"{dashed}/>')
@@ -132,7 +134,7 @@ def _legend(canvas: Canvas, figure: Figure) -> None:
 
 
 def _whiskers(canvas: Canvas, series: Series, xs: Sequence[float], factor: float, offset: float, role: str) -> None:
-    for x, low, high in zip(xs, series.low or (), series.high or ()):
+    for x, low, high in zip(xs, series.low or (), series.high or (), strict=False):
         if math.isfinite(low) and math.isfinite(high):
             bottom, top = low * factor + offset, high * factor + offset
             canvas.segment(x, bottom, x, top, role)
@@ -150,7 +152,7 @@ def _points(canvas: Canvas, figure: Figure) -> None:
         canvas.text(value * fx + ox, canvas.bottom + 16, tick_text(value))
     canvas.text((canvas.left + canvas.right) / 2, canvas.height - 8, figure.x_label, size=12)
     for series in figure.series:
-        places = [(float(x) * fx + ox, float(y) * fy + oy) for x, y in zip(series.x, series.y)]
+        places = [(float(x) * fx + ox, float(y) * fy + oy) for x, y in zip(series.x, series.y, strict=True)]
         if "line" in series.mode:
             canvas.path(places, series.colour)
         _whiskers(canvas, series, [x for x, _ in places], fy, oy, series.colour)
@@ -177,7 +179,7 @@ def _bars(canvas: Canvas, figure: Figure) -> None:
     width = slot * 0.75 / max(len(figure.series), 1)
     for number, series in enumerate(figure.series):
         middles = [canvas.left + slot * (i + 0.125) + width * (number + 0.5) for i in range(len(names))]
-        for x, value in zip(middles, series.y):
+        for x, value in zip(middles, series.y, strict=True):
             y = height_of(float(value)) * factor + offset
             if math.isfinite(y):
                 canvas.rect(x - width / 2, min(y, floor), width, abs(floor - y), series.colour)
@@ -214,7 +216,7 @@ def histogram(figure: Figure, width: int = 220, height: int = 120, palette: Mapp
     low, high = min(bounds), max(bounds)
     factor, offset = _scale(low, high if high > low else low + 1, canvas.left, canvas.right)
     top = math.log10(1 + max(series.y, default=0)) or 1.0
-    for x, count in zip(centres, series.y):
+    for x, count in zip(centres, series.y, strict=True):
         tall = math.log10(1 + count) / top * (canvas.bottom - canvas.top)
         canvas.rect((x - step / 2) * factor + offset, canvas.bottom - tall, step * factor + 0.2, tall, series.colour)
     canvas.segment(canvas.left, canvas.bottom, canvas.right, canvas.bottom, "muted")

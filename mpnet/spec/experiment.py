@@ -15,6 +15,7 @@ NMS_KINDS: tuple[str, ...] = ("default", "greedynms", "diounms")
 BATCH_NORMS: tuple[str, ...] = ("darknet", "alexeyab")
 DATA_FORMATS: tuple[str, ...] = ("yolo", "coco")
 STRATEGIES: tuple[str, ...] = ("grid", "one_at_a_time", "exhaustive", "greedy", "pareto", "additive")
+SAMPLERS: tuple[str, ...] = ("nsga2", "tpe")
 OBJECTIVES: tuple[str, ...] = (
     "AP", "AP50", "AP75", "AR100", "darknet_mAP50", "agreement_AP", "agreement_AP75", "agreement_AP95", "head_sqnr_db",
     "weight_bytes", "peak_activation_bytes", "bit_operations", "latency_ms",
@@ -143,6 +144,7 @@ class SweepSection:
     precisions: the choices of every layer with weights, highest first.
     objectives: of the front; the first is the accuracy measure that constraints and rankings use.
     holdout:    share of the pictures that only reports figures and never selects, 0: none.
+    sampler:    of strategy pareto: nsga2 or tpe.
     latency:    a table written by `mpnet profile`, None: no latency objective from a table.
     """
 
@@ -154,6 +156,7 @@ class SweepSection:
     budget: BudgetSection = BudgetSection()
     holdout: float = 0.0
     seed: int = 0
+    sampler: str = "nsga2"
     latency: Path | None = None
 
 

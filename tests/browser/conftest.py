@@ -1,4 +1,4 @@
-"""A real browser for the page: Debian's chromium (or MPNET_CHROMIUM) driven by Playwright. Without them: skipped, aloud."""
+"""A real browser for the page: Debian's chromium (or MPNET_CHROMIUM) driven by Playwright; without: skipped, aloud."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Opened:
     requests: list[str] = field(default_factory=list)
 
 
-@pytest.fixture()
+@pytest.fixture
 def open_page(browser: Any) -> Iterator[Any]:
     """A function: path of a page (and context options) -> Opened, ready to be used."""
     contexts = []

@@ -269,6 +269,24 @@ def test_no_scheduler_is_one_line(mpnet: Call, sweep_file: Path, monkeypatch: py
     assert "no Dask scheduler answers" in result.stderr
 
 
+def test_options_may_ask_for_calibration(mpnet: Call, sweep_file: Path) -> None:
+    ways = "{activations.ranges: [dynamic, calibrated], bias_correction: [false, true]}"
+    document = document_of(mpnet("sweep", sweep_file, *SMALL, "--set", f"sweep.space.quantization={ways}", "--json"))
+    assert (document["trials"], document["space"]) == (64, 64)
+    with TrialStore.read(document["store"]) as store:
+        calibrations = [d["identity"]["calibration"] for d in store.contexts().values()]
+        trials = [store.find(number, ["q" * 13])["q" * 13] for number in store.contexts()]
+        digest = store.trial_digest(4, "q" * 13)
+    assert calibrations[0] is None
+    assert len(set(calibrations)) == 3
+    assert len({trial.values["head_sqnr_db"] for trial in trials}) == 4
+    run = document_of(mpnet(
+        "run", sweep_file, "--json", "--set", "quantization={activations: {ranges: calibrated}, bias_correction: true}"))
+    assert run["digests"]["trial"] == digest
+    assert run["metrics"]["AP"] == trials[3].values["AP"]
+    assert run["agreement"]["AP"] == trials[3].values["agreement_AP"]
+
+
 def test_identities_are_of_the_options_as_well(mpnet: Call, sweep_file: Path) -> None:
     options = ("--set", "sweep.space.quantization={weights.granularity: [per_channel, per_tensor]}")
     document = document_of(mpnet("sweep", sweep_file, *SMALL, *options, "--json"))

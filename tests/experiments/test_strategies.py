@@ -137,7 +137,7 @@ def test_greedy_finds_most_of_a_front_at_a_fraction_of_the_work() -> None:
 
 @pytest.mark.parametrize("sampler", ["nsga2", "tpe"])
 def test_pareto_keeps_to_its_budget_and_finds_the_corners(sampler: str) -> None:
-    task = problem(yolov3_tiny(), THREE, trials=70, options={"sampler": sampler})
+    task = problem(yolov3_tiny(), THREE, trials=70, sampler=sampler)
     known = run(strategy("pareto")(task), measure_of(task, additive_quality(8, 13)))
     assert len(known) == 70
     assert {("f" * 13, 0), ("q" * 13, 0)} <= set(known)

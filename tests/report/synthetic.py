@@ -8,9 +8,9 @@ import cv2
 import numpy as np
 
 from mpnet.report.model import (
+    CfgTemplate,
     Change,
     ClassRow,
-    CfgTemplate,
     Configurations,
     Interval,
     Layer,
@@ -29,7 +29,7 @@ PARAMETERS = (448, 4_640, 18_496, 36_928, 73_856, 147_584, 16_512, 147_584, 25_1
 def layers(names: tuple[str, ...] = ()) -> tuple[Layer, ...]:
     """Eleven convolutions with pooling between them."""
     found = []
-    for place, (macs, parameters) in enumerate(zip(MACS, PARAMETERS)):
+    for place, (macs, parameters) in enumerate(zip(MACS, PARAMETERS, strict=True)):
         name = names[place] if place < len(names) else f"conv-{place + 1}"
         found.append(Layer(2 * place, "convolution", name, place, (320 >> place // 2, 320 >> place // 2, 64), macs,
                            parameters, (f"conv-{place + 1}", "3x3")))
@@ -87,7 +87,7 @@ def cfg(key_length: int = len(MACS)) -> CfgTemplate:
     words = {"f": "fp32=1\nfp16=0\nint8=0\n", "h": "fp32=0\nfp16=1\nint8=0\n", "q": "fp32=0\nfp16=0\nint8=1\n"}
     parts: list[tuple[object, int | None]] = [("[net]\nwidth=320\nheight=320\n# kept </script> comment\n", None)]
     for place in range(key_length):
-        parts.append((f"\n[convolutional]\nfilters=16\n", None))
+        parts.append(("\n[convolutional]\nfilters=16\n", None))
         parts.append((words, place))
     return CfgTemplate("tiny.cfg", tuple(parts))  # type: ignore[arg-type]
 
@@ -111,19 +111,19 @@ def report_data(
     classes = tuple(
         ClassRow(name, int(random.integers(3, 60)), {"AP": 40.0 + i, "AP50": 80.0 + i},
                  {"AP": 40.0 + i + shift, "AP50": 80.0 + i + shift}, Interval(shift, shift - 1.1, shift + 1.0))
-        for i, (name, shift) in enumerate(zip(class_names, random.normal(0, 1.2, len(class_names)))))
+        for i, (name, shift) in enumerate(zip(class_names, random.normal(0, 1.2, len(class_names)), strict=True)))
     names = {"f": "fp32", "h": "fp16", "q": "int8"}
     weighted = [layer for layer in net if layer.position is not None]
     errors = tuple(
-        LayerError(layer.index, layer.name, names[key[layer.position or 0]], 60 - 2.5 * i, 65 - 2 * i, 1 - 1e-5 * (i + 1),
-                   0.289 + 0.02 * i, 0.0002 * i, -1.0 - i, 4.0 + i,
+        LayerError(layer.index, layer.name, names[key[layer.position or 0]], 60 - 2.5 * i, 65 - 2 * i,
+                   1 - 1e-5 * (i + 1), 0.289 + 0.02 * i, 0.0002 * i, -1.0 - i, 4.0 + i,
                    tuple(int(v) for v in 1e5 * np.exp(-np.linspace(-1.5, 4, 48) ** 2)), (-1.0 - i, 4.0 + i),
-                   (-1.0 - i, 3.5 + i)) for i, layer in enumerate(weighted))
+                   (-1.0 - i, 3.5 + i), 1 / 11) for i, layer in enumerate(weighted))
     costs = tuple(LayerCost(layer.index, layer.name, layer.macs / 3e7, layer.macs / (7e7 if key[i] == "q" else 3e7),
                             4.0 * layer.parameters, (1.0 if key[i] == "q" else 4.0) * layer.parameters)
                   for i, layer in enumerate(weighted))
-    changes = tuple(Change("lost" if i % 3 else "gained", picture_name, class_names[i % len(class_names)], 0.3 + 0.05 * i,
-                           0.7, (10, 20, 60, 80), jpeg(i, 160, 120)) for i in range(8))
+    changes = tuple(Change("lost" if i % 3 else "gained", picture_name, class_names[i % len(class_names)],
+                           0.3 + 0.05 * i, 0.7, (10, 20, 60, 80), jpeg(i, 160, 120)) for i in range(8))
     pictures = tuple(Picture(picture_name, "agreement 81.2; 2 objects lost", jpeg(20 + i), jpeg(30 + i), jpeg(40 + i))
                      for i in range(3))
     total = len(table)

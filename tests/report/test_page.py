@@ -6,6 +6,7 @@ import base64
 import hashlib
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import numpy as np
@@ -16,7 +17,9 @@ from mpnet.report.model import Missing
 from tests.report.synthetic import configurations, report_data
 
 MAX_BYTES = 12_000_000
-HOSTILE = ("<script>alert(1)</script>", 'quote " and \' and\nnewline', "</script><img src=x onerror=alert(2)>", "{{ 7 * 7 }}")
+HOSTILE = (
+    "<script>alert(1)</script>", 'quote " and \' and\nnewline', "</script><img src=x onerror=alert(2)>", "{{ 7 * 7 }}",
+)
 
 
 class Text(HTMLParser):
@@ -85,7 +88,8 @@ def test_page_names_no_address_that_could_be_fetched(parsed: Text) -> None:
 
 
 def test_policy_allows_exactly_the_scripts_of_the_page(parsed: Text) -> None:
-    policy = next(a["content"] for tag, a in parsed.tags if tag == "meta" and a.get("http-equiv") == "Content-Security-Policy")
+    policy = next(attributes["content"] for _, attributes in parsed.tags
+                  if attributes.get("http-equiv") == "Content-Security-Policy")
     assert policy is not None
     program = next(text for text in parsed.scripts if "startPlots" in text)
     digest = base64.b64encode(hashlib.sha256(program.encode()).digest()).decode()
@@ -138,9 +142,8 @@ def test_unfinished_sweeps_say_so(state: str, words: str) -> None:
 
 
 def test_missing_parts_are_named() -> None:
-    from dataclasses import replace
-
-    data = replace(report_data(), errors=(), missing=(Missing("Error per layer", "the weights file has moved", "Put it back."),))
+    gone = Missing("Error per layer", "the weights file has moved", "Put it back.")
+    data = replace(report_data(), errors=(), missing=(gone,))
     parsed = Text(page.render(data))
     assert "the weights file has moved" in parsed.text
     assert "error" not in {attributes.get("id") for _, attributes in parsed.tags}

@@ -7,12 +7,12 @@ from typing import Any, Generator
 from mpnet.errors import ConfigError
 from mpnet.experiments.problem import Problem, Results
 from mpnet.experiments.space import Configuration
+from mpnet.spec.experiment import SAMPLERS
 
 DEFAULT_TRIALS = 200
 POPULATION = 32
 # Generations that bring nothing new before the search gives up: a small space is soon known.
 PATIENCE = 20
-SAMPLERS: tuple[str, ...] = ("nsga2", "tpe")
 
 
 def pareto(problem: Problem) -> Generator[list[Configuration], Results, None]:
@@ -26,7 +26,7 @@ def pareto(problem: Problem) -> Generator[list[Configuration], Results, None]:
     wanted = min(problem.trials or DEFAULT_TRIALS, space.size)
     study = optuna.create_study(
         directions=["maximize" if o.maximise else "minimize" for o in problem.objectives],
-        sampler=_sampler(optuna, str(problem.options.get("sampler", SAMPLERS[0])), problem.seed, len(space.variables)),
+        sampler=_sampler(optuna, problem.sampler, problem.seed, len(space.variables)),
     )
     choices = {f"v{number}": optuna.distributions.CategoricalDistribution(tuple(variable.codes))
                for number, variable in enumerate(space.variables)}
