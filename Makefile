@@ -10,6 +10,7 @@ tools:
 	@command -v $(PYTHON) >/dev/null 2>&1 || { echo "mpnet: python3 is missing; install Python 3.10 or newer (Debian: apt-get install python3 python3-venv python3-dev)" >&2; exit 2; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { echo "mpnet: $(PYTHON) is older than 3.10; set PYTHON=... to a newer one" >&2; exit 2; }
 	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { echo "mpnet: Python's venv module is missing (Debian: apt-get install python3-venv)" >&2; exit 2; }
+	@$(PYTHON) -c 'import os, sys, sysconfig as s; sys.exit(not os.path.exists(os.path.join(s.get_path("include"), "Python.h")))' || { echo "mpnet: Python's header files are missing (Debian: apt-get install python3-dev)" >&2; exit 2; }
 	@command -v $(firstword $(CC)) >/dev/null 2>&1 || { echo "mpnet: the C compiler '$(firstword $(CC))' is missing; install gcc or clang, or set CC=..." >&2; exit 2; }
 
 $(BIN)/.base: pyproject.toml | tools

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+
+from mpnet.demo.project import write_project
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 
@@ -23,3 +26,32 @@ def shared_data() -> Path:
     if not folder.is_dir():
         pytest.skip(f"SKIPPED WITHOUT REAL DATA: no folder {folder} (set MPNET_SHARED)")
     return folder
+
+
+DEMO_SCENES = 12
+
+
+@dataclass(frozen=True)
+class DemoModel:
+    """The packaged trained network with a few labelled scenes. experiment: demo.yaml that names all of them."""
+
+    cfg: Path
+    weights: Path
+    names: Path
+    images: Path
+    labels: Path
+    experiment: Path
+
+
+@pytest.fixture(scope="session")
+def demo_model(tmp_path_factory: pytest.TempPathFactory) -> DemoModel:
+    """A trained network and 12 validation scenes, for tests that need real activations; treat as read-only.
+
+    Results go elsewhere: copy the experiment, or override `output`.
+    """
+    project = write_project(tmp_path_factory.mktemp("demo"), DEMO_SCENES)
+    model, val = project.folder / "model", project.folder / "val"
+    return DemoModel(
+        model / "demo.cfg", model / "demo.weights", model / "demo.names", val / "images", val / "labels",
+        project.experiment,
+    )

@@ -2,19 +2,30 @@
 
     python tools/quantization_study.py EXPERIMENT.yaml [--only TEXT] > table.md
 
-The experiment names network, pictures and detection; the study sets precision and quantisation. Results are stored and
-found again as those of `mpnet run`, so an interrupted study goes on where it stopped.
+The experiment names network, pictures and detection; the study sets precision and quantisation. Every row is what
+`mpnet run EXPERIMENT.yaml --set ...` gives with the row's overrides (--overrides prints them); here all rows share each
+decoded picture.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-import time
+from dataclasses import replace
 from pathlib import Path
 
-from mpnet.api.experiment import run_experiment
+from mpnet.api.analysis import ANALYSIS_IMAGES, KEEP_MACS_PERCENT, spread
+from mpnet.api.calibration import calibrated
+from mpnet.api.experiment import open_workbench
+from mpnet.engine.analyze import analyze, worth_keeping
+from mpnet.engine.cost import plan_cost
+from mpnet.engine.options import resolve_options
+from mpnet.engine.plan import Plan
+from mpnet.experiments.measure import measure_agreement, measure_detections
+from mpnet.experiments.runner import Outcome, run_plans
+from mpnet.experiments.workbench import Workbench
 from mpnet.formats.experiment_yaml import read_experiment
+from mpnet.spec.precision import PRECISIONS
 
 PER_TENSOR = "quantization.weights.granularity=per_tensor"
 MSE_WEIGHTS = "quantization.weights.method=mse"
@@ -27,7 +38,7 @@ def mode(name: str) -> str:
     return f"quantization.activations.mode={name}"
 
 
-def calibrated(method: str, percentile: float | None = None) -> list[str]:
+def ranges(method: str, percentile: float | None = None) -> list[str]:
     """Overrides: ranges from calibration pictures."""
     found = ["quantization.activations.ranges=calibrated", f"quantization.activations.method={method}"]
     return found if percentile is None else [*found, f"quantization.activations.percentile={percentile}"]
@@ -36,6 +47,8 @@ def calibrated(method: str, percentile: float | None = None) -> list[str]:
 INT8 = "precision.default=int8"
 HEADS = "precision.layers.heads=fp16"
 FIRST = "precision.layers.first=fp16"
+# The layers that `mpnet analyze` would keep within 10 % of the MACs, with the same options.
+KEPT = "analyze's choice of 10 % of the MACs fp16, rest int8 "
 
 CONFIGURATIONS: list[tuple[str, list[str]]] = [
     ("fp16", ["precision.default=fp16"]),
@@ -50,16 +63,16 @@ CONFIGURATIONS: list[tuple[str, list[str]]] = [
     *((f"int8 per channel, calibrated, {scheme}, {label}", [INT8, mode(scheme), *options])
       for scheme in ("affine", "symmetric")
       for label, options in (
-          ("min-max", calibrated("min_max")), ("moving average", calibrated("moving_average")),
-          ("percentile 99.99", calibrated("percentile", 99.99)), ("percentile 99.9", calibrated("percentile", 99.9)),
-          ("entropy", calibrated("entropy")), ("MSE", calibrated("mse")))),
+          ("min-max", ranges("min_max")), ("moving average", ranges("moving_average")),
+          ("percentile 99.99", ranges("percentile", 99.99)), ("percentile 99.9", ranges("percentile", 99.9)),
+          ("entropy", ranges("entropy")), ("MSE", ranges("mse")))),
     ("int8 per channel, dynamic, MSE weights", [INT8, MSE_WEIGHTS]),
     ("int8 per channel, dynamic, equalised", [INT8, EQUALISE]),
     ("int8 per channel, dynamic, bias corrected", [INT8, BIAS]),
     ("int8 per channel, dynamic, equalised, bias corrected", [INT8, EQUALISE, BIAS]),
     ("int8 per channel, dynamic, symmetric, equalised, bias corrected", [INT8, mode("symmetric"), EQUALISE, BIAS]),
-    ("int8 per channel, calibrated, MSE, equalised, bias corrected", [INT8, *calibrated("mse"), EQUALISE, BIAS]),
-    ("int8 per channel, calibrated, MSE, bias corrected", [INT8, *calibrated("mse"), BIAS]),
+    ("int8 per channel, calibrated, MSE, equalised, bias corrected", [INT8, *ranges("mse"), EQUALISE, BIAS]),
+    ("int8 per channel, calibrated, MSE, bias corrected", [INT8, *ranges("mse"), BIAS]),
     ("int8 per tensor, dynamic", [INT8, PER_TENSOR]),
     ("int8 per tensor, dynamic, MSE weights", [INT8, PER_TENSOR, MSE_WEIGHTS]),
     ("int8 per tensor, dynamic, equalised", [INT8, PER_TENSOR, EQUALISE]),
@@ -73,10 +86,38 @@ CONFIGURATIONS: list[tuple[str, list[str]]] = [
     ("first and heads fp16, rest int8 per channel, dynamic, symmetric", [INT8, FIRST, HEADS, mode("symmetric")]),
     ("first and heads fp16, rest int8 per channel, dynamic, bias corrected", [INT8, FIRST, HEADS, BIAS]),
     ("first and heads fp16, rest int8 per channel, calibrated, MSE, equalised, bias corrected",
-     [INT8, FIRST, HEADS, *calibrated("mse"), EQUALISE, BIAS]),
+     [INT8, FIRST, HEADS, *ranges("mse"), EQUALISE, BIAS]),
+    (KEPT + "per tensor, dynamic", [INT8, PER_TENSOR]),
+    (KEPT + "per channel, dynamic", [INT8]),
+    (KEPT + "per channel, dynamic, symmetric", [INT8, mode("symmetric")]),
+    (KEPT + "per channel, dynamic, equalised, bias corrected", [INT8, EQUALISE, BIAS]),
+    (KEPT + "per channel, calibrated, MSE, equalised, bias corrected", [INT8, *ranges("mse"), EQUALISE, BIAS]),
     ("depthwise fp16, rest int8 per tensor, dynamic", [INT8, "precision.layers.depthwise=fp16", PER_TENSOR]),
     ("depthwise fp16, rest int8 per channel, dynamic", [INT8, "precision.layers.depthwise=fp16"]),
 ]
+
+
+def plans_of(base: Workbench, path: Path, rows: list[tuple[str, list[str]]]) -> list[tuple[str, Workbench, Plan]]:
+    """Each row's name, its calibrated workbench and its plan."""
+    found = []
+    for name, overrides in rows:
+        spec = read_experiment(path, overrides)
+        quantization = spec.quantization
+        options = resolve_options(
+            base.network, quantization.options, quantization.layers, batch_norm=spec.model.batch_norm
+        )
+        bench = calibrated(replace(base, experiment=spec, options=options))
+        precisions = bench.assign()
+        if name.startswith(KEPT):
+            positions = spread(len(bench.inputs), ANALYSIS_IMAGES)
+            batches = (batch.x for batch in bench.inputs.batches(2, positions))
+            plan = bench.plan(precisions)
+            analysis = analyze(bench.prepared, plan, batches, bench.threads)
+            keep = worth_keeping(analysis, plan, KEEP_MACS_PERCENT / 100)
+            precisions = bench.assign({layer.layer: PRECISIONS["fp16"] for layer in keep})
+            print(f"{name}: fp16 in {', '.join(layer.name for layer in keep)}", file=sys.stderr)
+        found.append((name, bench, bench.plan(precisions)))
+    return found
 
 
 def main() -> None:
@@ -84,20 +125,45 @@ def main() -> None:
     parser.add_argument("experiment", type=Path)
     parser.add_argument("--only", default="", help="run configurations whose name holds this text")
     parser.add_argument("--skip", action="append", default=[], help="leave out those whose name holds this text")
+    parser.add_argument("--overrides", action="store_true", help="print every configuration's overrides and stop")
     arguments = parser.parse_args()
+    rows = [
+        row for row in CONFIGURATIONS
+        if arguments.only in row[0] and not any(text in row[0] for text in arguments.skip)
+    ]
+    if arguments.overrides:
+        for name, overrides in rows:
+            print(f"{name}: {' '.join(f'--set {override}' for override in overrides)}")
+        return
+    base = open_workbench(read_experiment(arguments.experiment))
+    lines: dict[str, str] = {}
+    ready = plans_of(base, arguments.experiment, rows)
+    # Equalised weights are other weights, so they take a pass of their own.
+    for equalised in (False, True):
+        group = [row for row in ready if row[1].options.equalise == equalised]
+        if not group:
+            continue
+        bench = next((bench for _, bench, _ in group if bench.channel_means), group[0][1])
+        outcomes = run_plans(bench, [bench.plan(bench.uniform("fp32")), *(plan for _, _, plan in group)])
+        for (name, _, plan), outcome in zip(group, outcomes[1:], strict=True):
+            lines[name] = line(bench, name, plan, outcome, outcomes[0])
     print("| configuration | AP | AP50 | agreement AP | AP75 | AP95 | SQNR of heads, dB | int8 MACs, % |")
     print("|---|---|---|---|---|---|---|---|")
-    for name, overrides in CONFIGURATIONS:
-        if arguments.only not in name or any(text in name for text in arguments.skip):
-            continue
-        start = time.perf_counter()
-        report = run_experiment(read_experiment(arguments.experiment, overrides))
-        document = report.result.document
-        metrics, agreement, cost = document["metrics"], document["agreement"], document["cost"]
-        heads = " / ".join("-" if db is None else f"{db:.1f}" for db in agreement["head_sqnr_db"])
-        print(f"| {name} | {metrics['AP']:.2f} | {metrics['AP50']:.2f} | {agreement['AP']:.2f} | {agreement['AP75']:.2f} "
-              f"| {agreement['AP95']:.2f} | {heads} | {100 * cost['int8_macs'] / cost['macs']:.1f} |", flush=True)
-        print(f"{name}: {time.perf_counter() - start:.0f} s", file=sys.stderr)
+    for name, _ in rows:
+        print(lines[name])
+
+
+def line(bench: Workbench, name: str, plan: Plan, outcome: Outcome, baseline: Outcome) -> str:
+    """A row of the table."""
+    metrics, _ = measure_detections(outcome.detections, bench.dataset)
+    agreed = measure_agreement(
+        baseline.detections, outcome.detections, bench.dataset, "fp32", list(outcome.head_sqnr_db)
+    )
+    cost = plan_cost(plan)
+    heads = " / ".join("-" if db is None else f"{db:.1f}" for db in agreed["head_sqnr_db"])
+    figures = [metrics["AP"], metrics["AP50"], agreed["AP"], agreed["AP75"], agreed["AP95"]]
+    cells = [name, *(f"{value:.2f}" for value in figures), heads, f"{100 * cost.int8_macs / cost.macs:.1f}"]
+    return "| " + " | ".join(cells) + " |"
 
 
 if __name__ == "__main__":

@@ -104,7 +104,7 @@ def export(net: TinyYolo, anchors: list[tuple[float, float]], folder: Path, seen
     (folder / "demo.cfg").write_text(cfg_text(widths, anchors, len(CLASSES)), encoding="utf-8")
     write_weights(net, folder / "demo.weights", seen)
     (folder / "demo.names").write_text("".join(f"{name}\n" for name in CLASSES), encoding="utf-8")
-    names = ("demo.cfg", "demo.names", "demo.weights")
+    names = [n for n in ("demo.cfg", "demo.names", "demo.weights", "demo.yaml") if (folder / n).exists()]
     sums = "".join(f"{hashlib.sha256((folder / n).read_bytes()).hexdigest()}  {n}\n" for n in names)
     (folder / "SHA256SUMS").write_text(sums, encoding="utf-8")
 

@@ -38,16 +38,17 @@ int mp_decode_yolo(const mp_yolo_head *yolo, const float *anchor_wh, const float
                    const float *geometry, float threshold, int64_t capacity, void *scratch, int64_t *needed,
                    int64_t *offsets, int32_t *category, float *score, float *box);
 
-enum { MP_NMS_IOU = 0, MP_NMS_DISTANCE = 1 };
+enum { MP_NMS_IOU = 0, MP_NMS_DISTANCE = 1, MP_NMS_BLOCK = 16 };
 
 /* Suppression per class over the union of `heads` heads. A box goes when its overlap with a kept one of the same class
  * exceeds threshold; overlap is IoU, or IoU - (d2 / c2)^beta with MP_NMS_DISTANCE (d2: squared distance of the centres,
  * c2: squared diagonal of the enclosing box, both relative to the picture). Equal scores: lower head first.
  * picture_wh: [images][2] in pixels. Outputs have room for the entries of all heads; out_box: x, y, width, height in
- * pixels of the picture, not clipped. scratch: 8 floats for each entry of the fullest image (all heads together). */
+ * pixels of the picture, not clipped. fullest: entries of the fullest image, all heads together;
+ * scratch: 7 * (fullest + MP_NMS_BLOCK) floats. */
 int mp_nms(const mp_candidates *heads, int32_t head_count, int kind, float threshold, float beta,
-           const float *picture_wh, float *scratch, int64_t *out_offsets, int32_t *out_category, float *out_score,
-           float *out_box);
+           const float *picture_wh, int64_t fullest, float *scratch, int64_t *out_offsets, int32_t *out_category,
+           float *out_score, float *out_box);
 
 /* Matching as COCO defines it, for one area range, at up to 16 IoU thresholds.
  * Detections: per image ordered by category, then falling score. Truths: cell_offsets[images * categories + 1], image

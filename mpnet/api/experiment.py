@@ -15,7 +15,7 @@ from mpnet.errors import ConfigError
 from mpnet.evaluation.dataset import load_dataset, picture
 from mpnet.experiments.environment import cpu_count
 from mpnet.experiments.inputs import Inputs
-from mpnet.experiments.result import Result, finished, publish
+from mpnet.experiments.result import Result, finished, mark_latest, publish
 from mpnet.experiments.runner import Outcome, build_document, run_plans
 from mpnet.experiments.workbench import Workbench
 from mpnet.formats.cfg import read_cfg
@@ -88,6 +88,7 @@ def run_experiment(
     known = None if force else finished(folder / bench.identity(precisions).id)
     base = None if force or reference is None else finished(folder / bench.identity(reference).id)
     if known is not None and (reference is None or (base is not None and _compared(known, base))):
+        mark_latest(known.folder)
         return RunReport(known, base, True)
     plans = [bench.plan(p) for p in (reference, precisions) if p is not None]
     started(len(bench.inputs))
@@ -101,7 +102,9 @@ def run_experiment(
 
     if reference is not None and base is None:
         base = store(outcomes[0], None)
-    return RunReport(store(outcomes[-1], outcomes[0]), base, False)
+    result = store(outcomes[-1], outcomes[0])
+    mark_latest(result.folder)
+    return RunReport(result, base, False)
 
 
 def _compared(result: Result, baseline: Result) -> bool:

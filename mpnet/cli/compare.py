@@ -35,7 +35,7 @@ def command(
 ) -> int:
     """Compare finished runs, or configurations of a sweep; the first is the baseline.
 
-    A RUN is a folder runs/<name>/<id>, its result.json, runs/<name> when that holds one result, or STORE:KEY for a
+    A RUN is a folder runs/<name>/<id>, its result.json, runs/<name> for its latest result, or STORE:KEY for a
     configuration of a sweep (its precision string, `baseline` or `chosen`). Differences come with 95 % intervals from a
     paired bootstrap over pictures: one whose interval contains zero is within noise.
     """

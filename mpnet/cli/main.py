@@ -31,6 +31,7 @@ COMMANDS: dict[str, str] = {
     "export": "The chosen configuration as a ready .cfg.",
     "info": "This machine: CPU features, kernels, compiler, versions.",
     "download": "Fetch official weights.",
+    "demo": "The main job on a packaged network, in under a minute.",
 }
 
 
@@ -110,6 +111,8 @@ def _run(arguments: Sequence[str] | None) -> int:
         return fail(str(error))
     except MemoryError:
         return fail("out of memory; use a smaller runtime.batch, fewer workers or a smaller network")
+    except ImportError as error:
+        return fail(f"{error}; install mpnet anew, with the packages that it needs: pip install --force-reinstall .")
     except OSError as error:
         return fail(describe_os_error(error))
 

@@ -10,7 +10,7 @@ import click
 from mpnet.api.report import collect
 from mpnet.cli.options import command as declare
 from mpnet.cli.options import json_option, quiet_option
-from mpnet.cli.output import console, note, print_json
+from mpnet.cli.output import console, print_json, progress
 from mpnet.evaluation.compare import DRAWS, MAX_DRAWS, MIN_DRAWS
 from mpnet.report.export import write_data, write_figures, write_text
 from mpnet.report.page import render
@@ -32,11 +32,12 @@ from mpnet.report.terminal import bytes_text
 @click.option("--draws", default=DRAWS, show_default=True, type=click.IntRange(MIN_DRAWS, MAX_DRAWS),
               help="Bootstrap draws over pictures.")
 @click.option("--no-compute", is_flag=True, help="Show what is stored; run no network for what is not.")
+@click.option("--choose", metavar="KEY", help="Precision string of the configuration to show.  [default: the sweep's]")
 @quiet_option
 @json_option
 def command(
     sources: tuple[Path, ...], out: Path, figures: Path | None, data_folder: Path | None, draws: int, no_compute: bool,
-    quiet: bool, as_json: bool,
+    choose: str | None, quiet: bool, as_json: bool,
 ) -> None:
     """Write a report of runs (the first is the baseline) or of a sweep, as one HTML file without outside parts.
 
@@ -44,7 +45,10 @@ def command(
     are computed when network and data are still there and unchanged; otherwise the page says what it lacks.
     """
     start = time.perf_counter()
-    data = collect(sources, draws=draws, compute=not no_compute, said=(lambda text: None) if quiet else note)
+    data = collect(
+        sources, progress=lambda what, total: progress(what, total, quiet), draws=draws, compute=not no_compute,
+        choose=choose,
+    )
     html = render(data)
     write_text(out, html)
     written = [out]

@@ -32,19 +32,31 @@ def model_files(directory: Path = DATA) -> ModelFiles:
     directory: the folder that holds demo.cfg, demo.weights, demo.names and SHA256SUMS.
     Raises: DataError naming the first file that is missing, unreadable or not what SHA256SUMS says.
     """
+    names = ("demo.cfg", "demo.weights", "demo.names")
+    for name in names:
+        _verified(directory, name)
+    return ModelFiles(*(directory / name for name in names))
+
+
+def experiment_text(directory: Path = DATA) -> str:
+    """Return the demo's experiment file, the copy of experiments/demo.yaml that is installed with the package.
+
+    Raises: DataError when it is missing or not what SHA256SUMS says.
+    """
+    return _verified(directory, "demo.yaml").decode("utf-8")
+
+
+def _verified(directory: Path, name: str) -> bytes:
+    """Return the content of a packaged file whose digest is the recorded one."""
     expected = _read_sums(directory / _SUMS)
-    paths = []
-    for name in ("demo.cfg", "demo.weights", "demo.names"):
-        path = directory / name
-        if name not in expected:
-            raise DataError(f"{directory / _SUMS}: no digest of {name}; {_REMEDY}")
-        digest = hashlib.sha256(_read(path)).hexdigest()
-        if digest != expected[name]:
-            raise DataError(
-                f"{path}: damaged, SHA-256 is {digest[:12]}... instead of {expected[name][:12]}...; {_REMEDY}"
-            )
-        paths.append(path)
-    return ModelFiles(*paths)
+    path = directory / name
+    if name not in expected:
+        raise DataError(f"{directory / _SUMS}: no digest of {name}; {_REMEDY}")
+    content = _read(path)
+    digest = hashlib.sha256(content).hexdigest()
+    if digest != expected[name]:
+        raise DataError(f"{path}: damaged, SHA-256 is {digest[:12]}... instead of {expected[name][:12]}...; {_REMEDY}")
+    return content
 
 
 def _read(path: Path) -> bytes:

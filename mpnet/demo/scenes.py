@@ -8,10 +8,7 @@ and labels depend on no library version. Training and validation draw from disjo
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -246,45 +243,3 @@ def scene(split: str, index: int) -> tuple[Picture, tuple[Box, ...]]:
     if not 0 <= index < SPLIT_LIMIT:
         raise ValueError(f"scene index {index} is outside [0, {SPLIT_LIMIT})")
     return render(SPLITS[split] + index)
-
-
-def write_dataset(
-    directory: str | os.PathLike[str], split: str, count: int, progress: Callable[[int], None] | None = None
-) -> Path:
-    """Write scenes as PNG files with YOLO labels; return the folder of the split.
-
-    Result: <directory>/<split>, with images/NNNNN.png, labels/NNNNN.txt (lines "class cx cy w h", relative to the
-    picture) and classes.names.
-    progress: called with the number of scenes done.
-    Raises: ValueError for an unknown split, OSError if a file cannot be written.
-    """
-    import cv2  # only writing needs it
-
-    root = Path(directory) / split
-    images, labels = root / "images", root / "labels"
-    for index in range(count):
-        picture, boxes = scene(split, index)
-        if index == 0:
-            images.mkdir(parents=True, exist_ok=True)
-            labels.mkdir(exist_ok=True)
-            (root / "classes.names").write_text("".join(f"{name}\n" for name in CLASSES), encoding="utf-8")
-        path = images / f"{index:05d}.png"
-        ok, encoded = cv2.imencode(".png", np.ascontiguousarray(picture[:, :, ::-1]))
-        if not ok:
-            raise OSError(f"{path}: OpenCV could not encode the picture")
-        path.write_bytes(encoded.tobytes())
-        lines = "".join(_label_line(box) for box in boxes)
-        (labels / f"{index:05d}.txt").write_text(lines, encoding="utf-8")
-        if progress is not None:
-            progress(index + 1)
-    return root
-
-
-def _label_line(box: Box) -> str:
-    values = (
-        (box.x0 + box.x1) / (2 * SIZE),
-        (box.y0 + box.y1) / (2 * SIZE),
-        box.width / SIZE,
-        box.height / SIZE,
-    )
-    return f"{box.label} " + " ".join(f"{value:.9f}" for value in values) + "\n"

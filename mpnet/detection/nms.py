@@ -65,14 +65,14 @@ def suppress(
         row.offsets, row.category, row.score, row.box = pointers
     count = sum(len(head) for head in heads)
     fullest = int(np.sum([np.diff(head.offsets) for head in heads], axis=0).max(initial=0))
-    scratch = np.empty((fullest + 1, 8), dtype=np.float32)
+    scratch = np.empty(7 * (fullest + lib.MP_NMS_BLOCK), dtype=np.float32)
     offsets = np.empty(images + 1, dtype=np.int64)
     category = np.empty(count, dtype=np.int32)
     score = np.empty(count, dtype=np.float32)
     box = np.empty((count, 4), dtype=np.float32)
     status = lib.mp_nms(
         table, len(heads), KINDS[choice.kind], choice.threshold,
-        GREEDY_BETA if choice.kind == "greedynms" else choice.beta, pointer("float[]", wh),
+        GREEDY_BETA if choice.kind == "greedynms" else choice.beta, pointer("float[]", wh), fullest,
         pointer("float[]", scratch), pointer("int64_t[]", offsets), pointer("int32_t[]", category),
         pointer("float[]", score), pointer("float[]", box),
     )

@@ -7,7 +7,7 @@ depth products per output, u = 2^-24 and M = |bias| + sum of |input| * |weight|,
     |simulated - kernel| <= 1.1 * (depth + 16) * u * M
 
 depth roundings of the fp32 chain, up to 16 of scales, products, offset and activation on both sides; no activation
-stretches a difference by more than 1.1. Source: docs/arithmetic.md, section 7.
+stretches a difference by more than 1.1. Source: docs/arithmetic.md, section 6.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Callable, Iterator, Sequence
+from typing import Callable, Iterator, Sequence, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,8 @@ KEEP_BYTES = 768 << 20
 """Inputs are kept in memory for the next pass when all of them together need no more than this."""
 
 _Prepared = tuple[NDArray[np.float32], Geometry]
+_Item = TypeVar("_Item")
+_Answer = TypeVar("_Answer")
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,6 +31,24 @@ class Batch:
     start: int
     x: NDArray[np.float32]
     geometry: tuple[Geometry, ...]
+
+
+def in_order(work: Callable[[_Item], _Answer], items: Sequence[_Item], workers: int) -> Iterator[_Answer]:
+    """work(item) for every item, in their order, computed by a pool of threads a little ahead.
+
+    The first exception ends it; what has not begun by then never does.
+    """
+    pool = ThreadPoolExecutor(max(1, workers), thread_name_prefix="mpnet")
+    pending: deque[Future[_Answer]] = deque()
+    try:
+        for item in items:
+            pending.append(pool.submit(work, item))
+            if len(pending) > 2 * workers:  # enough ahead that nobody waits, few enough that memory stays small
+                yield pending.popleft().result()
+        while pending:
+            yield pending.popleft().result()
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
 
 
 class Inputs:
@@ -51,36 +71,22 @@ class Inputs:
     def __len__(self) -> int:
         return len(self.records)
 
-    def batches(self, size: int, positions: Sequence[int] | None = None) -> Iterator[Batch]:
-        """The pictures at `positions` (all by default) in order, `size` at a time.
+    def take(self, positions: Sequence[int]) -> Batch:
+        """The pictures at `positions`, read by the calling thread. Raises: DataError for a broken picture."""
+        prepared = [self._one(position) for position in positions]
+        return Batch(positions[0], np.concatenate([x for x, _ in prepared]), tuple(place for _, place in prepared))
 
-        Raises: DataError for a broken picture, when its turn comes.
+    def batches(self, size: int, positions: Sequence[int] | None = None) -> Iterator[Batch]:
+        """The pictures at `positions` (all by default) in order, `size` at a time, read ahead by a pool of threads.
+
+        `start` counts within `positions`. Raises: DataError for a broken picture, when its turn comes.
         """
         chosen = list(range(len(self.records))) if positions is None else list(positions)
-        waiting: list[_Prepared] = []
+        groups = [chosen[start:start + size] for start in range(0, len(chosen), size)]
         start = 0
-        for prepared in self._prepared(chosen, size):
-            waiting.append(prepared)
-            if len(waiting) == size or start + len(waiting) == len(chosen):
-                yield Batch(start, np.concatenate([x for x, _ in waiting]), tuple(g for _, g in waiting))
-                start += len(waiting)
-                waiting = []
-
-    def _prepared(self, chosen: Sequence[int], size: int) -> Iterator[_Prepared]:
-        # Enough ahead that neither side waits, few enough that memory stays small.
-        ahead = size + 2 * self._workers
-        pool = ThreadPoolExecutor(self._workers, thread_name_prefix="decode")
-        pending: deque[Future[_Prepared]] = deque()
-        try:
-            rest = iter(chosen)
-            for position in rest:
-                pending.append(pool.submit(self._one, position))
-                if len(pending) > ahead:
-                    yield pending.popleft().result()
-            while pending:
-                yield pending.popleft().result()
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
+        for batch in in_order(self.take, groups, self._workers):
+            yield Batch(start, batch.x, batch.geometry)
+            start += len(batch.x)
 
     def _one(self, position: int) -> _Prepared:
         if self._kept is not None and (kept := self._kept[position]) is not None:

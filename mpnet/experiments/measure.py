@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from mpnet.evaluation.agreement import Agreement
 from mpnet.evaluation.darknet_map import darknet_ap50
 from mpnet.evaluation.metrics import CocoEvaluator
-from mpnet.evaluation.signal import squared_sum
 from mpnet.spec.dataset import Dataset
 from mpnet.spec.detections import Detections
 
@@ -53,22 +52,9 @@ def measure_agreement(
     }
 
 
-class SignalToNoise:
-    """Signal-to-quantisation-noise ratio of tensors that come in pieces, in dB over all of them."""
-
-    def __init__(self) -> None:
-        self._signal = 0.0
-        self._noise = 0.0
-
-    def add(self, reference: NDArray[np.float32], other: NDArray[np.float32]) -> None:
-        """Count one piece: two arrays of one shape, (n, ...). How the images are cut into pieces changes no bit."""
-        for signal, noise in zip(squared_sum(reference), squared_sum(other, reference), strict=True):
-            self._signal += float(signal)
-            self._noise += float(noise)
-
-    @property
-    def decibel(self) -> float:
-        """10 log10(signal / noise); infinite when nothing differs."""
-        if self._noise == 0:
-            return float("inf")
-        return float(10 * np.log10(self._signal / self._noise)) if self._signal else float("-inf")
+def decibel(signal: NDArray[np.float64], noise: NDArray[np.float64]) -> float:
+    """10 log10(signal / noise) of sums of squares by picture, added in their order; infinite when nothing differs."""
+    total, error = (float(np.add.accumulate(values)[-1]) for values in (signal, noise))
+    if error == 0:
+        return float("inf")
+    return float(10 * np.log10(total / error)) if total else float("-inf")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -18,6 +19,8 @@ FORMAT = "mpnet-result"
 VERSION = 1
 RESULT_FILE = "result.json"
 DETECTIONS_FILE = "detections.json"
+LATEST = "latest"
+REPLACE_ATTEMPTS = 100
 MAX_RESULT_BYTES = 64 << 20
 _ID = re.compile(rf"[0-9a-f]{{{ID_DIGITS}}}\Z")
 # Sections that every result has, and their type; docs/architecture.md describes them.
@@ -70,17 +73,7 @@ def publish(document: Mapping[str, Any], detections: bytes, folder: Path) -> Res
         _write(scratch / DETECTIONS_FILE, detections)
         _write(scratch / RESULT_FILE, text.encode())
         scratch.chmod(0o777 & ~_umask())
-        if folder.exists():
-            old = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
-            os.rename(folder, old)  # an empty folder gives way
-            try:
-                os.rename(scratch, folder)
-            except BaseException:
-                os.rename(old, folder)
-                raise
-            shutil.rmtree(old, ignore_errors=True)
-        else:
-            os.rename(scratch, folder)
+        _put_in_place(scratch, folder)
         scratch = None
         _sync(folder.parent)
     except OSError as error:
@@ -94,15 +87,62 @@ def publish(document: Mapping[str, Any], detections: bytes, folder: Path) -> Res
     return Result(folder, document)
 
 
+def _put_in_place(scratch: Path, folder: Path) -> None:
+    """Give `scratch` the name of `folder`; what had that name goes. Other processes may do so at the same time."""
+    old: Path | None = None
+    try:
+        for _ in range(REPLACE_ATTEMPTS):
+            try:
+                os.rename(scratch, folder)
+                return
+            except OSError as error:
+                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                    raise
+            aside = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+            try:
+                os.rename(folder, aside)  # an empty folder gives way
+            except FileNotFoundError:  # somebody else was quicker
+                aside.rmdir()
+                continue
+            if old is not None:
+                shutil.rmtree(old, ignore_errors=True)
+            old = aside
+        raise StoreError(f"{folder}: is replaced by others all the time; let one process write it")
+    except BaseException:
+        if old is not None and not folder.exists():
+            os.rename(old, folder)
+        raise
+    finally:
+        if old is not None:
+            shutil.rmtree(old, ignore_errors=True)
+
+
+def mark_latest(folder: Path) -> None:
+    """Let the link `latest` beside a result point to it, so that its experiment's folder stands for it.
+
+    Raises: StoreError when the link cannot be made.
+    """
+    link = folder.parent / LATEST
+    scratch = folder.parent / f".{LATEST}.{os.getpid()}"
+    try:
+        if link.is_symlink() and os.readlink(link) == folder.name:
+            return
+        scratch.unlink(missing_ok=True)
+        scratch.symlink_to(folder.name)
+        os.replace(scratch, link)
+    except OSError as error:
+        raise StoreError(f"{link}: cannot be written ({error.strerror or error}); check the permissions") from None
+
+
 def finished(folder: Path) -> Result | None:
     """The result in `folder`, or None when there is none. Raises: StoreError for a damaged one."""
     return read_result(folder) if (folder / RESULT_FILE).is_file() else None
 
 
 def read_result(path: str | Path) -> Result:
-    """Read a result: its folder, its result.json, or the experiment's folder when that holds exactly one result.
+    """Read a result: its folder, its result.json, or the experiment's folder, meaning its only or latest result.
 
-    Raises: StoreError when there is none, several, or a damaged one.
+    Raises: StoreError when there is none, it is unclear which, or it is damaged.
     """
     path = Path(path)
     folder = path.parent if path.name == RESULT_FILE else path
@@ -146,6 +186,9 @@ def _only_result(folder: Path) -> Path:
         found = []
     if len(found) == 1:
         return found[0]
+    latest = folder / LATEST
+    if found and latest.is_symlink() and (folder / os.readlink(latest)) in found:
+        return folder / os.readlink(latest)
     if found:
         names = ", ".join(entry.name for entry in found[:8])
         raise StoreError(f"{folder}: holds {len(found)} results ({names}); name one of them")

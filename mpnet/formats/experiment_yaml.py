@@ -258,7 +258,8 @@ def _constraints(sweep: Section) -> ConstraintSection:
         return ConstraintSection()
     return ConstraintSection(
         section.number("ap_drop", 0, 100), section.number("ap_drop_relative", 0, 1), section.integer("weight_bytes", 1),
-        section.integer("peak_activation_bytes", 1), section.integer("bit_operations", 1), section.number("latency_ms", 0),
+        section.integer("peak_activation_bytes", 1), section.integer("bit_operations", 1),
+        section.number("latency_ms", 0),
     )
 
 

@@ -155,7 +155,7 @@ def decode(data: bytes, name: Path | str) -> NDArray[np.uint8]:
     if picture.shape != (height, width, 3):
         raise DataError(f"{named(name)}: the header says {width} x {height}, the content is "
                         f"{picture.shape[1]} x {picture.shape[0]}; restore or remove the picture")
-    return np.ascontiguousarray(picture[:, :, ::-1], dtype=np.uint8)
+    return np.asarray(cv2.cvtColor(picture, cv2.COLOR_BGR2RGB), dtype=np.uint8)
 
 
 def read_image(path: Path | str) -> NDArray[np.uint8]:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.errors import KernelError
-from mpnet.kernels import native
+from mpnet.kernels import arguments, native
 from mpnet.kernels._core import ffi, lib
 from mpnet.kernels.interface import ACTIVATIONS, PackedConv
 
@@ -88,14 +88,14 @@ class Binder:
     def __init__(self, kernels: native.NativeKernels, threads: int) -> None:
         self._kernels = kernels
         self._table = kernels._table
-        self._threads = native._check_threads(threads)
+        self._threads = arguments.check_threads(threads)
         self._convolutions: list[Any] = []
         self._scratch_bytes = 0
         self._scratch: NDArray[np.uint8] | None = None
 
     def finish(self) -> None:
         """Give the convolutions their scratch memory; call once, after the last binding."""
-        self._scratch = native.aligned(max(self._scratch_bytes, 64))
+        self._scratch = arguments.aligned(max(self._scratch_bytes, 64))
         for args in self._convolutions:
             args.scratch = _pointer(self._scratch)
             args.scratch_bytes = self._scratch.size
@@ -127,7 +127,7 @@ class Binder:
         args = ffi.new("mp_conv_args *")
         args.shape = packed.c_shape[0]
         args.precision = native._PRECISION_CODE[precision.name]
-        args.activation = native._code(activation, ACTIVATIONS, "activation")
+        args.activation = arguments.code_of(activation, ACTIVATIONS, "activation")
         args.out_type = _TYPE[out.dtype]
         args.images, args.threads = images, self._threads
         args.packed = _pointer(packed.data)
@@ -145,7 +145,7 @@ class Binder:
         if out_scales is not None:
             args.out_inv_scale = _typed(out_scales.inv_scale)
             args.out_zero_point = _typed(out_scales.zero_point)
-            args.out_rounding = native._code(out_rounding, native.ROUNDINGS, "rounding")
+            args.out_rounding = arguments.code_of(out_rounding, arguments.ROUNDINGS, "rounding")
             args.out_low, args.out_high = out_low, out_high
         if ranges is not None:
             _check(ranges, "ranges", _FLOAT32, (images, 2))
@@ -174,7 +174,7 @@ class Binder:
         return Call(lib.mp_quantize, (
             self._table, _pointer(x), _TYPE[x.dtype], _typed(out), x.shape[0],
             x.size // x.shape[0], _typed(scales.inv_scale), _typed(scales.zero_point),
-            native._code(rounding, native.ROUNDINGS, "rounding"), low, high, self._threads,
+            arguments.code_of(rounding, arguments.ROUNDINGS, "rounding"), low, high, self._threads,
         ), 1, None, (x, out, scales))
 
     def dequantize(self, x: NDArray[np.int8], out: NDArray[Any], scales: ImageScales) -> Call:
@@ -248,5 +248,5 @@ class Binder:
         _check(out, "out", (a.dtype,), a.shape)
         return Call(lib.mp_add, (
             self._table, _pointer(a), _pointer(b), _pointer(out), _TYPE[a.dtype],
-            _TYPE[out.dtype], native._code(activation, ACTIVATIONS, "activation"), a.size, self._threads,
+            _TYPE[out.dtype], arguments.code_of(activation, ACTIVATIONS, "activation"), a.size, self._threads,
         ), 1, None, (a, b, out))

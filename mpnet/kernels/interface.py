@@ -112,10 +112,11 @@ class Kernels(Protocol):
         """out = activation(conv(x) + bias), stored as out's dtype.
 
         x, out: (n, h, w, c). weight_scale: (out_channels,) for int8, with in_quant. out: float32; float16 (rounded half
-        to even); or int8 with out_quant (calibrated). ranges: (n, 2) receives [min, max] of the float32 result per image.
+        to even); or int8 with out_quant (calibrated). ranges: (n, 2) receives [min, max] of the float32 result
+        per image.
         out_rounding, out_low, out_high: how an int8 out is rounded and clamped.
-        Raises: KernelError for shapes and types that do not fit; NonFiniteError (a KernelError and an EngineError) when a
-        result is not finite before the activation, or after rounding to half; out is then unspecified.
+        Raises: KernelError for shapes and types that do not fit; NonFiniteError (both a KernelError and an EngineError)
+        when a result is not finite before the activation, or after rounding to half; out is then unspecified.
         """
         ...
 
@@ -127,7 +128,7 @@ class Kernels(Protocol):
         self, x: NDArray[Any], out: NDArray[np.int8], quant: TensorQuant, *,
         rounding: str = "half_to_even", low: int = -128, high: int = 127, threads: int = 1,
     ) -> None:
-        """q = clamp(round(x / scale) + zero_point, low, high), exact order in docs/arithmetic.md. x: float32 or float16."""
+        """q = clamp(round(x / scale) + zero_point, low, high) as docs/arithmetic.md says. x: float32 or float16."""
         ...
 
     def dequantize(self, x: NDArray[np.int8], out: NDArray[Any], quant: TensorQuant, *, threads: int = 1) -> None:
@@ -138,7 +139,9 @@ class Kernels(Protocol):
         """float32 <-> float16, to nearest even."""
         ...
 
-    def maxpool(self, x: NDArray[Any], out: NDArray[Any], *, size: int, stride: int, padding: int, threads: int = 1) -> None:
+    def maxpool(
+        self, x: NDArray[Any], out: NDArray[Any], *, size: int, stride: int, padding: int, threads: int = 1
+    ) -> None:
         """Any of the three dtypes. padding: total padding; offset padding // 2; outside is minus infinity."""
         ...
 
@@ -154,6 +157,8 @@ class Kernels(Protocol):
         """Along channels; one dtype."""
         ...
 
-    def add(self, a: NDArray[Any], b: NDArray[Any], out: NDArray[Any], *, activation: str = "linear", threads: int = 1) -> None:
+    def add(
+        self, a: NDArray[Any], b: NDArray[Any], out: NDArray[Any], *, activation: str = "linear", threads: int = 1
+    ) -> None:
         """activation(a + b) in float32, stored as float32 or float16."""
         ...

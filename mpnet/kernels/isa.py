@@ -76,7 +76,7 @@ def has_openmp() -> bool:
     return bool(lib.mp_has_openmp())
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _kernels(name: str) -> NativeKernels:
     return NativeKernels(name, _tables()[name])
 

@@ -15,26 +15,31 @@ from numpy.typing import NDArray
 
 from mpnet.errors import KernelError, NonFiniteError
 from mpnet.kernels._core import ffi, lib
+from mpnet.kernels.arguments import (
+    ROUNDINGS,
+    aligned,
+    check,
+    check_codes,
+    check_images,
+    check_output,
+    check_quant,
+    check_threads,
+    code_of,
+    inverse_of,
+)
 from mpnet.kernels.interface import ACTIVATIONS, ConvShape, PackedConv, TensorQuant
 from mpnet.spec.precision import Precision
 
-ROUNDINGS: tuple[str, ...] = ("half_to_even", "half_away", "truncate")
-MAX_THREADS = 1024
-
 _PRECISION_CODE = {
-    "fp32": lib.MP_FP32, "fp16": lib.MP_FP16, "int8": lib.MP_INT8,
-    "fp32_winograd": lib.MP_FP32_WINOGRAD, "fp16_half": lib.MP_FP16_HALF,
+    "fp32": lib.MP_FP32,
+    "fp16": lib.MP_FP16,
+    "int8": lib.MP_INT8,
+    "fp32_winograd": lib.MP_FP32_WINOGRAD,
+    "fp16_half": lib.MP_FP16_HALF,
 }
 _TYPE_CODE = {"float32": lib.MP_TYPE_F32, "float16": lib.MP_TYPE_F16, "int8": lib.MP_TYPE_I8}
 _C_TYPE = {"float32": "float *", "int32": "int32_t *", "int8": "int8_t *"}
 _local = threading.local()
-
-
-def aligned(size_bytes: int) -> NDArray[np.uint8]:
-    """Uninitialised bytes that start at a multiple of 64."""
-    raw = np.empty(size_bytes + 64, np.uint8)
-    start = -raw.ctypes.data % 64
-    return raw[start : start + size_bytes]
 
 
 def _scratch(size_bytes: int) -> NDArray[np.uint8]:
@@ -55,75 +60,18 @@ def _typed(array: NDArray[Any]) -> Any:
     return ffi.cast(_C_TYPE[array.dtype.name], array.ctypes.data)
 
 
-def _check(array: NDArray[Any], what: str, types: Sequence[str], shape: Sequence[int] | None = None) -> None:
-    """Raises KernelError unless array is C-contiguous, of one of the types and of the shape."""
-    if not isinstance(array, np.ndarray):
-        raise KernelError(f"{what} is a {type(array).__name__}; pass a NumPy array")
-    if array.dtype.name not in types or not array.dtype.isnative:
-        raise KernelError(f"{what} is {array.dtype}; it must be {' or '.join(types)}")
-    if not array.flags.c_contiguous:
-        raise KernelError(f"{what} is not C-contiguous; pass np.ascontiguousarray of it")
-    if array.ctypes.data % array.dtype.itemsize:
-        raise KernelError(f"{what} is not aligned to its element size; copy it")
-    if shape is not None and array.shape != tuple(shape):
-        raise KernelError(f"{what} has shape {array.shape}; it must be {tuple(shape)}")
-
-
-def _check_images(array: NDArray[Any], what: str, types: Sequence[str]) -> None:
-    _check(array, what, types)
-    if array.ndim != 4 or array.size == 0:
-        raise KernelError(f"{what} has shape {array.shape}; it must be (n, h, w, c), each at least 1")
-
-
-def _check_output(out: NDArray[Any], *inputs: NDArray[Any]) -> None:
-    if not out.flags.writeable:
-        raise KernelError("out is read-only; pass an array that may be written")
-    for x in inputs:
-        if np.may_share_memory(out, x):
-            raise KernelError("out overlaps an input; pass a separate array")
-
-
-def _check_threads(threads: int) -> int:
-    if not 1 <= threads <= MAX_THREADS:
-        raise KernelError(f"threads is {threads}; it must be between 1 and {MAX_THREADS}")
-    return int(threads)
-
-
-def _code(name: str, names: Sequence[str], what: str) -> int:
-    if name not in names:
-        raise KernelError(f"unknown {what} {name!r}; known are {', '.join(names)}")
-    return names.index(name)
-
-
-def _check_quant(quant: TensorQuant | None, images: int, what: str) -> TensorQuant:
-    if quant is None:
-        raise KernelError(f"{what} is missing; int8 tensors need scale and zero point")
-    _check(quant.scale, f"{what}.scale", ("float32",), (images,))
-    _check(quant.zero_point, f"{what}.zero_point", ("int32",), (images,))
-    _check(quant.offset, f"{what}.offset", ("float32",), (images,))
-    if not (np.isfinite(quant.scale).all() and (quant.scale > 0).all() and np.isfinite(quant.offset).all()):
-        raise KernelError(f"{what} has scale {quant.scale} and offset {quant.offset}; scales must be finite and above 0")
-    if (quant.zero_point < -128).any() or (quant.zero_point > 127).any():
-        raise KernelError(f"{what} has zero point {quant.zero_point}; it must be in [-128, 127]")
-    return quant
-
-
-def _inverse(scale: NDArray[np.float32], what: str) -> NDArray[np.float32]:
-    with np.errstate(over="ignore"):
-        inverse: NDArray[np.float32] = np.float32(1) / scale
-    if not np.isfinite(inverse).all():
-        raise KernelError(f"{what}.scale is {scale}; its reciprocal must be finite")
-    return inverse
-
-
-def _check_codes(low: int, high: int) -> None:
-    if not -128 <= low <= high <= 127:
-        raise KernelError(f"codes from {low} to {high} do not fit; they must lie in [-128, 127]")
-
-
 def _shape_struct(shape: ConvShape) -> Any:
-    values = (shape.in_h, shape.in_w, shape.in_channels, shape.out_channels, shape.size, shape.stride, shape.padding,
-              shape.dilation, shape.groups)
+    values = (
+        shape.in_h,
+        shape.in_w,
+        shape.in_channels,
+        shape.out_channels,
+        shape.size,
+        shape.stride,
+        shape.padding,
+        shape.dilation,
+        shape.groups,
+    )
     if any(not isinstance(v, (int, np.integer)) or abs(v) >= 2**31 for v in values):
         raise KernelError(f"convolution {shape}: sizes must be integers below 2^31")
     return ffi.new("mp_conv_shape *", [int(v) for v in values])
@@ -166,8 +114,8 @@ class NativeKernels:
         reasons = {
             lib.MP_BAD_ARGUMENT: "an argument is out of range",
             lib.MP_BAD_SHAPE: "this shape cannot be computed",
-            lib.MP_OVERFLOW: "its sums could leave int32, or a weight is -128; int8 weights must lie in [-127, 127] and "
-            "at most 66311 products may be summed",
+            lib.MP_OVERFLOW: "its sums could leave int32, or a weight is -128; int8 weights must lie in [-127, 127]"
+            " and at most 66311 products may be summed",
             lib.MP_UNSUPPORTED: f"ISA level {self.name} does not have this precision",
         }
         raise KernelError(f"{what}: {reasons.get(status, f'status {status}')}")
@@ -182,8 +130,12 @@ class NativeKernels:
         status = lib.mp_check_conv(self._table, c_shape, code)
         if status != lib.MP_OK:
             self._raise(status, what)
-        _check(weights, "weights", ("int8",) if precision.name == "int8" else ("float32",),
-               (shape.out_channels, shape.in_channels // shape.groups, shape.size, shape.size))
+        check(
+            weights,
+            "weights",
+            ("int8",) if precision.name == "int8" else ("float32",),
+            (shape.out_channels, shape.in_channels // shape.groups, shape.size, shape.size),
+        )
         size = lib.mp_pack_bytes(self._table, c_shape, code, _pointer(weights))
         data = aligned(size)
         status = lib.mp_pack_conv(self._table, c_shape, code, _pointer(weights), _pointer(data), size)
@@ -213,43 +165,45 @@ class NativeKernels:
             raise KernelError(f"these weights were not packed by ISA level {self.name}; call its pack_conv")
         shape, precision = packed.shape, packed.precision
         images = x.shape[0] if isinstance(x, np.ndarray) and x.ndim else 0
-        _check(x, "x", (precision.storage,), (images, shape.in_h, shape.in_w, shape.in_channels))
-        _check(out, "out", tuple(_TYPE_CODE), (images, shape.out_h, shape.out_w, shape.out_channels))
-        _check(bias, "bias", ("float32",), (shape.out_channels,))
-        _check_output(out, x)
+        check(x, "x", (precision.storage,), (images, shape.in_h, shape.in_w, shape.in_channels))
+        check(out, "out", tuple(_TYPE_CODE), (images, shape.out_h, shape.out_w, shape.out_channels))
+        check(bias, "bias", ("float32",), (shape.out_channels,))
+        check_output(out, x)
         args = ffi.new("mp_conv_args *")
         args.shape = packed.c_shape[0]
         args.precision = _PRECISION_CODE[precision.name]
-        args.activation = _code(activation, ACTIVATIONS, "activation")
+        args.activation = code_of(activation, ACTIVATIONS, "activation")
         args.out_type = _TYPE_CODE[out.dtype.name]
         args.images = images
-        args.threads = _check_threads(threads)
+        args.threads = check_threads(threads)
         args.packed = _pointer(packed.data)
         setattr(args, "in", _pointer(x))
         args.out = _pointer(out)
         args.bias = _typed(bias)
         if precision.name == "int8":
-            quant = _check_quant(in_quant, images, "in_quant")
+            quant = check_quant(in_quant, images, "in_quant")
             if weight_scale is None:
                 raise KernelError("weight_scale is missing; an int8 convolution needs one value per output channel")
-            _check(weight_scale, "weight_scale", ("float32",), (shape.out_channels,))
+            check(weight_scale, "weight_scale", ("float32",), (shape.out_channels,))
             args.weight_scale = _typed(weight_scale)
             args.in_scale = _typed(quant.scale)
             args.in_zero_point = _typed(quant.zero_point)
             args.in_offset = _typed(quant.offset)
         if out.dtype == np.int8:
-            quant = _check_quant(out_quant, images, "out_quant")
-            _check_codes(out_low, out_high)
-            inverse = _inverse(quant.scale, "out_quant")
-            args.out_inv_scale = _typed(inverse)
+            quant = check_quant(out_quant, images, "out_quant")
+            check_codes(out_low, out_high)
+            inv_scale = inverse_of(quant.scale, "out_quant")
+            args.out_inv_scale = _typed(inv_scale)
             args.out_zero_point = _typed(quant.zero_point)
-            args.out_rounding = _code(out_rounding, ROUNDINGS, "rounding")
+            args.out_rounding = code_of(out_rounding, ROUNDINGS, "rounding")
             args.out_low, args.out_high = out_low, out_high
             if (quant.offset != 0).any():
-                raise KernelError("out_quant.offset is not 0; such codes are made by a quantise step, not in a convolution")
+                raise KernelError(
+                    "out_quant.offset is not 0; such codes are made by a quantise step, not in a convolution"
+                )
         if ranges is not None:
-            _check(ranges, "ranges", ("float32",), (images, 2))
-            _check_output(ranges, x, out)
+            check(ranges, "ranges", ("float32",), (images, 2))
+            check_output(ranges, x, out)
             args.ranges = _typed(ranges)
         size = packed.scratch_bytes.get(threads)
         if size is None:
@@ -264,12 +218,19 @@ class NativeKernels:
 
     def value_range(self, x: NDArray[Any], *, threads: int = 1) -> NDArray[np.float32]:
         """See Kernels.value_range."""
-        _check(x, "x", ("float32", "float16"))
+        check(x, "x", ("float32", "float16"))
         if x.ndim < 1 or x.size == 0:
             raise KernelError(f"x has shape {x.shape}; an empty tensor has no range")
         ranges = np.empty((x.shape[0], 2), np.float32)
-        status = lib.mp_value_range(self._table, _pointer(x), _TYPE_CODE[x.dtype.name], x.shape[0], x.size // x.shape[0],
-                                    _typed(ranges), _check_threads(threads))
+        status = lib.mp_value_range(
+            self._table,
+            _pointer(x),
+            _TYPE_CODE[x.dtype.name],
+            x.shape[0],
+            x.size // x.shape[0],
+            _typed(ranges),
+            check_threads(threads),
+        )
         if status == lib.MP_NONFINITE:
             raise NonFiniteError("a tensor to be quantised holds NaN or infinity")
         if status != lib.MP_OK:
@@ -277,86 +238,144 @@ class NativeKernels:
         return ranges
 
     def quantize(
-        self, x: NDArray[Any], out: NDArray[np.int8], quant: TensorQuant, *,
-        rounding: str = "half_to_even", low: int = -128, high: int = 127, threads: int = 1,
+        self,
+        x: NDArray[Any],
+        out: NDArray[np.int8],
+        quant: TensorQuant,
+        *,
+        rounding: str = "half_to_even",
+        low: int = -128,
+        high: int = 127,
+        threads: int = 1,
     ) -> None:
         """See Kernels.quantize. quant.offset must be 0."""
-        _check_images(x, "x", ("float32", "float16"))
-        _check(out, "out", ("int8",), x.shape)
-        _check_output(out, x)
-        _check_quant(quant, x.shape[0], "quant")
-        _check_codes(low, high)
+        check_images(x, "x", ("float32", "float16"))
+        check(out, "out", ("int8",), x.shape)
+        check_output(out, x)
+        check_quant(quant, x.shape[0], "quant")
+        check_codes(low, high)
         if (quant.offset != 0).any():
             raise KernelError("quant.offset is not 0; use the quantise step of the mode that made it")
-        inverse = _inverse(quant.scale, "quant")
+        inv_scale = inverse_of(quant.scale, "quant")
         status = lib.mp_quantize(
-            self._table, _pointer(x), _TYPE_CODE[x.dtype.name], _typed(out), x.shape[0], x.size // x.shape[0],
-            _typed(inverse), _typed(quant.zero_point), _code(rounding, ROUNDINGS, "rounding"), low, high,
-            _check_threads(threads),
+            self._table,
+            _pointer(x),
+            _TYPE_CODE[x.dtype.name],
+            _typed(out),
+            x.shape[0],
+            x.size // x.shape[0],
+            _typed(inv_scale),
+            _typed(quant.zero_point),
+            code_of(rounding, ROUNDINGS, "rounding"),
+            low,
+            high,
+            check_threads(threads),
         )
         if status != lib.MP_OK:
             self._raise(status, "quantize")
 
     def dequantize(self, x: NDArray[np.int8], out: NDArray[Any], quant: TensorQuant, *, threads: int = 1) -> None:
         """See Kernels.dequantize."""
-        _check_images(x, "x", ("int8",))
-        _check(out, "out", ("float32", "float16"), x.shape)
-        _check_output(out, x)
-        _check_quant(quant, x.shape[0], "quant")
+        check_images(x, "x", ("int8",))
+        check(out, "out", ("float32", "float16"), x.shape)
+        check_output(out, x)
+        check_quant(quant, x.shape[0], "quant")
         status = lib.mp_dequantize(
-            self._table, _typed(x), _pointer(out), _TYPE_CODE[out.dtype.name], x.shape[0], x.size // x.shape[0],
-            _typed(quant.scale), _typed(quant.zero_point), _typed(quant.offset), _check_threads(threads),
+            self._table,
+            _typed(x),
+            _pointer(out),
+            _TYPE_CODE[out.dtype.name],
+            x.shape[0],
+            x.size // x.shape[0],
+            _typed(quant.scale),
+            _typed(quant.zero_point),
+            _typed(quant.offset),
+            check_threads(threads),
         )
         if status != lib.MP_OK:
             self._raise(status, "dequantize")
 
     def cast(self, x: NDArray[Any], out: NDArray[Any], *, threads: int = 1) -> None:
         """See Kernels.cast."""
-        _check(x, "x", ("float32", "float16"))
-        _check(out, "out", ("float32", "float16"), x.shape)
-        _check_output(out, x)
-        status = lib.mp_cast(self._table, _pointer(x), _TYPE_CODE[x.dtype.name], _pointer(out), _TYPE_CODE[out.dtype.name],
-                             x.size, _check_threads(threads))
+        check(x, "x", ("float32", "float16"))
+        check(out, "out", ("float32", "float16"), x.shape)
+        check_output(out, x)
+        status = lib.mp_cast(
+            self._table,
+            _pointer(x),
+            _TYPE_CODE[x.dtype.name],
+            _pointer(out),
+            _TYPE_CODE[out.dtype.name],
+            x.size,
+            check_threads(threads),
+        )
         if status != lib.MP_OK:
             self._raise(status, "cast")
 
-    def maxpool(self, x: NDArray[Any], out: NDArray[Any], *, size: int, stride: int, padding: int, threads: int = 1) -> None:
+    def maxpool(
+        self, x: NDArray[Any], out: NDArray[Any], *, size: int, stride: int, padding: int, threads: int = 1
+    ) -> None:
         """See Kernels.maxpool."""
-        _check_images(x, "x", tuple(_TYPE_CODE))
+        check_images(x, "x", tuple(_TYPE_CODE))
         if min(size, stride) < 1 or padding < 0 or max(size, stride, padding) > 1 << 24:
             raise KernelError(f"maxpool: size {size}, stride {stride}, padding {padding} make no sense")
         n, h, w, c = x.shape
         out_h, out_w = (h + padding - size) // stride + 1, (w + padding - size) // stride + 1
         if out_h < 1 or out_w < 1:
             raise KernelError(f"maxpool: a window of {size} does not fit into {h}x{w} padded by {padding}")
-        _check(out, "out", (x.dtype.name,), (n, out_h, out_w, c))
-        _check_output(out, x)
-        status = lib.mp_maxpool(self._table, _pointer(x), _pointer(out), _TYPE_CODE[x.dtype.name], n, h, w, c, out_h, out_w,
-                                size, stride, padding, _check_threads(threads))
+        check(out, "out", (x.dtype.name,), (n, out_h, out_w, c))
+        check_output(out, x)
+        status = lib.mp_maxpool(
+            self._table,
+            _pointer(x),
+            _pointer(out),
+            _TYPE_CODE[x.dtype.name],
+            n,
+            h,
+            w,
+            c,
+            out_h,
+            out_w,
+            size,
+            stride,
+            padding,
+            check_threads(threads),
+        )
         if status != lib.MP_OK:
             self._raise(status, "maxpool")
 
     def avgpool(self, x: NDArray[Any], out: NDArray[Any], *, threads: int = 1) -> None:
         """See Kernels.avgpool."""
-        _check_images(x, "x", ("float32", "float16"))
+        check_images(x, "x", ("float32", "float16"))
         n, h, w, c = x.shape
-        _check(out, "out", (x.dtype.name,), (n, 1, 1, c))
-        _check_output(out, x)
-        status = lib.mp_avgpool(self._table, _pointer(x), _pointer(out), _TYPE_CODE[x.dtype.name], n, h, w, c,
-                                _check_threads(threads))
+        check(out, "out", (x.dtype.name,), (n, 1, 1, c))
+        check_output(out, x)
+        status = lib.mp_avgpool(
+            self._table, _pointer(x), _pointer(out), _TYPE_CODE[x.dtype.name], n, h, w, c, check_threads(threads)
+        )
         if status != lib.MP_OK:
             self._raise(status, "avgpool")
 
     def upsample(self, x: NDArray[Any], out: NDArray[Any], *, factor: int, threads: int = 1) -> None:
         """See Kernels.upsample."""
-        _check_images(x, "x", tuple(_TYPE_CODE))
+        check_images(x, "x", tuple(_TYPE_CODE))
         if not 1 <= factor <= 1 << 16:
             raise KernelError(f"upsample: factor {factor} makes no sense")
         n, h, w, c = x.shape
-        _check(out, "out", (x.dtype.name,), (n, h * factor, w * factor, c))
-        _check_output(out, x)
-        status = lib.mp_upsample(self._table, _pointer(x), _pointer(out), _TYPE_CODE[x.dtype.name], n, h, w, c, factor,
-                                 _check_threads(threads))
+        check(out, "out", (x.dtype.name,), (n, h * factor, w * factor, c))
+        check_output(out, x)
+        status = lib.mp_upsample(
+            self._table,
+            _pointer(x),
+            _pointer(out),
+            _TYPE_CODE[x.dtype.name],
+            n,
+            h,
+            w,
+            c,
+            factor,
+            check_threads(threads),
+        )
         if status != lib.MP_OK:
             self._raise(status, "upsample")
 
@@ -364,19 +383,30 @@ class NativeKernels:
         """See Kernels.concat."""
         if not inputs:
             raise KernelError("concat: there are no inputs")
-        _check_images(out, "out", tuple(_TYPE_CODE))
-        _check_output(out, *inputs)
+        check_images(out, "out", tuple(_TYPE_CODE))
+        check_output(out, *inputs)
         for i, x in enumerate(inputs):
-            _check_images(x, f"input {i}", (out.dtype.name,))
+            check_images(x, f"input {i}", (out.dtype.name,))
             if x.shape[:3] != out.shape[:3]:
-                raise KernelError(f"concat: input {i} has shape {x.shape}, out {out.shape}; they differ before channels")
+                raise KernelError(
+                    f"concat: input {i} has shape {x.shape}, out {out.shape}; they differ before channels"
+                )
         total = sum(x.shape[3] for x in inputs)
         if total != out.shape[3]:
             raise KernelError(f"concat: the inputs have {total} channels, out has {out.shape[3]}")
         pixels, at = out.size // out.shape[3], 0
         for x in inputs:
-            status = lib.mp_concat_part(self._table, _pointer(x), _pointer(out), _TYPE_CODE[x.dtype.name], pixels, x.shape[3],
-                                        out.shape[3], at, _check_threads(threads))
+            status = lib.mp_concat_part(
+                self._table,
+                _pointer(x),
+                _pointer(out),
+                _TYPE_CODE[x.dtype.name],
+                pixels,
+                x.shape[3],
+                out.shape[3],
+                at,
+                check_threads(threads),
+            )
             if status != lib.MP_OK:
                 self._raise(status, "concat")
             at += x.shape[3]
@@ -385,12 +415,20 @@ class NativeKernels:
         self, a: NDArray[Any], b: NDArray[Any], out: NDArray[Any], *, activation: str = "linear", threads: int = 1
     ) -> None:
         """See Kernels.add."""
-        _check(a, "a", ("float32", "float16"))
-        _check(b, "b", (a.dtype.name,), a.shape)
-        _check(out, "out", ("float32", "float16"), a.shape)
-        _check_output(out, a, b)
-        status = lib.mp_add(self._table, _pointer(a), _pointer(b), _pointer(out), _TYPE_CODE[a.dtype.name],
-                            _TYPE_CODE[out.dtype.name], _code(activation, ACTIVATIONS, "activation"), a.size,
-                            _check_threads(threads))
+        check(a, "a", ("float32", "float16"))
+        check(b, "b", (a.dtype.name,), a.shape)
+        check(out, "out", ("float32", "float16"), a.shape)
+        check_output(out, a, b)
+        status = lib.mp_add(
+            self._table,
+            _pointer(a),
+            _pointer(b),
+            _pointer(out),
+            _TYPE_CODE[a.dtype.name],
+            _TYPE_CODE[out.dtype.name],
+            code_of(activation, ACTIVATIONS, "activation"),
+            a.size,
+            check_threads(threads),
+        )
         if status != lib.MP_OK:
             self._raise(status, "add")

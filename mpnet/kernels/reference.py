@@ -71,9 +71,9 @@ def activate(x: F32, activation: str) -> F32:
     if activation == "relu6":
         return np.where(x > 0, np.where(x < 6, x, _f32(6)), _f32(0))
     if activation == "logistic":
-        return one / (one + exp(-x))
+        return np.asarray(one / (one + exp(-x)))
     if activation == "swish":
-        return x / (one + exp(-x))
+        return np.asarray(x / (one + exp(-x)))
     if activation == "mish":
         e = exp(np.where(x < 20, x, _f32(20)))
         n = e * (e + two)
@@ -101,7 +101,8 @@ def _quantize(x: F32, quant: TensorQuant, rounding: str, low: int, high: int) ->
     with np.errstate(over="ignore"):
         t = x * inverse
     t = np.minimum(np.maximum(t, (low - zero).astype(np.float32)), (high - zero).astype(np.float32))
-    return (round_whole(t, rounding).astype(np.int32) + zero).astype(np.int8)
+    codes: NDArray[np.int8] = (round_whole(t, rounding).astype(np.int32) + zero).astype(np.int8)
+    return codes
 
 
 def _finite(x: NDArray[Any], what: str) -> None:
@@ -119,7 +120,9 @@ def _winograd_input(d: F32) -> F32:
     """Six lines along the first axis -> six transformed ones."""
     two, four, five = _f32(2), _f32(4), _f32(5)
     a, b, c, e = d[4] - d[2] * four, d[3] - d[1] * four, d[4] - d[2], (d[3] - d[1]) * two
-    return np.stack([(d[0] * four - d[2] * five) + d[4], a + b, a - b, c + e, c - e, (d[1] * four - d[3] * five) + d[5]])
+    return np.stack(
+        [(d[0] * four - d[2] * five) + d[4], a + b, a - b, c + e, c - e, (d[1] * four - d[3] * five) + d[5]]
+    )
 
 
 def _winograd_output(m: F32) -> F32:
@@ -168,9 +171,11 @@ class ReferenceKernels:
         padded[:, p : p + shape.in_h, p : p + shape.in_w] = x[..., group * cg : (group + 1) * cg]
         taps = [
             padded[:, ky * d : ky * d + (shape.out_h - 1) * s + 1 : s, kx * d : kx * d + (shape.out_w - 1) * s + 1 : s]
-            for ky in range(shape.size) for kx in range(shape.size)
+            for ky in range(shape.size)
+            for kx in range(shape.size)
         ]
-        return np.stack(taps).transpose(0, 4, 1, 2, 3).reshape(shape.depth, n, shape.out_h, shape.out_w)
+        result: NDArray[Any] = np.stack(taps).transpose(0, 4, 1, 2, 3).reshape(shape.depth, n, shape.out_h, shape.out_w)
+        return result
 
     def _sums(self, packed: ReferencePackedConv, x: NDArray[Any], start: F32) -> NDArray[Any]:
         """(n, out_h, out_w, out_channels): the chains of section 2, or exact integers."""
@@ -219,17 +224,29 @@ class ReferenceKernels:
         return np.ascontiguousarray(out[:, : shape.out_h, : shape.out_w])
 
     def conv(
-        self, packed: PackedConv, x: NDArray[Any], out: NDArray[Any], *,
-        bias: F32, activation: str = "linear", weight_scale: F32 | None = None, in_quant: TensorQuant | None = None,
-        out_quant: TensorQuant | None = None, out_rounding: str = "half_to_even", out_low: int = -128,
-        out_high: int = 127, ranges: F32 | None = None, threads: int = 1,
+        self,
+        packed: PackedConv,
+        x: NDArray[Any],
+        out: NDArray[Any],
+        *,
+        bias: F32,
+        activation: str = "linear",
+        weight_scale: F32 | None = None,
+        in_quant: TensorQuant | None = None,
+        out_quant: TensorQuant | None = None,
+        out_rounding: str = "half_to_even",
+        out_low: int = -128,
+        out_high: int = 127,
+        ranges: F32 | None = None,
+        threads: int = 1,
     ) -> None:
         """See Kernels.conv."""
         assert isinstance(packed, ReferencePackedConv)
         name = packed.precision.name
         with np.errstate(over="ignore", invalid="ignore"):
             if name == "int8":
-                assert in_quant is not None and weight_scale is not None
+                assert in_quant is not None
+                assert weight_scale is not None
                 zero = _per_image(in_quant.zero_point, x)
                 sums = self._sums(packed, x.astype(np.int32) - zero, bias).astype(np.int32).astype(np.float32)
                 weight_sums = packed.weights.reshape(len(bias), -1).sum(axis=1, dtype=np.int32).astype(np.float32)
@@ -261,8 +278,15 @@ class ReferenceKernels:
         return np.stack([flat.min(axis=1), flat.max(axis=1)], axis=1) + _f32(0)
 
     def quantize(
-        self, x: NDArray[Any], out: NDArray[np.int8], quant: TensorQuant, *,
-        rounding: str = "half_to_even", low: int = -128, high: int = 127, threads: int = 1,
+        self,
+        x: NDArray[Any],
+        out: NDArray[np.int8],
+        quant: TensorQuant,
+        *,
+        rounding: str = "half_to_even",
+        low: int = -128,
+        high: int = 127,
+        threads: int = 1,
     ) -> None:
         """See Kernels.quantize."""
         out[:] = _quantize(x.astype(np.float32), quant, rounding, low, high)
@@ -278,7 +302,9 @@ class ReferenceKernels:
         with np.errstate(over="ignore"):
             out[:] = x.astype(out.dtype)
 
-    def maxpool(self, x: NDArray[Any], out: NDArray[Any], *, size: int, stride: int, padding: int, threads: int = 1) -> None:
+    def maxpool(
+        self, x: NDArray[Any], out: NDArray[Any], *, size: int, stride: int, padding: int, threads: int = 1
+    ) -> None:
         """See Kernels.maxpool."""
         n, h, w, c = x.shape
         lowest = -128 if x.dtype == np.int8 else -np.inf
@@ -286,11 +312,13 @@ class ReferenceKernels:
         padded = np.full((n, h + padding + size, w + padding + size, c), lowest, x.dtype)
         padded[:, before : before + h, before : before + w] = x
         out_h, out_w = out.shape[1:3]
-        windows = [
-            padded[:, y : y + (out_h - 1) * stride + 1 : stride, xx : xx + (out_w - 1) * stride + 1 : stride]
-            for y in range(size) for xx in range(size)
-        ]
-        out[:] = np.max(windows, axis=0)
+        out[:] = lowest
+        for y in range(size):
+            for xx in range(size):
+                value = padded[
+                    :, y : y + (out_h - 1) * stride + 1 : stride, xx : xx + (out_w - 1) * stride + 1 : stride
+                ]
+                np.copyto(out, value, where=value > out)
 
     def avgpool(self, x: NDArray[Any], out: NDArray[Any], *, threads: int = 1) -> None:
         """See Kernels.avgpool."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Mapping
+from typing import Any, Mapping, Sequence
 
 from rich.console import Console
 from rich.table import Table
@@ -65,7 +65,7 @@ def _print_steps(steps: list[Mapping[str, Any]], console: Console, rows: int) ->
     _print_rest(len(rounding) - rows, "steps that round", console)
 
 
-def print_checks(images: int, checks: list[Mapping[str, Any]], console: Console) -> None:
+def print_checks(images: int, checks: Sequence[Mapping[str, Any]], console: Console) -> None:
     """What `mpnet run --verify` found."""
     codes = [check for check in checks if check["operation"] == "Quantize"]
     sums = [check for check in checks if check["operation"] != "Quantize"]

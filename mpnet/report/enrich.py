@@ -11,10 +11,10 @@ import numpy as np
 from mpnet.report.model import Configurations, LayerError, Missing, ReportData
 from mpnet.report.paired import Pair, named
 from mpnet.report.pictures import Gallery
+from mpnet.report.source import AGREEMENT
 
 WORST_PICTURES = 6
 CROPS = 24
-_AGREEMENT = ("agreement_AP", "agreement_AP75", "agreement_AP95")
 
 
 def with_pairs(data: ReportData, pairs: Mapping[int, Pair], draws: int, gallery: Gallery | None = None) -> ReportData:
@@ -33,14 +33,15 @@ def with_pairs(data: ReportData, pairs: Mapping[int, Pair], draws: int, gallery:
     if gallery is not None:
         changes = gallery.changes(changes, CROPS)
         pictures = gallery.worst(chosen.pictures, WORST_PICTURES)
+    harmed_first = sorted(chosen.classes, key=lambda row: row.interval.difference if row.interval else 0.0)
     names = {change.picture: Path(change.picture).name for change in changes}
-    return replace(found, classes=chosen.classes, changes=named(changes, names), pictures=pictures)
+    return replace(found, classes=tuple(harmed_first), changes=named(changes, names), pictures=pictures)
 
 
 def _filled(table: Configurations, pairs: Mapping[int, Pair]) -> Configurations:
     """Columns that pairs know and the table does not: agreement with this baseline."""
     columns = dict(table.columns)
-    for name in _AGREEMENT:
+    for name in AGREEMENT:
         values = {row: pair.values[name] for row, pair in pairs.items() if name in pair.values}
         if values and name not in columns:
             column = np.full(len(table), np.nan)

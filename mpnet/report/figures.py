@@ -159,11 +159,13 @@ def errors(data: ReportData) -> list[Figure]:
     names = [e.name for e in data.errors]
     every: dict[str, Sequence[Any]] = {
         "layer": [e.index for e in data.errors], "name": names, "precision": [e.precision for e in data.errors],
-        "sqnr_db": [e.sqnr_db for e in data.errors], "local_sqnr_db": [e.local_sqnr_db for e in data.errors],
+        "noise_share": [e.noise for e in data.errors], "sqnr_db": [e.sqnr_db for e in data.errors], "local_sqnr_db": [e.local_sqnr_db for e in data.errors],
         "cosine": [e.cosine for e in data.errors], "rmse_over_scale": [e.rmse_over_scale for e in data.errors],
         "saturated": [e.saturated for e in data.errors], "low": [e.low for e in data.errors],
         "high": [e.high for e in data.errors],
     }
+    noise = Figure("error-noise", "bars", "Share of the noise at the heads, each layer lowered alone", "layer", "share (%)",
+                   (Series("share of noise", names, [100 * e.noise for e in data.errors], "accent"),), columns=every)
     sqnr = Figure("error-sqnr", "bars", "Signal to noise against fp32", "layer", "SQNR (dB)", (
         Series("cumulative", names, [e.sqnr_db for e in data.errors], "accent"),
         Series("only this layer's rounding", names, [e.local_sqnr_db for e in data.errors], "muted")), columns=every)
@@ -173,7 +175,7 @@ def errors(data: ReportData) -> list[Figure]:
     rmse = Figure("error-rmse", "bars", "Error in integer steps", "layer", "RMSE / scale", (
         Series("RMSE / scale", names, [e.rmse_over_scale for e in data.errors], "accent"),), columns=every,
         note="0.289 is the ideal of rounding alone")
-    return [sqnr, cosine, rmse]
+    return [noise, sqnr, rmse, cosine]
 
 
 def histogram(error: LayerError) -> Figure | None:

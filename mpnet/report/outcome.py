@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Callable, Mapping
 
 from rich.console import Console
 from rich.table import Table
@@ -34,13 +34,14 @@ def print_outcome(result: Result, baseline: Result | None, console: Console) -> 
         for name in ("AP", "AP75", "AP95"):
             table.add_row(f"agreement {name}", "", _percent(agreement[name]))
         table.add_row("SQNR of heads", "", _decibels(agreement["head_sqnr_db"]))
-    for label, cell in (
+    cells: tuple[tuple[str, Callable[[Mapping[str, Any]], str]], ...] = (
         ("weights", lambda d: bytes_text(d["cost"]["weight_bytes"])),
         ("peak activations", lambda d: bytes_text(d["cost"]["peak_activation_bytes"])),
         ("MACs in int8", lambda d: _share(d["cost"])),
         ("bit operations", lambda d: count_text(d["cost"]["bit_operations"])),
         ("latency", lambda d: _latency(d.get("latency"))),
-    ):
+    )
+    for label, cell in cells:
         table.add_row(label, *[cell(run.document) for run in runs])
     console.print(table)
     for remark in document.get("notes", []):

@@ -15,13 +15,15 @@ from mpnet.errors import DataError
 from mpnet.evaluation.agreement import BASELINE_SCORE
 from mpnet.report.draw import Label, draw_labels
 from mpnet.report.model import Change, Picture
-from mpnet.report.paired import PictureScore
+from mpnet.report.paired import PictureScore, overlap
 from mpnet.spec.dataset import Dataset, ImageRecord
 from mpnet.spec.detections import Detections
 
 LoadPicture = Callable[[ImageRecord], NDArray[np.uint8]]
 CROP_SIDE = 200
 TRIPLE_WIDTH = 480
+NEAR = 0.2
+"""Least IoU with an object of detections that are drawn beside it."""
 _QUALITY = 82
 
 
@@ -58,8 +60,9 @@ class Gallery:
                 break
             record = self.dataset.images[score.position]
             picture = self.load(record)
-            caption = f"{score.lost} lost, {score.gained} gained; scores of detections that only one makes sum to " \
-                      f"{score.doubts:.2f}"
+            caption = f"{score.lost} lost, {score.gained} gained"
+            if score.doubts >= 0.005:
+                caption += f"; sure detections that only one of both makes: scores of {score.doubts:.2f} in all"
             views = [_shrunk(picture, labels, TRIPLE_WIDTH) for labels in (
                 self._truths(score.position), self._found(self.baseline, score.position),
                 self._found(self.other, score.position))]
@@ -78,7 +81,9 @@ class Gallery:
         region = picture[top:bottom, left:right]
         views = []
         for run in (self.baseline, self.other):
-            labels = [_moved(label, left, top) for label in self._found(run, position)]
+            # Whatever else is in the picture would only hide the object in question.
+            near = [label for label in self._found(run, position) if _overlap(label.box, change.box) > NEAR]
+            labels = [_moved(label, left, top) for label in near]
             views.append(_shrunk(region, labels, CROP_SIDE, change, (left, top)))
         gap = np.full((views[0].shape[0], 4, 3), 255, dtype=np.uint8)
         return jpeg(np.concatenate([views[0], gap, views[1]], axis=1))
@@ -146,6 +151,11 @@ def _shrunk(
         corners = [(change.box[i] - origin[i % 2]) * factor for i in range(4)]
         _dashed(out, corners)
     return out
+
+
+def _overlap(box: tuple[float, float, float, float], corners: tuple[float, float, float, float]) -> float:
+    x0, y0, x1, y1 = corners
+    return overlap(np.array(box), np.array([x0, y0, x1 - x0, y1 - y0]))
 
 
 def _scaled(box: tuple[float, float, float, float], factor: float) -> tuple[float, float, float, float]:

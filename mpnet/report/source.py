@@ -16,6 +16,7 @@ from mpnet.report.model import Configurations, Layer, LayerCost, ReportData, Sta
 
 OBJECTIVES: tuple[str, ...] = ("agreement_AP", "AP", "AP50")
 COSTS: tuple[str, ...] = ("bit_operations", "weight_bytes", "latency_ms", "peak_activation_bytes")
+AGREEMENT: tuple[str, ...] = ("agreement_AP", "agreement_AP75", "agreement_AP95")
 ROWS_SHOWN = 12_000
 """Most configurations on a page; of more, the front and the most accurate ones stay, the rest is sampled evenly."""
 
@@ -32,7 +33,11 @@ def from_results(results: Sequence[Result], title: str = "") -> ReportData:
         if other["digests"].get("data") != documents[0]["digests"].get("data"):
             raise ConfigError("runs on different pictures or labels cannot share a report; name runs on the same data")
     chosen = documents[-1]
-    columns = _columns([result_values(document) for document in documents])
+    rows = [result_values(document) for document in documents]
+    if any("agreement_AP" in row for row in rows[1:]):
+        # A baseline agrees with itself; result.json leaves that out.
+        rows[0] = {**dict.fromkeys(AGREEMENT, 100.0), "head_sqnr_db": math.inf, **rows[0]}
+    columns = _columns(rows)
     table = Configurations(
         tuple(str(d["precision"].get("key", "")) for d in documents), tuple(r.id for r in results), columns,
         front_rows(columns, *axes(columns)), *axes(columns), baseline=0, chosen=len(documents) - 1,
@@ -53,8 +58,8 @@ def result_values(document: Mapping[str, Any]) -> dict[str, float]:
     values = {name: float(value) for name, value in document["metrics"].items() if value is not None and value >= 0}
     agreement = document.get("agreement")
     if agreement:
-        values.update({f"agreement_{name}": float(agreement[name]) for name in ("AP", "AP75", "AP95")
-                       if agreement.get(name) is not None})
+        values.update({name: float(agreement[name.removeprefix("agreement_")]) for name in AGREEMENT
+                       if agreement.get(name.removeprefix("agreement_")) is not None})
         heads = agreement.get("head_sqnr_db") or []
         if heads:
             values["head_sqnr_db"] = mean_sqnr(heads)

@@ -38,6 +38,8 @@ def print_sweep(document: Mapping[str, Any], out: Console) -> None:
     )
     if document["stopped"]:
         out.print(f"stopped by budget.{document['stopped']}; the same command with a larger budget goes on")
+    if document["strategy"] == "one_at_a_time":
+        _print_layers(document, out)
     _print_front(document, out)
     holdout = document["holdout"]
     if not holdout["held_out"]:
@@ -83,6 +85,31 @@ def _print_front(document: Mapping[str, Any], out: Console) -> None:
         marks = [word for word, other in (("baseline", baseline), ("chosen", best))
                  if other is not None and other["trial"] == row["trial"]]
         table.add_row(*cells, bar((value - low) / ((high - low) or 1.0)), ", ".join(marks))
+    out.print(table)
+
+
+def _print_layers(document: Mapping[str, Any], out: Console) -> None:
+    """What each layer's precision does, both ways, most harm first."""
+    rows: Sequence[Mapping[str, Any]] = document.get("layers", [])
+    if not rows:
+        return
+    qualities = [name for name in document["objectives"] if name in rows[0]["alone"]]
+    table = Table(title="Layers, most harm first: lowered alone, and kept alone while all others are lowered",
+                  title_justify="left")
+    for heading in ("layer", "name", "MACs", "to"):
+        table.add_column(heading, justify="right" if heading == "MACs" else "left")
+    for when in ("alone", "kept"):
+        for name in qualities:
+            table.add_column(f"{name}, {when}", justify="right")
+    table.add_column(f"{qualities[0]} lost alone")
+    worst = max(-float(row["alone"][qualities[0]]) for row in rows)
+    for row in rows:
+        changes = [row[when].get(name) for when in ("alone", "kept") for name in qualities]
+        table.add_row(
+            ", ".join(map(str, row["layers"])), ", ".join(row["names"]), f"{100 * row['mac_share']:.1f}%",
+            row["precision"], *["" if change is None else f"{change:+.2f}" for change in changes],
+            bar(-float(row["alone"][qualities[0]]) / worst if worst > 0 else 0.0),
+        )
     out.print(table)
 
 

@@ -8,7 +8,7 @@ import threading
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Iterator
+from typing import ClassVar, Iterator
 
 import pytest
 from click.testing import CliRunner
@@ -24,7 +24,7 @@ SHA256 = hashlib.sha256(CONTENT).hexdigest()
 class Handler(BaseHTTPRequestHandler):
     """Serves CONTENT in the way that the path names; remembers the Range headers."""
 
-    ranges: list[str | None] = []
+    ranges: ClassVar[list[str | None]] = []
 
     def log_message(self, format: str, *args: object) -> None:
         """Stay quiet."""
@@ -147,8 +147,9 @@ def test_every_failure_is_named_and_nothing_is_taken_for_the_file(server: str, t
     with pytest.raises(DownloadError) as caught:
         fetch(remote(*urls), tmp_path, timeout_s=0.3)
     message = str(caught.value)
-    for url, reason in zip(urls, ["HTTP 403", "another SHA-256", "offers 267144 bytes instead of 262144", "nothing came",
-                                  "refused", "not an http", "not an http"]):
+    reasons = ["HTTP 403", "another SHA-256", "offers 267144 bytes instead of 262144", "nothing came", "refused",
+               "not an http", "not an http"]
+    for url, reason in zip(urls, reasons, strict=True):
         assert f"{url}: " in message
         assert reason in message
     assert "\n" not in message

@@ -39,7 +39,8 @@ def test_help_lists_every_command() -> None:
 
 
 def test_help_of_all_commands_imports_no_kernels() -> None:
-    code = "import sys, mpnet.cli.main as m; m._run(['--help']); print(sorted(set(sys.modules) & {'numpy', 'cv2', 'yaml', 'rich'}))"
+    code = "import sys, mpnet.cli.main as m; m._run(['--help']); " \
+           "print(sorted(set(sys.modules) & {'numpy', 'cv2', 'yaml', 'rich'}))"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.splitlines()[-1] == "[]"
 
@@ -68,6 +69,9 @@ def test_wrong_usage_is_one_line_and_exit_code_2(arguments: list[str], message: 
     (OSError(errno.EROFS, "Read-only file system", "/x"), 2,
      "error: /x: Read-only file system; choose a folder that can be written to\n"),
     (MemoryError(), 2, "error: out of memory; use a smaller runtime.batch, fewer workers or a smaller network\n"),
+    (ImportError("libGL.so.1: cannot open shared object file"), 2,
+     "error: libGL.so.1: cannot open shared object file; install mpnet anew, with the packages that it needs: "
+     "pip install --force-reinstall .\n"),
     (KeyboardInterrupt(), 130, "interrupted\n"),
 ])
 def test_failures_become_one_line(

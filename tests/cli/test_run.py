@@ -16,8 +16,8 @@ from tests.cli.conftest import Mpnet, document_of
 
 
 def folders(experiment: Path) -> list[str]:
-    """Everything in the folder of results, hidden things too."""
-    return sorted(path.name for path in (experiment.parent / "runs" / "tiny").iterdir())
+    """Everything in the folder of results but the link to the latest, hidden things too."""
+    return sorted(path.name for path in (experiment.parent / "runs" / "tiny").iterdir() if path.name != "latest")
 
 
 def test_a_run_stores_what_it_prints(mpnet: Mpnet, experiment: Path) -> None:
@@ -65,6 +65,16 @@ def test_a_finished_trial_is_not_computed_again(mpnet: Mpnet, experiment: Path) 
     forced = document_of(mpnet("run", experiment, "--json", "--force"))
     assert (forced["reused"], forced["metrics"], forced["digests"]) == (False, first["metrics"], first["digests"])
     assert len(folders(experiment)) == 2
+
+
+def test_an_experiments_folder_stands_for_its_latest_result(mpnet: Mpnet, experiment: Path) -> None:
+    folder = experiment.parent / "runs" / "tiny"
+    first = document_of(mpnet("run", experiment, "--json"))
+    assert read_result(folder).id == first["id"]
+    second = document_of(mpnet("run", experiment, "--json", "--set", "precision.layers.first=fp16"))
+    assert read_result(folder).id == second["id"]
+    document_of(mpnet("run", experiment, "--json"))
+    assert read_result(folder).id == first["id"]
 
 
 @pytest.mark.parametrize("override", [
@@ -150,7 +160,9 @@ def test_bad_files_end_in_one_line_and_leave_nothing(
     assert not (experiment.parent / "runs").is_dir()
 
 
-@pytest.mark.parametrize("override", ["runtime.isa=sse9", "precision.layers.conv-99=int8", "precision.layers.yolo-1=int8"])
+@pytest.mark.parametrize("override", [
+    "runtime.isa=sse9", "precision.layers.conv-99=int8", "precision.layers.yolo-1=int8",
+])
 def test_impossible_requests_end_in_one_line(mpnet: Mpnet, experiment: Path, override: str) -> None:
     result = mpnet("run", experiment, "--set", override)
     assert (result.returncode, result.stdout, result.stderr.count("\n")) == (2, "", 1)

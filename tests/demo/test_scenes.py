@@ -10,6 +10,7 @@ import cv2
 import numpy as np
 import pytest
 
+from mpnet.demo.dataset import write_dataset
 from mpnet.demo.raster import ONE, TURN, cosine, coverage, fill, sine
 from mpnet.demo.scenes import (
     CLASSES,
@@ -18,7 +19,6 @@ from mpnet.demo.scenes import (
     SPLIT_LIMIT,
     SPLITS,
     scene,
-    write_dataset,
 )
 from mpnet.demo.stream import Stream
 

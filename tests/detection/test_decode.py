@@ -52,6 +52,16 @@ def test_order_is_class_then_score_then_place() -> None:
     np.testing.assert_array_equal(found.box[:12, 2], np.array([10 / 96, 81 / 96] * 6, dtype=np.float32))
 
 
+def test_order_of_thousands_with_ties() -> None:
+    raw = np.random.RandomState(3).randint(-2, 3, (1, 16, 16, YOLO.channels)).astype(np.float32)
+    places = geometry_array([plan_geometry(96, 64, 96, 64, "stretch")])
+    found = decode_head(raw, YOLO, places, 0.02)
+    expected = sorted(decode(raw, YOLO, places, 0.02), key=lambda row: (row[1], -row[2]))  # stable
+    assert len(found) == len(expected) > 1000
+    assert found.category.tolist() == [row[1] for row in expected]
+    np.testing.assert_allclose(found.box, [row[3] for row in expected], rtol=8 * 2**-23, atol=8 * 2**-23)
+
+
 def test_threshold_is_exclusive() -> None:
     head = np.zeros((1, 1, 1, 8), dtype=np.float32)  # objectness and classes 0.5: scores 0.25
     yolo = replace(YOLO, anchors=((10.0, 14.0),))

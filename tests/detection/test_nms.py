@@ -60,6 +60,19 @@ def test_equals_the_plain_version(pair, kind, threshold, beta):
         assert found.box[mine].tolist() == expected  # exact: all numbers are sixteenths
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("count", [5, 6, 7, 16, 17, 33, 250])
+def test_many_boxes_of_one_class(kind: str, count: int) -> None:
+    """Counts around the blocks in which boxes are compared; seed 17, random floats clear of the threshold."""
+    random = np.random.RandomState(17)
+    rows = [(0, float(np.float32(score)), tuple(np.float32(box).tolist())) for score, box in zip(
+        random.rand(count), np.concatenate([random.rand(count, 2), 0.3 * random.rand(count, 2)], axis=1), strict=True)]
+    found = suppress([candidates([rows, rows[:3]])], np.array([[1, 1]] * 2, np.float32), NmsOptions(kind, 0.3))
+    kept = plain(rows, kind, 0.3, GREEDY_BETA)
+    assert found.score[found.image_index == 0].tolist() == [row[1] for row in kept]
+    assert found.box[found.image_index == 0][:, 2:].tolist() == [list(row[2][2:]) for row in kept]
+
+
 def test_greedynms_ignores_beta_and_diounms_uses_it() -> None:
     # IoU 1/3; d2 = 0.04, c2 = 0.36 + 0.16: (1/13)^0.6 = 0.2147, (1/13)^3 = 0.0005
     pair = candidates([[(0, 0.9, (0.4, 0.5, 0.4, 0.4)), (0, 0.8, (0.6, 0.5, 0.4, 0.4))]])

@@ -25,7 +25,8 @@ def sliced() -> NetworkSpec:
     return parse(
         16, conv(8, 3, 2), conv(8), "[route]\nlayers=-1,-2\ngroups=2\ngroup_id=1\n", conv(8),
         "[dropout]\nprobability=.5\n", "[shortcut]\nfrom=-4\nactivation=leaky\n",
-        "[route]\nlayers=-1\ngroups=2\ngroup_id=0\n", conv(24, 1, 1, "linear"), yolo("0,1,2"), "[route]\nlayers=2\n", conv(24, 1, 1, "linear"), yolo("0,1,2"),
+        "[route]\nlayers=-1\ngroups=2\ngroup_id=0\n", conv(24, 1, 1, "linear"), yolo("0,1,2"),
+        "[route]\nlayers=2\n", conv(24, 1, 1, "linear"), yolo("0,1,2"),
     )
 
 

@@ -11,7 +11,13 @@ from numpy.typing import NDArray
 from mpnet.kernels.interface import ACTIVATIONS, ConvShape, TensorQuant
 
 FILLS = ("random", "lowest", "highest", "ties", "denormal", "sparse")
-_STORED = {"fp32": np.float32, "fp32_winograd": np.float32, "fp16": np.float16, "fp16_half": np.float16, "int8": np.int8}
+_STORED = {
+    "fp32": np.float32,
+    "fp32_winograd": np.float32,
+    "fp16": np.float16,
+    "fp16_half": np.float16,
+    "int8": np.int8,
+}
 
 
 @dataclass(frozen=True)
@@ -31,8 +37,10 @@ class ConvCase:
 
     def __str__(self) -> str:
         s = self.shape
-        return (f"seed={self.seed} {self.precision} {s.in_h}x{s.in_w}x{s.in_channels}->{s.out_channels} k{s.size}s{s.stride}"
-                f"p{s.padding}d{s.dilation}g{s.groups} n{self.images} {self.activation} {self.out} {self.fill}")
+        return (
+            f"seed={self.seed} {self.precision} {s.in_h}x{s.in_w}x{s.in_channels}->{s.out_channels} k{s.size}"
+            f"s{s.stride}p{s.padding}d{s.dilation}g{s.groups} n{self.images} {self.activation} {self.out} {self.fill}"
+        )
 
 
 def _values(rng: np.random.Generator, fill: str, dtype: Any, shape: tuple[int, ...]) -> NDArray[Any]:
@@ -74,11 +82,16 @@ def conv_arguments(case: ConvCase) -> tuple[NDArray[Any], NDArray[Any], dict[str
     stored = _STORED[case.precision]
     x = _move(_values(rng, case.fill, stored, (case.images, s.in_h, s.in_w, s.in_channels)), case.misaligned)
     weight_shape = (s.out_channels, s.in_channels // s.groups, s.size, s.size)
-    options: dict[str, Any] = {"bias": rng.standard_normal(s.out_channels).astype(np.float32), "activation": case.activation}
+    options: dict[str, Any] = {
+        "bias": rng.standard_normal(s.out_channels).astype(np.float32),
+        "activation": case.activation,
+    }
     if case.precision == "int8":
         weights = rng.integers(-127, 128, weight_shape).astype(np.int8)
         if case.fill in ("lowest", "highest"):
-            weights = rng.choice(np.array([-127, 127], np.int8), (s.out_channels, 1, 1, 1)) * np.ones(weight_shape, np.int8)
+            weights = rng.choice(np.array([-127, 127], np.int8), (s.out_channels, 1, 1, 1)) * np.ones(
+                weight_shape, np.int8
+            )
         options["weight_scale"] = (rng.random(s.out_channels) * 0.01 + 0.001).astype(np.float32)
         options["in_quant"] = TensorQuant(
             (rng.random(case.images) * 0.1 + 0.01).astype(np.float32),
@@ -92,7 +105,8 @@ def conv_arguments(case: ConvCase) -> tuple[NDArray[Any], NDArray[Any], dict[str
     if case.out == "int8":
         options["out_quant"] = TensorQuant(
             (rng.random(case.images) * 0.05 + 0.01).astype(np.float32),
-            rng.integers(-128, 128, case.images).astype(np.int32), np.zeros(case.images, np.float32),
+            rng.integers(-128, 128, case.images).astype(np.int32),
+            np.zeros(case.images, np.float32),
         )
         options["out_rounding"] = case.rounding
     return _move(weights, case.misaligned), x, options
@@ -106,13 +120,27 @@ def output_shape(case: ConvCase) -> tuple[int, int, int, int]:
 def small_shapes() -> list[ConvShape]:
     """Every kind of geometry, with channel counts around the vector lengths."""
     shapes = [
-        ConvShape(1, 1, 1, 1, 1), ConvShape(5, 7, 3, 16, 3, 1, 1), ConvShape(6, 5, 3, 17, 3, 2, 1),
-        ConvShape(4, 4, 16, 15, 1), ConvShape(7, 6, 17, 33, 1, 2), ConvShape(7, 6, 8, 31, 3, 1, 0),
-        ConvShape(9, 8, 5, 9, 3, 1, 2, 2), ConvShape(6, 6, 4, 6, 2, 2), ConvShape(5, 5, 3, 5, 5, 1, 2),
-        ConvShape(8, 8, 12, 18, 3, 1, 1, 1, 3), ConvShape(8, 9, 6, 12, 3, 2, 1, 1, 6), ConvShape(6, 7, 8, 8, 1, 1, 0, 1, 2),
-        ConvShape(7, 7, 8, 8, 3, 1, 1, 1, 8), ConvShape(8, 7, 19, 19, 3, 2, 1, 1, 19), ConvShape(9, 9, 33, 33, 5, 1, 2, 1, 33),
-        ConvShape(9, 9, 16, 16, 3, 1, 2, 2, 16), ConvShape(3, 3, 2, 3, 3, 1, 4), ConvShape(2, 9, 7, 47, 3, 3, 1),
-        ConvShape(13, 3, 1, 2, 1, 1, 3), ConvShape(4, 40, 2, 64, 3, 1, 1), ConvShape(6, 6, 200, 20, 3, 1, 1),
+        ConvShape(1, 1, 1, 1, 1),
+        ConvShape(5, 7, 3, 16, 3, 1, 1),
+        ConvShape(6, 5, 3, 17, 3, 2, 1),
+        ConvShape(4, 4, 16, 15, 1),
+        ConvShape(7, 6, 17, 33, 1, 2),
+        ConvShape(7, 6, 8, 31, 3, 1, 0),
+        ConvShape(9, 8, 5, 9, 3, 1, 2, 2),
+        ConvShape(6, 6, 4, 6, 2, 2),
+        ConvShape(5, 5, 3, 5, 5, 1, 2),
+        ConvShape(8, 8, 12, 18, 3, 1, 1, 1, 3),
+        ConvShape(8, 9, 6, 12, 3, 2, 1, 1, 6),
+        ConvShape(6, 7, 8, 8, 1, 1, 0, 1, 2),
+        ConvShape(7, 7, 8, 8, 3, 1, 1, 1, 8),
+        ConvShape(8, 7, 19, 19, 3, 2, 1, 1, 19),
+        ConvShape(9, 9, 33, 33, 5, 1, 2, 1, 33),
+        ConvShape(9, 9, 16, 16, 3, 1, 2, 2, 16),
+        ConvShape(3, 3, 2, 3, 3, 1, 4),
+        ConvShape(2, 9, 7, 47, 3, 3, 1),
+        ConvShape(13, 3, 1, 2, 1, 1, 3),
+        ConvShape(4, 40, 2, 64, 3, 1, 1),
+        ConvShape(6, 6, 200, 20, 3, 1, 1),
         ConvShape(5, 6, 700, 18, 1),
     ]
     return shapes
@@ -120,9 +148,17 @@ def small_shapes() -> list[ConvShape]:
 
 def winograd_shapes() -> list[ConvShape]:
     """3x3 with enough channels, sizes around the 4x4 tile."""
-    return [ConvShape(h, w, c, k, 3, 1, p) for h, w, c, k, p in (
-        (4, 4, 16, 16, 1), (5, 9, 17, 33, 1), (3, 3, 16, 31, 0), (13, 7, 24, 16, 1), (6, 17, 40, 20, 2), (1, 2, 16, 17, 1),
-    )]
+    return [
+        ConvShape(h, w, c, k, 3, 1, p)
+        for h, w, c, k, p in (
+            (4, 4, 16, 16, 1),
+            (5, 9, 17, 33, 1),
+            (3, 3, 16, 31, 0),
+            (13, 7, 24, 16, 1),
+            (6, 17, 40, 20, 2),
+            (1, 2, 16, 17, 1),
+        )
+    ]
 
 
 def conv_cases() -> list[ConvCase]:
@@ -134,11 +170,20 @@ def conv_cases() -> list[ConvCase]:
             if precision == "fp16_half" and shape.depth > 300:
                 continue
             seed += 1
-            cases.append(ConvCase(
-                seed, precision, shape, images=1 + i % 3, activation=ACTIVATIONS[seed % len(ACTIVATIONS)],
-                out=("float32", "float16", "int8")[seed % 3], rounding=("half_to_even", "half_away", "truncate")[seed // 3 % 3],
-                fill=FILLS[i % len(FILLS)] if i % 2 else "random", offset=precision == "int8" and i % 4 == 1, misaligned=i % 5,
-            ))
+            cases.append(
+                ConvCase(
+                    seed,
+                    precision,
+                    shape,
+                    images=1 + i % 3,
+                    activation=ACTIVATIONS[seed % len(ACTIVATIONS)],
+                    out=("float32", "float16", "int8")[seed % 3],
+                    rounding=("half_to_even", "half_away", "truncate")[seed // 3 % 3],
+                    fill=FILLS[i % len(FILLS)] if i % 2 else "random",
+                    offset=precision == "int8" and i % 4 == 1,
+                    misaligned=i % 5,
+                )
+            )
         for activation in ACTIVATIONS:
             for out in ("float32", "float16", "int8"):
                 seed += 1
@@ -151,9 +196,17 @@ def conv_cases() -> list[ConvCase]:
 
 # The convolutions of YOLOv3-tiny at 416x416, in order.
 YOLOV3_TINY: tuple[ConvShape, ...] = (
-    ConvShape(416, 416, 3, 16, 3, 1, 1), ConvShape(208, 208, 16, 32, 3, 1, 1), ConvShape(104, 104, 32, 64, 3, 1, 1),
-    ConvShape(52, 52, 64, 128, 3, 1, 1), ConvShape(26, 26, 128, 256, 3, 1, 1), ConvShape(13, 13, 256, 512, 3, 1, 1),
-    ConvShape(13, 13, 512, 1024, 3, 1, 1), ConvShape(13, 13, 1024, 256, 1), ConvShape(13, 13, 256, 512, 3, 1, 1),
-    ConvShape(13, 13, 512, 255, 1), ConvShape(13, 13, 256, 128, 1), ConvShape(26, 26, 384, 256, 3, 1, 1),
+    ConvShape(416, 416, 3, 16, 3, 1, 1),
+    ConvShape(208, 208, 16, 32, 3, 1, 1),
+    ConvShape(104, 104, 32, 64, 3, 1, 1),
+    ConvShape(52, 52, 64, 128, 3, 1, 1),
+    ConvShape(26, 26, 128, 256, 3, 1, 1),
+    ConvShape(13, 13, 256, 512, 3, 1, 1),
+    ConvShape(13, 13, 512, 1024, 3, 1, 1),
+    ConvShape(13, 13, 1024, 256, 1),
+    ConvShape(13, 13, 256, 512, 3, 1, 1),
+    ConvShape(13, 13, 512, 255, 1),
+    ConvShape(13, 13, 256, 128, 1),
+    ConvShape(26, 26, 384, 256, 3, 1, 1),
     ConvShape(26, 26, 256, 255, 1),
 )

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from mpnet.errors import KernelError, NonFiniteError
 from mpnet.kernels import isa
+from mpnet.kernels.interface import ConvShape, TensorQuant
 from mpnet.kernels.reference import ReferenceKernels
 from mpnet.spec.precision import precision
 from tests.kernels.cases import ConvCase, conv_arguments, conv_cases, output_shape
@@ -49,3 +51,122 @@ def test_every_level_equals_scalar_and_scalar_equals_oracle(case: ConvCase) -> N
             actual, ranges = run(isa.kernels(level), case, threads)
             assert same(scalar, actual), f"{level} with {threads} threads differs from scalar: {case}"
             assert same(scalar_ranges, ranges), f"{level} with {threads} threads: ranges differ from scalar: {case}"
+
+
+def call(level: str, shape: ConvShape, x: NDArray[np.float32], **change: Any) -> NDArray[np.float32]:
+    """A plain fp32 convolution, all weights 1."""
+    kernels = isa.kernels(level)
+    weights = np.ones((shape.out_channels, shape.in_channels // shape.groups, shape.size, shape.size), np.float32)
+    packed = kernels.pack_conv(shape, precision("fp32"), weights)
+    out = np.empty((len(x), shape.out_h, shape.out_w, shape.out_channels), np.float32)
+    options: dict[str, Any] = {"bias": np.zeros(shape.out_channels, np.float32), **change}
+    kernels.conv(packed, x, options.pop("out", out), **options)
+    return out
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_a_result_that_is_not_finite_is_reported(level: str, bad: float) -> None:
+    shape = ConvShape(9, 9, 3, 20, 3, 1, 1)
+    x = np.zeros((2, 9, 9, 3), np.float32)
+    assert (call(level, shape, x, activation="relu") == 0).all()
+    x[1, 8, 8, 2] = bad
+    with pytest.raises(NonFiniteError, match="NaN or infinite"):
+        call(level, shape, x, activation="relu", threads=2)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_overflow_of_half_is_reported(level: str) -> None:
+    shape = ConvShape(5, 5, 2, 3, 1)
+    x = np.full((1, 5, 5, 2), 32752.0, np.float32)
+    with pytest.raises(NonFiniteError):
+        call(level, shape, x + 8, out=np.empty((1, 5, 5, 3), np.float16))
+    call(level, shape, x, out=np.empty((1, 5, 5, 3), np.float16))
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_bad_arguments_are_named(level: str) -> None:
+    k = isa.kernels(level)
+    shape = ConvShape(4, 4, 2, 3, 3, 1, 1)
+    x = np.zeros((1, 4, 4, 2), np.float32)
+    for change, message in (
+        ({"threads": 0}, "threads is 0"),
+        ({"threads": 2000}, "threads is 2000"),
+        ({"activation": "elu"}, "'elu'"),
+        ({"bias": np.zeros(2, np.float32)}, "bias has shape"),
+        ({"out": np.empty((1, 4, 4, 4), np.float32)}, "out has shape"),
+        ({"out": np.empty((1, 4, 4, 3), np.int8)}, "out_quant is missing"),
+        ({"ranges": np.empty((2, 2), np.float32)}, "ranges"),
+    ):
+        with pytest.raises(KernelError, match=message):
+            call(level, shape, x, **change)
+    with pytest.raises(KernelError, match="x has shape"):
+        call(level, shape, np.zeros((1, 4, 5, 2), np.float32))
+    with pytest.raises(KernelError, match="x is float16; it must be float32"):
+        call(level, shape, x.astype(np.float16))
+    with pytest.raises(KernelError, match="cannot be computed"):
+        k.pack_conv(ConvShape(4, 4, 3, 3, 3, groups=2), precision("fp32"), np.zeros((3, 1, 3, 3), np.float32))
+    with pytest.raises(KernelError, match="cannot be computed"):
+        k.pack_conv(ConvShape(2, 2, 3, 3, 3), precision("fp32"), np.zeros((3, 3, 3, 3), np.float32))
+    with pytest.raises(KernelError, match="below 2"):
+        k.pack_conv(ConvShape(2**31, 2, 3, 3, 3), precision("fp32"), np.zeros((3, 3, 3, 3), np.float32))
+    with pytest.raises(KernelError, match="were not packed by"):
+        k.conv(
+            ReferenceKernels().pack_conv(shape, precision("fp32"), np.ones((3, 2, 3, 3), np.float32)),
+            x,
+            np.empty((1, 4, 4, 3), np.float32),
+            bias=np.zeros(3, np.float32),
+        )
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_int8_bounds(level: str) -> None:
+    k = isa.kernels(level)
+    weights = np.zeros((1, 1, 1, 1), np.int8)
+    weights[0, 0, 0, 0] = -128
+    with pytest.raises(KernelError, match=r"\[-127, 127\]"):
+        k.pack_conv(ConvShape(1, 1, 1, 1, 1), precision("int8"), weights)
+    with pytest.raises(KernelError, match="at most 66311 products"):
+        k.pack_conv(ConvShape(1, 1, 66312, 1, 1), precision("int8"), np.zeros((1, 66312, 1, 1), np.int8))
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("sign", [-127, 127])
+def test_int8_sums_at_the_bound_are_exact(level: str, sign: int) -> None:
+    """The deepest sum allowed: q - zero_point = 255 everywhere, |w| = 127."""
+    depth = 66311
+    k = isa.kernels(level)
+    packed = k.pack_conv(ConvShape(1, 1, depth, 2, 1), precision("int8"), np.full((2, depth, 1, 1), sign, np.int8))
+    out = np.empty((1, 1, 1, 2), np.float32)
+    one = np.ones(1, np.float32)
+    k.conv(
+        packed,
+        np.full((1, 1, 1, depth), 127, np.int8),
+        out,
+        bias=np.zeros(2, np.float32),
+        weight_scale=np.ones(2, np.float32),
+        in_quant=TensorQuant(one, np.array([-128], np.int32), 0 * one),
+    )
+    assert out.tolist() == [[[[float(np.float32(255 * sign * depth))] * 2]]]
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("magnitude", [3, 64, 127])
+def test_int8_winograd_and_direct_give_the_same_sums(level: str, magnitude: int) -> None:
+    """Small weights may take a faster algorithm, large ones may not; 3x3 depth 4608 with extreme codes."""
+    rng = np.random.default_rng(magnitude)
+    shape = ConvShape(6, 5, 512, 18, 3, 1, 1)
+    weights = np.full((18, 512, 3, 3), magnitude, np.int8) * rng.choice(np.array([-1, 1], np.int8), (18, 1, 1, 1))
+    x = rng.choice(np.array([-128, 127], np.int8), (2, 6, 5, 512), p=[0.9, 0.1])
+    quant = TensorQuant(np.ones(2, np.float32), np.array([127, -128], np.int32), np.zeros(2, np.float32))
+    out, expected = np.empty((2, 6, 5, 18), np.float32), np.empty((2, 6, 5, 18), np.float32)
+    for kernels, result in ((isa.kernels(level), out), (ReferenceKernels(), expected)):
+        kernels.conv(
+            kernels.pack_conv(shape, precision("int8"), weights),
+            x,
+            result,
+            bias=np.zeros(18, np.float32),
+            weight_scale=np.ones(18, np.float32),
+            in_quant=quant,
+        )
+    assert same(expected, out)

@@ -36,7 +36,7 @@ function signed(text, value) {
 
 function scaled(value, steps) {
   for (const [factor, unit] of steps) {
-    if (Math.abs(value) >= factor) return Number((value / factor).toPrecision(3)).toString() + " " + unit;
+    if (Math.abs(value) >= factor) return Number((value / factor).toPrecision(3)).toString().replace("-", "−") + " " + unit;
   }
   return value.toFixed(0);
 }

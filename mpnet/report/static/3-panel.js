@@ -23,9 +23,9 @@ function differenceCell(name, row) {
   const interval = (DATA.intervals[row] || {})[name];
   if (interval) {
     const noise = interval[1] <= 0 && interval[2] >= 0;
-    cell.append(element("br"), element("small", {
-      text: `${show(name, interval[1], false)} to ${signed(show(name, interval[2], false), interval[2])}${noise ? ", noise" : ""}`,
-    }));
+    if (noise) cell.append(" ", element("small", { text: "noise" }));
+    const bounds = `${show(name, interval[1], false)} to ${signed(show(name, interval[2], false), interval[2])}`;
+    cell.append(element("br"), element("small", { text: bounds }));
     if (!noise) cell.className = (interval[0] > 0) === measureOf(name).higher ? "good" : "bad";
   }
   return cell;

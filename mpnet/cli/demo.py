@@ -1,0 +1,105 @@
+"""`mpnet demo`: the main job on the packaged network, by the commands that users have, each printed before it runs."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import shlex
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from mpnet.cli.main import cli
+from mpnet.cli.options import command as declare
+from mpnet.cli.options import quiet_option
+from mpnet.cli.output import console, progress
+from mpnet.demo.project import write_project
+from mpnet.experiments.environment import cpu_count
+from mpnet.report.sweep_text import print_sweep
+
+SCENES = 300
+QUICK_SCENES = 60
+# What is put over the experiment file; its own precisions are the mixed configuration.
+CONFIGURATIONS: dict[str, tuple[str, ...]] = {
+    "fp32": ("precision={default: fp32}",),
+    "fp16": ("precision={default: fp16}",),
+    "int8": ("precision={default: int8}",),
+    "mixed": (),
+}
+
+
+@declare("mpnet demo", "mpnet demo --quick --out demo/")
+@click.option("--quick", is_flag=True, help=f"As --scenes {QUICK_SCENES}.")
+@click.option("--scenes", default=SCENES, show_default=True, type=click.IntRange(1, 100_000),
+              help="How many labelled scenes to evaluate on.")
+@click.option("--out", default="runs/demo", show_default=True, type=click.Path(path_type=Path, file_okay=False),
+              help="Folder for the scenes, the model, the experiment file and the results.")
+@quiet_option
+def command(quick: bool, scenes: int, out: Path, quiet: bool) -> None:
+    """Show the main job on a small trained detector: what int8 costs, and which layers pay.
+
+    Draws labelled scenes, evaluates the packaged network in fp32, fp16, int8 and mixed precisions, compares these runs,
+    ranks the layers one at a time and writes a report. Everything stays below --out; demo.yaml there is an experiment
+    file to copy.
+    """
+    start = time.monotonic()
+    scenes = QUICK_SCENES if quick else scenes
+    with progress("scenes", scenes, quiet) as advance:
+        project = write_project(out, scenes, lambda done: advance(1), cpu_count())
+    _say(f"{scenes} labelled scenes, a trained YOLOv3-tiny and {project.experiment} are ready. The commands from here "
+         "on are for you to copy.")
+    experiment = str(project.experiment)
+    # An earlier demo in this folder may have left more scenes.
+    limit = ("--set", f"data.limit={scenes}") if project.stored > scenes else ()
+    hush = ("--quiet",) if quiet else ()
+    folders = []
+    for name, overrides in CONFIGURATIONS.items():
+        changes = [part for value in (f"name={name}", *overrides) for part in ("--set", value)]
+        run = _document("run", experiment, *changes, *limit, "--no-baseline", *hush)
+        folders.append(_short(run["folder"]))
+    _command("compare", *folders)
+    print_sweep(_document("sweep", experiment, *limit, *hush), console())
+    page = str(out / "report.html")
+    _command("report", *folders, "-o", page, *hush)
+    _say(f"Done in {time.monotonic() - start:.0f} s. The report is {page}; open it in a browser.")
+
+
+def _short(path: str) -> str:
+    """A path without the detours that an experiment's relative paths leave in it."""
+    whole, here = Path(path).resolve(), Path.cwd()
+    return str(whole.relative_to(here)) if whole.is_relative_to(here) else str(whole)
+
+
+def _say(text: str) -> None:
+    console().print(text)
+    console().print()
+
+
+def _command(*arguments: str) -> None:
+    """Run a command of mpnet as if it had been typed, after showing it."""
+    console().print(f"$ {shlex.join(['mpnet', *arguments])}", style="bold")
+    _invoke(*arguments)
+
+
+def _document(*arguments: str) -> dict[str, Any]:
+    """Run a command and return what it prints with --json."""
+    console().print(f"$ {shlex.join(['mpnet', *arguments])}", style="bold")
+    caught = io.StringIO()
+    with contextlib.redirect_stdout(caught):
+        _invoke(*arguments, "--json")
+    document = json.loads(caught.getvalue())
+    assert isinstance(document, dict)
+    return document
+
+
+def _invoke(*arguments: str) -> None:
+    # Results record the command line that made them: the one shown here, not `mpnet demo`.
+    own, sys.argv = sys.argv, ["mpnet", *arguments]
+    try:
+        cli.main(args=list(arguments), prog_name="mpnet", standalone_mode=False)
+    finally:
+        sys.argv = own

@@ -1,0 +1,156 @@
+"""A sweep's store to ReportData, read only: also while the sweep runs, and after it was interrupted."""
+
+from __future__ import annotations
+
+import json
+import math
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpnet.errors import StoreError
+from mpnet.experiments.store import TrialStore
+from mpnet.report.model import HELD_OUT, Configurations, Layer, ReportData, Status
+from mpnet.report.source import axes, front_rows, thinned
+
+_SKIPPED = ("int8_macs",)
+
+
+def from_store(path: Path, status: Status, choose: str | None = None) -> tuple[ReportData, dict[str, Any]]:
+    """What a store holds, and a document like a result's that says what it was measured on.
+
+    status: as `mpnet sweep --status` finds it. choose: a precision string; None: the sweep's own choice.
+    Raises: StoreError for a file that is no store, a store without trials, or a configuration that is not in it.
+    """
+    with TrialStore.read(path) as store:
+        sweep: dict[str, Any] = json.loads(store.note("sweep") or "{}")
+        findings = json.loads(store.note("findings") or "null")
+        created = store.note("created")
+        contexts = store.contexts()
+        number, others = _context(sweep, findings, contexts)
+        trials = list(store.trials(number)) if number is not None else []
+        if not trials or number is None:
+            raise StoreError(f"{path}: holds no finished trial yet; wait for the sweep, or start it again")
+        keys = [trial.key for trial in trials]
+        columns = _columns(trials)
+        objective, cost = axes(columns, sweep.get("objectives") or ())
+        baseline = _row(keys, sweep.get("baseline"))
+        front = front_rows(columns, objective, cost)
+        if choose is not None and choose not in keys:
+            raise StoreError(f"{path}: configuration {choose[:80]!r} is not in the store; it has {keys[0]} and others")
+        chosen, note = _chosen(keys, columns, front, baseline, findings, choose, objective, cost)
+        digests = _digests(store, contexts[number], number, keys[chosen])
+    table = thinned(Configurations(
+        tuple(keys), ("",) * len(keys), columns, front, objective, cost, baseline, chosen,
+    ))
+    notes = [note] if note else []
+    if others:
+        notes.append(f"The store holds {others} more set(s) of quantisation options; this page shows one of them.")
+    if baseline is None:
+        notes.append("The baseline is not among the finished trials, so there is nothing to compare with yet.")
+    protocol = dict(sweep.get("protocol") or {})
+    if sweep.get("holdout"):
+        protocol["selected on"] = f"{sweep.get('selecting')} of {sweep.get('images')} pictures; the rest only reports"
+    data = ReportData(
+        title=str(sweep.get("name") or path.stem), kind="sweep", source=str(path), created=_date(created),
+        status=status, layers=_unnamed(keys[0]), configurations=table, protocol=protocol, digests=digests,
+        held_out=bool(sweep.get("holdout")), notes=tuple(notes),
+        versions={"strategy": sweep.get("strategy", ""), "command": sweep.get("command", "")},
+    )
+    document = {
+        "name": data.title, "protocol": dict(sweep.get("protocol") or {}), "sources": sweep.get("sources") or {},
+        "digests": digests, "holdout": sweep.get("holdout", 0.0),
+    }
+    return data, document
+
+
+def fill_shares(table: Configurations, int8_macs: Mapping[str, float], macs: int) -> Configurations:
+    """The table with the share of multiply-accumulates outside int8, percent."""
+    from dataclasses import replace
+
+    shares = np.array([100 * (1 - int8_macs.get(key, math.nan) / macs) for key in table.keys])
+    return replace(table, columns={**table.columns, "fp_mac_share": shares})
+
+
+def _context(
+    sweep: Mapping[str, Any], findings: Mapping[str, Any] | None, contexts: Mapping[int, Mapping[str, Any]]
+) -> tuple[int | None, int]:
+    """The option set to show (that of the sweep's choice, else its first), and how many others there are."""
+    known = [int(number) for number in sweep.get("contexts", []) if int(number) in contexts] or list(contexts)
+    if not known:
+        return None, 0
+    best = (findings or {}).get("best") or {}
+    for number in known:
+        if best and contexts[number].get("options") == best.get("options"):
+            return number, len(known) - 1
+    return known[0], len(known) - 1
+
+
+def _columns(trials: Sequence[Any]) -> dict[str, NDArray[np.float64]]:
+    names = sorted({name for trial in trials for name in trial.values} - set(_SKIPPED))
+    found = {name: np.array([trial.get(name) for trial in trials], dtype=np.float64) for name in names}
+    # Metrics hold -1 where nothing could be measured.
+    for name, values in found.items():
+        if name.removeprefix(HELD_OUT).startswith(("A", "agreement", "darknet")):
+            values[values < 0] = np.nan
+    return found
+
+
+def _row(keys: Sequence[str], key: object) -> int | None:
+    return keys.index(str(key)) if key in keys else None
+
+
+def _chosen(
+    keys: Sequence[str], columns: Mapping[str, NDArray[np.float64]], front: NDArray[np.bool_], baseline: int | None,
+    findings: Mapping[str, Any] | None, choose: str | None, objective: str, cost: str,
+) -> tuple[int, str]:
+    """The row that the page is about, and a sentence that says why when nobody chose it."""
+    if choose is not None:
+        return keys.index(choose), ""
+    best = _row(keys, ((findings or {}).get("best") or {}).get("precision"))
+    if best is not None and best != baseline:
+        return best, ""
+    rows = np.flatnonzero(front)
+    if not len(rows):
+        return best if best is not None else 0, ""
+    why = "The sweep set no limit to accuracy" if findings else "The sweep has not ended"
+    return knee(columns, rows, objective, cost), (
+        f"{why}, so the configuration shown as chosen is the knee of the front: the one farthest above the straight line "
+        "between its ends. Choose another one with a click, or with --choose."
+    )
+
+
+def knee(columns: Mapping[str, NDArray[np.float64]], rows: NDArray[np.intp], objective: str, cost: str) -> int:
+    """The front's row farthest from the line between its cheapest and its most accurate end, both axes as shares."""
+    x, y = columns[cost][rows], columns[objective][rows]
+    if objective == "head_sqnr_db":
+        y = np.minimum(y, np.sort(y)[-2] + 6 if len(y) > 1 else y)  # equal tensors have a ratio without meaning
+    if np.ptp(x) == 0 or np.ptp(y) == 0:
+        return int(rows[int(np.argmax(y))])
+    return int(rows[int(np.argmax((y - y.min()) / np.ptp(y) - (x - x.min()) / np.ptp(x)))])
+
+
+def _digests(store: TrialStore, context: Mapping[str, Any], number: int, key: str) -> dict[str, str]:
+    subject = store.subject
+    identity = context.get("identity") or {}
+    return {
+        "cfg": subject.network, "weights": subject.weights, "data": subject.data, "protocol": subject.protocol,
+        **({"arithmetic": str(identity["arithmetic"])} if "arithmetic" in identity else {}),
+        **({"calibration": str(identity["calibration"])} if identity.get("calibration") else {}),
+        "chosen trial": store.trial_digest(number, key),
+    }
+
+
+def _unnamed(key: str) -> tuple[Layer, ...]:
+    """Layers of which only the place in precision strings is known."""
+    return tuple(Layer(place, "", f"weights-{place + 1}", place, (), 0, 0) for place in range(len(key.partition("+")[0])))
+
+
+def _date(seconds: str | None) -> str:
+    try:
+        return datetime.fromtimestamp(float(seconds or ""), timezone.utc).isoformat(timespec="seconds")
+    except (ValueError, OverflowError, OSError):
+        return ""

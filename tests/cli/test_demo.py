@@ -1,0 +1,54 @@
+"""`mpnet demo` from end to end on a few scenes."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+
+from mpnet.experiments.result import read_result
+from tests.cli.conftest import Mpnet, document_of
+
+
+def test_demo_runs_shown_commands_and_leaves_a_report(mpnet: Mpnet, tmp_path: Path) -> None:
+    process = mpnet("demo", "--scenes", "4", "--out", "demo", "--quiet")
+    assert process.returncode == 0, process.stderr
+    shown = [shlex.split(line[2:]) for line in process.stdout.splitlines() if line.startswith("$ ")]
+    assert [line[:2] for line in shown] == [
+        ["mpnet", "run"], ["mpnet", "run"], ["mpnet", "run"], ["mpnet", "run"],
+        ["mpnet", "compare"], ["mpnet", "sweep"], ["mpnet", "report"],
+    ]
+    results = [read_result(tmp_path / folder) for folder in shown[4][2:]]
+    assert [(r.name, r.document["precision"]["key"]) for r in results] == [
+        ("fp32", "f" * 13), ("fp16", "h" * 13), ("int8", "q" * 13), ("mixed", "hqqqqqqqqhqqh"),
+    ]
+    assert [shlex.split(r.document["command"])[:4] for r in results] == [line[:4] for line in shown[:4]]
+    assert (tmp_path / "demo" / "report.html").stat().st_size > 10_000
+    assert "demo/report.html" in process.stdout.splitlines()[-2]
+    assert "conv-13/yolo-2" in process.stdout
+
+    # What was shown can be typed, and finds everything finished.
+    again = document_of(mpnet(*shown[0][1:], "--json"))
+    assert (again["id"], again["reused"]) == (results[0].id, True)
+    sweep = document_of(mpnet(*shown[5][1:], "--json", "--workers", "1"))
+    assert (sweep["trials"], sweep["computed"]) == (28, 0)
+    assert sorted(layer for row in sweep["layers"] for layer in row["layers"]) == [
+        layer["index"] for layer in results[0].document["precision"]["layers"] if layer["parameters"]
+    ]
+
+
+def test_demo_names_an_output_that_cannot_be(mpnet: Mpnet, tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("a file")
+    process = mpnet("demo", "--scenes", "1", "--out", "taken/below")
+    assert (process.returncode, process.stdout) == (2, "")
+    assert process.stderr.count("\n") == 1
+    assert "taken" in process.stderr
+
+
+def test_layers_are_ranked_by_what_was_measured(mpnet: Mpnet, tmp_path: Path) -> None:
+    process = mpnet("demo", "--scenes", "3", "--out", "demo", "--quiet")
+    assert process.returncode == 0, process.stderr
+    document = document_of(mpnet("sweep", "demo/demo.yaml", "--json", "--workers", "1"))
+    losses = [row["alone"]["agreement_AP"] for row in document["layers"]]
+    assert losses == sorted(losses)
+    assert json.dumps(document["layers"]).count('"precision": "int8"') == 13

@@ -1,0 +1,137 @@
+"""Calibration, analysis and verification from the command line, on a tiny network."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Mpnet, document_of
+
+CALIBRATED = ("--set", "quantization.activations.ranges=calibrated")
+
+
+def ranges_files(experiment: Path) -> list[Path]:
+    return sorted((experiment.parent / "runs" / "calibration").glob("*"))
+
+
+def test_ranges_are_kept_as_text_and_used_again(mpnet: Mpnet, experiment: Path) -> None:
+    first = document_of(mpnet("run", experiment, *CALIBRATED, "--json"))
+    assert first["digests"]["calibration"] is not None
+    (path,) = ranges_files(experiment)
+    content = json.loads(path.read_text(encoding="utf-8"))
+    assert content["images"] == 5
+    assert content["tensors"][0]["name"] == "picture"
+    written = path.stat().st_mtime_ns
+    again = document_of(mpnet("run", experiment, *CALIBRATED, "--force", "--json"))
+    assert (again["id"], again["metrics"]) == (first["id"], first["metrics"])
+    assert path.stat().st_mtime_ns == written
+    document_of(mpnet("run", experiment, *CALIBRATED, "--set", "data.calibration.count=2", "--json"))
+    document_of(mpnet("run", experiment, *CALIBRATED, "--set", "quantization.activations.method=mse", "--json"))
+    assert len(ranges_files(experiment)) == 3
+
+
+def test_dynamic_runs_have_no_calibration(mpnet: Mpnet, experiment: Path) -> None:
+    assert document_of(mpnet("run", experiment, "--json"))["digests"]["calibration"] is None
+    assert ranges_files(experiment) == []
+
+
+def test_corrections_change_the_identity_and_the_result(mpnet: Mpnet, experiment: Path) -> None:
+    plain = document_of(mpnet("run", experiment, "--json"))
+    seen = {plain["id"]}
+    for option in ("bias_correction", "equalisation"):
+        document = document_of(mpnet("run", experiment, "--set", f"quantization.{option}=true", "--json"))
+        assert document["protocol"]["quantization"][option] is True
+        assert document["agreement"]["head_sqnr_db"] != plain["agreement"]["head_sqnr_db"]
+        seen.add(document["id"])
+    assert len(seen) == 3
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (('"max": ', '"max": -9e9, "was": '), "min"),
+        (('"tensors"', '"tensor"'), "must be a JSON object with a list 'tensors'"),
+        (("{", "{{"), "not valid JSON"),
+        (('"network": "', '"network": "0'), "made for other network"),
+    ],
+)
+def test_broken_ranges_are_one_line(mpnet: Mpnet, experiment: Path, change: tuple[str, str], message: str) -> None:
+    document_of(mpnet("run", experiment, *CALIBRATED, "--json"))
+    (path,) = ranges_files(experiment)
+    path.write_text(path.read_text(encoding="utf-8").replace(*change, 1), encoding="utf-8")
+    process = mpnet("run", experiment, *CALIBRATED, "--force")
+    assert process.returncode == 2
+    assert message in process.stderr
+    assert process.stderr.strip().count("\n") == 0
+
+
+@pytest.mark.parametrize(("folder", "message"), [("missing", "cannot be read"), ("empty", "holds no picture")])
+def test_an_empty_calibration_set_is_one_line(mpnet: Mpnet, experiment: Path, folder: str, message: str) -> None:
+    (experiment.parent / "empty").mkdir()
+    process = mpnet("run", experiment, *CALIBRATED, "--set", f"data.calibration.images={folder}")
+    assert process.returncode == 2
+    assert message in process.stderr
+    assert process.stderr.strip().count("\n") == 0
+
+
+def test_impossible_options_are_one_line(mpnet: Mpnet, experiment: Path) -> None:
+    process = mpnet("run", experiment, "--set", "quantization.activations={mode: MIN_FIRST, rounding: half_to_even}")
+    assert process.returncode == 2
+    assert "mode MIN_FIRST does not round half_to_even" in process.stderr
+    assert process.stderr.strip().count("\n") == 0
+
+
+def test_verify_says_that_kernels_and_simulation_agree(mpnet: Mpnet, experiment: Path) -> None:
+    document = document_of(mpnet("run", experiment, "--verify", "--json"))
+    steps = document["verification"]["steps"]
+    assert document["verification"]["images"] == 5
+    assert sum(step["operation"] == "Convolve" for step in steps) == 13
+    assert all(step["differing"] == 0 for step in steps)
+    text = mpnet("run", experiment, "--verify")
+    assert "0 differ; 13 int8 convolutions" in text.stdout
+    refused = mpnet("run", experiment, "--verify", "--set", "precision.default=fp16")
+    assert refused.returncode == 2
+    assert "no layer runs in int8" in refused.stderr
+
+
+def test_analyze_lists_layers_and_steps_worst_first(mpnet: Mpnet, experiment: Path, tmp_path: Path) -> None:
+    document = document_of(mpnet("analyze", experiment, "--images", "3", "--csv", tmp_path / "steps.csv", "--json"))
+    assert document["images"] == 3
+    assert document["precision_key"] == "q" * 13
+    noise = [layer["noise_percent"] for layer in document["layers"]]
+    assert len(noise) == 13
+    assert noise == sorted(noise, reverse=True)
+    assert sum(noise) == pytest.approx(100)
+    local = [step["local"]["sqnr_db"] for step in document["steps"] if step["local"]]
+    assert local == sorted(local)
+    quantize = [step for step in document["steps"] if step["operation"] == "Quantize"]
+    assert all(0.2 < step["local"]["rmse_per_scale"] < 0.35 for step in quantize)
+    assert all(0 <= step["local"]["saturated"] <= 1 for step in quantize)
+    with (tmp_path / "steps.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [int(row["step"]) for row in rows] == [step["step"] for step in document["steps"]]
+    assert float(rows[0]["local_sqnr_db"]) == pytest.approx(local[0], rel=1e-8)
+
+
+def test_what_analyze_says_to_keep_can_be_pasted(mpnet: Mpnet, experiment: Path) -> None:
+    keep = document_of(mpnet("analyze", experiment, "--keep-macs", "30", "--json"))["keep"]
+    assert keep["layers"]
+    key, _, value = keep["yaml"].partition(": ")
+    assert key == "precision"
+    run = document_of(mpnet("run", experiment, "--set", f"precision={value}", "--json"))
+    kept = [layer["index"] for layer in run["precision"]["layers"] if layer["precision"] == "fp16" and layer["macs"]]
+    assert kept == keep["layers"]
+    assert run["cost"]["int8_macs"] >= 0.7 * run["cost"]["macs"]
+
+
+def test_analyze_prints_tables_and_refuses_fp32(mpnet: Mpnet, experiment: Path) -> None:
+    process = mpnet("analyze", experiment, "--rows", "4")
+    assert process.returncode == 0
+    assert "layers by the noise that they alone bring to the heads" in process.stdout
+    assert "... and 9 more layers" in process.stdout
+    refused = mpnet("analyze", experiment, "--set", "precision.default=fp32")
+    assert refused.returncode == 2
+    assert "every layer is fp32" in refused.stderr

@@ -1,0 +1,80 @@
+"""The files that the demo leaves: usable, the same whoever writes them, refused when the package is damaged."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from mpnet.demo.model import DATA
+from mpnet.demo.project import write_project
+from mpnet.errors import DataError, StoreError
+from mpnet.formats.experiment_yaml import read_experiment
+
+
+def _content(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_experiment_names_only_files_of_the_folder(tmp_path: Path) -> None:
+    project = write_project(tmp_path / "demo", 2)
+    experiment = read_experiment(project.experiment)
+    assert experiment.data is not None
+    files = [experiment.model.cfg, experiment.model.weights, experiment.model.names]
+    folders = [experiment.data.images, experiment.data.labels]
+    assert all(path is not None and path.is_file() for path in files)
+    assert all(path is not None and path.is_dir() for path in folders)
+    assert all(path is not None and path.is_relative_to(tmp_path / "demo") for path in [*files, *folders])
+    assert experiment.output.is_relative_to(tmp_path / "demo")
+
+
+def test_packaged_experiment_is_the_one_to_copy(repository: Path) -> None:
+    assert (DATA / "demo.yaml").read_bytes() == (repository / "experiments" / "demo.yaml").read_bytes()
+
+
+def test_experiment_to_copy_reads_what_the_demo_writes_by_default(repository: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "runs" / "demo"
+    project = write_project(folder, 1)
+    copy = tmp_path / "experiments" / "demo.yaml"
+    copy.parent.mkdir()
+    shutil.copy(repository / "experiments" / "demo.yaml", copy)
+    here, there = read_experiment(project.experiment), read_experiment(copy)
+    assert here.data is not None
+    assert there.data is not None
+    pairs = [(here.model.cfg, there.model.cfg), (here.data.images, there.data.images), (here.output, there.output)]
+    assert all(a.resolve() == b.resolve() for a, b in pairs)
+    assert (here.precision, here.quantization, here.sweep) == (there.precision, there.quantization, there.sweep)
+
+
+def test_processes_write_the_same_bytes(tmp_path: Path) -> None:
+    counts: list[int] = []
+    write_project(tmp_path / "one", 9)
+    write_project(tmp_path / "two", 9, counts.append, workers=2)
+    assert _content(tmp_path / "one") == _content(tmp_path / "two")
+    assert counts == list(range(1, 10))
+
+
+def test_writing_again_replaces_and_keeps_what_is_more(tmp_path: Path) -> None:
+    whole = write_project(tmp_path, 3)
+    first = whole.folder / "val" / "images" / "00000.png"
+    expected = _content(tmp_path)
+    first.write_bytes(b"half a picture")
+    again = write_project(tmp_path, 1)
+    assert (whole.stored, again.stored) == (3, 3)
+    assert _content(tmp_path) == expected
+
+
+@pytest.mark.parametrize("name", ["demo.yaml", "demo.weights"])
+def test_damaged_package_writes_nothing(tmp_path: Path, name: str) -> None:
+    model = Path(shutil.copytree(DATA, tmp_path / "data"))
+    (model / name).write_bytes(b"x" + (model / name).read_bytes())
+    with pytest.raises(DataError, match=f"{name}: damaged, SHA-256 is .* reinstall mpnet"):
+        write_project(tmp_path / "out", 1, model=model)
+    assert not (tmp_path / "out").exists()
+
+
+def test_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(StoreError, match="file"):
+        write_project(tmp_path / "file" / "out", 1)

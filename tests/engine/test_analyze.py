@@ -1,0 +1,170 @@
+"""Error of steps and layers against fp32."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mpnet.engine.analyze import Analysis, analyze, worth_keeping
+from mpnet.engine.assign import assign
+from mpnet.engine.options import EngineOptions, LayerQuantization
+from mpnet.engine.plan import Plan, build_plan
+from mpnet.engine.prepare import Prepared
+from mpnet.engine.run import Session
+from mpnet.errors import ConfigError, DataError
+from mpnet.formats.cfg import parse_cfg
+from mpnet.kernels.isa import kernels
+from mpnet.quantization.measure import ErrorMeter, sqnr_db
+from mpnet.quantization.scheme import ActivationScheme, dequantize_activation, quantize_activation, range_to_params
+from mpnet.spec.network import NetworkSpec
+from mpnet.spec.precision import PRECISIONS
+from mpnet.spec.weights import random_weights
+from tests.engine.conftest import EVERYTHING
+from tests.networks import SIDE, tiny_cfg
+
+
+@pytest.fixture(scope="module")
+def network() -> NetworkSpec:
+    return parse_cfg(tiny_cfg(), "tiny.cfg")
+
+
+@pytest.fixture(scope="module")
+def prepared(network: NetworkSpec) -> Prepared:
+    return Prepared(network, random_weights(network, 3), kernels(None))
+
+
+@pytest.fixture(scope="module")
+def pictures() -> np.ndarray:
+    print("seed 5")
+    return np.random.default_rng(5).uniform(0, 1, (3, SIDE, SIDE, 3)).astype(np.float32)
+
+
+def analysed(prepared: Prepared, plan: Plan, pictures: np.ndarray) -> Analysis:
+    return analyze(prepared, plan, [pictures[:2], pictures[2:]])
+
+
+def heads_sqnr(prepared: Prepared, plan: Plan, pictures: np.ndarray) -> list[float]:
+    exact = Session(prepared, build_plan(plan.network, assign(plan.network, "fp32"))).forward(pictures)
+    found = Session(prepared, plan).forward(pictures)
+    return [
+        sqnr_db(float((e.astype(np.float64) ** 2).sum()), float(((f.astype(np.float64) - e) ** 2).sum()))
+        for e, f in zip(exact, found, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("default", ["int8", "fp16"])
+def test_cumulative_error_is_that_of_the_run(
+    network: NetworkSpec, prepared: Prepared, pictures: np.ndarray, default: str
+) -> None:
+    plan = build_plan(network, assign(network, default))
+    found = analysed(prepared, plan, pictures)
+    assert found.images == 3
+    assert found.head_db == pytest.approx(heads_sqnr(prepared, plan, pictures), abs=1e-6)
+    heads = [step for step in found.steps if step.name.endswith(("yolo-1", "yolo-2")) and step.operation == "Convolve"]
+    if default == "int8":
+        assert [step.cumulative.sqnr_db for step in heads] == pytest.approx(list(found.head_db))
+    assert sorted(layer.layer for layer in found.layers) == [layer.index for layer in network.convolutions]
+    assert sum(layer.noise for layer in found.layers) == pytest.approx(1.0)
+    noises = [layer.noise for layer in found.layers]
+    assert noises == sorted(noises, reverse=True)
+
+
+@pytest.mark.parametrize("mode", ["affine", "symmetric", "MIN_COMBINED"])
+def test_the_first_quantize_step_is_measured_on_the_picture(
+    network: NetworkSpec, prepared: Prepared, pictures: np.ndarray, mode: str
+) -> None:
+    scheme = ActivationScheme(mode)
+    options = EngineOptions(default=LayerQuantization(scheme))
+    found = analysed(prepared, build_plan(network, assign(network, "int8"), options), pictures)
+    meter = ErrorMeter()
+    for picture in pictures:
+        params = range_to_params(float(picture.min()), float(picture.max()), scheme)
+        codes = quantize_activation(picture, params)
+        meter.observe(dequantize_activation(codes, params), picture, scale=params.scale, codes=codes,
+                      low=params.low, high=params.high)
+    first = found.steps[0]
+    assert first.operation == "Quantize"
+    assert first.local is not None
+    for name, value in vars(meter.result()).items():
+        assert getattr(first.local, name) == pytest.approx(value, rel=1e-9), name
+        assert getattr(first.cumulative, name) == pytest.approx(value, rel=1e-9), name
+    assert sum(first.histogram) == pictures.size
+
+
+def test_a_layer_alone_is_the_run_in_which_only_it_is_lowered(
+    network: NetworkSpec, prepared: Prepared, pictures: np.ndarray
+) -> None:
+    everything = analysed(prepared, build_plan(network, assign(network, "int8")), pictures)
+    for layer in (0, 8, 18):
+        one = build_plan(network, assign(network, "fp32", overrides={layer: PRECISIONS["int8"]}))
+        found = analysed(prepared, one, pictures)
+        assert [row.layer for row in found.layers] == [layer]
+        assert found.layers[0].noise == 1.0
+        assert found.layers[0].alone_db == found.head_db
+        row = next(row for row in everything.layers if row.layer == layer)
+        assert row.alone_db == pytest.approx(found.head_db, abs=1e-9)
+        assert row.local.sqnr_db == pytest.approx(found.layers[0].cumulative.sqnr_db, abs=1e-9)
+
+
+def test_exact_steps_have_no_local_error(network: NetworkSpec, prepared: Prepared, pictures: np.ndarray) -> None:
+    plan = build_plan(network, assign(network, "fp32", overrides={8: PRECISIONS["int8"]}))
+    found = analysed(prepared, plan, pictures)
+    rounding = [(step.operation, step.layer) for step in found.steps if step.local is not None]
+    assert rounding == [("Quantize", 8), ("Convolve", 8)]
+    before = [step for step in found.steps if step.number < 8 and step.layer < 8]
+    assert all(step.cumulative.sqnr_db == np.inf for step in before)
+
+
+@pytest.mark.parametrize(
+    ("default", "layers"),
+    [
+        ("int8", {}), ("fp16", {}), ("fp16_half", {}), ("int8", {0: "fp16", "*/yolo-1": "fp32"}),
+        ("int8", {"maxpool-*": "int8", "route-*": "int8", "upsample-1": "int8", "shortcut-1": "int8"}),
+    ],
+)
+def test_every_kind_of_layer_is_analysed(default: str, layers: dict[str | int, str]) -> None:
+    net = parse_cfg(EVERYTHING, "t.cfg")
+    ready = Prepared(net, random_weights(net, 1), kernels(None))
+    x = np.random.default_rng(9).uniform(0, 1, (2, *net.in_shape)).astype(np.float32)
+    plan = build_plan(net, assign(net, default, layers))
+    found = analyze(ready, plan, [x])
+    assert found.head_db == pytest.approx(heads_sqnr(ready, plan, x), abs=1e-6)
+    assert len(found.steps) == sum(step.operation.name != "Yolo" for step in plan.steps)
+    for step in found.steps:
+        if step.local is not None:
+            assert step.local.sqnr_db > 15, step
+
+
+def test_what_is_worth_keeping_stays_within_its_share(
+    network: NetworkSpec, prepared: Prepared, pictures: np.ndarray
+) -> None:
+    plan = build_plan(network, assign(network, "int8"))
+    found = analysed(prepared, plan, pictures)
+    assert worth_keeping(found, plan, 0.0) == ()
+    assert len(worth_keeping(found, plan, 1.0)) == len(found.layers)
+    for share in (0.05, 0.2, 0.5):
+        keep = worth_keeping(found, plan, share)
+        assert sum(layer.macs for layer in keep) <= share * network.macs
+        assert [layer.layer for layer in keep] == sorted(layer.layer for layer in keep)
+    best = max(found.layers, key=lambda layer: layer.noise / layer.macs)
+    assert best in worth_keeping(found, plan, best.macs / network.macs)
+
+
+def test_nothing_to_analyse_is_an_error(network: NetworkSpec, prepared: Prepared, pictures: np.ndarray) -> None:
+    with pytest.raises(ConfigError, match="every layer is fp32, so there is no error to analyse"):
+        analysed(prepared, build_plan(network, assign(network, "fp32")), pictures)
+    with pytest.raises(DataError, match="no picture to analyse on"):
+        analyze(prepared, build_plan(network, assign(network, "int8")), [])
+
+
+def test_the_fp32_reference_is_not_touched_by_the_configuration(
+    network: NetworkSpec, prepared: Prepared, pictures: np.ndarray
+) -> None:
+    one = analysed(prepared, build_plan(network, assign(network, "int8")), pictures)
+    other = analysed(prepared, build_plan(network, assign(network, "fp16")), pictures)
+    ranges = [
+        {step.layer: (step.cumulative.minimum, step.cumulative.maximum) for step in found.steps
+         if step.operation == "Convolve"}
+        for found in (one, other)
+    ]
+    assert ranges[0] == ranges[1]

@@ -1,0 +1,109 @@
+"""Ranges of a network's tensors from calibration pictures."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mpnet.engine.assign import assign
+from mpnet.engine.calibrate import calibrate, range_requests, tensor_names
+from mpnet.engine.observe import observe_tensors
+from mpnet.engine.options import EngineOptions, resolve_options
+from mpnet.engine.plan import build_plan
+from mpnet.engine.prepare import Prepared
+from mpnet.engine.run import Session
+from mpnet.errors import ConfigError, DataError
+from mpnet.formats.cfg import parse_cfg
+from mpnet.kernels.isa import kernels
+from mpnet.spec.network import NetworkSpec
+from mpnet.spec.quantization import CALIBRATION_METHODS, ActivationOptions, QuantizationOptions
+from mpnet.spec.weights import random_weights
+from tests.networks import SIDE, tiny_cfg
+
+NETWORK: NetworkSpec = parse_cfg(tiny_cfg(), "tiny.cfg")
+
+
+def asked(method: str = "min_max", mode: str = "affine", ranges: str = "calibrated") -> QuantizationOptions:
+    return QuantizationOptions(ActivationOptions(mode=mode, ranges=ranges, method=method))
+
+
+def options(*layers: tuple[str, QuantizationOptions], **whole: str) -> EngineOptions:
+    return resolve_options(NETWORK, asked(**whole), layers)
+
+
+def pictures(count: int = 3) -> np.ndarray:
+    print("seed 8")
+    return np.random.default_rng(8).uniform(0, 1, (count, SIDE, SIDE, 3)).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def prepared() -> Prepared:
+    return Prepared(NETWORK, random_weights(NETWORK, 3), kernels(None))
+
+
+def test_min_max_is_what_the_fp32_pass_holds(prepared: Prepared) -> None:
+    seen: dict[int, list[np.ndarray]] = {}
+    observe_tensors(prepared, [pictures()], [lambda t, x: seen.setdefault(t, []).append(x.copy())])
+    found = calibrate(prepared, [pictures()[:2], pictures()[2:]], range_requests(NETWORK, options()), {"network": "x"})
+    assert found.images == 3
+    assert found.digests == {"network": "x"}
+    names = tensor_names(NETWORK)
+    for tensor in found.tensors:
+        values = np.concatenate(seen[tensor.tensor])
+        assert (tensor.minimum, tensor.maximum) == (float(values.min()), float(values.max()))
+        assert tensor.name == names[tensor.tensor]
+    wanted = {layer.inputs[0] for layer in NETWORK.convolutions}
+    passed_on = {route.index for route in NETWORK.layers if route.kind == "route" and len(route.inputs) == 1}
+    assert wanted - passed_on <= {tensor.tensor for tensor in found.tensors}
+
+
+@pytest.mark.parametrize("mode", ["affine", "symmetric", "MIN_FIRST"])
+def test_ranges_of_one_picture_are_its_dynamic_ranges(prepared: Prepared, mode: str) -> None:
+    """For the first layer only: behind it, the tensors of int8 and fp32 passes differ."""
+    one = pictures(1)
+    how = options(mode=mode)
+    found = calibrate(prepared, [one], range_requests(NETWORK, how), {})
+    results = []
+    for ranges in ("calibrated", "dynamic"):
+        engine = resolve_options(NETWORK, asked(mode=mode, ranges=ranges), ranges=found.by_tensor())
+        only_first = assign(NETWORK, "fp32", layers={"first": "int8"})
+        results.append(Session(prepared, build_plan(NETWORK, only_first, engine)).forward(one))
+    for calibrated, dynamic in zip(*results, strict=True):
+        np.testing.assert_array_equal(calibrated, dynamic)
+
+
+@pytest.mark.parametrize("method", CALIBRATION_METHODS)
+def test_every_method_runs_a_network(prepared: Prepared, method: str) -> None:
+    how = options(method=method)
+    found = calibrate(prepared, [pictures()], range_requests(NETWORK, how), {})
+    assert all(t.seen_minimum <= t.maximum and t.minimum <= t.seen_maximum for t in found.tensors)
+    engine = resolve_options(NETWORK, asked(method=method), ranges=found.by_tensor())
+    heads = Session(prepared, build_plan(NETWORK, assign(NETWORK, "int8"), engine)).forward(pictures())
+    exact = Session(prepared, build_plan(NETWORK, assign(NETWORK, "fp32"))).forward(pictures())
+    for head, reference in zip(heads, exact, strict=True):
+        noise = float(np.square(head.astype(np.float64) - reference).sum())
+        assert noise < 0.1 * float(np.square(reference.astype(np.float64)).sum())
+
+
+def test_readers_of_one_tensor_must_ask_for_the_same() -> None:
+    route = next(layer for layer in NETWORK.layers if layer.kind == "route" and len(layer.inputs) == 1)
+    shared = route.inputs[0]
+    readers = [layer.index for layer in NETWORK.layers
+               if shared in layer.inputs or (layer.kind == "convolutional" and route.index in layer.inputs)]
+    assert len(readers) > 1
+    last = str(max(readers))
+    with pytest.raises(ConfigError, match=r"read one tensor, but ask for calibration by .*mse.*; give both the same"):
+        range_requests(NETWORK, options((last, asked(method="mse"))))
+    # min-max does not depend on the scheme, so there is nothing to disagree about.
+    range_requests(NETWORK, options((last, asked(mode="symmetric"))))
+
+
+def test_dynamic_layers_ask_for_nothing() -> None:
+    assert range_requests(NETWORK, options(ranges="dynamic")) == {}
+    some = range_requests(NETWORK, options(("first", asked()), ranges="dynamic"))
+    assert list(some) == [-1]
+
+
+def test_no_picture_is_an_error(prepared: Prepared) -> None:
+    with pytest.raises(DataError, match=r"tensor -1 \(picture\): the calibration set is empty"):
+        calibrate(prepared, [], range_requests(NETWORK, options()), {})

@@ -1,0 +1,89 @@
+"""Simulated int8 against the integer kernels."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mpnet.engine.assign import assign
+from mpnet.engine.options import EngineOptions, LayerQuantization
+from mpnet.engine.plan import Plan, build_plan
+from mpnet.engine.prepare import Prepared
+from mpnet.engine.verify import StepCheck, Verifier
+from mpnet.errors import ConfigError, DataError
+from mpnet.formats.cfg import parse_cfg
+from mpnet.kernels.isa import kernels, usable_levels
+from mpnet.quantization.equalise import FoldedConvolution
+from mpnet.quantization.scheme import MODES, ActivationScheme
+from mpnet.quantization.weights import WeightScheme
+from mpnet.spec.network import NetworkSpec
+from mpnet.spec.weights import random_weights
+from tests.engine.conftest import EVERYTHING
+from tests.networks import SIDE, tiny_cfg
+
+NETWORK: NetworkSpec = parse_cfg(tiny_cfg(), "tiny.cfg")
+
+
+def pictures() -> np.ndarray:
+    print("seed 6")
+    return np.random.default_rng(6).uniform(0, 1, (2, SIDE, SIDE, 3)).astype(np.float32)
+
+
+def prepare(level: str | None = None) -> Prepared:
+    return Prepared(NETWORK, random_weights(NETWORK, 3), kernels(level))
+
+
+def int8_plan(scheme: ActivationScheme | None = None, weights: WeightScheme | None = None) -> Plan:
+    how = LayerQuantization(scheme or ActivationScheme(), weights or WeightScheme())
+    return build_plan(NETWORK, assign(NETWORK, "int8"), EngineOptions(default=how))
+
+
+def checks(prepared: Prepared, plan: Plan) -> tuple[StepCheck, ...]:
+    return Verifier(prepared, plan).run([pictures()])
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("granularity", ["per_channel", "per_tensor"])
+def test_kernels_do_what_simulation_says(mode: str, granularity: str) -> None:
+    found = checks(prepare(), int8_plan(ActivationScheme(mode), WeightScheme(granularity)))
+    assert [check for check in found if not check.passed] == []
+    convolutions = [check for check in found if check.operation == "Convolve"]
+    assert len(convolutions) == len(NETWORK.convolutions)
+    assert all(0 < check.share < 1 for check in convolutions)
+    quantized = [check for check in found if check.operation == "Quantize"]
+    assert sum(check.values for check in quantized) > 2 * SIDE * SIDE * 3
+
+
+@pytest.mark.parametrize("level", usable_levels())
+def test_every_level_agrees(level: str) -> None:
+    assert all(check.passed for check in checks(prepare(level), int8_plan()))
+
+
+def test_every_kind_of_convolution_agrees() -> None:
+    net = parse_cfg(EVERYTHING, "t.cfg")
+    ready = Prepared(net, random_weights(net, 1), kernels(None))
+    x = np.random.default_rng(9).uniform(0, 1, (2, *net.in_shape)).astype(np.float32)
+    found = Verifier(ready, build_plan(net, assign(net, "int8"))).run([x])
+    assert all(check.passed for check in found)
+    assert sum(check.operation == "Convolve" for check in found) == len(net.convolutions)
+
+
+def test_another_network_s_weights_are_noticed() -> None:
+    prepared = prepare()
+    plan = int8_plan()
+    for step in plan.steps:
+        if step.operation.name == "Convolve":
+            prepared.convolution(step.operation)  # packed as they should be
+    folded = prepared.folded[8]
+    prepared.folded[8] = FoldedConvolution(folded.weights * np.float32(1.001), folded.bias)
+    failed = [check for check in checks(prepared, plan) if not check.passed]
+    assert [check.name for check in failed] == [NETWORK.layers[8].name]
+    assert failed[0].differing > 0
+    assert failed[0].share > 1
+
+
+def test_nothing_to_verify_is_an_error() -> None:
+    with pytest.raises(ConfigError, match="no layer runs in int8"):
+        Verifier(prepare(), build_plan(NETWORK, assign(NETWORK, "fp16")))
+    with pytest.raises(DataError, match="no picture to verify on"):
+        Verifier(prepare(), int8_plan()).run([])

@@ -1,0 +1,230 @@
+"""Everything but convolutions: every ISA level and the NumPy oracle give the same bits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from mpnet.errors import KernelError, NonFiniteError
+from mpnet.kernels import isa
+from mpnet.kernels.interface import ACTIVATIONS, TensorQuant
+from mpnet.kernels.reference import ReferenceKernels
+
+ORACLE = ReferenceKernels()
+LEVELS = isa.usable_levels()
+# Around every vector length, and one that several threads share.
+COUNTS = (1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 33, 63, 64, 65, 70001)
+
+
+def agree(call: Any, out: NDArray[Any], place: str) -> None:
+    """call(kernels, out, threads) on the oracle and every level; guard bytes around out stay."""
+    expected = np.empty_like(out)
+    call(ORACLE, expected, 1)
+    for level in LEVELS:
+        for threads in (1, 2):
+            room = np.full(out.nbytes + 64, 0x5A, np.uint8)
+            actual = room[32 : 32 + out.nbytes].view(out.dtype).reshape(out.shape)
+            call(isa.kernels(level), actual, threads)
+            assert actual.tobytes() == expected.tobytes(), f"{level}, {threads} threads, {place}"
+            assert (room[:32] == 0x5A).all(), f"{level} wrote before the output, {place}"
+            assert (room[32 + out.nbytes :] == 0x5A).all(), f"{level} wrote behind the output, {place}"
+
+
+def values(seed: int, count: int, dtype: Any) -> NDArray[Any]:
+    """Random values with ties, zeros of both signs, subnormals and the largest finite numbers among them."""
+    rng = np.random.default_rng(seed)
+    x = (rng.standard_normal(count) * 10.0 ** rng.integers(-3, 3, count)).astype(np.float32)
+    special = np.array([0.0, -0.0, 0.5, -0.5, 1.5, 2.5, -2.5, 1e-41, -1e-41, 6e-8, 65504, -65504, 0.49999997, 12.75])
+    where = rng.random(count) < 0.3
+    x[where] = rng.choice(special, int(where.sum())).astype(np.float32)
+    return x.astype(dtype)
+
+
+def quant(seed: int, images: int, offset: bool = False) -> TensorQuant:
+    """Parameters with exact halves as results, so that ties occur."""
+    rng = np.random.default_rng(seed)
+    return TensorQuant(
+        rng.choice(np.array([1.0, 0.5, 0.037, 2.0**-20], np.float32), images),
+        rng.integers(-128, 128, images).astype(np.int32),
+        (rng.standard_normal(images) * offset).astype(np.float32),
+    )
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+@pytest.mark.parametrize("rounding", ["half_to_even", "half_away", "truncate"])
+def test_quantize(dtype: Any, rounding: str) -> None:
+    for count in COUNTS:
+        x = values(count, 2 * count, dtype).reshape(2, 1, count, 1)
+        for low in (-128, -127):
+            q = quant(count - low, 2)
+            agree(
+                lambda k, out, t, x=x, q=q, low=low: k.quantize(x, out, q, rounding=rounding, low=low, threads=t),
+                np.empty(x.shape, np.int8),
+                f"count {count}, low {low}",
+            )
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+def test_dequantize(dtype: Any) -> None:
+    for count in COUNTS:
+        x = np.random.default_rng(count).integers(-128, 128, (3, 1, count, 1)).astype(np.int8)
+        q = quant(count, 3, offset=count % 2 == 0)
+        agree(
+            lambda k, out, t, x=x, q=q: k.dequantize(x, out, q, threads=t), np.empty(x.shape, dtype), f"count {count}"
+        )
+
+
+def test_cast_rounds_every_half_and_its_neighbours() -> None:
+    halves = np.arange(65536, dtype=np.uint16).view(np.float16)
+    halves = halves[np.isfinite(halves)]
+    exact = halves.astype(np.float32)
+    middle = ((exact[:-1].astype(np.float64) + exact[1:]) / 2).astype(np.float32)
+    floats = np.concatenate(
+        [
+            exact,
+            middle,
+            np.nextafter(middle, np.float32(np.inf)),
+            np.nextafter(middle, np.float32(-np.inf)),
+            np.array([65519.996, 65520, 1e30, -1e30, 1e-45, 2.9802322e-08, 2.9802326e-08], np.float32),
+        ]
+    )
+    agree(lambda k, out, t: k.cast(floats, out, threads=t), np.empty(floats.shape, np.float16), "all halves")
+    agree(lambda k, out, t: k.cast(halves, out, threads=t), np.empty(halves.shape, np.float32), "all halves")
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+def test_value_range(dtype: Any) -> None:
+    for count in COUNTS:
+        x = values(count, 2 * count, dtype).reshape(2, 1, count, 1)
+        expected = ORACLE.value_range(x)
+        for level in LEVELS:
+            for threads in (1, 2):
+                assert isa.kernels(level).value_range(x, threads=threads).tobytes() == expected.tobytes(), (
+                    level,
+                    count,
+                )
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_value_range_refuses_what_is_not_finite(bad: float) -> None:
+    for level in LEVELS:
+        for at in (0, 7, 8, 40000, 70000):
+            x = np.zeros((1, 1, 1, 70001), np.float32)
+            x[0, 0, 0, at] = bad
+            with pytest.raises(NonFiniteError):
+                isa.kernels(level).value_range(x, threads=2)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_add_and_activations(dtype: Any, activation: str) -> None:
+    for count in COUNTS:
+        a, b = values(count, count, dtype), values(count + 1, count, dtype)
+        for out_type in (np.float32, np.float16):
+            agree(
+                lambda k, out, t, a=a, b=b: k.add(a, b, out, activation=activation, threads=t),
+                np.empty(count, out_type),
+                f"count {count} {activation}",
+            )
+
+
+def test_activations_far_out() -> None:
+    x = np.concatenate([np.linspace(-120, 120, 4801), np.geomspace(1e-30, 3e38, 300), -np.geomspace(1e-30, 3e38, 300)])
+    x = x.astype(np.float32)
+    for activation in ACTIVATIONS:
+        agree(
+            lambda k, out, t, activation=activation: k.add(x, np.zeros_like(x), out, activation=activation, threads=t),
+            np.empty_like(x),
+            activation,
+        )
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.int8])
+@pytest.mark.parametrize(
+    ("size", "stride", "padding"),
+    [
+        (2, 2, 1),
+        (2, 1, 1),
+        (2, 2, 0),
+        (3, 2, 2),
+        (3, 1, 2),
+        (5, 1, 4),
+        (9, 1, 8),
+        (1, 1, 0),
+        (2, 3, 5),
+        (4, 2, 9),
+    ],
+)
+def test_maxpool(dtype: Any, size: int, stride: int, padding: int) -> None:
+    for h, w, c in ((5, 7, 3), (13, 13, 16), (4, 9, 33), (9, 4, 70), (40, 41, 40)):
+        n = 2
+        if h + padding < size or w + padding < size:
+            continue
+        x = values(h * w * c, n * h * w * c, np.float32)
+        x = np.clip(x, -128, 127).astype(dtype).reshape(n, h, w, c)
+        shape = (n, (h + padding - size) // stride + 1, (w + padding - size) // stride + 1, c)
+        agree(
+            lambda k, out, t, x=x: k.maxpool(x, out, size=size, stride=stride, padding=padding, threads=t),
+            np.empty(shape, dtype),
+            f"{h}x{w}x{c} size {size} stride {stride} padding {padding}",
+        )
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+def test_avgpool(dtype: Any) -> None:
+    for h, w, c in ((1, 1, 1), (7, 5, 17), (13, 13, 64), (3, 2, 33)):
+        x = (values(h + c, 2 * h * w * c, np.float32) / 100).astype(dtype).reshape(2, h, w, c)
+        agree(lambda k, out, t, x=x: k.avgpool(x, out, threads=t), np.empty((2, 1, 1, c), dtype), f"{h}x{w}x{c}")
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.int8])
+def test_upsample_and_concat(dtype: Any) -> None:
+    for h, w, c, factor in ((3, 4, 5, 2), (13, 13, 128, 2), (2, 3, 1, 3), (4, 4, 16, 1)):
+        x = np.clip(values(h * w, 2 * h * w * c, np.float32), -128, 127).astype(dtype).reshape(2, h, w, c)
+        agree(
+            lambda k, out, t, x=x, f=factor: k.upsample(x, out, factor=f, threads=t),
+            np.empty((2, h * factor, w * factor, c), dtype),
+            f"upsample {h}x{w}x{c}",
+        )
+        parts = [x, x[..., :1].copy(), np.repeat(x, 2, axis=3)]
+        agree(
+            lambda k, out, t, parts=parts: k.concat(parts, out, threads=t),
+            np.empty((2, h, w, 3 * c + 1), dtype),
+            "concat",
+        )
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_bad_arguments_are_named(level: str) -> None:
+    k = isa.kernels(level)
+    x, out = np.zeros((1, 4, 4, 2), np.float32), np.zeros((1, 2, 2, 2), np.float32)
+    with pytest.raises(KernelError, match="threads is 0; it must be between 1"):
+        k.maxpool(x, out, size=2, stride=2, padding=0, threads=0)
+    with pytest.raises(KernelError, match="out has shape"):
+        k.maxpool(x, out, size=2, stride=1, padding=0)
+    with pytest.raises(KernelError, match="a window of 9 does not fit"):
+        k.maxpool(x, out, size=9, stride=1, padding=0)
+    with pytest.raises(KernelError, match="out is float16; it must be float32"):
+        k.maxpool(x, out.astype(np.float16), size=2, stride=2, padding=0)
+    with pytest.raises(KernelError, match="not C-contiguous"):
+        k.cast(x[:, ::2], np.zeros((1, 2, 4, 2), np.float16))
+    with pytest.raises(KernelError, match="overlaps an input"):
+        k.add(x, x, x)
+    fixed = np.zeros_like(x)
+    fixed.flags.writeable = False
+    with pytest.raises(KernelError, match="read-only"):
+        k.add(x, x, fixed)
+    with pytest.raises(KernelError, match="unknown activation 'relu7'"):
+        k.add(x, x, np.zeros_like(x), activation="relu7")
+    q = TensorQuant(np.zeros(1, np.float32), np.zeros(1, np.int32), np.zeros(1, np.float32))
+    with pytest.raises(KernelError, match="scales must be finite and above 0"):
+        k.quantize(x, np.zeros(x.shape, np.int8), q)
+    with pytest.raises(KernelError, match="zero point"):
+        k.quantize(
+            x, np.zeros(x.shape, np.int8), TensorQuant(np.ones(1, np.float32), np.array([128], np.int32), q.offset)
+        )
+    with pytest.raises(KernelError, match="the inputs have 4 channels, out has 3"):
+        k.concat([x, x], np.zeros((1, 4, 4, 3), np.float32))

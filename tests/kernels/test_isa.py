@@ -1,0 +1,53 @@
+"""Choosing an ISA level."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from mpnet.errors import KernelError
+from mpnet.kernels import isa
+
+
+def run(code: str, level: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "MPNET_ISA": level},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_levels_are_listed_best_first_and_one_is_active() -> None:
+    levels = isa.isa_levels()
+    assert levels[-1].name == "scalar"
+    assert levels[-1].usable
+    assert [level.name for level in levels if level.active] == [isa.active_level()]
+    assert isa.kernels("auto").name == next(level.name for level in levels if level.usable)
+
+
+@pytest.mark.parametrize("level", isa.usable_levels())
+def test_forced_level_is_the_active_one(level: str) -> None:
+    done = run("from mpnet.kernels import isa; print(isa.kernels().name, isa.active_level())", level)
+    assert done.stdout.split() == [level, level], done.stderr
+    assert isa.kernels(level).name == level
+
+
+def test_unknown_level_names_the_known_ones() -> None:
+    with pytest.raises(KernelError, match=r"unknown ISA level 'sse9'; this build has .*scalar"):
+        isa.kernels("sse9")
+    done = run("from mpnet.kernels import isa; isa.kernels()", "sse9")
+    assert done.returncode != 0
+    assert "MPNET_ISA: unknown ISA level 'sse9'" in done.stderr
+
+
+def test_unusable_level_is_refused() -> None:
+    unusable = [level.name for level in isa.isa_levels() if not level.usable]
+    for name in unusable:
+        with pytest.raises(KernelError, match=f"this CPU cannot run ISA level '{name}'; it can run"):
+            isa.kernels(name)
+    assert set(unusable) | set(isa.usable_levels()) == {level.name for level in isa.isa_levels()}

@@ -1,0 +1,136 @@
+"""What quantisation costs on real networks and pictures, at least as good as docs/results/quantization.md promises.
+
+AP moves by 0.2 between equally valid implementations, so the limits on AP are loose; agreement with fp32 separates.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Callable
+
+import pytest
+
+from mpnet.api import run_experiment
+from mpnet.api.analysis import analyze_experiment
+from mpnet.experiments.result import Result
+from mpnet.spec.experiment import (
+    DataSection,
+    DetectionSection,
+    Experiment,
+    ModelSection,
+    PrecisionSection,
+    QuantizationSection,
+)
+from mpnet.spec.quantization import NOTHING_SAID, ActivationOptions, QuantizationOptions, WeightOptions
+
+Run = Callable[..., Result]
+
+SYMMETRIC = QuantizationOptions(ActivationOptions(mode="symmetric"))
+PER_TENSOR = QuantizationOptions(weights=WeightOptions(granularity="per_tensor"))
+CALIBRATED = QuantizationOptions(ActivationOptions(ranges="calibrated", method="mse"))
+CORRECTED = QuantizationOptions(
+    ActivationOptions(ranges="calibrated", method="mse"), bias_correction=True, equalisation=True
+)
+PER_TENSOR_CORRECTED = replace(PER_TENSOR, bias_correction=True, equalisation=True)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """Run an experiment with other options into a folder that all tests of this file share."""
+    output = tmp_path_factory.mktemp("runs")
+
+    def call(experiment: Experiment, options: QuantizationOptions = NOTHING_SAID, **layers: str) -> Result:
+        default = layers.pop("default", "int8")
+        precision = PrecisionSection(default, tuple((name.lstrip("_"), value) for name, value in layers.items()))
+        changed = replace(experiment, precision=precision, quantization=QuantizationSection(options), output=output)
+        return run_experiment(changed).result
+
+    return call
+
+
+@pytest.fixture(scope="module")
+def aix(shared_data: Path) -> Experiment:
+    folder = shared_data / "aix2022"
+    return Experiment(
+        "aix",
+        ModelSection(
+            folder / "yolov3-tiny-aix2022.cfg", folder / "yolov3-tiny-aix2022.weights", folder / "yolohw.names"
+        ),
+        DataSection("yolo", folder / "images", labels=folder / "labels"),
+        DetectionSection("stretch", 0.005, 0.45),
+    )
+
+
+@pytest.fixture(scope="module")
+def fastest(shared_data: Path) -> Experiment:
+    folder, coco = shared_data / "yolo-fastest", shared_data / "coco"
+    return Experiment(
+        "fastest",
+        ModelSection(folder / "yolo-fastest-1.1.cfg", folder / "yolo-fastest-1.1.weights", None, "alexeyab"),
+        DataSection("coco", coco / "images", annotations=coco / "instances_dev.json"),
+        DetectionSection("stretch", 0.001, 0.45, "greedynms"),
+    )
+
+
+def figures(result: Result) -> tuple[float, float]:
+    agreement: dict[str, Any] = result.document["agreement"]
+    return result.metrics["AP"], agreement["AP"]
+
+
+@pytest.mark.parametrize(
+    ("options", "layers", "least_ap", "least_agreement"),
+    [
+        (NOTHING_SAID, {"default": "fp16"}, 44.45, 99.9),
+        (NOTHING_SAID, {}, 44.2, 95.0),
+        (SYMMETRIC, {}, 43.9, 91.0),
+        (CALIBRATED, {}, 44.0, 95.5),
+        (CORRECTED, {}, 44.0, 98.0),
+        (PER_TENSOR, {}, 41.5, 79.0),
+        (PER_TENSOR, {"heads": "fp16"}, 43.0, 80.0),
+        (PER_TENSOR_CORRECTED, {}, 41.5, 86.6),
+    ],
+    ids=["fp16", "int8", "symmetric", "calibrated", "corrected", "per tensor", "heads fp16", "per tensor corrected"],
+)
+def test_aix(
+    aix: Experiment, run: Run, options: QuantizationOptions, layers: dict[str, str], least_ap: float,
+    least_agreement: float,
+) -> None:
+    ap, agreement = figures(run(aix, options, **layers))
+    assert ap >= least_ap
+    assert agreement >= least_agreement
+
+
+def kept(experiment: Experiment, options: QuantizationOptions, tmp: Path) -> dict[str, str]:
+    """fp16 for the layers that analysis would keep within 10 % of the MACs."""
+    asked = replace(
+        experiment, precision=PrecisionSection("int8"), quantization=QuantizationSection(options), output=tmp
+    )
+    return {f"_{layer.layer}": "fp16" for layer in analyze_experiment(asked).keep}
+
+
+def test_aix_mixed_with_nine_tenths_of_the_macs_in_int8(aix: Experiment, run: Run, tmp_path: Path) -> None:
+    result = run(aix, CORRECTED, **kept(aix, CORRECTED, tmp_path))
+    cost = result.document["cost"]
+    assert cost["int8_macs"] >= 0.9 * cost["macs"]
+    ap, agreement = figures(result)
+    assert ap >= 44.4
+    assert agreement >= 97.0
+
+
+@pytest.mark.parametrize(
+    ("options", "least_ap"), [(NOTHING_SAID, 14.3), (SYMMETRIC, 13.5)], ids=["affine", "symmetric"]
+)
+def test_yolo_fastest(fastest: Experiment, run: Run, options: QuantizationOptions, least_ap: float) -> None:
+    assert figures(run(fastest, options))[0] >= least_ap
+
+
+def test_yolo_fastest_per_tensor_needs_its_worst_depthwise_layers(
+    fastest: Experiment, run: Run, tmp_path: Path
+) -> None:
+    layers = kept(fastest, PER_TENSOR, tmp_path)
+    result = run(fastest, PER_TENSOR, **layers)
+    cost = result.document["cost"]
+    assert cost["int8_macs"] >= 0.9 * cost["macs"]
+    assert figures(result)[0] >= 14.3
+    assert {"_2", "_5", "_18"} <= set(layers)  # 67, 14 and 8 % of the noise

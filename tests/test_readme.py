@@ -1,0 +1,47 @@
+"""Every command that the README shows runs, in its order; every link leads somewhere."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+BLOCK = re.compile(r"^```console\n(.*?)^```", re.DOTALL | re.MULTILINE)
+
+
+def commands(text: str) -> list[list[str]]:
+    """The lines that begin with `$ ` in ```console blocks, as arguments."""
+    lines = [line for block in BLOCK.findall(text) for line in block.splitlines()]
+    return [shlex.split(line[2:]) for line in lines if line.startswith("$ ")]
+
+
+def test_every_command_runs(repository: Path, tmp_path: Path) -> None:
+    shown = commands((repository / "README.md").read_text(encoding="utf-8"))
+    assert len(shown) >= 10
+    environment = {**os.environ, "NO_COLOR": "1"}
+    (tmp_path / "cfg").symlink_to(repository / "cfg")
+    # Copies, not a link: `..` in their paths would lead from a link into the repository.
+    (tmp_path / "experiments").mkdir()
+    for file in (repository / "experiments").glob("*.yaml"):
+        (tmp_path / "experiments" / file.name).write_bytes(file.read_bytes())
+    for command in shown:
+        assert command[0] == "mpnet"
+        result = subprocess.run(
+            [sys.executable, "-m", *command], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False,
+            timeout=900,
+        )
+        assert result.returncode == 0, f"{shlex.join(command)}\n{result.stderr}"
+    assert (tmp_path / "runs" / "demo" / "report.html").stat().st_size > 100_000
+    assert (tmp_path / "found" / "00005.png").is_file()
+
+
+@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "docs/experiments.md", "docs/api.md"])
+def test_links_lead_somewhere(repository: Path, name: str) -> None:
+    page = repository / name
+    targets = re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text(encoding="utf-8"))
+    assert [target for target in targets if not (page.parent / target).exists()] == []
