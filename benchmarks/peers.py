@@ -116,12 +116,14 @@ class Worker:
             "TF_CPP_MIN_LOG_LEVEL": "3",
             "PYTHONPATH": str(HERE.parent),
         }
+        # A file, not a pipe: nobody reads along, and a full pipe would stop the engine.
+        self.errors = open(folder / f"{case.replace(':', '-')}.err", "w+", encoding="utf-8")  # noqa: SIM115
         interpreter = sys.executable if case.startswith("mpnet") else python
         self.process = subprocess.Popen(
             [interpreter, str(HERE / "peer_engines.py"), case, str(folder), str(threads)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stderr=self.errors,
             text=True,
             env=environment,
         )
@@ -134,8 +136,8 @@ class Worker:
         for line in self.process.stdout:
             if line.startswith(("{", "[")):
                 return json.loads(line)
-        assert self.process.stderr is not None
-        errors = self.process.stderr.read().strip().splitlines()
+        self.errors.seek(0)
+        errors = self.errors.read().strip().splitlines()
         return {"missing": errors[-1] if errors else "ended without a word"}
 
     def run(self, passes: int) -> None:
@@ -146,6 +148,7 @@ class Worker:
 
     def close(self) -> None:
         self.process.communicate()
+        self.errors.close()
 
 
 def main() -> int:
