@@ -64,7 +64,7 @@ def test_cells_that_look_like_formulas_are_defused() -> None:
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(StoreError, match="file/x.html: cannot be written"):
+    with pytest.raises(StoreError, match=r"file/x\.html: cannot be written"):
         write_text(tmp_path / "file" / "x.html", "text")
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
