@@ -43,8 +43,8 @@ check: $(BIN)/.checked
 bench: $(BIN)/.installed
 	$(BIN)/mpnet bench cfg/yolov3-tiny.cfg
 
-test-arm: | tools
-	tests/arm/run.sh
+test-arm: $(BIN)/.installed
+	PYTHON=$(BIN)/python tests/arm/run.sh
 
 clean:
 	rm -rf $(VENV) build .cache *.egg-info mpnet/kernels/_core*.so mpnet/kernels/_core.c
