@@ -1,6 +1,8 @@
 # Everything a user or CI runs: `make demo`, `make test`; for developers `make check`, `make bench`, `make test-arm`.
 PYTHON ?= python3
 VENV ?= .venv
+# What tests need beside the base packages; `test,browser` also tests reports in chromium.
+EXTRAS ?= test
 BIN := $(VENV)/bin
 SOURCES := $(shell find csrc mpnet -type f \( -name '*.c' -o -name '*.h' -o -name '*.py' \) -not -name '_core.c' 2>/dev/null)
 
@@ -19,7 +21,7 @@ $(BIN)/.base: pyproject.toml | tools
 	@touch $@
 
 $(BIN)/.installed: $(BIN)/.base $(SOURCES) setup.py
-	$(BIN)/python -m pip install -q --disable-pip-version-check --no-build-isolation -e ".[test]"
+	$(BIN)/python -m pip install -q --disable-pip-version-check --no-build-isolation -e ".[$(EXTRAS)]"
 	@touch $@
 
 demo: $(BIN)/.installed
@@ -41,8 +43,8 @@ check: $(BIN)/.checked
 bench: $(BIN)/.installed
 	$(BIN)/mpnet bench cfg/yolov3-tiny.cfg
 
-test-arm: | tools
-	tests/arm/run.sh
+test-arm: $(BIN)/.installed
+	PYTHON=$(BIN)/python tests/arm/run.sh
 
 clean:
 	rm -rf $(VENV) build .cache *.egg-info mpnet/kernels/_core*.so mpnet/kernels/_core.c

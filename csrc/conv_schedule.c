@@ -2,9 +2,9 @@
 #include "conv_plan.h"
 
 enum {
-    STAGE_BYTES = 192 << 10,      /* staged rows per block, unless the weights are the larger part */
-    STAGE_BYTES_DEEP = 768 << 10,
-    PANEL_BYTES = 26 << 10        /* weights per pass over the tiles: under the first cache level */
+    STAGE_BYTES = 192 << 10,      /* staged rows of a block: they share the second cache level with weights and results */
+    STAGE_BYTES_DEEP = 384 << 10, /* when the weights are the larger part, and every block reads all of them */
+    PANEL_BYTES = 80 << 10        /* weights per pass over the tiles: they stay in the second level, fetched ahead */
 };
 
 static int ceil_div(int a, int b) { return (a + b - 1) / b; }

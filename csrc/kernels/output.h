@@ -12,6 +12,9 @@ static inline vf round_by(vf x, int rounding)
 /* A value that is not finite leaves bits here: x - x is 0 otherwise. */
 static inline vf note_bad(vf bad, vf x) { return vf_or(bad, vf_sub(x, x)); }
 
+/* Besides MP_TYPE_*: int8 rounded half to even, the usual rule, without asking at every value. */
+enum { OUT_I8_EVEN = MP_TYPE_I8 + 1 };
+
 /* The first n lanes of x to element `at` of out, as out_type; returns bad with what rounding to half made infinite. */
 static inline __attribute__((always_inline)) vf store_finished(const mp_output *o, char *out, size_t at,
                                                                const int out_type, vf x, int n, vf bad)
@@ -19,11 +22,11 @@ static inline __attribute__((always_inline)) vf store_finished(const mp_output *
     if (out_type == MP_TYPE_F16) {
         x = vf_round_half(x);
         bad = note_bad(bad, x);
-    } else if (out_type == MP_TYPE_I8) {
+    } else if (out_type == MP_TYPE_I8 || out_type == OUT_I8_EVEN) {
         const vf t = vf_min(vf_max(vf_mul(x, vf_set1(o->inv_scale)), vf_set1(o->low)), vf_set1(o->high));
-        x = vf_add(round_by(t, o->rounding), vf_set1(o->zero_point));
+        x = vf_add(round_by(t, out_type == OUT_I8_EVEN ? MP_HALF_TO_EVEN : o->rounding), vf_set1(o->zero_point));
     }
-    store_as(out, at, out_type, x, n);
+    store_as(out, at, out_type == OUT_I8_EVEN ? MP_TYPE_I8 : out_type, x, n);
     return bad;
 }
 
@@ -66,6 +69,8 @@ output_rows(mp_output *o, const int kind, const int activation, const int out_ty
             OUTPUT_CASE(KIND, ACTIVATION, MP_TYPE_F32);                                                                \
         else if (o->out_type == MP_TYPE_F16)                                                                           \
             OUTPUT_CASE(KIND, ACTIVATION, MP_TYPE_F16);                                                                \
+        else if (o->rounding == MP_HALF_TO_EVEN)                                                                       \
+            OUTPUT_CASE(KIND, ACTIVATION, OUT_I8_EVEN);                                                                \
         else                                                                                                           \
             OUTPUT_CASE(KIND, ACTIVATION, MP_TYPE_I8);                                                                 \
     } while (0)

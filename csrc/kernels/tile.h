@@ -65,6 +65,8 @@ typedef struct {
             TILE_OUT_ACTIVATIONS(NAME##_rows, MP_TYPE_F32);                                                            \
         else if (o->out_type == MP_TYPE_F16)                                                                           \
             TILE_OUT_ACTIVATIONS(NAME##_rows, MP_TYPE_F16);                                                            \
+        else if (o->rounding == MP_HALF_TO_EVEN)                                                                       \
+            TILE_OUT_ACTIVATIONS(NAME##_rows, OUT_I8_EVEN);                                                            \
         else                                                                                                           \
             TILE_OUT_ACTIVATIONS(NAME##_rows, MP_TYPE_I8);                                                             \
     }

@@ -18,10 +18,10 @@ from mpnet.engine.plan import Plan, build_plan
 from mpnet.engine.prepare import Prepared
 from mpnet.engine.run import Session
 from mpnet.errors import ConfigError, DataError
+from mpnet.evaluation.dataset import read_picture
 from mpnet.experiments.environment import cpu_count
 from mpnet.experiments.workbench import yolo_heads
 from mpnet.formats.cfg import read_cfg
-from mpnet.formats.images import read_image
 from mpnet.formats.labels_yolo import read_names
 from mpnet.formats.weights import read_weights
 from mpnet.kernels.isa import kernels
@@ -96,7 +96,7 @@ class Network:
         """
         if not self.spec.yolos:
             raise ConfigError(f"{self.spec.source}: has no [yolo] layer, so it detects nothing")
-        pixels = picture if isinstance(picture, np.ndarray) else read_image(picture)
+        pixels = picture if isinstance(picture, np.ndarray) else read_picture(picture)
         x, geometry = preprocess(pixels, self.spec.width, self.spec.height, resize)
         found = [
             decode_head(tensor, head, [geometry], confidence)

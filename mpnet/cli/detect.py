@@ -19,8 +19,9 @@ from mpnet.cli.options import json_option, layer_option, quiet_option, runtime_o
 from mpnet.cli.output import console, note, print_json, progress
 from mpnet.cli.picture_files import Source, find_sources
 from mpnet.errors import ConfigError, DataError
+from mpnet.evaluation.dataset import read_picture
 from mpnet.formats.atomic import write_bytes
-from mpnet.formats.images import MAX_PIXELS, read_image
+from mpnet.formats.images import MAX_PIXELS
 from mpnet.report.draw import Label, draw_labels
 from mpnet.spec.experiment import NMS_KINDS, RESIZES
 from mpnet.spec.precision import PRECISIONS
@@ -99,7 +100,7 @@ def _target(source: Source, out: Path | None) -> Path | None:
 
 
 def _picture(source: Source, target: Path | None, detect: Detect) -> dict[str, Any]:
-    picture = read_image(source.path)
+    picture = read_picture(source.path)
     boxes = detect(picture)
     if target is not None:
         options = [cv2.IMWRITE_JPEG_QUALITY, JPEG_QUALITY] if target.suffix == ".jpg" else []

@@ -26,7 +26,7 @@ def cloud(stream: Stream, size: int, cells: int) -> Field:
     """Return smooth value noise: int32 in [0, 255], (size, size)."""
     grid = stream.octets((cells + 1) * (cells + 1)).astype(np.int32).reshape(cells + 1, cells + 1)
     cell, part = _interpolation(size, cells)
-    rows: Field = grid[cell] * (256 - part)[:, None] + grid[cell + 1] * part[:, None]
+    rows: NDArray[np.int32] = grid[cell] * (256 - part)[:, None] + grid[cell + 1] * part[:, None]
     blended: Field = (rows[:, cell] * (256 - part) + rows[:, cell + 1] * part) >> 16
     return blended
 

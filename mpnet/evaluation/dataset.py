@@ -8,9 +8,10 @@ from typing import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from mpnet.detection.jpeg import decode_jpeg
 from mpnet.errors import ConfigError, DataError
 from mpnet.formats.coco_json import read_coco
-from mpnet.formats.images import read_image
+from mpnet.formats.images import checked_size, decode, read_bytes
 from mpnet.formats.labels_yolo import read_yolo
 from mpnet.spec.dataset import Dataset, ImageRecord
 
@@ -48,9 +49,21 @@ def pictures(dataset: Dataset) -> Iterator[NDArray[np.uint8]]:
         yield picture(record)
 
 
+def read_picture(path: Path | str) -> NDArray[np.uint8]:
+    """The picture in a file, uint8 (height, width, 3), RGB; EXIF rotation is ignored, as Darknet does.
+
+    JPEGs are decoded by mpnet itself, to the same pixels everywhere; all else, and what its decoder declines, by OpenCV.
+    Raises: DataError with the path.
+    """
+    data = read_bytes(path)
+    width, height = checked_size(data, path)
+    pixels = decode_jpeg(data, width, height)
+    return decode(data, path) if pixels is None else pixels
+
+
 def picture(record: ImageRecord) -> NDArray[np.uint8]:
     """One picture, uint8 (height, width, 3), RGB. Raises: DataError when it is broken or has changed its size."""
-    pixels = read_image(record.path)
+    pixels = read_picture(record.path)
     if pixels.shape[:2] != (record.height, record.width):
         raise DataError(f"{record.path!r}: changed since it was listed; start again")
     return pixels

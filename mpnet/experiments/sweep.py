@@ -42,6 +42,16 @@ class SweepState:
         return time.monotonic() - self.started
 
 
+@dataclass(frozen=True)
+class Workforce:
+    """Who computes. bytes_per_head: of one head's decoded boxes, which limits the size of units."""
+
+    executor: Executor
+    bytes_per_head: int = 1 << 20
+
+
+Hire = Callable[[], Workforce]
+"""Called when the first trial is missing: a sweep that is known already needs neither pictures nor workers."""
 OnUpdate = Callable[[SweepState], None]
 
 
@@ -49,18 +59,17 @@ class Sweep:
     """Runs strategies over one problem.
 
     contexts: the store's context of each option set. suffix: what follows the codes in a stored key.
-    bytes_per_head: of one head's decoded boxes, which limits the size of units.
     """
 
     def __init__(
-        self, problem: Problem, network: NetworkSpec, store: TrialStore, contexts: Sequence[int], executor: Executor,
-        *, suffix: str = "", seconds: float | None = None, bytes_per_head: int = 1 << 20,
-        on_update: OnUpdate = lambda state: None,
+        self, problem: Problem, network: NetworkSpec, store: TrialStore, contexts: Sequence[int], hire: Hire,
+        *, suffix: str = "", seconds: float | None = None, on_update: OnUpdate = lambda state: None,
     ) -> None:
-        self.problem, self.network, self.store, self.executor = problem, network, store, executor
+        self.problem, self.network, self.store = problem, network, store
         self.contexts, self.suffix = tuple(contexts), suffix
         self.state = SweepState()
-        self._limit_seconds, self._bytes_per_head, self._on_update = seconds, bytes_per_head, on_update
+        self._limit_seconds, self._on_update, self._hire = seconds, on_update, hire
+        self._workforce: Workforce | None = None
         self._beat = self._counted = time.monotonic()
 
     def run(self, strategy: Strategy) -> SweepState:
@@ -94,8 +103,13 @@ class Sweep:
 
     def _evaluate(self, wanted: Sequence[Configuration]) -> None:
         missing = self._look_up(wanted)
-        pending = deque(split_units(self.network, missing, workers=self.executor.slots,
-                                    bytes_per_head=self._bytes_per_head))
+        if not missing:
+            return
+        if self._workforce is None:
+            self._workforce = self._hire()
+        executor = self._workforce.executor
+        pending = deque(split_units(self.network, missing, workers=executor.slots,
+                                    bytes_per_head=self._workforce.bytes_per_head))
         running: set[Unit] = set()
         elsewhere: list[Unit] = []
         while pending or running or elsewhere:
@@ -105,17 +119,17 @@ class Sweep:
                     self.store.release(unit.name)
                 return
             # One more than there are slots, so that nobody waits for the next one to be handed out.
-            while pending and len(running) <= self.executor.slots:
+            while pending and len(running) <= executor.slots:
                 unit = pending.popleft()
                 if not self.store.claim([unit.name]):
                     elsewhere.append(unit)
                 elif not self._look_up([Configuration(key, unit.options) for key in unit.keys]):
                     self.store.release(unit.name)
                 else:
-                    self.executor.submit(unit)
+                    executor.submit(unit)
                     running.add(unit)
             if running:
-                for done in self.executor.wait(POLL_SECONDS):
+                for done in executor.wait(POLL_SECONDS):
                     running.discard(done.unit)
                     self._commit(done.unit, done.outcome.trials, done.outcome.macs)
             elif elsewhere:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Mapping, Sequence
 
 import numpy as np
@@ -118,9 +118,11 @@ def sensitivities(data: ReportData) -> list[Figure]:
             "all_but_this": [s.rest for s in found],
         }
         row = measure(name)
-        out.append(Figure(f"sensitivity-{name}", "bars", f"Change of {row.label} per layer", "layer",
-                          f"change of {row.label}" + (f" ({row.unit})" if row.unit == "dB" else ""),
-                          tuple(series), columns=columns))
+        absolute = np.isinf(data.configurations.value(data.configurations.baseline, name))
+        label = row.label if absolute else f"change of {row.label}"
+        out.append(Figure(f"sensitivity-{name}", "bars", f"{label[0].upper()}{label[1:]} per layer", "layer",
+                          label + (f" ({row.unit})" if row.unit == "dB" else ""), tuple(series), columns=columns,
+                          note="values, not changes: the baseline has no noise" if absolute else ""))
     return out
 
 
@@ -211,7 +213,8 @@ def time(data: ReportData) -> Figure | None:
 
 def sizes(data: ReportData) -> Figure | None:
     """Weight bytes per layer, baseline and chosen."""
-    return _pairs(data, "bytes", "Weight bytes per layer", "bytes", "bytes")
+    stored = replace(data, costs=tuple(c for c in data.costs if c.baseline_bytes or c.chosen_bytes))
+    return _pairs(stored, "bytes", "Weight bytes per layer", "bytes", "bytes")
 
 
 def classes(data: ReportData) -> Figure | None:

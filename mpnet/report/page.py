@@ -6,6 +6,7 @@ import base64
 import hashlib
 import json
 import math
+import re
 from functools import lru_cache
 from importlib import resources
 from typing import Any, Mapping, Sequence
@@ -48,7 +49,8 @@ def render(data: ReportData) -> str:
         data=data, table=data.configurations, policy=policy, css=Markup(_asset("static", "report.css")),
         script=Markup(script), plotly=Markup(plotly if needs_plotly else ""),
         payload=Markup(embedded_json(payload(data, shown))),
-        sentences=sentences(data), status_text=_status(data), tiles=_tiles(data), sections=_sections(data, shown),
+        sentences=[_minus(sentence) for sentence in sentences(data)], status_text=_status(data), tiles=_tiles(data),
+        sections=_sections(data, shown),
         figure_names=shown, sensitivity_names=[name for name in shown if name.startswith("sensitivity-")],
         objectives=_axes(data, False), costs=_axes(data, True), draws=data.draws,
         precisions=_precisions(data), histograms=_histograms(data, shown),
@@ -143,6 +145,11 @@ def _plotly() -> str:
 
 def _number(value: float | None, digits: int = 2, signed: bool = False) -> str:
     return number_text(value, digits, signed).replace("-", "–" if value is None or math.isnan(value) else "−")
+
+
+def _minus(text: str) -> str:
+    """Signs of negative numbers as typographers want them."""
+    return re.sub(r"(?<=[\s(])-(?=\d)", "−", text)
 
 
 def _jpeg(data: bytes) -> str:

@@ -15,7 +15,8 @@ class Sensitivity:
     """One layer and one lower precision, for one measure, in the measure's unit.
 
     alone: change against the baseline when only this layer is lowered. rest: change against 'everything at the
-    lower precision' when only this layer is kept high. NaN where that configuration was not measured.
+    lower precision' when only this layer is kept high. Where the baseline's value is infinite (a ratio without noise)
+    both are values, not changes. NaN where that configuration was not measured.
     """
 
     layer: Layer
@@ -45,6 +46,8 @@ def by_layer(configurations: Configurations, layers: tuple[Layer, ...], measure:
             rest = rows.get(low[:place] + high[place] + low[place + 1:])
             start = configurations.value(baseline, measure)
             floor = configurations.value(rows.get(low), measure)
+            if math.isinf(start):
+                start = floor = 0.0
             one = configurations.value(alone, measure) - start
             other = configurations.value(rest, measure) - floor
             if not (math.isnan(one) and math.isnan(other)):

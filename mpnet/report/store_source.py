@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.errors import StoreError
+from mpnet.experiments.scoring import MAX_SQNR_DB
 from mpnet.experiments.store import TrialStore
 from mpnet.report.model import HELD_OUT, Configurations, Layer, ReportData, Status
 from mpnet.report.source import axes, front_rows, thinned
@@ -96,6 +97,9 @@ def _columns(trials: Sequence[Any]) -> dict[str, NDArray[np.float64]]:
     for name, values in found.items():
         if name.removeprefix(HELD_OUT).startswith(("A", "agreement", "darknet")):
             values[values < 0] = np.nan
+    # The store keeps a finite stand-in for tensors that are equal.
+    for name in {"head_sqnr_db", HELD_OUT + "head_sqnr_db"} & found.keys():
+        found[name][found[name] >= MAX_SQNR_DB] = np.inf
     return found
 
 

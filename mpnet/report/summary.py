@@ -49,7 +49,7 @@ def _measured(data: ReportData) -> str:
     if front and data.kind == "sweep":
         objective, cost = measure(table.objective).label, measure(table.cost).label
         return (f"{done:,} configurations were measured{on}; {front} of them are on the front: "
-                f"none has more {objective} at less {cost}.")
+                f"no other one beats them in both {objective} and {cost}.")
     return f"{len(table):,} configurations were compared{on}."
 
 

@@ -48,6 +48,8 @@ def open_page(browser: Any) -> Iterator[Any]:
     def opened(path: Path, **options: Any) -> Opened:
         context = browser.new_context(accept_downloads=True, **options)
         contexts.append(context)
+        # A machine under load may take its time; nothing here is about speed.
+        context.set_default_timeout(180_000)
         found = Opened(context.new_page())
         found.page.on("console", lambda m: found.problems.append(m.text) if m.type in ("error", "warning") else None)
         found.page.on("pageerror", lambda e: found.problems.append(str(e)))
@@ -55,7 +57,7 @@ def open_page(browser: Any) -> Iterator[Any]:
         found.page.on("request", lambda r: None if r.url == path.as_uri() or r.url.startswith(("data:", "blob:"))
                       else found.requests.append(r.url))
         found.page.goto(path.as_uri())
-        found.page.wait_for_selector("html[data-ready]", timeout=60_000)
+        found.page.wait_for_selector("html[data-ready]")
         return found
 
     yield opened

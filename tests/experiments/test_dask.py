@@ -18,7 +18,7 @@ from mpnet.experiments.recipe import EvaluatorRecipe
 from mpnet.experiments.space import build_space
 from mpnet.experiments.store import Subject, TrialStore
 from mpnet.experiments.strategies import strategy
-from mpnet.experiments.sweep import Sweep, SweepState
+from mpnet.experiments.sweep import Sweep, SweepState, Workforce
 from mpnet.experiments.units import Unit
 from tests.experiments.sweep_data import context, with_baseline
 from tests.experiments.sweep_networks import tiny_yolo
@@ -47,7 +47,8 @@ def sweep(path: Path, task: Problem, scheduler: str, recipe: Any) -> SweepState:
     executor = DaskExecutor(scheduler, recipe)
     try:
         with TrialStore.open(path, Subject("n", "w", "d", "p")) as store:
-            return Sweep(task, NETWORK, store, [store.context({})], executor).run(strategy("exhaustive"))
+            made = Sweep(task, NETWORK, store, [store.context({})], lambda: Workforce(executor))
+            return made.run(strategy("exhaustive"))
     finally:
         executor.close()
 

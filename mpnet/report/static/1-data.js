@@ -38,10 +38,10 @@ function scaled(value, steps) {
   for (const [factor, unit] of steps) {
     if (Math.abs(value) >= factor) return Number((value / factor).toPrecision(3)).toString().replace("-", "−") + " " + unit;
   }
-  return value.toFixed(0);
+  return value.toFixed(0) + (steps === BYTES ? " B" : "");
 }
 
-const BYTES = [[1e9, "GB"], [1e6, "MB"], [1e3, "kB"], [0, "B"]];
+const BYTES = [[1e9, "GB"], [1e6, "MB"], [1e3, "kB"], [1, "B"]];
 const COUNTS = [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"]];
 
 function show(name, value, withUnit = true) {

@@ -20,7 +20,7 @@ function shortened(text, length = 22) {
 }
 
 function layout(title, x, y, extra) {
-  const axis = { gridcolor: colour("line"), zerolinecolor: colour("muted"), linecolor: colour("muted"), automargin: true };
+  const axis = { gridcolor: colour("line"), zerolinecolor: colour("muted"), linecolor: colour("muted"), automargin: true, exponentformat: "SI" };
   return {
     paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", autosize: true,
     font: { color: colour("text"), family: getComputedStyle(document.body).fontFamily, size: 12 },

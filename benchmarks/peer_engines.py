@@ -1,0 +1,210 @@
+"""One engine in a process of its own: prepares a network, then times forward passes when told.
+
+Usage: peer_engines.py ENGINE FOLDER THREADS. Prints one JSON line when ready (error against mpnet's fp32 heads),
+then for each line `N` on standard input runs N passes and prints their milliseconds as a JSON list.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any, Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+Forward = Callable[[NDArray[np.float32]], list[NDArray[np.float32]]]
+
+
+def to_nchw(x: NDArray[np.float32]) -> NDArray[np.float32]:
+    return np.ascontiguousarray(x.transpose(0, 3, 1, 2))
+
+
+def to_nhwc(results: Any) -> list[NDArray[np.float32]]:
+    return [np.asarray(r, np.float32).reshape(1, *np.asarray(r).shape[-3:]).transpose(0, 2, 3, 1) for r in results]
+
+
+def mpnet(variant: str, folder: Path, threads: int) -> tuple[Forward, str]:
+    from mpnet import __version__
+    from mpnet.engine.assign import assign
+    from mpnet.engine.calibrate import calibrate, range_requests
+    from mpnet.engine.options import resolve_options
+    from mpnet.engine.plan import build_plan
+    from mpnet.engine.prepare import Prepared
+    from mpnet.engine.run import Session
+    from mpnet.formats.cfg import read_cfg
+    from mpnet.kernels.isa import active_level, kernels
+    from mpnet.spec.quantization import ActivationOptions, QuantizationOptions
+    from mpnet.spec.weights import random_weights
+
+    network = read_cfg(folder / "net.cfg")
+    prepared = Prepared(network, random_weights(network), kernels())
+    ranges = "calibrated" if variant in ("int8", "mixed") else "dynamic"
+    said = QuantizationOptions(activations=ActivationOptions(ranges=ranges))
+    options = resolve_options(network, said)
+    if ranges == "calibrated":
+        pictures = np.load(folder / "calibration.npy")
+        found = calibrate(prepared, [p[None] for p in pictures], range_requests(network, options), {})
+        options = resolve_options(network, said, ranges=found.by_tensor())
+    convolutions = [layer.index for layer in network.convolutions]
+    if variant == "mixed":
+        last = [layer.inputs[0] for layer in network.yolos]
+        overrides = {i: "fp32" if i == convolutions[0] or i in last else "int8" for i in convolutions}
+        plan = assign(network, layers=overrides)
+    else:
+        plan = assign(network, default=variant.split("-")[0])
+    session = Session(prepared, build_plan(network, plan, options), threads)
+    return (lambda x: session.forward(x, copy=False)), f"{__version__} {active_level()}"
+
+
+def onnxruntime(variant: str, folder: Path, threads: int) -> tuple[Forward, str]:
+    import onnxruntime as ort
+
+    path = folder / "net.onnx"
+    if variant == "int8":
+        from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
+
+        class Pictures(CalibrationDataReader):  # type: ignore[misc]
+            def __init__(self) -> None:
+                self.rest = iter(np.load(folder / "calibration.npy"))
+
+            def get_next(self) -> Any:
+                picture = next(self.rest, None)
+                return None if picture is None else {"picture": to_nchw(picture[None])}
+
+        quantized = folder / "ort-int8.onnx"
+        quantize_static(
+            str(path),
+            str(quantized),
+            Pictures(),
+            quant_format=QuantFormat.QDQ,
+            per_channel=True,
+            activation_type=QuantType.QUInt8,
+            weight_type=QuantType.QInt8,
+        )
+        path = quantized
+    options = ort.SessionOptions()
+    options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0" if threads == 1 else "1")
+    session = ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    return (lambda x: session.run(None, {"picture": x})), ort.__version__
+
+
+def openvino(variant: str, folder: Path, threads: int) -> tuple[Forward, str]:
+    import openvino as ov
+
+    core = ov.Core()
+    model = core.read_model(str(folder / "net.onnx"))
+    if variant == "int8":
+        import nncf
+
+        pictures = [to_nchw(p[None]) for p in np.load(folder / "calibration.npy")]
+        model = nncf.quantize(model, nncf.Dataset(pictures), subset_size=len(pictures))
+    settings = {"INFERENCE_NUM_THREADS": threads, "NUM_STREAMS": 1, "INFERENCE_PRECISION_HINT": "f32"}
+    request = core.compile_model(model, "CPU", settings).create_infer_request()
+
+    def forward(x: NDArray[np.float32]) -> list[NDArray[np.float32]]:
+        request.infer([x], share_inputs=True)
+        return [request.get_output_tensor(i).data for i in range(len(model.outputs))]
+
+    return forward, str(ov.__version__).split("-")[0]
+
+
+def ncnn(variant: str, folder: Path, threads: int) -> tuple[Forward, str]:
+    import ncnn as engine
+
+    net = engine.Net()
+    net.opt.num_threads = threads
+    net.opt.use_fp16_packed = net.opt.use_fp16_storage = net.opt.use_fp16_arithmetic = False
+    net.opt.use_winograd_convolution = variant != "fp32-direct"
+    net.load_param(str(folder / "net.param"))
+    net.load_model(str(folder / "net.bin"))
+    names = json.loads((folder / "heads.json").read_text(encoding="utf-8"))
+
+    def forward(x: NDArray[np.float32]) -> list[NDArray[np.float32]]:
+        extractor = net.create_extractor()
+        mat = engine.Mat(x[0])
+        extractor.input("picture", mat)
+        return [np.array(extractor.extract(name)[1])[None] for name in names]
+
+    return forward, engine.__version__
+
+
+def litert(variant: str, folder: Path, threads: int) -> tuple[Forward, str]:
+    from importlib.metadata import version
+
+    from ai_edge_litert.interpreter import Interpreter
+
+    model = Interpreter(str(folder / f"{variant}.tflite"), num_threads=threads)
+    model.allocate_tensors()
+    source = model.get_input_details()[0]["index"]
+    # The converter may reorder results: the coarser grid comes first, as in the network.
+    targets = sorted(model.get_output_details(), key=lambda d: int(d["shape"][1]))
+
+    def forward(x: NDArray[np.float32]) -> list[NDArray[np.float32]]:
+        model.set_tensor(source, x)
+        model.invoke()
+        return [model.get_tensor(t["index"]) for t in targets]
+
+    return forward, version("ai-edge-litert")
+
+
+def opencv(variant: str, folder: Path, threads: int) -> tuple[Forward, str]:
+    import cv2
+
+    cv2.setNumThreads(threads)
+    net = cv2.dnn.readNetFromONNX(str(folder / "net.onnx"))
+    names = net.getUnconnectedOutLayersNames()
+
+    def forward(x: NDArray[np.float32]) -> list[NDArray[np.float32]]:
+        net.setInput(x)
+        return list(net.forward(names))
+
+    return forward, cv2.__version__
+
+
+# name -> (maker, input layout of the engine)
+ENGINES: dict[str, tuple[Callable[[str, Path, int], tuple[Forward, str]], str]] = {
+    "mpnet": (mpnet, "nhwc"),
+    "onnxruntime": (onnxruntime, "nchw"),
+    "openvino": (openvino, "nchw"),
+    "ncnn": (ncnn, "nchw"),
+    "litert": (litert, "nhwc"),
+    "opencv": (opencv, "nchw"),
+}
+
+
+def main() -> int:
+    engine, variant = sys.argv[1].split(":")
+    folder, threads = Path(sys.argv[2]), int(sys.argv[3])
+    maker, layout = ENGINES[engine]
+    try:
+        forward, version = maker(variant, folder, threads)
+    except ImportError as error:
+        print(json.dumps({"missing": str(error)}), flush=True)
+        return 0
+    x = np.load(folder / "picture.npy")
+    given = x if layout == "nhwc" else to_nchw(x)
+    error = None
+    if (folder / "heads.npz").exists():
+        results = [np.array(r, np.float32) for r in forward(given)]
+        expected = list(np.load(folder / "heads.npz").values())
+        results = results if layout == "nhwc" else to_nhwc(results)
+        error = max(
+            float(np.sqrt(((a - b) ** 2).mean() / (b**2).mean())) for a, b in zip(results, expected, strict=True)
+        )
+    print(json.dumps({"version": version, "error": error}), flush=True)
+    for line in sys.stdin:
+        times = []
+        for _ in range(int(line)):
+            start = time.perf_counter()
+            forward(given)
+            times.append(1e3 * (time.perf_counter() - start))
+        print(json.dumps(times), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

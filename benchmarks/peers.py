@@ -1,0 +1,217 @@
+"""The same network with the same weights in mpnet and in other engines, interleaved in one run; prints ratios.
+
+Usage: python benchmarks/peers.py [--cfg cfg/yolov3-tiny.cfg] [--threads 1] [--rounds 12] [--engines mpnet,onnxruntime]
+                                  [--peers PYTHON] [--tensorflow PYTHON] [--json FILE]
+
+Every engine runs in a process of its own; round after round each is woken in turn for a few passes while the others
+wait, so that drift of the machine meets all alike. Engines that are not installed are left out. --peers names a Python
+that holds the engines (default: this one), --tensorflow one that holds TensorFlow, to write LiteRT's models.
+Results are compared with mpnet's fp32 heads (relative root mean square error).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+
+CASES = (
+    "mpnet:fp32",
+    "mpnet:fp32_winograd",
+    "mpnet:fp16",
+    "mpnet:int8",
+    "mpnet:int8-dynamic",
+    "mpnet:mixed",
+    "onnxruntime:fp32",
+    "onnxruntime:int8",
+    "openvino:fp32",
+    "openvino:int8",
+    "ncnn:fp32",
+    "ncnn:fp32-direct",
+    "litert:fp32",
+    "litert:int8",
+    "litert:dynamic",
+    "opencv:fp32",
+)
+# Goal: (what, ours, theirs, at most this ratio). theirs: the fastest of these that ran.
+GOALS = (
+    (
+        "fp32, against the best direct convolution",
+        "mpnet:fp32",
+        ("onnxruntime:fp32", "openvino:fp32", "ncnn:fp32-direct", "litert:fp32", "opencv:fp32"),
+        0.97,
+    ),
+    (
+        "fp32, against the best of all",
+        "mpnet:fp32",
+        ("onnxruntime:fp32", "openvino:fp32", "ncnn:fp32", "litert:fp32", "opencv:fp32"),
+        0.97,
+    ),
+    (
+        "fp32_winograd, against the best of all",
+        "mpnet:fp32_winograd",
+        ("onnxruntime:fp32", "openvino:fp32", "ncnn:fp32", "litert:fp32", "opencv:fp32"),
+        0.75,
+    ),
+    ("int8, calibrated", "mpnet:int8", ("onnxruntime:int8", "openvino:int8", "litert:int8"), 0.95),
+    ("int8, dynamic", "mpnet:int8-dynamic", ("litert:dynamic",), 0.95),
+    ("fp16, against our fp32", "mpnet:fp16", ("mpnet:fp32",), 1.03),
+    ("mixed, against our int8", "mpnet:mixed", ("mpnet:int8",), 1.15),
+)
+
+
+def prepare(cfg: Path, folder: Path, tensorflow: str | None) -> None:
+    """Models, a picture, calibration pictures and the expected heads, in folder."""
+    from peer_engines import mpnet
+    from peer_models import heads, name_of, supported, write_layers, write_ncnn, write_onnx
+
+    from mpnet.engine.prepare import fold_network
+    from mpnet.formats.cfg import read_cfg
+    from mpnet.spec.weights import random_weights
+
+    shutil.copy(cfg, folder / "net.cfg")
+    network = read_cfg(folder / "net.cfg")
+    supported(network)
+    folded = fold_network(network, random_weights(network))
+    random = np.random.default_rng(1)
+    shape = (network.height, network.width, network.channels)
+    np.save(folder / "picture.npy", random.random((1, *shape), np.float32))
+    np.save(folder / "calibration.npy", random.random((8, *shape), np.float32))
+    forward, _ = mpnet("fp32", folder, 1)
+    np.savez(folder / "heads.npz", *[np.array(h) for h in forward(np.load(folder / "picture.npy"))])
+    (folder / "heads.json").write_text(json.dumps([name_of(i) for i in heads(network)]), encoding="utf-8")
+    write_ncnn(network, folded, folder / "net.param", folder / "net.bin")
+    write_layers(network, folded, folder)
+    try:
+        write_onnx(network, folded, folder / "net.onnx")
+    except ImportError as error:
+        print(f"without ONNX models: {error}")
+    if tensorflow:
+        done = subprocess.run(
+            [tensorflow, str(HERE / "peer_tflite.py"), str(folder)], capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            print("without LiteRT models:", done.stderr.strip().splitlines()[-1])
+
+
+class Worker:
+    """An engine's process."""
+
+    def __init__(self, case: str, folder: Path, threads: int, python: str) -> None:
+        environment = {
+            **os.environ,
+            "OMP_NUM_THREADS": str(threads),
+            "TF_CPP_MIN_LOG_LEVEL": "3",
+            "PYTHONPATH": str(HERE.parent),
+        }
+        # A file, not a pipe: nobody reads along, and a full pipe would stop the engine.
+        self.errors = open(folder / f"{case.replace(':', '-')}.err", "w+", encoding="utf-8")  # noqa: SIM115
+        interpreter = sys.executable if case.startswith("mpnet") else python
+        self.process = subprocess.Popen(
+            [interpreter, str(HERE / "peer_engines.py"), case, str(folder), str(threads)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self.errors,
+            text=True,
+            env=environment,
+        )
+        self.times: list[float] = []
+        self.ready = self._answer()
+
+    def _answer(self) -> Any:
+        """The next line that is JSON; engines print other things as well."""
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            if line.startswith(("{", "[")):
+                return json.loads(line)
+        self.errors.seek(0)
+        errors = self.errors.read().strip().splitlines()
+        return {"missing": errors[-1] if errors else "ended without a word"}
+
+    def run(self, passes: int) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(f"{passes}\n")
+        self.process.stdin.flush()
+        self.times += self._answer()
+
+    def close(self) -> None:
+        self.process.communicate()
+        self.errors.close()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cfg", type=Path, default=HERE.parent / "cfg" / "yolov3-tiny.cfg")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--rounds", type=int, default=12)
+    parser.add_argument("--passes", type=int, default=3, help="per engine and round")
+    parser.add_argument("--engines", default="", help="engine or engine:variant, comma separated; default all")
+    parser.add_argument("--peers", default=sys.executable)
+    parser.add_argument("--tensorflow", default=None)
+    parser.add_argument("--json", type=Path, default=None)
+    parser.add_argument("--folder", type=Path, default=None, help="keep the models here, and use those that are there")
+    options = parser.parse_args()
+    wanted = [w for w in options.engines.split(",") if w]
+    cases = [c for c in CASES if not wanted or c in wanted or c.split(":")[0] in wanted]
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = options.folder or Path(temporary)
+        folder.mkdir(parents=True, exist_ok=True)
+        if not (folder / "heads.npz").exists():
+            prepare(options.cfg, folder, options.tensorflow)
+        workers: dict[str, Worker] = {}
+        for case in cases:
+            worker = Worker(case, folder, options.threads, options.peers)
+            if "missing" in worker.ready:
+                print(f"left out {case}: {worker.ready['missing']}")
+                worker.close()
+            else:
+                workers[case] = worker
+        for worker in workers.values():
+            worker.run(2)
+            worker.times.clear()
+        for _ in range(options.rounds):
+            for worker in workers.values():
+                worker.run(options.passes)
+        for worker in workers.values():
+            worker.close()
+    report(workers, options)
+    return 0
+
+
+def report(workers: dict[str, Worker], options: argparse.Namespace) -> None:
+    """The table, the ratios of medians and of minima, and --json."""
+    print(f"\n{options.cfg.name}, {options.threads} thread(s), {options.rounds} rounds of {options.passes} passes")
+    print(f"{'engine':22} {'min ms':>8} {'median':>8} {'error':>9}  version")
+    rows = {}
+    for case, worker in sorted(workers.items(), key=lambda item: min(item[1].times)):
+        least, median = min(worker.times), statistics.median(worker.times)
+        rows[case] = {"min_ms": least, "median_ms": median, **worker.ready}
+        print(f"{case:22} {least:8.2f} {median:8.2f} {worker.ready['error']:9.2g}  {worker.ready['version']}")
+    print(f"\n{'goal':42} {'peer':18} {'min':>6} {'median':>7} {'at most':>8}")
+    goals = []
+    for what, ours, theirs, most in GOALS:
+        present = [case for case in theirs if case in rows]
+        if ours not in rows or not present:
+            continue
+        best = min(present, key=lambda case: float(rows[case]["min_ms"]))
+        ratios = [rows[ours][key] / rows[best][key] for key in ("min_ms", "median_ms")]
+        goals.append({"goal": what, "peer": best, "ratio_min": ratios[0], "ratio_median": ratios[1], "at_most": most})
+        print(f"{what:42} {best:18} {ratios[0]:6.3f} {ratios[1]:7.3f} {most:8.2f}")
+    if options.json:
+        options.json.write_text(json.dumps({"engines": rows, "goals": goals, "threads": options.threads}, indent=1))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,43 @@
+/* What the two halves of the JPEG decoder share: jpeg_scan.c reads markers and coefficients, jpeg_pixels.c makes pixels. */
+#ifndef MP_PICTURE_JPEG_H
+#define MP_PICTURE_JPEG_H
+#include <stdint.h>
+
+enum { JPEG_COMPONENTS = 3, JPEG_FAST_BITS = 9 };
+
+typedef struct {
+    uint16_t fast[1 << JPEG_FAST_BITS]; /* length << 8 | symbol of codes up to JPEG_FAST_BITS bits; 0: longer */
+    uint8_t symbol[256];
+    int32_t last[18];   /* first code beyond those of this length, shifted to 16 bits */
+    int32_t offset[17]; /* symbol index of a code of this length = code + offset */
+    int32_t defined;
+} jpeg_huffman;
+
+typedef struct {
+    int32_t id, h, v, quant;
+    int32_t width, height;           /* pixels that count */
+    int32_t blocks_w, blocks_h;      /* with the padding to whole MCUs */
+    int32_t dc_table, ac_table, dc;
+    uint8_t *plane;                  /* [blocks_h * 8][blocks_w * 8] */
+    int16_t *coefficients;           /* progressive: [blocks_h][blocks_w][64], in natural order */
+} jpeg_component;
+
+typedef struct {
+    const uint8_t *data;
+    int64_t size, at;
+    uint64_t bits;                   /* the low `count` bits are still to be read */
+    int32_t count, padded;           /* padded: zeros among them that the file did not hold */
+    int32_t width, height, components, max_h, max_v, mcus_w, mcus_h;
+    int32_t progressive, restart, adobe_transform, jfif;
+    int32_t band_start, band_end, high, low, end_run;
+    uint16_t quant[4][64];           /* in natural order */
+    jpeg_component component[JPEG_COMPONENTS];
+    jpeg_huffman dc[4], ac[4];
+} jpeg_decoder;
+
+/* One block, dequantised coefficients in natural order, to 8 x 8 pixels; only the first matters when dc_only. */
+void jpeg_block(const int16_t *coefficients, int dc_only, uint8_t *out, int64_t stride);
+
+/* Planes to RGB. line: 3 * (width + 16) bytes of scratch. */
+void jpeg_colours(const jpeg_decoder *j, uint8_t *line, uint8_t *rgb);
+#endif

@@ -1,0 +1,19 @@
+/* JPEG -> RGB with one fixed arithmetic, so that a picture has the same pixels wherever it is decoded.
+ *
+ * The arithmetic is that of stb_image, with which the reference programs read pictures: a 12-bit fixed-point inverse
+ * DCT, triangle-filtered chroma where it is halved, and colours with 12-bit coefficients. docs/evaluation.md states it.
+ * Baseline and progressive files of 8 bits with 1 or 3 components are decoded; for others, and for damaged ones, the
+ * answer is MP_UNSUPPORTED, and the caller asks another decoder. */
+#ifndef MP_JPEG_H
+#define MP_JPEG_H
+#include <stdint.h>
+
+/* cdef begin */
+/* Bytes of scratch (8-byte aligned) that decoding needs; 0 when the file is none that is decoded here. */
+int64_t mp_jpeg_scratch(const uint8_t *data, int64_t size, int32_t width, int32_t height);
+
+/* rgb: [height][width][3], the size in the file's header. MP_OK, or MP_UNSUPPORTED with rgb unspecified. */
+int mp_jpeg_decode(const uint8_t *data, int64_t size, int32_t width, int32_t height, void *scratch,
+                   int64_t scratch_bytes, uint8_t *rgb);
+/* cdef end */
+#endif

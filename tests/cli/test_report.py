@@ -1,0 +1,143 @@
+"""`mpnet report`, `mpnet export` and `mpnet compare STORE:KEY` on a tiny network."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from mpnet.api.cfg_template import cfg_for_key, cfg_template
+from mpnet.errors import FormatError, StoreError
+from tests.cli.conftest import Mpnet, document_of
+from tests.networks import tiny_cfg, write_experiment
+
+SWEEP = """
+sweep:
+  strategy: exhaustive
+  precisions: [fp32, int8]
+  space: {layers: {"*": [fp32], 0: [fp32, int8], 2: [fp32, int8], 4: [fp32, int8]}}
+  objectives: [agreement_AP, bit_operations]
+"""
+
+
+@pytest.fixture
+def store(tmp_path: Path, mpnet: Mpnet) -> Path:
+    """A finished sweep over three layers of the tiny network."""
+    path = write_experiment(tmp_path)
+    path.write_text(path.read_text().replace("precision: {default: int8}\n", "") + SWEEP)
+    found = document_of(mpnet("sweep", path, "--workers", 1, "--json"))
+    assert found["trials"] == 8
+    return tmp_path / found["store"]
+
+
+def embedded(html: Path) -> dict[str, object]:
+    found = re.search(r'id="data">(.*?)</script>', html.read_text(encoding="utf-8"), re.DOTALL)
+    assert found is not None
+    document = json.loads(found[1])
+    assert isinstance(document, dict)
+    return document
+
+
+def test_report_of_a_run_brings_its_baseline(mpnet: Mpnet, experiment: Path) -> None:
+    run = document_of(mpnet("run", experiment, "--json"))
+    found = document_of(mpnet("report", run["folder"], "-o", "page.html", "--figures", "f", "--data", "d", "--json"))
+    assert found["missing"] == []
+    assert (experiment.parent / "page.html").stat().st_size == found["bytes"]
+    table = embedded(experiment.parent / "page.html")["table"]
+    assert table["keys"] == ["f" * 13, "q" * 13]  # type: ignore[index]
+    assert {"error-sqnr.svg", "time.svg", "bytes.svg"} <= {path.name for path in (experiment.parent / "f").iterdir()}
+    assert (experiment.parent / "d" / "error-sqnr.csv").read_text().count("\n") == 14
+
+
+def test_report_of_a_sweep_shows_what_the_store_lacks_too(mpnet: Mpnet, store: Path, tmp_path: Path) -> None:
+    key = "fq" + "f" * 11
+    found = document_of(mpnet("report", store, "-o", "page.html", "--choose", key, "--draws", 100, "--json"))
+    assert found["missing"] == []
+    document = embedded(tmp_path / "page.html")
+    table = document["table"]
+    assert table["keys"][table["chosen"]] == key  # type: ignore[index]
+    assert document["layers"][0]["name"] == "conv-1"  # type: ignore[index]
+    assert document["intervals"]
+    assert "error-noise" in document["figures"]  # type: ignore[operator]
+
+
+def test_report_says_why_something_is_missing(mpnet: Mpnet, store: Path, tmp_path: Path) -> None:
+    with (tmp_path / "net.weights").open("ab") as file:
+        file.write(b"\0\0\0\0")
+    found = document_of(mpnet("report", store, "--json"))
+    assert len(found["missing"]) == 1
+    assert "net.weights" in found["missing"][0]["why"]
+
+
+def test_compare_configurations_of_a_sweep(mpnet: Mpnet, store: Path) -> None:
+    found = document_of(mpnet("compare", f"{store}:baseline", f"{store}:qqq{'f' * 10}", "--draws", 100, "--json"))
+    assert [run["precision"] for run in found["runs"]] == ["f" * 13, "qqq" + "f" * 10]
+    assert found["runs"][1]["agreement"]["AP"] < 100
+    assert [row["index"] for row in found["layers"] if row["differs"]][:3] == [0, 2, 4]
+
+
+def test_a_limit_decides_the_exit_code(mpnet: Mpnet, store: Path) -> None:
+    runs = (f"{store}:baseline", f"{store}:qqq{'f' * 10}", "--draws", 100)
+    assert mpnet("compare", *runs, "--fail-under", "agreement_AP=-100").returncode == 0
+    failed = mpnet("compare", *runs, "--fail-under", "agreement_AP=0")
+    assert failed.returncode == 1
+    assert "agreement_AP differs by -" in failed.stderr
+    wrong = mpnet("compare", *runs, "--fail-under", "AP")
+    assert (wrong.returncode, "METRIC=DIFFERENCE" in wrong.stderr) == (2, True)
+
+
+def test_export_changes_precision_keys_only(mpnet: Mpnet, store: Path, tmp_path: Path) -> None:
+    before = (tmp_path / "net.cfg").read_text()
+    found = mpnet("export", f"{store}:fq{'f' * 11}", "--to", "cfg")
+    assert found.returncode == 0, found.stderr
+    changed = [line for line in difflib.ndiff(before.splitlines(), found.stdout.splitlines()) if line[0] in "+-"]
+    assert changed == ["+ fp32=0", "+ fp16=0", "+ int8=1"]
+
+
+def test_an_exported_cfg_runs_to_the_figures_of_its_trial(mpnet: Mpnet, store: Path, tmp_path: Path) -> None:
+    key = "qfq" + "f" * 10
+    assert mpnet("export", f"{store}:{key}", "--to", "cfg", "-o", "chosen.cfg").returncode == 0
+    experiment = tmp_path / "experiment.yaml"
+    run = document_of(mpnet("run", experiment, "--set", "model.cfg=chosen.cfg", "--json"))
+    trial = document_of(mpnet("compare", f"{store}:baseline", f"{store}:{key}", "--draws", 100, "--json"))["runs"][1]
+    assert run["precision"]["key"] == key
+    assert run["metrics"] == trial["metrics"]
+
+
+@pytest.mark.parametrize(("arguments", "said"), [
+    (("report", "nowhere"), "holds no result"), (("export", "nowhere", "--to", "cfg"), "holds no result"),
+    (("report", "experiment.yaml"), "holds no result"), (("compare", "a"), "at least two runs"),
+])
+def test_bad_sources_are_one_line(mpnet: Mpnet, experiment: Path, arguments: tuple[str, ...], said: str) -> None:
+    failed = mpnet(*arguments)
+    assert failed.returncode == 2
+    assert failed.stderr.count("\n") == 1
+    assert "Traceback" not in failed.stderr
+    assert said in failed.stderr or said == "at least two runs"
+
+
+def keys(count: int) -> list[str]:
+    return ["f" * count, "q" * count, "fqh" * (count // 3) + "q" * (count % 3), "h" * count]
+
+
+@pytest.mark.parametrize("line_end", ["\n", "\r\n"])
+@pytest.mark.parametrize("encoding", ["utf-8", "latin-1"])
+def test_pieces_give_the_exported_file(line_end: str, encoding: str) -> None:
+    text = tiny_cfg().replace("[convolutional]\n", "[convolutional] # größe\n", 1).replace(
+        "filters=6\n", "filters=6\nint8 = 1 ; why not\n", 1)
+    content = text.replace("\n", line_end).encode(encoding)
+    template = cfg_template(content, keys(13), "net.cfg")
+    assert template.encoding == encoding
+    for key in keys(13):
+        assert template.fill(key).encode(encoding) == cfg_for_key(content, key, "net.cfg")
+
+
+def test_pieces_refuse_what_they_cannot_set() -> None:
+    content = tiny_cfg().encode()
+    with pytest.raises(StoreError, match="layers without weights"):
+        cfg_template(content, ["f" * 13, "f" * 13 + "+1:q"], "net.cfg")
+    with pytest.raises(FormatError, match=r"net\.cfg"):
+        cfg_template(b"[net]\nwidth=x\n", ["f"], "net.cfg")

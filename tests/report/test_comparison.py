@@ -1,0 +1,148 @@
+"""Runs side by side: what is real, what is noise, what was lost; as document, as tables, as pictures."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+
+from mpnet.api.comparison import compare_runs
+from mpnet.api.report import collect
+from mpnet.errors import ConfigError, DataError
+from mpnet.evaluation.compare import found_objects
+from mpnet.evaluation.match import Truths
+from mpnet.experiments.result import Result
+from mpnet.report.comparison import check_limits
+from mpnet.report.comparison_text import print_comparison
+from mpnet.report.page import render
+from mpnet.report.paired import Pairing, overlap
+from mpnet.report.terminal import console
+from tests.report.made_runs import NAMES, make_dataset, make_detections, make_runs
+from tests.report.test_store_source import quiet
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Result, Result, Result]:
+    return make_runs(tmp_path_factory.mktemp("runs"))
+
+
+def folders(runs: tuple[Result, ...]) -> list[Path]:
+    return [run.folder for run in runs]
+
+
+def test_noise_and_a_real_loss_are_told_apart(runs: tuple[Result, Result, Result]) -> None:
+    document = compare_runs(folders(runs)).document
+    close, worse = document["runs"][1:]
+    assert close["intervals"]["AP"]["within_noise"] is True
+    assert worse["intervals"]["AP"]["within_noise"] is False
+    assert worse["intervals"]["AP"]["high"] < 0
+    assert worse["differences"]["AP"] == runs[2].metrics["AP"] - runs[0].metrics["AP"]
+    assert document["draws"] == 2000
+
+
+def test_a_run_differs_from_itself_by_nothing(runs: tuple[Result, Result, Result]) -> None:
+    run = compare_runs([runs[0].folder, runs[0].folder]).document["runs"][1]
+    found = run["intervals"]["AP"]
+    assert (found["difference"], found["low"], found["high"]) == (0.0, 0.0, 0.0)
+    assert run["agreement"]["AP"] == 100.0
+    assert run["changes"] == []
+
+
+def test_the_same_seed_gives_the_same_document(runs: tuple[Result, Result, Result]) -> None:
+    first, again, other = (compare_runs(folders(runs), seed=seed, draws=200).document for seed in (3, 3, 4))
+    assert first == again
+    assert first != other
+
+
+def test_lost_objects_are_those_that_only_the_baseline_finds(tmp_path: Path) -> None:
+    dataset = make_dataset(tmp_path)
+    baseline, other = make_detections(dataset, 1, 0.5, 0.2), make_detections(dataset, 2, 0.5, 0.3)
+    truths = Truths.of_dataset(dataset)
+    before, after = found_objects(baseline, truths) >= 0, found_objects(other, truths) >= 0
+    pair = Pairing(dataset, baseline, draws=100).pair(other)
+    lost = [change for change in pair.changes if change.kind == "lost"]
+    assert len(lost) == np.count_nonzero(before & ~after)
+    assert len(pair.changes) - len(lost) == np.count_nonzero(after & ~before)
+    assert all(change.overlap >= 0.5 and change.score >= 0.25 for change in pair.changes)
+    assert sum(score.lost + score.gained for score in pair.pictures) == len(pair.changes)
+
+
+def test_sizes_that_occur_are_compared(runs: tuple[Result, Result, Result]) -> None:
+    run = compare_runs(folders(runs)).document["runs"][1]
+    assert "AP_small" in run["intervals"]
+    assert "AP_large" not in run["intervals"]
+
+
+def test_limits(runs: tuple[Result, Result, Result]) -> None:
+    document = compare_runs(folders(runs), draws=100).document
+    assert check_limits(document, {"AP": -100.0}) == []
+    broken = check_limits(document, {"AP": -5.0, "agreement_AP": -5.0})
+    assert [line.split(":")[0] for line in broken] == ["int8 cccccccc", "int8 cccccccc"]
+    with pytest.raises(ConfigError, match="--fail-under mAP: was not compared; known are AP"):
+        check_limits(document, {"mAP": 0.0})
+
+
+def test_pictures_of_lost_objects(runs: tuple[Result, Result, Result], tmp_path: Path) -> None:
+    changes = compare_runs([runs[0].folder, runs[2].folder], draws=100, pictures=tmp_path / "lost").document["runs"][1][
+        "changes"]
+    files = sorted((tmp_path / "lost").iterdir())
+    assert [str(path) for path in files] == sorted(change["file"] for change in changes)
+    picture = cv2.imread(str(files[0]))
+    assert picture is not None
+    assert picture.shape[1] == 2 * 200 + 4
+
+
+def test_without_pictures_metrics_remain(tmp_path: Path) -> None:
+    runs = make_runs(tmp_path)
+    (tmp_path / "data" / "labels" / "p00.txt").write_text("0 0.5 0.5 0.1 0.1\n")
+    document = compare_runs(folders(runs)).document
+    assert "have changed since this was measured" in document["missing"]
+    assert document["draws"] == 0
+    assert document["runs"][2]["differences"]["AP"] < 0
+    with pytest.raises(DataError, match="have changed"):
+        compare_runs(folders(runs), pictures=tmp_path / "lost")
+    assert not (tmp_path / "lost").exists()
+
+
+def test_the_tables_are_plain_in_a_pipe(runs: tuple[Result, Result, Result]) -> None:
+    document = compare_runs(folders(runs), draws=100).document
+    stream = io.StringIO()
+    print_comparison(document, console(stream))
+    text = stream.getvalue()
+    assert "\x1b" not in text
+    assert "within noise" in text
+    assert "objects lost" in text
+    assert NAMES[1] in text
+    json.dumps(document, allow_nan=False)
+
+
+def test_the_tables_need_no_unicode(runs: tuple[Result, Result, Result]) -> None:
+    document = compare_runs(folders(runs), draws=100).document
+    stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii", errors="strict")
+    print_comparison(document, console(stream))
+    stream.flush()
+    assert b"####" in stream.buffer.getvalue()  # type: ignore[attr-defined]
+
+
+def test_a_report_of_runs(runs: tuple[Result, Result, Result]) -> None:
+    data = collect(folders(runs), progress=quiet, draws=200, compute=False)
+    table = data.configurations
+    assert (table.baseline, table.chosen) == (0, 2)
+    assert data.intervals[2]["AP"].high < 0
+    assert data.pictures
+    assert {change.kind for change in data.changes} == {"lost", "gained"}
+    html = render(data)
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in html
+    assert "a real loss" in html
+
+
+@pytest.mark.parametrize(("a", "b", "expected"), [
+    ((0, 0, 10, 10), (0, 0, 10, 10), 1.0), ((0, 0, 10, 10), (5, 0, 10, 10), 1 / 3), ((0, 0, 1, 1), (5, 5, 1, 1), 0.0),
+    ((0, 0, 0, 0), (0, 0, 0, 0), 0.0),
+])
+def test_overlap(a: tuple[float, ...], b: tuple[float, ...], expected: float) -> None:
+    assert overlap(np.array(a, dtype=float), np.array(b, dtype=float)) == pytest.approx(expected, abs=1e-15)

@@ -1,0 +1,125 @@
+"""Figures as data, as SVG and as files; sensitivities; sentences."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mpnet.errors import StoreError
+from mpnet.report import figures, svg
+from mpnet.report.export import csv_text, json_text, write_data, write_figures, write_text
+from mpnet.report.model import Interval
+from mpnet.report.sensitivity import by_layer
+from mpnet.report.source import mean_sqnr
+from mpnet.report.summary import sentences, verdict
+from tests.report.synthetic import configurations, report_data
+
+HOSTILE = '<a href="x">&\n'
+
+
+def test_every_figure_is_a_whole_svg_document() -> None:
+    data = report_data(class_names=(HOSTILE, "b", "c"), layer_names=(HOSTILE,))
+    for figure in figures.all_figures(data):
+        root = ElementTree.fromstring(svg.draw(figure))
+        assert root.tag == "{http://www.w3.org/2000/svg}svg"
+        assert "nan" not in svg.draw(figure)
+        tags = {element.tag.rpartition("}")[2] for element in root.iter()}
+        assert tags <= {"svg", "title", "rect", "path", "circle", "text"}
+
+
+def test_the_svg_of_the_front_has_a_dot_for_every_configuration() -> None:
+    data = report_data()
+    figure = figures.front(data)
+    assert figure is not None
+    dots = svg.draw(figure).count("<circle")
+    assert dots == len(data.configurations) + 2  # baseline and chosen are drawn once more
+
+
+def test_figures_and_data_are_written_side_by_side(tmp_path: Path) -> None:
+    data = report_data()
+    names = {path.stem for path in write_figures(data, tmp_path / "a")}
+    written = write_data(data, tmp_path / "b")
+    assert {path.stem for path in written} == names | {"changes"}
+    front = json.loads((tmp_path / "b" / "front.json").read_text())
+    assert front["AP"] == data.configurations.columns["AP"].tolist()
+    rows = list(csv.DictReader(io.StringIO((tmp_path / "b" / "front.csv").read_text())))
+    assert [float(row["AP"]) for row in rows] == front["AP"]
+    assert [row["precision"] for row in rows] == front["precision"]
+
+
+def test_cells_that_look_like_formulas_are_defused() -> None:
+    text = csv_text({"name": ["=1+1", "plain", 'a "b", c'], "value": [-1.5, math.nan, math.inf]})
+    assert list(csv.reader(io.StringIO(text))) == [["name", "value"], ["'=1+1", "-1.5"], ["plain", ""],
+                                                   ['a "b", c', ""]]
+    assert json.loads(json_text({"value": [math.nan, np.float64(2.5)]})) == {"value": [None, 2.5]}
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match=r"file/x\.html: cannot be written"):
+        write_text(tmp_path / "file" / "x.html", "text")
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_sensitivities_are_differences_of_stored_values() -> None:
+    table = configurations()
+    values = dict(zip(table.keys, table.columns["AP"], strict=True))
+    found = by_layer(table, report_data().layers, "AP")
+    assert len(found) == 11
+    third = found[2]
+    assert third.alone == values["ffqffffffff"] - values["f" * 11]
+    assert third.rest == values["qqfqqqqqqqq"] - values["q" * 11]
+
+
+def test_sensitivities_of_a_ratio_without_noise_are_values() -> None:
+    table = configurations()
+    values = dict(zip(table.keys, table.columns["head_sqnr_db"], strict=True))
+    found = by_layer(table, report_data().layers, "head_sqnr_db")
+    assert found[0].alone == values["qffffffffff"]
+    assert found[0].rest == values["fqqqqqqqqqq"]
+
+
+def test_layers_that_were_not_tried_have_no_sensitivity() -> None:
+    table = configurations()
+    kept = [row for row, key in enumerate(table.keys) if key.count("q") in (0, 11)]
+    few = replace(table, keys=tuple(table.keys[row] for row in kept), ids=("", ""),
+                  columns={name: values[kept] for name, values in table.columns.items()}, front=table.front[kept],
+                  chosen=1)
+    assert by_layer(few, report_data().layers, "AP") == ()
+
+
+@pytest.mark.parametrize(("interval", "words"), [
+    (Interval(-0.2, -0.6, 0.2), "within noise"), (Interval(-0.9, -1.4, -0.4), "a real loss"),
+    (Interval(0.9, 0.4, 1.4), "a real gain"), (Interval(0.0, 0.0, 0.0), "within noise"),
+])
+def test_verdicts(interval: Interval, words: str) -> None:
+    assert verdict(interval).startswith(words)
+
+
+def test_the_summary_is_three_sentences() -> None:
+    found = sentences(report_data())
+    assert len(found) == 3
+    assert all(text.endswith(".") for text in found)
+
+
+def test_heads_count_alike_in_one_ratio() -> None:
+    assert mean_sqnr([20.0, 20.0]) == pytest.approx(20.0, abs=1e-12)
+    assert mean_sqnr([None, 20.0]) == pytest.approx(20 + 10 * math.log10(2), abs=1e-12)
+    assert mean_sqnr([None, None]) == math.inf
+
+
+@pytest.mark.parametrize(("low", "high"), [(0.0, 1.0), (-3.2, 7.9), (41.2, 45.7), (0.0, 6.3e11), (1e-7, 3e-7)])
+def test_ticks_are_round_and_inside(low: float, high: float) -> None:
+    found = svg.ticks(low, high)
+    assert 2 <= len(found) <= 12
+    assert min(found) >= low - 1e-9 * (high - low)
+    assert max(found) <= high + 1e-9 * (high - low)
+    assert np.allclose(np.diff(found), found[1] - found[0])

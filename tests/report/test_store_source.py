@@ -1,0 +1,156 @@
+"""Reports of sweeps: from whole, unfinished, foreign and damaged stores."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Callable
+
+import numpy as np
+import pytest
+
+from mpnet.api.chosen import find_configuration, split_source
+from mpnet.api.report import collect
+from mpnet.errors import ConfigError, StoreError
+from mpnet.experiments.store import TrialStore
+from mpnet.report.page import render
+from mpnet.report.source import thinned
+from mpnet.report.store_source import knee
+from mpnet.report.summary import sentences
+from tests.report.made_store import SUBJECT, make_store
+from tests.report.synthetic import configurations
+
+
+@contextlib.contextmanager
+def quiet(what: str, total: int) -> Iterator[Callable[[int], None]]:
+    yield lambda count: None
+
+
+def test_every_trial_arrives_as_it_was_stored(tmp_path: Path) -> None:
+    data = collect([make_store(tmp_path / "s.sqlite")], progress=quiet)
+    expected = configurations()
+    assert sorted(data.configurations.keys) == sorted(expected.keys)
+    rows = [expected.keys.index(key) for key in data.configurations.keys]
+    for name, values in data.configurations.columns.items():
+        # Not-a-number is how SQLite keeps an infinite ratio apart: everything finite is equal to the last bit.
+        assert np.array_equal(values, expected.columns[name][rows]), name
+    on_front = {key for key, front in zip(data.configurations.keys, data.configurations.front, strict=True) if front}
+    assert {key for key, front in zip(expected.keys, expected.front, strict=True) if front} <= on_front
+
+
+def test_the_baseline_and_the_sweeps_choice_are_marked(tmp_path: Path) -> None:
+    store = make_store(tmp_path / "s.sqlite", findings={"best": {"precision": "fqqqqqqqqqf", "options": ""}})
+    table = collect([store], progress=quiet).configurations
+    assert table.keys[table.baseline or 0] == "f" * 11
+    assert table.keys[table.chosen or 0] == "fqqqqqqqqqf"
+
+
+def test_another_configuration_can_be_chosen(tmp_path: Path) -> None:
+    store = make_store(tmp_path / "s.sqlite")
+    table = collect([store], progress=quiet, choose="q" * 11).configurations
+    assert table.keys[table.chosen or 0] == "q" * 11
+    with pytest.raises(StoreError, match="is not in the store"):
+        collect([store], progress=quiet, choose="x" * 11)
+
+
+@pytest.mark.parametrize(("state", "word"), [("running", "is still running"), ("finished", "were measured")])
+def test_unfinished_sweeps_make_a_report_that_says_so(tmp_path: Path, state: str, word: str) -> None:
+    data = collect([make_store(tmp_path / "s.sqlite", count=700, state=state)], progress=quiet)
+    assert word in sentences(data)[0]
+    assert "700" in sentences(data)[0]
+    assert word in render(data)
+
+
+def test_a_sweep_whose_process_died_was_interrupted(tmp_path: Path) -> None:
+    path = make_store(tmp_path / "s.sqlite", count=5)
+    child = os.fork()
+    if child == 0:
+        os._exit(0)
+    os.waitpid(child, 0)
+    with TrialStore.open(path, SUBJECT) as store:
+        dead = store.owner.split(":")
+        store.set_note("status", f'{{"state": "running", "owner": "{dead[0]}:{child}:x", "total": 2048}}')
+    data = collect([path], progress=quiet)
+    assert data.status.state == "interrupted"
+    assert "was interrupted: 5 of 2,048" in sentences(data)[0]
+
+
+def test_a_report_is_made_while_the_sweep_writes(tmp_path: Path) -> None:
+    path = make_store(tmp_path / "s.sqlite", count=50)
+    with TrialStore.open(path, SUBJECT) as writing:
+        writing.claim(["unit"])
+        data = collect([path], progress=quiet)
+        assert data.status.state == "running"
+        assert len(data.configurations) == 50
+
+
+def test_a_store_is_only_read(tmp_path: Path) -> None:
+    path = make_store(tmp_path / "s.sqlite", count=50)
+    before = path.read_bytes()
+    collect([path], progress=quiet)
+    assert path.read_bytes() == before
+
+
+def test_an_empty_store_is_one_clear_line(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="holds no finished trial yet"):
+        collect([make_store(tmp_path / "s.sqlite", count=0)], progress=quiet)
+
+
+def test_store_and_run_do_not_mix(tmp_path: Path) -> None:
+    store = make_store(tmp_path / "s.sqlite", count=5)
+    with pytest.raises(ConfigError, match="one sweep or of runs"):
+        collect([store, tmp_path], progress=quiet)
+
+
+def test_files_that_are_gone_are_named(tmp_path: Path) -> None:
+    data = collect([make_store(tmp_path / "s.sqlite", count=50)], progress=quiet)
+    reasons = {missing.what: missing.why for missing in data.missing}
+    assert len(reasons) == 2
+    assert all("does not name its" in why for why in reasons.values())
+    assert all(why in render(data) for why in reasons.values())
+
+
+def test_held_out_figures_stand_beside_those_that_chose(tmp_path: Path) -> None:
+    store = make_store(tmp_path / "s.sqlite", held_out=True,
+                       findings={"best": {"precision": "q" * 11, "options": ""}})
+    data = collect([store], progress=quiet)
+    assert "on the pictures that chose it" in sentences(data)[1]
+    assert "partly luck" not in sentences(data)[1]
+    assert find_configuration(f"{store}:{'q' * 11}").held_out.keys() == {"AP"}
+
+
+def test_without_a_holdout_luck_is_named(tmp_path: Path) -> None:
+    assert "partly luck" in sentences(collect([make_store(tmp_path / "s.sqlite")], progress=quiet))[1]
+
+
+def test_names_of_configurations(tmp_path: Path) -> None:
+    store = make_store(tmp_path / "a:b.sqlite")
+    assert split_source(f"{store}:fqq+3:q") == (store, "fqq+3:q")
+    assert split_source(str(store)) == (store, None)
+    assert find_configuration(f"{store}:baseline").key == "f" * 11
+
+
+def test_thinning_keeps_front_ends_and_sensitivities() -> None:
+    table = configurations(codes="fq")
+    thin = thinned(table, limit=300)
+    assert len(thin) == 300
+    assert thin.dropped == len(table) - 300
+    assert thin.keys[thin.chosen or 0] == table.keys[table.chosen or 0]
+    assert thin.front.sum() == table.front.sum()
+    singles = {"f" * place + "q" + "f" * (10 - place) for place in range(11)}
+    assert singles <= set(thin.keys)
+    assert thinned(table, limit=300).keys == thin.keys
+
+
+def test_the_knee_is_farthest_from_the_line_between_the_ends() -> None:
+    columns = {"AP": np.array([10.0, 40.0, 44.0, 45.0]), "bit_operations": np.array([1.0, 2.0, 6.0, 11.0])}
+    assert knee(columns, np.arange(4), "AP", "bit_operations") == 1
+
+
+def test_a_table_of_one_row_is_its_own_knee() -> None:
+    table = replace(configurations(), chosen=0)
+    columns = {name: values[:1] for name, values in table.columns.items()}
+    assert knee(columns, np.arange(1), "agreement_AP", "bit_operations") == 0
