@@ -1,9 +1,13 @@
-/* What the two halves of the JPEG decoder share: jpeg_scan.c reads markers and coefficients, jpeg_pixels.c makes pixels. */
+/* What the parts of the JPEG decoder share: jpeg_headers.c reads segments, jpeg_entropy.c coefficients, jpeg_pixels.c makes
+ * pixels, and jpeg_file.c leads through a file. */
 #ifndef MP_PICTURE_JPEG_H
 #define MP_PICTURE_JPEG_H
 #include <stdint.h>
 
-enum { JPEG_COMPONENTS = 3, JPEG_FAST_BITS = 9 };
+enum { JPEG_COMPONENTS = 3, JPEG_FAST_BITS = 9, JPEG_FAILED = -1 };
+
+/* Position in a block by place in the zigzag; the tail catches runs that lead beyond the end. */
+extern const uint8_t JPEG_ZIGZAG[64 + 16];
 
 typedef struct {
     uint16_t fast[1 << JPEG_FAST_BITS]; /* length << 8 | symbol of codes up to JPEG_FAST_BITS bits; 0: longer */
@@ -34,6 +38,21 @@ typedef struct {
     jpeg_component component[JPEG_COMPONENTS];
     jpeg_huffman dc[4], ac[4];
 } jpeg_decoder;
+
+/* Reads on to the next marker that carries something; its segment is p[0 .. *n). Returns the marker, or JPEG_FAILED. */
+int jpeg_next_segment(jpeg_decoder *j, const uint8_t **p, int64_t *n);
+
+/* Reads up to the frame header, whose size must be the given one. 0 or JPEG_FAILED. */
+int jpeg_find_frame(jpeg_decoder *j, int32_t width, int32_t height);
+
+/* The header of a scan; the components it holds go to `chosen`. Returns their number, or JPEG_FAILED. */
+int jpeg_scan_header(jpeg_decoder *j, const uint8_t *p, int64_t n, int *chosen);
+
+/* A segment that is neither a frame nor a scan. 0 or JPEG_FAILED. */
+int jpeg_other_segment(jpeg_decoder *j, int marker, const uint8_t *p, int64_t n);
+
+/* The data of a scan, to coefficients (progressive) or pixels (baseline). 0 or JPEG_FAILED. */
+int jpeg_scan(jpeg_decoder *j, const int *chosen, int count);
 
 /* One block, dequantised coefficients in natural order, to 8 x 8 pixels; only the first matters when dc_only. */
 void jpeg_block(const int16_t *coefficients, int dc_only, uint8_t *out, int64_t stride);
