@@ -17,7 +17,7 @@ tools:
 
 $(BIN)/.base: pyproject.toml | tools
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install -q --disable-pip-version-check "setuptools>=68" wheel "cffi>=1.15"
+	$(BIN)/python -m pip install -q --disable-pip-version-check "setuptools>=77" wheel "cffi>=1.15"
 	@touch $@
 
 $(BIN)/.installed: $(BIN)/.base $(SOURCES) setup.py
