@@ -189,7 +189,7 @@ def test_colours_change_on_demand(report: Path, open_page: Any) -> None:
     assert drawn == page.evaluate("getComputedStyle(document.documentElement).getPropertyValue('--text').trim()")
 
 
-@pytest.mark.parametrize("width", [360, 390, 768, 1280])
+@pytest.mark.parametrize("width", [320, 360, 390, 768, 1280])
 def test_nothing_is_wider_than_the_screen(report: Path, open_page: Any, width: int) -> None:
     page = open_page(report, viewport={"width": width, "height": 800}).page
     scroll_through(page)
