@@ -1,29 +1,29 @@
 #!/usr/bin/env bash
-# Runs the kernel tests on a C core built with address and undefined-behaviour sanitizers, by gcc and by clang.
+# Runs the tests of kernels, boxes and pictures on a C core built with address and undefined-behaviour sanitizers.
 # Usage: tests/kernels/sanitize.sh [CC...]; PYTHON names the interpreter (default: python3 of the environment).
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 python=${PYTHON:-python3}
+case $python in */*) python=$(cd "$(dirname "$python")" && pwd)/$(basename "$python") ;; esac
 for compiler in "${@:-gcc}"; do
     command -v "$compiler" >/dev/null || { echo "sanitize: no $compiler here; install it or name another" >&2; exit 2; }
     work=.cache/sanitize-$(basename "$compiler")
     rm -rf "$work"
     mkdir -p "$work"
-    cp -r mpnet "$work/mpnet"
+    cp -r mpnet tests cfg csrc "$work"
     rm -f "$work"/mpnet/kernels/_core*.so
     # Undefined behaviour ends the program; leaks are the interpreter's own.
     flags="-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer -g -O1"
+    # The sanitizer's library comes before the interpreter; clang has a shared one, but does not link to it unasked.
+    case $compiler in
+    *clang*) runtime=$("$compiler" -print-file-name="libclang_rt.asan-$(uname -m).so"); flags="$flags -shared-libasan" ;;
+    *) runtime=$("$compiler" -print-file-name=libasan.so) ;;
+    esac
+    [ -e "$runtime" ] || { echo "sanitize: $compiler has no $runtime (Debian: libclang-rt-14-dev)" >&2; exit 2; }
     CC=$compiler LDSHARED="$compiler -shared" MPNET_CFLAGS="$flags" \
         "$python" setup.py -q build_ext --build-lib "$work" --build-temp "$work/objects"
-    case $compiler in
-    *clang*) runtime=$("$compiler" -print-file-name=libclang_rt.asan-x86_64.so); extra=-shared-libasan ;;
-    *) runtime=$("$compiler" -print-file-name=libasan.so); extra= ;;
-    esac
-    if [ -n "$extra" ]; then
-        CC=$compiler LDSHARED="$compiler -shared $extra" MPNET_CFLAGS="$flags $extra" \
-            "$python" setup.py -q build_ext --force --build-lib "$work" --build-temp "$work/objects"
-    fi
     echo "sanitize: $compiler"
-    LD_PRELOAD=$runtime ASAN_OPTIONS=detect_leaks=0 OMP_NUM_THREADS=2 PYTHONPATH=$work \
-        "$python" -m pytest -q -p no:cacheprovider tests/kernels
+    # From a copy of the tree, for the current folder comes first where Python looks for packages.
+    (cd "$work" && LD_PRELOAD=$runtime ASAN_OPTIONS=detect_leaks=0 OMP_NUM_THREADS=2 \
+        "$python" -m pytest -q -c /dev/null --rootdir=. -p no:cacheprovider tests/kernels tests/detection)
 done
