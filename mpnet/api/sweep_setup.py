@@ -117,7 +117,8 @@ def make_context(setup: SweepSetup, stack: ExitStack, threads: int, remote: bool
     )
     if setup.baseline is None:
         return context
-    found = Evaluator(context).baseline(setup.baseline)
+    # No worker is busy yet, so the baseline may have all threads.
+    found = Evaluator(replace(context, threads=bench.threads)).baseline(setup.baseline)
     return replace(context, baseline=found if remote else _on_disk(found, scratch))
 
 

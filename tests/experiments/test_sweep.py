@@ -159,6 +159,7 @@ def test_several_processes_share_one_store(store: TrialStore, tmp_path: Path) ->
 def test_sweeps_that_are_killed_go_on_where_they_were(store: TrialStore, tmp_path: Path) -> None:
     """kill -9 again and again: in the end all trials are there, and hardly any was computed twice."""
     log = tmp_path / "computed"
+    log.touch()
     rng = random.Random(3)
     kills = 0
     for attempt in range(120):

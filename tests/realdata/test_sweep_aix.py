@@ -1,0 +1,72 @@
+"""Sweeps of a real network on real pictures: the bits and figures of direct runs, and the work that theory predicts."""
+
+from __future__ import annotations
+
+import random
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Iterator
+
+import numpy as np
+import pytest
+
+from mpnet.api.experiment import open_workbench
+from mpnet.api.sweep_setup import make_context, set_up
+from mpnet.engine.assign import assign_key
+from mpnet.experiments.evaluator import Evaluator
+from mpnet.experiments.measure import measure_agreement, measure_detections
+from mpnet.experiments.runner import Outcome, run_plans
+from mpnet.experiments.space import build_space
+from mpnet.experiments.units import Unit
+from mpnet.experiments.workbench import Workbench
+from mpnet.formats.experiment_yaml import read_experiment
+
+Prepared = tuple[Workbench, Evaluator]
+
+
+@pytest.fixture(scope="module")
+def prepared(shared_data: Path, repository: Path) -> Iterator[Prepared]:
+    data = shared_data / "aix2022"
+    experiment = read_experiment(repository / "experiments" / "aix-exhaustive.yaml", [
+        f"model.cfg={data / 'yolov3-tiny-aix2022.cfg'}", f"model.weights={data / 'yolov3-tiny-aix2022.weights'}",
+        f"model.names={data / 'yolohw.names'}", f"data.images={data / 'images'}", f"data.labels={data / 'labels'}",
+        "data.limit=10", "runtime.threads=1",
+    ])
+    assert experiment.sweep is not None
+    bench = open_workbench(experiment)
+    with ExitStack() as stack:
+        space = build_space(bench.network, experiment.sweep.precisions, experiment.sweep.space)
+        yield bench, Evaluator(make_context(set_up(bench, experiment.sweep, space), stack, 1, remote=False))
+
+
+def direct(bench: Workbench, keys: list[str]) -> list[Outcome]:
+    """The fp32 baseline first, then the configurations, as `mpnet run` runs them."""
+    return run_plans(bench, [bench.plan(assign_key(bench.network, key)) for key in ("f" * 11, *keys)])
+
+
+def test_forty_random_configurations_equal_direct_runs(prepared: Prepared) -> None:
+    bench, evaluator = prepared
+    rng = random.Random(11)
+    keys = sorted({"".join(rng.choice("fhq") for _ in range(11)) for _ in range(40)})
+    unit = Unit(0, tuple(keys))
+    trials = evaluator.evaluate(unit).trials
+    outcomes = direct(bench, keys)
+    for key, trial, outcome in zip(keys, trials, outcomes[1:], strict=True):
+        found = evaluator.detections(0, key)
+        for name in ("image_index", "category", "score", "box"):
+            ours, theirs = getattr(found, name), getattr(outcome.detections, name)
+            assert ours.dtype == theirs.dtype
+            assert np.array_equal(ours.view(np.uint32), theirs.view(np.uint32)), (key, name)
+        metrics, _ = measure_detections(outcome.detections, bench.dataset)
+        agreement = measure_agreement(outcomes[0].detections, outcome.detections, bench.dataset, "", [])
+        for name in ("AP", "AP50", "AP75", "AR100"):
+            assert trial.values[name] == metrics[name], (key, name)
+        for name in ("AP", "AP75", "AP95"):
+            assert trial.values[f"agreement_{name}"] == agreement[name], (key, name)
+
+
+def test_the_counted_work_is_the_theory(prepared: Prepared) -> None:
+    bench, evaluator = prepared
+    space = build_space(bench.network, ("fp32", "int8"))
+    graph = evaluator.graph(Unit(0, tuple(space.all_keys())))
+    assert graph.macs / bench.network.macs == pytest.approx(128.967, abs=0.001)
