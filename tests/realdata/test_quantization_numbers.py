@@ -15,10 +15,7 @@ from mpnet.api import run_experiment
 from mpnet.api.analysis import analyze_experiment
 from mpnet.experiments.result import Result
 from mpnet.spec.experiment import (
-    DataSection,
-    DetectionSection,
     Experiment,
-    ModelSection,
     PrecisionSection,
     QuantizationSection,
 )
@@ -47,30 +44,6 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
         return run_experiment(changed).result
 
     return call
-
-
-@pytest.fixture(scope="module")
-def aix(shared_data: Path) -> Experiment:
-    folder = shared_data / "aix2022"
-    return Experiment(
-        "aix",
-        ModelSection(
-            folder / "yolov3-tiny-aix2022.cfg", folder / "yolov3-tiny-aix2022.weights", folder / "yolohw.names"
-        ),
-        DataSection("yolo", folder / "images", labels=folder / "labels"),
-        DetectionSection("stretch", 0.005, 0.45),
-    )
-
-
-@pytest.fixture(scope="module")
-def fastest(shared_data: Path) -> Experiment:
-    folder, coco = shared_data / "yolo-fastest", shared_data / "coco"
-    return Experiment(
-        "fastest",
-        ModelSection(folder / "yolo-fastest-1.1.cfg", folder / "yolo-fastest-1.1.weights", None, "alexeyab"),
-        DataSection("coco", coco / "images", annotations=coco / "instances_dev.json"),
-        DetectionSection("stretch", 0.001, 0.45, "greedynms"),
-    )
 
 
 def figures(result: Result) -> tuple[float, float]:

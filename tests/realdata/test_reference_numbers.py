@@ -14,7 +14,7 @@ import pytest
 
 from mpnet.api import run_experiment
 from mpnet.experiments.result import Result
-from mpnet.spec.experiment import DataSection, DetectionSection, Experiment, ModelSection, PrecisionSection
+from mpnet.spec.experiment import DataSection, Experiment, PrecisionSection
 
 TOLERANCE = 0.0051
 Run = Callable[[Experiment], Result]
@@ -25,29 +25,6 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """Run an experiment into a folder that all tests of this file share, so that equal trials run once."""
     output = tmp_path_factory.mktemp("runs")
     return lambda experiment: run_experiment(replace(experiment, output=output)).result
-
-
-@pytest.fixture(scope="module")
-def aix(shared_data: Path) -> Experiment:
-    folder = shared_data / "aix2022"
-    return Experiment(
-        "aix",
-        ModelSection(folder / "yolov3-tiny-aix2022.cfg", folder / "yolov3-tiny-aix2022.weights", folder / "yolohw.names"),
-        DataSection("yolo", folder / "images", labels=folder / "labels"),
-        DetectionSection("stretch", 0.005, 0.45),
-    )
-
-
-@pytest.fixture(scope="module")
-def fastest(shared_data: Path) -> Experiment:
-    folder, coco = shared_data / "yolo-fastest", shared_data / "coco"
-    return Experiment(
-        "fastest",
-        # Its authors' program adds epsilon inside the root.
-        ModelSection(folder / "yolo-fastest-1.1.cfg", folder / "yolo-fastest-1.1.weights", None, "alexeyab"),
-        DataSection("coco", coco / "images", annotations=coco / "instances_dev.json"),
-        DetectionSection("stretch", 0.001, 0.45, "greedynms"),
-    )
 
 
 def at(experiment: Experiment, precision: str) -> Experiment:

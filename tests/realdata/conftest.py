@@ -1,0 +1,32 @@
+"""The two networks that reference programs measured, each with its pictures and its protocol."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mpnet.spec.experiment import DataSection, DetectionSection, Experiment, ModelSection
+
+
+@pytest.fixture(scope="session")
+def aix(shared_data: Path) -> Experiment:
+    folder = shared_data / "aix2022"
+    return Experiment(
+        "aix",
+        ModelSection(folder / "yolov3-tiny-aix2022.cfg", folder / "yolov3-tiny-aix2022.weights", folder / "yolohw.names"),
+        DataSection("yolo", folder / "images", labels=folder / "labels"),
+        DetectionSection("stretch", 0.005, 0.45),
+    )
+
+
+@pytest.fixture(scope="session")
+def fastest(shared_data: Path) -> Experiment:
+    folder, coco = shared_data / "yolo-fastest", shared_data / "coco"
+    return Experiment(
+        "fastest",
+        # Its authors' program adds epsilon inside the root.
+        ModelSection(folder / "yolo-fastest-1.1.cfg", folder / "yolo-fastest-1.1.weights", None, "alexeyab"),
+        DataSection("coco", coco / "images", annotations=coco / "instances_dev.json"),
+        DetectionSection("stretch", 0.001, 0.45, "greedynms"),
+    )
