@@ -28,6 +28,19 @@ int mp_table_has(const mp_table *table, int precision)
     return table && precision >= 0 && precision < MP_PRECISIONS && table->micro[precision] != 0;
 }
 
+int mp_lanes(const mp_table *table) { return table->lanes; }
+
+int mp_int8_rate(const mp_table *table) { return table->int8_rate; }
+
+int64_t mp_multiply_adds(const mp_table *table, const float *start, int64_t rounds, float *result)
+{
+    enum { CHAINS = 12 };
+    if (!table || !start || !result || rounds < 1 || rounds > INT64_MAX / CHAINS / 64)
+        return 0;
+    *result = table->multiply_adds(start, rounds);
+    return rounds * CHAINS * table->lanes;
+}
+
 const char *mp_cpu_features(void)
 {
     /* One constant per combination that matters, so that no buffer has to be kept. */

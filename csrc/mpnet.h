@@ -78,5 +78,11 @@ int mp_upsample(const mp_table *table, const void *x, void *out, int type, size_
 /* Along channels: copies one input of `c` channels to channel `at` of an output of `out_c` channels. */
 int mp_concat_part(const mp_table *table, const void *x, void *out, int type, size_t pixels, int c, int out_c, int at,
                    int threads);
+/* For measuring the machine: rounds of independent multiply-adds in registers. start: 12 * mp_lanes() floats. result: something
+ * that depends on all of them. Returns their number, 0 for bad arguments. */
+int64_t mp_multiply_adds(const mp_table *table, const float *start, int64_t rounds, float *result);
+int mp_lanes(const mp_table *table);
+/* int8 products that the table's best instruction makes in the time of an fp32 one. */
+int mp_int8_rate(const mp_table *table);
 /* cdef end */
 #endif

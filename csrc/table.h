@@ -92,6 +92,9 @@ struct mp_table {
                     int out_w, void *out);
     /* out[c] = (sum over pixels, in order, of x[pixel][c]) / pixels */
     void (*mean)(const void *x, void *out, int type, size_t pixels, size_t channels);
+    /* rounds times 12 vectors of multiply-adds on start[12][lanes], for measuring the machine. */
+    float (*multiply_adds)(const float *start, int64_t rounds);
+    int lanes, int8_rate;
 };
 
 extern const mp_table mp_table_scalar;

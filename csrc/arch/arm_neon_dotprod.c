@@ -12,6 +12,7 @@ static const mp_micro micro_i8 = {.mr = 8, .nr = 8, .kstep = 4, .a_bytes = 1, .w
 static int usable(const mp_cpu *cpu) { return cpu->fp16 && cpu->dotprod; }
 
 #define MP_LEVEL neon_dotprod
+#define MP_INT8_RATE 4
 #define MP_OWN_I8
 #define MP_OWN_HALF
 #include "../kernels/table.h"

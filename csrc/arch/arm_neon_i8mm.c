@@ -12,6 +12,7 @@ static const mp_micro micro_i8 = {.mr = 8, .nr = 12, .kstep = 8, .a_bytes = 1, .
 static int usable(const mp_cpu *cpu) { return cpu->fp16 && cpu->i8mm; }
 
 #define MP_LEVEL neon_i8mm
+#define MP_INT8_RATE 8
 #define MP_OWN_I8
 #define MP_OWN_HALF
 #include "../kernels/table.h"

@@ -50,6 +50,7 @@ static int usable(const mp_cpu *cpu)
 
 #include "../kernels/winograd.h"
 #define MP_LEVEL scalar
+#define MP_INT8_RATE 1
 #define MP_MR MR
 #define MP_KSTEP_S16 1
 #include "../kernels/table.h"

@@ -32,5 +32,6 @@ static void stage_u8(void *staged, const void *source, size_t count, int zero_po
 static int usable(const mp_cpu *cpu) { return cpu->avx512vnni; }
 
 #define MP_LEVEL avx512vnni
+#define MP_INT8_RATE 4
 #include "../kernels/table.h"
 #endif

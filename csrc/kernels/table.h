@@ -1,7 +1,12 @@
 /* The table of one ISA level from the templates. Defined before: MP_LEVEL (the table's identifier suffix), MP_MR (rows of
  * a tile), usable(). MP_HAS_DOT8: int8 tiles multiply bytes, else pairs of int16.
  * MP_INT8_WINOGRAD: 3x3 int8 goes through kernels/winograd.h where that gives the same integers sooner.
+ * MP_INT8_RATE: int8 products that its best instruction makes in the time of an fp32 one; default 2 (pairs of int16).
  * MP_OWN_I8, MP_OWN_HALF: the level brings its own micro_i8, micro_half. */
+#include "peak.h"
+#ifndef MP_INT8_RATE
+#define MP_INT8_RATE 2
+#endif
 #ifndef MP_KSTEP_S16
 #define MP_KSTEP_S16 2
 #endif
@@ -69,4 +74,7 @@ const mp_table MP_JOIN(mp_table_, MP_LEVEL) = {
     .add = add,
     .maxpool = maxpool,
     .mean = mean,
+    .multiply_adds = multiply_adds,
+    .lanes = VL,
+    .int8_rate = MP_INT8_RATE,
 };

@@ -25,6 +25,7 @@ COMMANDS: dict[str, str] = {
     "run": "Evaluate one configuration of an experiment file.",
     "sweep": "Search over precisions: every combination, or a quick first answer.",
     "profile": "Measure this machine, for sweeps with its latency.",
+    "bench": "Speed of a network: layers, precisions, kernel tables, threads.",
     "analyze": "Where a configuration loses accuracy: error per layer and step.",
     "compare": "Differences between finished runs.",
     "report": "One HTML page that explains runs or a sweep.",

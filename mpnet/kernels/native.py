@@ -104,6 +104,11 @@ class NativeKernels:
     def __repr__(self) -> str:
         return f"NativeKernels({self.name!r})"
 
+    @property
+    def table(self) -> Any:
+        """The C table behind it, for measurements of the machine."""
+        return self._table
+
     def precisions(self) -> tuple[str, ...]:
         """Names of the precisions that this level's convolutions have."""
         return tuple(name for name, code in _PRECISION_CODE.items() if lib.mp_table_has(self._table, code))

@@ -1,0 +1,107 @@
+"""`mpnet bench`: how fast a network runs here, per layer and whole, in every precision."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+
+import click
+from rich.table import Table
+
+from mpnet.api.bench import DEFAULT_PRECISIONS, Bench, bench_network
+from mpnet.cli.options import command as declare
+from mpnet.cli.options import json_option, quiet_option
+from mpnet.cli.output import Advance, console, print_json, progress
+from mpnet.errors import ConfigError
+from mpnet.experiments.bench import BenchCase, BenchStep, gops
+
+
+@declare(
+    "mpnet bench cfg/yolov3-tiny.cfg",
+    "mpnet bench cfg/yolov3-tiny.cfg --precisions fp32,int8 --threads 1,2 --isa all --json",
+)
+@click.argument("cfg", type=click.Path(path_type=Path))
+@click.option("--weights", type=click.Path(path_type=Path), help="Weights file.  [default: random weights]")
+@click.option("--precisions", default=",".join(DEFAULT_PRECISIONS), show_default=True,
+              help="What to measure, with commas; mixed is int8 with the first layer and the heads in fp16.")
+@click.option("--threads", default="1", show_default=True, help="Numbers of threads, with commas.")
+@click.option("--isa", default="auto", show_default=True, help="Kernel tables, with commas; all: each that runs here.")
+@click.option("--repeats", type=click.IntRange(3, 10000), default=15, show_default=True, help="Passes per measurement.")
+@quiet_option
+@json_option
+def command(
+    cfg: Path, weights: Path | None, precisions: str, threads: str, isa: str, repeats: int, quiet: bool, as_json: bool
+) -> None:
+    """Measure forward passes of the network CFG: whole and per step, batch 1, ranges measured on the way.
+
+    Precisions take turns, pass by pass. Peak is what the kernel table's multiply-adds reach in registers on this
+    machine; int8's follows from its best instruction. Winograd variants do fewer products and may pass 100 %.
+    """
+    with ExitStack() as stack:
+        shown: list[Advance] = []
+        found = bench_network(
+            cfg, weights=weights, precisions=_words(precisions), threads=_numbers(threads), isa=_words(isa),
+            repeats=repeats, on_start=lambda total: shown.append(stack.enter_context(progress("passes", total, quiet))),
+            advance=lambda count: shown[0](count),
+        )
+    if as_json:
+        print_json(found.as_json())
+    else:
+        _print(found)
+
+
+def _words(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",") if word.strip()]
+
+
+def _numbers(text: str) -> list[int]:
+    try:
+        return [int(word) for word in _words(text)]
+    except ValueError:
+        raise ConfigError(f"--threads {text[:40]}: use whole numbers with commas, such as 1,2") from None
+
+
+def _print(found: Bench) -> None:
+    out = console()
+    for isa, peak in found.peaks.items():
+        out.print(f"{isa}: peak of one thread {2 * peak.fp32:.1f} GFLOP/s in fp32, {2 * peak.int8:.1f} GOP/s in int8")
+    table = Table()
+    for heading in ("ISA", "threads", "precision", "min ms", "median ms", "GOP/s", "of peak", "conversions", "engine",
+                    "new configuration"):
+        table.add_column(heading, justify="left" if heading in ("ISA", "precision") else "right")
+    for case in found.cases:
+        table.add_row(
+            case.isa, str(case.threads), case.precision, f"{case.min_ms:.2f}", f"{case.median_ms:.2f}",
+            f"{gops(case.macs, case.min_ms):.1f}", f"{case.share:.0%}", f"{case.conversions_ms / case.median_ms:.1%}",
+            f"{case.overhead_ms / case.median_ms:.1%}", f"{case.first_result:.2f}x",
+        )
+    out.print(table)
+    out.print("conversions and engine: share of a pass; new configuration: its first result over a plain pass of it")
+    groups = dict.fromkeys((case.isa, case.threads) for case in found.cases)
+    for isa, threads in groups:
+        out.print()
+        out.print(f"{isa}, {threads} thread{'s' if threads > 1 else ''}: ms (share of peak) per layer")
+        out.print(_layers(found, [case for case in found.cases if (case.isa, case.threads) == (isa, threads)]))
+
+
+def _layers(found: Bench, cases: list[BenchCase]) -> Table:
+    """A row per layer that takes time, with its conversions; a column per precision."""
+    table = Table()
+    table.add_column("layer")
+    table.add_column("MMAC", justify="right")
+    for case in cases:
+        table.add_column(case.precision, justify="right")
+    for layer in found.network.layers:
+        parts = [[step for step in case.steps if step.time.step.layer == layer.index] for case in cases]
+        if any(parts):
+            macs = max((step.macs for part in parts for step in part), default=0)
+            table.add_row(f"{layer.index} {layer.name}", f"{macs / 1e6:.1f}" if macs else "", *map(_cell, parts))
+    return table
+
+
+def _cell(steps: list[BenchStep]) -> str:
+    if not steps:
+        return ""
+    taken = sum(step.time.min_ms for step in steps)
+    shares = [step.share for step in steps if step.share is not None]
+    return f"{taken:.3f} ({shares[0]:4.0%})" if shares else f"{taken:.3f}       "

@@ -1,0 +1,186 @@
+"""Speed of a network on this machine: whole passes, single steps, the engine's own share, a configuration's first result."""
+
+from __future__ import annotations
+
+import random
+import statistics
+import time
+from dataclasses import dataclass
+from typing import Any, Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpnet.engine.assign import assign, assign_key
+from mpnet.engine.operations import Convolve, ConvolveQuantize
+from mpnet.engine.options import EngineOptions
+from mpnet.engine.plan import Plan, build_plan
+from mpnet.engine.prepare import Prepared
+from mpnet.engine.run import Session
+from mpnet.engine.trace import StepTime, time_steps
+from mpnet.kernels.peak import Peak
+from mpnet.spec.network import NetworkSpec
+from mpnet.spec.precision import PRECISIONS, precision
+
+MIXED = "mixed"
+"""Beside the precisions: int8, the first layer and those that feed the heads fp16."""
+_NEW_CONFIGURATIONS, _PLAIN_PASSES = 5, 3
+
+
+@dataclass(frozen=True)
+class BenchStep:
+    """One step of a pass. macs: of a convolution, else 0. share: of the machine's peak, 0 to 1; None without products."""
+
+    time: StepTime
+    macs: int
+    share: float | None
+
+    def as_json(self) -> dict[str, Any]:
+        """As in the document of `mpnet bench --json`."""
+        timed = self.time
+        return {
+            "step": timed.name, "layer": timed.step.layer, "precision": _step_precision(timed), "macs": self.macs,
+            "min_ms": timed.min_ms, "median_ms": timed.median_ms, "gops": gops(self.macs, timed.min_ms),
+            "peak_share": self.share,
+        }
+
+
+@dataclass(frozen=True)
+class BenchCase:
+    """One precision at one ISA level and thread count, batch 1. Milliseconds.
+
+    overhead_ms:     a pass's median less its steps' medians: what the engine adds to its kernels.
+    first_result:    from a precision per layer that was never run, its weights packed before, to its result, over a plain
+                     pass of it; the median of several.
+    """
+
+    isa: str
+    threads: int
+    precision: str
+    macs: int
+    min_ms: float
+    median_ms: float
+    overhead_ms: float
+    first_result: float
+    share: float
+    steps: tuple[BenchStep, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """As in the document of `mpnet bench --json`."""
+        return {
+            "isa": self.isa, "threads": self.threads, "precision": self.precision, "macs": self.macs,
+            "min_ms": self.min_ms, "median_ms": self.median_ms, "gops": gops(self.macs, self.min_ms),
+            "peak_share": self.share, "conversions_ms": self.conversions_ms, "overhead_ms": self.overhead_ms,
+            "first_result_ratio": self.first_result, "steps": [step.as_json() for step in self.steps],
+        }
+
+    @property
+    def conversions_ms(self) -> float:
+        """Steps that only change the precision of a tensor."""
+        return sum(s.time.median_ms for s in self.steps if s.time.step.operation.name in ("Quantize", "Dequantize", "Cast"))
+
+
+def gops(macs: int, ms: float) -> float:
+    """Thousands of millions of operations a second; a multiply-add counts as two."""
+    return 2e-6 * macs / ms if ms > 0 else 0.0
+
+
+def bench_key(network: NetworkSpec, name: str) -> str:
+    """The plan key of a precision's name, or of `mixed`. Raises: PrecisionError for an unknown one."""
+    if name == MIXED:
+        return assign(network, "int8", {"first": "fp16", "heads": "fp16"}).key
+    return precision(name).code * len(network.convolutions)
+
+
+def bench_level(
+    prepared: Prepared, options: EngineOptions, peak: Peak, names: Sequence[str], threads: int, repeats: int,
+    advance: Callable[[int], None] = lambda count: None, seed: int = 0,
+) -> tuple[BenchCase, ...]:
+    """Measure all precisions at one ISA level (that of `prepared`) and thread count, pass by pass in turn.
+
+    Turns make whatever disturbs the machine meet all alike. peak: of one thread. Raises: as `Session.forward`.
+    """
+    network = prepared.network
+    picture = np.random.Generator(np.random.PCG64(seed)).random((1, *network.in_shape), np.float32)
+    keys = [bench_key(network, name) for name in names]
+    sessions = [Session(prepared, build_plan(network, assign_key(network, key), options), threads) for key in keys]
+    for session in sessions:
+        for _ in range(2):
+            session.forward(picture, copy=False)
+    samples: list[list[float]] = [[] for _ in sessions]
+    for _ in range(repeats):
+        for session, taken in zip(sessions, samples, strict=True):
+            session.forward(picture, copy=False)  # another precision's weights were in the cache
+            begin = time.perf_counter()
+            session.forward(picture, copy=False)
+            taken.append(1000 * (time.perf_counter() - begin))
+        advance(len(sessions))
+    cases = []
+    for name, key, session, taken in zip(names, keys, sessions, samples, strict=True):
+        timed = time_steps(session, picture, repeats)
+        steps = tuple(_step(prepared, step, peak, threads) for step in timed)
+        median, macs = statistics.median(taken), sum(step.macs for step in steps)
+        # What the peak would need for the same products, each at its own precision.
+        ideal = sum(2e-6 * s.macs / _peak_gops(s.time, peak, threads) * 1e3 for s in steps if s.macs)
+        cases.append(BenchCase(
+            prepared.kernels.name, threads, name, macs, min(taken), median,
+            max(0.0, median - sum(step.median_ms for step in timed)),
+            _first_result(prepared, options, key, picture, threads, seed), ideal / 1e3 / min(taken), steps,
+        ))
+        advance(1)
+    return tuple(cases)
+
+
+def _first_result(
+    prepared: Prepared, options: EngineOptions, key: str, picture: NDArray[np.float32], threads: int, seed: int
+) -> float:
+    """How many plain passes the first result of configurations near `key`, one layer changed, takes; weights are packed."""
+    network, rng = prepared.network, random.Random(seed)
+    ratios = []
+    for _ in range(_NEW_CONFIGURATIONS):
+        layer = rng.randrange(len(key))
+        code = rng.choice([PRECISIONS[name].code for name in ("fp32", "int8") if PRECISIONS[name].code != key[layer]])
+        other = key[:layer] + code + key[layer + 1:]
+        _pack(prepared, build_plan(network, assign_key(network, code * len(key)), options))
+        begin = time.perf_counter()
+        session = Session(prepared, build_plan(network, assign_key(network, other), options), threads)
+        session.forward(picture)
+        first = time.perf_counter() - begin
+        plain = []
+        for _ in range(_PLAIN_PASSES):
+            begin = time.perf_counter()
+            session.forward(picture)
+            plain.append(time.perf_counter() - begin)
+        ratios.append(first / statistics.median(plain))
+    return statistics.median(ratios)
+
+
+def _pack(prepared: Prepared, plan: Plan) -> None:
+    for step in plan.steps:
+        if isinstance(step.operation, Convolve):
+            prepared.convolution(step.operation)
+
+
+def _step(prepared: Prepared, timed: StepTime, peak: Peak, threads: int) -> BenchStep:
+    if _convolution(timed) is None:
+        return BenchStep(timed, 0, None)
+    macs = prepared.network.layers[timed.step.layer].macs
+    return BenchStep(timed, macs, gops(macs, timed.min_ms) / _peak_gops(timed, peak, threads))
+
+
+def _convolution(timed: StepTime) -> Convolve | None:
+    operation = timed.step.operation
+    if isinstance(operation, ConvolveQuantize):
+        return operation.convolve
+    return operation if isinstance(operation, Convolve) else None
+
+
+def _step_precision(timed: StepTime) -> str:
+    convolution = _convolution(timed)
+    return str(timed.step.gives if convolution is None else convolution.precision)
+
+
+def _peak_gops(timed: StepTime, peak: Peak, threads: int) -> float:
+    convolution = _convolution(timed)
+    bits = 32 if convolution is None else convolution.precision.weight_bits
+    return 2 * peak.of(bits) * threads

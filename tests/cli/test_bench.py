@@ -1,0 +1,59 @@
+"""`mpnet bench`: every requested combination is measured, products add up, bad requests are one line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mpnet.formats.cfg import read_cfg
+from mpnet.kernels.isa import usable_levels
+from tests.cli.conftest import Mpnet, document_of
+from tests.networks import write_experiment
+
+
+@pytest.fixture
+def cfg(tmp_path: Path) -> Path:
+    write_experiment(tmp_path)
+    return tmp_path / "net.cfg"
+
+
+def test_every_combination_is_measured_whole_and_step_by_step(mpnet: Mpnet, cfg: Path) -> None:
+    result = mpnet("bench", cfg, "--precisions", "fp32,int8,mixed", "--threads", "1,2", "--isa", "all", "--repeats", 3,
+                   "--json")
+    document = document_of(result)
+    found = {(case["isa"], case["threads"], case["precision"]) for case in document["cases"]}
+    assert found == {(isa, threads, precision) for isa in usable_levels() for threads in (1, 2)
+                     for precision in ("fp32", "int8", "mixed")}
+    assert set(document["peaks"]) == set(usable_levels())
+    network = read_cfg(cfg)
+    for case in document["cases"]:
+        assert case["macs"] == network.macs == sum(step["macs"] for step in case["steps"])
+        assert 0 < case["min_ms"] <= case["median_ms"]
+        assert {step["layer"] for step in case["steps"] if step["macs"]} == {layer.index for layer in network.convolutions}
+        precisions = {step["precision"] for step in case["steps"] if step["macs"]}
+        assert precisions == {"fp32": {"fp32"}, "int8": {"int8"}, "mixed": {"fp16", "int8"}}[case["precision"]]
+
+
+def test_the_table_names_layers_and_precisions(mpnet: Mpnet, cfg: Path) -> None:
+    result = mpnet("bench", cfg, "--precisions", "fp32,int8", "--repeats", 3, "--quiet")
+    assert result.returncode == 0
+    assert result.stderr == ""
+    for layer in read_cfg(cfg).convolutions:
+        assert layer.name in result.stdout
+
+
+@pytest.mark.parametrize(("more", "message"), [
+    (["--threads", "0"], "--threads 0: must be from 1 to 1024"),
+    (["--threads", "two"], "--threads two: use whole numbers with commas, such as 1,2"),
+    (["--isa", "sse9"], "unknown ISA level 'sse9'"),
+    (["--precisions", "fp12"], "unknown precision 'fp12'"),
+    (["--precisions", ","], "nothing to measure"),
+    (["--weights", "none.weights"], "none.weights: cannot read the weights file"),
+])
+def test_impossible_requests_are_one_line(mpnet: Mpnet, cfg: Path, more: list[str], message: str) -> None:
+    result = mpnet("bench", cfg, *more)
+    assert result.returncode == 2
+    assert result.stdout == ""
+    assert message in result.stderr
+    assert len(result.stderr.splitlines()) == 1
