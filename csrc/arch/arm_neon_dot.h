@@ -2,6 +2,14 @@
 #include "arm_neon_rows.h"
 #include "arm_stage_s8.h"
 
+/* Four bytes in every lane; staged pixels start at any address. */
+static inline int8x16_t dot_four(const int8_t *from)
+{
+    int32_t four;
+    memcpy(&four, from, sizeof four);
+    return vreinterpretq_s8_s32(vdupq_n_s32(four));
+}
+
 #define DOT_DECLARE(i) int32x4_t c##i##0 = vdupq_n_s32(0), c##i##1 = c##i##0;
 #define DOT_INIT(i)                                                                                                    \
     if (R > i)                                                                                                         \
@@ -15,7 +23,7 @@
 #define DOT_POINT(i) const int8_t *p##i = (const int8_t *)(a[R > i ? i : 0] + at);
 #define DOT_LOAD16(i) const int8x16_t x##i = R > i ? vld1q_s8(p##i + k) : vdupq_n_s8(0);
 #define DOT_LOAD4(i)                                                                                                   \
-    const int8x16_t x##i = R > i ? vreinterpretq_s8_s32(vld1q_dup_s32((const int32_t *)(p##i + k))) : vdupq_n_s8(0);
+    const int8x16_t x##i = R > i ? dot_four(p##i + k) : vdupq_n_s8(0);
 #define DOT_MAC(i, LANE)                                                                                               \
     if (R > i) {                                                                                                       \
         c##i##0 = vdotq_laneq_s32(c##i##0, b0, x##i, LANE);                                                            \

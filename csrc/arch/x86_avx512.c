@@ -17,7 +17,7 @@
 #define MP_INT8_WINOGRAD /* a quarter of the products, and vpmaddwd takes int16 anyway */
 #include "../kernels/winograd.h"
 
-static int usable(const mp_cpu *cpu) { return cpu->avx512; }
+static int usable(const mp_cpu *cpu) { return cpu->avx512 && cpu->avx2 && cpu->fma && cpu->f16c; }
 
 #define MP_LEVEL avx512
 #include "../kernels/table.h"

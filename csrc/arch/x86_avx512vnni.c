@@ -29,7 +29,7 @@ static void stage_u8(void *staged, const void *source, size_t count, int zero_po
 #include "../kernels/depthwise.h"
 #include "../kernels/winograd.h"
 
-static int usable(const mp_cpu *cpu) { return cpu->avx512vnni; }
+static int usable(const mp_cpu *cpu) { return cpu->avx512vnni && cpu->avx2 && cpu->fma && cpu->f16c; }
 
 #define MP_LEVEL avx512vnni
 #define MP_INT8_RATE 4
