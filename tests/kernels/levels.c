@@ -1,0 +1,193 @@
+/* Every kernel table that this CPU can run against one of them, REFERENCE (default: scalar), by equality, without Python: for
+ * emulators that run nothing else, and for sanitizers on other architectures. LEFT_OUT names a table that is not compared.
+ * A line per table; exit status 1 when any bit differs. The tests in Python cover far more cases; these cover every template
+ * with tails, borders and extreme values. */
+#include <stdalign.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "mpnet.h"
+
+#ifndef REFERENCE
+#define REFERENCE "scalar"
+#endif
+#ifndef LEFT_OUT
+#define LEFT_OUT ""
+#endif
+
+enum { IMAGES = 2, MOST = 1 << 17, SCRATCH = 8 << 20 };
+static alignas(64) uint8_t input[MOST * 4], other[MOST * 4], packed[2][4 << 20], out[2][MOST * 4], scratch[SCRATCH];
+static alignas(64) uint8_t weights[MOST * 4];
+static float bias[512], scales[512];
+static uint64_t seed;
+static int wrong, compared;
+
+static uint32_t next(void)
+{
+    seed = seed * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)(seed >> 33);
+}
+
+static float real(void) { return (float)((int32_t)(next() & 0xffff) - 32768) / 16384.0f; }
+
+/* extreme: 0 random, 1 all largest, 2 all least. */
+static void fill(void *to, size_t count, int type, int extreme)
+{
+    for (size_t i = 0; i < count; i++) {
+        const float value = extreme ? (extreme == 1 ? 2.0f : -2.0f) : real();
+        if (type == MP_TYPE_F32)
+            ((float *)to)[i] = value;
+        else if (type == MP_TYPE_I8)
+            ((int8_t *)to)[i] = (int8_t)(extreme ? (extreme == 1 ? 127 : -128) : (int)(next() & 255) - 128);
+        else /* halves below 2 with any mantissa */
+            ((uint16_t *)to)[i] = (uint16_t)(extreme ? (extreme == 1 ? 0x4000 : 0xc000) : (next() & 0xbfff & ~0x4000u) | (next() & 1) << 15);
+    }
+}
+
+static void same(const mp_table *table, const char *what, int a, int b, int c, int status_a, int status_b, size_t bytes)
+{
+    compared++;
+    if (status_a == status_b && (status_a || memcmp(out[0], out[1], bytes) == 0))
+        return;
+    wrong++;
+    if (wrong <= 20)
+        printf("%s: %s differs (%d, %d, %d; status %d and %d)\n", mp_table_name(table), what, a, b, c, status_a, status_b);
+}
+
+static void convolution(const mp_table *reference, const mp_table *table, mp_conv_shape s, int precision, int out_type, int extreme,
+                        int number)
+{
+    const int storage = precision == MP_INT8 ? MP_TYPE_I8
+                        : precision == MP_FP16 || precision == MP_FP16_HALF ? MP_TYPE_F16 : MP_TYPE_F32;
+    const int span = s.dilation * (s.size - 1) + 1;
+    const int h = (s.in_h + 2 * s.padding - span) / s.stride + 1, w = (s.in_w + 2 * s.padding - span) / s.stride + 1;
+    const size_t pixels = (size_t)s.in_h * s.in_w * s.in_c, results = (size_t)h * w * s.out_c;
+    const size_t taps = (size_t)s.out_c * s.in_c / s.groups * s.size * s.size;
+    float in_scale[IMAGES] = {0.02f, 0.5f}, in_offset[IMAGES] = {0}, inverse[IMAGES] = {3.0f, 0.25f}, ranges[2][2 * IMAGES];
+    int32_t zero[IMAGES] = {-7, 100}, out_zero[IMAGES] = {5, -128};
+    int status[2];
+    fill(input, IMAGES * pixels, storage, extreme);
+    fill(weights, taps, precision == MP_INT8 ? MP_TYPE_I8 : MP_TYPE_F32, extreme);
+    if (precision == MP_INT8)
+        for (size_t i = 0; i < taps; i++)
+            if (((int8_t *)weights)[i] == -128)
+                ((int8_t *)weights)[i] = -127;
+    for (int i = 0; i < s.out_c; i++)
+        bias[i] = real(), scales[i] = 0.001f + 0.01f * (float)(next() & 255);
+    for (int k = 0; k < 2; k++) {
+        const mp_table *t = k ? table : reference;
+        memset(out[k], 0x55, IMAGES * results * 4);
+        const size_t size = mp_pack_bytes(t, &s, precision, weights);
+        status[k] = size == 0 || size > sizeof packed[k] ? -1 : mp_pack_conv(t, &s, precision, weights, packed[k], size);
+        if (status[k])
+            continue;
+        mp_conv_args a = {
+            .shape = s, .precision = precision, .activation = number % 7, .out_type = out_type,
+            .out_rounding = number % 3, .out_low = -128, .out_high = 127, .images = IMAGES, .threads = 1, .packed = packed[k],
+            .in = input, .out = out[k], .bias = bias, .weight_scale = scales, .in_scale = in_scale, .in_zero_point = zero,
+            .in_offset = in_offset, .out_inv_scale = inverse, .out_zero_point = out_zero, .ranges = ranges[k],
+            .scratch = scratch, .scratch_bytes = SCRATCH,
+        };
+        status[k] = mp_conv_scratch_bytes(t, packed[k], 1) > SCRATCH ? -2 : mp_conv(t, &a);
+    }
+    const size_t bytes = out_type == MP_TYPE_F32 ? 4 : out_type == MP_TYPE_F16 ? 2 : 1;
+    same(table, "convolution", number, precision, out_type, status[0], status[1], IMAGES * results * bytes);
+    if (status[0] < 0)
+        wrong++, printf("convolution %d in precision %d did not run\n", number, precision);
+    if (status[0] == MP_OK && memcmp(ranges[0], ranges[1], sizeof ranges[0]) != 0)
+        wrong++, printf("%s: ranges of convolution %d in precision %d differ\n", mp_table_name(table), number, precision);
+}
+
+static void convolutions(const mp_table *reference, const mp_table *table)
+{
+    static const mp_conv_shape SHAPES[] = {
+        /* in_h, in_w, in_c, out_c, size, stride, padding, dilation, groups */
+        {1, 1, 1, 1, 1, 1, 0, 1, 1},     {5, 7, 3, 16, 3, 1, 1, 1, 1},    {6, 6, 16, 33, 3, 1, 1, 1, 1},
+        {9, 8, 17, 40, 1, 1, 0, 1, 1},   {7, 9, 32, 32, 3, 2, 1, 1, 1},   {13, 13, 8, 70, 3, 1, 1, 1, 1},
+        {5, 5, 12, 12, 3, 1, 1, 1, 12},  {8, 8, 40, 40, 3, 2, 1, 1, 40},  {6, 7, 16, 24, 3, 1, 1, 1, 4},
+        {9, 9, 5, 9, 5, 2, 2, 1, 1},     {10, 9, 6, 20, 3, 1, 2, 2, 1},   {3, 2, 64, 64, 1, 1, 0, 1, 1},
+        {4, 4, 130, 65, 3, 1, 1, 1, 1},  {2, 3, 4, 5, 2, 1, 0, 1, 1},     {1, 40, 24, 48, 1, 1, 0, 1, 1},
+    };
+    for (int i = 0; i < (int)(sizeof SHAPES / sizeof *SHAPES); i++)
+        for (int extreme = 0; extreme < 3; extreme++) {
+            if (extreme && i % 3)
+                continue;
+            convolution(reference, table, SHAPES[i], MP_FP32, MP_TYPE_F32, extreme, i);
+            convolution(reference, table, SHAPES[i], MP_FP16, MP_TYPE_F16, extreme, i);
+            convolution(reference, table, SHAPES[i], MP_FP16_HALF, MP_TYPE_F16, extreme, i);
+            convolution(reference, table, SHAPES[i], MP_INT8, MP_TYPE_F32, extreme, i);
+            convolution(reference, table, SHAPES[i], MP_INT8, MP_TYPE_I8, extreme, i);
+            if (SHAPES[i].size == 3 && SHAPES[i].stride == 1 && SHAPES[i].groups == 1 && SHAPES[i].dilation == 1)
+                convolution(reference, table, SHAPES[i], MP_FP32_WINOGRAD, MP_TYPE_F32, extreme, i);
+        }
+}
+
+#define BOTH(WHAT, A, B, BYTES, CALL)                                                                                  \
+    {                                                                                                                  \
+        int status[2];                                                                                                 \
+        for (int k = 0; k < 2; k++) {                                                                                  \
+            const mp_table *t = k ? table : reference;                                                                    \
+            void *to = out[k];                                                                                         \
+            memset(to, 0x55, sizeof out[k] / 16);                                                                      \
+            status[k] = CALL;                                                                                          \
+        }                                                                                                              \
+        same(table, WHAT, A, B, 0, status[0], status[1], BYTES);                                                       \
+    }
+
+static void elementwise(const mp_table *reference, const mp_table *table)
+{
+    static const int COUNTS[] = {1, 3, 8, 15, 16, 17, 31, 33, 64, 67, 129};
+    const float inverse[1] = {20.0f}, scale[1] = {0.05f}, offset[1] = {0.01f};
+    const int32_t zero[1] = {-3};
+    for (int i = 0; i < (int)(sizeof COUNTS / sizeof *COUNTS); i++) {
+        const size_t n = COUNTS[i];
+        for (int type = MP_TYPE_F32; type <= MP_TYPE_F16; type++) {
+            const size_t bytes = type == MP_TYPE_F32 ? 4 : 2;
+            fill(input, n, type, 0);
+            fill(other, n, type, 0);
+            BOTH("value range", type, COUNTS[i], 8, mp_value_range(t, input, type, 1, n, to, 1))
+            for (int rounding = 0; rounding < 3; rounding++)
+                BOTH("quantize", type, COUNTS[i], n, mp_quantize(t, input, type, to, 1, n, inverse, zero, rounding, -128, 127, 1))
+            BOTH("cast", type, COUNTS[i], n * (6 - bytes), mp_cast(t, input, type, to, !type, n, 1))
+            for (int activation = 0; activation < 7; activation++)
+                BOTH("add", type, activation, n * bytes, mp_add(t, input, other, to, type, type, activation, n, 1))
+            fill(input, n * 30, type, 0);
+            BOTH("average pool", type, COUNTS[i], n * bytes, mp_avgpool(t, input, to, type, 1, 5, 6, COUNTS[i], 1))
+        }
+        for (int type = MP_TYPE_F32; type <= MP_TYPE_I8; type++) {
+            const size_t bytes = type == MP_TYPE_F32 ? 4 : type == MP_TYPE_F16 ? 2 : 1;
+            fill(input, n * 30, type, 0);
+            BOTH("maxpool", type, COUNTS[i], n * 12 * bytes,
+                 mp_maxpool(t, input, to, type, 1, 5, 6, COUNTS[i], 3, 4, 3, 1, 0, 1))
+            BOTH("padded maxpool", type, COUNTS[i], n * 30 * bytes,
+                 mp_maxpool(t, input, to, type, 1, 5, 6, COUNTS[i], 5, 6, 2, 1, 1, 1))
+            BOTH("upsample", type, COUNTS[i], n * 120 * bytes, mp_upsample(t, input, to, type, 1, 5, 6, COUNTS[i], 2, 1))
+        }
+        fill(input, n, MP_TYPE_I8, 0);
+        BOTH("dequantize", 0, COUNTS[i], n * 4, mp_dequantize(t, (int8_t *)input, to, MP_TYPE_F32, 1, n, scale, zero, offset, 1))
+        BOTH("dequantize", 1, COUNTS[i], n * 2, mp_dequantize(t, (int8_t *)input, to, MP_TYPE_F16, 1, n, scale, zero, offset, 1))
+    }
+}
+
+int main(void)
+{
+    const mp_table *reference = 0;
+    for (int i = 0; i < mp_table_count(); i++)
+        if (strcmp(mp_table_name(mp_table_at(i)), REFERENCE) == 0)
+            reference = mp_table_at(i);
+    if (!reference || !mp_table_usable(reference))
+        return printf("no table %s here\n", REFERENCE), 1;
+    for (int i = 0; i < mp_table_count(); i++) {
+        const mp_table *table = mp_table_at(i);
+        if (table == reference || !mp_table_usable(table) || strcmp(mp_table_name(table), LEFT_OUT) == 0)
+            continue;
+        seed = 1;
+        compared = 0;
+        const int before = wrong;
+        convolutions(reference, table);
+        elementwise(reference, table);
+        printf("%s: %d of %d comparisons with %s equal\n", mp_table_name(table), compared - (wrong - before), compared, REFERENCE);
+        fflush(stdout);
+    }
+    return wrong != 0;
+}
