@@ -1,6 +1,12 @@
 /* int8 tile with SDOT: 8 pixels x 8 channels, four depth positions an instruction, 16 an iteration. */
+#include "arm_neon_asm.h"
 #include "arm_neon_rows.h"
 #include "arm_stage_s8.h"
+
+#define DOT_ASM_MAC(c0, c1, b0, b1, x, lane)                                                                           \
+    "sdot v" #c0 ".4s, v" #b0 ".16b, v" #x ".4b[" #lane "]\n"                                                          \
+    "sdot v" #c1 ".4s, v" #b1 ".16b, v" #x ".4b[" #lane "]\n"
+TILE_8X2(tile_dot, ASM_START_4S, ASM_FOUR_STEPS, DOT_ASM_MAC, ASM_LANE4, 4, 4, ASM_END_4S)
 
 /* Four bytes in every lane; staged pixels start at any address. */
 static inline int8x16_t dot_four(const int8_t *from)
@@ -67,4 +73,4 @@ static inline __attribute__((always_inline)) void tile_dot_rows(const int R, TIL
     }
     ROWS8(DOT_STORE)
 }
-TILE_ENTRY(tile_dot, CASES8)
+TILE_ENTRY(tile_dot, CASES7)

@@ -1,6 +1,24 @@
 /* Half arithmetic (FMLA .8h): 8 pixels x 16 channels, eight depth positions of a row loaded at once. Sums stay halves
  * inside a tile; between passes they rest as floats, which is exact. */
+#include "arm_neon_asm.h"
 #include "arm_neon_rows.h"
+
+#define H_ASM_MAC(c0, c1, b0, b1, x, lane)                                                                             \
+    "fmla v" #c0 ".8h, v" #b0 ".8h, v" #x ".h[" #lane "]\n"                                                            \
+    "fmla v" #c1 ".8h, v" #b1 ".8h, v" #x ".h[" #lane "]\n"
+#define H_ASM_START(c0, c1)                                                                                            \
+    "ld1 {v0.4s, v1.4s, v2.4s, v3.4s}, [%[from]], %[step]\n"                                                           \
+    "fcvtn v" #c0 ".4h, v0.4s\n"                                                                                       \
+    "fcvtn2 v" #c0 ".8h, v1.4s\n"                                                                                      \
+    "fcvtn v" #c1 ".4h, v2.4s\n"                                                                                       \
+    "fcvtn2 v" #c1 ".8h, v3.4s\n"
+#define H_ASM_END(c0, c1)                                                                                              \
+    "fcvtl v0.4s, v" #c0 ".4h\n"                                                                                       \
+    "fcvtl2 v1.4s, v" #c0 ".8h\n"                                                                                      \
+    "fcvtl v2.4s, v" #c1 ".4h\n"                                                                                       \
+    "fcvtl2 v3.4s, v" #c1 ".8h\n"                                                                                      \
+    "st1 {v0.4s, v1.4s, v2.4s, v3.4s}, [%[acc]], #64\n"
+TILE_8X2(tile_f16, H_ASM_START, ASM_EIGHT_STEPS, H_ASM_MAC, ASM_LANE2, 8, 1, H_ASM_END)
 
 #define H_DECLARE(i) float16x8_t c##i##0 = vdupq_n_f16(0), c##i##1 = c##i##0;
 #define H_FROM_FLOATS(p) vcombine_f16(vcvt_f16_f32(vld1q_f32(p)), vcvt_f16_f32(vld1q_f32((p) + 4)))
@@ -68,7 +86,7 @@ static inline __attribute__((always_inline)) void tile_f16_rows(const int R, TIL
     }
     ROWS8(H_STORE)
 }
-TILE_ENTRY(tile_f16, CASES8)
+TILE_ENTRY(tile_f16, CASES7)
 
 static void stage_half(void *staged, const void *source, size_t count, int zero_point)
 {

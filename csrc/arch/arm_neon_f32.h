@@ -1,6 +1,12 @@
 /* fp32 tile on NEON: 8 pixels x 8 channels. Four depth positions of a row are loaded at once and multiplied by
  * element, so that each FMLA needs no broadcast: 64 FMLA for 8 loads of activations and 4 pairs of loads of weights. */
+#include "arm_neon_asm.h"
 #include "arm_neon_rows.h"
+
+#define F32_ASM_MAC(c0, c1, b0, b1, x, lane)                                                                           \
+    "fmla v" #c0 ".4s, v" #b0 ".4s, v" #x ".s[" #lane "]\n"                                                            \
+    "fmla v" #c1 ".4s, v" #b1 ".4s, v" #x ".s[" #lane "]\n"
+TILE_8X2(tile_f32, ASM_START_4S, ASM_FOUR_STEPS, F32_ASM_MAC, ASM_LANE4, 4, 1, ASM_END_4S)
 
 #define F32_DECLARE(i) float32x4_t c##i##0 = vdupq_n_f32(0.0f), c##i##1 = c##i##0;
 #define F32_INIT(i)                                                                                                    \
@@ -58,4 +64,4 @@ static inline __attribute__((always_inline)) void tile_f32_rows(const int R, TIL
     }
     ROWS8(F32_STORE)
 }
-TILE_ENTRY(tile_f32, CASES8)
+TILE_ENTRY(tile_f32, CASES7)

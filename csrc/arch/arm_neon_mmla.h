@@ -1,60 +1,89 @@
-/* int8 tile with SMMLA: 8 pixels x 12 channels, eight depth positions an instruction, a 2 x 2 block of sums each.
- * Twelve channels, not eight: 24 multiplications then share 8 half loads of activations and 3 pairs of loads of weights.
- * Weights: [step][channel][8], so two channels' eight positions are one vector. */
+/* int8 tile with SMMLA: 6 pixels x 16 channels, eight depth positions an instruction, a 2 x 2 block of sums each.
+ * Weights: [step][channel][8], so two channels' eight positions are one vector. A vector of two pixels has to be put
+ * together, which takes the multipliers' pipes on most cores: 3 of these for 24 SMMLA, and no channels are lost where their
+ * number is a multiple of 16. */
+#include "arm_neon_asm.h"
 #include "arm_neon_rows.h"
 #include "arm_stage_s8.h"
 
-#define PAIRS(M) M(0, 0, 1) M(1, 2, 3) M(2, 4, 5) M(3, 6, 7)
-#define MMLA_DECLARE(P, i, j)                                                                                          \
-    int32x4_t c##P##0 = vdupq_n_s32(0), c##P##1 = c##P##0, c##P##2 = c##P##0, c##P##3 = c##P##0, c##P##4 = c##P##0,    \
-              c##P##5 = c##P##0;
-/* A row that is missing multiplies row 0 again; its sums are not stored. */
-#define MMLA_POINT(P, i, j)                                                                                            \
-    const int8_t *p##i = (const int8_t *)(a[R > i ? i : 0] + at), *p##j = (const int8_t *)(a[R > j ? j : 0] + at);
-#define MMLA_LOAD(P, i, j)                                                                                             \
-    const int8x16_t x##P = R > i ? vcombine_s8(vld1_s8(p##i), vld1_s8(p##j)) : vdupq_n_s8(0);                          \
-    p##i += 8, p##j += 8;
-#define MMLA_MAC(q, P, i, j)                                                                                           \
-    if (R > i)                                                                                                         \
-        c##P##q = vmmlaq_s32(c##P##q, x##P, y);
-#define MMLA_MAC0(P, i, j) MMLA_MAC(0, P, i, j)
-#define MMLA_MAC1(P, i, j) MMLA_MAC(1, P, i, j)
-#define MMLA_MAC2(P, i, j) MMLA_MAC(2, P, i, j)
-#define MMLA_MAC3(P, i, j) MMLA_MAC(3, P, i, j)
-#define MMLA_MAC4(P, i, j) MMLA_MAC(4, P, i, j)
-#define MMLA_MAC5(P, i, j) MMLA_MAC(5, P, i, j)
-#define MMLA_COLUMNS(q)                                                                                                \
-    {                                                                                                                  \
-        const int8x16_t y = vld1q_s8(w + 16 * q);                                                                      \
-        PAIRS(MMLA_MAC##q)                                                                                             \
-    }
-#define MMLA_ADD(i, q, HALF, sums)                                                                                     \
-    if (R > i) {                                                                                                       \
-        int32_t *to = (int32_t *)acc + 12 * i + 2 * q;                                                                 \
-        vst1_s32(to, vadd_s32(vld1_s32(init ? (const int32_t *)init + 2 * q : to), HALF(sums)));                       \
-    }
-#define MMLA_STORE_ONE(P, i, j, q) MMLA_ADD(i, q, vget_low_s32, c##P##q) MMLA_ADD(j, q, vget_high_s32, c##P##q)
-#define MMLA_STORE(P, i, j)                                                                                            \
-    MMLA_STORE_ONE(P, i, j, 0) MMLA_STORE_ONE(P, i, j, 1) MMLA_STORE_ONE(P, i, j, 2)                                   \
-    MMLA_STORE_ONE(P, i, j, 3) MMLA_STORE_ONE(P, i, j, 4) MMLA_STORE_ONE(P, i, j, 5)
+/* v8-v31 sums, eight for each pair of pixels; v0-v2 pairs, v4-v7 weights. x9-x14 end of each row's run, x17 from -run to 0. */
+#define MMLA_CHANNELS(y, c0, c1, c2)                                                                                   \
+    "smmla v" #c0 ".4s, v0.16b, v" #y ".16b\n"                                                                         \
+    "smmla v" #c1 ".4s, v1.16b, v" #y ".16b\n"                                                                         \
+    "smmla v" #c2 ".4s, v2.16b, v" #y ".16b\n"
+/* Two pixels' starting values -> the eight sums of the pair, and back. */
+#define MMLA_START(c0, c1, c2, c3, c4, c5, c6, c7)                                                                     \
+    "ld1 {v0.4s, v1.4s, v2.4s, v3.4s}, [%[from]], %[step]\n"                                                           \
+    "ld1 {v4.4s, v5.4s, v6.4s, v7.4s}, [%[from]], %[step]\n"                                                           \
+    MMLA_PAIR(c0, c1, 0, 4) MMLA_PAIR(c2, c3, 1, 5) MMLA_PAIR(c4, c5, 2, 6) MMLA_PAIR(c6, c7, 3, 7)
+#define MMLA_END(c0, c1, c2, c3, c4, c5, c6, c7)                                                                       \
+    MMLA_PAIR(0, 4, c0, c1) MMLA_PAIR(1, 5, c2, c3) MMLA_PAIR(2, 6, c4, c5) MMLA_PAIR(3, 7, c6, c7)                    \
+    "st1 {v0.4s, v1.4s, v2.4s, v3.4s}, [%[acc]], #64\n"                                                                \
+    "st1 {v4.4s, v5.4s, v6.4s, v7.4s}, [%[acc]], #64\n"
+#define MMLA_PAIR(low, high, a, b)                                                                                     \
+    "zip1 v" #low ".2d, v" #a ".2d, v" #b ".2d\n"                                                                      \
+    "zip2 v" #high ".2d, v" #a ".2d, v" #b ".2d\n"
+#define MMLA_ALL_PAIRS(F)                                                                                              \
+    F(8, 9, 10, 11, 12, 13, 14, 15) F(16, 17, 18, 19, 20, 21, 22, 23) F(24, 25, 26, 27, 28, 29, 30, 31)
 
-static inline __attribute__((always_inline)) void tile_mmla_rows(const int R, TILE_ARGUMENTS)
+static void tile_mmla_full(TILE_ARGUMENTS)
 {
-    const int8_t *w = b;
-    PAIRS(MMLA_DECLARE)
-    for (int s = 0; s < segments; s++) {
-        const ptrdiff_t at = seg[s];
-        PAIRS(MMLA_POINT)
-        for (const int8_t *end = w + 12 * run; w < end; w += 96) {
-            PAIRS(MMLA_LOAD)
-            MMLA_COLUMNS(0)
-            MMLA_COLUMNS(1)
-            MMLA_COLUMNS(2)
-            MMLA_COLUMNS(3)
-            MMLA_COLUMNS(4)
-            MMLA_COLUMNS(5)
-        }
-    }
-    PAIRS(MMLA_STORE)
+    const void *from = init ? init : acc;
+    const ptrdiff_t step = init ? 0 : 64, length = run;
+    ptrdiff_t left = segments;
+    __asm__ volatile(
+        MMLA_ALL_PAIRS(MMLA_START)
+        "1: ldr x17, [%[seg]], #8\n"
+        "add x17, x17, %[length]\n"
+        "ldp x9, x10, [%[a]]\n"
+        "ldp x11, x12, [%[a], #16]\n"
+        "ldp x13, x14, [%[a], #32]\n"
+        "add x9, x9, x17\n"
+        "add x10, x10, x17\n"
+        "add x11, x11, x17\n"
+        "add x12, x12, x17\n"
+        "add x13, x13, x17\n"
+        "add x14, x14, x17\n"
+        "neg x17, %[length]\n"
+        "2: ldr d0, [x9, x17]\n"
+        "ldr d1, [x11, x17]\n"
+        "ldr d2, [x13, x17]\n"
+        "ldr d3, [x10, x17]\n"
+        "ldr d4, [x12, x17]\n"
+        "ldr d5, [x14, x17]\n"
+        "ins v0.d[1], v3.d[0]\n"
+        "ldp q6, q7, [%[b]], #32\n"
+        "ins v1.d[1], v4.d[0]\n"
+        "ins v2.d[1], v5.d[0]\n"
+        MMLA_CHANNELS(6, 8, 16, 24) MMLA_CHANNELS(7, 9, 17, 25)
+        "ldp q4, q5, [%[b]], #32\n"
+        MMLA_CHANNELS(4, 10, 18, 26) MMLA_CHANNELS(5, 11, 19, 27)
+        "ldp q6, q7, [%[b]], #32\n"
+        MMLA_CHANNELS(6, 12, 20, 28) MMLA_CHANNELS(7, 13, 21, 29)
+        "ldp q4, q5, [%[b]], #32\n"
+        MMLA_CHANNELS(4, 14, 22, 30) MMLA_CHANNELS(5, 15, 23, 31)
+        "adds x17, x17, #8\n"
+        "b.ne 2b\n"
+        "subs %[left], %[left], #1\n"
+        "b.ne 1b\n"
+        MMLA_ALL_PAIRS(MMLA_END)
+        : [b] "+r"(b), [seg] "+r"(seg), [left] "+r"(left), [from] "+r"(from), [acc] "+r"(acc)
+        : [a] "r"(a), [length] "r"(length), [step] "r"(step)
+        : "memory", "cc", ASM_ROWS, ASM_VECTORS);
 }
-TILE_ENTRY(tile_mmla, CASES8)
+
+/* Pointers of missing rows repeat the last one: all rows are computed, those that exist are kept. */
+static void tile_mmla(TILE_ARGUMENTS, int rows, const char *ahead, ptrdiff_t ahead_step)
+{
+    enum { ROWS = 6, ROW_BYTES = 64 };
+    (void)ahead, (void)ahead_step; /* these cores prefetch by themselves */
+    if (rows == ROWS) {
+        tile_mmla_full(a, seg, segments, run, b, init, acc);
+        return;
+    }
+    int32_t sums[ROWS * ROW_BYTES / 4] = {0};
+    if (!init)
+        memcpy(sums, acc, (size_t)rows * ROW_BYTES);
+    tile_mmla_full(a, seg, segments, run, b, init, sums);
+    memcpy(acc, sums, (size_t)rows * ROW_BYTES);
+}

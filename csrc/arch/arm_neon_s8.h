@@ -1,6 +1,7 @@
 /* int8 tile on ARMv8.0: 4 pixels x 4 channels, 16 depth positions at a time. SMULL multiplies the low eight, SMLAL2
  * adds the high eight in the same 16 bits: two products of at most 128 * 127 stay below 2^15. SADALP widens pairs. Each
  * sum is spread over four lanes until the end; the order does not matter, since int32 sums are exact. */
+#include "arm_neon_asm.h"
 #include "arm_neon_rows.h"
 #include "arm_stage_s8.h"
 
@@ -43,4 +44,60 @@ static inline __attribute__((always_inline)) void tile_s8_rows(const int R, TILE
     }
     ROWS4(S8_STORE)
 }
-TILE_ENTRY(tile_s8, CASES4)
+
+/* All four rows in assembly (see arm_neon_asm.h): v16-v31 sums, v0-v3 rows, v4-v7 columns; v8-v15 products, eight at a time
+ * so that none waits for its own. */
+#define S8_ASM_EIGHT(OP, y0, y1)                                                                                       \
+    OP(8, 0, y0) OP(9, 1, y0) OP(10, 2, y0) OP(11, 3, y0)                                                  \
+    OP(12, 0, y1) OP(13, 1, y1) OP(14, 2, y1) OP(15, 3, y1)
+#define S8_ASM_LOW(t, row, column) "smull v" #t ".8h, v" #row ".8b, v" #column ".8b\n"
+#define S8_ASM_HIGH(t, row, column) "smlal2 v" #t ".8h, v" #row ".16b, v" #column ".16b\n"
+#define S8_ASM_TWO_COLUMNS(y0, y1, c00, c10, c20, c30, c01, c11, c21, c31)                                             \
+    S8_ASM_EIGHT(S8_ASM_LOW, y0, y1)                                                                                 \
+    S8_ASM_EIGHT(S8_ASM_HIGH, y0, y1)                                                                                \
+    S8_ASM_ADD(c00, 8) S8_ASM_ADD(c10, 9) S8_ASM_ADD(c20, 10) S8_ASM_ADD(c30, 11)                                      \
+    S8_ASM_ADD(c01, 12) S8_ASM_ADD(c11, 13) S8_ASM_ADD(c21, 14) S8_ASM_ADD(c31, 15)
+#define S8_ASM_ADD(c, t) "sadalp v" #c ".4s, v" #t ".8h\n"
+#define S8_ASM_ZERO(c) "movi v" #c ".4s, #0\n"
+#define S8_ASM_END(c0, c1, c2, c3)                                                                                     \
+    "addp v0.4s, v" #c0 ".4s, v" #c1 ".4s\n"                                                                           \
+    "addp v1.4s, v" #c2 ".4s, v" #c3 ".4s\n"                                                                           \
+    "ld1 {v2.4s}, [%[from]], %[step]\n"                                                                                \
+    "addp v0.4s, v0.4s, v1.4s\n"                                                                                       \
+    "add v0.4s, v0.4s, v2.4s\n"                                                                                        \
+    "str q0, [%[acc]], #16\n"
+static void tile_s8_full(TILE_ARGUMENTS)
+{
+    const void *from = init ? init : acc;
+    const ptrdiff_t step = init ? 0 : 16, steps = run / 16;
+    ptrdiff_t left = segments;
+    __asm__ volatile(
+        S8_ASM_ZERO(16) S8_ASM_ZERO(17) S8_ASM_ZERO(18) S8_ASM_ZERO(19) S8_ASM_ZERO(20) S8_ASM_ZERO(21)
+        S8_ASM_ZERO(22) S8_ASM_ZERO(23) S8_ASM_ZERO(24) S8_ASM_ZERO(25) S8_ASM_ZERO(26) S8_ASM_ZERO(27)
+        S8_ASM_ZERO(28) S8_ASM_ZERO(29) S8_ASM_ZERO(30) S8_ASM_ZERO(31)
+        "1: ldr x17, [%[seg]], #8\n"
+        "ldp x9, x10, [%[a]]\n"
+        "ldp x11, x12, [%[a], #16]\n"
+        "add x9, x9, x17\n"
+        "add x10, x10, x17\n"
+        "add x11, x11, x17\n"
+        "add x12, x12, x17\n"
+        "mov x17, %[steps]\n"
+        "2: ldr q0, [x9], #16\n"
+        "ldp q4, q5, [%[b]], #32\n"
+        "ldr q1, [x10], #16\n"
+        "ldr q2, [x11], #16\n"
+        "ldr q3, [x12], #16\n"
+        "ldp q6, q7, [%[b]], #32\n"
+        S8_ASM_TWO_COLUMNS(4, 5, 16, 20, 24, 28, 17, 21, 25, 29)
+        S8_ASM_TWO_COLUMNS(6, 7, 18, 22, 26, 30, 19, 23, 27, 31)
+        "subs x17, x17, #1\n"
+        "b.ne 2b\n"
+        "subs %[left], %[left], #1\n"
+        "b.ne 1b\n"
+        S8_ASM_END(16, 17, 18, 19) S8_ASM_END(20, 21, 22, 23) S8_ASM_END(24, 25, 26, 27) S8_ASM_END(28, 29, 30, 31)
+        : [b] "+r"(b), [seg] "+r"(seg), [left] "+r"(left), [from] "+r"(from), [acc] "+r"(acc)
+        : [a] "r"(a), [steps] "r"(steps), [step] "r"(step)
+        : "memory", "cc", "x9", "x10", "x11", "x12", "x17", ASM_VECTORS);
+}
+TILE_ENTRY(tile_s8, CASES3)
