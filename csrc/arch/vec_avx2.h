@@ -26,6 +26,8 @@ static inline vf vf_div(vf a, vf b) { return _mm256_div_ps(a, b); }
 static inline vf vf_fma(vf a, vf b, vf c) { return _mm256_fmadd_ps(a, b, c); }
 static inline vf vf_max(vf a, vf b) { return _mm256_max_ps(a, b); }
 static inline vf vf_min(vf a, vf b) { return _mm256_min_ps(a, b); }
+static inline vf vf_max_any(vf a, vf b) { return vf_max(a, b); }
+static inline vf vf_min_any(vf a, vf b) { return vf_min(a, b); }
 static inline vf vf_select_gt(vf a, vf b, vf x, vf y)
 {
     return _mm256_blendv_ps(y, x, _mm256_cmp_ps(a, b, _CMP_GT_OQ));

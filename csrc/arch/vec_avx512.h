@@ -22,6 +22,8 @@ static inline vf vf_div(vf a, vf b) { return _mm512_div_ps(a, b); }
 static inline vf vf_fma(vf a, vf b, vf c) { return _mm512_fmadd_ps(a, b, c); }
 static inline vf vf_max(vf a, vf b) { return _mm512_max_ps(a, b); }
 static inline vf vf_min(vf a, vf b) { return _mm512_min_ps(a, b); }
+static inline vf vf_max_any(vf a, vf b) { return vf_max(a, b); }
+static inline vf vf_min_any(vf a, vf b) { return vf_min(a, b); }
 static inline vf vf_select_gt(vf a, vf b, vf x, vf y)
 {
     return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(a, b, _CMP_GT_OQ), y, x);

@@ -26,6 +26,9 @@ static inline vf vf_fma(vf a, vf b, vf c) { return fmaf(a, b, c); }
 /* b when they are equal or one is NaN. */
 static inline vf vf_max(vf a, vf b) { return a > b ? a : b; }
 static inline vf vf_min(vf a, vf b) { return a < b ? a : b; }
+/* Where NaN, or zeros of both signs, may give either. */
+static inline vf vf_max_any(vf a, vf b) { return vf_max(a, b); }
+static inline vf vf_min_any(vf a, vf b) { return vf_min(a, b); }
 static inline vf vf_select_gt(vf a, vf b, vf x, vf y) { return a > b ? x : y; }
 static inline uint32_t vf_bits(float x) { uint32_t b; memcpy(&b, &x, sizeof b); return b; }
 static inline float vf_of_bits(uint32_t b) { float x; memcpy(&x, &b, sizeof x); return x; }

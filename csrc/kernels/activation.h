@@ -25,7 +25,7 @@ static inline vf vf_activate_slow(vf x, int activation)
 {
     const vf one = vf_set1(1.0f);
     switch (activation) {
-    case MP_RELU6: return vf_min(vf_max(x, vf_set1(0.0f)), vf_set1(6.0f));
+    case MP_RELU6: return vf_min_any(vf_max_any(x, vf_set1(0.0f)), vf_set1(6.0f));
     case MP_LOGISTIC: return vf_div(one, vf_add(one, vf_exp(vf_negate(x))));
     case MP_SWISH: return vf_div(x, vf_add(one, vf_exp(vf_negate(x))));
     case MP_MISH: {
@@ -43,8 +43,8 @@ static inline vf vf_activate(vf x, int activation)
 {
     switch (activation) {
     case MP_LINEAR: return x;
-    case MP_LEAKY: return vf_max(x, vf_mul(x, vf_set1(0.1f))); /* x > 0 ? x : 0.1 x */
-    case MP_RELU: return vf_max(x, vf_set1(0.0f));
+    case MP_LEAKY: return vf_max_any(x, vf_mul(x, vf_set1(0.1f))); /* x > 0 ? x : 0.1 x */
+    case MP_RELU: return vf_max_any(x, vf_set1(0.0f));
     default: return vf_activate_slow(x, activation);
     }
 }

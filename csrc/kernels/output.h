@@ -15,16 +15,25 @@ static inline vf note_bad(vf bad, vf x) { return vf_or(bad, vf_sub(x, x)); }
 /* Besides MP_TYPE_*: int8 rounded half to even, the usual rule, without asking at every value. */
 enum { OUT_I8_EVEN = MP_TYPE_I8 + 1 };
 
+/* What quantising needs, out of the way of stores, which might change memory. */
+typedef struct {
+    vf inv_scale, low, high, zero_point;
+} out_scale;
+static inline out_scale out_scale_of(const mp_output *o)
+{
+    return (out_scale){vf_set1(o->inv_scale), vf_set1(o->low), vf_set1(o->high), vf_set1(o->zero_point)};
+}
+
 /* The first n lanes of x to element `at` of out, as out_type; returns bad with what rounding to half made infinite. */
-static inline __attribute__((always_inline)) vf store_finished(const mp_output *o, char *out, size_t at,
+static inline __attribute__((always_inline)) vf store_finished(const out_scale *q, const int rounding, char *out, size_t at,
                                                                const int out_type, vf x, int n, vf bad)
 {
     if (out_type == MP_TYPE_F16) {
         x = vf_round_half(x);
         bad = note_bad(bad, x);
     } else if (out_type == MP_TYPE_I8 || out_type == OUT_I8_EVEN) {
-        const vf t = vf_min(vf_max(vf_mul(x, vf_set1(o->inv_scale)), vf_set1(o->low)), vf_set1(o->high));
-        x = vf_add(round_by(t, out_type == OUT_I8_EVEN ? MP_HALF_TO_EVEN : o->rounding), vf_set1(o->zero_point));
+        const vf t = vf_min_any(vf_max_any(vf_mul(x, q->inv_scale), q->low), q->high);
+        x = vf_add(round_by(t, out_type == OUT_I8_EVEN ? MP_HALF_TO_EVEN : rounding), q->zero_point);
     }
     store_as(out, at, out_type == OUT_I8_EVEN ? MP_TYPE_I8 : out_type, x, n);
     return bad;
@@ -36,25 +45,25 @@ output_rows(mp_output *o, const int kind, const int activation, const int out_ty
 {
     vf minimum = vf_load(o->minimum), maximum = vf_load(o->maximum), bad = vf_load(o->bad);
     const float *bias = o->bias + channel, *scale = o->scale + channel;
+    const out_scale q = out_scale_of(o);
+    const int rounding = o->rounding;
     for (int r = 0; r < rows; r++) {
-        for (int c = 0; c < channels; c += VL) {
-            const int n = channels - c < VL ? channels - c : VL;
-            const int32_t *from = acc + r * acc_ld + c;
-            vf x;
-            if (kind == MP_SUM_INT)
-                x = vf_fma(vf_load_i32(from), vf_load(scale + c), vf_load(bias + c));
-            else if (kind == MP_SUM_HALF)
-                x = vf_add(vf_load((const float *)from), vf_load(bias + c));
-            else
-                x = vf_load((const float *)from);
-            if (n < VL)
-                x = vf_keep_n(x, n);
-            bad = note_bad(bad, x);
-            x = vf_activate(x, activation);
-            minimum = vf_min(x, minimum);
-            maximum = vf_max(x, maximum);
-            bad = store_finished(o, out, r * out_ld + c, out_type, x, n, bad);
-        }
+        const int32_t *sums = acc + r * acc_ld;
+        const size_t row = r * out_ld;
+#define BODY(AT, N)                                                                                                    \
+    {                                                                                                                  \
+        vf x = kind == MP_SUM_INT ? vf_fma(vf_load_i32(sums + AT), vf_load(scale + AT), vf_load(bias + AT))            \
+               : kind == MP_SUM_HALF ? vf_add(vf_load((const float *)sums + AT), vf_load(bias + AT))                   \
+                                     : vf_load((const float *)sums + AT);                                              \
+        x = N == VL ? x : vf_keep_n(x, N);                                                                             \
+        bad = note_bad(bad, x);                                                                                        \
+        x = vf_activate(x, activation);                                                                                \
+        minimum = vf_min_any(x, minimum);                                                                              \
+        maximum = vf_max_any(x, maximum);                                                                              \
+        bad = store_finished(&q, rounding, out, row + AT, out_type, x, N, bad);                                        \
+    }
+        FOR_VECTORS((size_t)channels, BODY);
+#undef BODY
     }
     vf_store(o->minimum, minimum);
     vf_store(o->maximum, maximum);

@@ -7,8 +7,8 @@ static void range(const void *x, int type, size_t count, float *minimum, float *
     {                                                                                                                  \
         const vf v = vf_keep_n(load_as(x, AT, T, N), N);                                                               \
         odd = note_bad(odd, v);                                                                                        \
-        low = vf_min(v, low);                                                                                          \
-        high = vf_max(v, high);                                                                                        \
+        low = vf_min_any(v, low);                                                                                      \
+        high = vf_max_any(v, high);                                                                                    \
     }
 #define F32(AT, N) BODY(MP_TYPE_F32, AT, N)
 #define F16(AT, N) BODY(MP_TYPE_F16, AT, N)
@@ -32,7 +32,7 @@ static inline __attribute__((always_inline)) void quantize_typed(const int type,
     const vf bottom = vf_set1((float)(low - zero_point)), top = vf_set1((float)(high - zero_point));
 #define BODY(AT, N)                                                                                                    \
     {                                                                                                                  \
-        const vf t = vf_min(vf_max(vf_mul(load_as(x, AT, type, N), inv), bottom), top);                                \
+        const vf t = vf_min_any(vf_max(vf_mul(load_as(x, AT, type, N), inv), bottom), top);                            \
         store_as(out, AT, MP_TYPE_I8, vf_add(round_by(t, rounding), zero), N);                                         \
     }
     FOR_VECTORS(count, BODY);

@@ -41,6 +41,7 @@ typedef struct {
             return;                                                                                                    \
         }                                                                                                              \
         mp_output *o = target->o;                                                                                      \
+        const out_scale q = out_scale_of(o);                                                                           \
         vf minimum = vf_load(o->minimum), maximum = vf_load(o->maximum), bad = vf_load(o->bad);                        \
         char *to = target->out;                                                                                        \
         TILE_ROWS(TILE_FINISH_##SUM)                                                                                   \
@@ -86,9 +87,9 @@ typedef struct {
         vf y_ = x;                                                                                                     \
         bad = note_bad(bad, y_);                                                                                       \
         y_ = vf_activate(y_, activation);                                                                              \
-        minimum = vf_min(y_, minimum);                                                                                 \
-        maximum = vf_max(y_, maximum);                                                                                 \
-        bad = store_finished(o, to, AT, out_type, y_, VL, bad);                                                        \
+        minimum = vf_min_any(y_, minimum);                                                                             \
+        maximum = vf_max_any(y_, maximum);                                                                             \
+        bad = store_finished(&q, o->rounding, to, AT, out_type, y_, VL, bad);                                          \
     }
 #define TILE_FINISH_vf(i)                                                                                              \
     if (R > i) {                                                                                                       \
