@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
-# `make test-arm`: the kernel tests and a whole network through the real package on emulated arm64 CPUs (needs x86-64 Debian 12).
+# `make test-arm`: the kernel tests and a whole network through the real package on emulated arm64 CPUs, and what the kernels cost
+# there in instructions (needs x86-64 Debian 12).
 # Usage: run.sh [CPU...]     default: the six that stand for the supported boards. PYTHON: one with mpnet installed.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 python=${PYTHON:-python3}
 missing=()
-for tool in aarch64-linux-gnu-gcc:gcc-aarch64-linux-gnu qemu-aarch64-static:qemu-user-static mmdebstrap:mmdebstrap; do
+for tool in aarch64-linux-gnu-gcc:gcc-aarch64-linux-gnu qemu-aarch64-static:qemu-user-static qemu-aarch64:qemu-user \
+    llvm-mca-19:llvm-19 mmdebstrap:mmdebstrap; do
     command -v "${tool%%:*}" >/dev/null || missing+=("${tool##*:}")
 done
 [ -e /usr/aarch64-linux-gnu/include/stdio.h ] || missing+=(libc6-dev-arm64-cross)
@@ -17,6 +19,7 @@ cpus=("$@")
 [ ${#cpus[@]} -gt 0 ] || cpus=(cortex-a57 cortex-a72 a64fx cortex-a76 neoverse-n1 max,sve=off)
 cache=$PWD/.cache/arm
 mkdir -p "$cache"
+"$python" tests/arm/counts/gate.py "$cache/counts"
 tests/arm/root.sh "$cache/root"
 "$python" tests/arm/build.py "$cache/root" "$cache/out" >/dev/null
 rm -rf "$cache/tree" && mkdir -p "$cache/tree" && cp -r tests "$cache/tree/"

@@ -1,4 +1,4 @@
-"""Builds levels.c with the C core into one static program: build_levels.py PROGRAM [CC...] [-- FLAGS...]
+"""Builds a C program with the C core into one static executable: build_static.py SOURCE PROGRAM [CC...] [-- FLAGS...]
 
 Each file gets the flags of its ISA level, as in the package.
 """
@@ -17,18 +17,18 @@ from build_ext import COMMON, isa_flags  # noqa: E402
 
 
 def main() -> int:
-    program = Path(sys.argv[1])
-    rest = sys.argv[2:]
+    source, program = Path(sys.argv[1]), Path(sys.argv[2])
+    rest = sys.argv[3:]
     at = rest.index("--") if "--" in rest else len(rest)
     compiler, flags = rest[:at] or ["gcc"], rest[at + 1:] or ["-static"]
     target = subprocess.run([*compiler, "-dumpmachine"], capture_output=True, text=True, check=True).stdout.strip()
     program.parent.mkdir(parents=True, exist_ok=True)
-    core = [*(ROOT / "csrc").glob("*.c"), *(ROOT / "csrc" / "arch").glob("*.c"), ROOT / "tests" / "kernels" / "levels.c"]
+    core = [*(ROOT / "csrc").glob("*.c"), *(ROOT / "csrc" / "arch").glob("*.c"), source]
     with tempfile.TemporaryDirectory() as folder:
         objects = []
-        for number, source in enumerate(sorted(core)):
+        for number, file in enumerate(sorted(core)):
             objects.append(str(Path(folder) / f"{number}.o"))
-            command = [*compiler, *COMMON, *flags, *isa_flags(str(source), target), f"-I{ROOT / 'csrc'}", "-c", str(source)]
+            command = [*compiler, *COMMON, *flags, *isa_flags(str(file), target), f"-I{ROOT / 'csrc'}", "-c", str(file)]
             subprocess.run([*command, "-o", objects[-1]], check=True)
         subprocess.run([*compiler, *flags, *objects, "-o", str(program), "-lm"], check=True)
     return 0
