@@ -62,7 +62,7 @@ static inline const char *mp_packed_weights(const mp_conv_plan *p, const void *p
 void mp_conv_pack(const mp_conv_plan *p, const mp_table *table, const void *weights, void *packed);
 /* How one call is cut into items and passes; changes speed only. */
 typedef struct {
-    int row_blocks, rows;   /* output rows per block, at most */
+    int row_blocks, rows;   /* blocks, output rows per block at most; Winograd: tiles of 4x4 per block */
     int chunks;             /* ranges of panels */
     int passes;             /* parts of the depth */
     int pass_segments;      /* whole segments per pass, or 0: */

@@ -1,6 +1,6 @@
 /* The driver of Winograd convolutions, F(4x4, 3x3): 36 multiplications where direct convolution has 144.
  *
- * An item is (image, block of tile rows, range of channel panels). Its input tiles are transformed once (V); then for a
+ * An item is (image, block of tiles, range of channel panels). Its input tiles are transformed once (V); then for a
  * group of panels all 36 products V[position] x U[panel][position] run through the ordinary tile kernels into M, and the
  * output transform brings 4x4 pixels back, which go through the ordinary output stage. */
 #include <string.h>
@@ -67,29 +67,33 @@ static int clamp(int x, int low, int high) { return x < low ? low : x > high ? h
 void mp_winograd_schedule(const mp_conv_plan *p, int threads, mp_schedule *c)
 {
     enum { V_BYTES = 256 << 10, M_BYTES = 2 << 20 };
-    const int tile_rows = ceil_div(p->out_h, TILE), tiles = ceil_div(p->out_w, TILE);
+    const int tiles_x = ceil_div(p->out_w, TILE), tiles = ceil_div(p->out_h, TILE) * tiles_x;
     c->a_bytes = p->micro->a_bytes;
     c->stage_row = (size_t)p->stage_w * p->s.in_c * c->a_bytes;
     c->v_row = mp_align((size_t)p->s.in_c * c->a_bytes);
     if (c->v_row % 4096 == 0)
         c->v_row += MP_ALIGN; /* else the tiles of a register block share their cache sets */
-    const size_t row_bytes = POSITIONS * tiles * c->v_row, weights = p->panel_bytes * p->total_panels;
+    const size_t tile_bytes = POSITIONS * c->v_row, weights = p->panel_bytes * p->total_panels;
     /* Weights that leave the second cache level should be read once, whatever V then needs. */
     const size_t budget = weights > V_BYTES ? 8 * V_BYTES : V_BYTES;
-    int blocks = ceil_div(tile_rows, clamp((int)(budget / row_bytes), 1, tile_rows));
+    const int rows = clamp((int)(budget / (tile_bytes * tiles_x)), 1, tiles / tiles_x); /* whole rows are staged once */
+    int blocks = ceil_div(tiles, rows * tiles_x);
     c->chunks = 1;
+    c->rows = rows * tiles_x;
     if (threads > 1) {
-        if (weights > row_bytes * tile_rows && p->total_panels >= 2 * threads)
+        /* Few tiles and many weights: each thread transforms all tiles for its panels. Else blocks of equal size, wherever
+         * in a row they end. */
+        if (weights > tile_bytes * tiles && tiles < 4 * p->micro->mr * threads && p->total_panels >= 2 * threads)
             c->chunks = threads;
         else
-            blocks = ceil_div(blocks, threads) * threads;
+            blocks = ceil_div(blocks, threads) * threads, c->rows = ceil_div(tiles, blocks);
     }
-    c->rows = ceil_div(tile_rows, clamp(blocks, 1, tile_rows));
-    c->row_blocks = ceil_div(tile_rows, c->rows);
-    const size_t block_tiles = (size_t)c->rows * tiles, panel_m = POSITIONS * block_tiles * p->micro->nr * 4;
+    c->row_blocks = ceil_div(tiles, c->rows);
+    const size_t panel_m = (size_t)POSITIONS * c->rows * p->micro->nr * 4;
     c->passes = clamp((int)(M_BYTES / panel_m), 1, p->total_panels); /* panels per group */
-    c->stage_bytes = mp_align(c->stage_row * ((size_t)c->rows * TILE + 2) + 4 * MP_ALIGN);
-    c->v_bytes = mp_align(POSITIONS * block_tiles * c->v_row);
+    const int staged_rows = (c->rows + tiles_x - 2) / tiles_x + 1;    /* of tiles, from anywhere in the first */
+    c->stage_bytes = mp_align(c->stage_row * ((size_t)staged_rows * TILE + 2) + 4 * MP_ALIGN);
+    c->v_bytes = mp_align(tile_bytes * c->rows);
     c->sums_bytes = mp_align(panel_m * c->passes) + (size_t)TILE * TILE * p->micro->nr * 4;
     c->channel_bytes = mp_align((size_t)p->packed_channels * 4);
     c->thread_bytes = c->stage_bytes + c->v_bytes + c->sums_bytes + 3 * c->channel_bytes + mp_align((size_t)p->micro->nr * 4);
@@ -118,8 +122,8 @@ mp_summary mp_winograd_item(const mp_conv_plan *p, const mp_table *table, const 
                             int image, int block, int chunk, char *scratch)
 {
     const int nr = p->micro->nr, tiles_x = ceil_div(p->out_w, TILE);
-    const int ty0 = block * c->rows, tile_rows = clamp(c->rows, 0, ceil_div(p->out_h, TILE) - ty0);
-    const int tiles = tile_rows * tiles_x;
+    const int t0 = block * c->rows, tiles = clamp(c->rows, 0, ceil_div(p->out_h, TILE) * tiles_x - t0);
+    const int ty0 = t0 / tiles_x, tile_rows = (t0 + tiles - 1) / tiles_x - ty0 + 1;
     mp_workspace w;
     w.stage = scratch;
     char *v = w.stage + c->stage_bytes;
@@ -133,9 +137,11 @@ mp_summary mp_winograd_item(const mp_conv_plan *p, const mp_table *table, const 
     mp_prepare_channels(p, a, image, &w, &o);
     mp_stage_rows(p, a, c, image, ty0 * TILE, tile_rows * TILE + 2, w.stage);
     const size_t pixel = (size_t)p->s.in_c * c->a_bytes, position_v = (size_t)tiles * c->v_row;
-    for (int t = 0; t < tiles; t++)
-        p->winograd->input(w.stage + (size_t)(t / tiles_x) * TILE * c->stage_row + (size_t)(t % tiles_x) * TILE * pixel, pixel,
-                           c->stage_row, p->s.in_c, v + (size_t)t * c->v_row, position_v);
+    for (int t = 0; t < tiles; t++) {
+        const int ty = (t0 + t) / tiles_x - ty0, tx = (t0 + t) % tiles_x;
+        p->winograd->input(w.stage + (size_t)ty * TILE * c->stage_row + (size_t)tx * TILE * pixel, pixel, c->stage_row, p->s.in_c,
+                           v + (size_t)t * c->v_row, position_v);
+    }
 
     const size_t out_bytes = mp_type_bytes(a->out_type), position_m = (size_t)tiles * nr * 4;
     char *out = (char *)a->out + (size_t)image * p->out_h * p->out_w * p->s.out_c * out_bytes;
@@ -153,7 +159,7 @@ mp_summary mp_winograd_item(const mp_conv_plan *p, const mp_table *table, const 
         for (int i = 0; i < panels; i++) {
             const int channel = (first + i) * nr, channels = clamp(p->s.out_c - channel, 1, nr);
             for (int t = 0; t < tiles; t++) {
-                const int oy = (ty0 + t / tiles_x) * TILE, ox = t % tiles_x * TILE;
+                const int oy = (t0 + t) / tiles_x * TILE, ox = (t0 + t) % tiles_x * TILE;
                 p->winograd->output(w.sums + (size_t)i * POSITIONS * position_m + (size_t)t * nr * 4, position_m,
                                     (const char *)w.init + (size_t)channel * 4, y, nr);
                 for (int r = 0; r < TILE && oy + r < p->out_h; r++)
