@@ -30,6 +30,6 @@
     static void NAME(TILE_ARGUMENTS, int rows, const char *ahead, ptrdiff_t ahead_step)                                \
     {                                                                                                                  \
         (void)ahead, (void)ahead_step; /* these cores prefetch by themselves */                                        \
-        CASES(NAME, a, seg, segments, run, b, init, acc)                                                        \
+        CASES(NAME, a, seg, segments, run, b, init, acc)                                                               \
     }
 #endif

@@ -48,13 +48,13 @@ static inline __attribute__((always_inline)) void tile_s8_rows(const int R, TILE
 /* All four rows in assembly (see arm_neon_asm.h): v16-v31 sums, v0-v3 rows, v4-v7 columns; v8-v15 products, eight at a time
  * so that none waits for its own. */
 #define S8_ASM_EIGHT(OP, y0, y1)                                                                                       \
-    OP(8, 0, y0) OP(9, 1, y0) OP(10, 2, y0) OP(11, 3, y0)                                                  \
+    OP(8, 0, y0) OP(9, 1, y0) OP(10, 2, y0) OP(11, 3, y0)                                                              \
     OP(12, 0, y1) OP(13, 1, y1) OP(14, 2, y1) OP(15, 3, y1)
 #define S8_ASM_LOW(t, row, column) "smull v" #t ".8h, v" #row ".8b, v" #column ".8b\n"
 #define S8_ASM_HIGH(t, row, column) "smlal2 v" #t ".8h, v" #row ".16b, v" #column ".16b\n"
 #define S8_ASM_TWO_COLUMNS(y0, y1, c00, c10, c20, c30, c01, c11, c21, c31)                                             \
-    S8_ASM_EIGHT(S8_ASM_LOW, y0, y1)                                                                                 \
-    S8_ASM_EIGHT(S8_ASM_HIGH, y0, y1)                                                                                \
+    S8_ASM_EIGHT(S8_ASM_LOW, y0, y1)                                                                                   \
+    S8_ASM_EIGHT(S8_ASM_HIGH, y0, y1)                                                                                  \
     S8_ASM_ADD(c00, 8) S8_ASM_ADD(c10, 9) S8_ASM_ADD(c20, 10) S8_ASM_ADD(c30, 11)                                      \
     S8_ASM_ADD(c01, 12) S8_ASM_ADD(c11, 13) S8_ASM_ADD(c21, 14) S8_ASM_ADD(c31, 15)
 #define S8_ASM_ADD(c, t) "sadalp v" #c ".4s, v" #t ".8h\n"
