@@ -1,7 +1,4 @@
-"""Compiles each C file with the flags of its ISA level, so that one wheel holds every level.
-
-No -march=native anywhere: what a file may use is decided by its name alone.
-"""
+"""Compiles each C file with the flags of its ISA level (isa_flags.py), so that one wheel holds every level."""
 
 from __future__ import annotations
 
@@ -11,30 +8,8 @@ import subprocess
 import tempfile
 from typing import Any
 
+from isa_flags import COMMON, isa_flags
 from setuptools.command.build_ext import build_ext
-
-# File name prefix in csrc/arch/ -> (architecture prefix of the compiler's target, flags).
-ISA_FLAGS: dict[str, tuple[str, list[str]]] = {
-    "x86_avx2": ("x86_64", ["-mavx2", "-mfma", "-mf16c"]),
-    "x86_avx512vnni": ("x86_64", ["-mavx2", "-mfma", "-mf16c", "-mavx512f", "-mavx512bw", "-mavx512vl",
-                                  "-mavx512dq", "-mavx512vnni"]),
-    "x86_avx512": ("x86_64", ["-mavx2", "-mfma", "-mf16c", "-mavx512f", "-mavx512bw", "-mavx512vl", "-mavx512dq"]),
-    "arm_neon_fp16": ("aarch64", ["-march=armv8.2-a+fp16"]),
-    "arm_neon_dotprod": ("aarch64", ["-march=armv8.2-a+fp16+dotprod"]),
-    "arm_neon_i8mm": ("aarch64", ["-march=armv8.2-a+fp16+dotprod+i8mm"]),
-    "arm_neon": ("aarch64", ["-march=armv8-a"]),
-}
-COMMON = ["-std=gnu11", "-O3", "-ffp-contract=off", "-fno-math-errno", "-fvisibility=hidden", "-Wall", "-Wextra"]
-
-
-def isa_flags(source: str, target: str) -> list[str]:
-    """The extra flags of one file. The longest matching prefix wins; a file of another architecture gets none."""
-    stem = os.path.basename(source)
-    for prefix in sorted(ISA_FLAGS, key=len, reverse=True):
-        if stem.startswith(prefix):
-            architecture, flags = ISA_FLAGS[prefix]
-            return flags if target.startswith(architecture) else []
-    return []
 
 
 def _accepts(compiler: list[str], flags: list[str]) -> bool:

@@ -1,7 +1,7 @@
 """Cross-builds the package for arm64 into a folder: `build.py ROOT OUT`.
 
 ROOT is the folder that root.sh made (its headers are used); OUT receives mpnet/ with an arm64 extension module. The
-flags of each file are those of an ordinary build (csrc/build_ext.py). CC names the cross compiler.
+flags of each file are those of an ordinary build (csrc/isa_flags.py). CC names the cross compiler.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from pathlib import Path
 REPOSITORY = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(REPOSITORY / "csrc"))
 
-from build_ext import COMMON, isa_flags  # noqa: E402
 from build_ffi import ffi, sources  # noqa: E402
+from isa_flags import COMMON, isa_flags  # noqa: E402
 
 
 def main() -> int:

@@ -2,7 +2,7 @@
 # Makes an arm64 Debian 12 root with Python 3.11 and mpnet's packages, for emulation on an x86-64 Debian 12 machine.
 # Nothing of it is installed into the host; no chroot, no binfmt. About 300 MB.
 # Usage: root.sh FOLDER       MIRROR=<Debian mirror> overrides the mirror of apt's own sources.
-# Needs (Debian): mmdebstrap qemu-user-static, and python3 with pip.
+# Needs (Debian): mmdebstrap qemu-user-static. PYTHON: one with pip.
 set -euo pipefail
 root=${1:?folder}
 if [ -e "$root/.complete" ]; then exit 0; fi
@@ -20,7 +20,7 @@ options=(-qq -o "Dir::Etc::SourceList=$work/sources" -o "Dir::Etc::SourceParts=/
 apt-get "${options[@]}" update
 (cd "$work" && apt-get "${options[@]}" download libpython3.11-dev && dpkg -x libpython3.11-dev_*_arm64.deb headers)
 cp -a "$work/headers/usr/include" "$root/usr/"
-python3 -m pip install -q --no-cache-dir --disable-pip-version-check --target "$root/opt/site" --implementation cp --python-version 3.11 \
+"${PYTHON:-python3}" -m pip install -q --no-cache-dir --disable-pip-version-check --target "$root/opt/site" --implementation cp --python-version 3.11 \
     --abi cp311 --abi abi3 --abi none --platform manylinux2014_aarch64 --platform manylinux_2_17_aarch64 \
     --platform manylinux_2_28_aarch64 --only-binary=:all: \
     numpy cffi PyYAML opencv-python-headless pycocotools click rich jinja2 plotly pytest hypothesis setuptools

@@ -5,6 +5,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 python=${PYTHON:-python3}
+export PYTHON=$python
 missing=()
 for tool in aarch64-linux-gnu-gcc:gcc-aarch64-linux-gnu qemu-aarch64-static:qemu-user-static qemu-aarch64:qemu-user \
     llvm-mca-19:llvm-19 mmdebstrap:mmdebstrap; do

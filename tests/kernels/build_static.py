@@ -13,7 +13,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "csrc"))
 
-from build_ext import COMMON, isa_flags  # noqa: E402
+from isa_flags import COMMON, isa_flags  # noqa: E402
 
 
 def main() -> int:

@@ -1,4 +1,4 @@
-"""What ARM kernels cost, without ARM hardware: executed instructions, modelled cycles, spills. Fails when one is over its limit.
+"""What ARM kernels cost, without ARM hardware: executed instructions, modelled cycles, spills. Fails over a limit.
 
 Usage: gate.py FOLDER     builds into FOLDER; prints a table. CC: the cross compiler.
 
@@ -21,7 +21,7 @@ from loops import hottest, innermost_loops, modelled_cycles
 ROOT = Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "csrc"))
 
-from build_ext import COMMON, isa_flags  # noqa: E402
+from isa_flags import COMMON, isa_flags  # noqa: E402
 
 HERE = Path(__file__).parent
 MCA = os.environ.get("LLVM_MCA", "llvm-mca-19")
@@ -81,7 +81,8 @@ class Gate:
         good = value >= limit if least else value <= limit
         sign = ">=" if least else "<="
         name = f"{kernel.level} {kernel.precision}"
-        print(f"{name:22s}{what:48s}{value:10.{digits}f}  {sign} {limit:.{digits}f}{'' if good else '   OVER THE LIMIT'}", flush=True)
+        mark = "" if good else "   OVER THE LIMIT"
+        print(f"{name:22s}{what:48s}{value:10.{digits}f}  {sign} {limit:.{digits}f}{mark}", flush=True)
         if not good:
             self.failures.append(f"{name}: {what} is {value:.{digits}f}, has to be {sign} {limit:.{digits}f}")
 
@@ -89,7 +90,8 @@ class Gate:
 def counted(program: Path, plugin: Path, kernel: Kernel) -> list[tuple[str, int, dict[str, int]]]:
     """Of each part that kernels.c runs: its name, its multiply-accumulates, the instructions by kind."""
     counts = program.with_suffix(".txt")
-    command = ["qemu-aarch64", "-cpu", kernel.cpu, "-plugin", f"{plugin},out={counts}", str(program), kernel.level, kernel.precision]
+    command = ["qemu-aarch64", "-cpu", kernel.cpu, "-plugin", f"{plugin},out={counts}", str(program),
+               kernel.level, kernel.precision]
     run = subprocess.run(command, capture_output=True, text=True, check=False)
     if run.returncode:
         raise RuntimeError(f"{shlex.join(command)}: {run.stderr.strip() or run.returncode}")
@@ -97,7 +99,8 @@ def counted(program: Path, plugin: Path, kernel: Kernel) -> list[tuple[str, int,
     parts = [line.split("\t") for line in run.stdout.splitlines()]
     if not parts or len(regions) != len(parts):
         raise RuntimeError(f"{program}: {len(parts)} parts ran, {len(regions)} were counted")
-    return [(part[1], int(part[2]), {name: int(value) for name, value in region.items()}) for part, region in zip(parts, regions)]
+    return [(part[1], int(part[2]), {name: int(value) for name, value in region.items()})
+            for part, region in zip(parts, regions, strict=True)]
 
 
 def check(kernel: Kernel, gate: Gate, folder: Path, compiler: list[str]) -> None:
@@ -109,8 +112,8 @@ def check(kernel: Kernel, gate: Gate, folder: Path, compiler: list[str]) -> None
             gate.line(kernel, "vector accesses to the stack, tile", kinds["stack"], SAVED, digits=0)
     source = ROOT / "csrc" / "arch" / kernel.source
     obj = folder / f"{kernel.source}.o"
-    subprocess.run([*compiler, *COMMON, *isa_flags(str(source), "aarch64"), f"-I{ROOT / 'csrc'}", "-c", str(source), "-o", str(obj)],
-                   check=True)
+    flags = [*COMMON, *isa_flags(str(source), "aarch64"), f"-I{ROOT / 'csrc'}"]
+    subprocess.run([*compiler, *flags, "-c", str(source), "-o", str(obj)], check=True)
     loop = hottest(innermost_loops("aarch64-linux-gnu-objdump", obj), kernel.function, kernel.multiply)
     gate.line(kernel, "spills in the inner loop", loop.spills, 0, digits=0)
     for core, peak in kernel.models.items():

@@ -62,8 +62,10 @@ def hottest(loops: list[Loop], function: str, multiply: str) -> Loop:
 
 def modelled_cycles(mca: str, core: str, loop: Loop) -> float:
     """Cycles an iteration on a core, by llvm-mca's model of it."""
-    body = [re.sub(r"^((?:b\.?\w*|cbn?z\s+\w+,|tbn?z\s+\w+, #\w+,)\s+)[0-9a-f]+ <.*", r"\1.Lloop", text) for text in loop.instructions]
-    command = [mca, "-mtriple=aarch64-linux-gnu", f"-mcpu={core}", "-mattr=+dotprod,+i8mm,+fullfp16", f"-iterations={ITERATIONS}"]
+    back = re.sub(r"[0-9a-f]+ <.*", ".Lloop", loop.instructions[-1])
+    body = [*loop.instructions[:-1], back]
+    command = [mca, "-mtriple=aarch64-linux-gnu", f"-mcpu={core}", "-mattr=+dotprod,+i8mm,+fullfp16",
+               f"-iterations={ITERATIONS}"]
     run = subprocess.run(command, input=".Lloop:\n" + "\n".join(body) + "\n", capture_output=True, text=True, check=False)
     cycles = re.search(r"Total Cycles:\s+(\d+)", run.stdout)
     if not cycles:
