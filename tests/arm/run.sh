@@ -43,5 +43,6 @@ done
 for cpu in cortex-a57 max,sve=off; do
     case " ${cpus[*]} " in *" $cpu "*) ;; *) continue ;; esac
     echo "kernel tests on $cpu:"
-    (cd "$cache/tree" && QCPU=$cpu "$armpy" -m pytest -q -x -p no:cacheprovider -c /dev/null --rootdir=. tests/kernels/test_conv.py)
+    (cd "$cache/tree" && QCPU=$cpu "$armpy" -m pytest -q -x -p no:cacheprovider -c /dev/null --rootdir=. tests/kernels/test_conv.py \
+        tests/kernels/test_elementwise.py)
 done
