@@ -1,7 +1,8 @@
 // Plots: drawn by Plotly when they come near the screen, redrawn when the colours change.
 "use strict";
 
-const PLOTS = { drawn: new Map(), ready: null };
+// whole: the front's plot also shows the configurations that are not on the front.
+const PLOTS = { drawn: new Map(), ready: null, whole: false };
 // Up to here SVG marks are as quick as WebGL and do not need a graphics context.
 const SVG_POINTS = 5000;
 
@@ -82,7 +83,7 @@ function frontTraces() {
   const x = TABLE.columns[xName], y = TABLE.columns[yName];
   const front = currentFront(xName, yName);
   const onFront = new Set(front);
-  const rest = frontRows(x, y).filter((row) => !onFront.has(row));
+  const rest = PLOTS.whole ? frontRows(x, y).filter((row) => !onFront.has(row)) : [];
   const pick = (rows, values) => Float64Array.from(rows, (row) => values[row]);
   const trace = (name, rows, extra) => ({
     name, x: pick(rows, x), y: pick(rows, y), customdata: rows, text: rows.map(hoverText), hovertemplate: "%{text}<extra></extra>", ...extra,
@@ -239,7 +240,14 @@ function startPlots() {
   }, { rootMargin: "300px" });
   const later = async () => {
     loadPlotly();
-    if (byId("plot-front")) await draw("front");
+    if (byId("plot-front")) {
+      // What the reader decides on first; thousands of other points take as long again.
+      await draw("front");
+      performance.mark("front");
+      await new Promise((resolve) => setTimeout(resolve, 0));
+      PLOTS.whole = true;
+      await draw("front");
+    }
     finished();
     for (const node of nodes) if (node.id !== "plot-front") watcher.observe(node);
   };
