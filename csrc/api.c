@@ -69,12 +69,18 @@ static int plan_of(const mp_table *table, const mp_packed_header *h, mp_conv_pla
     return mp_conv_plan_make(plan, table, &h->shape, h->precision, h->winograd ? MP_WINOGRAD : MP_DIRECT, 0);
 }
 
-size_t mp_conv_scratch_bytes(const mp_table *table, const void *packed, int threads)
+size_t mp_conv_scratch_bytes(const mp_table *table, const void *packed, int pooled, int threads)
 {
     mp_conv_plan plan;
     if (threads < 1 || plan_of(table, packed, &plan) != MP_OK)
         return 0;
-    return mp_conv_scratch(&plan, threads);
+    return mp_conv_scratch(&plan, pooled, threads);
+}
+
+/* One side of a pooled result: padding decides whether the last, incomplete window counts. */
+static int is_half(int pooled, int side)
+{
+    return pooled > 0 && (pooled == side / 2 || pooled == (side + 1) / 2);
 }
 
 int mp_conv(const mp_table *table, const mp_conv_args *a)
@@ -90,6 +96,8 @@ int mp_conv(const mp_table *table, const mp_conv_args *a)
         return status;
     if (header->precision != a->precision || !same_shape(&header->shape, &a->shape))
         return MP_BAD_ARGUMENT;
+    if ((a->pool_h || a->pool_w) && !(is_half(a->pool_h, plan.out_h) && is_half(a->pool_w, plan.out_w)))
+        return MP_BAD_SHAPE;
     if (a->precision == MP_INT8 && (!a->weight_scale || !a->in_scale || !a->in_zero_point || !a->in_offset))
         return MP_BAD_ARGUMENT;
     if (a->out_type == MP_TYPE_I8 && (!a->out_inv_scale || !a->out_zero_point || a->out_rounding < 0 ||

@@ -206,14 +206,23 @@ static void segment_offsets(const mp_conv_plan *p, const mp_schedule *c, int fir
     }
 }
 
+/* The output channels of a panel. Depthwise: all. */
+static int first_channel(const mp_conv_plan *p, int panel)
+{
+    return p->dw ? 0 : panel / p->panels * p->kg + panel % p->panels * p->micro->nr;
+}
+static int channel_count(const mp_conv_plan *p, int panel)
+{
+    return p->dw ? p->s.out_c : clamp(p->kg - panel % p->panels * p->micro->nr, 1, p->micro->nr);
+}
+
+/* out: the first pixel at the panel's first channel, pixels out_ld elements apart. */
 static void run_panel(const mp_conv_plan *p, const mp_table *table, const mp_conv_args *a, const mp_schedule *c, int panel,
-                      const char *staged, char *out, int rows, mp_workspace *w, mp_output *o)
+                      const char *staged, char *out, int out_ld, int rows, mp_workspace *w, mp_output *o)
 {
     const mp_micro *m = p->micro;
-    const int group = panel / p->panels, within = panel % p->panels;
-    const int channel = group * p->kg + within * m->nr;
+    const int group = panel / p->panels;
     const char *weights = mp_packed_weights(p, a->packed) + panel * p->panel_bytes;
-    const size_t out_bytes = mp_type_bytes(a->out_type);
     pass q = {
         .a = staged + (size_t)group * p->cg * c->a_bytes,
         .seg = w->seg,
@@ -223,11 +232,11 @@ static void run_panel(const mp_conv_plan *p, const mp_table *table, const mp_con
         .pixels = rows * p->out_w,
         .sums = w->sums,
         .keep_sums = c->passes > 1,
-        .channels = p->kg - within * m->nr < m->nr ? p->kg - within * m->nr : m->nr,
+        .channels = channel_count(p, panel),
         .packed_channel = panel * m->nr,
-        .out = out + (size_t)channel * out_bytes,
-        .out_ld = (size_t)p->s.out_c,
-        .out_bytes = out_bytes,
+        .out = out,
+        .out_ld = (size_t)out_ld,
+        .out_bytes = mp_type_bytes(a->out_type),
     };
     const size_t run_bytes = (size_t)p->run_padded * m->nr * p->weight_bytes;
     for (int segment = 0, k = 0; segment < p->segments;) {
@@ -281,6 +290,35 @@ mp_summary mp_summarise(const mp_output *o)
     return r;
 }
 
+void mp_pool_block(const mp_table *table, const mp_conv_args *a, int image, int oy, int ox, int rows, int width,
+                   int channel, int channels, const char *block)
+{
+    const size_t bytes = mp_type_bytes(a->out_type), row = (size_t)width * channels * bytes;
+    const int out_w = clamp((width + 1) / 2, 0, a->pool_w - ox / 2);
+    for (int y = 0; y < rows && (oy + y) / 2 < a->pool_h; y += 2) {
+        const char *lines[2] = {block + y * row, block + (y + 1) * row};
+        const size_t pixel = ((size_t)image * a->pool_h + (oy + y) / 2) * a->pool_w + ox / 2;
+        table->maxpool(lines, rows - y < 2 ? 1 : 2, width, channels, a->out_type, 2, 2, 0, out_w,
+                       (char *)a->out + (pixel * a->shape.out_c + channel) * bytes, a->shape.out_c);
+    }
+}
+
+/* One panel (depthwise: all channels) of a block, a few rows at a time, which are pooled while they are in the caches. */
+static void run_pooled(const mp_conv_plan *p, const mp_table *table, const mp_conv_args *a, const mp_schedule *c, int image,
+                       int panel, const char *staged, int oy, int rows, mp_workspace *w, mp_output *o)
+{
+    const int channel = first_channel(p, panel), channels = channel_count(p, panel);
+    for (int y = 0; y < rows; y += c->pool_rows) {
+        const int count = clamp(rows - y, 1, c->pool_rows);
+        const char *from = staged + (size_t)y * p->s.stride * c->stage_row;
+        if (p->dw)
+            run_depthwise(p, table, a, c, from, w->pool, count, w, o);
+        else
+            run_panel(p, table, a, c, panel, from, w->pool, channels, count, w, o);
+        mp_pool_block(table, a, image, oy + y, 0, count, p->out_w, channel, channels, w->pool);
+    }
+}
+
 static mp_summary run_item(const mp_conv_plan *p, const mp_table *table, const mp_conv_args *a, const mp_schedule *c,
                         int image, int block, int chunk, char *scratch)
 {
@@ -294,6 +332,7 @@ static mp_summary run_item(const mp_conv_plan *p, const mp_table *table, const m
     w.scale = (float *)((char *)w.bias + c->channel_bytes);
     w.init = (char *)w.scale + c->channel_bytes;
     w.seg = (ptrdiff_t *)((char *)w.init + c->channel_bytes);
+    w.pool = (char *)w.seg + mp_align(p->segments * sizeof(ptrdiff_t));
     mp_output o;
     mp_prepare_channels(p, a, image, &w, &o);
     const int oy = block * c->rows, rows = clamp(c->rows, 0, p->out_h - oy);
@@ -302,15 +341,19 @@ static mp_summary run_item(const mp_conv_plan *p, const mp_table *table, const m
         mp_stage_rows(p, a, c, image, oy, (rows - 1) * s->stride + p->row_span, w.stage);
     else
         staged = (const char *)a->in + ((size_t)image * s->in_h + (size_t)oy * s->stride) * s->in_w * s->in_c * c->a_bytes;
-    const size_t out_bytes = mp_type_bytes(a->out_type);
-    char *out = (char *)a->out + ((size_t)image * p->out_h + oy) * p->out_w * s->out_c * out_bytes;
-    if (p->dw) {
-        run_depthwise(p, table, a, c, staged, out, rows, &w, &o);
-    } else {
-        const int64_t all = p->total_panels;
-        const int first = (int)(all * chunk / c->chunks), last = (int)(all * (chunk + 1) / c->chunks);
-        for (int panel = first; panel < last; panel++)
-            run_panel(p, table, a, c, panel, staged, out, rows, &w, &o);
+    const size_t out_bytes = mp_type_bytes(a->out_type), pixel = ((size_t)image * p->out_h + oy) * p->out_w;
+    const int64_t all = p->total_panels;
+    const int first = (int)(all * chunk / c->chunks), last = (int)(all * (chunk + 1) / c->chunks);
+    for (int panel = first; panel < last; panel++) {
+        if (a->pool_h) {
+            run_pooled(p, table, a, c, image, panel, staged, oy, rows, &w, &o);
+            continue;
+        }
+        char *out = (char *)a->out + (pixel * s->out_c + first_channel(p, panel)) * out_bytes;
+        if (p->dw)
+            run_depthwise(p, table, a, c, staged, out, rows, &w, &o);
+        else
+            run_panel(p, table, a, c, panel, staged, out, s->out_c, rows, &w, &o);
     }
     return mp_summarise(&o);
 }
@@ -318,7 +361,7 @@ static mp_summary run_item(const mp_conv_plan *p, const mp_table *table, const m
 int mp_conv_run(const mp_conv_plan *p, const mp_table *table, const mp_conv_args *a)
 {
     mp_schedule c;
-    mp_conv_schedule(p, a->threads, &c);
+    mp_conv_schedule(p, a->pool_h, a->threads, &c);
     if (a->scratch_bytes < c.thread_bytes * a->threads)
         return MP_BAD_ARGUMENT;
     const int per_image = c.row_blocks * c.chunks;

@@ -5,7 +5,7 @@
 
 /* Pointers into one thread's part of the scratch. */
 typedef struct {
-    char *stage, *sums;
+    char *stage, *sums, *pool;
     float *bias, *scale;
     void *init;           /* starting values per packed channel: bias, 0 or the zero point's correction */
     ptrdiff_t *seg;
@@ -47,6 +47,9 @@ void mp_prepare_channels(const mp_conv_plan *p, const mp_conv_args *a, int image
 void mp_stage_rows(const mp_conv_plan *p, const mp_conv_args *a, const mp_schedule *c, int image, int oy, int count,
                    char *staged);
 mp_summary mp_summarise(const mp_output *o);
+/* Pools rows x width results of some channels, dense in `block`, whose first pixel is (oy, ox), both even. */
+void mp_pool_block(const mp_table *table, const mp_conv_args *a, int image, int oy, int ox, int rows, int width,
+                   int channel, int channels, const char *block);
 mp_summary mp_winograd_item(const mp_conv_plan *p, const mp_table *table, const mp_conv_args *a, const mp_schedule *c,
                             int image, int block, int chunk, char *scratch);
 #endif

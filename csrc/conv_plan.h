@@ -64,17 +64,18 @@ void mp_conv_pack(const mp_conv_plan *p, const mp_table *table, const void *weig
 typedef struct {
     int row_blocks, rows;   /* blocks, output rows per block at most; Winograd: tiles of 4x4 per block */
     int chunks;             /* ranges of panels */
+    int pool_rows;          /* before pooling: computed at a time, so that they are pooled in the caches; even */
     int passes;             /* parts of the depth */
     int pass_segments;      /* whole segments per pass, or 0: */
     int pass_run;           /* pieces of one run */
-    size_t stage_bytes, sums_bytes, channel_bytes, thread_bytes;
+    size_t stage_bytes, sums_bytes, channel_bytes, pool_bytes, thread_bytes;
     size_t a_bytes, stage_row; /* of one element, of one staged row */
     size_t v_row, v_bytes;  /* Winograd: one transformed tile and position; all of a block */
 } mp_schedule;
-void mp_conv_schedule(const mp_conv_plan *p, int threads, mp_schedule *c);
-size_t mp_conv_scratch(const mp_conv_plan *p, int threads);
+void mp_conv_schedule(const mp_conv_plan *p, int pooled, int threads, mp_schedule *c);
+size_t mp_conv_scratch(const mp_conv_plan *p, int pooled, int threads);
 int mp_winograd_fits_int8(const mp_conv_shape *s, const int8_t *weights);
 void mp_winograd_pack(const mp_conv_plan *p, const void *weights, void *packed, int32_t *sums);
-void mp_winograd_schedule(const mp_conv_plan *p, int threads, mp_schedule *c);
+void mp_winograd_schedule(const mp_conv_plan *p, int pooled, int threads, mp_schedule *c);
 int mp_conv_run(const mp_conv_plan *p, const mp_table *table, const mp_conv_args *a);
 #endif

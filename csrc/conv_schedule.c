@@ -4,18 +4,15 @@
 enum {
     STAGE_BYTES = 192 << 10,      /* staged rows of a block: they share the second cache level with weights and results */
     STAGE_BYTES_DEEP = 384 << 10, /* when the weights are the larger part, and every block reads all of them */
-    PANEL_BYTES = 80 << 10        /* weights per pass over the tiles: they stay in the second level, fetched ahead */
+    PANEL_BYTES = 80 << 10,       /* weights per pass over the tiles: they stay in the second level, fetched ahead */
+    POOL_BYTES = 64 << 10         /* results on their way into pooling */
 };
 
 static int ceil_div(int a, int b) { return (a + b - 1) / b; }
 static int clamp(int x, int low, int high) { return x < low ? low : x > high ? high : x; }
 
-void mp_conv_schedule(const mp_conv_plan *p, int threads, mp_schedule *c)
+static void direct_schedule(const mp_conv_plan *p, int pooled, int threads, mp_schedule *c)
 {
-    if (p->winograd) {
-        mp_winograd_schedule(p, threads, c);
-        return;
-    }
     c->a_bytes = p->dw ? p->dw->a_bytes : p->micro->a_bytes;
     c->stage_row = (size_t)p->stage_w * p->s.in_c * c->a_bytes;
     const size_t all_rows = c->stage_row * ((size_t)(p->out_h - 1) * p->s.stride + p->row_span);
@@ -31,6 +28,8 @@ void mp_conv_schedule(const mp_conv_plan *p, int threads, mp_schedule *c)
     }
     blocks = clamp(blocks, 1, p->out_h);
     c->rows = ceil_div(p->out_h, blocks);
+    if (pooled)
+        c->rows += c->rows % 2; /* a window lies in one block */
     c->row_blocks = ceil_div(p->out_h, c->rows);
 
     c->passes = 1;
@@ -56,12 +55,24 @@ void mp_conv_schedule(const mp_conv_plan *p, int threads, mp_schedule *c)
     else
         c->sums_bytes = mp_align((c->passes > 1 ? pixels : (size_t)p->micro->mr) * p->micro->nr * 4);
     c->channel_bytes = mp_align((size_t)p->packed_channels * 4);
-    c->thread_bytes = c->stage_bytes + c->sums_bytes + 3 * c->channel_bytes + mp_align(p->segments * sizeof(ptrdiff_t));
+    const size_t row_bytes = (size_t)p->out_w * (p->dw ? p->s.out_c : p->micro->nr) * 4;
+    c->pool_rows = clamp((int)(POOL_BYTES / row_bytes), 2, c->rows + c->rows % 2) / 2 * 2;
+    c->pool_bytes = pooled ? mp_align(c->pool_rows * row_bytes) : 0;
+    c->thread_bytes = c->stage_bytes + c->sums_bytes + 3 * c->channel_bytes + mp_align(p->segments * sizeof(ptrdiff_t)) +
+                      c->pool_bytes;
 }
 
-size_t mp_conv_scratch(const mp_conv_plan *p, int threads)
+void mp_conv_schedule(const mp_conv_plan *p, int pooled, int threads, mp_schedule *c)
+{
+    if (p->winograd)
+        mp_winograd_schedule(p, pooled, threads, c);
+    else
+        direct_schedule(p, pooled, threads, c);
+}
+
+size_t mp_conv_scratch(const mp_conv_plan *p, int pooled, int threads)
 {
     mp_schedule c;
-    mp_conv_schedule(p, threads, &c);
+    mp_conv_schedule(p, pooled, threads, &c);
     return c.thread_bytes * threads;
 }

@@ -25,9 +25,10 @@ typedef struct {
 typedef struct {
     mp_conv_shape shape;
     int32_t precision, activation, out_type, out_rounding, out_low, out_high, images, threads;
+    int32_t pool_h, pool_w;      /* out after mp_maxpool of size 2, stride 2, padding 0 or 1; 0, 0: not pooled */
     const void *packed;          /* by mp_pack_conv of the same table, shape and precision; 64-byte aligned */
     const void *in;              /* images x in_h x in_w x in_c: float, half bits, or int8, as the precision says */
-    void *out;                   /* images x out_h x out_w x out_c of out_type */
+    void *out;                   /* images x out_h x out_w (or pool_h x pool_w) x out_c of out_type */
     const float *bias;           /* out_c */
     const float *weight_scale;   /* int8: out_c */
     const float *in_scale;       /* int8: images */
@@ -35,7 +36,7 @@ typedef struct {
     const float *in_offset;      /* int8: images */
     const float *out_inv_scale;  /* int8 output: images */
     const int32_t *out_zero_point; /* int8 output: images */
-    float *ranges;               /* images x 2, minimum and maximum of the fp32 result; or NULL */
+    float *ranges;               /* images x 2, minimum and maximum of the fp32 result before pooling; or NULL */
     void *scratch;               /* mp_conv_scratch_bytes, 64-byte aligned; contents need not survive */
     size_t scratch_bytes;
 } mp_conv_args;
@@ -57,7 +58,7 @@ int mp_check_conv(const mp_table *table, const mp_conv_shape *shape, int precisi
 size_t mp_pack_bytes(const mp_table *table, const mp_conv_shape *shape, int precision, const void *weights);
 int mp_pack_conv(const mp_table *table, const mp_conv_shape *shape, int precision, const void *weights, void *packed,
                  size_t packed_bytes);
-size_t mp_conv_scratch_bytes(const mp_table *table, const void *packed, int threads);
+size_t mp_conv_scratch_bytes(const mp_table *table, const void *packed, int pooled, int threads);
 /* MP_NONFINITE: a result (before the activation, or after rounding to half) is not finite; out is then unspecified. */
 int mp_conv(const mp_table *table, const mp_conv_args *args);
 

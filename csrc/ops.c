@@ -145,7 +145,7 @@ int mp_maxpool(const mp_table *table, const void *x, void *out, int type, size_t
         const char *rows[MAX_WINDOW];
         for (int y = y0; y < y1; y++)
             rows[y - y0] = image + (size_t)y * w * pixel;
-        table->maxpool(rows, y1 - y0, w, c, type, size, stride, offset, out_w, (char *)out + row * out_w * pixel);
+        table->maxpool(rows, y1 - y0, w, c, type, size, stride, offset, out_w, (char *)out + row * out_w * pixel, (size_t)c);
     }
     return MP_OK;
 }

@@ -86,10 +86,10 @@ struct mp_table {
     void (*dequantize)(const int8_t *x, void *out, int type, size_t count, float scale, int zero_point, float offset);
     void (*cast)(const void *x, int type, void *out, int out_type, size_t count);
     void (*add)(const void *a, const void *b, void *out, int type, int out_type, int activation, size_t count);
-    /* One output row of a pool: out[ox][c] = the largest of rows[r][ox * stride - offset + k][c], r < count, k < size,
-     * where that lies in [0, w); minus infinity (int8: -128) when nothing does. */
+    /* One output row of a pool: out[ox * out_ld + c] = the largest of rows[r][ox * stride - offset + k][c], r < count,
+     * k < size, where that lies in [0, w); minus infinity (int8: -128) when nothing does. */
     void (*maxpool)(const char *const *rows, int count, int w, int channels, int type, int size, int stride, int offset,
-                    int out_w, void *out);
+                    int out_w, void *out, size_t out_ld);
     /* out[c] = (sum over pixels, in order, of x[pixel][c]) / pixels */
     void (*mean)(const void *x, void *out, int type, size_t pixels, size_t channels);
     /* rounds times 12 vectors of multiply-adds on start[12][lanes], for measuring the machine. */

@@ -64,7 +64,7 @@ static int ceil_div(int a, int b) { return (a + b - 1) / b; }
 static int clamp(int x, int low, int high) { return x < low ? low : x > high ? high : x; }
 
 /* Speed only. */
-void mp_winograd_schedule(const mp_conv_plan *p, int threads, mp_schedule *c)
+void mp_winograd_schedule(const mp_conv_plan *p, int pooled, int threads, mp_schedule *c)
 {
     enum { V_BYTES = 256 << 10, M_BYTES = 2 << 20 };
     const int tiles_x = ceil_div(p->out_w, TILE), tiles = ceil_div(p->out_h, TILE) * tiles_x;
@@ -95,8 +95,10 @@ void mp_winograd_schedule(const mp_conv_plan *p, int threads, mp_schedule *c)
     c->stage_bytes = mp_align(c->stage_row * ((size_t)staged_rows * TILE + 2) + 4 * MP_ALIGN);
     c->v_bytes = mp_align(tile_bytes * c->rows);
     c->sums_bytes = mp_align(panel_m * c->passes) + (size_t)TILE * TILE * p->micro->nr * 4;
+    c->pool_bytes = pooled ? (size_t)TILE * TILE * tiles_x * p->micro->nr * 4 : 0; /* a row of tiles */
     c->channel_bytes = mp_align((size_t)p->packed_channels * 4);
-    c->thread_bytes = c->stage_bytes + c->v_bytes + c->sums_bytes + 3 * c->channel_bytes + mp_align((size_t)p->micro->nr * 4);
+    c->thread_bytes = c->stage_bytes + c->v_bytes + c->sums_bytes + 3 * c->channel_bytes + mp_align((size_t)p->micro->nr * 4) +
+                      mp_align(c->pool_bytes);
 }
 
 /* All positions of one panel: m[position][tile][nr]. */
@@ -133,6 +135,7 @@ mp_summary mp_winograd_item(const mp_conv_plan *p, const mp_table *table, const 
     w.init = (char *)w.scale + c->channel_bytes;
     char *zeros = (char *)w.init + c->channel_bytes;
     memset(zeros, 0, (size_t)nr * 4);
+    w.pool = zeros + mp_align((size_t)nr * 4);
     mp_output o;
     mp_prepare_channels(p, a, image, &w, &o);
     mp_stage_rows(p, a, c, image, ty0 * TILE, tile_rows * TILE + 2, w.stage);
@@ -144,7 +147,6 @@ mp_summary mp_winograd_item(const mp_conv_plan *p, const mp_table *table, const 
     }
 
     const size_t out_bytes = mp_type_bytes(a->out_type), position_m = (size_t)tiles * nr * 4;
-    char *out = (char *)a->out + (size_t)image * p->out_h * p->out_w * p->s.out_c * out_bytes;
     char *y = w.sums + c->sums_bytes - (size_t)TILE * TILE * nr * 4;
     const int64_t all = p->total_panels;
     const int last = (int)(all * (chunk + 1) / c->chunks);
@@ -158,14 +160,24 @@ mp_summary mp_winograd_item(const mp_conv_plan *p, const mp_table *table, const 
                          zeros, w.sums + (size_t)(i * POSITIONS + position) * position_m);
         for (int i = 0; i < panels; i++) {
             const int channel = (first + i) * nr, channels = clamp(p->s.out_c - channel, 1, nr);
-            for (int t = 0; t < tiles; t++) {
+            /* Tiles of one row, from ox0 to ox1: pooled together. */
+            for (int t = 0, ox0 = 0, ox1 = 0; t < tiles; t++) {
                 const int oy = (t0 + t) / tiles_x * TILE, ox = (t0 + t) % tiles_x * TILE;
                 p->winograd->output(w.sums + (size_t)i * POSITIONS * position_m + (size_t)t * nr * 4, position_m,
                                     (const char *)w.init + (size_t)channel * 4, y, nr);
-                for (int r = 0; r < TILE && oy + r < p->out_h; r++)
-                    table->output(&o, y + (size_t)r * TILE * nr * 4, (size_t)nr, clamp(p->out_w - ox, 1, TILE), channels, channel,
-                                  out + (((size_t)(oy + r) * p->out_w + ox) * p->s.out_c + channel) * out_bytes,
-                                  (size_t)p->s.out_c);
+                const int height = clamp(p->out_h - oy, 1, TILE), width = clamp(p->out_w - ox, 1, TILE);
+                if (t == 0 || ox == 0)
+                    ox0 = ox, ox1 = clamp(p->out_w, 1, ox + (tiles - t) * TILE);
+                const size_t pixel = ((size_t)image * p->out_h + oy) * p->out_w + ox;
+                char *to = a->pool_h ? w.pool + (size_t)(ox - ox0) * channels * out_bytes
+                                     : (char *)a->out + (pixel * p->s.out_c + channel) * out_bytes;
+                const size_t to_ld = (size_t)(a->pool_h ? channels : p->s.out_c);
+                const size_t to_row = to_ld * (size_t)(a->pool_h ? ox1 - ox0 : p->out_w);
+                for (int r = 0; r < height; r++)
+                    table->output(&o, y + (size_t)r * TILE * nr * 4, (size_t)nr, width, channels, channel,
+                                  to + r * to_row * out_bytes, to_ld);
+                if (a->pool_h && ox + width == ox1)
+                    mp_pool_block(table, a, image, oy, ox0, height, ox1 - ox0, channel, channels, w.pool);
             }
         }
     }

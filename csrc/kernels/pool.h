@@ -17,28 +17,35 @@ static inline __attribute__((always_inline)) void largest(const char *const *row
 #undef BODY
 }
 
-/* Sixteen int8, an extension that gcc and clang share: from an array in a loop gcc makes moves of single bytes. */
-typedef int8_t pool_s8 __attribute__((vector_size(16)));
-
-static void largest_s8(const char *const *rows, int count, int x0, int x1, int channels, int8_t *out)
-{
-    enum { STEP = sizeof(pool_s8) };
-    for (int c = 0; c + STEP <= channels;) {
-        pool_s8 top, value;
-        memset(&top, -128, sizeof top);
-        for (int r = 0; r < count; r++)
-            for (int x = x0; x < x1; x++) {
-                memcpy(&value, rows[r] + (size_t)x * channels + c, sizeof value);
-                const pool_s8 larger = value > top;
-                top = (value & larger) | (top & ~larger);
-            }
-        memcpy(out + c, &top, sizeof top);
-        if (c + STEP == channels)
-            return;
-        /* The last channels once more rather than one by one. */
-        c = c + 2 * STEP <= channels ? c + STEP : channels - STEP;
+/* Sixteen and eight int8, an extension that gcc and clang share: from an array in a loop gcc makes moves of single bytes. */
+typedef int8_t pool_s8x16 __attribute__((vector_size(16)));
+typedef int8_t pool_s8x8 __attribute__((vector_size(8)));
+#define LARGEST_S8(VECTOR)                                                                                             \
+    for (int c = 0;;) {                                                                                                \
+        enum { STEP = sizeof(VECTOR) };                                                                                \
+        VECTOR top, value;                                                                                             \
+        memset(&top, -128, sizeof top);                                                                                \
+        for (int r = 0; r < count; r++)                                                                                \
+            for (int x = x0; x < x1; x++) {                                                                            \
+                memcpy(&value, rows[r] + (size_t)x * channels + c, sizeof value);                                      \
+                const VECTOR larger = value > top;                                                                     \
+                top = (value & larger) | (top & ~larger);                                                              \
+            }                                                                                                          \
+        memcpy(out + c, &top, sizeof top);                                                                             \
+        if (c + STEP == channels)                                                                                      \
+            return;                                                                                                    \
+        /* The last channels once more rather than one by one. */                                                      \
+        c = c + 2 * STEP <= channels ? c + STEP : channels - STEP;                                                     \
     }
-    for (int c = 0; c < channels && channels < STEP; c++) {
+
+static inline __attribute__((always_inline)) void largest_s8(const char *const *rows, int count, int x0, int x1, int channels,
+                                                             int8_t *out)
+{
+    if (channels >= 16)
+        LARGEST_S8(pool_s8x16)
+    if (channels >= 8)
+        LARGEST_S8(pool_s8x8)
+    for (int c = 0; c < channels; c++) {
         int8_t top = -128;
         for (int r = 0; r < count; r++)
             for (int x = x0; x < x1; x++) {
@@ -49,13 +56,45 @@ static void largest_s8(const char *const *rows, int count, int x0, int x1, int c
     }
 }
 
-static void maxpool(const char *const *rows, int count, int w, int channels, int type, int size, int stride, int offset,
-                    int out_w, void *out)
+/* The usual windows, 2x2 side by side and complete. */
+static inline __attribute__((always_inline)) void pairs(const char *top, const char *bottom, int channels, const int type,
+                                                        int count, void *out, size_t out_ld)
 {
-    for (int ox = 0; ox < out_w; ox++) {
+    for (int ox = 0; ox < count; ox++) {
+        const size_t left = (size_t)2 * ox * channels, right = left + channels;
+        if (type == MP_TYPE_I8) {
+            const char *rows[2] = {top + left, bottom + left};
+            largest_s8(rows, 2, 0, 2, channels, (int8_t *)out + ox * out_ld);
+            continue;
+        }
+#define BODY(AT, N)                                                                                                    \
+    {                                                                                                                  \
+        const vf upper = vf_max(load_as(top, right + AT, type, N), load_as(top, left + AT, type, N));                  \
+        const vf lower = vf_max(load_as(bottom, left + AT, type, N), upper);                                           \
+        store_as(out, ox * out_ld + AT, type, vf_max(load_as(bottom, right + AT, type, N), lower), N);                 \
+    }
+        FOR_VECTORS((size_t)channels, BODY);
+#undef BODY
+    }
+}
+
+static void maxpool(const char *const *rows, int count, int w, int channels, int type, int size, int stride, int offset,
+                    int out_w, void *out, size_t out_ld)
+{
+    int ox = 0;
+    if (size == 2 && stride == 2 && offset == 0 && count == 2) {
+        ox = out_w < w / 2 ? out_w : w / 2;
+        if (type == MP_TYPE_I8)
+            pairs(rows[0], rows[1], channels, MP_TYPE_I8, ox, out, out_ld);
+        else if (type == MP_TYPE_F32)
+            pairs(rows[0], rows[1], channels, MP_TYPE_F32, ox, out, out_ld);
+        else
+            pairs(rows[0], rows[1], channels, MP_TYPE_F16, ox, out, out_ld);
+    }
+    for (; ox < out_w; ox++) {
         const int left = ox * stride - offset;
         const int x0 = left < 0 ? 0 : left, x1 = left + size < w ? left + size : w;
-        const size_t at = (size_t)ox * channels;
+        const size_t at = ox * out_ld;
         if (type == MP_TYPE_I8) {
             largest_s8(rows, count, x0, x1, channels, (int8_t *)out + at);
         } else if (count < 1 || x0 >= x1) {

@@ -16,6 +16,7 @@ from mpnet.engine.operations import (
     Cast,
     Concat,
     Convolve,
+    ConvolvePool,
     ConvolveQuantize,
     Dequantize,
     MaxPool,
@@ -23,6 +24,7 @@ from mpnet.engine.operations import (
     Slice,
     Upsample,
     Yolo,
+    convolution_of,
 )
 from mpnet.engine.plan import Plan, Step
 from mpnet.engine.prepare import Prepared
@@ -137,7 +139,7 @@ class BoundPlan:
         binder, operation = self._binder, step.operation
         sources = [self._arrays[slot] for slot in step.inputs]
         x, out = sources[0], self._arrays[step.output]
-        if isinstance(operation, Convolve | ConvolveQuantize):
+        if isinstance(operation, Convolve | ConvolveQuantize | ConvolvePool):
             return self._bind_convolve(step, operation, x, out)
         if isinstance(operation, Quantize):
             return self._bind_quantize(step, operation, x, out)
@@ -163,8 +165,14 @@ class BoundPlan:
             return []
         raise EngineError(f"operation {operation.name or operation!r} cannot be run")
 
-    def _bind_convolve(self, step: Step, operation: Convolve | ConvolveQuantize, x: Any, out: Any) -> list[Call]:
-        main = operation if isinstance(operation, Convolve) else operation.convolve
+    def _bind_convolve(
+        self, step: Step, operation: Convolve | ConvolveQuantize | ConvolvePool, x: Any, out: Any
+    ) -> list[Call]:
+        main = convolution_of(operation)
+        assert main is not None
+        pool = isinstance(operation, ConvolvePool)
+        if isinstance(operation, ConvolvePool):
+            operation = operation.convolve
         ready = self._prepared.convolution(main)
         known = self._quantized.get(step.inputs[0])
         ranges = None
@@ -177,11 +185,11 @@ class BoundPlan:
                 "out_scales": own.scales, "out_rounding": scheme.rounding,
                 "out_low": scheme.low, "out_high": scheme.high,
             }
-        elif step.output in self._measured:
+        elif step.output in self._measured and not pool:  # the kernel measures what it does not pool
             ranges = self._ranges[step.output] = np.zeros((self._images, 2), np.float32)
         calls = [self._binder.conv(
             ready.packed, x, out, bias=ready.bias, activation=ready.activation, weight_scale=ready.weight_scale,
-            in_scales=None if known is None else known.scales, ranges=ranges, **target,
+            in_scales=None if known is None else known.scales, ranges=ranges, pool=pool, **target,
         )]
         if ranges is not None and step.gives == FP16:
             calls.append(Call(_round_ranges, (ranges,)))

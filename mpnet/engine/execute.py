@@ -17,6 +17,7 @@ from mpnet.engine.operations import (
     Cast,
     Concat,
     Convolve,
+    ConvolvePool,
     ConvolveQuantize,
     Dequantize,
     MaxPool,
@@ -54,6 +55,10 @@ def execute(operation: Operation, inputs: Sequence[Tensor], prepared: Prepared, 
     if isinstance(operation, ConvolveQuantize):
         middle = _convolve(operation.convolve, first, prepared, threads)
         return quantize_tensor(middle, operation.quantize, kernels, threads)
+    if isinstance(operation, ConvolvePool):
+        if isinstance(operation.convolve, Convolve):
+            return _convolve(operation.convolve, first, prepared, threads, operation.pool)
+        return execute(operation.pool, (execute(operation.convolve, inputs, prepared, threads),), prepared, threads)
     if isinstance(operation, Yolo):
         return first
     if isinstance(operation, Slice):
@@ -87,19 +92,25 @@ def execute(operation: Operation, inputs: Sequence[Tensor], prepared: Prepared, 
     return result
 
 
-def _convolve(operation: Convolve, x: Tensor, prepared: Prepared, threads: int) -> Tensor:
+def _convolve(
+    operation: Convolve, x: Tensor, prepared: Prepared, threads: int, pool: MaxPool | None = None
+) -> Tensor:
     ready = prepared.convolution(operation)
     layer = prepared.network.layers[operation.layer]
     assert isinstance(layer, ConvolutionSpec)
     shape = conv_shape(layer)
     gives = FP32 if operation.precision == INT8 else x.precision
-    out = np.empty((x.images, shape.out_h, shape.out_w, shape.out_channels), gives.storage)
-    ranges = np.empty((x.images, 2), np.float32)
+    height, width = shape.out_h, shape.out_w
+    if pool is not None:
+        height, width = (height + pool.padding) // 2, (width + pool.padding) // 2
+    out = np.empty((x.images, height, width, shape.out_channels), gives.storage)
+    # The kernel measures what it does not pool.
+    ranges = np.empty((x.images, 2), np.float32) if pool is None else None
     prepared.kernels.conv(
         ready.packed, x.data, out, bias=ready.bias, activation=ready.activation, weight_scale=ready.weight_scale,
-        in_quant=x.quant, ranges=ranges, threads=threads,
+        in_quant=x.quant, ranges=ranges, pool=pool is not None, threads=threads,
     )
-    return Tensor(out, gives, None, ranges if gives == FP32 else half_ranges(ranges))
+    return Tensor(out, gives, None, ranges if ranges is None or gives == FP32 else half_ranges(ranges))
 
 
 def half_ranges(ranges: NDArray[np.float32]) -> NDArray[np.float32]:

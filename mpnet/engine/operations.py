@@ -105,6 +105,19 @@ class MaxPool(Operation):
 
 
 @dataclass(frozen=True)
+class ConvolvePool(Operation):
+    """A convolution whose results are pooled, 2x2/2, before they leave the caches."""
+
+    convolve: Convolve | ConvolveQuantize = field(default_factory=Convolve)
+    pool: MaxPool = field(default_factory=MaxPool)
+    name: ClassVar[str] = "ConvolvePool"
+
+    @property
+    def detail(self) -> str:
+        return f"{self.convolve.detail}; {self.pool.detail}"
+
+
+@dataclass(frozen=True)
 class AvgPool(Operation):
     """Global mean per channel."""
 
@@ -161,6 +174,13 @@ class Yolo(Operation):
 
     number: int = 1
     name: ClassVar[str] = "Yolo"
+
+
+def convolution_of(operation: Operation) -> Convolve | None:
+    """The convolution in an operation, fused or alone."""
+    if isinstance(operation, ConvolvePool | ConvolveQuantize):
+        return convolution_of(operation.convolve)
+    return operation if isinstance(operation, Convolve) else None
 
 
 def conversion_between(source: Precision, target: Precision, quantize: Quantize) -> Operation | None:

@@ -13,6 +13,7 @@ from mpnet.engine.operations import (
     Cast,
     Concat,
     Convolve,
+    ConvolvePool,
     ConvolveQuantize,
     Dequantize,
     MaxPool,
@@ -22,6 +23,7 @@ from mpnet.engine.operations import (
     Upsample,
     Yolo,
     conversion_between,
+    convolution_of,
 )
 from mpnet.engine.options import DEFAULT_OPTIONS, EngineOptions
 from mpnet.errors import EngineError
@@ -239,40 +241,43 @@ def _step_problem(plan: Plan, step: Step, written: set[int]) -> str:
         return "" if step.takes == FP32 else f"a head takes fp32, not {step.takes}"
     if step.output in written:
         return f"writes slot {step.output} a second time"
-    if isinstance(operation, Quantize):
-        fits = step.takes in (FP32, FP16) and step.gives == INT8
-    elif isinstance(operation, Dequantize):
-        fits = step.takes == INT8 and step.gives == operation.target
-    elif isinstance(operation, Cast):
-        fits = step.takes in (FP32, FP16) and step.gives == operation.target != step.takes
-    elif isinstance(operation, Convolve):
-        gives = FP32 if step.takes == INT8 else step.takes
-        fits = step.takes.base == operation.precision.base and step.gives == gives
-    elif isinstance(operation, ConvolveQuantize):
-        fits = step.takes.base == operation.convolve.precision.base and step.gives == INT8
-    elif isinstance(operation, Add | AvgPool | Concat) and step.takes == INT8:
-        fits = False
-    else:
-        fits = isinstance(operation, _KEEPS_STORAGE) and step.takes == step.gives
-    if not fits:
+    if not _fits(operation, step.takes, step.gives):
         return f"cannot turn {step.takes} into {step.gives}"
     expected = _result_shape(plan, step)
     return "" if out.shape == expected else f"gives the shape {out.shape} where {expected} follows from its inputs"
 
 
+def _fits(operation: Operation, takes: Precision, gives: Precision) -> bool:
+    """Whether the operation turns the one storage into the other."""
+    if isinstance(operation, Quantize):
+        return takes in (FP32, FP16) and gives == INT8
+    if isinstance(operation, Dequantize):
+        return takes == INT8 and gives == operation.target
+    if isinstance(operation, Cast):
+        return takes in (FP32, FP16) and gives == operation.target != takes
+    if isinstance(operation, Convolve):
+        return takes.base == operation.precision.base and gives == (FP32 if takes == INT8 else takes)
+    if isinstance(operation, ConvolveQuantize):
+        return takes.base == operation.convolve.precision.base and gives == INT8
+    if isinstance(operation, ConvolvePool):
+        return _fits(operation.convolve, takes, gives)
+    if isinstance(operation, Add | AvgPool | Concat) and takes == INT8:
+        return False
+    return isinstance(operation, _KEEPS_STORAGE) and takes == gives
+
+
 def _result_shape(plan: Plan, step: Step) -> Shape:
     operation, layer = step.operation, plan.network.layers[step.layer]
     height, width, channels = plan.slots[step.inputs[0]].shape
-    if isinstance(operation, Convolve | ConvolveQuantize) and isinstance(layer, ConvolutionSpec):
+    if convolution_of(operation) is not None and isinstance(layer, ConvolutionSpec):
         reach = layer.dilation * (layer.size - 1) + 1
-        return (
-            (height + 2 * layer.padding - reach) // layer.stride + 1,
-            (width + 2 * layer.padding - reach) // layer.stride + 1,
-            layer.filters,
-        )
-    if isinstance(operation, MaxPool):
-        rest = operation.padding - operation.size
-        return ((height + rest) // operation.stride + 1, (width + rest) // operation.stride + 1, channels)
+        height = (height + 2 * layer.padding - reach) // layer.stride + 1
+        width = (width + 2 * layer.padding - reach) // layer.stride + 1
+        channels = layer.filters
+    pool = operation.pool if isinstance(operation, ConvolvePool) else operation
+    if isinstance(pool, MaxPool):
+        rest = pool.padding - pool.size
+        return ((height + rest) // pool.stride + 1, (width + rest) // pool.stride + 1, channels)
     if isinstance(operation, AvgPool):
         return (1, 1, channels)
     if isinstance(operation, Upsample):

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.engine.assign import assign, assign_key
-from mpnet.engine.operations import Convolve, ConvolveQuantize
+from mpnet.engine.operations import Convolve, convolution_of
 from mpnet.engine.options import EngineOptions
 from mpnet.engine.plan import Plan, build_plan
 from mpnet.engine.prepare import Prepared
@@ -169,10 +169,7 @@ def _step(prepared: Prepared, timed: StepTime, peak: Peak, threads: int) -> Benc
 
 
 def _convolution(timed: StepTime) -> Convolve | None:
-    operation = timed.step.operation
-    if isinstance(operation, ConvolveQuantize):
-        return operation.convolve
-    return operation if isinstance(operation, Convolve) else None
+    return convolution_of(timed.step.operation)
 
 
 def _step_precision(timed: StepTime) -> str:

@@ -6,18 +6,20 @@ test holds both together on every configuration of several networks.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Mapping
 
 import numpy as np
 
-from mpnet.engine.lowering import layer_precision, lower_layer
+from mpnet.engine.fuse import pooled
+from mpnet.engine.lowering import layer_precision, lower_layer, range_owner
 from mpnet.engine.memory import ALIGNMENT
-from mpnet.engine.operations import Cast, Convolve, Dequantize, Operation
+from mpnet.engine.operations import Cast, Convolve, Dequantize, MaxPool, Operation
 from mpnet.engine.options import EngineOptions
 from mpnet.engine.prepare import weight_bytes
-from mpnet.spec.network import PICTURE, ConvolutionSpec, NetworkSpec, YoloSpec
+from mpnet.spec.network import PICTURE, ConvolutionSpec, MaxpoolSpec, NetworkSpec, YoloSpec
 from mpnet.spec.precision import BY_CODE, FP32, Precision
 
 
@@ -54,6 +56,7 @@ class CostModel:
         self._pixels = [layer.out_shape[0] * layer.out_shape[1] for layer in network.layers]
         self._rules: dict[tuple[int, Precision, tuple[Precision, ...]], _Rule] = {}
         self._numbers: dict[Operation, int] = {}
+        self._fused_pools = _fused_pools(network)
 
     def costs(self, key: str) -> dict[str, float]:
         """weight_bytes, peak_activation_bytes, bit_operations, int8_macs of a configuration (codes only)."""
@@ -101,6 +104,8 @@ class CostModel:
                 last[slot] = steps
                 steps += 1
                 outputs.append(slot)
+            elif layer.index in self._fused_pools and rule.convert[0] == _NONE:
+                values[slot] = layer.activations
             elif rule.main:
                 for source in inputs:
                     last[source] = steps
@@ -153,3 +158,18 @@ class CostModel:
         number = self._numbers.setdefault(operation, len(self._numbers))
         size = np.dtype(operation.target.storage).itemsize if isinstance(operation, Dequantize | Cast) else 1
         return number, size
+
+
+def _fused_pools(network: NetworkSpec) -> frozenset[int]:
+    """Poolings that run inside the convolution before them, unless a conversion comes between."""
+    # Layers that only pass a tensor on read nothing.
+    readers = Counter(
+        range_owner(network, source) for layer in network.layers if range_owner(network, layer.index) == layer.index
+        for source in layer.inputs
+    )
+    return frozenset(
+        layer.index for layer in network.layers if isinstance(layer, MaxpoolSpec)
+        and readers[owner := range_owner(network, layer.inputs[0])] == 1
+        and owner != PICTURE and isinstance(network.layers[owner], ConvolutionSpec)
+        and pooled(Convolve(), MaxPool(layer.size, layer.stride, layer.padding)) is not None
+    )

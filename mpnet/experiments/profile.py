@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.engine.assign import assign_key
+from mpnet.engine.fuse import fuse_plan
 from mpnet.engine.options import EngineOptions
 from mpnet.engine.plan import Plan, build_plan
 from mpnet.engine.prepare import Prepared
@@ -33,7 +34,7 @@ def covering_plans(prepared: Prepared, options: EngineOptions, precisions: Seque
     seen: set[str] = set()
     plans = []
     for key in _keys(len(prepared.network.convolutions), precisions, seed):
-        plan = build_plan(prepared.network, assign_key(prepared.network, key), options)
+        plan = fuse_plan(build_plan(prepared.network, assign_key(prepared.network, key), options))
         new = {step_signature(plan, step) for step in plan.steps} - seen
         if new:
             seen |= new
@@ -75,7 +76,7 @@ def measure_table(
     codes = [PRECISIONS[name].code for name in precisions]
     for _ in range(CHECKS):
         key = "".join(rng.choice(codes) for _ in network.convolutions)
-        plan = build_plan(network, assign_key(network, key), options)
+        plan = fuse_plan(build_plan(network, assign_key(network, key), options))
         for signature, ms in measure_steps(prepared, plan, picture, threads, repeats).items():
             step_ms.setdefault(signature, ms)
         measured = measure_whole(prepared, plan, picture, threads, repeats)
@@ -90,7 +91,7 @@ def measure_steps(
     prepared: Prepared, plan: Plan, picture: NDArray[np.float32], threads: int, repeats: int
 ) -> dict[str, float]:
     """Milliseconds of each step by signature: medians over passes that run all steps in order."""
-    bound = Session(prepared, plan, threads, fuse=False).bound(len(picture))
+    bound = Session(prepared, plan, threads).bound(len(picture))
     bound.run(picture)
     times: dict[int, list[float]] = {}
     for _ in range(repeats):

@@ -16,6 +16,7 @@ from typing import Callable, Iterable, Mapping, Sequence
 import numpy as np
 
 from mpnet.engine.execute import named_error, run_lowering
+from mpnet.engine.fuse import pooled
 from mpnet.engine.lowering import Lowering, layer_precision, lower_layer, result_storage
 from mpnet.engine.options import EngineOptions
 from mpnet.engine.prepare import Prepared
@@ -30,7 +31,7 @@ OnHead = Callable[[int, str, Tensor], None]
 
 @dataclass
 class Node:
-    """One layer under one assignment of its ancestors.
+    """One layer under one assignment of its ancestors, or a convolution and the pooling that alone reads it.
 
     inputs: numbers of the nodes that it reads, PICTURE for the picture. uses: how many nodes read it.
     bytes_: of its result and the conversions that may be kept with it, for one image.
@@ -130,6 +131,7 @@ def build_graph(
     graph = Graph(network, tuple(sorted(set(keys))))
     above = ancestors(network)
     position = {layer.index: number for number, layer in enumerate(network.convolutions)}
+    readers = Counter(source for layer in network.layers for source in layer.inputs)
     if any(len(key) != len(position) for key in graph.keys):
         raise ConfigError(f"a configuration of {network.source} has {len(position)} codes, one per layer with weights")
     graph.positions = [above[yolo.index] for yolo in network.yolos]
@@ -155,8 +157,16 @@ def build_graph(
         lowering = lowered[rule]
         size = np.dtype(result_storage(layer, precision).storage).itemsize
         # A result may be kept in all three storages at once: as it is, as fp16 or fp32, as int8.
+        bytes_ = layer.activations * (size + 3)
+        if inputs[0] != PICTURE and readers[layer.inputs[0]] == 1:
+            before = graph.nodes[inputs[0]]
+            joined = _with_pool(before.lowering, lowering)
+            if joined is not None:
+                before.lowering, before.bytes_ = joined, bytes_
+                made[name] = inputs[0]
+                return inputs[0]
         made[name] = number = len(graph.nodes)
-        graph.nodes.append(Node(index, precision, lowering, inputs, 0, layer.activations * (size + 3)))
+        graph.nodes.append(Node(index, precision, lowering, inputs, 0, bytes_))
         for node in inputs:
             if node != PICTURE:
                 graph.nodes[node].uses += 1
@@ -167,6 +177,14 @@ def build_graph(
             number = node_of(yolo.index, key)
             graph.heads[head].setdefault(number, restricted(key, above[yolo.index]))
     return graph
+
+
+def _with_pool(convolution: Lowering, pool: Lowering) -> Lowering | None:
+    """A convolution and the pooling of its result as one layer, where that is possible."""
+    if convolution.after is not None or any(pool.convert) or any(pool.slices) or pool.after is not None:
+        return None
+    main = pooled(convolution.main, pool.main)
+    return None if main is None else replace(convolution, main=main)
 
 
 def run_stem(graph: Graph, picture: Tensor, prepared: Prepared, threads: int = 1) -> list[Tensor]:

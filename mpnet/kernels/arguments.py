@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.errors import KernelError
-from mpnet.kernels.interface import TensorQuant
+from mpnet.kernels.interface import ConvShape, TensorQuant
 
 ROUNDINGS: tuple[str, ...] = ("half_to_even", "half_away", "truncate")
 MAX_THREADS = 1024
@@ -39,6 +39,18 @@ def check_images(array: NDArray[Any], what: str, types: Sequence[str]) -> None:
     check(array, what, types)
     if array.ndim != 4 or array.size == 0:
         raise KernelError(f"{what} has shape {array.shape}; it must be (n, h, w, c), each at least 1")
+
+
+def pooled_size(shape: ConvShape, out: NDArray[Any]) -> tuple[int, int]:
+    """(height, width) of a convolution's result after 2x2/2 pooling, with or without incomplete windows as out says."""
+    sides = []
+    for axis, side in ((1, shape.out_h), (2, shape.out_w)):
+        found = out.shape[axis] if out.ndim == 4 else 0
+        allowed = sorted({max(side // 2, 1), (side + 1) // 2})
+        if found not in allowed:
+            raise KernelError(f"out has shape {out.shape}; pooling {side} makes {' or '.join(map(str, allowed))}")
+        sides.append(found)
+    return sides[0], sides[1]
 
 
 def check_output(out: NDArray[Any], *inputs: NDArray[Any]) -> None:

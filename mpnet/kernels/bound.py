@@ -115,6 +115,7 @@ class Binder:
         out_rounding: str = "half_to_even",
         out_low: int = -128,
         out_high: int = 127,
+        pool: bool = False,
     ) -> Call:
         """See Kernels.conv."""
         if not isinstance(packed, native.NativePackedConv) or packed.isa != self._kernels.name:
@@ -122,7 +123,8 @@ class Binder:
         shape, precision = packed.shape, packed.precision
         images = x.shape[0]
         _check(x, "x", (np.dtype(precision.storage),), (images, shape.in_h, shape.in_w, shape.in_channels))
-        _check(out, "out", _ANY, (images, shape.out_h, shape.out_w, shape.out_channels))
+        height, width = arguments.pooled_size(shape, out) if pool else (shape.out_h, shape.out_w)
+        _check(out, "out", _ANY, (images, height, width, shape.out_channels))
         _check(bias, "bias", _FLOAT32, (shape.out_channels,))
         args = ffi.new("mp_conv_args *")
         args.shape = packed.c_shape[0]
@@ -150,7 +152,9 @@ class Binder:
         if ranges is not None:
             _check(ranges, "ranges", _FLOAT32, (images, 2))
             args.ranges = _typed(ranges)
-        size = lib.mp_conv_scratch_bytes(self._table, args.packed, self._threads)
+        if pool:
+            args.pool_h, args.pool_w = height, width
+        size = lib.mp_conv_scratch_bytes(self._table, args.packed, pool, self._threads)
         self._scratch_bytes = max(self._scratch_bytes, size)
         self._convolutions.append(args)
         keep = (packed, x, out, bias, weight_scale, in_scales, ranges, out_scales, self)

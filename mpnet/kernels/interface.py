@@ -107,13 +107,15 @@ class Kernels(Protocol):
         out_low: int = -128,
         out_high: int = 127,
         ranges: NDArray[np.float32] | None = None,
+        pool: bool = False,
         threads: int = 1,
     ) -> None:
         """out = activation(conv(x) + bias), stored as out's dtype.
 
         x, out: (n, h, w, c). weight_scale: (out_channels,) for int8, with in_quant. out: float32; float16 (rounded half
         to even); or int8 with out_quant (calibrated). ranges: (n, 2) receives [min, max] of the float32 result
-        per image.
+        per image, before pooling.
+        pool: out is what maxpool of size 2 and stride 2 makes of the result, with padding 0 or 1 as out's shape says.
         out_rounding, out_low, out_high: how an int8 out is rounded and clamped.
         Raises: KernelError for shapes and types that do not fit; NonFiniteError (both a KernelError and an EngineError)
         when a result is not finite before the activation, or after rounding to half; out is then unspecified.

@@ -26,6 +26,7 @@ from mpnet.kernels.arguments import (
     check_threads,
     code_of,
     inverse_of,
+    pooled_size,
 )
 from mpnet.kernels.interface import ACTIVATIONS, ConvShape, PackedConv, TensorQuant
 from mpnet.spec.precision import Precision
@@ -87,7 +88,7 @@ class NativePackedConv:
     isa: str
     data: NDArray[np.uint8] = field(repr=False)
     c_shape: Any = field(repr=False)
-    scratch_bytes: dict[int, int] = field(repr=False, default_factory=dict)
+    scratch_bytes: dict[tuple[bool, int], int] = field(repr=False, default_factory=dict)
 
 
 class NativeKernels:
@@ -163,6 +164,7 @@ class NativeKernels:
         out_low: int = -128,
         out_high: int = 127,
         ranges: NDArray[np.float32] | None = None,
+        pool: bool = False,
         threads: int = 1,
     ) -> None:
         """See Kernels.conv."""
@@ -171,7 +173,8 @@ class NativeKernels:
         shape, precision = packed.shape, packed.precision
         images = x.shape[0] if isinstance(x, np.ndarray) and x.ndim else 0
         check(x, "x", (precision.storage,), (images, shape.in_h, shape.in_w, shape.in_channels))
-        check(out, "out", tuple(_TYPE_CODE), (images, shape.out_h, shape.out_w, shape.out_channels))
+        height, width = pooled_size(shape, out) if pool else (shape.out_h, shape.out_w)
+        check(out, "out", tuple(_TYPE_CODE), (images, height, width, shape.out_channels))
         check(bias, "bias", ("float32",), (shape.out_channels,))
         check_output(out, x)
         args = ffi.new("mp_conv_args *")
@@ -210,10 +213,12 @@ class NativeKernels:
             check(ranges, "ranges", ("float32",), (images, 2))
             check_output(ranges, x, out)
             args.ranges = _typed(ranges)
-        size = packed.scratch_bytes.get(threads)
+        if pool:
+            args.pool_h, args.pool_w = height, width
+        size = packed.scratch_bytes.get((pool, threads))
         if size is None:
-            size = lib.mp_conv_scratch_bytes(self._table, args.packed, threads)
-            packed.scratch_bytes[threads] = size
+            size = lib.mp_conv_scratch_bytes(self._table, args.packed, pool, threads)
+            packed.scratch_bytes[pool, threads] = size
         scratch = _scratch(size)
         args.scratch = _pointer(scratch)
         args.scratch_bytes = scratch.size

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.errors import KernelError, NonFiniteError
+from mpnet.kernels.arguments import pooled_size
 from mpnet.kernels.interface import ACTIVATIONS, ConvShape, PackedConv, TensorQuant
 from mpnet.spec.precision import Precision
 
@@ -238,10 +239,21 @@ class ReferenceKernels:
         out_low: int = -128,
         out_high: int = 127,
         ranges: F32 | None = None,
+        pool: bool = False,
         threads: int = 1,
     ) -> None:
         """See Kernels.conv."""
         assert isinstance(packed, ReferencePackedConv)
+        if pool:
+            height, width = pooled_size(packed.shape, out)
+            whole = np.empty((len(x), packed.shape.out_h, packed.shape.out_w, packed.shape.out_channels), out.dtype)
+            self.conv(
+                packed, x, whole, bias=bias, activation=activation, weight_scale=weight_scale, in_quant=in_quant,
+                out_quant=out_quant, out_rounding=out_rounding, out_low=out_low, out_high=out_high, ranges=ranges,
+            )
+            # Padding 0 leaves an odd last line out.
+            self.maxpool(np.ascontiguousarray(whole[:, : 2 * height, : 2 * width]), out, size=2, stride=2, padding=1)
+            return
         name = packed.precision.name
         with np.errstate(over="ignore", invalid="ignore"):
             if name == "int8":

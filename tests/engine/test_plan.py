@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 
 from mpnet.engine.assign import assign
-from mpnet.engine.fuse import fuse_plan
 from mpnet.engine.options import EngineOptions, LayerQuantization, resolve_options
 from mpnet.engine.plan import Plan, build_plan, verify_plan
 from mpnet.errors import EngineError, PrecisionError
@@ -124,35 +123,6 @@ def test_calibration_that_is_missing_is_named(network: NetworkSpec) -> None:
         "layer 10 (conv-5) asks for calibrated activations, but there is no range for the result of layer 9 (route-1); "
         "calibrate first or use dynamic"
     )
-
-
-def test_fusing_joins_a_convolution_with_the_quantize_after_it(network: NetworkSpec) -> None:
-    ranges = {index: (-1.0, 3.0) for index in range(-1, 15)}
-    plan = build_plan(network, assign(network, "int8"), resolve_options(network, CALIBRATED, ranges=ranges))
-    fused = fuse_plan(plan)
-    assert [line.split(" for ")[0].strip() for line in fused.text().splitlines()] == [
-        "0 Quantize (affine, calibrated)",
-        "1 Convolve (int8)",  # its result also goes to the shortcut, in fp32
-        "2 Quantize (affine, calibrated)",
-        "3 ConvolveQuantize (int8; affine, calibrated)",
-        "4 Convolve (int8)",
-        "5 Add (leaky)",
-        "6 MaxPool (2x2/2)",
-        "7 MaxPool (3x3/1)",
-        "8 Quantize (affine, calibrated)",
-        "9 Convolve (int8)",
-        "10 Yolo",
-        "11 Slice (8:16)",
-        "12 Quantize (affine, calibrated)",
-        "13 Convolve (int8)",
-        "14 Upsample (x2)",
-        "15 Concat",
-        "16 Quantize (affine, calibrated)",
-        "17 Convolve (int8)",
-        "18 Yolo",
-    ]
-    dynamic = mixed(network)
-    assert fuse_plan(dynamic).text() == dynamic.text()
 
 
 def test_options_lie_over_each_other() -> None:

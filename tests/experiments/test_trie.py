@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from mpnet.engine.assign import assign_key
+from mpnet.engine.operations import ConvolvePool
 from mpnet.engine.options import EngineOptions, resolve_options
 from mpnet.engine.plan import build_plan
 from mpnet.engine.prepare import Prepared
@@ -18,7 +19,7 @@ from mpnet.engine.tensor import Tensor
 from mpnet.errors import ConfigError, EngineError
 from mpnet.experiments.sharing import ancestors, forward_equivalents, forward_equivalents_of, restricted
 from mpnet.experiments.space import build_space
-from mpnet.experiments.trie import Graph, build_graph, join_tensors, run_graph, run_stem
+from mpnet.experiments.trie import Graph, Node, build_graph, join_tensors, run_graph, run_stem
 from mpnet.kernels.isa import kernels
 from mpnet.spec.network import NetworkSpec
 from mpnet.spec.precision import INT8
@@ -27,6 +28,11 @@ from tests.experiments.sweep_data import PER_TENSOR
 from tests.experiments.sweep_networks import branches, conv, parse, tiny_yolo, yolo
 
 THREE = ("fp32", "fp16", "int8")
+
+
+def layers_of(node: Node) -> list[int]:
+    """A pooling stands in the node of the convolution before it."""
+    return [node.layer, node.layer + 1] if isinstance(node.lowering.main, ConvolvePool) else [node.layer]
 
 
 def shortcuts() -> NetworkSpec:
@@ -91,7 +97,7 @@ def test_any_list_of_configurations_shares_all_it_can(name: str, seed: int) -> N
     graph = build_graph(network, keys, resolve_options(network))
     assert Fraction(graph.macs, network.macs) == forward_equivalents_of(network, keys)
     above = ancestors(network)
-    computed = Counter(node.layer for node in graph.nodes)
+    computed = Counter(layer for node in graph.nodes for layer in layers_of(node))
     for layer in network.layers:
         assert computed[layer.index] == len({restricted(key, above[layer.index]) for key in keys})
 

@@ -34,12 +34,15 @@ class ConvCase:
     fill: str = "random"
     offset: bool = False
     misaligned: int = 0
+    pool: int | None = None
+    """2x2/2 pooling behind it with this padding, 0 or 1."""
 
     def __str__(self) -> str:
         s = self.shape
         return (
             f"seed={self.seed} {self.precision} {s.in_h}x{s.in_w}x{s.in_channels}->{s.out_channels} k{s.size}"
             f"s{s.stride}p{s.padding}d{s.dilation}g{s.groups} n{self.images} {self.activation} {self.out} {self.fill}"
+            f"{'' if self.pool is None else f' pool p{self.pool}'}"
         )
 
 
@@ -114,7 +117,10 @@ def conv_arguments(case: ConvCase) -> tuple[NDArray[Any], NDArray[Any], dict[str
 
 def output_shape(case: ConvCase) -> tuple[int, int, int, int]:
     """Of the result."""
-    return (case.images, case.shape.out_h, case.shape.out_w, case.shape.out_channels)
+    height, width = case.shape.out_h, case.shape.out_w
+    if case.pool is not None:
+        height, width = (height + case.pool) // 2, (width + case.pool) // 2
+    return (case.images, height, width, case.shape.out_channels)
 
 
 def small_shapes() -> list[ConvShape]:
@@ -191,6 +197,25 @@ def conv_cases() -> list[ConvCase]:
         for fill in FILLS:
             seed += 1
             cases.append(ConvCase(seed, precision, ConvShape(5, 6, 11, 19, 3, 1, 1), 2, "linear", "float32", fill=fill))
+    return cases + pooled_cases()
+
+
+def pooled_cases() -> list[ConvCase]:
+    """With the pooling behind them: every shape, odd and even sides, more rows than are pooled at a time."""
+    cases = []
+    shapes = [*small_shapes(), *winograd_shapes(), ConvShape(23, 300, 3, 17, 3, 1, 1), ConvShape(34, 33, 20, 40, 3, 1, 1)]
+    for precision in ("fp32", "fp16", "int8", "fp32_winograd", "fp16_half"):
+        for i, shape in enumerate(shapes):
+            if precision == "fp16_half" and shape.depth > 300:
+                continue
+            padding = 1 if min(shape.out_h, shape.out_w) < 2 else i % 2
+            out = ("float32", "float16", "int8")[(i + len(precision)) % 3]
+            cases.append(
+                ConvCase(
+                    5000 + len(cases), precision, shape, 1 + i % 2, ("leaky", "linear", "mish")[i % 3], out,
+                    fill=("random", "sparse", "ties")[i % 3], misaligned=i % 3, pool=padding,
+                )
+            )
     return cases
 
 

@@ -54,14 +54,18 @@ static void same(const mp_table *table, const char *what, int a, int b, int c, i
         printf("%s: %s differs (%d, %d, %d; status %d and %d)\n", mp_table_name(table), what, a, b, c, status_a, status_b);
 }
 
+/* pool: 0, or 1 + the padding of a 2x2/2 pooling behind it. */
 static void convolution(const mp_table *reference, const mp_table *table, mp_conv_shape s, int precision, int out_type, int extreme,
-                        int number)
+                        int number, int pool)
 {
     const int storage = precision == MP_INT8 ? MP_TYPE_I8
                         : precision == MP_FP16 || precision == MP_FP16_HALF ? MP_TYPE_F16 : MP_TYPE_F32;
     const int span = s.dilation * (s.size - 1) + 1;
     const int h = (s.in_h + 2 * s.padding - span) / s.stride + 1, w = (s.in_w + 2 * s.padding - span) / s.stride + 1;
     const size_t pixels = (size_t)s.in_h * s.in_w * s.in_c, results = (size_t)h * w * s.out_c;
+    const int pool_h = pool ? (h + pool - 1) / 2 : 0, pool_w = pool ? (w + pool - 1) / 2 : 0;
+    if (pool && (!pool_h || !pool_w))
+        return;
     const size_t taps = (size_t)s.out_c * s.in_c / s.groups * s.size * s.size;
     float in_scale[IMAGES] = {0.02f, 0.5f}, in_offset[IMAGES] = {0}, inverse[IMAGES] = {3.0f, 0.25f}, ranges[2][2 * IMAGES];
     int32_t zero[IMAGES] = {-7, 100}, out_zero[IMAGES] = {5, -128};
@@ -84,14 +88,16 @@ static void convolution(const mp_table *reference, const mp_table *table, mp_con
         mp_conv_args a = {
             .shape = s, .precision = precision, .activation = number % 7, .out_type = out_type,
             .out_rounding = number % 3, .out_low = -128, .out_high = 127, .images = IMAGES, .threads = 1, .packed = packed[k],
-            .in = input, .out = out[k], .bias = bias, .weight_scale = scales, .in_scale = in_scale, .in_zero_point = zero,
+            .pool_h = pool_h, .pool_w = pool_w, .in = input, .out = out[k], .bias = bias, .weight_scale = scales, .in_scale = in_scale, .in_zero_point = zero,
             .in_offset = in_offset, .out_inv_scale = inverse, .out_zero_point = out_zero, .ranges = ranges[k],
             .scratch = scratch, .scratch_bytes = SCRATCH,
         };
-        status[k] = mp_conv_scratch_bytes(t, packed[k], 1) > SCRATCH ? -2 : mp_conv(t, &a);
+        status[k] = mp_conv_scratch_bytes(t, packed[k], pool, 1) > SCRATCH ? -2 : mp_conv(t, &a);
     }
     const size_t bytes = out_type == MP_TYPE_F32 ? 4 : out_type == MP_TYPE_F16 ? 2 : 1;
-    same(table, "convolution", number, precision, out_type, status[0], status[1], IMAGES * results * bytes);
+    const size_t stored = pool ? (size_t)pool_h * pool_w * s.out_c : results;
+    same(table, pool ? "pooled convolution" : "convolution", number, precision, out_type, status[0], status[1],
+         IMAGES * stored * bytes);
     if (status[0] < 0)
         wrong++, printf("convolution %d in precision %d did not run\n", number, precision);
     if (status[0] == MP_OK && memcmp(ranges[0], ranges[1], sizeof ranges[0]) != 0)
@@ -109,16 +115,18 @@ static void convolutions(const mp_table *reference, const mp_table *table)
         {4, 4, 130, 65, 3, 1, 1, 1, 1},  {2, 3, 4, 5, 2, 1, 0, 1, 1},     {1, 40, 24, 48, 1, 1, 0, 1, 1},
     };
     for (int i = 0; i < (int)(sizeof SHAPES / sizeof *SHAPES); i++)
-        for (int extreme = 0; extreme < 3; extreme++) {
-            if (extreme && i % 3)
+        for (int extreme = 0; extreme < 5; extreme++) {
+            /* The last two: pooled, random values. */
+            const int pool = extreme < 3 ? 0 : extreme - 2, how = extreme < 3 ? extreme : 0;
+            if (how && i % 3)
                 continue;
-            convolution(reference, table, SHAPES[i], MP_FP32, MP_TYPE_F32, extreme, i);
-            convolution(reference, table, SHAPES[i], MP_FP16, MP_TYPE_F16, extreme, i);
-            convolution(reference, table, SHAPES[i], MP_FP16_HALF, MP_TYPE_F16, extreme, i);
-            convolution(reference, table, SHAPES[i], MP_INT8, MP_TYPE_F32, extreme, i);
-            convolution(reference, table, SHAPES[i], MP_INT8, MP_TYPE_I8, extreme, i);
+            convolution(reference, table, SHAPES[i], MP_FP32, MP_TYPE_F32, how, i, pool);
+            convolution(reference, table, SHAPES[i], MP_FP16, MP_TYPE_F16, how, i, pool);
+            convolution(reference, table, SHAPES[i], MP_FP16_HALF, MP_TYPE_F16, how, i, pool);
+            convolution(reference, table, SHAPES[i], MP_INT8, MP_TYPE_F32, how, i, pool);
+            convolution(reference, table, SHAPES[i], MP_INT8, MP_TYPE_I8, how, i, pool);
             if (SHAPES[i].size == 3 && SHAPES[i].stride == 1 && SHAPES[i].groups == 1 && SHAPES[i].dilation == 1)
-                convolution(reference, table, SHAPES[i], MP_FP32_WINOGRAD, MP_TYPE_F32, extreme, i);
+                convolution(reference, table, SHAPES[i], MP_FP32_WINOGRAD, MP_TYPE_F32, how, i, pool);
         }
 }
 

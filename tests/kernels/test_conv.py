@@ -29,7 +29,7 @@ def run(kernels: Any, case: ConvCase, threads: int = 1) -> tuple[NDArray[Any], N
     out = room[64 : 64 + size].view(dtype).reshape(shape)
     ranges = np.empty((case.images, 2), np.float32)
     packed = kernels.pack_conv(case.shape, precision(case.precision), weights)
-    kernels.conv(packed, x, out, ranges=ranges, threads=threads, **options)
+    kernels.conv(packed, x, out, ranges=ranges, pool=case.pool is not None, threads=threads, **options)
     assert (room[:64] == GUARD).all(), case
     assert (room[64 + size :] == GUARD).all(), case
     return out, ranges
@@ -97,6 +97,8 @@ def test_bad_arguments_are_named(level: str) -> None:
         ({"out": np.empty((1, 4, 4, 4), np.float32)}, "out has shape"),
         ({"out": np.empty((1, 4, 4, 3), np.int8)}, "out_quant is missing"),
         ({"ranges": np.empty((2, 2), np.float32)}, "ranges"),
+        ({"pool": True}, "out has shape .* pooling 4 makes 2"),
+        ({"pool": True, "out": np.empty((1, 2, 2, 4), np.float32)}, "out has shape"),
     ):
         with pytest.raises(KernelError, match=message):
             call(level, shape, x, **change)

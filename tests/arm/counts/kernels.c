@@ -49,7 +49,7 @@ static int run(const mp_table *table, int number, const mp_conv_shape *s, const 
     void *packed = buffer(bytes);
     if (!bytes || mp_pack_conv(table, s, precision, weights, packed, bytes))
         return 1;
-    const size_t scratch_bytes = mp_conv_scratch_bytes(table, packed, 1);
+    const size_t scratch_bytes = mp_conv_scratch_bytes(table, packed, 0, 1);
     mp_conv_args a = {
         .shape = *s, .precision = precision, .activation = MP_LEAKY, .out_type = type, .out_low = -128, .out_high = 127,
         .images = 1, .threads = 1, .packed = packed, .in = buffer((size_t)s->in_h * s->in_w * s->in_c * 4),

@@ -1,0 +1,124 @@
+"""Fused plans: what is joined, what is not, and the same bits."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mpnet.engine.assign import assign
+from mpnet.engine.fuse import fuse_plan
+from mpnet.engine.memory import plan_arena
+from mpnet.engine.options import EngineOptions, resolve_options
+from mpnet.engine.plan import Plan, build_plan
+from mpnet.engine.prepare import Prepared
+from mpnet.engine.run import Session
+from mpnet.formats.cfg import parse_cfg
+from mpnet.kernels import isa
+from mpnet.kernels.reference import ReferenceKernels
+from mpnet.spec.network import NetworkSpec
+from mpnet.spec.quantization import ActivationOptions, QuantizationOptions
+from mpnet.spec.weights import random_weights
+
+CALIBRATED = QuantizationOptions(ActivationOptions(ranges="calibrated"))
+
+
+def conv(filters: int, more: str = "") -> str:
+    return f"[convolutional]\nfilters={filters}\nsize=3\npad=1\nactivation=leaky\n{more}\n"
+
+
+@pytest.fixture(scope="module")
+def pools() -> NetworkSpec:
+    """Odd sides; incomplete windows that count and that do not; a result with a second reader; windows that do not fit."""
+    pool = "[maxpool]\nsize=2\nstride=2\n"
+    return parse_cfg(
+        f"[net]\nwidth=53\nheight=39\nchannels=3\n{conv(18)}{pool}{conv(32)}{pool}padding=0\n{conv(32, 'groups=32')}{pool}"
+        f"{conv(20)}{pool}{conv(24)}[maxpool]\nsize=2\nstride=1\n{conv(16)}[maxpool]\nsize=3\nstride=2\n"
+        "[route]\nlayers=6\n[convolutional]\nfilters=8\nsize=1\nactivation=linear\n", "pools.cfg",
+    )
+
+
+def plan_of(network: NetworkSpec, precision: str, calibrated: bool) -> Plan:
+    ranges = {index: (-2.0, 3.0) for index in range(-1, len(network.layers))}
+    options = resolve_options(network, CALIBRATED, ranges=ranges) if calibrated else EngineOptions()
+    return build_plan(network, assign(network, precision), options)
+
+
+def names(plan: Plan) -> list[str]:
+    return [line.split(" for ")[0].strip().split(" ", 1)[1] for line in plan.text().splitlines()]
+
+
+def test_a_convolution_joins_the_quantize_after_it(network: NetworkSpec) -> None:
+    assert names(fuse_plan(plan_of(network, "int8", True))) == [
+        "Quantize (affine, calibrated)",
+        "Convolve (int8)",  # its result also goes to the shortcut, in fp32
+        "Quantize (affine, calibrated)",
+        "ConvolveQuantize (int8; affine, calibrated)",
+        "Convolve (int8)",
+        "Add (leaky)",
+        "MaxPool (2x2/2)",
+        "MaxPool (3x3/1)",
+        "Quantize (affine, calibrated)",
+        "Convolve (int8)",
+        "Yolo",
+        "Slice (8:16)",
+        "Quantize (affine, calibrated)",
+        "Convolve (int8)",
+        "Upsample (x2)",
+        "Concat",
+        "Quantize (affine, calibrated)",
+        "Convolve (int8)",
+        "Yolo",
+    ]
+    dynamic = plan_of(network, "int8", False)
+    assert fuse_plan(dynamic) is dynamic
+
+
+def test_a_pooling_joins_the_convolution_that_it_alone_reads(pools: NetworkSpec) -> None:
+    assert names(fuse_plan(plan_of(pools, "fp32", False))) == [
+        "ConvolvePool (fp32; 2x2/2)", "ConvolvePool (fp32; 2x2/2)", "ConvolvePool (fp32; 2x2/2)",
+        "Convolve (fp32)",  # the route reads it as well
+        "MaxPool (2x2/2)", "Convolve (fp32)", "MaxPool (2x2/1)", "Convolve (fp32)", "MaxPool (3x3/2)", "Convolve (fp32)",
+    ]
+
+
+def test_a_dynamic_range_is_that_of_the_pooled_result(pools: NetworkSpec) -> None:
+    assert names(fuse_plan(plan_of(pools, "int8", False)))[:4] == [
+        "Quantize (affine, dynamic)", "ConvolvePool (int8; 2x2/2)", "Quantize (affine, dynamic)", "ConvolvePool (int8; 2x2/2)",
+    ]
+
+
+def test_a_calibrated_range_and_a_pooling_join_the_same_convolution(pools: NetworkSpec) -> None:
+    assert names(fuse_plan(plan_of(pools, "int8", True)))[:3] == [
+        "Quantize (affine, calibrated)",
+        "ConvolvePool (int8; affine, calibrated; 2x2/2)",
+        "ConvolvePool (int8; affine, calibrated; 2x2/2)",
+    ]
+
+
+def test_fusing_twice_changes_nothing(pools: NetworkSpec) -> None:
+    fused = fuse_plan(plan_of(pools, "int8", True))
+    assert fuse_plan(fused) is fused
+
+
+def test_a_pooled_result_needs_a_quarter_of_the_memory(pools: NetworkSpec) -> None:
+    plan = plan_of(pools, "fp32", False)
+    whole, pooled = plan.slots[1], fuse_plan(plan).slots[2]
+    assert (whole.shape, pooled.shape) == ((39, 53, 18), (20, 27, 18))
+    # The largest moment: the first result and what becomes of it; fused: the second layer.
+    assert plan_arena(plan).peak_bytes >= 4 * (whole.values + pooled.values)
+    assert plan_arena(fuse_plan(plan)).peak_bytes < 4 * whole.values
+
+
+@pytest.mark.parametrize("precision", ["fp32", "fp16", "int8", "fp32_winograd", "fp16_half"])
+@pytest.mark.parametrize("calibrated", [False, True])
+def test_the_same_bits_fused_or_not_at_every_level(pools: NetworkSpec, precision: str, calibrated: bool) -> None:
+    weights = random_weights(pools)
+    plan = plan_of(pools, precision, calibrated)
+    batch = np.random.default_rng(7).random((2, 39, 53, 3), np.float32)
+    expected = Session(Prepared(pools, weights, ReferenceKernels()), plan, fuse=False).forward(batch)
+    for level in isa.usable_levels():
+        prepared = Prepared(pools, weights, isa.kernels(level))
+        for threads in (1, 3):
+            for fuse in (True, False):
+                found = Session(prepared, plan, threads, fuse).forward(batch)
+                assert [head.tobytes() for head in found] == [head.tobytes() for head in expected], (level, threads, fuse)
