@@ -11,8 +11,6 @@
 #endif
 #include "conv_item.h"
 
-static int clamp(int x, int low, int high) { return x < low ? low : x > high ? high : x; }
-
 /* Spreads `values` (or 0) over packed channels. */
 static void spread(const mp_conv_plan *p, const float *values, float factor, float *out)
 {
@@ -73,56 +71,6 @@ void mp_prepare_channels(const mp_conv_plan *p, const mp_conv_args *a, int image
     }
 }
 
-/* What stands in padding taps: the staged form of the real 0. */
-static int padding_value(const mp_conv_plan *p, int zero_point)
-{
-    const int subtracts = p->dw ? p->dw->subtracts_zero : p->micro->subtracts_zero;
-    const int bias_q = p->dw ? p->dw->bias_q : p->micro->bias_q;
-    return p->precision != MP_INT8 || subtracts ? 0 : zero_point + bias_q;
-}
-
-static void fill(char *staged, size_t count, size_t a_bytes, int value)
-{
-    if (value == 0) {
-        memset(staged, 0, count * a_bytes);
-    } else if (a_bytes == 1) {
-        memset(staged, value, count);
-    } else {
-        int16_t *to = (int16_t *)staged;
-        for (size_t i = 0; i < count; i++)
-            to[i] = (int16_t)value;
-    }
-}
-
-void mp_stage_rows(const mp_conv_plan *p, const mp_conv_args *a, const mp_schedule *c, int image, int oy, int count,
-                   char *staged)
-{
-    const mp_conv_shape *s = &p->s;
-    const size_t source_bytes = p->precision == MP_INT8 ? 1 : p->precision == MP_FP16 || p->precision == MP_FP16_HALF ? 2 : 4;
-    const size_t in_row = (size_t)s->in_w * s->in_c;
-    const char *in = (const char *)a->in + (size_t)image * s->in_h * in_row * source_bytes;
-    const int zero_point = p->precision == MP_INT8 ? a->in_zero_point[image] : 0;
-    /* Winograd works on the codes themselves, whose results have the smaller bound. */
-    const int value = p->winograd ? zero_point : padding_value(p, zero_point);
-    const int subtracted = p->winograd ? 0 : zero_point;
-    const int left = clamp(s->padding, 0, p->stage_w);
-    const int middle = clamp(s->in_w, 0, p->stage_w - left);
-    for (int r = 0; r < count; r++) {
-        const int iy = oy * s->stride - s->padding + r;
-        char *to = staged + r * c->stage_row;
-        if (iy < 0 || iy >= s->in_h) {
-            fill(to, (size_t)p->stage_w * s->in_c, c->a_bytes, value);
-            continue;
-        }
-        fill(to, (size_t)left * s->in_c, c->a_bytes, value);
-        to += (size_t)left * s->in_c * c->a_bytes;
-        (p->dw ? p->dw->stage : p->micro->stage)(to, in + iy * in_row * source_bytes, (size_t)middle * s->in_c, subtracted);
-        to += (size_t)middle * s->in_c * c->a_bytes;
-        fill(to, (size_t)(p->stage_w - left - middle) * s->in_c, c->a_bytes, value);
-    }
-    memset(staged + count * c->stage_row, 0, 4 * MP_ALIGN); /* what may be read past the end */
-}
-
 /* One pass over all tiles of a block: depth positions in segments [s0, s0 + segments) x [k0, k0 + run). */
 typedef struct {
     const char *a;         /* staged rows, at the group's first channel */
@@ -137,6 +85,7 @@ typedef struct {
     int channels, packed_channel;
     char *out;             /* first pixel of the block, at the panel's first channel */
     size_t out_ld, out_bytes;
+    mp_ahead ahead;
 } pass;
 
 /* Pointers to the staged pixels of a tile, moving along the output row by row. */
@@ -170,7 +119,7 @@ static void run_pass(const mp_conv_plan *p, const mp_table *table, const pass *w
 {
     const mp_micro *m = p->micro;
     const char *a[MP_MAX_ROWS];
-    const mp_ahead ahead = mp_ahead_of(p, w->b, w->segments * w->run, w->pixels);
+    const mp_ahead ahead = w->ahead;
     const size_t row_bytes = (size_t)m->nr * 4;
     cursor at = {w->a, w->a, 0};
     const int fused = w->output && m->tile_out && w->channels == m->nr;
@@ -257,6 +206,11 @@ static void run_panel(const mp_conv_plan *p, const mp_table *table, const mp_con
             segment += count;
         }
         q.output = segment == p->segments ? o : 0;
+        q.ahead = mp_ahead_of(p, q.b, q.segments * q.run, q.pixels);
+        if (w->soon_step) {
+            q.ahead = (mp_ahead){w->soon, w->soon_step, q.segments * q.run / m->kstep * w->soon_step};
+            w->soon += q.pixels / m->mr * q.ahead.per_tile;
+        }
         run_pass(p, table, &q);
     }
 }
@@ -319,6 +273,22 @@ static void run_pooled(const mp_conv_plan *p, const mp_table *table, const mp_co
     }
 }
 
+/* Where all weights stay in the second cache level, tiles need not fetch them: they fetch the input of the next block. */
+static void fetch_next_block(const mp_conv_plan *p, const mp_conv_args *a, const mp_schedule *c, int image, int oy, int rows,
+                             mp_workspace *w)
+{
+    enum { KEPT_BYTES = 96 << 10 };
+    const mp_conv_shape *s = &p->s;
+    w->soon_step = 0;
+    if (!p->staged || p->dw || c->passes > 1 || p->panel_bytes * p->total_panels > KEPT_BYTES)
+        return;
+    const size_t in_row = (size_t)s->in_w * s->in_c * mp_source_bytes(p->precision);
+    const size_t tiles = (size_t)rows * p->out_w / p->micro->mr + 1, depth = (size_t)p->segments * p->run_padded;
+    const size_t steps = tiles * p->total_panels * (depth / p->micro->kstep);
+    w->soon = (const char *)a->in + ((size_t)image * s->in_h + (size_t)(oy + c->rows * a->threads) * s->stride) * in_row;
+    w->soon_step = (ptrdiff_t)(rows * s->stride * in_row / steps + 1);
+}
+
 static mp_summary run_item(const mp_conv_plan *p, const mp_table *table, const mp_conv_args *a, const mp_schedule *c,
                         int image, int block, int chunk, char *scratch)
 {
@@ -341,6 +311,7 @@ static mp_summary run_item(const mp_conv_plan *p, const mp_table *table, const m
         mp_stage_rows(p, a, c, image, oy, (rows - 1) * s->stride + p->row_span, w.stage);
     else
         staged = (const char *)a->in + ((size_t)image * s->in_h + (size_t)oy * s->stride) * s->in_w * s->in_c * c->a_bytes;
+    fetch_next_block(p, a, c, image, oy, rows, &w);
     const size_t out_bytes = mp_type_bytes(a->out_type), pixel = ((size_t)image * p->out_h + oy) * p->out_w;
     const int64_t all = p->total_panels;
     const int first = (int)(all * chunk / c->chunks), last = (int)(all * (chunk + 1) / c->chunks);

@@ -9,6 +9,8 @@ typedef struct {
     float *bias, *scale;
     void *init;           /* starting values per packed channel: bias, 0 or the zero point's correction */
     ptrdiff_t *seg;
+    const char *soon;     /* what the thread's next block will stage, fetched ahead, */
+    ptrdiff_t soon_step;  /* so many bytes per step of a tile; 0: weights are fetched instead */
 } mp_workspace;
 
 /* What an item leaves behind; combined afterwards in any order, which changes nothing. */
@@ -17,6 +19,11 @@ typedef struct {
     int bad;
 } mp_summary;
 
+/* Of one input element at a precision. */
+static inline size_t mp_source_bytes(int precision)
+{
+    return precision == MP_INT8 ? 1 : precision == MP_FP16 || precision == MP_FP16_HALF ? 2 : 4;
+}
 static inline size_t mp_type_bytes(int type) { return type == MP_TYPE_F32 ? 4 : type == MP_TYPE_F16 ? 2 : 1; }
 
 /* Full tiles, and the last two of about equal height: small tiles leave the multipliers waiting. */

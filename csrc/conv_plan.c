@@ -1,7 +1,5 @@
 #include "conv_plan.h"
 
-static int ceil_div(int a, int b) { return (a + b - 1) / b; }
-
 /* Below this many channels the transforms cost more than they save. For fp32_winograd part of the contract. */
 enum { WINOGRAD_MIN_CHANNELS = 16 };
 

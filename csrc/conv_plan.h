@@ -3,6 +3,9 @@
 #define MP_CONV_PLAN_H
 #include "table.h"
 
+static inline int ceil_div(int a, int b) { return (a + b - 1) / b; }
+static inline int clamp(int x, int low, int high) { return x < low ? low : x > high ? high : x; }
+
 enum {
     MP_ALIGN = 64,
     MP_HEADER_BYTES = 128,

@@ -8,9 +8,6 @@ enum {
     POOL_BYTES = 64 << 10         /* results on their way into pooling */
 };
 
-static int ceil_div(int a, int b) { return (a + b - 1) / b; }
-static int clamp(int x, int low, int high) { return x < low ? low : x > high ? high : x; }
-
 static void direct_schedule(const mp_conv_plan *p, int pooled, int threads, mp_schedule *c)
 {
     c->a_bytes = p->dw ? p->dw->a_bytes : p->micro->a_bytes;

@@ -60,9 +60,6 @@ void mp_winograd_pack(const mp_conv_plan *p, const void *weights, void *packed, 
         }
 }
 
-static int ceil_div(int a, int b) { return (a + b - 1) / b; }
-static int clamp(int x, int low, int high) { return x < low ? low : x > high ? high : x; }
-
 /* Speed only. */
 void mp_winograd_schedule(const mp_conv_plan *p, int pooled, int threads, mp_schedule *c)
 {
