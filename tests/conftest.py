@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +12,10 @@ import pytest
 from mpnet.demo.project import write_project
 
 REPOSITORY = Path(__file__).resolve().parent.parent
+
+# A shell starts background jobs with SIGINT ignored, and so would be every program that the tests start and interrupt.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
