@@ -49,7 +49,7 @@ class BenchStep:
 class BenchCase:
     """One precision at one ISA level and thread count, batch 1. Milliseconds.
 
-    overhead_ms:     a pass's median less its steps' medians: what the engine adds to its kernels.
+    overhead_ms:     what the engine adds to its kernels: the median of passes less their steps, measured in turn.
     first_result:    from a precision per layer that was never run, its weights packed before, to its result, over a plain
                      pass of it; the median of several.
     """
@@ -124,11 +124,29 @@ def bench_level(
         ideal = sum(2e-6 * s.macs / _peak_gops(s.time, peak, threads) * 1e3 for s in steps if s.macs)
         cases.append(BenchCase(
             prepared.kernels.name, threads, name, macs, min(taken), median,
-            max(0.0, median - sum(step.median_ms for step in timed)),
+            _overhead(session, picture, repeats),
             _first_result(prepared, options, key, picture, threads, seed), ideal / 1e3 / min(taken), steps,
         ))
         advance(1)
     return tuple(cases)
+
+
+def _overhead(session: Session, picture: NDArray[np.float32], repeats: int) -> float:
+    """Milliseconds of a pass that its steps do not take: passes and their steps one by one, in turn, so that
+    whatever disturbs the machine meets both alike."""
+    bound = session.bound(len(picture))
+    left = []
+    for _ in range(repeats):
+        begin = time.perf_counter()
+        session.forward(picture, copy=False)
+        middle = time.perf_counter()
+        steps = 0.0
+        for number, call in bound.calls:
+            start = time.perf_counter()
+            bound.run_call(number, call)
+            steps += time.perf_counter() - start
+        left.append(1000 * (middle - begin - steps))
+    return max(0.0, statistics.median(left))
 
 
 def _first_result(
