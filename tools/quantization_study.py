@@ -14,18 +14,18 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from mpnet.api.analysis import ANALYSIS_IMAGES, KEEP_MACS_PERCENT, spread
-from mpnet.api.calibration import calibrated
-from mpnet.api.experiment import open_workbench
 from mpnet.engine.analyze import analyze, worth_keeping
 from mpnet.engine.cost import plan_cost
 from mpnet.engine.options import resolve_options
 from mpnet.engine.plan import Plan
-from mpnet.experiments.measure import measure_agreement, measure_detections
-from mpnet.experiments.runner import Outcome, run_plans
-from mpnet.experiments.workbench import Workbench
 from mpnet.formats.experiment_yaml import read_experiment
 from mpnet.spec.precision import PRECISIONS
+from mpnet.trial.analysis import ANALYSIS_IMAGES, KEEP_MACS_PERCENT, spread
+from mpnet.trial.calibration import calibrated
+from mpnet.trial.experiment import open_workbench
+from mpnet.trial.measure import measure_agreement, measure_detections
+from mpnet.trial.run import Outcome, run_plans
+from mpnet.trial.workbench import Workbench
 
 PER_TENSOR = "quantization.weights.granularity=per_tensor"
 MSE_WEIGHTS = "quantization.weights.method=mse"

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import click
 
-from mpnet.api.analysis import ANALYSIS_IMAGES, KEEP_MACS_PERCENT, analyze_experiment, write_csv
 from mpnet.cli.options import command as declare
 from mpnet.cli.options import json_option, quiet_option, runtime_options, set_option
 from mpnet.cli.output import Advance, console, print_json, progress
 from mpnet.formats.experiment_yaml import read_experiment
 from mpnet.report.analysis import print_analysis
+from mpnet.trial.analysis import ANALYSIS_IMAGES, KEEP_MACS_PERCENT, analyze_experiment, write_csv
 
 
 @declare(

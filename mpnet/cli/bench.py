@@ -8,12 +8,11 @@ from pathlib import Path
 import click
 from rich.table import Table
 
-from mpnet.api.bench import DEFAULT_PRECISIONS, Bench, bench_network
 from mpnet.cli.options import command as declare
 from mpnet.cli.options import json_option, quiet_option
 from mpnet.cli.output import Advance, console, print_json, progress
 from mpnet.errors import ConfigError
-from mpnet.experiments.bench import BenchCase, BenchStep, gops
+from mpnet.speed.bench import DEFAULT_PRECISIONS, Bench, BenchCase, BenchStep, bench_network, gops
 
 
 @declare(

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import click
 
-from mpnet.api.comparison import compare_runs
 from mpnet.cli.options import command as declare
 from mpnet.cli.options import json_option, quiet_option
 from mpnet.cli.output import console, note, print_json, progress
 from mpnet.errors import ConfigError
 from mpnet.evaluation.compare import DRAWS, MAX_DRAWS, MIN_DRAWS
+from mpnet.report.compare import compare_runs
 from mpnet.report.comparison import check_limits
 from mpnet.report.comparison_text import print_comparison
 

@@ -18,7 +18,7 @@ from mpnet.cli.options import command as declare
 from mpnet.cli.options import quiet_option
 from mpnet.cli.output import console, progress
 from mpnet.demo.project import write_project
-from mpnet.experiments.environment import cpu_count
+from mpnet.kernels.environment import cpu_count
 from mpnet.report.sweep_text import print_sweep
 
 SCENES = 300

@@ -13,7 +13,6 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from mpnet.api.network import Box, Network, load_network
 from mpnet.cli.options import command as declare
 from mpnet.cli.options import json_option, layer_option, quiet_option, runtime_options, selected_precisions
 from mpnet.cli.output import console, note, print_json, progress
@@ -25,6 +24,7 @@ from mpnet.formats.images import MAX_PIXELS
 from mpnet.report.draw import Label, draw_labels
 from mpnet.spec.experiment import NMS_KINDS, RESIZES
 from mpnet.spec.precision import PRECISIONS
+from mpnet.trial.network import Box, Network, load_network
 
 JPEG_QUALITY = 92
 Detect = Callable[[NDArray[np.uint8]], list[Box]]

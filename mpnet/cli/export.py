@@ -8,13 +8,13 @@ from pathlib import Path
 
 import click
 
-from mpnet.api.cfg_template import cfg_for_key, read_cfg_bytes
-from mpnet.api.chosen import find_configuration
 from mpnet.cli.options import command as declare
 from mpnet.cli.options import json_option
 from mpnet.cli.output import note, print_json
 from mpnet.errors import StoreError
 from mpnet.formats.atomic import write_bytes
+from mpnet.report.cfg_template import cfg_for_key, read_cfg_bytes
+from mpnet.report.configuration import find_configuration
 
 
 @declare(

@@ -8,7 +8,7 @@ from mpnet.cli.fetch import cache_folder
 from mpnet.cli.options import command as declare
 from mpnet.cli.options import json_option
 from mpnet.cli.output import console, print_json
-from mpnet.experiments.environment import cpu_count, versions
+from mpnet.kernels.environment import cpu_count, versions
 from mpnet.kernels.isa import active_level, cpu_features, has_openmp, isa_levels, usable_levels
 
 

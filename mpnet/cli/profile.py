@@ -8,12 +8,12 @@ from pathlib import Path
 
 import click
 
-from mpnet.api.profile import profile_network
 from mpnet.cli.options import command as declare
 from mpnet.cli.options import json_option, quiet_option, runtime_options
 from mpnet.cli.output import Advance, console, print_json, progress
-from mpnet.experiments.latency_table import LatencyTable
 from mpnet.formats.atomic import write_text
+from mpnet.speed.profile import profile_network
+from mpnet.speed.table import LatencyTable
 
 
 @declare(

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import click
 
-from mpnet.api.report import collect
 from mpnet.cli.options import command as declare
 from mpnet.cli.options import json_option, quiet_option
 from mpnet.cli.output import console, print_json, progress
 from mpnet.evaluation.compare import DRAWS, MAX_DRAWS, MIN_DRAWS
+from mpnet.report.build import collect
 from mpnet.report.export import write_data, write_figures, write_text
 from mpnet.report.page import render
 from mpnet.report.summary import sentences

@@ -10,8 +10,6 @@ from pathlib import Path
 
 import click
 
-from mpnet.api.analysis import verify_experiment
-from mpnet.api.experiment import RunReport, run_experiment
 from mpnet.cli.options import command as declare
 from mpnet.cli.options import json_option, quiet_option, runtime_options, set_option
 from mpnet.cli.output import Advance, console, note, print_json, progress
@@ -19,6 +17,8 @@ from mpnet.engine.verify import StepCheck
 from mpnet.formats.experiment_yaml import read_experiment
 from mpnet.report.analysis import print_checks
 from mpnet.report.outcome import print_outcome
+from mpnet.trial.analysis import verify_experiment
+from mpnet.trial.experiment import RunReport, run_experiment
 
 
 @declare(

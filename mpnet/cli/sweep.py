@@ -10,8 +10,6 @@ from pathlib import Path
 
 import click
 
-from mpnet.api.sweep import run_sweep
-from mpnet.api.sweep_status import sweep_status
 from mpnet.cli.options import command as declare
 from mpnet.cli.options import json_option, quiet_option, runtime_options, set_option
 from mpnet.cli.output import console, error_console, print_json
@@ -19,6 +17,8 @@ from mpnet.cli.sweep_view import SweepView
 from mpnet.errors import ConfigError
 from mpnet.formats.experiment_yaml import read_experiment
 from mpnet.report.sweep_text import print_status, print_sweep
+from mpnet.sweep.search import run_sweep
+from mpnet.sweep.status import sweep_status
 
 
 @declare(

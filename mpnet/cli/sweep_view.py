@@ -10,11 +10,11 @@ from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.text import Text
 
-from mpnet.api.sweep import SweepStart, duration
-from mpnet.experiments.findings import baseline_of, front_of
-from mpnet.experiments.space import Configuration
-from mpnet.experiments.sweep import SweepState
 from mpnet.report.sweep_text import front_chart
+from mpnet.sweep.findings import baseline_of, front_of
+from mpnet.sweep.loop import SweepState
+from mpnet.sweep.search import SweepStart, duration
+from mpnet.sweep.space import Configuration
 
 TERMINAL_SECONDS = 0.5
 PLAIN_SECONDS = 10.0

@@ -1,1 +1,1 @@
-"""Tables, plots and pages made from stored results; never runs a network."""
+"""Pages, tables and comparisons of stored results; `rerun` computes again what a result does not keep."""

@@ -11,11 +11,11 @@ from typing import Any, Mapping, Sequence
 
 from mpnet.errors import ConfigError
 from mpnet.evaluation.compare import DRAWS
-from mpnet.experiments.result import Result
 from mpnet.report.model import Change, ClassRow, Interval
 from mpnet.report.paired import Pair, Pairing
 from mpnet.spec.dataset import Dataset
 from mpnet.spec.detections import Detections
+from mpnet.trial.result import Result
 
 METRICS: tuple[str, ...] = ("AP", "AP50", "AP75", "AP_small", "AP_medium", "AP_large", "AR100", "darknet_mAP50")
 COSTS: tuple[str, ...] = ("weight_bytes", "peak_activation_bytes", "bit_operations", "int8_macs")

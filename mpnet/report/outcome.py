@@ -7,8 +7,8 @@ from typing import Any, Callable, Mapping
 from rich.console import Console
 from rich.table import Table
 
-from mpnet.experiments.result import Result
 from mpnet.report.layers import bytes_text, count_text
+from mpnet.trial.result import Result
 
 METRICS: tuple[str, ...] = ("AP", "AP50", "AP75", "AR100", "darknet_mAP50")
 

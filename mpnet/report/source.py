@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.errors import ConfigError
-from mpnet.experiments.front import non_dominated
-from mpnet.experiments.result import Result
 from mpnet.report.model import Configurations, Layer, LayerCost, ReportData, Status, measure
+from mpnet.sweep.front import non_dominated
+from mpnet.trial.result import Result
 
 OBJECTIVES: tuple[str, ...] = ("agreement_AP", "AP", "AP50")
 COSTS: tuple[str, ...] = ("bit_operations", "weight_bytes", "latency_ms", "peak_activation_bytes")

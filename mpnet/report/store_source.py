@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.errors import StoreError
-from mpnet.experiments.scoring import MAX_SQNR_DB
-from mpnet.experiments.store import TrialStore
 from mpnet.report.model import HELD_OUT, Configurations, Layer, ReportData, Status
 from mpnet.report.source import axes, front_rows, thinned
+from mpnet.sweep.scoring import MAX_SQNR_DB
+from mpnet.sweep.store import TrialStore
 
 _SKIPPED = ("int8_macs",)
 

@@ -6,7 +6,7 @@ import json
 import shlex
 from pathlib import Path
 
-from mpnet.experiments.result import read_result
+from mpnet.trial.result import read_result
 from tests.cli.conftest import Mpnet, document_of
 
 

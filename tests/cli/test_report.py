@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from mpnet.api.cfg_template import cfg_for_key, cfg_template
 from mpnet.errors import FormatError, StoreError
+from mpnet.report.cfg_template import cfg_for_key, cfg_template
 from tests.cli.conftest import Mpnet, document_of
 from tests.networks import tiny_cfg, write_experiment
 

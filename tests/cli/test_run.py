@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from mpnet.experiments.result import read_result
+from mpnet.trial.result import read_result
 from tests.cli.conftest import Mpnet, document_of
 
 
@@ -197,7 +197,7 @@ def test_an_interrupted_run_leaves_nothing_half_written(experiment: Path, number
 SLOW_RUN = """
 import sys, time
 from mpnet.cli import main
-from mpnet.experiments import result
+from mpnet.trial import result
 original = result._write
 def slow(path, data):
     original(path, data)

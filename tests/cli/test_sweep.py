@@ -15,8 +15,8 @@ from typing import Any, Callable
 import pytest
 
 from mpnet.cli.main import main
-from mpnet.experiments.identity import digest_of
-from mpnet.experiments.store import TrialStore
+from mpnet.spec.identity import digest_of
+from mpnet.sweep.store import TrialStore
 from tests.cli.conftest import document_of
 
 WEIGHTED = (0, 2, 4, 6, 8, 10, 12, 13, 14, 15, 18, 21, 22)
@@ -236,7 +236,7 @@ def test_what_cannot_be_swept_is_one_line(
 def test_a_long_exact_sweep_asks_first(
     mpnet: Call, sweep_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mpnet.api.sweep.ASK_SECONDS", 0.0)
+    monkeypatch.setattr("mpnet.sweep.search.ASK_SECONDS", 0.0)
     result = mpnet("sweep", sweep_file, *SMALL)
     assert result.returncode == 2
     assert "exhaustive over 16 configurations takes about" in result.stderr
@@ -263,7 +263,7 @@ def test_without_a_sweep_section_it_says_what_to_write(mpnet: Call, experiment: 
 
 def test_no_scheduler_is_one_line(mpnet: Call, sweep_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("distributed", reason="SKIPPED WITHOUT DASK: pip install 'mpnet[dask]'")
-    monkeypatch.setattr("mpnet.experiments.dask_executor.CONNECT_SECONDS", 1.0)
+    monkeypatch.setattr("mpnet.sweep.dask_executor.CONNECT_SECONDS", 1.0)
     result = mpnet("sweep", sweep_file, *SMALL, "--scheduler", "tcp://127.0.0.1:9", "--quiet")
     assert (result.returncode, result.stderr.count("\n")) == (2, 1)
     assert "no Dask scheduler answers" in result.stderr

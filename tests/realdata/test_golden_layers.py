@@ -16,11 +16,11 @@ from mpnet.engine.assign import assign
 from mpnet.engine.plan import build_plan
 from mpnet.engine.prepare import Prepared
 from mpnet.engine.run import Session
-from mpnet.experiments.workbench import yolo_heads
 from mpnet.formats.cfg import read_cfg
 from mpnet.formats.weights import read_weights
 from mpnet.kernels.isa import kernels, usable_levels
 from mpnet.spec.network import NetworkSpec, YoloSpec
+from mpnet.trial.workbench import yolo_heads
 
 RELATIVE = 1e-4
 CASES = {

@@ -12,14 +12,14 @@ from typing import Any, Callable
 import pytest
 
 from mpnet.api import run_experiment
-from mpnet.api.analysis import analyze_experiment
-from mpnet.experiments.result import Result
 from mpnet.spec.experiment import (
     Experiment,
     PrecisionSection,
     QuantizationSection,
 )
 from mpnet.spec.quantization import NOTHING_SAID, ActivationOptions, QuantizationOptions, WeightOptions
+from mpnet.trial.analysis import analyze_experiment
+from mpnet.trial.result import Result
 
 Run = Callable[..., Result]
 

@@ -13,8 +13,8 @@ from typing import Callable
 import pytest
 
 from mpnet.api import run_experiment
-from mpnet.experiments.result import Result
 from mpnet.spec.experiment import DataSection, Experiment, PrecisionSection
+from mpnet.trial.result import Result
 
 TOLERANCE = 0.0051
 Run = Callable[[Experiment], Result]

@@ -10,16 +10,16 @@ from typing import Iterator
 import numpy as np
 import pytest
 
-from mpnet.api.experiment import open_workbench
-from mpnet.api.sweep_setup import make_context, set_up
 from mpnet.engine.assign import assign_key
-from mpnet.experiments.evaluator import Evaluator
-from mpnet.experiments.measure import measure_agreement, measure_detections
-from mpnet.experiments.runner import Outcome, run_plans
-from mpnet.experiments.space import build_space
-from mpnet.experiments.units import Unit
-from mpnet.experiments.workbench import Workbench
 from mpnet.formats.experiment_yaml import read_experiment
+from mpnet.sweep.evaluator import Evaluator
+from mpnet.sweep.setup import make_context, set_up
+from mpnet.sweep.space import build_space
+from mpnet.sweep.units import Unit
+from mpnet.trial.experiment import open_workbench
+from mpnet.trial.measure import measure_agreement, measure_detections
+from mpnet.trial.run import Outcome, run_plans
+from mpnet.trial.workbench import Workbench
 
 Prepared = tuple[Workbench, Evaluator]
 

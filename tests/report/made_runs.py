@@ -8,11 +8,11 @@ import cv2
 import numpy as np
 
 from mpnet.evaluation.dataset import load_dataset
-from mpnet.experiments.measure import measure_detections
-from mpnet.experiments.result import Result, publish
 from mpnet.formats.detections_json import detections_json
 from mpnet.spec.dataset import Dataset
 from mpnet.spec.detections import Detections
+from mpnet.trial.measure import measure_detections
+from mpnet.trial.result import Result, publish
 
 NAMES = ("circle", "<script>alert(1)</script>", 'a "quoted" \'name\'')
 

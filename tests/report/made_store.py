@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from mpnet.experiments.store import Subject, Trial, TrialStore
-from mpnet.experiments.store_schema import COLUMNS
+from mpnet.sweep.store import Subject, Trial, TrialStore
+from mpnet.sweep.store_schema import COLUMNS
 from tests.report.synthetic import configurations
 
 SUBJECT = Subject("1" * 64, "2" * 64, "3" * 64, "4" * 64)

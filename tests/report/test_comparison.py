@@ -10,17 +10,17 @@ import cv2
 import numpy as np
 import pytest
 
-from mpnet.api.comparison import compare_runs
-from mpnet.api.report import collect
 from mpnet.errors import ConfigError, DataError
 from mpnet.evaluation.compare import found_objects
 from mpnet.evaluation.match import Truths
-from mpnet.experiments.result import Result
+from mpnet.report.build import collect
+from mpnet.report.compare import compare_runs
 from mpnet.report.comparison import check_limits
 from mpnet.report.comparison_text import print_comparison
 from mpnet.report.page import render
 from mpnet.report.paired import Pairing, overlap
 from mpnet.report.terminal import console
+from mpnet.trial.result import Result
 from tests.report.made_runs import NAMES, make_dataset, make_detections, make_runs
 from tests.report.test_store_source import quiet
 

@@ -12,14 +12,14 @@ from typing import Callable
 import numpy as np
 import pytest
 
-from mpnet.api.chosen import find_configuration, split_source
-from mpnet.api.report import collect
 from mpnet.errors import ConfigError, StoreError
-from mpnet.experiments.store import TrialStore
+from mpnet.report.build import collect
+from mpnet.report.configuration import find_configuration, split_source
 from mpnet.report.page import render
 from mpnet.report.source import thinned
 from mpnet.report.store_source import knee
 from mpnet.report.summary import sentences
+from mpnet.sweep.store import TrialStore
 from tests.report.made_store import SUBJECT, make_store
 from tests.report.synthetic import configurations
 

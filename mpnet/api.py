@@ -1,0 +1,22 @@
+"""The Python API, which the command line uses as well; docs/api.md shows it at work.
+
+    network = load_network("net.cfg", "net.weights", "net.names")
+    mixed = network.with_precision("int8", {"heads": "fp16"})
+    boxes = mixed.detect("picture.jpg")
+    result = run_experiment("experiment.yaml").result
+"""
+
+from __future__ import annotations
+
+from mpnet.errors import MpnetError
+from mpnet.evaluation.dataset import load_dataset
+from mpnet.formats.experiment_yaml import parse_experiment, read_experiment
+from mpnet.trial.experiment import RunReport, open_workbench, run_experiment
+from mpnet.trial.measure import measure_detections
+from mpnet.trial.network import Box, Network, load_network
+from mpnet.trial.result import Result, read_result
+
+__all__ = [
+    "Box", "MpnetError", "Network", "Result", "RunReport", "load_dataset", "load_network", "measure_detections",
+    "open_workbench", "parse_experiment", "read_experiment", "read_result", "run_experiment",
+]

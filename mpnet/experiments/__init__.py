@@ -1,1 +1,0 @@
-"""Spaces, strategies, shared prefixes, the store and the runner."""

@@ -1,0 +1,211 @@
+"""Collects everything that a report shows: stored results first, then what can still be found out about them.
+
+The page itself never runs a network. What the store lacks is computed here when the files are still there and have the
+digests that were measured; otherwise the page says what is missing and why.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Callable, Mapping, Sequence
+
+import numpy as np
+
+from mpnet.errors import ConfigError, MpnetError, StoreError
+from mpnet.evaluation.compare import DRAWS
+from mpnet.evaluation.dataset import picture
+from mpnet.report.cfg_template import cfg_template, read_cfg_bytes
+from mpnet.report.configuration import is_store
+from mpnet.report.enrich import with_errors, with_missing, with_pairs
+from mpnet.report.model import CfgTemplate, Missing, ReportData, Status
+from mpnet.report.paired import Pairing
+from mpnet.report.pictures import Gallery
+from mpnet.report.rerun import Machine
+from mpnet.report.source import from_results, layers_of
+from mpnet.report.store_source import from_store
+from mpnet.spec.detections import Detections
+from mpnet.sweep.status import sweep_status
+from mpnet.trial.reopen import read_evidence, reason, reopen
+from mpnet.trial.result import Result, finished, read_result
+
+FRONT_RUNS = 32
+"""Most configurations of a front that run again for their intervals; of more, evenly spread ones."""
+SAME_AP = 1e-6
+"""Percent points by which a configuration that runs again may differ from its stored AP."""
+Advance = Callable[[int], None]
+Progress = Callable[[str, int], AbstractContextManager[Advance]]
+"""Called with what happens and how many pictures it takes; gives a function that takes how many more are done."""
+
+
+def collect(
+    sources: Sequence[Path], *, progress: Progress, draws: int = DRAWS, seed: int = 0, compute: bool = True,
+    choose: str | None = None,
+) -> ReportData:
+    """Everything about runs or about one sweep.
+
+    sources: runs, of which the first is the baseline and the last the chosen configuration; or one store. A single run
+             brings the baseline that it was measured with, when that is stored beside it.
+    compute: whether networks may run to find out what is not stored.
+    choose:  the configuration of a sweep that the page is about; None: the sweep's own choice.
+    Raises: StoreError for what is neither run nor store, ConfigError for runs on different data.
+    """
+    if len(sources) == 1 and is_store(sources[0]):
+        return _of_sweep(sources[0], progress, draws, seed, compute, choose)
+    if any(is_store(source) for source in sources):
+        raise ConfigError("a report is of one sweep or of runs, not of both; name one store, or runs only")
+    results = _with_baseline([read_result(source) for source in sources])
+    data = _with_evidence(from_results(results), results, draws, seed)
+    if compute:
+        data = _with_layers(data, results[-1].document, progress)
+    else:
+        data = with_missing(data, _not_computed("Error and time per layer"))
+    return _with_cfg(data, results[-1].document)
+
+
+def _of_sweep(
+    path: Path, progress: Progress, draws: int, seed: int, compute: bool, choose: str | None
+) -> ReportData:
+    found = sweep_status(path)
+    state = {"finished": "finished", "stopped": "finished", "running": "running"}.get(found["state"], "interrupted")
+    data, document = from_store(path, Status(state, int(found["trials"]), found["total"]), choose)
+    data = _with_cfg(data, document)
+    what = "Intervals, classes, lost and gained objects, pictures, error and time per layer"
+    if not compute:
+        return with_missing(data, _not_computed(what))
+    try:
+        machine = Machine(reopen(document))
+    except MpnetError as error:
+        return with_missing(data, Missing(what, reason(error), "Put the files back, or sweep again."))
+    key = data.configurations.keys[data.configurations.chosen or 0]
+    data = replace(data, layers=layers_of(machine.rows(key)))
+    data = _with_front(data, machine, document, progress, draws, seed)
+    return _measured(data, machine, progress)
+
+
+def _with_front(
+    data: ReportData, machine: Machine, document: Mapping[str, Any], progress: Progress, draws: int, seed: int
+) -> ReportData:
+    """Run baseline, chosen configuration and front again, for what a store does not keep: their detections."""
+    table = data.configurations
+    if table.baseline is None or table.chosen is None:
+        return data
+    front = [int(row) for row in np.flatnonzero(table.front) if row not in (table.baseline, table.chosen)]
+    if len(front) > FRONT_RUNS:
+        front = [front[i * len(front) // FRONT_RUNS] for i in range(FRONT_RUNS)]
+    rows = [table.baseline, *([table.chosen] if table.chosen != table.baseline else []), *front]
+    images = len(machine.bench.dataset.images)
+    try:
+        with progress("front", images) as advance:
+            detections = machine.detections([table.keys[row] for row in rows], advance)
+        pairing = Pairing(machine.bench.dataset, detections[0], draws, seed)
+        pairs = {}
+        with progress("intervals", len(rows) - 1) as advance:
+            for row, found in zip(rows[1:], detections[1:], strict=True):
+                pairs[row] = pairing.pair(found)
+                _check_same(data, row, pairs[row].values.get("AP"), document)
+                advance(1)
+        gallery = Gallery(machine.bench.dataset, detections[0], _of_row(rows, detections, table.chosen), picture)
+        return with_pairs(data, pairs, draws, gallery)
+    except MpnetError as error:
+        return with_missing(data, Missing("Intervals, classes, lost and gained objects, pictures", reason(error)))
+
+
+def _of_row(rows: Sequence[int], detections: Sequence[Detections], row: int) -> Detections:
+    return detections[rows.index(row)]
+
+
+def _check_same(data: ReportData, row: int, again: float | None, document: Mapping[str, Any]) -> None:
+    """What runs again must give what was stored. Raises: StoreError when it does not."""
+    stored = data.configurations.value(row, "AP")
+    # With a holdout the stored value is of a part of the pictures.
+    if document.get("holdout") or again is None or not np.isfinite(stored):
+        return
+    if abs(stored - again) > SAME_AP:
+        key = data.configurations.keys[row]
+        raise StoreError(f"{key} gives AP {again:.4f} now, but {stored:.4f} is stored; sweep again with this version")
+
+
+def _with_layers(data: ReportData, document: Mapping[str, Any], progress: Progress) -> ReportData:
+    """Error and time per layer of the last run, when its network still gives what was measured."""
+    try:
+        machine = Machine(reopen(document))
+        key = str(document["precision"]["key"])
+        identity = machine.bench.identity(machine.plan(key).precision).id
+        if identity != document["id"]:
+            raise StoreError("network, data or arithmetic are not what was measured (another identity)")
+    except MpnetError as error:
+        return with_missing(data, Missing("Error and time per layer", reason(error), "Measure again."))
+    return _measured(data, machine, progress)
+
+
+def _measured(data: ReportData, machine: Machine, progress: Progress) -> ReportData:
+    table = data.configurations
+    chosen = table.keys[table.chosen or 0]
+    baseline = table.keys[table.baseline] if table.baseline is not None else chosen
+    with progress("layers", 2) as advance:
+        try:
+            data = with_errors(data, machine.errors(chosen))
+        except MpnetError as error:
+            data = with_missing(data, Missing("Error per layer", reason(error)))
+        advance(1)
+        data = replace(data, costs=machine.costs(baseline, chosen))
+        advance(1)
+    latency = {"isa": machine.bench.kernels.name, "threads": machine.bench.threads, **data.latency}
+    return replace(data, latency=latency)
+
+
+def _not_computed(what: str) -> Missing:
+    return Missing(what, "this is not stored, and --no-compute forbids to run the network", "Leave --no-compute out.")
+
+
+def _with_baseline(results: list[Result]) -> list[Result]:
+    """A single run after its baseline, when that is there."""
+    agreement = results[0].document.get("agreement")
+    if len(results) > 1 or not isinstance(agreement, dict):
+        return results
+    try:
+        baseline = finished(results[0].folder.parent / str(agreement.get("baseline", "")))
+    except StoreError:
+        baseline = None
+    return [baseline, *results] if baseline is not None and baseline.id != results[0].id else results
+
+
+def _with_evidence(data: ReportData, results: list[Result], draws: int, seed: int) -> ReportData:
+    if len(results) == 1:
+        return with_missing(data, Missing(
+            "Differences, lost and gained objects", "there is one run and no baseline beside it",
+            "Name two runs, the baseline first."))
+    try:
+        evidence = read_evidence(results)
+        pairing = Pairing(evidence.dataset, evidence.detections[0], draws, seed)
+        pairs = {row: pairing.pair(found) for row, found in enumerate(evidence.detections) if row}
+        gallery = Gallery(evidence.dataset, evidence.detections[0], evidence.detections[-1], picture)
+        return with_pairs(data, pairs, draws, gallery)
+    except MpnetError as error:
+        return with_missing(data, Missing(
+            "Intervals, classes, lost and gained objects, pictures", reason(error),
+            "Put the files back, or measure again."))
+
+
+def _with_cfg(data: ReportData, document: Mapping[str, Any]) -> ReportData:
+    sources = document.get("sources") or {}
+    try:
+        template = measured_cfg(str(sources.get("cfg", "")), str(document["digests"].get("cfg", "")),
+                                data.configurations.keys)
+        return replace(data, cfg=template)
+    except MpnetError as error:
+        return with_missing(data, Missing("Saving a .cfg", reason(error),
+                                          "`mpnet export --cfg FILE` writes it from a copy of the network file."))
+
+
+def measured_cfg(path: str, digest: str, keys: Sequence[str]) -> CfgTemplate:
+    """The network file that was measured, in pieces. Raises: MpnetError when it has gone or changed."""
+    if not path:
+        raise StoreError("the result does not name its network file")
+    content = read_cfg_bytes(Path(path))
+    if hashlib.sha256(content).hexdigest() != digest:
+        raise StoreError(f"{path}: has changed since this was measured")
+    return cfg_template(content, keys, Path(path).name)

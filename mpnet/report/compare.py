@@ -1,0 +1,103 @@
+"""Compare finished runs and configurations of sweeps, with pictures and detections where these are still there."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Sequence
+
+from mpnet.errors import MpnetError
+from mpnet.evaluation.compare import DRAWS
+from mpnet.evaluation.dataset import picture
+from mpnet.formats.detections_json import read_detections
+from mpnet.report.build import Progress
+from mpnet.report.comparison import Comparison, change_json, compare_results
+from mpnet.report.configuration import Found, find_configuration, is_store, split_source
+from mpnet.report.pictures import Gallery, write_changes
+from mpnet.report.rerun import Machine
+from mpnet.spec.dataset import Dataset
+from mpnet.spec.detections import Detections
+from mpnet.trial.reopen import open_dataset, reason, reopen
+from mpnet.trial.result import Result, read_result
+from mpnet.trial.run import build_document, run_plans
+
+
+@dataclass(frozen=True, eq=False)
+class _Side:
+    """One of what is compared. detections: of a sweep's configuration, which ran again; None: in the run's folder."""
+
+    result: Result
+    detections: Detections | None = None
+
+
+def compare_runs(
+    runs: Sequence[str | Path], *, draws: int = DRAWS, seed: int = 0, pictures: Path | None = None,
+    progress: Progress = lambda what, total: nullcontext(lambda count: None),
+) -> Comparison:
+    """Everything against the first.
+
+    runs:     folders or result.json files, or STORE:KEY; configurations of a sweep run again, since a store keeps
+              figures only.
+    pictures: a folder for one JPEG per lost or gained object and run.
+    Raises: StoreError for what is neither run nor store, ConfigError for runs on different data, DataError for
+    pictures that are asked for and not there.
+    """
+    sides = _sides([str(run) for run in runs], progress)
+    results = [side.result for side in sides]
+    try:
+        dataset = open_dataset(results[0].document)
+        detections = [side.detections or read_detections(side.result.detections_path, dataset) for side in sides]
+    except MpnetError as error:
+        if pictures is not None:
+            raise
+        return compare_results(results, missing=reason(error))
+    compared = compare_results(results, dataset, detections, draws=draws, seed=seed)
+    if pictures is not None:
+        _write_pictures(compared, dataset, detections, pictures)
+    return compared
+
+
+def _write_pictures(
+    compared: Comparison, dataset: Dataset, detections: Sequence[Detections], pictures: Path
+) -> None:
+    for run, pair, found in zip(compared.document["runs"][1:], compared.pairs, detections[1:], strict=True):
+        drawn = Gallery(dataset, detections[0], found, picture).changes(pair.changes, len(pair.changes))
+        folder = pictures if len(detections) == 2 else pictures / run["id"]
+        names = write_changes(drawn, folder)
+        run["changes"] = [
+            {**change_json(change), "file": str(folder / name)} for change, name in zip(drawn, names, strict=True)
+        ]
+
+
+def _sides(sources: Sequence[str], progress: Progress) -> list[_Side]:
+    """Results of all sources; those of one store run together, on pictures that are decoded once."""
+    found: dict[int, _Side] = {}
+    trials: dict[Path, list[int]] = {}
+    for place, source in enumerate(sources):
+        path = split_source(source)[0]
+        if is_store(path):
+            trials.setdefault(path.resolve(), []).append(place)
+        else:
+            found[place] = _Side(read_result(path))
+    for places in trials.values():
+        configurations = [find_configuration(sources[place]) for place in places]
+        found.update(zip(places, _run_again(configurations, progress), strict=True))
+    return [found[place] for place in range(len(sources))]
+
+
+def _run_again(configurations: Sequence[Found], progress: Progress) -> list[_Side]:
+    machine = Machine(reopen(configurations[0].document))
+    bench = machine.bench
+    with progress("pictures", len(bench.inputs)) as advance:
+        outcomes = run_plans(bench, [machine.plan(found.key) for found in configurations], advance)
+    created = datetime.now(timezone.utc).isoformat(timespec="seconds")
+    sides = []
+    for found, outcome in zip(configurations, outcomes, strict=True):
+        document = build_document(bench, outcome, baseline=outcomes[0], command="mpnet compare", created=created)
+        if found.held_out:
+            chose = {name: found.values[name] for name in found.held_out if name in found.values}
+            document["selection"], document["held_out"] = chose, found.held_out
+        sides.append(_Side(Result(found.store or Path(), document), outcome.detections))
+    return sides

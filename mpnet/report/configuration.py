@@ -1,0 +1,78 @@
+"""Names on the command line to configurations: RUN, STORE or STORE:KEY."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Mapping
+
+from mpnet.errors import StoreError
+from mpnet.report.model import HELD_OUT, Status
+from mpnet.report.store_source import from_store
+from mpnet.trial.result import read_result
+
+STORE_MAGIC = b"SQLite format 3\0"
+
+
+@dataclass(frozen=True)
+class Found:
+    """key: precision string. document: name, protocol, sources and digests of what was measured.
+
+    values: of a sweep's trial by column name; held-out ones too. store: its file, None for a run.
+    """
+
+    key: str
+    document: Mapping[str, Any]
+    values: Mapping[str, float]
+    store: Path | None = None
+
+    @property
+    def cfg(self) -> str:
+        """Path of the network file; '' when it is not known."""
+        return str((self.document.get("sources") or {}).get("cfg", ""))
+
+    @property
+    def cfg_digest(self) -> str:
+        """SHA-256 of the network file that was measured."""
+        return str(self.document["digests"].get("cfg", ""))
+
+    @property
+    def held_out(self) -> dict[str, float]:
+        """Metrics on the pictures that did not select."""
+        return {name.removeprefix(HELD_OUT): value for name, value in self.values.items() if name.startswith(HELD_OUT)}
+
+
+def is_store(path: Path) -> bool:
+    """Whether a path is a file that begins as SQLite databases do."""
+    try:
+        with path.open("rb") as file:
+            return file.read(len(STORE_MAGIC)) == STORE_MAGIC
+    except (OSError, ValueError):
+        return False
+
+
+def split_source(source: str) -> tuple[Path, str | None]:
+    """The path, and the key of STORE:KEY; a path that exists as it stands has none."""
+    if Path(source).exists():
+        return Path(source), None
+    # Keys may hold colons as well (`fqq+3:q`), so the first cut behind which a store stands is the right one.
+    for place, character in enumerate(source):
+        if character == ":" and is_store(Path(source[:place])):
+            return Path(source[:place]), source[place + 1:]
+    return Path(source), None
+
+
+def find_configuration(source: str) -> Found:
+    """The configuration that `source` names. Raises: StoreError when there is none."""
+    path, key = split_source(source)
+    if not is_store(path):
+        document = read_result(path).document
+        return Found(str(document["precision"].get("key", "")), document, {})
+    data, document = from_store(path, Status("finished", 0), None if key in (None, "", "chosen", "baseline") else key)
+    table = data.configurations
+    row = table.baseline if key == "baseline" else table.chosen
+    if row is None:
+        raise StoreError(f"{path}: has no baseline among its finished trials; name a precision string")
+    values = {name: table.value(row, name) for name in table.columns if math.isfinite(table.value(row, name))}
+    return Found(table.keys[row], document, values, path)

@@ -1,0 +1,117 @@
+"""Runs a network again for a report: detections of configurations, error and time of every layer."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Callable, Mapping, Sequence
+
+from mpnet.engine.analyze import Analysis, StepAnalysis, analyze
+from mpnet.engine.assign import assign_key
+from mpnet.engine.cost import layer_costs
+from mpnet.engine.lowering import range_owner
+from mpnet.engine.plan import Plan
+from mpnet.engine.run import Session
+from mpnet.engine.trace import time_steps
+from mpnet.report.model import LayerCost, LayerError
+from mpnet.spec.detections import Detections
+from mpnet.spec.network import PICTURE, NetworkSpec
+from mpnet.trial.analysis import ANALYSIS_IMAGES, spread
+from mpnet.trial.run import run_plans
+from mpnet.trial.workbench import Workbench
+
+TIME_REPEATS = 10
+
+
+@dataclass(frozen=True, eq=False)
+class Machine:
+    """A workbench with the precision strings of one sweep or run."""
+
+    bench: Workbench
+
+    def plan(self, key: str) -> Plan:
+        """The steps for a precision string. Raises: PrecisionError when it is of another network."""
+        return self.bench.plan(assign_key(self.bench.network, key))
+
+    def detections(self, keys: Sequence[str], advance: Callable[[int], None]) -> list[Detections]:
+        """What each configuration finds; the first is the baseline."""
+        return [outcome.detections for outcome in run_plans(self.bench, [self.plan(key) for key in keys], advance)]
+
+    def rows(self, key: str) -> list[dict[str, Any]]:
+        """The layers, as result.json holds them."""
+        return [row.as_json() for row in layer_costs(self.plan(key))]
+
+    def errors(self, key: str, images: int = ANALYSIS_IMAGES) -> tuple[LayerError, ...]:
+        """Error of every lowered layer, in network order, on pictures spread evenly over the data set.
+
+        Raises: ConfigError when every layer is fp32.
+        """
+        plan = self.plan(key)
+        positions = spread(len(self.bench.inputs), images)
+        batches = (batch.x for batch in self.bench.inputs.batches(2, positions))
+        return errors_of(analyze(self.bench.prepared, plan, batches, self.bench.threads), plan)
+
+    def costs(self, baseline: str, chosen: str) -> tuple[LayerCost, ...]:
+        """Time and weight bytes per layer; conversions count to the layer that they serve."""
+        rows = [self.rows(key) for key in (baseline, chosen)]
+        times = [self._times(key) for key in (baseline, chosen)]
+        found = []
+        for before, after in zip(*rows, strict=True):
+            index = int(after["index"])
+            cost = LayerCost(index, str(after["name"]), times[0].get(index, math.nan), times[1].get(index, math.nan),
+                             float(before["weight_bytes"]), float(after["weight_bytes"]))
+            if cost.chosen_bytes or cost.chosen_ms > 0 or cost.baseline_ms > 0:
+                found.append(cost)
+        return tuple(found)
+
+    def _times(self, key: str) -> dict[int, float]:
+        session = Session(self.bench.prepared, self.plan(key), self.bench.threads)
+        picture = next(self.bench.inputs.batches(1, [0])).x
+        times: dict[int, float] = {}
+        for step in time_steps(session, picture, TIME_REPEATS):
+            times[step.step.layer] = times.get(step.step.layer, 0.0) + step.median_ms
+        return times
+
+
+def errors_of(analysis: Analysis, plan: Plan) -> tuple[LayerError, ...]:
+    """An analysis as a report shows it."""
+    entering: dict[int, StepAnalysis] = {}
+    for step in analysis.steps:
+        # The last conversion before the layer's own work is the one whose codes it reads.
+        if step.operation in ("Quantize", "Cast"):
+            entering[step.layer] = step
+    ranges = _ranges(plan)
+    out = []
+    for layer in sorted(analysis.layers, key=lambda layer: layer.layer):
+        before = entering.get(layer.layer)
+        rounding = before.local if before is not None else None
+        seen = before.cumulative if before is not None else layer.cumulative
+        out.append(LayerError(
+            layer.layer, layer.name, str(layer.precision), layer.cumulative.sqnr_db, layer.local.sqnr_db,
+            layer.cumulative.cosine, _number(rounding.rmse_per_scale if rounding else None),
+            _number(rounding.saturated if rounding else None), seen.minimum, seen.maximum,
+            before.histogram if before is not None else (), (seen.minimum, seen.maximum), ranges.get(layer.layer),
+            layer.noise,
+        ))
+    return tuple(out)
+
+
+def _ranges(plan: Plan) -> Mapping[int, tuple[float, float]]:
+    """Calibrated range of what enters each layer that has one."""
+    found = {}
+    for layer in plan.network.convolutions:
+        if plan.options.of(layer.index).calibrated and layer.inputs:
+            owner = PICTURE if layer.inputs[0] == PICTURE else range_owner(plan.network, layer.inputs[0])
+            bounds = plan.options.ranges.get(owner)
+            if bounds is not None:
+                found[layer.index] = (float(bounds[0]), float(bounds[1]))
+    return found
+
+
+def _number(value: float | None) -> float:
+    return math.nan if value is None else float(value)
+
+
+def total_macs(network: NetworkSpec) -> int:
+    """Multiply-accumulates of all convolutions for one picture."""
+    return sum(layer.macs for layer in network.convolutions)

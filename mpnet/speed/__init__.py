@@ -1,0 +1,1 @@
+"""How fast a network is on this machine: passes, steps, tables of a board's latency."""

@@ -1,0 +1,271 @@
+"""Speed of a network on this machine: whole passes, single steps, the engine's own share, a configuration's first result."""
+
+from __future__ import annotations
+
+import random
+import statistics
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpnet.engine.assign import assign, assign_key
+from mpnet.engine.operations import Convolve, convolution_of
+from mpnet.engine.options import EngineOptions, resolve_options
+from mpnet.engine.plan import Plan, build_plan
+from mpnet.engine.prepare import Prepared
+from mpnet.engine.run import Session
+from mpnet.engine.trace import StepTime, time_steps
+from mpnet.errors import ConfigError
+from mpnet.formats.cfg import read_cfg
+from mpnet.formats.weights import read_weights
+from mpnet.kernels.environment import versions
+from mpnet.kernels.isa import active_level, kernels, usable_levels
+from mpnet.kernels.peak import Peak, measure_peak
+from mpnet.spec.network import NetworkSpec
+from mpnet.spec.precision import PRECISIONS, precision
+from mpnet.spec.weights import random_weights
+
+MIXED = "mixed"
+"""Beside the precisions: int8, the first layer and those that feed the heads fp16."""
+_NEW_CONFIGURATIONS, _PLAIN_PASSES = 5, 3
+
+
+@dataclass(frozen=True)
+class BenchStep:
+    """One step of a pass. macs: of a convolution, else 0. share: of the machine's peak, 0 to 1; None without products."""
+
+    time: StepTime
+    macs: int
+    share: float | None
+
+    def as_json(self) -> dict[str, Any]:
+        """As in the document of `mpnet bench --json`."""
+        timed = self.time
+        return {
+            "step": timed.name, "layer": timed.step.layer, "precision": _step_precision(timed), "macs": self.macs,
+            "min_ms": timed.min_ms, "median_ms": timed.median_ms, "gops": gops(self.macs, timed.min_ms),
+            "peak_share": self.share,
+        }
+
+
+@dataclass(frozen=True)
+class BenchCase:
+    """One precision at one ISA level and thread count, batch 1. Milliseconds.
+
+    overhead_ms:     what the engine adds to its kernels: the median of passes less their steps, measured in turn.
+    first_result:    from a precision per layer that was never run, its weights packed before, to its result, over a plain
+                     pass of it; the median of several.
+    """
+
+    isa: str
+    threads: int
+    precision: str
+    macs: int
+    min_ms: float
+    median_ms: float
+    overhead_ms: float
+    first_result: float
+    share: float
+    steps: tuple[BenchStep, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """As in the document of `mpnet bench --json`."""
+        return {
+            "isa": self.isa, "threads": self.threads, "precision": self.precision, "macs": self.macs,
+            "min_ms": self.min_ms, "median_ms": self.median_ms, "gops": gops(self.macs, self.min_ms),
+            "peak_share": self.share, "conversions_ms": self.conversions_ms, "overhead_ms": self.overhead_ms,
+            "first_result_ratio": self.first_result, "steps": [step.as_json() for step in self.steps],
+        }
+
+    @property
+    def conversions_ms(self) -> float:
+        """Steps that only change the precision of a tensor."""
+        return sum(s.time.median_ms for s in self.steps if s.time.step.operation.name in ("Quantize", "Dequantize", "Cast"))
+
+
+def gops(macs: int, ms: float) -> float:
+    """Thousands of millions of operations a second; a multiply-add counts as two."""
+    return 2e-6 * macs / ms if ms > 0 else 0.0
+
+
+def bench_key(network: NetworkSpec, name: str) -> str:
+    """The plan key of a precision's name, or of `mixed`. Raises: PrecisionError for an unknown one."""
+    if name == MIXED:
+        return assign(network, "int8", {"first": "fp16", "heads": "fp16"}).key
+    return precision(name).code * len(network.convolutions)
+
+
+def bench_level(
+    prepared: Prepared, options: EngineOptions, peak: Peak, names: Sequence[str], threads: int, repeats: int,
+    advance: Callable[[int], None] = lambda count: None, seed: int = 0,
+) -> tuple[BenchCase, ...]:
+    """Measure all precisions at one ISA level (that of `prepared`) and thread count, pass by pass in turn.
+
+    Turns make whatever disturbs the machine meet all alike. peak: of one thread. Raises: as `Session.forward`.
+    """
+    network = prepared.network
+    picture = np.random.Generator(np.random.PCG64(seed)).random((1, *network.in_shape), np.float32)
+    keys = [bench_key(network, name) for name in names]
+    sessions = [Session(prepared, build_plan(network, assign_key(network, key), options), threads) for key in keys]
+    for session in sessions:
+        for _ in range(2):
+            session.forward(picture, copy=False)
+    samples: list[list[float]] = [[] for _ in sessions]
+    for _ in range(repeats):
+        for session, taken in zip(sessions, samples, strict=True):
+            session.forward(picture, copy=False)  # another precision's weights were in the cache
+            begin = time.perf_counter()
+            session.forward(picture, copy=False)
+            taken.append(1000 * (time.perf_counter() - begin))
+        advance(len(sessions))
+    cases = []
+    for name, key, session, taken in zip(names, keys, sessions, samples, strict=True):
+        timed = time_steps(session, picture, repeats)
+        steps = tuple(_step(prepared, step, peak, threads) for step in timed)
+        median, macs = statistics.median(taken), sum(step.macs for step in steps)
+        # What the peak would need for the same products, each at its own precision.
+        ideal = sum(2e-6 * s.macs / _peak_gops(s.time, peak, threads) * 1e3 for s in steps if s.macs)
+        cases.append(BenchCase(
+            prepared.kernels.name, threads, name, macs, min(taken), median,
+            _overhead(session, picture, repeats),
+            _first_result(prepared, options, key, picture, threads, seed), ideal / 1e3 / min(taken), steps,
+        ))
+        advance(1)
+    return tuple(cases)
+
+
+def _overhead(session: Session, picture: NDArray[np.float32], repeats: int) -> float:
+    """Milliseconds of a pass that its steps do not take: passes and their steps one by one, in turn, so that
+    whatever disturbs the machine meets both alike."""
+    bound = session.bound(len(picture))
+    left = []
+    for _ in range(repeats):
+        begin = time.perf_counter()
+        session.forward(picture, copy=False)
+        middle = time.perf_counter()
+        steps = 0.0
+        for number, call in bound.calls:
+            start = time.perf_counter()
+            bound.run_call(number, call)
+            steps += time.perf_counter() - start
+        left.append(1000 * (middle - begin - steps))
+    return max(0.0, statistics.median(left))
+
+
+def _first_result(
+    prepared: Prepared, options: EngineOptions, key: str, picture: NDArray[np.float32], threads: int, seed: int
+) -> float:
+    """How many plain passes the first result of configurations near `key`, one layer changed, takes; weights are packed."""
+    network, rng = prepared.network, random.Random(seed)
+    ratios = []
+    for _ in range(_NEW_CONFIGURATIONS):
+        layer = rng.randrange(len(key))
+        code = rng.choice([PRECISIONS[name].code for name in ("fp32", "int8") if PRECISIONS[name].code != key[layer]])
+        other = key[:layer] + code + key[layer + 1:]
+        _pack(prepared, build_plan(network, assign_key(network, code * len(key)), options))
+        begin = time.perf_counter()
+        session = Session(prepared, build_plan(network, assign_key(network, other), options), threads)
+        session.forward(picture)
+        first = time.perf_counter() - begin
+        plain = []
+        for _ in range(_PLAIN_PASSES):
+            begin = time.perf_counter()
+            session.forward(picture)
+            plain.append(time.perf_counter() - begin)
+        ratios.append(first / statistics.median(plain))
+    return statistics.median(ratios)
+
+
+def _pack(prepared: Prepared, plan: Plan) -> None:
+    for step in plan.steps:
+        if isinstance(step.operation, Convolve):
+            prepared.convolution(step.operation)
+
+
+def _step(prepared: Prepared, timed: StepTime, peak: Peak, threads: int) -> BenchStep:
+    if _convolution(timed) is None:
+        return BenchStep(timed, 0, None)
+    macs = prepared.network.layers[timed.step.layer].macs
+    return BenchStep(timed, macs, gops(macs, timed.min_ms) / _peak_gops(timed, peak, threads))
+
+
+def _convolution(timed: StepTime) -> Convolve | None:
+    return convolution_of(timed.step.operation)
+
+
+def _step_precision(timed: StepTime) -> str:
+    convolution = _convolution(timed)
+    return str(timed.step.gives if convolution is None else convolution.precision)
+
+
+def _peak_gops(timed: StepTime, peak: Peak, threads: int) -> float:
+    convolution = _convolution(timed)
+    bits = 32 if convolution is None else convolution.precision.weight_bits
+    return 2 * peak.of(bits) * threads
+
+
+DEFAULT_PRECISIONS = ("fp32", "fp32_winograd", "fp16", "int8", "mixed")
+MAX_THREADS = 1024
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What was measured. peaks: of one thread, by ISA level."""
+
+    network: NetworkSpec
+    peaks: dict[str, Peak]
+    cases: tuple[BenchCase, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """The document of `mpnet bench --json`."""
+        return {
+            "format": "mpnet-bench", "version": 1,
+            "network": {"source": self.network.source, "digest": self.network.digest, "macs": self.network.macs,
+                        "input": list(self.network.in_shape)},
+            "batch": 1,
+            "peaks": {name: {"fp32_gops": 2 * peak.fp32, "int8_gops": 2 * peak.int8} for name, peak in self.peaks.items()},
+            "cases": [case.as_json() for case in self.cases],
+            "versions": versions(),
+        }
+
+
+def bench_network(
+    cfg: str | Path, *, weights: str | Path | None = None, precisions: Sequence[str] = DEFAULT_PRECISIONS,
+    threads: Sequence[int] = (1,), isa: Sequence[str] = ("auto",), repeats: int = 15,
+    on_start: Callable[[int], None] = lambda total: None, advance: Callable[[int], None] = lambda count: None,
+) -> Bench:
+    """Measure forward passes of one picture, step by step and whole.
+
+    weights: None: random ones, which take the same time. precisions: names of precisions, and `mixed` (int8, the first
+    layer and those that feed the heads fp16). isa: names of levels; `auto`: the active one, `all`: each that this CPU can run.
+    Raises: ConfigError for nothing to measure or threads below 1, KernelError for an unknown or unusable level,
+    PrecisionError for an unknown precision, and as the readers do.
+    """
+    names, counts = tuple(dict.fromkeys(precisions)), tuple(dict.fromkeys(threads))
+    if not names or not counts or not isa:
+        raise ConfigError("nothing to measure; name at least one precision, ISA level and number of threads")
+    for count in counts:
+        if not 1 <= count <= MAX_THREADS:
+            raise ConfigError(f"--threads {count}: must be from 1 to {MAX_THREADS}")
+    chosen = [level for name in isa for level in (usable_levels() if name == "all" else [name])]
+    levels = [kernels(active_level() if name == "auto" else name) for name in dict.fromkeys(chosen)]
+    network = read_cfg(cfg)
+    if not network.convolutions:
+        raise ConfigError(f"{network.source}: has no layer with weights, so there is nothing to measure")
+    for name in names:
+        bench_key(network, name)
+    values = random_weights(network) if weights is None else read_weights(weights, network)
+    options = resolve_options(network)
+    on_start(len(levels) * len(counts) * len(names) * (repeats + 1))
+    peaks: dict[str, Peak] = {}
+    cases: list[BenchCase] = []
+    for level in levels:
+        peaks[level.name] = measure_peak(level)
+        prepared = Prepared(network, values, level, batch_norm=options.batch_norm)
+        for count in counts:
+            cases += bench_level(prepared, options, peaks[level.name], names, count, repeats, advance)
+    return Bench(network, peaks, tuple(cases))

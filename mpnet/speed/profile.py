@@ -1,0 +1,154 @@
+"""Measures the time of every step that any configuration of a network can have, and checks the sums."""
+
+from __future__ import annotations
+
+import random
+import statistics
+import time
+from pathlib import Path
+from typing import Callable, Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpnet.engine.assign import assign_key
+from mpnet.engine.fuse import fuse_plan
+from mpnet.engine.options import EngineOptions, resolve_options
+from mpnet.engine.plan import Plan, build_plan
+from mpnet.engine.prepare import Prepared
+from mpnet.engine.run import Session
+from mpnet.errors import ConfigError
+from mpnet.formats.cfg import read_cfg
+from mpnet.formats.weights import read_weights
+from mpnet.kernels.environment import cpu_count, cpu_name
+from mpnet.kernels.isa import kernels
+from mpnet.spec.precision import PRECISIONS, precision
+from mpnet.spec.weights import random_weights
+from mpnet.speed.latency import predicted_ms, step_signature
+from mpnet.speed.table import LatencyTable
+
+CHECKS = 8
+REPEATS = 15
+_TRIED_KEYS = 4000  # random keys looked at to find every step; a network of a hundred layers needs some hundreds
+
+
+def covering_plans(prepared: Prepared, options: EngineOptions, precisions: Sequence[str], seed: int = 0) -> list[Plan]:
+    """Plans that together have every step that was seen in any of thousands of random configurations.
+
+    The uniform ones come first; a plan is only taken when it has a step that no earlier one has.
+    """
+    seen: set[str] = set()
+    plans = []
+    for key in _keys(len(prepared.network.convolutions), precisions, seed):
+        plan = fuse_plan(build_plan(prepared.network, assign_key(prepared.network, key), options))
+        new = {step_signature(plan, step) for step in plan.steps} - seen
+        if new:
+            seen |= new
+            plans.append(plan)
+    return plans
+
+
+def _keys(layers: int, precisions: Sequence[str], seed: int) -> Iterator[str]:
+    codes = [PRECISIONS[name].code for name in precisions]
+    yield from (code * layers for code in codes)
+    rng = random.Random(seed)
+    # All of a small space, else a sample; the same for every machine.
+    tried = min(_TRIED_KEYS, len(codes) ** layers)
+    for _ in range(tried):
+        yield "".join(rng.choice(codes) for _ in range(layers))
+
+
+def measure_table(
+    prepared: Prepared, options: EngineOptions, precisions: Sequence[str], *, threads: int, repeats: int = REPEATS,
+    seed: int = 0, on_start: Callable[[int], None] = lambda total: None,
+    advance: Callable[[int], None] = lambda count: None,
+) -> LatencyTable:
+    """Measure all steps, then whole configurations that were not looked at before, batch 1.
+
+    A step's time is the median over repeats, the smallest over the plans that have it: what disturbs a measurement only
+    ever adds to it. on_start: gets the number of plans to measure; advance: how many more are done.
+    """
+    network = prepared.network
+    picture = np.random.Generator(np.random.PCG64(seed)).random((1, *network.in_shape), np.float32)
+    plans = covering_plans(prepared, options, precisions, seed)
+    on_start(len(plans) + CHECKS)
+    step_ms: dict[str, float] = {}
+    for plan in plans:
+        for signature, ms in measure_steps(prepared, plan, picture, threads, repeats).items():
+            step_ms[signature] = min(ms, step_ms.get(signature, ms))
+        advance(1)
+    checks = []
+    rng = random.Random(seed + 1)
+    codes = [PRECISIONS[name].code for name in precisions]
+    for _ in range(CHECKS):
+        key = "".join(rng.choice(codes) for _ in network.convolutions)
+        plan = fuse_plan(build_plan(network, assign_key(network, key), options))
+        for signature, ms in measure_steps(prepared, plan, picture, threads, repeats).items():
+            step_ms.setdefault(signature, ms)
+        measured = measure_whole(prepared, plan, picture, threads, repeats)
+        checks.append({"precision": plan.precision.key, "measured_ms": measured,
+                       "predicted_ms": predicted_ms(plan, step_ms)})
+        advance(1)
+    machine = {"cpu": cpu_name(), "isa": prepared.kernels.name, "threads": threads, "batch": 1}
+    return LatencyTable(network.digest, tuple(precisions), step_ms, machine, tuple(checks))
+
+
+def measure_steps(
+    prepared: Prepared, plan: Plan, picture: NDArray[np.float32], threads: int, repeats: int
+) -> dict[str, float]:
+    """Milliseconds of each step by signature: medians over passes that run all steps in order."""
+    bound = Session(prepared, plan, threads).bound(len(picture))
+    bound.run(picture)
+    times: dict[int, list[float]] = {}
+    for _ in range(repeats):
+        taken: dict[int, float] = {}
+        for number, call in bound.calls:
+            begin = time.perf_counter()
+            bound.run_call(number, call)
+            taken[number] = taken.get(number, 0.0) + 1000 * (time.perf_counter() - begin)
+        for number, ms in taken.items():
+            times.setdefault(number, []).append(ms)
+    found = {step_signature(plan, step): 0.0 for step in plan.steps}
+    for number, samples in times.items():
+        found[step_signature(plan, plan.steps[number])] += statistics.median(samples)
+    return found
+
+
+def measure_whole(
+    prepared: Prepared, plan: Plan, picture: NDArray[np.float32], threads: int, repeats: int
+) -> float:
+    """Milliseconds of a forward pass, the median."""
+    session = Session(prepared, plan, threads)
+    session.forward(picture, copy=False)
+    samples = []
+    for _ in range(repeats):
+        begin = time.perf_counter()
+        session.forward(picture, copy=False)
+        samples.append(1000 * (time.perf_counter() - begin))
+    return statistics.median(samples)
+
+
+def profile_network(
+    cfg: str | Path, *, weights: str | Path | None = None, precisions: Sequence[str] = ("fp32", "fp16", "int8"),
+    threads: int | None = None, isa: str | None = None, repeats: int = REPEATS,
+    on_start: Callable[[int], None] = lambda total: None, advance: Callable[[int], None] = lambda count: None,
+) -> LatencyTable:
+    """Measure every step of every configuration of a network, batch 1, dynamic ranges.
+
+    weights: None: random ones, which take the same time. threads: None: all cores. isa: None: the best.
+    Raises: ConfigError for no precision, PrecisionError for an unknown one, and as the readers do.
+    """
+    if not precisions:
+        raise ConfigError("--precisions: name at least one, such as fp32,int8")
+    for name in precisions:
+        precision(name)
+    network = read_cfg(cfg)
+    if not network.convolutions:
+        raise ConfigError(f"{network.source}: has no layer with weights, so there is nothing to choose for")
+    values = random_weights(network) if weights is None else read_weights(weights, network)
+    options = resolve_options(network)
+    prepared = Prepared(network, values, kernels(None if isa in (None, "auto") else isa), batch_norm=options.batch_norm)
+    return measure_table(
+        prepared, options, tuple(dict.fromkeys(precisions)), threads=threads or cpu_count(), repeats=repeats,
+        on_start=on_start, advance=advance,
+    )

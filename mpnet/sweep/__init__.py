@@ -1,0 +1,1 @@
+"""Many configurations: the space, strategies, shared prefixes, workers, the store and what was found."""

@@ -1,0 +1,166 @@
+"""Figures of many configurations: shared prefixes forward, each head decoded once, then joined and measured."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpnet.detection.decode import Candidates, decode_head, join_images
+from mpnet.engine.assign import assign_key
+from mpnet.engine.plan import build_plan
+from mpnet.engine.prepare import Prepared
+from mpnet.engine.tensor import Tensor
+from mpnet.evaluation.signal import squared_sum
+from mpnet.kernels.isa import kernels
+from mpnet.spec.detections import Detections
+from mpnet.speed.latency import predicted_ms
+from mpnet.sweep.context import Baseline, SweepContext, values_of
+from mpnet.sweep.costs import CostModel
+from mpnet.sweep.scoring import Noise, Scorer
+from mpnet.sweep.store import Trial
+from mpnet.sweep.trie import Graph, build_graph, join_tensors, run_graph, run_stem
+from mpnet.sweep.units import Outcome, Unit
+
+LIVE_BYTES = 192 << 20
+"""Memory that the tensors of one group of pictures may take in one worker."""
+MAX_GROUP = 64
+"""Pictures in one call after the stem: enough to make calls cheap, few enough that tensors stay in the cache."""
+_ENTRY_BYTES = 24  # of one candidate: class, score, box
+
+
+@dataclass(frozen=True, eq=False)
+class _Heads:
+    """What the forward part leaves: per yolo layer and head name, candidates and noise of all pictures."""
+
+    candidates: list[dict[str, Candidates]]
+    noise: list[dict[str, Noise]]
+
+
+class Evaluator:
+    """Evaluates units in one process. Packed weights are kept for the next unit."""
+
+    def __init__(self, context: SweepContext) -> None:
+        self.context = context
+        self._pictures = values_of(context.pictures)
+        self._prepared: dict[int, Prepared] = {}
+        self._costs: dict[int, CostModel] = {}
+        self._kernels = kernels(None if context.isa == "auto" else context.isa)
+
+    def prepared(self, options: int) -> Prepared:
+        """Packed weights under an option set."""
+        if options not in self._prepared:
+            context, chosen = self.context, self.context.options[options]
+            self._prepared[options] = Prepared(
+                context.network, context.weights, self._kernels, batch_norm=chosen.engine.batch_norm,
+                equalise=chosen.engine.equalise, channel_means=chosen.channel_means,
+            )
+        return self._prepared[options]
+
+    @cached_property
+    def _baseline_heads(self) -> list[NDArray[np.float32]]:
+        return [] if self.context.baseline is None else [values_of(a) for a in self.context.baseline.heads]
+
+    @cached_property
+    def _signal(self) -> list[NDArray[np.float64]]:
+        return [np.concatenate([squared_sum(np.ascontiguousarray(head[i:i + 1])) for i in range(len(head))])
+                for head in self._baseline_heads]
+
+    @cached_property
+    def scorer(self) -> Scorer:
+        """Measures detections."""
+        context = self.context
+        return Scorer(
+            context.dataset, context.nms, baseline=context.baseline.detections if context.baseline else None,
+            select=context.select, report=context.report, max_detections=context.max_detections,
+            darknet=context.darknet,
+        )
+
+    def graph(self, unit: Unit) -> Graph:
+        """The shared computation of a unit."""
+        return build_graph(self.context.network, unit.keys, self.context.options[unit.options].engine, self.context.own)
+
+    def evaluate(self, unit: Unit) -> Outcome:
+        """All figures of a unit's configurations. Raises: EngineError for values that are not finite."""
+        start = time.perf_counter()
+        graph = self.graph(unit)
+        heads = self._forward(graph, unit.options)
+        trials = []
+        for key in unit.keys:
+            names = graph.head_names(key)
+            detections = self.scorer.detections([heads.candidates[h][name] for h, name in enumerate(names)])
+            noise = [heads.noise[h][name] for h, name in enumerate(names)] if self.context.baseline else []
+            trials.append(Trial(key, {**self.scorer.measure(detections, noise), **self.costs(unit.options, key)}))
+        return Outcome(tuple(trials), graph.macs * len(self._pictures), time.perf_counter() - start)
+
+    def detections(self, options: int, key: str) -> Detections:
+        """What one configuration finds: the bits that its trial was measured on."""
+        graph = self.graph(Unit(options, (key,)))
+        heads = self._forward(graph, options)
+        return self.scorer.detections([heads.candidates[h][name] for h, name in enumerate(graph.head_names(key))])
+
+    def baseline(self, key: str) -> Baseline:
+        """Run a configuration as the one that others are compared with."""
+        graph = self.graph(Unit(0, (key,)))
+        count = len(self._pictures)
+        tensors: list[NDArray[np.float32]] = [
+            np.empty((count, *self.context.network.layers[yolo.index].in_shape), np.float32)
+            for yolo in self.context.network.yolos
+        ]
+        heads = self._forward(graph, 0, keep=tensors)
+        found = self.scorer.detections([heads.candidates[h][name] for h, name in enumerate(graph.head_names(key))])
+        candidate_bytes = max(_ENTRY_BYTES * len(found) for head in heads.candidates for found in head.values())
+        return Baseline(key, found, tuple(tensors), candidate_bytes)
+
+    def costs(self, options: int, key: str) -> dict[str, float]:
+        """The costs of a configuration, as `mpnet run` counts them; with a latency table the predicted time."""
+        context, engine = self.context, self.context.options[options].engine
+        if options not in self._costs:
+            self._costs[options] = CostModel(context.network, engine, context.own)
+        found = self._costs[options].costs(key)
+        if context.step_ms:
+            plan = build_plan(context.network, assign_key(context.network, key + context.suffix), engine)
+            found["latency_ms"] = predicted_ms(plan, context.step_ms)
+        return found
+
+    def _forward(self, graph: Graph, options: int, keep: Sequence[NDArray[np.float32]] = ()) -> _Heads:
+        """Heads of all configurations of the graph, all pictures.
+
+        The stem, whose tensors are large, goes through in small groups of pictures; what comes after it in larger ones,
+        since it is done for every configuration and each step costs a call.
+        """
+        context, prepared = self.context, self.prepared(options)
+        small = max(1, min(context.group, LIVE_BYTES // max(1, graph.peak_bytes(stem=True))))
+        group = max(small, min(MAX_GROUP, LIVE_BYTES // max(1, graph.peak_bytes(stem=False))))
+        parts: list[dict[str, list[Candidates]]] = [{} for _ in graph.heads]
+        noise: list[dict[str, list[NDArray[np.float64]]]] = [{} for _ in graph.heads]
+        for start in range(0, len(self._pictures), group):
+            stop = min(start + group, len(self._pictures))
+
+            def on_head(head: int, name: str, tensor: Tensor, start: int = start, stop: int = stop) -> None:
+                parts[head].setdefault(name, []).append(
+                    decode_head(tensor.data, context.heads[head], context.geometry[start:stop], context.confidence))
+                if keep:
+                    keep[head][start:stop] = tensor.data
+                elif self._baseline_heads:
+                    noise[head].setdefault(name, []).append(
+                        squared_sum(tensor.data, self._baseline_heads[head][start:stop]))
+
+            stems = [run_stem(graph, self._picture(first, min(first + small, stop)), prepared, context.threads)
+                     for first in range(start, stop, small)]
+            joined = [join_tensors(tensors) for tensors in zip(*stems, strict=True)]
+            del stems
+            picture = self._picture(start, stop) if graph.reads_picture else None
+            run_graph(graph, joined, prepared, on_head, context.threads, picture)
+        return _Heads(
+            [{name: join_images(found) for name, found in head.items()} for head in parts],
+            [{name: Noise(self._signal[h], np.concatenate(found)) for name, found in head.items()}
+             for h, head in enumerate(noise)],
+        )
+
+    def _picture(self, start: int, stop: int) -> Tensor:
+        return Tensor(np.ascontiguousarray(self._pictures[start:stop]))

@@ -1,0 +1,169 @@
+"""A sweep: what a strategy asks for is looked up in the store or computed, committed at once, and handed back."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Callable, Sequence
+
+from mpnet.spec.network import NetworkSpec
+from mpnet.sweep.executor import Executor
+from mpnet.sweep.problem import Problem
+from mpnet.sweep.space import Configuration
+from mpnet.sweep.store import Trial, TrialStore, Work
+from mpnet.sweep.strategies import Strategy
+from mpnet.sweep.units import Unit, split_units
+
+POLL_SECONDS = 0.5
+HEARTBEAT_SECONDS = 10.0
+
+
+@dataclass
+class SweepState:
+    """How far a sweep is; what live views draw.
+
+    known:    all trials so far, by configuration; their keys are codes only.
+    total:    configurations that were asked for so far: all of them for strategies that know beforehand.
+    computed: trials that this process computed. macs: executed for them, all pictures.
+    started:  time.monotonic() of the start. stopped: `trials` or `seconds` when a budget ended the sweep.
+    """
+
+    known: dict[Configuration, Trial] = field(default_factory=dict)
+    total: int = 0
+    computed: int = 0
+    macs: float = 0.0
+    started: float = field(default_factory=time.monotonic)
+    stopped: str | None = None
+
+    @property
+    def seconds(self) -> float:
+        """Since the start."""
+        return time.monotonic() - self.started
+
+
+@dataclass(frozen=True)
+class Workforce:
+    """Who computes. bytes_per_head: of one head's decoded boxes, which limits the size of units."""
+
+    executor: Executor
+    bytes_per_head: int = 1 << 20
+
+
+Hire = Callable[[], Workforce]
+"""Called when the first trial is missing: a sweep that is known already needs neither pictures nor workers."""
+OnUpdate = Callable[[SweepState], None]
+
+
+class Sweep:
+    """Runs strategies over one problem.
+
+    contexts: the store's context of each option set. suffix: what follows the codes in a stored key.
+    """
+
+    def __init__(
+        self, problem: Problem, network: NetworkSpec, store: TrialStore, contexts: Sequence[int], hire: Hire,
+        *, suffix: str = "", seconds: float | None = None, on_update: OnUpdate = lambda state: None,
+    ) -> None:
+        self.problem, self.network, self.store = problem, network, store
+        self.contexts, self.suffix = tuple(contexts), suffix
+        self.state = SweepState()
+        self._limit_seconds, self._on_update, self._hire = seconds, on_update, hire
+        self._workforce: Workforce | None = None
+        self._beat = self._counted = time.monotonic()
+
+    def run(self, strategy: Strategy) -> SweepState:
+        """Follow a strategy to its end or to the end of the budget. Every finished trial is in the store.
+
+        Raises: what the strategy, the executor and the store raise.
+        """
+        walk = strategy(self.problem)
+        try:
+            batch = next(walk)
+            while True:
+                self._evaluate(self._affordable(batch))
+                if self.state.stopped:
+                    walk.close()
+                    break
+                batch = walk.send(self.state.known)
+        except StopIteration:
+            pass
+        self._on_update(self.state)
+        return self.state
+
+    def _affordable(self, batch: Sequence[Configuration]) -> list[Configuration]:
+        """What of a batch the budget of trials allows."""
+        new = [c for c in dict.fromkeys(batch) if c not in self.state.known]
+        limit = self.problem.trials
+        if limit is not None and len(self.state.known) + len(new) > limit:
+            new = new[:max(0, limit - len(self.state.known))]
+            self.state.stopped = "trials"
+        self.state.total = len(self.state.known) + len(new)
+        return new
+
+    def _evaluate(self, wanted: Sequence[Configuration]) -> None:
+        missing = self._look_up(wanted)
+        if not missing:
+            return
+        if self._workforce is None:
+            self._workforce = self._hire()
+        executor = self._workforce.executor
+        pending = deque(split_units(self.network, missing, workers=executor.slots,
+                                    bytes_per_head=self._workforce.bytes_per_head))
+        running: set[Unit] = set()
+        elsewhere: list[Unit] = []
+        while pending or running or elsewhere:
+            if self._limit_seconds is not None and self.state.seconds > self._limit_seconds:
+                self.state.stopped = "seconds"
+                for unit in running:
+                    self.store.release(unit.name)
+                return
+            # One more than there are slots, so that nobody waits for the next one to be handed out.
+            while pending and len(running) <= executor.slots:
+                unit = pending.popleft()
+                if not self.store.claim([unit.name]):
+                    elsewhere.append(unit)
+                elif not self._look_up([Configuration(key, unit.options) for key in unit.keys]):
+                    self.store.release(unit.name)
+                else:
+                    executor.submit(unit)
+                    running.add(unit)
+            if running:
+                for done in executor.wait(POLL_SECONDS):
+                    running.discard(done.unit)
+                    self._commit(done.unit, done.outcome.trials, done.outcome.macs)
+            elif elsewhere:
+                # Another process has the rest: wait for its results, or take over what it leaves behind.
+                time.sleep(POLL_SECONDS)
+                pending.extend(elsewhere)
+                elsewhere = []
+            self._alive()
+
+    def _look_up(self, wanted: Sequence[Configuration]) -> list[Configuration]:
+        """Take over what the store knows; the rest is returned."""
+        for options, context in enumerate(self.contexts):
+            keys = [c.key + self.suffix for c in wanted if c.options == options and c not in self.state.known]
+            for key, trial in self.store.find(context, keys).items():
+                codes = key[:len(key) - len(self.suffix)]
+                self.state.known[Configuration(codes, options)] = Trial(codes, trial.values)
+        return [c for c in wanted if c not in self.state.known]
+
+    def _commit(self, unit: Unit, trials: Sequence[Trial], macs: float) -> None:
+        now = time.monotonic()
+        self.store.add(
+            self.contexts[unit.options], [Trial(t.key + self.suffix, t.values) for t in trials], claim=unit.name,
+            work=Work(macs, now - self._counted),
+        )
+        self._counted = now
+        for trial in trials:
+            self.state.known[Configuration(trial.key, unit.options)] = trial
+        self.state.computed += len(trials)
+        self.state.macs += macs
+        self._on_update(self.state)
+
+    def _alive(self) -> None:
+        now = time.monotonic()
+        if now - self._beat > HEARTBEAT_SECONDS:
+            self.store.heartbeat()
+            self._beat = now
+        self._on_update(self.state)

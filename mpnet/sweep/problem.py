@@ -1,0 +1,134 @@
+"""What a sweep looks for: a space, the measures that count, the baseline, and limits on what may be chosen."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Iterable, Mapping, Sequence
+
+import numpy as np
+
+from mpnet.errors import ConfigError
+from mpnet.spec.experiment import ConstraintSection
+from mpnet.spec.precision import BY_CODE
+from mpnet.sweep.front import Objective, Points, non_dominated, objective, to_minimise
+from mpnet.sweep.space import Configuration, Space
+from mpnet.sweep.store import Trial
+
+Results = Mapping[Configuration, Trial]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Everything that a strategy may know.
+
+    macs:       multiply-accumulates of each position of a key, for one picture.
+    objectives: the first quality among them is what rankings and constraints use.
+    """
+
+    space: Space
+    macs: tuple[int, ...]
+    objectives: tuple[Objective, ...]
+    constraints: ConstraintSection = field(default_factory=ConstraintSection)
+    seed: int = 0
+    trials: int | None = None
+    sampler: str = "nsga2"
+
+    def __post_init__(self) -> None:
+        if not any(o.maximise for o in self.objectives):
+            raise ConfigError("sweep.objectives: name at least one measure of accuracy, such as AP or agreement_AP")
+        if all(o.maximise for o in self.objectives):
+            raise ConfigError("sweep.objectives: name at least one cost, such as bit_operations or weight_bytes")
+
+    @property
+    def quality_name(self) -> str:
+        """The measure of accuracy that ranks and constrains."""
+        return next(o.name for o in self.objectives if o.maximise)
+
+    @property
+    def cost_name(self) -> str:
+        """The cost that counts first."""
+        return next(o.name for o in self.objectives if not o.maximise)
+
+    @property
+    def baseline(self) -> str:
+        """The key that everything is compared with: all layers as high as they may be."""
+        return self.space.highest()
+
+    def value(self, trial: Trial, name: str) -> float:
+        """A trial's measure or cost, on the pictures that select. Raises ConfigError when it was not measured."""
+        value = trial.get(name)
+        if math.isnan(value):
+            raise ConfigError(f"sweep.objectives: {name} was not measured for {trial.key}; "
+                              f"{_remedy(name)}")
+        return value
+
+    def quality(self, trial: Trial) -> float:
+        """The first measure of accuracy."""
+        return self.value(trial, self.quality_name)
+
+    def cost(self, trial: Trial) -> float:
+        """The first cost."""
+        return self.value(trial, self.cost_name)
+
+    def points(self, trials: Sequence[Trial]) -> Points:
+        """(n, objectives) as measured."""
+        return np.array([[self.value(t, o.name) for o in self.objectives] for t in trials]).reshape(
+            len(trials), len(self.objectives))
+
+    def pairs(self, trials: Sequence[Trial]) -> Points:
+        """(n, 2) of the first quality and the first cost of the trials on the front of these two."""
+        points = np.array([[self.quality(t), self.cost(t)] for t in trials]).reshape(len(trials), 2)
+        front: Points = points[non_dominated(points * np.array([-1.0, 1.0]))]
+        return front
+
+    def front(self, trials: Sequence[Trial]) -> list[int]:
+        """Indices of the trials that no other one dominates, the first objective best first."""
+        return [int(i) for i in non_dominated(to_minimise(self.points(trials), self.objectives))]
+
+    def saving(self, key: str, variable: int, code: str) -> float:
+        """Bits of weights saved by giving a variable another code, weighed by MACs: what harm is set against."""
+        positions = self.space.variables[variable].positions
+        return float(sum(
+            self.macs[p] * (BY_CODE[key[p]].weight_bits - BY_CODE[code].weight_bits) for p in positions
+        ))
+
+    def meets(self, trial: Trial, baseline: Trial) -> bool:
+        """Whether a trial keeps all constraints, accuracy being compared with the baseline's."""
+        limits = self.constraints
+        drop = self.quality(baseline) - self.quality(trial)
+        allowed = [(drop, limits.ap_drop)]
+        if limits.ap_drop_relative is not None:
+            allowed.append((drop, limits.ap_drop_relative * self.quality(baseline)))
+        for name in ("weight_bytes", "peak_activation_bytes", "bit_operations", "latency_ms"):
+            limit = getattr(limits, name)
+            if limit is not None:
+                allowed.append((self.value(trial, name), limit))
+        return all(limit is None or value <= limit for value, limit in allowed)
+
+    def best(self, trials: Iterable[Trial], baseline: Trial) -> Trial | None:
+        """The cheapest trial that keeps all constraints, the more accurate one among equals; None when none does.
+
+        Without any constraint on accuracy the most accurate one is best, the cheaper one among equals.
+        """
+        limits = self.constraints
+        accuracy_first = limits.ap_drop is None and limits.ap_drop_relative is None
+        fitting = [t for t in trials if self.meets(t, baseline)]
+        if accuracy_first:
+            return min(fitting, key=lambda t: (-self.quality(t), self.cost(t), t.key), default=None)
+        return min(fitting, key=lambda t: (self.cost(t), -self.quality(t), t.key), default=None)
+
+
+def _remedy(name: str) -> str:
+    if name == "latency_ms":
+        return "make a table with `mpnet profile` and name it in sweep.latency"
+    if name.startswith(("agreement", "head_sqnr")):
+        return "give the experiment a baseline"
+    return "choose another objective"
+
+
+def objectives_of(names: Sequence[str]) -> tuple[Objective, ...]:
+    """Objectives by name. Raises ConfigError for an unknown or repeated one."""
+    if len(set(names)) != len(names):
+        raise ConfigError(f"sweep.objectives: {', '.join(names)} names one twice")
+    return tuple(objective(name) for name in names)

@@ -1,0 +1,132 @@
+"""Candidates of a configuration: its figures, as `mpnet run` measures them, on one or two parts of the data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpnet.detection.decode import Candidates
+from mpnet.detection.nms import NmsOptions, suppress
+from mpnet.evaluation.agreement import Agreement
+from mpnet.evaluation.darknet_map import darknet_ap50
+from mpnet.evaluation.metrics import CocoEvaluator
+from mpnet.spec.dataset import Dataset
+from mpnet.spec.detections import Detections
+from mpnet.sweep.store_schema import HELD_OUT
+
+MAX_SQNR_DB = 150.0
+"""What equal tensors get: about the precision of float32, beyond which a ratio says nothing."""
+
+
+@dataclass(frozen=True, eq=False)
+class Noise:
+    """Signal and noise of one head tensor against the baseline's: float64 (images,) sums of squares each."""
+
+    signal: NDArray[np.float64]
+    noise: NDArray[np.float64]
+
+
+def sqnr_db(heads: Sequence[Noise], positions: NDArray[np.intp]) -> float:
+    """Signal-to-noise ratio over heads in dB: each head counts by its own ratio, so none drowns another.
+
+    -10 log10 of the mean over heads of noise / signal, over the pictures at `positions`; at most MAX_SQNR_DB.
+    """
+    ratios = []
+    for head in heads:
+        signal, noise = float(head.signal[positions].sum()), float(head.noise[positions].sum())
+        ratios.append(noise / signal if signal else float(noise > 0))
+    mean = sum(ratios) / len(ratios)
+    return min(MAX_SQNR_DB, -10.0 * float(np.log10(mean))) if mean > 0 else MAX_SQNR_DB
+
+
+def split_positions(ids: Sequence[str], share: float, seed: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """(positions that select, positions that only report): which is which follows from each picture's identity.
+
+    ids: one text per picture, such as the digest of its bytes. share: of the pictures that only report; both parts get
+    at least one of two pictures or more. Independent of the order of the pictures.
+    """
+    if share <= 0 or len(ids) < 2:
+        return np.arange(len(ids)), np.zeros(0, dtype=np.intp)
+    order = sorted(range(len(ids)), key=lambda i: (_mixed(ids[i], seed), ids[i]))
+    held = min(max(1, round(share * len(ids))), len(ids) - 1)
+    return np.array(sorted(order[held:]), dtype=np.intp), np.array(sorted(order[:held]), dtype=np.intp)
+
+
+def _mixed(text: str, seed: int) -> str:
+    import hashlib
+
+    return hashlib.sha256(f"{seed}:{text}".encode()).hexdigest()
+
+
+@dataclass(frozen=True, eq=False)
+class _Part:
+    prefix: str
+    positions: NDArray[np.intp]
+    dataset: Dataset
+    evaluator: CocoEvaluator
+    agreement: Agreement | None
+
+
+class Scorer:
+    """Figures of any number of configurations on one data set.
+
+    baseline: detections that agreement is measured against, None: no agreement.
+    select, report: positions of the pictures that select and that only report; without the latter all select.
+    darknet: whether Darknet's mAP is wanted as well.
+    """
+
+    def __init__(
+        self, dataset: Dataset, nms: NmsOptions, *, baseline: Detections | None = None,
+        select: NDArray[np.intp] | None = None, report: NDArray[np.intp] | None = None,
+        max_detections: int | None = None, darknet: bool = True,
+    ) -> None:
+        self._sizes, self._nms, self._limit, self._darknet = dataset.sizes, nms, max_detections, darknet
+        everything = np.arange(len(dataset.images))
+        chosen = everything if select is None else select
+        self._whole = len(chosen) == len(everything)
+        self._parts = [self._part("", dataset, chosen, baseline)]
+        if report is not None and len(report):
+            self._parts.append(self._part(HELD_OUT, dataset, report, baseline))
+
+    def _part(self, prefix: str, dataset: Dataset, positions: NDArray[np.intp], baseline: Detections | None) -> _Part:
+        data = dataset if len(positions) == len(dataset.images) else dataset.subset(positions.tolist())
+        agreement = None
+        if baseline is not None:
+            found = baseline if data is dataset else baseline.of_images(positions)
+            agreement = Agreement(found, data.sizes, len(data.categories))
+        return _Part(prefix, positions, data, CocoEvaluator(data), agreement)
+
+    def detections(self, heads: Sequence[Candidates]) -> Detections:
+        """Suppressed over all heads and cut to the best of each picture, if that is asked for."""
+        return best_of_each(suppress(heads, self._sizes, self._nms), self._limit)
+
+    def measure(self, detections: Detections, noise: Sequence[Noise] = ()) -> dict[str, float]:
+        """Columns of a store: metrics in percent, head_sqnr_db in dB; those of held-out pictures with a prefix."""
+        values: dict[str, float] = {}
+        for part in self._parts:
+            found = detections if self._whole else detections.of_images(part.positions)
+            summary: dict[str, float] = dict(part.evaluator.evaluate(found, sizes=False).summary)
+            if self._darknet:
+                per_class = darknet_ap50(found, part.dataset)
+                present = per_class[per_class > -1]
+                summary["darknet_mAP50"] = float(present.mean()) if present.size else -1.0
+            if part.agreement is not None:
+                agreement = part.agreement.measure(found)
+                summary.update({f"agreement_{name}": agreement[name] for name in ("AP", "AP75", "AP95")})
+            if noise:
+                summary["head_sqnr_db"] = sqnr_db(noise, part.positions)
+            values.update({part.prefix + name: value for name, value in summary.items()})
+        return values
+
+
+def best_of_each(detections: Detections, limit: int | None) -> Detections:
+    """The `limit` best of each picture; equal scores in their order."""
+    if limit is None or len(detections) == 0:
+        return detections
+    order = np.lexsort((-detections.score, detections.image_index))
+    rank = np.empty(len(order), dtype=np.int64)
+    rank[order] = np.arange(len(order)) - detections.offsets[detections.image_index[order]]
+    return detections.select(rank < limit)

@@ -1,0 +1,147 @@
+"""From an experiment with a sweep section to a front."""
+
+from __future__ import annotations
+
+import json
+import time
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Callable
+
+import numpy as np
+
+from mpnet.engine.plan import build_plan
+from mpnet.engine.run import Session
+from mpnet.errors import ConfigError
+from mpnet.formats.cfg import read_cfg
+from mpnet.spec.experiment import Experiment
+from mpnet.spec.identity import digest_of
+from mpnet.sweep.findings import findings
+from mpnet.sweep.loop import OnUpdate, Sweep, Workforce
+from mpnet.sweep.problem import Problem, objectives_of
+from mpnet.sweep.ranking import rank_layers
+from mpnet.sweep.setup import describe, make_context, make_executor, say, set_up
+from mpnet.sweep.sharing import forward_equivalents
+from mpnet.sweep.space import Space, build_space
+from mpnet.sweep.store import TrialStore
+from mpnet.sweep.strategies import EXACT, strategy
+from mpnet.trial.experiment import open_workbench
+from mpnet.trial.workbench import Workbench
+
+ASK_SECONDS = 2 * 3600.0
+"""An exact sweep that would take longer asks for --yes."""
+MAX_CONFIGURATIONS = 20_000_000
+"""More than this does not fit into memory, whatever the time."""
+SCORE_SECONDS = 60e-6
+"""For one configuration and picture: suppression, matching, average precision. Only for the estimate."""
+
+
+@dataclass(frozen=True)
+class SweepStart:
+    """What is known before the first trial. theory: forward passes for one picture of a walk through the space."""
+
+    problem: Problem
+    theory: float
+    images: int
+    selecting: int
+    store: Path
+    estimate_seconds: float
+    listed: bool
+
+
+def run_sweep(
+    experiment: Experiment, *, store: Path | None = None, workers: int | None = None, scheduler: str | None = None,
+    yes: bool = False, command: str = "", on_start: Callable[[SweepStart], None] = lambda start: None,
+    on_update: OnUpdate = lambda state: None,
+) -> dict[str, Any]:
+    """Sweep as the experiment says; everything finished is in the store, and running again goes on from there.
+
+    store:     the file; None: `<output>/<name>/sweep-<digest>.sqlite`, named after network, weights, data, protocol.
+    workers:   processes on this machine; None: one per thread of the experiment. scheduler: address of Dask's.
+    yes:       start an exact sweep however long it takes.
+    Result:    the document of `mpnet sweep --json`.
+    Raises: ConfigError for a space that is empty or too large, StoreError, and as `open_workbench`.
+    """
+    begin = time.monotonic()
+    section = experiment.sweep
+    if section is None:
+        raise ConfigError(f"{experiment.source}: key 'sweep' is missing; say what to sweep, such as "
+                          f"sweep: {{strategy: one_at_a_time, precisions: [fp32, int8]}}")
+    network = read_cfg(experiment.model.cfg)
+    space = build_space(network, section.precisions, section.space)
+    if section.strategy in EXACT:
+        _check_listable(space)
+    bench = open_workbench(experiment)
+    parallel = workers or bench.threads
+    setup = set_up(bench, section, space)
+    path = store or experiment.output / experiment.name / f"sweep-{digest_of(asdict(setup.subject))[:12]}.sqlite"
+    with ExitStack() as stack:
+        opened = stack.enter_context(TrialStore.open(path, setup.subject))
+        contexts = tuple(opened.context(document) for document in setup.documents)
+        left = space.size - sum(min(opened.count(context), space.size) for context in contexts)
+        estimate = estimate_seconds(bench, space, parallel) * max(0, left) / space.size
+        if section.strategy in EXACT and estimate > ASK_SECONDS and not yes:
+            raise ConfigError(
+                f"{experiment.source}: {section.strategy} over {space.size:,} configurations takes about "
+                f"{duration(estimate)} here ({len(bench.dataset.images)} pictures, "
+                f"{float(forward_equivalents(network, space)):,.0f} forward passes each); start it with --yes, narrow "
+                f"sweep.space, or use another strategy (additive, greedy, pareto)"
+            )
+        problem = Problem(
+            space, tuple(layer.macs for layer in network.convolutions), objectives_of(section.objectives),
+            section.constraints, section.seed, section.budget.trials, section.sampler,
+        )
+        start = SweepStart(problem, float(forward_equivalents(network, space)), len(bench.dataset.images),
+                           len(setup.select), path, estimate, section.strategy in EXACT)
+        on_start(start)
+        describe(opened, setup, contexts, command)
+        say(opened, "running", section.strategy, None)
+
+        def hire() -> Workforce:
+            context = make_context(setup, stack, max(1, bench.threads // parallel), remote=scheduler is not None)
+            executor = make_executor(context, parallel, scheduler)
+            stack.callback(executor.close)
+            return Workforce(executor, context.baseline.candidate_bytes if context.baseline else 1 << 20)
+
+        sweep = Sweep(problem, network, opened, contexts, hire, suffix=setup.suffix, seconds=section.budget.seconds,
+                      on_update=on_update)
+        sweep.state.started = begin
+        state = sweep.run(strategy(section.strategy))
+        document = findings(
+            problem, state, opened, contexts, suffix=setup.suffix, name=experiment.name, strategy=section.strategy,
+            macs_per_pass=network.macs, images=start.images, selecting=start.selecting, theory=start.theory,
+        )
+        document["layers"] = rank_layers(problem, state.known, network)
+        opened.set_note("findings", json.dumps(document))
+        say(opened, "finished" if not state.stopped else "stopped", section.strategy, state.total)
+    return document
+
+
+def estimate_seconds(bench: Workbench, space: Space, workers: int) -> float:
+    """About how long an exact sweep takes: two forward passes are timed, the rest is counted."""
+    plan = build_plan(bench.network, bench.assign(), replace(bench.options, ranges={}, layers={}, said={}))
+    session = Session(bench.prepared, plan, 1)
+    picture = np.zeros((1, *bench.network.in_shape), np.float32)
+    session.forward(picture)
+    begin = time.perf_counter()
+    session.forward(picture)
+    seconds = time.perf_counter() - begin
+    passes = float(forward_equivalents(bench.network, space))
+    return len(bench.dataset.images) * (passes * seconds + space.size * SCORE_SECONDS) / workers
+
+
+def _check_listable(space: Space) -> None:
+    if space.size > MAX_CONFIGURATIONS:
+        raise ConfigError(
+            f"sweep: {space.size:,} configurations are more than can be tried; narrow sweep.space, or use another "
+            f"strategy (additive, greedy, pareto)"
+        )
+
+
+def duration(seconds: float) -> str:
+    """Seconds for people."""
+    for size, unit in ((86400 * 365, "years"), (86400, "days"), (3600, "hours"), (60, "minutes")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:,.0f} {unit}"
+    return f"{seconds:.0f} seconds"

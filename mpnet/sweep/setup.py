@@ -1,0 +1,165 @@
+"""What a sweep needs before its first trial: identities at once, pictures and workers only when needed."""
+
+from __future__ import annotations
+
+import json
+import time
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime, timezone
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpnet.detection.preprocess import geometry_array
+from mpnet.engine.cost import layer_costs
+from mpnet.engine.options import resolve_options
+from mpnet.kernels.environment import versions
+from mpnet.spec.experiment import SweepSection
+from mpnet.spec.identity import digest_of
+from mpnet.speed.table import LatencyTable, read_table
+from mpnet.sweep.context import Baseline, OptionsInForce, SweepContext
+from mpnet.sweep.evaluator import Evaluator
+from mpnet.sweep.executor import Executor, InlineExecutor, ProcessExecutor
+from mpnet.sweep.recipe import EvaluatorRecipe
+from mpnet.sweep.scoring import split_positions
+from mpnet.sweep.scratch import Scratch
+from mpnet.sweep.space import Space
+from mpnet.sweep.store import Subject, TrialStore
+from mpnet.trial.calibration import calibrated
+from mpnet.trial.workbench import Workbench
+
+
+@dataclass(frozen=True, eq=False)
+class SweepSetup:
+    """benches: the workbench under each option set. documents: the store's context of each. subject: of the store.
+
+    baseline: codes of the run that others are compared with, None for none. suffix: what follows codes in a key.
+    select, report: positions of the pictures that select, and of those that only report.
+    """
+
+    bench: Workbench
+    section: SweepSection
+    benches: tuple[Workbench, ...]
+    documents: tuple[dict[str, Any], ...]
+    subject: Subject
+    baseline: str | None
+    suffix: str
+    select: NDArray[np.intp]
+    report: NDArray[np.intp]
+    table: LatencyTable | None
+
+
+def set_up(bench: Workbench, section: SweepSection, space: Space) -> SweepSetup:
+    """Everything that decides what a trial is; no picture is decoded, but calibration runs where it was not before.
+
+    Raises: ConfigError for a latency table that does not fit.
+    """
+    experiment, network = bench.experiment, bench.network
+    benches = tuple(under_options(bench, space, number) for number in range(len(space.option_sets)))
+    plan = bench.assign()
+    table = read_table(section.latency) if section.latency is not None else None
+    if table is not None:
+        table.check(network, space.precisions)
+    baseline = None if experiment.baseline is None else bench.uniform(experiment.baseline).key[:len(space.layers)]
+    select, report = split_positions([image.sha256 for image in bench.dataset.images], section.holdout, section.seed)
+    documents: list[dict[str, Any]] = []
+    for number, chosen in enumerate(benches):
+        parts = asdict(chosen.identity(plan))
+        del parts["plan"]
+        documents.append({
+            "identity": parts, "options": space.option_sets[number].text,
+            "measures": {
+                "holdout": section.holdout, "seed": section.seed if section.holdout else None, "baseline": baseline,
+                "darknet": _wants_darknet(section), "latency": table.digest if table is not None else None,
+            },
+        })
+    first: dict[str, Any] = documents[0]["identity"]
+    subject = Subject(first["cfg"], first["weights"], first["data"], digest_of(first["protocol"]))
+    return SweepSetup(bench, section, benches, tuple(documents), subject, baseline, plan.key[len(space.layers):],
+                      select, report, table)
+
+
+def under_options(bench: Workbench, space: Space, number: int) -> Workbench:
+    """The workbench under one option set of a space, put over the experiment's own options; calibrated if that asks
+    for it."""
+    quantization = bench.experiment.quantization
+    said = quantization.options.overlaid(space.option_sets[number].options)
+    options = resolve_options(bench.network, said, quantization.layers, batch_norm=bench.options.batch_norm)
+    return calibrated(replace(bench, options=options, calibration=None, channel_means=None))
+
+
+def _wants_darknet(section: SweepSection) -> bool:
+    return "darknet_mAP50" in section.objectives
+
+
+def make_context(setup: SweepSetup, stack: ExitStack, threads: int, remote: bool) -> SweepContext:
+    """Decode the pictures and run the baseline. stack: closes what is made. remote: workers share no disk with us."""
+    bench = setup.bench
+    scratch = Scratch()
+    stack.callback(scratch.close)
+    plan = bench.assign()
+    pictures, where = scratch.array((len(bench.dataset.images), *bench.network.in_shape))
+    geometry = []
+    for batch in bench.inputs.batches(4):
+        pictures[batch.start:batch.start + len(batch.x)] = batch.x
+        geometry += list(batch.geometry)
+    context = SweepContext(
+        network=bench.network, weights=bench.weights,
+        options=tuple(OptionsInForce(b.options, b.channel_means) for b in setup.benches),
+        own={i: plan[i] for i in plan.own}, suffix=setup.suffix, heads=bench.heads, nms=bench.nms,
+        confidence=bench.experiment.detection.confidence, max_detections=bench.experiment.detection.max_detections,
+        dataset=bench.dataset, pictures=np.array(pictures) if remote else where, geometry=geometry_array(geometry),
+        select=setup.select, report=setup.report, darknet=_wants_darknet(setup.section),
+        isa="auto" if remote else bench.kernels.name, threads=threads, group=max(8, bench.experiment.runtime.batch),
+        step_ms=setup.table.step_ms if setup.table is not None else None,
+    )
+    if setup.baseline is None:
+        return context
+    # No worker is busy yet, so the baseline may have all threads.
+    found = Evaluator(replace(context, threads=bench.threads)).baseline(setup.baseline)
+    return replace(context, baseline=found if remote else _on_disk(found, scratch))
+
+
+def _on_disk(found: Baseline, scratch: Scratch) -> Baseline:
+    heads = []
+    for tensor in found.heads:
+        assert not isinstance(tensor, str)
+        values, where = scratch.array(tensor.shape)
+        values[:] = tensor
+        heads.append(where)
+    return replace(found, heads=tuple(heads))
+
+
+def make_executor(context: SweepContext, workers: int, scheduler: str | None) -> Executor:
+    """Dask workers of a scheduler, processes of this machine, or this process."""
+    if scheduler is not None:
+        from mpnet.sweep.dask_executor import DaskExecutor
+
+        return DaskExecutor(scheduler, EvaluatorRecipe(context))
+    if workers == 1:
+        return InlineExecutor(Evaluator(context))
+    return ProcessExecutor(EvaluatorRecipe(context), workers)
+
+
+def describe(store: TrialStore, setup: SweepSetup, contexts: tuple[int, ...], command: str) -> None:
+    """What a report needs to know of a sweep beside its trials, under the names that a result has."""
+    bench, section = setup.bench, setup.section
+    top = bench.plan(bench.uniform("fp32"))
+    store.set_note("sweep", json.dumps({
+        "name": bench.experiment.name, "strategy": section.strategy, "command": command,
+        "created": datetime.now(timezone.utc).isoformat(timespec="seconds"), "versions": versions(),
+        "digests": {**bench.identity(top.precision).digests(), "plan": None, "trial": None},
+        "layers": [row.as_json() for row in layer_costs(top)], "notes": list(bench.dataset.notes),
+        "objectives": list(section.objectives), "holdout": section.holdout, "contexts": list(contexts),
+        "suffix": setup.suffix, "baseline": None if setup.baseline is None else setup.baseline + setup.suffix,
+        "selecting": len(setup.select), "images": len(bench.dataset.images), "protocol": bench.protocol,
+        "constraints": asdict(section.constraints), "sources": dict(bench.sources or {}),
+    }))
+
+
+def say(store: TrialStore, state: str, strategy: str, total: int | None) -> None:
+    """Note how far the sweep is, for --status and reports."""
+    store.set_note("status", json.dumps({"state": state, "owner": store.owner, "strategy": strategy, "total": total,
+                                         "time": time.time()}))

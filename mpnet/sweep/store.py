@@ -1,0 +1,379 @@
+"""One SQLite file per sweep that loses nothing: finished trials, who works on what, and how the sweep went.
+
+A trial's identity is the digest of everything that decides its result (`Subject`, its context, its key), so a resumed
+sweep cannot take over a stale result. Trials are committed in batches, each in one transaction: a process that is
+killed at any moment loses what it was computing and nothing else. Work is claimed under a name; a claim ends when it
+is committed or released, when its process is found dead, or when its heart has not beaten for `LEASE_SECONDS`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import secrets
+import sqlite3
+import time
+import zlib
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Iterable, Iterator, Mapping, Sequence
+
+from mpnet.errors import StoreError
+from mpnet.spec.identity import TrialIdentity, digest_of
+from mpnet.sweep.store_schema import (
+    COLUMNS,
+    FORMAT,
+    LEASE_SECONDS,
+    SCHEMA,
+    VERSION,
+    host_name,
+    owner_is_dead,
+    store_error,
+)
+
+BUSY_SECONDS = 60.0
+_SLICE = 500  # names in one SQL statement, well below SQLite's limit of variables
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What a store is about: SHA-256 digests (hex) of cfg, weights, data and protocol. It never changes."""
+
+    network: str
+    weights: str
+    data: str
+    protocol: str
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A finished trial. key: canonical text of its plan; values: metrics and costs by column name."""
+
+    key: str
+    values: Mapping[str, float]
+
+    def get(self, name: str) -> float:
+        """The value called `name`; NaN when it was not measured."""
+        return self.values.get(name, math.nan)
+
+
+@dataclass(frozen=True)
+class Work:
+    """macs: multiply-accumulates that were executed, all pictures; seconds: of wall clock."""
+
+    macs: float = 0.0
+    seconds: float = 0.0
+
+
+class TrialStore:
+    """The trials of one sweep. Several processes may hold the same file; each opens its own.
+
+    Not for use by several threads at once.
+    """
+
+    def __init__(self, path: Path, connection: sqlite3.Connection, owner: str) -> None:
+        self.path = path
+        self.owner = owner
+        self._db = connection
+
+    @staticmethod
+    def open(path: str | Path, subject: Subject | None = None) -> TrialStore:
+        """Open a store; with a subject, create it when it is missing.
+
+        Raises: StoreError when the file is no store, is one of another subject, is missing (without a subject), or
+        cannot be read or written.
+        """
+        path = Path(path)
+        if subject is None and not path.is_file():
+            raise StoreError(f"{path}: no such store; `mpnet sweep` writes one")
+        owner = f"{host_name()}:{os.getpid()}:{secrets.token_hex(4)}"
+        with _translated(path):
+            if subject is not None:
+                path.parent.mkdir(parents=True, exist_ok=True)
+            connection = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)
+        store = TrialStore(path, connection, owner)
+        try:
+            store._prepare(subject)
+        except BaseException:
+            connection.close()
+            raise
+        return store
+
+    @staticmethod
+    def read(path: str | Path) -> TrialStore:
+        """Open an existing store for reading only, also from a folder that cannot be written and while others write."""
+        path = Path(path)
+        if not path.is_file():
+            raise StoreError(f"{path}: no such store; `mpnet sweep` writes one")
+        # Reading a WAL file needs a shared-memory file beside it; where that cannot be made, nobody can write either.
+        mode = "mode=ro" if os.access(path.parent, os.W_OK) else "immutable=1"
+        with _translated(path):
+            connection = sqlite3.connect(f"{path.absolute().as_uri()}?{mode}", timeout=BUSY_SECONDS,
+                                         isolation_level=None, uri=True)
+        store = TrialStore(path, connection, "")
+        try:
+            store._check_format()
+        except BaseException:
+            connection.close()
+            raise
+        return store
+
+    def close(self) -> None:
+        """Release this owner's claims and close the file."""
+        if self.owner:
+            with contextlib.suppress(StoreError), self._transaction():
+                self._db.execute("DELETE FROM claims WHERE owner = ?", (self.owner,))
+        self._db.close()
+
+    def __enter__(self) -> TrialStore:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # ---- what the store is about
+
+    def _prepare(self, subject: Subject | None) -> None:
+        with _translated(self.path):
+            tables = {row[0] for row in self._db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        if not tables and subject is not None:
+            self._write_safely()
+            with self._transaction():
+                for statement in SCHEMA:
+                    self._db.execute(statement)
+                self._db.executemany(
+                    "INSERT OR IGNORE INTO meta VALUES (?, ?)",
+                    [("format", FORMAT), ("version", str(VERSION)), ("created", str(time.time())),
+                     ("subject", json.dumps(asdict(subject), sort_keys=True))],
+                )
+        self._check_format()
+        if subject is not None:
+            self._check_subject(subject)
+        self._write_safely()
+
+    def _write_safely(self) -> None:
+        with _translated(self.path):
+            self._db.execute("PRAGMA journal_mode = WAL")
+            # FULL: a finished trial survives a power cut as well.
+            self._db.execute("PRAGMA synchronous = FULL")
+
+    def _check_format(self) -> None:
+        with _translated(self.path):
+            tables = {row[0] for row in self._db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+            meta = dict(self._db.execute("SELECT name, value FROM meta")) if "meta" in tables else {}
+        if meta.get("format") != FORMAT:
+            raise StoreError(f"{self.path}: an SQLite file, but not a store of mpnet; choose another --store")
+        if meta.get("version") != str(VERSION):
+            raise StoreError(f"{self.path}: a store of format version {meta.get('version')}, this mpnet reads "
+                             f"{VERSION}; choose another --store")
+
+    def _check_subject(self, subject: Subject) -> None:
+        here = self.subject
+        words = {"network": "network (cfg)", "weights": "weights file", "data": "data set",
+                 "protocol": "detection protocol"}
+        for name, word in words.items():
+            held, wanted = getattr(here, name), getattr(subject, name)
+            if held != wanted:
+                raise StoreError(f"{self.path}: a store of another {word} (digest {held[:12]}, this experiment's is "
+                                 f"{wanted[:12]}); choose another --store")
+
+    @property
+    def subject(self) -> Subject:
+        """The digests that the store was made for."""
+        return Subject(**json.loads(self.note("subject") or "{}"))
+
+    def note(self, name: str) -> str | None:
+        """A text kept under a name, or None."""
+        with _translated(self.path):
+            row = self._db.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()
+        return None if row is None else str(row[0])
+
+    def set_note(self, name: str, value: str) -> None:
+        """Keep a text under a name."""
+        with self._transaction():
+            self._db.execute("INSERT INTO meta VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+                             (name, value))
+
+    # ---- contexts: what may differ between trials besides their key
+
+    def context(self, document: Mapping[str, Any]) -> int:
+        """The number of a context: quantisation options, arithmetic version, whatever else decides a result.
+
+        Equal documents have equal numbers, in any process.
+        """
+        digest = digest_of(document)
+        with self._transaction():
+            self._db.execute("INSERT OR IGNORE INTO contexts (digest, document) VALUES (?, ?)",
+                             (digest, json.dumps(document, sort_keys=True)))
+            row = self._db.execute("SELECT id FROM contexts WHERE digest = ?", (digest,)).fetchone()
+        return int(row[0])
+
+    def contexts(self) -> dict[int, dict[str, Any]]:
+        """All contexts by number."""
+        with _translated(self.path):
+            rows = self._db.execute("SELECT id, document FROM contexts ORDER BY id").fetchall()
+        return {int(number): json.loads(document) for number, document in rows}
+
+    def trial_digest(self, context: int, key: str) -> str:
+        """The identity of a trial, SHA-256 hex; the same as that of a run of its configuration.
+
+        Raises: StoreError for a context whose document has no `identity`.
+        """
+        parts = self.contexts()[context].get("identity")
+        if not isinstance(parts, dict):
+            raise StoreError(f"{self.path}: context {context} names no identity; choose another --store")
+        digest = TrialIdentity(**parts, plan=key).digests()["trial"]
+        assert digest is not None
+        return digest
+
+    # ---- trials
+
+    def add(self, context: int, trials: Iterable[Trial], claim: str | None = None, work: Work | None = None) -> int:
+        """Commit finished trials, all or none, end the claim that they were computed under, and count their work.
+
+        A trial that is already there stays as it is: results are reproducible, so both are the same. Result: how many
+        were new. Raises: StoreError for a value of an unknown name.
+        """
+        rows = []
+        for trial in trials:
+            unknown = trial.values.keys() - COLUMN_SET
+            if unknown:
+                raise StoreError(f"{self.path}: no column for {sorted(unknown)}; columns are {', '.join(COLUMNS)}")
+            rows.append((context, trial.key, *(_stored(trial.values.get(name)) for name in COLUMNS)))
+        places = ", ".join("?" * (2 + len(COLUMNS)))
+        with self._transaction():
+            before = self._db.total_changes
+            self._db.executemany(f"INSERT OR IGNORE INTO trials VALUES ({places})", rows)
+            new = self._db.total_changes - before
+            if claim is not None:
+                self._db.execute("DELETE FROM claims WHERE name = ?", (claim,))
+            if work is not None:
+                self._db.execute(
+                    "INSERT INTO work VALUES (?, ?, ?) ON CONFLICT (context) DO UPDATE SET "
+                    "macs = macs + excluded.macs, seconds = seconds + excluded.seconds",
+                    (context, work.macs, work.seconds))
+        return new
+
+    def work(self) -> Work:
+        """All work that went into the finished trials."""
+        with _translated(self.path):
+            row = self._db.execute("SELECT total(macs), total(seconds) FROM work").fetchone()
+        return Work(float(row[0]), float(row[1]))
+
+    def count(self, context: int | None = None) -> int:
+        """How many trials are finished."""
+        where, values = ("", ()) if context is None else (" WHERE context = ?", (context,))
+        with _translated(self.path):
+            return int(self._db.execute(f"SELECT count(*) FROM trials{where}", values).fetchone()[0])
+
+    def trials(self, context: int) -> Iterator[Trial]:
+        """All finished trials, by rising key."""
+        with _translated(self.path):
+            for row in self._db.execute("SELECT * FROM trials WHERE context = ? ORDER BY key", (context,)):
+                yield _trial(row)
+
+    def find(self, context: int, keys: Sequence[str]) -> dict[str, Trial]:
+        """Those of the keys that are finished."""
+        found: dict[str, Trial] = {}
+        with _translated(self.path):
+            for start in range(0, len(keys), _SLICE):
+                part = keys[start:start + _SLICE]
+                places = ", ".join("?" * len(part))
+                for row in self._db.execute(f"SELECT * FROM trials WHERE context = ? AND key IN ({places})",
+                                            (context, *part)):
+                    found[row[1]] = _trial(row)
+        return found
+
+    def keys(self, context: int) -> set[str]:
+        """The keys of all finished trials."""
+        with _translated(self.path):
+            return {row[0] for row in self._db.execute("SELECT key FROM trials WHERE context = ?", (context,))}
+
+    # ---- details: larger things about a few trials
+
+    def add_detail(self, context: int, key: str, kind: str, document: Any) -> None:
+        """Keep a JSON document about a trial, compressed; replaces one of the same kind."""
+        blob = zlib.compress(json.dumps(document, separators=(",", ":")).encode())
+        with self._transaction():
+            self._db.execute("INSERT OR REPLACE INTO details VALUES (?, ?, ?, ?)", (context, key, kind, blob))
+
+    def detail(self, context: int, key: str, kind: str) -> Any | None:
+        """The document of that kind about a trial, or None."""
+        with _translated(self.path):
+            row = self._db.execute("SELECT document FROM details WHERE context = ? AND key = ? AND kind = ?",
+                                   (context, key, kind)).fetchone()
+        return None if row is None else json.loads(zlib.decompress(row[0]))
+
+    def detailed(self, context: int, kind: str) -> list[str]:
+        """The keys of the trials that have a document of that kind."""
+        with _translated(self.path):
+            return [row[0] for row in self._db.execute(
+                "SELECT key FROM details WHERE context = ? AND kind = ? ORDER BY key", (context, kind))]
+
+    # ---- claims: who works on what
+
+    def claim(self, names: Sequence[str]) -> list[str]:
+        """Take work under its names; the result are those that nobody alive has. They are ours until committed."""
+        now = time.time()
+        granted = []
+        with self._transaction():
+            held = {row[0]: row[1:] for row in self._db.execute("SELECT name, owner, heartbeat FROM claims")}
+            for name in names:
+                owner, heartbeat = held.get(name, ("", 0.0))
+                if owner and owner != self.owner and now - heartbeat < LEASE_SECONDS and not owner_is_dead(owner):
+                    continue
+                self._db.execute("INSERT OR REPLACE INTO claims VALUES (?, ?, ?)", (name, self.owner, now))
+                granted.append(name)
+        return granted
+
+    def heartbeat(self) -> None:
+        """Say that this process still works on what it claimed; call it every few seconds."""
+        with self._transaction():
+            self._db.execute("UPDATE claims SET heartbeat = ? WHERE owner = ?", (time.time(), self.owner))
+
+    def release(self, name: str) -> None:
+        """Give claimed work back."""
+        with self._transaction():
+            self._db.execute("DELETE FROM claims WHERE name = ? AND owner = ?", (name, self.owner))
+
+    def claims(self) -> dict[str, str]:
+        """Claimed work by name, with its owner (host:pid:number), dead owners' left out."""
+        now = time.time()
+        with _translated(self.path):
+            rows = self._db.execute("SELECT name, owner, heartbeat FROM claims ORDER BY name").fetchall()
+        return {name: owner for name, owner, beat in rows if now - beat < LEASE_SECONDS and not owner_is_dead(owner)}
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[None]:
+        """One short write. IMMEDIATE takes the write lock first: writers wait, they never deadlock."""
+        with _translated(self.path):
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+                self._db.execute("COMMIT")
+            except BaseException:
+                if self._db.in_transaction:
+                    self._db.execute("ROLLBACK")
+                raise
+
+
+COLUMN_SET = frozenset(COLUMNS)
+
+
+def _stored(value: float | None) -> float | None:
+    return None if value is None or math.isnan(value) else float(value)
+
+
+def _trial(row: Sequence[Any]) -> Trial:
+    return Trial(row[1], {name: value for name, value in zip(COLUMNS, row[2:], strict=True) if value is not None})
+
+
+@contextlib.contextmanager
+def _translated(path: Path) -> Iterator[None]:
+    """SQLite's and the system's complaints as one StoreError each."""
+    try:
+        yield
+    except (sqlite3.Error, OSError) as error:
+        raise store_error(path, error) from error

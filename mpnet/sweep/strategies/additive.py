@@ -1,0 +1,63 @@
+"""The quick first answer: assume that the harms of single layers add up, predict the front, verify what was predicted.
+
+Sensitivities do not really add up, which is why everything predicted is then measured, and why the front of an
+exhaustive sweep can be better.
+"""
+
+from __future__ import annotations
+
+from typing import Generator
+
+import numpy as np
+
+from mpnet.sweep.front import Points, non_dominated
+from mpnet.sweep.problem import Problem, Results
+from mpnet.sweep.space import Configuration
+from mpnet.sweep.strategies.listing import only_lowered
+
+MAX_VERIFIED = 256
+_MAX_PARTIAL = 20_000  # points of a partial front; beyond, evenly thinned along the cost
+
+
+def additive(problem: Problem) -> Generator[list[Configuration], Results, None]:
+    """One variable at a time from the baseline, then the predicted front (at most 256 configurations)."""
+    for options in range(len(problem.space.option_sets)):
+        single = only_lowered(problem, options)
+        known = yield single
+        yield [Configuration(key, options) for key in predicted_front(problem, options, known)]
+
+
+def predicted_front(problem: Problem, options: int, known: Results, limit: int = MAX_VERIFIED) -> list[str]:
+    """Keys of the front of the additive model, cheapest first; exact for that model unless thinned to `limit`.
+
+    known: holds the baseline and each single change of it.
+    """
+    space, top = problem.space, problem.space.highest()
+    base = known[Configuration(top, options)]
+    # One row per partial assignment: (harm, cost saved, negated). Variables are joined one after the other, and what
+    # is dominated goes at once: harms and costs add up, so it could never come back.
+    front: Points = np.zeros((1, 2))
+    picks = [""]
+    for number, variable in enumerate(space.variables):
+        rows = []
+        for code in variable.codes:
+            trial = known[Configuration(space.changed(top, number, code), options)]
+            rows.append((problem.quality(base) - problem.quality(trial), problem.cost(trial) - problem.cost(base)))
+        steps = np.array(rows)
+        joined = (front[:, None, :] + steps[None, :, :]).reshape(-1, 2)
+        names = [pick + code for pick in picks for code in variable.codes]
+        keep = _thinned(non_dominated(joined), joined, _MAX_PARTIAL)
+        front, picks = joined[keep], [names[i] for i in keep]
+    chosen = _thinned(np.argsort(front[:, 1], kind="stable"), front, limit)
+    return [space.key_of(picks[i]) for i in chosen]
+
+
+def _thinned(indices: np.ndarray, points: Points, limit: int) -> list[int]:
+    """At most `limit` of the indices, evenly along their order, both ends kept."""
+    distinct: dict[tuple[float, float], int] = {}
+    for index in indices:
+        distinct.setdefault((float(points[index, 0]), float(points[index, 1])), int(index))
+    found = list(distinct.values())
+    if len(found) <= limit:
+        return found
+    return [found[i] for i in np.linspace(0, len(found) - 1, limit).round().astype(int)]

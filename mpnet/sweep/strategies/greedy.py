@@ -1,0 +1,59 @@
+"""Two greedy walks, each from one corner of the space to the other, ranked by harm per MAC.
+
+Harm is the quality lost by a lower precision, set against the multiply-accumulates (and bits) that it saves. The walk
+down lowers the cheapest harm first; the walk up starts with everything low and reverts the worst harm first. All that
+is tried on the way counts for the front.
+"""
+
+from __future__ import annotations
+
+from typing import Generator
+
+from mpnet.sweep.problem import Problem, Results
+from mpnet.sweep.space import Configuration
+
+Walk = Generator[list[Configuration], Results, None]
+
+
+def greedy(problem: Problem) -> Walk:
+    """Both walks, for every option set."""
+    for options in range(len(problem.space.option_sets)):
+        yield from lower_the_cheapest(problem, options)
+        yield from revert_the_worst(problem, options)
+
+
+def lower_the_cheapest(problem: Problem, options: int) -> Walk:
+    """From all high: lower, again and again, what harms least per MAC, until nothing can be lowered."""
+    yield from _walk(problem, options, problem.space.highest(), down=True)
+
+
+def revert_the_worst(problem: Problem, options: int) -> Walk:
+    """From all low: raise, again and again, what harms most per MAC, until everything is high."""
+    yield from _walk(problem, options, problem.space.lowest(), down=False)
+
+
+def _walk(problem: Problem, options: int, start: str, down: bool) -> Walk:
+    here = Configuration(start, options)
+    known = yield [here]
+    while moves := _moves(problem, here.key, down):
+        known = yield [Configuration(key, options) for key, _ in moves]
+        quality = problem.quality(known[here])
+
+        def harm_per_mac(move: tuple[str, float], before: float = quality, results: Results = known) -> float:
+            key, saving = move
+            return (before - problem.quality(results[Configuration(key, options)])) / saving
+
+        # Going up, saving is negative and so is the harm of a good step: the quotient is the harm that it takes back.
+        choose = min if down else max
+        here = Configuration(choose(moves, key=harm_per_mac)[0], options)
+
+
+def _moves(problem: Problem, key: str, down: bool) -> list[tuple[str, float]]:
+    """Neighbours in the direction of the walk, with what each saves."""
+    found = []
+    for number, variable in enumerate(problem.space.variables):
+        for code in variable.codes:
+            saving = problem.saving(key, number, code)
+            if (saving > 0) if down else (saving < 0):
+                found.append((problem.space.changed(key, number, code), saving))
+    return found

@@ -1,0 +1,260 @@
+"""Many configurations as one computation: every layer once per distinct assignment of its ancestors.
+
+Sorted by their keys, configurations form a trie; steps on the way to a leaf are shared by all leaves below, and two
+heads share only what both need. The computation is laid out once as nodes in an order that keeps few tensors alive,
+and is then run for one group of pictures after the other. Nothing is approximated: a node computes what a direct run
+of any of its configurations computes, from the same bits.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Callable, Iterable, Mapping, Sequence
+
+import numpy as np
+
+from mpnet.engine.execute import named_error, run_lowering
+from mpnet.engine.fuse import pooled
+from mpnet.engine.lowering import Lowering, layer_precision, lower_layer, result_storage
+from mpnet.engine.options import EngineOptions
+from mpnet.engine.prepare import Prepared
+from mpnet.engine.tensor import Tensor
+from mpnet.errors import ConfigError, KernelError, PrecisionError
+from mpnet.spec.network import PICTURE, NetworkSpec
+from mpnet.spec.precision import BY_CODE, FP32, Precision
+from mpnet.sweep.sharing import ancestors, restricted
+
+OnHead = Callable[[int, str, Tensor], None]
+
+
+@dataclass
+class Node:
+    """One layer under one assignment of its ancestors, or a convolution and the pooling that alone reads it.
+
+    inputs: numbers of the nodes that it reads, PICTURE for the picture. uses: how many nodes read it.
+    bytes_: of its result and the conversions that may be kept with it, for one image.
+    """
+
+    layer: int
+    precision: Precision
+    lowering: Lowering
+    inputs: tuple[int, ...]
+    uses: int = 0
+    bytes_: int = 0
+
+
+@dataclass
+class Graph:
+    """All nodes of a set of configurations, in the order in which they run.
+
+    heads:     per yolo layer, node number -> codes of the head's ancestors, its name.
+    positions: per yolo layer, the positions of a key that make up that name.
+    macs:      multiply-accumulates of all nodes, for one picture.
+    """
+
+    network: NetworkSpec
+    keys: tuple[str, ...]
+    nodes: list[Node] = field(default_factory=list)
+    heads: list[dict[int, str]] = field(default_factory=list)
+    positions: list[tuple[int, ...]] = field(default_factory=list)
+
+    @property
+    def macs(self) -> int:
+        return sum(self.network.layers[node.layer].macs for node in self.nodes)
+
+    def head_names(self, key: str) -> tuple[str, ...]:
+        """What a configuration's heads are called, one name per yolo layer."""
+        return tuple(restricted(key, positions) for positions in self.positions)
+
+    @cached_property
+    def stem(self) -> frozenset[int]:
+        """Nodes that all configurations share: those of layers with one node, whose inputs are shared as well."""
+        count = Counter(node.layer for node in self.nodes)
+        found: set[int] = set()
+        for number, node in enumerate(self.nodes):
+            if count[node.layer] == 1 and all(i == PICTURE or i in found for i in node.inputs):
+                found.add(number)
+        return frozenset(found)
+
+    @cached_property
+    def boundary(self) -> tuple[int, ...]:
+        """Nodes of the stem that others read, or that are heads."""
+        read = {i for number, node in enumerate(self.nodes) if number not in self.stem for i in node.inputs}
+        heads = {number for names in self.heads for number in names}
+        return tuple(sorted(self.stem & (read | heads)))
+
+    @cached_property
+    def picture_bytes(self) -> int:
+        """Of one picture."""
+        return 4 * int(np.prod(self.network.in_shape))
+
+    def peak_bytes(self, stem: bool) -> int:
+        """Most memory that tensors need at one time for one picture: of the stem, or of everything after it."""
+        left = [node.uses for node in self.nodes]
+        live = self.picture_bytes if stem else 0
+        if not stem:
+            live += sum(self.nodes[number].bytes_ for number in self.boundary)
+            live += self.picture_bytes if self.reads_picture else 0
+        peak = live
+        for number, node in enumerate(self.nodes):
+            inside = number in self.stem
+            if inside == stem:
+                live += node.bytes_
+                peak = max(peak, live)
+            for source in {*node.inputs} - {PICTURE}:
+                left[source] -= node.inputs.count(source)
+                if left[source] == 0 and inside == stem:
+                    live -= self.nodes[source].bytes_
+            if node.uses == 0 and inside == stem:
+                live -= node.bytes_
+        return peak
+
+    @cached_property
+    def reads_picture(self) -> bool:
+        """Whether a layer after the stem reads the picture."""
+        return any(PICTURE in node.inputs for number, node in enumerate(self.nodes) if number not in self.stem)
+
+
+def build_graph(
+    network: NetworkSpec, keys: Iterable[str], options: EngineOptions, own: Mapping[int, Precision] | None = None
+) -> Graph:
+    """Lay out the computation of the configurations `keys` (codes of the layers with weights).
+
+    own: layers without weights that have a precision of their own.
+    Raises: ConfigError for a network without yolo layers or keys of another length; PrecisionError for calibrated
+    ranges that are missing.
+    """
+    if not network.yolos:
+        raise ConfigError(f"{network.source}: has no [yolo] layer, so there is nothing to sweep for")
+    graph = Graph(network, tuple(sorted(set(keys))))
+    above = ancestors(network)
+    position = {layer.index: number for number, layer in enumerate(network.convolutions)}
+    readers = Counter(source for layer in network.layers for source in layer.inputs)
+    if any(len(key) != len(position) for key in graph.keys):
+        raise ConfigError(f"a configuration of {network.source} has {len(position)} codes, one per layer with weights")
+    graph.positions = [above[yolo.index] for yolo in network.yolos]
+    graph.heads = [{} for _ in network.yolos]
+    made: dict[tuple[int, str], int] = {}
+    lowered: dict[tuple[int, Precision, tuple[Precision, ...]], Lowering] = {}
+
+    def stored(node: int) -> Precision:
+        return FP32 if node == PICTURE else graph.nodes[node].lowering.result
+
+    def node_of(index: int, key: str) -> int:
+        name = (index, restricted(key, above[index]))
+        if name in made:
+            return made[name]
+        layer = network.layers[index]
+        inputs = tuple(PICTURE if i == PICTURE else node_of(i, key) for i in layer.inputs)
+        sources = tuple(stored(node) for node in inputs)
+        wanted = BY_CODE[key[position[index]]] if index in position else (own or {}).get(index)
+        precision = layer_precision(layer, wanted, sources)
+        rule = (index, precision, sources)
+        if rule not in lowered:
+            lowered[rule] = lower_layer(network, index, precision, sources, options)
+        lowering = lowered[rule]
+        size = np.dtype(result_storage(layer, precision).storage).itemsize
+        # A result may be kept in all three storages at once: as it is, as fp16 or fp32, as int8.
+        bytes_ = layer.activations * (size + 3)
+        if inputs[0] != PICTURE and readers[layer.inputs[0]] == 1:
+            before = graph.nodes[inputs[0]]
+            joined = _with_pool(before.lowering, lowering)
+            if joined is not None:
+                before.lowering, before.bytes_ = joined, bytes_
+                made[name] = inputs[0]
+                return inputs[0]
+        made[name] = number = len(graph.nodes)
+        graph.nodes.append(Node(index, precision, lowering, inputs, 0, bytes_))
+        for node in inputs:
+            if node != PICTURE:
+                graph.nodes[node].uses += 1
+        return number
+
+    for key in graph.keys:
+        for head, yolo in enumerate(network.yolos):
+            number = node_of(yolo.index, key)
+            graph.heads[head].setdefault(number, restricted(key, above[yolo.index]))
+    return graph
+
+
+def _with_pool(convolution: Lowering, pool: Lowering) -> Lowering | None:
+    """A convolution and the pooling of its result as one layer, where that is possible."""
+    if convolution.after is not None or any(pool.convert) or any(pool.slices) or pool.after is not None:
+        return None
+    main = pooled(convolution.main, pool.main)
+    return None if main is None else replace(convolution, main=main)
+
+
+def run_stem(graph: Graph, picture: Tensor, prepared: Prepared, threads: int = 1) -> list[Tensor]:
+    """The tensors of the boundary for a group of pictures, in its order. Raises: as `run_graph`."""
+    results: dict[int, Tensor] = {PICTURE: picture}
+    keep = set(graph.boundary)
+    left = [node.uses for node in graph.nodes]
+    for number in sorted(graph.stem):
+        results[number] = _run_node(graph, number, results, prepared, threads)
+        for source in graph.nodes[number].inputs:
+            if source != PICTURE:
+                left[source] -= 1
+                if left[source] == 0 and source not in keep:
+                    del results[source]
+    # Conversions were made for consumers inside the stem; those outside have their own, for larger groups.
+    return [replace(results[number], converted={}) for number in graph.boundary]
+
+
+def join_tensors(parts: Sequence[Tensor]) -> Tensor:
+    """Tensors of consecutive groups of pictures as one."""
+    if len(parts) == 1:
+        return parts[0]
+    first = parts[0]
+    params = None if first.params is None else np.concatenate([p.params for p in parts if p.params is not None])
+    ranges = None if first.ranges is None else np.concatenate([p.ranges for p in parts if p.ranges is not None])
+    return Tensor(np.concatenate([part.data for part in parts]), first.precision, params, ranges)
+
+
+def run_graph(
+    graph: Graph, stem: Sequence[Tensor], prepared: Prepared, on_head: OnHead, threads: int = 1,
+    picture: Tensor | None = None,
+) -> None:
+    """Compute all nodes after the stem for a group of pictures; tensors go as soon as nothing needs them any more.
+
+    stem: of `run_stem`, joined. picture: fp32, (n, h, w, c), where a layer after the stem reads it. on_head: gets the
+    number of the yolo layer, the head's name and the fp32 tensor that enters box decoding, once per distinct head.
+    Raises: EngineError that names the layer, for values that are not finite.
+    """
+    head_of = {node: (head, name) for head, names in enumerate(graph.heads) for node, name in names.items()}
+    results: dict[int, Tensor] = dict(zip(graph.boundary, stem, strict=True))
+    if picture is not None:
+        results[PICTURE] = picture
+    left = [0] * len(graph.nodes)
+    for number, node in enumerate(graph.nodes):
+        if number not in graph.stem:
+            for source in node.inputs:
+                if source != PICTURE:
+                    left[source] += 1
+    for number, node in enumerate(graph.nodes):
+        if number in graph.stem:
+            if number in head_of:
+                on_head(*head_of[number], results[number])
+            continue
+        result = _run_node(graph, number, results, prepared, threads)
+        if node.uses:
+            results[number] = result
+        if number in head_of:
+            on_head(*head_of[number], result)
+        for source in node.inputs:
+            if source != PICTURE:
+                left[source] -= 1
+                if left[source] == 0:
+                    del results[source]
+
+
+def _run_node(
+    graph: Graph, number: int, results: Mapping[int, Tensor], prepared: Prepared, threads: int
+) -> Tensor:
+    node = graph.nodes[number]
+    try:
+        return run_lowering(node.lowering, [results[i] for i in node.inputs], prepared, threads)
+    except (KernelError, PrecisionError) as error:
+        raise named_error(graph.network, node.layer, error) from None

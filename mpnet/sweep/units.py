@@ -1,0 +1,95 @@
+"""Units: configurations that are computed together, claimed by one process and committed as a whole.
+
+Neighbours in the trie share most of their work, so a unit is a run of sorted keys with a common prefix. The layers of
+the prefix are computed again for every unit, so units are as large as memory and the number of workers allow.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import groupby
+from typing import Iterable, Sequence
+
+from mpnet.spec.network import NetworkSpec
+from mpnet.sweep.sharing import ancestors, forward_equivalents_of, restricted
+from mpnet.sweep.space import Configuration
+from mpnet.sweep.store import Trial
+
+MAX_TRIALS = 4096
+"""Trials of one unit: what a killed process loses at most."""
+CANDIDATE_BYTES = 256 << 20
+"""Memory that the decoded boxes of one unit may take in one worker."""
+MAX_REPEATED = Fraction(1, 100)
+"""Share of the work that may be done twice so that units become smaller, are committed sooner and spread better."""
+SMALL = 64
+"""Configurations that are not worth cutting further."""
+
+
+@dataclass(frozen=True)
+class Unit:
+    """Work that is done and committed as a whole: configurations under one option set, neighbours in the trie."""
+
+    options: int
+    keys: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """What it is claimed under."""
+        return f"{self.options}/{self.keys[0]}..{self.keys[-1]}/{len(self.keys)}"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Trials of a unit, whose keys are codes only; macs: executed, all pictures; seconds: taken."""
+
+    trials: tuple[Trial, ...]
+    macs: int
+    seconds: float
+
+
+def split_units(
+    network: NetworkSpec, configurations: Iterable[Configuration], *, workers: int = 1, bytes_per_head: int = 1 << 20,
+    max_trials: int = MAX_TRIALS,
+) -> list[Unit]:
+    """Cut configurations into units of equal prefixes, in the order of the trie.
+
+    Units are as small as they get without repeating more than a hundredth of the work.
+    workers: how many should find work at the same time. bytes_per_head: of one head's decoded boxes, all pictures.
+    """
+    by_options: dict[int, set[str]] = {}
+    for configuration in configurations:
+        by_options.setdefault(configuration.options, set()).add(configuration.key)
+    heads = [positions for yolo in network.yolos for positions in [ancestors(network)[yolo.index]]]
+    units = []
+    for options, wanted in sorted(by_options.items()):
+        keys = sorted(wanted)
+        # Few configurations are better computed together than spread: what they share weighs more than the workers.
+        least = min(workers, len(keys) // 16) if workers > 1 else 1
+        together = forward_equivalents_of(network, keys)
+        chosen: list[Unit] = []
+        for length in range(len(keys[0]) + 1):
+            groups = [Unit(options, tuple(g)) for _, g in groupby(keys, key=lambda key, n=length: key[:n])]  # type: ignore[misc]
+            if not chosen:
+                if len(groups) >= least and all(_fits(u.keys, heads, bytes_per_head, max_trials) for u in groups):
+                    chosen = groups
+            elif len(keys) <= SMALL or planned_equivalents(network, groups) > (1 + MAX_REPEATED) * together:
+                break
+            else:
+                chosen = groups
+        units += chosen
+    return units
+
+
+def _fits(keys: Sequence[str], heads: Sequence[tuple[int, ...]], bytes_per_head: int, max_trials: int) -> bool:
+    if len(keys) == 1:
+        return True
+    if len(keys) > max_trials:
+        return False
+    distinct = sum(len({restricted(key, positions) for key in keys}) for positions in heads)
+    return distinct * bytes_per_head <= CANDIDATE_BYTES
+
+
+def planned_equivalents(network: NetworkSpec, units: Iterable[Unit]) -> Fraction:
+    """Forward passes for one picture that the units cost together."""
+    return sum((forward_equivalents_of(network, unit.keys) for unit in units), Fraction(0))

@@ -1,0 +1,1 @@
+"""One configuration on one data set: what goes in, its identity, the run, the result and what is learnt from it."""

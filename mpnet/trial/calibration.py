@@ -1,0 +1,116 @@
+"""Calibration for an experiment: its pictures, its ranges (kept as text, found again by digest), its channel means."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpnet.engine.calibrate import calibrate, range_requests
+from mpnet.engine.observe import channel_means
+from mpnet.errors import DataError
+from mpnet.evaluation.dataset import picture
+from mpnet.formats.images import SUFFIXES, probe
+from mpnet.formats.ranges_json import ranges_json, read_ranges, write_ranges
+from mpnet.spec.dataset import ImageRecord
+from mpnet.spec.experiment import CalibrationSection
+from mpnet.spec.identity import digest_of
+from mpnet.spec.ranges import CalibratedRanges
+from mpnet.trial.inputs import Inputs
+from mpnet.trial.workbench import Workbench
+
+
+def calibrated(bench: Workbench) -> Workbench:
+    """The workbench with what its options ask of calibration pictures: ranges, and channel means for bias correction.
+
+    Ranges are written to `output/calibration/<digest>.json`, and taken from there when they were found before.
+    Returns the bench itself when nothing is asked for.
+    Raises: ConfigError, DataError, FormatError, EngineError, StoreError.
+    """
+    options = bench.options
+    requests = range_requests(bench.network, options)
+    corrected = any(options.of(layer.index).corrected for layer in bench.network.convolutions)
+    if not requests and not corrected:
+        return bench
+    pictures = _Pictures(bench)
+    prepared = bench.prepared
+    digests = {
+        "network": bench.network.digest,
+        "weights": bench.weights.digest,
+        "data": pictures.digest,
+        "options": digest_of({
+            "batch_norm": options.batch_norm,
+            "equalise": options.equalise,
+            "resize": bench.experiment.detection.resize,
+            "tensors": {str(tensor): [str(method), repr(scheme)] for tensor, (method, scheme) in requests.items()},
+        }),
+    }
+    parts: dict[str, Any] = {"pictures": digests["data"], "options": digests["options"]}
+    ranges: CalibratedRanges | None = None
+    if requests:
+        path = ranges_path(bench, digests)
+        if path.exists():
+            ranges = read_ranges(path)
+            ranges.check_made_for(digests)
+        else:
+            ranges = calibrate(prepared, pictures.batches(), requests, digests, bench.threads)
+            write_ranges(path, ranges)
+        options = replace(options, ranges=ranges.by_tensor())
+        parts["ranges"] = hashlib.sha256(ranges_json(ranges).encode()).hexdigest()
+    means = channel_means(prepared, pictures.batches(), bench.threads) if corrected else {}
+    return replace(bench, options=options, calibration=digest_of(parts), channel_means=means)
+
+
+def ranges_path(bench: Workbench, digests: dict[str, str]) -> Path:
+    """Where the ranges of these digests are kept."""
+    return bench.experiment.output / "calibration" / f"{digest_of(digests)[:16]}.json"
+
+
+class _Pictures:
+    """The calibration pictures of an experiment, chosen and hashed."""
+
+    def __init__(self, bench: Workbench) -> None:
+        experiment = bench.experiment
+        section = experiment.data.calibration if experiment.data is not None else CalibrationSection()
+        records: list[ImageRecord]
+        if section.images is None:
+            records = [bench.dataset.images[i] for i in _drawn(len(bench.dataset.images), section)]
+        else:
+            files = _listed(section.images)
+            records = []
+            for i in _drawn(len(files), section):
+                info = probe(files[i])
+                records.append(ImageRecord(i, str(files[i]), info.width, info.height, info.sha256))
+        if not records:
+            raise DataError("calibration: the data set holds no picture; name a folder in data.calibration.images")
+        self._inputs = Inputs(records, bench.network, experiment.detection.resize, picture, workers=bench.threads)
+        self._batch = experiment.runtime.batch
+        self.digest = digest_of([record.sha256 for record in records])
+
+    def batches(self) -> Iterator[NDArray[np.float32]]:
+        """Network inputs, a few pictures at a time."""
+        for batch in self._inputs.batches(self._batch):
+            yield batch.x
+
+
+def _listed(folder: Path) -> list[Path]:
+    """The pictures of a folder, by name. Raises: DataError when it holds none."""
+    try:
+        files = sorted(entry for entry in folder.iterdir() if entry.suffix.lower() in SUFFIXES and entry.is_file())
+    except OSError as error:
+        raise DataError(f"{folder}: cannot be read ({error.strerror}); check data.calibration.images") from None
+    if not files:
+        raise DataError(f"{folder}: holds no picture to calibrate on (known suffixes: {', '.join(SUFFIXES)})")
+    return files
+
+
+def _drawn(available: int, section: CalibrationSection) -> list[int]:
+    """Positions of the pictures: all when there are no more than wanted, else drawn with the seed, in order."""
+    if available <= section.count:
+        return list(range(available))
+    drawn = np.random.Generator(np.random.PCG64(section.seed)).permutation(available)[: section.count]
+    return sorted(drawn.tolist())

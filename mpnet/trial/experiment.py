@@ -1,0 +1,120 @@
+"""From an experiment to a stored result."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Callable
+
+from mpnet.engine.options import resolve_options
+from mpnet.errors import ConfigError
+from mpnet.evaluation.dataset import load_dataset, picture
+from mpnet.formats.cfg import read_cfg
+from mpnet.formats.detections_json import detections_json
+from mpnet.formats.experiment_yaml import read_experiment
+from mpnet.formats.weights import read_weights
+from mpnet.kernels.environment import cpu_count
+from mpnet.kernels.isa import kernels
+from mpnet.spec.experiment import DataSection, Experiment
+from mpnet.trial.calibration import calibrated
+from mpnet.trial.inputs import Inputs
+from mpnet.trial.network import class_names
+from mpnet.trial.result import Result, finished, mark_latest, publish
+from mpnet.trial.run import Outcome, build_document, run_plans
+from mpnet.trial.workbench import Workbench
+
+
+@dataclass(frozen=True)
+class RunReport:
+    """result: of the experiment's configuration. baseline: of the one it was compared with, None for none.
+
+    reused: whether nothing was computed, since the same trial had finished before.
+    """
+
+    result: Result
+    baseline: Result | None
+    reused: bool
+
+
+def open_workbench(experiment: Experiment) -> Workbench:
+    """Load everything that trials of an experiment need, and calibrate where its options ask for it.
+
+    Raises: ConfigError, FormatError, DataError, KernelError; each message is one line with place and remedy.
+    """
+    data = experiment.data
+    if data is None:
+        raise ConfigError(f"{experiment.source}: key 'data' is missing; name labelled pictures to evaluate on")
+    network = read_cfg(experiment.model.cfg)
+    weights = read_weights(experiment.model.weights, network)
+    names = class_names(network, experiment.model.names)
+    dataset = load_dataset(
+        data.format, data.images, labels=data.labels, annotations=data.annotations, names=names, limit=data.limit
+    )
+    threads = experiment.runtime.threads or cpu_count()
+    isa = experiment.runtime.isa
+    quantization = experiment.quantization
+    bench = Workbench(
+        experiment, network, weights, dataset,
+        Inputs(dataset.images, network, experiment.detection.resize, picture, workers=threads),
+        resolve_options(network, quantization.options, quantization.layers, batch_norm=experiment.model.batch_norm),
+        kernels(None if isa == "auto" else isa), threads, sources=_sources(experiment, data),
+    )
+    return calibrated(bench)
+
+
+def run_experiment(
+    experiment: Experiment | str | Path, *, force: bool = False, command: str = "",
+    started: Callable[[int], None] = lambda total: None, advance: Callable[[int], None] = lambda count: None,
+) -> RunReport:
+    """Evaluate the experiment's configuration and store result and detections under its output folder.
+
+    A trial that is finished already is not computed again, unless `force`. When the experiment has a baseline (fp32
+    unless it says otherwise) and the configuration differs from it, the baseline runs along, on the same decoded
+    pictures, and is stored as well.
+    started:  gets the number of pictures before the first. advance: gets how many more are done.
+    command:  the command line, for the record.
+    Raises: as `open_workbench`; EngineError, StoreError.
+    """
+    if not isinstance(experiment, Experiment):
+        experiment = read_experiment(experiment)
+    bench = open_workbench(experiment)
+    precisions = bench.assign()
+    reference = bench.uniform(experiment.baseline) if experiment.baseline else None
+    if reference is not None and reference.key == precisions.key:
+        reference = None
+    folder = experiment.output / experiment.name
+    known = None if force else finished(folder / bench.identity(precisions).id)
+    base = None if force or reference is None else finished(folder / bench.identity(reference).id)
+    if known is not None and (reference is None or (base is not None and _compared(known, base))):
+        mark_latest(known.folder)
+        return RunReport(known, base, True)
+    plans = [bench.plan(p) for p in (reference, precisions) if p is not None]
+    started(len(bench.inputs))
+    outcomes = run_plans(bench, plans, advance)
+    created = datetime.now(timezone.utc).isoformat(timespec="seconds")
+
+    def store(outcome: Outcome, baseline: Outcome | None) -> Result:
+        document = build_document(bench, outcome, baseline=baseline, command=command, created=created)
+        detections = detections_json(outcome.detections, bench.dataset)
+        return publish(document, detections, folder / document["id"])
+
+    if reference is not None and base is None:
+        base = store(outcomes[0], None)
+    result = store(outcomes[-1], outcomes[0])
+    mark_latest(result.folder)
+    return RunReport(result, base, False)
+
+
+def _compared(result: Result, baseline: Result) -> bool:
+    agreement = result.document.get("agreement")
+    return isinstance(agreement, dict) and agreement.get("baseline") == baseline.id
+
+
+def _sources(experiment: Experiment, data: DataSection) -> dict[str, str]:
+    paths = {
+        "cfg": experiment.model.cfg, "weights": experiment.model.weights, "names": experiment.model.names,
+        "images": data.images, "labels": data.labels, "annotations": data.annotations,
+    }
+    return {name: os.path.abspath(path) for name, path in paths.items() if path is not None}

@@ -1,0 +1,143 @@
+"""One network, ready to run: forward arrays, find objects in pictures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpnet.detection.decode import decode_head
+from mpnet.detection.nms import NmsOptions, suppress
+from mpnet.detection.preprocess import preprocess
+from mpnet.engine.assign import PrecisionPlan, assign
+from mpnet.engine.options import EngineOptions, resolve_options
+from mpnet.engine.plan import Plan, build_plan
+from mpnet.engine.prepare import Prepared
+from mpnet.engine.run import Session
+from mpnet.errors import ConfigError, DataError
+from mpnet.evaluation.dataset import read_picture
+from mpnet.formats.cfg import read_cfg
+from mpnet.formats.labels_yolo import read_names
+from mpnet.formats.weights import read_weights
+from mpnet.kernels.environment import cpu_count
+from mpnet.kernels.isa import kernels
+from mpnet.spec.network import NetworkSpec
+from mpnet.spec.precision import Precision
+from mpnet.trial.workbench import yolo_heads
+
+
+@dataclass(frozen=True)
+class Box:
+    """One object. category: class index; score: objectness x class probability; the rest in pixels of the picture."""
+
+    name: str
+    category: int
+    score: float
+    x: float
+    y: float
+    width: float
+    height: float
+
+
+class Network:
+    """A network with its weights and a precision per layer. Make one with `load_network`; it never changes.
+
+    spec: the layers. names: one per class. plan: the steps of a forward pass.
+    """
+
+    def __init__(self, spec: NetworkSpec, names: tuple[str, ...], prepared: Prepared, options: EngineOptions,
+                 precisions: PrecisionPlan, threads: int) -> None:
+        self.spec = spec
+        self.names = names
+        self.options = options
+        self.threads = threads
+        self.plan: Plan = build_plan(spec, precisions, options)
+        self._prepared = prepared
+        self._session = Session(prepared, self.plan, threads)
+
+    @property
+    def precision(self) -> str:
+        """The canonical text of the precisions: one character per layer with weights."""
+        return self.plan.precision.key
+
+    def with_precision(
+        self, default: str | None = None, layers: Mapping[str | int, str | Precision] | None = None
+    ) -> Network:
+        """The same network at other precisions; packed weights are shared.
+
+        default: for layers whose cfg section declares none. layers: selector -> precision, over the cfg.
+        Raises: ConfigError for a selector that chooses nothing, PrecisionError for an impossible precision.
+        """
+        precisions = assign(self.spec, default, layers)
+        return Network(self.spec, self.names, self._prepared, self.options, precisions, self.threads)
+
+    def forward(self, x: NDArray[np.float32]) -> list[NDArray[np.float32]]:
+        """The tensors that enter the heads, float32 (n, h, w, c) each, from float32 (n, height, width, channels).
+
+        Raises: DataError for another shape or type, EngineError for values that are not finite.
+        """
+        if x.dtype != np.float32 or x.ndim != 4 or x.shape[1:] != self.spec.in_shape or len(x) == 0:
+            raise DataError(
+                f"an input of {self.spec.source} is float32 (n, {', '.join(map(str, self.spec.in_shape))}), "
+                f"not {x.dtype} {x.shape}"
+            )
+        return [tensor.copy() for tensor in self._session.forward(np.ascontiguousarray(x))]
+
+    def detect(
+        self, picture: str | Path | NDArray[np.uint8], *, confidence: float = 0.25, nms: float = 0.45,
+        nms_kind: str | None = None, resize: str = "stretch",
+    ) -> list[Box]:
+        """The objects in a picture (a file, or RGB uint8 (h, w, 3)), best first.
+
+        Raises: DataError for a broken picture, ConfigError for options outside their range or a network without heads.
+        """
+        if not self.spec.yolos:
+            raise ConfigError(f"{self.spec.source}: has no [yolo] layer, so it detects nothing")
+        pixels = picture if isinstance(picture, np.ndarray) else read_picture(picture)
+        x, geometry = preprocess(pixels, self.spec.width, self.spec.height, resize)
+        found = [
+            decode_head(tensor, head, [geometry], confidence)
+            for head, tensor in zip(yolo_heads(self.spec), self._session.forward(x), strict=True)
+        ]
+        last = self.spec.yolos[-1]
+        sizes = np.array([[pixels.shape[1], pixels.shape[0]]], dtype=np.float32)
+        kept = suppress(found, sizes, NmsOptions(nms_kind or last.nms_kind, nms, last.beta_nms)).clipped(sizes)
+        boxes = [
+            Box(self.names[category], category, score, *box)
+            for category, score, box in zip(kept.category.tolist(), kept.score.tolist(), kept.box.tolist(), strict=True)
+        ]
+        return sorted(boxes, key=lambda box: -box.score)
+
+
+def load_network(
+    cfg: str | Path, weights: str | Path, names: str | Path | None = None, *, default: str | None = None,
+    layers: Mapping[str | int, str | Precision] | None = None, batch_norm: str = "darknet", threads: int | None = None,
+    isa: str | None = None,
+) -> Network:
+    """Read a network and make it ready to run.
+
+    names:   a file with one class name a line; None: class-0, class-1, ...
+    default, layers: precisions, as in `Network.with_precision`.
+    threads: None: all cores. isa: a kernel table as `mpnet info` lists them; None: the best.
+    Raises: FormatError, PrecisionError, ConfigError, KernelError; each message is one line with place and remedy.
+    """
+    spec = read_cfg(cfg)
+    constants = read_weights(weights, spec)
+    options = resolve_options(spec, batch_norm=batch_norm)
+    prepared = Prepared(spec, constants, kernels(isa), batch_norm=batch_norm)
+    return Network(spec, class_names(spec, names), prepared, options, assign(spec, default, layers),
+                   threads or cpu_count())
+
+
+def class_names(spec: NetworkSpec, path: str | Path | None) -> tuple[str, ...]:
+    """One name per class of the network. Raises: ConfigError when the file holds another number of names."""
+    classes = spec.yolos[-1].classes if spec.yolos else 0
+    if path is None:
+        return tuple(f"class-{index}" for index in range(classes))
+    names = read_names(path)
+    if spec.yolos and len(names) != classes:
+        raise ConfigError(f"{path}: holds {len(names)} names, but {spec.source} has {classes} classes; use its names")
+    return names

@@ -1,0 +1,105 @@
+"""What stands behind a finished result: its data set, its detections and, when needed, the network itself.
+
+A result names its sources by path and digest. Files that moved or changed are not used: the digest must be the same.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Mapping
+
+from mpnet.errors import DataError, MpnetError, StoreError
+from mpnet.evaluation.dataset import load_dataset
+from mpnet.formats.detections_json import read_detections
+from mpnet.formats.experiment_yaml import parse_experiment
+from mpnet.formats.labels_yolo import read_names
+from mpnet.spec.dataset import Dataset
+from mpnet.spec.detections import Detections
+from mpnet.spec.experiment import Experiment
+from mpnet.trial.experiment import open_workbench
+from mpnet.trial.result import Result
+from mpnet.trial.workbench import Workbench
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """dataset: the labelled pictures; detections: one per result, of the same pictures."""
+
+    dataset: Dataset
+    detections: tuple[Detections, ...]
+
+
+def read_evidence(results: list[Result]) -> Evidence:
+    """The pictures and detections of results on the same data.
+
+    Raises: DataError or StoreError, one line, when something is missing or not what was measured.
+    """
+    dataset = open_dataset(results[0].document)
+    return Evidence(dataset, tuple(read_detections(result.detections_path, dataset) for result in results))
+
+
+def open_dataset(document: Mapping[str, Any]) -> Dataset:
+    """The data set that a result was measured on. Raises: DataError when it is not there any more or has changed."""
+    sources, protocol = _sources(document), document["protocol"]
+    kind = str(protocol.get("dataset", ""))
+    names = read_names(Path(sources["names"])) if sources.get("names") else None
+    try:
+        dataset = load_dataset(
+            kind, sources.get("images", ""), labels=sources.get("labels"), annotations=sources.get("annotations"),
+            names=names, limit=protocol.get("images") or None,
+        )
+    except OSError as error:
+        raise DataError(f"{error.filename}: cannot be read ({error.strerror}); the data set has moved") from None
+    if dataset.digest != document["digests"].get("data"):
+        raise DataError(f"{sources.get('images', '?')}: pictures or labels have changed since this was measured")
+    return dataset
+
+
+def experiment_of(document: Mapping[str, Any]) -> Experiment:
+    """An experiment that measures what a result has measured, made from its protocol and sources."""
+    sources, protocol = _sources(document), document["protocol"]
+    model = {key: sources[key] for key in ("cfg", "weights", "names") if sources.get(key)}
+    data = {key: sources[key] for key in ("images", "labels", "annotations") if sources.get(key)}
+    quantization = {key: value for key, value in (protocol.get("quantization") or {}).items() if key != "layers"}
+    tree: dict[str, Any] = {
+        "name": document["name"], "model": {**model, "batch_norm": protocol["batch_norm"]},
+        "data": {"format": protocol["dataset"], **data, "limit": protocol["images"]},
+        "detection": {key: protocol[key] for key in ("resize", "confidence", "nms", "nms_kind", "max_detections")
+                      if protocol.get(key) is not None},
+    }
+    if quantization:
+        tree["quantization"] = quantization
+        layers = protocol["quantization"].get("layers")
+        if layers:
+            tree["quantization"]["layers"] = layers
+    # JSON is YAML, and quotes what a path may contain.
+    return parse_experiment(json.dumps(tree), source=f"{document['name']}: its own record")
+
+
+def reopen(document: Mapping[str, Any]) -> Workbench:
+    """The network, weights and pictures behind a result, ready to run again.
+
+    Raises: MpnetError, one line, when a file is gone or has changed.
+    """
+    bench = open_workbench(experiment_of(document))
+    digests = document["digests"]
+    held = {"cfg": bench.network.digest, "weights": bench.weights.digest, "data": bench.dataset.digest}
+    for name, digest in held.items():
+        if digests.get(name) != digest:
+            place = _sources(document).get(name, name)
+            raise StoreError(f"{place}: has changed since this was measured; measure again")
+    return bench
+
+
+def reason(error: MpnetError) -> str:
+    """An error's message for a page that says what it lacks."""
+    return " ".join(str(error).split())
+
+
+def _sources(document: Mapping[str, Any]) -> Mapping[str, str]:
+    sources = document.get("sources")
+    if not isinstance(sources, dict) or not sources:
+        raise DataError("the result does not name its files; measure it again with this version of mpnet")
+    return sources

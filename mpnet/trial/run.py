@@ -1,0 +1,178 @@
+"""Runs plans on a workbench's pictures: forward, decode, suppress, measure. All plans share each decoded picture."""
+
+from __future__ import annotations
+
+import statistics
+import threading
+import time
+from dataclasses import dataclass
+from typing import Any, Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpnet.detection.decode import Candidates, decode_head, join_images
+from mpnet.detection.nms import suppress
+from mpnet.detection.preprocess import geometry_array
+from mpnet.engine.cost import layer_costs, plan_cost
+from mpnet.engine.plan import Plan
+from mpnet.engine.run import Session
+from mpnet.engine.trace import time_steps
+from mpnet.evaluation.signal import squared_sum
+from mpnet.kernels.environment import versions
+from mpnet.spec.detections import Detections
+from mpnet.trial.inputs import in_order
+from mpnet.trial.measure import decibel, measure_agreement, measure_detections
+from mpnet.trial.result import FORMAT, VERSION
+from mpnet.trial.workbench import Workbench
+
+Advance = Callable[[int], None]
+LATENCY_RUNS = 20
+LATENCY_SECONDS = 2.0
+STEP_RUNS = 5
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """What one plan found. head_sqnr_db: per yolo layer, against the first plan of the same pass."""
+
+    plan: Plan
+    detections: Detections
+    head_sqnr_db: tuple[float, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """A few pictures' share, per plan and head: candidates, and sums of squares of signal and noise, by picture."""
+
+    images: int
+    candidates: list[list[Candidates]]
+    signal: list[NDArray[np.float64]]
+    noise: list[list[NDArray[np.float64]]]
+
+
+def run_plans(bench: Workbench, plans: Sequence[Plan], advance: Advance = lambda count: None) -> list[Outcome]:
+    """Forward all pictures through every plan; `advance` gets the number of pictures that are done.
+
+    The first plan is the one that the others' heads are compared with. Every thread takes whole batches, from the file
+    to the candidates: that keeps all cores busy without one waiting for another within a layer, and changes no bit.
+    Raises: DataError for broken pictures, EngineError for values that are not finite, naming the layer.
+    """
+    size = bench.experiment.runtime.batch
+    batches = [range(start, min(start + size, len(bench.inputs))) for start in range(0, len(bench.inputs), size)]
+    worker = _Worker(bench, plans)
+    parts = []
+    for part in in_order(worker, batches, min(bench.threads, len(batches))):
+        parts.append(part)
+        advance(part.images)
+    outcomes = []
+    for number, plan in enumerate(plans):
+        joined = [join_images([part.candidates[number][head] for part in parts]) for head in range(len(bench.heads))]
+        detections = _best(suppress(joined, bench.dataset.sizes, bench.nms), bench.experiment.detection.max_detections)
+        ratios = [] if number == 0 else [
+            decibel(np.concatenate([part.signal[head] for part in parts]),
+                    np.concatenate([part.noise[number - 1][head] for part in parts]))
+            for head in range(len(bench.heads))
+        ]
+        outcomes.append(Outcome(plan, detections, tuple(ratios)))
+    return outcomes
+
+
+class _Worker:
+    """Runs a few pictures through all plans; each thread has sessions of its own over shared weights."""
+
+    def __init__(self, bench: Workbench, plans: Sequence[Plan]) -> None:
+        self._bench = bench
+        self._plans = plans
+        self._local = threading.local()
+        self._heads = bench.heads
+        self._prepared = bench.prepared  # made before threads could make it twice
+
+    def __call__(self, positions: Sequence[int]) -> _Part:
+        sessions: list[Session] | None = getattr(self._local, "sessions", None)
+        if sessions is None:
+            sessions = self._local.sessions = [Session(self._prepared, plan) for plan in self._plans]
+        batch = self._bench.inputs.take(positions)
+        places = geometry_array(batch.geometry)
+        confidence = self._bench.experiment.detection.confidence
+        # Each session has memory of its own, so the first one's heads last until its next forward pass.
+        tensors = [session.forward(batch.x, copy=False) for session in sessions]
+        candidates = [
+            [decode_head(tensor, head, places, confidence) for tensor, head in zip(heads, self._heads, strict=True)]
+            for heads in tensors
+        ]
+        others = tensors[1:]
+        signal = [squared_sum(reference) for reference in tensors[0]] if others else []
+        noise = [[squared_sum(tensor, reference) for tensor, reference in zip(heads, tensors[0], strict=True)]
+                 for heads in others]
+        return _Part(len(batch.x), candidates, signal, noise)
+
+
+def measure_latency(bench: Workbench, plan: Plan) -> dict[str, Any]:
+    """The `latency` of a result: milliseconds for one picture, input ready to heads, over a few runs."""
+    session = Session(bench.prepared, plan, bench.threads)
+    x = bench.inputs.take([0]).x
+    session.forward(x)
+    times: list[float] = []
+    start = time.perf_counter()
+    while len(times) < 3 or (len(times) < LATENCY_RUNS and time.perf_counter() - start < LATENCY_SECONDS):
+        begin = time.perf_counter()
+        session.forward(x)
+        times.append(1000 * (time.perf_counter() - begin))
+    return {
+        "isa": bench.kernels.name,
+        "threads": bench.threads,
+        "median_ms": statistics.median(times),
+        "min_ms": min(times),
+        "images": len(times),
+        "steps": [
+            {"step": spent.name, "layer": spent.step.layer, "ms": spent.median_ms}
+            for spent in time_steps(session, x, repeats=STEP_RUNS)
+        ],
+    }
+
+
+def build_document(
+    bench: Workbench, outcome: Outcome, *, baseline: Outcome | None, command: str, created: str
+) -> dict[str, Any]:
+    """The result.json of one outcome, as docs/architecture.md describes it."""
+    identity = bench.identity(outcome.plan.precision)
+    metrics, per_class = measure_detections(outcome.detections, bench.dataset)
+    agreement = None
+    if baseline is not None and baseline.plan.precision.key != outcome.plan.precision.key:
+        agreement = measure_agreement(
+            baseline.detections, outcome.detections, bench.dataset, bench.identity(baseline.plan.precision).id,
+            list(outcome.head_sqnr_db),
+        )
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "name": bench.experiment.name,
+        "id": identity.id,
+        "created": created,
+        "command": command,
+        "digests": identity.digests(),
+        "protocol": bench.protocol,
+        "precision": {
+            "key": outcome.plan.precision.key,
+            "layers": [row.as_json() for row in layer_costs(outcome.plan)],
+        },
+        "metrics": metrics,
+        "agreement": agreement,
+        "per_class": per_class,
+        "cost": plan_cost(outcome.plan).as_json(),
+        "latency": measure_latency(bench, outcome.plan),
+        "versions": versions(),
+        "sources": dict(bench.sources or {}),
+        "notes": list(bench.dataset.notes),
+    }
+
+
+def _best(detections: Detections, limit: int | None) -> Detections:
+    """The `limit` best of each picture; equal scores in their order."""
+    if limit is None or len(detections) == 0:
+        return detections
+    order = np.lexsort((-detections.score, detections.image_index))
+    rank = np.empty(len(order), dtype=np.int64)
+    rank[order] = np.arange(len(order)) - detections.offsets[detections.image_index[order]]
+    return detections.select(rank < limit)

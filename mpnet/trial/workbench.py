@@ -1,0 +1,135 @@
+"""All that the trials of one experiment share: network, weights, pictures, kernels; loaded and packed once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpnet.detection.decode import YoloHead
+from mpnet.detection.nms import NmsOptions
+from mpnet.engine.assign import PrecisionPlan, assign
+from mpnet.engine.options import EngineOptions
+from mpnet.engine.plan import Plan, build_plan
+from mpnet.engine.prepare import Prepared
+from mpnet.errors import ConfigError
+from mpnet.kernels.interface import Kernels
+from mpnet.spec.dataset import Dataset
+from mpnet.spec.experiment import Experiment
+from mpnet.spec.identity import ARITHMETIC_VERSION, TrialIdentity
+from mpnet.spec.network import NetworkSpec
+from mpnet.spec.precision import PRECISIONS, Precision
+from mpnet.spec.weights import Weights
+from mpnet.trial.inputs import Inputs
+
+METRIC = "COCO AP@[.50:.95], 101 recall points, 100 detections per picture and class; Darknet mAP@0.5, 11 points"
+
+
+@dataclass(frozen=True, eq=False)
+class Workbench:
+    """See the module. options: of quantisation and batch norm, calibrated ranges included.
+
+    calibration: digest of what calibration gave: ranges, channel means; None where nothing asks for it.
+    channel_means: of each convolution's input over the calibration pictures, for bias correction.
+    sources:     paths of the files that it was loaded from, by what they are.
+    """
+
+    experiment: Experiment
+    network: NetworkSpec
+    weights: Weights
+    dataset: Dataset
+    inputs: Inputs
+    options: EngineOptions
+    kernels: Kernels
+    threads: int
+    calibration: str | None = None
+    channel_means: Mapping[int, NDArray[np.float64]] | None = None
+    sources: Mapping[str, str] | None = None
+
+    @cached_property
+    def prepared(self) -> Prepared:
+        """Folded, quantised and packed weights, made on first use and shared by all plans."""
+        return Prepared(
+            self.network, self.weights, self.kernels, batch_norm=self.options.batch_norm,
+            equalise=self.options.equalise, channel_means=self.channel_means,
+        )
+
+    @cached_property
+    def heads(self) -> tuple[YoloHead, ...]:
+        """What decoding needs of every yolo layer. Raises: ConfigError when there is none."""
+        if not self.network.yolos:
+            raise ConfigError(f"{self.network.source}: has no [yolo] layer, so there is nothing to evaluate")
+        return yolo_heads(self.network)
+
+    @cached_property
+    def nms(self) -> NmsOptions:
+        """Suppression as the experiment says, else as the last yolo layer does."""
+        detection, yolo = self.experiment.detection, self.network.yolos[-1]
+        return NmsOptions(detection.nms_kind or yolo.nms_kind, detection.nms, yolo.beta_nms)
+
+    def assign(self, overrides: Mapping[int, Precision] | None = None) -> PrecisionPlan:
+        """The experiment's precision of every layer, with a sweep's choices over it."""
+        section = self.experiment.precision
+        return assign(self.network, section.default, dict(section.layers), overrides)
+
+    def uniform(self, name: str) -> PrecisionPlan:
+        """Every layer with weights at one precision, whatever cfg and experiment say: baselines."""
+        return assign(self.network, overrides=dict.fromkeys(self._weighted, PRECISIONS[name]))
+
+    def plan(self, precisions: PrecisionPlan) -> Plan:
+        """The steps of a forward pass."""
+        return build_plan(self.network, precisions, self.options)
+
+    @property
+    def _weighted(self) -> tuple[int, ...]:
+        return tuple(layer.index for layer in self.network.convolutions)
+
+    @cached_property
+    def quantization(self) -> dict[str, Any]:
+        """The complete quantisation options as plain values: what all layers have, and per layer what differs."""
+        said = {index: self.options.said[index].said() for index in self._weighted if index in self.options.said}
+        if not said:
+            return {}
+        texts = [repr(value) for value in said.values()]
+        common = max(said.values(), key=lambda value: (texts.count(repr(value)), repr(value)))
+        differing = {str(index): value for index, value in said.items() if value != common}
+        return {**common, **({"layers": differing} if differing else {})}
+
+    @cached_property
+    def protocol(self) -> dict[str, Any]:
+        """The `protocol` of a result: everything between files and figures that somebody could choose otherwise."""
+        detection = self.experiment.detection
+        data = self.experiment.data
+        return {
+            "dataset": data.format if data else "",
+            "images": len(self.dataset.images),
+            "boxes": len(self.dataset.box),
+            "resize": detection.resize,
+            "confidence": detection.confidence,
+            "nms": detection.nms,
+            "nms_kind": self.nms.kind,
+            "max_detections": detection.max_detections,
+            "batch_norm": self.options.batch_norm,
+            "quantization": self.quantization,
+            "metric": METRIC,
+            "input": list(self.network.in_shape),
+        }
+
+    def identity(self, precisions: PrecisionPlan) -> TrialIdentity:
+        """What decides the result of this plan."""
+        protocol = {key: value for key, value in self.protocol.items() if key not in ("quantization", "dataset")}
+        return TrialIdentity(
+            self.network.digest, self.weights.digest, self.dataset.digest, self.calibration, precisions.key,
+            self.quantization, protocol, ARITHMETIC_VERSION,
+        )
+
+
+def yolo_heads(network: NetworkSpec) -> tuple[YoloHead, ...]:
+    """What decoding needs of every yolo layer, in order."""
+    return tuple(
+        YoloHead(yolo.head_anchors, yolo.classes, network.width, network.height, yolo.scale_x_y, yolo.new_coords)
+        for yolo in network.yolos
+    )

@@ -1,0 +1,50 @@
+"""A made-up data set and a context to sweep a small network on it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from mpnet.detection.nms import NmsOptions
+from mpnet.engine.options import resolve_options
+from mpnet.spec.dataset import Category, Dataset, ImageRecord
+from mpnet.spec.network import NetworkSpec
+from mpnet.spec.quantization import QuantizationOptions, WeightOptions
+from mpnet.spec.weights import random_weights
+from mpnet.sweep.context import OptionsInForce, SweepContext
+from mpnet.sweep.evaluator import Evaluator
+from mpnet.trial.workbench import yolo_heads
+
+PER_TENSOR = QuantizationOptions(weights=WeightOptions(granularity="per_tensor"))
+
+
+def dataset(images: int, seed: int = 1) -> Dataset:
+    random = np.random.default_rng(seed)
+    counts = random.integers(0, 6, images)
+    index = np.repeat(np.arange(images), counts)
+    box = np.column_stack([random.uniform(0, 60, (counts.sum(), 2)), random.uniform(10, 60, (counts.sum(), 2))])
+    return Dataset(
+        tuple(ImageRecord(i + 1, f"{i}.png", 100, 80, f"{i:064x}") for i in range(images)),
+        tuple(Category(c + 1, f"class {c}") for c in range(3)),
+        index, random.integers(0, 3, counts.sum()), box, box[:, 2] * box[:, 3], np.zeros(counts.sum(), bool),
+    )
+
+
+def context(network: NetworkSpec, images: int = 5, group: int = 2, **more: object) -> SweepContext:
+    """Random weights and pictures; two option sets: weights per channel and per tensor."""
+    random = np.random.default_rng(2)
+    data = dataset(images)
+    options = [resolve_options(network), resolve_options(network, PER_TENSOR)]
+    return replace(SweepContext(
+        network=network, weights=random_weights(network, 3), options=tuple(OptionsInForce(o) for o in options),
+        own={}, suffix="", heads=yolo_heads(network), nms=NmsOptions(), confidence=0.45, max_detections=None,
+        dataset=data, pictures=random.random((images, *network.in_shape), np.float32),
+        geometry=np.tile(np.array([0, 0, 1, 1], np.float32), (images, 1)), select=np.arange(images),
+        report=np.zeros(0, np.intp), darknet=True, isa="auto", threads=1, group=group,
+    ), **more)
+
+
+def with_baseline(made: SweepContext) -> SweepContext:
+    """The context with its all-fp32 run as baseline."""
+    return replace(made, baseline=Evaluator(made).baseline("f" * len(made.network.convolutions)))

@@ -1,0 +1,86 @@
+"""A sweep without a network: trials whose values follow from their keys, with interactions between layers."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+from dataclasses import dataclass
+from typing import Callable, Generator, Iterable
+
+from mpnet.errors import EngineError
+from mpnet.spec.precision import BY_CODE
+from mpnet.sweep.problem import Problem, Results
+from mpnet.sweep.space import Configuration, Space
+from mpnet.sweep.store import Trial
+from mpnet.sweep.units import Outcome, Unit
+
+
+def additive_quality(seed: int, layers: int) -> Callable[[str], float]:
+    """50 minus a harm per lowered layer, larger for fewer bits."""
+    rng = random.Random(seed)
+    harms = [rng.random() for _ in range(layers)]
+    return lambda key: 50.0 - sum(h * (32 - BY_CODE[c].weight_bits) / 24 for h, c in zip(harms, key, strict=True))
+
+
+def interacting_quality(seed: int, layers: int) -> Callable[[str], float]:
+    """The same, with harms that neighbours lower or raise, and int8 that can beat fp32."""
+    base = additive_quality(seed, layers)
+
+    def quality(key: str) -> float:
+        return base(key) + random.Random(f"{seed}{key}").gauss(0, 0.4)
+
+    return quality
+
+
+def trial(space: Space, macs: Iterable[int], quality: Callable[[str], float], key: str) -> Trial:
+    bits = [BY_CODE[code].weight_bits for code in key]
+    return Trial(key, {
+        "AP": quality(key), "bit_operations": float(sum(m * b * b for m, b in zip(macs, bits, strict=True))),
+        "weight_bytes": float(sum(bits)),
+    })
+
+
+def run(walk: Generator[list[Configuration], Results, None], measure: Callable[[Configuration], Trial]) -> Results:
+    """Drive a strategy to its end."""
+    known: dict[Configuration, Trial] = {}
+    try:
+        batch = next(walk)
+        while True:
+            for configuration in batch:
+                known.setdefault(configuration, measure(configuration))
+            batch = walk.send(known)
+    except StopIteration:
+        return known
+
+
+def measure_of(problem: Problem, quality: Callable[[str], float]) -> Callable[[Configuration], Trial]:
+    return lambda configuration: trial(problem.space, problem.macs, quality, configuration.key)
+
+
+@dataclass(frozen=True)
+class SyntheticRecipe:
+    """Workers that compute trials from keys alone. die: a file; a worker that finds it removes it and is gone."""
+
+    problem: Problem
+    seed: int = 1
+    die: str = ""
+    fail: str = ""
+    log: str = ""
+
+    def make(self) -> SyntheticRecipe:
+        return self
+
+    def evaluate(self, unit: Unit) -> Outcome:
+        if self.die and os.path.exists(self.die):
+            if not self.die.endswith("always"):
+                os.unlink(self.die)
+            os.kill(os.getpid(), signal.SIGKILL)
+        if self.fail:
+            raise EngineError(self.fail)
+        if self.log:
+            with open(self.log, "a", encoding="ascii") as file:
+                file.writelines(f"{unit.options}{key}\n" for key in unit.keys)
+        quality = interacting_quality(self.seed, len(unit.keys[0]))
+        trials = tuple(trial(self.problem.space, self.problem.macs, quality, key) for key in unit.keys)
+        return Outcome(trials, 1000 * len(unit.keys), 0.0)

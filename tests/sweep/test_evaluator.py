@@ -1,0 +1,143 @@
+"""Evaluated units against configurations that are run and measured one by one."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from mpnet.detection.decode import decode_head
+from mpnet.detection.nms import suppress
+from mpnet.engine.assign import assign_key
+from mpnet.engine.cost import plan_cost
+from mpnet.engine.plan import build_plan
+from mpnet.engine.prepare import Prepared
+from mpnet.engine.run import Session
+from mpnet.evaluation.agreement import Agreement
+from mpnet.evaluation.darknet_map import darknet_map50
+from mpnet.evaluation.metrics import CocoEvaluator
+from mpnet.kernels.isa import kernels
+from mpnet.spec.detections import Detections
+from mpnet.sweep.context import SweepContext
+from mpnet.sweep.evaluator import Evaluator
+from mpnet.sweep.scoring import MAX_SQNR_DB, Noise, split_positions, sqnr_db
+from mpnet.sweep.space import build_space
+from mpnet.sweep.units import Unit
+from tests.sweep.sweep_data import context, with_baseline
+from tests.sweep.sweep_networks import branches, tiny_yolo
+
+SAME = ("image_index", "category", "score", "box")
+
+
+def direct(made: SweepContext, key: str, options: int = 0) -> tuple[Detections, list[np.ndarray]]:
+    """One configuration, one picture at a time, through the ordinary session."""
+    chosen = made.options[options].engine
+    session = Session(Prepared(made.network, made.weights, kernels()),
+                      build_plan(made.network, assign_key(made.network, key), chosen))
+    heads = [np.concatenate(tensors) for tensors in zip(
+        *(session.forward(made.pictures[i:i + 1]) for i in range(len(made.pictures))), strict=True)]
+    found = [decode_head(tensor, head, made.geometry, made.confidence)
+             for tensor, head in zip(heads, made.heads, strict=True)]
+    return suppress(found, made.dataset.sizes, made.nms), heads
+
+
+@pytest.mark.parametrize("network", [tiny_yolo(), branches()], ids=["tiny_yolo", "branches"])
+@pytest.mark.parametrize("options", [0, 1])
+def test_a_trial_is_what_a_direct_run_gives(network: object, options: int) -> None:
+    made = with_baseline(context(network))
+    keys = tuple(random.Random(6).sample(list(build_space(network, ("fp32", "fp16", "int8")).all_keys()), 12))
+    trials = Evaluator(made).evaluate(Unit(options, keys)).trials
+    baseline, base_heads = direct(made, "f" * len(keys[0]))
+    assert len(baseline) > 20
+    for key, trial in zip(keys, trials, strict=True):
+        found, heads = direct(made, key, options)
+        expected = dict(CocoEvaluator(made.dataset).evaluate(found, sizes=False).summary)
+        expected["darknet_mAP50"] = darknet_map50(found, made.dataset)
+        agreement = Agreement(baseline, made.dataset.sizes, 3).measure(found)
+        expected.update({f"agreement_{name}": agreement[name] for name in ("AP", "AP75", "AP95")})
+        plan = build_plan(network, assign_key(network, key), made.options[options].engine)
+        expected.update({name: getattr(plan_cost(plan), name) for name in (
+            "weight_bytes", "peak_activation_bytes", "bit_operations", "int8_macs")})
+        sqnr = trial.values["head_sqnr_db"]
+        assert {**trial.values, "head_sqnr_db": 0} == {**expected, "head_sqnr_db": 0}
+        ratios = [np.square(a.astype(np.float64) - b).sum() / np.square(b.astype(np.float64)).sum()
+                  for a, b in zip(heads, base_heads, strict=True)]
+        assert sqnr == pytest.approx(min(150.0, -10 * np.log10(max(np.mean(ratios), 1e-15))), abs=1e-3)
+
+
+def test_detections_can_be_had_again_bit_by_bit() -> None:
+    made = context(tiny_yolo())
+    for key in ("ffffff", "qhfqfq"):
+        again, once = Evaluator(made).detections(1, key), direct(made, key, 1)[0]
+        assert all(np.array_equal(getattr(again, name), getattr(once, name)) for name in SAME)
+
+
+@pytest.mark.parametrize("group", [1, 3, 100])
+def test_the_size_of_groups_changes_nothing(group: int) -> None:
+    made = with_baseline(context(tiny_yolo(), group=2))
+    other = with_baseline(context(tiny_yolo(), group=group))
+    unit = Unit(0, ("ffffff", "qhfqfq", "qqqqqq"))
+    assert Evaluator(other).evaluate(unit).trials == Evaluator(made).evaluate(unit).trials
+
+
+def test_neighbours_in_a_unit_change_nothing() -> None:
+    evaluator = Evaluator(with_baseline(context(tiny_yolo())))
+    keys = tuple(build_space(tiny_yolo(), ("fp32", "int8")).all_keys())
+    together = evaluator.evaluate(Unit(0, keys)).trials
+    assert [evaluator.evaluate(Unit(0, (key,))).trials[0] for key in keys[::7]] == list(together[::7])
+
+
+def test_work_is_counted_for_all_pictures() -> None:
+    network = tiny_yolo()
+    assert Evaluator(context(network, images=5)).evaluate(Unit(0, ("ffffff",))).macs == 5 * network.macs
+
+
+def test_the_baseline_agrees_with_itself() -> None:
+    trial = Evaluator(with_baseline(context(tiny_yolo()))).evaluate(Unit(0, ("ffffff",))).trials[0]
+    assert trial.values["agreement_AP"] == pytest.approx(100)
+    assert trial.values["head_sqnr_db"] == MAX_SQNR_DB
+
+
+def test_without_a_baseline_there_is_no_agreement() -> None:
+    trial = Evaluator(context(tiny_yolo())).evaluate(Unit(0, ("ffffff",))).trials[0]
+    assert not [name for name in trial.values if name.startswith(("agreement", "head_sqnr"))]
+
+
+def test_held_out_pictures_are_measured_apart() -> None:
+    made = context(tiny_yolo(), images=9)
+    select, report = split_positions([image.sha256 for image in made.dataset.images], 0.4, seed=7)
+    assert sorted([*select, *report]) == list(range(9))
+    assert len(report) == 4
+    trial = Evaluator(with_baseline(replace(made, select=select, report=report))).evaluate(
+        Unit(0, ("qqqqqq",))).trials[0]
+    found = direct(made, "qqqqqq")[0]
+    baseline = direct(made, "ffffff")[0]
+    for prefix, part in (("", select), ("held_out_", report)):
+        data = made.dataset.subset(part.tolist())
+        expected = CocoEvaluator(data).evaluate(found.of_images(part), sizes=False).summary
+        assert {name: trial.values[prefix + name] for name in expected} == expected
+        agreement = Agreement(baseline.of_images(part), data.sizes, 3).measure(found.of_images(part))
+        assert trial.values[f"{prefix}agreement_AP"] == agreement["AP"]
+
+
+def test_which_pictures_are_held_out_depends_on_them_alone() -> None:
+    ids = [f"{i:064x}" for i in range(50)]
+    held = {ids[i] for i in split_positions(ids, 0.5, 3)[1]}
+    backwards = ids[::-1]
+    assert {backwards[i] for i in split_positions(backwards, 0.5, 3)[1]} == held
+    assert {ids[i] for i in split_positions(ids, 0.5, 4)[1]} != held
+    assert len(held) == 25
+
+
+@pytest.mark.parametrize(("count", "share", "expected"), [(10, 0.0, 0), (1, 0.5, 0), (2, 0.9, 1), (3, 0.01, 1)])
+def test_no_part_is_ever_empty_by_accident(count: int, share: float, expected: int) -> None:
+    select, report = split_positions([str(i) for i in range(count)], share, 0)
+    assert (len(select), len(report)) == (count - expected, expected)
+
+
+def test_each_head_counts_by_its_own_ratio() -> None:
+    heads = [Noise(np.array([100.0, 100.0]), np.array([1.0, 1.0])), Noise(np.array([1.0, 1.0]), np.array([0.0, 0.0]))]
+    assert sqnr_db(heads, np.arange(2)) == pytest.approx(10 * np.log10(200))
+    assert sqnr_db(heads[1:], np.arange(2)) == MAX_SQNR_DB

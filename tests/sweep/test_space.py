@@ -1,0 +1,90 @@
+"""Spaces: what may be chosen, how much that is, and what cannot be meant."""
+
+from __future__ import annotations
+
+import pytest
+
+from mpnet.errors import ConfigError
+from mpnet.spec.experiment import OptionRange, SpaceSection
+from mpnet.spec.quantization import QuantizationOptions, WeightOptions
+from mpnet.sweep.space import build_space
+from tests.sweep.sweep_networks import tiny_yolo, yolov3_tiny
+
+TWO = ("fp32", "int8")
+
+
+def test_every_layer_with_weights_chooses_for_itself() -> None:
+    space = build_space(tiny_yolo(), TWO)
+    keys = list(space.all_keys())
+    assert space.size == len(keys) == len(set(keys)) == 2**6
+    assert keys[0] == "ffffff"
+    assert keys[1] == "fffffq"
+    assert keys[-1] == "qqqqqq"
+
+
+def test_the_size_of_a_hopeless_space_is_known_at_once() -> None:
+    assert build_space(yolov3_tiny(), ("fp32", "fp16", "int8")).size == 3**13
+
+
+def test_selectors_narrow_and_pin_layers() -> None:
+    section = SpaceSection(layers=(("first", ("fp32",)), ("heads", ("fp16", "fp32"))))
+    space = build_space(tiny_yolo(), TWO, section)
+    assert [variable.codes for variable in space.variables] == ["f", "fq", "fq", "hf", "fq", "hf"]
+    assert space.highest() == "ffffff"
+    assert space.lowest() == "fqqhqh"
+
+
+def test_tied_layers_always_agree() -> None:
+    section = SpaceSection(tied=(("3x3",), ("*/yolo-*", "8")))
+    space = build_space(tiny_yolo(), TWO, section)
+    assert [variable.positions for variable in space.variables] == [(0, 1, 2), (3, 4, 5)]
+    assert list(space.all_keys()) == ["ffffff", "fffqqq", "qqqfff", "qqqqqq"]
+    assert "ffqqqq" not in space
+
+
+def test_groups_that_overlap_become_one() -> None:
+    space = build_space(tiny_yolo(), TWO, SpaceSection(tied=(("0", "2"), ("2", "4"))))
+    assert space.variables[0].positions == (0, 1, 2)
+    assert space.size == 2**4
+
+
+def test_options_multiply_the_space() -> None:
+    values = ("per_channel", "per_tensor")
+    options = tuple(QuantizationOptions(weights=WeightOptions(granularity=value)) for value in values)
+    section = SpaceSection(quantization=(OptionRange("weights.granularity", values, options),))
+    space = build_space(tiny_yolo(), TWO, section)
+    assert space.size == 2 * 2**6
+    assert [row.text for row in space.option_sets] == ["weights.granularity=per_channel",
+                                                       "weights.granularity=per_tensor"]
+    assert space.option_sets[1].options.weights.granularity == "per_tensor"
+
+
+@pytest.mark.parametrize(("section", "message"), [
+    (SpaceSection(layers=(("99", ("fp32",)),)), r"sweep.space.layers.99: .*layers 0 to"),
+    (SpaceSection(layers=(("firts", ("fp32",)),)), r"sweep.space.layers.firts: .*did you mean 'first'"),
+    (SpaceSection(layers=(("1", ("fp32",)),)), r"layer 1 \(maxpool-1\) has no weights"),
+    (SpaceSection(layers=(("0", ("int4",)),)), "unknown precision 'int4'"),
+    (SpaceSection(layers=(("0", ()),)), "sweep.space.layers.0: is empty"),
+    (SpaceSection(layers=(("all", ("int8",)),)), "every layer is pinned"),
+    (SpaceSection(tied=(("0", "nowhere"),)), "sweep.space.tied: .*'nowhere'"),
+    (SpaceSection(layers=(("0", ("fp16", "int8")),), tied=(("0", "2"),)),
+     "layers 0 and 2 are tied but may have fp16, int8 and fp32, int8"),
+])
+def test_what_cannot_be_meant_is_an_error(section: SpaceSection, message: str) -> None:
+    with pytest.raises(Exception, match=message) as caught:
+        build_space(tiny_yolo(), TWO, section)
+    assert isinstance(caught.value, (ConfigError, ValueError))
+
+
+def test_no_choice_at_all_is_an_error() -> None:
+    with pytest.raises(ConfigError, match=r"sweep.precisions: is empty"):
+        build_space(tiny_yolo(), ())
+    with pytest.raises(ConfigError, match="nothing to choose"):
+        build_space(tiny_yolo(), ("int8",))
+
+
+def test_a_key_of_another_space_is_refused() -> None:
+    space = build_space(tiny_yolo(), TWO)
+    for key in ("fffff", "fffffff", "fffffh", ""):
+        with pytest.raises(ConfigError, match="no configuration of this space"):
+            space.codes_of(key)

@@ -1,0 +1,195 @@
+"""Every strategy on spaces whose exact front is known by listing them."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from mpnet.errors import ConfigError
+from mpnet.spec.experiment import STRATEGIES as NAMES
+from mpnet.spec.experiment import ConstraintSection, OptionRange, SpaceSection
+from mpnet.spec.network import NetworkSpec
+from mpnet.spec.quantization import QuantizationOptions, WeightOptions
+from mpnet.sweep.front import front_gap
+from mpnet.sweep.problem import Problem, objectives_of
+from mpnet.sweep.space import Configuration, build_space
+from mpnet.sweep.strategies import STRATEGIES, strategy
+from mpnet.sweep.strategies.additive import predicted_front
+from mpnet.sweep.strategies.listing import only_lowered
+from tests.sweep.sweep_networks import tiny_yolo, yolov3_tiny
+from tests.sweep.synthetic import additive_quality, interacting_quality, measure_of, run
+
+TWO, THREE = ("fp32", "int8"), ("fp32", "fp16", "int8")
+OPTIONS = SpaceSection(quantization=(OptionRange(
+    "weights.granularity", ("per_channel", "per_tensor"),
+    tuple(QuantizationOptions(weights=WeightOptions(granularity=g)) for g in ("per_channel", "per_tensor")),
+),))
+
+
+def problem(network: NetworkSpec | None = None, precisions: tuple[str, ...] = TWO,
+            section: SpaceSection | None = None, **more: object) -> Problem:
+    network = network or tiny_yolo()
+    return Problem(build_space(network, precisions, section), tuple(c.macs for c in network.convolutions),
+                   objectives_of(("AP", "bit_operations")), **more)
+
+
+def test_every_strategy_of_the_experiment_file_exists() -> None:
+    assert set(STRATEGIES) == set(NAMES)
+
+
+@pytest.mark.parametrize("name", sorted(STRATEGIES))
+@pytest.mark.parametrize("section", [SpaceSection(), OPTIONS, SpaceSection(tied=(("3x3",),)),
+                                     SpaceSection(layers=(("first", ("fp32",)),))])
+def test_every_strategy_stays_in_the_space_and_ends(name: str, section: SpaceSection) -> None:
+    task = problem(precisions=THREE, section=section, trials=60)
+    known = run(strategy(name)(task), measure_of(task, interacting_quality(1, 6)))
+    assert known
+    assert all(key in task.space and 0 <= options < len(task.space.option_sets) for key, options in known)
+    assert Configuration(task.baseline, 0) in known
+    assert len(known) <= task.space.size
+
+
+@pytest.mark.parametrize("name", sorted(STRATEGIES))
+def test_every_strategy_asks_the_same_again(name: str) -> None:
+    task = problem(precisions=THREE, trials=50, seed=4)
+    measure = measure_of(task, interacting_quality(2, 6))
+    first, second = (list(run(strategy(name)(task), measure)) for _ in range(2))
+    assert first == second
+
+
+@pytest.mark.parametrize("name", ["exhaustive", "grid"])
+def test_exact_strategies_try_everything(name: str) -> None:
+    task = problem(section=OPTIONS)
+    known = run(strategy(name)(task), measure_of(task, additive_quality(3, 6)))
+    assert {key for key, _ in known} == set(task.space.all_keys())
+    assert len(known) == task.space.size == 128
+
+
+def test_a_grid_says_when_it_is_none() -> None:
+    task = problem(yolov3_tiny(), THREE)
+    with pytest.raises(ConfigError, match=r"grid is for up to 4,096 configurations, this space has 1,594,323; tie"):
+        next(strategy("grid")(task))
+
+
+def test_one_at_a_time_goes_both_ways() -> None:
+    task = problem()
+    keys = [key for key, _ in next(strategy("one_at_a_time")(task))]
+    assert keys[:7] == ["ffffff", "qfffff", "fqffff", "ffqfff", "fffqff", "ffffqf", "fffffq"]
+    assert set(keys[7:]) >= {"qqqqqq", "fqqqqq", "qfqqqq", "qqfqqq", "qqqfqq", "qqqqfq", "qqqqqf"}
+
+
+def test_three_precisions_are_each_tried_alone() -> None:
+    keys = {key for key, _ in next(strategy("one_at_a_time")(problem(precisions=THREE)))}
+    assert keys == ({"ffffff", "hhhhhh", "qqqqqq"}
+                    | {"ffffff"[:i] + c + "ffffff"[i + 1:] for i in range(6) for c in "hq"}
+                    | {c * i + "f" + c * (5 - i) for i in range(6) for c in "hq"})
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_harms_that_add_up_are_predicted_exactly(seed: int) -> None:
+    task = problem(precisions=THREE)
+    quality = additive_quality(seed, 6)
+    measure = measure_of(task, quality)
+    known = {c: measure(c) for c in only_lowered(task, 0)}
+    predicted = predicted_front(task, 0, known, limit=10_000)
+    exact = task.front(trials := [measure(Configuration(key)) for key in task.space.all_keys()])
+    costs = {round(task.cost(trials[i])) for i in exact}
+    assert {round(task.cost(measure(Configuration(key)))) for key in predicted} == costs
+    assert front_gap(task.points([measure(Configuration(key)) for key in predicted]),
+                     task.points([trials[i] for i in exact])).quality_lost_max < 1e-9
+
+
+def test_a_long_prediction_is_thinned_with_its_ends() -> None:
+    task = problem(yolov3_tiny(), THREE)
+    measure = measure_of(task, additive_quality(1, 13))
+    known = {c: measure(c) for c in only_lowered(task, 0)}
+    predicted = predicted_front(task, 0, known, limit=40)
+    assert len(predicted) == 40
+    assert predicted[0] == "q" * 13
+    assert predicted[-1] == "f" * 13
+
+
+def test_greedy_lowers_the_cheapest_harm_first() -> None:
+    task = problem()
+    # Layer 1 harms nothing, layer 3 a great deal: the walk down takes one first and the other last.
+    harms = (0.5, 0.0, 0.4, 40.0, 0.3, 0.2)
+    known = run(strategy("greedy")(task), measure_of(
+        task, lambda key: 50 - sum(h for h, c in zip(harms, key, strict=True) if c == "q")))
+    path = [key for key, _ in known]
+    assert "fqffff" in path
+    assert path.index("fqffff") < path.index("fqqfff")
+    assert "qqqfqq" in path
+    assert "qfffff" in path  # a neighbour of the start
+
+
+def test_greedy_finds_most_of_a_front_at_a_fraction_of_the_work() -> None:
+    task = problem(yolov3_tiny(), TWO)
+    measure = measure_of(task, additive_quality(8, 13))
+    known = run(strategy("greedy")(task), measure)
+    everything = [measure(Configuration(key)) for key in task.space.all_keys()]
+    found = list(known.values())
+    gap = front_gap(task.points([found[i] for i in task.front(found)]),
+                    task.points([everything[i] for i in task.front(everything)]))
+    assert len(known) < 200
+    assert gap.hypervolume_ratio > 0.95
+
+
+@pytest.mark.parametrize("sampler", ["nsga2", "tpe"])
+def test_pareto_keeps_to_its_budget_and_finds_the_corners(sampler: str) -> None:
+    task = problem(yolov3_tiny(), THREE, trials=70, sampler=sampler)
+    known = run(strategy("pareto")(task), measure_of(task, additive_quality(8, 13)))
+    assert len(known) == 70
+    assert {("f" * 13, 0), ("q" * 13, 0)} <= set(known)
+
+
+def test_pareto_without_optuna_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    with pytest.raises(ConfigError, match=r"needs Optuna, which is not installed; pip install 'mpnet\[search\]'"):
+        next(strategy("pareto")(problem()))
+
+
+def test_an_unknown_strategy_lists_the_known_ones() -> None:
+    with pytest.raises(ConfigError, match="unknown strategy 'annealing'; known are grid"):
+        strategy("annealing")
+
+
+def test_constraints_choose_the_cheapest_that_keeps_them() -> None:
+    task = problem(constraints=ConstraintSection(ap_drop=0.5))
+    trials = [measure_of(task, additive_quality(5, 6))(Configuration(key)) for key in task.space.all_keys()]
+    baseline = trials[0]
+    best = task.best(trials, baseline)
+    assert best is not None
+    fitting = [t for t in trials if t.values["AP"] >= baseline.values["AP"] - 0.5]
+    assert best.values["bit_operations"] == min(t.values["bit_operations"] for t in fitting)
+
+
+def test_a_relative_drop_and_a_limit_on_bytes_both_hold() -> None:
+    limits = ConstraintSection(ap_drop_relative=0.05, weight_bytes=150)
+    task = problem(constraints=limits)
+    trials = [measure_of(task, additive_quality(5, 6))(Configuration(key)) for key in task.space.all_keys()]
+    fitting = [t for t in trials if task.meets(t, trials[0])]
+    assert 0 < len(fitting) < len(trials)
+    assert all(t.values["weight_bytes"] <= 150 and t.values["AP"] >= 0.95 * trials[0].values["AP"] for t in fitting)
+
+
+def test_nothing_may_fit() -> None:
+    task = problem(constraints=ConstraintSection(bit_operations=1))
+    trials = [measure_of(task, additive_quality(5, 6))(Configuration(key)) for key in task.space.all_keys()]
+    assert task.best(trials, trials[0]) is None
+
+
+@pytest.mark.parametrize(("names", "message"), [
+    (("AP", "AP"), "names one twice"), (("AP", "AP50"), "at least one cost"),
+    (("bit_operations", "weight_bytes"), "at least one measure of accuracy"),
+])
+def test_objectives_need_both_sides(names: tuple[str, ...], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        Problem(build_space(tiny_yolo(), TWO), (1,) * 6, objectives_of(names))
+
+
+def test_an_objective_that_was_not_measured_says_what_to_do() -> None:
+    task = problem()
+    measured = measure_of(task, additive_quality(5, 6))(Configuration("ffffff"))
+    with pytest.raises(ConfigError, match=r"latency_ms was not measured for ffffff; make a table with `mpnet profile`"):
+        task.value(measured, "latency_ms")

@@ -1,0 +1,204 @@
+"""The sweep as a whole, on trials that cost nothing: resume, several processes, kills, dead workers, budgets."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import random
+import signal
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from mpnet.errors import ConfigError, EngineError
+from mpnet.sweep.executor import Executor, InlineExecutor, ProcessExecutor
+from mpnet.sweep.loop import Sweep, SweepState, Workforce
+from mpnet.sweep.problem import Problem, objectives_of
+from mpnet.sweep.sharing import forward_equivalents
+from mpnet.sweep.space import Configuration, build_space
+from mpnet.sweep.store import Subject, TrialStore
+from mpnet.sweep.strategies import STRATEGIES, strategy
+from mpnet.sweep.units import MAX_REPEATED, MAX_TRIALS, planned_equivalents, split_units
+from tests.sweep.sweep_networks import tiny_yolo
+from tests.sweep.synthetic import SyntheticRecipe
+
+SUBJECT = Subject("n" * 64, "w" * 64, "d" * 64, "p" * 64)
+NETWORK = tiny_yolo()
+
+
+def problem(**more: object) -> Problem:
+    return Problem(build_space(NETWORK, ("fp32", "fp16", "int8")), tuple(c.macs for c in NETWORK.convolutions),
+                   objectives_of(("AP", "bit_operations")), **more)
+
+
+def sweep(store: TrialStore, task: Problem, executor: Executor | None = None, name: str = "exhaustive",
+          **more: object) -> SweepState:
+    executor = executor or InlineExecutor(SyntheticRecipe(task))
+    try:
+        return Sweep(task, NETWORK, store, [store.context({"arithmetic": "1"})], lambda: Workforce(executor),
+                     suffix="+1:q", **more).run(strategy(name))
+    finally:
+        executor.close()
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> TrialStore:
+    return TrialStore.open(tmp_path / "sweep.sqlite", SUBJECT)
+
+
+def test_everything_asked_for_is_known_and_stored(store: TrialStore) -> None:
+    task = problem()
+    state = sweep(store, task)
+    assert len(state.known) == state.total == state.computed == 3**6
+    assert {t.key for t in store.trials(1)} == {key + "+1:q" for key in task.space.all_keys()}
+    assert store.work().macs == state.macs == 1000 * 3**6
+    assert store.claims() == {}
+
+
+@pytest.mark.parametrize("name", sorted(STRATEGIES))
+def test_running_again_computes_nothing(store: TrialStore, name: str) -> None:
+    task = problem(trials=60 if name == "pareto" else None)
+    first = sweep(store, task, name=name)
+    again = sweep(store, task, name=name)
+    assert again.computed == 0
+    assert again.known == first.known
+
+
+def test_a_budget_of_trials_stops_and_more_of_it_goes_on(store: TrialStore) -> None:
+    state = sweep(store, problem(trials=100))
+    assert (len(state.known), state.stopped) == (100, "trials")
+    state = sweep(store, problem(trials=150))
+    assert (len(state.known), state.computed, state.stopped) == (150, 50, "trials")
+    assert sweep(store, problem()).computed == 3**6 - 150
+
+
+def test_a_budget_of_seconds_stops(store: TrialStore) -> None:
+    state = sweep(store, problem(), seconds=0.0)
+    assert (len(state.known), state.stopped) == (0, "seconds")
+    assert store.claims() == {}
+
+
+def test_another_context_shares_nothing(store: TrialStore) -> None:
+    task = problem()
+    sweep(store, task)
+    executor = InlineExecutor(SyntheticRecipe(task, seed=2))
+    state = Sweep(task, NETWORK, store, [store.context({"arithmetic": "2"})], lambda: Workforce(executor)).run(
+        strategy("exhaustive"))
+    assert state.computed == 3**6
+
+
+def test_worker_processes_give_the_same(store: TrialStore, tmp_path: Path) -> None:
+    task = problem()
+    inline = sweep(store, task)
+    with TrialStore.open(tmp_path / "other.sqlite", SUBJECT) as other:
+        assert sweep(other, task, ProcessExecutor(SyntheticRecipe(task), 2)).known == inline.known
+
+
+def test_the_work_of_a_dead_worker_is_redone(store: TrialStore, tmp_path: Path) -> None:
+    task = problem()
+    flag = tmp_path / "die"
+    flag.touch()
+    state = sweep(store, task, ProcessExecutor(SyntheticRecipe(task, die=str(flag)), 2))
+    assert not flag.exists()
+    assert len(state.known) == 3**6
+
+
+def test_a_unit_that_kills_every_worker_is_an_error(store: TrialStore, tmp_path: Path) -> None:
+    task = problem()
+    flag = tmp_path / "always"
+    flag.touch()
+    with pytest.raises(EngineError, match=r"3 workers died over configurations ffffff to .* fewer --workers"):
+        sweep(store, task, ProcessExecutor(SyntheticRecipe(task, die=str(flag)), 1))
+
+
+def test_an_error_in_a_worker_arrives_as_it_is(store: TrialStore) -> None:
+    task = problem()
+    with pytest.raises(EngineError, match=r"^layer 3: not finite$"):
+        sweep(store, task, ProcessExecutor(SyntheticRecipe(task, fail="layer 3: not finite"), 1))
+
+
+def test_no_workers_is_an_error() -> None:
+    with pytest.raises(ConfigError, match="use 1 or more"):
+        ProcessExecutor(SyntheticRecipe(problem()), 0)
+
+
+def test_closing_ends_all_workers() -> None:
+    executor = ProcessExecutor(SyntheticRecipe(problem()), 2)
+    pids = executor.pids
+    executor.close()
+    for pid in pids:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+
+
+def sweep_in_a_process(path: str, log: str) -> None:
+    task = problem()
+    with TrialStore.open(path, SUBJECT) as store:
+        Sweep(task, NETWORK, store, [store.context({"arithmetic": "1"})],
+              lambda: Workforce(InlineExecutor(SyntheticRecipe(task, log=log)), 1 << 24), suffix="+1:q",
+              ).run(strategy("exhaustive"))
+
+
+def test_several_processes_share_one_store(store: TrialStore, tmp_path: Path) -> None:
+    log = tmp_path / "computed"
+    spawn = multiprocessing.get_context("spawn")
+    processes = [spawn.Process(target=sweep_in_a_process, args=(str(store.path), str(log))) for _ in range(3)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+        assert process.exitcode == 0
+    computed = Counter(log.read_text(encoding="ascii").split())
+    assert len(computed) == 3**6
+    assert set(computed.values()) == {1}
+    assert store.count() == 3**6
+
+
+def test_sweeps_that_are_killed_go_on_where_they_were(store: TrialStore, tmp_path: Path) -> None:
+    """kill -9 again and again: in the end all trials are there, and hardly any was computed twice."""
+    log = tmp_path / "computed"
+    log.touch()
+    rng = random.Random(3)
+    kills = 0
+    for attempt in range(120):
+        pid = os.fork()
+        if pid == 0:
+            try:
+                sweep_in_a_process(str(store.path), str(log))
+                os._exit(0)
+            finally:
+                os._exit(1)
+        # Later and later, so that the last ones get far on a slow machine as well.
+        time.sleep(rng.random() * 0.004 * attempt)
+        os.kill(pid, signal.SIGKILL)
+        if os.waitpid(pid, 0)[1] == 0:
+            break
+        kills += 1
+    state = sweep(store, problem())
+    assert len(state.known) == 3**6
+    assert all(known.values == SyntheticRecipe(problem()).evaluate(
+        split_units(NETWORK, [configuration])[0]).trials[0].values for configuration, known in state.known.items())
+    computed = Counter(log.read_text(encoding="ascii").split())
+    unit_size = max(len(u.keys) for u in split_units(NETWORK, [Configuration(k) for k in problem().space.all_keys()],
+                                                     bytes_per_head=1 << 24))
+    assert sum(computed.values()) <= 3**6 + kills * unit_size
+
+
+def test_units_cover_everything_once_and_share_prefixes() -> None:
+    keys = list(problem().space.all_keys())
+    for workers, size in ((1, 1), (1, 1 << 24), (4, 1), (16, 1 << 26)):
+        units = split_units(NETWORK, [Configuration(key) for key in keys], workers=workers, bytes_per_head=size)
+        assert [key for unit in units for key in unit.keys] == keys
+        assert len(units) >= min(workers, len(keys) // 16)
+        assert all(len(unit.keys) <= MAX_TRIALS for unit in units)
+    whole = split_units(NETWORK, [Configuration(key) for key in keys], bytes_per_head=1)
+    theory = forward_equivalents(NETWORK, problem().space)
+    assert theory <= planned_equivalents(NETWORK, whole) <= theory * (1 + MAX_REPEATED)
+    assert planned_equivalents(NETWORK, whole) < planned_equivalents(NETWORK, units) < len(keys)
+
+
+def test_units_of_different_options_are_apart() -> None:
+    units = split_units(NETWORK, [Configuration("ffffff", 1), Configuration("ffffff", 0), Configuration("fffffq", 1)])
+    assert [(unit.options, unit.keys) for unit in units] == [(0, ("ffffff",)), (1, ("ffffff", "fffffq"))]

@@ -1,0 +1,162 @@
+"""Shared prefixes: every layer once per distinct assignment of its ancestors, and the bits of a direct run."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from mpnet.engine.assign import assign_key
+from mpnet.engine.operations import ConvolvePool
+from mpnet.engine.options import EngineOptions, resolve_options
+from mpnet.engine.plan import build_plan
+from mpnet.engine.prepare import Prepared
+from mpnet.engine.run import Session
+from mpnet.engine.tensor import Tensor
+from mpnet.errors import ConfigError, EngineError
+from mpnet.kernels.isa import kernels
+from mpnet.spec.network import NetworkSpec
+from mpnet.spec.precision import INT8
+from mpnet.spec.weights import random_weights
+from mpnet.sweep.sharing import ancestors, forward_equivalents, forward_equivalents_of, restricted
+from mpnet.sweep.space import build_space
+from mpnet.sweep.trie import Graph, Node, build_graph, join_tensors, run_graph, run_stem
+from tests.sweep.sweep_data import PER_TENSOR
+from tests.sweep.sweep_networks import branches, conv, parse, tiny_yolo, yolo
+
+THREE = ("fp32", "fp16", "int8")
+
+
+def layers_of(node: Node) -> list[int]:
+    """A pooling stands in the node of the convolution before it."""
+    return [node.layer, node.layer + 1] if isinstance(node.lowering.main, ConvolvePool) else [node.layer]
+
+
+def shortcuts() -> NetworkSpec:
+    """Depthwise, grouped and strided convolutions, shortcuts, a route of half the channels, one head."""
+    return parse(
+        16, conv(8, 3, 2), "[convolutional]\nfilters=8\nsize=3\npad=1\nstride=1\ngroups=8\nactivation=relu\n",
+        "[shortcut]\nfrom=-2\nactivation=leaky\n", "[route]\nlayers=-1\ngroups=2\ngroup_id=1\n", conv(4),
+        "[route]\nlayers=-1,-3\n", conv(24, 1, 1, "linear"), yolo("0,1,2"),
+    )
+
+
+NETWORKS = {"tiny_yolo": tiny_yolo(), "branches": branches(), "shortcuts": shortcuts()}
+
+
+Heads = dict[tuple[int, str], np.ndarray]
+
+
+def run(graph: Graph, network: NetworkSpec, pictures: np.ndarray, options: EngineOptions) -> Heads:
+    heads: Heads = {}
+    prepared = Prepared(network, random_weights(network, 3), kernels())
+
+    def on_head(head: int, name: str, tensor: Tensor) -> None:
+        assert (head, name) not in heads
+        heads[head, name] = tensor.data.copy()
+
+    # The stem picture by picture, the rest all at once: groups change no bit.
+    stems = [run_stem(graph, Tensor(pictures[i:i + 1]), prepared) for i in range(len(pictures))]
+    joined = [join_tensors(parts) for parts in zip(*stems, strict=True)]
+    run_graph(graph, joined, prepared, on_head, picture=Tensor(pictures))
+    return heads
+
+
+@pytest.mark.parametrize("name", sorted(NETWORKS))
+@pytest.mark.parametrize("said", [None, PER_TENSOR], ids=["per_channel", "per_tensor"])
+def test_every_configuration_has_the_bits_of_a_direct_run(name: str, said: object) -> None:
+    network = NETWORKS[name]
+    options = resolve_options(network, said) if said else resolve_options(network)
+    keys = list(build_space(network, THREE).all_keys())
+    graph = build_graph(network, keys, options)
+    pictures = np.random.default_rng(4).random((3, *network.in_shape), np.float32)
+    heads = run(graph, network, pictures, options)
+    prepared = Prepared(network, random_weights(network, 3), kernels())
+    for key in random.Random(5).sample(keys, 40):
+        direct = Session(prepared, build_plan(network, assign_key(network, key), options)).forward(pictures)
+        for number, (head, tensor) in enumerate(zip(graph.head_names(key), direct, strict=True)):
+            assert np.array_equal(heads[number, head].view(np.uint32), tensor.view(np.uint32)), (key, number)
+
+
+@pytest.mark.parametrize("name", sorted(NETWORKS))
+def test_what_is_computed_is_what_the_theory_says(name: str) -> None:
+    network = NETWORKS[name]
+    space = build_space(network, THREE)
+    graph = build_graph(network, space.all_keys(), resolve_options(network))
+    assert Fraction(graph.macs, network.macs) == forward_equivalents(network, space)
+
+
+@pytest.mark.parametrize("name", sorted(NETWORKS))
+@pytest.mark.parametrize("seed", range(3))
+def test_any_list_of_configurations_shares_all_it_can(name: str, seed: int) -> None:
+    network = NETWORKS[name]
+    keys = random.Random(seed).sample(list(build_space(network, THREE).all_keys()), 25)
+    graph = build_graph(network, keys, resolve_options(network))
+    assert Fraction(graph.macs, network.macs) == forward_equivalents_of(network, keys)
+    above = ancestors(network)
+    computed = Counter(layer for node in graph.nodes for layer in layers_of(node))
+    for layer in network.layers:
+        assert computed[layer.index] == len({restricted(key, above[layer.index]) for key in keys})
+
+
+def test_tensors_go_when_nothing_needs_them() -> None:
+    """Memory grows with the depth of the trie, not with the number of configurations."""
+    network = tiny_yolo()
+    options = resolve_options(network)
+    one = build_graph(network, ["ffffff"], options).peak_bytes(stem=True)
+    everything = build_graph(network, build_space(network, THREE).all_keys(), options)
+    assert len(everything.nodes) > 20 * len(network.layers)
+    assert everything.peak_bytes(stem=False) < 3 * one
+
+
+def test_layers_with_a_precision_of_their_own_keep_it() -> None:
+    network = tiny_yolo()
+    options = resolve_options(network)
+    graph = build_graph(network, ["ffqfqf", "ffffff"], options, {1: INT8})
+    pictures = np.random.default_rng(4).random((2, *network.in_shape), np.float32)
+    heads = run(graph, network, pictures, options)
+    prepared = Prepared(network, random_weights(network, 3), kernels())
+    for key in graph.keys:
+        plan = build_plan(network, assign_key(network, key + "+1:q"), options)
+        for number, tensor in enumerate(Session(prepared, plan).forward(pictures)):
+            assert np.array_equal(heads[number, graph.head_names(key)[number]], tensor)
+
+
+@pytest.mark.parametrize(("keys", "stem"), [
+    (["ffffff", "qfffff"], []), (["ffffff", "fqffff"], [0, 1]), (["fqffff", "fqqfff"], [0, 1, 2, 3]),
+    (["fqhffq", "fqhqfq"], [0, 1, 2, 3, 4, 7, 8, 9, 10, 11, 12]),
+    (["ffffff"], list(range(13))),
+])
+def test_the_stem_is_what_all_configurations_share(keys: list[str], stem: list[int]) -> None:
+    network = tiny_yolo()
+    options = resolve_options(network)
+    graph = build_graph(network, keys, options, {1: INT8})
+    assert sorted({graph.nodes[number].layer for number in graph.stem}) == stem
+    pictures = np.random.default_rng(4).random((3, *network.in_shape), np.float32)
+    heads = run(graph, network, pictures, options)
+    prepared = Prepared(network, random_weights(network, 3), kernels())
+    for key in keys:
+        plan = build_plan(network, assign_key(network, key + "+1:q"), options)
+        for number, tensor in enumerate(Session(prepared, plan).forward(pictures)):
+            assert np.array_equal(heads[number, graph.head_names(key)[number]], tensor)
+
+
+def test_a_picture_that_is_not_finite_names_the_layer() -> None:
+    network = tiny_yolo()
+    options = resolve_options(network)
+    pictures = np.full((1, *network.in_shape), np.nan, np.float32)
+    with pytest.raises(EngineError, match=r"test.cfg: .*conv-1"):
+        run(build_graph(network, ["qfffff"], options), network, pictures, options)
+
+
+def test_a_network_without_heads_is_an_error() -> None:
+    with pytest.raises(ConfigError, match=r"has no \[yolo\] layer"):
+        build_graph(parse(16, conv(4)), ["f"], resolve_options(parse(16, conv(4))))
+
+
+def test_keys_of_another_network_are_an_error() -> None:
+    with pytest.raises(ConfigError, match="has 6 codes"):
+        build_graph(tiny_yolo(), ["fff"], resolve_options(tiny_yolo()))
