@@ -1,6 +1,8 @@
 /* Checks arguments, then calls the driver. */
 #include <string.h>
-#include "conv_plan.h"
+#include "conv/pack.h"
+#include "conv/run.h"
+#include "conv/schedule.h"
 
 #if defined(__clang__)
 #define COMPILER "clang " __clang_version__
@@ -51,7 +53,7 @@ int mp_pack_conv(const mp_table *table, const mp_conv_shape *shape, int precisio
         return status;
     if (packed_bytes != mp_conv_packed_bytes(&plan))
         return MP_BAD_ARGUMENT;
-    if (precision == MP_INT8) {
+    if (plan.codes) {
         const size_t count = (size_t)plan.depth * shape->out_c;
         for (size_t i = 0; i < count; i++)
             if (((const int8_t *)weights)[i] == -128)
@@ -72,9 +74,11 @@ static int plan_of(const mp_table *table, const mp_packed_header *h, mp_conv_pla
 size_t mp_conv_scratch_bytes(const mp_table *table, const void *packed, int pooled, int threads)
 {
     mp_conv_plan plan;
+    mp_schedule schedule;
     if (threads < 1 || plan_of(table, packed, &plan) != MP_OK)
         return 0;
-    return mp_conv_scratch(&plan, pooled, threads);
+    mp_conv_schedule(&plan, pooled, threads, &schedule);
+    return schedule.at.bytes * threads;
 }
 
 /* One side of a pooled result: padding decides whether the last, incomplete window counts. */
@@ -88,7 +92,7 @@ int mp_conv(const mp_table *table, const mp_conv_args *a)
     mp_conv_plan plan;
     if (!table || !a || !a->packed || !a->in || !a->out || !a->bias || !a->scratch || (uintptr_t)a->scratch % MP_ALIGN ||
         (uintptr_t)a->packed % MP_ALIGN || a->threads < 1 || a->images < 0 || a->activation < 0 ||
-        a->activation > MP_SWISH || a->out_type < 0 || a->out_type > MP_TYPE_I8)
+        a->activation > MP_SWISH || !mp_is_type(a->out_type))
         return MP_BAD_ARGUMENT;
     const mp_packed_header *header = a->packed;
     const int status = plan_of(table, header, &plan);
@@ -98,16 +102,17 @@ int mp_conv(const mp_table *table, const mp_conv_args *a)
         return MP_BAD_ARGUMENT;
     if ((a->pool_h || a->pool_w) && !(is_half(a->pool_h, plan.out_h) && is_half(a->pool_w, plan.out_w)))
         return MP_BAD_SHAPE;
-    if (a->precision == MP_INT8 && (!a->weight_scale || !a->in_scale || !a->in_zero_point || !a->in_offset))
+    if (plan.codes && (!a->weight_scale || !a->in_scale || !a->in_zero_point || !a->in_offset))
         return MP_BAD_ARGUMENT;
-    if (a->out_type == MP_TYPE_I8 && (!a->out_inv_scale || !a->out_zero_point || a->out_rounding < 0 ||
+    const int out_codes = !mp_is_real(a->out_type);
+    if (out_codes && (!a->out_inv_scale || !a->out_zero_point || a->out_rounding < 0 ||
                                       a->out_rounding > MP_TRUNCATE || a->out_low < -128 || a->out_high > 127 ||
                                       a->out_low > a->out_high))
         return MP_BAD_ARGUMENT;
     for (int image = 0; image < a->images; image++) {
-        if (a->precision == MP_INT8 && (a->in_zero_point[image] < -128 || a->in_zero_point[image] > 127))
+        if (plan.codes && (a->in_zero_point[image] < -128 || a->in_zero_point[image] > 127))
             return MP_BAD_ARGUMENT;
-        if (a->out_type == MP_TYPE_I8 && (a->out_zero_point[image] < -128 || a->out_zero_point[image] > 127))
+        if (out_codes && (a->out_zero_point[image] < -128 || a->out_zero_point[image] > 127))
             return MP_BAD_ARGUMENT;
     }
     return mp_conv_run(&plan, table, a);

@@ -1,12 +1,13 @@
 /* What one ISA level provides: leaf kernels, each single-threaded, without allocation, on memory that its driver
- * prepared. Drivers (conv.c, ops.c) are compiled once and know nothing of the ISA; leaf kernels know nothing of
+ * prepared. Drivers (conv/, ops.c) are compiled once and know nothing of the ISA; leaf kernels know nothing of
  * threads, images or geometry. docs/adding-a-kernel.md walks through all of it. */
 #ifndef MP_TABLE_H
 #define MP_TABLE_H
-#include "mpnet.h"
 #include "cpu.h"
+#include "mpnet.h"
+#include "types.h"
 
-enum { MP_MAX_ROWS = 16, MP_MAX_LANES = 16, MP_PRECISIONS = 5 };
+enum { MP_MAX_ROWS = 16, MP_MAX_LANES = 16 };
 
 /* The output stage: sums -> float -> bias -> activation -> range -> stored type. One per thread and image. */
 typedef struct {
@@ -19,12 +20,8 @@ typedef struct {
     float minimum[MP_MAX_LANES], maximum[MP_MAX_LANES], bad[MP_MAX_LANES];
 } mp_output;
 
-enum mp_sum_kind {
-    MP_SUM_FLOAT,  /* float sums that started from the bias */
-    MP_SUM_HALF,   /* half-precision sums held as floats, bias still to be added */
-    MP_SUM_INT     /* int32 sums */
-};
 enum mp_weight_type { MP_W_F32, MP_W_I16, MP_W_I8, MP_W_F16 };
+static const uint8_t mp_weight_bytes[] = {[MP_W_F32] = 4, [MP_W_I16] = 2, [MP_W_I8] = 1, [MP_W_F16] = 2};
 
 /* One way to compute tiles of `mr` output pixels x `nr` output channels. */
 typedef struct {

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import re
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 # Lower stands for lower in the house: a room may import itself and what stands below it.
@@ -11,6 +13,11 @@ FLOORS = (
     {"trial"}, {"sweep"}, {"report"}, {"api", "demo"}, {"cli"}, {"__main__"},
 )
 LEVEL = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
+# The rooms of csrc/ and the other rooms that each may include; "" is csrc/ itself.
+ROOMS = {
+    "": {"conv"}, "conv": {""}, "kernels": {""}, "arch": {"", "kernels"}, "detect": {""}, "picture": {""}, "quantize": {""},
+}
+INCLUDE = re.compile(r'^ *#include "([^"]+)"', re.MULTILINE)
 
 
 def imported(path: Path) -> set[str]:
@@ -35,6 +42,24 @@ def test_imports_flow_one_way(repository: Path) -> None:
             if here != "__init__" and LEVEL[other] >= LEVEL[here]:
                 wrong.append(f"{path}: {here} imports {other}")
     assert wrong == []
+
+
+def test_c_includes_flow_one_way(repository: Path) -> None:
+    """No circles among units, a unit being a header with the file that implements it; and rooms keep to their own."""
+    root = repository / "csrc"
+    units: dict[Path, set[Path]] = {}
+    wrong = []
+    for path in sorted(root.rglob("*.[ch]")):
+        unit = path.relative_to(root).with_suffix("")
+        for name in INCLUDE.findall(path.read_text(encoding="utf-8")):
+            target = next(p for p in (path.parent / name, root / name) if p.exists()).resolve().relative_to(root.resolve())
+            here, there = (str(p.parent).replace(".", "") for p in (unit, target))
+            if here != there and there not in ROOMS[here]:
+                wrong.append(f"{path}: includes {target}")
+            if target.with_suffix("") != unit:
+                units.setdefault(unit, set()).add(target.with_suffix(""))
+    assert wrong == []
+    assert list(TopologicalSorter(units).static_order())  # raises CycleError, which names the circle
 
 
 def test_files_stay_small(repository: Path) -> None:

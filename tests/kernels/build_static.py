@@ -23,7 +23,7 @@ def main() -> int:
     compiler, flags = rest[:at] or ["gcc"], rest[at + 1:] or ["-static"]
     target = subprocess.run([*compiler, "-dumpmachine"], capture_output=True, text=True, check=True).stdout.strip()
     program.parent.mkdir(parents=True, exist_ok=True)
-    core = [*(ROOT / "csrc").glob("*.c"), *(ROOT / "csrc" / "arch").glob("*.c"), source]
+    core = [file for folder in (".", "arch", "conv") for file in (ROOT / "csrc" / folder).glob("*.c")] + [source]
     with tempfile.TemporaryDirectory() as folder:
         objects = []
         for number, file in enumerate(sorted(core)):

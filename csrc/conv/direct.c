@@ -1,0 +1,219 @@
+/* Direct convolutions. For an item's rows the input is staged once: padded, converted to what the tiles multiply. Each panel
+ * then runs over all tiles of the block, so that its weights stay in the first cache level; when the depth is long, in several
+ * passes over parts of the depth, with the sums kept in between. A sum is one chain in depth order whatever the cuts are. */
+#include "direct.h"
+
+/* The next block's input, fetched ahead where tiles need not fetch weights. */
+typedef struct {
+    const char *from;
+    ptrdiff_t step; /* bytes per step of a tile; 0: weights are fetched */
+} next_input;
+
+/* Where all weights stay in the second cache level, tiles fetch the input of the thread's next block. */
+static next_input next_input_of(const mp_item *item, int oy, int rows)
+{
+    enum { KEPT_BYTES = 96 << 10 };
+    const mp_conv_plan *plan = item->plan;
+    const mp_conv_args *args = item->args;
+    const mp_conv_shape *s = &plan->shape;
+    if (!plan->staged || plan->depthwise || item->schedule->passes > 1 ||
+        plan->panel_bytes * plan->total_panels > KEPT_BYTES)
+        return (next_input){0};
+    const size_t in_row = (size_t)s->in_w * s->in_c * mp_type_bytes(plan->traits->type);
+    const size_t tiles = (size_t)rows * plan->out_w / plan->micro->mr + 1;
+    const size_t steps = tiles * plan->total_panels * ((size_t)plan->segments * plan->run_padded / plan->micro->kstep);
+    const size_t row = (size_t)item->image * s->in_h + (size_t)(oy + item->schedule->rows * args->threads) * s->stride;
+    return (next_input){(const char *)args->in + row * in_row, (ptrdiff_t)(rows * s->stride * in_row / steps + 1)};
+}
+
+/* One pass over all tiles of a block. */
+typedef struct {
+    const char *a;         /* staged rows, at the group's first channel */
+    int segments, run;     /* of the depth */
+    const void *b, *init;
+    size_t pixel, row;     /* bytes between output pixels of a row, between rows */
+    int pixels;
+    mp_output *output;     /* NULL before the last pass */
+    int channels, packed_channel;
+    char *out;             /* first pixel of the block, at the panel's first channel */
+    size_t out_ld, out_bytes;
+    mp_ahead ahead;
+} depth_pass;
+
+/* Pointers to the staged pixels of a tile, moving along the output row by row. */
+typedef struct {
+    const char *line, *at;
+    int x;
+} cursor;
+
+static inline void next_pixels(const depth_pass *pass, int out_w, cursor *at, int rows, int mr, const char **a)
+{
+    if (at->x + rows < out_w) {
+        for (int r = 0; r < rows; r++)
+            a[r] = at->at + r * pass->pixel;
+        at->at += rows * pass->pixel;
+        at->x += rows;
+    } else {
+        for (int r = 0; r < rows; r++) {
+            a[r] = at->at;
+            at->at += pass->pixel;
+            if (++at->x == out_w) {
+                at->x = 0;
+                at->at = at->line += pass->row;
+            }
+        }
+    }
+    for (int r = rows; r < mr; r++)
+        a[r] = a[rows - 1];
+}
+
+static void run_pass(const mp_item *item, const depth_pass *pass)
+{
+    const mp_micro *m = item->plan->micro;
+    const char *a[MP_MAX_ROWS];
+    const mp_ahead ahead = pass->ahead;
+    const size_t sums_step = item->schedule->passes > 1 ? (size_t)m->nr * 4 : 0; /* of a whole block, or of one tile */
+    const int out_w = item->plan->out_w;
+    cursor at = {pass->a, pass->a, 0};
+    const int fused = pass->output && m->tile_out && pass->channels == m->nr;
+    for (int pixel = 0, tile = 0; pixel < pass->pixels; tile++) {
+        const int rows = mp_tile_rows(pass->pixels - pixel, m->mr);
+        next_pixels(pass, out_w, &at, rows, m->mr, a);
+        char *sums = item->sums + pixel * sums_step;
+        char *out = pass->out + (size_t)pixel * pass->out_ld * pass->out_bytes;
+        const char *fetched = ahead.from + ahead.per_tile * tile;
+        pixel += rows;
+        if (fused && rows == m->mr) {
+            m->tile_out(a, item->segments, pass->segments, pass->run, pass->b, pass->init, sums, fetched, ahead.step,
+                        pass->output, pass->packed_channel, out, pass->out_ld);
+            continue;
+        }
+        m->tile(a, item->segments, pass->segments, pass->run, pass->b, pass->init, sums, rows, fetched, ahead.step);
+        /* At once: the multipliers start on the next tile while this one is stored. */
+        if (pass->output)
+            item->table->output(pass->output, sums, (size_t)m->nr, rows, pass->channels, pass->packed_channel, out,
+                                pass->out_ld);
+    }
+}
+
+/* Byte offsets of segments first, first + 1, ... shifted by k elements of their run. */
+static void segment_offsets(const mp_item *item, int first, int count, int k)
+{
+    const mp_conv_shape *s = &item->plan->shape;
+    const int per_row = item->plan->segments > s->size ? s->size : 1; /* segments of one kernel row */
+    for (int i = 0; i < count; i++) {
+        const int ky = (first + i) / per_row, kx = (first + i) % per_row;
+        item->segments[i] = (ptrdiff_t)(ky * s->dilation * item->schedule->stage_row +
+                                        ((size_t)kx * s->dilation * s->in_c + k) * item->plan->a_bytes);
+    }
+}
+
+/* The output channels of a panel. Depthwise: all. */
+static int first_channel(const mp_conv_plan *plan, int panel)
+{
+    return plan->depthwise ? 0 : panel / plan->panels * plan->group_out + panel % plan->panels * plan->micro->nr;
+}
+static int channel_count(const mp_conv_plan *plan, int panel)
+{
+    return plan->depthwise ? plan->shape.out_c
+                           : clamp(plan->group_out - panel % plan->panels * plan->micro->nr, 1, plan->micro->nr);
+}
+
+/* out: the first pixel at the panel's first channel, pixels out_ld elements apart. */
+static void run_panel(mp_item *item, int panel, next_input *next, const char *staged, char *out, int out_ld, int rows)
+{
+    const mp_conv_plan *plan = item->plan;
+    const mp_schedule *schedule = item->schedule;
+    const mp_micro *m = plan->micro;
+    const char *weights = mp_packed_weights(plan, item->args->packed) + panel * plan->panel_bytes;
+    depth_pass pass = {
+        .a = staged + (size_t)(panel / plan->panels) * plan->group_in * plan->a_bytes,
+        .pixel = (size_t)plan->shape.stride * plan->shape.in_c * plan->a_bytes,
+        .row = plan->shape.stride * schedule->stage_row,
+        .pixels = rows * plan->out_w,
+        .channels = channel_count(plan, panel),
+        .packed_channel = panel * m->nr,
+        .out = out,
+        .out_ld = (size_t)out_ld,
+        .out_bytes = mp_type_bytes(item->args->out_type),
+    };
+    const size_t run_bytes = (size_t)plan->run_padded * m->nr * plan->weight_bytes;
+    for (int segment = 0, k = 0; segment < plan->segments;) {
+        pass.segments = 1;
+        if (schedule->pass_segments) {
+            pass.segments = clamp(plan->segments - segment, 1, schedule->pass_segments);
+            pass.run = plan->run_padded;
+        } else {
+            pass.run = clamp(plan->run_padded - k, 1, schedule->pass_run);
+        }
+        segment_offsets(item, segment, pass.segments, k);
+        pass.b = weights + segment * run_bytes + (size_t)k * m->nr * plan->weight_bytes;
+        pass.init = segment == 0 && k == 0 ? (const char *)item->init + (size_t)pass.packed_channel * 4 : 0;
+        k += pass.run;
+        if (k == plan->run_padded) {
+            k = 0;
+            segment += pass.segments;
+        }
+        pass.output = segment == plan->segments ? &item->output : 0;
+        if (next->step) {
+            pass.ahead = (mp_ahead){next->from, next->step, pass.segments * pass.run / m->kstep * next->step};
+            next->from += pass.pixels / m->mr * pass.ahead.per_tile;
+        } else {
+            pass.ahead = mp_ahead_of(plan, pass.b, pass.segments * pass.run, pass.pixels);
+        }
+        run_pass(item, &pass);
+    }
+}
+
+static void run_depthwise(mp_item *item, const char *staged, char *out, int rows)
+{
+    const mp_conv_plan *plan = item->plan;
+    const mp_conv_shape *s = &plan->shape;
+    const size_t out_row = (size_t)plan->out_w * s->out_c * mp_type_bytes(item->args->out_type);
+    segment_offsets(item, 0, plan->segments, 0);
+    for (int y = 0; y < rows; y++) {
+        plan->depthwise->row(staged + (size_t)y * s->stride * item->schedule->stage_row, item->segments, plan->depth,
+                             (size_t)s->stride * s->in_c * plan->a_bytes, plan->out_w, plan->packed_channels,
+                             mp_packed_weights(plan, item->args->packed), item->init, item->sums);
+        item->table->output(&item->output, item->sums, (size_t)plan->packed_channels, plan->out_w, s->out_c, 0,
+                            out + y * out_row, (size_t)s->out_c);
+    }
+}
+
+static void run_rows(mp_item *item, int panel, next_input *next, const char *staged, char *out, int out_ld, int rows)
+{
+    if (item->plan->depthwise)
+        run_depthwise(item, staged, out, rows);
+    else
+        run_panel(item, panel, next, staged, out, out_ld, rows);
+}
+
+void mp_direct_item(mp_item *item)
+{
+    const mp_conv_plan *plan = item->plan;
+    const mp_schedule *schedule = item->schedule;
+    const mp_conv_args *args = item->args;
+    const mp_conv_shape *s = &plan->shape;
+    const int oy = item->block * schedule->rows, rows = clamp(schedule->rows, 0, plan->out_h - oy);
+    const char *staged = item->stage;
+    if (plan->staged)
+        mp_item_stage(item, oy, (rows - 1) * s->stride + plan->row_span);
+    else
+        staged = (const char *)args->in + ((size_t)item->image * s->in_h + (size_t)oy * s->stride) * schedule->stage_row;
+    next_input next = next_input_of(item, oy, rows);
+    const size_t pixel = ((size_t)item->image * plan->out_h + oy) * plan->out_w;
+    for (int panel = item->first_panel; panel < item->last_panel; panel++) {
+        const int channel = first_channel(plan, panel), channels = channel_count(plan, panel);
+        if (!args->pool_h) {
+            char *out = (char *)args->out + (pixel * s->out_c + channel) * mp_type_bytes(args->out_type);
+            run_rows(item, panel, &next, staged, out, s->out_c, rows);
+            continue;
+        }
+        /* A few rows at a time, which are pooled while they are in the caches. */
+        for (int y = 0; y < rows; y += schedule->pool_rows) {
+            const int count = clamp(rows - y, 1, schedule->pool_rows);
+            run_rows(item, panel, &next, staged + (size_t)y * s->stride * schedule->stage_row, item->pool, channels, count);
+            mp_item_pool(item, oy + y, 0, count, plan->out_w, channel, channels);
+        }
+    }
+}

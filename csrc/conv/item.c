@@ -1,0 +1,150 @@
+#include "item.h"
+#include <math.h>
+#include <string.h>
+
+/* Spreads values over packed channels; what no channel stands behind becomes 0. */
+static void spread(const mp_conv_plan *plan, const float *values, float factor, float *out)
+{
+    const int width = plan->depthwise ? 1 : plan->panels * plan->micro->nr; /* packed channels of a group */
+    memset(out, 0, (size_t)plan->packed_channels * sizeof *out);
+    for (int group = 0; group < plan->shape.groups; group++)
+        for (int k = 0; k < plan->group_out; k++)
+            out[(size_t)group * width + k] = values[group * plan->group_out + k] * factor;
+}
+
+/* The staged form of the real 0: what stands in padding taps, and what every sum has too much of. */
+static int zero_code(const mp_item *item)
+{
+    const mp_conv_plan *plan = item->plan;
+    return !plan->codes || plan->subtracts_zero ? 0 : item->args->in_zero_point[item->image] + plan->bias_q;
+}
+
+static void prepare_codes(mp_item *item)
+{
+    const mp_conv_plan *plan = item->plan;
+    const mp_conv_args *args = item->args;
+    const int32_t *sums = mp_packed_sums(args->packed);
+    const uint32_t zero = (uint32_t)zero_code(item);
+    const float offset = args->in_offset[item->image];
+    for (int c = 0; c < plan->packed_channels; c++) /* unsigned: it may wrap, and wraps back when the products are added */
+        ((uint32_t *)item->init)[c] = 0u - zero * (uint32_t)sums[c];
+    if (offset != 0.0f) {
+        spread(plan, args->weight_scale, 1.0f, item->scale);
+        for (int c = 0; c < plan->packed_channels; c++)
+            item->bias[c] = fmaf(offset, item->scale[c] * (float)sums[c], item->bias[c]);
+    }
+    spread(plan, args->weight_scale, args->in_scale[item->image], item->scale);
+}
+
+void mp_item_prepare(mp_item *item, int chunk, char *scratch)
+{
+    const mp_conv_plan *plan = item->plan;
+    const mp_conv_args *args = item->args;
+    const mp_scratch *at = &item->schedule->at;
+    const int64_t panels = plan->total_panels;
+    item->first_panel = (int)(panels * chunk / item->schedule->chunks);
+    item->last_panel = (int)(panels * (chunk + 1) / item->schedule->chunks);
+    item->stage = scratch + at->stage;
+    item->transformed = scratch + at->transformed;
+    item->sums = scratch + at->sums;
+    item->tile = scratch + at->tile;
+    item->bias = (float *)(scratch + at->bias);
+    item->scale = (float *)(scratch + at->scale);
+    item->init = scratch + at->init;
+    item->zeros = scratch + at->zeros;
+    item->segments = (ptrdiff_t *)(scratch + at->segments);
+    item->pool = scratch + at->pool;
+
+    spread(plan, args->bias, 1.0f, item->bias);
+    /* Float sums start from the bias; Winograd adds it to the finished ones. */
+    if (plan->traits->sums == MP_SUM_FLOAT)
+        item->init = item->bias;
+    else if (plan->codes)
+        prepare_codes(item);
+    else
+        memset(item->init, 0, (size_t)plan->packed_channels * 4);
+    mp_output *o = &item->output;
+    o->kind = plan->traits->sums;
+    o->activation = args->activation;
+    o->out_type = args->out_type;
+    o->rounding = args->out_rounding;
+    o->bias = item->bias;
+    o->scale = item->scale;
+    if (!mp_is_real(args->out_type)) {
+        const int32_t zero_point = args->out_zero_point[item->image];
+        o->inv_scale = args->out_inv_scale[item->image];
+        o->zero_point = (float)zero_point;
+        o->low = (float)(args->out_low - zero_point);
+        o->high = (float)(args->out_high - zero_point);
+    }
+    for (int lane = 0; lane < MP_MAX_LANES; lane++) {
+        o->minimum[lane] = INFINITY;
+        o->maximum[lane] = -INFINITY;
+        o->bad[lane] = 0.0f;
+    }
+}
+
+static void fill(char *staged, size_t count, size_t a_bytes, int value)
+{
+    if (value == 0) {
+        memset(staged, 0, count * a_bytes);
+    } else if (a_bytes == 1) {
+        memset(staged, value, count);
+    } else {
+        int16_t *to = (int16_t *)staged;
+        for (size_t i = 0; i < count; i++)
+            to[i] = (int16_t)value;
+    }
+}
+
+void mp_item_stage(const mp_item *item, int oy, int count)
+{
+    const mp_conv_plan *plan = item->plan;
+    const mp_conv_shape *s = &plan->shape;
+    const size_t a_bytes = plan->a_bytes, in_row = (size_t)s->in_w * s->in_c * mp_type_bytes(plan->traits->type);
+    const char *in = (const char *)item->args->in + (size_t)item->image * s->in_h * in_row;
+    const int value = zero_code(item), zero_point = plan->subtracts_zero ? item->args->in_zero_point[item->image] : 0;
+    const int left = clamp(s->padding, 0, plan->stage_w);
+    const int middle = clamp(s->in_w, 0, plan->stage_w - left);
+    for (int r = 0; r < count; r++) {
+        const int iy = oy * s->stride - s->padding + r;
+        char *to = item->stage + r * item->schedule->stage_row;
+        if (iy < 0 || iy >= s->in_h) {
+            fill(to, (size_t)plan->stage_w * s->in_c, a_bytes, value);
+            continue;
+        }
+        fill(to, (size_t)left * s->in_c, a_bytes, value);
+        to += (size_t)left * s->in_c * a_bytes;
+        plan->stage(to, in + iy * in_row, (size_t)middle * s->in_c, zero_point);
+        to += (size_t)middle * s->in_c * a_bytes;
+        fill(to, (size_t)(plan->stage_w - left - middle) * s->in_c, a_bytes, value);
+    }
+    memset(item->stage + count * item->schedule->stage_row, 0, MP_PAST_STAGE);
+}
+
+void mp_item_pool(const mp_item *item, int oy, int ox, int rows, int width, int channel, int channels)
+{
+    const mp_conv_args *args = item->args;
+    const size_t bytes = mp_type_bytes(args->out_type), row = (size_t)width * channels * bytes;
+    const int out_w = clamp((width + 1) / 2, 0, args->pool_w - ox / 2);
+    for (int y = 0; y < rows && (oy + y) / 2 < args->pool_h; y += 2) {
+        const char *lines[2] = {item->pool + y * row, item->pool + (y + 1) * row};
+        const size_t pixel = ((size_t)item->image * args->pool_h + (oy + y) / 2) * args->pool_w + ox / 2;
+        item->table->maxpool(lines, rows - y < 2 ? 1 : 2, width, channels, args->out_type, 2, 2, 0, out_w,
+                             (char *)args->out + (pixel * args->shape.out_c + channel) * bytes, args->shape.out_c);
+    }
+}
+
+mp_summary mp_item_summarise(const mp_item *item)
+{
+    const mp_output *o = &item->output;
+    mp_summary summary = {INFINITY, -INFINITY, 0};
+    for (int lane = 0; lane < MP_MAX_LANES; lane++) {
+        uint32_t bits;
+        memcpy(&bits, &o->bad[lane], sizeof bits);
+        summary.bad |= bits != 0;
+        summary.minimum = o->minimum[lane] < summary.minimum ? o->minimum[lane] : summary.minimum;
+        summary.maximum = o->maximum[lane] > summary.maximum ? o->maximum[lane] : summary.maximum;
+    }
+    return summary;
+}

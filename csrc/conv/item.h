@@ -1,0 +1,58 @@
+/* One item of a convolution: (image, block of the result, range of panels), and what every algorithm does with it. Internal. */
+#ifndef MP_CONV_ITEM_H
+#define MP_CONV_ITEM_H
+#include "pack.h"
+#include "schedule.h"
+
+typedef struct {
+    const mp_conv_plan *plan;
+    const mp_table *table;
+    const mp_conv_args *args;
+    const mp_schedule *schedule;
+    int image, block;
+    int first_panel, last_panel; /* before last_panel */
+    /* Parts of the thread's scratch, as mp_scratch has them. */
+    char *stage, *transformed, *sums, *tile, *pool;
+    float *bias, *scale;
+    void *init;                  /* starting values per packed channel: bias, 0 or the zero point's correction */
+    char *zeros;
+    ptrdiff_t *segments;
+    mp_output output;
+} mp_item;
+
+/* What an item leaves behind; combined afterwards in any order, which changes nothing. */
+typedef struct {
+    float minimum, maximum;
+    int bad;
+} mp_summary;
+
+/* Full tiles, and the last two of about equal height: small tiles leave the multipliers waiting. */
+static inline int mp_tile_rows(int left, int mr)
+{
+    if (left >= 2 * mr || left <= mr || left - mr > mr / 2)
+        return left < mr ? left : mr;
+    return (left + 1) / 2;
+}
+
+/* The weights after those at b (depth x nr of them) are needed next: each of the tiles that use b fetches its share. */
+typedef struct {
+    const char *from;
+    ptrdiff_t step, per_tile;
+} mp_ahead;
+static inline mp_ahead mp_ahead_of(const mp_conv_plan *plan, const void *b, int depth, int pixels)
+{
+    const int steps = depth / plan->micro->kstep, tiles = (pixels + plan->micro->mr - 1) / plan->micro->mr;
+    const ptrdiff_t per_step = (ptrdiff_t)plan->micro->nr * plan->micro->kstep * (ptrdiff_t)plan->weight_bytes;
+    mp_ahead ahead = {(const char *)b + steps * per_step, per_step / tiles, 0};
+    ahead.per_tile = steps * ahead.step;
+    return ahead;
+}
+
+/* Scratch, bias, scale, starting values and the output stage's state. chunk: of the schedule's ranges of panels. */
+void mp_item_prepare(mp_item *item, int chunk, char *scratch);
+/* Pads and converts `count` input rows, from the first that output row oy reads. */
+void mp_item_stage(const mp_item *item, int oy, int count);
+/* Pools rows x width results of some channels, dense in item->pool, whose first pixel is (oy, ox), both even. */
+void mp_item_pool(const mp_item *item, int oy, int ox, int rows, int width, int channel, int channels);
+mp_summary mp_item_summarise(const mp_item *item);
+#endif

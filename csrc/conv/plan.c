@@ -1,0 +1,134 @@
+#include "plan.h"
+
+/* Below this many channels the transforms cost more than they save. For fp32_winograd part of the contract. */
+enum { WINOGRAD_MIN_CHANNELS = 16 };
+
+static int winograd_shape(const mp_conv_shape *s)
+{
+    return s->size == 3 && s->stride == 1 && s->dilation == 1 && s->groups == 1 && s->in_c >= WINOGRAD_MIN_CHANNELS &&
+           s->out_c >= WINOGRAD_MIN_CHANNELS;
+}
+
+/* Each output must fit 26 bits, because 64 times it must fit 32: |q| <= 128. */
+static int winograd_fits_int8(const mp_conv_shape *s, const int8_t *weights)
+{
+    const size_t depth = (size_t)s->in_c * 9;
+    for (int k = 0; k < s->out_c; k++) {
+        int64_t sum = 0;
+        for (size_t i = 0; i < depth; i++)
+            sum += weights[k * depth + i] < 0 ? -weights[k * depth + i] : weights[k * depth + i];
+        if (sum * 128 >= 1 << 25)
+            return 0;
+    }
+    return 1;
+}
+
+static void plan_depthwise(mp_conv_plan *plan)
+{
+    const mp_depthwise *kernel = plan->depthwise;
+    plan->a_bytes = kernel->a_bytes;
+    plan->stage = kernel->stage;
+    plan->subtracts_zero = kernel->subtracts_zero;
+    plan->bias_q = kernel->bias_q;
+    plan->weight_type = kernel->weight_type;
+    plan->weight_bytes = mp_weight_bytes[plan->weight_type];
+    plan->segments = plan->depth;
+    plan->run = plan->run_padded = 1;
+    plan->panels = plan->total_panels = 1;
+    plan->packed_channels = ceil_div(plan->shape.out_c, MP_MAX_LANES) * MP_MAX_LANES;
+    plan->panel_bytes = (size_t)plan->depth * plan->packed_channels * plan->weight_bytes;
+    plan->staged = 1;
+}
+
+static void plan_tiles(mp_conv_plan *plan)
+{
+    const mp_conv_shape *s = &plan->shape;
+    const mp_micro *kernel = plan->micro;
+    plan->a_bytes = kernel->a_bytes;
+    plan->stage = kernel->stage;
+    plan->weight_type = kernel->weight_type;
+    plan->weight_bytes = mp_weight_bytes[plan->weight_type];
+    plan->panels = ceil_div(plan->group_out, kernel->nr);
+    plan->total_panels = plan->panels * s->groups;
+    plan->packed_channels = plan->total_panels * kernel->nr;
+    if (plan->winograd) {
+        plan->run = s->in_c;
+        plan->run_padded = ceil_div(plan->run, kernel->kstep) * kernel->kstep;
+        plan->panel_bytes = (size_t)MP_POSITIONS * plan->run_padded * kernel->nr * plan->weight_bytes; /* [position][panel] */
+        plan->stage_w = ceil_div(plan->out_w, MP_TILE) * MP_TILE + 2;
+        plan->staged = 1;
+        return;
+    }
+    plan->subtracts_zero = kernel->subtracts_zero;
+    plan->bias_q = kernel->bias_q;
+    /* Taps of one kernel row are contiguous in NHWC unless dilation or groups tear them apart. */
+    const int joined = (s->groups == 1 && s->dilation == 1) || s->size == 1;
+    plan->segments = s->size == 1 ? 1 : joined ? s->size : s->size * s->size;
+    plan->run = plan->depth / plan->segments;
+    plan->run_padded = ceil_div(plan->run, kernel->kstep) * kernel->kstep;
+    plan->panel_bytes = mp_align((size_t)plan->segments * plan->run_padded * kernel->nr * plan->weight_bytes);
+    plan->staged = kernel->needs_stage || s->padding > 0;
+    if (!plan->staged)
+        plan->stage_w = s->in_w;
+}
+
+int mp_conv_plan_make(mp_conv_plan *plan, const mp_table *table, const mp_conv_shape *s, int precision, int algorithm,
+                      const void *weights)
+{
+    /* One side, one channel count: far above any network in use, low enough that products fit 64 bits. */
+    enum { SIDE = 1 << 16, CHANNELS = 1 << 20 };
+    if (precision < 0 || precision >= MP_PRECISIONS)
+        return MP_BAD_ARGUMENT;
+    if (s->in_h < 1 || s->in_w < 1 || s->in_c < 1 || s->out_c < 1 || s->size < 1 || s->stride < 1 || s->padding < 0 ||
+        s->dilation < 1 || s->groups < 1)
+        return MP_BAD_SHAPE;
+    if (s->in_h > SIDE || s->in_w > SIDE || s->in_c > CHANNELS || s->out_c > CHANNELS || s->size > 1024 ||
+        s->stride > SIDE || s->padding > SIDE || s->dilation > SIDE)
+        return MP_BAD_SHAPE;
+    if (s->in_c % s->groups || s->out_c % s->groups)
+        return MP_BAD_SHAPE;
+    const int64_t reach = (int64_t)s->dilation * (s->size - 1) + 1;
+    const int64_t h = s->in_h + 2 * (int64_t)s->padding - reach, w = s->in_w + 2 * (int64_t)s->padding - reach;
+    if (h < 0 || w < 0)
+        return MP_BAD_SHAPE;
+    if (!table->micro[precision])
+        return MP_UNSUPPORTED;
+    const mp_precision *traits = &mp_precisions[precision];
+    const int64_t depth = (int64_t)s->size * s->size * (s->in_c / s->groups);
+    if (traits->sums == MP_SUM_INT && depth > MP_INT8_MAX_DEPTH)
+        return MP_OVERFLOW;
+    const int64_t staged_row = (w / s->stride * s->stride + reach) * s->in_c;
+    if (depth > INT32_MAX / 8 || staged_row > INT32_MAX / 8 || staged_row * reach > INT32_MAX ||
+        depth * s->out_c > INT64_C(1) << 32)
+        return MP_BAD_SHAPE;
+
+    const int out_w = (int)(w / s->stride) + 1;
+    *plan = (mp_conv_plan){
+        .shape = *s,
+        .precision = precision,
+        .traits = traits,
+        .micro = table->micro[precision],
+        .codes = !mp_is_real(traits->type),
+        .out_h = (int)(h / s->stride) + 1,
+        .out_w = out_w,
+        .group_in = s->in_c / s->groups,
+        .group_out = s->out_c / s->groups,
+        .depth = (int)depth,
+        .stage_w = (out_w - 1) * s->stride + (int)reach,
+        .row_span = (int)reach,
+    };
+    plan->depthwise = plan->group_in == 1 && plan->group_out == 1 && s->groups > 1 ? table->depthwise[precision] : 0;
+    if (plan->depthwise) {
+        plan_depthwise(plan);
+        return MP_OK;
+    }
+    /* Sums of floats depend on the algorithm, so that a precision has it or not; whole numbers are the same either way. */
+    if (table->winograd[precision] && winograd_shape(s) &&
+        (!plan->codes || algorithm == MP_WINOGRAD ||
+         (algorithm == MP_BY_WEIGHTS && weights && winograd_fits_int8(s, weights)))) {
+        plan->winograd = table->winograd[precision];
+        plan->micro = plan->winograd->micro;
+    }
+    plan_tiles(plan);
+    return MP_OK;
+}

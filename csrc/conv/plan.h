@@ -1,0 +1,52 @@
+/* What a convolution is: its geometry, its kernels, whether Winograd computes it. Packing and running agree through it. Internal. */
+#ifndef MP_CONV_PLAN_H
+#define MP_CONV_PLAN_H
+#include "../table.h"
+
+static inline int ceil_div(int a, int b) { return (a + b - 1) / b; }
+static inline int clamp(int x, int low, int high) { return x < low ? low : x > high ? high : x; }
+
+enum {
+    MP_ALIGN = 64,
+    MP_INT8_MAX_DEPTH = 66311, /* largest depth with 255 * 127 * depth < 2^31 */
+    MP_POSITIONS = 36,         /* Winograd: of a transformed tile, */
+    MP_TILE = 4                /* pixels per side of a finished one */
+};
+static inline size_t mp_align(size_t bytes) { return (bytes + MP_ALIGN - 1) / MP_ALIGN * MP_ALIGN; }
+
+typedef struct {
+    mp_conv_shape shape;
+    int precision;
+    const mp_precision *traits;
+    const mp_micro *micro;
+    const mp_depthwise *depthwise; /* set: depthwise path */
+    const mp_winograd *winograd;   /* set: Winograd path */
+    int codes;                /* 1: int8 in, weights with scales; 0: reals */
+    int out_h, out_w;
+    int group_in, group_out;  /* channels per group */
+    int depth;
+    int segments, run;        /* direct: depth = segments runs of contiguous staged elements */
+    int run_padded;           /* run, up to a whole number of ksteps */
+    int panels;               /* per group: ceil(group_out / nr) */
+    int total_panels;         /* groups * panels */
+    int packed_channels;      /* total_panels * nr; depthwise: channels up to whole vectors */
+    int weight_type;          /* enum mp_weight_type */
+    size_t weight_bytes;      /* one element of packed weights */
+    size_t panel_bytes;       /* packed weights of one panel */
+    int staged;               /* 0: read the input in place */
+    int stage_w;              /* staged pixels per row */
+    int row_span;             /* staged rows for one output row */
+    size_t a_bytes;           /* one staged element */
+    int subtracts_zero, bias_q; /* as in mp_micro; Winograd stages codes as they are, whose results have the smaller bound */
+    void (*stage)(void *staged, const void *source, size_t count, int zero_point);
+} mp_conv_plan;
+
+enum mp_algorithm {
+    MP_DIRECT,
+    MP_WINOGRAD,
+    MP_BY_WEIGHTS /* int8: Winograd if the shape allows and these weights cannot make a result wrap; else direct */
+};
+/* MP_OK, MP_BAD_ARGUMENT, MP_BAD_SHAPE, MP_OVERFLOW or MP_UNSUPPORTED. weights: for MP_BY_WEIGHTS only. */
+int mp_conv_plan_make(mp_conv_plan *plan, const mp_table *table, const mp_conv_shape *shape, int precision, int algorithm,
+                      const void *weights);
+#endif

@@ -1,0 +1,128 @@
+/* Cuts a convolution into items that fit the caches and feed the threads. */
+#include "schedule.h"
+
+enum {
+    STAGE_BYTES = 192 << 10,       /* staged rows of a block: they share the second cache level with weights and results */
+    STAGE_BYTES_DEEP = 384 << 10,  /* when the weights are the larger part, and every block reads all of them */
+    PANEL_BYTES = 80 << 10,        /* weights per pass over the tiles: they stay in the second level, fetched ahead */
+    POOL_BYTES = 64 << 10,         /* results on their way into pooling */
+    TRANSFORMED_BYTES = 256 << 10, /* Winograd: input tiles of a block */
+    PRODUCT_BYTES = 2 << 20        /* Winograd: products of a group of panels */
+};
+
+static size_t pooled_row_bytes(const mp_conv_plan *plan)
+{
+    return (size_t)plan->out_w * (plan->depthwise ? plan->shape.out_c : plan->micro->nr) * 4;
+}
+
+static void cut_direct(const mp_conv_plan *plan, int pooled, int threads, mp_schedule *schedule)
+{
+    const size_t all_rows = schedule->stage_row * ((size_t)(plan->out_h - 1) * plan->shape.stride + plan->row_span);
+    const size_t weights = plan->panel_bytes * plan->total_panels;
+    const size_t budget = weights > STAGE_BYTES ? STAGE_BYTES_DEEP : STAGE_BYTES;
+    int blocks = (int)((all_rows + budget - 1) / budget);
+    if (threads > 1) {
+        if (weights > all_rows && plan->total_panels >= 2 * threads)
+            schedule->chunks = threads;
+        else
+            blocks = ceil_div(clamp(blocks, 1, plan->out_h), threads) * threads;
+    }
+    blocks = clamp(blocks, 1, plan->out_h);
+    schedule->rows = ceil_div(plan->out_h, blocks);
+    if (pooled)
+        schedule->rows += schedule->rows % 2; /* a window lies in one block */
+    schedule->blocks = ceil_div(plan->out_h, schedule->rows);
+    schedule->pool_rows =
+        clamp((int)(POOL_BYTES / pooled_row_bytes(plan)), 2, schedule->rows + schedule->rows % 2) / 2 * 2;
+
+    schedule->passes = 1;
+    schedule->pass_segments = plan->segments;
+    schedule->pass_run = plan->run_padded;
+    if (plan->depthwise || plan->panel_bytes <= PANEL_BYTES)
+        return;
+    const size_t segment_bytes = plan->panel_bytes / plan->segments;
+    if (segment_bytes <= PANEL_BYTES) {
+        schedule->pass_segments = clamp((int)(PANEL_BYTES / segment_bytes), 1, plan->segments);
+        schedule->passes = ceil_div(plan->segments, schedule->pass_segments);
+    } else {
+        const int pieces = (int)((segment_bytes + PANEL_BYTES - 1) / PANEL_BYTES), kstep = plan->micro->kstep;
+        schedule->pass_run = ceil_div(ceil_div(plan->run_padded, pieces), kstep) * kstep;
+        schedule->pass_segments = 0;
+        schedule->passes = plan->segments * ceil_div(plan->run_padded, schedule->pass_run);
+    }
+}
+
+static void cut_winograd(const mp_conv_plan *plan, int threads, mp_schedule *schedule)
+{
+    const int tiles_x = ceil_div(plan->out_w, MP_TILE), tiles_y = ceil_div(plan->out_h, MP_TILE), tiles = tiles_y * tiles_x;
+    schedule->transformed_bytes = mp_align((size_t)plan->shape.in_c * plan->a_bytes);
+    if (schedule->transformed_bytes % 4096 == 0)
+        schedule->transformed_bytes += MP_ALIGN; /* else the tiles of a register block share their cache sets */
+    const size_t tile_bytes = MP_POSITIONS * schedule->transformed_bytes, weights = plan->panel_bytes * plan->total_panels;
+    /* Weights that leave the second cache level should be read once, whatever the transformed input then needs. */
+    const size_t budget = weights > TRANSFORMED_BYTES ? 8 * TRANSFORMED_BYTES : TRANSFORMED_BYTES;
+    schedule->tiles_x = tiles_x;
+    schedule->tiles = clamp((int)(budget / (tile_bytes * tiles_x)), 1, tiles_y) * tiles_x; /* whole rows are staged once */
+    if (threads > 1) {
+        /* Few tiles and many weights: each thread transforms all tiles for its panels. Else blocks of equal size, wherever
+         * in a row they end. */
+        if (weights > tile_bytes * tiles && tiles < 4 * plan->micro->mr * threads && plan->total_panels >= 2 * threads)
+            schedule->chunks = threads;
+        else
+            schedule->tiles = ceil_div(tiles, ceil_div(ceil_div(tiles, schedule->tiles), threads) * threads);
+    }
+    schedule->blocks = ceil_div(tiles, schedule->tiles);
+    const size_t panel_bytes = (size_t)MP_POSITIONS * schedule->tiles * plan->micro->nr * 4;
+    schedule->group = clamp((int)(PRODUCT_BYTES / panel_bytes), 1, plan->total_panels);
+}
+
+static size_t place(size_t *end, size_t bytes)
+{
+    const size_t at = *end;
+    *end += mp_align(bytes);
+    return at;
+}
+
+/* The only layout of scratch memory: who asks for its size and who runs in it both come here. */
+static void lay_out(const mp_conv_plan *plan, int pooled, mp_schedule *schedule)
+{
+    const size_t panel = (size_t)plan->micro->nr * 4, channels = (size_t)plan->packed_channels * 4;
+    size_t rows, transformed = 0, sums, tile = 0, zeros = 0, pool, end = 0;
+    if (plan->winograd) {
+        /* Tiles of a block may start anywhere in their first row. */
+        rows = (size_t)((schedule->tiles + schedule->tiles_x - 2) / schedule->tiles_x + 1) * MP_TILE + 2;
+        transformed = MP_POSITIONS * schedule->transformed_bytes * schedule->tiles;
+        sums = MP_POSITIONS * panel * schedule->tiles * schedule->group;
+        tile = MP_TILE * MP_TILE * panel;
+        zeros = panel;
+        pool = tile * schedule->tiles_x; /* a row of tiles */
+    } else {
+        rows = (size_t)(schedule->rows - 1) * plan->shape.stride + plan->row_span;
+        sums = plan->depthwise         ? plan->out_w * channels
+               : schedule->passes == 1 ? plan->micro->mr * panel
+                                       : (size_t)schedule->rows * plan->out_w * panel;
+        pool = schedule->pool_rows * pooled_row_bytes(plan);
+    }
+    mp_scratch *at = &schedule->at;
+    at->stage = place(&end, plan->staged ? schedule->stage_row * rows + MP_PAST_STAGE : 0);
+    at->transformed = place(&end, transformed);
+    at->sums = place(&end, sums);
+    at->tile = place(&end, tile);
+    at->bias = place(&end, channels);
+    at->scale = place(&end, channels);
+    at->init = place(&end, channels);
+    at->zeros = place(&end, zeros);
+    at->segments = place(&end, plan->segments * sizeof(ptrdiff_t));
+    at->pool = place(&end, pooled ? pool : 0);
+    at->bytes = end;
+}
+
+void mp_conv_schedule(const mp_conv_plan *plan, int pooled, int threads, mp_schedule *schedule)
+{
+    *schedule = (mp_schedule){.chunks = 1, .stage_row = (size_t)plan->stage_w * plan->shape.in_c * plan->a_bytes};
+    if (plan->winograd)
+        cut_winograd(plan, threads, schedule);
+    else
+        cut_direct(plan, pooled, threads, schedule);
+    lay_out(plan, pooled, schedule);
+}

@@ -1,0 +1,39 @@
+/* How one call is cut into items and passes, and where its scratch memory lies; changes speed only. Internal. */
+#ifndef MP_CONV_SCHEDULE_H
+#define MP_CONV_SCHEDULE_H
+#include "plan.h"
+
+enum { MP_PAST_STAGE = 4 * MP_ALIGN }; /* what may be read past the last staged element: a kstep in tiles, or a vector */
+
+/* One thread's scratch: where each part begins, and the length of all. What an algorithm does not use is empty. */
+typedef struct {
+    size_t stage;             /* input rows */
+    size_t transformed;       /* Winograd: input tiles of a block, [position][tile] */
+    size_t sums;              /* direct: of a tile or a block; Winograd: products, [panel][position][tile] */
+    size_t tile;              /* Winograd: sums of one finished tile */
+    size_t bias, scale, init; /* per packed channel */
+    size_t zeros;             /* Winograd: what products start from */
+    size_t segments;          /* direct: offsets */
+    size_t pool;              /* results on their way into pooling */
+    size_t bytes;
+} mp_scratch;
+
+typedef struct {
+    int blocks;               /* an image's result is cut into blocks: direct rows, Winograd tiles; */
+    int chunks;               /* and the panels into ranges */
+    size_t stage_row;         /* bytes of one staged row */
+    /* Direct. */
+    int rows;                 /* output rows per block at most */
+    int pool_rows;            /* before pooling: computed at a time, so that they are pooled in the caches; even */
+    int passes;               /* parts of the depth */
+    int pass_segments;        /* whole segments per pass, or 0: */
+    int pass_run;             /* pieces of one run */
+    /* Winograd. */
+    int tiles;                /* of MP_TILE x MP_TILE pixels per block at most */
+    int tiles_x;              /* in a row of the image */
+    int group;                /* panels whose products are kept at a time */
+    size_t transformed_bytes; /* one tile and position */
+    mp_scratch at;
+} mp_schedule;
+void mp_conv_schedule(const mp_conv_plan *plan, int pooled, int threads, mp_schedule *schedule);
+#endif

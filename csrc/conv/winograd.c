@@ -1,0 +1,85 @@
+/* Winograd convolutions. An item's input tiles are transformed once; then for a group of panels all 36 products
+ * transformed[position] x weights[panel][position] run through the ordinary tile kernels, and the output transform brings
+ * 4x4 pixels back, which go through the ordinary output stage. */
+#include "winograd.h"
+#include <string.h>
+
+/* All tiles of one panel at one position: sums[tile][nr]. */
+static void multiply(const mp_item *item, int tiles, int position, int panel, char *sums)
+{
+    const mp_conv_plan *plan = item->plan;
+    const mp_micro *micro = plan->micro;
+    const size_t tile_bytes = item->schedule->transformed_bytes, panel_elements = (size_t)plan->run_padded * micro->nr;
+    const char *weights = mp_packed_weights(plan, item->args->packed) +
+                          ((size_t)position * plan->total_panels + panel) * panel_elements * plan->weight_bytes;
+    const char *from = item->transformed + (size_t)position * tiles * tile_bytes, *a[MP_MAX_ROWS];
+    const ptrdiff_t segment = 0;
+    const mp_ahead ahead = mp_ahead_of(plan, weights, plan->run_padded, tiles);
+    for (int tile = 0, count = 0; tile < tiles; count++) {
+        const int rows = mp_tile_rows(tiles - tile, micro->mr);
+        for (int r = 0; r < micro->mr; r++)
+            a[r] = from + (size_t)(tile + (r < rows ? r : rows - 1)) * tile_bytes;
+        micro->tile(a, &segment, 1, plan->run_padded, weights, item->zeros, sums + (size_t)tile * micro->nr * 4, rows,
+                    ahead.from + ahead.per_tile * count, ahead.step);
+        tile += rows;
+    }
+}
+
+/* One panel of all tiles, from t0 on: products -> pixels -> the result, or pooled tiles of a row. */
+static void finish(mp_item *item, int t0, int tiles, int panel, const char *products)
+{
+    const mp_conv_plan *plan = item->plan;
+    const mp_conv_args *args = item->args;
+    const int nr = plan->micro->nr, tiles_x = item->schedule->tiles_x;
+    const int channel = panel * nr, channels = clamp(plan->shape.out_c - channel, 1, nr);
+    const size_t out_bytes = mp_type_bytes(args->out_type), position_bytes = (size_t)tiles * nr * 4;
+    /* Tiles of one row, from ox0 to ox1: pooled together. */
+    for (int t = 0, ox0 = 0, ox1 = 0; t < tiles; t++) {
+        const int oy = (t0 + t) / tiles_x * MP_TILE, ox = (t0 + t) % tiles_x * MP_TILE;
+        plan->winograd->output(products + (size_t)t * nr * 4, position_bytes,
+                               (const char *)item->init + (size_t)channel * 4, item->tile, nr);
+        const int height = clamp(plan->out_h - oy, 1, MP_TILE), width = clamp(plan->out_w - ox, 1, MP_TILE);
+        if (t == 0 || ox == 0)
+            ox0 = ox, ox1 = clamp(plan->out_w, 1, ox + (tiles - t) * MP_TILE);
+        const size_t pixel = ((size_t)item->image * plan->out_h + oy) * plan->out_w + ox;
+        char *to = args->pool_h ? item->pool + (size_t)(ox - ox0) * channels * out_bytes
+                                : (char *)args->out + (pixel * plan->shape.out_c + channel) * out_bytes;
+        const size_t to_ld = (size_t)(args->pool_h ? channels : plan->shape.out_c);
+        const size_t to_row = to_ld * (size_t)(args->pool_h ? ox1 - ox0 : plan->out_w);
+        for (int r = 0; r < height; r++)
+            item->table->output(&item->output, item->tile + (size_t)r * MP_TILE * nr * 4, (size_t)nr, width, channels,
+                                channel, to + r * to_row * out_bytes, to_ld);
+        if (args->pool_h && ox + width == ox1)
+            mp_item_pool(item, oy, ox0, height, ox1 - ox0, channel, channels);
+    }
+}
+
+void mp_winograd_item(mp_item *item)
+{
+    const mp_conv_plan *plan = item->plan;
+    const mp_schedule *schedule = item->schedule;
+    const int nr = plan->micro->nr, tiles_x = schedule->tiles_x;
+    const int t0 = item->block * schedule->tiles;
+    const int tiles = clamp(schedule->tiles, 0, ceil_div(plan->out_h, MP_TILE) * tiles_x - t0);
+    const int ty0 = t0 / tiles_x, tile_rows = (t0 + tiles - 1) / tiles_x - ty0 + 1;
+    memset(item->zeros, 0, (size_t)nr * 4);
+    mp_item_stage(item, ty0 * MP_TILE, tile_rows * MP_TILE + 2);
+    const size_t pixel = (size_t)plan->shape.in_c * plan->a_bytes;
+    for (int t = 0; t < tiles; t++) {
+        const int ty = (t0 + t) / tiles_x - ty0, tx = (t0 + t) % tiles_x;
+        const char *from = item->stage + (size_t)ty * MP_TILE * schedule->stage_row + (size_t)tx * MP_TILE * pixel;
+        plan->winograd->input(from, pixel, schedule->stage_row, plan->shape.in_c,
+                              item->transformed + (size_t)t * schedule->transformed_bytes,
+                              (size_t)tiles * schedule->transformed_bytes);
+    }
+    const size_t position_bytes = (size_t)tiles * nr * 4;
+    for (int first = item->first_panel; first < item->last_panel; first += schedule->group) {
+        const int panels = clamp(item->last_panel - first, 1, schedule->group);
+        for (int position = 0; position < MP_POSITIONS; position++)
+            for (int i = 0; i < panels; i++)
+                multiply(item, tiles, position, first + i,
+                         item->sums + (size_t)(i * MP_POSITIONS + position) * position_bytes);
+        for (int i = 0; i < panels; i++)
+            finish(item, t0, tiles, first + i, item->sums + (size_t)i * MP_POSITIONS * position_bytes);
+    }
+}

@@ -1,0 +1,56 @@
+/* Stored types and precisions: a row each, and everything else asks. Internal. */
+#ifndef MP_TYPES_H
+#define MP_TYPES_H
+#include <stddef.h>
+#include "mpnet.h"
+
+/* Types that hold reals, and types that hold codes, which need a scale. ROW(name after MP_TYPE_, how C stores it, the words of
+ * the vocabulary (arch/vec_scalar.h) that load it as floats, store floats in it and round floats to it, what ROW is given). */
+#define MP_REAL_TYPES(ROW, ...)                                                                                        \
+    ROW(F32, float, vf_load, vf_store, vf_keep, __VA_ARGS__)                                                           \
+    ROW(F16, uint16_t, vf_load_half, vf_store_half, vf_round_half, __VA_ARGS__)
+#define MP_CODE_TYPES(ROW, ...) ROW(I8, int8_t, vf_load_s8, vf_store_s8, vf_keep, __VA_ARGS__)
+#define MP_STORED_TYPES(ROW, ...) MP_REAL_TYPES(ROW, __VA_ARGS__) MP_CODE_TYPES(ROW, __VA_ARGS__)
+
+#define MP_CASE(NAME, ...) case MP_TYPE_##NAME:
+#define MP_CASE_BYTES(NAME, STORAGE, ...)                                                                              \
+    case MP_TYPE_##NAME:                                                                                               \
+        return sizeof(STORAGE);
+
+/* Of one element; 0: there is no such type. */
+static inline size_t mp_type_bytes(int type)
+{
+    switch (type) {
+        MP_STORED_TYPES(MP_CASE_BYTES)
+    default: return 0;
+    }
+}
+static inline int mp_is_type(int type) { return mp_type_bytes(type) != 0; }
+static inline int mp_is_real(int type)
+{
+    switch (type) {
+        MP_REAL_TYPES(MP_CASE)
+        return 1;
+    default: return 0;
+    }
+}
+
+enum mp_sum_kind {
+    MP_SUM_FLOAT,  /* float sums that started from the bias */
+    MP_SUM_HALF,   /* half-precision sums held as floats, bias still to be added */
+    MP_SUM_INT     /* int32 sums */
+};
+
+typedef struct {
+    int type;      /* what its convolutions read. Weights come as codes of it, or as floats that are rounded to it */
+    int sums;      /* enum mp_sum_kind */
+} mp_precision;
+static const mp_precision mp_precisions[] = {
+    [MP_FP32] = {MP_TYPE_F32, MP_SUM_FLOAT},
+    [MP_FP16] = {MP_TYPE_F16, MP_SUM_FLOAT},
+    [MP_INT8] = {MP_TYPE_I8, MP_SUM_INT},
+    [MP_FP32_WINOGRAD] = {MP_TYPE_F32, MP_SUM_FLOAT},
+    [MP_FP16_HALF] = {MP_TYPE_F16, MP_SUM_HALF},
+};
+enum { MP_PRECISIONS = sizeof mp_precisions / sizeof *mp_precisions };
+#endif
