@@ -1,53 +1,109 @@
 """The registry of precisions: one row holds all that the rest of the program asks about one.
 
-A further precision is one row here, one kernel template, one oracle function and one section of
-docs/arithmetic.md.
+A further precision is one row here, and what docs/adding-a-precision.md lists. Nothing outside the registry and the
+kernels asks which precision it has, but what that precision is like.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
 
 from mpnet.errors import PrecisionError
 
 
-@dataclass(frozen=True)
-class Precision:
-    """What a layer's `fp32=`, `fp16=` or `int8=` selects.
+@dataclass(frozen=True, eq=False)
+class StoredType:
+    """How one value of a tensor lies in memory. Rows are compared by identity.
 
-    name:         the word in cfg, YAML, code and reports.
-    code:         one character, used in a plan's canonical text (its identity).
-    base:         the cfg key that selects it; a variant (fp16_half, fp32_winograd) shares its base's key.
-    storage:      NumPy dtype name of activations in memory.
-    weight_bits:  bits of one stored weight.
-    carries_scale: whether tensors of it carry scale and zero point.
-    rank:         order for "the highest of its inputs" (routes, shortcuts).
-    exact:        whether its results equal fp32 direct convolution bit for bit.
+    name:    the word in messages and documents.
+    dtype:   of the NumPy arrays that hold it; each stored type has its own.
+    c_name:  what follows MP_TYPE_ in csrc/mpnet.h.
+    is_code: whether values are integers that mean reals through their tensor's scale and zero point.
+    """
+
+    name: str
+    dtype: np.dtype[np.generic]
+    c_name: str
+    is_code: bool = False
+
+    @property
+    def item_bytes(self) -> int:
+        """Memory of one value."""
+        return self.dtype.itemsize
+
+
+FLOAT32 = StoredType("float32", np.dtype(np.float32), "F32")
+FLOAT16 = StoredType("float16", np.dtype(np.float16), "F16")
+CODE8 = StoredType("int8", np.dtype(np.int8), "I8", is_code=True)
+
+STORED_TYPES: dict[str, StoredType] = {t.name: t for t in (FLOAT32, FLOAT16, CODE8)}
+
+
+@dataclass(frozen=True, eq=False)
+class Precision:
+    """What a layer's `fp32=`, `fp16=` or `int8=` selects. Rows are compared by identity, and pickled as their names.
+
+    name:        the word in cfg, YAML, code and reports; in capitals behind MP_ that of csrc/mpnet.h.
+    code:        one character, used in a plan's canonical text (its identity).
+    base:        the precision that tensors between layers have; a variant (fp16_half, fp32_winograd) shares its base's.
+    stored:      how activations lie in memory.
+    weight_bits: bits of one stored weight.
+    accumulates: NumPy dtype name of what a convolution's sums are held in.
+    widens_to:   name of the precision that results have before anything quantises them: of codes fp32, else the base.
+    rank:        order for "the highest of its inputs" (routes, shortcuts).
+    exact:       whether its results equal fp32 direct convolution bit for bit.
     """
 
     name: str
     code: str
     base: str
-    storage: str
+    stored: StoredType
     weight_bits: int
-    carries_scale: bool
+    accumulates: str
+    widens_to: str
     rank: int
-    exact: bool
+    exact: bool = False
 
     def __str__(self) -> str:
         return self.name
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return precision, (self.name,)
 
-FP32 = Precision("fp32", "f", "fp32", "float32", 32, False, 3, True)
-FP16 = Precision("fp16", "h", "fp16", "float16", 16, False, 2, False)
-INT8 = Precision("int8", "q", "int8", "int8", 8, True, 1, False)
+    @property
+    def carries_scale(self) -> bool:
+        """Whether tensors of it carry scale and zero point, and weights of it scales."""
+        return self.stored.is_code
+
+    @property
+    def storage(self) -> str:
+        """NumPy dtype name of activations in memory."""
+        return str(self.stored.dtype)
+
+    @property
+    def tensor(self) -> Precision:
+        """The row of its tensors: its base's."""
+        return PRECISIONS[self.base]
+
+    @property
+    def widened(self) -> Precision:
+        """The row of widens_to."""
+        return PRECISIONS[self.widens_to]
+
+
+FP32 = Precision("fp32", "f", "fp32", FLOAT32, 32, "float32", "fp32", 3, exact=True)
+FP16 = Precision("fp16", "h", "fp16", FLOAT16, 16, "float32", "fp16", 2)
+INT8 = Precision("int8", "q", "int8", CODE8, 8, "int32", "fp32", 1)
 # Declared variants: other arithmetic over the same storage, with their own fixed order of operations.
-FP32_WINOGRAD = Precision("fp32_winograd", "w", "fp32", "float32", 32, False, 3, False)
-FP16_HALF = Precision("fp16_half", "H", "fp16", "float16", 16, False, 2, False)
+FP32_WINOGRAD = Precision("fp32_winograd", "w", "fp32", FLOAT32, 32, "float32", "fp32", 3)
+FP16_HALF = Precision("fp16_half", "H", "fp16", FLOAT16, 16, "float16", "fp16", 2)
 
 PRECISIONS: dict[str, Precision] = {p.name: p for p in (FP32, FP16, INT8, FP32_WINOGRAD, FP16_HALF)}
 BY_CODE: dict[str, Precision] = {p.code: p for p in PRECISIONS.values()}
-BASE_NAMES: tuple[str, ...] = ("fp32", "fp16", "int8")
+BASE_NAMES: tuple[str, ...] = tuple(p.name for p in PRECISIONS.values() if p.base == p.name)
 
 
 def precision(name: str) -> Precision:
@@ -55,5 +111,4 @@ def precision(name: str) -> Precision:
     try:
         return PRECISIONS[name]
     except KeyError:
-        known = ", ".join(PRECISIONS)
-        raise PrecisionError(f"unknown precision {name!r}; known are {known}") from None
+        raise PrecisionError(f"unknown precision {name!r}; known are {', '.join(PRECISIONS)}") from None
