@@ -43,10 +43,3 @@ def _inside(detections: Detections, sizes: NDArray[np.float32]) -> Detections:
     inside = (low < sizes[detections.image_index]) & (low + size > 0) & (size > 0)
     keep = inside[:, 0] & inside[:, 1]
     return detections if keep.all() else detections.select(keep)
-
-
-def agreement(
-    reference: Detections, detections: Detections, sizes: NDArray[np.float32], category_count: int
-) -> dict[str, float]:
-    """`Agreement.measure` for a single comparison."""
-    return Agreement(reference, sizes, category_count).measure(detections)

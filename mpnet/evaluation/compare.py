@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,30 +22,21 @@ DRAWS = 2000
 MIN_DRAWS, MAX_DRAWS = 100, 1_000_000
 # Draws computed in one call: bounds the memory for large sets of categories.
 _BLOCK = 250
+CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True)
 class Interval:
-    """A difference (other - baseline, percent points) with its confidence interval.
+    """A paired difference (other - baseline) and its 95 % interval, in the measure's unit: percent points for metrics."""
 
-    baseline, other: the two values in percent, -1 where there is nothing to measure.
-    """
-
-    baseline: float
-    other: float
     difference: float
     low: float
     high: float
 
     @property
-    def is_real(self) -> bool:
-        """Whether the interval leaves out zero; if not, the difference is within noise."""
-        return self.low > 0 or self.high < 0
-
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return {"baseline": self.baseline, "other": self.other, "difference": self.difference, "low": self.low,
-                "high": self.high, "real": self.is_real}
+    def noise(self) -> bool:
+        """Whether zero lies in the interval: the difference may be chance."""
+        return self.low <= 0 <= self.high
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,14 +50,11 @@ class Draws:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Differences:
     """metrics: AP, AP50, AP75, AR100; per_class: the same names, one interval per category, None without truths."""
 
     metrics: dict[str, Interval]
     per_class: dict[str, tuple[Interval | None, ...]]
-    draws: int
-    confidence: float
-    seed: int
 
 
 def draw_images(image_count: int, draws: int = DRAWS, seed: int = 0) -> NDArray[np.int32]:
@@ -109,31 +96,18 @@ def _mean_of_present(values: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(np.where(present, values, 0).sum(axis=1) / present.sum(axis=1), dtype=np.float64)
 
 
-def paired_bootstrap(
-    baseline: CocoResult, other: CocoResult, *, draws: int = DRAWS, confidence: float = 0.95, seed: int = 0
-) -> Comparison:
+def compare(baseline: CocoResult, baseline_draws: Draws, other: CocoResult, other_draws: Draws) -> Differences:
     """Differences other - baseline of AP, AP50, AP75 and AR100, overall and per class, with percentile intervals.
 
-    Both results must be of one data set. Raises: DataError otherwise, ConfigError for impossible settings.
+    Both runs must be of one data set and drawn with the same weights (`draw_images`). Raises: DataError otherwise.
     """
-    weight = draw_images(len(baseline.matches.positives), draws, seed)
-    return compare(baseline, bootstrap(baseline, weight), other, bootstrap(other, weight), confidence, seed)
-
-
-def compare(
-    baseline: CocoResult, baseline_draws: Draws, other: CocoResult, other_draws: Draws, confidence: float = 0.95,
-    seed: int = 0,
-) -> Comparison:
-    """`paired_bootstrap` from draws that were made before, with the same weights for both."""
     if not np.array_equal(baseline.matches.positives, other.matches.positives):
         raise DataError("the two runs are of different data sets; compare runs of the same pictures and labels")
     if baseline_draws.weight_digest != other_draws.weight_digest:
         raise DataError("the two runs were drawn differently; use the same weights for both")
-    if not 0 < confidence < 1:
-        raise ConfigError(f"bootstrap: confidence {confidence} is outside (0, 1)")
     metrics = {
         name: _interval(baseline.summary[name], other.summary[name],
-                        other_draws.summary[name] - baseline_draws.summary[name], confidence)
+                        other_draws.summary[name] - baseline_draws.summary[name])
         for name in baseline_draws.summary
     }
     per_class: dict[str, tuple[Interval | None, ...]] = {}
@@ -141,21 +115,19 @@ def compare(
     for name, values in baseline_draws.per_class.items():
         difference = other_draws.per_class[name] - values
         per_class[name] = tuple(
-            _interval(before[name], after[name], difference[:, c], confidence) if before["truths"] else None
+            _interval(before[name], after[name], difference[:, c]) if before["truths"] else None
             for c, (before, after) in enumerate(zip(*tables, strict=True))
         )
-    return Comparison(metrics, per_class, len(baseline_draws.summary["AP"]), confidence, seed)
+    return Differences(metrics, per_class)
 
 
-def _interval(
-    before: float, after: float, differences: NDArray[np.float64], confidence: float
-) -> Interval:
+def _interval(before: float, after: float, differences: NDArray[np.float64]) -> Interval:
     present = differences[~np.isnan(differences)]
     if before <= -1 or not present.size:
-        return Interval(before, after, 0.0, 0.0, 0.0)
-    tail = (1 - confidence) / 2
+        return Interval(0.0, 0.0, 0.0)
+    tail = (1 - CONFIDENCE) / 2
     low, high = np.quantile(present * 100.0, [tail, 1 - tail])
-    return Interval(before, after, after - before, float(low), float(high))
+    return Interval(after - before, float(low), float(high))
 
 
 def found_objects(detections: Detections, truths: Truths, score: float = 0.25) -> NDArray[np.int64]:
@@ -170,11 +142,3 @@ def found_objects(detections: Detections, truths: Truths, score: float = 0.25) -
     found = np.full(len(truths.source), -1, dtype=np.int64)
     found[truths.source[matches.truth[hit]]] = positions[matches.detection[hit]]
     return found
-
-
-def lost_and_gained(
-    baseline: Detections, other: Detections, truths: Truths, score: float = 0.25
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Boxes of the data set (indices) that only the baseline finds, and those that only the other run finds."""
-    before, after = found_objects(baseline, truths, score) >= 0, found_objects(other, truths, score) >= 0
-    return np.flatnonzero(before & ~after), np.flatnonzero(after & ~before)

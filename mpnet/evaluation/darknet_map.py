@@ -12,17 +12,17 @@ from mpnet.spec.detections import Detections
 RECALL_POINTS: tuple[float, ...] = tuple(point * 0.1 for point in range(11))  # 3 * 0.1 is slightly above 0.3
 
 
-def darknet_ap50(detections: Detections, dataset: Dataset | Truths, iou: float = 0.5) -> NDArray[np.float64]:
+def darknet_ap50(detections: Detections, dataset: Dataset | Truths) -> NDArray[np.float64]:
     """Average precision per category in percent, float64 (categories,); -1 without truths. Boxes are not clipped.
 
-    A detection takes the truth of its image and class with the highest IoU, if that is > iou. By falling score, the
+    A detection takes the truth of its image and class with the highest IoU, if that is > 0.5. By falling score, the
     first taker of a truth is right, later ones do not count at all, and detections without a truth are wrong. AP is
     the mean over the recalls 0, 0.1, ... 1 of the highest precision at that recall or beyond.
     Crowds are no truths here: Darknet's label files have none.
     """
     truths = dataset if isinstance(dataset, Truths) else Truths.of_dataset(dataset)
     truths = without_crowds(truths)
-    taken = best_overlap(detections, truths, iou)
+    taken = best_overlap(detections, truths, 0.5)
     order = np.argsort(-detections.score, kind="stable")
     found = taken[order]
     first = np.zeros(len(order), dtype=bool)
@@ -42,10 +42,9 @@ def darknet_ap50(detections: Detections, dataset: Dataset | Truths, iou: float =
     return result
 
 
-def darknet_map50(detections: Detections, dataset: Dataset | Truths) -> float:
-    """Mean of `darknet_ap50` over the categories that have truths, percent; -1 when none has."""
-    values = darknet_ap50(detections, dataset)
-    present = values[values > -1]
+def darknet_map50(per_category: NDArray[np.float64]) -> float:
+    """Mean of what `darknet_ap50` gives over the categories that have truths, percent; -1 when none has."""
+    present = per_category[per_category > -1]
     return float(present.mean()) if present.size else -1.0
 
 

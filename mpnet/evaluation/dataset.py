@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Iterator, Sequence
+from typing import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,8 +14,7 @@ from mpnet.formats.coco_json import read_coco
 from mpnet.formats.images import checked_size, decode, read_bytes
 from mpnet.formats.labels_yolo import read_yolo
 from mpnet.spec.dataset import Dataset, ImageRecord
-
-FORMATS: tuple[str, ...] = ("yolo", "coco")
+from mpnet.spec.experiment import DATA_FORMATS
 
 
 def load_dataset(
@@ -37,16 +36,7 @@ def load_dataset(
         if annotations is None:
             raise ConfigError("data.format coco needs data.annotations (an instances JSON file)")
         return read_coco(annotations, images, names=names, limit=limit)
-    raise ConfigError(f"data.format: unknown format {format!r}; known are {', '.join(FORMATS)}")
-
-
-def pictures(dataset: Dataset) -> Iterator[NDArray[np.uint8]]:
-    """The pictures in order, uint8 (height, width, 3), RGB.
-
-    Raises: DataError when one is broken or has changed its size.
-    """
-    for record in dataset.images:
-        yield picture(record)
+    raise ConfigError(f"data.format: unknown format {format!r}; known are {', '.join(DATA_FORMATS)}")
 
 
 def read_picture(path: Path | str) -> NDArray[np.uint8]:

@@ -148,12 +148,11 @@ class Matches:
 
 
 def match(
-    detections: Detections, truths: Truths, area: str = "all", thresholds: NDArray[np.float64] = COCO_THRESHOLDS,
-    *, clip: bool = True,
+    detections: Detections, truths: Truths, area: str = "all", thresholds: NDArray[np.float64] = COCO_THRESHOLDS
 ) -> Matches:
     """Match the detections of all images, each truth at most once per threshold, best scores first.
 
-    clip: boxes are cut at the picture's edges first, as `Detections.clipped` does.
+    Boxes are cut at the picture's edges first, as `Detections.clipped` does.
     Raises: DataError when image counts differ or a class index is beyond the truths' categories.
     """
     check_images(detections, truths)
@@ -169,7 +168,7 @@ def match(
     status = lib.mp_match_coco(
         truths.image_count, truths.category_count, pointer("int64_t[]", detections.offsets),
         pointer("int32_t[]", category), pointer("float[]", box),
-        pointer("float[]", truths.sizes) if clip else ffi.NULL, pointer("int64_t[]", truths.cell_offsets),
+        pointer("float[]", truths.sizes), pointer("int64_t[]", truths.cell_offsets),
         pointer("double[]", truths.box), pointer("double[]", truths.area), pointer("uint8_t[]", truths.crowd),
         low, high, pointer("double[]", cuts), len(cuts), MAX_DETECTIONS, pointer("char[]", scratch),
         pointer("uint16_t[]", matched), pointer("uint16_t[]", ignored), pointer("int32_t[]", rank),

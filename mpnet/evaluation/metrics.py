@@ -12,6 +12,7 @@ from mpnet.spec.dataset import Dataset
 from mpnet.spec.detections import Detections
 
 AT_50, AT_75 = 0, 5  # positions in COCO_THRESHOLDS
+SIZES: tuple[str, ...] = ("small", "medium", "large")  # of AREA_RANGES
 PERCENT = 100.0
 
 
@@ -54,7 +55,7 @@ class CocoResult:
         ]
 
 
-def to_percent(values: NDArray[np.float64]) -> NDArray[np.float64]:
+def _to_percent(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """Fractions as percent; -1 (nothing to measure) stays."""
     return np.where(values > -1, values * PERCENT, -1.0)
 
@@ -74,17 +75,23 @@ class CocoEvaluator:
         sizes: also small, medium, large, AR1 and AR10 (three more matchings; a sweep leaves them out).
         Raises: DataError for detections of other images or classes.
         """
-        matches = match(detections, self.truths)
+        result = self.evaluate_area(detections, "all")
+        if sizes:
+            summary = result.summary
+            for count in (1, 10):
+                summary[f"AR{count}"] = mean_of_present(result.matches.average_precision(max_rank=count)[1])
+            for area in SIZES:
+                ap, ar = match(detections, self.truths, area).average_precision()
+                summary[f"AP_{area}"], summary[f"AR_{area}"] = mean_of_present(ap), mean_of_present(ar)
+        return result
+
+    def evaluate_area(self, detections: Detections, area: str) -> CocoResult:
+        """AP, AP50, AP75 and AR100 with respect to the truths of one of AREA_RANGES."""
+        matches = match(detections, self.truths, area)
         precision, recall = matches.average_precision()
         summary = {
             "AP": mean_of_present(precision), "AP50": mean_of_present(precision[:, AT_50]),
             "AP75": mean_of_present(precision[:, AT_75]), "AR100": mean_of_present(recall),
         }
-        if sizes:
-            for count in (1, 10):
-                summary[f"AR{count}"] = mean_of_present(matches.average_precision(max_rank=count)[1])
-            for area in ("small", "medium", "large"):
-                ap, ar = match(detections, self.truths, area).average_precision()
-                summary[f"AP_{area}"], summary[f"AR_{area}"] = mean_of_present(ap), mean_of_present(ar)
-        return CocoResult(summary, to_percent(precision), to_percent(recall),
+        return CocoResult(summary, _to_percent(precision), _to_percent(recall),
                           matches.positives.sum(axis=0, dtype=np.int64), matches)

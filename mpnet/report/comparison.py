@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, Mapping, Sequence
 
 from mpnet.errors import ConfigError
-from mpnet.evaluation.compare import DRAWS
-from mpnet.report.model import Change, ClassRow, Interval
+from mpnet.evaluation.compare import DRAWS, Interval
+from mpnet.report.model import Change, ClassRow
 from mpnet.report.paired import Pair, Pairing
 from mpnet.spec.dataset import Dataset
 from mpnet.spec.detections import Detections

@@ -12,6 +12,8 @@ from typing import Any, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from mpnet.evaluation.compare import Interval
+
 
 @dataclass(frozen=True)
 class Measure:
@@ -109,20 +111,6 @@ class Configurations:
         if row is None or name not in self.columns:
             return float("nan")
         return float(self.columns[name][row])
-
-
-@dataclass(frozen=True)
-class Interval:
-    """A paired difference to the baseline and its 95 % interval, in the measure's unit."""
-
-    difference: float
-    low: float
-    high: float
-
-    @property
-    def noise(self) -> bool:
-        """Whether zero lies in the interval: the difference may be chance."""
-        return self.low <= 0 <= self.high
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,10 @@ import numpy as np
 from markupsafe import Markup
 
 from mpnet.errors import StoreError
+from mpnet.evaluation.compare import Interval
 from mpnet.report import figures, svg
 from mpnet.report.figures import Figure
-from mpnet.report.model import MEASURES, ClassRow, Interval, ReportData, measure
+from mpnet.report.model import MEASURES, ClassRow, ReportData, measure
 from mpnet.report.summary import amount, sentences
 from mpnet.report.terminal import clean, number_text
 from mpnet.spec.precision import BY_CODE, PRECISIONS

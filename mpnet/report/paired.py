@@ -8,16 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.errors import DataError
-from mpnet.evaluation import compare
 from mpnet.evaluation.agreement import BASELINE_SCORE, Agreement
-from mpnet.evaluation.compare import Draws, bootstrap, draw_images, found_objects
-from mpnet.evaluation.match import COCO_THRESHOLDS, match
-from mpnet.evaluation.metrics import CocoEvaluator, CocoResult, mean_of_present, to_percent
-from mpnet.report.model import Change, ClassRow, Interval
+from mpnet.evaluation.compare import DRAWS, Differences, Draws, Interval, bootstrap, compare, draw_images, found_objects
+from mpnet.evaluation.metrics import SIZES, CocoEvaluator, CocoResult
+from mpnet.report.model import Change, ClassRow
 from mpnet.spec.dataset import Dataset
 from mpnet.spec.detections import Detections
 
-SIZES: tuple[str, ...] = ("small", "medium", "large")
 TAIL = (2.5, 97.5)
 _SUMMARY = ("AP", "AP50", "AP75", "AR100")
 
@@ -56,7 +53,7 @@ class Pairing:
     Raises: DataError when detections are not of the data set's images; ConfigError for an impossible `draws`.
     """
 
-    def __init__(self, dataset: Dataset, baseline: Detections, draws: int = compare.DRAWS, seed: int = 0) -> None:
+    def __init__(self, dataset: Dataset, baseline: Detections, draws: int = DRAWS, seed: int = 0) -> None:
         if not len(dataset.images):
             raise DataError("the data set has no pictures; nothing can be compared")
         self.dataset, self.draws = dataset, draws
@@ -73,11 +70,11 @@ class Pairing:
         classes: tuple[ClassRow, ...] = ()
         for area, result in side.results.items():
             before = self._baseline.results[area]
-            found = compare.compare(before, self._baseline.draws[area], result, side.draws[area])
+            found = compare(before, self._baseline.draws[area], result, side.draws[area])
             for name in _SUMMARY if area == "all" else ("AP",):
                 label = name if area == "all" else f"AP_{area}"
                 if result.summary[name] >= 0:
-                    metrics[label], values[label] = _interval(found.metrics[name]), result.summary[name]
+                    metrics[label], values[label] = found.metrics[name], result.summary[name]
             if area == "all":
                 classes = self._classes(before, result, found)
         agreement_values, agreement_metrics = self._agree(other)
@@ -86,19 +83,17 @@ class Pairing:
 
     def _side(self, detections: Detections) -> _Side:
         results = {"all": self._evaluator.evaluate(detections, sizes=False)}
-        clipped = detections.clipped(self._evaluator.truths.sizes)
         for area in SIZES:
             if self._evaluator.truths.counted(area).any():
-                results[area] = _result(clipped, self._evaluator, area)
+                results[area] = self._evaluator.evaluate_area(detections, area)
         return _Side(detections, results, {area: bootstrap(r, self._weight) for area, r in results.items()})
 
-    def _classes(self, before: CocoResult, after: CocoResult, found: compare.Comparison) -> tuple[ClassRow, ...]:
+    def _classes(self, before: CocoResult, after: CocoResult, found: Differences) -> tuple[ClassRow, ...]:
         rows = []
         tables = zip(self.dataset.names, before.per_class(), after.per_class(), found.per_class["AP"], strict=True)
         for name, first, second, interval in tables:
             if first["truths"]:
-                rows.append(ClassRow(name, int(first["truths"]), first, second,
-                                     None if interval is None else _interval(interval)))
+                rows.append(ClassRow(name, int(first["truths"]), first, second, interval))
         return tuple(rows)
 
     def _agree(self, other: Detections) -> tuple[dict[str, float], dict[str, Interval]]:
@@ -160,16 +155,3 @@ def unmatched(first: Detections, second: Detections, dataset: Dataset) -> NDArra
 def named(changes: tuple[Change, ...], names: dict[str, str]) -> tuple[Change, ...]:
     """`changes` with each picture's path replaced by its name for people."""
     return tuple(replace(change, picture=names.get(change.picture, change.picture)) for change in changes)
-
-
-def _result(clipped: Detections, evaluator: CocoEvaluator, area: str) -> CocoResult:
-    matches = match(clipped, evaluator.truths, area, COCO_THRESHOLDS)
-    precision, recall = matches.average_precision()
-    summary = {"AP": mean_of_present(precision), "AP50": mean_of_present(precision[:, 0]),
-               "AP75": mean_of_present(precision[:, 5]), "AR100": mean_of_present(recall)}
-    return CocoResult(summary, to_percent(precision), to_percent(recall),
-                      matches.positives.sum(axis=0, dtype=np.int64), matches)
-
-
-def _interval(found: compare.Interval) -> Interval:
-    return Interval(found.difference, found.low, found.high)

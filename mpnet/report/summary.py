@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 
-from mpnet.report.model import HELD_OUT, Interval, ReportData, measure
+from mpnet.evaluation.compare import Interval
+from mpnet.report.model import HELD_OUT, ReportData, measure
 from mpnet.report.terminal import bytes_text, count_text, number_text
 
 

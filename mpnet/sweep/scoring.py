@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from mpnet.detection.decode import Candidates
 from mpnet.detection.nms import NmsOptions, suppress
 from mpnet.evaluation.agreement import Agreement
-from mpnet.evaluation.darknet_map import darknet_ap50
+from mpnet.evaluation.darknet_map import darknet_ap50, darknet_map50
 from mpnet.evaluation.metrics import CocoEvaluator
 from mpnet.spec.dataset import Dataset
 from mpnet.spec.detections import Detections
@@ -110,9 +110,7 @@ class Scorer:
             found = detections if self._whole else detections.of_images(part.positions)
             summary: dict[str, float] = dict(part.evaluator.evaluate(found, sizes=False).summary)
             if self._darknet:
-                per_class = darknet_ap50(found, part.dataset)
-                present = per_class[per_class > -1]
-                summary["darknet_mAP50"] = float(present.mean()) if present.size else -1.0
+                summary["darknet_mAP50"] = darknet_map50(darknet_ap50(found, part.dataset))
             if part.agreement is not None:
                 agreement = part.agreement.measure(found)
                 summary.update({f"agreement_{name}": agreement[name] for name in ("AP", "AP75", "AP95")})

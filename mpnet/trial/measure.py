@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.evaluation.agreement import Agreement
-from mpnet.evaluation.darknet_map import darknet_ap50
+from mpnet.evaluation.darknet_map import darknet_ap50, darknet_map50
 from mpnet.evaluation.metrics import CocoEvaluator
 from mpnet.spec.dataset import Dataset
 from mpnet.spec.detections import Detections
@@ -22,8 +22,7 @@ def measure_detections(detections: Detections, dataset: Dataset) -> tuple[dict[s
     """The `metrics` and `per_class` of a result, in percent; -1 where there are no truths."""
     coco = CocoEvaluator(dataset).evaluate(detections)
     darknet = darknet_ap50(detections, dataset)
-    present = darknet[darknet > -1]
-    summary = dict(coco.summary, darknet_mAP50=float(present.mean()) if present.size else -1.0)
+    summary = dict(coco.summary, darknet_mAP50=darknet_map50(darknet))
     per_class = [
         {
             "id": category.id,

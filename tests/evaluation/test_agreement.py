@@ -6,17 +6,17 @@ import numpy as np
 import pytest
 
 from mpnet.errors import DataError
-from mpnet.evaluation.agreement import Agreement, agreement
-from mpnet.evaluation.coco import pycocotools_summary
+from mpnet.evaluation.agreement import Agreement
 from mpnet.spec.dataset import Dataset
 from mpnet.spec.detections import Detections
+from tests.evaluation.coco_oracle import pycocotools_summary
 from tests.evaluation.evaluation_cases import random_dataset, random_detections
 
 
 def test_a_run_agrees_with_itself() -> None:
     dataset = random_dataset(1)
     detections = random_detections(dataset, 2, extra=60)
-    values = agreement(detections, detections, dataset.sizes, 4)
+    values = Agreement(detections, dataset.sizes, 4).measure(detections)
     assert values == {"AP": 100.0, "AP50": 100.0, "AP75": 100.0, "AP95": 100.0}
 
 
@@ -30,7 +30,7 @@ def test_equals_pycocotools_with_the_sure_detections_as_truth() -> None:
         (int(i), int(c), b.tolist(), float(b[2]) * float(b[3]), False)
         for i, c, b in zip(sure.image_index, sure.category, sure.box, strict=True)])
     expected = pycocotools_summary(truth, other)
-    actual = agreement(baseline, other, dataset.sizes, 4)
+    actual = Agreement(baseline, dataset.sizes, 4).measure(other)
     for name in ("AP", "AP50", "AP75"):
         assert abs(actual[name] - expected[name]) <= 1e-9
     assert actual["AP50"] >= actual["AP75"] >= actual["AP95"] >= 0
@@ -40,14 +40,15 @@ def test_the_score_of_the_baseline_decides_what_is_truth() -> None:
     sizes = np.array([[100, 100]], np.float32)
     boxes = [[0, 0, 20, 20], [50, 50, 20, 20]]
     baseline = Detections.of(1, [0, 0], [0, 0], [0.25, 0.24], boxes)
-    assert agreement(baseline, baseline.select(baseline.score > 0.24), sizes, 1)["AP"] == 100.0
-    assert agreement(baseline, baseline.select(baseline.score < 0.25), sizes, 1)["AP"] == 0.0
+    agreement = Agreement(baseline, sizes, 1)
+    assert agreement.measure(baseline.select(baseline.score > 0.24))["AP"] == 100.0
+    assert agreement.measure(baseline.select(baseline.score < 0.25))["AP"] == 0.0
 
 
 def test_nothing_sure_in_the_baseline_is_minus_one() -> None:
     sizes = np.array([[100, 100]], np.float32)
     unsure = Detections.of(1, [0], [0], [0.1], [[0, 0, 20, 20]])
-    assert agreement(unsure, unsure, sizes, 1) == {"AP": -1.0, "AP50": -1.0, "AP75": -1.0, "AP95": -1.0}
+    assert Agreement(unsure, sizes, 1).measure(unsure) == {"AP": -1.0, "AP50": -1.0, "AP75": -1.0, "AP95": -1.0}
 
 
 def test_other_images_are_an_error() -> None:

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from mpnet.errors import DataError
-from mpnet.evaluation.coco import pycocotools_summary
 from mpnet.evaluation.dataset import load_dataset
 from mpnet.evaluation.match import Truths
 from mpnet.evaluation.metrics import CocoEvaluator, mean_of_present
@@ -14,6 +13,7 @@ from mpnet.formats.detections_json import read_detections
 from mpnet.formats.labels_yolo import read_names
 from mpnet.spec.dataset import Category, Dataset, ImageRecord
 from mpnet.spec.detections import Detections
+from tests.evaluation.coco_oracle import pycocotools_summary
 from tests.evaluation.evaluation_cases import random_dataset, random_detections
 
 EQUAL = 1e-9

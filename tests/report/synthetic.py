@@ -7,12 +7,12 @@ import itertools
 import cv2
 import numpy as np
 
+from mpnet.evaluation.compare import Interval
 from mpnet.report.model import (
     CfgTemplate,
     Change,
     ClassRow,
     Configurations,
-    Interval,
     Layer,
     LayerCost,
     LayerError,

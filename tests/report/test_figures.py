@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 from mpnet.errors import StoreError
+from mpnet.evaluation.compare import Interval
 from mpnet.report import figures, svg
 from mpnet.report.export import csv_text, json_text, write_data, write_figures, write_text
-from mpnet.report.model import Interval
 from mpnet.report.sensitivity import by_layer
 from mpnet.report.source import mean_sqnr
 from mpnet.report.summary import sentences, verdict

@@ -1,4 +1,4 @@
-"""The same metrics through pycocotools itself: the cross-check of every stored result."""
+"""The same metrics through pycocotools itself: what ours must equal."""
 
 from __future__ import annotations
 
