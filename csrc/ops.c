@@ -5,14 +5,12 @@
 
 enum { PIECE = 1 << 14 }; /* elements per leaf call: a quarter of the first cache level and more */
 
-static size_t type_bytes(int type) { return type == MP_TYPE_F32 ? 4 : type == MP_TYPE_F16 ? 2 : 1; }
 static size_t pieces(size_t count) { return (count + PIECE - 1) / PIECE; }
 static size_t piece_size(size_t count, size_t piece)
 {
     const size_t left = count - piece * PIECE;
     return left < PIECE ? left : PIECE;
 }
-static int type_ok(int type, int highest) { return type >= 0 && type <= highest; }
 
 #ifdef _OPENMP
 #define PARALLEL _Pragma("omp parallel for schedule(static) num_threads(team)")
@@ -25,11 +23,11 @@ static int team_size(int threads, size_t elements) { return elements >= WORTH_TH
 
 int mp_value_range(const mp_table *table, const void *x, int type, size_t images, size_t count, float *ranges, int threads)
 {
-    if (!table || !x || !ranges || !type_ok(type, MP_TYPE_F16) || threads < 1 || !count)
+    if (!table || !x || !ranges || !mp_is_real(type) || threads < 1 || !count)
         return MP_BAD_ARGUMENT;
     int bad = 0;
     for (size_t image = 0; image < images; image++) {
-        const char *at = (const char *)x + image * count * type_bytes(type);
+        const char *at = (const char *)x + image * count * mp_type_bytes(type);
         float low = INFINITY, high = -INFINITY;
 #ifdef _OPENMP
 #pragma omp parallel for schedule(static) num_threads(threads) if (threads > 1 && count >= WORTH_THREADS)              \
@@ -42,7 +40,7 @@ int mp_value_range(const mp_table *table, const void *x, int type, size_t images
                 maximum[lane] = -INFINITY;
                 odd[lane] = 0.0f;
             }
-            table->range(at + piece * PIECE * type_bytes(type), type, piece_size(count, piece), minimum, maximum, odd);
+            table->range(at + piece * PIECE * mp_type_bytes(type), type, piece_size(count, piece), minimum, maximum, odd);
             for (int lane = 0; lane < MP_MAX_LANES; lane++) {
                 low = minimum[lane] < low ? minimum[lane] : low;
                 high = maximum[lane] > high ? maximum[lane] : high;
@@ -58,7 +56,7 @@ int mp_value_range(const mp_table *table, const void *x, int type, size_t images
 int mp_quantize(const mp_table *table, const void *x, int type, int8_t *out, size_t images, size_t count,
                 const float *inv_scale, const int32_t *zero_point, int rounding, int low, int high, int threads)
 {
-    if (!table || !x || !out || !inv_scale || !zero_point || !type_ok(type, MP_TYPE_F16) || threads < 1 || rounding < 0 ||
+    if (!table || !x || !out || !inv_scale || !zero_point || !mp_is_real(type) || threads < 1 || rounding < 0 ||
         rounding > MP_TRUNCATE || low < -128 || high > 127 || low > high)
         return MP_BAD_ARGUMENT;
     const size_t per_image = pieces(count);
@@ -67,7 +65,7 @@ int mp_quantize(const mp_table *table, const void *x, int type, int8_t *out, siz
     PARALLEL
     for (size_t item = 0; item < images * per_image; item++) {
         const size_t image = item / per_image, piece = item % per_image, at = image * count + piece * PIECE;
-        table->quantize((const char *)x + at * type_bytes(type), type, out + at, piece_size(count, piece),
+        table->quantize((const char *)x + at * mp_type_bytes(type), type, out + at, piece_size(count, piece),
                         inv_scale[image], zero_point[image], rounding, low, high);
     }
     return MP_OK;
@@ -76,7 +74,7 @@ int mp_quantize(const mp_table *table, const void *x, int type, int8_t *out, siz
 int mp_dequantize(const mp_table *table, const int8_t *x, void *out, int type, size_t images, size_t count,
                   const float *scale, const int32_t *zero_point, const float *offset, int threads)
 {
-    if (!table || !x || !out || !scale || !zero_point || !offset || !type_ok(type, MP_TYPE_F16) || threads < 1)
+    if (!table || !x || !out || !scale || !zero_point || !offset || !mp_is_real(type) || threads < 1)
         return MP_BAD_ARGUMENT;
     const size_t per_image = pieces(count);
     const int team = team_size(threads, images * count);
@@ -84,7 +82,7 @@ int mp_dequantize(const mp_table *table, const int8_t *x, void *out, int type, s
     PARALLEL
     for (size_t item = 0; item < images * per_image; item++) {
         const size_t image = item / per_image, piece = item % per_image, at = image * count + piece * PIECE;
-        table->dequantize(x + at, (char *)out + at * type_bytes(type), type, piece_size(count, piece), scale[image],
+        table->dequantize(x + at, (char *)out + at * mp_type_bytes(type), type, piece_size(count, piece), scale[image],
                           zero_point[image], offset[image]);
     }
     return MP_OK;
@@ -92,21 +90,21 @@ int mp_dequantize(const mp_table *table, const int8_t *x, void *out, int type, s
 
 int mp_cast(const mp_table *table, const void *x, int type, void *out, int out_type, size_t count, int threads)
 {
-    if (!table || !x || !out || !type_ok(type, MP_TYPE_F16) || !type_ok(out_type, MP_TYPE_F16) || threads < 1)
+    if (!table || !x || !out || !mp_is_real(type) || !mp_is_real(out_type) || threads < 1)
         return MP_BAD_ARGUMENT;
     const int team = team_size(threads, count);
     (void)team;
     PARALLEL
     for (size_t piece = 0; piece < pieces(count); piece++)
-        table->cast((const char *)x + piece * PIECE * type_bytes(type), type,
-                    (char *)out + piece * PIECE * type_bytes(out_type), out_type, piece_size(count, piece));
+        table->cast((const char *)x + piece * PIECE * mp_type_bytes(type), type,
+                    (char *)out + piece * PIECE * mp_type_bytes(out_type), out_type, piece_size(count, piece));
     return MP_OK;
 }
 
 int mp_add(const mp_table *table, const void *a, const void *b, void *out, int type, int out_type, int activation,
            size_t count, int threads)
 {
-    if (!table || !a || !b || !out || !type_ok(type, MP_TYPE_F16) || !type_ok(out_type, MP_TYPE_F16) || threads < 1 ||
+    if (!table || !a || !b || !out || !mp_is_real(type) || !mp_is_real(out_type) || threads < 1 ||
         activation < 0 || activation > MP_SWISH)
         return MP_BAD_ARGUMENT;
     const int team = team_size(threads, count);
@@ -114,8 +112,8 @@ int mp_add(const mp_table *table, const void *a, const void *b, void *out, int t
     PARALLEL
     for (size_t piece = 0; piece < pieces(count); piece++) {
         const size_t at = piece * PIECE;
-        table->add((const char *)a + at * type_bytes(type), (const char *)b + at * type_bytes(type),
-                   (char *)out + at * type_bytes(out_type), type, out_type, activation, piece_size(count, piece));
+        table->add((const char *)a + at * mp_type_bytes(type), (const char *)b + at * mp_type_bytes(type),
+                   (char *)out + at * mp_type_bytes(out_type), type, out_type, activation, piece_size(count, piece));
     }
     return MP_OK;
 }
@@ -125,7 +123,7 @@ enum { MAX_WINDOW = 256 };
 int mp_maxpool(const mp_table *table, const void *x, void *out, int type, size_t images, int h, int w, int c, int out_h,
                int out_w, int size, int stride, int padding, int threads)
 {
-    if (!table || !x || !out || !type_ok(type, MP_TYPE_I8) || threads < 1)
+    if (!table || !x || !out || !mp_is_type(type) || threads < 1)
         return MP_BAD_ARGUMENT;
     if (h < 1 || w < 1 || c < 1 || size < 1 || stride < 1 || padding < 0 || h > 1 << 24 || w > 1 << 24 || size > 1 << 24 ||
         stride > 1 << 24 || padding > 1 << 24 || out_h != (h + padding - size) / stride + 1 ||
@@ -133,7 +131,7 @@ int mp_maxpool(const mp_table *table, const void *x, void *out, int type, size_t
         return MP_BAD_SHAPE;
     if (size > MAX_WINDOW)
         return MP_UNSUPPORTED;
-    const size_t pixel = (size_t)c * type_bytes(type);
+    const size_t pixel = (size_t)c * mp_type_bytes(type);
     const int offset = padding / 2;
     const int team = team_size(threads, images * out_h * out_w * c);
     (void)team;
@@ -152,11 +150,11 @@ int mp_maxpool(const mp_table *table, const void *x, void *out, int type, size_t
 
 int mp_avgpool(const mp_table *table, const void *x, void *out, int type, size_t images, int h, int w, int c, int threads)
 {
-    if (!table || !x || !out || !type_ok(type, MP_TYPE_F16) || threads < 1)
+    if (!table || !x || !out || !mp_is_real(type) || threads < 1)
         return MP_BAD_ARGUMENT;
     if (h < 1 || w < 1 || c < 1)
         return MP_BAD_SHAPE;
-    const size_t pixels = (size_t)h * w, bytes = type_bytes(type);
+    const size_t pixels = (size_t)h * w, bytes = mp_type_bytes(type);
     (void)threads; /* the order of the sum is fixed, and the work is small */
     for (size_t image = 0; image < images; image++)
         table->mean((const char *)x + image * pixels * c * bytes, (char *)out + image * c * bytes, type, pixels, (size_t)c);
@@ -166,11 +164,11 @@ int mp_avgpool(const mp_table *table, const void *x, void *out, int type, size_t
 int mp_upsample(const mp_table *table, const void *x, void *out, int type, size_t images, int h, int w, int c, int factor,
                 int threads)
 {
-    if (!table || !x || !out || !type_ok(type, MP_TYPE_I8) || threads < 1)
+    if (!table || !x || !out || !mp_is_type(type) || threads < 1)
         return MP_BAD_ARGUMENT;
     if (h < 1 || w < 1 || c < 1 || factor < 1)
         return MP_BAD_SHAPE;
-    const size_t pixel = (size_t)c * type_bytes(type), out_row = (size_t)w * factor * pixel;
+    const size_t pixel = (size_t)c * mp_type_bytes(type), out_row = (size_t)w * factor * pixel;
     const int team = team_size(threads, images * h * w * c * factor * factor);
     (void)team;
     PARALLEL
@@ -189,11 +187,11 @@ int mp_upsample(const mp_table *table, const void *x, void *out, int type, size_
 int mp_concat_part(const mp_table *table, const void *x, void *out, int type, size_t pixels, int c, int out_c, int at,
                    int threads)
 {
-    if (!table || !x || !out || !type_ok(type, MP_TYPE_I8) || threads < 1)
+    if (!table || !x || !out || !mp_is_type(type) || threads < 1)
         return MP_BAD_ARGUMENT;
     if (c < 1 || at < 0 || out_c < 1 || c > out_c - at)
         return MP_BAD_SHAPE;
-    const size_t bytes = type_bytes(type);
+    const size_t bytes = mp_type_bytes(type);
     const int team = team_size(threads, pixels * c);
     (void)team;
     PARALLEL

@@ -7,9 +7,9 @@
 /* Types that hold reals, and types that hold codes, which need a scale. ROW(name after MP_TYPE_, how C stores it, the words of
  * the vocabulary (arch/vec_scalar.h) that load it as floats, store floats in it and round floats to it, what ROW is given). */
 #define MP_REAL_TYPES(ROW, ...)                                                                                        \
-    ROW(F32, float, vf_load, vf_store, vf_keep, __VA_ARGS__)                                                           \
+    ROW(F32, float, vf_load, vf_store, vf_same, __VA_ARGS__)                                                           \
     ROW(F16, uint16_t, vf_load_half, vf_store_half, vf_round_half, __VA_ARGS__)
-#define MP_CODE_TYPES(ROW, ...) ROW(I8, int8_t, vf_load_s8, vf_store_s8, vf_keep, __VA_ARGS__)
+#define MP_CODE_TYPES(ROW, ...) ROW(I8, int8_t, vf_load_s8, vf_store_s8, vf_same, __VA_ARGS__)
 #define MP_STORED_TYPES(ROW, ...) MP_REAL_TYPES(ROW, __VA_ARGS__) MP_CODE_TYPES(ROW, __VA_ARGS__)
 
 #define MP_CASE(NAME, ...) case MP_TYPE_##NAME:

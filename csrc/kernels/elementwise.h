@@ -1,32 +1,46 @@
 /* Loops over vectors of any stored type: load -> float -> operation -> store. */
 
+static inline vf vf_same(vf x) { return x; }
+
 static inline __attribute__((always_inline)) vf load_as(const void *p, size_t at, int type, int n)
 {
-    if (type == MP_TYPE_F32)
-        return n == VL ? vf_load((const float *)p + at) : vf_load_n((const float *)p + at, n);
-    if (type == MP_TYPE_F16)
-        return n == VL ? vf_load_half((const uint16_t *)p + at) : vf_load_half_n((const uint16_t *)p + at, n);
-    return n == VL ? vf_load_s8((const int8_t *)p + at) : vf_load_s8_n((const int8_t *)p + at, n);
+#define CASE(NAME, STORAGE, LOAD, ...)                                                                                 \
+    case MP_TYPE_##NAME:                                                                                               \
+        return n == VL ? LOAD((const STORAGE *)p + at) : LOAD##_n((const STORAGE *)p + at, n);
+    switch (type) {
+        MP_STORED_TYPES(CASE)
+    default: __builtin_unreachable();
+    }
+#undef CASE
 }
 
 static inline __attribute__((always_inline)) void store_as(void *p, size_t at, int type, vf x, int n)
 {
-    if (type == MP_TYPE_F32) {
-        if (n == VL)
-            vf_store((float *)p + at, x);
-        else
-            vf_store_n((float *)p + at, x, n);
-    } else if (type == MP_TYPE_F16) {
-        if (n == VL)
-            vf_store_half((uint16_t *)p + at, x);
-        else
-            vf_store_half_n((uint16_t *)p + at, x, n);
-    } else {
-        if (n == VL)
-            vf_store_s8((int8_t *)p + at, x);
-        else
-            vf_store_s8_n((int8_t *)p + at, x, n);
+#define CASE(NAME, STORAGE, LOAD, STORE, ...)                                                                          \
+    case MP_TYPE_##NAME:                                                                                               \
+        if (n == VL)                                                                                                   \
+            STORE((STORAGE *)p + at, x);                                                                               \
+        else                                                                                                           \
+            STORE##_n((STORAGE *)p + at, x, n);                                                                        \
+        break;
+    switch (type) {
+        MP_STORED_TYPES(CASE)
+    default: __builtin_unreachable();
     }
+#undef CASE
+}
+
+/* What store_as would leave of x. */
+static inline __attribute__((always_inline)) vf round_as(int type, vf x)
+{
+#define CASE(NAME, STORAGE, LOAD, STORE, ROUND, ...)                                                                   \
+    case MP_TYPE_##NAME:                                                                                               \
+        return ROUND(x);
+    switch (type) {
+        MP_STORED_TYPES(CASE)
+    default: __builtin_unreachable();
+    }
+#undef CASE
 }
 
 /* BODY(at, n) for whole vectors, then for the rest. */
@@ -38,11 +52,14 @@ static inline __attribute__((always_inline)) void store_as(void *p, size_t at, i
         if (at_ < (COUNT))                                                                                             \
             BODY(at_, (int)((COUNT)-at_));                                                                             \
     } while (0)
-/* Calls with `type` as a constant. */
-#define BY_FLOAT_TYPE(TYPE, CALL)                                                                                      \
+/* CALL(type, ...) with the type as a constant. */
+#define TYPE_CASE(NAME, STORAGE, LOAD, STORE, ROUND, CALL, ...)                                                        \
+    case MP_TYPE_##NAME:                                                                                               \
+        CALL(MP_TYPE_##NAME, ##__VA_ARGS__);                                                                           \
+        break;
+#define BY_REAL_TYPE(TYPE, CALL)                                                                                       \
     do {                                                                                                               \
-        if ((TYPE) == MP_TYPE_F32)                                                                                     \
-            CALL(MP_TYPE_F32);                                                                                         \
-        else                                                                                                           \
-            CALL(MP_TYPE_F16);                                                                                         \
+        switch (TYPE) {                                                                                                \
+            MP_REAL_TYPES(TYPE_CASE, CALL)                                                                             \
+        }                                                                                                              \
     } while (0)

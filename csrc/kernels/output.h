@@ -13,7 +13,7 @@ static inline vf round_by(vf x, int rounding)
 static inline vf note_bad(vf bad, vf x) { return vf_or(bad, vf_sub(x, x)); }
 
 /* Besides MP_TYPE_*: int8 rounded half to even, the usual rule, without asking at every value. */
-enum { OUT_I8_EVEN = MP_TYPE_I8 + 1 };
+enum { OUT_I8_EVEN = -1 };
 
 /* What quantising needs, out of the way of stores, which might change memory. */
 typedef struct {
@@ -24,16 +24,16 @@ static inline out_scale out_scale_of(const mp_output *o)
     return (out_scale){vf_set1(o->inv_scale), vf_set1(o->low), vf_set1(o->high), vf_set1(o->zero_point)};
 }
 
-/* The first n lanes of x to element `at` of out, as out_type; returns bad with what rounding to half made infinite. */
+/* The first n lanes of x to element `at` of out, as out_type; returns bad with what rounding to a narrow type made infinite. */
 static inline __attribute__((always_inline)) vf store_finished(const out_scale *q, const int rounding, char *out, size_t at,
                                                                const int out_type, vf x, int n, vf bad)
 {
-    if (out_type == MP_TYPE_F16) {
-        x = vf_round_half(x);
-        bad = note_bad(bad, x);
-    } else if (out_type == MP_TYPE_I8 || out_type == OUT_I8_EVEN) {
+    if (!mp_is_real(out_type)) {
         const vf t = vf_min_any(vf_max_any(vf_mul(x, q->inv_scale), q->low), q->high);
         x = vf_add(round_by(t, out_type == OUT_I8_EVEN ? MP_HALF_TO_EVEN : rounding), q->zero_point);
+    } else if (mp_type_bytes(out_type) < sizeof(float)) {
+        x = round_as(out_type, x);
+        bad = note_bad(bad, x);
     }
     store_as(out, at, out_type == OUT_I8_EVEN ? MP_TYPE_I8 : out_type, x, n);
     return bad;
@@ -70,27 +70,28 @@ output_rows(mp_output *o, const int kind, const int activation, const int out_ty
     vf_store(o->bad, bad);
 }
 
-#define OUTPUT_CASE(KIND, ACTIVATION, TYPE)                                                                            \
-    output_rows(o, KIND, ACTIVATION, TYPE, acc, acc_ld, rows, channels, channel, out, out_ld)
-#define OUTPUT_TYPES(KIND, ACTIVATION)                                                                                 \
+/* CALL(type, ...) with the type as a constant, for o->out_type. */
+#define BY_OUT_TYPE(CALL, ...)                                                                                         \
     do {                                                                                                               \
-        if (o->out_type == MP_TYPE_F32)                                                                                \
-            OUTPUT_CASE(KIND, ACTIVATION, MP_TYPE_F32);                                                                \
-        else if (o->out_type == MP_TYPE_F16)                                                                           \
-            OUTPUT_CASE(KIND, ACTIVATION, MP_TYPE_F16);                                                                \
-        else if (o->rounding == MP_HALF_TO_EVEN)                                                                       \
-            OUTPUT_CASE(KIND, ACTIVATION, OUT_I8_EVEN);                                                                \
-        else                                                                                                           \
-            OUTPUT_CASE(KIND, ACTIVATION, MP_TYPE_I8);                                                                 \
+        switch (o->out_type) {                                                                                         \
+            MP_REAL_TYPES(TYPE_CASE, CALL, __VA_ARGS__)                                                                \
+        default:                                                                                                       \
+            if (o->rounding == MP_HALF_TO_EVEN)                                                                        \
+                CALL(OUT_I8_EVEN, __VA_ARGS__);                                                                        \
+            else                                                                                                       \
+                CALL(MP_TYPE_I8, __VA_ARGS__);                                                                         \
+        }                                                                                                              \
     } while (0)
+#define OUTPUT_CASE(TYPE, KIND, ACTIVATION)                                                                            \
+    output_rows(o, KIND, ACTIVATION, TYPE, acc, acc_ld, rows, channels, channel, out, out_ld)
 #define OUTPUT_ACTIVATIONS(KIND)                                                                                       \
     do {                                                                                                               \
         if (o->activation == MP_LINEAR)                                                                                \
-            OUTPUT_TYPES(KIND, MP_LINEAR);                                                                             \
+            BY_OUT_TYPE(OUTPUT_CASE, KIND, MP_LINEAR);                                                                 \
         else if (o->activation == MP_LEAKY)                                                                            \
-            OUTPUT_TYPES(KIND, MP_LEAKY);                                                                              \
+            BY_OUT_TYPE(OUTPUT_CASE, KIND, MP_LEAKY);                                                                  \
         else                                                                                                           \
-            OUTPUT_TYPES(KIND, o->activation);                                                                         \
+            BY_OUT_TYPE(OUTPUT_CASE, KIND, o->activation);                                                             \
     } while (0)
 
 static void output(mp_output *o, const void *acc, size_t acc_ld, int rows, int channels, int channel, void *out,
@@ -101,8 +102,7 @@ static void output(mp_output *o, const void *acc, size_t acc_ld, int rows, int c
     else if (o->kind == MP_SUM_INT)
         OUTPUT_ACTIVATIONS(MP_SUM_INT);
     else
-        OUTPUT_TYPES(MP_SUM_HALF, o->activation);
+        BY_OUT_TYPE(OUTPUT_CASE, MP_SUM_HALF, o->activation);
 }
 #undef OUTPUT_CASE
-#undef OUTPUT_TYPES
 #undef OUTPUT_ACTIVATIONS

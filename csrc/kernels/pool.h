@@ -4,7 +4,7 @@
 static inline __attribute__((always_inline)) void largest(const char *const *rows, int count, int x0, int x1, int channels,
                                                           const int type, char *out)
 {
-    const size_t bytes = type == MP_TYPE_F32 ? 4 : 2;
+    const size_t bytes = mp_type_bytes(type);
 #define BODY(AT, N)                                                                                                    \
     {                                                                                                                  \
         vf top = load_as(rows[0] + (size_t)x0 * channels * bytes, AT, type, N);                                        \
@@ -84,12 +84,12 @@ static void maxpool(const char *const *rows, int count, int w, int channels, int
     int ox = 0;
     if (size == 2 && stride == 2 && offset == 0 && count == 2) {
         ox = out_w < w / 2 ? out_w : w / 2;
+#define PAIRS(TYPE) pairs(rows[0], rows[1], channels, TYPE, ox, out, out_ld)
         if (type == MP_TYPE_I8)
-            pairs(rows[0], rows[1], channels, MP_TYPE_I8, ox, out, out_ld);
-        else if (type == MP_TYPE_F32)
-            pairs(rows[0], rows[1], channels, MP_TYPE_F32, ox, out, out_ld);
+            PAIRS(MP_TYPE_I8);
         else
-            pairs(rows[0], rows[1], channels, MP_TYPE_F16, ox, out, out_ld);
+            BY_REAL_TYPE(type, PAIRS);
+#undef PAIRS
     }
     for (; ox < out_w; ox++) {
         const int left = ox * stride - offset;
@@ -100,10 +100,10 @@ static void maxpool(const char *const *rows, int count, int w, int channels, int
         } else if (count < 1 || x0 >= x1) {
             for (int c = 0; c < channels; c++)
                 store_as(out, at + c, type, vf_set1(-INFINITY), 1);
-        } else if (type == MP_TYPE_F32) {
-            largest(rows, count, x0, x1, channels, MP_TYPE_F32, (char *)out + at * 4);
         } else {
-            largest(rows, count, x0, x1, channels, MP_TYPE_F16, (char *)out + at * 2);
+#define LARGEST(TYPE) largest(rows, count, x0, x1, channels, TYPE, (char *)out + at * mp_type_bytes(TYPE))
+            BY_REAL_TYPE(type, LARGEST);
+#undef LARGEST
         }
     }
 }

@@ -1,32 +1,34 @@
-/* Range measurement, quantisation, dequantisation, casts: docs/arithmetic.md, sections 4 and 5. */
+/* Range measurement, quantisation, dequantisation, casts: docs/arithmetic.md, sections 4 and 5. Each is a loop of one type,
+ * called with the type as a constant. */
 
-static void range(const void *x, int type, size_t count, float *minimum, float *maximum, float *bad)
+static inline __attribute__((always_inline)) void range_of(const int type, const void *x, size_t count, float *minimum,
+                                                           float *maximum, float *bad)
 {
     vf low = vf_load(minimum), high = vf_load(maximum), odd = vf_load(bad);
-#define BODY(T, AT, N)                                                                                                 \
+#define BODY(AT, N)                                                                                                    \
     {                                                                                                                  \
-        const vf v = vf_keep_n(load_as(x, AT, T, N), N);                                                               \
+        const vf v = vf_keep_n(load_as(x, AT, type, N), N);                                                            \
         odd = note_bad(odd, v);                                                                                        \
         low = vf_min_any(v, low);                                                                                      \
         high = vf_max_any(v, high);                                                                                    \
     }
-#define F32(AT, N) BODY(MP_TYPE_F32, AT, N)
-#define F16(AT, N) BODY(MP_TYPE_F16, AT, N)
-    if (type == MP_TYPE_F32)
-        FOR_VECTORS(count, F32);
-    else
-        FOR_VECTORS(count, F16);
+    FOR_VECTORS(count, BODY);
 #undef BODY
-#undef F32
-#undef F16
     vf_store(minimum, low);
     vf_store(maximum, high);
     vf_store(bad, odd);
 }
 
-static inline __attribute__((always_inline)) void quantize_typed(const int type, const int rounding, const void *x,
-                                                                 int8_t *out, size_t count, float inv_scale,
-                                                                 int zero_point, int low, int high)
+static void range(const void *x, int type, size_t count, float *minimum, float *maximum, float *bad)
+{
+#define RANGE(TYPE) range_of(TYPE, x, count, minimum, maximum, bad)
+    BY_REAL_TYPE(type, RANGE);
+#undef RANGE
+}
+
+static inline __attribute__((always_inline)) void quantize_from(const int type, const int rounding, const void *x,
+                                                                int8_t *out, size_t count, float inv_scale,
+                                                                int zero_point, int low, int high)
 {
     const vf inv = vf_set1(inv_scale), zero = vf_set1((float)zero_point);
     const vf bottom = vf_set1((float)(low - zero_point)), top = vf_set1((float)(high - zero_point));
@@ -42,45 +44,56 @@ static inline __attribute__((always_inline)) void quantize_typed(const int type,
 static void quantize(const void *x, int type, int8_t *out, size_t count, float inv_scale, int zero_point, int rounding,
                      int low, int high)
 {
-    if (type == MP_TYPE_F32 && rounding == MP_HALF_TO_EVEN)
-        quantize_typed(MP_TYPE_F32, MP_HALF_TO_EVEN, x, out, count, inv_scale, zero_point, low, high);
-    else if (type == MP_TYPE_F32)
-        quantize_typed(MP_TYPE_F32, rounding, x, out, count, inv_scale, zero_point, low, high);
-    else
-        quantize_typed(MP_TYPE_F16, rounding, x, out, count, inv_scale, zero_point, low, high);
+#define QUANTIZE(TYPE)                                                                                                 \
+    if (rounding == MP_HALF_TO_EVEN)                                                                                   \
+        quantize_from(TYPE, MP_HALF_TO_EVEN, x, out, count, inv_scale, zero_point, low, high);                         \
+    else                                                                                                               \
+        quantize_from(TYPE, rounding, x, out, count, inv_scale, zero_point, low, high)
+    BY_REAL_TYPE(type, QUANTIZE);
+#undef QUANTIZE
+}
+
+static inline __attribute__((always_inline)) void dequantize_to(const int type, const int8_t *x, void *out, size_t count,
+                                                                float scale, int zero_point, float offset)
+{
+    const vf step = vf_set1(scale), zero = vf_set1((float)zero_point), shift = vf_set1(offset);
+#define BODY(AT, N)                                                                                                    \
+    {                                                                                                                  \
+        const vf whole = vf_sub(load_as(x, AT, MP_TYPE_I8, N), zero);                                                  \
+        store_as(out, AT, type, vf_add(vf_mul(whole, step), shift), N);                                                \
+    }
+    FOR_VECTORS(count, BODY);
+#undef BODY
 }
 
 static void dequantize(const int8_t *x, void *out, int type, size_t count, float scale, int zero_point, float offset)
 {
-    const vf step = vf_set1(scale), zero = vf_set1((float)zero_point), shift = vf_set1(offset);
-#define BODY(T, AT, N)                                                                                                 \
-    {                                                                                                                  \
-        const vf whole = vf_sub(load_as(x, AT, MP_TYPE_I8, N), zero);                                                  \
-        store_as(out, AT, T, vf_add(vf_mul(whole, step), shift), N);                                                   \
-    }
-#define F32(AT, N) BODY(MP_TYPE_F32, AT, N)
-#define F16(AT, N) BODY(MP_TYPE_F16, AT, N)
-    if (type == MP_TYPE_F32)
-        FOR_VECTORS(count, F32);
-    else
-        FOR_VECTORS(count, F16);
-#undef BODY
-#undef F32
-#undef F16
+#define DEQUANTIZE(TYPE) dequantize_to(TYPE, x, out, count, scale, zero_point, offset)
+    BY_REAL_TYPE(type, DEQUANTIZE);
+#undef DEQUANTIZE
 }
 
+static inline __attribute__((always_inline)) void cast_from(const int type, const void *x, void *out, const int out_type,
+                                                            size_t count)
+{
+#define BODY(AT, N) store_as(out, AT, out_type, load_as(x, AT, type, N), N)
+    FOR_VECTORS(count, BODY);
+#undef BODY
+}
+
+/* All types widen to float exactly, so that one rounding is left. */
 static void cast(const void *x, int type, void *out, int out_type, size_t count)
 {
-    if (type == out_type) {
-        memcpy(out, x, count * (type == MP_TYPE_F32 ? 4 : 2));
-        return;
-    }
-#define NARROW(AT, N) store_as(out, AT, MP_TYPE_F16, load_as(x, AT, MP_TYPE_F32, N), N)
-#define WIDEN(AT, N) store_as(out, AT, MP_TYPE_F32, load_as(x, AT, MP_TYPE_F16, N), N)
-    if (type == MP_TYPE_F32)
-        FOR_VECTORS(count, NARROW);
+#define NARROW(TYPE) cast_from(MP_TYPE_F32, x, out, TYPE, count)
+#define WIDEN(TYPE) cast_from(TYPE, x, out, MP_TYPE_F32, count)
+    if (type == out_type)
+        memcpy(out, x, count * mp_type_bytes(type));
+    else if (type == MP_TYPE_F32)
+        BY_REAL_TYPE(out_type, NARROW);
+    else if (out_type == MP_TYPE_F32)
+        BY_REAL_TYPE(type, WIDEN);
     else
-        FOR_VECTORS(count, WIDEN);
+        cast_from(type, x, out, out_type, count);
 #undef NARROW
 #undef WIDEN
 }

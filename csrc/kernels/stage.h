@@ -5,13 +5,14 @@ static void stage_f32(void *staged, const void *source, size_t count, int zero_p
     memcpy(staged, source, count * sizeof(float));
 }
 
-static void stage_f16(void *staged, const void *source, size_t count, int zero_point)
-{
-    (void)zero_point;
-#define BODY(AT, N) store_as(staged, AT, MP_TYPE_F32, load_as(source, AT, MP_TYPE_F16, N), N)
-    FOR_VECTORS(count, BODY);
-#undef BODY
-}
+/* A narrow real type as float. */
+#define STAGE_WIDENED(NAME, TYPE)                                                                                      \
+    static void NAME(void *staged, const void *source, size_t count, int zero_point)                                   \
+    {                                                                                                                  \
+        (void)zero_point;                                                                                              \
+        cast_from(TYPE, source, staged, MP_TYPE_F32, count);                                                           \
+    }
+STAGE_WIDENED(stage_f16, MP_TYPE_F16)
 
 /* q - zero_point as int16: in [-255, 255]. */
 static void stage_s16(void *staged, const void *source, size_t count, int zero_point)

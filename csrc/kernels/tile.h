@@ -62,18 +62,11 @@ typedef struct {
                            int channel, void *out, size_t out_ld)                                                      \
     {                                                                                                                  \
         const tile_target target = {o, out, out_ld, o->scale + channel, o->bias + channel};                            \
-        if (o->out_type == MP_TYPE_F32)                                                                                \
-            TILE_OUT_ACTIVATIONS(NAME##_rows, MP_TYPE_F32);                                                            \
-        else if (o->out_type == MP_TYPE_F16)                                                                           \
-            TILE_OUT_ACTIVATIONS(NAME##_rows, MP_TYPE_F16);                                                            \
-        else if (o->rounding == MP_HALF_TO_EVEN)                                                                       \
-            TILE_OUT_ACTIVATIONS(NAME##_rows, OUT_I8_EVEN);                                                            \
-        else                                                                                                           \
-            TILE_OUT_ACTIVATIONS(NAME##_rows, MP_TYPE_I8);                                                             \
+        BY_OUT_TYPE(TILE_OUT_ACTIVATIONS, NAME##_rows);                                                                \
     }
 #define TILE_OUT_CASE(F, ACTIVATION, TYPE)                                                                             \
     F(MP_MR, 1, ACTIVATION, TYPE, a, seg, segments, run, b, init, acc, ahead, ahead_step, &target)
-#define TILE_OUT_ACTIVATIONS(F, TYPE)                                                                                  \
+#define TILE_OUT_ACTIVATIONS(TYPE, F)                                                                                  \
     do {                                                                                                               \
         if (o->activation == MP_LEAKY)                                                                                 \
             TILE_OUT_CASE(F, MP_LEAKY, TYPE);                                                                          \

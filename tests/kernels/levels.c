@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "mpnet.h"
+#include "types.h"
 
 #ifndef REFERENCE
 #define REFERENCE "scalar"
@@ -58,8 +59,7 @@ static void same(const mp_table *table, const char *what, int a, int b, int c, i
 static void convolution(const mp_table *reference, const mp_table *table, mp_conv_shape s, int precision, int out_type, int extreme,
                         int number, int pool)
 {
-    const int storage = precision == MP_INT8 ? MP_TYPE_I8
-                        : precision == MP_FP16 || precision == MP_FP16_HALF ? MP_TYPE_F16 : MP_TYPE_F32;
+    const int storage = mp_precisions[precision].type, codes = !mp_is_real(storage);
     const int span = s.dilation * (s.size - 1) + 1;
     const int h = (s.in_h + 2 * s.padding - span) / s.stride + 1, w = (s.in_w + 2 * s.padding - span) / s.stride + 1;
     const size_t pixels = (size_t)s.in_h * s.in_w * s.in_c, results = (size_t)h * w * s.out_c;
@@ -71,8 +71,8 @@ static void convolution(const mp_table *reference, const mp_table *table, mp_con
     int32_t zero[IMAGES] = {-7, 100}, out_zero[IMAGES] = {5, -128};
     int status[2];
     fill(input, IMAGES * pixels, storage, extreme);
-    fill(weights, taps, precision == MP_INT8 ? MP_TYPE_I8 : MP_TYPE_F32, extreme);
-    if (precision == MP_INT8)
+    fill(weights, taps, codes ? storage : MP_TYPE_F32, extreme);
+    if (codes)
         for (size_t i = 0; i < taps; i++)
             if (((int8_t *)weights)[i] == -128)
                 ((int8_t *)weights)[i] = -127;
@@ -94,7 +94,7 @@ static void convolution(const mp_table *reference, const mp_table *table, mp_con
         };
         status[k] = mp_conv_scratch_bytes(t, packed[k], pool, 1) > SCRATCH ? -2 : mp_conv(t, &a);
     }
-    const size_t bytes = out_type == MP_TYPE_F32 ? 4 : out_type == MP_TYPE_F16 ? 2 : 1;
+    const size_t bytes = mp_type_bytes(out_type);
     const size_t stored = pool ? (size_t)pool_h * pool_w * s.out_c : results;
     same(table, pool ? "pooled convolution" : "convolution", number, precision, out_type, status[0], status[1],
          IMAGES * stored * bytes);
@@ -120,13 +120,11 @@ static void convolutions(const mp_table *reference, const mp_table *table)
             const int pool = extreme < 3 ? 0 : extreme - 2, how = extreme < 3 ? extreme : 0;
             if (how && i % 3)
                 continue;
-            convolution(reference, table, SHAPES[i], MP_FP32, MP_TYPE_F32, how, i, pool);
-            convolution(reference, table, SHAPES[i], MP_FP16, MP_TYPE_F16, how, i, pool);
-            convolution(reference, table, SHAPES[i], MP_FP16_HALF, MP_TYPE_F16, how, i, pool);
-            convolution(reference, table, SHAPES[i], MP_INT8, MP_TYPE_F32, how, i, pool);
-            convolution(reference, table, SHAPES[i], MP_INT8, MP_TYPE_I8, how, i, pool);
-            if (SHAPES[i].size == 3 && SHAPES[i].stride == 1 && SHAPES[i].groups == 1 && SHAPES[i].dilation == 1)
-                convolution(reference, table, SHAPES[i], MP_FP32_WINOGRAD, MP_TYPE_F32, how, i, pool);
+            for (int precision = 0; precision < MP_PRECISIONS; precision++)
+                for (int out_type = 0; mp_is_type(out_type); out_type++)
+                    if (out_type == mp_precisions[precision].type ||
+                        (out_type == MP_TYPE_F32 && !mp_is_real(mp_precisions[precision].type)))
+                        convolution(reference, table, SHAPES[i], precision, out_type, how, i, pool);
         }
 }
 
@@ -149,31 +147,31 @@ static void elementwise(const mp_table *reference, const mp_table *table)
     const int32_t zero[1] = {-3};
     for (int i = 0; i < (int)(sizeof COUNTS / sizeof *COUNTS); i++) {
         const size_t n = COUNTS[i];
-        for (int type = MP_TYPE_F32; type <= MP_TYPE_F16; type++) {
-            const size_t bytes = type == MP_TYPE_F32 ? 4 : 2;
-            fill(input, n, type, 0);
-            fill(other, n, type, 0);
-            BOTH("value range", type, COUNTS[i], 8, mp_value_range(t, input, type, 1, n, to, 1))
-            for (int rounding = 0; rounding < 3; rounding++)
-                BOTH("quantize", type, COUNTS[i], n, mp_quantize(t, input, type, to, 1, n, inverse, zero, rounding, -128, 127, 1))
-            BOTH("cast", type, COUNTS[i], n * (6 - bytes), mp_cast(t, input, type, to, !type, n, 1))
-            for (int activation = 0; activation < 7; activation++)
-                BOTH("add", type, activation, n * bytes, mp_add(t, input, other, to, type, type, activation, n, 1))
-            fill(input, n * 30, type, 0);
-            BOTH("average pool", type, COUNTS[i], n * bytes, mp_avgpool(t, input, to, type, 1, 5, 6, COUNTS[i], 1))
-        }
-        for (int type = MP_TYPE_F32; type <= MP_TYPE_I8; type++) {
-            const size_t bytes = type == MP_TYPE_F32 ? 4 : type == MP_TYPE_F16 ? 2 : 1;
+        for (int type = 0; mp_is_type(type); type++) {
+            const size_t bytes = mp_type_bytes(type);
             fill(input, n * 30, type, 0);
             BOTH("maxpool", type, COUNTS[i], n * 12 * bytes,
                  mp_maxpool(t, input, to, type, 1, 5, 6, COUNTS[i], 3, 4, 3, 1, 0, 1))
             BOTH("padded maxpool", type, COUNTS[i], n * 30 * bytes,
                  mp_maxpool(t, input, to, type, 1, 5, 6, COUNTS[i], 5, 6, 2, 1, 1, 1))
             BOTH("upsample", type, COUNTS[i], n * 120 * bytes, mp_upsample(t, input, to, type, 1, 5, 6, COUNTS[i], 2, 1))
+            if (!mp_is_real(type))
+                continue;
+            BOTH("average pool", type, COUNTS[i], n * bytes, mp_avgpool(t, input, to, type, 1, 5, 6, COUNTS[i], 1))
+            fill(input, n, type, 0);
+            fill(other, n, type, 0);
+            BOTH("value range", type, COUNTS[i], 8, mp_value_range(t, input, type, 1, n, to, 1))
+            for (int rounding = 0; rounding < 3; rounding++)
+                BOTH("quantize", type, COUNTS[i], n, mp_quantize(t, input, type, to, 1, n, inverse, zero, rounding, -128, 127, 1))
+            for (int out_type = 0; mp_is_type(out_type); out_type++)
+                if (mp_is_real(out_type))
+                    BOTH("cast", type, COUNTS[i], n * mp_type_bytes(out_type), mp_cast(t, input, type, to, out_type, n, 1))
+            for (int activation = 0; activation < 7; activation++)
+                BOTH("add", type, activation, n * bytes, mp_add(t, input, other, to, type, type, activation, n, 1))
+            fill(input, n, MP_TYPE_I8, 0);
+            BOTH("dequantize", type, COUNTS[i], n * bytes,
+                 mp_dequantize(t, (int8_t *)input, to, type, 1, n, scale, zero, offset, 1))
         }
-        fill(input, n, MP_TYPE_I8, 0);
-        BOTH("dequantize", 0, COUNTS[i], n * 4, mp_dequantize(t, (int8_t *)input, to, MP_TYPE_F32, 1, n, scale, zero, offset, 1))
-        BOTH("dequantize", 1, COUNTS[i], n * 2, mp_dequantize(t, (int8_t *)input, to, MP_TYPE_F16, 1, n, scale, zero, offset, 1))
     }
 }
 
