@@ -15,7 +15,6 @@ from mpnet.spec.experiment import (
     BATCH_NORMS,
     DATA_FORMATS,
     NMS_KINDS,
-    OBJECTIVES,
     RESIZES,
     SAMPLERS,
     STRATEGIES,
@@ -32,6 +31,7 @@ from mpnet.spec.experiment import (
     SpaceSection,
     SweepSection,
 )
+from mpnet.spec.measures import limits, objectives
 from mpnet.spec.precision import PRECISIONS
 
 __all__ = ["parse_experiment", "quantization_options", "read_experiment"]
@@ -219,7 +219,7 @@ def _sweep(top: Section, base: Path) -> SweepSection | None:
         strategy,
         section.texts("precisions", _PRECISION_NAMES) or default.precisions,
         _space(section),
-        section.texts("objectives", OBJECTIVES) or default.objectives,
+        section.texts("objectives", objectives()) or default.objectives,
         _constraints(section),
         _budget(section),
         default.holdout if holdout is None else holdout,
@@ -251,15 +251,13 @@ def _space(sweep: Section) -> SpaceSection:
 
 
 def _constraints(sweep: Section) -> ConstraintSection:
-    section = sweep.section("constraints", (
-        "ap_drop", "ap_drop_relative", "weight_bytes", "peak_activation_bytes", "bit_operations", "latency_ms",
-    ))
+    section = sweep.section("constraints", ("ap_drop", "ap_drop_relative", *(row.name for row in limits())))
     if section is None:
         return ConstraintSection()
+    said = {row.name: section.integer(row.name, 1) if row.whole else section.number(row.name, 0) for row in limits()}
     return ConstraintSection(
-        section.number("ap_drop", 0, 100), section.number("ap_drop_relative", 0, 1), section.integer("weight_bytes", 1),
-        section.integer("peak_activation_bytes", 1), section.integer("bit_operations", 1),
-        section.number("latency_ms", 0),
+        section.number("ap_drop", 0, 100), section.number("ap_drop_relative", 0, 1),
+        {name: limit for name, limit in said.items() if limit is not None},
     )
 
 

@@ -15,10 +15,8 @@ from mpnet.report.model import Change, ClassRow
 from mpnet.report.paired import Pair, Pairing
 from mpnet.spec.dataset import Dataset
 from mpnet.spec.detections import Detections
+from mpnet.spec.measures import AGREEMENT, names_of
 from mpnet.trial.result import Result
-
-METRICS: tuple[str, ...] = ("AP", "AP50", "AP75", "AP_small", "AP_medium", "AP_large", "AR100", "darknet_mAP50")
-COSTS: tuple[str, ...] = ("weight_bytes", "peak_activation_bytes", "bit_operations", "int8_macs")
 
 
 @dataclass(frozen=True)
@@ -114,7 +112,7 @@ def _agreement(result: Result, baseline: Result, pair: Pair | None) -> dict[str,
     own = stored if stored is not None and stored.get("baseline") == baseline.id else None
     if pair is None or "agreement_AP" not in pair.values:
         return own
-    values: dict[str, Any] = {name: pair.values[f"agreement_{name}"] for name in ("AP", "AP75", "AP95")}
+    values: dict[str, Any] = {name.removeprefix(AGREEMENT): pair.values[name] for name in names_of("agreement")}
     return {"baseline": baseline.id, **values, "head_sqnr_db": own["head_sqnr_db"] if own else None}
 
 

@@ -7,7 +7,6 @@ from typing import Any, Mapping
 from rich.console import Console
 from rich.text import Text
 
-from mpnet.report.comparison import COSTS, METRICS
 from mpnet.report.terminal import (
     bar,
     bytes_text,
@@ -19,6 +18,7 @@ from mpnet.report.terminal import (
     signed_bar,
     utf8,
 )
+from mpnet.spec.measures import AGREEMENT, measure, names_of
 
 CLASSES_SHOWN = 12
 CHANGES_SHOWN = 12
@@ -47,13 +47,14 @@ def _names(document: Mapping[str, Any]) -> list[str]:
 def _metrics(document: Mapping[str, Any], console: Console) -> None:
     runs = document["runs"]
     rows: list[list[object]] = [["precision", *[precision_text(run["precision"]) for run in runs]]]
-    for name in METRICS:
-        if any(run["metrics"].get(name, -1) >= 0 for run in runs):
+    for name in names_of("accuracy"):
+        if measure(name).compared and any(run["metrics"].get(name, -1) >= 0 for run in runs):
             rows.append([name, *[_metric(run, name, place > 0) for place, run in enumerate(runs)]])
-    for name in ("AP", "AP75", "AP95"):
-        found = [(run["agreement"] or {}).get(name) if place else None for place, run in enumerate(runs)]
+    for name in names_of("agreement"):
+        found = [(run["agreement"] or {}).get(name.removeprefix(AGREEMENT)) if place else None
+                 for place, run in enumerate(runs)]
         if any(value is not None for value in found):
-            rows.append([f"agreement {name}", "", *[number_text(value) for value in found[1:]]])
+            rows.append([name.replace("_", " "), "", *[number_text(value) for value in found[1:]]])
     heads = [(run["agreement"] or {}).get("head_sqnr_db") if place else None for place, run in enumerate(runs)]
     if any(heads):
         rows.append(["head SQNR (dB)", "", *[", ".join("exact" if v is None else f"{v:.1f}" for v in values)
@@ -101,10 +102,10 @@ def _beside(value: float | None, first: float | None) -> str:
 def _costs(document: Mapping[str, Any], console: Console, unicode: bool) -> None:
     runs = document["runs"]
     rows: list[list[object]] = []
-    for name in COSTS:
+    for name in names_of("cost", "count"):
         values = [float(run["cost"].get(name, float("nan"))) for run in runs]
         if any(value == value for value in values):
-            show = bytes_text if name.endswith("bytes") else count_text
+            show = bytes_text if measure(name).unit == "B" else count_text
             rows.append([name.replace("_", " "), *_shares(values, [show(v) for v in values], unicode)])
     times = [float((run["latency"] or {}).get("median_ms", float("nan"))) for run in runs]
     if any(time == time for time in times):

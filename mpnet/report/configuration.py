@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any, Mapping
 
 from mpnet.errors import StoreError
-from mpnet.report.model import HELD_OUT, Status
+from mpnet.report.model import Status
 from mpnet.report.store_source import from_store
+from mpnet.spec.measures import HELD_OUT
 from mpnet.trial.result import read_result
 
 STORE_MAGIC = b"SQLite format 3\0"

@@ -11,7 +11,7 @@ import numpy as np
 from mpnet.report.model import Configurations, LayerError, Missing, ReportData
 from mpnet.report.paired import Pair, named
 from mpnet.report.pictures import Gallery
-from mpnet.report.source import AGREEMENT
+from mpnet.spec.measures import MEASURES
 
 WORST_PICTURES = 6
 CROPS = 24
@@ -41,14 +41,14 @@ def with_pairs(data: ReportData, pairs: Mapping[int, Pair], draws: int, gallery:
 def _filled(table: Configurations, pairs: Mapping[int, Pair]) -> Configurations:
     """Columns that pairs know and the table does not: agreement with this baseline."""
     columns = dict(table.columns)
-    for name in AGREEMENT:
+    for name, itself in ((m.name, m.itself) for m in MEASURES if m.itself is not None):
         values = {row: pair.values[name] for row, pair in pairs.items() if name in pair.values}
         if values and name not in columns:
             column = np.full(len(table), np.nan)
             for row, value in values.items():
                 column[row] = value
             if table.baseline is not None:
-                column[table.baseline] = 100.0
+                column[table.baseline] = itself
             columns[name] = column
     return replace(table, columns=columns)
 

@@ -7,8 +7,9 @@ from typing import Any, Mapping, Sequence
 
 import numpy as np
 
-from mpnet.report.model import Configurations, LayerError, ReportData, measure
+from mpnet.report.model import Configurations, LayerError, ReportData
 from mpnet.report.sensitivity import by_layer
+from mpnet.spec.measures import leading, measure
 from mpnet.spec.precision import BY_CODE
 
 HEAT_ROWS = 400
@@ -100,7 +101,8 @@ def _intervals(
 def sensitivities(data: ReportData) -> list[Figure]:
     """Per layer, both ways; one figure per measure that has them."""
     out = []
-    for name in ("agreement_AP", "AP", "head_sqnr_db"):
+    for row in leading():
+        name = row.name
         found = by_layer(data.configurations, data.layers, name)
         if not found:
             continue
@@ -117,7 +119,6 @@ def sensitivities(data: ReportData) -> list[Figure]:
             "precision": [s.precision for s in found], "only_this": [s.alone for s in found],
             "all_but_this": [s.rest for s in found],
         }
-        row = measure(name)
         absolute = np.isinf(data.configurations.value(data.configurations.baseline, name))
         label = row.label if absolute else f"change of {row.label}"
         out.append(Figure(f"sensitivity-{name}", "bars", f"{label[0].upper()}{label[1:]} per layer", "layer",

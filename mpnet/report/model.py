@@ -16,58 +16,6 @@ from mpnet.evaluation.compare import Interval
 
 
 @dataclass(frozen=True)
-class Measure:
-    """One number per configuration.
-
-    name:   its key in result.json and in stores; label: for people; unit: '%', 'dB', 'B', 'ms' or ''.
-    higher: whether more is better; cost: whether it is what accuracy is paid with.
-    """
-
-    name: str
-    label: str
-    unit: str
-    higher: bool
-    cost: bool
-    digits: int = 2
-
-
-MEASURES: tuple[Measure, ...] = (
-    Measure("agreement_AP", "agreement AP", "%", True, False),
-    Measure("agreement_AP75", "agreement AP75", "%", True, False),
-    Measure("agreement_AP95", "agreement AP95", "%", True, False),
-    Measure("AP", "AP", "%", True, False),
-    Measure("AP50", "AP50", "%", True, False),
-    Measure("AP75", "AP75", "%", True, False),
-    Measure("AP_small", "AP small", "%", True, False),
-    Measure("AP_medium", "AP medium", "%", True, False),
-    Measure("AP_large", "AP large", "%", True, False),
-    Measure("AR1", "AR1", "%", True, False),
-    Measure("AR10", "AR10", "%", True, False),
-    Measure("AR100", "AR100", "%", True, False),
-    Measure("darknet_mAP50", "Darknet mAP@0.5", "%", True, False),
-    Measure("head_sqnr_db", "head SQNR", "dB", True, False, 1),
-    Measure("weight_bytes", "weights", "B", False, True, 0),
-    Measure("peak_activation_bytes", "peak activations", "B", False, True, 0),
-    Measure("bit_operations", "bit operations", "", False, True, 0),
-    Measure("fp_mac_share", "MACs not in int8", "%", False, True, 1),
-    Measure("latency_ms", "latency", "ms", False, True, 2),
-)
-MEASURE: dict[str, Measure] = {m.name: m for m in MEASURES}
-HELD_OUT = "held_out_"
-"""Prefix of a column measured on the held-out pictures; the plain name is then the selection's."""
-
-
-def measure(name: str) -> Measure:
-    """The registry's row for `name`; held-out columns inherit; an unknown one is shown as it is called."""
-    if name in MEASURE:
-        return MEASURE[name]
-    if name.startswith(HELD_OUT):
-        row = measure(name.removeprefix(HELD_OUT))
-        return Measure(name, f"{row.label}, held out", row.unit, row.higher, row.cost, row.digits)
-    return Measure(name, name, "", True, False)
-
-
-@dataclass(frozen=True)
 class Layer:
     """One layer of the network.
 

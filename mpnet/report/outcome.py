@@ -8,9 +8,8 @@ from rich.console import Console
 from rich.table import Table
 
 from mpnet.report.layers import bytes_text, count_text
+from mpnet.spec.measures import AGREEMENT, names_of
 from mpnet.trial.result import Result
-
-METRICS: tuple[str, ...] = ("AP", "AP50", "AP75", "AR100", "darknet_mAP50")
 
 
 def print_outcome(result: Result, baseline: Result | None, console: Console) -> None:
@@ -27,12 +26,12 @@ def print_outcome(result: Result, baseline: Result | None, console: Console) -> 
     for name in ["baseline", "this run"] if baseline else ["this run"]:
         table.add_column(name, justify="right", no_wrap=True)
     table.add_row("precision", *[str(run.document["precision"]["key"]) for run in runs])
-    for name in METRICS:
+    for name in names_of("accuracy", stored="trials"):
         table.add_row(name, *[_percent(run.metrics.get(name)) for run in runs])
     agreement = document.get("agreement")
     if agreement:
-        for name in ("AP", "AP75", "AP95"):
-            table.add_row(f"agreement {name}", "", _percent(agreement[name]))
+        for name in names_of("agreement"):
+            table.add_row(name.replace("_", " "), "", _percent(agreement.get(name.removeprefix(AGREEMENT))))
         table.add_row("SQNR of heads", "", _decibels(agreement["head_sqnr_db"]))
     cells: tuple[tuple[str, Callable[[Mapping[str, Any]], str]], ...] = (
         ("weights", lambda d: bytes_text(d["cost"]["weight_bytes"])),

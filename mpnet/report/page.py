@@ -19,14 +19,14 @@ from mpnet.errors import StoreError
 from mpnet.evaluation.compare import Interval
 from mpnet.report import figures, svg
 from mpnet.report.figures import Figure
-from mpnet.report.model import MEASURES, ClassRow, ReportData, measure
+from mpnet.report.model import ClassRow, ReportData
 from mpnet.report.summary import amount, sentences
 from mpnet.report.terminal import clean, number_text
+from mpnet.spec.measures import MEASURES, in_report_order, measure
 from mpnet.spec.precision import BY_CODE, PRECISIONS
 
 CROPS_SHOWN = 24
 """Most lost or gained objects with a picture on the page; the data files list all."""
-KEY_MEASURES = ("AP", "AP50", "agreement_AP", "head_sqnr_db", "weight_bytes", "bit_operations", "latency_ms")
 
 
 def render(data: ReportData) -> str:
@@ -67,7 +67,7 @@ def render(data: ReportData) -> str:
 def payload(data: ReportData, shown: Mapping[str, Figure]) -> dict[str, Any]:
     """What the page's program reads: the table of configurations in columns, figures, and the .cfg in pieces."""
     table = data.configurations
-    names = [m.name for m in MEASURES if m.name in table.columns]
+    names = [m.name for m in in_report_order() if m.name in table.columns]
     names += [name for name in table.columns if name not in names]
     return {
         "table": {
@@ -77,7 +77,7 @@ def payload(data: ReportData, shown: Mapping[str, Figure]) -> dict[str, Any]:
         },
         "measures": {name: {"label": m.label, "unit": m.unit, "higher": m.higher, "cost": m.cost, "digits": m.digits}
                      for name in names for m in (measure(name),)},
-        "hover": [name for name in KEY_MEASURES if name in table.columns],
+        "hover": [m.name for m in MEASURES if m.headline and m.name in table.columns],
         "precisions": {p.code: {"name": p.name, "base": p.base} for p in _precisions(data)},
         "layers": [{"index": layer.index, "name": layer.name, "position": layer.position} for layer in data.layers],
         "intervals": {row: {name: [i.difference, i.low, i.high] for name, i in found.items()}
@@ -200,16 +200,17 @@ def _tiles(data: ReportData) -> list[dict[str, str]]:
     if table.chosen is None:
         return []
     tiles = []
-    for name in KEY_MEASURES:
+    for row in (row for row in MEASURES if row.headline):
+        name = row.name
         value, start = table.value(table.chosen, name), table.value(table.baseline, name)
         if not math.isfinite(value):
             continue
-        row, interval = measure(name), data.intervals.get(table.chosen, {}).get(name)
+        interval = data.intervals.get(table.chosen, {}).get(name)
         change, tone, note = "", "noise", ""
         if table.baseline != table.chosen and math.isfinite(start):
             if row.cost and start > 0:
                 change = f"{value / start:.0%} of baseline"
-            elif not name.startswith("agreement"):
+            elif row.kind != "agreement":
                 change = _number(value - start, row.digits, True)
             tone = "noise" if row.cost or interval is None or interval.noise else \
                 "good" if (interval.difference > 0) == row.higher else "bad"

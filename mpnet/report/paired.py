@@ -14,9 +14,9 @@ from mpnet.evaluation.metrics import SIZES, CocoEvaluator, CocoResult
 from mpnet.report.model import Change, ClassRow
 from mpnet.spec.dataset import Dataset
 from mpnet.spec.detections import Detections
+from mpnet.spec.measures import AGREEMENT, names_of
 
 TAIL = (2.5, 97.5)
-_SUMMARY = ("AP", "AP50", "AP75", "AR100")
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class Pairing:
         for area, result in side.results.items():
             before = self._baseline.results[area]
             found = compare(before, self._baseline.draws[area], result, side.draws[area])
-            for name in _SUMMARY if area == "all" else ("AP",):
+            for name in found.metrics if area == "all" else ("AP",):
                 label = name if area == "all" else f"AP_{area}"
                 if result.summary[name] >= 0:
                     metrics[label], values[label] = found.metrics[name], result.summary[name]
@@ -104,7 +104,7 @@ class Pairing:
         result = CocoEvaluator(self._agreement.truths).evaluate(other, sizes=False)
         drawn = bootstrap(result, self._weight).summary["AP"]
         low, high = np.nanpercentile(drawn * 100, TAIL)
-        named = {f"agreement_{name}": values[name] for name in ("AP", "AP75", "AP95")}
+        named = {name: values[name.removeprefix(AGREEMENT)] for name in names_of("agreement")}
         return named, {"agreement_AP": Interval(values["AP"] - 100, float(low) - 100, float(high) - 100)}
 
     def _changes(self, other: Detections) -> tuple[tuple[Change, ...], tuple[PictureScore, ...]]:

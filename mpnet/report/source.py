@@ -10,13 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.errors import ConfigError
-from mpnet.report.model import Configurations, Layer, LayerCost, ReportData, Status, measure
+from mpnet.report.model import Configurations, Layer, LayerCost, ReportData, Status
+from mpnet.spec.measures import AGREEMENT, MEASURES, Measure, measure, names_of
 from mpnet.sweep.front import non_dominated
 from mpnet.trial.result import Result
 
-OBJECTIVES: tuple[str, ...] = ("agreement_AP", "AP", "AP50")
-COSTS: tuple[str, ...] = ("bit_operations", "weight_bytes", "latency_ms", "peak_activation_bytes")
-AGREEMENT: tuple[str, ...] = ("agreement_AP", "agreement_AP75", "agreement_AP95")
 ROWS_SHOWN = 12_000
 """Most configurations on a page; of more, the front and the most accurate ones stay, the rest is sampled evenly."""
 
@@ -36,7 +34,7 @@ def from_results(results: Sequence[Result], title: str = "") -> ReportData:
     rows = [result_values(document) for document in documents]
     if any("agreement_AP" in row for row in rows[1:]):
         # A baseline agrees with itself; result.json leaves that out.
-        rows[0] = {**dict.fromkeys(AGREEMENT, 100.0), "head_sqnr_db": math.inf, **rows[0]}
+        rows[0] = {**{m.name: m.itself for m in MEASURES if m.itself is not None}, **rows[0]}
     columns = _columns(rows)
     table = Configurations(
         tuple(str(d["precision"].get("key", "")) for d in documents), tuple(r.id for r in results), columns,
@@ -58,13 +56,13 @@ def result_values(document: Mapping[str, Any]) -> dict[str, float]:
     values = {name: float(value) for name, value in document["metrics"].items() if value is not None and value >= 0}
     agreement = document.get("agreement")
     if agreement:
-        values.update({name: float(agreement[name.removeprefix("agreement_")]) for name in AGREEMENT
-                       if agreement.get(name.removeprefix("agreement_")) is not None})
+        values.update({name: float(agreement[name.removeprefix(AGREEMENT)]) for name in names_of("agreement")
+                       if agreement.get(name.removeprefix(AGREEMENT)) is not None})
         heads = agreement.get("head_sqnr_db") or []
         if heads:
             values["head_sqnr_db"] = mean_sqnr(heads)
     cost = document["cost"]
-    values.update({name: float(cost[name]) for name in COSTS if cost.get(name) is not None})
+    values.update({row.name: float(cost[row.name]) for row in _by_axis(True) if cost.get(row.name) is not None})
     if cost.get("macs"):
         values["fp_mac_share"] = 100 * (1 - cost.get("int8_macs", 0) / cost["macs"])
     latency = document.get("latency") or {}
@@ -83,12 +81,18 @@ def mean_sqnr(heads: Iterable[float | None]) -> float:
 def axes(columns: Mapping[str, NDArray[np.float64]], wanted: Sequence[str] = ()) -> tuple[str, str]:
     """The accuracy and the cost that a front is drawn over: the wanted ones, else the first that vary or exist."""
     found = []
-    for candidates, cost in ((OBJECTIVES, False), (COSTS, True)):
+    for cost in (False, True):
+        candidates = [row.name for row in _by_axis(cost) if row.axis]
         named = [name for name in wanted if measure(name).cost == cost]
         there = [name for name in (*named, *candidates) if name in columns]
         varying = [name for name in there if np.unique(columns[name][np.isfinite(columns[name])]).size > 1]
-        found.append((varying or there or [candidates[0]])[0])
+        found.append((varying or there or candidates)[0])
     return found[0], found[1]
+
+
+def _by_axis(cost: bool) -> list[Measure]:
+    """Qualities or costs, those that a front is drawn over first."""
+    return sorted((row for row in MEASURES if row.cost == cost), key=lambda row: row.axis or len(MEASURES))
 
 
 def front_rows(columns: Mapping[str, NDArray[np.float64]], objective: str, cost: str) -> NDArray[np.bool_]:

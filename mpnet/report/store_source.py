@@ -12,12 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.errors import StoreError
-from mpnet.report.model import HELD_OUT, Configurations, Layer, ReportData, Status
+from mpnet.report.model import Configurations, Layer, ReportData, Status
 from mpnet.report.source import axes, front_rows, thinned
-from mpnet.sweep.scoring import MAX_SQNR_DB
+from mpnet.spec.measures import measure
 from mpnet.sweep.store import TrialStore
-
-_SKIPPED = ("int8_macs",)
 
 
 def from_store(path: Path, status: Status, choose: str | None = None) -> tuple[ReportData, dict[str, Any]]:
@@ -91,16 +89,9 @@ def _context(
 
 
 def _columns(trials: Sequence[Any]) -> dict[str, NDArray[np.float64]]:
-    names = sorted({name for trial in trials for name in trial.values} - set(_SKIPPED))
-    found = {name: np.array([trial.get(name) for trial in trials], dtype=np.float64) for name in names}
-    # Metrics hold -1 where nothing could be measured.
-    for name, values in found.items():
-        if name.removeprefix(HELD_OUT).startswith(("A", "agreement", "darknet")):
-            values[values < 0] = np.nan
-    # The store keeps a finite stand-in for tensors that are equal.
-    for name in {"head_sqnr_db", HELD_OUT + "head_sqnr_db"} & found.keys():
-        found[name][found[name] >= MAX_SQNR_DB] = np.inf
-    return found
+    rows = [measure(name) for name in sorted({name for trial in trials for name in trial.values})]
+    return {row.name: row.measured(np.array([trial.get(row.name) for trial in trials], dtype=np.float64))
+            for row in rows if row.kind != "count"}
 
 
 def _row(keys: Sequence[str], key: object) -> int | None:
@@ -130,7 +121,7 @@ def _chosen(
 def knee(columns: Mapping[str, NDArray[np.float64]], rows: NDArray[np.intp], objective: str, cost: str) -> int:
     """The front's row farthest from the line between its cheapest and its most accurate end, both axes as shares."""
     x, y = columns[cost][rows], columns[objective][rows]
-    if objective == "head_sqnr_db":
+    if measure(objective).stand_in is not None:
         y = np.minimum(y, np.sort(y)[-2] + 6 if len(y) > 1 else y)  # equal tensors have a ratio without meaning
     if np.ptp(x) == 0 or np.ptp(y) == 0:
         return int(rows[int(np.argmax(y))])

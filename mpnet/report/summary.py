@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 
 from mpnet.evaluation.compare import Interval
-from mpnet.report.model import HELD_OUT, ReportData, measure
+from mpnet.report.model import ReportData
 from mpnet.report.terminal import bytes_text, count_text, number_text
+from mpnet.spec.measures import HELD_OUT, measure
 
 
 def verdict(interval: Interval, unit: str = "") -> str:
@@ -25,7 +26,7 @@ def amount(name: str, value: float) -> str:
         return "not measured"
     if row.unit == "B":
         return bytes_text(value)
-    if name == "bit_operations":
+    if row.whole and not row.unit:
         return count_text(value)
     return f"{number_text(value, row.digits)}{' ' + row.unit if row.unit and row.unit != '%' else ''}"
 

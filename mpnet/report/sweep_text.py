@@ -7,6 +7,8 @@ from typing import Any, Mapping, Sequence
 from rich.console import Console
 from rich.table import Table
 
+from mpnet.spec.measures import measure
+
 _BAR = 24
 
 
@@ -120,10 +122,11 @@ def _value(row: Mapping[str, Any], name: str) -> float:
 def _shown(value: float | None, name: str) -> str:
     if value is None:
         return ""
-    if name in ("bit_operations", "int8_macs"):
-        return f"{value / 1e9:,.2f} G"
-    if name.endswith("bytes"):
+    row = measure(name)
+    if row.unit == "B":
         return f"{value / 1e3:,.1f} kB"
+    if row.whole:
+        return f"{value / 1e9:,.2f} G"
     return f"{value:,.2f}"
 
 

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Mapping
 
+from mpnet.spec.measures import limits
 from mpnet.spec.quantization import NOTHING_SAID, QuantizationOptions
 
 RESIZES: tuple[str, ...] = ("stretch", "letterbox")
@@ -16,10 +18,6 @@ BATCH_NORMS: tuple[str, ...] = ("darknet", "alexeyab")
 DATA_FORMATS: tuple[str, ...] = ("yolo", "coco")
 STRATEGIES: tuple[str, ...] = ("grid", "one_at_a_time", "exhaustive", "greedy", "pareto", "additive")
 SAMPLERS: tuple[str, ...] = ("nsga2", "tpe")
-OBJECTIVES: tuple[str, ...] = (
-    "AP", "AP50", "AP75", "AR100", "darknet_mAP50", "agreement_AP", "agreement_AP75", "agreement_AP95", "head_sqnr_db",
-    "weight_bytes", "peak_activation_bytes", "bit_operations", "latency_ms",
-)
 
 
 @dataclass(frozen=True)
@@ -119,14 +117,19 @@ class SpaceSection:
 
 @dataclass(frozen=True)
 class ConstraintSection:
-    """What a chosen configuration must keep. ap_drop: in AP points; ap_drop_relative: share of the baseline's AP."""
+    """What a chosen configuration must keep.
+
+    ap_drop: in AP points; ap_drop_relative: share of the baseline's AP; at_most: of costs by name.
+    """
 
     ap_drop: float | None = None
     ap_drop_relative: float | None = None
-    weight_bytes: int | None = None
-    peak_activation_bytes: int | None = None
-    bit_operations: int | None = None
-    latency_ms: float | None = None
+    at_most: Mapping[str, float] = field(default_factory=dict)
+
+    def as_json(self) -> dict[str, float | None]:
+        """Every limit by its key in experiment files, None where there is none."""
+        return {"ap_drop": self.ap_drop, "ap_drop_relative": self.ap_drop_relative,
+                **{row.name: self.at_most.get(row.name) for row in limits()}}
 
 
 @dataclass(frozen=True)

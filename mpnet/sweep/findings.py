@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Mapping
 
+from mpnet.spec.measures import HELD_OUT, trial_costs, trial_metrics
 from mpnet.sweep.front import Gap, front_gap
 from mpnet.sweep.loop import SweepState
 from mpnet.sweep.problem import Problem
 from mpnet.sweep.space import Configuration
 from mpnet.sweep.store import Trial, TrialStore
-from mpnet.sweep.store_schema import COST_COLUMNS, HELD_OUT, METRICS
 
 FORMAT = "mpnet-sweep-result"
 VERSION = 1
@@ -45,15 +45,15 @@ def trial_entry(
     problem: Problem, configuration: Configuration, trial: Trial, suffix: str, digest: str, baseline: bool
 ) -> dict[str, Any]:
     """One configuration of a document."""
-    held_out = {name: trial.values[HELD_OUT + name] for name in METRICS if HELD_OUT + name in trial.values}
+    held_out = {name: trial.values[HELD_OUT + name] for name in trial_metrics() if HELD_OUT + name in trial.values}
     return {
         "precision": configuration.key + suffix,
         "trial": digest,
         "baseline": baseline,
         "options": problem.space.option_sets[configuration.options].text,
-        "metrics": {name: trial.values[name] for name in METRICS if name in trial.values},
+        "metrics": {name: trial.values[name] for name in trial_metrics() if name in trial.values},
         **({"held_out": held_out} if held_out else {}),
-        "costs": {name: trial.values[name] for name in COST_COLUMNS if name in trial.values},
+        "costs": {name: trial.values[name] for name in trial_costs() if name in trial.values},
     }
 
 

@@ -1,6 +1,6 @@
 """Exact fronts: which configurations no other one beats, and how far another front is from that.
 
-Everything here minimises costs and maximises qualities; `Objective.sense` says which. Nothing is pruned by
+Everything here minimises costs and maximises qualities; `Measure.sense` says which. Nothing is pruned by
 assuming that sensitivities add up or that a lower precision is worse: int8 does beat fp32 by chance.
 """
 
@@ -13,39 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.errors import ConfigError
+from mpnet.spec.measures import Measure
 
 Points = NDArray[np.float64]
 
-# Columns that a front may be drawn over. A quality is better when higher, a cost when lower.
-QUALITIES: tuple[str, ...] = (
-    "AP", "AP50", "AP75", "AR100", "darknet_mAP50", "agreement_AP", "agreement_AP75", "agreement_AP95", "head_sqnr_db",
-)
-COSTS: tuple[str, ...] = ("weight_bytes", "peak_activation_bytes", "bit_operations", "latency_ms")
 
-
-@dataclass(frozen=True)
-class Objective:
-    """One axis of a front: the name of a metric or cost, and whether more of it is better."""
-
-    name: str
-    maximise: bool
-
-    @property
-    def sense(self) -> int:
-        """Factor that turns a value into one to be minimised."""
-        return -1 if self.maximise else 1
-
-
-def objective(name: str) -> Objective:
-    """The objective called `name`. Raises ConfigError that lists the known ones."""
-    if name in QUALITIES:
-        return Objective(name, True)
-    if name in COSTS:
-        return Objective(name, False)
-    raise ConfigError(f"unknown objective {name!r}; known are {', '.join((*QUALITIES, *COSTS))}")
-
-
-def to_minimise(values: Points, objectives: Sequence[Objective]) -> Points:
+def to_minimise(values: Points, objectives: Sequence[Measure]) -> Points:
     """values: (n, k) as measured. Result: (n, k), every column to be minimised."""
     return values * np.array([o.sense for o in objectives], dtype=np.float64)
 

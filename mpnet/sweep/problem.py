@@ -10,8 +10,9 @@ import numpy as np
 
 from mpnet.errors import ConfigError
 from mpnet.spec.experiment import ConstraintSection
+from mpnet.spec.measures import Measure, measure, objective
 from mpnet.spec.precision import BY_CODE
-from mpnet.sweep.front import Objective, Points, non_dominated, objective, to_minimise
+from mpnet.sweep.front import Points, non_dominated, to_minimise
 from mpnet.sweep.space import Configuration, Space
 from mpnet.sweep.store import Trial
 
@@ -28,27 +29,27 @@ class Problem:
 
     space: Space
     macs: tuple[int, ...]
-    objectives: tuple[Objective, ...]
+    objectives: tuple[Measure, ...]
     constraints: ConstraintSection = field(default_factory=ConstraintSection)
     seed: int = 0
     trials: int | None = None
     sampler: str = "nsga2"
 
     def __post_init__(self) -> None:
-        if not any(o.maximise for o in self.objectives):
+        if not any(o.higher for o in self.objectives):
             raise ConfigError("sweep.objectives: name at least one measure of accuracy, such as AP or agreement_AP")
-        if all(o.maximise for o in self.objectives):
+        if all(o.higher for o in self.objectives):
             raise ConfigError("sweep.objectives: name at least one cost, such as bit_operations or weight_bytes")
 
     @property
     def quality_name(self) -> str:
         """The measure of accuracy that ranks and constrains."""
-        return next(o.name for o in self.objectives if o.maximise)
+        return next(o.name for o in self.objectives if o.higher)
 
     @property
     def cost_name(self) -> str:
         """The cost that counts first."""
-        return next(o.name for o in self.objectives if not o.maximise)
+        return next(o.name for o in self.objectives if not o.higher)
 
     @property
     def baseline(self) -> str:
@@ -59,8 +60,7 @@ class Problem:
         """A trial's measure or cost, on the pictures that select. Raises ConfigError when it was not measured."""
         value = trial.get(name)
         if math.isnan(value):
-            raise ConfigError(f"sweep.objectives: {name} was not measured for {trial.key}; "
-                              f"{_remedy(name)}")
+            raise ConfigError(f"sweep.objectives: {name} was not measured for {trial.key}; {measure(name).remedy}")
         return value
 
     def quality(self, trial: Trial) -> float:
@@ -100,10 +100,7 @@ class Problem:
         allowed = [(drop, limits.ap_drop)]
         if limits.ap_drop_relative is not None:
             allowed.append((drop, limits.ap_drop_relative * self.quality(baseline)))
-        for name in ("weight_bytes", "peak_activation_bytes", "bit_operations", "latency_ms"):
-            limit = getattr(limits, name)
-            if limit is not None:
-                allowed.append((self.value(trial, name), limit))
+        allowed += [(self.value(trial, name), limit) for name, limit in limits.at_most.items()]
         return all(limit is None or value <= limit for value, limit in allowed)
 
     def best(self, trials: Iterable[Trial], baseline: Trial) -> Trial | None:
@@ -119,15 +116,7 @@ class Problem:
         return min(fitting, key=lambda t: (self.cost(t), -self.quality(t), t.key), default=None)
 
 
-def _remedy(name: str) -> str:
-    if name == "latency_ms":
-        return "make a table with `mpnet profile` and name it in sweep.latency"
-    if name.startswith(("agreement", "head_sqnr")):
-        return "give the experiment a baseline"
-    return "choose another objective"
-
-
-def objectives_of(names: Sequence[str]) -> tuple[Objective, ...]:
+def objectives_of(names: Sequence[str]) -> tuple[Measure, ...]:
     """Objectives by name. Raises ConfigError for an unknown or repeated one."""
     if len(set(names)) != len(names):
         raise ConfigError(f"sweep.objectives: {', '.join(names)} names one twice")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Mapping
 
+from mpnet.spec.measures import trial_metrics
 from mpnet.spec.network import NetworkSpec
 from mpnet.spec.precision import BY_CODE
 from mpnet.sweep.problem import Problem
 from mpnet.sweep.space import Configuration
 from mpnet.sweep.store import Trial
-from mpnet.sweep.store_schema import METRICS
 
 Changes = dict[str, float]
 
@@ -48,5 +48,5 @@ def _change(known: Mapping[Configuration, Trial], key: str, start: str) -> Chang
     after, before = known.get(Configuration(key)), known.get(Configuration(start))
     if after is None or before is None:
         return {}
-    return {name: after.values[name] - before.values[name] for name in METRICS
+    return {name: after.values[name] - before.values[name] for name in trial_metrics()
             if name in after.values and name in before.values}

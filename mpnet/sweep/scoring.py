@@ -10,15 +10,10 @@ from numpy.typing import NDArray
 
 from mpnet.detection.decode import Candidates
 from mpnet.detection.nms import NmsOptions, suppress
-from mpnet.evaluation.agreement import Agreement
-from mpnet.evaluation.darknet_map import darknet_ap50, darknet_map50
-from mpnet.evaluation.metrics import CocoEvaluator
 from mpnet.spec.dataset import Dataset
 from mpnet.spec.detections import Detections
-from mpnet.sweep.store_schema import HELD_OUT
-
-MAX_SQNR_DB = 150.0
-"""What equal tensors get: about the precision of float32, beyond which a ratio says nothing."""
+from mpnet.spec.measures import HELD_OUT, MAX_SQNR_DB
+from mpnet.trial.measure import Meter
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,9 +60,7 @@ def _mixed(text: str, seed: int) -> str:
 class _Part:
     prefix: str
     positions: NDArray[np.intp]
-    dataset: Dataset
-    evaluator: CocoEvaluator
-    agreement: Agreement | None
+    meter: Meter
 
 
 class Scorer:
@@ -93,11 +86,9 @@ class Scorer:
 
     def _part(self, prefix: str, dataset: Dataset, positions: NDArray[np.intp], baseline: Detections | None) -> _Part:
         data = dataset if len(positions) == len(dataset.images) else dataset.subset(positions.tolist())
-        agreement = None
-        if baseline is not None:
-            found = baseline if data is dataset else baseline.of_images(positions)
-            agreement = Agreement(found, data.sizes, len(data.categories))
-        return _Part(prefix, positions, data, CocoEvaluator(data), agreement)
+        if baseline is not None and data is not dataset:
+            baseline = baseline.of_images(positions)
+        return _Part(prefix, positions, Meter(data, baseline))
 
     def detections(self, heads: Sequence[Candidates]) -> Detections:
         """Suppressed over all heads and cut to the best of each picture, if that is asked for."""
@@ -108,15 +99,10 @@ class Scorer:
         values: dict[str, float] = {}
         for part in self._parts:
             found = detections if self._whole else detections.of_images(part.positions)
-            summary: dict[str, float] = dict(part.evaluator.evaluate(found, sizes=False).summary)
-            if self._darknet:
-                summary["darknet_mAP50"] = darknet_map50(darknet_ap50(found, part.dataset))
-            if part.agreement is not None:
-                agreement = part.agreement.measure(found)
-                summary.update({f"agreement_{name}": agreement[name] for name in ("AP", "AP75", "AP95")})
+            measured = part.meter.measure(found, sizes=False, darknet=self._darknet).values
             if noise:
-                summary["head_sqnr_db"] = sqnr_db(noise, part.positions)
-            values.update({part.prefix + name: value for name, value in summary.items()})
+                measured["head_sqnr_db"] = sqnr_db(noise, part.positions)
+            values.update({part.prefix + name: value for name, value in measured.items()})
         return values
 
 

@@ -155,7 +155,7 @@ def describe(store: TrialStore, setup: SweepSetup, contexts: tuple[int, ...], co
         "objectives": list(section.objectives), "holdout": section.holdout, "contexts": list(contexts),
         "suffix": setup.suffix, "baseline": None if setup.baseline is None else setup.baseline + setup.suffix,
         "selecting": len(setup.select), "images": len(bench.dataset.images), "protocol": bench.protocol,
-        "constraints": asdict(section.constraints), "sources": dict(bench.sources or {}),
+        "constraints": section.constraints.as_json(), "sources": dict(bench.sources or {}),
     }))
 
 

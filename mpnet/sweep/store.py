@@ -15,19 +15,20 @@ import os
 import secrets
 import sqlite3
 import time
-import zlib
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Iterable, Iterator, Mapping, Sequence
 
 from mpnet.errors import StoreError
 from mpnet.spec.identity import TrialIdentity, digest_of
+from mpnet.spec.measures import trial_columns
 from mpnet.sweep.store_schema import (
-    COLUMNS,
     FORMAT,
     LEASE_SECONDS,
     SCHEMA,
     VERSION,
+    add_columns,
+    columns_of,
     host_name,
     owner_is_dead,
     store_error,
@@ -77,6 +78,7 @@ class TrialStore:
         self.path = path
         self.owner = owner
         self._db = connection
+        self._columns: tuple[str, ...] = ()
 
     @staticmethod
     def open(path: str | Path, subject: Subject | None = None) -> TrialStore:
@@ -148,10 +150,16 @@ class TrialStore:
                     [("format", FORMAT), ("version", str(VERSION)), ("created", str(time.time())),
                      ("subject", json.dumps(asdict(subject), sort_keys=True))],
                 )
-        self._check_format()
+                add_columns(self._db)
+        version = self._check_format()
         if subject is not None:
             self._check_subject(subject)
         self._write_safely()
+        if version < VERSION or len(self._columns) < len(trial_columns()):
+            with self._transaction():
+                add_columns(self._db)
+                self._db.execute("UPDATE meta SET value = ? WHERE name = 'version'", (str(VERSION),))
+            self._check_format()
 
     def _write_safely(self) -> None:
         with _translated(self.path):
@@ -159,15 +167,19 @@ class TrialStore:
             # FULL: a finished trial survives a power cut as well.
             self._db.execute("PRAGMA synchronous = FULL")
 
-    def _check_format(self) -> None:
+    def _check_format(self) -> int:
+        """The version of the format; what the store has columns for is known from here on."""
         with _translated(self.path):
             tables = {row[0] for row in self._db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
             meta = dict(self._db.execute("SELECT name, value FROM meta")) if "meta" in tables else {}
+            self._columns = columns_of(self._db)
         if meta.get("format") != FORMAT:
             raise StoreError(f"{self.path}: an SQLite file, but not a store of mpnet; choose another --store")
-        if meta.get("version") != str(VERSION):
-            raise StoreError(f"{self.path}: a store of format version {meta.get('version')}, this mpnet reads "
-                             f"{VERSION}; choose another --store")
+        version = meta.get("version", "")
+        if not (version.isascii() and version.isdigit() and 1 <= int(version) <= VERSION):
+            raise StoreError(f"{self.path}: a store of format version {version[:20]}, this mpnet reads 1 to {VERSION}; "
+                             f"use the newer mpnet that wrote it, or choose another --store")
+        return int(version)
 
     def _check_subject(self, subject: Subject) -> None:
         here = self.subject
@@ -237,15 +249,16 @@ class TrialStore:
         were new. Raises: StoreError for a value of an unknown name.
         """
         rows = []
+        held = frozenset(self._columns)
         for trial in trials:
-            unknown = trial.values.keys() - COLUMN_SET
+            unknown = trial.values.keys() - held
             if unknown:
-                raise StoreError(f"{self.path}: no column for {sorted(unknown)}; columns are {', '.join(COLUMNS)}")
-            rows.append((context, trial.key, *(_stored(trial.values.get(name)) for name in COLUMNS)))
-        places = ", ".join("?" * (2 + len(COLUMNS)))
+                raise StoreError(f"{self.path}: no column for {sorted(unknown)}; columns are {', '.join(self._columns)}")
+            rows.append((context, trial.key, *(_stored(trial.values.get(name)) for name in self._columns)))
+        places = ", ".join("?" * (2 + len(self._columns)))
         with self._transaction():
             before = self._db.total_changes
-            self._db.executemany(f"INSERT OR IGNORE INTO trials VALUES ({places})", rows)
+            self._db.executemany(f"INSERT OR IGNORE INTO trials ({self._row}) VALUES ({places})", rows)
             new = self._db.total_changes - before
             if claim is not None:
                 self._db.execute("DELETE FROM claims WHERE name = ?", (claim,))
@@ -271,8 +284,8 @@ class TrialStore:
     def trials(self, context: int) -> Iterator[Trial]:
         """All finished trials, by rising key."""
         with _translated(self.path):
-            for row in self._db.execute("SELECT * FROM trials WHERE context = ? ORDER BY key", (context,)):
-                yield _trial(row)
+            for row in self._db.execute(f"SELECT {self._row} FROM trials WHERE context = ? ORDER BY key", (context,)):
+                yield self._trial(row)
 
     def find(self, context: int, keys: Sequence[str]) -> dict[str, Trial]:
         """Those of the keys that are finished."""
@@ -281,36 +294,19 @@ class TrialStore:
             for start in range(0, len(keys), _SLICE):
                 part = keys[start:start + _SLICE]
                 places = ", ".join("?" * len(part))
-                for row in self._db.execute(f"SELECT * FROM trials WHERE context = ? AND key IN ({places})",
-                                            (context, *part)):
-                    found[row[1]] = _trial(row)
+                for row in self._db.execute(
+                        f"SELECT {self._row} FROM trials WHERE context = ? AND key IN ({places})", (context, *part)):
+                    found[row[1]] = self._trial(row)
         return found
 
-    def keys(self, context: int) -> set[str]:
-        """The keys of all finished trials."""
-        with _translated(self.path):
-            return {row[0] for row in self._db.execute("SELECT key FROM trials WHERE context = ?", (context,))}
+    @property
+    def _row(self) -> str:
+        """The columns of a trial in SQL, by name: files have them in the order in which they were added."""
+        return ", ".join(["context", "key", *(f'"{name}"' for name in self._columns)])
 
-    # ---- details: larger things about a few trials
-
-    def add_detail(self, context: int, key: str, kind: str, document: Any) -> None:
-        """Keep a JSON document about a trial, compressed; replaces one of the same kind."""
-        blob = zlib.compress(json.dumps(document, separators=(",", ":")).encode())
-        with self._transaction():
-            self._db.execute("INSERT OR REPLACE INTO details VALUES (?, ?, ?, ?)", (context, key, kind, blob))
-
-    def detail(self, context: int, key: str, kind: str) -> Any | None:
-        """The document of that kind about a trial, or None."""
-        with _translated(self.path):
-            row = self._db.execute("SELECT document FROM details WHERE context = ? AND key = ? AND kind = ?",
-                                   (context, key, kind)).fetchone()
-        return None if row is None else json.loads(zlib.decompress(row[0]))
-
-    def detailed(self, context: int, kind: str) -> list[str]:
-        """The keys of the trials that have a document of that kind."""
-        with _translated(self.path):
-            return [row[0] for row in self._db.execute(
-                "SELECT key FROM details WHERE context = ? AND kind = ? ORDER BY key", (context, kind))]
+    def _trial(self, row: Sequence[Any]) -> Trial:
+        values = zip(self._columns, row[2:], strict=True)
+        return Trial(row[1], {name: value for name, value in values if value is not None})
 
     # ---- claims: who works on what
 
@@ -359,15 +355,8 @@ class TrialStore:
                 raise
 
 
-COLUMN_SET = frozenset(COLUMNS)
-
-
 def _stored(value: float | None) -> float | None:
     return None if value is None or math.isnan(value) else float(value)
-
-
-def _trial(row: Sequence[Any]) -> Trial:
-    return Trial(row[1], {name: value for name, value in zip(COLUMNS, row[2:], strict=True) if value is not None})
 
 
 @contextlib.contextmanager

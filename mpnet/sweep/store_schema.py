@@ -9,32 +9,37 @@ import sqlite3
 from pathlib import Path
 
 from mpnet.errors import StoreError
+from mpnet.spec.measures import trial_columns
 
 FORMAT = "mpnet-sweep"
-VERSION = 1
+VERSION = 2
+"""1: what 0.1.0 wrote, its columns known by their place. 2: columns are known by their names, so there may be more."""
 LEASE_SECONDS = 600.0  # only for other machines: here a dead process is found at once
 
-# Measured on all pictures or, with a holdout, on those that select; HELD_OUT marks the same on those that only report.
-METRICS: tuple[str, ...] = (
-    "AP", "AP50", "AP75", "AR100", "darknet_mAP50", "agreement_AP", "agreement_AP75", "agreement_AP95", "head_sqnr_db",
-)
-HELD_OUT = "held_out_"
-COST_COLUMNS: tuple[str, ...] = (
-    "weight_bytes", "peak_activation_bytes", "bit_operations", "int8_macs", "latency_ms",
-)
-COLUMNS: tuple[str, ...] = (*METRICS, *(HELD_OUT + name for name in METRICS), *COST_COLUMNS)
-
-# Keys are short texts and most columns 8-byte floats, empty ones 1 byte: about 150 bytes for each trial.
+# Keys are short texts and most columns 8-byte floats, empty ones 1 byte: about 150 bytes for each trial. A store that
+# was made before a measure existed gets its column when it is next written (`add_columns`): SQLite then only notes the
+# name, and rows from before hold nothing there.
 SCHEMA: tuple[str, ...] = tuple(f"CREATE TABLE IF NOT EXISTS {table}" for table in (
     "meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
     "contexts (id INTEGER PRIMARY KEY, digest TEXT UNIQUE NOT NULL, document TEXT NOT NULL)",
-    "trials (context INTEGER NOT NULL, key TEXT NOT NULL, " + ", ".join(f'"{name}" REAL' for name in COLUMNS)
-    + ", PRIMARY KEY (context, key)) WITHOUT ROWID",
+    "trials (context INTEGER NOT NULL, key TEXT NOT NULL, PRIMARY KEY (context, key)) WITHOUT ROWID",
     "work (context INTEGER PRIMARY KEY, macs REAL NOT NULL, seconds REAL NOT NULL)",
-    "details (context INTEGER NOT NULL, key TEXT NOT NULL, kind TEXT NOT NULL, document BLOB NOT NULL, "
-    "PRIMARY KEY (context, key, kind))",
     "claims (name TEXT PRIMARY KEY, owner TEXT NOT NULL, heartbeat REAL NOT NULL) WITHOUT ROWID",
 ))
+
+
+def columns_of(db: sqlite3.Connection) -> tuple[str, ...]:
+    """Measures that the store has a column for; those of a newer mpnet, which this one does not know, are left out."""
+    held = {row[1] for row in db.execute("PRAGMA table_info(trials)")}
+    return tuple(name for name in trial_columns() if name in held)
+
+
+def add_columns(db: sqlite3.Connection) -> None:
+    """Give the store a column for every measure; call it within a transaction."""
+    held = columns_of(db)
+    for name in trial_columns():
+        if name not in held:
+            db.execute(f'ALTER TABLE trials ADD COLUMN "{name}" REAL')
 
 
 def host_name() -> str:

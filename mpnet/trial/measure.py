@@ -1,7 +1,8 @@
-"""Detections -> the metrics of a result, and agreement with a baseline's detections."""
+"""Detections -> the metrics of a result, and agreement with a baseline's detections: for runs and sweeps alike."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -9,31 +10,59 @@ from numpy.typing import NDArray
 
 from mpnet.evaluation.agreement import Agreement
 from mpnet.evaluation.darknet_map import darknet_ap50, darknet_map50
-from mpnet.evaluation.metrics import CocoEvaluator
+from mpnet.evaluation.metrics import CocoEvaluator, CocoResult
 from mpnet.spec.dataset import Dataset
 from mpnet.spec.detections import Detections
+from mpnet.spec.measures import AGREEMENT, names_of
 
-METRICS: tuple[str, ...] = (
-    "AP", "AP50", "AP75", "AP_small", "AP_medium", "AP_large", "AR1", "AR10", "AR100", "darknet_mAP50",
-)
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """values: of `spec.measures` by name; coco, darknet_ap50: what they were made of, for tables per class."""
+
+    values: dict[str, float]
+    coco: CocoResult
+    darknet_ap50: NDArray[np.float64] | None
+
+
+class Meter:
+    """Measures any number of detections on one data set; what only data and baseline decide is made once."""
+
+    def __init__(self, dataset: Dataset, baseline: Detections | None = None) -> None:
+        self._evaluator = CocoEvaluator(dataset)
+        self._agreement = None if baseline is None else Agreement(baseline, dataset.sizes, len(dataset.categories))
+
+    def measure(self, detections: Detections, *, sizes: bool = True, darknet: bool = True) -> Measured:
+        """Accuracy and, with a baseline, agreement, in percent; -1 where there are no truths.
+
+        sizes: also what only runs store; darknet: also darknet_mAP50. Sweeps save the time of both.
+        """
+        coco = self._evaluator.evaluate(detections, sizes=sizes)
+        values = dict(coco.summary)
+        per_class = darknet_ap50(detections, self._evaluator.truths) if darknet else None
+        if per_class is not None:
+            values["darknet_mAP50"] = darknet_map50(per_class)
+        if self._agreement is not None:
+            values.update({AGREEMENT + name: value for name, value in self._agreement.measure(detections).items()})
+        known = {*names_of("accuracy", "agreement")}
+        return Measured({name: float(value) for name, value in values.items() if name in known}, coco, per_class)
 
 
 def measure_detections(detections: Detections, dataset: Dataset) -> tuple[dict[str, float], list[dict[str, Any]]]:
     """The `metrics` and `per_class` of a result, in percent; -1 where there are no truths."""
-    coco = CocoEvaluator(dataset).evaluate(detections)
-    darknet = darknet_ap50(detections, dataset)
-    summary = dict(coco.summary, darknet_mAP50=darknet_map50(darknet))
+    found = Meter(dataset).measure(detections)
+    assert found.darknet_ap50 is not None
     per_class = [
         {
             "id": category.id,
             "name": category.name,
             "truths": int(row["truths"]),
             **{name: float(row[name]) for name in ("AP", "AP50", "AR100")},
-            "darknet_AP50": float(darknet[position]),
+            "darknet_AP50": float(darknet),
         }
-        for position, (category, row) in enumerate(zip(dataset.categories, coco.per_class(), strict=True))
+        for category, row, darknet in zip(dataset.categories, found.coco.per_class(), found.darknet_ap50, strict=True)
     ]
-    return {name: float(summary[name]) for name in METRICS}, per_class
+    return {name: found.values[name] for name in names_of("accuracy")}, per_class
 
 
 def measure_agreement(
@@ -43,10 +72,10 @@ def measure_agreement(
 
     A head that equals the baseline's bit for bit has no error to compare with: its SQNR is None.
     """
-    values = Agreement(baseline, dataset.sizes, len(dataset.categories)).measure(detections)
+    values = Meter(dataset, baseline).measure(detections, sizes=False, darknet=False).values
     return {
         "baseline": baseline_id,
-        **{name: values[name] for name in ("AP", "AP75", "AP95")},
+        **{name.removeprefix(AGREEMENT): values[name] for name in names_of("agreement")},
         "head_sqnr_db": [value if np.isfinite(value) else None for value in head_sqnr_db],
     }
 

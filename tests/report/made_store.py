@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from mpnet.spec.measures import trial_columns
 from mpnet.sweep.store import Subject, Trial, TrialStore
-from mpnet.sweep.store_schema import COLUMNS
 from tests.report.synthetic import configurations
 
 SUBJECT = Subject("1" * 64, "2" * 64, "3" * 64, "4" * 64)
@@ -24,7 +24,7 @@ def make_store(
 ) -> Path:
     """The first `count` trials of `configurations()`; notes as `mpnet sweep` leaves them."""
     table = configurations()
-    names = [name for name in table.columns if name in COLUMNS]
+    names = [name for name in table.columns if name in trial_columns()]
     trials = []
     for row, key in enumerate(table.keys[:count]):
         values = {name: float(table.columns[name][row]) for name in names}

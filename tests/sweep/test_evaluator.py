@@ -20,9 +20,10 @@ from mpnet.evaluation.darknet_map import darknet_ap50, darknet_map50
 from mpnet.evaluation.metrics import CocoEvaluator
 from mpnet.kernels.isa import kernels
 from mpnet.spec.detections import Detections
+from mpnet.spec.measures import MAX_SQNR_DB
 from mpnet.sweep.context import SweepContext
 from mpnet.sweep.evaluator import Evaluator
-from mpnet.sweep.scoring import MAX_SQNR_DB, Noise, split_positions, sqnr_db
+from mpnet.sweep.scoring import Noise, split_positions, sqnr_db
 from mpnet.sweep.space import build_space
 from mpnet.sweep.units import Unit
 from tests.sweep.sweep_data import context, with_baseline

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mpnet.errors import ConfigError
-from mpnet.sweep.front import front_gap, hypervolume, non_dominated, objective, to_minimise
+from mpnet.spec.measures import objective
+from mpnet.sweep.front import front_gap, hypervolume, non_dominated, to_minimise
 
 
 def dominates(a: np.ndarray, b: np.ndarray) -> bool:

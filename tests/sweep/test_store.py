@@ -86,14 +86,6 @@ def test_many_trials_are_quick_and_small_to_keep(store: TrialStore) -> None:
         assert len(opened.find(context, [f"{n:06d}" for n in range(0, 20_000, 7)])) == 2_858
 
 
-def test_details_are_kept_per_trial_and_kind(store: TrialStore) -> None:
-    context = store.context({})
-    store.add_detail(context, "ff", "per_class", [{"AP": 1.5}])
-    assert store.detail(context, "ff", "per_class") == [{"AP": 1.5}]
-    assert store.detail(context, "fq", "per_class") is None
-    assert store.detailed(context, "per_class") == ["ff"]
-
-
 def test_work_is_granted_once(store: TrialStore) -> None:
     with TrialStore.open(store.path, SUBJECT) as other:
         assert store.claim(["a", "b"]) == ["a", "b"]

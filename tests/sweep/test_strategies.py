@@ -165,7 +165,7 @@ def test_constraints_choose_the_cheapest_that_keeps_them() -> None:
 
 
 def test_a_relative_drop_and_a_limit_on_bytes_both_hold() -> None:
-    limits = ConstraintSection(ap_drop_relative=0.05, weight_bytes=150)
+    limits = ConstraintSection(ap_drop_relative=0.05, at_most={"weight_bytes": 150})
     task = problem(constraints=limits)
     trials = [measure_of(task, additive_quality(5, 6))(Configuration(key)) for key in task.space.all_keys()]
     fitting = [t for t in trials if task.meets(t, trials[0])]
@@ -174,7 +174,7 @@ def test_a_relative_drop_and_a_limit_on_bytes_both_hold() -> None:
 
 
 def test_nothing_may_fit() -> None:
-    task = problem(constraints=ConstraintSection(bit_operations=1))
+    task = problem(constraints=ConstraintSection(at_most={"bit_operations": 1}))
     trials = [measure_of(task, additive_quality(5, 6))(Configuration(key)) for key in task.space.all_keys()]
     assert task.best(trials, trials[0]) is None
 

@@ -48,7 +48,7 @@ function show(name, value, withUnit = true) {
   if (value === null || value === undefined || Number.isNaN(value)) return "–";
   const m = measureOf(name);
   if (m.unit === "B") return scaled(value, BYTES);
-  if (name === "bit_operations") return scaled(value, COUNTS);
+  if (m.digits === 0 && !m.unit) return scaled(value, COUNTS);
   if (!Number.isFinite(value)) return value > 0 ? "∞" : "−∞";
   return value.toFixed(m.digits).replace("-", "−") + (withUnit && m.unit && m.unit !== "%" ? " " + m.unit : "");
 }

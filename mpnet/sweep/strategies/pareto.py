@@ -25,7 +25,7 @@ def pareto(problem: Problem) -> Generator[list[Configuration], Results, None]:
     space = problem.space
     wanted = min(problem.trials or DEFAULT_TRIALS, space.size)
     study = optuna.create_study(
-        directions=["maximize" if o.maximise else "minimize" for o in problem.objectives],
+        directions=["maximize" if o.higher else "minimize" for o in problem.objectives],
         sampler=_sampler(optuna, problem.sampler, problem.seed, len(space.variables)),
     )
     choices = {f"v{number}": optuna.distributions.CategoricalDistribution(tuple(variable.codes))
