@@ -20,12 +20,18 @@ def format_key(weighted: Sequence[Precision], own: Mapping[int, Precision]) -> s
     return f"{key}+{rest}" if rest else key
 
 
+def split_key(key: str) -> tuple[str, str]:
+    """The codes of the layers with weights, and what follows them: '' or such as `+3:q,7:h`."""
+    codes, plus, rest = key.partition("+")
+    return codes, plus + rest
+
+
 def parse_key(network: NetworkSpec, key: str) -> dict[int, Precision]:
     """Layer index -> precision, for every layer that the key names.
 
     Raises: PrecisionError if the key does not fit this network.
     """
-    codes, plus, rest = key.partition("+")
+    codes, rest = split_key(key)
     convolutions = network.convolutions
     if len(codes) != len(convolutions):
         raise PrecisionError(
@@ -33,7 +39,7 @@ def parse_key(network: NetworkSpec, key: str) -> dict[int, Precision]:
             f"{network.source}"
         )
     chosen = {layer.index: _precision(code, key) for layer, code in zip(convolutions, codes, strict=True)}
-    for part in rest.split(",") if plus else []:
+    for part in rest[1:].split(",") if rest else []:
         number, colon, code = part.partition(":")
         index = int(number) if number.isascii() and number.isdigit() and len(number) < 7 else -1
         if not colon or not 0 <= index < len(network.layers) or index in chosen:

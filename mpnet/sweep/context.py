@@ -60,7 +60,6 @@ class SweepContext:
 
     options:  one per option set of the space.
     own:      layers without weights that have a precision of their own.
-    suffix:   what a plan's key says of them, after the codes of the layers with weights.
     pictures: (n, h, w, c), ready for the network. geometry: float32 (n, 4), where each picture lies in its input.
     select, report: positions of the pictures that select, and of those that only report.
     darknet:  whether Darknet's mAP is wanted.
@@ -72,7 +71,6 @@ class SweepContext:
     weights: Weights
     options: tuple[OptionsInForce, ...]
     own: Mapping[int, Precision]
-    suffix: str
     heads: tuple[YoloHead, ...]
     nms: NmsOptions
     confidence: float

@@ -11,7 +11,7 @@ from typing import Any
 from mpnet.errors import ConfigError, EngineError
 from mpnet.spec.identity import digest_of
 from mpnet.sweep.executor import MAX_DEATHS, Done, Recipe, Worker
-from mpnet.sweep.units import Outcome, Unit
+from mpnet.sweep.units import Unit, UnitResult
 
 CONNECT_SECONDS = 20.0
 _made: dict[str, Worker] = {}
@@ -19,7 +19,7 @@ _made: dict[str, Worker] = {}
 _making = threading.Lock()
 
 
-def evaluate_remotely(name: str, recipe: Recipe, unit: Unit) -> Outcome:
+def evaluate_remotely(name: str, recipe: Recipe, unit: Unit) -> UnitResult:
     """Runs in a Dask worker."""
     with _making:
         if name not in _made:

@@ -24,7 +24,7 @@ from mpnet.sweep.costs import CostModel
 from mpnet.sweep.scoring import Noise, Scorer
 from mpnet.sweep.store import Trial
 from mpnet.sweep.trie import Graph, build_graph, join_tensors, run_graph, run_stem
-from mpnet.sweep.units import Outcome, Unit
+from mpnet.sweep.units import Unit, UnitResult
 
 LIVE_BYTES = 192 << 20
 """Memory that the tensors of one group of pictures may take in one worker."""
@@ -84,7 +84,7 @@ class Evaluator:
         """The shared computation of a unit."""
         return build_graph(self.context.network, unit.keys, self.context.options[unit.options].engine, self.context.own)
 
-    def evaluate(self, unit: Unit) -> Outcome:
+    def evaluate(self, unit: Unit) -> UnitResult:
         """All figures of a unit's configurations. Raises: EngineError for values that are not finite."""
         start = time.perf_counter()
         graph = self.graph(unit)
@@ -95,7 +95,7 @@ class Evaluator:
             detections = self.scorer.detections([heads.candidates[h][name] for h, name in enumerate(names)])
             noise = [heads.noise[h][name] for h, name in enumerate(names)] if self.context.baseline else []
             trials.append(Trial(key, {**self.scorer.measure(detections, noise), **self.costs(unit.options, key)}))
-        return Outcome(tuple(trials), graph.macs * len(self._pictures), time.perf_counter() - start)
+        return UnitResult(tuple(trials), graph.macs * len(self._pictures), time.perf_counter() - start)
 
     def detections(self, options: int, key: str) -> Detections:
         """What one configuration finds: the bits that its trial was measured on."""
@@ -123,7 +123,7 @@ class Evaluator:
             self._costs[options] = CostModel(context.network, engine, context.own)
         found = self._costs[options].costs(key)
         if context.step_ms:
-            plan = build_plan(context.network, assign_key(context.network, key + context.suffix), engine)
+            plan = build_plan(context.network, assign_key(context.network, key), engine)
             found["latency_ms"] = predicted_ms(plan, context.step_ms)
         return found
 

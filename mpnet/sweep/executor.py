@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from mpnet.errors import ConfigError, EngineError, MpnetError
-from mpnet.sweep.units import Outcome, Unit
+from mpnet.sweep.units import Unit, UnitResult
 
 MAX_DEATHS = 3
 """Workers that may die over one unit before the unit is blamed."""
@@ -23,7 +23,7 @@ MAX_DEATHS = 3
 class Worker(Protocol):
     """What evaluates units."""
 
-    def evaluate(self, unit: Unit) -> Outcome: ...
+    def evaluate(self, unit: Unit) -> UnitResult: ...
 
 
 class Recipe(Protocol):
@@ -37,7 +37,7 @@ class Done:
     """A finished unit."""
 
     unit: Unit
-    outcome: Outcome
+    outcome: UnitResult
 
 
 class Executor(Protocol):

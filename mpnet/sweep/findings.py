@@ -26,15 +26,14 @@ def baseline_of(problem: Problem, known: Mapping[Configuration, Trial]) -> Trial
     return known.get(Configuration(problem.baseline))
 
 
-def exact_gap(problem: Problem, store: TrialStore, contexts: tuple[int, ...], suffix: str,
+def exact_gap(problem: Problem, store: TrialStore, contexts: tuple[int, ...],
               known: Mapping[Configuration, Trial]) -> Gap | None:
     """How far the front of what a strategy tried is from the exact one; None until the store has the whole space."""
     everything: list[Trial] = []
     for context in contexts:
         if store.count(context) < problem.space.size // len(contexts):
             return None
-        found = [Trial(t.key[:len(t.key) - len(suffix)], t.values) for t in store.trials(context)]
-        everything += [trial for trial in found if trial.key in problem.space]
+        everything += [trial for trial in store.trials(context) if trial.key in problem.space]
     if len(everything) < problem.space.size:
         return None
     pairs = [problem.pairs(trials) for trials in (list(known.values()), everything)]
@@ -42,12 +41,12 @@ def exact_gap(problem: Problem, store: TrialStore, contexts: tuple[int, ...], su
 
 
 def trial_entry(
-    problem: Problem, configuration: Configuration, trial: Trial, suffix: str, digest: str, baseline: bool
+    problem: Problem, configuration: Configuration, trial: Trial, digest: str, baseline: bool
 ) -> dict[str, Any]:
     """One configuration of a document."""
     held_out = {name: trial.values[HELD_OUT + name] for name in trial_metrics() if HELD_OUT + name in trial.values}
     return {
-        "precision": configuration.key + suffix,
+        "precision": configuration.key,
         "trial": digest,
         "baseline": baseline,
         "options": problem.space.option_sets[configuration.options].text,
@@ -58,7 +57,7 @@ def trial_entry(
 
 
 def findings(
-    problem: Problem, state: SweepState, store: TrialStore, contexts: tuple[int, ...], *, suffix: str, name: str,
+    problem: Problem, state: SweepState, store: TrialStore, contexts: tuple[int, ...], *, name: str,
     strategy: str, macs_per_pass: int, images: int, selecting: int, theory: float,
 ) -> dict[str, Any]:
     """The document of a sweep.
@@ -71,15 +70,15 @@ def findings(
     front = front_of(problem, known)
 
     def entry(configuration: Configuration) -> dict[str, Any]:
-        digest = store.trial_digest(contexts[configuration.options], configuration.key + suffix)
-        return trial_entry(problem, configuration, known[configuration], suffix, digest,
+        digest = store.trial_digest(contexts[configuration.options], configuration.key)
+        return trial_entry(problem, configuration, known[configuration], digest,
                            configuration == Configuration(problem.baseline))
 
     best = None
     if baseline is not None and known:
         chosen = problem.best(known.values(), baseline)
         best = next((c for c, trial in known.items() if trial is chosen), None)
-    gap = exact_gap(problem, store, contexts, suffix, known)
+    gap = exact_gap(problem, store, contexts, known)
     work = store.work()
     passes = macs_per_pass * images
     return {

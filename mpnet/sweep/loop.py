@@ -23,7 +23,7 @@ HEARTBEAT_SECONDS = 10.0
 class SweepState:
     """How far a sweep is; what live views draw.
 
-    known:    all trials so far, by configuration; their keys are codes only.
+    known:    all trials so far, by configuration.
     total:    configurations that were asked for so far: all of them for strategies that know beforehand.
     computed: trials that this process computed. macs: executed for them, all pictures.
     started:  time.monotonic() of the start. stopped: `trials` or `seconds` when a budget ended the sweep.
@@ -58,15 +58,15 @@ OnUpdate = Callable[[SweepState], None]
 class Sweep:
     """Runs strategies over one problem.
 
-    contexts: the store's context of each option set. suffix: what follows the codes in a stored key.
+    contexts: the store's context of each option set.
     """
 
     def __init__(
         self, problem: Problem, network: NetworkSpec, store: TrialStore, contexts: Sequence[int], hire: Hire,
-        *, suffix: str = "", seconds: float | None = None, on_update: OnUpdate = lambda state: None,
+        *, seconds: float | None = None, on_update: OnUpdate = lambda state: None,
     ) -> None:
         self.problem, self.network, self.store = problem, network, store
-        self.contexts, self.suffix = tuple(contexts), suffix
+        self.contexts = tuple(contexts)
         self.state = SweepState()
         self._limit_seconds, self._on_update, self._hire = seconds, on_update, hire
         self._workforce: Workforce | None = None
@@ -142,18 +142,14 @@ class Sweep:
     def _look_up(self, wanted: Sequence[Configuration]) -> list[Configuration]:
         """Take over what the store knows; the rest is returned."""
         for options, context in enumerate(self.contexts):
-            keys = [c.key + self.suffix for c in wanted if c.options == options and c not in self.state.known]
+            keys = [c.key for c in wanted if c.options == options and c not in self.state.known]
             for key, trial in self.store.find(context, keys).items():
-                codes = key[:len(key) - len(self.suffix)]
-                self.state.known[Configuration(codes, options)] = Trial(codes, trial.values)
+                self.state.known[Configuration(key, options)] = trial
         return [c for c in wanted if c not in self.state.known]
 
     def _commit(self, unit: Unit, trials: Sequence[Trial], macs: float) -> None:
         now = time.monotonic()
-        self.store.add(
-            self.contexts[unit.options], [Trial(t.key + self.suffix, t.values) for t in trials], claim=unit.name,
-            work=Work(macs, now - self._counted),
-        )
+        self.store.add(self.contexts[unit.options], trials, claim=unit.name, work=Work(macs, now - self._counted))
         self._counted = now
         for trial in trials:
             self.state.known[Configuration(trial.key, unit.options)] = trial

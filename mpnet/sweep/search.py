@@ -17,6 +17,7 @@ from mpnet.errors import ConfigError
 from mpnet.formats.cfg import read_cfg
 from mpnet.spec.experiment import Experiment
 from mpnet.spec.identity import digest_of
+from mpnet.spec.plan_key import split_key
 from mpnet.sweep.findings import findings
 from mpnet.sweep.loop import OnUpdate, Sweep, Workforce
 from mpnet.sweep.problem import Problem, objectives_of
@@ -73,6 +74,7 @@ def run_sweep(
     if section.strategy in EXACT:
         _check_listable(space)
     bench = open_workbench(experiment)
+    space = replace(space, suffix=split_key(bench.assign().key)[1])
     parallel = workers or bench.threads
     setup = set_up(bench, section, space)
     path = store or experiment.output / experiment.name / f"sweep-{digest_of(asdict(setup.subject))[:12]}.sqlite"
@@ -104,12 +106,11 @@ def run_sweep(
             stack.callback(executor.close)
             return Workforce(executor, context.baseline.candidate_bytes if context.baseline else 1 << 20)
 
-        sweep = Sweep(problem, network, opened, contexts, hire, suffix=setup.suffix, seconds=section.budget.seconds,
-                      on_update=on_update)
+        sweep = Sweep(problem, network, opened, contexts, hire, seconds=section.budget.seconds, on_update=on_update)
         sweep.state.started = begin
         state = sweep.run(strategy(section.strategy))
         document = findings(
-            problem, state, opened, contexts, suffix=setup.suffix, name=experiment.name, strategy=section.strategy,
+            problem, state, opened, contexts, name=experiment.name, strategy=section.strategy,
             macs_per_pass=network.macs, images=start.images, selecting=start.selecting, theory=start.theory,
         )
         document["layers"] = rank_layers(problem, state.known, network)

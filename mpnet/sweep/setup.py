@@ -18,6 +18,7 @@ from mpnet.engine.options import resolve_options
 from mpnet.kernels.environment import versions
 from mpnet.spec.experiment import SweepSection
 from mpnet.spec.identity import digest_of
+from mpnet.spec.plan_key import split_key
 from mpnet.speed.table import LatencyTable, read_table
 from mpnet.sweep.context import Baseline, OptionsInForce, SweepContext
 from mpnet.sweep.evaluator import Evaluator
@@ -35,17 +36,17 @@ from mpnet.trial.workbench import Workbench
 class SweepSetup:
     """benches: the workbench under each option set. documents: the store's context of each. subject: of the store.
 
-    baseline: codes of the run that others are compared with, None for none. suffix: what follows codes in a key.
+    baseline: key of the run that others are compared with, None for none.
     select, report: positions of the pictures that select, and of those that only report.
     """
 
     bench: Workbench
     section: SweepSection
+    space: Space
     benches: tuple[Workbench, ...]
     documents: tuple[dict[str, Any], ...]
     subject: Subject
     baseline: str | None
-    suffix: str
     select: NDArray[np.intp]
     report: NDArray[np.intp]
     table: LatencyTable | None
@@ -62,7 +63,7 @@ def set_up(bench: Workbench, section: SweepSection, space: Space) -> SweepSetup:
     table = read_table(section.latency) if section.latency is not None else None
     if table is not None:
         table.check(network, space.precisions)
-    baseline = None if experiment.baseline is None else bench.uniform(experiment.baseline).key[:len(space.layers)]
+    codes = None if experiment.baseline is None else split_key(bench.uniform(experiment.baseline).key)[0]
     select, report = split_positions([image.sha256 for image in bench.dataset.images], section.holdout, section.seed)
     documents: list[dict[str, Any]] = []
     for number, chosen in enumerate(benches):
@@ -71,14 +72,14 @@ def set_up(bench: Workbench, section: SweepSection, space: Space) -> SweepSetup:
         documents.append({
             "identity": parts, "options": space.option_sets[number].text,
             "measures": {
-                "holdout": section.holdout, "seed": section.seed if section.holdout else None, "baseline": baseline,
+                "holdout": section.holdout, "seed": section.seed if section.holdout else None, "baseline": codes,
                 "darknet": _wants_darknet(section), "latency": table.digest if table is not None else None,
             },
         })
     first: dict[str, Any] = documents[0]["identity"]
     subject = Subject(first["cfg"], first["weights"], first["data"], digest_of(first["protocol"]))
-    return SweepSetup(bench, section, benches, tuple(documents), subject, baseline, plan.key[len(space.layers):],
-                      select, report, table)
+    return SweepSetup(bench, section, space, benches, tuple(documents), subject,
+                      None if codes is None else codes + space.suffix, select, report, table)
 
 
 def under_options(bench: Workbench, space: Space, number: int) -> Workbench:
@@ -108,7 +109,7 @@ def make_context(setup: SweepSetup, stack: ExitStack, threads: int, remote: bool
     context = SweepContext(
         network=bench.network, weights=bench.weights,
         options=tuple(OptionsInForce(b.options, b.channel_means) for b in setup.benches),
-        own={i: plan[i] for i in plan.own}, suffix=setup.suffix, heads=bench.heads, nms=bench.nms,
+        own={i: plan[i] for i in plan.own}, heads=bench.heads, nms=bench.nms,
         confidence=bench.experiment.detection.confidence, max_detections=bench.experiment.detection.max_detections,
         dataset=bench.dataset, pictures=np.array(pictures) if remote else where, geometry=geometry_array(geometry),
         select=setup.select, report=setup.report, darknet=_wants_darknet(setup.section),
@@ -153,7 +154,7 @@ def describe(store: TrialStore, setup: SweepSetup, contexts: tuple[int, ...], co
         "digests": {**bench.identity(top.precision).digests(), "plan": None, "trial": None},
         "layers": [row.as_json() for row in layer_costs(top)], "notes": list(bench.dataset.notes),
         "objectives": list(section.objectives), "holdout": section.holdout, "contexts": list(contexts),
-        "suffix": setup.suffix, "baseline": None if setup.baseline is None else setup.baseline + setup.suffix,
+        "suffix": setup.space.suffix, "baseline": setup.baseline,
         "selecting": len(setup.select), "images": len(bench.dataset.images), "protocol": bench.protocol,
         "constraints": section.constraints.as_json(), "sources": dict(bench.sources or {}),
     }))

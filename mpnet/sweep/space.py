@@ -14,6 +14,7 @@ from typing import Iterator, NamedTuple, Sequence
 from mpnet.errors import ConfigError
 from mpnet.spec.experiment import SpaceSection
 from mpnet.spec.network import NetworkSpec
+from mpnet.spec.plan_key import split_key
 from mpnet.spec.precision import BY_CODE, PRECISIONS, precision
 from mpnet.spec.quantization import NOTHING_SAID, QuantizationOptions
 from mpnet.spec.selectors import select_layers
@@ -22,7 +23,7 @@ MAX_OPTION_SETS = 1000
 
 
 class Configuration(NamedTuple):
-    """One point of a space: codes of the layers with weights, in order, and the number of its option set."""
+    """One point of a space: the key of its plan, and the number of its option set."""
 
     key: str
     options: int = 0
@@ -51,13 +52,15 @@ class OptionSet:
 class Space:
     """All configurations: the product of the variables' codes and the option sets.
 
-    layers: indices of the layers with weights, the order of a key's characters.
+    layers: indices of the layers with weights, the order of a key's first characters.
     variables: ordered by their first layer; together they have every position once.
+    suffix: what every key says of layers without weights, after the codes (see `plan_key.split_key`).
     """
 
     layers: tuple[int, ...]
     variables: tuple[Variable, ...]
     option_sets: tuple[OptionSet, ...] = field(default=(OptionSet(),))
+    suffix: str = ""
 
     @property
     def size(self) -> int:
@@ -81,7 +84,7 @@ class Space:
         for variable, code in zip(self.variables, codes, strict=True):
             for position in variable.positions:
                 key[position] = code
-        return "".join(key)
+        return "".join(key) + self.suffix
 
     def codes_of(self, key: str) -> tuple[str, ...]:
         """One code per variable. Raises ConfigError when the key is not of this space."""
@@ -90,9 +93,12 @@ class Space:
         return tuple(key[variable.positions[0]] for variable in self.variables)
 
     def __contains__(self, key: object) -> bool:
-        return isinstance(key, str) and len(key) == len(self.layers) and all(
-            key[variable.positions[0]] in variable.codes
-            and len({key[position] for position in variable.positions}) == 1
+        if not isinstance(key, str):
+            return False
+        codes, rest = split_key(key)
+        return len(codes) == len(self.layers) and rest == self.suffix and all(
+            codes[variable.positions[0]] in variable.codes
+            and len({codes[position] for position in variable.positions}) == 1
             for variable in self.variables
         )
 

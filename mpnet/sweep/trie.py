@@ -23,6 +23,7 @@ from mpnet.engine.prepare import Prepared
 from mpnet.engine.tensor import Tensor
 from mpnet.errors import ConfigError, KernelError, PrecisionError
 from mpnet.spec.network import PICTURE, NetworkSpec
+from mpnet.spec.plan_key import split_key
 from mpnet.spec.precision import BY_CODE, FP32, Precision
 from mpnet.sweep.sharing import ancestors, restricted
 
@@ -120,7 +121,7 @@ class Graph:
 def build_graph(
     network: NetworkSpec, keys: Iterable[str], options: EngineOptions, own: Mapping[int, Precision] | None = None
 ) -> Graph:
-    """Lay out the computation of the configurations `keys` (codes of the layers with weights).
+    """Lay out the computation of the configurations `keys`.
 
     own: layers without weights that have a precision of their own.
     Raises: ConfigError for a network without yolo layers or keys of another length; PrecisionError for calibrated
@@ -132,7 +133,7 @@ def build_graph(
     above = ancestors(network)
     position = {layer.index: number for number, layer in enumerate(network.convolutions)}
     readers = Counter(source for layer in network.layers for source in layer.inputs)
-    if any(len(key) != len(position) for key in graph.keys):
+    if any(len(split_key(key)[0]) != len(position) for key in graph.keys):
         raise ConfigError(f"a configuration of {network.source} has {len(position)} codes, one per layer with weights")
     graph.positions = [above[yolo.index] for yolo in network.yolos]
     graph.heads = [{} for _ in network.yolos]

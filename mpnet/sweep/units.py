@@ -40,8 +40,8 @@ class Unit:
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """Trials of a unit, whose keys are codes only; macs: executed, all pictures; seconds: taken."""
+class UnitResult:
+    """Trials of a unit; macs: executed, all pictures; seconds: taken."""
 
     trials: tuple[Trial, ...]
     macs: int
@@ -68,7 +68,7 @@ def split_units(
         least = min(workers, len(keys) // 16) if workers > 1 else 1
         together = forward_equivalents_of(network, keys)
         chosen: list[Unit] = []
-        for length in range(len(keys[0]) + 1):
+        for length in range(len(network.convolutions) + 1):
             groups = [Unit(options, tuple(g)) for _, g in groupby(keys, key=lambda key, n=length: key[:n])]  # type: ignore[misc]
             if not chosen:
                 if len(groups) >= least and all(_fits(u.keys, heads, bytes_per_head, max_trials) for u in groups):

@@ -38,7 +38,7 @@ def context(network: NetworkSpec, images: int = 5, group: int = 2, **more: objec
     options = [resolve_options(network), resolve_options(network, PER_TENSOR)]
     return replace(SweepContext(
         network=network, weights=random_weights(network, 3), options=tuple(OptionsInForce(o) for o in options),
-        own={}, suffix="", heads=yolo_heads(network), nms=NmsOptions(), confidence=0.45, max_detections=None,
+        own={}, heads=yolo_heads(network), nms=NmsOptions(), confidence=0.45, max_detections=None,
         dataset=data, pictures=random.random((images, *network.in_shape), np.float32),
         geometry=np.tile(np.array([0, 0, 1, 1], np.float32), (images, 1)), select=np.arange(images),
         report=np.zeros(0, np.intp), darknet=True, isa="auto", threads=1, group=group,

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from typing import Callable, Generator, Iterable
 
 from mpnet.errors import EngineError
+from mpnet.spec.plan_key import split_key
 from mpnet.spec.precision import BY_CODE
 from mpnet.sweep.problem import Problem, Results
 from mpnet.sweep.space import Configuration, Space
 from mpnet.sweep.store import Trial
-from mpnet.sweep.units import Outcome, Unit
+from mpnet.sweep.units import Unit, UnitResult
 
 
 def additive_quality(seed: int, layers: int) -> Callable[[str], float]:
@@ -34,9 +35,10 @@ def interacting_quality(seed: int, layers: int) -> Callable[[str], float]:
 
 
 def trial(space: Space, macs: Iterable[int], quality: Callable[[str], float], key: str) -> Trial:
-    bits = [BY_CODE[code].weight_bits for code in key]
+    codes, _ = split_key(key)
+    bits = [BY_CODE[code].weight_bits for code in codes]
     return Trial(key, {
-        "AP": quality(key), "bit_operations": float(sum(m * b * b for m, b in zip(macs, bits, strict=True))),
+        "AP": quality(codes), "bit_operations": float(sum(m * b * b for m, b in zip(macs, bits, strict=True))),
         "weight_bytes": float(sum(bits)),
     })
 
@@ -71,7 +73,7 @@ class SyntheticRecipe:
     def make(self) -> SyntheticRecipe:
         return self
 
-    def evaluate(self, unit: Unit) -> Outcome:
+    def evaluate(self, unit: Unit) -> UnitResult:
         if self.die and os.path.exists(self.die):
             if not self.die.endswith("always"):
                 os.unlink(self.die)
@@ -81,6 +83,6 @@ class SyntheticRecipe:
         if self.log:
             with open(self.log, "a", encoding="ascii") as file:
                 file.writelines(f"{unit.options}{key}\n" for key in unit.keys)
-        quality = interacting_quality(self.seed, len(unit.keys[0]))
+        quality = interacting_quality(self.seed, len(split_key(unit.keys[0])[0]))
         trials = tuple(trial(self.problem.space, self.problem.macs, quality, key) for key in unit.keys)
-        return Outcome(trials, 1000 * len(unit.keys), 0.0)
+        return UnitResult(trials, 1000 * len(unit.keys), 0.0)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import multiprocessing
 import os
 import random
 import signal
 import time
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -29,8 +31,8 @@ NETWORK = tiny_yolo()
 
 
 def problem(**more: object) -> Problem:
-    return Problem(build_space(NETWORK, ("fp32", "fp16", "int8")), tuple(c.macs for c in NETWORK.convolutions),
-                   objectives_of(("AP", "bit_operations")), **more)
+    space = replace(build_space(NETWORK, ("fp32", "fp16", "int8")), suffix="+1:q")
+    return Problem(space, tuple(c.macs for c in NETWORK.convolutions), objectives_of(("AP", "bit_operations")), **more)
 
 
 def sweep(store: TrialStore, task: Problem, executor: Executor | None = None, name: str = "exhaustive",
@@ -38,7 +40,7 @@ def sweep(store: TrialStore, task: Problem, executor: Executor | None = None, na
     executor = executor or InlineExecutor(SyntheticRecipe(task))
     try:
         return Sweep(task, NETWORK, store, [store.context({"arithmetic": "1"})], lambda: Workforce(executor),
-                     suffix="+1:q", **more).run(strategy(name))
+                     **more).run(strategy(name))
     finally:
         executor.close()
 
@@ -52,7 +54,8 @@ def test_everything_asked_for_is_known_and_stored(store: TrialStore) -> None:
     task = problem()
     state = sweep(store, task)
     assert len(state.known) == state.total == state.computed == 3**6
-    assert {t.key for t in store.trials(1)} == {key + "+1:q" for key in task.space.all_keys()}
+    keys = {"".join(codes) + "+1:q" for codes in itertools.product("fhq", repeat=6)}
+    assert {t.key for t in store.trials(1)} == set(task.space.all_keys()) == keys
     assert store.work().macs == state.macs == 1000 * 3**6
     assert store.claims() == {}
 
@@ -109,7 +112,7 @@ def test_a_unit_that_kills_every_worker_is_an_error(store: TrialStore, tmp_path:
     task = problem()
     flag = tmp_path / "always"
     flag.touch()
-    with pytest.raises(EngineError, match=r"3 workers died over configurations ffffff to .* fewer --workers"):
+    with pytest.raises(EngineError, match=r"3 workers died over configurations ffffff\+1:q to .* fewer --workers"):
         sweep(store, task, ProcessExecutor(SyntheticRecipe(task, die=str(flag)), 1))
 
 
@@ -137,8 +140,7 @@ def sweep_in_a_process(path: str, log: str) -> None:
     task = problem()
     with TrialStore.open(path, SUBJECT) as store:
         Sweep(task, NETWORK, store, [store.context({"arithmetic": "1"})],
-              lambda: Workforce(InlineExecutor(SyntheticRecipe(task, log=log)), 1 << 24), suffix="+1:q",
-              ).run(strategy("exhaustive"))
+              lambda: Workforce(InlineExecutor(SyntheticRecipe(task, log=log)), 1 << 24)).run(strategy("exhaustive"))
 
 
 def test_several_processes_share_one_store(store: TrialStore, tmp_path: Path) -> None:

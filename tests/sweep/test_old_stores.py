@@ -1,0 +1,156 @@
+"""Stores of other versions: those of 0.1.0 are read, resumed and reported; a measure more or less breaks none."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import sqlite3
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from mpnet.errors import ConfigError, StoreError
+from mpnet.formats.experiment_yaml import parse_experiment
+from mpnet.report.build import collect
+from mpnet.report.page import render
+from mpnet.spec import measures
+from mpnet.spec.measures import Measure
+from mpnet.sweep.executor import InlineExecutor
+from mpnet.sweep.findings import findings
+from mpnet.sweep.loop import Sweep, Workforce
+from mpnet.sweep.problem import Problem, objectives_of
+from mpnet.sweep.space import build_space
+from mpnet.sweep.store import Subject, Trial, TrialStore
+from mpnet.sweep.strategies import strategy
+from tests.sweep.sweep_networks import tiny_yolo
+from tests.sweep.synthetic import SyntheticRecipe
+
+SUBJECT = Subject("n" * 64, "w" * 64, "d" * 64, "p" * 64)
+NETWORK = tiny_yolo()
+FULL = "hhhqqq+1:q"  # the old store's trial that has a value of nearly everything
+MOOD = Measure("mood", "mood", "", "accuracy", "How it feels.")
+
+
+@pytest.fixture
+def old(tmp_path: Path) -> Path:
+    """What 0.1.0 left of a sweep with a budget of 20 trials, and one trial more."""
+    path = tmp_path / "old.sqlite"
+    with sqlite3.connect(path) as direct:
+        direct.executescript((Path(__file__).parent / "store-0.1.0.sql").read_text(encoding="utf-8"))
+    direct.close()
+    return path
+
+
+def trials_of(path: Path) -> dict[str, Trial]:
+    with TrialStore.read(path) as store:
+        return {trial.key: trial for trial in store.trials(1)}
+
+
+def problem(*objectives: str) -> Problem:
+    space = replace(build_space(NETWORK, ("fp32", "fp16", "int8")), suffix="+1:q")
+    return Problem(space, tuple(c.macs for c in NETWORK.convolutions), objectives_of(objectives or ("AP", "bit_operations")))
+
+
+def resume(path: Path, task: Problem) -> tuple[int, dict[str, object]]:
+    """How much was computed, and the sweep's document."""
+    with TrialStore.open(path, SUBJECT) as store:
+        sweep = Sweep(task, NETWORK, store, [1], lambda: Workforce(InlineExecutor(SyntheticRecipe(task))))
+        state = sweep.run(strategy("exhaustive"))
+        return state.computed, findings(task, state, store, (1,), name="old", strategy="exhaustive", macs_per_pass=1000,
+                                        images=1, selecting=1, theory=1.0)
+
+
+def test_a_store_of_0_1_0_is_read_as_it_is(old: Path) -> None:
+    content = old.read_bytes()
+    trials = trials_of(old)
+    assert len(trials) == 21
+    assert trials["qfffff+1:q"].values == {"AP": 50.1493850414587498658, "weight_bytes": 168.0,
+                                           "bit_operations": 210501632.0}
+    assert trials[FULL].values == {
+        "AP": 41.5, "AP50": -1.0, "AR100": 50.25, "agreement_AP": 97.125, "head_sqnr_db": 150.0, "held_out_AP": 40.75,
+        "held_out_head_sqnr_db": 31.5, "weight_bytes": 96.0, "peak_activation_bytes": 4096.0, "bit_operations": 1e6,
+        "int8_macs": 500.0, "latency_ms": 2.5}
+    assert old.read_bytes() == content
+
+
+def test_a_store_of_0_1_0_is_resumed(old: Path) -> None:
+    before = trials_of(old)
+    computed, document = resume(old, problem())
+    assert computed == 3**6 - 21
+    after = trials_of(old)
+    assert after.keys() == {"".join(codes) + "+1:q" for codes in itertools.product("fhq", repeat=6)}
+    assert {key: after[key] for key in before} == before
+    assert document["gap"]["hypervolume_ratio"] == 1
+    with TrialStore.read(old) as store:
+        assert store.note("version") == "2"
+        assert store.work().macs == 1000 * (20 + computed)
+
+
+def test_a_store_of_0_1_0_is_reported(old: Path) -> None:
+    data = collect([old], progress=lambda what, total: nullcontext(lambda count: None), compute=False)
+    table = data.configurations
+    row = table.keys.index(FULL)
+    assert (len(table), table.keys[table.baseline or 0]) == (21, "ffffff+1:q")
+    assert (table.value(row, "AP"), table.value(row, "head_sqnr_db")) == (41.5, math.inf)
+    assert math.isnan(table.value(row, "AP50"))
+    assert "int8_macs" not in table.columns
+    assert FULL in render(data)
+
+
+def test_a_new_measure_is_a_row_of_the_table(old: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stored and read back, in an old store too; offered by experiment files, documents and reports."""
+    mood = {"AP": 60.0, "mood": 7.5, "held_out_mood": 6.5, "bit_operations": 1.0, "weight_bytes": 1.0}
+    with monkeypatch.context() as patch:
+        patch.setattr(measures, "MEASURES", (MOOD, *measures.MEASURES))
+        assert "mood" not in trials_of(old)[FULL].values
+        with TrialStore.open(old, SUBJECT) as store:
+            store.add(1, [Trial("qqqqqq+1:q", mood)])
+        trials = trials_of(old)
+        assert trials["qqqqqq+1:q"].values == mood
+        assert "mood" not in trials[FULL].values
+        assert len(trials) == 22
+        experiment = parse_experiment("{name: x, model: {cfg: a, weights: b}, "
+                                      "sweep: {strategy: grid, objectives: [mood, weight_bytes]}}")
+        assert experiment.sweep is not None
+        assert experiment.sweep.objectives == ("mood", "weight_bytes")
+        _, document = resume(old, problem())
+        best = document["front"][0]
+        assert (best["metrics"], best["held_out"]) == ({"mood": 7.5, "AP": 60.0}, {"mood": 6.5})
+        with pytest.raises(ConfigError, match="mood was not measured for"):
+            resume(old, problem("mood", "bit_operations"))
+        data = collect([old], progress=lambda what, total: nullcontext(lambda count: None), compute=False)
+        assert data.configurations.value(data.configurations.keys.index("qqqqqq+1:q"), "mood") == 7.5
+    # A program that does not know the measure goes on with the same store.
+    without = {name: value for name, value in mood.items() if "mood" not in name}
+    assert trials_of(old)["qqqqqq+1:q"].values == without
+    with TrialStore.open(old, SUBJECT) as store:
+        with pytest.raises(StoreError, match="no column for"):
+            store.add(1, [Trial("other", mood)])
+        assert store.add(1, [Trial("other", without)]) == 1
+    assert trials_of(old)["other"].values == without
+
+
+def test_a_new_cost_may_be_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    energy = Measure("energy_mj", "energy", "mJ", "cost", "Energy for one picture.")
+    monkeypatch.setattr(measures, "MEASURES", (*measures.MEASURES, energy))
+    experiment = parse_experiment("{name: x, model: {cfg: a, weights: b}, sweep: {strategy: grid, "
+                                  "objectives: [AP, energy_mj], constraints: {energy_mj: 2.5}}}")
+    assert experiment.sweep is not None
+    task = replace(problem("AP", "energy_mj"), constraints=experiment.sweep.constraints)
+    cheap, dear = (Trial(key, {"AP": 40.0, "energy_mj": energy}) for key, energy in (("a", 2.5), ("b", 2.6)))
+    assert [task.meets(trial, cheap) for trial in (cheap, dear)] == [True, False]
+
+
+@pytest.mark.parametrize("version", ["3", "12", "x", ""])
+def test_a_newer_store_is_one_clear_line(old: Path, version: str) -> None:
+    with sqlite3.connect(old) as direct:
+        direct.execute("UPDATE meta SET value = ? WHERE name = 'version'", (version,))
+    direct.close()
+    content = old.read_bytes()
+    for opener in (TrialStore.read, lambda path: TrialStore.open(path, SUBJECT)):
+        with pytest.raises(StoreError, match=rf"old.sqlite: a store of format version {version}, this mpnet reads 1 to 2; "
+                                             r"use the newer mpnet that wrote it, or choose another --store$"):
+            opener(old)
+    assert old.read_bytes() == content
