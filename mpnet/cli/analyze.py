@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 
 import click
 
 from mpnet.cli.options import command as declare
-from mpnet.cli.options import json_option, quiet_option, runtime_options, set_option
-from mpnet.cli.output import Advance, console, print_json, progress
-from mpnet.formats.experiment_yaml import read_experiment
+from mpnet.cli.options import experiment_of, json_option, quiet_option, runtime_options, set_option
+from mpnet.cli.output import console, print_json, progress
 from mpnet.report.analysis import print_analysis
 from mpnet.trial.analysis import ANALYSIS_IMAGES, KEEP_MACS_PERCENT, analyze_experiment, write_csv
 
@@ -40,15 +37,10 @@ def command(
     Local error is what a step adds when everything before it is fp32, cumulative error what has piled up when the
     configuration runs. The list at the end names the layers that are worth a higher precision.
     """
-    spec = read_experiment(experiment, overrides)
-    runtime = replace(spec.runtime, threads=threads or spec.runtime.threads, isa=isa or spec.runtime.isa)
-    with ExitStack() as stack:
-        shown: list[Advance] = []
-        report = analyze_experiment(
-            replace(spec, runtime=runtime), images=images, keep_macs_percent=keep_macs,
-            started=lambda total: shown.append(stack.enter_context(progress("pictures", total, quiet))),
-            advance=lambda count: shown[0](count),
-        )
+    report = analyze_experiment(
+        experiment_of(experiment, overrides, threads, isa), images=images, keep_macs_percent=keep_macs,
+        progress=progress(quiet),
+    )
     if csv_path is not None:
         write_csv(csv_path, report)
     document = report.document()

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from pathlib import Path
 
 import click
 from rich.table import Table
 
 from mpnet.cli.options import command as declare
-from mpnet.cli.options import json_option, quiet_option
-from mpnet.cli.output import Advance, console, print_json, progress
+from mpnet.cli.options import json_option, quiet_option, words
+from mpnet.cli.output import console, print_json, progress
 from mpnet.errors import ConfigError
 from mpnet.speed.bench import DEFAULT_PRECISIONS, Bench, BenchCase, BenchStep, bench_network, gops
 
@@ -36,26 +35,19 @@ def command(
     Precisions take turns, pass by pass. Peak is what the kernel table's multiply-adds reach in registers on this
     machine; int8's follows from its best instruction. Winograd variants do fewer products and may pass 100 %.
     """
-    with ExitStack() as stack:
-        shown: list[Advance] = []
-        found = bench_network(
-            cfg, weights=weights, precisions=_words(precisions), threads=_numbers(threads), isa=_words(isa),
-            repeats=repeats, on_start=lambda total: shown.append(stack.enter_context(progress("passes", total, quiet))),
-            advance=lambda count: shown[0](count),
-        )
+    found = bench_network(
+        cfg, weights=weights, precisions=words(precisions), threads=_numbers(threads), isa=words(isa), repeats=repeats,
+        progress=progress(quiet),
+    )
     if as_json:
         print_json(found.as_json())
     else:
         _print(found)
 
 
-def _words(text: str) -> list[str]:
-    return [word.strip() for word in text.split(",") if word.strip()]
-
-
 def _numbers(text: str) -> list[int]:
     try:
-        return [int(word) for word in _words(text)]
+        return [int(word) for word in words(text)]
     except ValueError:
         raise ConfigError(f"--threads {text[:40]}: use whole numbers with commas, such as 1,2") from None
 

@@ -43,7 +43,7 @@ def command(
     """
     wanted = _limits(limits)
     compared = compare_runs(
-        runs, draws=draws, seed=seed, pictures=pictures, progress=lambda what, total: progress(what, total, quiet)
+        runs, draws=draws, seed=seed, pictures=pictures, progress=progress(quiet)
     )
     broken = check_limits(compared.document, wanted)
     if as_json:

@@ -48,7 +48,7 @@ def command(quick: bool, scenes: int, out: Path, quiet: bool) -> None:
     """
     start = time.monotonic()
     scenes = QUICK_SCENES if quick else scenes
-    with progress("scenes", scenes, quiet) as advance:
+    with progress(quiet)("scenes", scenes) as advance:
         project = write_project(out, scenes, lambda done: advance(1), cpu_count())
     _say(f"{scenes} labelled scenes, a trained YOLOv3-tiny and {project.experiment} are ready. The commands from here "
          "on are for you to copy.")

@@ -51,7 +51,7 @@ def command(
     files: list[dict[str, Any]] = []
     for remote in MODELS[model]:
         remote = RemoteFile(remote.name, remote.size_bytes, remote.sha256, (*urls, *remote.urls))
-        with progress(remote.name, remote.size_bytes, quiet) as advance:
+        with progress(quiet)(remote.name, remote.size_bytes) as advance:
             path = fetch(remote, folder or cache_folder(), advance, timeout_s)
         files.append({"name": remote.name, "path": str(path), "bytes": remote.size_bytes, "sha256": remote.sha256})
     if as_json:

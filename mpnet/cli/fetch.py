@@ -11,11 +11,12 @@ import urllib.error
 import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Callable
+from typing import IO
 from urllib.parse import urlsplit
 
 from mpnet import __version__
 from mpnet.errors import DownloadError
+from mpnet.progress import Advance, unseen
 
 TIMEOUT_S = 30.0
 PIECE_BYTES = 1 << 16
@@ -56,7 +57,7 @@ def is_complete(path: Path, remote: RemoteFile) -> bool:
     return path.is_file() and path.stat().st_size == remote.size_bytes and sha256_of(path) == remote.sha256
 
 
-def fetch(remote: RemoteFile, folder: Path, advance: Callable[[int], None] = lambda count: None,
+def fetch(remote: RemoteFile, folder: Path, advance: Advance = unseen,
           timeout_s: float = TIMEOUT_S) -> Path:
     """Bring `remote` into `folder` and return its path; a file that is already there and whole is kept.
 
@@ -90,7 +91,7 @@ def fetch(remote: RemoteFile, folder: Path, advance: Callable[[int], None] = lam
     )
 
 
-def _from_source(url: str, remote: RemoteFile, file: IO[bytes], advance: Callable[[int], None],
+def _from_source(url: str, remote: RemoteFile, file: IO[bytes], advance: Advance,
                  timeout_s: float) -> str | None:
     """Complete `file` from one source. Returns what went wrong, or None when the file is whole."""
     if not _is_web_address(url):
@@ -126,7 +127,7 @@ def _is_web_address(url: str) -> bool:
         return False
 
 
-def _receive(url: str, start: int, size: int, file: IO[bytes], advance: Callable[[int], None],
+def _receive(url: str, start: int, size: int, file: IO[bytes], advance: Advance,
              timeout_s: float) -> str | None:
     """Append what `url` sends from byte `start` on. Returns what went wrong, or None."""
     headers = {"User-Agent": f"mpnet/{__version__}", "Accept-Encoding": "identity"}
@@ -177,7 +178,7 @@ def _digest(file: IO[bytes]) -> str:
     return sha256_of(Path(file.name))
 
 
-def _empty(file: IO[bytes], advance: Callable[[int], None]) -> None:
+def _empty(file: IO[bytes], advance: Advance) -> None:
     advance(-_size(file))
     file.truncate(0)
 

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
+from dataclasses import replace
+from pathlib import Path
 from typing import Any, Callable, TypeVar
 
 import click
 
 from mpnet.errors import ConfigError
+from mpnet.formats.experiment_yaml import read_experiment
+from mpnet.spec.experiment import Experiment
 from mpnet.spec.precision import PRECISIONS, Precision
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -84,3 +90,22 @@ def set_option(function: _F) -> _F:
         "--set", "overrides", multiple=True, metavar="KEY=VALUE",
         help="Override a key of the file, such as detection.nms=0.5; may be repeated.",
     )(function)
+
+
+def experiment_of(path: Path, overrides: tuple[str, ...], threads: int | None, isa: str | None) -> Experiment:
+    """The experiment in a file, with what --set, --threads and --isa put over it."""
+    experiment = read_experiment(path, overrides)
+    runtime = experiment.runtime
+    return replace(
+        experiment, runtime=replace(runtime, threads=threads or runtime.threads, isa=isa or runtime.isa)
+    )
+
+
+def command_line() -> str:
+    """What was typed, for the record."""
+    return shlex.join(["mpnet", *sys.argv[1:]])
+
+
+def words(text: str) -> tuple[str, ...]:
+    """The words of a list with commas."""
+    return tuple(word.strip() for word in text.split(",") if word.strip())

@@ -7,11 +7,14 @@ import math
 import sys
 import time
 from contextlib import contextmanager
-from typing import Any, Callable, Iterator
+from typing import Any, Iterator
 
 import click
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
+
+from mpnet.progress import Advance, Progress, silent
 
 # Pipes and files have no width; no table is wider than this one.
 WIDTH_WITHOUT_TERMINAL = 500
@@ -61,21 +64,17 @@ def note(message: str) -> None:
     error_console().print(message, style="dim")
 
 
-Advance = Callable[[int], None]
+def progress(quiet: bool) -> Progress:
+    """Shows how far long work is, on standard error: a bar in a terminal, now and then a line elsewhere."""
+    return silent if quiet else _shown
 
 
 @contextmanager
-def progress(label: str, total: int | None, quiet: bool = False) -> Iterator[Advance]:
-    """Show how far long work is, on standard error: a bar in a terminal, now and then a line elsewhere.
-
-    Yields a function that takes how many more pieces are done.
-    """
+def _shown(label: str, total: int | None) -> Iterator[Advance]:
     target = error_console()
-    if quiet:
-        yield lambda count: None
-    elif target.is_terminal:
+    if target.is_terminal:
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-        with Progress(*columns, console=target, transient=True) as bar:
+        with Bar(*columns, console=target, transient=True) as bar:
             task = bar.add_task(label, total=total)
             yield lambda count: bar.update(task, advance=count)
     else:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from contextlib import ExitStack
 from pathlib import Path
 
 import click
 
 from mpnet.cli.options import command as declare
-from mpnet.cli.options import json_option, quiet_option, runtime_options
-from mpnet.cli.output import Advance, console, print_json, progress
+from mpnet.cli.options import json_option, quiet_option, runtime_options, words
+from mpnet.cli.output import console, print_json, progress
 from mpnet.formats.atomic import write_text
 from mpnet.speed.profile import profile_network
 from mpnet.speed.table import LatencyTable
@@ -38,14 +37,10 @@ def command(
     The table gives `mpnet sweep` the latency of any configuration (sweep.latency). Whole configurations are measured as
     well and compared with the sum of their steps; the error is printed and stored.
     """
-    names = tuple(name.strip() for name in precisions.split(",") if name.strip())
-    with ExitStack() as stack:
-        shown: list[Advance] = []
-        table = profile_network(
-            cfg, weights=weights, precisions=names, threads=threads, isa=isa, repeats=repeats,
-            on_start=lambda total: shown.append(stack.enter_context(progress("configurations", total, quiet))),
-            advance=lambda count: shown[0](count),
-        )
+    table = profile_network(
+        cfg, weights=weights, precisions=words(precisions), threads=threads, isa=isa, repeats=repeats,
+        progress=progress(quiet),
+    )
     write_text(output, json.dumps(table.as_json(), indent=1) + "\n")
     if as_json:
         print_json({**table.as_json(), "output": str(output)})

@@ -11,8 +11,9 @@ from mpnet.cli.options import command as declare
 from mpnet.cli.options import json_option, quiet_option
 from mpnet.cli.output import console, print_json, progress
 from mpnet.evaluation.compare import DRAWS, MAX_DRAWS, MIN_DRAWS
+from mpnet.formats.atomic import write_text
 from mpnet.report.build import collect
-from mpnet.report.export import write_data, write_figures, write_text
+from mpnet.report.export import write_data, write_figures
 from mpnet.report.page import render
 from mpnet.report.summary import sentences
 from mpnet.report.terminal import bytes_text
@@ -46,7 +47,7 @@ def command(
     """
     start = time.perf_counter()
     data = collect(
-        sources, progress=lambda what, total: progress(what, total, quiet), draws=draws, compute=not no_compute,
+        sources, progress=progress(quiet), draws=draws, compute=not no_compute,
         choose=choose,
     )
     html = render(data)

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
-from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 
 import click
 
 from mpnet.cli.options import command as declare
-from mpnet.cli.options import json_option, quiet_option, runtime_options, set_option
+from mpnet.cli.options import command_line, experiment_of, json_option, quiet_option, runtime_options, set_option
 from mpnet.cli.output import console, error_console, print_json
 from mpnet.cli.sweep_view import SweepView
 from mpnet.errors import ConfigError
-from mpnet.formats.experiment_yaml import read_experiment
 from mpnet.report.sweep_text import print_status, print_sweep
 from mpnet.sweep.search import run_sweep
 from mpnet.sweep.status import sweep_status
@@ -54,14 +49,10 @@ def command(
         return
     if experiment is None:
         raise ConfigError("name an experiment file, or a store with --status")
-    spec = read_experiment(experiment, overrides)
-    runtime = replace(spec.runtime, threads=threads or spec.runtime.threads, isa=isa or spec.runtime.isa)
-    spec = replace(spec, runtime=runtime)
-    with ExitStack() as stack:
-        view = stack.enter_context(SweepView(error_console(), quiet))
+    with SweepView(error_console(), quiet) as view:
         document = run_sweep(
-            spec, store=store, workers=workers, scheduler=scheduler, yes=yes,
-            command=shlex.join(["mpnet", *sys.argv[1:]]), on_start=view.start, on_update=view.update,
+            experiment_of(experiment, overrides, threads, isa), store=store, workers=workers, scheduler=scheduler,
+            yes=yes, command=command_line(), on_start=view.start, on_update=view.update,
         )
     if as_json:
         print_json(document)

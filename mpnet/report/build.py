@@ -7,16 +7,16 @@ digests that were measured; otherwise the page says what is missing and why.
 from __future__ import annotations
 
 import hashlib
-from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Callable, Mapping, Sequence
+from typing import Any, Mapping, Sequence
 
 import numpy as np
 
 from mpnet.errors import ConfigError, MpnetError, StoreError
 from mpnet.evaluation.compare import DRAWS
 from mpnet.evaluation.dataset import picture
+from mpnet.progress import Progress
 from mpnet.report.cfg_template import cfg_template, read_cfg_bytes
 from mpnet.report.configuration import is_store
 from mpnet.report.enrich import with_errors, with_missing, with_pairs
@@ -35,9 +35,6 @@ FRONT_RUNS = 32
 """Most configurations of a front that run again for their intervals; of more, evenly spread ones."""
 SAME_AP = 1e-6
 """Percent points by which a configuration that runs again may differ from its stored AP."""
-Advance = Callable[[int], None]
-Progress = Callable[[str, int], AbstractContextManager[Advance]]
-"""Called with what happens and how many pictures it takes; gives a function that takes how many more are done."""
 
 
 def collect(

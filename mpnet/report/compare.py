@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from dataclasses import dataclass
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Sequence
 
@@ -12,7 +10,7 @@ from mpnet.errors import MpnetError
 from mpnet.evaluation.compare import DRAWS
 from mpnet.evaluation.dataset import picture
 from mpnet.formats.detections_json import read_detections
-from mpnet.report.build import Progress
+from mpnet.progress import Progress, silent
 from mpnet.report.comparison import Comparison, change_json, compare_results
 from mpnet.report.configuration import Found, find_configuration, is_store, split_source
 from mpnet.report.pictures import Gallery, write_changes
@@ -20,8 +18,8 @@ from mpnet.report.rerun import Machine
 from mpnet.spec.dataset import Dataset
 from mpnet.spec.detections import Detections
 from mpnet.trial.reopen import open_dataset, reason, reopen
-from mpnet.trial.result import Result, read_result
-from mpnet.trial.run import build_document, run_plans
+from mpnet.trial.result import Result, build_document, read_result
+from mpnet.trial.run import run_plans
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +32,7 @@ class _Side:
 
 def compare_runs(
     runs: Sequence[str | Path], *, draws: int = DRAWS, seed: int = 0, pictures: Path | None = None,
-    progress: Progress = lambda what, total: nullcontext(lambda count: None),
+    progress: Progress = silent,
 ) -> Comparison:
     """Everything against the first.
 
@@ -92,10 +90,9 @@ def _run_again(configurations: Sequence[Found], progress: Progress) -> list[_Sid
     bench = machine.bench
     with progress("pictures", len(bench.inputs)) as advance:
         outcomes = run_plans(bench, [machine.plan(found.key) for found in configurations], advance)
-    created = datetime.now(timezone.utc).isoformat(timespec="seconds")
     sides = []
     for found, outcome in zip(configurations, outcomes, strict=True):
-        document = build_document(bench, outcome, baseline=outcomes[0], command="mpnet compare", created=created)
+        document = build_document(bench, outcome, baseline=outcomes[0], command="mpnet compare")
         if found.held_out:
             chose = {name: found.values[name] for name in found.held_out if name in found.values}
             document["selection"], document["held_out"] = chose, found.held_out

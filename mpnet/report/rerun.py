@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Callable, Mapping, Sequence
+from typing import Any, Mapping, Sequence
 
 from mpnet.engine.analyze import Analysis, StepAnalysis, analyze
 from mpnet.engine.assign import assign_key
@@ -12,10 +12,11 @@ from mpnet.engine.cost import layer_costs
 from mpnet.engine.lowering import range_owner
 from mpnet.engine.plan import Plan
 from mpnet.engine.run import Session
-from mpnet.engine.trace import time_steps
+from mpnet.progress import Advance
 from mpnet.report.model import LayerCost, LayerError
 from mpnet.spec.detections import Detections
 from mpnet.spec.network import PICTURE, NetworkSpec
+from mpnet.speed.steps import time_steps
 from mpnet.trial.analysis import ANALYSIS_IMAGES, spread
 from mpnet.trial.run import run_plans
 from mpnet.trial.workbench import Workbench
@@ -33,7 +34,7 @@ class Machine:
         """The steps for a precision string. Raises: PrecisionError when it is of another network."""
         return self.bench.plan(assign_key(self.bench.network, key))
 
-    def detections(self, keys: Sequence[str], advance: Callable[[int], None]) -> list[Detections]:
+    def detections(self, keys: Sequence[str], advance: Advance) -> list[Detections]:
         """What each configuration finds; the first is the baseline."""
         return [outcome.detections for outcome in run_plans(self.bench, [self.plan(key) for key in keys], advance)]
 

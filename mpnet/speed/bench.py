@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import random
 import statistics
-import time
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, Callable, Sequence
+from typing import Any, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,16 +18,18 @@ from mpnet.engine.options import EngineOptions, resolve_options
 from mpnet.engine.plan import Plan, build_plan
 from mpnet.engine.prepare import Prepared
 from mpnet.engine.run import Session
-from mpnet.engine.trace import StepTime, time_steps
 from mpnet.errors import ConfigError
 from mpnet.formats.cfg import read_cfg
 from mpnet.formats.weights import read_weights
 from mpnet.kernels.environment import versions
 from mpnet.kernels.isa import active_level, kernels, usable_levels
-from mpnet.kernels.peak import Peak, measure_peak
+from mpnet.progress import Advance, Progress, silent, unseen
 from mpnet.spec.network import NetworkSpec
 from mpnet.spec.precision import PRECISIONS, precision
 from mpnet.spec.weights import random_weights
+from mpnet.speed.clock import in_turn, once, together
+from mpnet.speed.peak import Peak, measure_peak
+from mpnet.speed.steps import StepTime, random_picture, step_calls, time_steps
 
 MIXED = "mixed"
 """Beside the precisions: int8, the first layer and those that feed the heads fp16."""
@@ -101,59 +103,38 @@ def bench_key(network: NetworkSpec, name: str) -> str:
 
 def bench_level(
     prepared: Prepared, options: EngineOptions, peak: Peak, names: Sequence[str], threads: int, repeats: int,
-    advance: Callable[[int], None] = lambda count: None, seed: int = 0,
+    advance: Advance = unseen, seed: int = 0,
 ) -> tuple[BenchCase, ...]:
     """Measure all precisions at one ISA level (that of `prepared`) and thread count, pass by pass in turn.
 
-    Turns make whatever disturbs the machine meet all alike. peak: of one thread. Raises: as `Session.forward`.
+    peak: of one thread. Raises: as `Session.forward`.
     """
     network = prepared.network
-    picture = np.random.Generator(np.random.PCG64(seed)).random((1, *network.in_shape), np.float32)
+    picture = random_picture(network, seed)
     keys = [bench_key(network, name) for name in names]
-    sessions = [Session(prepared, build_plan(network, assign_key(network, key), options), threads) for key in keys]
-    for session in sessions:
-        for _ in range(2):
-            session.forward(picture, copy=False)
-    samples: list[list[float]] = [[] for _ in sessions]
-    for _ in range(repeats):
-        for session, taken in zip(sessions, samples, strict=True):
-            session.forward(picture, copy=False)  # another precision's weights were in the cache
-            begin = time.perf_counter()
-            session.forward(picture, copy=False)
-            taken.append(1000 * (time.perf_counter() - begin))
-        advance(len(sessions))
+    sessions = [_session(prepared, options, key, threads) for key in keys]
+    passes = [partial(session.forward, picture, copy=False) for session in sessions]
+    # Settled, since another precision's weights were in the cache.
+    taken = in_turn(*passes, repeats=repeats, warm_up=2, settled=True, advance=advance)
     cases = []
-    for name, key, session, taken in zip(names, keys, sessions, samples, strict=True):
-        timed = time_steps(session, picture, repeats)
-        steps = tuple(_step(prepared, step, peak, threads) for step in timed)
-        median, macs = statistics.median(taken), sum(step.macs for step in steps)
+    for name, key, session, one_pass, times in zip(names, keys, sessions, passes, taken, strict=True):
+        steps = tuple(_step(prepared, step, peak, threads) for step in time_steps(session, picture, repeats))
+        macs = sum(step.macs for step in steps)
         # What the peak would need for the same products, each at its own precision.
-        ideal = sum(2e-6 * s.macs / _peak_gops(s.time, peak, threads) * 1e3 for s in steps if s.macs)
+        ideal_ms = sum(2e-6 * s.macs / _peak_gops(s.time, peak, threads) for s in steps if s.macs)
+        calls = [work for _, work in step_calls(session, len(picture))]
+        whole, *parts = in_turn(one_pass, *calls, repeats=repeats, warm_up=0)
+        left = statistics.median(whole_ms - ms for whole_ms, ms in zip(whole.ms, together(parts).ms, strict=True))
         cases.append(BenchCase(
-            prepared.kernels.name, threads, name, macs, min(taken), median,
-            _overhead(session, picture, repeats),
-            _first_result(prepared, options, key, picture, threads, seed), ideal / 1e3 / min(taken), steps,
+            prepared.kernels.name, threads, name, macs, times.min_ms, times.median_ms, max(0.0, left),
+            _first_result(prepared, options, key, picture, threads, seed), ideal_ms / times.min_ms, steps,
         ))
         advance(1)
     return tuple(cases)
 
 
-def _overhead(session: Session, picture: NDArray[np.float32], repeats: int) -> float:
-    """Milliseconds of a pass that its steps do not take: passes and their steps one by one, in turn, so that
-    whatever disturbs the machine meets both alike."""
-    bound = session.bound(len(picture))
-    left = []
-    for _ in range(repeats):
-        begin = time.perf_counter()
-        session.forward(picture, copy=False)
-        middle = time.perf_counter()
-        steps = 0.0
-        for number, call in bound.calls:
-            start = time.perf_counter()
-            bound.run_call(number, call)
-            steps += time.perf_counter() - start
-        left.append(1000 * (middle - begin - steps))
-    return max(0.0, statistics.median(left))
+def _session(prepared: Prepared, options: EngineOptions, key: str, threads: int) -> Session:
+    return Session(prepared, build_plan(prepared.network, assign_key(prepared.network, key), options), threads)
 
 
 def _first_result(
@@ -167,16 +148,10 @@ def _first_result(
         code = rng.choice([PRECISIONS[name].code for name in ("fp32", "int8") if PRECISIONS[name].code != key[layer]])
         other = key[:layer] + code + key[layer + 1:]
         _pack(prepared, build_plan(network, assign_key(network, code * len(key)), options))
-        begin = time.perf_counter()
-        session = Session(prepared, build_plan(network, assign_key(network, other), options), threads)
-        session.forward(picture)
-        first = time.perf_counter() - begin
-        plain = []
-        for _ in range(_PLAIN_PASSES):
-            begin = time.perf_counter()
-            session.forward(picture)
-            plain.append(time.perf_counter() - begin)
-        ratios.append(first / statistics.median(plain))
+        session = partial(_session, prepared, options, other, threads)
+        first_ms = once(lambda: session().forward(picture))  # noqa: B023 (called at once)
+        [plain] = in_turn(partial(session().forward, picture), repeats=_PLAIN_PASSES)
+        ratios.append(first_ms / plain.median_ms)
     return statistics.median(ratios)
 
 
@@ -236,7 +211,7 @@ class Bench:
 def bench_network(
     cfg: str | Path, *, weights: str | Path | None = None, precisions: Sequence[str] = DEFAULT_PRECISIONS,
     threads: Sequence[int] = (1,), isa: Sequence[str] = ("auto",), repeats: int = 15,
-    on_start: Callable[[int], None] = lambda total: None, advance: Callable[[int], None] = lambda count: None,
+    progress: Progress = silent,
 ) -> Bench:
     """Measure forward passes of one picture, step by step and whole.
 
@@ -260,12 +235,12 @@ def bench_network(
         bench_key(network, name)
     values = random_weights(network) if weights is None else read_weights(weights, network)
     options = resolve_options(network)
-    on_start(len(levels) * len(counts) * len(names) * (repeats + 1))
     peaks: dict[str, Peak] = {}
     cases: list[BenchCase] = []
-    for level in levels:
-        peaks[level.name] = measure_peak(level)
-        prepared = Prepared(network, values, level, batch_norm=options.batch_norm)
-        for count in counts:
-            cases += bench_level(prepared, options, peaks[level.name], names, count, repeats, advance)
+    with progress("passes", len(levels) * len(counts) * len(names) * (repeats + 1)) as advance:
+        for level in levels:
+            peaks[level.name] = measure_peak(level)
+            prepared = Prepared(network, values, level, batch_norm=options.batch_norm)
+            for count in counts:
+                cases += bench_level(prepared, options, peaks[level.name], names, count, repeats, advance)
     return Bench(network, peaks, tuple(cases))

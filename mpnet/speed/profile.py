@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import random
-import statistics
-import time
+from functools import partial
 from pathlib import Path
-from typing import Callable, Iterator, Sequence
+from typing import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,9 +21,12 @@ from mpnet.formats.cfg import read_cfg
 from mpnet.formats.weights import read_weights
 from mpnet.kernels.environment import cpu_count, cpu_name
 from mpnet.kernels.isa import kernels
+from mpnet.progress import Progress, silent
 from mpnet.spec.precision import PRECISIONS, precision
 from mpnet.spec.weights import random_weights
+from mpnet.speed.clock import in_turn
 from mpnet.speed.latency import predicted_ms, step_signature
+from mpnet.speed.steps import random_picture, time_steps
 from mpnet.speed.table import LatencyTable
 
 CHECKS = 8
@@ -60,78 +62,52 @@ def _keys(layers: int, precisions: Sequence[str], seed: int) -> Iterator[str]:
 
 def measure_table(
     prepared: Prepared, options: EngineOptions, precisions: Sequence[str], *, threads: int, repeats: int = REPEATS,
-    seed: int = 0, on_start: Callable[[int], None] = lambda total: None,
-    advance: Callable[[int], None] = lambda count: None,
+    seed: int = 0, progress: Progress = silent,
 ) -> LatencyTable:
     """Measure all steps, then whole configurations that were not looked at before, batch 1.
 
     A step's time is the median over repeats, the smallest over the plans that have it: what disturbs a measurement only
-    ever adds to it. on_start: gets the number of plans to measure; advance: how many more are done.
+    ever adds to it.
     """
     network = prepared.network
-    picture = np.random.Generator(np.random.PCG64(seed)).random((1, *network.in_shape), np.float32)
+    picture = random_picture(network, seed)
     plans = covering_plans(prepared, options, precisions, seed)
-    on_start(len(plans) + CHECKS)
-    step_ms: dict[str, float] = {}
-    for plan in plans:
-        for signature, ms in measure_steps(prepared, plan, picture, threads, repeats).items():
-            step_ms[signature] = min(ms, step_ms.get(signature, ms))
-        advance(1)
-    checks = []
     rng = random.Random(seed + 1)
     codes = [PRECISIONS[name].code for name in precisions]
-    for _ in range(CHECKS):
-        key = "".join(rng.choice(codes) for _ in network.convolutions)
-        plan = fuse_plan(build_plan(network, assign_key(network, key), options))
-        for signature, ms in measure_steps(prepared, plan, picture, threads, repeats).items():
-            step_ms.setdefault(signature, ms)
-        measured = measure_whole(prepared, plan, picture, threads, repeats)
-        checks.append({"precision": plan.precision.key, "measured_ms": measured,
-                       "predicted_ms": predicted_ms(plan, step_ms)})
-        advance(1)
+    step_ms: dict[str, float] = {}
+    checks = []
+    with progress("configurations", len(plans) + CHECKS) as advance:
+        for plan in plans:
+            for signature, ms in measure_steps(Session(prepared, plan, threads), picture, repeats).items():
+                step_ms[signature] = min(ms, step_ms.get(signature, ms))
+            advance(1)
+        for _ in range(CHECKS):
+            key = "".join(rng.choice(codes) for _ in network.convolutions)
+            plan = fuse_plan(build_plan(network, assign_key(network, key), options))
+            session = Session(prepared, plan, threads)
+            for signature, ms in measure_steps(session, picture, repeats).items():
+                step_ms.setdefault(signature, ms)
+            [whole] = in_turn(partial(session.forward, picture, copy=False), repeats=repeats)
+            checks.append({"precision": plan.precision.key, "measured_ms": whole.median_ms,
+                           "predicted_ms": predicted_ms(plan, step_ms)})
+            advance(1)
     machine = {"cpu": cpu_name(), "isa": prepared.kernels.name, "threads": threads, "batch": 1}
     return LatencyTable(network.digest, tuple(precisions), step_ms, machine, tuple(checks))
 
 
-def measure_steps(
-    prepared: Prepared, plan: Plan, picture: NDArray[np.float32], threads: int, repeats: int
-) -> dict[str, float]:
+def measure_steps(session: Session, picture: NDArray[np.float32], repeats: int) -> dict[str, float]:
     """Milliseconds of each step by signature: medians over passes that run all steps in order."""
-    bound = Session(prepared, plan, threads).bound(len(picture))
-    bound.run(picture)
-    times: dict[int, list[float]] = {}
-    for _ in range(repeats):
-        taken: dict[int, float] = {}
-        for number, call in bound.calls:
-            begin = time.perf_counter()
-            bound.run_call(number, call)
-            taken[number] = taken.get(number, 0.0) + 1000 * (time.perf_counter() - begin)
-        for number, ms in taken.items():
-            times.setdefault(number, []).append(ms)
+    plan = session.run_plan
     found = {step_signature(plan, step): 0.0 for step in plan.steps}
-    for number, samples in times.items():
-        found[step_signature(plan, plan.steps[number])] += statistics.median(samples)
+    for timed in time_steps(session, picture, repeats):
+        found[step_signature(plan, timed.step)] += timed.median_ms
     return found
-
-
-def measure_whole(
-    prepared: Prepared, plan: Plan, picture: NDArray[np.float32], threads: int, repeats: int
-) -> float:
-    """Milliseconds of a forward pass, the median."""
-    session = Session(prepared, plan, threads)
-    session.forward(picture, copy=False)
-    samples = []
-    for _ in range(repeats):
-        begin = time.perf_counter()
-        session.forward(picture, copy=False)
-        samples.append(1000 * (time.perf_counter() - begin))
-    return statistics.median(samples)
 
 
 def profile_network(
     cfg: str | Path, *, weights: str | Path | None = None, precisions: Sequence[str] = ("fp32", "fp16", "int8"),
     threads: int | None = None, isa: str | None = None, repeats: int = REPEATS,
-    on_start: Callable[[int], None] = lambda total: None, advance: Callable[[int], None] = lambda count: None,
+    progress: Progress = silent,
 ) -> LatencyTable:
     """Measure every step of every configuration of a network, batch 1, dynamic ranges.
 
@@ -150,5 +126,5 @@ def profile_network(
     prepared = Prepared(network, values, kernels(None if isa in (None, "auto") else isa), batch_norm=options.batch_norm)
     return measure_table(
         prepared, options, tuple(dict.fromkeys(precisions)), threads=threads or cpu_count(), repeats=repeats,
-        on_start=on_start, advance=advance,
+        progress=progress,
     )

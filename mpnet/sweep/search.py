@@ -6,6 +6,7 @@ import json
 import time
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Callable
 
@@ -18,6 +19,7 @@ from mpnet.formats.cfg import read_cfg
 from mpnet.spec.experiment import Experiment
 from mpnet.spec.identity import digest_of
 from mpnet.spec.plan_key import split_key
+from mpnet.speed.clock import in_turn
 from mpnet.sweep.findings import findings
 from mpnet.sweep.loop import OnUpdate, Sweep, Workforce
 from mpnet.sweep.problem import Problem, objectives_of
@@ -124,12 +126,9 @@ def estimate_seconds(bench: Workbench, space: Space, workers: int) -> float:
     plan = build_plan(bench.network, bench.assign(), replace(bench.options, ranges={}, layers={}, said={}))
     session = Session(bench.prepared, plan, 1)
     picture = np.zeros((1, *bench.network.in_shape), np.float32)
-    session.forward(picture)
-    begin = time.perf_counter()
-    session.forward(picture)
-    seconds = time.perf_counter() - begin
+    [taken] = in_turn(partial(session.forward, picture), repeats=1)
     passes = float(forward_equivalents(bench.network, space))
-    return len(bench.dataset.images) * (passes * seconds + space.size * SCORE_SECONDS) / workers
+    return len(bench.dataset.images) * (passes * taken.min_ms / 1e3 + space.size * SCORE_SECONDS) / workers
 
 
 def _check_listable(space: Space) -> None:

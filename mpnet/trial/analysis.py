@@ -6,7 +6,7 @@ import csv
 import io
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Callable, Iterator
+from typing import Any, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,7 @@ from mpnet.engine.analyze import Analysis, LayerAnalysis, StepAnalysis, analyze,
 from mpnet.engine.plan import Plan
 from mpnet.engine.verify import StepCheck, Verifier
 from mpnet.formats.atomic import write_text
-from mpnet.formats.experiment_yaml import read_experiment
+from mpnet.progress import Progress, silent
 from mpnet.quantization.measure import TensorError
 from mpnet.spec.experiment import Experiment
 from mpnet.trial.experiment import open_workbench
@@ -92,22 +92,19 @@ class AnalysisReport:
 
 
 def analyze_experiment(
-    experiment: Experiment | str | Path, *, images: int = ANALYSIS_IMAGES, keep_macs_percent: float = KEEP_MACS_PERCENT,
-    started: Callable[[int], None] = lambda total: None, advance: Callable[[int], None] = lambda count: None,
+    experiment: Experiment, *, images: int = ANALYSIS_IMAGES, keep_macs_percent: float = KEEP_MACS_PERCENT,
+    progress: Progress = silent,
 ) -> AnalysisReport:
     """Run the experiment's configuration beside fp32 on some of its pictures, evenly spread.
 
-    started: gets the number of pictures before the first. advance: gets how many more are done.
     Raises: as `open_workbench`; ConfigError when every layer is fp32, EngineError naming the layer.
     """
-    if not isinstance(experiment, Experiment):
-        experiment = read_experiment(experiment)
     bench = open_workbench(experiment)
     plan = bench.plan(bench.assign())
     positions = spread(len(bench.inputs), images)
-    started(len(positions))
-    # Two pictures at a time: every tensor of a batch is held three times.
-    analysis = analyze(bench.prepared, plan, _batches(bench, positions, 2), bench.threads, advance)
+    with progress("pictures", len(positions)) as advance:
+        # Two pictures at a time: every tensor of a batch is held three times.
+        analysis = analyze(bench.prepared, plan, _batches(bench, positions, 2), bench.threads, advance)
     keep = worth_keeping(analysis, plan, keep_macs_percent / 100)
     return AnalysisReport(bench, plan, analysis, keep, keep_macs_percent)
 
@@ -117,16 +114,11 @@ def write_csv(path: Path, report: AnalysisReport) -> None:
     write_text(path, report.csv())
 
 
-def verify_experiment(
-    experiment: Experiment | str | Path, *, images: int = VERIFY_IMAGES
-) -> tuple[int, tuple[StepCheck, ...]]:
-    """Check int8 kernels against simulation on some of the experiment's pictures: (pictures, checks of the steps).
+def verify(bench: Workbench, images: int = VERIFY_IMAGES) -> tuple[int, tuple[StepCheck, ...]]:
+    """Check int8 kernels against simulation on some of the workbench's pictures: (pictures, checks of the steps).
 
-    Raises: as `open_workbench`; ConfigError when nothing is int8.
+    Raises: ConfigError when nothing is int8.
     """
-    if not isinstance(experiment, Experiment):
-        experiment = read_experiment(experiment)
-    bench = open_workbench(experiment)
     verifier = Verifier(bench.prepared, bench.plan(bench.assign()), bench.threads)
     positions = spread(len(bench.inputs), images)
     return len(positions), verifier.run(_batches(bench, positions, 2))

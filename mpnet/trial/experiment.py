@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from datetime import datetime, timezone
 from pathlib import Path
-from typing import Callable
 
 from mpnet.engine.options import resolve_options
 from mpnet.errors import ConfigError
@@ -17,25 +15,26 @@ from mpnet.formats.experiment_yaml import read_experiment
 from mpnet.formats.weights import read_weights
 from mpnet.kernels.environment import cpu_count
 from mpnet.kernels.isa import kernels
+from mpnet.progress import Progress, silent
 from mpnet.spec.experiment import DataSection, Experiment
 from mpnet.trial.calibration import calibrated
 from mpnet.trial.inputs import Inputs
-from mpnet.trial.network import class_names
-from mpnet.trial.result import Result, finished, mark_latest, publish
-from mpnet.trial.run import Outcome, build_document, run_plans
-from mpnet.trial.workbench import Workbench
+from mpnet.trial.result import Result, build_document, finished, mark_latest, publish
+from mpnet.trial.run import Outcome, run_plans
+from mpnet.trial.workbench import Workbench, class_names
 
 
 @dataclass(frozen=True)
 class RunReport:
     """result: of the experiment's configuration. baseline: of the one it was compared with, None for none.
 
-    reused: whether nothing was computed, since the same trial had finished before.
+    reused: whether nothing was computed, since the same trial had finished before. bench: what it ran on.
     """
 
     result: Result
     baseline: Result | None
     reused: bool
+    bench: Workbench
 
 
 def open_workbench(experiment: Experiment) -> Workbench:
@@ -65,16 +64,13 @@ def open_workbench(experiment: Experiment) -> Workbench:
 
 
 def run_experiment(
-    experiment: Experiment | str | Path, *, force: bool = False, command: str = "",
-    started: Callable[[int], None] = lambda total: None, advance: Callable[[int], None] = lambda count: None,
+    experiment: Experiment | str | Path, *, force: bool = False, command: str = "", progress: Progress = silent
 ) -> RunReport:
     """Evaluate the experiment's configuration and store result and detections under its output folder.
 
     A trial that is finished already is not computed again, unless `force`. When the experiment has a baseline (fp32
     unless it says otherwise) and the configuration differs from it, the baseline runs along, on the same decoded
-    pictures, and is stored as well.
-    started:  gets the number of pictures before the first. advance: gets how many more are done.
-    command:  the command line, for the record.
+    pictures, and is stored as well. progress: counts pictures. command: the command line, for the record.
     Raises: as `open_workbench`; EngineError, StoreError.
     """
     if not isinstance(experiment, Experiment):
@@ -89,22 +85,20 @@ def run_experiment(
     base = None if force or reference is None else finished(folder / bench.identity(reference).id)
     if known is not None and (reference is None or (base is not None and _compared(known, base))):
         mark_latest(known.folder)
-        return RunReport(known, base, True)
+        return RunReport(known, base, True, bench)
     plans = [bench.plan(p) for p in (reference, precisions) if p is not None]
-    started(len(bench.inputs))
-    outcomes = run_plans(bench, plans, advance)
-    created = datetime.now(timezone.utc).isoformat(timespec="seconds")
+    with progress("pictures", len(bench.inputs)) as advance:
+        outcomes = run_plans(bench, plans, advance)
 
     def store(outcome: Outcome, baseline: Outcome | None) -> Result:
-        document = build_document(bench, outcome, baseline=baseline, command=command, created=created)
-        detections = detections_json(outcome.detections, bench.dataset)
-        return publish(document, detections, folder / document["id"])
+        document = build_document(bench, outcome, baseline=baseline, command=command)
+        return publish(document, detections_json(outcome.detections, bench.dataset), folder / document["id"])
 
     if reference is not None and base is None:
         base = store(outcomes[0], None)
     result = store(outcomes[-1], outcomes[0])
     mark_latest(result.folder)
-    return RunReport(result, base, False)
+    return RunReport(result, base, False, bench)
 
 
 def _compared(result: Result, baseline: Result) -> bool:

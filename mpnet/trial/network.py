@@ -20,13 +20,12 @@ from mpnet.engine.run import Session
 from mpnet.errors import ConfigError, DataError
 from mpnet.evaluation.dataset import read_picture
 from mpnet.formats.cfg import read_cfg
-from mpnet.formats.labels_yolo import read_names
 from mpnet.formats.weights import read_weights
 from mpnet.kernels.environment import cpu_count
 from mpnet.kernels.isa import kernels
 from mpnet.spec.network import NetworkSpec
 from mpnet.spec.precision import Precision
-from mpnet.trial.workbench import yolo_heads
+from mpnet.trial.workbench import class_names, yolo_heads
 
 
 @dataclass(frozen=True)
@@ -130,14 +129,3 @@ def load_network(
     prepared = Prepared(spec, constants, kernels(isa), batch_norm=batch_norm)
     return Network(spec, class_names(spec, names), prepared, options, assign(spec, default, layers),
                    threads or cpu_count())
-
-
-def class_names(spec: NetworkSpec, path: str | Path | None) -> tuple[str, ...]:
-    """One name per class of the network. Raises: ConfigError when the file holds another number of names."""
-    classes = spec.yolos[-1].classes if spec.yolos else 0
-    if path is None:
-        return tuple(f"class-{index}" for index in range(classes))
-    names = read_names(path)
-    if spec.yolos and len(names) != classes:
-        raise ConfigError(f"{path}: holds {len(names)} names, but {spec.source} has {classes} classes; use its names")
-    return names

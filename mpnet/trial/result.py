@@ -1,26 +1,31 @@
-"""Finished results: folders that appear whole or not at all, and reading them back."""
+"""Results: what an outcome says as result.json, folders of them that appear whole or not at all, and reading them."""
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import re
-import shutil
-import tempfile
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Mapping
 
+from mpnet.engine.cost import layer_costs, plan_cost
+from mpnet.engine.run import Session
 from mpnet.errors import StoreError
+from mpnet.formats.atomic import write_folder, write_link
+from mpnet.kernels.environment import versions
 from mpnet.spec.identity import ID_DIGITS
+from mpnet.speed.steps import measure_latency
+from mpnet.trial.measure import measure_agreement, measure_detections
+from mpnet.trial.run import Outcome
+from mpnet.trial.workbench import Workbench
 
 FORMAT = "mpnet-result"
 VERSION = 1
 RESULT_FILE = "result.json"
 DETECTIONS_FILE = "detections.json"
 LATEST = "latest"
-REPLACE_ATTEMPTS = 100
 MAX_RESULT_BYTES = 64 << 20
 _ID = re.compile(rf"[0-9a-f]{{{ID_DIGITS}}}\Z")
 # Sections that every result has, and their type; docs/architecture.md describes them.
@@ -59,62 +64,51 @@ class Result:
         return self.folder / DETECTIONS_FILE
 
 
+def build_document(bench: Workbench, outcome: Outcome, *, baseline: Outcome | None, command: str) -> dict[str, Any]:
+    """The result.json of one outcome, as docs/architecture.md describes it; its latency is measured now.
+
+    baseline: what it is compared with. command: the command line, for the record.
+    """
+    identity = bench.identity(outcome.plan.precision)
+    metrics, per_class = measure_detections(outcome.detections, bench.dataset)
+    agreement = None
+    if baseline is not None and baseline.plan.precision.key != outcome.plan.precision.key:
+        agreement = measure_agreement(
+            baseline.detections, outcome.detections, bench.dataset, bench.identity(baseline.plan.precision).id,
+            list(outcome.head_sqnr_db),
+        )
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "name": bench.experiment.name,
+        "id": identity.id,
+        "created": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "command": command,
+        "digests": identity.digests(),
+        "protocol": bench.protocol,
+        "precision": {
+            "key": outcome.plan.precision.key,
+            "layers": [row.as_json() for row in layer_costs(outcome.plan)],
+        },
+        "metrics": metrics,
+        "agreement": agreement,
+        "per_class": per_class,
+        "cost": plan_cost(outcome.plan).as_json(),
+        "latency": measure_latency(Session(bench.prepared, outcome.plan, bench.threads), bench.inputs.take([0]).x),
+        "versions": versions(),
+        "sources": dict(bench.sources or {}),
+        "notes": list(bench.dataset.notes),
+    }
+
+
 def publish(document: Mapping[str, Any], detections: bytes, folder: Path) -> Result:
     """Write result.json and detections.json into `folder`, which appears complete or not at all.
 
-    A result that is there already is replaced. Whatever is left of an interrupted attempt is a folder whose name
-    begins with a dot. Raises: StoreError naming the folder when it cannot be written.
+    A result that is there already is replaced. Raises: StoreError naming the folder when it cannot be written.
     """
-    scratch: Path | None = None
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        scratch = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
-        text = json.dumps(document, indent=1, ensure_ascii=True, allow_nan=False) + "\n"
-        _write(scratch / DETECTIONS_FILE, detections)
-        _write(scratch / RESULT_FILE, text.encode())
-        scratch.chmod(0o777 & ~_umask())
-        _put_in_place(scratch, folder)
-        scratch = None
-        _sync(folder.parent)
-    except OSError as error:
-        raise StoreError(
-            f"{folder}: cannot be written ({error.strerror or error}); check the space and the permissions, or choose "
-            "another output"
-        ) from None
-    finally:
-        if scratch is not None:
-            shutil.rmtree(scratch, ignore_errors=True)
+    text = json.dumps(document, indent=1, ensure_ascii=True, allow_nan=False) + "\n"
+    write_folder(folder, {DETECTIONS_FILE: detections, RESULT_FILE: text.encode()})
     return Result(folder, document)
-
-
-def _put_in_place(scratch: Path, folder: Path) -> None:
-    """Give `scratch` the name of `folder`; what had that name goes. Other processes may do so at the same time."""
-    old: Path | None = None
-    try:
-        for _ in range(REPLACE_ATTEMPTS):
-            try:
-                os.rename(scratch, folder)
-                return
-            except OSError as error:
-                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
-                    raise
-            aside = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
-            try:
-                os.rename(folder, aside)  # an empty folder gives way
-            except FileNotFoundError:  # somebody else was quicker
-                aside.rmdir()
-                continue
-            if old is not None:
-                shutil.rmtree(old, ignore_errors=True)
-            old = aside
-        raise StoreError(f"{folder}: is replaced by others all the time; let one process write it")
-    except BaseException:
-        if old is not None and not folder.exists():
-            os.rename(old, folder)
-        raise
-    finally:
-        if old is not None:
-            shutil.rmtree(old, ignore_errors=True)
 
 
 def mark_latest(folder: Path) -> None:
@@ -122,16 +116,7 @@ def mark_latest(folder: Path) -> None:
 
     Raises: StoreError when the link cannot be made.
     """
-    link = folder.parent / LATEST
-    scratch = folder.parent / f".{LATEST}.{os.getpid()}"
-    try:
-        if link.is_symlink() and os.readlink(link) == folder.name:
-            return
-        scratch.unlink(missing_ok=True)
-        scratch.symlink_to(folder.name)
-        os.replace(scratch, link)
-    except OSError as error:
-        raise StoreError(f"{link}: cannot be written ({error.strerror or error}); check the permissions") from None
+    write_link(folder.parent / LATEST, folder.name)
 
 
 def finished(folder: Path) -> Result | None:
@@ -193,25 +178,3 @@ def _only_result(folder: Path) -> Path:
         names = ", ".join(entry.name for entry in found[:8])
         raise StoreError(f"{folder}: holds {len(found)} results ({names}); name one of them")
     raise StoreError(f"{folder}: holds no result; name a folder that `mpnet run` wrote, such as runs/<name>/<id>")
-
-
-def _write(path: Path, data: bytes) -> None:
-    with path.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _umask() -> int:
-    """The umask, which can only be read by setting it."""
-    mask = os.umask(0o022)
-    os.umask(mask)
-    return mask

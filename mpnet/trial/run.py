@@ -1,12 +1,10 @@
-"""Runs plans on a workbench's pictures: forward, decode, suppress, measure. All plans share each decoded picture."""
+"""Runs plans on a workbench's pictures: forward, decode, suppress. All plans share each decoded picture."""
 
 from __future__ import annotations
 
-import statistics
 import threading
-import time
 from dataclasses import dataclass
-from typing import Any, Callable, Sequence
+from typing import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,22 +12,14 @@ from numpy.typing import NDArray
 from mpnet.detection.decode import Candidates, decode_head, join_images
 from mpnet.detection.nms import suppress
 from mpnet.detection.preprocess import geometry_array
-from mpnet.engine.cost import layer_costs, plan_cost
 from mpnet.engine.plan import Plan
 from mpnet.engine.run import Session
-from mpnet.engine.trace import time_steps
 from mpnet.evaluation.signal import squared_sum
-from mpnet.kernels.environment import versions
+from mpnet.progress import Advance, unseen
 from mpnet.spec.detections import Detections
 from mpnet.trial.inputs import in_order
-from mpnet.trial.measure import decibel, measure_agreement, measure_detections
-from mpnet.trial.result import FORMAT, VERSION
+from mpnet.trial.measure import decibel
 from mpnet.trial.workbench import Workbench
-
-Advance = Callable[[int], None]
-LATENCY_RUNS = 20
-LATENCY_SECONDS = 2.0
-STEP_RUNS = 5
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +41,7 @@ class _Part:
     noise: list[list[NDArray[np.float64]]]
 
 
-def run_plans(bench: Workbench, plans: Sequence[Plan], advance: Advance = lambda count: None) -> list[Outcome]:
+def run_plans(bench: Workbench, plans: Sequence[Plan], advance: Advance = unseen) -> list[Outcome]:
     """Forward all pictures through every plan; `advance` gets the number of pictures that are done.
 
     The first plan is the one that the others' heads are compared with. Every thread takes whole batches, from the file
@@ -106,66 +96,6 @@ class _Worker:
         noise = [[squared_sum(tensor, reference) for tensor, reference in zip(heads, tensors[0], strict=True)]
                  for heads in others]
         return _Part(len(batch.x), candidates, signal, noise)
-
-
-def measure_latency(bench: Workbench, plan: Plan) -> dict[str, Any]:
-    """The `latency` of a result: milliseconds for one picture, input ready to heads, over a few runs."""
-    session = Session(bench.prepared, plan, bench.threads)
-    x = bench.inputs.take([0]).x
-    session.forward(x)
-    times: list[float] = []
-    start = time.perf_counter()
-    while len(times) < 3 or (len(times) < LATENCY_RUNS and time.perf_counter() - start < LATENCY_SECONDS):
-        begin = time.perf_counter()
-        session.forward(x)
-        times.append(1000 * (time.perf_counter() - begin))
-    return {
-        "isa": bench.kernels.name,
-        "threads": bench.threads,
-        "median_ms": statistics.median(times),
-        "min_ms": min(times),
-        "images": len(times),
-        "steps": [
-            {"step": spent.name, "layer": spent.step.layer, "ms": spent.median_ms}
-            for spent in time_steps(session, x, repeats=STEP_RUNS)
-        ],
-    }
-
-
-def build_document(
-    bench: Workbench, outcome: Outcome, *, baseline: Outcome | None, command: str, created: str
-) -> dict[str, Any]:
-    """The result.json of one outcome, as docs/architecture.md describes it."""
-    identity = bench.identity(outcome.plan.precision)
-    metrics, per_class = measure_detections(outcome.detections, bench.dataset)
-    agreement = None
-    if baseline is not None and baseline.plan.precision.key != outcome.plan.precision.key:
-        agreement = measure_agreement(
-            baseline.detections, outcome.detections, bench.dataset, bench.identity(baseline.plan.precision).id,
-            list(outcome.head_sqnr_db),
-        )
-    return {
-        "format": FORMAT,
-        "version": VERSION,
-        "name": bench.experiment.name,
-        "id": identity.id,
-        "created": created,
-        "command": command,
-        "digests": identity.digests(),
-        "protocol": bench.protocol,
-        "precision": {
-            "key": outcome.plan.precision.key,
-            "layers": [row.as_json() for row in layer_costs(outcome.plan)],
-        },
-        "metrics": metrics,
-        "agreement": agreement,
-        "per_class": per_class,
-        "cost": plan_cost(outcome.plan).as_json(),
-        "latency": measure_latency(bench, outcome.plan),
-        "versions": versions(),
-        "sources": dict(bench.sources or {}),
-        "notes": list(bench.dataset.notes),
-    }
 
 
 def _best(detections: Detections, limit: int | None) -> Detections:

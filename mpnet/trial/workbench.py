@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any, Mapping
 
 import numpy as np
@@ -16,6 +17,7 @@ from mpnet.engine.options import EngineOptions
 from mpnet.engine.plan import Plan, build_plan
 from mpnet.engine.prepare import Prepared
 from mpnet.errors import ConfigError
+from mpnet.formats.labels_yolo import read_names
 from mpnet.kernels.interface import Kernels
 from mpnet.spec.dataset import Dataset
 from mpnet.spec.experiment import Experiment
@@ -133,3 +135,14 @@ def yolo_heads(network: NetworkSpec) -> tuple[YoloHead, ...]:
         YoloHead(yolo.head_anchors, yolo.classes, network.width, network.height, yolo.scale_x_y, yolo.new_coords)
         for yolo in network.yolos
     )
+
+
+def class_names(spec: NetworkSpec, path: str | Path | None) -> tuple[str, ...]:
+    """One name per class of the network. Raises: ConfigError when the file holds another number of names."""
+    classes = spec.yolos[-1].classes if spec.yolos else 0
+    if path is None:
+        return tuple(f"class-{index}" for index in range(classes))
+    names = read_names(path)
+    if spec.yolos and len(names) != classes:
+        raise ConfigError(f"{path}: holds {len(names)} names, but {spec.source} has {classes} classes; use its names")
+    return names

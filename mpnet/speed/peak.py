@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from mpnet.kernels._core import ffi, lib
 from mpnet.kernels.native import NativeKernels
+from mpnet.speed.clock import in_turn, once
 
 _CHAINS = 12
-_SECONDS = 0.01
+_LEAST_MS = 10
 _REPEATS = 8
 
 
@@ -34,17 +35,11 @@ def measure_peak(kernels: NativeKernels) -> Peak:
     """The best of several short measurements, so that what disturbs one does not count."""
     table = kernels.table
     start = np.linspace(0.1, 0.9, _CHAINS * lib.mp_lanes(table), dtype=np.float32)
+    run = partial(lib.mp_multiply_adds, table, ffi.cast("float *", start.ctypes.data))
     result = ffi.new("float *")
-    pointer = ffi.cast("float *", start.ctypes.data)
-
-    def rate(rounds: int) -> tuple[float, float]:
-        begin = time.perf_counter()
-        done = lib.mp_multiply_adds(table, pointer, rounds, result)
-        taken = time.perf_counter() - begin
-        return taken, done / max(taken, 1e-9)
-
     rounds = 1000
-    while rate(rounds)[0] < _SECONDS:
+    while once(partial(run, rounds, result)) < _LEAST_MS:
         rounds *= 2
-    fp32 = max(rate(rounds)[1] for _ in range(_REPEATS)) / 1e9
+    [times] = in_turn(partial(run, rounds, result), repeats=_REPEATS, warm_up=0)
+    fp32 = 1e-6 * run(rounds, result) / times.min_ms
     return Peak(fp32, fp32 * lib.mp_int8_rate(table))

@@ -7,7 +7,7 @@ import pytest
 from mpnet.kernels._core import ffi, lib
 
 from mpnet.kernels.isa import kernels, usable_levels
-from mpnet.kernels.peak import measure_peak
+from mpnet.speed.peak import measure_peak
 
 
 @pytest.mark.parametrize("level", usable_levels())
