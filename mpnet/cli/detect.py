@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from contextlib import suppress
+from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Callable, Iterator
@@ -19,7 +19,7 @@ from mpnet.cli.output import console, note, print_json, progress
 from mpnet.cli.picture_files import Source, find_sources
 from mpnet.errors import ConfigError, DataError
 from mpnet.evaluation.dataset import read_picture
-from mpnet.formats.atomic import write_bytes
+from mpnet.formats.atomic import atomic_path, write_bytes
 from mpnet.formats.images import MAX_PIXELS
 from mpnet.report.draw import Label, draw_labels
 from mpnet.spec.experiment import NMS_KINDS, RESIZES
@@ -72,7 +72,7 @@ def command(
         return network.detect(picture, confidence=confidence, nms=nms, nms_kind=nms_kind, resize=resize)
 
     files: list[dict[str, Any]] = []
-    with progress("files", len(sources), quiet or len(sources) == 1) as advance:
+    with progress(quiet or len(sources) == 1)("files", len(sources)) as advance:
         for source in sources:
             target = _target(source, out)
             files.append(_video(source, target, detect, quiet) if source.is_video else _picture(source, target, detect))
@@ -124,37 +124,28 @@ def _video(source: Source, target: Path | None, detect: Detect, quiet: bool) -> 
     width, height = int(reader.get(cv2.CAP_PROP_FRAME_WIDTH)), int(reader.get(cv2.CAP_PROP_FRAME_HEIGHT))
     if not 0 < width * height <= MAX_PIXELS:
         raise DataError(f"{source.path}: frames of {width} x {height} pixels are outside the limit of {MAX_PIXELS}")
-    # The part keeps its suffix, by which OpenCV chooses the container.
-    part = None if target is None else target.with_name(f".{target.stem}.{os.getpid()}.part{target.suffix}")
-    writer = None
     frames: list[dict[str, Any]] = []
-    try:
-        if part is not None:
-            part.parent.mkdir(parents=True, exist_ok=True)
+    with ExitStack() as stack:
+        stack.callback(reader.release)
+        writer = None
+        if target is not None:
+            # The part has the target's suffix, by which OpenCV chooses the container.
+            part = stack.enter_context(atomic_path(target))
             writer = cv2.VideoWriter(str(part), cv2.VideoWriter.fourcc(*"mp4v"), rate, (width, height))
+            stack.callback(writer.release)
             if not writer.isOpened():
                 raise DataError(f"{target}: the video cannot be written; check the folder, or leave --out away")
-        with progress(source.path.name, count if count > 0 else None, quiet) as advance:
-            for number, frame in enumerate(_frames(reader)):
-                boxes = detect(frame)
-                frames.append({
-                    "frame": number, "time_ms": 1000 * number / rate, "detections": [_box(box) for box in boxes],
-                })
-                if writer is not None:
-                    writer.write(np.ascontiguousarray(_drawn(frame, boxes)[:, :, ::-1]))
-                advance(1)
+        advance = stack.enter_context(progress(quiet)(source.path.name, count if count > 0 else None))
+        for number, frame in enumerate(_frames(reader)):
+            boxes = detect(frame)
+            frames.append({
+                "frame": number, "time_ms": 1000 * number / rate, "detections": [_box(box) for box in boxes],
+            })
+            if writer is not None:
+                writer.write(np.ascontiguousarray(_drawn(frame, boxes)[:, :, ::-1]))
+            advance(1)
         if not frames:
             raise DataError(f"{source.path}: holds no frame that can be decoded")
-        if writer is not None and part is not None and target is not None:
-            writer.release()
-            os.replace(part, target)
-    finally:
-        reader.release()
-        if writer is not None:
-            writer.release()
-        if part is not None:
-            with suppress(OSError):
-                part.unlink()
     return {"path": str(source.path), "kind": "video", "width": width, "height": height, "frames_per_second": rate,
             "frames": frames, "out": None if target is None else str(target)}
 

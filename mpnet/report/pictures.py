@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from mpnet.errors import DataError
 from mpnet.evaluation.agreement import BASELINE_SCORE
+from mpnet.formats.atomic import write_bytes
 from mpnet.report.draw import Label, draw_labels
 from mpnet.report.model import Change, Picture
 from mpnet.report.paired import PictureScore, overlap
@@ -104,12 +105,10 @@ class Gallery:
 def write_changes(changes: Sequence[Change], folder: Path) -> list[str]:
     """Write each change's picture as folder/NNN-kind-class.jpg; the names, '' for one without a picture."""
     names = []
-    if changes:
-        folder.mkdir(parents=True, exist_ok=True)
     for number, change in enumerate(changes, 1):
         name = f"{number:03d}-{change.kind}-{safe_name(change.name)}.jpg" if change.jpeg is not None else ""
         if change.jpeg is not None:
-            (folder / name).write_bytes(change.jpeg)
+            write_bytes(folder / name, change.jpeg)
         names.append(name)
     return names
 

@@ -197,13 +197,13 @@ def test_an_interrupted_run_leaves_nothing_half_written(experiment: Path, number
 SLOW_RUN = """
 import sys, time
 from mpnet.cli import main
-from mpnet.trial import result
-original = result._write
+from mpnet.formats import atomic
+original = atomic._write
 def slow(path, data):
     original(path, data)
     print("writing", flush=True)
     time.sleep(30)
-result._write = slow
+atomic._write = slow
 main.main(["run", sys.argv[1], "--quiet"])
 """
 
