@@ -11,7 +11,8 @@ from mpnet.formats.bounded import read_bounded
 from mpnet.formats.cfg_keys import DEFAULT_ONLY, MISTAKEN, PRECISION_KEYS, QUANTIZATION_KEYS, TRAINING
 from mpnet.formats.cfg_layers import BUILDERS, Position
 from mpnet.formats.cfg_precision import precision_keys
-from mpnet.formats.cfg_tokens import MAX_CFG_BYTES, Section, is_real, shorten, tokenize
+from mpnet.formats.cfg_tokens import MAX_CFG_BYTES, CfgSection, shorten, tokenize
+from mpnet.formats.values import is_real
 from mpnet.spec.layers import LayerSpec
 from mpnet.spec.network import NetworkSpec
 from mpnet.spec.precision import FP32
@@ -89,13 +90,13 @@ def parse_cfg(content: bytes | str, source: str = "<text>") -> NetworkSpec:
     )
 
 
-def _check_yolo_precision(section: Section, layer: LayerSpec) -> None:
+def _check_yolo_precision(section: CfgSection, layer: LayerSpec) -> None:
     keys = layer.declared
     if layer.kind == "yolo" and keys is not None and keys.precision not in (None, FP32):
         raise PrecisionError(f"{section.source}:{keys.line}: [yolo] is always fp32; remove {keys.precision}=1")
 
 
-def _check_left_over(section: Section, kind: str, warnings: list[str]) -> None:
+def _check_left_over(section: CfgSection, kind: str, warnings: list[str]) -> None:
     """Sort the keys that nothing has read: training, unsupported, misspelt precision, unknown."""
     for key, value in DEFAULT_ONLY.get(kind, {}).items():
         text = section.text(key)

@@ -6,14 +6,13 @@ not supported; accepted at the value that changes nothing, an error otherwise.
 
 from __future__ import annotations
 
+from mpnet.spec.keys import paths_of
 from mpnet.spec.precision import PRECISIONS
+from mpnet.spec.quantization import QuantizationOptions
 
 PRECISION_KEYS: tuple[str, ...] = (*PRECISIONS, "quantize")
-QUANTIZATION_KEYS: tuple[str, ...] = (
-    "quantize_activations", "quantize_mode", "quantize_calibration", "quantize_percentile", "quantize_rounding",
-    "quantize_weights", "quantize_weight_method", "bias_correction", "equalisation",
-)
-"""How a layer is quantised; see quantization_options in cfg_precision.py."""
+QUANTIZATION_KEYS: tuple[str, ...] = tuple(key.cfg for key in paths_of(QuantizationOptions).values() if key.cfg)
+"""How a layer is quantised."""
 
 # Words that people write for a precision and that are no key here -> what they mean.
 MISTAKEN: dict[str, str] = {

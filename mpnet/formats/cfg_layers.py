@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Callable
 
-from mpnet.formats.cfg_tokens import Section
+from mpnet.formats.cfg_tokens import CfgSection
 from mpnet.spec.layers import (
     PICTURE,
     AvgpoolSpec,
@@ -45,7 +45,7 @@ class Position:
         """The shape of a layer before it."""
         return self.picture if index == PICTURE else self.layers[index].out_shape
 
-    def common(self, section: Section, keys: PrecisionKeys | None, out_shape: Shape, *others: int) -> dict[str, Any]:
+    def common(self, section: CfgSection, keys: PrecisionKeys | None, out_shape: Shape, *others: int) -> dict[str, Any]:
         """The fields that every layer has; its inputs are the layer before it and `others`."""
         inputs = (self.index - 1, *others)
         return {
@@ -54,7 +54,7 @@ class Position:
         }
 
 
-def _one_stride(section: Section, default: int) -> int:
+def _one_stride(section: CfgSection, default: int) -> int:
     stride = section.integer("stride", default, 1, MAX_KERNEL)
     for key in ("stride_x", "stride_y"):
         if section.integer(key, stride, 1, MAX_KERNEL) != stride:
@@ -62,7 +62,7 @@ def _one_stride(section: Section, default: int) -> int:
     return stride
 
 
-def _window(section: Section, shape: Shape, size: int, stride: int, padding: int, channels: int) -> Shape:
+def _window(section: CfgSection, shape: Shape, size: int, stride: int, padding: int, channels: int) -> Shape:
     """The result's shape for a window of `size` over each axis padded by `padding` in total."""
     height, width, _ = shape
     if min(height, width) + padding < size:
@@ -73,7 +73,7 @@ def _window(section: Section, shape: Shape, size: int, stride: int, padding: int
     return ((height + padding - size) // stride + 1, (width + padding - size) // stride + 1, channels)
 
 
-def convolutional(section: Section, at: Position, keys: PrecisionKeys | None) -> LayerSpec:
+def convolutional(section: CfgSection, at: Position, keys: PrecisionKeys | None) -> LayerSpec:
     """[convolutional]. pad=1 means padding = size / 2, as in Darknet; a dilated kernel's padding is dilated with it."""
     shape = at.shape(at.index - 1)
     filters = section.integer("filters", 1, 1, MAX_FILTERS)
@@ -96,7 +96,7 @@ def convolutional(section: Section, at: Position, keys: PrecisionKeys | None) ->
     )
 
 
-def maxpool(section: Section, at: Position, keys: PrecisionKeys | None) -> LayerSpec:
+def maxpool(section: CfgSection, at: Position, keys: PrecisionKeys | None) -> LayerSpec:
     """[maxpool]; without `padding` the total is size - 1."""
     shape = at.shape(at.index - 1)
     stride = _one_stride(section, 1)
@@ -110,12 +110,12 @@ def maxpool(section: Section, at: Position, keys: PrecisionKeys | None) -> Layer
     return MaxpoolSpec(**at.common(section, keys, out_shape), size=size, stride=stride, padding=padding)
 
 
-def avgpool(section: Section, at: Position, keys: PrecisionKeys | None) -> LayerSpec:
+def avgpool(section: CfgSection, at: Position, keys: PrecisionKeys | None) -> LayerSpec:
     """[avgpool], global."""
     return AvgpoolSpec(**at.common(section, keys, (1, 1, at.shape(at.index - 1)[2])))
 
 
-def upsample(section: Section, at: Position, keys: PrecisionKeys | None) -> LayerSpec:
+def upsample(section: CfgSection, at: Position, keys: PrecisionKeys | None) -> LayerSpec:
     """[upsample] by a whole factor."""
     height, width, channels = at.shape(at.index - 1)
     factor = section.integer("stride", 2, 1, 64)
@@ -124,7 +124,7 @@ def upsample(section: Section, at: Position, keys: PrecisionKeys | None) -> Laye
     return UpsampleSpec(**at.common(section, keys, (height * factor, width * factor, channels)), factor=factor)
 
 
-def _layer_reference(section: Section, at: Position, key: str, number: int) -> int:
+def _layer_reference(section: CfgSection, at: Position, key: str, number: int) -> int:
     """A layer index from Darknet's notation: negative counts back from this layer."""
     index = at.index + number if number < 0 else number
     if not 0 <= index < at.index:
@@ -136,7 +136,7 @@ def _layer_reference(section: Section, at: Position, key: str, number: int) -> i
     return index
 
 
-def route(section: Section, at: Position, keys: PrecisionKeys | None) -> LayerSpec:
+def route(section: CfgSection, at: Position, keys: PrecisionKeys | None) -> LayerSpec:
     """[route] of one or several layers, optionally one of `groups` equal parts of each."""
     numbers = section.integers("layers", -at.index - 1, 1 << 20)
     if not numbers:
@@ -159,7 +159,7 @@ def route(section: Section, at: Position, keys: PrecisionKeys | None) -> LayerSp
     return RouteSpec(**{**common, "inputs": inputs, "in_shape": shapes[0]}, groups=groups, group_id=group_id)
 
 
-def shortcut(section: Section, at: Position, keys: PrecisionKeys | None) -> LayerSpec:
+def shortcut(section: CfgSection, at: Position, keys: PrecisionKeys | None) -> LayerSpec:
     """[shortcut]: the layer before plus one other of the same shape."""
     numbers = section.integers("from", -at.index - 1, 1 << 20)
     if len(numbers) != 1:
@@ -173,12 +173,12 @@ def shortcut(section: Section, at: Position, keys: PrecisionKeys | None) -> Laye
     return ShortcutSpec(**at.common(section, keys, shape, other), activation=activation)
 
 
-def dropout(section: Section, at: Position, keys: PrecisionKeys | None) -> LayerSpec:
+def dropout(section: CfgSection, at: Position, keys: PrecisionKeys | None) -> LayerSpec:
     """[dropout], the identity."""
     return DropoutSpec(**at.common(section, keys, at.shape(at.index - 1)))
 
 
-def yolo(section: Section, at: Position, keys: PrecisionKeys | None) -> LayerSpec:
+def yolo(section: CfgSection, at: Position, keys: PrecisionKeys | None) -> LayerSpec:
     """[yolo]; its input has len(mask) * (5 + classes) channels."""
     shape = at.shape(at.index - 1)
     classes = section.integer("classes", 20, 1, MAX_CHANNELS)
@@ -207,7 +207,7 @@ def _text(shape: Shape) -> str:
     return f"({shape[1]}x{shape[0]}x{shape[2]})"
 
 
-BUILDERS: dict[str, Callable[[Section, Position, PrecisionKeys | None], LayerSpec]] = {
+BUILDERS: dict[str, Callable[[CfgSection, Position, PrecisionKeys | None], LayerSpec]] = {
     "convolutional": convolutional, "maxpool": maxpool, "avgpool": avgpool, "upsample": upsample, "route": route,
     "shortcut": shortcut, "dropout": dropout, "yolo": yolo,
 }

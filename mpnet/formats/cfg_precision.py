@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 from mpnet.errors import PrecisionError
 from mpnet.formats.cfg_keys import PRECISION_KEYS, QUANTIZATION_KEYS
-from mpnet.formats.cfg_tokens import Section
+from mpnet.formats.cfg_tokens import CfgSection
+from mpnet.spec.keys import keys_of
 from mpnet.spec.layers import PrecisionKeys
 from mpnet.spec.precision import BASE_NAMES, PRECISIONS
-from mpnet.spec.quantization import (
-    ACTIVATION_MODES,
-    ACTIVATION_RANGES,
-    CALIBRATION_METHODS,
-    ROUNDINGS,
-    WEIGHT_GRANULARITIES,
-    WEIGHT_METHODS,
-    ActivationOptions,
-    QuantizationOptions,
-    WeightOptions,
-)
+from mpnet.spec.quantization import QuantizationOptions
+
+_Options = TypeVar("_Options")
 
 
-def precision_keys(section: Section) -> PrecisionKeys | None:
+def precision_keys(section: CfgSection) -> PrecisionKeys | None:
     """The section's precision keys, or None when it has none.
 
     Raises: PrecisionError at the line when a key is given twice or when not exactly one of the given precisions is 1.
@@ -44,31 +39,13 @@ def precision_keys(section: Section) -> PrecisionKeys | None:
         return None
     quantize_line = section.entries["quantize"].line if quantize is not None else 0
     precision = PRECISIONS[chosen[0]] if chosen else None
-    return PrecisionKeys(precision, line, quantize, quantize_line, quantization_options(section))
+    return PrecisionKeys(precision, line, quantize, quantize_line, _said(section, QuantizationOptions))
 
 
-def quantization_options(section: Section) -> QuantizationOptions:
-    """How this section wants to be quantised; what it does not say stays open."""
-
-    def word(key: str, choices: tuple[str, ...]) -> str | None:
-        return section.word(key, choices[0], choices) if key in section.entries else None
-
-    def flag(key: str) -> bool | None:
-        return section.flag(key, False) if key in section.entries else None
-
-    percentile = section.real("quantize_percentile", 100.0, 50.0, 100.0)
-    return QuantizationOptions(
-        ActivationOptions(
-            mode=word("quantize_mode", ACTIVATION_MODES),
-            ranges=word("quantize_activations", ACTIVATION_RANGES),
-            method=word("quantize_calibration", CALIBRATION_METHODS),
-            percentile=percentile if "quantize_percentile" in section.entries else None,
-            rounding=word("quantize_rounding", ROUNDINGS),
-        ),
-        WeightOptions(
-            granularity=word("quantize_weights", WEIGHT_GRANULARITIES),
-            method=word("quantize_weight_method", WEIGHT_METHODS),
-        ),
-        flag("bias_correction"),
-        flag("equalisation"),
-    )
+def _said(section: CfgSection, declared: type[_Options]) -> _Options:
+    """How a section wants to be quantised; what it does not say stays open."""
+    keys = keys_of(declared).items()
+    return declared(**{
+        name: _said(section, key.of) if key.kind == "section" else section.value(key.cfg, key)
+        for name, key in keys if key.kind == "section" or key.cfg
+    })

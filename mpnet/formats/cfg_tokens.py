@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import math
 import re
 from dataclasses import dataclass, field
-from typing import NoReturn, Sequence
+from typing import Any, NoReturn
 
 from mpnet.errors import FormatError
+from mpnet.formats.values import is_integer, typed
+from mpnet.spec.keys import Key
 
 MAX_CFG_BYTES = 1 << 20
 MAX_LINE_CHARACTERS = 4096
 MAX_SECTIONS = 1001
 MAX_LIST_ITEMS = 1000
-# Beyond this, text is no number that a network could mean, and int() need not try.
-_MAX_DIGITS = 18
-_INTEGER = re.compile(r"[+-]?[0-9]+")
-_REAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,4})?")
+_BIT = Key("integer", low=0, high=1)
 
 
 @dataclass
@@ -29,7 +27,7 @@ class Entry:
 
 
 @dataclass
-class Section:
+class CfgSection:
     """One `[name]` with its keys. Reading a key through a method marks it as used."""
 
     name: str
@@ -51,66 +49,55 @@ class Section:
         entry.used = True
         return entry.value
 
+    def value(self, name: str, key: Key, default: Any = None) -> Any:
+        """What a key says, by what it may hold; flags are 0 or 1."""
+        text = self.text(name)
+        if text is None:
+            return default
+        return bool(self._typed(name, text, _BIT)) if key.kind == "flag" else self._typed(name, text, key)
+
     def integer(self, key: str, default: int, low: int, high: int) -> int:
         """A whole number in [low, high]."""
-        text = self.text(key)
-        return default if text is None else self._integer(key, text, low, high)
+        return int(self.value(key, Key("integer", low=low, high=high), default))
 
     def flag(self, key: str, default: bool) -> bool:
         """0 or 1."""
-        return bool(self.integer(key, int(default), 0, 1))
+        return bool(self.value(key, Key("flag"), default))
 
     def integers(self, key: str, low: int, high: int) -> tuple[int, ...]:
         """A list of whole numbers, empty when the key is absent."""
-        return tuple(self._integer(key, item, low, high) for item in self._items(key))
+        return self._list(key, Key("integer", low=low, high=high))
 
     def real(self, key: str, default: float, low: float, high: float) -> float:
         """A finite number in [low, high]."""
-        text = self.text(key)
-        return default if text is None else self._real(key, text, low, high)
+        return float(self.value(key, Key("number", low=low, high=high), default))
 
     def reals(self, key: str, low: float, high: float) -> tuple[float, ...]:
         """A list of finite numbers, empty when the key is absent."""
-        return tuple(self._real(key, item, low, high) for item in self._items(key))
+        return self._list(key, Key("number", low=low, high=high))
 
-    def word(self, key: str, default: str, choices: Sequence[str]) -> str:
+    def word(self, key: str, default: str, choices: tuple[str, ...]) -> str:
         """One of the given words."""
-        text = self.text(key)
-        if text is None:
-            return default
-        if text not in choices:
-            self.fail(f"{key}={shorten(text)} is not supported; use one of {', '.join(choices)}", key)
-        return text
+        return str(self.value(key, Key("text", choices), default))
 
-    def _items(self, key: str) -> list[str]:
-        text = self.text(key)
-        if text is None:
-            return []
-        items = text.split(",")
+    def _list(self, name: str, key: Key) -> tuple[Any, ...]:
+        text = self.text(name)
+        items = [] if text is None else text.split(",")
         if len(items) > 1 and not items[-1]:
             items.pop()
         if len(items) > MAX_LIST_ITEMS:
-            self.fail(f"{key} lists {len(items)} numbers; the limit is {MAX_LIST_ITEMS}", key)
-        return items
+            self.fail(f"{name} lists {len(items)} numbers; the limit is {MAX_LIST_ITEMS}", name)
+        return tuple(self._typed(name, item, key) for item in items)
 
-    def _integer(self, key: str, text: str, low: int, high: int) -> int:
-        if not _INTEGER.fullmatch(text) or len(text) > _MAX_DIGITS:
-            self.fail(f"{key}={shorten(text)} is not a whole number from {low} to {high}", key)
-        number = int(text)
-        if not low <= number <= high:
-            self.fail(f"{key}={number} is out of range; use {low} to {high}", key)
-        return number
-
-    def _real(self, key: str, text: str, low: float, high: float) -> float:
-        number = float(text) if is_real(text) else math.nan
-        if not low <= number <= high:
-            self.fail(f"{key}={shorten(text)} is not a number from {low:g} to {high:g}", key)
-        return number
-
-
-def is_real(text: str) -> bool:
-    """Whether the text is a number; float() would also take `nan`, `infinity` and `1_0`."""
-    return _REAL.fullmatch(text) is not None
+    def _typed(self, name: str, text: str, key: Key) -> Any:
+        try:
+            return typed(text, key)
+        except ValueError as wanted:
+            if key.choices:
+                self.fail(f"{name}={shorten(text)} is not supported; use {wanted}", name)
+            if key.kind == "integer" and is_integer(text):
+                self.fail(f"{name}={int(text)} is out of range; use {key.low} to {key.high}", name)
+            self.fail(f"{name}={shorten(text)} is not {wanted}", name)
 
 
 def shorten(text: str, limit: int = 40) -> str:
@@ -119,14 +106,14 @@ def shorten(text: str, limit: int = 40) -> str:
     return clean if len(clean) <= limit else clean[:limit] + "..."
 
 
-def tokenize(content: bytes, source: str) -> list[Section]:
+def tokenize(content: bytes, source: str) -> list[CfgSection]:
     """The sections of a cfg. Blanks within a line are ignored as Darknet does; `#` and `;` begin a comment.
 
     Raises: FormatError for what is no cfg: binary content, keys before the first section, lines without `=`.
     """
     if b"\0" in content:
         raise FormatError(f"{source}: this is a binary file, not a cfg (are cfg and weights swapped?)")
-    sections: list[Section] = []
+    sections: list[CfgSection] = []
     # Latin-1 keeps every byte: comments may be in any encoding, what counts is ASCII.
     for number, raw in enumerate(re.split(r"\r\n|\n|\r", content.decode("latin-1")), 1):
         if len(raw) > MAX_LINE_CHARACTERS:
@@ -140,7 +127,7 @@ def tokenize(content: bytes, source: str) -> list[Section]:
                 raise FormatError(f"{source}:{number}: {shorten(line)!r} is no section header; write [name]")
             if len(sections) == MAX_SECTIONS:
                 raise FormatError(f"{source}:{number}: more than {MAX_SECTIONS - 1} layers")
-            sections.append(Section(line[1:-1], number, source))
+            sections.append(CfgSection(line[1:-1], number, source))
             continue
         key, equals, value = line.partition("=")
         if not equals or not key or not value:

@@ -1,146 +1,114 @@
-"""One mapping of an experiment file, read key by key with the type that each key has."""
+"""A mapping of an experiment file -> the dataclass that declares its keys."""
 
 from __future__ import annotations
 
 import difflib
-import math
-import re
+from dataclasses import MISSING, fields
 from pathlib import Path
-from typing import Iterable, Sequence
+from typing import Any, Iterable, TypeVar
 
 from mpnet.errors import ConfigError
-from mpnet.formats.yaml_tree import Mapping, Node, Scalar, shown
-from mpnet.formats.yaml_tree import Sequence as ListNode
+from mpnet.formats.messages import shown
+from mpnet.formats.values import typed
+from mpnet.formats.yaml_tree import Mapping, Node, Scalar, Sequence
+from mpnet.spec.experiment import OptionRange
+from mpnet.spec.keys import Key, keys_of, names_of, paths_of
+from mpnet.spec.quantization import QuantizationOptions
 
-_INTEGER = re.compile(r"[+-]?[0-9]{1,18}\Z")
-_TRUE = {"true", "yes", "on", "1"}
-_FALSE = {"false", "no", "off", "0"}
 _NULL = {"", "~", "null", "none"}
+_OPTIONS = tuple(paths_of(QuantizationOptions))
+_ANY = Key("text")
+_Declared = TypeVar("_Declared")
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
-    """A hint such as `; did you mean 'int8'?`, or the list of known names when none is near."""
-    known = list(known)
-    found = difflib.get_close_matches(name[:80], known, n=1, cutoff=0.6)
-    return f"; did you mean {found[0]!r}?" if found else f"; known are {', '.join(known)}"
+def read_section(declared: type[_Declared], node: Node, path: str, base: Path) -> _Declared:
+    """What a mapping says, its defaults where it says nothing.
+
+    path: dotted name of the mapping, '' for the whole file. base: the folder that paths count from.
+    Raises: ConfigError with file and line.
+    """
+    found = mapping(node, path or "the file")
+    known = names_of(declared)
+    for key, place in found.key_places.items():
+        if key not in known:
+            where = f" in {path!r}" if path else ""
+            raise ConfigError(f"{place}: unknown key {shown(key)}{where}{nearest(key, known)}")
+    return declared(**_said(declared, found, path, base))
 
 
-class Section:
-    """A mapping with the names of its keys checked. `path` is its dotted name, empty for the whole file."""
-
-    def __init__(self, node: Node, path: str, known: Sequence[str]) -> None:
-        self.path = path
-        self.node = mapping(node, path or "the file")
-        for key, place in self.node.key_places.items():
-            if key not in known:
-                where = f" in {path!r}" if path else ""
-                raise ConfigError(f"{place}: unknown key {shown(key)}{where}{nearest(key, known)}")
-
-    def name(self, key: str) -> str:
-        """The dotted name of a key, for messages."""
-        return f"{self.path}.{key}" if self.path else key
-
-    def node_of(self, key: str) -> Node | None:
-        """The value of `key`, or None when it is absent or null."""
-        node = self.node.items.get(key)
-        if isinstance(node, Scalar) and node.plain and node.text.lower() in _NULL:
-            # `resize:` with nothing behind it is an oversight; `limit: null` says "none" on purpose.
-            if node.text == "":
-                raise ConfigError(f"{node.place}: {self.name(key)} has no value; give one or remove the key")
-            return None
-        return node
-
-    def missing(self, key: str) -> ConfigError:
-        """The error for a key that must be there."""
-        return ConfigError(f"{self.node.place}: key {self.name(key)!r} is missing; see docs/experiments.md")
-
-    def text(self, key: str, choices: Sequence[str] = ()) -> str | None:
-        """A word or a sentence; one of `choices` when there are any."""
-        node = self.node_of(key)
-        return None if node is None else text(node, self.name(key), choices)
-
-    def number(self, key: str, low: float = -math.inf, high: float = math.inf) -> float | None:
-        """A finite number in [low, high]."""
-        node = self.node_of(key)
-        if node is None:
-            return None
-        written = text(node, self.name(key))
-        try:
-            value = float(written)
-        except ValueError:
-            value = math.nan
-        if not (math.isfinite(value) and low <= value <= high) or "_" in written:
-            raise ConfigError(
-                f"{node.place}: {self.name(key)} is {shown(written)}; it must be a number{_range(low, high)}"
-            )
-        return value
-
-    def integer(self, key: str, low: int, high: int = 2**62) -> int | None:
-        """A whole number in [low, high]."""
-        node = self.node_of(key)
-        if node is None:
-            return None
-        written = text(node, self.name(key))
-        if not _INTEGER.match(written) or not low <= int(written) <= high:
-            raise ConfigError(
-                f"{node.place}: {self.name(key)} is {shown(written)}; it must be a whole number{_range(low, high)}"
-            )
-        return int(written)
-
-    def flag(self, key: str) -> bool | None:
-        """true or false."""
-        node = self.node_of(key)
-        if node is None:
-            return None
-        written = text(node, self.name(key))
-        if written.lower() in _TRUE:
-            return True
-        if written.lower() in _FALSE:
-            return False
-        raise ConfigError(f"{node.place}: {self.name(key)} is {shown(written)}; it must be true or false")
-
-    def texts(self, key: str, choices: Sequence[str] = ()) -> tuple[str, ...] | None:
-        """A list of words, not empty and each once."""
-        node = self.node_of(key)
-        return None if node is None else texts(node, self.name(key), choices)
-
-    def path_of(self, key: str, base: Path) -> Path | None:
-        """A file or folder, relative to `base`."""
-        written = self.text(key)
-        if written is None:
-            return None
-        if "\0" in written or not written.strip():
-            raise ConfigError(f"{self.node.items[key].place}: {self.name(key)} is {shown(written)}; it must be a path")
-        return base / Path(written)
-
-    def section(self, key: str, known: Sequence[str]) -> Section | None:
-        """A mapping within this one."""
-        node = self.node_of(key)
-        return None if node is None else Section(node, self.name(key), known)
+def _said(declared: type | dict[str, Any], found: Mapping, path: str, base: Path) -> dict[str, Any]:
+    required = set()
+    if isinstance(declared, type):
+        required = {f.name for f in fields(declared) if f.default is MISSING and f.default_factory is MISSING}
+    said: dict[str, Any] = {}
+    for own, key in keys_of(declared).items():
+        name, node = f"{path}.{own}" if path else own, found.items.get(own)
+        if key.kind == "inline":
+            values = _said(key.of, found, path, base)
+            said[own] = key.of(**values) if isinstance(key.of, type) else values
+        elif key.none and isinstance(node, Scalar) and node.text in (key.none, "null", "~"):
+            said[own] = None
+        elif node is not None and not _is_null(node, name):
+            said[own] = value_of(node, name, key, base)
+        elif own in required:
+            raise missing(found, name)
+    return said
 
 
-def mapping(node: Node, name: str) -> Mapping:
-    """`node` as a mapping, or the error that says what it is instead."""
-    if not isinstance(node, Mapping):
-        what = "a list" if isinstance(node, ListNode) else shown(node.text)
-        raise ConfigError(f"{node.place}: {name} is {what}; it must hold `key: value` pairs")
-    return node
+def _is_null(node: Node, name: str) -> bool:
+    if not (isinstance(node, Scalar) and node.plain and node.text.lower() in _NULL):
+        return False
+    # `resize:` with nothing behind it is an oversight; `limit: null` says "none" on purpose.
+    if node.text == "":
+        raise ConfigError(f"{node.place}: {name} has no value; give one or remove the key")
+    return True
 
 
-def text(node: Node, name: str, choices: Sequence[str] = ()) -> str:
-    """`node` as one value, among `choices` when there are any."""
+def missing(found: Mapping, name: str) -> ConfigError:
+    """The error for a key that must be there."""
+    return ConfigError(f"{found.place}: key {name!r} is missing; see docs/experiments.md")
+
+
+def value_of(node: Node, name: str, key: Key, base: Path) -> Any:
+    """What one key says. Raises: ConfigError with file and line."""
+    if key.many:
+        return _each_once(node, name, key, base)
+    if key.kind == "section":
+        if key.short and isinstance(node, Scalar):
+            return key.of(**{key.short: value_of(node, name, keys_of(key.of)[key.short], base)})
+        return read_section(key.of, node, name, base)
+    if key.kind == "selectors":
+        pairs = mapping(node, name).items.items()
+        return tuple((selector, value_of(value, f"{name}.{selector}", key.of, base)) for selector, value in pairs)
+    if key.kind == "groups":
+        groups = node.items if isinstance(node, Sequence) else [node]
+        return tuple(_each_once(group, name, _ANY, base) for group in groups)
+    if key.kind == "options":
+        return tuple(_option_range(path, value, name) for path, value in mapping(node, name).items.items())
+    return _single(node, name, key, base)
+
+
+def _single(node: Node, name: str, key: Key, base: Path) -> Any:
     if not isinstance(node, Scalar):
-        what = "a list" if isinstance(node, ListNode) else "a mapping"
+        what = "a list" if isinstance(node, Sequence) else "a mapping"
         raise ConfigError(f"{node.place}: {name} is {what}; it must be one value")
-    if choices and node.text not in choices:
-        raise ConfigError(f"{node.place}: {name} is {shown(node.text)}{nearest(node.text, choices)}")
-    return node.text
+    said = f"{node.place}: {name} is {shown(node.text)}"
+    if key.kind == "path":
+        if "\0" in node.text or not node.text.strip():
+            raise ConfigError(f"{said}; it must be a path")
+        return base / Path(node.text)
+    if key.choices and node.text not in key.choices:
+        raise ConfigError(f"{said}{nearest(node.text, key.choices)}")
+    try:
+        return typed(node.text, key)
+    except ValueError as wanted:
+        raise ConfigError(f"{said}; it must be {wanted}") from None
 
 
-def texts(node: Node, name: str, choices: Sequence[str] = ()) -> tuple[str, ...]:
-    """`node` as a list of values; a single value counts as a list of one."""
-    items = node.items if isinstance(node, ListNode) else [node]
-    values = tuple(text(item, name, choices) for item in items)
+def _each_once(node: Node, name: str, key: Key, base: Path) -> tuple[Any, ...]:
+    """A list of values; a single value counts as a list of one."""
+    items = node.items if isinstance(node, Sequence) else [node]
+    values = tuple(_single(item, name, key, base) for item in items)
     if not values:
         raise ConfigError(f"{node.place}: {name} is an empty list; name at least one")
     for position, value in enumerate(values):
@@ -149,9 +117,30 @@ def texts(node: Node, name: str, choices: Sequence[str] = ()) -> tuple[str, ...]
     return values
 
 
-def _range(low: float, high: float) -> str:
-    if math.isinf(low) and math.isinf(high):
-        return ""
-    if math.isinf(high) or high >= 2**62:
-        return f" of at least {low:g}"
-    return f" from {low:g} to {high:g}"
+def _option_range(path: str, value: Node, name: str) -> OptionRange:
+    """One option of quantisation and the values that a sweep tries."""
+    if path not in _OPTIONS:
+        raise ConfigError(f"{value.place}: {name} varies {shown(path)}{nearest(path, _OPTIONS)}")
+    values = _each_once(value, f"{name}.{path}", _ANY, Path())
+    options = []
+    for written in values:
+        node: Node = Scalar(written, True, value.place)
+        for key in reversed(path.split(".")):
+            node = Mapping(value.place, {key: node}, {key: value.place})
+        options.append(read_section(QuantizationOptions, node, name, Path()))
+    return OptionRange(path, values, tuple(options))
+
+
+def mapping(node: Node, name: str) -> Mapping:
+    """`node` as a mapping, or the error that says what it is instead."""
+    if not isinstance(node, Mapping):
+        what = "a list" if isinstance(node, Sequence) else shown(node.text)
+        raise ConfigError(f"{node.place}: {name} is {what}; it must hold `key: value` pairs")
+    return node
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """A hint such as `; did you mean 'int8'?`, or the list of known names when none is near."""
+    known = list(known)
+    found = difflib.get_close_matches(name[:80], known, n=1, cutoff=0.6)
+    return f"; did you mean {found[0]!r}?" if found else f"; known are {', '.join(known)}"

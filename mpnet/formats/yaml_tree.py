@@ -13,11 +13,11 @@ from typing import Iterator
 import yaml
 
 from mpnet.errors import ConfigError
+from mpnet.formats.messages import shown
 
 MAX_BYTES = 256 * 1024
 MAX_DEPTH = 16
 MAX_NODES = 20_000
-MAX_SHOWN = 60
 
 _PLAIN_TAGS = (None, "!")
 
@@ -49,11 +49,6 @@ class Mapping:
 
 
 Node = Scalar | Sequence | Mapping
-
-
-def shown(text: str) -> str:
-    """`text` quoted for a message, on one line and not too long."""
-    return repr(text if len(text) <= MAX_SHOWN else text[:MAX_SHOWN] + "...")
 
 
 def read_yaml_file(path: Path) -> Node:

@@ -1,6 +1,7 @@
 """An experiment: one network, one data set, one protocol, a precision per layer and perhaps a sweep. Frozen, no I/O.
 
-`formats.experiment_yaml` reads it from YAML; docs/experiments.md lists every key.
+Each field says what its key in an experiment file may hold; `formats.experiment_yaml` reads files by that, and
+docs/experiments.md lists every key.
 """
 
 from __future__ import annotations
@@ -9,7 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Mapping
 
-from mpnet.spec.measures import limits
+from mpnet.spec.keys import Key, inline, integer, number, path, section, selectors, text, word
+from mpnet.spec.measures import limits, objectives
+from mpnet.spec.precision import PRECISIONS
 from mpnet.spec.quantization import NOTHING_SAID, QuantizationOptions
 
 RESIZES: tuple[str, ...] = ("stretch", "letterbox")
@@ -18,25 +21,28 @@ BATCH_NORMS: tuple[str, ...] = ("darknet", "alexeyab")
 DATA_FORMATS: tuple[str, ...] = ("yolo", "coco")
 STRATEGIES: tuple[str, ...] = ("grid", "one_at_a_time", "exhaustive", "greedy", "pareto", "additive")
 SAMPLERS: tuple[str, ...] = ("nsga2", "tpe")
+DEFAULT_OUTPUT = Path("runs")
+MAX_IMAGES = 10_000_000
+MAX_THREADS = 1024
 
 
 @dataclass(frozen=True)
 class ModelSection:
     """Files of a network. batch_norm: the formula of BATCH_NORMS (docs/arithmetic.md)."""
 
-    cfg: Path
-    weights: Path
-    names: Path | None = None
-    batch_norm: str = "darknet"
+    cfg: Path = field(metadata=path())
+    weights: Path = field(metadata=path())
+    names: Path | None = field(default=None, metadata=path())
+    batch_norm: str = field(default="darknet", metadata=word(BATCH_NORMS))
 
 
 @dataclass(frozen=True)
 class CalibrationSection:
     """Pictures for calibration: `count` of the folder `images`, None: of the data's own, drawn with `seed`."""
 
-    images: Path | None = None
-    count: int = 32
-    seed: int = 0
+    images: Path | None = field(default=None, metadata=path())
+    count: int = field(default=32, metadata=integer(1, MAX_IMAGES))
+    seed: int = field(default=0, metadata=integer(0))
 
 
 @dataclass(frozen=True)
@@ -47,12 +53,12 @@ class DataSection:
     limit: use the first so many pictures in order of their names; None: all.
     """
 
-    format: str
-    images: Path
-    labels: Path | None = None
-    annotations: Path | None = None
-    limit: int | None = None
-    calibration: CalibrationSection = CalibrationSection()
+    format: str = field(metadata=word(DATA_FORMATS))
+    images: Path = field(metadata=path())
+    labels: Path | None = field(default=None, metadata=path())
+    annotations: Path | None = field(default=None, metadata=path())
+    limit: int | None = field(default=None, metadata=integer(1, MAX_IMAGES))
+    calibration: CalibrationSection = field(default=CalibrationSection(), metadata=section(CalibrationSection))
 
 
 @dataclass(frozen=True)
@@ -64,11 +70,11 @@ class DetectionSection:
     max_detections: the best so many of each picture, None: all.
     """
 
-    resize: str = "stretch"
-    confidence: float = 0.005
-    nms: float = 0.45
-    nms_kind: str | None = None
-    max_detections: int | None = None
+    resize: str = field(default="stretch", metadata=word(RESIZES))
+    confidence: float = field(default=0.005, metadata=number(0, 1))
+    nms: float = field(default=0.45, metadata=number(0, 1))
+    nms_kind: str | None = field(default=None, metadata=word(NMS_KINDS))
+    max_detections: int | None = field(default=None, metadata=integer(1, 100_000))
 
 
 @dataclass(frozen=True)
@@ -79,16 +85,18 @@ class PrecisionSection:
     layers:  (selector, precision) pairs over the cfg, later ones win.
     """
 
-    default: str | None = None
-    layers: tuple[tuple[str, str], ...] = ()
+    default: str | None = field(default=None, metadata=word(tuple(PRECISIONS)))
+    layers: tuple[tuple[str, str], ...] = field(default=(), metadata=selectors(word(tuple(PRECISIONS))))
 
 
 @dataclass(frozen=True)
 class QuantizationSection:
     """options: for all layers, over the cfg; layers: (selector, options) pairs over those, later ones win."""
 
-    options: QuantizationOptions = NOTHING_SAID
-    layers: tuple[tuple[str, QuantizationOptions], ...] = ()
+    options: QuantizationOptions = field(default=NOTHING_SAID, metadata=inline(QuantizationOptions))
+    layers: tuple[tuple[str, QuantizationOptions], ...] = field(
+        default=(), metadata=selectors(section(QuantizationOptions))
+    )
 
 
 @dataclass(frozen=True)
@@ -110,9 +118,11 @@ class SpaceSection:
     quantization: options to vary besides.
     """
 
-    layers: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    tied: tuple[tuple[str, ...], ...] = ()
-    quantization: tuple[OptionRange, ...] = ()
+    layers: tuple[tuple[str, tuple[str, ...]], ...] = field(
+        default=(), metadata=selectors(word(tuple(PRECISIONS), many=True))
+    )
+    tied: tuple[tuple[str, ...], ...] = field(default=(), metadata={"key": Key("groups")})
+    quantization: tuple[OptionRange, ...] = field(default=(), metadata={"key": Key("options")})
 
 
 @dataclass(frozen=True)
@@ -122,9 +132,11 @@ class ConstraintSection:
     ap_drop: in AP points; ap_drop_relative: share of the baseline's AP; at_most: of costs by name.
     """
 
-    ap_drop: float | None = None
-    ap_drop_relative: float | None = None
-    at_most: Mapping[str, float] = field(default_factory=dict)
+    ap_drop: float | None = field(default=None, metadata=number(0, 100))
+    ap_drop_relative: float | None = field(default=None, metadata=number(0, 1))
+    at_most: Mapping[str, float] = field(
+        default_factory=dict, metadata=inline({row.name: integer(1) if row.whole else number(0) for row in limits()})
+    )
 
     def as_json(self) -> dict[str, float | None]:
         """Every limit by its key in experiment files, None where there is none."""
@@ -136,8 +148,8 @@ class ConstraintSection:
 class BudgetSection:
     """When a sweep stops: after so many trials, after so many seconds. None: when it is complete."""
 
-    trials: int | None = None
-    seconds: float | None = None
+    trials: int | None = field(default=None, metadata=integer(1))
+    seconds: float | None = field(default=None, metadata=number(0))
 
 
 @dataclass(frozen=True)
@@ -151,16 +163,16 @@ class SweepSection:
     latency:    a table written by `mpnet profile`, None: no latency objective from a table.
     """
 
-    strategy: str
-    precisions: tuple[str, ...] = ("fp32", "int8")
-    space: SpaceSection = SpaceSection()
-    objectives: tuple[str, ...] = ("AP", "bit_operations")
-    constraints: ConstraintSection = ConstraintSection()
-    budget: BudgetSection = BudgetSection()
-    holdout: float = 0.0
-    seed: int = 0
-    sampler: str = "nsga2"
-    latency: Path | None = None
+    strategy: str = field(metadata=word(STRATEGIES))
+    precisions: tuple[str, ...] = field(default=("fp32", "int8"), metadata=word(tuple(PRECISIONS), many=True))
+    space: SpaceSection = field(default=SpaceSection(), metadata=section(SpaceSection))
+    objectives: tuple[str, ...] = field(default=("AP", "bit_operations"), metadata=word(objectives(), many=True))
+    constraints: ConstraintSection = field(default=ConstraintSection(), metadata=section(ConstraintSection))
+    budget: BudgetSection = field(default=BudgetSection(), metadata=section(BudgetSection))
+    holdout: float = field(default=0.0, metadata=number(0, 0.95))
+    seed: int = field(default=0, metadata=integer(0))
+    sampler: str = field(default="nsga2", metadata=word(SAMPLERS))
+    latency: Path | None = field(default=None, metadata=path())
 
 
 @dataclass(frozen=True)
@@ -170,23 +182,23 @@ class RuntimeSection:
     threads: None: all cores. isa: auto, or the name of a kernel table. batch: pictures in one forward pass.
     """
 
-    threads: int | None = None
-    isa: str = "auto"
-    batch: int = 4
+    threads: int | None = field(default=None, metadata=integer(1, MAX_THREADS, none="auto"))
+    isa: str = field(default="auto", metadata=text())
+    batch: int = field(default=4, metadata=integer(1, 1024))
 
 
 @dataclass(frozen=True)
 class Experiment:
     """All that an experiment file says. source: the file's path, for messages."""
 
-    name: str
-    model: ModelSection
-    data: DataSection | None = None
-    detection: DetectionSection = DetectionSection()
-    precision: PrecisionSection = PrecisionSection()
-    quantization: QuantizationSection = QuantizationSection()
-    sweep: SweepSection | None = None
-    runtime: RuntimeSection = RuntimeSection()
-    output: Path = field(default_factory=lambda: Path("runs"))
-    baseline: str | None = "fp32"
+    name: str = field(metadata=text())
+    model: ModelSection = field(metadata=section(ModelSection))
+    data: DataSection | None = field(default=None, metadata=section(DataSection))
+    detection: DetectionSection = field(default=DetectionSection(), metadata=section(DetectionSection))
+    precision: PrecisionSection = field(default=PrecisionSection(), metadata=section(PrecisionSection))
+    quantization: QuantizationSection = field(default=QuantizationSection(), metadata=section(QuantizationSection))
+    sweep: SweepSection | None = field(default=None, metadata=section(SweepSection))
+    runtime: RuntimeSection = field(default=RuntimeSection(), metadata=section(RuntimeSection))
+    output: Path = field(default=DEFAULT_OUTPUT, metadata=path())
+    baseline: str | None = field(default="fp32", metadata=word(tuple(PRECISIONS), none="none"))
     source: str = "experiment"

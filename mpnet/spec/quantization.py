@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, TypeVar
+
+from mpnet.spec.keys import flag, number, section, word
 
 ACTIVATION_MODES: tuple[str, ...] = ("affine", "symmetric", "power_of_two", "MIN_COMBINED", "MIN_FIRST", "SCALED")
 ACTIVATION_RANGES: tuple[str, ...] = ("dynamic", "calibrated")
@@ -28,14 +30,14 @@ class ActivationOptions:
     narrow_range, ensure_minimum_range: as in TensorFlow, for its modes.
     """
 
-    mode: str | None = None
-    ranges: str | None = None
-    method: str | None = None
-    percentile: float | None = None
-    momentum: float | None = None
-    rounding: str | None = None
-    narrow_range: bool | None = None
-    ensure_minimum_range: float | None = None
+    mode: str | None = field(default=None, metadata=word(ACTIVATION_MODES, cfg="quantize_mode"))
+    ranges: str | None = field(default=None, metadata=word(ACTIVATION_RANGES, cfg="quantize_activations"))
+    method: str | None = field(default=None, metadata=word(CALIBRATION_METHODS, cfg="quantize_calibration"))
+    percentile: float | None = field(default=None, metadata=number(50, 100, cfg="quantize_percentile"))
+    momentum: float | None = field(default=None, metadata=number(0, 1))
+    rounding: str | None = field(default=None, metadata=word(ROUNDINGS, cfg="quantize_rounding"))
+    narrow_range: bool | None = field(default=None, metadata=flag())
+    ensure_minimum_range: float | None = field(default=None, metadata=number(0, 1e30))
 
 
 @dataclass(frozen=True)
@@ -47,19 +49,19 @@ class WeightOptions:
     rounding:    one of ROUNDINGS.
     """
 
-    granularity: str | None = None
-    method: str | None = None
-    rounding: str | None = None
+    granularity: str | None = field(default=None, metadata=word(WEIGHT_GRANULARITIES, cfg="quantize_weights"))
+    method: str | None = field(default=None, metadata=word(WEIGHT_METHODS, cfg="quantize_weight_method"))
+    rounding: str | None = field(default=None, metadata=word(ROUNDINGS))
 
 
 @dataclass(frozen=True)
 class QuantizationOptions:
     """Everything that can be said about one layer's quantisation."""
 
-    activations: ActivationOptions = ActivationOptions()
-    weights: WeightOptions = WeightOptions()
-    bias_correction: bool | None = None
-    equalisation: bool | None = None
+    activations: ActivationOptions = field(default=ActivationOptions(), metadata=section(ActivationOptions, short="ranges"))
+    weights: WeightOptions = field(default=WeightOptions(), metadata=section(WeightOptions, short="granularity"))
+    bias_correction: bool | None = field(default=None, metadata=flag(cfg="bias_correction"))
+    equalisation: bool | None = field(default=None, metadata=flag(cfg="equalisation"))
 
     def overlaid(self, above: QuantizationOptions) -> QuantizationOptions:
         """These options with everything that `above` says put over them."""

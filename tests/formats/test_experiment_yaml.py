@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from mpnet.errors import ConfigError
 from mpnet.formats.experiment_yaml import parse_experiment, read_experiment
 from mpnet.formats.yaml_tree import MAX_BYTES
 from mpnet.spec.experiment import Experiment
+from mpnet.spec.keys import paths_of
 
 FULL = """\
 name: aix-mixed
@@ -229,3 +231,12 @@ def test_mutations_of_a_valid_file_are_read_or_refused(data: st.DataObject) -> N
     experiment = parse_or_refuse(bytes(raw))
     if experiment is not None:
         assert 0 <= experiment.detection.nms <= 1
+
+
+def test_every_key_is_documented(repository: Path) -> None:
+    rows = [line for line in (repository / "docs" / "experiments.md").read_text(encoding="utf-8").splitlines()
+            if line.startswith("| ")]
+    written = set(re.findall(r"`\.?([a-z_.]+)`", "\n".join(row.split("|")[1] for row in rows)))
+    # Those of quantisation stand below their section, with a dot before them.
+    missing = [path for path in paths_of(Experiment) if path not in written and path.rpartition(".")[2] not in written]
+    assert missing == []

@@ -1,0 +1,115 @@
+"""What a key of a file may hold, declared at the dataclass field that keeps it; the readers in formats follow it.
+
+    nms: float = field(default=0.45, metadata=number(0, 1))
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from math import inf
+from typing import Any, Literal, Mapping, Sequence
+
+Metadata = Mapping[str, Any]
+Kind = Literal["text", "integer", "number", "flag", "path", "section", "inline", "selectors", "groups", "options"]
+LARGEST = 2**62
+
+
+@dataclass(frozen=True)
+class Key:
+    """One key.
+
+    kind:    text, integer, number, flag, path: one value. section: a mapping of the keys of the dataclass `of`; inline: those
+             keys at this level. selectors: a mapping of selectors to `of`. groups: lists of texts. options: a mapping of
+             paths of quantisation options to values.
+    choices: of a text, () for any. low, high: of numbers. many: a list of such values, each once.
+    none:    a word that means None. short: the key of a section that one value without a mapping stands for.
+    cfg:     its name in a cfg, '' when it has none.
+    """
+
+    kind: Kind
+    choices: tuple[str, ...] = ()
+    low: float = -inf
+    high: float = inf
+    many: bool = False
+    none: str = ""
+    short: str = ""
+    cfg: str = ""
+    of: Any = None
+
+    @property
+    def range(self) -> str:
+        """Such as ` from 0 to 1`, for messages; '' without bounds."""
+        if self.low == -inf and self.high == inf:
+            return ""
+        low, high = (f"{b:g}" if self.kind == "number" else str(b) for b in (self.low, self.high))
+        return f" of at least {low}" if self.high >= LARGEST else f" from {low} to {high}"
+
+
+def text(**more: Any) -> Metadata:
+    """Any text."""
+    return {"key": Key("text", **more)}
+
+
+def word(choices: Sequence[str], **more: Any) -> Metadata:
+    """One of some words; with `many` a list of them."""
+    return {"key": Key("text", tuple(choices), **more)}
+
+
+def integer(low: int, high: int = LARGEST, **more: Any) -> Metadata:
+    """A whole number."""
+    return {"key": Key("integer", low=low, high=high, **more)}
+
+
+def number(low: float, high: float = inf, **more: Any) -> Metadata:
+    """A finite number."""
+    return {"key": Key("number", low=low, high=high, **more)}
+
+
+def flag(**more: Any) -> Metadata:
+    """true or false."""
+    return {"key": Key("flag", **more)}
+
+
+def path() -> Metadata:
+    """A file or folder, relative to the file that names it."""
+    return {"key": Key("path")}
+
+
+def section(of: type, **more: Any) -> Metadata:
+    """A mapping with the keys of a dataclass."""
+    return {"key": Key("section", of=of, **more)}
+
+
+def inline(of: type | Mapping[str, Metadata]) -> Metadata:
+    """The keys of a dataclass, at this level; or those of a mapping, which are kept as one."""
+    return {"key": Key("inline", of=of)}
+
+
+def selectors(of: Metadata) -> Metadata:
+    """A mapping of selectors to values, kept as pairs in their order."""
+    return {"key": Key("selectors", of=of["key"])}
+
+
+def keys_of(declared: type | Mapping[str, Metadata]) -> dict[str, Key]:
+    """The keys that a dataclass (or a mapping of them) declares, by field, in their order."""
+    if not isinstance(declared, type):
+        return {name: metadata["key"] for name, metadata in declared.items()}
+    return {f.name: f.metadata["key"] for f in fields(declared) if "key" in f.metadata}
+
+
+def names_of(declared: type | Mapping[str, Metadata]) -> tuple[str, ...]:
+    """The names that a mapping of a dataclass's keys may have."""
+    return tuple(
+        name for own, key in keys_of(declared).items() for name in (names_of(key.of) if key.kind == "inline" else (own,))
+    )
+
+
+def paths_of(declared: type | Mapping[str, Metadata], prefix: str = "") -> dict[str, Key]:
+    """All keys by dotted name, of the sections below as well."""
+    found: dict[str, Key] = {}
+    for name, key in keys_of(declared).items():
+        if key.kind in ("section", "inline"):
+            found |= paths_of(key.of, f"{prefix}{name}." if key.kind == "section" else prefix)
+        else:
+            found[prefix + name] = key
+    return found
