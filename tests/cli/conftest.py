@@ -1,8 +1,9 @@
-"""A finished pair of runs of the tiny network, and a way to call the command line as a user does."""
+"""Two ways to call the command line: in this process, and as the program that users start."""
 
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -10,18 +11,42 @@ from typing import Any, Callable
 
 import pytest
 
+from mpnet.cli.main import main
 from tests.networks import write_experiment
 
 Mpnet = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.fixture
-def mpnet(tmp_path: Path) -> Mpnet:
-    """Call `mpnet ARGUMENTS...` in a folder (a fresh one by default) and return what it printed."""
+def mpnet(tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Mpnet:
+    """Call `mpnet ARGUMENTS...` in a folder (a fresh one by default) and return what it printed.
 
-    def call(*arguments: object, cwd: Path = tmp_path, **settings: Any) -> subprocess.CompletedProcess[str]:
+    In this process: there are many calls, and a new interpreter takes longer than most of them.
+    """
+
+    def call(*arguments: object, cwd: Path = tmp_path) -> subprocess.CompletedProcess[str]:
+        command = ["mpnet", *map(str, arguments)]
+        capfd.readouterr()
+        handler = signal.getsignal(signal.SIGTERM)
+        with monkeypatch.context() as patch:
+            patch.chdir(cwd)
+            patch.setattr(sys, "argv", command)
+            with pytest.raises(SystemExit) as left:
+                main(command[1:])
+        signal.signal(signal.SIGTERM, handler)
+        out, err = capfd.readouterr()
+        return subprocess.CompletedProcess(command, int(left.value.code or 0), out, err)
+
+    return call
+
+
+@pytest.fixture
+def mpnet_program(tmp_path: Path) -> Mpnet:
+    """The same as a process of its own, for what depends on one: its streams, its libraries' settings."""
+
+    def call(*arguments: object, cwd: Path = tmp_path) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "mpnet", *map(str, arguments)]
-        return subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd, timeout=120, **settings)
+        return subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd, timeout=120)
 
     return call
 

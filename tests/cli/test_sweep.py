@@ -10,35 +10,16 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any
 
 import pytest
 
-from mpnet.cli.main import main
 from mpnet.spec.identity import digest_of
 from mpnet.sweep.store import TrialStore
-from tests.cli.conftest import document_of
+from tests.cli.conftest import Mpnet, document_of
 
 WEIGHTED = (0, 2, 4, 6, 8, 10, 12, 13, 14, 15, 18, 21, 22)
-Call = Callable[..., subprocess.CompletedProcess[str]]
 SMALL = ("--set", "sweep.precisions=[fp32, int8]", "--set", "sweep.space.tied=[['2..6'], ['8..21']]", "--workers", "1")
-
-
-@pytest.fixture
-def mpnet(tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Call:
-    """The command line in this process: there are many calls, and a new interpreter takes longer than each."""
-    monkeypatch.chdir(tmp_path)
-    handler = signal.getsignal(signal.SIGTERM)
-
-    def call(*arguments: object) -> subprocess.CompletedProcess[str]:
-        capfd.readouterr()
-        with pytest.raises(SystemExit) as left:
-            main([str(argument) for argument in arguments])
-        signal.signal(signal.SIGTERM, handler)
-        out, err = capfd.readouterr()
-        return subprocess.CompletedProcess(list(map(str, arguments)), int(left.value.code or 0), out, err)
-
-    return call
 
 
 @pytest.fixture
@@ -48,7 +29,7 @@ def sweep_file(experiment: Path) -> Path:
     return experiment
 
 
-def test_the_document_says_what_was_found(mpnet: Call, sweep_file: Path) -> None:
+def test_the_document_says_what_was_found(mpnet: Mpnet, sweep_file: Path) -> None:
     document = document_of(mpnet("sweep", sweep_file, *SMALL, "--json"))
     assert (document["trials"], document["computed"], document["space"]) == (16, 16, 16)
     assert document["forward_equivalents"] == pytest.approx(document["forward_equivalents_theory"], rel=1e-12)
@@ -63,7 +44,7 @@ def test_the_document_says_what_was_found(mpnet: Call, sweep_file: Path) -> None
     assert Path(document["store"]).is_file()
 
 
-def test_every_trial_is_what_a_run_gives(mpnet: Call, sweep_file: Path) -> None:
+def test_every_trial_is_what_a_run_gives(mpnet: Mpnet, sweep_file: Path) -> None:
     """Equal metrics, costs, agreement and identity: nothing tells a swept configuration from a run of it."""
     document = document_of(mpnet("sweep", sweep_file, *SMALL, "--json"))
     with TrialStore.read(document["store"]) as store:
@@ -86,7 +67,7 @@ def test_every_trial_is_what_a_run_gives(mpnet: Call, sweep_file: Path) -> None:
                 trial[f"agreement_{n}"] for n in ("AP", "AP75", "AP95")]
 
 
-def test_running_again_computes_nothing(mpnet: Call, sweep_file: Path) -> None:
+def test_running_again_computes_nothing(mpnet: Mpnet, sweep_file: Path) -> None:
     first = document_of(mpnet("sweep", sweep_file, *SMALL, "--json"))
     again = document_of(mpnet("sweep", sweep_file, *SMALL, "--json"))
     assert (again["computed"], again["forward_equivalents"]) == (0, 0)
@@ -94,14 +75,14 @@ def test_running_again_computes_nothing(mpnet: Call, sweep_file: Path) -> None:
     assert again["forward_equivalents_store"] == first["forward_equivalents"]
 
 
-def test_worker_processes_change_nothing(mpnet: Call, sweep_file: Path, tmp_path: Path) -> None:
+def test_worker_processes_change_nothing(mpnet: Mpnet, sweep_file: Path, tmp_path: Path) -> None:
     alone = document_of(mpnet("sweep", sweep_file, *SMALL, "--json", "--store", tmp_path / "a.sqlite"))
     two = document_of(mpnet("sweep", sweep_file, *SMALL, "--workers", "2", "--json", "--store", tmp_path / "b.sqlite"))
     assert two["front"] == alone["front"]
     assert two["computed"] == 16
 
 
-def test_a_proxy_is_compared_with_the_exact_front(mpnet: Call, sweep_file: Path) -> None:
+def test_a_proxy_is_compared_with_the_exact_front(mpnet: Mpnet, sweep_file: Path) -> None:
     exact = document_of(mpnet("sweep", sweep_file, *SMALL, "--json"))
     greedy = document_of(mpnet("sweep", sweep_file, *SMALL, "--json", "--set", "sweep.strategy=greedy"))
     assert exact["gap"]["hypervolume_ratio"] == 1
@@ -110,7 +91,7 @@ def test_a_proxy_is_compared_with_the_exact_front(mpnet: Call, sweep_file: Path)
     assert "of its hypervolume" in mpnet("sweep", sweep_file, *SMALL, "--set", "sweep.strategy=greedy").stdout
 
 
-def test_text_shows_the_front_and_says_that_nothing_was_held_out(mpnet: Call, sweep_file: Path) -> None:
+def test_text_shows_the_front_and_says_that_nothing_was_held_out(mpnet: Mpnet, sweep_file: Path) -> None:
     result = mpnet("sweep", sweep_file, *SMALL)
     assert "16 of 16 configurations (16 computed now)" in result.stdout
     assert "fffffffffffff" in result.stdout
@@ -119,7 +100,7 @@ def test_text_shows_the_front_and_says_that_nothing_was_held_out(mpnet: Call, sw
     assert mpnet("sweep", sweep_file, *SMALL, "--quiet").stderr == ""
 
 
-def test_held_out_pictures_report_beside_those_that_select(mpnet: Call, sweep_file: Path) -> None:
+def test_held_out_pictures_report_beside_those_that_select(mpnet: Mpnet, sweep_file: Path) -> None:
     held = (*SMALL, "--set", "sweep.holdout=0.4")
     document = document_of(mpnet("sweep", sweep_file, *held, "--json"))
     assert document["holdout"] == {"selecting": 3, "held_out": 2}
@@ -129,7 +110,7 @@ def test_held_out_pictures_report_beside_those_that_select(mpnet: Call, sweep_fi
     assert "No picture was held out" not in text
 
 
-def test_status_reads_a_store(mpnet: Call, sweep_file: Path) -> None:
+def test_status_reads_a_store(mpnet: Mpnet, sweep_file: Path) -> None:
     document = document_of(mpnet("sweep", sweep_file, *SMALL, "--json"))
     status = document_of(mpnet("sweep", "--status", document["store"], "--json"))
     assert (status["state"], status["trials"], status["strategy"]) == ("finished", 16, "exhaustive")
@@ -137,7 +118,7 @@ def test_status_reads_a_store(mpnet: Call, sweep_file: Path) -> None:
     assert "finished, 16 of 16 trials" in mpnet("sweep", "--status", document["store"]).stdout
 
 
-def test_a_killed_sweep_says_interrupted_and_goes_on(mpnet: Call, sweep_file: Path, tmp_path: Path) -> None:
+def test_a_killed_sweep_says_interrupted_and_goes_on(mpnet: Mpnet, sweep_file: Path, tmp_path: Path) -> None:
     store = tmp_path / "s.sqlite"
     arguments = [sys.executable, "-m", "mpnet", "sweep", str(sweep_file), "--store", str(store), "--workers", "1",
                  "--set", "sweep.strategy=one_at_a_time", "--set", "sweep.precisions=[fp32, fp16, int8]"]
@@ -171,13 +152,13 @@ def test_interrupting_ends_workers_and_says_how_to_go_on(sweep_file: Path) -> No
     assert "Traceback" not in rest
 
 
-def board(mpnet: Call, folder: Path, *more: Any) -> Path:
+def board(mpnet: Mpnet, folder: Path, *more: Any) -> Path:
     result = mpnet("profile", folder / "net.cfg", "-o", folder / "board.json", "--repeats", 3, "--threads", 1, *more)
     assert result.returncode == 0, result.stderr
     return folder / "board.json"
 
 
-def test_a_profile_predicts_every_configuration(mpnet: Call, sweep_file: Path) -> None:
+def test_a_profile_predicts_every_configuration(mpnet: Mpnet, sweep_file: Path) -> None:
     table = json.loads(board(mpnet, sweep_file.parent).read_text(encoding="utf-8"))
     assert table["precisions"] == ["fp32", "fp16", "int8"]
     assert len(table["checks"]) == 8
@@ -197,14 +178,14 @@ def test_a_profile_predicts_every_configuration(mpnet: Call, sweep_file: Path) -
     ('{"format": "mpnet-latency", "version": 1, "network": "x", "precisions": ["fp32"], "steps": {}}',
      "the table is of another network"),
 ])
-def test_a_table_that_is_none_is_one_line(mpnet: Call, sweep_file: Path, table: str, message: str) -> None:
+def test_a_table_that_is_none_is_one_line(mpnet: Mpnet, sweep_file: Path, table: str, message: str) -> None:
     (sweep_file.parent / "board.json").write_text(table, encoding="utf-8")
     result = mpnet("sweep", sweep_file, *SMALL, "--set", "sweep.latency=board.json")
     assert result.returncode == 2
     assert message in result.stderr.splitlines()[-1]
 
 
-def test_a_table_without_a_precision_says_which(mpnet: Call, sweep_file: Path) -> None:
+def test_a_table_without_a_precision_says_which(mpnet: Mpnet, sweep_file: Path) -> None:
     board(mpnet, sweep_file.parent, "--precisions", "fp32")
     result = mpnet("sweep", sweep_file, *SMALL, "--set", "sweep.latency=board.json")
     assert (result.returncode, "the table lacks int8" in result.stderr) == (2, True)
@@ -221,7 +202,7 @@ def test_a_table_without_a_precision_says_which(mpnet: Call, sweep_file: Path) -
     (["sweep.precisions=[fp32, fp16, int8, fp32_winograd, fp16_half]"], "more than can be tried"),
 ])
 def test_what_cannot_be_swept_is_one_line(
-    mpnet: Call, sweep_file: Path, changes: list[str], message: str
+    mpnet: Mpnet, sweep_file: Path, changes: list[str], message: str
 ) -> None:
     arguments = [part for change in changes for part in ("--set", change)]
     if "baseline=none" in changes or "sweep.objectives=[AP, latency_ms]" in changes:
@@ -234,7 +215,7 @@ def test_what_cannot_be_swept_is_one_line(
 
 
 def test_a_long_exact_sweep_asks_first(
-    mpnet: Call, sweep_file: Path, monkeypatch: pytest.MonkeyPatch
+    mpnet: Mpnet, sweep_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("mpnet.sweep.search.ASK_SECONDS", 0.0)
     result = mpnet("sweep", sweep_file, *SMALL)
@@ -244,7 +225,7 @@ def test_a_long_exact_sweep_asks_first(
     assert mpnet("sweep", sweep_file, *SMALL, "--yes").returncode == 0
 
 
-def test_a_store_of_another_network_is_one_line(mpnet: Call, sweep_file: Path, tmp_path: Path) -> None:
+def test_a_store_of_another_network_is_one_line(mpnet: Mpnet, sweep_file: Path, tmp_path: Path) -> None:
     store = tmp_path / "s.sqlite"
     assert mpnet("sweep", sweep_file, *SMALL, "--store", store).returncode == 0
     cfg = sweep_file.parent / "net.cfg"
@@ -254,14 +235,14 @@ def test_a_store_of_another_network_is_one_line(mpnet: Call, sweep_file: Path, t
     assert "a store of another network (cfg)" in result.stderr
 
 
-def test_without_a_sweep_section_it_says_what_to_write(mpnet: Call, experiment: Path) -> None:
+def test_without_a_sweep_section_it_says_what_to_write(mpnet: Mpnet, experiment: Path) -> None:
     result = mpnet("sweep", experiment)
     assert result.returncode == 2
     assert "key 'sweep' is missing" in result.stderr
     assert mpnet("sweep").returncode == 2
 
 
-def test_no_scheduler_is_one_line(mpnet: Call, sweep_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_scheduler_is_one_line(mpnet: Mpnet, sweep_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("distributed", reason="SKIPPED WITHOUT DASK: pip install 'mpnet[dask]'")
     monkeypatch.setattr("mpnet.sweep.dask_executor.CONNECT_SECONDS", 1.0)
     result = mpnet("sweep", sweep_file, *SMALL, "--scheduler", "tcp://127.0.0.1:9", "--quiet")
@@ -269,7 +250,7 @@ def test_no_scheduler_is_one_line(mpnet: Call, sweep_file: Path, monkeypatch: py
     assert "no Dask scheduler answers" in result.stderr
 
 
-def test_options_may_ask_for_calibration(mpnet: Call, sweep_file: Path) -> None:
+def test_options_may_ask_for_calibration(mpnet: Mpnet, sweep_file: Path) -> None:
     ways = "{activations.ranges: [dynamic, calibrated], bias_correction: [false, true]}"
     document = document_of(mpnet("sweep", sweep_file, *SMALL, "--set", f"sweep.space.quantization={ways}", "--json"))
     assert (document["trials"], document["space"]) == (64, 64)
@@ -287,7 +268,7 @@ def test_options_may_ask_for_calibration(mpnet: Call, sweep_file: Path) -> None:
     assert run["agreement"]["AP"] == trials[3].values["agreement_AP"]
 
 
-def test_identities_are_of_the_options_as_well(mpnet: Call, sweep_file: Path) -> None:
+def test_identities_are_of_the_options_as_well(mpnet: Mpnet, sweep_file: Path) -> None:
     options = ("--set", "sweep.space.quantization={weights.granularity: [per_channel, per_tensor]}")
     document = document_of(mpnet("sweep", sweep_file, *SMALL, *options, "--json"))
     assert (document["trials"], document["space"]) == (32, 32)
