@@ -1,12 +1,14 @@
-# Everything a user or CI runs: `make demo`, `make test`; for developers `make check`, `make bench`, `make test-arm`.
+# Everything a user or CI runs: `make demo`, `make test`; for developers `make quick`, `make check`, `make bench`, `make test-arm`.
 PYTHON ?= python3
 VENV ?= .venv
 # What tests need beside the base packages; `test,browser` also tests reports in chromium.
 EXTRAS ?= test
 BIN := $(VENV)/bin
+# Tests share the cores, one process each. Threads that wait for work leave the core to the other processes.
+PYTEST := OMP_NUM_THREADS=2 OMP_WAIT_POLICY=passive $(BIN)/python -m pytest -n logical --maxprocesses 8 --dist worksteal
 SOURCES := $(shell find csrc mpnet -type f \( -name '*.c' -o -name '*.h' -o -name '*.py' \) -not -name '_core.c' 2>/dev/null)
 
-.PHONY: demo test check bench test-arm clean tools
+.PHONY: demo test quick check bench test-arm clean tools
 
 tools:
 	@command -v $(PYTHON) >/dev/null 2>&1 || { echo "mpnet: python3 is missing; install Python 3.10 or newer (Debian: apt-get install python3 python3-venv python3-dev)" >&2; exit 2; }
@@ -28,7 +30,10 @@ demo: $(BIN)/.installed
 	$(BIN)/mpnet demo
 
 test: $(BIN)/.installed
-	OMP_NUM_THREADS=2 $(BIN)/python -m pytest
+	$(PYTEST)
+
+quick: $(BIN)/.installed
+	$(PYTEST) -m 'not slow'
 
 $(BIN)/.checked: $(BIN)/.installed
 	$(BIN)/python -m pip install -q --disable-pip-version-check -e ".[test,check]" --no-build-isolation

@@ -18,6 +18,23 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+# What needs one of these is slow: real networks and pictures, chromium, a cluster of fresh processes.
+SLOW_FIXTURES = {"shared_data", "browser", "scheduler"}
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Declared here, since sanitizers and emulated CPUs take the tests without pyproject.toml."""
+    config.addinivalue_line("markers", "slow: left out by `make quick`")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark tests as slow by what they need."""
+    for item in items:
+        if SLOW_FIXTURES & set(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.slow)
+
+
 @pytest.fixture(scope="session")
 def repository() -> Path:
     """The root of the source tree."""

@@ -22,6 +22,7 @@ def test_every_example_is_valid(path: Path) -> None:
     assert experiment.data is not None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", [["run", "demo.yaml"], ["run", "demo-calibrated.yaml"], ["sweep", "demo-greedy.yaml"]])
 def test_examples_of_the_demo_run(command: list[str], repository: Path, tmp_path: Path) -> None:
     write_project(tmp_path / "runs" / "demo", scenes=8)

@@ -20,6 +20,7 @@ def commands(text: str) -> list[list[str]]:
     return [shlex.split(line[2:]) for line in lines if line.startswith("$ ")]
 
 
+@pytest.mark.slow
 def test_every_command_runs(repository: Path, tmp_path: Path) -> None:
     shown = commands((repository / "README.md").read_text(encoding="utf-8"))
     assert len(shown) >= 10

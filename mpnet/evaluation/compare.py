@@ -67,10 +67,9 @@ def draw_images(image_count: int, draws: int = DRAWS, seed: int = 0) -> NDArray[
     if image_count < 1:
         raise DataError("a bootstrap needs at least one image")
     generator = np.random.RandomState(seed)  # its stream is frozen, unlike that of default_rng
-    weight = np.zeros((draws, image_count), dtype=np.int32)
     chosen = generator.randint(0, image_count, size=(draws, image_count))
-    np.add.at(weight, (np.arange(draws)[:, None], chosen), 1)
-    return weight
+    cell = chosen + np.arange(draws)[:, None] * image_count
+    return np.bincount(cell.ravel(), minlength=draws * image_count).reshape(draws, image_count).astype(np.int32)
 
 
 def bootstrap(result: CocoResult, weight: NDArray[np.int32]) -> Draws:

@@ -100,6 +100,7 @@ def simulated(random: np.random.RandomState, images: int) -> tuple[CocoResult, C
     return pair[0], pair[1]
 
 
+@pytest.mark.slow
 def test_intervals_cover_the_true_difference_in_about_95_percent() -> None:
     """500 data sets of 80 pictures, seed 2024. The share of covering intervals has a standard deviation of
     sqrt(0.95 * 0.05 / 500) = 1 percent; the stated bounds are 92 and 98, three of them to either side."""

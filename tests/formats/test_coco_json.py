@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mpnet.errors import ConfigError, DataError, FormatError, MpnetError
-from mpnet.evaluation.dataset import load_dataset, pictures
+from mpnet.evaluation.dataset import load_dataset, picture
 from mpnet.formats.coco_json import read_coco
 from mpnet.formats.detections_json import detections_json, read_detections
 from mpnet.spec.dataset import Dataset
@@ -219,10 +219,10 @@ def test_bad_results_are_named(folder: Path, document: Any, message: str) -> Non
 def test_load_dataset_by_settings(folder: Path) -> None:
     read(folder, GOOD)
     dataset = load_dataset("coco", folder, annotations=folder / "instances.json", names=("cat", "dog"))
-    assert [picture.shape for picture in pictures(dataset)] == [(20, 40, 3), (20, 40, 3)]
+    assert [picture(record).shape for record in dataset.images] == [(20, 40, 3), (20, 40, 3)]
     write_pictures(folder, ["b.png"], width=41)
     with pytest.raises(DataError, match="changed since"):
-        list(pictures(dataset))
+        picture(dataset.images[1])
     write_pictures(folder, ["b.png"])
     for arguments, message in (({"format": "voc"}, "unknown format 'voc'"), ({"format": "coco"}, "data.annotations"),
                                ({"format": "yolo"}, "data.labels"), ({"format": "coco", "limit": 0}, "data.limit")):

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from mpnet.spec.experiment import DataSection, DetectionSection, Experiment, ModelSection
+
+
+@pytest.fixture(scope="session")
+def output(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where results go: one folder for all tests, whichever process runs them, so that equal trials run once."""
+    own = tmp_path_factory.getbasetemp()
+    return (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "realdata"
 
 
 @pytest.fixture(scope="session")

@@ -32,11 +32,9 @@ CORRECTED = QuantizationOptions(
 PER_TENSOR_CORRECTED = replace(PER_TENSOR, bias_correction=True, equalisation=True)
 
 
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """Run an experiment with other options into a folder that all tests of this file share."""
-    output = tmp_path_factory.mktemp("runs")
-
+@pytest.fixture
+def run(output: Path) -> Run:
+    """Run an experiment with other options, unless another test did."""
     def call(experiment: Experiment, options: QuantizationOptions = NOTHING_SAID, **layers: str) -> Result:
         default = layers.pop("default", "int8")
         precision = PrecisionSection(default, tuple((name.lstrip("_"), value) for name, value in layers.items()))

@@ -20,10 +20,9 @@ TOLERANCE = 0.0051
 Run = Callable[[Experiment], Result]
 
 
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """Run an experiment into a folder that all tests of this file share, so that equal trials run once."""
-    output = tmp_path_factory.mktemp("runs")
+@pytest.fixture
+def run(output: Path) -> Run:
+    """Run an experiment, unless another test did."""
     return lambda experiment: run_experiment(replace(experiment, output=output)).result
 
 

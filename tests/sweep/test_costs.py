@@ -30,13 +30,16 @@ def sliced() -> NetworkSpec:
     )
 
 
-@pytest.mark.parametrize("network", [tiny_yolo(), branches(), sliced(), yolov3_tiny(64)],
-                         ids=["tiny_yolo", "branches", "sliced", "yolov3_tiny"])
-@pytest.mark.parametrize("own", ["", "+1:q", "+2:q"])
+TINY, BRANCHES, SLICED, WHOLE = tiny_yolo(), branches(), sliced(), yolov3_tiny(64)
+
+
+@pytest.mark.parametrize(("network", "own"), [
+    (TINY, ""), (TINY, "+1:q"), (BRANCHES, ""), (BRANCHES, "+2:q"), (SLICED, ""), (SLICED, "+2:q"),
+    pytest.param(WHOLE, "", marks=pytest.mark.slow), pytest.param(WHOLE, "+1:q", marks=pytest.mark.slow),
+])
 def test_costs_are_those_of_the_plan(network: NetworkSpec, own: str) -> None:
+    """own: the precision of a layer without weights."""
     index = int(own[1]) if own else -1
-    if own and (network.layers[index].has_weights):
-        own = ""
     options = resolve_options(network, PER_TENSOR)
     model = CostModel(network, options, {index: INT8} if own else {})
     keys = list(build_space(network, ("fp32", "fp16", "int8")).all_keys())

@@ -146,6 +146,7 @@ def write_until_killed(path: Path, seed: int) -> None:
             sys.stdout.flush()
 
 
+@pytest.mark.slow
 def test_hundreds_of_random_kills_lose_nothing(tmp_path: Path) -> None:
     """kill -9 at any moment: whole batches only, all that were reported, values intact, nothing stays locked."""
     path = tmp_path / "sweep.sqlite"
