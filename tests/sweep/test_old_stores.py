@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import math
 import sqlite3
+import subprocess
+import sys
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -12,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from mpnet.errors import ConfigError, StoreError
-from mpnet.formats.experiment_yaml import parse_experiment
 from mpnet.report.build import collect
 from mpnet.report.page import render
 from mpnet.spec import measures
+from mpnet.spec.experiment import ConstraintSection
 from mpnet.spec.measures import Measure
 from mpnet.sweep.executor import InlineExecutor
 from mpnet.sweep.findings import findings
@@ -100,7 +102,7 @@ def test_a_store_of_0_1_0_is_reported(old: Path) -> None:
 
 
 def test_a_new_measure_is_a_row_of_the_table(old: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stored and read back, in an old store too; offered by experiment files, documents and reports."""
+    """Stored and read back, in an old store too; offered by documents and reports."""
     mood = {"AP": 60.0, "mood": 7.5, "held_out_mood": 6.5, "bit_operations": 1.0, "weight_bytes": 1.0}
     with monkeypatch.context() as patch:
         patch.setattr(measures, "MEASURES", (MOOD, *measures.MEASURES))
@@ -111,10 +113,6 @@ def test_a_new_measure_is_a_row_of_the_table(old: Path, monkeypatch: pytest.Monk
         assert trials["qqqqqq+1:q"].values == mood
         assert "mood" not in trials[FULL].values
         assert len(trials) == 22
-        experiment = parse_experiment("{name: x, model: {cfg: a, weights: b}, "
-                                      "sweep: {strategy: grid, objectives: [mood, weight_bytes]}}")
-        assert experiment.sweep is not None
-        assert experiment.sweep.objectives == ("mood", "weight_bytes")
         _, document = resume(old, problem())
         best = document["front"][0]
         assert (best["metrics"], best["held_out"]) == ({"mood": 7.5, "AP": 60.0}, {"mood": 6.5})
@@ -132,14 +130,23 @@ def test_a_new_measure_is_a_row_of_the_table(old: Path, monkeypatch: pytest.Monk
     assert trials_of(old)["other"].values == without
 
 
-def test_a_new_cost_may_be_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    energy = Measure("energy_mj", "energy", "mJ", "cost", "Energy for one picture.")
-    monkeypatch.setattr(measures, "MEASURES", (*measures.MEASURES, energy))
-    experiment = parse_experiment("{name: x, model: {cfg: a, weights: b}, sweep: {strategy: grid, "
-                                  "objectives: [AP, energy_mj], constraints: {energy_mj: 2.5}}}")
-    assert experiment.sweep is not None
-    task = replace(problem("AP", "energy_mj"), constraints=experiment.sweep.constraints)
-    cheap, dear = (Trial(key, {"AP": 40.0, "energy_mj": energy}) for key, energy in (("a", 2.5), ("b", 2.6)))
+def test_a_new_cost_may_be_an_objective_and_limited() -> None:
+    """Experiment files offer what the table has when the program starts."""
+    program = """
+from mpnet.spec import measures
+measures.MEASURES += (measures.Measure("energy_mj", "energy", "mJ", "cost", "Energy for one picture."),)
+from mpnet.formats.experiment_yaml import parse_experiment
+sweep = parse_experiment("{name: x, model: {cfg: a, weights: b}, sweep: {strategy: grid, "
+                         "objectives: [AP, energy_mj], constraints: {energy_mj: 2.5}}}").sweep
+print(sweep.objectives, sweep.constraints.at_most)
+"""
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert ran.stdout == "('AP', 'energy_mj') {'energy_mj': 2.5}\n"
+
+
+def test_limits_of_costs_hold() -> None:
+    task = replace(problem("AP", "bit_operations"), constraints=ConstraintSection(at_most={"bit_operations": 2.5}))
+    cheap, dear = (Trial(key, {"AP": 40.0, "bit_operations": bits}) for key, bits in (("a", 2.5), ("b", 2.6)))
     assert [task.meets(trial, cheap) for trial in (cheap, dear)] == [True, False]
 
 
