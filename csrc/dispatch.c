@@ -4,7 +4,7 @@
 static const mp_table *const TABLES[] = {
 #if defined(__x86_64__)
     &mp_table_avx512vnni, &mp_table_avx512, &mp_table_avx2,
-#elif defined(__aarch64__) && __has_include("arch/arm_neon.c")
+#elif defined(__aarch64__)
     &mp_table_neon_i8mm, &mp_table_neon_dotprod, &mp_table_neon_fp16, &mp_table_neon,
 #endif
     &mp_table_scalar,

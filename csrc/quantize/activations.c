@@ -1,4 +1,4 @@
-/* Elements to codes and back. Loops of one mode and one rounding each, so that the compiler vectorises them. */
+/* TensorFlow's modes: elements to codes and back. Loops of one mode and one rounding each, so that the compiler vectorises them. */
 #include <string.h>
 #include "../mpnet.h"
 #include "tf_formulas.h"
@@ -14,39 +14,33 @@ static inline uint32_t nonfinite(float x)
     return (bits & 0x7f800000u) == 0x7f800000u;
 }
 
-/* t is within +-383, so all three hold exactly what rintf, round half away and truncf say, without calling them. */
+/* t is within +-383, so both hold exactly what rintf and round half away say, without calling them. */
 static inline int32_t round_even(float t) { return (int32_t)((t + 12582912.0f) - 12582912.0f); }
 static inline int32_t round_away(float t) { return (int32_t)(t + copysignf(0x1.fffffep-2f, t)); }
-static inline int32_t truncated(float t) { return (int32_t)t; }
 
 /* Flushing as mp_flush does; the sign of zero is irrelevant on the way to integers. */
 static inline float flushed(float x) { return fabsf(x) < FLT_MIN ? 0.0f : x; }
-static inline float as_it_is(float x) { return x; }
 
-#define LINEAR(NAME, INPUT, ROUND)                                                                                             \
-    static uint32_t NAME(const float *restrict x, int8_t *restrict q, size_t n, const mp_quant_params *p)                        \
-    {                                                                                                                            \
-        const float inv_scale = p->inv_scale;                                                                                    \
-        const float low = (float)(p->low - p->zero_point), high = (float)(p->high - p->zero_point);                              \
-        const int32_t zero_point = p->zero_point;                                                                                \
-        uint32_t bad = 0;                                                                                                        \
-        for (size_t i = 0; i < n; i++) {                                                                                         \
-            float t = INPUT(x[i]) * inv_scale;                                                                                   \
-            t = t > low ? t : low;                                                                                               \
-            t = t < high ? t : high;                                                                                             \
-            q[i] = (int8_t)(ROUND(t) + zero_point);                                                                              \
-            bad |= nonfinite(x[i]);                                                                                              \
-        }                                                                                                                        \
-        return bad;                                                                                                              \
+#define QUANTIZE(NAME, ROUND)                                                                                          \
+    static uint32_t NAME(const float *restrict x, int8_t *restrict q, size_t n, const mp_quant_params *p)              \
+    {                                                                                                                  \
+        const float inv_scale = p->inv_scale;                                                                          \
+        const float low = (float)(p->low - p->zero_point), high = (float)(p->high - p->zero_point);                    \
+        const int32_t zero_point = p->zero_point;                                                                      \
+        uint32_t bad = 0;                                                                                              \
+        for (size_t i = 0; i < n; i++) {                                                                               \
+            float t = flushed(x[i]) * inv_scale;                                                                       \
+            t = t > low ? t : low;                                                                                     \
+            t = t < high ? t : high;                                                                                   \
+            q[i] = (int8_t)(ROUND(t) + zero_point);                                                                    \
+            bad |= nonfinite(x[i]);                                                                                    \
+        }                                                                                                              \
+        return bad;                                                                                                    \
     }
+QUANTIZE(quantize_even, round_even)
+QUANTIZE(quantize_away, round_away)
 
-LINEAR(linear_even, as_it_is, round_even)
-LINEAR(linear_away, as_it_is, round_away)
-LINEAR(linear_truncate, as_it_is, truncated)
-LINEAR(tf_even, flushed, round_even)
-LINEAR(tf_away, flushed, round_away)
-
-static uint32_t tf_min_combined(const float *restrict x, int8_t *restrict q, size_t n, const mp_quant_params *p)
+static uint32_t quantize_min_combined(const float *restrict x, int8_t *restrict q, size_t n, const mp_quant_params *p)
 {
     const float low = p->range_min, high = p->range_max, inv_scale = p->inv_scale;
     uint32_t bad = 0;
@@ -64,25 +58,21 @@ static uint32_t tf_min_combined(const float *restrict x, int8_t *restrict q, siz
 static uint32_t quantize_piece(const float *x, int8_t *q, size_t n, const mp_quant_params *p)
 {
     if (p->mode == MP_TF_MIN_COMBINED)
-        return tf_min_combined(x, q, n, p);
-    if (p->mode > MP_TF_MIN_COMBINED)
-        return p->rounding == MP_HALF_TO_EVEN ? tf_even(x, q, n, p) : tf_away(x, q, n, p);
-    if (p->rounding == MP_HALF_TO_EVEN)
-        return linear_even(x, q, n, p);
-    return p->rounding == MP_HALF_AWAY ? linear_away(x, q, n, p) : linear_truncate(x, q, n, p);
+        return quantize_min_combined(x, q, n, p);
+    return p->rounding == MP_HALF_TO_EVEN ? quantize_even(x, q, n, p) : quantize_away(x, q, n, p);
 }
 
 static int known(const mp_quant_params *params, size_t images)
 {
     for (size_t i = 0; i < images; i++)
-        if (params[i].mode < MP_AFFINE || params[i].mode > MP_TF_SCALED || params[i].rounding < MP_HALF_TO_EVEN ||
+        if (params[i].mode < MP_TF_MIN_COMBINED || params[i].mode > MP_TF_SCALED || params[i].rounding < MP_HALF_TO_EVEN ||
             params[i].rounding > MP_TRUNCATE || params[i].low < -128 || params[i].high > 127 ||
             params[i].zero_point < -128 || params[i].zero_point > 127)
             return 0;
     return 1;
 }
 
-int mp_quantize_activations(const float *x, int8_t *q, size_t images, size_t size, const mp_quant_params *params, int threads)
+int mp_tf_quantize(const float *x, int8_t *q, size_t images, size_t size, const mp_quant_params *params, int threads)
 {
     const size_t pieces = (size + PIECE - 1) / PIECE;
     uint32_t bad = 0;
@@ -100,17 +90,9 @@ int mp_quantize_activations(const float *x, int8_t *q, size_t images, size_t siz
     return bad ? MP_NONFINITE : MP_OK;
 }
 
-/* (q + shift) * scale + base covers every mode; flush is TensorFlow's only. */
-static void dequantize_piece(const int8_t *restrict q, float *restrict x, size_t n, const mp_quant_params *p, int tensorflow)
+static void dequantize_piece(const int8_t *restrict q, float *restrict x, size_t n, const mp_quant_params *p)
 {
     const float scale = p->scale;
-    if (!tensorflow || p->mode < MP_TF_MIN_COMBINED) {
-        const int32_t zero_point = p->zero_point;
-        const float offset = p->offset;
-        for (size_t i = 0; i < n; i++)
-            x[i] = (float)(q[i] - zero_point) * scale + offset;
-        return;
-    }
     float base = 0.0f;
     int32_t shift = 0;
     if (p->mode == MP_TF_MIN_COMBINED) {
@@ -129,8 +111,7 @@ static void dequantize_piece(const int8_t *restrict q, float *restrict x, size_t
         x[i] = mp_flush(mp_flush((float)(q[i] + shift) * scale) + base);
 }
 
-int mp_dequantize_activations(const int8_t *q, float *x, size_t images, size_t size, const mp_quant_params *params,
-                              int tensorflow, int threads)
+int mp_tf_dequantize(const int8_t *q, float *x, size_t images, size_t size, const mp_quant_params *params, int threads)
 {
     const size_t pieces = (size + PIECE - 1) / PIECE;
     if (!known(params, images))
@@ -142,7 +123,7 @@ int mp_dequantize_activations(const int8_t *q, float *x, size_t images, size_t s
     for (size_t k = 0; k < images * pieces; k++) {
         const size_t image = k / pieces, start = k % pieces * PIECE;
         const size_t count = size - start < PIECE ? size - start : PIECE;
-        dequantize_piece(q + image * size + start, x + image * size + start, count, &params[image], tensorflow);
+        dequantize_piece(q + image * size + start, x + image * size + start, count, &params[image]);
     }
     return MP_OK;
 }

@@ -1,4 +1,4 @@
-/* Ranges to scales, and activations to int8 codes and back, one parameter set per image.
+/* Ranges to scales, and TensorFlow's codes, one parameter set per image.
  *
  * The formulas and their order stand in docs/quantization.md; mpnet/quantization/scheme.py is the second implementation and
  * gives the same bits. Plain C that compilers vectorise: clamped in float before converting, no libm call per element. */
@@ -29,13 +29,12 @@ typedef struct {
 int mp_ranges_to_params(const float *ranges, size_t images, const mp_activation_scheme *scheme, mp_quant_params *params,
                         size_t *bad_image);
 
-/* q = the codes of x; both images * size values, image after image.
+/* TensorFlow's modes; the others are mp_quantize and mp_dequantize of a table.
+ * q = the codes of x; both images * size values, image after image.
  * MP_NONFINITE: x holds NaN or infinity (q is then filled, but means nothing). Threads never change a bit. */
-int mp_quantize_activations(const float *x, int8_t *q, size_t images, size_t size, const mp_quant_params *params, int threads);
+int mp_tf_quantize(const float *x, int8_t *q, size_t images, size_t size, const mp_quant_params *params, int threads);
 
-/* x = (q - zero_point) * scale + offset, as the integer kernels read codes; with tensorflow != 0, TensorFlow's own order of
- * operations in its modes, as a Dequantize step gives it. */
-int mp_dequantize_activations(const int8_t *q, float *x, size_t images, size_t size, const mp_quant_params *params,
-                              int tensorflow, int threads);
+/* The reals of the codes q by TensorFlow's own order of operations, as a Dequantize step gives them. */
+int mp_tf_dequantize(const int8_t *q, float *x, size_t images, size_t size, const mp_quant_params *params, int threads);
 /* cdef end */
 #endif

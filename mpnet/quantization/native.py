@@ -14,8 +14,9 @@ from mpnet.errors import PrecisionError
 from mpnet.kernels._core import ffi as _ffi
 from mpnet.kernels._core import lib as _lib
 from mpnet.kernels.interface import TensorQuant
+from mpnet.kernels.isa import kernels
 from mpnet.quantization.rounding import ROUNDINGS
-from mpnet.quantization.scheme import MODES, ActivationScheme, QuantParams
+from mpnet.quantization.scheme import MODES, TENSORFLOW_MODES, ActivationScheme, QuantParams
 
 PARAMS = np.dtype(
     [(name, np.int32) for name in ("mode", "rounding", "zero_point", "low", "high")]
@@ -98,7 +99,16 @@ def quantize_activations(
     """
     codes = np.empty(x.shape, np.int8) if out is None else out
     _check_batch(x, codes, params, np.float32, np.int8)
-    status = _lib.mp_quantize_activations(
+    if _are_linear(params):
+        if not np.isfinite(x).all():
+            raise PrecisionError("activations hold NaN or infinity; the layer before them overflowed")
+        one = quant_params(params, 0)
+        kernels().quantize(
+            _as_images(x), _as_images(codes), tensor_quant(params),
+            rounding=one.rounding, low=one.low, high=one.high, threads=threads,
+        )
+        return codes
+    status = _lib.mp_tf_quantize(
         _ffi.cast("const float *", x.ctypes.data), _ffi.cast("int8_t *", codes.ctypes.data), len(x),
         x.size // max(len(x), 1), _params_pointer(params), threads,
     )
@@ -124,13 +134,25 @@ def dequantize_activations(
     """
     reals = np.empty(q.shape, np.float32) if out is None else out
     _check_batch(q, reals, params, np.int8, np.float32)
-    status = _lib.mp_dequantize_activations(
+    if not tensorflow or _are_linear(params):
+        kernels().dequantize(_as_images(q), _as_images(reals), tensor_quant(params), threads=threads)
+        return reals
+    status = _lib.mp_tf_dequantize(
         _ffi.cast("const int8_t *", q.ctypes.data), _ffi.cast("float *", reals.ctypes.data), len(q),
-        q.size // max(len(q), 1), _params_pointer(params), int(tensorflow), threads,
+        q.size // max(len(q), 1), _params_pointer(params), threads,
     )
     if status != _lib.MP_OK:
         raise PrecisionError("activation parameters are not those that ranges_to_params gives")
     return reals
+
+
+def _are_linear(params: NDArray[Any]) -> bool:
+    """Whether the kernels' own formula holds; all rows are of one scheme."""
+    return len(params) > 0 and bool((params["mode"] < MODES.index(TENSORFLOW_MODES[0])).all())
+
+
+def _as_images(x: NDArray[Any]) -> NDArray[Any]:
+    return x.reshape(len(x), 1, 1, -1)
 
 
 def _params_pointer(params: NDArray[Any]) -> Any:
