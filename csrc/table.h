@@ -29,7 +29,6 @@ typedef struct {
     int kstep;            /* depth is consumed in steps of this many; a segment's rest meets zero weights */
     int a_bytes;          /* size of a staged activation */
     int weight_type;      /* enum mp_weight_type: how packed weights are stored */
-    int sum_kind;         /* enum mp_sum_kind */
     int needs_stage;      /* 0: float input without padding may be read in place */
     /* int8 only: the staged value is q - zero_point * subtracts_zero + bias_q; the driver starts sums so that they
      * come out as sum((q - zero_point) * w). */
@@ -51,7 +50,7 @@ typedef struct {
 
 /* Depthwise: channels are the vector, taps the depth. */
 typedef struct {
-    int a_bytes, weight_type, sum_kind, needs_stage, subtracts_zero, bias_q;
+    int a_bytes, weight_type, needs_stage, subtracts_zero, bias_q;
     void (*stage)(void *staged, const void *source, size_t count, int zero_point);
     /* acc[p][c] = init[c] then for each tap t in order: += a[p * step + tap[t] + c] * w[t * channels + c].
      * step and tap in bytes. channels is a multiple of MP_MAX_LANES; a may be read up to that many elements past. */

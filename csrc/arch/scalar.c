@@ -1,30 +1,15 @@
 /* Portable C, one lane: the reference of all other levels. Tiles are written out plainly, not from the template. */
 #include "../table.h"
 #include "vec_scalar.h"
-#include "../kernels/activation.h"
-#include "../kernels/elementwise.h"
-#include "../kernels/output.h"
-#include "../kernels/quantize.h"
-#include "../kernels/add.h"
-#include "../kernels/pool.h"
-#include "../kernels/stage.h"
-#include "../kernels/half.h"
+#include "../kernels/all.h"
 
 enum { MR = 4, NR = 2 };
-
-typedef int32_t vi;
-static inline vi vi_load(const void *p) { int32_t x; memcpy(&x, p, sizeof x); return x; }
-static inline void vi_store(void *p, vi x) { memcpy(p, &x, sizeof x); }
-static inline vi vi_load_s16(const void *p) { int16_t x; memcpy(&x, p, sizeof x); return x; }
-static inline vi vi_low16(vi x) { return x; }
-static inline vi vi_dot16(vi acc, vi a, vi b) { return acc + a * b; }
-#include "../kernels/depthwise.h"
 
 #define SCALAR_TILE(NAME, X, SUM, MAC)                                                                                 \
     static void NAME(const char *const *a, const ptrdiff_t *seg, int segments, int run, const void *b,                 \
                      const void *init, void *acc, int rows, const char *ahead, ptrdiff_t ahead_step)                   \
     {                                                                                                                  \
-        (void)ahead, (void)ahead_step;                                                                                                                \
+        (void)ahead, (void)ahead_step;                                                                                 \
         for (int r = 0; r < rows; r++)                                                                                 \
             for (int j = 0; j < NR; j++) {                                                                             \
                 SUM sum = init ? ((const SUM *)init)[j] : ((const SUM *)acc)[r * NR + j];                              \
@@ -48,9 +33,7 @@ static int usable(const mp_cpu *cpu)
     return 1;
 }
 
-#include "../kernels/winograd.h"
 #define MP_LEVEL scalar
 #define MP_INT8_RATE 1
 #define MP_MR MR
-#define MP_KSTEP_S16 1
 #include "../kernels/table.h"

@@ -60,4 +60,12 @@ static inline vf vf_round_odd(vf s, vf e)
         return s;
     return vf_of_bits((bits ^ vf_bits(e)) >> 31 ? bits - 1 : bits + 1);
 }
+
+/* Integers: VL int32 sums. dot16: plus the products of pairs of int16, of which one lane has none. */
+typedef int32_t vi;
+static inline vi vi_load(const void *p) { int32_t x; memcpy(&x, p, sizeof x); return x; }
+static inline void vi_store(void *p, vi x) { memcpy(p, &x, sizeof x); }
+static inline vi vi_load_s16(const void *p) { int16_t x; memcpy(&x, p, sizeof x); return x; }
+static inline vi vi_low16(vi x) { return x; }
+static inline vi vi_dot16(vi acc, vi a, vi b) { return acc + a * b; }
 #endif

@@ -1,16 +1,8 @@
 /* AVX2 + FMA + F16C: tiles of 6 pixels x 16 channels, 12 sums in 16 registers. */
-#include <math.h>
 #include "../table.h"
 #if defined(__x86_64__)
 #include "vec_avx2.h"
-#include "../kernels/activation.h"
-#include "../kernels/elementwise.h"
-#include "../kernels/output.h"
-#include "../kernels/quantize.h"
-#include "../kernels/add.h"
-#include "../kernels/pool.h"
-#include "../kernels/stage.h"
-#include "../kernels/half.h"
+#include "../kernels/all.h"
 
 #define MP_MR 6
 #define TILE_ROWS(M) M(0) M(1) M(2) M(3) M(4) M(5)
@@ -24,9 +16,7 @@
     default: F(6, __VA_ARGS__); break;                                                                                 \
     }
 #include "../kernels/tile.h"
-#include "../kernels/depthwise.h"
 #define MP_INT8_WINOGRAD /* a quarter of the products, and vpmaddwd takes int16 anyway */
-#include "../kernels/winograd.h"
 
 static int usable(const mp_cpu *cpu) { return cpu->avx2 && cpu->fma && cpu->f16c; }
 

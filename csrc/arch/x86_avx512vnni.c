@@ -1,16 +1,8 @@
 /* AVX-512 with VNNI: int8 tiles multiply bytes, unsigned (q + 128) by signed. */
-#include <math.h>
 #include "../table.h"
 #if defined(__x86_64__)
 #include "vec_avx512.h"
-#include "../kernels/activation.h"
-#include "../kernels/elementwise.h"
-#include "../kernels/output.h"
-#include "../kernels/quantize.h"
-#include "../kernels/add.h"
-#include "../kernels/pool.h"
-#include "../kernels/stage.h"
-#include "../kernels/half.h"
+#include "../kernels/all.h"
 #include "x86_avx512_rows.h"
 
 #define MP_HAS_DOT8
@@ -26,8 +18,6 @@ static void stage_u8(void *staged, const void *source, size_t count, int zero_po
         to[i] = from[i] ^ 0x80;
 }
 #include "../kernels/tile.h"
-#include "../kernels/depthwise.h"
-#include "../kernels/winograd.h"
 
 static int usable(const mp_cpu *cpu) { return cpu->avx512vnni && cpu->avx2 && cpu->fma && cpu->f16c; }
 

@@ -3,12 +3,8 @@
  * MP_INT8_WINOGRAD: 3x3 int8 goes through kernels/winograd.h where that gives the same integers sooner.
  * MP_INT8_RATE: int8 products that its best instruction makes in the time of an fp32 one; default 2 (pairs of int16).
  * MP_OWN_I8, MP_OWN_HALF: the level brings its own micro_i8, micro_half. */
-#include "peak.h"
 #ifndef MP_INT8_RATE
 #define MP_INT8_RATE 2
-#endif
-#ifndef MP_KSTEP_S16
-#define MP_KSTEP_S16 2
 #endif
 #define MP_JOIN2(a, b) a##b
 #define MP_JOIN(a, b) MP_JOIN2(a, b)
@@ -21,33 +17,33 @@
 #endif
 
 static const mp_micro micro_f32 = {.mr = MP_MR, .nr = 2 * VL, .kstep = 1, .a_bytes = 4, .weight_type = MP_W_F32,
-                                   .sum_kind = MP_SUM_FLOAT, .stage = stage_f32, .tile = tile_f32,
+                                    .stage = stage_f32, .tile = tile_f32,
                                    .tile_out = TILE_OUT_OF(tile_f32)};
 static const mp_micro micro_f16 = {.mr = MP_MR, .nr = 2 * VL, .kstep = 1, .a_bytes = 4, .weight_type = MP_W_F32,
-                                   .sum_kind = MP_SUM_FLOAT, .needs_stage = 1, .stage = stage_f16, .tile = tile_f32,
+                                    .needs_stage = 1, .stage = stage_f16, .tile = tile_f32,
                                    .tile_out = TILE_OUT_OF(tile_f32)};
 #ifndef MP_OWN_HALF
 static const mp_micro micro_half = {.mr = MP_MR, .nr = 2 * VL, .kstep = 1, .a_bytes = 4, .weight_type = MP_W_F32,
-                                    .sum_kind = MP_SUM_HALF, .needs_stage = 1, .stage = stage_f16, .tile = tile_half};
+                                     .needs_stage = 1, .stage = stage_f16, .tile = tile_half};
 #endif
 #ifndef MP_OWN_I8
 #ifdef MP_HAS_DOT8
 static const mp_micro micro_i8 = {.mr = MP_MR, .nr = 2 * VL, .kstep = 4, .a_bytes = 1, .weight_type = MP_W_I8,
-                                  .sum_kind = MP_SUM_INT, .needs_stage = 1, .bias_q = 128, .stage = stage_u8,
+                                   .needs_stage = 1, .bias_q = 128, .stage = stage_u8,
                                   .tile = tile_u8, .tile_out = TILE_OUT_OF(tile_u8)};
 #else
-static const mp_micro micro_i8 = {.mr = MP_MR, .nr = 2 * VL, .kstep = MP_KSTEP_S16, .a_bytes = 2, .weight_type = MP_W_I16,
-                                  .sum_kind = MP_SUM_INT, .needs_stage = 1, .subtracts_zero = 1, .stage = stage_s16,
+static const mp_micro micro_i8 = {.mr = MP_MR, .nr = 2 * VL, .kstep = VL > 1 ? 2 : 1, .a_bytes = 2, .weight_type = MP_W_I16,
+                                   .needs_stage = 1, .subtracts_zero = 1, .stage = stage_s16,
                                   .tile = tile_s16, .tile_out = TILE_OUT_OF(tile_s16)};
 #endif
 #endif
-static const mp_depthwise depthwise_micro_f32 = {.a_bytes = 4, .weight_type = MP_W_F32, .sum_kind = MP_SUM_FLOAT,
+static const mp_depthwise depthwise_micro_f32 = {.a_bytes = 4, .weight_type = MP_W_F32,
                                                  .stage = stage_f32, .row = depthwise_f32};
-static const mp_depthwise depthwise_micro_f16 = {.a_bytes = 4, .weight_type = MP_W_F32, .sum_kind = MP_SUM_FLOAT,
+static const mp_depthwise depthwise_micro_f16 = {.a_bytes = 4, .weight_type = MP_W_F32,
                                                  .stage = stage_f16, .row = depthwise_f32};
-static const mp_depthwise depthwise_micro_half = {.a_bytes = 4, .weight_type = MP_W_F32, .sum_kind = MP_SUM_HALF,
+static const mp_depthwise depthwise_micro_half = {.a_bytes = 4, .weight_type = MP_W_F32,
                                                   .stage = stage_f16, .row = depthwise_half};
-static const mp_depthwise depthwise_micro_i8 = {.a_bytes = 2, .weight_type = MP_W_I16, .sum_kind = MP_SUM_INT,
+static const mp_depthwise depthwise_micro_i8 = {.a_bytes = 2, .weight_type = MP_W_I16,
                                                 .subtracts_zero = 1, .stage = stage_s16, .row = depthwise_s16};
 static const mp_winograd winograd_f32 = {.micro = &micro_f32, .input = winograd_input_f32, .output = winograd_output_f32};
 #ifdef MP_INT8_WINOGRAD

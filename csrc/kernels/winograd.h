@@ -24,7 +24,7 @@ typedef int32_t wv_s32 __attribute__((vector_size(4 * VL)));
     } while (0)
 
 #define WINOGRAD_INPUT(NAME, TYPE, ELEMENT)                                                                            \
-    static void NAME(const char *pixel, size_t pixel_bytes, size_t row_bytes, int channels, char *v,                   \
+    static inline void NAME(const char *pixel, size_t pixel_bytes, size_t row_bytes, int channels, char *v,                   \
                      size_t position_bytes)                                                                            \
     {                                                                                                                  \
         enum { LANES = sizeof(TYPE) / sizeof(ELEMENT) };                                                               \
@@ -48,9 +48,7 @@ typedef int32_t wv_s32 __attribute__((vector_size(4 * VL)));
         }                                                                                                              \
     }
 WINOGRAD_INPUT(winograd_input_f32, wv_f32, float)
-#ifdef MP_INT8_WINOGRAD
 WINOGRAD_INPUT(winograd_input_s16, wv_s16, int16_t)
-#endif
 
 #define WINOGRAD_OUTPUT_F32(M0, M1, M2, M3, M4, M5, Y0, Y1, Y2, Y3)                                                    \
     do {                                                                                                               \
@@ -72,7 +70,7 @@ WINOGRAD_INPUT(winograd_input_s16, wv_s16, int16_t)
 
 /* m: 36 positions, position_bytes apart, nr sums each -> y[16][nr]: a 4x4 tile of sums, started from init. */
 #define WINOGRAD_OUTPUT(NAME, TYPE, LINE, FINISH)                                                                      \
-    static void NAME(const char *m, size_t position_bytes, const void *init, void *y, int nr)                          \
+    static inline void NAME(const char *m, size_t position_bytes, const void *init, void *y, int nr)                          \
     {                                                                                                                  \
         for (int c = 0; c < nr; c += VL) {                                                                             \
             TYPE t[4][6];                                                                                              \
@@ -96,9 +94,7 @@ WINOGRAD_INPUT(winograd_input_s16, wv_s16, int16_t)
     }
 #define WINOGRAD_AS_IT_IS(R, I, X) (R)
 WINOGRAD_OUTPUT(winograd_output_f32, wv_f32, WINOGRAD_OUTPUT_F32, WINOGRAD_AS_IT_IS)
-#ifdef MP_INT8_WINOGRAD
 /* 24 = 8 * 3, 12 = 4 * 3, 6 = 2 * 3 in each direction: 9 goes by its inverse modulo 2^32, the powers of two by a shift. */
 #define WINOGRAD_DIVIDE(R, I, X) ((wv_u32)((wv_s32)((R) * 0x38e38e39u) >> (winograd_shift[I] + winograd_shift[X])))
 static const int winograd_shift[4] = {3, 2, 1, 1};
 WINOGRAD_OUTPUT(winograd_output_s32, wv_u32, WINOGRAD_OUTPUT_U32, WINOGRAD_DIVIDE)
-#endif

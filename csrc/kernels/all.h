@@ -1,0 +1,15 @@
+/* The templates of all operations, over the vocabulary that the including level brought. */
+#include <math.h>
+#include "../table.h"
+/* In the order in which they need each other. */
+#include "activation.h"
+#include "elementwise.h"
+#include "output.h"
+#include "quantize.h"
+#include "add.h"
+#include "pool.h"
+#include "stage.h"
+#include "half.h"
+#include "depthwise.h"
+#include "winograd.h"
+#include "peak.h"
