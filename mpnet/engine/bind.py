@@ -30,7 +30,7 @@ from mpnet.engine.plan import Plan, Step
 from mpnet.engine.prepare import Prepared
 from mpnet.errors import EngineError, KernelError, NonFiniteError, PrecisionError
 from mpnet.kernels._core import ffi, lib
-from mpnet.kernels.bound import Binder, Call, ImageScales
+from mpnet.kernels.calls import Binder, Call, ImageScales
 from mpnet.kernels.native import NativeKernels
 from mpnet.quantization import native as activations
 from mpnet.quantization.rounding import ROUNDINGS

@@ -8,9 +8,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.errors import KernelError
-from mpnet.kernels.interface import ConvShape, TensorQuant
+from mpnet.kernels.interface import ConvShape
+from mpnet.spec.precision import STORED_TYPES
 
-ROUNDINGS: tuple[str, ...] = ("half_to_even", "half_away", "truncate")
+Types = tuple[np.dtype[Any], ...]
+FLOAT: Types = (np.dtype(np.float32),)
+INT: Types = (np.dtype(np.int32),)
+REALS: Types = tuple(stored.dtype for stored in STORED_TYPES.values() if not stored.is_code)
+CODES: Types = tuple(stored.dtype for stored in STORED_TYPES.values() if stored.is_code)
+ANY: Types = REALS + CODES
 MAX_THREADS = 1024
 
 
@@ -21,21 +27,22 @@ def aligned(size_bytes: int) -> NDArray[np.uint8]:
     return raw[start : start + size_bytes]
 
 
-def check(array: NDArray[Any], what: str, types: Sequence[str], shape: Sequence[int] | None = None) -> None:
+def check(array: NDArray[Any], what: str, types: Types, shape: tuple[int, ...] | None = None) -> None:
     """Raises KernelError unless array is C-contiguous, of one of the types and of the shape."""
     if not isinstance(array, np.ndarray):
         raise KernelError(f"{what} is a {type(array).__name__}; pass a NumPy array")
-    if array.dtype.name not in types or not array.dtype.isnative:
-        raise KernelError(f"{what} is {array.dtype}; it must be {' or '.join(types)}")
-    if not array.flags.c_contiguous:
+    if array.dtype not in types:
+        raise KernelError(f"{what} is {array.dtype}; it must be {' or '.join(map(str, types))}")
+    flags = array.flags
+    if not flags.c_contiguous:
         raise KernelError(f"{what} is not C-contiguous; pass np.ascontiguousarray of it")
-    if array.ctypes.data % array.dtype.itemsize:
+    if not flags.aligned:
         raise KernelError(f"{what} is not aligned to its element size; copy it")
-    if shape is not None and array.shape != tuple(shape):
-        raise KernelError(f"{what} has shape {array.shape}; it must be {tuple(shape)}")
+    if shape is not None and array.shape != shape:
+        raise KernelError(f"{what} has shape {array.shape}; it must be {shape}")
 
 
-def check_images(array: NDArray[Any], what: str, types: Sequence[str]) -> None:
+def check_images(array: NDArray[Any], what: str, types: Types) -> None:
     check(array, what, types)
     if array.ndim != 4 or array.size == 0:
         raise KernelError(f"{what} has shape {array.shape}; it must be (n, h, w, c), each at least 1")
@@ -71,29 +78,6 @@ def code_of(name: str, names: Sequence[str], what: str) -> int:
     if name not in names:
         raise KernelError(f"unknown {what} {name!r}; known are {', '.join(names)}")
     return names.index(name)
-
-
-def check_quant(quant: TensorQuant | None, images: int, what: str) -> TensorQuant:
-    if quant is None:
-        raise KernelError(f"{what} is missing; int8 tensors need scale and zero point")
-    check(quant.scale, f"{what}.scale", ("float32",), (images,))
-    check(quant.zero_point, f"{what}.zero_point", ("int32",), (images,))
-    check(quant.offset, f"{what}.offset", ("float32",), (images,))
-    if not (np.isfinite(quant.scale).all() and (quant.scale > 0).all() and np.isfinite(quant.offset).all()):
-        raise KernelError(
-            f"{what} has scale {quant.scale} and offset {quant.offset}; scales must be finite and above 0"
-        )
-    if (quant.zero_point < -128).any() or (quant.zero_point > 127).any():
-        raise KernelError(f"{what} has zero point {quant.zero_point}; it must be in [-128, 127]")
-    return quant
-
-
-def inverse_of(scale: NDArray[np.float32], what: str) -> NDArray[np.float32]:
-    with np.errstate(over="ignore"):
-        inverse: NDArray[np.float32] = np.float32(1) / scale
-    if not np.isfinite(inverse).all():
-        raise KernelError(f"{what}.scale is {scale}; its reciprocal must be finite")
-    return inverse
 
 
 def check_codes(low: int, high: int) -> None:
