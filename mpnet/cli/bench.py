@@ -11,6 +11,7 @@ from mpnet.cli.options import command as declare
 from mpnet.cli.options import json_option, quiet_option, words
 from mpnet.cli.output import console, print_json, progress
 from mpnet.errors import ConfigError
+from mpnet.messages import count_text
 from mpnet.speed.bench import DEFAULT_PRECISIONS, Bench, BenchCase, BenchStep, bench_network, gops
 
 
@@ -79,14 +80,14 @@ def _layers(found: Bench, cases: list[BenchCase]) -> Table:
     """A row per layer that takes time, with its conversions; a column per precision."""
     table = Table()
     table.add_column("layer")
-    table.add_column("MMAC", justify="right")
+    table.add_column("MACs", justify="right")
     for case in cases:
         table.add_column(case.precision, justify="right")
     for layer in found.network.layers:
         parts = [[step for step in case.steps if step.time.step.layer == layer.index] for case in cases]
         if any(parts):
             macs = max((step.macs for part in parts for step in part), default=0)
-            table.add_row(f"{layer.index} {layer.name}", f"{macs / 1e6:.1f}" if macs else "", *map(_cell, parts))
+            table.add_row(f"{layer.index} {layer.name}", count_text(macs) if macs else "", *map(_cell, parts))
     return table
 
 

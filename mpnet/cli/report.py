@@ -12,11 +12,11 @@ from mpnet.cli.options import json_option, quiet_option
 from mpnet.cli.output import console, print_json, progress
 from mpnet.evaluation.compare import DRAWS, MAX_DRAWS, MIN_DRAWS
 from mpnet.formats.atomic import write_text
+from mpnet.messages import bytes_text
 from mpnet.report.build import collect
 from mpnet.report.export import write_data, write_figures
 from mpnet.report.page import render
 from mpnet.report.summary import sentences
-from mpnet.report.terminal import bytes_text
 
 
 @declare(

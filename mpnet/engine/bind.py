@@ -32,6 +32,7 @@ from mpnet.errors import EngineError, KernelError, NonFiniteError, PrecisionErro
 from mpnet.kernels._core import ffi, lib
 from mpnet.kernels.calls import Binder, Call, ImageScales
 from mpnet.kernels.native import NativeKernels
+from mpnet.messages import bytes_text
 from mpnet.quantization import native as activations
 from mpnet.quantization.rounding import ROUNDINGS
 from mpnet.quantization.scheme import MODES, ActivationScheme
@@ -66,7 +67,7 @@ class BoundPlan:
             arrays, self._memory = allocate(arena, plan, images, prepared.arenas)
         except MemoryError:
             raise EngineError(
-                f"a batch of {images} needs {arena.size_bytes * images >> 20} MiB for activations; use a smaller batch"
+                f"a batch of {images} needs {bytes_text(arena.size_bytes * images)} for activations; use a smaller batch"
             ) from None
         # Stands for the picture until the first run, which reads the caller's array in place.
         self._picture = np.empty((images, *plan.network.in_shape), np.float32)

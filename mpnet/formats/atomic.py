@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import BinaryIO, Iterator, Mapping
 
 from mpnet.errors import MpnetError, StoreError
+from mpnet.messages import reason_of
 
 REPLACE_ATTEMPTS = 100
 
@@ -130,9 +131,8 @@ def _named(target: Path) -> Iterator[None]:
     except MpnetError:
         raise
     except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise StoreError(
-            f"{target}: cannot be written: {reason}; check the space and the permissions, or choose another place"
+            f"{target}: cannot be written: {reason_of(error)}; check the space and the permissions, or choose another place"
         ) from None
 
 

@@ -3,34 +3,35 @@
 from __future__ import annotations
 
 import os
-import stat
 from pathlib import Path
 
-from mpnet.errors import FormatError
+from mpnet.errors import FormatError, MpnetError
+from mpnet.messages import bytes_text, named, reason_of
 
 
-def file_size(path: str | Path, what: str) -> int:
-    """The size in bytes of a regular file. Raises FormatError for anything that is not one."""
+def file_size(path: str | Path) -> int:
+    """The size in bytes of a file. Raises: FormatError when it cannot be read."""
     try:
-        status = os.stat(path)
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise FormatError(f"{path}: cannot read the {what}: {reason}") from None
-    if not stat.S_ISREG(status.st_mode):
-        raise FormatError(f"{path}: the {what} is not a regular file")
-    return status.st_size
+        return os.stat(path).st_size
+    except (OSError, ValueError) as problem:
+        raise FormatError(f"{named(path)}: cannot be read ({reason_of(problem)}); check the path") from None
 
 
-def read_bounded(path: str | Path, limit_bytes: int, what: str) -> bytes:
-    """The file's bytes, or FormatError when it is missing, no regular file, unreadable or larger than the limit."""
-    size_bytes = file_size(path, what)
-    if size_bytes > limit_bytes:
-        raise FormatError(f"{path}: the {what} has {size_bytes} bytes, more than the limit of {limit_bytes}")
+def read_bounded(
+    path: str | Path, limit_bytes: int, what: str, error: type[MpnetError] = FormatError, remedy: str = "check the path"
+) -> bytes:
+    """The bytes of a file, or `error` when it is missing, a folder, unreadable or larger than the limit.
+
+    what: it should be, such as `picture file`.
+    """
     try:
         with open(path, "rb") as file:
-            content = file.read(limit_bytes + 1)
-    except OSError as error:
-        raise FormatError(f"{path}: cannot read the {what}: {error.strerror}") from None
-    if len(content) > limit_bytes:
-        raise FormatError(f"{path}: the {what} grew beyond the limit of {limit_bytes} bytes while being read")
-    return content
+            # A pipe has no size to check before.
+            data = file.read(limit_bytes + 1) if os.fstat(file.fileno()).st_size <= limit_bytes else None
+    except IsADirectoryError:
+        raise error(f"{named(path)}: is a folder; name a {what}") from None
+    except (OSError, ValueError) as problem:
+        raise error(f"{named(path)}: cannot be read ({reason_of(problem)}); {remedy}") from None
+    if data is None or len(data) > limit_bytes:
+        raise error(f"{named(path)}: is larger than {bytes_text(limit_bytes)}; this is no {what}")
+    return data

@@ -13,6 +13,7 @@ from mpnet.formats.cfg_layers import BUILDERS, Position
 from mpnet.formats.cfg_precision import precision_keys
 from mpnet.formats.cfg_tokens import MAX_CFG_BYTES, CfgSection, shorten, tokenize
 from mpnet.formats.values import is_real
+from mpnet.messages import bytes_text
 from mpnet.spec.layers import LayerSpec
 from mpnet.spec.network import NetworkSpec
 from mpnet.spec.precision import FP32
@@ -74,8 +75,8 @@ def parse_cfg(content: bytes | str, source: str = "<text>") -> NetworkSpec:
         parameters += layer.parameters
         if activation_bytes > MAX_ACTIVATION_BYTES:
             section.fail(
-                f"the layers up to here need {activation_bytes >> 20} MiB for one picture; the limit is "
-                f"{MAX_ACTIVATION_BYTES >> 20} MiB; lower width, height or filters"
+                f"the layers up to here need {bytes_text(activation_bytes)} for one picture; the limit is "
+                f"{bytes_text(MAX_ACTIVATION_BYTES)}; lower width, height or filters"
             )
         if parameters > MAX_PARAMETERS:
             section.fail(f"the layers up to here hold {parameters} parameters; the limit is {MAX_PARAMETERS}")

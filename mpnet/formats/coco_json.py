@@ -8,7 +8,7 @@ from typing import Any, Sequence
 from mpnet.errors import DataError, FormatError
 from mpnet.formats.images import probe
 from mpnet.formats.json_text import box, integer, number, read_json, records
-from mpnet.formats.messages import named, shown
+from mpnet.messages import named, shown
 from mpnet.spec.dataset import MAX_CATEGORIES, Category, Dataset, ImageRecord
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from mpnet.errors import FormatError
 from mpnet.formats.json_text import box, integer, number, read_json
-from mpnet.formats.messages import named, shown
+from mpnet.messages import named, shown
 from mpnet.spec.dataset import Dataset
 from mpnet.spec.detections import Detections
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Sequence
 
 from mpnet.errors import ConfigError
-from mpnet.formats.messages import shown
 from mpnet.formats.yaml_section import mapping, missing, read_section
 from mpnet.formats.yaml_tree import Mapping, Node, Scalar, parse_yaml, read_yaml_file
+from mpnet.messages import shown
 from mpnet.spec.experiment import DEFAULT_OUTPUT, DataSection, Experiment
 from mpnet.spec.keys import paths_of
 

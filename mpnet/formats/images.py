@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import struct
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.errors import DataError
-from mpnet.formats.messages import named
+from mpnet.formats.bounded import read_bounded
+from mpnet.messages import named
 
 SUFFIXES: tuple[str, ...] = (".jpg", ".jpeg", ".png", ".bmp", ".webp", ".ppm", ".pgm")
 MAX_FILE_BYTES = 256 * 1024 * 1024
@@ -34,24 +34,10 @@ class ImageInfo:
 
 
 def read_bytes(path: Path | str) -> bytes:
-    """The bytes of a picture file. Raises: DataError when it is missing, not a file, empty or above 256 MiB."""
-    place = Path(path)
-    try:
-        if place.is_dir():
-            raise DataError(f"{named(path)}: is a folder; name a picture file")
-        with open(place, "rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            if size > MAX_FILE_BYTES:
-                raise DataError(f"{named(path)}: {size} bytes are more than the {MAX_FILE_BYTES} a picture file may "
-                                "have; store it smaller")
-            data = file.read(MAX_FILE_BYTES + 1)  # a device or pipe has no size to check before
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise DataError(f"{named(path)}: cannot be read ({reason}); check the path") from None
+    """The bytes of a picture file. Raises: DataError when it is missing, not a file, empty or too large."""
+    data = read_bounded(path, MAX_FILE_BYTES, "picture file", DataError)
     if not data:
         raise DataError(f"{named(path)}: is empty; restore or remove the picture")
-    if len(data) > MAX_FILE_BYTES:
-        raise DataError(f"{named(path)}: more than the {MAX_FILE_BYTES} bytes a picture file may have")
     return data
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-import os
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, Mapping, NoReturn
 
-from mpnet.errors import DataError, FormatError
-from mpnet.formats.messages import named, shown
+from mpnet.errors import DataError, FormatError, MpnetError
+from mpnet.formats.bounded import read_bounded
+from mpnet.messages import named, shown
 
 MAX_JSON_BYTES = 1024 * 1024 * 1024
 
@@ -21,24 +22,56 @@ def _refuse_constant(name: str) -> NoReturn:
 def read_json(path: Path | str) -> Any:
     """The value in a JSON file.
 
-    Raises: DataError when it cannot be read or is above 1 GiB; FormatError with line and column when it is no JSON.
+    Raises: DataError when it cannot be read or is too large; FormatError with line and column when it is no JSON.
     """
-    try:
-        with open(path, "rb") as file:
-            if os.fstat(file.fileno()).st_size > MAX_JSON_BYTES:
-                raise DataError(f"{named(path)}: larger than {MAX_JSON_BYTES} bytes; split it")
-            data = file.read(MAX_JSON_BYTES + 1)
-    except (OSError, ValueError) as error:
-        if isinstance(error, DataError):
-            raise
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise DataError(f"{named(path)}: cannot be read ({reason}); check the path") from None
-    if len(data) > MAX_JSON_BYTES:
-        raise DataError(f"{named(path)}: larger than {MAX_JSON_BYTES} bytes; split it")
-    return parse_json(data, path)
+    return parse_json(read_bounded(path, MAX_JSON_BYTES, "JSON file of labels or detections", DataError), path)
 
 
-def parse_json(data: bytes, name: Path | str) -> Any:
+@dataclass(frozen=True)
+class DocumentFormat:
+    """A kind of JSON document that mpnet writes, and reads again when it is whole.
+
+    what:     for messages, such as `latency table`; remedy: what to do about one that is none.
+    sections: that every document has, and their types.
+    error:    raised for one that cannot be read.
+    """
+
+    name: str
+    version: int
+    what: str
+    remedy: str
+    limit_bytes: int
+    sections: Mapping[str, type]
+    error: type[MpnetError] = FormatError
+
+    @property
+    def head(self) -> dict[str, Any]:
+        """How such a document begins."""
+        return {"format": self.name, "version": self.version}
+
+    def read(self, path: Path | str) -> dict[str, Any]:
+        """The document in a file, its sections checked. Raises: `error`."""
+        data = read_bounded(path, self.limit_bytes, self.what, self.error)
+        try:
+            document = parse_json(data, path, f"it is no {self.what}; {self.remedy}")
+        except FormatError as error:
+            raise self.error(str(error)) from None
+        if not isinstance(document, dict) or document.get("format") != self.name:
+            raise self.error(f"{named(path)}: is no {self.what}; {self.remedy}")
+        if document.get("version") != self.version:
+            raise self.error(f"{named(path)}: has format version {shown(document.get('version'))}, this mpnet reads "
+                             f"{self.version}; {self.remedy}")
+        for section, kind in self.sections.items():
+            if not isinstance(document.get(section), kind):
+                raise self.damaged(path, f"section {section!r} is missing or of another type")
+        return document
+
+    def damaged(self, path: Path | str, what: str) -> MpnetError:
+        """The error for one whose content is wrong."""
+        return self.error(f"{named(path)}: a damaged {self.what}: {what}; {self.remedy}")
+
+
+def parse_json(data: bytes, name: Path | str, remedy: str = "export the file again") -> Any:
     """The value in the bytes of a JSON document called `name`. Raises: FormatError when it is none."""
     try:
         return json.loads(data.decode("utf-8-sig"), parse_constant=_refuse_constant)
@@ -46,12 +79,12 @@ def parse_json(data: bytes, name: Path | str) -> Any:
         raise FormatError(f"{named(name)}: byte {error.start} is not UTF-8 text; is this a JSON file?") from None
     except json.JSONDecodeError as error:
         raise FormatError(f"{named(name)}:{error.lineno}: not valid JSON ({error.msg}, column {error.colno}); "
-                          "export the file again") from None
+                          f"{remedy}") from None
     except RecursionError:
-        raise FormatError(f"{named(name)}: nested too deeply for a JSON file of this kind; export it again") from None
+        raise FormatError(f"{named(name)}: nested too deeply for a JSON file of this kind; {remedy}") from None
     except ValueError as error:  # NaN, Infinity, integers of thousands of digits
         reason = str(error).split(";")[0]
-        raise FormatError(f"{named(name)}: not valid JSON ({reason}); export the file again") from None
+        raise FormatError(f"{named(name)}: not valid JSON ({reason}); {remedy}") from None
 
 
 def number(record: dict[str, Any], key: str, place: str) -> float:

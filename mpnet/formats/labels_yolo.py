@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Sequence
 
 from mpnet.errors import DataError, FormatError
+from mpnet.formats.bounded import read_bounded
 from mpnet.formats.images import SUFFIXES, probe
-from mpnet.formats.messages import named, shown
+from mpnet.messages import named, reason_of, shown
 from mpnet.spec.dataset import MAX_CATEGORIES, Category, Dataset, ImageRecord
 
 MAX_TEXT_BYTES = 16 * 1024 * 1024
@@ -44,7 +45,7 @@ def read_yolo(
     Raises: DataError for folders or files that cannot be read, FormatError with file and line for bad labels.
     """
     image_folder, label_folder = Path(images), Path(labels)
-    files = _files(image_folder, SUFFIXES, "pictures")
+    files = list_files(image_folder, SUFFIXES, "pictures", "data.images")
     if not files:
         raise DataError(f"{named(image_folder)}: holds no pictures ({' '.join(SUFFIXES)}); check data.images")
     stems: dict[str, Path] = {}
@@ -53,7 +54,7 @@ def read_yolo(
             raise DataError(f"{named(file)}: {named(stems[file.stem].name)} has the same stem and so the same label "
                             "file; rename one")
         stems[file.stem] = file
-    texts = {file.stem: file for file in _files(label_folder, (".txt",), "labels")}
+    texts = {file.stem: file for file in list_files(label_folder, (".txt",), "labels", "data.labels")}
     if not texts.keys() & stems.keys():
         raise DataError(f"{named(label_folder)}: no label file has the name of a picture in {named(image_folder)}; "
                         "check data.labels")
@@ -115,24 +116,19 @@ def _notes(chosen: Sequence[Path], texts: dict[str, Path], stems: dict[str, Path
     return tuple(notes)
 
 
-def _files(folder: Path, suffixes: tuple[str, ...], what: str) -> list[Path]:
+def list_files(folder: Path, suffixes: tuple[str, ...], what: str, key: str) -> list[Path]:
+    """The files of a folder with one of some suffixes, by name. Raises: DataError naming the `key` that names it."""
     try:
         return sorted((entry for entry in folder.iterdir() if entry.suffix.lower() in suffixes and entry.is_file()),
                       key=lambda entry: entry.name)
     except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise DataError(f"{named(folder)}: the folder of {what} cannot be read ({reason}); check data.{what}") from None
+        raise DataError(
+            f"{named(folder)}: the folder of {what} cannot be read ({reason_of(error)}); check {key}"
+        ) from None
 
 
 def _read_text(path: Path | str) -> str:
-    try:
-        with open(path, "rb") as file:
-            data = file.read(MAX_TEXT_BYTES + 1)
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise DataError(f"{named(path)}: cannot be read ({reason}); check the path") from None
-    if len(data) > MAX_TEXT_BYTES:
-        raise DataError(f"{named(path)}: more than {MAX_TEXT_BYTES} bytes; this is no text of labels or names")
+    data = read_bounded(path, MAX_TEXT_BYTES, "text of labels or names", DataError)
     try:
         return data.decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError as error:

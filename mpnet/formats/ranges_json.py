@@ -9,21 +9,19 @@ import numpy as np
 
 from mpnet.errors import DataError, FormatError
 from mpnet.formats.atomic import write_text
-from mpnet.formats.bounded import read_bounded
-from mpnet.formats.json_text import integer, number, parse_json, records
-from mpnet.formats.messages import shown
+from mpnet.formats.json_text import DocumentFormat, integer, number, records
+from mpnet.messages import shown
 from mpnet.spec.ranges import CalibratedRanges, TensorRange
 
-FORMAT = "mpnet-ranges"
-VERSION = 1
-MAX_BYTES = 16 * 1024 * 1024
+RANGES = DocumentFormat(
+    "mpnet-ranges", 1, "ranges file", "calibrate again", 16 << 20, {"images": int, "digests": dict, "tensors": list}
+)
 
 
 def ranges_json(ranges: CalibratedRanges) -> str:
     """The text of a ranges file. The same ranges give the same text; nine digits give every float32 back."""
     head = [
-        f'  "format": "{FORMAT}"',
-        f'  "version": {VERSION}',
+        *(f'  "{key}": {json.dumps(value)}' for key, value in RANGES.head.items()),
         f'  "images": {ranges.images}',
         f'  "digests": {json.dumps(dict(ranges.digests), sort_keys=True)}',
     ]
@@ -42,11 +40,9 @@ def write_ranges(path: Path | str, ranges: CalibratedRanges) -> None:
 
 def read_ranges(path: Path | str) -> CalibratedRanges:
     """The ranges of a file. Raises: FormatError naming file and record for whatever is wrong with them."""
-    document = parse_json(read_bounded(path, MAX_BYTES, "ranges file"), path)
-    if not isinstance(document, dict) or document.get("format") != FORMAT or document.get("version") != VERSION:
-        raise FormatError(f"{path}: is not a ranges file ('format' must be {FORMAT!r}, 'version' {VERSION})")
-    digests = document.get("digests")
-    if not isinstance(digests, dict) or not all(isinstance(value, str) for value in digests.values()):
+    document = RANGES.read(path)
+    digests = document["digests"]
+    if not all(isinstance(value, str) for value in digests.values()):
         raise FormatError(f"{path}: 'digests' must be an object of texts, not {shown(digests)}")
     tensors = []
     for position, record in enumerate(records(document, "tensors", path)):

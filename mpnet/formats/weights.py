@@ -28,7 +28,7 @@ def read_weights(path: str | Path, network: NetworkSpec) -> Weights:
 
     Raises: FormatError when the file is too short, too long, or holds values that are not finite or negative variances.
     """
-    size_bytes = file_size(path, "weights file")
+    size_bytes = file_size(path)
     longest = _VERSION.size + 8 + 4 * network.parameters
     if size_bytes > longest:
         raise FormatError(_wrong_size(path, network, size_bytes, longest, "too long"))

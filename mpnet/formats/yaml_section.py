@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any, Iterable, TypeVar
 
 from mpnet.errors import ConfigError
-from mpnet.formats.messages import shown
 from mpnet.formats.values import typed
 from mpnet.formats.yaml_tree import Mapping, Node, Scalar, Sequence
+from mpnet.messages import shown
 from mpnet.spec.experiment import OptionRange
 from mpnet.spec.keys import Key, keys_of, names_of, paths_of
 from mpnet.spec.quantization import QuantizationOptions

@@ -13,7 +13,8 @@ from typing import Iterator
 import yaml
 
 from mpnet.errors import ConfigError
-from mpnet.formats.messages import shown
+from mpnet.formats.bounded import read_bounded
+from mpnet.messages import named, shown
 
 MAX_BYTES = 256 * 1024
 MAX_DEPTH = 16
@@ -53,18 +54,8 @@ Node = Scalar | Sequence | Mapping
 
 def read_yaml_file(path: Path) -> Node:
     """The tree of one YAML file. Raises ConfigError naming file and line."""
-    try:
-        if path.is_dir():
-            raise ConfigError(f"{path}: is a folder; name a YAML file")
-        with path.open("rb") as file:
-            data = file.read(MAX_BYTES + 1)
-    except ValueError as error:
-        raise ConfigError(f"{str(path)!r}: {error}; name a YAML file") from None
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read ({error.strerror or error}); name a readable YAML file") from None
-    if len(data) > MAX_BYTES:
-        raise ConfigError(f"{path}: is larger than {MAX_BYTES // 1024} KiB; an experiment file is far smaller")
-    return parse_yaml(data, str(path))
+    data = read_bounded(path, MAX_BYTES, "experiment file", ConfigError)
+    return parse_yaml(data, named(path))
 
 
 def parse_yaml(data: bytes | str, source: str, numbered: bool = True) -> Node:

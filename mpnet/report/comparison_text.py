@@ -7,11 +7,10 @@ from typing import Any, Mapping
 from rich.console import Console
 from rich.text import Text
 
+from mpnet.messages import bytes_text, count_text
 from mpnet.report.terminal import (
     bar,
-    bytes_text,
     clean,
-    count_text,
     number_text,
     precision_text,
     print_table,

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from mpnet.messages import bytes_text, count_text
 from mpnet.spec.network import ConvolutionSpec, LayerSpec, MaxpoolSpec, UpsampleSpec
 
 STYLES = {"fp32": "blue", "fp16": "yellow", "int8": "green"}
@@ -17,23 +18,6 @@ def shape_text(shape: list[int]) -> str:
     """(height, width, channels) as Darknet writes it: width x height x channels."""
     height, width, channels = shape
     return f"{width}x{height}x{channels}"
-
-
-def bytes_text(count: float) -> str:
-    """A number of bytes with a unit: 512 B, 1.5 KiB, 3.2 MiB."""
-    for unit in ("B", "KiB", "MiB"):
-        if count < 1024 or unit == "MiB":
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1024
-    raise AssertionError("unreachable")
-
-
-def count_text(count: float) -> str:
-    """A large count with a unit: 950, 12.3 k, 4.56 M, 7.89 G."""
-    for unit, size in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
-        if count >= size:
-            return f"{count / size:.2f} {unit}"
-    return f"{count:.0f}"
 
 
 def describe_layer(layer: LayerSpec) -> str:

@@ -7,7 +7,7 @@ from typing import Any, Callable, Mapping
 from rich.console import Console
 from rich.table import Table
 
-from mpnet.report.layers import bytes_text, count_text
+from mpnet.messages import bytes_text, count_text
 from mpnet.spec.measures import AGREEMENT, names_of
 from mpnet.trial.result import Result
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 
 from mpnet.evaluation.compare import Interval
+from mpnet.messages import bytes_text, count_text
 from mpnet.report.model import ReportData
-from mpnet.report.terminal import bytes_text, count_text, number_text
+from mpnet.report.terminal import number_text
 from mpnet.spec.measures import HELD_OUT, measure
 
 

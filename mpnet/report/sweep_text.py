@@ -7,6 +7,7 @@ from typing import Any, Mapping, Sequence
 from rich.console import Console
 from rich.table import Table
 
+from mpnet.messages import bytes_text, count_text
 from mpnet.spec.measures import measure
 
 _BAR = 24
@@ -124,9 +125,9 @@ def _shown(value: float | None, name: str) -> str:
         return ""
     row = measure(name)
     if row.unit == "B":
-        return f"{value / 1e3:,.1f} kB"
+        return bytes_text(value)
     if row.whole:
-        return f"{value / 1e9:,.2f} G"
+        return count_text(value)
     return f"{value:,.2f}"
 
 

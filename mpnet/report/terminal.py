@@ -86,26 +86,6 @@ def clean(text: object) -> str:
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in str(text))
 
 
-def bytes_text(size: float) -> str:
-    """Bytes for people: `948 B`, `3.45 MB` (powers of 1,000)."""
-    if not math.isfinite(size):
-        return "-"
-    for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if abs(size) >= factor:
-            return f"{size / factor:.3g} {unit}"
-    return f"{size:.0f} B"
-
-
-def count_text(count: float) -> str:
-    """A large count for people: `1.24 G`, `653 M`."""
-    if not math.isfinite(count):
-        return "-"
-    for unit, factor in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
-        if abs(count) >= factor:
-            return f"{count / factor:.3g} {unit}"
-    return f"{count:.0f}"
-
-
 def number_text(value: float | None, digits: int = 2, signed: bool = False) -> str:
     """A fixed number of decimals; `-` for None and NaN, a true minus sign is left to the page."""
     if value is None or math.isnan(value):

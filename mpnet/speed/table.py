@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Iterable, Mapping
 
 from mpnet.errors import ConfigError
+from mpnet.formats.json_text import DocumentFormat
 from mpnet.spec.identity import digest_of
 from mpnet.spec.network import NetworkSpec
 
-FORMAT = "mpnet-latency"
-VERSION = 1
-MAX_TABLE_BYTES = 16 << 20
+TABLE = DocumentFormat(
+    "mpnet-latency", 1, "latency table", "make one with `mpnet profile` and name it in sweep.latency", 16 << 20,
+    {"network": str, "precisions": list, "steps": dict}, ConfigError,
+)
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ class LatencyTable:
         """The file's document."""
         mean, largest = self.errors_percent
         return {
-            "format": FORMAT, "version": VERSION, "network": self.network, "precisions": list(self.precisions),
+            **TABLE.head, "network": self.network, "precisions": list(self.precisions),
             "machine": dict(self.machine), "steps": dict(self.step_ms), "checks": [dict(c) for c in self.checks],
             "error_percent": {"mean": mean, "largest": largest},
         }
@@ -65,33 +66,17 @@ class LatencyTable:
 
 def read_table(path: Path) -> LatencyTable:
     """Read a table. Raises: ConfigError, one line, for a file that is none."""
-    try:
-        with path.open("rb") as file:
-            data = file.read(MAX_TABLE_BYTES + 1)
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read ({error.strerror or error}); check sweep.latency") from None
-    if len(data) > MAX_TABLE_BYTES:
-        raise ConfigError(f"{path}: is larger than {MAX_TABLE_BYTES >> 20} MiB; this is no latency table")
-    try:
-        document = json.loads(data)
-    except (ValueError, RecursionError):
-        document = None
-    if not isinstance(document, dict) or document.get("format") != FORMAT or document.get("version") != VERSION:
-        raise ConfigError(f"{path}: is no latency table of version {VERSION}; make one with `mpnet profile`")
-    network, precisions, steps = (document.get(name) for name in ("network", "precisions", "steps"))
+    document = TABLE.read(path)
+    network, precisions, steps = (document[name] for name in TABLE.sections)
     checks, machine = document.get("checks", []), document.get("machine", {})
     fits = (
-        isinstance(network, str) and isinstance(precisions, list) and all(isinstance(p, str) for p in precisions)
-        and isinstance(steps, dict) and all(_is_time(value) for value in steps.values())
+        all(isinstance(p, str) for p in precisions) and all(_is_time(value) for value in steps.values())
         and isinstance(machine, dict) and isinstance(checks, list)
         and all(isinstance(c, dict) and _is_time(c.get("measured_ms"), low=1e-9) and _is_time(c.get("predicted_ms"))
                 for c in checks)
     )
     if not fits:
-        raise ConfigError(f"{path}: a damaged latency table; make it again with `mpnet profile`")
-    assert isinstance(network, str)
-    assert isinstance(precisions, list)
-    assert isinstance(steps, dict)
+        raise TABLE.damaged(path, "not all steps and checks have times")
     return LatencyTable(network, tuple(precisions), {k: float(v) for k, v in steps.items()}, machine, tuple(checks))
 
 

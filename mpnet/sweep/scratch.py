@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.errors import StoreError
+from mpnet.messages import bytes_text
 
 # A file that is open but no longer has a name can be opened again through here, and goes with its last user.
 _NAMELESS = sys.platform.startswith("linux") and Path("/proc/self/fd").is_dir()
@@ -46,7 +47,7 @@ class Scratch:
                 os.unlink(self._names.pop())
             return np.memmap(path, dtype="<f4", mode="r+", offset=start, shape=tuple(shape)), path
         except OSError as error:
-            raise StoreError(f"{tempfile.gettempdir()}: no room for {size >> 20} MiB of pictures ({error.strerror}); "
+            raise StoreError(f"{tempfile.gettempdir()}: no room for {bytes_text(size)} of pictures ({error.strerror}); "
                              f"free some space or set TMPDIR to another folder") from None
 
     def close(self) -> None:

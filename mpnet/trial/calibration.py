@@ -15,6 +15,7 @@ from mpnet.engine.observe import channel_means
 from mpnet.errors import DataError
 from mpnet.evaluation.dataset import picture
 from mpnet.formats.images import SUFFIXES, probe
+from mpnet.formats.labels_yolo import list_files
 from mpnet.formats.ranges_json import ranges_json, read_ranges, write_ranges
 from mpnet.spec.dataset import ImageRecord
 from mpnet.spec.experiment import CalibrationSection
@@ -99,10 +100,7 @@ class _Pictures:
 
 def _listed(folder: Path) -> list[Path]:
     """The pictures of a folder, by name. Raises: DataError when it holds none."""
-    try:
-        files = sorted(entry for entry in folder.iterdir() if entry.suffix.lower() in SUFFIXES and entry.is_file())
-    except OSError as error:
-        raise DataError(f"{folder}: cannot be read ({error.strerror}); check data.calibration.images") from None
+    files = list_files(folder, SUFFIXES, "pictures", "data.calibration.images")
     if not files:
         raise DataError(f"{folder}: holds no picture to calibrate on (known suffixes: {', '.join(SUFFIXES)})")
     return files

@@ -14,6 +14,7 @@ from mpnet.engine.cost import layer_costs, plan_cost
 from mpnet.engine.run import Session
 from mpnet.errors import StoreError
 from mpnet.formats.atomic import write_folder, write_link
+from mpnet.formats.json_text import DocumentFormat
 from mpnet.kernels.environment import versions
 from mpnet.spec.identity import ID_DIGITS
 from mpnet.speed.steps import measure_latency
@@ -21,18 +22,17 @@ from mpnet.trial.measure import measure_agreement, measure_detections
 from mpnet.trial.run import Outcome
 from mpnet.trial.workbench import Workbench
 
-FORMAT = "mpnet-result"
-VERSION = 1
 RESULT_FILE = "result.json"
 DETECTIONS_FILE = "detections.json"
 LATEST = "latest"
-MAX_RESULT_BYTES = 64 << 20
 _ID = re.compile(rf"[0-9a-f]{{{ID_DIGITS}}}\Z")
-# Sections that every result has, and their type; docs/architecture.md describes them.
-_SECTIONS: dict[str, type] = {
-    "name": str, "id": str, "digests": dict, "protocol": dict, "precision": dict, "metrics": dict, "per_class": list,
-    "cost": dict, "versions": dict,
-}
+# The sections are those that every result has; docs/architecture.md describes them.
+RESULT = DocumentFormat(
+    "mpnet-result", 1, "result of mpnet", "run the experiment again, with --force if need be", 64 << 20, {
+        "name": str, "id": str, "digests": dict, "protocol": dict, "precision": dict, "metrics": dict, "per_class": list,
+        "cost": dict, "versions": dict,
+    }, StoreError,
+)
 
 
 @dataclass(frozen=True)
@@ -78,8 +78,7 @@ def build_document(bench: Workbench, outcome: Outcome, *, baseline: Outcome | No
             list(outcome.head_sqnr_db),
         )
     return {
-        "format": FORMAT,
-        "version": VERSION,
+        **RESULT.head,
         "name": bench.experiment.name,
         "id": identity.id,
         "created": datetime.now(timezone.utc).isoformat(timespec="seconds"),
@@ -134,34 +133,11 @@ def read_result(path: str | Path) -> Result:
     if not (folder / RESULT_FILE).is_file():
         folder = _only_result(folder)
     file = folder / RESULT_FILE
-    try:
-        with file.open("rb") as stream:
-            data = stream.read(MAX_RESULT_BYTES + 1)
-    except OSError as error:
-        raise StoreError(f"{file}: cannot be read ({error.strerror or error}); check the path") from None
-    if len(data) > MAX_RESULT_BYTES:
-        raise StoreError(f"{file}: is larger than {MAX_RESULT_BYTES >> 20} MiB; this is no result of mpnet")
-    try:
-        document = json.loads(data)
-    except (ValueError, RecursionError):
-        raise StoreError(f"{file}: is not whole JSON; run the experiment again with --force") from None
-    _check(document, file)
-    return Result(folder, document)
-
-
-def _check(document: Any, file: Path) -> None:
-    if not isinstance(document, dict) or document.get("format") != FORMAT:
-        raise StoreError(f"{file}: is no result of mpnet; name a folder that `mpnet run` wrote")
-    if document.get("version") != VERSION:
-        raise StoreError(
-            f"{file}: has format version {str(document.get('version'))[:20]}, this mpnet reads {VERSION}; run again"
-        )
-    for key, kind in _SECTIONS.items():
-        if not isinstance(document.get(key), kind):
-            raise StoreError(f"{file}: section {key!r} is missing or damaged; run the experiment again with --force")
+    document = RESULT.read(file)
     for name, value in document["metrics"].items():
         if isinstance(value, bool) or not isinstance(value, (int, float)):
-            raise StoreError(f"{file}: metric {name[:40]!r} is not a number; run the experiment again with --force")
+            raise RESULT.damaged(file, f"metric {name[:40]!r} is not a number")
+    return Result(folder, document)
 
 
 def _only_result(folder: Path) -> Path:

@@ -49,7 +49,7 @@ def test_the_table_names_layers_and_precisions(mpnet: Mpnet, cfg: Path) -> None:
     (["--isa", "sse9"], "unknown ISA level 'sse9'"),
     (["--precisions", "fp12"], "unknown precision 'fp12'"),
     (["--precisions", ","], "nothing to measure"),
-    (["--weights", "none.weights"], "none.weights: cannot read the weights file"),
+    (["--weights", "none.weights"], "none.weights: cannot be read (No such file or directory); check the path"),
 ])
 def test_impossible_requests_are_one_line(mpnet: Mpnet, cfg: Path, more: list[str], message: str) -> None:
     result = mpnet("bench", cfg, *more)

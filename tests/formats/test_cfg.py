@@ -172,9 +172,9 @@ def test_files_that_are_none(tmp_path: Path) -> None:
     (tmp_path / "big.cfg").write_bytes(b"#" * (1 << 20) + b"\n")
     (tmp_path / "binary.cfg").write_bytes(b"[net]\0\1\2")
     cases = {
-        "missing.cfg": "cannot read the cfg: No such file or directory",
-        "": "the cfg is not a regular file",
-        "big.cfg": "the cfg has 1048577 bytes, more than the limit of 1048576",
+        "missing.cfg": "cannot be read (No such file or directory); check the path",
+        "": "is a folder; name a cfg",
+        "big.cfg": "is larger than 1.05 MB; this is no cfg",
         "binary.cfg": "this is a binary file, not a cfg (are cfg and weights swapped?)",
     }
     for name, message in cases.items():

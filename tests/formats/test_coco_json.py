@@ -138,7 +138,7 @@ def test_missing_and_oversized_files(folder: Path, monkeypatch) -> None:
     with pytest.raises(DataError, match="cannot be read"):
         read_coco(folder / "none.json", folder)
     monkeypatch.setattr("mpnet.formats.json_text.MAX_JSON_BYTES", 10)
-    with pytest.raises(DataError, match="larger than 10 bytes"):
+    with pytest.raises(DataError, match="is larger than 10 B"):
         read(folder, GOOD)
 
 

@@ -182,7 +182,7 @@ def test_alias_bombs_are_refused() -> None:
 def test_large_files_are_not_read(tmp_path: Path) -> None:
     path = tmp_path / "large.yaml"
     path.write_bytes(b"#" * (MAX_BYTES + 1))
-    with pytest.raises(ConfigError, match="is larger than 256 KiB"):
+    with pytest.raises(ConfigError, match="is larger than 262 kB; this is no experiment file"):
         read_experiment(path)
 
 

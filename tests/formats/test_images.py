@@ -106,7 +106,7 @@ def test_missing_empty_folder_and_oversized_files(tmp_path: Path, monkeypatch) -
         read_image(tmp_path / "empty.jpg")
     monkeypatch.setattr(images, "MAX_FILE_BYTES", 10)
     (tmp_path / "big.jpg").write_bytes(b"x" * 11)
-    with pytest.raises(DataError, match="11 bytes are more than the 10"):
+    with pytest.raises(DataError, match="is larger than 10 B; this is no picture file"):
         read_image(tmp_path / "big.jpg")
 
 

@@ -88,7 +88,7 @@ def test_binary_and_oversized_labels(folders, monkeypatch) -> None:
     with pytest.raises(FormatError, match=r"b\.txt:2: not UTF-8"):
         read_yolo(*folders, NAMES)
     monkeypatch.setattr("mpnet.formats.labels_yolo.MAX_TEXT_BYTES", 10)
-    with pytest.raises(DataError, match="more than 10 bytes"):
+    with pytest.raises(DataError, match="is larger than 10 B; this is no text of labels or names"):
         read_yolo(*folders, NAMES)
 
 

@@ -39,7 +39,7 @@ def test_text_has_one_line_per_tensor() -> None:
         ('"method": "percentile 99.99"', '"method": "kl"', "unknown method 'kl'"),
         ('"method": "percentile 99.99"', '"method": 3', "'name' and 'method' must be texts"),
         ('"images": 32', '"images": 0', "calibrated on 0 images"),
-        ('"format": "mpnet-ranges"', '"format": "x"', "is not a ranges file"),
+        ('"format": "mpnet-ranges"', '"format": "x"', "is no ranges file; calibrate again"),
         ('"digests": {', '"digests": {"data": 3, ', "'digests' must be an object of texts"),
     ],
 )
@@ -55,7 +55,7 @@ def test_broken_files_are_named(tmp_path: Path, old: str, new: str, message: str
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(FormatError, match=r"none.json: cannot read the ranges file"):
+    with pytest.raises(FormatError, match=r"none.json: cannot be read"):
         read_ranges(tmp_path / "none.json")
 
 

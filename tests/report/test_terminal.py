@@ -6,6 +6,7 @@ import io
 
 import pytest
 
+from mpnet.messages import bytes_text
 from mpnet.report import terminal
 
 
@@ -33,10 +34,10 @@ def test_control_characters_are_shown_not_sent() -> None:
 
 
 @pytest.mark.parametrize(("value", "expected"), [
-    (948, "948 B"), (3_450_000, "3.45 MB"), (1_024, "1.02 kB"), (float("nan"), "-"),
+    (948, "948 B"), (3_450_000, "3.45 MB"), (1_024, "1.02 kB"), (999_499, "999 kB"), (999_700, "1 MB"), (float("nan"), "-"),
 ])
 def test_bytes(value: float, expected: str) -> None:
-    assert terminal.bytes_text(value) == expected
+    assert bytes_text(value) == expected
 
 
 @pytest.mark.parametrize(("value", "expected"), [

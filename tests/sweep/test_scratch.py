@@ -68,7 +68,7 @@ def test_no_room_is_one_line(folder: Path) -> None:
     )
     child = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert (child.returncode, child.stderr) == (0, "")
-    assert f"{folder}: no room for 3 MiB of pictures" in child.stdout
+    assert f"{folder}: no room for 4 MB of pictures" in child.stdout
     assert "set TMPDIR to another folder" in child.stdout
 
 

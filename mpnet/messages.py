@@ -1,0 +1,40 @@
+"""Values, places and amounts as people read them: in messages, which are one line whatever a file holds, and in tables."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+
+def shown(value: Any) -> str:
+    """A value for a message: one line, at most 60 characters."""
+    text = ascii(value) if isinstance(value, str) and not value.isprintable() else repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def named(path: Path | str) -> str:
+    """A path for a message: as it is, or quoted and escaped when it holds line breaks and the like."""
+    text = str(path)
+    return text if text.isprintable() else ascii(text)
+
+
+def reason_of(error: Exception) -> str:
+    """What the system said, without its number and the file's name."""
+    return error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+
+
+def count_text(count: float, unit: str = "") -> str:
+    """A large number for people, three digits and a power of 1,000: `1.24 G`, `653 M`; `-` for none."""
+    if not math.isfinite(count):
+        return "-"
+    for power, letter in ((4, "T"), (3, "G"), (2, "M"), (1, "k")):
+        # From 999.5 on three digits are the next power's.
+        if abs(count) >= 999.5 * 1000 ** (power - 1):
+            return f"{count / 1000**power:.3g} {letter}{unit}"
+    return f"{count:.0f}" + (f" {unit}" if unit else "")
+
+
+def bytes_text(size: float) -> str:
+    """Bytes for people: `948 B`, `3.45 MB` (powers of 1,000)."""
+    return count_text(size, "B")
