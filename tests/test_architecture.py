@@ -10,7 +10,7 @@ from pathlib import Path
 # Lower stands for lower in the house: a room may import itself and what stands below it.
 FLOORS = (
     {"errors", "messages", "progress"}, {"spec"}, {"formats", "kernels"}, {"quantization"}, {"engine"}, {"detection"},
-    {"evaluation"}, {"speed"}, {"trial"}, {"sweep"}, {"report"}, {"api", "demo"}, {"cli"}, {"__main__"},
+    {"evaluation"}, {"speed"}, {"trial"}, {"sweep"}, {"report"}, {"api", "demo", "export"}, {"cli"}, {"__main__"},
 )
 LEVEL = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 # The rooms of csrc/ and the other rooms that each may include; "" is csrc/ itself.

@@ -12,8 +12,9 @@ from mpnet.cli.options import command as declare
 from mpnet.cli.options import json_option
 from mpnet.cli.output import note, print_json
 from mpnet.errors import StoreError
+from mpnet.export import Chosen, describe, export, targets
 from mpnet.formats.atomic import write_bytes
-from mpnet.report.cfg_template import cfg_for_key, read_cfg_bytes
+from mpnet.formats.cfg import read_cfg_bytes
 from mpnet.report.configuration import find_configuration
 
 
@@ -22,13 +23,14 @@ from mpnet.report.configuration import find_configuration
     "mpnet export runs/aix/sweep.sqlite:fqqqqqqqhqh --to cfg | diff net.cfg -",
 )
 @click.argument("source", metavar="RUN_OR_STORE[:KEY]")
-@click.option("--to", "kind", required=True, type=click.Choice(["cfg"]), help="What to write.")
+@click.option("--to", "target", required=True, type=click.Choice(list(targets())),
+              help=f"What to write. {describe(targets())}.")
 @click.option("--cfg", type=click.Path(path_type=Path, dir_okay=False),
               help="The network file to change.  [default: the one that was measured]")
 @click.option("-o", "--out", type=click.Path(path_type=Path, dir_okay=False),
               help="The file to write.  [default: standard output]")
 @json_option
-def command(source: str, kind: str, cfg: Path | None, out: Path | None, as_json: bool) -> None:
+def command(source: str, target: str, cfg: Path | None, out: Path | None, as_json: bool) -> None:
     """Write the configuration of a run, or of a sweep's trial, into its network file.
 
     Comments and everything else stay; only precision keys that differ change, so that `diff` shows the decision. KEY is
@@ -41,11 +43,11 @@ def command(source: str, kind: str, cfg: Path | None, out: Path | None, as_json:
     content = read_cfg_bytes(path)
     if hashlib.sha256(content).hexdigest() != found.cfg_digest:
         note(f"{path} is not the file that was measured (its digest differs); the precisions are written all the same")
-    edited = cfg_for_key(content, found.key, str(path))
+    exported = export(target, Chosen(found.key, path, content, found.document))
     if out is not None:
-        write_bytes(out, edited)
+        write_bytes(out, exported.content)
     if as_json:
         print_json({"source": source, "precision": found.key, "cfg": str(path), "written": str(out) if out else None,
-                    "changed": edited != content, "text": edited.decode("utf-8", "replace") if out is None else None})
+                    **exported.details, "text": exported.content.decode("utf-8", "replace") if out is None else None})
     elif out is None:
-        sys.stdout.buffer.write(edited)
+        sys.stdout.buffer.write(exported.content)

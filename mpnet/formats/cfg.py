@@ -37,7 +37,12 @@ def read_cfg(path: str | Path) -> NetworkSpec:
 
     Raises: FormatError, PrecisionError: `file:line: what is wrong; the remedy`.
     """
-    return parse_cfg(read_bounded(path, MAX_CFG_BYTES, "cfg"), str(path))
+    return parse_cfg(read_cfg_bytes(path), str(path))
+
+
+def read_cfg_bytes(path: str | Path) -> bytes:
+    """The bytes of a network file. Raises: FormatError when it cannot be read or is too large."""
+    return read_bounded(path, MAX_CFG_BYTES, "cfg")
 
 
 def parse_cfg(content: bytes | str, source: str = "<text>") -> NetworkSpec:

@@ -10,7 +10,8 @@ from typing import Sequence
 
 from mpnet.errors import FormatError
 from mpnet.formats.cfg import parse_cfg
-from mpnet.spec.network import NetworkSpec, YoloSpec
+from mpnet.spec.network import YoloSpec
+from mpnet.spec.plan_key import parse_key
 from mpnet.spec.precision import BASE_NAMES, FP32, PRECISIONS, Precision
 
 # Indentation, key (Darknet ignores blanks even inside it), equals sign, value, the rest.
@@ -56,8 +57,13 @@ def edit_precisions(content: bytes, wanted: Sequence[Precision | None], source: 
     return result
 
 
-def edit_plan(content: bytes, network: NetworkSpec, chosen: dict[int, Precision], source: str = "<text>") -> bytes:
-    """The cfg with the precisions of a plan key (mpnet.spec.plan_key.parse_key)."""
+def cfg_for_key(content: bytes, key: str, source: str = "<text>") -> bytes:
+    """The cfg with the precisions of a plan key.
+
+    Raises: FormatError, PrecisionError for an invalid cfg or a key of another network.
+    """
+    network = parse_cfg(content, source)
+    chosen = parse_key(network, key)
     return edit_precisions(content, [chosen.get(layer.index) for layer in network.layers], source)
 
 

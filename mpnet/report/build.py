@@ -16,8 +16,9 @@ import numpy as np
 from mpnet.errors import ConfigError, MpnetError, StoreError
 from mpnet.evaluation.compare import DRAWS
 from mpnet.evaluation.dataset import picture
+from mpnet.formats.cfg import read_cfg_bytes
 from mpnet.progress import Progress
-from mpnet.report.cfg_template import cfg_template, read_cfg_bytes
+from mpnet.report.cfg_template import cfg_template
 from mpnet.report.configuration import is_store
 from mpnet.report.enrich import with_errors, with_missing, with_pairs
 from mpnet.report.model import CfgTemplate, Missing, ReportData, Status

@@ -3,29 +3,16 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import Iterable, Sequence
 
 from mpnet.errors import FormatError, StoreError
-from mpnet.formats.bounded import read_bounded
 from mpnet.formats.cfg import parse_cfg
-from mpnet.formats.cfg_edit import edit_plan
+from mpnet.formats.cfg_edit import cfg_for_key
 from mpnet.report.model import CfgTemplate
 from mpnet.spec.network import NetworkSpec
-from mpnet.spec.plan_key import parse_key
 
-MAX_CFG_BYTES = 16 << 20
 CHECKED = 16
 _HEADER = re.compile(rb"\s*\[")
-
-
-def cfg_for_key(content: bytes, key: str, source: str) -> bytes:
-    """The cfg with the precisions of a key; only precision keys that differ change.
-
-    Raises: FormatError, PrecisionError for an invalid cfg or a key of another network.
-    """
-    network = parse_cfg(content, source)
-    return edit_plan(content, network, parse_key(network, key), source)
 
 
 def cfg_template(content: bytes, keys: Sequence[str], file_name: str) -> CfgTemplate:
@@ -61,11 +48,6 @@ def cfg_template(content: bytes, keys: Sequence[str], file_name: str) -> CfgTemp
         if template.fill(key).encode(encoding) != cfg_for_key(content, key, file_name):
             raise StoreError(f"{file_name}: its layers cannot be set one by one; use `mpnet export`")
     return template
-
-
-def read_cfg_bytes(path: Path) -> bytes:
-    """The bytes of a network file. Raises: FormatError when it cannot be read or is too large."""
-    return read_bounded(path, MAX_CFG_BYTES, "cfg")
 
 
 def _sections(content: bytes) -> list[bytes]:

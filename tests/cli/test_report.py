@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from mpnet.errors import FormatError, StoreError
-from mpnet.report.cfg_template import cfg_for_key, cfg_template
+from mpnet.formats.cfg_edit import cfg_for_key
+from mpnet.report.cfg_template import cfg_template
 from tests.cli.conftest import Mpnet, document_of
 from tests.networks import tiny_cfg, write_experiment
 

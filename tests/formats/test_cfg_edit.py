@@ -9,7 +9,7 @@ import pytest
 
 from mpnet.errors import FormatError
 from mpnet.formats.cfg import parse_cfg
-from mpnet.formats.cfg_edit import edit_plan, edit_precisions
+from mpnet.formats.cfg_edit import cfg_for_key, edit_precisions
 from mpnet.spec.plan_key import parse_key
 from mpnet.spec.precision import FP16, FP32, INT8, Precision
 
@@ -79,7 +79,7 @@ def test_a_whole_plan_survives_the_file(repository: Path) -> None:
     content = (repository / "cfg" / "yolov3-tiny-mixed.cfg").read_bytes()
     network = parse_cfg(content)
     chosen = parse_key(network, "hqqfqhqqqqqqf+1:q")
-    after = parse_cfg(edit_plan(content, network, chosen))
+    after = parse_cfg(cfg_for_key(content, "hqqfqhqqqqqqf+1:q"))
     found: dict[int, Precision] = {
         layer.index: layer.declared.precision for layer in after.layers
         if layer.declared is not None and layer.declared.precision is not None
