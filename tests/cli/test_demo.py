@@ -6,10 +6,13 @@ import json
 import shlex
 from pathlib import Path
 
+import pytest
+
 from mpnet.trial.result import read_result
 from tests.cli.conftest import Mpnet, document_of
 
 
+@pytest.mark.slow
 def test_demo_runs_shown_commands_and_leaves_a_report(mpnet: Mpnet, tmp_path: Path) -> None:
     process = mpnet("demo", "--scenes", "4", "--out", "demo", "--quiet")
     assert process.returncode == 0, process.stderr

@@ -158,6 +158,7 @@ def board(mpnet: Mpnet, folder: Path, *more: Any) -> Path:
     return folder / "board.json"
 
 
+@pytest.mark.slow
 def test_a_profile_predicts_every_configuration(mpnet: Mpnet, sweep_file: Path) -> None:
     table = json.loads(board(mpnet, sweep_file.parent).read_text(encoding="utf-8"))
     assert table["precisions"] == ["fp32", "fp16", "int8"]
