@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from mpnet.spec.precision import PRECISIONS, Precision
 from mpnet.trial.result import read_result
 from tests.cli.conftest import Mpnet, document_of
 
@@ -34,6 +35,18 @@ def test_a_run_stores_what_it_prints(mpnet: Mpnet, experiment: Path) -> None:
     assert all(-1 <= value <= 100 for value in stored["metrics"].values())
     assert stored["latency"]["threads"] == 1
     assert set(stored["agreement"]) == {"baseline", "AP", "AP75", "AP95", "head_sqnr_db"}
+
+
+@pytest.mark.parametrize("precision", PRECISIONS.values(), ids=str)
+def test_every_precision_can_be_asked_for(mpnet: Mpnet, experiment: Path, precision: Precision) -> None:
+    document = document_of(mpnet("run", experiment, "--json", "--set", f"precision.default={precision}"))
+    assert document["precision"]["key"] == precision.code * 13
+    weighted = [layer for layer in document["precision"]["layers"] if layer["parameters"]]
+    assert [layer["precision"] for layer in weighted] == [precision.name] * 13
+    assert document["agreement"] is None or document["agreement"]["AP"] >= 0
+    shown = document_of(mpnet("show", experiment.parent / "net.cfg", "--json", "--default", precision))
+    assert shown["precision_key"] == document["precision"]["key"]
+    assert shown["totals"]["weight_bytes"] == document["cost"]["weight_bytes"]
 
 
 def test_detections_are_coco_results_inside_the_pictures(mpnet: Mpnet, experiment: Path) -> None:

@@ -16,6 +16,7 @@ from mpnet.formats.cfg import parse_cfg
 from mpnet.kernels import isa
 from mpnet.kernels.reference import ReferenceKernels
 from mpnet.spec.network import NetworkSpec
+from mpnet.spec.precision import PRECISIONS
 from mpnet.spec.quantization import ActivationOptions, QuantizationOptions
 from mpnet.spec.weights import random_weights
 
@@ -109,7 +110,7 @@ def test_a_pooled_result_needs_a_quarter_of_the_memory(pools: NetworkSpec) -> No
     assert plan_arena(fuse_plan(plan)).peak_bytes < 4 * whole.values
 
 
-@pytest.mark.parametrize("precision", ["fp32", "fp16", "int8", "fp32_winograd", "fp16_half"])
+@pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize("calibrated", [False, True])
 def test_the_same_bits_fused_or_not_at_every_level(pools: NetworkSpec, precision: str, calibrated: bool) -> None:
     weights = random_weights(pools)

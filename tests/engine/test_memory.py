@@ -11,9 +11,10 @@ from mpnet.engine.memory import ALIGNMENT, ArenaPool, allocate, plan_arena, slot
 from mpnet.engine.plan import build_plan
 from mpnet.formats.cfg import parse_cfg
 from mpnet.spec.network import NetworkSpec
+from mpnet.spec.precision import PRECISIONS
 
 
-@pytest.mark.parametrize("precision", ["fp32", "fp16", "int8"])
+@pytest.mark.parametrize("precision", PRECISIONS)
 def test_slots_that_live_together_lie_apart(network: NetworkSpec, precision: str) -> None:
     plan = build_plan(network, assign(network, precision, {"maxpool-*": "int8"}))
     arena = plan_arena(plan)

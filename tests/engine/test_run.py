@@ -21,14 +21,13 @@ from mpnet.formats.cfg import parse_cfg
 from mpnet.kernels.isa import kernels
 from mpnet.kernels.reference import ReferenceKernels
 from mpnet.spec.network import NetworkSpec
+from mpnet.spec.precision import BASE_NAMES, BY_CODE, PRECISIONS
 from mpnet.spec.quantization import NOTHING_SAID, ActivationOptions, QuantizationOptions, WeightOptions
 from mpnet.spec.weights import ConvolutionWeights, Weights, random_weights
 
 Batch = NDArray[np.float32]
-PRECISIONS: dict[str, tuple[str, dict[str | int, str]]] = {
-    "fp32": ("fp32", {}),
-    "fp16": ("fp16", {}),
-    "int8": ("int8", {}),
+PLANS: dict[str, tuple[str, dict[str | int, str]]] = {
+    **{name: (name, {}) for name in PRECISIONS},
     "mixed": ("int8", {0: "fp16", "*/yolo-1": "fp32", "conv-5": "fp16"}),
     "int8 between": ("int8", {"maxpool-*": "int8", "route-*": "int8", "upsample-1": "int8", "shortcut-1": "int8"}),
     "variants": ("fp16_half", {0: "fp32_winograd", "conv-5": "fp32_winograd"}),
@@ -61,7 +60,7 @@ def ranges(prepared: Prepared, batch: Batch) -> dict[int, tuple[float, float]]:
 def make_plan(
     network: NetworkSpec, precisions: str, options: str, ranges: dict[int, tuple[float, float]]
 ) -> Plan:
-    default, layers = PRECISIONS[precisions]
+    default, layers = PLANS[precisions]
     return build_plan(
         network, assign(network, default, layers), resolve_options(network, OPTIONS[options], ranges=ranges)
     )
@@ -72,7 +71,7 @@ def equal(a: list[Batch], b: list[Batch]) -> bool:
 
 
 CASES = [
-    *((precisions, "dynamic") for precisions in PRECISIONS),
+    *((precisions, "dynamic") for precisions in PLANS),
     *((precisions, options) for precisions in ("int8", "mixed", "int8 between") for options in list(OPTIONS)[1:]),
 ]
 
@@ -103,8 +102,8 @@ def test_the_oracle_agrees(
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
-    st.text("fhqwH", min_size=6, max_size=6),
-    st.dictionaries(st.sampled_from([3, 5, 6, 9, 11, 12]), st.sampled_from("fhq")),
+    st.text(list(BY_CODE), min_size=6, max_size=6),
+    st.dictionaries(st.sampled_from([3, 5, 6, 9, 11, 12]), st.sampled_from([PRECISIONS[n].code for n in BASE_NAMES])),
     st.sampled_from(sorted(OPTIONS)),
 )
 def test_any_assignment_runs_alike_fused_and_step_by_step(
@@ -171,7 +170,7 @@ def test_thread_counts_below_one(prepared: Prepared, threads: int) -> None:
         Session(prepared, build_plan(prepared.network, assign(prepared.network)), threads)
 
 
-@pytest.mark.parametrize("precision", ["fp32", "fp16", "int8"])
+@pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 def test_a_tensor_that_is_not_finite_names_its_layer(
     prepared: Prepared, batch: Batch, precision: str, value: float

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.kernels.interface import ACTIVATIONS, ConvShape, TensorQuant
+from mpnet.spec.precision import PRECISIONS
 
 FILLS = ("random", "lowest", "highest", "ties", "denormal", "sparse")
 _STORED = {
@@ -171,7 +172,7 @@ def conv_cases() -> list[ConvCase]:
     """What the equality tests run through."""
     cases = []
     seed = 0
-    for precision in ("fp32", "fp16", "int8", "fp32_winograd", "fp16_half"):
+    for precision in PRECISIONS:
         for i, shape in enumerate(small_shapes() + winograd_shapes()):
             if precision == "fp16_half" and shape.depth > 300:
                 continue
@@ -204,7 +205,7 @@ def pooled_cases() -> list[ConvCase]:
     """With the pooling behind them: every shape, odd and even sides, more rows than are pooled at a time."""
     cases = []
     shapes = [*small_shapes(), *winograd_shapes(), ConvShape(23, 300, 3, 17, 3, 1, 1), ConvShape(34, 33, 20, 40, 3, 1, 1)]
-    for precision in ("fp32", "fp16", "int8", "fp32_winograd", "fp16_half"):
+    for precision in PRECISIONS:
         for i, shape in enumerate(shapes):
             if precision == "fp16_half" and shape.depth > 300:
                 continue

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import copy
 import pickle
+from pathlib import Path
 
 import pytest
 
 from mpnet.errors import PrecisionError
+from mpnet.formats.cfg import parse_cfg
+from mpnet.formats.cfg_edit import edit_precisions
+from mpnet.spec.plan_key import format_key, parse_key
 from mpnet.spec.precision import BASE_NAMES, BY_CODE, FP32, PRECISIONS, STORED_TYPES, Precision, precision
 
+EVERY = pytest.mark.parametrize("row", PRECISIONS.values(), ids=str)
+CFG = b"[net]\nwidth=8\nheight=8\n[convolutional]\nfilters=2\n"
 
-@pytest.mark.parametrize("row", PRECISIONS.values(), ids=str)
+
+@EVERY
 def test_rows_fit_together(row: Precision) -> None:
     assert row.stored is STORED_TYPES[row.stored.name]
     assert row.tensor.base == row.tensor.name
@@ -37,3 +44,21 @@ def test_rows_travel_between_processes_as_themselves() -> None:
 def test_an_unknown_precision_is_named() -> None:
     with pytest.raises(PrecisionError, match="unknown precision 'int4'; known are fp32"):
         precision("int4")
+
+
+@EVERY
+def test_a_key_of_it_is_read_as_it_was_written(row: Precision) -> None:
+    network = parse_cfg(CFG + b"[maxpool]\n[convolutional]\n", "t.cfg")
+    assert parse_key(network, format_key([row, row], {1: row})) == {0: row, 1: row, 2: row}
+
+
+@EVERY
+def test_a_cfg_declares_it_in_place_of_any_other(row: Precision) -> None:
+    for other in PRECISIONS.values():
+        declared = parse_cfg(edit_precisions(edit_precisions(CFG, [other]), [row]), "t.cfg").layers[0].declared
+        assert (declared.precision if declared else FP32) is row
+
+
+@EVERY
+def test_the_arithmetic_names_it(row: Precision, repository: Path) -> None:
+    assert row.name in (repository / "docs" / "arithmetic.md").read_text(encoding="utf-8")

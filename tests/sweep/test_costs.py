@@ -11,7 +11,7 @@ from mpnet.engine.cost import plan_cost
 from mpnet.engine.options import resolve_options
 from mpnet.engine.plan import build_plan
 from mpnet.spec.network import NetworkSpec
-from mpnet.spec.precision import INT8
+from mpnet.spec.precision import BASE_NAMES, INT8
 from mpnet.sweep.costs import CostModel
 from mpnet.sweep.space import build_space
 from tests.sweep.sweep_data import PER_TENSOR
@@ -42,7 +42,7 @@ def test_costs_are_those_of_the_plan(network: NetworkSpec, own: str) -> None:
     index = int(own[1]) if own else -1
     options = resolve_options(network, PER_TENSOR)
     model = CostModel(network, options, {index: INT8} if own else {})
-    keys = list(build_space(network, ("fp32", "fp16", "int8")).all_keys())
+    keys = list(build_space(network, BASE_NAMES).all_keys())
     for key in random.Random(1).sample(keys, min(300, len(keys))):
         cost = plan_cost(build_plan(network, assign_key(network, key + own), options))
         assert model.costs(key) == {name: float(getattr(cost, name)) for name in NAMES}, key

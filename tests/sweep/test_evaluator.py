@@ -21,6 +21,7 @@ from mpnet.evaluation.metrics import CocoEvaluator
 from mpnet.kernels.isa import kernels
 from mpnet.spec.detections import Detections
 from mpnet.spec.measures import MAX_SQNR_DB
+from mpnet.spec.precision import BASE_NAMES
 from mpnet.sweep.context import SweepContext
 from mpnet.sweep.evaluator import Evaluator
 from mpnet.sweep.scoring import Noise, split_positions, sqnr_db
@@ -48,7 +49,7 @@ def direct(made: SweepContext, key: str, options: int = 0) -> tuple[Detections, 
 @pytest.mark.parametrize("options", [0, 1])
 def test_a_trial_is_what_a_direct_run_gives(network: object, options: int) -> None:
     made = with_baseline(context(network))
-    keys = tuple(random.Random(6).sample(list(build_space(network, ("fp32", "fp16", "int8")).all_keys()), 12))
+    keys = tuple(random.Random(6).sample(list(build_space(network, BASE_NAMES).all_keys()), 12))
     trials = Evaluator(made).evaluate(Unit(options, keys)).trials
     baseline, base_heads = direct(made, "f" * len(keys[0]))
     assert len(baseline) > 20
