@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from mpnet.spec.identity import digest_of
+from mpnet.spec.measures import AGREEMENT, names_of, trial_costs
 from mpnet.sweep.store import TrialStore
 from tests.cli.conftest import Mpnet, document_of
 
@@ -57,14 +58,14 @@ def test_every_trial_is_what_a_run_gives(mpnet: Mpnet, sweep_file: Path) -> None
         trial = trials[key].values
         assert run["precision"]["key"] == key
         assert run["digests"]["trial"] == digests[key]
-        assert {n: run["metrics"][n] for n in ("AP", "AP50", "AP75", "AR100")} == {
-            n: trial[n] for n in ("AP", "AP50", "AP75", "AR100")}
-        costs = [name for name in run["cost"] if name in trial]
-        assert len(costs) == 4
+        metrics = [name for name in names_of("accuracy", stored="trials") if name in trial]
+        assert {"AP", "AP50", "AP75", "AR100"} <= set(metrics)
+        assert [run["metrics"][name] for name in metrics] == [trial[name] for name in metrics]
+        costs = [name for name in trial_costs() if name != "latency_ms"]  # a sweep predicts it from a table, here without
         assert [run["cost"][name] for name in costs] == [trial[name] for name in costs]
         if run["agreement"]:
-            assert [run["agreement"][n] for n in ("AP", "AP75", "AP95")] == [
-                trial[f"agreement_{n}"] for n in ("AP", "AP75", "AP95")]
+            for name in names_of("agreement", stored="trials"):
+                assert run["agreement"][name.removeprefix(AGREEMENT)] == trial[name]
 
 
 def test_running_again_computes_nothing(mpnet: Mpnet, sweep_file: Path) -> None:

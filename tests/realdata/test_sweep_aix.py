@@ -12,6 +12,7 @@ import pytest
 
 from mpnet.engine.assign import assign_key
 from mpnet.formats.experiment_yaml import read_experiment
+from mpnet.spec.measures import AGREEMENT, names_of
 from mpnet.sweep.evaluator import Evaluator
 from mpnet.sweep.setup import make_context, set_up
 from mpnet.sweep.space import build_space
@@ -59,10 +60,11 @@ def test_forty_random_configurations_equal_direct_runs(prepared: Prepared) -> No
             assert np.array_equal(ours.view(np.uint32), theirs.view(np.uint32)), (key, name)
         metrics, _ = measure_detections(outcome.detections, bench.dataset)
         agreement = measure_agreement(outcomes[0].detections, outcome.detections, bench.dataset, "", [])
-        for name in ("AP", "AP50", "AP75", "AR100"):
+        accuracy = set(names_of("accuracy", stored="trials"))
+        for name in {"AP", "AP50", "AP75", "AR100"} | (accuracy & set(trial.values)):
             assert trial.values[name] == metrics[name], (key, name)
-        for name in ("AP", "AP75", "AP95"):
-            assert trial.values[f"agreement_{name}"] == agreement[name], (key, name)
+        for name in names_of("agreement", stored="trials"):
+            assert trial.values[name] == agreement[name.removeprefix(AGREEMENT)], (key, name)
 
 
 def test_the_counted_work_is_the_theory(prepared: Prepared) -> None:
