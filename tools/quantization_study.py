@@ -169,7 +169,7 @@ def line(bench: Workbench, name: str, plan: Plan, outcome: Outcome, baseline: Ou
     cost = plan_cost(plan)
     heads = " / ".join("-" if db is None else f"{db:.1f}" for db in agreed["head_sqnr_db"])
     figures = [metrics["AP"], metrics["AP50"], agreed["AP"], agreed["AP75"], agreed["AP95"]]
-    cells = [name, *(f"{value:.2f}" for value in figures), heads, f"{100 * cost.int8_macs / cost.macs:.1f}"]
+    cells = [name, *(f"{value:.2f}" for value in figures), heads, f"{100 * cost['int8_macs'] / cost['macs']:.1f}"]
     return "| " + " | ".join(cells) + " |"
 
 

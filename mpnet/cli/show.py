@@ -84,7 +84,7 @@ def _document(plan: Plan) -> dict[str, Any]:
         "precision_key": plan.precision.key,
         "layers": rows,
         "totals": {
-            **plan_cost(plan).as_json(),
+            **plan_cost(plan),
             "parameters": network.parameters,
             "conversions": sum(len(row["conversions"]) for row in rows),
         },

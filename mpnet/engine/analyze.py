@@ -14,8 +14,9 @@ from typing import Any, Callable, Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-from mpnet.engine.execute import execute, named_error, run_layer
-from mpnet.engine.operations import Concat, Convolve, MaxPool, Operation, Slice, Upsample, Yolo
+from mpnet.engine.bind import named_error
+from mpnet.engine.execute import execute, run_layer
+from mpnet.engine.operations import Convolve, Operation, conversion_between
 from mpnet.engine.plan import Plan, Step
 from mpnet.engine.prepare import Prepared
 from mpnet.engine.tensor import Tensor
@@ -24,11 +25,10 @@ from mpnet.quantization import native as activations
 from mpnet.quantization.histogram import GrowingHistogram
 from mpnet.quantization.measure import ErrorMeter, TensorError
 from mpnet.spec.network import PICTURE
-from mpnet.spec.precision import FP16, FP32, INT8, Precision
+from mpnet.spec.precision import FP32, Precision
 
 Floats = NDArray[np.float32]
 HISTOGRAM_BINS = 24
-_MOVING = (MaxPool, Upsample, Slice, Concat)
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ def analyze(
         raise DataError("there is no picture to analyse on; give at least one")
     steps = tuple(
         _step_analysis(plan, number, step, meters[number])
-        for number, step in enumerate(plan.steps) if not isinstance(step.operation, Yolo)
+        for number, step in enumerate(plan.steps) if not step.operation.is_head
     )
     return Analysis(images, steps, _layers(plan, results, alone), tuple(m.result().sqnr_db for m in heads))
 
@@ -119,7 +119,7 @@ def analyze(
 def _is_lowered(plan: Plan, index: int) -> bool:
     layer = plan.network.layers[index]
     own = layer.has_weights or index in plan.precision.own
-    return own and plan.precision[index] != FP32
+    return own and plan.precision[index] is not FP32
 
 
 def _walk(
@@ -138,10 +138,12 @@ def _walk(
         try:
             now = execute(operation, [actual[slot] for slot in step.inputs], prepared, threads)
             exact = _exact(operation, [reference[slot] for slot in step.inputs], prepared, threads)
-            rounds = step.takes != FP32 or step.gives != FP32
+            rounds = step.takes is not FP32 or step.gives is not FP32
             if rounds:
                 inputs = [
-                    local.get(slot) or _stored(reference[slot], plan.slots[slot].precision) for slot in step.inputs
+                    # Codes are always results of local steps.
+                    local.get(slot) or _as_reals(Tensor(reference[slot]), plan.slots[slot].precision, prepared)
+                    for slot in step.inputs
                 ]
                 alone = execute(operation, inputs, prepared, threads)
         except (KernelError, PrecisionError) as error:
@@ -149,18 +151,18 @@ def _walk(
         actual[step.output], reference[step.output] = now, exact
         meter = meters[number]
         meter.values.observe(exact)
-        _observe(meter.cumulative, now, exact)
+        _observe(meter.cumulative, now, exact, prepared)
         if rounds:
             meter.rounds = True
-            _observe(meter.local, alone, exact)
-            if (operation.is_conversion or isinstance(operation, _MOVING)) and step.gives != FP32:
+            _observe(meter.local, alone, exact, prepared)
+            if (operation.is_conversion or operation.moves_values) and step.gives is not FP32:
                 local[step.output] = alone
         layer = result_of.get(step.output)
         if layer is not None:
             by_layer[layer] = exact
             if layer in results:
-                _observe(results[layer].local, alone if rounds else now, exact)
-                _observe(results[layer].cumulative, now, exact)
+                _observe(results[layer].local, alone if rounds else now, exact, prepared)
+                _observe(results[layer].cumulative, now, exact, prepared)
         for slot in step.inputs:
             if plan.slots[slot].last == number and slot not in plan.outputs:
                 actual.pop(slot, None)
@@ -168,13 +170,13 @@ def _walk(
     for layer, slot in enumerate(plan.layer_slots):
         by_layer.setdefault(layer, reference[slot])
     for head, slot in zip(heads, plan.outputs, strict=True):
-        _observe(head, actual[slot], reference[slot])
+        _observe(head, actual[slot], reference[slot], prepared)
     return by_layer
 
 
 def _exact(operation: Operation, inputs: list[Floats], prepared: Prepared, threads: int) -> Floats:
     """The fp32 result of what the operation does."""
-    if operation.is_conversion or isinstance(operation, Yolo):
+    if operation.is_conversion or operation.is_head:
         return inputs[0]
     if isinstance(operation, Convolve):
         operation = Convolve(operation.layer, FP32)
@@ -182,21 +184,22 @@ def _exact(operation: Operation, inputs: list[Floats], prepared: Prepared, threa
     return data
 
 
-def _stored(values: Floats, precision: Precision) -> Tensor:
-    """fp32 values as the slot holds them; int8 ones are always results of local steps."""
-    return Tensor(values.astype(np.float16), FP16) if precision == FP16 else Tensor(values, FP32)
+def _as_reals(tensor: Tensor, precision: Precision, prepared: Prepared) -> Tensor:
+    """A tensor of reals as other reals."""
+    conversion = conversion_between(tensor.precision, precision)
+    return tensor if conversion is None else execute(conversion, (tensor,), prepared)
 
 
-def reals(tensor: Tensor) -> Floats:
-    """What a tensor stands for, float32; int8 as the integer kernels read it."""
-    if tensor.precision == INT8:
-        assert tensor.params is not None
+def _values(tensor: Tensor, prepared: Prepared) -> Floats:
+    """What a tensor stands for, float32; codes as the integer kernels read them."""
+    if tensor.params is not None:
         return activations.dequantize_activations(tensor.data, tensor.params, tensorflow=False)
-    return np.asarray(tensor.data, np.float32)
+    data: Floats = _as_reals(tensor, FP32, prepared).data
+    return data
 
 
-def _observe(meter: ErrorMeter, tensor: Tensor, exact: Floats) -> None:
-    values = reals(tensor)
+def _observe(meter: ErrorMeter, tensor: Tensor, exact: Floats, prepared: Prepared) -> None:
+    values = _values(tensor, prepared)
     if tensor.params is None:
         meter.observe(values, exact)
         return
@@ -223,7 +226,7 @@ def _measure_alone(
             inputs = [value(tensor) for tensor in layer.inputs]
             changed[layer.index] = run_layer(layer.index, precision, inputs, prepared, plan.options, threads)
     for meter, head in zip(meters, network.outputs, strict=True):
-        meter.observe(reals(changed[head]) if head in changed else references[head], references[head])
+        meter.observe(_values(changed[head], prepared) if head in changed else references[head], references[head])
 
 
 def _step_analysis(plan: Plan, number: int, step: Step, meter: _Meters) -> StepAnalysis:

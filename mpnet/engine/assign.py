@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Mapping
 
-from mpnet.engine.lowering import layer_precision, result_storage
+from mpnet.engine.lowering import layer_precision, makes_values, result_storage
 from mpnet.errors import PrecisionError
-from mpnet.spec.network import PICTURE, ConvolutionSpec, DropoutSpec, LayerSpec, NetworkSpec, RouteSpec, YoloSpec
+from mpnet.spec.network import PICTURE, LayerSpec, NetworkSpec
 from mpnet.spec.plan_key import format_key, parse_key
-from mpnet.spec.precision import BASE_NAMES, FP32, INT8, PRECISIONS, Precision, precision
+from mpnet.spec.precision import FP32, Precision, precision
 from mpnet.spec.selectors import select_layers
 
 
@@ -83,13 +83,13 @@ def assign(
         _check(network, layer, own)
         result = layer_precision(layer, own, inputs)
         precisions.append(result)
-        origins.append("always" if isinstance(layer, YoloSpec) else origin)
+        origins.append("always" if layer.always_fp32 else origin)
         stored.append(result_storage(layer, result))
         if layer.index not in lifted:
             _check_promise(network, layer, result, inputs, precisions)
     own_indices = tuple(
         layer.index for layer in network.layers
-        if layer.index in chosen and not layer.has_weights and not isinstance(layer, YoloSpec)
+        if layer.index in chosen and not layer.has_weights and not layer.always_fp32
     )
     return PrecisionPlan(
         tuple(precisions), tuple(origins), tuple(layer.index for layer in network.convolutions), own_indices
@@ -113,10 +113,10 @@ def _check(network: NetworkSpec, layer: LayerSpec, own: Precision | None) -> Non
     if own is None:
         return
     place = f"{network.source}:{layer.line}: layer {layer.index} ({layer.name})"
-    if isinstance(layer, YoloSpec) and own != FP32:
-        raise PrecisionError(f"{place}: [yolo] is always fp32, {own} is not possible; leave it out of precision.layers")
-    if own.name not in BASE_NAMES and not isinstance(layer, ConvolutionSpec):
-        raise PrecisionError(f"{place}: {own} is for convolutions; use {PRECISIONS[own.base]}")
+    if layer.always_fp32 and own is not FP32:
+        raise PrecisionError(f"{place}: [{layer.kind}] is always fp32, {own} is not possible; leave it out of precision.layers")
+    if own is not own.tensor and not layer.has_weights:
+        raise PrecisionError(f"{place}: {own} is for convolutions; use {own.tensor}")
 
 
 def _check_promise(
@@ -127,15 +127,15 @@ def _check_promise(
     if keys is None or keys.quantize is not False:
         return
     for index, found in zip(layer.inputs, inputs, strict=True):
-        if found.base == wanted.base:
+        if found is wanted.tensor:
             continue
         if index == PICTURE:
             source = "the picture, which is fp32"
         else:
             maker = _maker(network, index)
             source = f"layer {maker} ({network.layers[maker].name}, {precisions[maker]})"
-            if network.layers[maker].has_weights and precisions[maker] == INT8:
-                source += ", whose sums are de-scaled to fp32"
+            if network.layers[maker].has_weights and precisions[maker].carries_scale:
+                source += f", whose sums are de-scaled to {precisions[maker].widened}"
         raise PrecisionError(
             f"{network.source}:{keys.quantize_line}: quantize=0 promises that layer {layer.index} ({layer.name}, "
             f"{wanted}) needs no conversion, but it gets {found} from {source}; set quantize=1 or one precision"
@@ -143,7 +143,6 @@ def _check_promise(
 
 
 def _maker(network: NetworkSpec, index: int) -> int:
-    layer = network.layers[index]
-    while isinstance(layer, DropoutSpec | RouteSpec) and len(layer.inputs) == 1 and layer.inputs[0] != PICTURE:
-        layer = network.layers[layer.inputs[0]]
-    return layer.index
+    while not makes_values(network, index) and network.layers[index].inputs[0] != PICTURE:
+        index = network.layers[index].inputs[0]
+    return index

@@ -7,14 +7,14 @@ from typing import Iterable, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from mpnet.engine.lowering import range_owner
+from mpnet.engine.lowering import quantised_afterwards, range_owner
 from mpnet.engine.observe import observe_tensors
 from mpnet.engine.options import EngineOptions
 from mpnet.engine.prepare import Prepared
 from mpnet.errors import ConfigError
 from mpnet.quantization.calibrate import CalibrationMethod, Calibrator
 from mpnet.quantization.scheme import ActivationScheme
-from mpnet.spec.network import PICTURE, AvgpoolSpec, NetworkSpec, RouteSpec, ShortcutSpec, YoloSpec
+from mpnet.spec.network import PICTURE, NetworkSpec
 from mpnet.spec.ranges import CalibratedRanges
 
 Request = tuple[CalibrationMethod, ActivationScheme]
@@ -28,11 +28,11 @@ def range_requests(network: NetworkSpec, options: EngineOptions) -> dict[int, Re
     found: dict[int, tuple[Request, int]] = {}
     for layer in network.layers:
         how = options.of(layer.index)
-        if not how.calibrated or isinstance(layer, YoloSpec):
+        if not how.calibrated or layer.always_fp32:
             continue
         tensors = list(layer.inputs)
-        if isinstance(layer, ShortcutSpec | AvgpoolSpec) or (isinstance(layer, RouteSpec) and len(layer.inputs) > 1):
-            tensors.append(layer.index)  # computed in fp32, quantised afterwards
+        if quantised_afterwards(layer):
+            tensors.append(layer.index)
         request = (_method(options, layer.index), how.activations)
         for tensor in (range_owner(network, tensor) for tensor in tensors):
             known = found.setdefault(tensor, (request, layer.index))

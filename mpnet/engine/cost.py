@@ -1,20 +1,32 @@
-"""What a configuration costs, counted: bytes, multiply-accumulates, bit operations; one row per layer for tables."""
+"""What a configuration costs, counted: bytes, multiply-accumulates, bit operations; one row per layer for tables.
+
+A cost that is a sum over layers is one row of LAYER_COSTS. Sweeps count the same for every configuration, from its
+layout, without making plans.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Callable, Iterable, Mapping
 
-import numpy as np
-
-from mpnet.engine.fuse import fuse_plan
+from mpnet.engine.fuse import fuse, fuse_plan
+from mpnet.engine.layout import lay_out
+from mpnet.engine.lowering import Lowering, Lowerings
 from mpnet.engine.memory import plan_arena
-from mpnet.engine.operations import Convolve
+from mpnet.engine.options import EngineOptions
 from mpnet.engine.plan import Plan
-from mpnet.engine.prepare import weight_bytes
-from mpnet.spec.network import ConvolutionSpec, Shape
-from mpnet.spec.precision import Precision
+from mpnet.spec.network import NetworkSpec, Shape
+from mpnet.spec.precision import BY_CODE, Precision
 from mpnet.spec.selectors import layer_selectors
+
+LAYER_COSTS: dict[str, Callable[[Lowering], int]] = {
+    "weight_bytes": lambda low: 0 if low.main is None else low.main.weight_bytes(low.layer),
+    "macs": lambda low: low.layer.macs,
+    "int8_macs": lambda low: low.layer.macs if low.precision.carries_scale else 0,
+    "bit_operations": lambda low: low.layer.macs * low.precision.weight_bits * 8 * low.precision.stored.item_bytes,
+}
+"""Of one layer, for one image: stored parameters (weights at their precision, fp32 biases, int8 scales);
+multiply-accumulates, padding counted; those in int8; macs * weight bits * activation bits."""
 
 
 @dataclass(frozen=True)
@@ -50,62 +62,66 @@ class LayerCost:
         }
 
 
-@dataclass(frozen=True)
-class Cost:
-    """Totals for one image.
-
-    weight_bytes:          stored parameters: weights at their precision, fp32 biases, int8 scales.
-    peak_activation_bytes: the most that lives at one time when the plan runs (fused), the picture included.
-    arena_bytes:           what the engine allocates for activations, without the picture.
-    macs, int8_macs:       multiply-accumulates, padding counted; those in int8.
-    bit_operations:        sum over convolutions of macs * weight bits * activation bits.
-    """
-
-    weight_bytes: int
-    peak_activation_bytes: int
-    arena_bytes: int
-    macs: int
-    int8_macs: int
-    bit_operations: int
-
-    def as_json(self) -> dict[str, int]:
-        """As result.json holds it."""
-        return dict(vars(self))
-
-
 def layer_costs(plan: Plan) -> tuple[LayerCost, ...]:
     """One row per layer, in order."""
-    weights = _weight_bytes(plan)
-    rows = []
-    for layer, selectors in zip(plan.network.layers, layer_selectors(plan.network), strict=True):
-        slot = plan.slots[plan.layer_slots[layer.index]]
-        rows.append(LayerCost(
+    return tuple(
+        LayerCost(
             layer.index, layer.kind, layer.name, selectors, plan.precision[layer.index],
             plan.precision.origins[layer.index],
             tuple(f"{step.takes} -> {step.gives}" for step in plan.conversions[layer.index]),
-            layer.in_shape, layer.out_shape, layer.macs, layer.parameters, weights.get(layer.index, 0),
-            layer.activations * np.dtype(slot.precision.storage).itemsize,
-        ))
-    return tuple(rows)
+            layer.in_shape, layer.out_shape, layer.macs, layer.parameters, LAYER_COSTS["weight_bytes"](low),
+            layer.activations * low.result.stored.item_bytes,
+        )
+        for layer, selectors, low in zip(plan.network.layers, layer_selectors(plan.network), plan.lowerings, strict=True)
+    )
 
 
-def plan_cost(plan: Plan) -> Cost:
-    """The totals of a plan."""
+def plan_cost(plan: Plan) -> dict[str, int]:
+    """The totals of a plan for one image: those of LAYER_COSTS, and
+
+    peak_activation_bytes: the most that lives at one time when the plan runs (fused), the picture included.
+    arena_bytes:           what the engine allocates for activations, without the picture.
+    """
     arena = plan_arena(fuse_plan(plan))
-    macs = int8_macs = bit_operations = 0
-    for layer in plan.network.convolutions:
-        precision = plan.precision[layer.index]
-        activation_bits = 8 * np.dtype(precision.storage).itemsize
-        macs += layer.macs
-        int8_macs += layer.macs if precision.carries_scale else 0
-        bit_operations += layer.macs * precision.weight_bits * activation_bits
-    return Cost(sum(_weight_bytes(plan).values()), arena.peak_bytes, arena.size_bytes, macs, int8_macs, bit_operations)
+    # In the order of result.json.
+    first = {"weight_bytes": 0, "peak_activation_bytes": arena.peak_bytes, "arena_bytes": arena.size_bytes}
+    return first | _sums(map(_counts, plan.lowerings))
 
 
-def _weight_bytes(plan: Plan) -> dict[int, int]:
-    found = {}
-    for step in plan.steps:
-        layer = plan.network.layers[step.layer]
-        if isinstance(step.operation, Convolve) and isinstance(layer, ConvolutionSpec):
-            found[layer.index] = weight_bytes(layer, step.operation)
-    return found
+class CostModel:
+    """Costs of very many configurations of one network under one set of options, each without a plan.
+
+    own: layers without weights that have a precision of their own.
+    """
+
+    def __init__(
+        self, network: NetworkSpec, options: EngineOptions, own: Mapping[int, Precision] | None = None
+    ) -> None:
+        self._lowerings = Lowerings(network, options, own)
+        self._nothing: list[Precision | None] = [None] * len(network.layers)
+        self._weighted = [layer.index for layer in network.convolutions]
+        self._rows: dict[Lowering, tuple[int, ...]] = {}
+
+    def costs(self, key: str) -> dict[str, int]:
+        """What `plan_cost` says of a configuration (codes only), but for arena_bytes."""
+        wanted = self._nothing.copy()
+        for index, code in zip(self._weighted, key, strict=True):
+            wanted[index] = BY_CODE[code]
+        layout = lay_out(self._lowerings, wanted)
+        sums = _sums(map(self._row, layout.lowerings))
+        fuse(layout)
+        return sums | {"peak_activation_bytes": layout.peak_bytes()}
+
+    def _row(self, low: Lowering) -> tuple[int, ...]:
+        row = self._rows.get(low)
+        if row is None:
+            row = self._rows[low] = _counts(low)
+        return row
+
+
+def _counts(low: Lowering) -> tuple[int, ...]:
+    return tuple(count(low) for count in LAYER_COSTS.values())
+
+
+def _sums(rows: Iterable[tuple[int, ...]]) -> dict[str, int]:
+    return dict(zip(LAYER_COSTS, map(sum, zip(*rows, strict=True)), strict=True))

@@ -6,14 +6,13 @@ import contextlib
 import weakref
 from collections import deque
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mpnet.engine.plan import Plan, Slot
-
-ALIGNMENT = 64
-"""Bytes: one cache line, and the widest vector."""
+from mpnet.engine.layout import ALIGNMENT, peak_bytes, stored_bytes
+from mpnet.engine.plan import Plan
 
 
 @dataclass(frozen=True)
@@ -30,16 +29,10 @@ class Arena:
     peak_bytes: int
 
 
-def slot_bytes(slot: Slot) -> int:
-    """Bytes of a slot for one image, rounded up to whole cache lines."""
-    size = slot.values * np.dtype(slot.precision.storage).itemsize
-    return (size + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT
-
-
 def plan_arena(plan: Plan) -> Arena:
     """Place the slots, largest first, each at the lowest offset that is free during its life."""
     slots = plan.slots
-    sizes = [slot_bytes(slot) for slot in slots]
+    sizes = [stored_bytes(slot.shape, slot.precision) for slot in slots]
     offsets = [-1] * len(slots)
     placed: list[int] = []
     # A fused plan has slots that nothing writes: they live nowhere and need nothing.
@@ -57,10 +50,7 @@ def plan_arena(plan: Plan) -> Arena:
         offsets[index] = offset
         placed.append(index)
     total = max((offsets[i] + sizes[i] for i in placed), default=0)
-    peak = max(
-        sum(size for size, slot in zip(sizes, slots, strict=True) if slot.first <= number <= slot.last)
-        for number in range(len(plan.steps))
-    )
+    peak = peak_bytes(sizes, [slot.first for slot in slots], [slot.last for slot in slots], len(plan.steps))
     return Arena(tuple(offsets), total, peak)
 
 
@@ -88,19 +78,19 @@ class ArenaPool:
 
 def allocate(
     arena: Arena, plan: Plan, images: int, pool: ArenaPool
-) -> tuple[list[NDArray[np.generic] | None], NDArray[np.uint8]]:
+) -> tuple[list[NDArray[Any] | None], NDArray[np.uint8]]:
     """(arrays by slot as (images, h, w, c), the memory behind them); None where the offset is -1.
 
     Raises: MemoryError.
     """
     memory = pool.take(arena.size_bytes * images + ALIGNMENT)
     start = -memory.ctypes.data % ALIGNMENT
-    arrays: list[NDArray[np.generic] | None] = []
+    arrays: list[NDArray[Any] | None] = []
     for slot, offset in zip(plan.slots, arena.offsets, strict=True):
         if offset < 0:
             arrays.append(None)
             continue
-        dtype = np.dtype(slot.precision.storage)
+        dtype = slot.precision.stored.dtype
         low = start + offset * images
         part = memory[low : low + slot.values * images * dtype.itemsize]
         arrays.append(part.view(dtype).reshape(images, *slot.shape))

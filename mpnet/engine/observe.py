@@ -8,9 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.engine.assign import PrecisionPlan, assign
-from mpnet.engine.lowering import lower_layer, range_owner, result_storage
-from mpnet.engine.operations import Yolo
-from mpnet.engine.options import DEFAULT_OPTIONS, EngineOptions
+from mpnet.engine.lowering import range_owner
 from mpnet.engine.plan import Step, build_plan
 from mpnet.engine.prepare import Prepared
 from mpnet.engine.run import Session
@@ -42,10 +40,10 @@ def observe_tensors(
     """
     network = prepared.network
     watching = list(observers)
-    session = Session(prepared, build_plan(network, fp32_plan(network), DEFAULT_OPTIONS), threads)
+    session = Session(prepared, build_plan(network, fp32_plan(network)), threads)
 
     def show(_: int, step: Step, tensor: Tensor) -> None:
-        if not step.operation.is_conversion and not isinstance(step.operation, Yolo):
+        if not step.operation.is_conversion and not step.operation.is_head:
             for observer in watching:
                 observer(step.layer, tensor.data)
 
@@ -56,31 +54,6 @@ def observe_tensors(
         session.observe(batch, show)
         pictures += len(batch)
     return pictures
-
-
-def calibrated_tensors(
-    network: NetworkSpec, precisions: PrecisionPlan, options: EngineOptions
-) -> dict[int, tuple[int, ...]]:
-    """Tensor index -> the layers that need its calibrated range under this plan."""
-    found: dict[int, list[int]] = {}
-    stored = [result_storage(layer, precisions[layer.index]) for layer in network.layers]
-    everything = {index: (0.0, 1.0) for index in range(PICTURE, len(network.layers))}
-    probing = EngineOptions(options.batch_norm, options.default, options.layers, everything, options.said)
-    for layer in network.layers:
-        if not options.of(layer.index).calibrated:
-            continue
-        inputs = [FP32 if tensor == PICTURE else stored[tensor] for tensor in layer.inputs]
-        low = lower_layer(network, layer.index, precisions[layer.index], inputs, probing)
-        wanted = [tensor for tensor, source in zip(layer.inputs, low.convert, strict=True) if _needs_range(source)]
-        if _needs_range(low.after):
-            wanted.append(layer.index)
-        for tensor in wanted:
-            found.setdefault(range_owner(network, tensor), []).append(layer.index)
-    return {tensor: tuple(readers) for tensor, readers in sorted(found.items())}
-
-
-def _needs_range(conversion: Any) -> bool:
-    return conversion is not None and getattr(conversion, "range", None) is not None
 
 
 def channel_means(

@@ -19,7 +19,6 @@ from mpnet.quantization.equalise import FoldedConvolution
 from mpnet.quantization.equalise import equalise as equalise_network
 from mpnet.quantization.weights import dequantize_weights, quantize_weights
 from mpnet.spec.network import ConvolutionSpec, NetworkSpec
-from mpnet.spec.precision import INT8
 from mpnet.spec.weights import ConvolutionWeights, Weights
 
 Floats = NDArray[np.float32]
@@ -27,13 +26,12 @@ Floats = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class PreparedConvolution:
-    """What the kernel needs. weight_scale: (out,) for int8, else None. weight_bytes: bias and scales included."""
+    """What the kernel needs. weight_scale: (out,) of quantised weights, else None."""
 
     packed: PackedConv
     bias: Floats
     weight_scale: Floats | None
     activation: str
-    weight_bytes: int
 
 
 def conv_shape(layer: ConvolutionSpec) -> ConvShape:
@@ -127,19 +125,12 @@ class Prepared:
             )
         return bias_shift(self.folded[layer.index].weights, rounded, means, layer.groups)
 
-    @property
-    def packed_bytes(self) -> int:
-        """Memory of everything packed so far."""
-        return sum(ready.packed.size_bytes for ready in self._packed.values())
-
     def _pack(self, operation: Convolve) -> PreparedConvolution:
-        layer = self.network.layers[operation.layer]
-        assert isinstance(layer, ConvolutionSpec)
+        layer = operation.layer_of(self.network)
         folded = self.folded[layer.index]
         bias, scale = folded.bias, None
         try:
-            if operation.precision == INT8:
-                assert operation.weights is not None
+            if operation.weights is not None:
                 codes, scale = quantize_weights(folded.weights, operation.weights)
                 if operation.corrected:
                     bias = bias + self._bias_shift(layer, dequantize_weights(codes, scale))
@@ -149,14 +140,4 @@ class Prepared:
         except KernelError as error:
             place = f"layer {layer.index} ({layer.name})"
             raise EngineError(f"{place} cannot run as {operation.precision}: {error}") from None
-        return PreparedConvolution(
-            packed, np.ascontiguousarray(bias), scale, layer.activation, weight_bytes(layer, operation)
-        )
-
-
-def weight_bytes(layer: ConvolutionSpec, operation: Convolve) -> int:
-    """Bytes that a layer's parameters take when stored: weights, one fp32 bias per filter, for int8 the scales."""
-    stored = layer.weight_count * operation.precision.weight_bits // 8 + 4 * layer.filters
-    if operation.weights is not None:
-        stored += 4 * (layer.filters if operation.weights.granularity == "per_channel" else 1)
-    return stored
+        return PreparedConvolution(packed, np.ascontiguousarray(bias), scale, layer.activation)

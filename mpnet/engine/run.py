@@ -8,15 +8,14 @@ from typing import Any, Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from mpnet.engine.bind import BoundPlan
-from mpnet.engine.execute import execute, named_error
+from mpnet.engine.bind import BoundPlan, named_error
+from mpnet.engine.execute import execute
 from mpnet.engine.fuse import fuse_plan
 from mpnet.engine.memory import Arena, plan_arena
 from mpnet.engine.plan import Plan, Step
 from mpnet.engine.prepare import Prepared
 from mpnet.engine.tensor import Tensor
 from mpnet.errors import DataError, EngineError, KernelError, PrecisionError
-from mpnet.kernels.native import NativeKernels
 from mpnet.spec.precision import FP32
 
 MAX_BATCH = 4096
@@ -39,8 +38,6 @@ class Session:
         self.prepared = prepared
         self.plan = plan
         self.threads = threads
-        # The NumPy oracle runs step by step; only C calls can be bound beforehand.
-        self._native = prepared.kernels if isinstance(prepared.kernels, NativeKernels) else None
         self.run_plan = fuse_plan(plan) if fuse else plan
         self.arena: Arena = plan_arena(self.run_plan)
         self._bound: dict[int, BoundPlan] = {}
@@ -55,31 +52,44 @@ class Session:
         """
         x = self._check(batch)
         with self._lock:
-            if self._native is None:
-                return [tensor.data for tensor in self._execute(x, None)]
-            bound = self._bind(len(x), self._native)
+            bound = self._bind(len(x))
             bound.run(x)
             return [head.copy() if copy else head for head in bound.heads]
 
     def observe(self, batch: NDArray[np.float32], observer: Observer) -> list[NDArray[np.float32]]:
         """As `forward`, unfused and step by step, showing each step's result to `observer`."""
-        x = self._check(batch)
-        return [tensor.data for tensor in self._execute(x, observer)]
+        plan = self.plan
+        tensors: dict[int, Tensor] = {0: Tensor(self._check(batch), FP32)}
+        for number, step in enumerate(plan.steps):
+            inputs = [tensors[slot] for slot in step.inputs]
+            try:
+                result = execute(step.operation, inputs, self.prepared, self.threads)
+            except (KernelError, PrecisionError) as error:
+                raise named_error(plan.network, step.layer, error) from None
+            tensors[step.output] = result
+            observer(number, step, result)
+            for slot in step.inputs:
+                if plan.slots[slot].last == number and slot != step.output:
+                    tensors.pop(slot, None)  # a step may read one slot twice
+        for slot, number in plan.unchecked_outputs:
+            try:
+                self.prepared.kernels.value_range(tensors[slot].data, threads=self.threads)
+            except KernelError as error:
+                raise named_error(plan.network, plan.steps[number].layer, error) from None
+        return [tensors[slot].data for slot in plan.outputs]
 
     def bound(self, images: int) -> BoundPlan:
         """The calls for batches of this many images, for measurements."""
-        if self._native is None:
-            raise EngineError("only the C kernels have calls to bind; choose an ISA level")
         with self._lock:
-            return self._bind(images, self._native)
+            return self._bind(images)
 
-    def _bind(self, images: int, kernels: NativeKernels) -> BoundPlan:
+    def _bind(self, images: int) -> BoundPlan:
         bound = self._bound.get(images)
         if bound is None:
             # Batches come in one size and a last, smaller one; more would only hold memory.
             if len(self._bound) >= 2:
                 self._bound.pop(next(iter(self._bound)))
-            bound = BoundPlan(self.prepared, kernels, self.run_plan, self.arena, images, self.threads)
+            bound = BoundPlan(self.prepared, self.run_plan, self.arena, images, self.threads)
             self._bound[images] = bound
         return bound
 
@@ -94,25 +104,3 @@ class Session:
         if batch.dtype != np.float32:
             raise DataError(f"the network takes float32 values from 0 to 1, not {batch.dtype}")
         return np.ascontiguousarray(batch)
-
-    def _execute(self, x: NDArray[np.float32], observer: Observer | None) -> list[Tensor]:
-        plan = self.plan
-        tensors: dict[int, Tensor] = {0: Tensor(x, FP32)}
-        for number, step in enumerate(plan.steps):
-            inputs = [tensors[slot] for slot in step.inputs]
-            try:
-                result = execute(step.operation, inputs, self.prepared, self.threads)
-            except (KernelError, PrecisionError) as error:
-                raise named_error(plan.network, step.layer, error) from None
-            tensors[step.output] = result
-            if observer is not None:
-                observer(number, step, result)
-            for slot in step.inputs:
-                if plan.slots[slot].last == number and slot != step.output:
-                    tensors.pop(slot, None)  # a step may read one slot twice
-        for slot, number in plan.unchecked_outputs:
-            try:
-                self.prepared.kernels.value_range(tensors[slot].data, threads=self.threads)
-            except KernelError as error:
-                raise named_error(plan.network, plan.steps[number].layer, error) from None
-        return [tensors[slot] for slot in plan.outputs]

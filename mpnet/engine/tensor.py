@@ -8,27 +8,94 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mpnet.kernels.interface import TensorQuant
-from mpnet.quantization.native import tensor_quant
+from mpnet.kernels._core import ffi, lib
+from mpnet.kernels.calls import Call, ImageScales
+from mpnet.quantization.native import PARAMS
+from mpnet.quantization.scheme import MODES, TENSORFLOW_MODES, ActivationScheme
+from mpnet.spec.network import Shape
 from mpnet.spec.precision import FP32, Precision
+from mpnet.spec.quantization import ROUNDINGS
 
 if TYPE_CHECKING:
     from mpnet.engine.operations import Operation
 
 
+class CodeMap:
+    """How the codes of a batch mean reals, per image.
+
+    params: (n,) of mpnet.quantization.native.PARAMS. scales: the part of them that kernels read, as arrays.
+    """
+
+    def __init__(self, params: NDArray[Any]) -> None:
+        self.params = params
+        # The fields of one row already lie as arrays of one value.
+        fields = [params[name] for name in ("scale", "inv_scale", "zero_point", "offset")]
+        self.scales = ImageScales(*(fields if len(params) == 1 else [values.copy() for values in fields]))
+
+    @classmethod
+    def unknown(cls, images: int, scheme: ActivationScheme) -> CodeMap:
+        """Of codes whose ranges are found when the calls of `filled_from` run."""
+        params = np.zeros(images, PARAMS)
+        params["mode"] = MODES.index(scheme.mode)
+        return cls(params)
+
+    @property
+    def mode(self) -> str:
+        """Of the scheme that made the codes."""
+        return MODES[int(self.params["mode"][0])]
+
+    @property
+    def is_tensorflow(self) -> bool:
+        """Whether the codes are of one of TensorFlow's modes."""
+        return self.mode in TENSORFLOW_MODES
+
+    def filled_from(self, ranges: NDArray[np.float32], scheme: ActivationScheme) -> list[Call]:
+        """The calls that fill this from the [min, max] of each image (n, 2)."""
+        words = ffi.new("mp_activation_scheme *", {
+            "mode": MODES.index(scheme.mode),
+            "rounding": ROUNDINGS.index(str(scheme.rounding)),
+            "narrow_range": int(scheme.narrow_range),
+            "ensure_minimum_range": scheme.ensure_minimum_range,
+        })
+        bad = ffi.new("size_t *")
+        calls: list[Call] = [ScaleCall(lib.mp_ranges_to_params, (
+            ffi.cast("float *", ranges.ctypes.data), len(ranges), words,
+            ffi.cast("mp_quant_params *", self.params.ctypes.data), bad,
+        ), keep=(ranges, self))]
+        if len(ranges) > 1:
+            calls.append(Call(self._spread, ()))
+        return calls
+
+    def _spread(self) -> None:
+        for name in ("scale", "inv_scale", "zero_point", "offset"):
+            getattr(self.scales, name)[...] = self.params[name]
+
+
+class ScaleCall(Call):
+    """Ranges to scales; it fails where a mode cannot scale a range."""
+
+    @property
+    def mode(self) -> str:
+        """The scheme's."""
+        code_map: CodeMap = self.keep[1]
+        return code_map.mode
+
+
 @dataclass(eq=False)
 class Tensor:
-    """data: (n, h, w, c), dense, of the precision's storage type.
+    """data: (n, h, w, c), dense, of the precision's stored type.
 
-    params:    (n,) of mpnet.quantization.native.PARAMS: scale, zero point and the rest per image, for int8.
+    code_map:  what codes mean, per image; None for reals.
     ranges:    (n, 2) minimum and maximum per image where they are known already.
+    measured:  whether an operation that gets the ranges of its result for nothing should leave them here.
     converted: conversions of this tensor that were made before, by operation; they live as long as it does.
     """
 
     data: NDArray[Any]
     precision: Precision = FP32
-    params: NDArray[Any] | None = None
+    code_map: CodeMap | None = None
     ranges: NDArray[np.float32] | None = None
+    measured: bool = True
     converted: dict[Operation, Tensor] = field(default_factory=dict, repr=False)
 
     @property
@@ -37,11 +104,12 @@ class Tensor:
         return int(self.data.shape[0])
 
     @property
-    def quant(self) -> TensorQuant | None:
-        """What kernels need to read int8; None for other precisions."""
-        return None if self.params is None else tensor_quant(self.params)
+    def shape(self) -> Shape:
+        """(h, w, c)."""
+        _, height, width, channels = self.data.shape
+        return height, width, channels
 
     @property
-    def size_bytes(self) -> int:
-        """Memory of this tensor and of its kept conversions."""
-        return int(self.data.nbytes) + sum(other.size_bytes for other in self.converted.values())
+    def params(self) -> NDArray[Any] | None:
+        """(n,) of PARAMS for codes, None for reals."""
+        return None if self.code_map is None else self.code_map.params

@@ -18,7 +18,6 @@ from typing import Any, Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-from mpnet.engine.analyze import reals
 from mpnet.engine.operations import Convolve, Quantize
 from mpnet.engine.plan import Plan, Step
 from mpnet.engine.prepare import Prepared, conv_shape
@@ -26,11 +25,10 @@ from mpnet.engine.run import Session
 from mpnet.engine.tensor import Tensor
 from mpnet.errors import ConfigError, DataError
 from mpnet.kernels.interface import ConvShape, PackedConv
-from mpnet.quantization.native import quant_params
+from mpnet.quantization.native import dequantize_activations, quant_params
 from mpnet.quantization.scheme import quantize_activation
 from mpnet.quantization.weights import dequantize_weights, quantize_weights
-from mpnet.spec.network import ConvolutionSpec
-from mpnet.spec.precision import FP32, INT8
+from mpnet.spec.precision import FP32
 
 Floats = NDArray[np.float32]
 STRETCH = 1.1
@@ -72,7 +70,7 @@ class Verifier:
 
     def __init__(self, prepared: Prepared, plan: Plan, threads: int = 1) -> None:
         """Raises: ConfigError when no step of the plan is int8."""
-        if not any(step.gives == INT8 or step.takes == INT8 for step in plan.steps):
+        if not any(step.gives.carries_scale or step.takes.carries_scale for step in plan.steps):
             raise ConfigError("no layer runs in int8, so there is nothing to verify; lower some or leave --verify out")
         self._prepared = prepared
         self._plan = plan
@@ -109,7 +107,7 @@ class Verifier:
                 for i in range(x.images)
             )
             self._add(number, step, result.data.size, wrong, float(wrong > 0), float(wrong > 0))
-        elif isinstance(operation, Convolve) and operation.precision == INT8:
+        elif isinstance(operation, Convolve) and operation.weights is not None:
             simulated, bound = self._simulate(number, operation, x)
             difference = np.abs(result.data.astype(np.float64) - simulated)
             share = np.divide(difference, bound, out=np.where(difference > 0, np.inf, 0.0), where=bound > 0)
@@ -140,8 +138,7 @@ class Verifier:
         return simulated, bound
 
     def _pack(self, operation: Convolve) -> _Simulation:
-        layer = self._plan.network.layers[operation.layer]
-        assert isinstance(layer, ConvolutionSpec)
+        layer = operation.layer_of(self._plan.network)
         assert operation.weights is not None
         weights = dequantize_weights(*quantize_weights(self._prepared.folded[layer.index].weights, operation.weights))
         shape = conv_shape(layer)
@@ -154,7 +151,7 @@ class Verifier:
     def _padded(self, x: Tensor, padding: int) -> Floats:
         """The input as reals, with the border that the kernel reads: taps outside hold zero_point, so offset."""
         assert x.params is not None
-        values = reals(x)
+        values = dequantize_activations(x.data, x.params, tensorflow=False)
         if padding == 0:
             return values
         n, height, width, channels = values.shape

@@ -24,7 +24,7 @@ from mpnet.spec.precision import Precision
 _local = threading.local()
 
 
-def _scratch(size_bytes: int) -> NDArray[np.uint8]:
+def scratch(size_bytes: int) -> NDArray[np.uint8]:
     """The calling thread's scratch memory, grown when needed."""
     buffer: NDArray[np.uint8] | None = getattr(_local, "buffer", None)
     if buffer is None or buffer.size < size_bytes:
@@ -128,7 +128,7 @@ class NativeKernels(Level):
             in_scales=_scales(in_quant, "in_quant"), out_scales=_scales(out_quant, "out_quant", written=True),
             out_rounding=out_rounding, out_low=out_low, out_high=out_high, ranges=ranges, pool=pool,
         )
-        binder.finish(_scratch)
+        binder.finish(scratch)
         self._run(call, "convolution")
 
     def value_range(self, x: NDArray[Any], *, threads: int = 1) -> NDArray[np.float32]:

@@ -60,6 +60,8 @@ class LayerSpec:
     short: ClassVar[str] = ""
     """The word in names and tables."""
     has_weights: ClassVar[bool] = False
+    always_fp32: ClassVar[bool] = False
+    """Whether it cannot have a precision of its own."""
 
     @property
     def parameters(self) -> int:
@@ -205,6 +207,7 @@ class YoloSpec(LayerSpec):
 
     kind: ClassVar[str] = "yolo"
     short: ClassVar[str] = "yolo"
+    always_fp32: ClassVar[bool] = True
 
     @property
     def head_anchors(self) -> tuple[tuple[float, float], ...]:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from mpnet.detection.decode import Candidates, decode_head, join_images
 from mpnet.engine.assign import assign_key
+from mpnet.engine.cost import CostModel
 from mpnet.engine.plan import build_plan
 from mpnet.engine.prepare import Prepared
 from mpnet.engine.tensor import Tensor
@@ -20,7 +21,6 @@ from mpnet.kernels.isa import kernels
 from mpnet.spec.detections import Detections
 from mpnet.speed.latency import predicted_ms
 from mpnet.sweep.context import Baseline, SweepContext, values_of
-from mpnet.sweep.costs import CostModel
 from mpnet.sweep.scoring import Noise, Scorer
 from mpnet.sweep.store import Trial
 from mpnet.sweep.trie import Graph, build_graph, join_tensors, run_graph, run_stem
@@ -30,6 +30,7 @@ LIVE_BYTES = 192 << 20
 """Memory that the tensors of one group of pictures may take in one worker."""
 MAX_GROUP = 64
 """Pictures in one call after the stem: enough to make calls cheap, few enough that tensors stay in the cache."""
+_COSTS = ("weight_bytes", "peak_activation_bytes", "bit_operations", "int8_macs")
 _ENTRY_BYTES = 24  # of one candidate: class, score, box
 
 
@@ -121,7 +122,8 @@ class Evaluator:
         context, engine = self.context, self.context.options[options].engine
         if options not in self._costs:
             self._costs[options] = CostModel(context.network, engine, context.own)
-        found = self._costs[options].costs(key)
+        costs = self._costs[options].costs(key)
+        found = {name: float(costs[name]) for name in _COSTS}
         if context.step_ms:
             plan = build_plan(context.network, assign_key(context.network, key), engine)
             found["latency_ms"] = predicted_ms(plan, context.step_ms)

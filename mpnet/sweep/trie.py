@@ -15,12 +15,13 @@ from typing import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
-from mpnet.engine.execute import named_error, run_lowering
-from mpnet.engine.fuse import pooled
-from mpnet.engine.lowering import Lowering, layer_precision, lower_layer, result_storage
+from mpnet.engine.bind import named_error
+from mpnet.engine.execute import run_lowering
+from mpnet.engine.layout import peak_bytes
+from mpnet.engine.lowering import Lowering, Lowerings
 from mpnet.engine.options import EngineOptions
 from mpnet.engine.prepare import Prepared
-from mpnet.engine.tensor import Tensor
+from mpnet.engine.tensor import CodeMap, Tensor
 from mpnet.errors import ConfigError, KernelError, PrecisionError
 from mpnet.spec.network import PICTURE, NetworkSpec
 from mpnet.spec.plan_key import split_key
@@ -39,7 +40,6 @@ class Node:
     """
 
     layer: int
-    precision: Precision
     lowering: Lowering
     inputs: tuple[int, ...]
     uses: int = 0
@@ -93,24 +93,22 @@ class Graph:
 
     def peak_bytes(self, stem: bool) -> int:
         """Most memory that tensors need at one time for one picture: of the stem, or of everything after it."""
-        left = [node.uses for node in self.nodes]
-        live = self.picture_bytes if stem else 0
-        if not stem:
-            live += sum(self.nodes[number].bytes_ for number in self.boundary)
-            live += self.picture_bytes if self.reads_picture else 0
-        peak = live
+        end = len(self.nodes)
+        last = list(range(end))
         for number, node in enumerate(self.nodes):
-            inside = number in self.stem
-            if inside == stem:
-                live += node.bytes_
-                peak = max(peak, live)
             for source in {*node.inputs} - {PICTURE}:
-                left[source] -= node.inputs.count(source)
-                if left[source] == 0 and inside == stem:
-                    live -= self.nodes[source].bytes_
-            if node.uses == 0 and inside == stem:
-                live -= node.bytes_
-        return peak
+                last[source] = number
+        lives = [(self.picture_bytes, 0, end)] if stem or self.reads_picture else []
+        for number, node in enumerate(self.nodes):
+            kept = number in self.boundary
+            if stem and number in self.stem:
+                lives.append((node.bytes_, number, end if kept else last[number]))
+            elif not stem and (kept or number not in self.stem):
+                lives.append((node.bytes_, 0 if kept else number, last[number]))
+        if not lives:
+            return 0
+        sizes, first, gone = zip(*lives, strict=True)
+        return peak_bytes(sizes, first, gone, end)
 
     @cached_property
     def reads_picture(self) -> bool:
@@ -138,7 +136,7 @@ def build_graph(
     graph.positions = [above[yolo.index] for yolo in network.yolos]
     graph.heads = [{} for _ in network.yolos]
     made: dict[tuple[int, str], int] = {}
-    lowered: dict[tuple[int, Precision, tuple[Precision, ...]], Lowering] = {}
+    lowerings = Lowerings(network, options, own)
 
     def stored(node: int) -> Precision:
         return FP32 if node == PICTURE else graph.nodes[node].lowering.result
@@ -149,14 +147,9 @@ def build_graph(
             return made[name]
         layer = network.layers[index]
         inputs = tuple(PICTURE if i == PICTURE else node_of(i, key) for i in layer.inputs)
-        sources = tuple(stored(node) for node in inputs)
-        wanted = BY_CODE[key[position[index]]] if index in position else (own or {}).get(index)
-        precision = layer_precision(layer, wanted, sources)
-        rule = (index, precision, sources)
-        if rule not in lowered:
-            lowered[rule] = lower_layer(network, index, precision, sources, options)
-        lowering = lowered[rule]
-        size = np.dtype(result_storage(layer, precision).storage).itemsize
+        wanted = BY_CODE[key[position[index]]] if index in position else None
+        lowering = lowerings.of(index, wanted, tuple(stored(node) for node in inputs))
+        size = lowering.result.stored.item_bytes
         # A result may be kept in all three storages at once: as it is, as fp16 or fp32, as int8.
         bytes_ = layer.activations * (size + 3)
         if inputs[0] != PICTURE and readers[layer.inputs[0]] == 1:
@@ -167,7 +160,7 @@ def build_graph(
                 made[name] = inputs[0]
                 return inputs[0]
         made[name] = number = len(graph.nodes)
-        graph.nodes.append(Node(index, precision, lowering, inputs, 0, bytes_))
+        graph.nodes.append(Node(index, lowering, inputs, 0, bytes_))
         for node in inputs:
             if node != PICTURE:
                 graph.nodes[node].uses += 1
@@ -184,8 +177,8 @@ def _with_pool(convolution: Lowering, pool: Lowering) -> Lowering | None:
     """A convolution and the pooling of its result as one layer, where that is possible."""
     if convolution.after is not None or any(pool.convert) or any(pool.slices) or pool.after is not None:
         return None
-    main = pooled(convolution.main, pool.main)
-    return None if main is None else replace(convolution, main=main)
+    joined = None if convolution.main is None or pool.main is None else convolution.main.joined(pool.main)
+    return None if joined is None else replace(convolution, main=joined)
 
 
 def run_stem(graph: Graph, picture: Tensor, prepared: Prepared, threads: int = 1) -> list[Tensor]:
@@ -209,9 +202,10 @@ def join_tensors(parts: Sequence[Tensor]) -> Tensor:
     if len(parts) == 1:
         return parts[0]
     first = parts[0]
-    params = None if first.params is None else np.concatenate([p.params for p in parts if p.params is not None])
+    maps = [part.code_map.params for part in parts if part.code_map is not None]
+    code_map = CodeMap(np.concatenate(maps)) if maps else None
     ranges = None if first.ranges is None else np.concatenate([p.ranges for p in parts if p.ranges is not None])
-    return Tensor(np.concatenate([part.data for part in parts]), first.precision, params, ranges)
+    return Tensor(np.concatenate([part.data for part in parts]), first.precision, code_map, ranges)
 
 
 def run_graph(

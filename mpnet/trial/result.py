@@ -92,7 +92,7 @@ def build_document(bench: Workbench, outcome: Outcome, *, baseline: Outcome | No
         "metrics": metrics,
         "agreement": agreement,
         "per_class": per_class,
-        "cost": plan_cost(outcome.plan).as_json(),
+        "cost": plan_cost(outcome.plan),
         "latency": measure_latency(Session(bench.prepared, outcome.plan, bench.threads), bench.inputs.take([0]).x),
         "versions": versions(),
         "sources": dict(bench.sources or {}),

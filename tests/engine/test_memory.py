@@ -7,7 +7,7 @@ import pytest
 
 from mpnet.engine.assign import assign
 from mpnet.engine.cost import layer_costs, plan_cost
-from mpnet.engine.memory import ALIGNMENT, ArenaPool, allocate, plan_arena, slot_bytes
+from mpnet.engine.memory import ALIGNMENT, ArenaPool, allocate, plan_arena, stored_bytes
 from mpnet.engine.plan import build_plan
 from mpnet.formats.cfg import parse_cfg
 from mpnet.spec.network import NetworkSpec
@@ -19,7 +19,7 @@ def test_slots_that_live_together_lie_apart(network: NetworkSpec, precision: str
     plan = build_plan(network, assign(network, precision, {"maxpool-*": "int8"}))
     arena = plan_arena(plan)
     places = [
-        (slot.first, slot.last, offset, offset + slot_bytes(slot))
+        (slot.first, slot.last, offset, offset + stored_bytes(slot.shape, slot.precision))
         for slot, offset in zip(plan.slots, arena.offsets, strict=True) if offset >= 0
     ]
     assert len(places) == len(plan.slots) - 1
@@ -74,11 +74,11 @@ def test_costs_by_hand() -> None:
     plan = build_plan(network, assign(network, "int8", {"last": "fp16"}))
     cost = plan_cost(plan)
     first, second = 16 * 8 * 18, 4 * 4 * 8
-    assert (cost.macs, cost.int8_macs) == (first + second, first)
-    assert cost.bit_operations == first * 64 + second * 256
-    assert cost.weight_bytes == (144 + 32 + 32) + (2 * 32 + 16)
+    assert (cost["macs"], cost["int8_macs"]) == (first + second, first)
+    assert cost["bit_operations"] == first * 64 + second * 256
+    assert cost["weight_bytes"] == (144 + 32 + 32) + (2 * 32 + 16)
     # At the cast: 4x4x8 in fp32 beside itself in fp16.
-    assert cost.peak_activation_bytes == 512 + 256
+    assert cost["peak_activation_bytes"] == 512 + 256
     rows = layer_costs(plan)
     assert [(row.name, str(row.precision), row.conversions, row.parameters, row.activation_bytes) for row in rows] == [
         ("conv-1", "int8", ("fp32 -> int8",), 144 + 32, 512),

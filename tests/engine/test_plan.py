@@ -96,7 +96,7 @@ def test_verification_names_the_step_that_does_not_fit(
 ) -> None:
     plan = mixed(network)
     steps = list(plan.steps)
-    steps[number] = replace(steps[number], **change)  # type: ignore[arg-type]
+    steps[number] = steps[number]._replace(**change)
     damaged = replace(plan, steps=tuple(steps))
     if message is None:
         verify_plan(damaged)  # another tensor of the same shape and precision: sound, if not the same network

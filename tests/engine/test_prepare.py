@@ -12,7 +12,7 @@ from mpnet.engine.observe import channel_means
 from mpnet.engine.operations import Convolve
 from mpnet.engine.options import resolve_options
 from mpnet.engine.plan import build_plan
-from mpnet.engine.prepare import Prepared, fold_batch_norm, weight_bytes
+from mpnet.engine.prepare import Prepared, fold_batch_norm
 from mpnet.engine.run import Session
 from mpnet.errors import ConfigError, EngineError
 from mpnet.kernels.isa import kernels
@@ -64,16 +64,15 @@ def test_packed_once_and_shared_between_threads(network: NetworkSpec, weights: W
         worker.join()
     assert all(ids == found[0] for ids in found)
     assert len(set(found[0])) == 4
-    assert prepared.packed_bytes == sum(prepared.convolution(operation).packed.size_bytes for operation in wanted)
 
 
 def test_stored_bytes(network: NetworkSpec) -> None:
     layer = network.convolutions[0]  # 16 filters of 3x3x3
     count = 16 * 27
-    assert weight_bytes(layer, Convolve(0, FP32)) == 4 * count + 64
-    assert weight_bytes(layer, Convolve(0, FP16)) == 2 * count + 64
-    assert weight_bytes(layer, Convolve(0, INT8, WeightScheme())) == count + 64 + 64
-    assert weight_bytes(layer, Convolve(0, INT8, WeightScheme("per_tensor"))) == count + 64 + 4
+    assert Convolve(0, FP32).weight_bytes(layer) == 4 * count + 64
+    assert Convolve(0, FP16).weight_bytes(layer) == 2 * count + 64
+    assert Convolve(0, INT8, WeightScheme()).weight_bytes(layer) == count + 64 + 64
+    assert Convolve(0, INT8, WeightScheme("per_tensor")).weight_bytes(layer) == count + 64 + 4
 
 
 def test_equalising_changes_no_fp32_result(network: NetworkSpec, weights: Weights) -> None:

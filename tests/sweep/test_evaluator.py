@@ -60,7 +60,7 @@ def test_a_trial_is_what_a_direct_run_gives(network: object, options: int) -> No
         agreement = Agreement(baseline, made.dataset.sizes, 3).measure(found)
         expected.update({f"agreement_{name}": agreement[name] for name in ("AP", "AP75", "AP95")})
         plan = build_plan(network, assign_key(network, key), made.options[options].engine)
-        expected.update({name: getattr(plan_cost(plan), name) for name in (
+        expected.update({name: plan_cost(plan)[name] for name in (
             "weight_bytes", "peak_activation_bytes", "bit_operations", "int8_macs")})
         sqnr = trial.values["head_sqnr_db"]
         assert {**trial.values, "head_sqnr_db": 0} == {**expected, "head_sqnr_db": 0}

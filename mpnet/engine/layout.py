@@ -1,0 +1,144 @@
+"""Steps over slots as plain lists: what plans are made of, fusion works on and costs are counted from.
+
+Light, because a sweep counts the costs of every configuration: nothing here is verified or kept.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import NamedTuple, Sequence
+
+from mpnet.engine.lowering import Lowering, Lowerings
+from mpnet.engine.operations import Operation, conversion_between
+from mpnet.spec.network import PICTURE, Shape
+from mpnet.spec.precision import FP32, Precision
+
+ALIGNMENT = 64
+"""Bytes: one cache line, and the widest vector."""
+
+
+class Step(NamedTuple):
+    """One operation on slots, on behalf of `layer`. takes, gives: the storage that it declares."""
+
+    operation: Operation
+    layer: int
+    inputs: tuple[int, ...]
+    output: int
+    takes: Precision
+    gives: Precision
+
+
+@dataclass(eq=False)
+class Layout:
+    """Slot 0 is the picture.
+
+    steps:      in the order of running.
+    shapes, precisions, layers: by slot: of one image, its storage, the layer whose values it holds.
+    outputs:    slots of the tensors that leave the network.
+    results:    for each layer the slot of its result. lowerings: for each layer what it does.
+    """
+
+    shapes: list[Shape]
+    precisions: list[Precision]
+    layers: list[int]
+    steps: list[Step] = field(default_factory=list)
+    outputs: list[int] = field(default_factory=list)
+    results: list[int] = field(default_factory=list)
+    lowerings: list[Lowering] = field(default_factory=list)
+
+    def add(
+        self, operation: Operation, layer: int, inputs: tuple[int, ...], shape: Shape, gives: Precision, of: int
+    ) -> int:
+        """Append a step that writes a slot of its own, which holds values of layer `of`."""
+        slot = len(self.shapes)
+        self.steps.append(Step(operation, layer, inputs, slot, self.precisions[inputs[0]], gives))
+        self.shapes.append(shape)
+        self.precisions.append(gives)
+        self.layers.append(of)
+        return slot
+
+    def lifetimes(self) -> tuple[list[int], list[int]]:
+        """By slot the numbers of the steps that write it and read it last: -1 and one past the end for the picture and
+        for outputs; one past the end and -1 for a slot that nothing writes."""
+        count = len(self.steps)
+        first, last = [count] * len(self.shapes), [-1] * len(self.shapes)
+        first[0] = -1
+        for number, step in enumerate(self.steps):
+            for slot in step.inputs:
+                last[slot] = number
+            if not step.operation.is_head:
+                first[step.output] = last[step.output] = number
+        for slot in self.outputs:
+            last[slot] = count
+        return first, last
+
+    def peak_bytes(self) -> int:
+        """The most that lives at one time, the picture included."""
+        sizes = [stored_bytes(shape, kept) for shape, kept in zip(self.shapes, self.precisions, strict=True)]
+        return peak_bytes(sizes, *self.lifetimes(), len(self.steps))
+
+
+def stored_bytes(shape: Shape, precision: Precision) -> int:
+    """Bytes of a tensor (h, w, c), rounded up to whole cache lines."""
+    height, width, channels = shape
+    size = height * width * channels * precision.stored.item_bytes
+    return (size + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT
+
+
+def peak_bytes(sizes: Sequence[int], first: Sequence[int], last: Sequence[int], count: int) -> int:
+    """The largest sum of sizes that live at one of `count` steps; each lives from its first step to its last."""
+    change = [0] * (count + 2)
+    for size, begin, end in zip(sizes, first, last, strict=True):
+        if begin <= end:
+            change[max(begin, 0)] += size
+            change[end + 1] -= size
+    return max(accumulate(change))
+
+
+def lay_out(lowerings: Lowerings, wanted: Sequence[Precision | None]) -> Layout:
+    """The steps of one forward pass, unfused. wanted: each layer's precision, None where it follows its inputs.
+
+    Raises: PrecisionError for calibrated ranges that are missing.
+    """
+    network = lowerings.network
+    layout = Layout([network.in_shape], [FP32], [PICTURE])
+    shapes, precisions, results, add = layout.shapes, layout.precisions, layout.results, layout.add
+    # By (slot, id): two consumers that want the same conversion of one slot share its step.
+    shared: dict[tuple[int, int], int] = {}
+    for layer in network.layers:
+        index = layer.index
+        slots = [0 if i == PICTURE else results[i] for i in layer.inputs]
+        low = lowerings.of(index, wanted[index], tuple([precisions[slot] for slot in slots]))
+        for place, conversion in enumerate(low.convert):
+            if conversion is not None:
+                slot, known = slots[place], (slots[place], id(conversion))
+                if known not in shared:
+                    shared[known] = add(conversion, index, (slot,), shapes[slot], conversion.target, layout.layers[slot])
+                slots[place] = shared[known]
+        for place, part in enumerate(low.slices):
+            if part is not None:
+                slot = slots[place]
+                shape = part.result_shape(network, [shapes[slot]])
+                slots[place] = add(part, index, (slot,), shape, precisions[slot], index)
+        slot, main = slots[0], low.main
+        if main is not None and main.is_head:
+            # A head reads its tensor and makes none: decoding works on what enters the yolo layer.
+            layout.outputs.append(slot)
+            layout.steps.append(Step(main, index, (slot,), slot, FP32, FP32))
+        elif main is not None:
+            gives = low.result if low.after is None else precisions[slot]
+            slot = add(main, index, tuple(slots), layer.out_shape, gives, index)
+            if low.after is not None:
+                slot = add(low.after, index, (slot,), layer.out_shape, low.result, index)
+        results.append(slot)
+        layout.lowerings.append(low)
+    if not layout.outputs:
+        slot = results[-1]
+        last = lowerings.one(conversion_between(precisions[slot], FP32))
+        if last is not None and (slot, id(last)) in shared:
+            slot = shared[slot, id(last)]
+        elif last is not None:
+            slot = add(last, len(network.layers) - 1, (slot,), shapes[slot], FP32, layout.layers[slot])
+        layout.outputs.append(slot)
+    return layout

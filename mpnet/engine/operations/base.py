@@ -1,0 +1,69 @@
+"""What every operation tells about itself: all that plans, fusion, costs and sessions ask, at one place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Sequence
+
+from numpy.typing import NDArray
+
+from mpnet.kernels.calls import Call
+from mpnet.spec.network import LayerSpec, NetworkSpec, Shape
+from mpnet.spec.precision import Precision
+
+if TYPE_CHECKING:
+    from mpnet.engine.bind import Context
+    from mpnet.engine.tensor import Tensor
+
+
+@dataclass(frozen=True)
+class Operation:
+    """Base of all operations.
+
+    name:          what plans, tables and measured times call it.
+    is_conversion: whether it changes how a tensor is stored and nothing else.
+    is_head:       whether it hands its tensor over to box decoding, unchanged: it makes no tensor.
+    moves_values:  whether each value of its result is one of its input's: the result keeps the input's scale.
+    keeps_order:   whether a quantisation by a fixed range may as well come before it, to the same bits.
+    checks_result: whether it refuses a result that is not finite.
+    """
+
+    name: ClassVar[str] = ""
+    is_conversion: ClassVar[bool] = False
+    is_head: ClassVar[bool] = False
+    moves_values: ClassVar[bool] = False
+    keeps_order: ClassVar[bool] = False
+    checks_result: ClassVar[bool] = False
+
+    @property
+    def detail(self) -> str:
+        """What a table says beside the name."""
+        return ""
+
+    def gives(self, takes: Precision) -> Precision | None:
+        """How its result is stored when its inputs are stored as `takes`; None when it cannot take them."""
+        return takes if self.moves_values or not takes.carries_scale else None
+
+    def result_shape(self, network: NetworkSpec, inputs: Sequence[Shape]) -> Shape:
+        """Of its result, for one image."""
+        return inputs[0]
+
+    def weight_bytes(self, layer: LayerSpec) -> int:
+        """Bytes of its parameters, which are the layer's, when stored."""
+        return 0
+
+    def joined(self, reader: Operation) -> Operation | None:
+        """This operation and the only reader of its result as one, where the kernels can do that."""
+        return None
+
+    def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
+        """The calls that fill `out`, whose memory is there, from the inputs. Raises: KernelError, PrecisionError."""
+        raise NotImplementedError
+
+
+class ArrayCall(Call):
+    """A call of a Python function whose input is an array, its first argument."""
+
+    def set_input(self, x: NDArray[Any]) -> None:
+        """See Call."""
+        self.arguments = (x, *self.arguments[1:])

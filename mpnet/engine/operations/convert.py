@@ -1,0 +1,119 @@
+"""Conversions between storages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpnet.engine.operations.base import ArrayCall, Operation
+from mpnet.engine.tensor import CodeMap, Tensor
+from mpnet.kernels.calls import Call
+from mpnet.quantization import native as activations
+from mpnet.quantization.scheme import ActivationScheme
+from mpnet.spec.precision import FP32, INT8, Precision
+
+if TYPE_CHECKING:
+    from mpnet.engine.bind import Context
+
+
+@dataclass(frozen=True)
+class Quantize(Operation):
+    """Reals to codes. range: calibrated (min, max), None: measured on the tensor itself, per image."""
+
+    scheme: ActivationScheme = field(default_factory=ActivationScheme)
+    range: tuple[float, float] | None = None
+    target: Precision = INT8
+    name: ClassVar[str] = "Quantize"
+    is_conversion: ClassVar[bool] = True
+
+    @property
+    def detail(self) -> str:
+        return f"{self.scheme.mode}, {'dynamic' if self.range is None else 'calibrated'}"
+
+    def gives(self, takes: Precision) -> Precision | None:
+        return None if takes.carries_scale else self.target
+
+    def fixed_map(self, images: int) -> CodeMap:
+        """Of the calibrated range. Raises: PrecisionError when it cannot be scaled."""
+        ranges = np.repeat(np.array([self.range], np.float32), images, axis=0)
+        return CodeMap(activations.ranges_to_params(ranges, self.scheme))
+
+    def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
+        x, scheme = inputs[0], self.scheme
+        calls: list[Call] = []
+        if self.range is not None:
+            out.code_map = self.fixed_map(x.images)
+        else:
+            if x.ranges is None:
+                x.ranges = np.zeros((x.images, 2), np.float32)
+                calls.append(context.binder.value_range(x.data, x.ranges))
+            out.code_map = CodeMap.unknown(x.images, scheme)
+            calls += out.code_map.filled_from(x.ranges, scheme)
+        if scheme.is_tensorflow:
+            calls.append(ArrayCall(_quantize_tensorflow, (x.data, out.code_map.params, out.data, context.threads)))
+        else:
+            assert scheme.rounding is not None
+            calls.append(context.binder.quantize(
+                x.data, out.data, out.code_map.scales, scheme.rounding, scheme.low, scheme.high
+            ))
+        return calls
+
+
+@dataclass(frozen=True)
+class Dequantize(Operation):
+    """Codes to reals; those of TensorFlow's modes by TensorFlow's order of operations."""
+
+    target: Precision = FP32
+    name: ClassVar[str] = "Dequantize"
+    is_conversion: ClassVar[bool] = True
+    checks_result: ClassVar[bool] = True
+
+    def gives(self, takes: Precision) -> Precision | None:
+        return self.target if takes.carries_scale else None
+
+    def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
+        x = inputs[0]
+        assert x.code_map is not None
+        if x.code_map.is_tensorflow:
+            return [ArrayCall(_dequantize_tensorflow, (x.data, x.code_map.params, out.data, context.threads))]
+        return [context.binder.dequantize(x.data, out.data, x.code_map.scales)]
+
+
+@dataclass(frozen=True)
+class Cast(Operation):
+    """Reals as other reals."""
+
+    target: Precision = FP32
+    name: ClassVar[str] = "Cast"
+    is_conversion: ClassVar[bool] = True
+
+    def gives(self, takes: Precision) -> Precision | None:
+        return None if takes.carries_scale or takes is self.target else self.target
+
+    def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
+        return [context.binder.cast(inputs[0].data, out.data)]
+
+
+Conversion = Quantize | Dequantize | Cast
+
+
+def conversion_between(
+    source: Precision, target: Precision, quantize: Quantize | None = None
+) -> Conversion | None:
+    """What turns a tensor stored as `source` into `target`, which is `quantize` for codes; None when nothing does."""
+    if source is target:
+        return None
+    if target.carries_scale:
+        return quantize or Quantize(target=target)
+    return Dequantize(target) if source.carries_scale else Cast(target)
+
+
+def _quantize_tensorflow(x: NDArray[Any], params: NDArray[Any], out: NDArray[np.int8], threads: int) -> None:
+    activations.quantize_activations(x.astype(np.float32, copy=False), params, out, threads=threads)
+
+
+def _dequantize_tensorflow(x: NDArray[np.int8], params: NDArray[Any], out: NDArray[Any], threads: int) -> None:
+    out[...] = activations.dequantize_activations(x, params, tensorflow=True, threads=threads)

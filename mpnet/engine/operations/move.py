@@ -1,0 +1,121 @@
+"""Operations whose result holds values of their inputs, moved or chosen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpnet.engine.operations.base import ArrayCall, Operation
+from mpnet.kernels.calls import Call
+from mpnet.spec.network import NetworkSpec, Shape
+from mpnet.spec.precision import FP32, Precision
+
+if TYPE_CHECKING:
+    from mpnet.engine.bind import Context
+    from mpnet.engine.tensor import Tensor
+
+
+@dataclass(frozen=True)
+class MaxPool(Operation):
+    """padding: total."""
+
+    size: int = 1
+    stride: int = 1
+    padding: int = 0
+    name: ClassVar[str] = "MaxPool"
+    moves_values: ClassVar[bool] = True
+    keeps_order: ClassVar[bool] = True
+
+    @property
+    def detail(self) -> str:
+        return f"{self.size}x{self.size}/{self.stride}"
+
+    def result_shape(self, network: NetworkSpec, inputs: Sequence[Shape]) -> Shape:
+        height, width, channels = inputs[0]
+        rest = self.padding - self.size
+        return ((height + rest) // self.stride + 1, (width + rest) // self.stride + 1, channels)
+
+    def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
+        return [context.binder.maxpool(inputs[0].data, out.data, self.size, self.stride, self.padding)]
+
+
+@dataclass(frozen=True)
+class Upsample(Operation):
+    """Nearest neighbour."""
+
+    factor: int = 2
+    name: ClassVar[str] = "Upsample"
+    moves_values: ClassVar[bool] = True
+    keeps_order: ClassVar[bool] = True
+
+    @property
+    def detail(self) -> str:
+        return f"x{self.factor}"
+
+    def result_shape(self, network: NetworkSpec, inputs: Sequence[Shape]) -> Shape:
+        height, width, channels = inputs[0]
+        return (height * self.factor, width * self.factor, channels)
+
+    def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
+        return [context.binder.upsample(inputs[0].data, out.data, self.factor)]
+
+
+@dataclass(frozen=True)
+class Slice(Operation):
+    """The channels start <= c < stop."""
+
+    start: int = 0
+    stop: int = 0
+    name: ClassVar[str] = "Slice"
+    moves_values: ClassVar[bool] = True
+
+    @property
+    def detail(self) -> str:
+        return f"{self.start}:{self.stop}"
+
+    def result_shape(self, network: NetworkSpec, inputs: Sequence[Shape]) -> Shape:
+        height, width, _ = inputs[0]
+        return (height, width, self.stop - self.start)
+
+    def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
+        return [ArrayCall(_copy_channels, (inputs[0].data, out.data, self.start, self.stop))]
+
+
+def _copy_channels(x: NDArray[Any], out: NDArray[Any], start: int, stop: int) -> None:
+    np.copyto(out, x[..., start:stop])
+
+
+@dataclass(frozen=True)
+class Concat(Operation):
+    """Along channels."""
+
+    name: ClassVar[str] = "Concat"
+    moves_values: ClassVar[bool] = True
+
+    def gives(self, takes: Precision) -> Precision | None:
+        # Tensors of codes have scales of their own.
+        return None if takes.carries_scale else takes
+
+    def result_shape(self, network: NetworkSpec, inputs: Sequence[Shape]) -> Shape:
+        height, width, _ = inputs[0]
+        return (height, width, sum(channels for _, _, channels in inputs))
+
+    def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
+        return context.binder.concat([x.data for x in inputs], out.data)
+
+
+@dataclass(frozen=True)
+class Yolo(Operation):
+    """Hands the tensor over to box decoding, unchanged."""
+
+    name: ClassVar[str] = "Yolo"
+    is_head: ClassVar[bool] = True
+
+    def gives(self, takes: Precision) -> Precision | None:
+        return takes if takes is FP32 else None
+
+    def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
+        return []
