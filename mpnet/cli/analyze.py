@@ -9,8 +9,9 @@ import click
 from mpnet.cli.options import command as declare
 from mpnet.cli.options import experiment_of, json_option, quiet_option, runtime_options, set_option
 from mpnet.cli.output import console, print_json, progress
+from mpnet.formats.atomic import write_text
 from mpnet.report.analysis import print_analysis
-from mpnet.trial.analysis import ANALYSIS_IMAGES, KEEP_MACS_PERCENT, analyze_experiment, write_csv
+from mpnet.trial.analysis import ANALYSIS_IMAGES, KEEP_MACS_PERCENT, analyze_experiment
 
 
 @declare(
@@ -42,7 +43,7 @@ def command(
         progress=progress(quiet),
     )
     if csv_path is not None:
-        write_csv(csv_path, report)
+        write_text(csv_path, report.csv())
     document = report.document()
     if as_json:
         print_json(document)

@@ -1,4 +1,4 @@
-"""Reads and writes Darknet's weights files.
+"""Reads Darknet's weights files.
 
 Header: int32 major, minor, revision; then the images seen as uint64 when major * 10 + minor >= 2, else as int32. Then
 per convolution, in order: biases; with batch normalisation scales, means, variances; then weights (out, in / groups,
@@ -14,7 +14,6 @@ from pathlib import Path
 import numpy as np
 
 from mpnet.errors import FormatError
-from mpnet.formats.atomic import write_bytes
 from mpnet.formats.bounded import file_size, read_bounded
 from mpnet.spec.network import ConvolutionSpec, NetworkSpec
 from mpnet.spec.weights import ConvolutionWeights, Floats, Weights
@@ -93,20 +92,3 @@ def _wrong_size(source: str | Path, network: NetworkSpec, found: int, expected: 
         f"{source}: {what}: {found} bytes, but {network.source} needs {expected} ({network.parameters} values); "
         "use the weights that belong to this cfg, or download them again"
     )
-
-
-def weights_bytes(weights: Weights, network: NetworkSpec) -> bytes:
-    """The file that read_weights reads back to the same arrays; always with the 64-bit header."""
-    version = weights.version if weights.version[0] * 10 + weights.version[1] >= 2 else (0, 2, 0)
-    parts = [_VERSION.pack(*version), struct.pack("<Q", weights.seen)]
-    for layer in network.convolutions:
-        own = weights.layers[layer.index]
-        for array in (own.biases, own.scales, own.means, own.variances, own.weights):
-            if array is not None:
-                parts.append(np.ascontiguousarray(array, "<f4").tobytes())
-    return b"".join(parts)
-
-
-def write_weights(path: str | Path, weights: Weights, network: NetworkSpec) -> None:
-    """Write a weights file, completely or not at all. Raises: StoreError."""
-    write_bytes(path, weights_bytes(weights, network))

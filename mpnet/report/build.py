@@ -177,10 +177,10 @@ def _with_evidence(data: ReportData, results: list[Result], draws: int, seed: in
             "Differences, lost and gained objects", "there is one run and no baseline beside it",
             "Name two runs, the baseline first."))
     try:
-        evidence = read_evidence(results)
-        pairing = Pairing(evidence.dataset, evidence.detections[0], draws, seed)
-        pairs = {row: pairing.pair(found) for row, found in enumerate(evidence.detections) if row}
-        gallery = Gallery(evidence.dataset, evidence.detections[0], evidence.detections[-1], picture)
+        dataset, detections = read_evidence(results)
+        pairing = Pairing(dataset, detections[0], draws, seed)
+        pairs = {row: pairing.pair(found) for row, found in enumerate(detections) if row}
+        gallery = Gallery(dataset, detections[0], detections[-1], picture)
         return with_pairs(data, pairs, draws, gallery)
     except MpnetError as error:
         return with_missing(data, Missing(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Iterator
 
 import numpy as np
@@ -14,7 +13,6 @@ from numpy.typing import NDArray
 from mpnet.engine.analyze import Analysis, LayerAnalysis, StepAnalysis, analyze, worth_keeping
 from mpnet.engine.plan import Plan
 from mpnet.engine.verify import StepCheck, Verifier
-from mpnet.formats.atomic import write_text
 from mpnet.progress import Progress, silent
 from mpnet.quantization.measure import TensorError
 from mpnet.spec.experiment import Experiment
@@ -107,11 +105,6 @@ def analyze_experiment(
         analysis = analyze(bench.prepared, plan, _batches(bench, positions, 2), bench.threads, advance)
     keep = worth_keeping(analysis, plan, keep_macs_percent / 100)
     return AnalysisReport(bench, plan, analysis, keep, keep_macs_percent)
-
-
-def write_csv(path: Path, report: AnalysisReport) -> None:
-    """Write the steps as CSV, completely or not at all. Raises: StoreError."""
-    write_text(path, report.csv())
 
 
 def verify(bench: Workbench, images: int = VERIFY_IMAGES) -> tuple[int, tuple[StepCheck, ...]]:

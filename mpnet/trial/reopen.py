@@ -6,7 +6,6 @@ A result names its sources by path and digest. Files that moved or changed are n
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Mapping
 
@@ -23,21 +22,13 @@ from mpnet.trial.result import Result
 from mpnet.trial.workbench import Workbench
 
 
-@dataclass(frozen=True, eq=False)
-class Evidence:
-    """dataset: the labelled pictures; detections: one per result, of the same pictures."""
-
-    dataset: Dataset
-    detections: tuple[Detections, ...]
-
-
-def read_evidence(results: list[Result]) -> Evidence:
-    """The pictures and detections of results on the same data.
+def read_evidence(results: list[Result]) -> tuple[Dataset, list[Detections]]:
+    """The labelled pictures behind results on the same data, and the detections of each.
 
     Raises: DataError or StoreError, one line, when something is missing or not what was measured.
     """
     dataset = open_dataset(results[0].document)
-    return Evidence(dataset, tuple(read_detections(result.detections_path, dataset) for result in results))
+    return dataset, [read_detections(result.detections_path, dataset) for result in results]
 
 
 def open_dataset(document: Mapping[str, Any]) -> Dataset:

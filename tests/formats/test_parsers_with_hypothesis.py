@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from mpnet.errors import MpnetError
 from mpnet.formats.cfg import parse_cfg
 from mpnet.formats.cfg_edit import edit_precisions
-from mpnet.formats.weights import parse_weights, weights_bytes
+from mpnet.formats.weights import parse_weights
 from mpnet.spec.precision import FP16
 from mpnet.spec.weights import random_weights
+from tests.networks import weights_bytes
 
 VALID = (Path(__file__).resolve().parents[2] / "cfg" / "yolov3-tiny-mixed.cfg").read_bytes()
 LINES = VALID.splitlines(keepends=True)

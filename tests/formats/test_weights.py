@@ -10,8 +10,9 @@ import pytest
 
 from mpnet.errors import FormatError
 from mpnet.formats.cfg import parse_cfg
-from mpnet.formats.weights import parse_weights, read_weights, weights_bytes, write_weights
+from mpnet.formats.weights import parse_weights, read_weights
 from mpnet.spec.weights import random_weights
+from tests.networks import weights_bytes
 
 NETWORK = parse_cfg(
     "[net]\nwidth=8\nheight=8\nchannels=4\n"
@@ -45,7 +46,7 @@ def test_both_headers_and_the_order_of_values(header: bytes) -> None:
 def test_writing_and_reading_give_the_same(tmp_path: Path) -> None:
     weights = random_weights(NETWORK, seed=3)
     path = tmp_path / "t.weights"
-    write_weights(path, weights, NETWORK)
+    path.write_bytes(weights_bytes(weights, NETWORK))
     again = read_weights(path, NETWORK)
     assert weights_bytes(again, NETWORK) == path.read_bytes()
     for index, layer in weights.layers.items():
