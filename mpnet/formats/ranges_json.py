@@ -14,7 +14,7 @@ from mpnet.messages import shown
 from mpnet.spec.ranges import CalibratedRanges, TensorRange
 
 RANGES = DocumentFormat(
-    "mpnet-ranges", 1, "ranges file", "calibrate again", 16 << 20, {"images": int, "digests": dict, "tensors": list}
+    "mpnet-ranges", 1, "ranges file", "calibrate again", 16 << 20, {"digests": dict}
 )
 
 

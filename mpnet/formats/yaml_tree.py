@@ -54,7 +54,7 @@ Node = Scalar | Sequence | Mapping
 
 def read_yaml_file(path: Path) -> Node:
     """The tree of one YAML file. Raises ConfigError naming file and line."""
-    data = read_bounded(path, MAX_BYTES, "experiment file", ConfigError)
+    data = read_bounded(path, MAX_BYTES, "experiment file", ConfigError, "name a readable YAML file")
     return parse_yaml(data, named(path))
 
 
