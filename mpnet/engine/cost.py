@@ -16,6 +16,7 @@ from mpnet.engine.memory import plan_arena
 from mpnet.engine.options import EngineOptions
 from mpnet.engine.plan import Plan
 from mpnet.spec.network import NetworkSpec, Shape
+from mpnet.spec.plan_key import split_key
 from mpnet.spec.precision import BY_CODE, Precision
 from mpnet.spec.selectors import layer_selectors
 
@@ -103,9 +104,9 @@ class CostModel:
         self._rows: dict[Lowering, tuple[int, ...]] = {}
 
     def costs(self, key: str) -> dict[str, int]:
-        """What `plan_cost` says of a configuration (codes only), but for arena_bytes."""
+        """What `plan_cost` says of a configuration, but for arena_bytes."""
         wanted = self._nothing.copy()
-        for index, code in zip(self._weighted, key, strict=True):
+        for index, code in zip(self._weighted, split_key(key)[0], strict=True):
             wanted[index] = BY_CODE[code]
         layout = lay_out(self._lowerings, wanted)
         sums = _sums(map(self._row, layout.lowerings))

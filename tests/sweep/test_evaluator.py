@@ -20,8 +20,8 @@ from mpnet.evaluation.darknet_map import darknet_ap50, darknet_map50
 from mpnet.evaluation.metrics import CocoEvaluator
 from mpnet.kernels.isa import kernels
 from mpnet.spec.detections import Detections
-from mpnet.spec.measures import MAX_SQNR_DB
-from mpnet.spec.precision import BASE_NAMES
+from mpnet.spec.measures import MAX_SQNR_DB, trial_costs
+from mpnet.spec.precision import BASE_NAMES, FP16
 from mpnet.sweep.context import SweepContext
 from mpnet.sweep.evaluator import Evaluator
 from mpnet.sweep.scoring import Noise, split_positions, sqnr_db
@@ -67,6 +67,18 @@ def test_a_trial_is_what_a_direct_run_gives(network: object, options: int) -> No
         ratios = [np.square(a.astype(np.float64) - b).sum() / np.square(b.astype(np.float64)).sum()
                   for a, b in zip(heads, base_heads, strict=True)]
         assert sqnr == pytest.approx(min(150.0, -10 * np.log10(max(np.mean(ratios), 1e-15))), abs=1e-3)
+
+
+def test_what_layers_without_weights_say_is_part_of_the_key() -> None:
+    made = context(tiny_yolo(), own={1: FP16})
+    keys = ("fqfqfq+1:h", "qqqqqq+1:h")
+    for key, trial in zip(keys, Evaluator(made).evaluate(Unit(0, keys)).trials, strict=True):
+        plan = build_plan(made.network, assign_key(made.network, key), made.options[0].engine)
+        assert (trial.key, plan.precision.key) == (key, key)
+        assert {name: trial.values[name] for name in trial_costs() if name in trial.values} == {
+            name: plan_cost(plan)[name] for name in trial_costs() if name in plan_cost(plan)}
+        again, once = Evaluator(made).detections(0, key), direct(made, key)[0]
+        assert all(np.array_equal(getattr(again, name), getattr(once, name)) for name in SAME)
 
 
 def test_detections_can_be_had_again_bit_by_bit() -> None:
