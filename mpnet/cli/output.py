@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import sys
 import time
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
+from mpnet.formats.json_text import finite
 from mpnet.progress import Advance, Progress, silent
 
 # Pipes and files have no width; no table is wider than this one.
@@ -44,19 +44,6 @@ def _console(stderr: bool) -> Console:
 def print_json(document: Any) -> None:
     """Write `document` as the only thing on standard output; numbers that are not finite become null."""
     click.echo(json.dumps(finite(document), indent=2, ensure_ascii=True, allow_nan=False))
-
-
-def finite(value: Any) -> Any:
-    """`value` with NaN and infinities as None, NumPy scalars as Python's, tuples as lists."""
-    if isinstance(value, dict):
-        return {str(key): finite(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [finite(item) for item in value]
-    if hasattr(value, "item") and not isinstance(value, (str, bytes)):
-        value = value.item()
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
 
 
 def note(message: str) -> None:

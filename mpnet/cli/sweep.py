@@ -12,8 +12,8 @@ from mpnet.cli.output import console, error_console, print_json
 from mpnet.cli.sweep_view import SweepView
 from mpnet.errors import ConfigError
 from mpnet.report.sweep_text import print_status, print_sweep
+from mpnet.sweep.findings import sweep_status
 from mpnet.sweep.search import run_sweep
-from mpnet.sweep.status import sweep_status
 
 
 @declare(

@@ -1,4 +1,4 @@
-"""Strict reading of JSON files that others wrote: size limit, no NaN, one line for whatever is wrong."""
+"""JSON: strict reading of files that others wrote (size limit, no NaN, one line for whatever is wrong); values to write."""
 
 from __future__ import annotations
 
@@ -131,3 +131,14 @@ def records(document: Any, key: str, name: Path | str) -> list[dict[str, Any]]:
         if not isinstance(value, dict):
             raise FormatError(f"{named(name)}: {key}[{position}] must be an object, not {shown(value)}")
     return values
+
+
+def finite(value: Any) -> Any:
+    """`value` as JSON can hold it: None for NaN and infinities, Python's numbers for NumPy's, lists for tuples."""
+    if isinstance(value, Mapping):
+        return {str(key): finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [finite(item) for item in value]
+    if hasattr(value, "item") and not isinstance(value, (str, bytes)):
+        value = value.item()
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -20,15 +20,14 @@ from mpnet.formats.cfg import read_cfg_bytes
 from mpnet.progress import Progress
 from mpnet.report.cfg_template import cfg_template
 from mpnet.report.configuration import is_store
-from mpnet.report.enrich import with_errors, with_missing, with_pairs
-from mpnet.report.model import CfgTemplate, Missing, ReportData, Status
-from mpnet.report.paired import Pairing
+from mpnet.report.model import CfgTemplate, Configurations, Missing, ReportData, Status
+from mpnet.report.paired import Pair, Pairing
 from mpnet.report.pictures import Gallery
 from mpnet.report.rerun import Machine
 from mpnet.report.source import from_results, layers_of
 from mpnet.report.store_source import from_store
-from mpnet.spec.detections import Detections
-from mpnet.sweep.status import sweep_status
+from mpnet.spec.measures import MEASURES
+from mpnet.sweep.findings import sweep_status
 from mpnet.trial.reopen import read_evidence, reason, reopen
 from mpnet.trial.result import Result, finished, read_result
 
@@ -36,6 +35,8 @@ FRONT_RUNS = 32
 """Most configurations of a front that run again for their intervals; of more, evenly spread ones."""
 SAME_AP = 1e-6
 """Percent points by which a configuration that runs again may differ from its stored AP."""
+WORST_PICTURES = 6
+CROPS = 24
 
 
 def collect(
@@ -105,14 +106,10 @@ def _with_front(
                 pairs[row] = pairing.pair(found)
                 _check_same(data, row, pairs[row].values.get("AP"), document)
                 advance(1)
-        gallery = Gallery(machine.bench.dataset, detections[0], _of_row(rows, detections, table.chosen), picture)
+        gallery = Gallery(machine.bench.dataset, detections[0], detections[rows.index(table.chosen)], picture)
         return with_pairs(data, pairs, draws, gallery)
     except MpnetError as error:
         return with_missing(data, Missing("Intervals, classes, lost and gained objects, pictures", reason(error)))
-
-
-def _of_row(rows: Sequence[int], detections: Sequence[Detections], row: int) -> Detections:
-    return detections[rows.index(row)]
 
 
 def _check_same(data: ReportData, row: int, again: float | None, document: Mapping[str, Any]) -> None:
@@ -145,7 +142,7 @@ def _measured(data: ReportData, machine: Machine, progress: Progress) -> ReportD
     baseline = table.keys[table.baseline] if table.baseline is not None else chosen
     with progress("layers", 2) as advance:
         try:
-            data = with_errors(data, machine.errors(chosen))
+            data = replace(data, errors=machine.errors(chosen))
         except MpnetError as error:
             data = with_missing(data, Missing("Error per layer", reason(error)))
         advance(1)
@@ -207,3 +204,44 @@ def measured_cfg(path: str, digest: str, keys: Sequence[str]) -> CfgTemplate:
     if hashlib.sha256(content).hexdigest() != digest:
         raise StoreError(f"{path}: has changed since this was measured")
     return cfg_template(content, keys, Path(path).name)
+
+
+def with_pairs(data: ReportData, pairs: Mapping[int, Pair], draws: int, gallery: Gallery | None = None) -> ReportData:
+    """`data` with intervals of the rows in `pairs`, and everything that compares the chosen row with the baseline.
+
+    gallery: of baseline and chosen configuration, for pictures; None leaves them out.
+    """
+    table = _filled(data.configurations, pairs)
+    intervals = {**data.intervals, **{row: pair.metrics for row, pair in pairs.items()}}
+    chosen = pairs.get(table.chosen) if table.chosen is not None else None
+    found = replace(data, configurations=table, intervals=intervals, draws=draws)
+    if chosen is None:
+        return found
+    changes = chosen.changes
+    pictures = data.pictures
+    if gallery is not None:
+        changes = gallery.changes(changes, CROPS)
+        pictures = gallery.worst(chosen.pictures, WORST_PICTURES)
+    harmed_first = sorted(chosen.classes, key=lambda row: row.interval.difference if row.interval else 0.0)
+    changes = tuple(replace(change, picture=Path(change.picture).name) for change in changes)
+    return replace(found, classes=tuple(harmed_first), changes=changes, pictures=pictures)
+
+
+def _filled(table: Configurations, pairs: Mapping[int, Pair]) -> Configurations:
+    """Columns that pairs know and the table does not: agreement with this baseline."""
+    columns = dict(table.columns)
+    for name, itself in ((m.name, m.itself) for m in MEASURES if m.itself is not None):
+        values = {row: pair.values[name] for row, pair in pairs.items() if name in pair.values}
+        if values and name not in columns:
+            column = np.full(len(table), np.nan)
+            for row, value in values.items():
+                column[row] = value
+            if table.baseline is not None:
+                column[table.baseline] = itself
+            columns[name] = column
+    return replace(table, columns=columns)
+
+
+def with_missing(data: ReportData, *missing: Missing) -> ReportData:
+    """`data` saying what it cannot show and why."""
+    return replace(data, missing=(*data.missing, *missing))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import Iterable, Sequence
+from typing import Sequence
 
 from mpnet.errors import FormatError, StoreError
 from mpnet.formats.cfg import parse_cfg
 from mpnet.formats.cfg_edit import cfg_for_key
 from mpnet.report.model import CfgTemplate
-from mpnet.spec.network import NetworkSpec
+from mpnet.spec.plan_key import split_key
 
 CHECKED = 16
 _HEADER = re.compile(rb"\s*\[")
@@ -20,21 +20,24 @@ def cfg_template(content: bytes, keys: Sequence[str], file_name: str) -> CfgTemp
 
     Raises: StoreError when keys differ in more than layers with weights, FormatError for an invalid cfg.
     """
-    tails = {key.partition("+")[2] for key in keys}
+    tails = {split_key(key)[1] for key in keys}
     if len(tails) != 1:
         raise StoreError("configurations differ in layers without weights, which a page cannot set; use `mpnet export`")
     network = parse_cfg(content, file_name)
-    codes = sorted({code for key in keys for code in key.partition("+")[0]})
+    codes = sorted({code for key in keys for code in split_key(key)[0]})
     tail = tails.pop()
     count = len(network.convolutions)
     edited = {
-        code: _sections(cfg_for_key(content, code * count + ("+" + tail if tail else ""), file_name)) for code in codes
+        code: _sections(cfg_for_key(content, code * count + tail, file_name)) for code in codes
     }
     original = edited[codes[0]]
     if any(len(sections) != len(network.layers) + 2 for sections in edited.values()):
         raise FormatError(f"{file_name}: its sections cannot be told apart; use `mpnet export`")
-    encoding = "utf-8" if _is_utf8(content) else "latin-1"
-    position_of = _positions(network)
+    try:
+        content.decode(encoding := "utf-8")
+    except UnicodeDecodeError:
+        encoding = "latin-1"
+    position_of = {layer.index: place for place, layer in enumerate(network.convolutions)}
     parts: list[tuple[object, int | None]] = []
     for number in range(len(original)):
         # Before the first header, then [net], then one section per layer.
@@ -44,7 +47,7 @@ def cfg_template(content: bytes, keys: Sequence[str], file_name: str) -> CfgTemp
         else:
             parts.append(({code: edited[code][number].decode(encoding) for code in codes}, position))
     template = CfgTemplate(file_name, tuple(parts), encoding)  # type: ignore[arg-type]
-    for key in _spread(keys):
+    for key in keys[::max(1, len(keys) // CHECKED)]:
         if template.fill(key).encode(encoding) != cfg_for_key(content, key, file_name):
             raise StoreError(f"{file_name}: its layers cannot be set one by one; use `mpnet export`")
     return template
@@ -57,19 +60,3 @@ def _sections(content: bytes) -> list[bytes]:
             pieces.append([])
         pieces[-1].append(line)
     return [b"".join(piece) for piece in pieces]
-
-
-def _positions(network: NetworkSpec) -> dict[int, int]:
-    return {layer.index: place for place, layer in enumerate(network.convolutions)}
-
-
-def _spread(keys: Sequence[str]) -> Iterable[str]:
-    return keys[:: max(1, len(keys) // CHECKED)]
-
-
-def _is_utf8(content: bytes) -> bool:
-    try:
-        content.decode("utf-8")
-    except UnicodeDecodeError:
-        return False
-    return True

@@ -5,11 +5,11 @@ from __future__ import annotations
 import csv
 import io
 import json
-import math
 from pathlib import Path
 from typing import Any, Mapping, Sequence
 
 from mpnet.formats.atomic import write_text
+from mpnet.formats.json_text import finite
 from mpnet.report import figures, svg
 from mpnet.report.model import ReportData
 
@@ -53,17 +53,11 @@ def csv_text(columns: Mapping[str, Sequence[Any]]) -> str:
 
 def json_text(columns: Mapping[str, Sequence[Any]]) -> str:
     """Columns as lists; null for what is not a number."""
-    return json.dumps({name: [_finite(value) for value in values] for name, values in columns.items()},
-                      indent=1, allow_nan=False) + "\n"
-
-
-def _finite(value: Any) -> Any:
-    value = value.item() if hasattr(value, "item") else value
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    return json.dumps(finite(columns), indent=1, allow_nan=False) + "\n"
 
 
 def _cell(value: Any) -> Any:
-    value = _finite(value)
+    value = finite(value)
     if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r"):
         return "'" + value
     return "" if value is None else value

@@ -42,7 +42,6 @@ class Figure:
     x_label: str
     y_label: str
     series: tuple[Series, ...] = ()
-    rows: tuple[str, ...] = ()
     cells: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
     lines: tuple[tuple[float, str], ...] = ()
@@ -151,8 +150,8 @@ def heat(data: ReportData) -> Figure | None:
             columns[name] = [float(table.columns[name][int(row)]) for row in order]
     total = len(table) + table.dropped
     note = f"the front and the best of the rest: {len(keys)} of {total:,}" if len(keys) < total else ""
-    return Figure("heat", "heat", "Precision of each layer", "layer", "configuration, cheapest first", rows=keys,
-                  cells=keys, categories=names, note=note, columns=columns)
+    return Figure("heat", "heat", "Precision of each layer", "layer", "configuration, cheapest first", cells=keys,
+                  categories=names, note=note, columns=columns)
 
 
 def errors(data: ReportData) -> list[Figure]:

@@ -9,9 +9,9 @@ from rich.table import Table
 from rich.text import Text
 
 from mpnet.messages import bytes_text, count_text
+from mpnet.report.terminal import STYLES
 from mpnet.spec.network import ConvolutionSpec, LayerSpec, MaxpoolSpec, UpsampleSpec
-
-STYLES = {"fp32": "blue", "fp16": "yellow", "int8": "green"}
+from mpnet.spec.precision import PRECISIONS
 
 
 def shape_text(shape: list[int]) -> str:
@@ -47,7 +47,7 @@ def _cells(row: Mapping[str, Any]) -> dict[str, Text | str]:
         "kernel": row["detail"],
         "in": shape_text(row["in_shape"]),
         "out": shape_text(row["shape"]),
-        "precision": Text(precision, STYLES.get(precision.split("_")[0], "")),
+        "precision": Text(precision, STYLES[PRECISIONS[precision].base]),
         "conversions": ", ".join(row["conversions"]),
         "MACs": count_text(row["macs"]) if row["macs"] else "",
         "parameters": f"{row['parameters']:,}" if row["parameters"] else "",

@@ -37,12 +37,11 @@ class Layer:
 class Configurations:
     """All measured assignments of precisions, as columns of equal length.
 
-    keys: precision strings; ids: trial identities. front: which are not dominated in (objective, cost).
+    keys: precision strings. front: which are not dominated in (objective, cost).
     baseline and chosen: rows, or None. dropped: how many further rows were measured but are left out here.
     """
 
     keys: tuple[str, ...]
-    ids: tuple[str, ...]
     columns: Mapping[str, NDArray[np.float64]]
     front: NDArray[np.bool_]
     objective: str
@@ -116,7 +115,7 @@ class LayerError:
 
 
 @dataclass(frozen=True)
-class LayerCost:
+class LayerPair:
     """Time and bytes of one layer in baseline and chosen configuration; conversions counted to their consumer."""
 
     index: int
@@ -190,7 +189,7 @@ class ReportData:
     classes: tuple[ClassRow, ...] = ()
     changes: tuple[Change, ...] = ()
     errors: tuple[LayerError, ...] = ()
-    costs: tuple[LayerCost, ...] = ()
+    costs: tuple[LayerPair, ...] = ()
     pictures: tuple[Picture, ...] = ()
     protocol: Mapping[str, Any] = field(default_factory=dict)
     digests: Mapping[str, str] = field(default_factory=dict)

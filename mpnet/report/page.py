@@ -17,6 +17,7 @@ from markupsafe import Markup
 
 from mpnet.errors import StoreError
 from mpnet.evaluation.compare import Interval
+from mpnet.formats.json_text import finite
 from mpnet.report import figures, svg
 from mpnet.report.figures import Figure
 from mpnet.report.model import ClassRow, ReportData
@@ -93,7 +94,7 @@ def payload(data: ReportData, shown: Mapping[str, Figure]) -> dict[str, Any]:
 
 def embedded_json(document: Any) -> str:
     """JSON that may stand inside a <script> element: no '<', '>' or '&', no NaN, no line separators of JavaScript."""
-    text = json.dumps(_finite(document), separators=(",", ":"), allow_nan=False, ensure_ascii=True)
+    text = json.dumps(finite(document), separators=(",", ":"), allow_nan=False, ensure_ascii=True)
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
 
@@ -106,16 +107,6 @@ def _figure(figure: Figure) -> dict[str, Any]:
              "low": None if s.low is None else list(s.low), "high": None if s.high is None else list(s.high)}
             for s in figure.series],
     }
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {str(key): _finite(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_finite(item) for item in value]
-    if isinstance(value, np.generic):
-        value = value.item()
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _base64(values: Any) -> str:

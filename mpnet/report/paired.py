@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,7 +56,7 @@ class Pairing:
     def __init__(self, dataset: Dataset, baseline: Detections, draws: int = DRAWS, seed: int = 0) -> None:
         if not len(dataset.images):
             raise DataError("the data set has no pictures; nothing can be compared")
-        self.dataset, self.draws = dataset, draws
+        self.dataset = dataset
         self._evaluator = CocoEvaluator(dataset)
         self._weight = draw_images(len(dataset.images), draws, seed)
         self._agreement = Agreement(baseline, dataset.sizes, len(dataset.categories))
@@ -150,8 +150,3 @@ def unmatched(first: Detections, second: Detections, dataset: Dataset) -> NDArra
     lonely = found < 0
     sums = np.bincount(sure.image_index[lonely], weights=sure.score[lonely], minlength=first.image_count)
     return sums.astype(np.float64)
-
-
-def named(changes: tuple[Change, ...], names: dict[str, str]) -> tuple[Change, ...]:
-    """`changes` with each picture's path replaced by its name for people."""
-    return tuple(replace(change, picture=names.get(change.picture, change.picture)) for change in changes)

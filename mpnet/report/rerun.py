@@ -13,9 +13,10 @@ from mpnet.engine.lowering import range_owner
 from mpnet.engine.plan import Plan
 from mpnet.engine.run import Session
 from mpnet.progress import Advance
-from mpnet.report.model import LayerCost, LayerError
+from mpnet.report.model import LayerError, LayerPair
+from mpnet.report.source import layer_pairs
 from mpnet.spec.detections import Detections
-from mpnet.spec.network import PICTURE, NetworkSpec
+from mpnet.spec.network import PICTURE
 from mpnet.speed.steps import time_steps
 from mpnet.trial.analysis import ANALYSIS_IMAGES, spread
 from mpnet.trial.run import run_plans
@@ -52,26 +53,16 @@ class Machine:
         batches = (batch.x for batch in self.bench.inputs.batches(2, positions))
         return errors_of(analyze(self.bench.prepared, plan, batches, self.bench.threads), plan)
 
-    def costs(self, baseline: str, chosen: str) -> tuple[LayerCost, ...]:
+    def costs(self, baseline: str, chosen: str) -> tuple[LayerPair, ...]:
         """Time and weight bytes per layer; conversions count to the layer that they serve."""
-        rows = [self.rows(key) for key in (baseline, chosen)]
-        times = [self._times(key) for key in (baseline, chosen)]
-        found = []
-        for before, after in zip(*rows, strict=True):
-            index = int(after["index"])
-            cost = LayerCost(index, str(after["name"]), times[0].get(index, math.nan), times[1].get(index, math.nan),
-                             float(before["weight_bytes"]), float(after["weight_bytes"]))
-            if cost.chosen_bytes or cost.chosen_ms > 0 or cost.baseline_ms > 0:
-                found.append(cost)
-        return tuple(found)
+        return layer_pairs(*(
+            {"precision": {"layers": self.rows(key)}, "latency": {"steps": self._steps(key)}} for key in (baseline, chosen)
+        ))
 
-    def _times(self, key: str) -> dict[int, float]:
+    def _steps(self, key: str) -> list[dict[str, Any]]:
         session = Session(self.bench.prepared, self.plan(key), self.bench.threads)
         picture = next(self.bench.inputs.batches(1, [0])).x
-        times: dict[int, float] = {}
-        for step in time_steps(session, picture, TIME_REPEATS):
-            times[step.step.layer] = times.get(step.step.layer, 0.0) + step.median_ms
-        return times
+        return [{"layer": step.step.layer, "ms": step.median_ms} for step in time_steps(session, picture, TIME_REPEATS)]
 
 
 def errors_of(analysis: Analysis, plan: Plan) -> tuple[LayerError, ...]:
@@ -111,8 +102,3 @@ def _ranges(plan: Plan) -> Mapping[int, tuple[float, float]]:
 
 def _number(value: float | None) -> float:
     return math.nan if value is None else float(value)
-
-
-def total_macs(network: NetworkSpec) -> int:
-    """Multiply-accumulates of all convolutions for one picture."""
-    return sum(layer.macs for layer in network.convolutions)

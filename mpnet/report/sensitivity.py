@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Mapping
 
 from mpnet.report.model import Configurations, Layer
+from mpnet.spec.plan_key import split_key
 from mpnet.spec.precision import BY_CODE
 
 
@@ -58,5 +59,5 @@ def by_layer(configurations: Configurations, layers: tuple[Layer, ...], measure:
 
 def _all_at(key: str, code: str) -> str:
     """`key` with every weighted layer at `code`; layers without weights (after '+') stay."""
-    head, plus, tail = key.partition("+")
-    return code * len(head) + plus + tail
+    codes, rest = split_key(key)
+    return code * len(codes) + rest

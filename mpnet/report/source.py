@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from typing import Any, Iterable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.errors import ConfigError
-from mpnet.report.model import Configurations, Layer, LayerCost, ReportData, Status
+from mpnet.report.model import Configurations, Layer, LayerPair, ReportData, Status
 from mpnet.spec.measures import AGREEMENT, MEASURES, Measure, measure, names_of
+from mpnet.spec.plan_key import split_key
 from mpnet.sweep.front import non_dominated
 from mpnet.trial.result import Result
 
@@ -37,7 +37,7 @@ def from_results(results: Sequence[Result], title: str = "") -> ReportData:
         rows[0] = {**{m.name: m.itself for m in MEASURES if m.itself is not None}, **rows[0]}
     columns = _columns(rows)
     table = Configurations(
-        tuple(str(d["precision"].get("key", "")) for d in documents), tuple(r.id for r in results), columns,
+        tuple(str(d["precision"].get("key", "")) for d in documents), columns,
         front_rows(columns, *axes(columns)), *axes(columns), baseline=0, chosen=len(documents) - 1,
     )
     layers = layers_of(chosen["precision"].get("layers", []))
@@ -45,7 +45,7 @@ def from_results(results: Sequence[Result], title: str = "") -> ReportData:
         title=title or str(chosen["name"]), kind="run" if len(results) == 1 else "runs",
         source=", ".join(str(result.folder) for result in results), created=str(chosen.get("created", "")),
         status=Status("finished", len(results), len(results)), layers=layers, configurations=table,
-        costs=layer_costs(documents[0], chosen) if len(documents) > 1 else layer_costs(chosen, chosen),
+        costs=layer_pairs(documents[0], chosen) if len(documents) > 1 else layer_pairs(chosen, chosen),
         protocol=chosen["protocol"], digests=digests_of(chosen["digests"]), versions=chosen.get("versions", {}),
         latency=latency_of(chosen), notes=tuple(str(note) for note in chosen.get("notes", [])),
     )
@@ -123,7 +123,7 @@ def thinned(table: Configurations, limit: int = ROWS_SHOWN, seed: int = 0) -> Co
     rows = np.flatnonzero(keep)
     place = {int(old): new for new, old in enumerate(rows)}
     return Configurations(
-        tuple(table.keys[row] for row in rows), tuple(table.ids[row] for row in rows),
+        tuple(table.keys[row] for row in rows),
         {name: values[rows] for name, values in table.columns.items()}, table.front[rows], table.objective, table.cost,
         None if table.baseline is None else place[table.baseline],
         None if table.chosen is None else place[table.chosen], table.dropped + len(table) - len(rows),
@@ -132,15 +132,13 @@ def thinned(table: Configurations, limit: int = ROWS_SHOWN, seed: int = 0) -> Co
 
 def _uniform_and_neighbours(table: Configurations) -> Iterable[str]:
     """What sensitivities are read from: all layers alike, and all but one."""
-    heads = [key.partition("+")[0] for key in table.keys[:1]]
-    codes = sorted({code for key in table.keys for code in key.partition("+")[0]})
-    for head in heads:
-        tail = table.keys[0][len(head):]
-        for code in codes:
-            yield code * len(head) + tail
-            for place in range(len(head)):
-                for other in codes:
-                    yield code * place + other + code * (len(head) - place - 1) + tail
+    first, rest = split_key(table.keys[0])
+    codes = sorted({code for key in table.keys for code in split_key(key)[0]})
+    for code in codes:
+        yield code * len(first) + rest
+        for place in range(len(first)):
+            for other in codes:
+                yield code * place + other + code * (len(first) - place - 1) + rest
 
 
 def layers_of(rows: Sequence[Mapping[str, Any]]) -> tuple[Layer, ...]:
@@ -158,14 +156,14 @@ def layers_of(rows: Sequence[Mapping[str, Any]]) -> tuple[Layer, ...]:
     return tuple(layers)
 
 
-def layer_costs(baseline: Mapping[str, Any], chosen: Mapping[str, Any]) -> tuple[LayerCost, ...]:
+def layer_pairs(baseline: Mapping[str, Any], chosen: Mapping[str, Any]) -> tuple[LayerPair, ...]:
     """Milliseconds and weight bytes per layer, for layers that have either."""
     tables = [{row["index"]: row for row in document["precision"].get("layers", [])} for document in (baseline, chosen)]
     times = [step_times(document) for document in (baseline, chosen)]
     found = []
     for index, row in tables[1].items():
         before = tables[0].get(index, {})
-        cost = LayerCost(
+        cost = LayerPair(
             int(index), str(row.get("name") or row.get("type", "")), times[0].get(index, math.nan),
             times[1].get(index, math.nan), float(before.get("weight_bytes", 0)), float(row.get("weight_bytes", 0)),
         )
@@ -191,11 +189,6 @@ def digests_of(document: Mapping[str, Any]) -> dict[str, str]:
 def latency_of(document: Mapping[str, Any]) -> dict[str, Any]:
     """How latency was measured, without its steps."""
     return {key: value for key, value in (document.get("latency") or {}).items() if key != "steps"}
-
-
-def result_folder(path: Path) -> bool:
-    """Whether `path` looks like a run rather than a store."""
-    return path.is_dir() or path.suffix == ".json"
 
 
 def _columns(rows: Sequence[Mapping[str, float]]) -> dict[str, NDArray[np.float64]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Mapping, Sequence
@@ -15,6 +14,7 @@ from mpnet.errors import StoreError
 from mpnet.report.model import Configurations, Layer, ReportData, Status
 from mpnet.report.source import axes, front_rows, thinned
 from mpnet.spec.measures import measure
+from mpnet.spec.plan_key import split_key
 from mpnet.sweep.store import TrialStore
 
 
@@ -43,7 +43,7 @@ def from_store(path: Path, status: Status, choose: str | None = None) -> tuple[R
         chosen, note = _chosen(keys, columns, front, baseline, findings, choose, objective, cost)
         digests = _digests(store, contexts[number], number, keys[chosen])
     table = thinned(Configurations(
-        tuple(keys), ("",) * len(keys), columns, front, objective, cost, baseline, chosen,
+        tuple(keys), columns, front, objective, cost, baseline, chosen,
     ))
     notes = [note] if note else []
     if others:
@@ -64,14 +64,6 @@ def from_store(path: Path, status: Status, choose: str | None = None) -> tuple[R
         "digests": digests, "holdout": sweep.get("holdout", 0.0),
     }
     return data, document
-
-
-def fill_shares(table: Configurations, int8_macs: Mapping[str, float], macs: int) -> Configurations:
-    """The table with the share of multiply-accumulates outside int8, percent."""
-    from dataclasses import replace
-
-    shares = np.array([100 * (1 - int8_macs.get(key, math.nan) / macs) for key in table.keys])
-    return replace(table, columns={**table.columns, "fp_mac_share": shares})
 
 
 def _context(
@@ -141,7 +133,7 @@ def _digests(store: TrialStore, context: Mapping[str, Any], number: int, key: st
 
 def _unnamed(key: str) -> tuple[Layer, ...]:
     """Layers of which only the place in precision strings is known."""
-    count = len(key.partition("+")[0])
+    count = len(split_key(key)[0])
     return tuple(Layer(place, "", f"weights-{place + 1}", place, (), 0, 0) for place in range(count))
 
 

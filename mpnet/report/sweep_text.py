@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from mpnet.messages import bytes_text, count_text
+from mpnet.report.terminal import blocks
 from mpnet.spec.measures import measure
 
 _BAR = 24
@@ -26,10 +27,7 @@ def front_chart(points: Sequence[tuple[float, float, str]], rows: int) -> list[s
 
 def bar(share: float, width: int = _BAR) -> str:
     """A bar of eighths of characters, `width` characters long."""
-    eighths = round(min(1.0, max(0.0, share)) * width * 8)
-    full, rest = divmod(eighths, 8)
-    text = "\u2588" * full + ("" if rest == 0 else chr(0x2590 - rest))
-    return text.ljust(width)
+    return blocks(round(min(1.0, max(0.0, share)) * width * 8)).ljust(width)
 
 
 def print_sweep(document: Mapping[str, Any], out: Console) -> None:

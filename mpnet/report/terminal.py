@@ -11,30 +11,18 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from mpnet.spec.precision import BY_CODE
+
 EIGHTHS = " ▏▎▍▌▋▊▉█"
-SPARKS = "▁▂▃▄▅▆▇█"
-PLAIN_WIDTH = 200
-"""Columns assumed when the output is not a terminal: wide enough that no cell is cut."""
 
 STYLES = {"fp32": "blue", "fp16": "yellow", "int8": "green", "good": "green", "bad": "red", "noise": "dim", "none": ""}
-
-
-def console(stream: IO[str] | None = None, width: int | None = None) -> Console:
-    """A console on `stream` (standard output). Not a terminal: plain text, 200 columns, never cut.
-
-    NO_COLOR (any value but the empty one) removes colours, also on a terminal.
-    """
-    out = stream if stream is not None else sys.stdout
-    if width is None and not out.isatty():
-        width = PLAIN_WIDTH
-    return Console(file=out, width=width, highlight=False, markup=False, emoji=False, soft_wrap=False)
 
 
 def utf8(stream: IO[str] | None = None) -> bool:
     """Whether block characters can be written to `stream` (standard output)."""
     encoding = getattr(stream if stream is not None else sys.stdout, "encoding", None) or "ascii"
     try:
-        (EIGHTHS + SPARKS + "±−").encode(encoding)
+        (EIGHTHS + "│±−").encode(encoding)
     except (UnicodeEncodeError, LookupError):
         return False
     return True
@@ -50,7 +38,11 @@ def bar(value: float, largest: float, width: int = 12, unicode: bool = True) -> 
     share = min(value / largest, 1.0)
     if not unicode:
         return "#" * max(1, round(share * width))
-    eighths = max(1, round(share * width * 8))
+    return blocks(max(1, round(share * width * 8)))
+
+
+def blocks(eighths: int) -> str:
+    """So many eighths of characters."""
     full, rest = divmod(eighths, 8)
     return "█" * full + (EIGHTHS[rest] if rest else "")
 
@@ -68,19 +60,6 @@ def signed_bar(value: float, largest: float, width: int = 6, unicode: bool = Tru
     return " " * width + middle + mark * size + " " * (width - size)
 
 
-def sparkline(values: Sequence[float], unicode: bool = True) -> str:
-    """One character per value, its height relative to the largest; a value that is not finite is a space.
-
-    Without `unicode`: digits 0 to 9.
-    """
-    marks = SPARKS if unicode else "0123456789"
-    top = max((v for v in values if math.isfinite(v)), default=0.0)
-    share = 1 / top if top > 0 else 0.0
-    return "".join(
-        marks[min(len(marks) - 1, int(max(v, 0.0) * share * len(marks)))] if math.isfinite(v) else " " for v in values
-    )
-
-
 def clean(text: object) -> str:
     """`text` on one line without control characters: names from files must not move the cursor."""
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in str(text))
@@ -96,10 +75,8 @@ def number_text(value: float | None, digits: int = 2, signed: bool = False) -> s
     return text.replace("-", "", 1) if float(text) == 0 and text.startswith("-") else text
 
 
-def precision_text(key: str, unicode: bool = True) -> Text:
+def precision_text(key: str) -> Text:
     """A precision string with one colour per precision (colour only repeats what the letter says)."""
-    from mpnet.spec.precision import BY_CODE
-
     text = Text()
     for code in clean(key):
         row = BY_CODE.get(code)

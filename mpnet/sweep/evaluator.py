@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Sequence
@@ -19,6 +18,7 @@ from mpnet.engine.tensor import Tensor
 from mpnet.evaluation.signal import squared_sum
 from mpnet.kernels.isa import kernels
 from mpnet.spec.detections import Detections
+from mpnet.spec.measures import trial_costs
 from mpnet.speed.latency import predicted_ms
 from mpnet.sweep.context import Baseline, SweepContext, values_of
 from mpnet.sweep.scoring import Noise, Scorer
@@ -30,7 +30,6 @@ LIVE_BYTES = 192 << 20
 """Memory that the tensors of one group of pictures may take in one worker."""
 MAX_GROUP = 64
 """Pictures in one call after the stem: enough to make calls cheap, few enough that tensors stay in the cache."""
-_COSTS = ("weight_bytes", "peak_activation_bytes", "bit_operations", "int8_macs")
 _ENTRY_BYTES = 24  # of one candidate: class, score, box
 
 
@@ -87,7 +86,6 @@ class Evaluator:
 
     def evaluate(self, unit: Unit) -> UnitResult:
         """All figures of a unit's configurations. Raises: EngineError for values that are not finite."""
-        start = time.perf_counter()
         graph = self.graph(unit)
         heads = self._forward(graph, unit.options)
         trials = []
@@ -96,7 +94,7 @@ class Evaluator:
             detections = self.scorer.detections([heads.candidates[h][name] for h, name in enumerate(names)])
             noise = [heads.noise[h][name] for h, name in enumerate(names)] if self.context.baseline else []
             trials.append(Trial(key, {**self.scorer.measure(detections, noise), **self.costs(unit.options, key)}))
-        return UnitResult(tuple(trials), graph.macs * len(self._pictures), time.perf_counter() - start)
+        return UnitResult(tuple(trials), graph.macs * len(self._pictures))
 
     def detections(self, options: int, key: str) -> Detections:
         """What one configuration finds: the bits that its trial was measured on."""
@@ -123,7 +121,7 @@ class Evaluator:
         if options not in self._costs:
             self._costs[options] = CostModel(context.network, engine, context.own)
         costs = self._costs[options].costs(key)
-        found = {name: float(costs[name]) for name in _COSTS}
+        found = {name: float(costs[name]) for name in trial_costs() if name in costs}
         if context.step_ms:
             plan = build_plan(context.network, assign_key(context.network, key), engine)
             found["latency_ms"] = predicted_ms(plan, context.step_ms)

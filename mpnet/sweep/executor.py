@@ -105,11 +105,6 @@ class ProcessExecutor:
             raise ConfigError(f"--workers: {self.slots} workers cannot work; use 1 or more")
         self._workers = [self._start() for _ in range(self.slots)]
 
-    @property
-    def pids(self) -> tuple[int, ...]:
-        """Of the workers that are alive."""
-        return tuple(worker.process.pid for worker in self._workers)
-
     def _start(self) -> _Process:
         spawn = multiprocessing.get_context("spawn")
         ours, theirs = spawn.Pipe()

@@ -1,15 +1,20 @@
-"""What a sweep found, as the document that --json prints and the store keeps for reports."""
+"""What a sweep found, as the document that --json prints and the store keeps for reports; and how far it is."""
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any, Mapping
 
 from mpnet.spec.measures import HELD_OUT, trial_costs, trial_metrics
+from mpnet.spec.network import NetworkSpec
+from mpnet.spec.precision import BY_CODE
 from mpnet.sweep.front import Gap, front_gap
 from mpnet.sweep.loop import SweepState
 from mpnet.sweep.problem import Problem
 from mpnet.sweep.space import Configuration
 from mpnet.sweep.store import Trial, TrialStore
+from mpnet.sweep.store_schema import owner_is_dead
 
 FORMAT = "mpnet-sweep-result"
 VERSION = 1
@@ -97,3 +102,66 @@ def findings(
         "gap": None if gap is None else vars(gap),
         "store": str(store.path),
     }
+
+
+def rank_layers(
+    problem: Problem, known: Mapping[Configuration, Trial], network: NetworkSpec
+) -> list[dict[str, Any]]:
+    """One row per variable of the space and lower precision, most harm first; without those that were not measured.
+
+    alone: change of every metric when only these layers are lowered, against everything at the highest precision.
+    kept:  change when only these layers stay at the highest, against everything lowered; {} where not measured.
+    """
+    space = problem.space
+    top = space.highest()
+    rows = []
+    for number, variable in enumerate(space.variables):
+        high = top[variable.positions[0]]
+        indices = [space.layers[position] for position in variable.positions]
+        for code in variable.codes:
+            if code == high:
+                continue
+            low = space.key_of([code if code in v.codes else top[v.positions[0]] for v in space.variables])
+            alone = _change(known, space.changed(top, number, code), top)
+            if alone:
+                rows.append({
+                    "layers": indices, "names": [network.layers[index].name for index in indices],
+                    "precision": BY_CODE[code].name,
+                    "mac_share": sum(problem.macs[p] for p in variable.positions) / max(1, sum(problem.macs)),
+                    "alone": alone, "kept": _change(known, space.changed(low, number, high), low),
+                })
+    name = problem.quality_name
+    return sorted(rows, key=lambda row: float(row["alone"].get(name, 0.0)))
+
+
+def _change(known: Mapping[Configuration, Trial], key: str, start: str) -> dict[str, float]:
+    after, before = known.get(Configuration(key)), known.get(Configuration(start))
+    if after is None or before is None:
+        return {}
+    return {name: after.values[name] - before.values[name] for name in trial_metrics()
+            if name in after.values and name in before.values}
+
+
+def sweep_status(path: Path) -> dict[str, Any]:
+    """What `mpnet sweep --status` prints; reads only, also while the sweep runs.
+
+    state: finished, stopped (by its budget), running, or interrupted. findings: of the last sweep that ended, or None.
+    Raises: StoreError for a file that is no store.
+    """
+    with TrialStore.read(path) as store:
+        status = json.loads(store.note("status") or "{}")
+        sweep = json.loads(store.note("sweep") or "{}")
+        findings = json.loads(store.note("findings") or "null")
+        state = status.get("state", "interrupted")
+        claims = store.claims()
+        if state == "running" and owner_is_dead(str(status.get("owner", ""))):
+            state = "interrupted"
+        if claims:
+            state = "running"
+        work = store.work()
+        return {
+            "store": str(path), "state": state, "name": sweep.get("name"), "strategy": sweep.get("strategy"),
+            "trials": sum(store.count(context) for context in sweep.get("contexts", [])),
+            "total": status.get("total"), "seconds": work.seconds, "workers": sorted(set(claims.values())),
+            "claims": list(claims), "findings": findings,
+        }

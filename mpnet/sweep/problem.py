@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Iterable, Mapping, Sequence
+from typing import Generator, Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -17,6 +17,8 @@ from mpnet.sweep.space import Configuration, Space
 from mpnet.sweep.store import Trial
 
 Results = Mapping[Configuration, Trial]
+Walk = Generator[list[Configuration], Results, None]
+"""What a strategy asks for, batch by batch; it is sent all that is known."""
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from mpnet.detection.nms import NmsOptions, suppress
 from mpnet.spec.dataset import Dataset
 from mpnet.spec.detections import Detections
 from mpnet.spec.measures import HELD_OUT, MAX_SQNR_DB
-from mpnet.trial.measure import Meter
+from mpnet.trial.measure import Meter, best_of_each
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,13 +104,3 @@ class Scorer:
                 measured["head_sqnr_db"] = sqnr_db(noise, part.positions)
             values.update({part.prefix + name: value for name, value in measured.items()})
         return values
-
-
-def best_of_each(detections: Detections, limit: int | None) -> Detections:
-    """The `limit` best of each picture; equal scores in their order."""
-    if limit is None or len(detections) == 0:
-        return detections
-    order = np.lexsort((-detections.score, detections.image_index))
-    rank = np.empty(len(order), dtype=np.int64)
-    rank[order] = np.arange(len(order)) - detections.offsets[detections.image_index[order]]
-    return detections.select(rank < limit)

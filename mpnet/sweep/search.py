@@ -20,10 +20,9 @@ from mpnet.spec.experiment import Experiment
 from mpnet.spec.identity import digest_of
 from mpnet.spec.plan_key import split_key
 from mpnet.speed.clock import in_turn
-from mpnet.sweep.findings import findings
+from mpnet.sweep.findings import findings, rank_layers
 from mpnet.sweep.loop import OnUpdate, Sweep, Workforce
 from mpnet.sweep.problem import Problem, objectives_of
-from mpnet.sweep.ranking import rank_layers
 from mpnet.sweep.setup import describe, make_context, make_executor, say, set_up
 from mpnet.sweep.sharing import forward_equivalents
 from mpnet.sweep.space import Space, build_space

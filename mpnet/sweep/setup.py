@@ -23,7 +23,6 @@ from mpnet.speed.table import LatencyTable, read_table
 from mpnet.sweep.context import Baseline, OptionsInForce, SweepContext
 from mpnet.sweep.evaluator import Evaluator
 from mpnet.sweep.executor import Executor, InlineExecutor, ProcessExecutor
-from mpnet.sweep.recipe import EvaluatorRecipe
 from mpnet.sweep.scoring import split_positions
 from mpnet.sweep.scratch import Scratch
 from mpnet.sweep.space import Space
@@ -131,6 +130,17 @@ def _on_disk(found: Baseline, scratch: Scratch) -> Baseline:
         values[:] = tensor
         heads.append(where)
     return replace(found, heads=tuple(heads))
+
+
+@dataclass(frozen=True, eq=False)
+class EvaluatorRecipe:
+    """How a worker is made from a context, wherever it runs; sent to every worker once."""
+
+    context: SweepContext
+
+    def make(self) -> Evaluator:
+        """An evaluator in this process."""
+        return Evaluator(self.context)
 
 
 def make_executor(context: SweepContext, workers: int, scheduler: str | None) -> Executor:

@@ -41,11 +41,10 @@ class Unit:
 
 @dataclass(frozen=True)
 class UnitResult:
-    """Trials of a unit; macs: executed, all pictures; seconds: taken."""
+    """Trials of a unit; macs: executed, all pictures."""
 
     trials: tuple[Trial, ...]
     macs: int
-    seconds: float
 
 
 def split_units(

@@ -80,6 +80,16 @@ def measure_agreement(
     }
 
 
+def best_of_each(detections: Detections, limit: int | None) -> Detections:
+    """The `limit` best of each picture; equal scores in their order."""
+    if limit is None or len(detections) == 0:
+        return detections
+    order = np.lexsort((-detections.score, detections.image_index))
+    rank = np.empty(len(order), dtype=np.int64)
+    rank[order] = np.arange(len(order)) - detections.offsets[detections.image_index[order]]
+    return detections.select(rank < limit)
+
+
 def decibel(signal: NDArray[np.float64], noise: NDArray[np.float64]) -> float:
     """10 log10(signal / noise) of sums of squares by picture, added in their order; infinite when nothing differs."""
     total, error = (float(np.add.accumulate(values)[-1]) for values in (signal, noise))

@@ -18,7 +18,7 @@ from mpnet.evaluation.signal import squared_sum
 from mpnet.progress import Advance, unseen
 from mpnet.spec.detections import Detections
 from mpnet.trial.inputs import in_order
-from mpnet.trial.measure import decibel
+from mpnet.trial.measure import best_of_each, decibel
 from mpnet.trial.workbench import Workbench
 
 
@@ -58,7 +58,7 @@ def run_plans(bench: Workbench, plans: Sequence[Plan], advance: Advance = unseen
     outcomes = []
     for number, plan in enumerate(plans):
         joined = [join_images([part.candidates[number][head] for part in parts]) for head in range(len(bench.heads))]
-        detections = _best(suppress(joined, bench.dataset.sizes, bench.nms), bench.experiment.detection.max_detections)
+        detections = best_of_each(suppress(joined, bench.dataset.sizes, bench.nms), bench.experiment.detection.max_detections)
         ratios = [] if number == 0 else [
             decibel(np.concatenate([part.signal[head] for part in parts]),
                     np.concatenate([part.noise[number - 1][head] for part in parts]))
@@ -96,13 +96,3 @@ class _Worker:
         noise = [[squared_sum(tensor, reference) for tensor, reference in zip(heads, tensors[0], strict=True)]
                  for heads in others]
         return _Part(len(batch.x), candidates, signal, noise)
-
-
-def _best(detections: Detections, limit: int | None) -> Detections:
-    """The `limit` best of each picture; equal scores in their order."""
-    if limit is None or len(detections) == 0:
-        return detections
-    order = np.lexsort((-detections.score, detections.image_index))
-    rank = np.empty(len(order), dtype=np.int64)
-    rank[order] = np.arange(len(order)) - detections.offsets[detections.image_index[order]]
-    return detections.select(rank < limit)

@@ -14,8 +14,8 @@ from mpnet.report.model import (
     ClassRow,
     Configurations,
     Layer,
-    LayerCost,
     LayerError,
+    LayerPair,
     Picture,
     ReportData,
     Status,
@@ -69,7 +69,7 @@ def configurations(seed: int = 7, codes: str = "fq") -> Configurations:
     }
     found = front_of(agreement, operations)
     row = int(np.flatnonzero(found)[np.argsort(operations[found])][np.count_nonzero(found) // 2])
-    return Configurations(keys, tuple(f"{i:016x}" for i in range(len(keys))), columns, found, "agreement_AP",
+    return Configurations(keys, columns, found, "agreement_AP",
                           "bit_operations", baseline=0, chosen=row)
 
 
@@ -119,7 +119,7 @@ def report_data(
                    1 - 1e-5 * (i + 1), 0.289 + 0.02 * i, 0.0002 * i, -1.0 - i, 4.0 + i,
                    tuple(int(v) for v in 1e5 * np.exp(-np.linspace(-1.5, 4, 48) ** 2)), (-1.0 - i, 4.0 + i),
                    (-1.0 - i, 3.5 + i), 1 / 11) for i, layer in enumerate(weighted))
-    costs = tuple(LayerCost(layer.index, layer.name, layer.macs / 3e7, layer.macs / (7e7 if key[i] == "q" else 3e7),
+    costs = tuple(LayerPair(layer.index, layer.name, layer.macs / 3e7, layer.macs / (7e7 if key[i] == "q" else 3e7),
                             4.0 * layer.parameters, (1.0 if key[i] == "q" else 4.0) * layer.parameters)
                   for i, layer in enumerate(weighted))
     changes = tuple(Change("lost" if i % 3 else "gained", picture_name, class_names[i % len(class_names)],

@@ -9,6 +9,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 import pytest
+from rich.console import Console
 
 from mpnet.errors import ConfigError, DataError
 from mpnet.evaluation.compare import found_objects
@@ -19,7 +20,6 @@ from mpnet.report.comparison import check_limits
 from mpnet.report.comparison_text import print_comparison
 from mpnet.report.page import render
 from mpnet.report.paired import Pairing, overlap
-from mpnet.report.terminal import console
 from mpnet.trial.result import Result
 from tests.report.made_runs import NAMES, make_dataset, make_detections, make_runs
 from tests.report.test_store_source import quiet
@@ -111,7 +111,7 @@ def test_without_pictures_metrics_remain(tmp_path: Path) -> None:
 def test_the_tables_are_plain_in_a_pipe(runs: tuple[Result, Result, Result]) -> None:
     document = compare_runs(folders(runs), draws=100).document
     stream = io.StringIO()
-    print_comparison(document, console(stream))
+    print_comparison(document, Console(file=stream, width=200, markup=False, emoji=False, highlight=False))
     text = stream.getvalue()
     assert "\x1b" not in text
     assert "within noise" in text
@@ -123,7 +123,7 @@ def test_the_tables_are_plain_in_a_pipe(runs: tuple[Result, Result, Result]) -> 
 def test_the_tables_need_no_unicode(runs: tuple[Result, Result, Result]) -> None:
     document = compare_runs(folders(runs), draws=100).document
     stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii", errors="strict")
-    print_comparison(document, console(stream))
+    print_comparison(document, Console(file=stream, width=200, markup=False, emoji=False, highlight=False))
     stream.flush()
     assert b"####" in stream.buffer.getvalue()  # type: ignore[attr-defined]
 

@@ -91,7 +91,7 @@ def test_sensitivities_of_a_ratio_without_noise_are_values() -> None:
 def test_layers_that_were_not_tried_have_no_sensitivity() -> None:
     table = configurations()
     kept = [row for row, key in enumerate(table.keys) if key.count("q") in (0, 11)]
-    few = replace(table, keys=tuple(table.keys[row] for row in kept), ids=("", ""),
+    few = replace(table, keys=tuple(table.keys[row] for row in kept),
                   columns={name: values[kept] for name, values in table.columns.items()}, front=table.front[kept],
                   chosen=1)
     assert by_layer(few, report_data().layers, "AP") == ()

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import io
-
 import pytest
 
+from mpnet.cli.output import console
 from mpnet.messages import bytes_text
 from mpnet.report import terminal
 
@@ -23,10 +22,6 @@ def test_bar_without_unicode() -> None:
 
 def test_signed_bars_have_one_length() -> None:
     assert {len(terminal.signed_bar(v, 2.0, 5)) for v in (-2.0, -0.1, 0.0, 0.7, 2.0)} == {11}
-
-
-def test_sparkline() -> None:
-    assert terminal.sparkline([0, 1, 2, 4, float("nan")]) == "▁▃▅█ "
 
 
 def test_control_characters_are_shown_not_sent() -> None:
@@ -47,16 +42,15 @@ def test_signed_numbers(value: float | None, expected: str) -> None:
     assert terminal.number_text(value, 2, signed=True) == expected
 
 
-def test_a_pipe_gets_plain_text(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pipe_gets_plain_text(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.delenv("FORCE_COLOR", raising=False)
-    stream = io.StringIO()
     wide = "x" * 150
-    terminal.print_table(terminal.console(stream), ["name", "value"], [[wide, "\x1b[31mred"]], title="t")
-    assert "\x1b" not in stream.getvalue()
-    assert wide in stream.getvalue()
+    terminal.print_table(console(), ["name", "value"], [[wide, "\x1b[31mred"]], title="t")
+    shown = capsys.readouterr().out
+    assert "\x1b" not in shown
+    assert wide in shown
 
 
-def test_a_limited_table_counts_the_rest() -> None:
-    stream = io.StringIO()
-    terminal.print_table(terminal.console(stream), ["n"], [[i] for i in range(9)], limit=4)
-    assert "and 5 more" in stream.getvalue()
+def test_a_limited_table_counts_the_rest(capsys: pytest.CaptureFixture[str]) -> None:
+    terminal.print_table(console(), ["n"], [[i] for i in range(9)], limit=4)
+    assert "and 5 more" in capsys.readouterr().out

@@ -15,7 +15,7 @@ from mpnet.sweep.dask_executor import DaskExecutor
 from mpnet.sweep.evaluator import Evaluator
 from mpnet.sweep.loop import Sweep, SweepState, Workforce
 from mpnet.sweep.problem import Problem, objectives_of
-from mpnet.sweep.recipe import EvaluatorRecipe
+from mpnet.sweep.setup import EvaluatorRecipe
 from mpnet.sweep.space import build_space
 from mpnet.sweep.store import Subject, TrialStore
 from mpnet.sweep.strategies import strategy

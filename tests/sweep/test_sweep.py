@@ -129,7 +129,7 @@ def test_no_workers_is_an_error() -> None:
 
 def test_closing_ends_all_workers() -> None:
     executor = ProcessExecutor(SyntheticRecipe(problem()), 2)
-    pids = executor.pids
+    pids = [worker.process.pid for worker in executor._workers]
     executor.close()
     for pid in pids:
         with pytest.raises(ProcessLookupError):

@@ -6,17 +6,14 @@ again: whatever the store knows is answered at once.
 
 from __future__ import annotations
 
-from typing import Generator, Protocol
+from typing import Protocol
 
 from mpnet.errors import ConfigError
-from mpnet.sweep.problem import Problem, Results
-from mpnet.sweep.space import Configuration
+from mpnet.sweep.problem import Problem, Walk
 from mpnet.sweep.strategies.additive import additive
 from mpnet.sweep.strategies.greedy import greedy
 from mpnet.sweep.strategies.listing import exhaustive, grid, one_at_a_time
 from mpnet.sweep.strategies.pareto import pareto
-
-Walk = Generator[list[Configuration], Results, None]
 
 
 class Strategy(Protocol):

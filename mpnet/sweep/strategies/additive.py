@@ -6,12 +6,10 @@ exhaustive sweep can be better.
 
 from __future__ import annotations
 
-from typing import Generator
-
 import numpy as np
 
 from mpnet.sweep.front import Points, non_dominated
-from mpnet.sweep.problem import Problem, Results
+from mpnet.sweep.problem import Problem, Results, Walk
 from mpnet.sweep.space import Configuration
 from mpnet.sweep.strategies.listing import only_lowered
 
@@ -19,7 +17,7 @@ MAX_VERIFIED = 256
 _MAX_PARTIAL = 20_000  # points of a partial front; beyond, evenly thinned along the cost
 
 
-def additive(problem: Problem) -> Generator[list[Configuration], Results, None]:
+def additive(problem: Problem) -> Walk:
     """One variable at a time from the baseline, then the predicted front (at most 256 configurations)."""
     for options in range(len(problem.space.option_sets)):
         single = only_lowered(problem, options)

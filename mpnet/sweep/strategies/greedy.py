@@ -7,12 +7,8 @@ is tried on the way counts for the front.
 
 from __future__ import annotations
 
-from typing import Generator
-
-from mpnet.sweep.problem import Problem, Results
+from mpnet.sweep.problem import Problem, Results, Walk
 from mpnet.sweep.space import Configuration
-
-Walk = Generator[list[Configuration], Results, None]
 
 
 def greedy(problem: Problem) -> Walk:

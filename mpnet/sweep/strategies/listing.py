@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Generator
-
 from mpnet.errors import ConfigError
-from mpnet.sweep.problem import Problem, Results
+from mpnet.sweep.problem import Problem, Walk
 from mpnet.sweep.space import Configuration
 
 MAX_GRID = 4096
 
 
-def exhaustive(problem: Problem) -> Generator[list[Configuration], Results, None]:
+def exhaustive(problem: Problem) -> Walk:
     """Every configuration."""
     yield [Configuration(key, options)
            for options in range(len(problem.space.option_sets)) for key in problem.space.all_keys()]
 
 
-def grid(problem: Problem) -> Generator[list[Configuration], Results, None]:
+def grid(problem: Problem) -> Walk:
     """Every configuration of a space that was made small with ties and choices per layer.
 
     Raises: ConfigError for more than 4,096 configurations, before any is tried.
@@ -29,7 +27,7 @@ def grid(problem: Problem) -> Generator[list[Configuration], Results, None]:
     yield from exhaustive(problem)
 
 
-def one_at_a_time(problem: Problem) -> Generator[list[Configuration], Results, None]:
+def one_at_a_time(problem: Problem) -> Walk:
     """Both ways: only this layer lowered, and all but this layer lowered; for every precision that it can be given."""
     yield [configuration for options in range(len(problem.space.option_sets))
            for configuration in (*only_lowered(problem, options), *all_but_lowered(problem, options))]

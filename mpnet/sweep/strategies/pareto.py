@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Generator
+from typing import Any
 
 from mpnet.errors import ConfigError
 from mpnet.spec.experiment import SAMPLERS
-from mpnet.sweep.problem import Problem, Results
+from mpnet.sweep.problem import Problem, Walk
 from mpnet.sweep.space import Configuration
 
 DEFAULT_TRIALS = 200
@@ -15,7 +15,7 @@ POPULATION = 32
 PATIENCE = 20
 
 
-def pareto(problem: Problem) -> Generator[list[Configuration], Results, None]:
+def pareto(problem: Problem) -> Walk:
     """Asks Optuna for populations until `budget.trials` different configurations were tried.
 
     The corners (all high, all low) come first. Deterministic for a seed.
