@@ -231,11 +231,11 @@ main.main(["run", sys.argv[1], "--quiet"])
 
 
 def test_killed_runs_can_be_run_again(mpnet: Mpnet, experiment: Path) -> None:
-    process = subprocess.Popen([sys.executable, "-c", SLOW_RUN, str(experiment)], stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    process.stdout.readline()
-    process.kill()
-    process.wait()
+    command = [sys.executable, "-c", SLOW_RUN, str(experiment)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.kill()
     assert all(name.startswith(".") for name in folders(experiment))
     assert document_of(mpnet("run", experiment, "--json"))["reused"] is False
 
