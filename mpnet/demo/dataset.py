@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from mpnet.demo.scenes import CLASSES, SIZE, SPLIT_LIMIT, SPLITS, Box, scene
+from mpnet.demo.scenes import CLASSES, SIZE, SPLIT_LIMIT, SPLITS, LabelledBox, scene
 
 _BLOCK = 8  # scenes handed to a process at once
 
@@ -72,7 +72,7 @@ def _replace(path: Path, content: bytes) -> None:
     os.replace(part, path)
 
 
-def _label_line(box: Box) -> str:
+def _label_line(box: LabelledBox) -> str:
     values = (
         (box.x0 + box.x1) / (2 * SIZE),
         (box.y0 + box.y1) / (2 * SIZE),

@@ -36,7 +36,7 @@ _MIN_VISIBLE = 50  # percent below which a box is dropped
 
 
 @dataclass(frozen=True)
-class Box:
+class LabelledBox:
     """One labelled object: class index and the extent of its visible pixels, right and lower end excluded."""
 
     label: int
@@ -176,7 +176,7 @@ def _clutter(picture: Picture, stream: Stream, count: int, longest: int) -> None
         _draw(picture, stream, shape, pose, _silhouette(shape, pose), 30)
 
 
-def render(seed: int) -> tuple[Picture, tuple[Box, ...]]:
+def render(seed: int) -> tuple[Picture, tuple[LabelledBox, ...]]:
     """Return the scene of one seed: RGB uint8 (SIZE, SIZE, 3) and its boxes."""
     stream = Stream(seed)
     picture = texture.background(stream, SIZE)
@@ -221,18 +221,18 @@ def render(seed: int) -> tuple[Picture, tuple[Box, ...]]:
     return picture, _boxes(owner, labels, areas)
 
 
-def _boxes(owner: NDArray[np.int32], labels: list[int], areas: list[int]) -> tuple[Box, ...]:
+def _boxes(owner: NDArray[np.int32], labels: list[int], areas: list[int]) -> tuple[LabelledBox, ...]:
     boxes = []
     for k, label in enumerate(labels):
         seen = owner == k
         rows, columns = np.flatnonzero(seen.any(axis=1)), np.flatnonzero(seen.any(axis=0))
         if int(seen.sum()) * 100 < areas[k] * _MIN_VISIBLE or not len(rows):
             continue
-        boxes.append(Box(label, int(columns[0]), int(rows[0]), int(columns[-1]) + 1, int(rows[-1]) + 1))
+        boxes.append(LabelledBox(label, int(columns[0]), int(rows[0]), int(columns[-1]) + 1, int(rows[-1]) + 1))
     return tuple(boxes)
 
 
-def scene(split: str, index: int) -> tuple[Picture, tuple[Box, ...]]:
+def scene(split: str, index: int) -> tuple[Picture, tuple[LabelledBox, ...]]:
     """Return one scene of a split: RGB uint8 (SIZE, SIZE, 3) and its boxes.
 
     split: "train" or "val"; index: 0 <= index < SPLIT_LIMIT.
