@@ -76,7 +76,7 @@ def _with_ranges(options: EngineOptions, network: NetworkSpec) -> EngineOptions:
 
 def _document(plan: Plan) -> dict[str, Any]:
     network = plan.network
-    rows = [row.as_json() | {"detail": describe_layer(network.layers[row.index])} for row in layer_costs(plan)]
+    rows = [row | {"detail": describe_layer(network.layers[row["index"]])} for row in layer_costs(plan)]
     return {
         "cfg": network.source,
         "digest": network.digest,

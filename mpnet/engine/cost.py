@@ -6,7 +6,6 @@ layout, without making plans.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Callable, Iterable, Mapping
 
 from mpnet.engine.fuse import fuse, fuse_plan
@@ -15,7 +14,7 @@ from mpnet.engine.lowering import Lowering, Lowerings
 from mpnet.engine.memory import plan_arena
 from mpnet.engine.options import EngineOptions
 from mpnet.engine.plan import Plan
-from mpnet.spec.network import NetworkSpec, Shape
+from mpnet.spec.network import NetworkSpec
 from mpnet.spec.plan_key import split_key
 from mpnet.spec.precision import BY_CODE, Precision
 from mpnet.spec.selectors import layer_selectors
@@ -30,51 +29,24 @@ LAYER_COSTS: dict[str, Callable[[Lowering], int]] = {
 multiply-accumulates, padding counted; those in int8; macs * weight bits * activation bits."""
 
 
-@dataclass(frozen=True)
-class LayerCost:
-    """One layer of a plan, for tables and results.
+def layer_costs(plan: Plan) -> list[dict[str, Any]]:
+    """One row per layer, in order, as result.json and `mpnet show --json` hold it.
 
-    conversions: inserted on its behalf, such as `fp32 -> int8`.
-    activation_bytes: its result, for one image, as stored.
+    conversions: inserted on its behalf, such as `fp32 -> int8`. activation_bytes: its result, for one image, as stored.
     """
-
-    index: int
-    type: str
-    name: str
-    selectors: tuple[str, ...]
-    precision: Precision
-    origin: str
-    conversions: tuple[str, ...]
-    in_shape: Shape
-    shape: Shape
-    macs: int
-    parameters: int
-    weight_bytes: int
-    activation_bytes: int
-
-    def as_json(self) -> dict[str, Any]:
-        """The row as result.json and `mpnet show --json` hold it."""
-        return {
-            "index": self.index, "type": self.type, "name": self.name, "selectors": list(self.selectors),
-            "precision": str(self.precision), "origin": self.origin, "conversions": list(self.conversions),
-            "in_shape": list(self.in_shape), "shape": list(self.shape), "macs": self.macs,
-            "parameters": self.parameters, "weight_bytes": self.weight_bytes,
-            "activation_bytes": self.activation_bytes,
+    return [
+        {
+            "index": layer.index, "type": layer.kind, "name": layer.name, "selectors": list(selectors),
+            "precision": str(plan.precision[layer.index]), "origin": plan.precision.origins[layer.index],
+            "conversions": [f"{step.takes} -> {step.gives}" for step in plan.conversions[layer.index]],
+            "in_shape": list(layer.in_shape), "shape": list(layer.out_shape), "macs": layer.macs,
+            "parameters": layer.parameters, "weight_bytes": LAYER_COSTS["weight_bytes"](low),
+            "activation_bytes": layer.activations * low.result.stored.item_bytes,
         }
-
-
-def layer_costs(plan: Plan) -> tuple[LayerCost, ...]:
-    """One row per layer, in order."""
-    return tuple(
-        LayerCost(
-            layer.index, layer.kind, layer.name, selectors, plan.precision[layer.index],
-            plan.precision.origins[layer.index],
-            tuple(f"{step.takes} -> {step.gives}" for step in plan.conversions[layer.index]),
-            layer.in_shape, layer.out_shape, layer.macs, layer.parameters, LAYER_COSTS["weight_bytes"](low),
-            layer.activations * low.result.stored.item_bytes,
+        for layer, selectors, low in zip(
+            plan.network.layers, layer_selectors(plan.network), plan.lowerings, strict=True
         )
-        for layer, selectors, low in zip(plan.network.layers, layer_selectors(plan.network), plan.lowerings, strict=True)
-    )
+    ]
 
 
 def plan_cost(plan: Plan) -> dict[str, int]:

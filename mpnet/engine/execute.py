@@ -10,7 +10,7 @@ from typing import Sequence
 import numpy as np
 
 from mpnet.engine.bind import Context, named_error, run_call
-from mpnet.engine.lowering import Lowering, lower_layer
+from mpnet.engine.lowering import Lowering, Lowerings
 from mpnet.engine.operations import Operation
 from mpnet.engine.options import DEFAULT_OPTIONS, EngineOptions
 from mpnet.engine.prepare import Prepared
@@ -80,7 +80,7 @@ def run_layer(
     A yolo layer gives the fp32 tensor that enters box decoding.
     Raises: EngineError that names the layer.
     """
-    low = lower_layer(prepared.network, index, precision, [tensor.precision for tensor in inputs], options)
+    low = Lowerings(prepared.network, options).of(index, precision, tuple(tensor.precision for tensor in inputs))
     try:
         return run_lowering(low, inputs, prepared, threads)
     except (KernelError, PrecisionError) as error:

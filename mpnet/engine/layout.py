@@ -47,15 +47,13 @@ class Layout:
     results: list[int] = field(default_factory=list)
     lowerings: list[Lowering] = field(default_factory=list)
 
-    def add(
-        self, operation: Operation, layer: int, inputs: tuple[int, ...], shape: Shape, gives: Precision, of: int
-    ) -> int:
-        """Append a step that writes a slot of its own, which holds values of layer `of`."""
+    def add(self, operation: Operation, layer: int, inputs: tuple[int, ...], shape: Shape, gives: Precision) -> int:
+        """Append a step that writes a slot of its own."""
         slot = len(self.shapes)
         self.steps.append(Step(operation, layer, inputs, slot, self.precisions[inputs[0]], gives))
         self.shapes.append(shape)
         self.precisions.append(gives)
-        self.layers.append(of)
+        self.layers.append(self.layers[inputs[0]] if operation.is_conversion else layer)
         return slot
 
     def lifetimes(self) -> tuple[list[int], list[int]]:
@@ -114,13 +112,13 @@ def lay_out(lowerings: Lowerings, wanted: Sequence[Precision | None]) -> Layout:
             if conversion is not None:
                 slot, known = slots[place], (slots[place], id(conversion))
                 if known not in shared:
-                    shared[known] = add(conversion, index, (slot,), shapes[slot], conversion.target, layout.layers[slot])
+                    shared[known] = add(conversion, index, (slot,), shapes[slot], conversion.target)
                 slots[place] = shared[known]
         for place, part in enumerate(low.slices):
             if part is not None:
                 slot = slots[place]
                 shape = part.result_shape(network, [shapes[slot]])
-                slots[place] = add(part, index, (slot,), shape, precisions[slot], index)
+                slots[place] = add(part, index, (slot,), shape, precisions[slot])
         slot, main = slots[0], low.main
         if main is not None and main.is_head:
             # A head reads its tensor and makes none: decoding works on what enters the yolo layer.
@@ -128,9 +126,9 @@ def lay_out(lowerings: Lowerings, wanted: Sequence[Precision | None]) -> Layout:
             layout.steps.append(Step(main, index, (slot,), slot, FP32, FP32))
         elif main is not None:
             gives = low.result if low.after is None else precisions[slot]
-            slot = add(main, index, tuple(slots), layer.out_shape, gives, index)
+            slot = add(main, index, tuple(slots), layer.out_shape, gives)
             if low.after is not None:
-                slot = add(low.after, index, (slot,), layer.out_shape, low.result, index)
+                slot = add(low.after, index, (slot,), layer.out_shape, low.result)
         results.append(slot)
         layout.lowerings.append(low)
     if not layout.outputs:
@@ -139,6 +137,6 @@ def lay_out(lowerings: Lowerings, wanted: Sequence[Precision | None]) -> Layout:
         if last is not None and (slot, id(last)) in shared:
             slot = shared[slot, id(last)]
         elif last is not None:
-            slot = add(last, len(network.layers) - 1, (slot,), shapes[slot], FP32, layout.layers[slot])
+            slot = add(last, len(network.layers) - 1, (slot,), shapes[slot], FP32)
         layout.outputs.append(slot)
     return layout

@@ -5,7 +5,7 @@ A plan of a whole network, its costs and a sweep's trie are all made of these; n
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Callable, Mapping, Sequence
 
 from mpnet.engine.operations import (
@@ -24,18 +24,18 @@ from mpnet.engine.operations import (
 )
 from mpnet.engine.options import EngineOptions, LayerQuantization
 from mpnet.errors import EngineError, PrecisionError
-from mpnet.spec.network import (
+from mpnet.spec.layers import (
     AvgpoolSpec,
     ConvolutionSpec,
     DropoutSpec,
     LayerSpec,
     MaxpoolSpec,
-    NetworkSpec,
     RouteSpec,
     ShortcutSpec,
     UpsampleSpec,
     YoloSpec,
 )
+from mpnet.spec.network import NetworkSpec
 from mpnet.spec.precision import FP32, PRECISIONS, Precision
 
 
@@ -48,7 +48,7 @@ class _Rule:
     """
 
     main: Callable[[Any, Precision, LayerQuantization], Operation | None]
-    part: Callable[[Any, int], Slice | None] = lambda layer, channels: None
+    part: Callable[[Any, int], Slice | None] | None = None
 
 
 def _convolve(layer: ConvolutionSpec, precision: Precision, how: LayerQuantization) -> Convolve:
@@ -105,12 +105,12 @@ def layer_precision(layer: LayerSpec, own: Precision | None, inputs: Sequence[Pr
 
 def result_storage(layer: LayerSpec, precision: Precision) -> Precision:
     """How the result of a layer at this precision is stored: an int8 convolution is de-scaled to fp32."""
-    return _storages(_main(layer, precision), precision)[1]
+    return _storages(_main(layer, precision), precision.tensor)[1]
 
 
 def quantised_afterwards(layer: LayerSpec) -> bool:
     """Whether some precision makes the layer compute in reals and quantise its result."""
-    return any(_computes_wider(_main(layer, precision), precision) for precision in PRECISIONS.values())
+    return any(_storages(_main(layer, p), p.tensor)[0] is not p.tensor for p in PRECISIONS.values())
 
 
 def makes_values(network: NetworkSpec, index: int) -> bool:
@@ -126,24 +126,6 @@ def range_owner(network: NetworkSpec, tensor: int) -> int:
             break
         tensor = layer.inputs[0]
     return tensor
-
-
-def lower_layer(
-    network: NetworkSpec, index: int, precision: Precision, inputs: Sequence[Precision], options: EngineOptions
-) -> Lowering:
-    """What layer `index` does at `precision` when its input tensors are stored as `inputs`.
-
-    Raises: PrecisionError for calibrated ranges that are missing.
-    """
-    layer = network.layers[index]
-    main = _main(layer, precision, options.of(index))
-    target, result = _storages(main, precision)
-    convert = tuple(
-        None if source is target else conversion_between(source, target, _quantize(network, index, i, target, options))
-        for i, source in zip(layer.inputs, inputs, strict=True)
-    )
-    after = _quantize(network, index, index, result, options) if _computes_wider(main, precision) else None
-    return Lowering(layer, precision, convert, _parts(network, layer), main, after, result)
 
 
 class Lowerings:
@@ -162,17 +144,49 @@ class Lowerings:
         self._conversions: dict[Conversion, Conversion] = {}
 
     def of(self, index: int, wanted: Precision | None, inputs: tuple[Precision, ...]) -> Lowering:
-        """What layer `index` does; wanted: its precision, None where it follows its inputs. Raises: as lower_layer."""
+        """What layer `index` does when its input tensors are stored as `inputs`.
+
+        wanted: its precision, None where it follows its inputs.
+        Raises: PrecisionError for calibrated ranges that are missing.
+        """
         key = (index, wanted, inputs)
         made = self._made.get(key)
         if made is None:
             own = wanted or self._own.get(index)
             precision = layer_precision(self.network.layers[index], own, inputs)
-            low = lower_layer(self.network, index, precision, inputs, self._options)
-            made = self._made[key] = replace(
-                low, convert=tuple(self.one(op) for op in low.convert), after=self.one(low.after)
-            )
+            made = self._made[key] = self._lower(index, precision, inputs)
         return made
+
+    def _lower(self, index: int, precision: Precision, inputs: tuple[Precision, ...]) -> Lowering:
+        layer, wanted = self.network.layers[index], precision.tensor
+        main = _main(layer, precision, self._options.of(index))
+        target, result = _storages(main, wanted)
+        convert = tuple([
+            None if source is target else self._conversion(index, tensor, source, target)
+            for tensor, source in zip(layer.inputs, inputs, strict=True)
+        ])
+        after = None if target is wanted else self._conversion(index, index, target, wanted)
+        return Lowering(layer, precision, convert, _parts(self.network, layer), main, after, result)
+
+    def _conversion(self, layer: int, tensor: int, source: Precision, target: Precision) -> Conversion | None:
+        """Of the result of layer `tensor` for its consumer `layer` (for itself when they are the same)."""
+        quantize = None
+        if target.carries_scale:
+            how = self._options.of(layer)
+            quantize = Quantize(how.activations, self._range(layer, tensor) if how.calibrated else None, target)
+        return self.one(conversion_between(source, target, quantize))
+
+    def _range(self, layer: int, tensor: int) -> tuple[float, float]:
+        names, ranges = self.network.layers, self._options.ranges
+        tensor = range_owner(self.network, tensor)
+        if tensor not in ranges:
+            name = "the picture" if tensor < 0 else f"the result of layer {tensor} ({names[tensor].name})"
+            raise PrecisionError(
+                f"layer {layer} ({names[layer].name}) asks for calibrated activations, but there is no range for "
+                f"{name}; calibrate first or use dynamic"
+            )
+        low, high = ranges[tensor]
+        return float(low), float(high)
 
     def one(self, operation: Conversion | None) -> Conversion | None:
         """The object that stands for all conversions equal to this one."""
@@ -188,41 +202,13 @@ def _main(layer: LayerSpec, precision: Precision, how: LayerQuantization | None 
 
 def _parts(network: NetworkSpec, layer: LayerSpec) -> tuple[Slice | None, ...]:
     part = _RULES[type(layer)].part
-    return tuple(part(layer, network.shape_of(tensor)[2]) for tensor in layer.inputs)
+    return tuple([None if part is None else part(layer, network.shape_of(tensor)[2]) for tensor in layer.inputs])
 
 
-def _computes_wider(main: Operation | None, precision: Precision) -> bool:
-    """Sums of codes with scales of their own happen in reals, and are quantised once, afterwards."""
-    return main is not None and main.gives(precision.tensor) is None
+def _storages(main: Operation | None, wanted: Precision) -> tuple[Precision, Precision]:
+    """How the inputs of an operation are stored, and its result, when tensors are wanted so.
 
-
-def _storages(main: Operation | None, precision: Precision) -> tuple[Precision, Precision]:
-    """How the inputs of an operation are stored, and its result when it is converted as the layer's precision asks."""
-    wanted = precision.tensor
-    if main is None:
-        return wanted, wanted
-    gives = main.gives(wanted)
-    return (wanted.widened, wanted) if gives is None else (wanted, gives)
-
-
-def _quantize(
-    network: NetworkSpec, layer: int, tensor: int, target: Precision, options: EngineOptions
-) -> Quantize | None:
-    """The quantisation of the result of layer `tensor` for its consumer `layer` (for itself when they are the same).
-
-    None for a target of reals. Raises: PrecisionError when a calibrated range is asked for and missing.
+    Codes with scales of their own are summed as reals; the result is quantised once, afterwards.
     """
-    if not target.carries_scale:
-        return None
-    how = options.of(layer)
-    if not how.calibrated:
-        return Quantize(how.activations, None, target)
-    tensor = range_owner(network, tensor)
-    if tensor not in options.ranges:
-        name = "the picture" if tensor < 0 else f"the result of layer {tensor} ({network.layers[tensor].name})"
-        raise PrecisionError(
-            f"layer {layer} ({network.layers[layer].name}) asks for calibrated activations, but there is no range for "
-            f"{name}; calibrate first or use dynamic"
-        )
-    low, high = options.ranges[tensor]
-    return Quantize(how.activations, (float(low), float(high)), target)
+    gives = wanted if main is None else main.gives(wanted)
+    return (wanted.widened, wanted) if gives is None else (wanted, gives)

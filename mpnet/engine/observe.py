@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Iterable
+from typing import Any, Callable, Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,7 +42,7 @@ def observe_tensors(
     watching = list(observers)
     session = Session(prepared, build_plan(network, fp32_plan(network)), threads)
 
-    def show(_: int, step: Step, tensor: Tensor) -> None:
+    def show(_: int, step: Step, inputs: Sequence[Tensor], tensor: Tensor) -> None:
         if not step.operation.is_conversion and not step.operation.is_head:
             for observer in watching:
                 observer(step.layer, tensor.data)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from typing import Any, Callable
+from typing import Any, Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,8 +19,8 @@ from mpnet.errors import DataError, EngineError, KernelError, PrecisionError
 from mpnet.spec.precision import FP32
 
 MAX_BATCH = 4096
-Observer = Callable[[int, Step, Tensor], None]
-"""Called after each step with its number, the step and its result; the tensor is valid during the call only."""
+Observer = Callable[[int, Step, Sequence[Tensor], Tensor], None]
+"""Called after each step with its number, the step, its inputs and its result, which are valid during the call only."""
 
 
 class Session:
@@ -67,7 +67,7 @@ class Session:
             except (KernelError, PrecisionError) as error:
                 raise named_error(plan.network, step.layer, error) from None
             tensors[step.output] = result
-            observer(number, step, result)
+            observer(number, step, inputs, result)
             for slot in step.inputs:
                 if plan.slots[slot].last == number and slot != step.output:
                     tensors.pop(slot, None)  # a step may read one slot twice

@@ -13,7 +13,7 @@ stretches a difference by more than 1.1. Source: docs/arithmetic.md, section 6.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Iterable
+from typing import Any, Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -83,23 +83,14 @@ class Verifier:
         session = Session(self._prepared, self._plan, self._threads)
         images = 0
         for batch in batches:
-            tensors: dict[int, Tensor] = {0: Tensor(batch, FP32)}
-
-            def look(number: int, step: Step, result: Tensor, tensors: dict[int, Tensor] = tensors) -> None:
-                tensors[step.output] = result
-                self._check(number, step, tensors[step.inputs[0]], result)
-                for slot in step.inputs:
-                    if self._plan.slots[slot].last == number:
-                        tensors.pop(slot, None)
-
-            session.observe(batch, look)
+            session.observe(batch, self._check)
             images += len(batch)
         if images == 0:
             raise DataError("there is no picture to verify on; give at least one")
         return tuple(self._found[number] for number in sorted(self._found))
 
-    def _check(self, number: int, step: Step, x: Tensor, result: Tensor) -> None:
-        operation = step.operation
+    def _check(self, number: int, step: Step, inputs: Sequence[Tensor], result: Tensor) -> None:
+        operation, x = step.operation, inputs[0]
         if isinstance(operation, Quantize):
             assert result.params is not None
             wrong = sum(

@@ -41,7 +41,7 @@ class Machine:
 
     def rows(self, key: str) -> list[dict[str, Any]]:
         """The layers, as result.json holds them."""
-        return [row.as_json() for row in layer_costs(self.plan(key))]
+        return layer_costs(self.plan(key))
 
     def errors(self, key: str, images: int = ANALYSIS_IMAGES) -> tuple[LayerError, ...]:
         """Error of every lowered layer, in network order, on pictures spread evenly over the data set.

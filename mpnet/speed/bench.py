@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.engine.assign import assign, assign_key
-from mpnet.engine.operations import Convolve, convolution_of
+from mpnet.engine.operations import Convolve
 from mpnet.engine.options import EngineOptions, resolve_options
 from mpnet.engine.plan import Plan, build_plan
 from mpnet.engine.prepare import Prepared
@@ -86,7 +86,7 @@ class BenchCase:
     @property
     def conversions_ms(self) -> float:
         """Steps that only change the precision of a tensor."""
-        return sum(s.time.median_ms for s in self.steps if s.time.step.operation.name in ("Quantize", "Dequantize", "Cast"))
+        return sum(s.time.median_ms for s in self.steps if s.time.step.operation.is_conversion)
 
 
 def gops(macs: int, ms: float) -> float:
@@ -169,7 +169,8 @@ def _step(prepared: Prepared, timed: StepTime, peak: Peak, threads: int) -> Benc
 
 
 def _convolution(timed: StepTime) -> Convolve | None:
-    return convolution_of(timed.step.operation)
+    operation = timed.step.operation
+    return operation if isinstance(operation, Convolve) else None
 
 
 def _step_precision(timed: StepTime) -> str:

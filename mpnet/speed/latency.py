@@ -10,18 +10,17 @@ from __future__ import annotations
 from typing import Mapping
 
 from mpnet.engine.fuse import fuse_plan
-from mpnet.engine.operations import convolution_of
+from mpnet.engine.operations import Convolve
 from mpnet.engine.plan import Plan, Step
 from mpnet.errors import ConfigError
 
 
 def step_signature(plan: Plan, step: Step) -> str:
     """What a step's time depends on: a layer at a precision, or one tensor that is moved or converted."""
-    name = step.operation.name
-    convolution = convolution_of(step.operation)
-    if convolution is not None:
-        return f"{step.layer} {name} {convolution.precision} {step.gives}"
-    if step.operation.is_conversion:
+    operation, name = step.operation, step.operation.name
+    if isinstance(operation, Convolve):
+        return f"{step.layer} {name} {operation.precision} {step.gives}"
+    if operation.is_conversion:
         return f"{plan.slots[step.inputs[0]].layer} {name} {step.takes} {step.gives}"
     # Two slices of one layer differ by what they read.
     return f"{step.layer} {name} {plan.slots[step.inputs[0]].layer} {step.takes}"

@@ -162,7 +162,7 @@ def describe(store: TrialStore, setup: SweepSetup, contexts: tuple[int, ...], co
         "name": bench.experiment.name, "strategy": section.strategy, "command": command,
         "created": datetime.now(timezone.utc).isoformat(timespec="seconds"), "versions": versions(),
         "digests": {**bench.identity(top.precision).digests(), "plan": None, "trial": None},
-        "layers": [row.as_json() for row in layer_costs(top)], "notes": list(bench.dataset.notes),
+        "layers": layer_costs(top), "notes": list(bench.dataset.notes),
         "objectives": list(section.objectives), "holdout": section.holdout, "contexts": list(contexts),
         "suffix": setup.space.suffix, "baseline": setup.baseline,
         "selecting": len(setup.select), "images": len(bench.dataset.images), "protocol": bench.protocol,

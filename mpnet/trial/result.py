@@ -87,7 +87,7 @@ def build_document(bench: Workbench, outcome: Outcome, *, baseline: Outcome | No
         "protocol": bench.protocol,
         "precision": {
             "key": outcome.plan.precision.key,
-            "layers": [row.as_json() for row in layer_costs(outcome.plan)],
+            "layers": layer_costs(outcome.plan),
         },
         "metrics": metrics,
         "agreement": agreement,

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from mpnet.engine.assign import assign_key
-from mpnet.engine.operations import ConvolvePool
+from mpnet.engine.operations import Convolve
 from mpnet.engine.options import EngineOptions, resolve_options
 from mpnet.engine.plan import build_plan
 from mpnet.engine.prepare import Prepared
@@ -32,7 +32,8 @@ THREE = ("fp32", "fp16", "int8")
 
 def layers_of(node: Node) -> list[int]:
     """A pooling stands in the node of the convolution before it."""
-    return [node.layer, node.layer + 1] if isinstance(node.lowering.main, ConvolvePool) else [node.layer]
+    main = node.lowering.main
+    return [node.layer, node.layer + 1] if isinstance(main, Convolve) and main.pool is not None else [node.layer]
 
 
 def shortcuts() -> NetworkSpec:

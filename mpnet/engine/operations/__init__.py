@@ -1,12 +1,11 @@
 """What a step can do, as small frozen values: equal operations on equal tensors give equal bits."""
 
-from mpnet.engine.operations.arithmetic import Add, AvgPool
 from mpnet.engine.operations.base import Operation
 from mpnet.engine.operations.convert import Cast, Conversion, Dequantize, Quantize, conversion_between
-from mpnet.engine.operations.convolve import Convolve, ConvolvePool, ConvolveQuantize, convolution_of
-from mpnet.engine.operations.move import Concat, MaxPool, Slice, Upsample, Yolo
+from mpnet.engine.operations.convolve import Convolve
+from mpnet.engine.operations.plain import Add, AvgPool, Concat, MaxPool, Slice, Upsample, Yolo
 
 __all__ = [
-    "Add", "AvgPool", "Cast", "Concat", "Conversion", "Convolve", "ConvolvePool", "ConvolveQuantize", "Dequantize",
-    "MaxPool", "Operation", "Quantize", "Slice", "Upsample", "Yolo", "conversion_between", "convolution_of",
+    "Add", "AvgPool", "Cast", "Concat", "Conversion", "Convolve", "Dequantize", "MaxPool", "Operation", "Quantize",
+    "Slice", "Upsample", "Yolo", "conversion_between",
 ]

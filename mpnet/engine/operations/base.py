@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 class Operation:
     """Base of all operations.
 
-    name:          what plans, tables and measured times call it.
     is_conversion: whether it changes how a tensor is stored and nothing else.
     is_head:       whether it hands its tensor over to box decoding, unchanged: it makes no tensor.
     moves_values:  whether each value of its result is one of its input's: the result keeps the input's scale.
@@ -28,12 +27,16 @@ class Operation:
     checks_result: whether it refuses a result that is not finite.
     """
 
-    name: ClassVar[str] = ""
     is_conversion: ClassVar[bool] = False
     is_head: ClassVar[bool] = False
     moves_values: ClassVar[bool] = False
     keeps_order: ClassVar[bool] = False
     checks_result: ClassVar[bool] = False
+
+    @property
+    def name(self) -> str:
+        """What plans, tables and measured times call it."""
+        return type(self).__name__
 
     @property
     def detail(self) -> str:

@@ -26,7 +26,6 @@ class Quantize(Operation):
     scheme: ActivationScheme = field(default_factory=ActivationScheme)
     range: tuple[float, float] | None = None
     target: Precision = INT8
-    name: ClassVar[str] = "Quantize"
     is_conversion: ClassVar[bool] = True
 
     @property
@@ -57,7 +56,7 @@ class Quantize(Operation):
         else:
             assert scheme.rounding is not None
             calls.append(context.binder.quantize(
-                x.data, out.data, out.code_map.scales, scheme.rounding, scheme.low, scheme.high
+                x.data, out.data, out.code_map.scales, rounding=scheme.rounding, low=scheme.low, high=scheme.high
             ))
         return calls
 
@@ -67,7 +66,6 @@ class Dequantize(Operation):
     """Codes to reals; those of TensorFlow's modes by TensorFlow's order of operations."""
 
     target: Precision = FP32
-    name: ClassVar[str] = "Dequantize"
     is_conversion: ClassVar[bool] = True
     checks_result: ClassVar[bool] = True
 
@@ -87,7 +85,6 @@ class Cast(Operation):
     """Reals as other reals."""
 
     target: Precision = FP32
-    name: ClassVar[str] = "Cast"
     is_conversion: ClassVar[bool] = True
 
     def gives(self, takes: Precision) -> Precision | None:

@@ -1,4 +1,4 @@
-"""Operations whose result holds values of their inputs, moved or chosen."""
+"""Operations without weights on tensors that stay as they are stored."""
 
 from __future__ import annotations
 
@@ -25,7 +25,6 @@ class MaxPool(Operation):
     size: int = 1
     stride: int = 1
     padding: int = 0
-    name: ClassVar[str] = "MaxPool"
     moves_values: ClassVar[bool] = True
     keeps_order: ClassVar[bool] = True
 
@@ -39,7 +38,9 @@ class MaxPool(Operation):
         return ((height + rest) // self.stride + 1, (width + rest) // self.stride + 1, channels)
 
     def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
-        return [context.binder.maxpool(inputs[0].data, out.data, self.size, self.stride, self.padding)]
+        return [context.binder.maxpool(
+            inputs[0].data, out.data, size=self.size, stride=self.stride, padding=self.padding
+        )]
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,6 @@ class Upsample(Operation):
     """Nearest neighbour."""
 
     factor: int = 2
-    name: ClassVar[str] = "Upsample"
     moves_values: ClassVar[bool] = True
     keeps_order: ClassVar[bool] = True
 
@@ -60,7 +60,7 @@ class Upsample(Operation):
         return (height * self.factor, width * self.factor, channels)
 
     def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
-        return [context.binder.upsample(inputs[0].data, out.data, self.factor)]
+        return [context.binder.upsample(inputs[0].data, out.data, factor=self.factor)]
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,6 @@ class Slice(Operation):
 
     start: int = 0
     stop: int = 0
-    name: ClassVar[str] = "Slice"
     moves_values: ClassVar[bool] = True
 
     @property
@@ -92,7 +91,6 @@ def _copy_channels(x: NDArray[Any], out: NDArray[Any], start: int, stop: int) ->
 class Concat(Operation):
     """Along channels."""
 
-    name: ClassVar[str] = "Concat"
     moves_values: ClassVar[bool] = True
 
     def gives(self, takes: Precision) -> Precision | None:
@@ -108,10 +106,34 @@ class Concat(Operation):
 
 
 @dataclass(frozen=True)
+class AvgPool(Operation):
+    """Global mean per channel."""
+
+    def result_shape(self, network: NetworkSpec, inputs: Sequence[Shape]) -> Shape:
+        return (1, 1, inputs[0][2])
+
+    def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
+        return [context.binder.avgpool(inputs[0].data, out.data)]
+
+
+@dataclass(frozen=True)
+class Add(Operation):
+    """activation(a + b)."""
+
+    activation: str = "linear"
+
+    @property
+    def detail(self) -> str:
+        return "" if self.activation == "linear" else self.activation
+
+    def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
+        return [context.binder.add(inputs[0].data, inputs[1].data, out.data, activation=self.activation)]
+
+
+@dataclass(frozen=True)
 class Yolo(Operation):
     """Hands the tensor over to box decoding, unchanged."""
 
-    name: ClassVar[str] = "Yolo"
     is_head: ClassVar[bool] = True
 
     def gives(self, takes: Precision) -> Precision | None:
