@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mpnet.kernels._core import ffi, lib
+from mpnet.kernels._core import lib
 from mpnet.kernels.calls import Call, ImageScales
-from mpnet.quantization.native import PARAMS
+from mpnet.quantization import native as activations
 from mpnet.quantization.scheme import MODES, TENSORFLOW_MODES, ActivationScheme
 from mpnet.spec.network import Shape
 from mpnet.spec.precision import FP32, Precision
-from mpnet.spec.quantization import ROUNDINGS
 
 if TYPE_CHECKING:
     from mpnet.engine.operations import Operation
@@ -35,7 +34,7 @@ class CodeMap:
     @classmethod
     def unknown(cls, images: int, scheme: ActivationScheme) -> CodeMap:
         """Of codes whose ranges are found when the calls of `filled_from` run."""
-        params = np.zeros(images, PARAMS)
+        params = np.zeros(images, activations.PARAMS)
         params["mode"] = MODES.index(scheme.mode)
         return cls(params)
 
@@ -51,17 +50,8 @@ class CodeMap:
 
     def filled_from(self, ranges: NDArray[np.float32], scheme: ActivationScheme) -> list[Call]:
         """The calls that fill this from the [min, max] of each image (n, 2)."""
-        words = ffi.new("mp_activation_scheme *", {
-            "mode": MODES.index(scheme.mode),
-            "rounding": ROUNDINGS.index(str(scheme.rounding)),
-            "narrow_range": int(scheme.narrow_range),
-            "ensure_minimum_range": scheme.ensure_minimum_range,
-        })
-        bad = ffi.new("size_t *")
-        calls: list[Call] = [ScaleCall(lib.mp_ranges_to_params, (
-            ffi.cast("float *", ranges.ctypes.data), len(ranges), words,
-            ffi.cast("mp_quant_params *", self.params.ctypes.data), bad,
-        ), keep=(ranges, self))]
+        arguments = activations.scale_arguments(ranges, self.params, scheme)
+        calls: list[Call] = [ScaleCall(lib.mp_ranges_to_params, arguments, keep=(ranges, self))]
         if len(ranges) > 1:
             calls.append(Call(self._spread, ()))
         return calls

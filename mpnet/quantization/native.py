@@ -33,21 +33,9 @@ def ranges_to_params(ranges: NDArray[np.float32], scheme: ActivationScheme) -> N
     pairs = np.ascontiguousarray(ranges, np.float32)
     if pairs.ndim != 2 or pairs.shape[1] != 2:
         raise PrecisionError(f"activation ranges have shape {pairs.shape}; they must be (images, 2)")
-    assert scheme.rounding is not None
-    words = _ffi.new(
-        "mp_activation_scheme *",
-        {
-            "mode": MODES.index(scheme.mode),
-            "rounding": ROUNDINGS.index(scheme.rounding),
-            "narrow_range": int(scheme.narrow_range),
-            "ensure_minimum_range": scheme.ensure_minimum_range,
-        },
-    )
     params = np.zeros(len(pairs), PARAMS)
-    bad = _ffi.new("size_t *")
-    status = _lib.mp_ranges_to_params(
-        _ffi.cast("const float *", pairs.ctypes.data), len(pairs), words, _params_pointer(params), bad
-    )
+    arguments = scale_arguments(pairs, params, scheme)
+    status, bad = _lib.mp_ranges_to_params(*arguments), arguments[-1]
     if status != _lib.MP_OK:
         low, high = pairs[bad[0]]
         where = f" of image {bad[0]}" if len(pairs) > 1 else ""
@@ -60,6 +48,19 @@ def ranges_to_params(ranges: NDArray[np.float32], scheme: ActivationScheme) -> N
             "set ensure_minimum_range above 0 or use mode affine"
         )
     return params
+
+
+def scale_arguments(ranges: NDArray[np.float32], params: NDArray[Any], scheme: ActivationScheme) -> tuple[Any, ...]:
+    """The arguments of mp_ranges_to_params, which fills params (n,) from ranges (n, 2), C-contiguous; both must outlive
+    them. The last receives the number of the image that it cannot scale."""
+    words = _ffi.new("mp_activation_scheme *", {
+        "mode": MODES.index(scheme.mode),
+        "rounding": ROUNDINGS.index(str(scheme.rounding)),
+        "narrow_range": int(scheme.narrow_range),
+        "ensure_minimum_range": scheme.ensure_minimum_range,
+    })
+    pointer = _ffi.cast("const float *", ranges.ctypes.data)
+    return pointer, len(ranges), words, _params_pointer(params), _ffi.new("size_t *")
 
 
 def params_array(params: Sequence[QuantParams]) -> NDArray[Any]:
