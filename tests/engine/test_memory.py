@@ -7,7 +7,8 @@ import pytest
 
 from mpnet.engine.assign import assign
 from mpnet.engine.cost import layer_costs, plan_cost
-from mpnet.engine.memory import ALIGNMENT, ArenaPool, allocate, plan_arena, stored_bytes
+from mpnet.engine.layout import ALIGNMENT, stored_bytes
+from mpnet.engine.memory import ArenaPool, allocate, plan_arena
 from mpnet.engine.plan import build_plan
 from mpnet.formats.cfg import parse_cfg
 from mpnet.spec.network import NetworkSpec
