@@ -4,6 +4,7 @@
 #include "vec_avx512.h"
 #include "../kernels/all.h"
 #include "x86_avx512_rows.h"
+#include "x86_avx512_asm.h"
 #include "../kernels/tile.h"
 #define MP_INT8_WINOGRAD /* a quarter of the products, and vpmaddwd takes int16 anyway */
 

@@ -1,6 +1,7 @@
 /* Register tiles, MR pixels x 2 VL channels. The including file defines TILE_ROWS(M) = M(0) M(1) ... M(MR - 1), and
  * TILE_CASES(F, ...) which calls F(R, ...) with the number of rows as a constant, and MP_MR.
  * Accumulators are named, not an array: gcc spills arrays.
+ * A level may bring the loop of its full tiles in assembly: TILE_LOOP_F32, TILE_LOOP_I8 set the sums, and then `summed`.
  * A tile either stores its sums, or (NAME##_out: full tiles only) goes through the output stage while in registers. */
 
 /* Where a finished tile goes. */
@@ -11,7 +12,7 @@ typedef struct {
     const float *scale, *bias;
 } tile_target;
 
-#define TILE(NAME, ELEMENT, SUM, KSTEP, B_STEP)                                                                        \
+#define TILE(NAME, ELEMENT, SUM, KSTEP, B_STEP, LOOP)                                                                  \
     static inline __attribute__((always_inline)) void NAME##_rows(                                                     \
         const int R, const int finish, const int activation, const int out_type, const char *const *a,                 \
         const ptrdiff_t *seg, int segments, int run, const ELEMENT *b, const void *init, char *acc, const char *ahead, \
@@ -19,13 +20,17 @@ typedef struct {
     {                                                                                                                  \
         TILE_ROWS(TILE_DECLARE_##SUM)                                                                                  \
         const size_t ld = 2 * VL * 4;                                                                                  \
-        if (init) {                                                                                                    \
+        int summed = 0;                                                                                                \
+        if (R == MP_MR) {                                                                                              \
+            LOOP                                                                                                       \
+        }                                                                                                              \
+        if (!summed && init) {                                                                                         \
             const SUM i0 = TILE_LOAD_##SUM(init), i1 = TILE_LOAD_##SUM((const char *)init + VL * 4);                   \
             TILE_ROWS(TILE_INIT)                                                                                       \
-        } else {                                                                                                       \
+        } else if (!summed) {                                                                                          \
             TILE_ROWS(TILE_RESUME_##SUM)                                                                               \
         }                                                                                                              \
-        for (int s = 0; s < segments; s++) {                                                                           \
+        for (int s = 0; s < segments && !summed; s++) {                                                                \
             const ptrdiff_t at = seg[s];                                                                               \
             TILE_ROWS(TILE_POINT_##SUM)                                                                                \
             for (ptrdiff_t k = 0; k < run; k += KSTEP) {                                                               \
@@ -121,9 +126,15 @@ typedef struct {
     }
 #define TILE_LOAD_vf(p) vf_load((const float *)(p))
 #define TILE_LOAD_vi(p) vi_load(p)
-TILE(tile_f32, float, vf, 1, (2 * VL))
+#ifndef TILE_LOOP_F32
+#define TILE_LOOP_F32
+#endif
+#ifndef TILE_LOOP_I8
+#define TILE_LOOP_I8
+#endif
+TILE(tile_f32, float, vf, 1, (2 * VL), TILE_LOOP_F32)
 TILE_OUT(tile_f32)
-TILE(tile_half, float, vf, 1, (2 * VL))
+TILE(tile_half, float, vf, 1, (2 * VL), )
 
 #define TILE_DECLARE_vi(i) vi c##i##0 = vi_set1(0), c##i##1 = c##i##0;
 #define TILE_RESUME_vi(i)                                                                                              \
@@ -146,7 +157,7 @@ static inline int32_t load_group(const char *p)
         c##i##1 = vi_dot16(c##i##1, x, b1);                                                                            \
     }
 #ifndef MP_HAS_DOT8
-TILE(tile_s16, int16_t, vi, 2, (4 * VL))
+TILE(tile_s16, int16_t, vi, 2, (4 * VL), TILE_LOOP_I8)
 TILE_OUT(tile_s16)
 #else
 #define TILE_MAC_tile_u8(i)                                                                                            \
@@ -155,6 +166,6 @@ TILE_OUT(tile_s16)
         c##i##0 = vi_dot8(c##i##0, x, b0);                                                                             \
         c##i##1 = vi_dot8(c##i##1, x, b1);                                                                             \
     }
-TILE(tile_u8, int8_t, vi, 4, (8 * VL))
+TILE(tile_u8, int8_t, vi, 4, (8 * VL), TILE_LOOP_I8)
 TILE_OUT(tile_u8)
 #endif
