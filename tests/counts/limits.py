@@ -1,0 +1,75 @@
+"""What the compiled kernels of every table may cost: the one place with numbers. A regression of 3 % fails.
+
+Numbers are those measured when the line was last changed (gcc 12 and 11, clang 14 and 19, llvm-mca 19, QEMU 7.2); what
+became cheaper gets a new number here. The scalar table is the reference of the others, not a fast path, and has none.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+TOLERANCE = 1.03
+
+
+@dataclass(frozen=True)
+class HotLoop:
+    """The depth loop of a table's full register tile, as compiled.
+
+    source:       file in csrc/arch; `function` holds the loop, whose multiplications are `multiply`, a regular expression.
+    multiplies:   vector multiplications of one iteration.
+    instructions: of one iteration, whoever compiles it.
+    cycles:       of one iteration, by llvm-mca's model of a core.
+    """
+
+    table: str
+    source: str
+    function: str
+    multiply: str
+    multiplies: int
+    instructions: int
+    cycles: dict[str, float]
+
+    def __str__(self) -> str:
+        return f"{self.table}-{self.function}"
+
+
+# Cascade Lake makes two 512-bit multiplications a cycle, and is the model that tells a good VNNI tile from a bad one. AVX2 is
+# modelled as Haswell, the first that had it.
+HOT_LOOPS = (
+    HotLoop("avx512vnni", "x86_avx512vnni.c", "tile_u8", "vpdpbusd", 24, 44, {"cascadelake": 13.07}),
+    HotLoop("avx512vnni", "x86_avx512vnni.c", "tile_f32", r"vfmadd\d+ps", 24, 44, {"cascadelake": 13.07}),
+    HotLoop("avx512", "x86_avx512.c", "tile_s16", "vpmaddwd", 24, 68, {"cascadelake": 21.68}),
+    HotLoop("avx512", "x86_avx512.c", "tile_f32", r"vfmadd\d+ps", 24, 44, {"cascadelake": 13.07}),
+    HotLoop("avx2", "x86_avx2.c", "tile_s16", "vpmaddwd", 12, 38, {"haswell": 12.08}),
+    HotLoop("avx2", "x86_avx2.c", "tile_f32", r"vfmadd\d+ps", 12, 26, {"haswell": 6.57}),
+    HotLoop("neon", "arm_neon.c", "tile_f32", "fmla", 64, 78, {"cortex-a57": 64.08, "neoverse-n1": 32.06}),
+    HotLoop("neon", "arm_neon.c", "tile_s8", "sadalp", 16, 56, {"cortex-a57": 32.09, "neoverse-n1": 32.08}),
+    HotLoop("neon_fp16", "arm_neon_fp16.c", "tile_f16", r"fmla\s+v\d+\.8h", 128, 146, {"neoverse-n1": 64.06}),
+    HotLoop("neon_dotprod", "arm_neon_dotprod.c", "tile_dot", "sdot", 64, 78, {"neoverse-n1": 32.05}),
+    HotLoop("neon_i8mm", "arm_neon_i8mm.c", "tile_mmla", "smmla", 24, 39, {"neoverse-n2": 13.57, "neoverse-v1": 6.83}),
+)
+
+
+@dataclass(frozen=True)
+class Executed:
+    """Instructions per multiply-accumulate that an emulated core executes, compiled by Debian 12's gcc 12.
+
+    tile:         of a whole register tile.
+    convolutions: of whole convolutions, 3x3 and 1x1, with padding, conversion, activation, range and quantisation.
+    """
+
+    table: str
+    cpu: str
+    precision: str
+    tile: float
+    convolutions: tuple[float, float]
+
+
+EXECUTED = (
+    Executed("neon", "cortex-a57", "fp32", 0.306, (0.314, 0.316)),
+    Executed("neon", "cortex-a57", "fp16", 0.306, (0.316, 0.324)),
+    Executed("neon", "cortex-a57", "int8", 0.225, (0.241, 0.245)),
+    Executed("neon_fp16", "a64fx", "fp16_half", 0.144, (0.152, 0.156)),
+    Executed("neon_dotprod", "cortex-a76", "int8", 0.078, (0.087, 0.089)),
+    Executed("neon_i8mm", "max,sve=off", "int8", 0.052, (0.060, 0.063)),
+)

@@ -1,0 +1,101 @@
+"""A gate that needs no hardware: every table's hot loops, as gcc and clang compile them, cost what limits.py says."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Callable, Iterator
+
+import pytest
+
+from tests.counts.limits import HOT_LOOPS, TOLERANCE, HotLoop
+from tests.counts.loops import ARM, X86, Isa, Loop, hottest, innermost_loops, modelled_cycles
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "csrc"))
+
+from isa_flags import COMMON, isa_flags  # noqa: E402
+
+MCA = os.environ.get("LLVM_MCA", "llvm-mca-19")
+COMPILERS = ("gcc", "clang")
+Loops = Callable[[HotLoop, str], list[Loop]]
+
+
+def _isa(loop: HotLoop) -> Isa:
+    return X86 if loop.source.startswith("x86") else ARM
+
+
+def _missing(loop: HotLoop, family: str) -> str | None:
+    """Why this loop cannot be compiled and read here."""
+    if _isa(loop) is X86 and platform.machine() not in ("x86_64", "AMD64"):
+        return "x86 tables are compiled on x86-64 only"
+    if _compiler(loop, family) is None:
+        return f"SKIPPED WITHOUT A COMPILER: no {family} for {loop.source}"
+    return None if shutil.which(_isa(loop).objdump) else f"SKIPPED WITHOUT {_isa(loop).objdump}"
+
+
+def _compiler(loop: HotLoop, family: str) -> list[str] | None:
+    cross = _isa(loop) is ARM and platform.machine() != "aarch64"
+    names = ["aarch64-linux-gnu-gcc" if cross else "gcc"]
+    if family == "clang":
+        names = ["clang", *(f"clang-{version}" for version in range(20, 13, -1))]
+    found = next((name for name in names if shutil.which(name)), None)
+    if found is None:
+        return None
+    return [found, "--target=aarch64-linux-gnu"] if cross and family == "clang" else [found]
+
+
+def _compile(loop: HotLoop, compiler: list[str], obj: Path) -> Path:
+    flags = [*COMMON, "-fPIC", "-fopenmp", *isa_flags(loop.source, "x86_64" if _isa(loop) is X86 else "aarch64")]
+    source = ROOT / "csrc" / "arch" / loop.source
+    subprocess.run([*compiler, *flags, f"-I{ROOT / 'csrc'}", "-c", str(source), "-o", str(obj)], check=True)
+    return obj
+
+
+@pytest.fixture(scope="module")
+def loops(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loops]:
+    """The hot loops of a table as a compiler makes them. What the chosen tests ask for is compiled side by side."""
+    asked = [(test.callspec.params["loop"], test.callspec.params["family"])
+             for test in request.session.items if isinstance(test, pytest.Function) and test.module is request.module]
+    folder = tmp_path_factory.mktemp("objects")
+    objects: dict[tuple[str, str], Future[Path]] = {}
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        for loop, family in asked:
+            compiler = _compiler(loop, family)
+            if _missing(loop, family) is None and compiler and (loop.source, family) not in objects:
+                obj = folder / f"{loop.source}-{family}.o"
+                objects[loop.source, family] = pool.submit(_compile, loop, compiler, obj)
+
+        def of(loop: HotLoop, family: str) -> list[Loop]:
+            why = _missing(loop, family)
+            if why:
+                pytest.skip(why)
+            made = objects[loop.source, family].result()
+            return hottest(innermost_loops(_isa(loop), made), loop.function, loop.multiply, loop.multiplies)
+
+        yield of
+
+
+@pytest.mark.parametrize("family", COMPILERS)
+@pytest.mark.parametrize("loop", HOT_LOOPS, ids=str)
+def test_hot_loops_execute_no_more_than_their_limit_and_waste_nothing(loops: Loops, loop: HotLoop, family: str) -> None:
+    for found in loops(loop, family):
+        wasted = {what: found.count(pattern) for what, pattern in _isa(loop).waste.items()}
+        assert wasted == dict.fromkeys(wasted, 0), "\n".join(found.instructions)
+        assert len(found.instructions) <= loop.instructions * TOLERANCE, "\n".join(found.instructions)
+
+
+@pytest.mark.parametrize("family", COMPILERS)
+@pytest.mark.parametrize("loop", HOT_LOOPS, ids=str)
+def test_modelled_cycles_of_hot_loops(loops: Loops, loop: HotLoop, family: str) -> None:
+    if shutil.which(MCA) is None:
+        pytest.skip(f"SKIPPED WITHOUT {MCA} (Debian: llvm-19; LLVM_MCA names another)")
+    variants = {found.instructions: found for found in loops(loop, family)}
+    cycles = {core: max(modelled_cycles(MCA, _isa(loop), core, found) for found in variants.values()) for core in loop.cycles}
+    over = {core: value for core, value in cycles.items() if value > loop.cycles[core] * TOLERANCE}
+    assert not over, f"at most {loop.cycles}"
