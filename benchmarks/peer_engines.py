@@ -51,7 +51,7 @@ def mpnet(variant: str, folder: Path, threads: int) -> tuple[Forward, str]:
     convolutions = [layer.index for layer in network.convolutions]
     if variant == "mixed":
         last = [layer.inputs[0] for layer in network.yolos]
-        overrides = {i: "fp32" if i == convolutions[0] or i in last else "int8" for i in convolutions}
+        overrides = {i: "fp16" if i == convolutions[0] or i in last else "int8" for i in convolutions}
         plan = assign(network, layers=overrides)
     else:
         plan = assign(network, default=variant.split("-")[0])
