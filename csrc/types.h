@@ -45,6 +45,7 @@ typedef struct {
     int type;      /* what its convolutions read. Weights come as codes of it, or as floats that are rounded to it */
     int sums;      /* enum mp_sum_kind */
 } mp_precision;
+/* clang-format off */
 static const mp_precision mp_precisions[] = {
     [MP_FP32] = {MP_TYPE_F32, MP_SUM_FLOAT},
     [MP_FP16] = {MP_TYPE_F16, MP_SUM_FLOAT},
@@ -52,5 +53,6 @@ static const mp_precision mp_precisions[] = {
     [MP_FP32_WINOGRAD] = {MP_TYPE_F32, MP_SUM_FLOAT},
     [MP_FP16_HALF] = {MP_TYPE_F16, MP_SUM_HALF},
 };
+/* clang-format on */
 enum { MP_PRECISIONS = sizeof mp_precisions / sizeof *mp_precisions };
 #endif

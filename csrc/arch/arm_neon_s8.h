@@ -101,3 +101,7 @@ static void tile_s8_full(TILE_ARGUMENTS)
         : "memory", "cc", "x9", "x10", "x11", "x12", "x17", ASM_VECTORS);
 }
 TILE_ENTRY(tile_s8, CASES3)
+
+static const mp_micro micro_i8 = {.mr = 4, .nr = 4, .kstep = 16, .a_bytes = 1, .weight_type = MP_W_I8,
+                                  .needs_stage = 1, .stage = stage_s8, .tile = tile_s8};
+#define MP_OWN_I8

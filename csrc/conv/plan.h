@@ -37,7 +37,7 @@ typedef struct {
     int stage_w;              /* staged pixels per row */
     int row_span;             /* staged rows for one output row */
     size_t a_bytes;           /* one staged element */
-    int subtracts_zero, bias_q; /* as in mp_micro; Winograd stages codes as they are, whose results have the smaller bound */
+    int subtracts_zero, bias_q; /* as in mp_micro; Winograd: 0, codes as they are make results of the smaller bound */
     void (*stage)(void *staged, const void *source, size_t count, int zero_point);
 } mp_conv_plan;
 

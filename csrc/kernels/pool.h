@@ -61,17 +61,17 @@ static inline __attribute__((always_inline)) void pairs(const char *top, const c
                                                         int count, void *out, size_t out_ld)
 {
     for (int ox = 0; ox < count; ox++) {
-        const size_t left = (size_t)2 * ox * channels, right = left + channels;
+        const size_t left = (size_t)2 * ox * channels, right = left + channels, to = ox * out_ld;
         if (type == MP_TYPE_I8) {
             const char *rows[2] = {top + left, bottom + left};
-            largest_s8(rows, 2, 0, 2, channels, (int8_t *)out + ox * out_ld);
+            largest_s8(rows, 2, 0, 2, channels, (int8_t *)out + to);
             continue;
         }
 #define BODY(AT, N)                                                                                                    \
     {                                                                                                                  \
         const vf upper = vf_max(load_as(top, right + AT, type, N), load_as(top, left + AT, type, N));                  \
         const vf lower = vf_max(load_as(bottom, left + AT, type, N), upper);                                           \
-        store_as(out, ox * out_ld + AT, type, vf_max(load_as(bottom, right + AT, type, N), lower), N);                 \
+        store_as(out, to + AT, type, vf_max(load_as(bottom, right + AT, type, N), lower), N);                 \
     }
         FOR_VECTORS((size_t)channels, BODY);
 #undef BODY

@@ -16,35 +16,28 @@
 #define TILE_OUT_OF(NAME) 0
 #endif
 
+/* clang-format off */
 static const mp_micro micro_f32 = {.mr = MP_MR, .nr = 2 * VL, .kstep = 1, .a_bytes = 4, .weight_type = MP_W_F32,
-                                    .stage = stage_f32, .tile = tile_f32,
-                                   .tile_out = TILE_OUT_OF(tile_f32)};
-static const mp_micro micro_f16 = {.mr = MP_MR, .nr = 2 * VL, .kstep = 1, .a_bytes = 4, .weight_type = MP_W_F32,
-                                    .needs_stage = 1, .stage = stage_f16, .tile = tile_f32,
-                                   .tile_out = TILE_OUT_OF(tile_f32)};
+                                   .stage = stage_f32, .tile = tile_f32, .tile_out = TILE_OUT_OF(tile_f32)};
+static const mp_micro micro_f16 = {.mr = MP_MR, .nr = 2 * VL, .kstep = 1, .a_bytes = 4, .weight_type = MP_W_F32, .needs_stage = 1,
+                                   .stage = stage_f16, .tile = tile_f32, .tile_out = TILE_OUT_OF(tile_f32)};
 #ifndef MP_OWN_HALF
 static const mp_micro micro_half = {.mr = MP_MR, .nr = 2 * VL, .kstep = 1, .a_bytes = 4, .weight_type = MP_W_F32,
-                                     .needs_stage = 1, .stage = stage_f16, .tile = tile_half};
+                                    .needs_stage = 1, .stage = stage_f16, .tile = tile_half};
 #endif
-#ifndef MP_OWN_I8
-#ifdef MP_HAS_DOT8
-static const mp_micro micro_i8 = {.mr = MP_MR, .nr = 2 * VL, .kstep = 4, .a_bytes = 1, .weight_type = MP_W_I8,
-                                   .needs_stage = 1, .bias_q = 128, .stage = stage_u8,
-                                  .tile = tile_u8, .tile_out = TILE_OUT_OF(tile_u8)};
-#else
+#if !defined(MP_OWN_I8) && defined(MP_HAS_DOT8)
+static const mp_micro micro_i8 = {.mr = MP_MR, .nr = 2 * VL, .kstep = 4, .a_bytes = 1, .weight_type = MP_W_I8, .needs_stage = 1,
+                                  .bias_q = 128, .stage = stage_u8, .tile = tile_u8, .tile_out = TILE_OUT_OF(tile_u8)};
+#elif !defined(MP_OWN_I8)
 static const mp_micro micro_i8 = {.mr = MP_MR, .nr = 2 * VL, .kstep = VL > 1 ? 2 : 1, .a_bytes = 2, .weight_type = MP_W_I16,
-                                   .needs_stage = 1, .subtracts_zero = 1, .stage = stage_s16,
-                                  .tile = tile_s16, .tile_out = TILE_OUT_OF(tile_s16)};
+                                  .needs_stage = 1, .subtracts_zero = 1, .stage = stage_s16, .tile = tile_s16,
+                                  .tile_out = TILE_OUT_OF(tile_s16)};
 #endif
-#endif
-static const mp_depthwise depthwise_micro_f32 = {.a_bytes = 4, .weight_type = MP_W_F32,
-                                                 .stage = stage_f32, .row = depthwise_f32};
-static const mp_depthwise depthwise_micro_f16 = {.a_bytes = 4, .weight_type = MP_W_F32,
-                                                 .stage = stage_f16, .row = depthwise_f32};
-static const mp_depthwise depthwise_micro_half = {.a_bytes = 4, .weight_type = MP_W_F32,
-                                                  .stage = stage_f16, .row = depthwise_half};
-static const mp_depthwise depthwise_micro_i8 = {.a_bytes = 2, .weight_type = MP_W_I16,
-                                                .subtracts_zero = 1, .stage = stage_s16, .row = depthwise_s16};
+static const mp_depthwise depthwise_micro_f32 = {.a_bytes = 4, .weight_type = MP_W_F32, .stage = stage_f32, .row = depthwise_f32};
+static const mp_depthwise depthwise_micro_f16 = {.a_bytes = 4, .weight_type = MP_W_F32, .stage = stage_f16, .row = depthwise_f32};
+static const mp_depthwise depthwise_micro_half = {.a_bytes = 4, .weight_type = MP_W_F32, .stage = stage_f16, .row = depthwise_half};
+static const mp_depthwise depthwise_micro_i8 = {.a_bytes = 2, .weight_type = MP_W_I16, .subtracts_zero = 1, .stage = stage_s16,
+                                                .row = depthwise_s16};
 static const mp_winograd winograd_f32 = {.micro = &micro_f32, .input = winograd_input_f32, .output = winograd_output_f32};
 #ifdef MP_INT8_WINOGRAD
 static const mp_winograd winograd_i8 = {.micro = &micro_i8, .input = winograd_input_s16, .output = winograd_output_s32};
@@ -62,6 +55,7 @@ const mp_table MP_JOIN(mp_table_, MP_LEVEL) = {
                  [MP_INT8] = &winograd_i8,
 #endif
     },
+    /* clang-format on */
     .output = output,
     .range = range,
     .quantize = quantize,
