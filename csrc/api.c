@@ -105,6 +105,8 @@ int mp_conv(const mp_table *table, const mp_conv_args *a)
     if (plan.codes && (!a->weight_scale || !a->in_scale || !a->in_zero_point || !a->in_offset))
         return MP_BAD_ARGUMENT;
     const int out_codes = !mp_is_real(a->out_type);
+    if (out_codes && a->pool_h && a->ranges)
+        return MP_BAD_ARGUMENT;
     if (out_codes && (!a->out_inv_scale || !a->out_zero_point || a->out_rounding < 0 ||
                                       a->out_rounding > MP_TRUNCATE || a->out_low < -128 || a->out_high > 127 ||
                                       a->out_low > a->out_high))

@@ -36,7 +36,8 @@ typedef struct {
     const float *in_offset;      /* int8: images */
     const float *out_inv_scale;  /* int8 output: images */
     const int32_t *out_zero_point; /* int8 output: images */
-    float *ranges;               /* images x 2, minimum and maximum of the fp32 result before pooling; or NULL */
+    float *ranges;               /* images x 2: minimum and maximum of the fp32 result; of what is stored, if
+                                  * that is pooled reals; or NULL, which it has to be for pooled codes */
     void *scratch;               /* mp_conv_scratch_bytes, 64-byte aligned; contents need not survive */
     size_t scratch_bytes;
 } mp_conv_args;

@@ -7,16 +7,19 @@
 #include "mpnet.h"
 #include "types.h"
 
-enum { MP_MAX_ROWS = 16, MP_MAX_LANES = 16 };
+enum { MP_MAX_ROWS = 16, MP_MAX_UNIT = 2 * MP_MAX_ROWS, MP_MAX_LANES = 16 };
 
-/* The output stage: sums -> float -> bias -> activation -> range -> stored type. One per thread and image. */
+/* The output stage: sums -> float -> bias -> activation -> pooling -> range -> stored type. One per thread and image. */
 typedef struct {
     int kind;             /* enum mp_sum_kind */
     int activation, out_type, rounding;
+    int windows;          /* 1: every four rows of sums are a 2x2 window, and become one of results: the largest */
+    int measured;         /* 0: nobody reads the range */
+    int rising;           /* MP_SUM_INT: every result is finite, none is -0, and larger sums never give smaller results */
     const float *bias;    /* per packed channel (panel * nr + j) */
     const float *scale;   /* MP_SUM_INT: in_scale * weight_scale, per packed channel */
     float inv_scale, low, high, zero_point; /* int8 output: clamp to [low, high] before adding zero_point */
-    /* Running state, one value per lane. bad: bit-or of x - x, non-zero once something was not finite. */
+    /* Running state, one value per lane. bad: 0 until something was not finite. */
     float minimum[MP_MAX_LANES], maximum[MP_MAX_LANES], bad[MP_MAX_LANES];
 } mp_output;
 
@@ -37,15 +40,11 @@ typedef struct {
     void (*stage)(void *staged, const void *source, size_t count, int zero_point);
     /* acc[r][j] (+)= sum over segments s and k < run of a[r][seg[s] + k] * b[...]. Pointers in bytes; seg in bytes.
      * a has mr valid pointers even when rows < mr. run is a multiple of kstep. b: [segment][run / kstep][nr][kstep].
-     * init: nr starting values (float or int32) for every row, or NULL to continue from acc. acc: rows x nr.
+     * init: nr starting values (float or int32) for every row, or NULL to continue from acc. acc: rows x nr, of which
+     * only `channels` need be computed.
      * ahead: memory worth prefetching meanwhile, ahead_step bytes further with every step (kstep deep); no effect. */
     void (*tile)(const char *const *a, const ptrdiff_t *seg, int segments, int run, const void *b, const void *init,
-                 void *acc, int rows, const char *ahead, ptrdiff_t ahead_step);
-    /* Optional: tile() for mr rows, and output() on its nr sums while they are in registers. acc is read when init is
-     * NULL, never written. */
-    void (*tile_out)(const char *const *a, const ptrdiff_t *seg, int segments, int run, const void *b, const void *init,
-                     void *acc, const char *ahead, ptrdiff_t ahead_step, mp_output *o, int channel, void *out,
-                     size_t out_ld);
+                 void *acc, int rows, int channels, const char *ahead, ptrdiff_t ahead_step);
 } mp_micro;
 
 /* Depthwise: channels are the vector, taps the depth. */
@@ -73,7 +72,8 @@ struct mp_table {
     const mp_micro *micro[MP_PRECISIONS];         /* NULL: this table lacks the precision */
     const mp_depthwise *depthwise[MP_PRECISIONS];
     const mp_winograd *winograd[MP_PRECISIONS];   /* int8: where it is faster than direct; the integers are the same */
-    /* rows x channels sums (row length acc_ld) -> out (row length out_ld elements). channel: first packed channel. */
+    /* rows x channels sums (row length acc_ld) -> out (row length out_ld elements), a row of it per row or window of sums.
+     * channel: first packed channel. */
     void (*output)(mp_output *o, const void *acc, size_t acc_ld, int rows, int channels, int channel, void *out,
                    size_t out_ld);
     void (*range)(const void *x, int type, size_t count, float *minimum, float *maximum, float *bad);

@@ -1,9 +1,9 @@
 /* Half arithmetic where the CPU has none: the roundings of FMLA .8h, emulated. Exactness counts here, not speed. */
 #include "arm_neon_rows.h"
 
-static void tile_half(TILE_ARGUMENTS, int rows, const char *ahead, ptrdiff_t ahead_step)
+static void tile_half(TILE_ARGUMENTS, int rows, int channels, const char *ahead, ptrdiff_t ahead_step)
 {
-    (void)ahead, (void)ahead_step;
+    (void)channels, (void)ahead, (void)ahead_step;
     for (int r = 0; r < rows; r++) {
         float *sums = (float *)acc + 8 * r;
         vf c0 = vf_load(init ? init : sums), c1 = vf_load((init ? (const float *)init : sums) + 4);

@@ -73,10 +73,10 @@ static void tile_mmla_full(TILE_ARGUMENTS)
 }
 
 /* Pointers of missing rows repeat the last one: all rows are computed, those that exist are kept. */
-static void tile_mmla(TILE_ARGUMENTS, int rows, const char *ahead, ptrdiff_t ahead_step)
+static void tile_mmla(TILE_ARGUMENTS, int rows, int channels, const char *ahead, ptrdiff_t ahead_step)
 {
     enum { ROWS = 6, ROW_BYTES = 64 };
-    (void)ahead, (void)ahead_step; /* these cores prefetch by themselves */
+    (void)channels, (void)ahead, (void)ahead_step; /* these cores prefetch by themselves */
     if (rows == ROWS) {
         tile_mmla_full(a, seg, segments, run, b, init, acc);
         return;

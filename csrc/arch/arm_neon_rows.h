@@ -27,9 +27,9 @@
 #define TILE_ARGUMENTS                                                                                                 \
     const char *const *a, const ptrdiff_t *seg, int segments, int run, const void *b, const void *init, void *acc
 #define TILE_ENTRY(NAME, CASES)                                                                                        \
-    static void NAME(TILE_ARGUMENTS, int rows, const char *ahead, ptrdiff_t ahead_step)                                \
+    static void NAME(TILE_ARGUMENTS, int rows, int channels, const char *ahead, ptrdiff_t ahead_step)                  \
     {                                                                                                                  \
-        (void)ahead, (void)ahead_step; /* these cores prefetch by themselves */                                        \
+        (void)channels, (void)ahead, (void)ahead_step; /* these cores prefetch by themselves */                        \
         CASES(NAME, a, seg, segments, run, b, init, acc)                                                               \
     }
 #endif

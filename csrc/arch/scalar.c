@@ -7,9 +7,9 @@ enum { MR = 4, NR = 2 };
 
 #define SCALAR_TILE(NAME, X, SUM, MAC)                                                                                 \
     static void NAME(const char *const *a, const ptrdiff_t *seg, int segments, int run, const void *b,                 \
-                     const void *init, void *acc, int rows, const char *ahead, ptrdiff_t ahead_step)                   \
+                     const void *init, void *acc, int rows, int channels, const char *ahead, ptrdiff_t ahead_step)      \
     {                                                                                                                  \
-        (void)ahead, (void)ahead_step;                                                                                 \
+        (void)channels, (void)ahead, (void)ahead_step;                                                                 \
         for (int r = 0; r < rows; r++)                                                                                 \
             for (int j = 0; j < NR; j++) {                                                                             \
                 SUM sum = init ? ((const SUM *)init)[j] : ((const SUM *)acc)[r * NR + j];                              \

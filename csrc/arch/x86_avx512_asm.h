@@ -1,10 +1,11 @@
-/* The depth loop of a full tile, 12 pixels x 2 vectors of channels, in assembly: compilers spill and copy sums where none of
- * that is needed (gcc 12: 111 instructions for 24 VPDPBUSD), and park row pointers in vector registers, from where they
- * come back through a multiplier's port. Tiles with fewer rows stay in C.
+/* Full tiles, 12 pixels x 2 vectors of channels, or x 1 where a panel has no more: in assembly, since compilers spill and copy
+ * sums where none of that is needed (gcc 12: 111 instructions for 24 VPDPBUSD), and park row pointers in vector registers,
+ * from where they come back through a multiplier's port. Tiles with fewer rows stay in C.
  *
- * Fifteen general registers: the first row's address moves, the other eleven rows are distances from it; rdi weights, rbx
- * what to fetch ahead, rbp the end of a segment's weights. The compiler may not lend rbx and rbp (frame and base pointers),
- * so they are saved here, below the red zone; what else the loop needs lies beside them on the stack. */
+ * zmm0 to zmm23 sums, two a row; zmm28 and zmm29 weights, zmm31 a row's activation in all lanes. All fifteen general
+ * registers: the first row's address moves, the other eleven rows are distances from it; rdi weights, rbx what to fetch
+ * ahead, rbp the end of a segment's weights. The compiler may not lend rbx and rbp (frame and base pointers), so they are
+ * saved here, below the red zone; what else is needed lies beside them on the stack. */
 #ifndef MP_X86_AVX512_ASM_H
 #define MP_X86_AVX512_ASM_H
 #include <stddef.h>
@@ -19,75 +20,105 @@ typedef struct {
     const void *b;
     ptrdiff_t b_run;      /* bytes of weights of a segment */
     ptrdiff_t ahead_step;
+    void *acc;
 } asm_tile;
 
-#define ASM_START(i) "vmovups (%%rax), %[c" #i "0]\n vmovups 64(%%rax), %[c" #i "1]\n add %%rcx, %%rax\n"
+/* M(first sum, second sum, row's distance) */
+#define ASM_ROWS(M)                                                                                                    \
+    M(0, 1, "") M(2, 3, ",%%rcx") M(4, 5, ",%%rdx") M(6, 7, ",%%rsi") M(8, 9, ",%%r8") M(10, 11, ",%%r9")              \
+    M(12, 13, ",%%r10") M(14, 15, ",%%r11") M(16, 17, ",%%r12") M(18, 19, ",%%r13") M(20, 21, ",%%r14")                \
+    M(22, 23, ",%%r15")
+#define ASM_START_2(c0, c1, row) ASM_START_1(c0, c1, row) "vmovups 64(%%rax), %%zmm" #c1 "\n"
+#define ASM_START_1(c0, c1, row) "add %%rcx, %%rax\n vmovups (%%rax), %%zmm" #c0 "\n"
+#define ASM_END_2(c0, c1, row) ASM_END_1(c0, c1, row) "vmovups %%zmm" #c1 ", " #c1 "*64(%%rax)\n"
+#define ASM_END_1(c0, c1, row) "vmovups %%zmm" #c0 ", " #c0 "*64(%%rax)\n"
 #define ASM_DISTANCE(at, row) "mov " #at "(%%rbp), %%" #row "\n sub %%rax, %%" #row "\n"
 
-/* One depth position (four bytes) of a row: BROADCAST to zmm31, times the weights in zmm28 and zmm29. */
-#define ASM_ROW(BROADCAST, MAC, i, address) BROADCAST " " address ", %%zmm31\n" MAC(28, i, 0) MAC(29, i, 1)
-#define ASM_FMA(b, i, half) "vfmadd231ps %%zmm31, %%zmm" #b ", %[c" #i #half "]\n"
-#define ASM_DOT8(b, i, half) "vpdpbusd %%zmm" #b ", %%zmm31, %[c" #i #half "]\n"
-#define ASM_DOT16(b, i, half) "vpmaddwd %%zmm" #b ", %%zmm31, %%zmm30\n vpaddd %%zmm30, %[c" #i #half "], %[c" #i #half "]\n"
+/* Four bytes of a row times the weights: an fp32 activation, four int8 or two int16. */
+#define ASM_MAC_F32(b, c) "vfmadd231ps %%zmm" #b ", %%zmm31, %%zmm" #c "\n"
+#define ASM_MAC_U8(b, c) "vpdpbusd %%zmm" #b ", %%zmm31, %%zmm" #c "\n"
+#define ASM_MAC_S16(b, c) "vpmaddwd %%zmm" #b ", %%zmm31, %%zmm30\n vpaddd %%zmm30, %%zmm" #c ", %%zmm" #c "\n"
+#define ASM_ROW_F32_2(c0, c1, row) ASM_ROW_F32_1(c0, c1, row) ASM_MAC_F32(29, c1)
+#define ASM_ROW_F32_1(c0, c1, row) "vbroadcastss (%%rax" row "), %%zmm31\n" ASM_MAC_F32(28, c0)
+#define ASM_ROW_U8_2(c0, c1, row) ASM_ROW_U8_1(c0, c1, row) ASM_MAC_U8(29, c1)
+#define ASM_ROW_U8_1(c0, c1, row) "vpbroadcastd (%%rax" row "), %%zmm31\n" ASM_MAC_U8(28, c0)
+#define ASM_ROW_S16_2(c0, c1, row) ASM_ROW_S16_1(c0, c1, row) ASM_MAC_S16(29, c1)
+#define ASM_ROW_S16_1(c0, c1, row) "vpbroadcastd (%%rax" row "), %%zmm31\n" ASM_MAC_S16(28, c0)
+#define ASM_SECOND_2 "vmovups 64(%%rdi), %%zmm29\n"
+#define ASM_SECOND_1
 
-#define ASM_SUM(i) [c##i##0] "=&v"(c##i##0), [c##i##1] "=&v"(c##i##1)
-/* Sets the sums c00 to c111. Within kernels/tile.h. */
-#define TILE_ASM(BROADCAST, MAC, KSTEP)                                                                        \
-    const asm_tile of = {a, ahead, seg, segments, init ? init : acc, init ? 0 : 8 * VL, b, run / KSTEP * 8 * VL, ahead_step}; \
-    const asm_tile *at = &of;                                                                                          \
-    __asm__ volatile("lea -128(%%rsp), %%rsp\n"                                                                        \
-                     "push %%rbx\n"                                                                                    \
-                     "push %%rbp\n"                                                                                    \
-                     "mov 32(%%rdi), %%rax\n"                                                                          \
-                     "mov 40(%%rdi), %%rcx\n" TILE_ROWS(ASM_START)                                                     \
-                     "mov (%%rdi), %%rbp\n"                                                                            \
-                     "mov (%%rbp), %%rax\n" ASM_DISTANCE(8, rcx) ASM_DISTANCE(16, rdx) ASM_DISTANCE(24, rsi)           \
-                     ASM_DISTANCE(32, r8) ASM_DISTANCE(40, r9) ASM_DISTANCE(48, r10) ASM_DISTANCE(56, r11)             \
-                     ASM_DISTANCE(64, r12) ASM_DISTANCE(72, r13) ASM_DISTANCE(80, r14) ASM_DISTANCE(88, r15)           \
-                     "pushq 64(%%rdi)\n" /* 32(%rsp): bytes to fetch further */                                        \
-                     "pushq 56(%%rdi)\n" /* 24(%rsp): bytes of weights of a segment */                                 \
-                     "pushq 24(%%rdi)\n" /* 16(%rsp): segments left */                                                 \
-                     "pushq 16(%%rdi)\n" /* 8(%rsp): where their offsets are */                                        \
-                     "push %%rax\n"      /* (%rsp): the first row */                                                   \
-                     "mov 8(%%rdi), %%rbx\n"                                                                           \
-                     "mov 48(%%rdi), %%rdi\n"                                                                          \
-                     "1: mov 8(%%rsp), %%rbp\n"                                                                        \
-                     "addq $8, 8(%%rsp)\n"                                                                             \
-                     "mov (%%rbp), %%rax\n"                                                                            \
-                     "add (%%rsp), %%rax\n"                                                                            \
-                     "mov 24(%%rsp), %%rbp\n"                                                                          \
-                     "add %%rdi, %%rbp\n"                                                                              \
-                     "2: vmovups (%%rdi), %%zmm28\n"                                                                   \
-                     "vmovups 64(%%rdi), %%zmm29\n"                                                                    \
-                     "prefetcht1 (%%rbx)\n"                                                                            \
-                     "add 32(%%rsp), %%rbx\n" ASM_ROW(BROADCAST, MAC, 0, "(%%rax)")                                    \
-                     ASM_ROW(BROADCAST, MAC, 1, "(%%rax,%%rcx)") ASM_ROW(BROADCAST, MAC, 2, "(%%rax,%%rdx)")           \
-                     ASM_ROW(BROADCAST, MAC, 3, "(%%rax,%%rsi)") ASM_ROW(BROADCAST, MAC, 4, "(%%rax,%%r8)")            \
-                     ASM_ROW(BROADCAST, MAC, 5, "(%%rax,%%r9)") ASM_ROW(BROADCAST, MAC, 6, "(%%rax,%%r10)")            \
-                     ASM_ROW(BROADCAST, MAC, 7, "(%%rax,%%r11)") ASM_ROW(BROADCAST, MAC, 8, "(%%rax,%%r12)")           \
-                     ASM_ROW(BROADCAST, MAC, 9, "(%%rax,%%r13)") ASM_ROW(BROADCAST, MAC, 10, "(%%rax,%%r14)")          \
-                     ASM_ROW(BROADCAST, MAC, 11, "(%%rax,%%r15)")                                                      \
-                     "add $128, %%rdi\n"                                                                               \
-                     "add $4, %%rax\n"                                                                                 \
-                     "cmp %%rbp, %%rdi\n"                                                                              \
-                     "jb 2b\n"                                                                                         \
-                     "decq 16(%%rsp)\n"                                                                                \
-                     "jnz 1b\n"                                                                                        \
-                     "add $40, %%rsp\n"                                                                                \
-                     "pop %%rbp\n"                                                                                     \
-                     "pop %%rbx\n"                                                                                     \
-                     "lea 128(%%rsp), %%rsp\n"                                                                         \
-                     : "+D"(at), ASM_SUM(0), ASM_SUM(1), ASM_SUM(2), ASM_SUM(3), ASM_SUM(4), ASM_SUM(5), ASM_SUM(6),   \
-                       ASM_SUM(7), ASM_SUM(8), ASM_SUM(9), ASM_SUM(10), ASM_SUM(11)                                    \
-                     :                                                                                                 \
-                     : "memory", "cc", "rax", "rcx", "rdx", "rsi", "r8", "r9", "r10", "r11", "r12", "r13", "r14",      \
-                       "r15", "xmm28", "xmm29", "xmm30", "xmm31");                                                     \
-    summed = 1;
+#define ASM_TILE(NAME, ROW, VECTORS)                                                                                   \
+    static void NAME(const asm_tile *tile)                                                                             \
+    {                                                                                                                  \
+        __asm__ volatile("lea -128(%%rsp), %%rsp\n"                                                                    \
+                         "push %%rbx\n"                                                                                \
+                         "push %%rbp\n"                                                                                \
+                         "mov 32(%%rdi), %%rax\n"                                                                      \
+                         "mov 40(%%rdi), %%rcx\n"                                                                      \
+                         "sub %%rcx, %%rax\n" ASM_ROWS(ASM_START_##VECTORS)                                            \
+                         "mov (%%rdi), %%rbp\n"                                                                        \
+                         "mov (%%rbp), %%rax\n" ASM_DISTANCE(8, rcx) ASM_DISTANCE(16, rdx) ASM_DISTANCE(24, rsi)       \
+                         ASM_DISTANCE(32, r8) ASM_DISTANCE(40, r9) ASM_DISTANCE(48, r10) ASM_DISTANCE(56, r11)         \
+                         ASM_DISTANCE(64, r12) ASM_DISTANCE(72, r13) ASM_DISTANCE(80, r14) ASM_DISTANCE(88, r15)       \
+                         "pushq 72(%%rdi)\n" /* 40(%rsp): where the sums go */                                         \
+                         "pushq 64(%%rdi)\n" /* 32(%rsp): bytes to fetch further */                                    \
+                         "pushq 56(%%rdi)\n" /* 24(%rsp): bytes of weights of a segment */                             \
+                         "pushq 24(%%rdi)\n" /* 16(%rsp): segments left */                                             \
+                         "pushq 16(%%rdi)\n" /* 8(%rsp): where their offsets are */                                    \
+                         "push %%rax\n"      /* (%rsp): the first row */                                               \
+                         "mov 8(%%rdi), %%rbx\n"                                                                       \
+                         "mov 48(%%rdi), %%rdi\n"                                                                      \
+                         "1: mov 8(%%rsp), %%rbp\n"                                                                    \
+                         "addq $8, 8(%%rsp)\n"                                                                         \
+                         "mov (%%rbp), %%rax\n"                                                                        \
+                         "add (%%rsp), %%rax\n"                                                                        \
+                         "mov 24(%%rsp), %%rbp\n"                                                                      \
+                         "add %%rdi, %%rbp\n"                                                                          \
+                         "2: vmovups (%%rdi), %%zmm28\n" ASM_SECOND_##VECTORS                                          \
+                         "prefetcht1 (%%rbx)\n"                                                                        \
+                         "add 32(%%rsp), %%rbx\n" ASM_ROWS(ASM_ROW_##ROW##_##VECTORS)                                  \
+                         "add $128, %%rdi\n"                                                                           \
+                         "add $4, %%rax\n"                                                                             \
+                         "cmp %%rbp, %%rdi\n"                                                                          \
+                         "jb 2b\n"                                                                                     \
+                         "decq 16(%%rsp)\n"                                                                            \
+                         "jnz 1b\n"                                                                                    \
+                         "mov 40(%%rsp), %%rax\n" ASM_ROWS(ASM_END_##VECTORS)                                          \
+                         "add $48, %%rsp\n"                                                                            \
+                         "pop %%rbp\n"                                                                                 \
+                         "pop %%rbx\n"                                                                                 \
+                         "lea 128(%%rsp), %%rsp\n"                                                                     \
+                         : "+D"(tile)                                                                                  \
+                         :                                                                                             \
+                         : "memory", "cc", "rax", "rcx", "rdx", "rsi", "r8", "r9", "r10", "r11", "r12", "r13", "r14",  \
+                           "r15", ASM_VECTORS);                                                                        \
+    }
+#define ASM_VECTORS                                                                                                    \
+    "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11", "xmm12", "xmm13",\
+        "xmm14", "xmm15", "xmm16", "xmm17", "xmm18", "xmm19", "xmm20", "xmm21", "xmm22", "xmm23", "xmm28", "xmm29",    \
+        "xmm30", "xmm31"
 
-#define TILE_LOOP_F32 TILE_ASM("vbroadcastss", ASM_FMA, 1)
+/* Within a tile of kernels/tile.h: full ones, and then returns. The compiler is told that no others have twelve rows. */
+#define ASM_FULL(NAME, KSTEP)                                                                                          \
+    if (rows >= MP_MR) {                                                                                               \
+        const ptrdiff_t row = 8 * VL;                                                                                  \
+        const asm_tile tile = {a, ahead, seg, segments, init ? init : acc, init ? 0 : row, b, run / KSTEP * row,       \
+                               ahead_step, acc};                                                                       \
+        (channels > VL ? NAME##_full : NAME##_half)(&tile);                                                            \
+        return;                                                                                                        \
+    }                                                                                                                  \
+    if (rows < 1)                                                                                                      \
+        __builtin_unreachable();
+ASM_TILE(tile_f32_full, F32, 2)
+ASM_TILE(tile_f32_half, F32, 1)
+#define TILE_FULL_F32 ASM_FULL(tile_f32, 1)
 #ifdef MP_HAS_DOT8
-#define TILE_LOOP_I8 TILE_ASM("vpbroadcastd", ASM_DOT8, 4)
+ASM_TILE(tile_u8_full, U8, 2)
+ASM_TILE(tile_u8_half, U8, 1)
+#define TILE_FULL_I8 ASM_FULL(tile_u8, 4)
 #else
-#define TILE_LOOP_I8 TILE_ASM("vpbroadcastd", ASM_DOT16, 2)
+ASM_TILE(tile_s16_full, S16, 2)
+ASM_TILE(tile_s16_half, S16, 1)
+#define TILE_FULL_I8 ASM_FULL(tile_s16, 2)
 #endif
 #endif

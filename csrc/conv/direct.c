@@ -40,13 +40,13 @@ typedef struct {
     mp_ahead ahead;
 } depth_pass;
 
-/* Pointers to the staged pixels of a tile, moving along the output row by row. */
+/* Pointers to the staged pixels of tiles, moving along the output row by row, or by rows of windows. */
 typedef struct {
     const char *line, *at;
     int x;
 } cursor;
 
-static inline void next_pixels(const depth_pass *pass, int out_w, cursor *at, int rows, int mr, const char **a)
+static inline void next_pixels(const depth_pass *pass, int out_w, cursor *at, int rows, const char **a)
 {
     if (at->x + rows < out_w) {
         for (int r = 0; r < rows; r++)
@@ -63,36 +63,50 @@ static inline void next_pixels(const depth_pass *pass, int out_w, cursor *at, in
             }
         }
     }
-    for (int r = rows; r < mr; r++)
-        a[r] = a[rows - 1];
+}
+
+static inline void next_windows(const depth_pass *pass, int out_w, cursor *at, int rows, const char **a)
+{
+    for (int r = 0; r < rows; r += 4) {
+        a[r] = at->at;
+        a[r + 1] = at->at + pass->pixel;
+        a[r + 2] = at->at + pass->row;
+        a[r + 3] = at->at + pass->row + pass->pixel;
+        at->at += 2 * pass->pixel;
+        if ((at->x += 2) == out_w) {
+            at->x = 0;
+            at->at = at->line += 2 * pass->row;
+        }
+    }
 }
 
 static void run_pass(const mp_item *item, const depth_pass *pass)
 {
     const mp_micro *m = item->plan->micro;
-    const char *a[MP_MAX_ROWS];
     const mp_ahead ahead = pass->ahead;
-    const size_t sums_step = item->schedule->passes > 1 ? (size_t)m->nr * 4 : 0; /* of a whole block, or of one tile */
-    const int out_w = item->plan->out_w;
+    const size_t row_bytes = (size_t)m->nr * 4, sums_step = item->schedule->passes > 1 ? row_bytes : 0; /* of all, or of a unit */
+    const int out_w = item->plan->out_w, windows = item->schedule->windows, unit = item->schedule->unit;
+    const char *a[MP_MAX_UNIT + MP_MAX_ROWS];
+    const char *fetched = ahead.from;
     cursor at = {pass->a, pass->a, 0};
-    const int fused = pass->output && m->tile_out && pass->channels == m->nr;
-    for (int pixel = 0, tile = 0; pixel < pass->pixels; tile++) {
-        const int rows = mp_tile_rows(pass->pixels - pixel, m->mr);
-        next_pixels(pass, out_w, &at, rows, m->mr, a);
+    for (int pixel = 0; pixel < pass->pixels;) {
+        const int left = pass->pixels - pixel, count = windows ? clamp(left, 0, unit) : mp_tile_rows(left, unit);
+        (windows ? next_windows : next_pixels)(pass, out_w, &at, count, a);
+        for (int r = 0; r < m->mr; r++)
+            a[count + r] = a[count - 1];
         char *sums = item->sums + pixel * sums_step;
-        char *out = pass->out + (size_t)pixel * pass->out_ld * pass->out_bytes;
-        const char *fetched = ahead.from + ahead.per_tile * tile;
-        pixel += rows;
-        if (fused && rows == m->mr) {
-            m->tile_out(a, item->segments, pass->segments, pass->run, pass->b, pass->init, sums, fetched, ahead.step,
-                        pass->output, pass->packed_channel, out, pass->out_ld);
-            continue;
+        for (int first = 0, rows; first < count; first += rows, fetched += ahead.per_tile) {
+            rows = mp_tile_rows(count - first, m->mr);
+            m->tile(a + first, item->segments, pass->segments, pass->run, pass->b, pass->init, sums + first * row_bytes,
+                    rows, pass->channels, fetched, ahead.step);
         }
-        m->tile(a, item->segments, pass->segments, pass->run, pass->b, pass->init, sums, rows, fetched, ahead.step);
         /* At once: the multipliers start on the next tile while this one is stored. */
-        if (pass->output)
-            item->table->output(pass->output, sums, (size_t)m->nr, rows, pass->channels, pass->packed_channel, out,
+        if (pass->output) {
+            char *out = pass->out + (size_t)(windows ? pixel / 4 : pixel) * pass->out_ld * pass->out_bytes;
+            item->table->output(pass->output, sums, (size_t)m->nr, count, pass->channels, pass->packed_channel, out,
                                 pass->out_ld);
+        }
+        pixel += count;
     }
 }
 
@@ -201,10 +215,12 @@ void mp_direct_item(mp_item *item)
     else
         staged = (const char *)args->in + ((size_t)item->image * s->in_h + (size_t)oy * s->stride) * schedule->stage_row;
     next_input next = next_input_of(item, oy, rows);
-    const size_t pixel = ((size_t)item->image * plan->out_h + oy) * plan->out_w;
+    /* Of the result, pooled or not. */
+    const size_t pixel = schedule->windows ? ((size_t)item->image * args->pool_h + oy / 2) * args->pool_w
+                                           : ((size_t)item->image * plan->out_h + oy) * plan->out_w;
     for (int panel = item->first_panel; panel < item->last_panel; panel++) {
         const int channel = first_channel(plan, panel), channels = channel_count(plan, panel);
-        if (!args->pool_h) {
+        if (!args->pool_h || schedule->windows) {
             char *out = (char *)args->out + (pixel * s->out_c + channel) * mp_type_bytes(args->out_type);
             run_rows(item, panel, &next, staged, out, s->out_c, rows);
             continue;

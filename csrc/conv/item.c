@@ -36,6 +36,20 @@ static void prepare_codes(mp_item *item)
     spread(plan, args->weight_scale, args->in_scale[item->image], item->scale);
 }
 
+/* Whether results of integer sums are finite, rise with the sums and are never -0: |sum| < 2^31, and scales and biases of these
+ * magnitudes keep scale * sum + bias far from the ends of float32. A zero is then 0 or comes from 0 * scale + 0. */
+static int is_rising(const mp_item *item)
+{
+    const float least = 0x1p-90f, most = 0x1p90f;
+    for (int c = 0; c < item->plan->packed_channels; c++) {
+        const float scale = item->scale[c], bias = fabsf(item->bias[c]);
+        if (!(scale == 0.0f || (scale >= least && scale <= most)) || !(bias == 0.0f || (bias >= least && bias <= most)) ||
+            (bias == 0.0f && signbit(item->bias[c])))
+            return 0;
+    }
+    return 1;
+}
+
 void mp_item_prepare(mp_item *item, int chunk, char *scratch)
 {
     const mp_conv_plan *plan = item->plan;
@@ -68,6 +82,9 @@ void mp_item_prepare(mp_item *item, int chunk, char *scratch)
     o->activation = args->activation;
     o->out_type = args->out_type;
     o->rounding = args->out_rounding;
+    o->windows = item->schedule->windows;
+    o->measured = args->ranges && (!args->pool_h || o->windows);
+    o->rising = plan->traits->sums == MP_SUM_INT && is_rising(item);
     o->bias = item->bias;
     o->scale = item->scale;
     if (!mp_is_real(args->out_type)) {
@@ -122,16 +139,21 @@ void mp_item_stage(const mp_item *item, int oy, int count)
     memset(item->stage + count * item->schedule->stage_row, 0, MP_PAST_STAGE);
 }
 
-void mp_item_pool(const mp_item *item, int oy, int ox, int rows, int width, int channel, int channels)
+void mp_item_pool(mp_item *item, int oy, int ox, int rows, int width, int channel, int channels)
 {
     const mp_conv_args *args = item->args;
+    mp_output *o = &item->output;
     const size_t bytes = mp_type_bytes(args->out_type), row = (size_t)width * channels * bytes;
     const int out_w = clamp((width + 1) / 2, 0, args->pool_w - ox / 2);
     for (int y = 0; y < rows && (oy + y) / 2 < args->pool_h; y += 2) {
         const char *lines[2] = {item->pool + y * row, item->pool + (y + 1) * row};
         const size_t pixel = ((size_t)item->image * args->pool_h + (oy + y) / 2) * args->pool_w + ox / 2;
-        item->table->maxpool(lines, rows - y < 2 ? 1 : 2, width, channels, args->out_type, 2, 2, 0, out_w,
-                             (char *)args->out + (pixel * args->shape.out_c + channel) * bytes, args->shape.out_c);
+        char *out = (char *)args->out + (pixel * args->shape.out_c + channel) * bytes;
+        item->table->maxpool(lines, rows - y < 2 ? 1 : 2, width, channels, args->out_type, 2, 2, 0, out_w, out,
+                             args->shape.out_c);
+        for (int x = 0; args->ranges && x < out_w; x++)
+            item->table->range(out + (size_t)x * args->shape.out_c * bytes, args->out_type, (size_t)channels, o->minimum,
+                               o->maximum, o->bad);
     }
 }
 

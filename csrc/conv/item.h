@@ -52,7 +52,8 @@ static inline mp_ahead mp_ahead_of(const mp_conv_plan *plan, const void *b, int 
 void mp_item_prepare(mp_item *item, int chunk, char *scratch);
 /* Pads and converts `count` input rows, from the first that output row oy reads. */
 void mp_item_stage(const mp_item *item, int oy, int count);
-/* Pools rows x width results of some channels, dense in item->pool, whose first pixel is (oy, ox), both even. */
-void mp_item_pool(const mp_item *item, int oy, int ox, int rows, int width, int channel, int channels);
+/* Pools rows x width results of some channels, dense in item->pool, whose first pixel is (oy, ox), both even,
+ * and measures them where that is asked for. */
+void mp_item_pool(mp_item *item, int oy, int ox, int rows, int width, int channel, int channels);
 mp_summary mp_item_summarise(const mp_item *item);
 #endif

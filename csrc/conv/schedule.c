@@ -32,6 +32,8 @@ static void cut_direct(const mp_conv_plan *plan, int pooled, int threads, mp_sch
     if (pooled)
         schedule->rows += schedule->rows % 2; /* a window lies in one block */
     schedule->blocks = ceil_div(plan->out_h, schedule->rows);
+    schedule->windows = pooled && !plan->depthwise && plan->out_h % 2 == 0 && plan->out_w % 2 == 0;
+    schedule->unit = plan->micro->mr * (!schedule->windows || plan->micro->mr % 4 == 0 ? 1 : plan->micro->mr % 2 ? 4 : 2);
     schedule->pool_rows =
         clamp((int)(POOL_BYTES / pooled_row_bytes(plan)), 2, schedule->rows + schedule->rows % 2) / 2 * 2;
 
@@ -99,7 +101,7 @@ static void lay_out(const mp_conv_plan *plan, int pooled, mp_schedule *schedule)
     } else {
         rows = (size_t)(schedule->rows - 1) * plan->shape.stride + plan->row_span;
         sums = plan->depthwise         ? plan->out_w * channels
-               : schedule->passes == 1 ? plan->micro->mr * panel
+               : schedule->passes == 1 ? schedule->unit * panel
                                        : (size_t)schedule->rows * plan->out_w * panel;
         pool = schedule->pool_rows * pooled_row_bytes(plan);
     }
@@ -113,7 +115,7 @@ static void lay_out(const mp_conv_plan *plan, int pooled, mp_schedule *schedule)
     at->init = place(&end, channels);
     at->zeros = place(&end, zeros);
     at->segments = place(&end, plan->segments * sizeof(ptrdiff_t));
-    at->pool = place(&end, pooled ? pool : 0);
+    at->pool = place(&end, pooled && !schedule->windows ? pool : 0);
     at->bytes = end;
 }
 

@@ -24,6 +24,8 @@ typedef struct {
     size_t stage_row;         /* bytes of one staged row */
     /* Direct. */
     int rows;                 /* output rows per block at most */
+    int windows;              /* 1: pixels go by 2x2 windows, which the output stage pools: none is incomplete */
+    int unit;                 /* rows of sums that go through the output stage at once: a tile, or tiles of whole windows */
     int pool_rows;            /* before pooling: computed at a time, so that they are pooled in the caches; even */
     int passes;               /* parts of the depth */
     int pass_segments;        /* whole segments per pass, or 0: */

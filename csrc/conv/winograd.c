@@ -20,7 +20,7 @@ static void multiply(const mp_item *item, int tiles, int position, int panel, ch
         for (int r = 0; r < micro->mr; r++)
             a[r] = from + (size_t)(tile + (r < rows ? r : rows - 1)) * tile_bytes;
         micro->tile(a, &segment, 1, plan->run_padded, weights, item->zeros, sums + (size_t)tile * micro->nr * 4, rows,
-                    ahead.from + ahead.per_tile * count, ahead.step);
+                    micro->nr, ahead.from + ahead.per_tile * count, ahead.step);
         tile += rows;
     }
 }

@@ -9,8 +9,8 @@ static inline vf round_by(vf x, int rounding)
     }
 }
 
-/* A value that is not finite leaves bits here: x - x is 0 otherwise. */
-static inline vf note_bad(vf bad, vf x) { return vf_or(bad, vf_sub(x, x)); }
+/* A value that is not finite makes it NaN: x * 0 is 0 or -0 otherwise, and adding that leaves 0. */
+static inline vf note_bad(vf bad, vf x) { return vf_fma(x, vf_set1(0.0f), bad); }
 
 /* Besides MP_TYPE_*: int8 rounded half to even, the usual rule, without asking at every value. */
 enum { OUT_I8_EVEN = -1 };
@@ -39,32 +39,90 @@ static inline __attribute__((always_inline)) vf store_finished(const out_scale *
     return bad;
 }
 
+/* n lanes of sums -> real, the other lanes as the first. */
+static inline __attribute__((always_inline)) vf real_of(const int kind, const int32_t *sums, vf scale, vf bias, int n)
+{
+    const vf x = kind == MP_SUM_INT    ? vf_fma(vf_load_i32(sums), scale, bias)
+                 : kind == MP_SUM_HALF ? vf_add(vf_load((const float *)sums), bias)
+                                       : vf_load((const float *)sums);
+    return n == VL ? x : vf_keep_n(x, n);
+}
+
+/* The first of the largest, in row order, of a window's four. */
+static inline vf largest_of(vf x0, vf x1, vf x2, vf x3) { return vf_max(x3, vf_max(x2, vf_max(x1, x0))); }
+
+/* Larger inputs never give smaller results, whatever the roundings, and no zero but 0 comes from inputs above 2^-100. */
+static inline int never_falls(int activation)
+{
+    return activation == MP_LINEAR || activation == MP_LEAKY || activation == MP_RELU || activation == MP_RELU6;
+}
+
 static inline __attribute__((always_inline)) void
 output_rows(mp_output *o, const int kind, const int activation, const int out_type, const int32_t *acc, size_t acc_ld,
             int rows, int channels, int channel, char *out, size_t out_ld)
 {
     vf minimum = vf_load(o->minimum), maximum = vf_load(o->maximum), bad = vf_load(o->bad);
-    const float *bias = o->bias + channel, *scale = o->scale + channel;
+    const float *biases = o->bias + channel, *scales = o->scale + channel;
     const out_scale q = out_scale_of(o);
-    const int rounding = o->rounding;
-    for (int r = 0; r < rows; r++) {
-        const int32_t *sums = acc + r * acc_ld;
-        const size_t row = r * out_ld;
+    const int rounding = o->rounding, measured = o->measured, windows = o->windows;
+    const int rising = kind == MP_SUM_INT && o->rising;
+    const int narrow = mp_is_real(out_type) && mp_type_bytes(out_type) < sizeof(float);
+    const int by_sums = rising && !narrow && never_falls(activation);
+#define REAL(ROW, N) real_of(kind, sums + (ROW)*acc_ld, scale, bias, N)
+#define ACTIVATED(X, ROW, N)                                                                                           \
+    vf X = REAL(ROW, N);                                                                                               \
+    bad = note_bad(bad, X);                                                                                            \
+    X = vf_activate(X, activation);                                                                                    \
+    if (narrow) {                                                                                                      \
+        X = round_as(out_type, X);                                                                                     \
+        bad = note_bad(bad, X);                                                                                        \
+    }
+#define FINISH(X, N)                                                                                                   \
+    if (measured) {                                                                                                    \
+        minimum = vf_min_any(X, minimum);                                                                              \
+        maximum = vf_max_any(X, maximum);                                                                              \
+    }                                                                                                                  \
+    bad = store_finished(&q, rounding, out, at, out_type, X, N, bad);
 #define BODY(AT, N)                                                                                                    \
     {                                                                                                                  \
-        vf x = kind == MP_SUM_INT ? vf_fma(vf_load_i32(sums + AT), vf_load(scale + AT), vf_load(bias + AT))            \
-               : kind == MP_SUM_HALF ? vf_add(vf_load((const float *)sums + AT), vf_load(bias + AT))                   \
-                                     : vf_load((const float *)sums + AT);                                              \
-        x = N == VL ? x : vf_keep_n(x, N);                                                                             \
-        bad = note_bad(bad, x);                                                                                        \
-        x = vf_activate(x, activation);                                                                                \
-        minimum = vf_min_any(x, minimum);                                                                              \
-        maximum = vf_max_any(x, maximum);                                                                              \
-        bad = store_finished(&q, rounding, out, row + AT, out_type, x, N, bad);                                        \
+        const vf bias = vf_load(biases + AT), scale = vf_load(scales + AT);                                            \
+        const int32_t *sums = acc + AT;                                                                                \
+        size_t at = AT;                                                                                                \
+        if (windows && by_sums) {                                                                                      \
+            for (int r = 0; r < rows; r += 4, sums += 4 * acc_ld, at += out_ld) {                                      \
+                const vf top = largest_of(vf_load_i32(sums), vf_load_i32(sums + acc_ld), vf_load_i32(sums + 2 * acc_ld), \
+                                          vf_load_i32(sums + 3 * acc_ld));                                             \
+                vf x = vf_fma(top, scale, bias);                                                                       \
+                x = vf_activate(N == VL ? x : vf_keep_n(x, N), activation);                                            \
+                FINISH(x, N)                                                                                           \
+            }                                                                                                          \
+        } else if (windows) {                                                                                          \
+            for (int r = 0; r < rows; r += 4, sums += 4 * acc_ld, at += out_ld) {                                      \
+                ACTIVATED(x0, 0, N)                                                                                    \
+                ACTIVATED(x1, 1, N)                                                                                    \
+                ACTIVATED(x2, 2, N)                                                                                    \
+                ACTIVATED(x3, 3, N)                                                                                    \
+                const vf x = largest_of(x0, x1, x2, x3);                                                               \
+                FINISH(x, N)                                                                                           \
+            }                                                                                                          \
+        } else if (rising) {                                                                                           \
+            for (int r = 0; r < rows; r++, sums += acc_ld, at += out_ld) {                                             \
+                const vf x = vf_activate(REAL(0, N), activation);                                                      \
+                FINISH(x, N)                                                                                           \
+            }                                                                                                          \
+        } else {                                                                                                       \
+            for (int r = 0; r < rows; r++, sums += acc_ld, at += out_ld) {                                             \
+                const vf y = REAL(0, N), x = vf_activate(y, activation);                                               \
+                bad = note_bad(bad, y);                                                                                \
+                FINISH(x, N)                                                                                           \
+            }                                                                                                          \
+        }                                                                                                              \
     }
-        FOR_VECTORS((size_t)channels, BODY);
+    FOR_VECTORS((size_t)channels, BODY);
 #undef BODY
-    }
+#undef FINISH
+#undef ACTIVATED
+#undef REAL
     vf_store(o->minimum, minimum);
     vf_store(o->maximum, maximum);
     vf_store(o->bad, bad);

@@ -10,28 +10,22 @@
 #define MP_JOIN(a, b) MP_JOIN2(a, b)
 #define MP_STRING2(a) #a
 #define MP_STRING(a) MP_STRING2(a)
-#ifdef TILE_OUT
-#define TILE_OUT_OF(NAME) NAME##_out
-#else
-#define TILE_OUT_OF(NAME) 0
-#endif
 
 /* clang-format off */
 static const mp_micro micro_f32 = {.mr = MP_MR, .nr = 2 * VL, .kstep = 1, .a_bytes = 4, .weight_type = MP_W_F32,
-                                   .stage = stage_f32, .tile = tile_f32, .tile_out = TILE_OUT_OF(tile_f32)};
+                                   .stage = stage_f32, .tile = tile_f32};
 static const mp_micro micro_f16 = {.mr = MP_MR, .nr = 2 * VL, .kstep = 1, .a_bytes = 4, .weight_type = MP_W_F32, .needs_stage = 1,
-                                   .stage = stage_f16, .tile = tile_f32, .tile_out = TILE_OUT_OF(tile_f32)};
+                                   .stage = stage_f16, .tile = tile_f32};
 #ifndef MP_OWN_HALF
 static const mp_micro micro_half = {.mr = MP_MR, .nr = 2 * VL, .kstep = 1, .a_bytes = 4, .weight_type = MP_W_F32,
                                     .needs_stage = 1, .stage = stage_f16, .tile = tile_half};
 #endif
 #if !defined(MP_OWN_I8) && defined(MP_HAS_DOT8)
 static const mp_micro micro_i8 = {.mr = MP_MR, .nr = 2 * VL, .kstep = 4, .a_bytes = 1, .weight_type = MP_W_I8, .needs_stage = 1,
-                                  .bias_q = 128, .stage = stage_u8, .tile = tile_u8, .tile_out = TILE_OUT_OF(tile_u8)};
+                                  .bias_q = 128, .stage = stage_u8, .tile = tile_u8};
 #elif !defined(MP_OWN_I8)
 static const mp_micro micro_i8 = {.mr = MP_MR, .nr = 2 * VL, .kstep = VL > 1 ? 2 : 1, .a_bytes = 2, .weight_type = MP_W_I16,
-                                  .needs_stage = 1, .subtracts_zero = 1, .stage = stage_s16, .tile = tile_s16,
-                                  .tile_out = TILE_OUT_OF(tile_s16)};
+                                  .needs_stage = 1, .subtracts_zero = 1, .stage = stage_s16, .tile = tile_s16};
 #endif
 static const mp_depthwise depthwise_micro_f32 = {.a_bytes = 4, .weight_type = MP_W_F32, .stage = stage_f32, .row = depthwise_f32};
 static const mp_depthwise depthwise_micro_f16 = {.a_bytes = 4, .weight_type = MP_W_F32, .stage = stage_f16, .row = depthwise_f32};

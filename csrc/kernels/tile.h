@@ -1,36 +1,22 @@
 /* Register tiles, MR pixels x 2 VL channels. The including file defines TILE_ROWS(M) = M(0) M(1) ... M(MR - 1), and
  * TILE_CASES(F, ...) which calls F(R, ...) with the number of rows as a constant, and MP_MR.
  * Accumulators are named, not an array: gcc spills arrays.
- * A level may bring the loop of its full tiles in assembly: TILE_LOOP_F32, TILE_LOOP_I8 set the sums, and then `summed`.
- * A tile either stores its sums, or (NAME##_out: full tiles only) goes through the output stage while in registers. */
-
-/* Where a finished tile goes. */
-typedef struct {
-    mp_output *o;
-    char *out;
-    size_t out_ld;
-    const float *scale, *bias;
-} tile_target;
-
-#define TILE(NAME, ELEMENT, SUM, KSTEP, B_STEP, LOOP)                                                                  \
-    static inline __attribute__((always_inline)) void NAME##_rows(                                                     \
-        const int R, const int finish, const int activation, const int out_type, const char *const *a,                 \
-        const ptrdiff_t *seg, int segments, int run, const ELEMENT *b, const void *init, char *acc, const char *ahead, \
-        ptrdiff_t ahead_step, const tile_target *target)                                                               \
+ * A level may bring full tiles of its own: TILE_FULL_F32, TILE_FULL_I8 do them and return, and leave the rest. */
+#define TILE_OPERANDS(ELEMENT)                                                                                        \
+    const char *const *a, const ptrdiff_t *seg, int segments, int run, const ELEMENT *b, const void *init, char *acc,  \
+        const char *ahead, ptrdiff_t ahead_step
+#define TILE(NAME, ELEMENT, SUM, KSTEP, B_STEP, FULL)                                                                  \
+    static inline __attribute__((always_inline)) void NAME##_rows(const int R, TILE_OPERANDS(ELEMENT))                \
     {                                                                                                                  \
         TILE_ROWS(TILE_DECLARE_##SUM)                                                                                  \
         const size_t ld = 2 * VL * 4;                                                                                  \
-        int summed = 0;                                                                                                \
-        if (R == MP_MR) {                                                                                              \
-            LOOP                                                                                                       \
-        }                                                                                                              \
-        if (!summed && init) {                                                                                         \
+        if (init) {                                                                                                    \
             const SUM i0 = TILE_LOAD_##SUM(init), i1 = TILE_LOAD_##SUM((const char *)init + VL * 4);                   \
             TILE_ROWS(TILE_INIT)                                                                                       \
-        } else if (!summed) {                                                                                          \
+        } else {                                                                                                       \
             TILE_ROWS(TILE_RESUME_##SUM)                                                                               \
         }                                                                                                              \
-        for (int s = 0; s < segments && !summed; s++) {                                                                \
+        for (int s = 0; s < segments; s++) {                                                                           \
             const ptrdiff_t at = seg[s];                                                                               \
             TILE_ROWS(TILE_POINT_##SUM)                                                                                \
             for (ptrdiff_t k = 0; k < run; k += KSTEP) {                                                               \
@@ -41,64 +27,14 @@ typedef struct {
                 TILE_ROWS(TILE_MAC_##NAME)                                                                             \
             }                                                                                                          \
         }                                                                                                              \
-        if (!finish) {                                                                                                 \
-            TILE_ROWS(TILE_STORE_##SUM)                                                                                \
-            return;                                                                                                    \
-        }                                                                                                              \
-        mp_output *o = target->o;                                                                                      \
-        const out_scale q = out_scale_of(o);                                                                           \
-        vf minimum = vf_load(o->minimum), maximum = vf_load(o->maximum), bad = vf_load(o->bad);                        \
-        char *to = target->out;                                                                                        \
-        TILE_ROWS(TILE_FINISH_##SUM)                                                                                   \
-        vf_store(o->minimum, minimum);                                                                                 \
-        vf_store(o->maximum, maximum);                                                                                 \
-        vf_store(o->bad, bad);                                                                                         \
+        TILE_ROWS(TILE_STORE_##SUM)                                                                                    \
     }                                                                                                                  \
     static void NAME(const char *const *a, const ptrdiff_t *seg, int segments, int run, const void *b,                 \
-                     const void *init, void *acc, int rows, const char *ahead, ptrdiff_t ahead_step)                   \
+                     const void *init, void *acc, int rows, int channels, const char *ahead, ptrdiff_t ahead_step)     \
     {                                                                                                                  \
-        TILE_CASES(NAME##_rows, 0, 0, 0, a, seg, segments, run, b, init, acc, ahead, ahead_step, 0)                    \
-    }
-
-/* The output stage's variants of a tile: one each for the usual activations and stored types. */
-#define TILE_OUT(NAME)                                                                                                 \
-    static void NAME##_out(const char *const *a, const ptrdiff_t *seg, int segments, int run, const void *b,           \
-                           const void *init, void *acc, const char *ahead, ptrdiff_t ahead_step, mp_output *o,         \
-                           int channel, void *out, size_t out_ld)                                                      \
-    {                                                                                                                  \
-        const tile_target target = {o, out, out_ld, o->scale + channel, o->bias + channel};                            \
-        BY_OUT_TYPE(TILE_OUT_ACTIVATIONS, NAME##_rows);                                                                \
-    }
-#define TILE_OUT_CASE(F, ACTIVATION, TYPE)                                                                             \
-    F(MP_MR, 1, ACTIVATION, TYPE, a, seg, segments, run, b, init, acc, ahead, ahead_step, &target)
-#define TILE_OUT_ACTIVATIONS(TYPE, F)                                                                                  \
-    do {                                                                                                               \
-        if (o->activation == MP_LEAKY)                                                                                 \
-            TILE_OUT_CASE(F, MP_LEAKY, TYPE);                                                                          \
-        else if (o->activation == MP_LINEAR)                                                                           \
-            TILE_OUT_CASE(F, MP_LINEAR, TYPE);                                                                         \
-        else                                                                                                           \
-            TILE_OUT_CASE(F, o->activation, TYPE);                                                                     \
-    } while (0)
-#define TILE_FINISH(x, AT)                                                                                             \
-    {                                                                                                                  \
-        vf y_ = x;                                                                                                     \
-        bad = note_bad(bad, y_);                                                                                       \
-        y_ = vf_activate(y_, activation);                                                                              \
-        minimum = vf_min_any(y_, minimum);                                                                             \
-        maximum = vf_max_any(y_, maximum);                                                                             \
-        bad = store_finished(&q, o->rounding, to, AT, out_type, y_, VL, bad);                                          \
-    }
-#define TILE_FINISH_vf(i)                                                                                              \
-    if (R > i) {                                                                                                       \
-        TILE_FINISH(c##i##0, i * target->out_ld)                                                                       \
-        TILE_FINISH(c##i##1, i * target->out_ld + VL)                                                                  \
-    }
-#define TILE_FINISH_vi(i)                                                                                              \
-    if (R > i) {                                                                                                       \
-        TILE_FINISH(vf_fma(vi_to_float(c##i##0), vf_load(target->scale), vf_load(target->bias)), i * target->out_ld)   \
-        TILE_FINISH(vf_fma(vi_to_float(c##i##1), vf_load(target->scale + VL), vf_load(target->bias + VL)),             \
-                    i * target->out_ld + VL)                                                                           \
+        (void)channels;                                                                                                \
+        FULL                                                                                                           \
+        TILE_CASES(NAME##_rows, a, seg, segments, run, b, init, acc, ahead, ahead_step)                                \
     }
 
 #define TILE_DECLARE_vf(i) vf c##i##0 = vf_set1(0.0f), c##i##1 = c##i##0;
@@ -126,14 +62,13 @@ typedef struct {
     }
 #define TILE_LOAD_vf(p) vf_load((const float *)(p))
 #define TILE_LOAD_vi(p) vi_load(p)
-#ifndef TILE_LOOP_F32
-#define TILE_LOOP_F32
+#ifndef TILE_FULL_F32
+#define TILE_FULL_F32
 #endif
-#ifndef TILE_LOOP_I8
-#define TILE_LOOP_I8
+#ifndef TILE_FULL_I8
+#define TILE_FULL_I8
 #endif
-TILE(tile_f32, float, vf, 1, (2 * VL), TILE_LOOP_F32)
-TILE_OUT(tile_f32)
+TILE(tile_f32, float, vf, 1, (2 * VL), TILE_FULL_F32)
 TILE(tile_half, float, vf, 1, (2 * VL), )
 
 #define TILE_DECLARE_vi(i) vi c##i##0 = vi_set1(0), c##i##1 = c##i##0;
@@ -157,8 +92,7 @@ static inline int32_t load_group(const char *p)
         c##i##1 = vi_dot16(c##i##1, x, b1);                                                                            \
     }
 #ifndef MP_HAS_DOT8
-TILE(tile_s16, int16_t, vi, 2, (4 * VL), TILE_LOOP_I8)
-TILE_OUT(tile_s16)
+TILE(tile_s16, int16_t, vi, 2, (4 * VL), TILE_FULL_I8)
 #else
 #define TILE_MAC_tile_u8(i)                                                                                            \
     if (R > i) {                                                                                                       \
@@ -166,6 +100,5 @@ TILE_OUT(tile_s16)
         c##i##0 = vi_dot8(c##i##0, x, b0);                                                                             \
         c##i##1 = vi_dot8(c##i##1, x, b1);                                                                             \
     }
-TILE(tile_u8, int8_t, vi, 4, (8 * VL), TILE_LOOP_I8)
-TILE_OUT(tile_u8)
+TILE(tile_u8, int8_t, vi, 4, (8 * VL), TILE_FULL_I8)
 #endif

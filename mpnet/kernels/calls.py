@@ -168,6 +168,8 @@ class Binder:
             given |= {"out_inv_scale": inv_scale, "out_zero_point": zero_point, "out_low": out_low,
                       "out_high": out_high, "out_rounding": code_of(out_rounding, ROUNDINGS, "rounding")}
         if ranges is not None:
+            if pool and out.dtype in CODES:
+                raise KernelError("ranges are not measured of pooled int8 results; their scale is known")
             check(ranges, "ranges", FLOAT, (images, 2))
             check_output(ranges, x, out)
         if pool:

@@ -113,8 +113,8 @@ class Kernels(Protocol):
         """out = activation(conv(x) + bias), stored as out's dtype.
 
         x, out: (n, h, w, c). weight_scale: (out_channels,) for int8, with in_quant. out: float32; float16 (rounded half
-        to even); or int8 with out_quant (calibrated). ranges: (n, 2) receives [min, max] of the float32 result
-        per image, before pooling.
+        to even); or int8 with out_quant (calibrated). ranges: (n, 2) receives [min, max] per image of the float32
+        result; of out itself when it is pooled, where it may not be int8.
         pool: out is what maxpool of size 2 and stride 2 makes of the result, with padding 0 or 1 as out's shape says.
         out_rounding, out_low, out_high: how an int8 out is rounded and clamped.
         Raises: KernelError for shapes and types that do not fit; NonFiniteError (both a KernelError and an EngineError)

@@ -249,10 +249,12 @@ class ReferenceKernels:
             whole = np.empty((len(x), packed.shape.out_h, packed.shape.out_w, packed.shape.out_channels), out.dtype)
             self.conv(
                 packed, x, whole, bias=bias, activation=activation, weight_scale=weight_scale, in_quant=in_quant,
-                out_quant=out_quant, out_rounding=out_rounding, out_low=out_low, out_high=out_high, ranges=ranges,
+                out_quant=out_quant, out_rounding=out_rounding, out_low=out_low, out_high=out_high,
             )
             # Padding 0 leaves an odd last line out.
             self.maxpool(np.ascontiguousarray(whole[:, : 2 * height, : 2 * width]), out, size=2, stride=2, padding=1)
+            if ranges is not None:
+                ranges[:] = self.value_range(out)
             return
         name = packed.precision.name
         with np.errstate(over="ignore", invalid="ignore"):

@@ -76,7 +76,7 @@ static void run_tile(const mp_table *table, int number)
     void *weights = buffer((size_t)RUNS * RUN * m->nr * 4), *start = buffer((size_t)m->nr * 4);
     void *sums = buffer((size_t)m->nr * m->mr * 4);
     MARK(0x70);
-    m->tile(rows, runs, RUNS, RUN, weights, start, sums, m->mr, 0, 0);
+    m->tile(rows, runs, RUNS, RUN, weights, start, sums, m->mr, m->nr, 0, 0);
     MARK(0x71);
     printf("%s\ttile\t%d\n", PRECISIONS[number].name, RUNS * RUN * m->nr * m->mr);
 }

@@ -13,7 +13,7 @@ TOLERANCE = 1.03
 
 @dataclass(frozen=True)
 class HotLoop:
-    """The depth loop of a table's full register tile, as compiled.
+    """The depth loop of a table's full register tile, as compiled; _half: for panels of one vector.
 
     source:       file in csrc/arch; `function` holds the loop, whose multiplications are `multiply`, a regular expression.
     multiplies:   vector multiplications of one iteration.
@@ -38,7 +38,10 @@ class HotLoop:
 HOT_LOOPS = (
     HotLoop("avx512vnni", "x86_avx512vnni.c", "tile_u8", "vpdpbusd", 24, 44, {"cascadelake": 13.07}),
     HotLoop("avx512vnni", "x86_avx512vnni.c", "tile_f32", r"vfmadd\d+ps", 24, 44, {"cascadelake": 13.07}),
-    HotLoop("avx512", "x86_avx512.c", "tile_s16", "vpmaddwd", 24, 68, {"cascadelake": 21.68}),
+    HotLoop("avx512vnni", "x86_avx512vnni.c", "tile_u8_half", "vpdpbusd", 12, 31, {"cascadelake": 8.74}),
+    HotLoop("avx512vnni", "x86_avx512vnni.c", "tile_f32_half", r"vfmadd\d+ps", 12, 31, {"cascadelake": 8.74}),
+    HotLoop("avx512", "x86_avx512.c", "tile_s16_half", "vpmaddwd", 12, 43, {"cascadelake": 12.52}),
+    HotLoop("avx512", "x86_avx512.c", "tile_s16", "vpmaddwd", 24, 68, {"cascadelake": 21.9}),
     HotLoop("avx512", "x86_avx512.c", "tile_f32", r"vfmadd\d+ps", 24, 44, {"cascadelake": 13.07}),
     HotLoop("avx2", "x86_avx2.c", "tile_s16", "vpmaddwd", 12, 38, {"haswell": 12.08}),
     HotLoop("avx2", "x86_avx2.c", "tile_f32", r"vfmadd\d+ps", 12, 26, {"haswell": 6.57}),
