@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from mpnet.errors import PrecisionError
 from mpnet.formats.cfg import parse_cfg
 from mpnet.spec.plan_key import format_key, parse_key
-from mpnet.spec.precision import BY_CODE, FP16, FP32, INT8
+from mpnet.spec.precision import BY_CODE, FP16, FP32, INT8, PRECISIONS
 
 NETWORK = parse_cfg(
     "[net]\nwidth=8\nheight=8\n[convolutional]\nfilters=6\n[maxpool]\n[convolutional]\nfilters=6\n"
@@ -34,8 +34,7 @@ def test_keys_survive(codes: str, pool: str) -> None:
 
 @pytest.mark.parametrize(("key", "message"), [
     ("fqf", "precision key 'fqf' names 3 layers with weights, not the 2 of t.cfg"),
-    ("fx", "precision key 'fx': unknown code 'x'; known are f (fp32), h (fp16), q (int8), w (fp32_winograd), "
-           "H (fp16_half)"),
+    ("fx", f"precision key 'fx': unknown code 'x'; known are {', '.join(f'{p.code} ({p})' for p in PRECISIONS.values())}"),
     ("ff+", "precision key 'ff+': '' names no layer without weights"),
     ("ff+0:q", "precision key 'ff+0:q': '0:q' names no layer without weights"),
     ("ff+9:q", "precision key 'ff+9:q': '9:q' names no layer without weights"),
