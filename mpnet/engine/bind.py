@@ -10,14 +10,12 @@ from numpy.typing import NDArray
 
 from mpnet.engine.memory import Arena, allocate
 from mpnet.engine.operations import Operation, Quantize
-from mpnet.engine.oracle import OracleBinder
 from mpnet.engine.plan import Plan
 from mpnet.engine.prepare import Prepared
 from mpnet.engine.tensor import ScaleCall, Tensor
 from mpnet.errors import EngineError, KernelError, MpnetError, NonFiniteError, PrecisionError
 from mpnet.kernels._core import lib
 from mpnet.kernels.calls import Binder, Call
-from mpnet.kernels.native import NativeKernels
 from mpnet.messages import bytes_text
 from mpnet.spec.network import PICTURE, NetworkSpec
 
@@ -27,15 +25,13 @@ class Context:
     """What operations bind with."""
 
     prepared: Prepared
-    binder: Binder | OracleBinder
+    binder: Binder
     threads: int
 
     @classmethod
     def of(cls, prepared: Prepared, threads: int) -> Context:
         """With a binder of its own. Raises: KernelError for a number of threads that makes no sense."""
-        kernels = prepared.kernels
-        binder = Binder(kernels, threads) if isinstance(kernels, NativeKernels) else OracleBinder(kernels, threads)
-        return cls(prepared, binder, threads)
+        return cls(prepared, Binder(prepared.kernels, threads), threads)
 
     def bind(self, operation: Operation, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
         """The calls that fill `out`. Raises: KernelError, PrecisionError, EngineError of weights that cannot be packed."""

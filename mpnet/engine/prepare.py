@@ -13,7 +13,8 @@ from mpnet.engine.memory import ArenaPool
 from mpnet.engine.operations import Convolve
 from mpnet.engine.options import BATCH_NORMS
 from mpnet.errors import ConfigError, EngineError, KernelError
-from mpnet.kernels.interface import ConvShape, Kernels, PackedConv
+from mpnet.kernels.calls import Kernels
+from mpnet.kernels.interface import ConvShape, PackedConv
 from mpnet.quantization.bias_correction import bias_shift
 from mpnet.quantization.equalise import FoldedConvolution
 from mpnet.quantization.equalise import equalise as equalise_network

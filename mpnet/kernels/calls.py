@@ -1,67 +1,56 @@
-"""C calls with all their arguments checked and ready.
+"""Calls of kernels, their arguments checked and ready: what the C tables and the NumPy oracle have in common.
 
-Engines bind a step once and run it many times, which then costs well below a microsecond; `NativeKernels` makes a call
-and runs it at once. The arrays that a call was bound to stay alive with it.
+Activations are dense NHWC arrays, C-contiguous, of a stored type. N images go through one call; whatever is measured or
+scaled dynamically is so per image, and no result depends on N, on the number of threads or on the ISA level
+(docs/arithmetic.md).
 """
 
 from __future__ import annotations
 
+import math
+import threading
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Any, Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mpnet.errors import KernelError
+from mpnet.errors import KernelError, NonFiniteError
 from mpnet.kernels import arguments
-from mpnet.kernels._core import ffi, lib
 from mpnet.kernels.arguments import ANY, CODES, FLOAT, INT, REALS, check, check_images, check_output, code_of
-from mpnet.kernels.interface import ACTIVATIONS, ConvShape, PackedConv
-from mpnet.spec.precision import PRECISIONS, STORED_TYPES, Precision
+from mpnet.kernels.interface import ACTIVATIONS, ConvShape, PackedConv, TensorQuant
+from mpnet.spec.precision import Precision
 from mpnet.spec.quantization import ROUNDINGS
 
 Floats = NDArray[np.float32]
 
-PRECISION_CODE: dict[str, int] = {
-    name: getattr(lib, f"MP_{name.upper()}") for name in PRECISIONS if hasattr(lib, f"MP_{name.upper()}")
-}
-_TYPE_CODE: dict[np.dtype[Any], int] = {t.dtype: getattr(lib, f"MP_TYPE_{t.c_name}") for t in STORED_TYPES.values()}
-_C_ARRAY = {np.dtype(np.float32): "float[]", np.dtype(np.int32): "int32_t[]", np.dtype(np.int8): "int8_t[]"}
-
-
-def pointer(array: NDArray[Any]) -> Any:
-    """The address, for `void *`; keeps the array alive."""
-    return ffi.from_buffer("char[]", array)
-
-
-def _typed(array: NDArray[Any] | None) -> Any:
-    """The address, for a pointer to the array's own type; keeps the array alive. NULL for None."""
-    return ffi.NULL if array is None else ffi.from_buffer(_C_ARRAY[array.dtype], array)
-
-
 @dataclass(eq=False)
 class Call:
-    """function(*arguments) returns an mp_status, or None from NumPy.
+    """function(*arguments) returns an mp_status, or None from Python.
 
-    x_at: position of the input's pointer among the arguments; -1: it is `conv_args.in`; None: no tensor is read.
-    keep: what must stay alive beside the arguments.
+    x_at: position of the input among the arguments; None: no tensor is read. keep: what must stay alive beside them.
+    scratch_bytes: scratch memory that it needs.
     """
 
     function: Callable[..., Any]
     arguments: tuple[Any, ...]
     x_at: int | None = None
-    conv_args: Any = None
     keep: tuple[Any, ...] = field(default=(), repr=False)
+    scratch_bytes: int = 0
 
     def set_input(self, x: NDArray[Any]) -> None:
         """Let the next call read another array of the same type and shape, which the caller keeps alive."""
-        if self.x_at is None:
-            return
-        if self.x_at < 0:
-            setattr(self.conv_args, "in", pointer(x))
-        else:
+        if self.x_at is not None:
             before, after = self.arguments[: self.x_at], self.arguments[self.x_at + 1 :]
-            self.arguments = (*before, pointer(x), *after)
+            self.arguments = (*before, self._passed(x), *after)
+
+    def use_scratch(self, memory: NDArray[np.uint8]) -> None:
+        """Let it use this memory, of at least scratch_bytes and aligned to 64, for intermediate values."""
+
+    def _passed(self, x: NDArray[Any]) -> Any:
+        """What stands for the input among the arguments."""
+        return x
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,35 +63,46 @@ class ImageScales:
     offset: Floats
 
 
-def _per_image(scales: ImageScales | None, images: int, what: str, *fields: str) -> list[Any]:
-    """The addresses of these fields."""
+_local = threading.local()
+
+
+def scratch(size_bytes: int) -> NDArray[np.uint8]:
+    """The calling thread's scratch memory, grown when needed."""
+    buffer: NDArray[np.uint8] | None = getattr(_local, "buffer", None)
+    if buffer is None or buffer.size < size_bytes:
+        buffer = _local.buffer = arguments.aligned(size_bytes)
+    return buffer
+
+
+def _scales(quant: TensorQuant | None, what: str, *, written: bool = False) -> ImageScales | None:
+    """The quant with its reciprocal. written: codes are made with it, not read. Raises: KernelError for bad values."""
+    if quant is None:
+        return None
+    scale, zero_point, offset = quant.scale, quant.zero_point, quant.offset
+    # Lists: batches are small, and NumPy takes a microsecond for each question.
+    if not all(0 < s < math.inf for s in scale.tolist()) or not all(map(math.isfinite, offset.tolist())):
+        raise KernelError(f"{what} has scale {scale} and offset {offset}; scales must be finite and above 0")
+    if not all(-128 <= z <= 127 for z in zero_point.tolist()):
+        raise KernelError(f"{what} has zero point {zero_point}; it must be in [-128, 127]")
+    with np.errstate(over="ignore"):
+        inverse: NDArray[np.float32] = np.float32(1) / scale
+    if written and not np.isfinite(inverse).all():
+        raise KernelError(f"{what}.scale is {scale}; its reciprocal must be finite")
+    if written and offset.any():
+        raise KernelError(f"{what}.offset is not 0; such codes are made by the quantise step of the mode that made it")
+    return ImageScales(scale, inverse, zero_point, offset)
+
+
+def _per_image(scales: ImageScales | None, images: int, what: str, *fields: str) -> list[NDArray[Any]]:
+    """These fields."""
     if scales is None:
         raise KernelError(f"{what} is missing; int8 tensors need scale and zero point")
-    arrays = [getattr(scales, name) for name in fields]
-    for name, array in zip(fields, arrays, strict=True):
+    arrays = []
+    for name in fields:
+        array = getattr(scales, name)
         check(array, f"{what}.{name}", INT if name == "zero_point" else FLOAT, (images,))
-    return [_typed(array) for array in arrays]
-
-
-@dataclass(frozen=True, eq=False)
-class NativePackedConv:
-    """Packed weights of one table, with the memory that holds them."""
-
-    shape: ConvShape
-    precision: Precision
-    size_bytes: int
-    isa: str
-    data: NDArray[np.uint8] = field(repr=False)
-    c_shape: Any = field(repr=False)
-    scratch_bytes: dict[tuple[bool, int], int] = field(repr=False, default_factory=dict)
-
-
-@dataclass(eq=False)
-class Level:
-    """One ISA level: its name and its C table."""
-
-    name: str
-    table: Any = field(repr=False)
+        arrays.append(array)
+    return arrays
 
 
 class Binder:
@@ -112,20 +112,17 @@ class Binder:
     Raises: KernelError that names the argument that does not fit.
     """
 
-    def __init__(self, kernels: Level, threads: int) -> None:
+    def __init__(self, kernels: Kernels, threads: int) -> None:
         self._kernels = kernels
-        self._table = kernels.table
         self._threads = arguments.check_threads(threads)
-        self._convolutions: list[Any] = []
         self._scratch_bytes = 64
-        self._scratch: NDArray[np.uint8] | None = None
+        self._convolutions: list[Call] = []
 
     def finish(self, memory: Callable[[int], NDArray[np.uint8]] = arguments.aligned) -> None:
         """Give the convolutions their scratch memory; call once, after the last binding."""
-        self._scratch = memory(self._scratch_bytes)
-        for args in self._convolutions:
-            args.scratch = pointer(self._scratch)
-            args.scratch_bytes = self._scratch.size
+        scratch = memory(self._scratch_bytes)
+        for call in self._convolutions:
+            call.use_scratch(scratch)
 
     def conv(
         self,
@@ -145,55 +142,47 @@ class Binder:
         pool: bool = False,
     ) -> Call:
         """Scales instead of quants; it can run after `finish`."""
-        if not isinstance(packed, NativePackedConv) or packed.isa != self._kernels.name:
+        if packed.made_by != self._kernels.name:
             raise KernelError(f"these weights were not packed by ISA level {self._kernels.name}; call its pack_conv")
         shape, precision = packed.shape, packed.precision
-        images = len(x) if np.ndim(x) else 0
+        images = len(x) if isinstance(x, np.ndarray) and x.ndim else 0
         check(x, "x", (precision.stored.dtype,), (images, shape.in_h, shape.in_w, shape.in_channels))
         height, width = arguments.pooled_size(shape, out) if pool else (shape.out_h, shape.out_w)
         check(out, "out", ANY, (images, height, width, shape.out_channels))
         check_output(out, x)
         check(bias, "bias", FLOAT, (shape.out_channels,))
-        given: dict[str, Any] = {}
+        # Named as in mp_conv_args.
+        fields: dict[str, Any] = {
+            "images": images, "threads": self._threads, "out": out, "out_type": out.dtype, "bias": bias,
+            "activation": code_of(activation, ACTIVATIONS, "activation"),
+        }
         if precision.carries_scale:
             scale, zero_point, offset = _per_image(in_scales, images, "in_quant", "scale", "zero_point", "offset")
             if weight_scale is None:
                 raise KernelError("weight_scale is missing; an int8 convolution needs one value per output channel")
             check(weight_scale, "weight_scale", FLOAT, (shape.out_channels,))
-            given = {"weight_scale": _typed(weight_scale), "in_scale": scale, "in_zero_point": zero_point,
-                     "in_offset": offset}
+            fields |= {"weight_scale": weight_scale, "in_scale": scale, "in_zero_point": zero_point,
+                       "in_offset": offset}
         if out.dtype in CODES:
             inv_scale, zero_point = _per_image(out_scales, images, "out_quant", "inv_scale", "zero_point")
             arguments.check_codes(out_low, out_high)
-            given |= {"out_inv_scale": inv_scale, "out_zero_point": zero_point, "out_low": out_low,
-                      "out_high": out_high, "out_rounding": code_of(out_rounding, ROUNDINGS, "rounding")}
+            fields |= {"out_inv_scale": inv_scale, "out_zero_point": zero_point, "out_low": out_low,
+                       "out_high": out_high, "out_rounding": code_of(out_rounding, ROUNDINGS, "rounding")}
         if ranges is not None:
             if pool and out.dtype in CODES:
                 raise KernelError("ranges are not measured of pooled int8 results; their scale is known")
             check(ranges, "ranges", FLOAT, (images, 2))
             check_output(ranges, x, out)
+            fields["ranges"] = ranges
         if pool:
-            given |= {"pool_h": height, "pool_w": width}
-        data = pointer(packed.data)
-        args = ffi.new("mp_conv_args *", {
-            "shape": packed.c_shape[0], "precision": PRECISION_CODE[precision.name], "packed": data,
-            "activation": code_of(activation, ACTIVATIONS, "activation"), "images": images, "threads": self._threads,
-            "in": pointer(x), "out": pointer(out), "out_type": _TYPE_CODE[out.dtype], "bias": _typed(bias),
-            "ranges": _typed(ranges), **given,
-        })
-        size = packed.scratch_bytes.get((pool, self._threads))
-        if size is None:
-            size = lib.mp_conv_scratch_bytes(self._table, data, pool, self._threads)
-            packed.scratch_bytes[pool, self._threads] = size
-        self._scratch_bytes = max(self._scratch_bytes, size)
-        self._convolutions.append(args)
-        # A struct does not keep alive what it points to.
-        keep = (packed, x, out, bias, weight_scale, in_scales, ranges, out_scales, self)
-        return Call(lib.mp_conv, (self._table, args), -1, args, keep)
+            fields |= {"pool_h": height, "pool_w": width}
+        call = self._kernels.conv_call(packed, x, fields)
+        self._scratch_bytes = max(self._scratch_bytes, call.scratch_bytes)
+        self._convolutions.append(call)
+        return call
 
-    def _call(self, function: Callable[..., Any], x: NDArray[Any], *rest: Any) -> Call:
-        """function(table, x, *rest, threads)."""
-        return Call(function, (self._table, pointer(x), *rest, self._threads), 1)
+    def _call(self, function: str, x: NDArray[Any], *rest: Any) -> Call:
+        return self._kernels.call(function, x, *rest, self._threads)
 
     def value_range(self, x: NDArray[Any], ranges: Floats) -> Call:
         """ranges: (n, 2), filled."""
@@ -201,7 +190,7 @@ class Binder:
         if x.size == 0 or x.ndim < 1:
             raise KernelError(f"x has shape {x.shape}; an empty tensor has no range")
         check(ranges, "ranges", FLOAT, (len(x), 2))
-        return self._call(lib.mp_value_range, x, _TYPE_CODE[x.dtype], len(x), x.size // len(x), _typed(ranges))
+        return self._call("value_range", x, x.dtype, len(x), x.size // len(x), ranges)
 
     def quantize(
         self, x: NDArray[Any], out: NDArray[np.int8], scales: ImageScales | None, rounding: str, low: int, high: int
@@ -212,7 +201,7 @@ class Binder:
         check_output(out, x)
         arguments.check_codes(low, high)
         return self._call(
-            lib.mp_quantize, x, _TYPE_CODE[x.dtype], _typed(out), len(x), x.size // len(x),
+            "quantize", x, x.dtype, out, len(x), x.size // len(x),
             *_per_image(scales, len(x), "quant", "inv_scale", "zero_point"),
             code_of(rounding, ROUNDINGS, "rounding"), low, high,
         )
@@ -223,7 +212,7 @@ class Binder:
         check(out, "out", REALS, x.shape)
         check_output(out, x)
         return self._call(
-            lib.mp_dequantize, x, pointer(out), _TYPE_CODE[out.dtype], len(x), x.size // len(x),
+            "dequantize", x, out, out.dtype, len(x), x.size // len(x),
             *_per_image(scales, len(x), "quant", "scale", "zero_point", "offset"),
         )
 
@@ -232,7 +221,7 @@ class Binder:
         check(x, "x", REALS)
         check(out, "out", REALS, x.shape)
         check_output(out, x)
-        return self._call(lib.mp_cast, x, _TYPE_CODE[x.dtype], pointer(out), _TYPE_CODE[out.dtype], x.size)
+        return self._call("cast", x, x.dtype, out, out.dtype, x.size)
 
     def maxpool(self, x: NDArray[Any], out: NDArray[Any], size: int, stride: int, padding: int) -> Call:
         """padding: of both sides together."""
@@ -245,9 +234,7 @@ class Binder:
             raise KernelError(f"maxpool: a window of {size} does not fit into {h}x{w} padded by {padding}")
         check(out, "out", (x.dtype,), (n, out_h, out_w, c))
         check_output(out, x)
-        return self._call(
-            lib.mp_maxpool, x, pointer(out), _TYPE_CODE[x.dtype], n, h, w, c, out_h, out_w, size, stride, padding
-        )
+        return self._call("maxpool", x, out, x.dtype, n, h, w, c, out_h, out_w, size, stride, padding)
 
     def avgpool(self, x: NDArray[Any], out: NDArray[Any]) -> Call:
         """Global mean per channel."""
@@ -255,7 +242,7 @@ class Binder:
         n, h, w, c = x.shape
         check(out, "out", (x.dtype,), (n, 1, 1, c))
         check_output(out, x)
-        return self._call(lib.mp_avgpool, x, pointer(out), _TYPE_CODE[x.dtype], n, h, w, c)
+        return self._call("avgpool", x, out, x.dtype, n, h, w, c)
 
     def upsample(self, x: NDArray[Any], out: NDArray[Any], factor: int) -> Call:
         """Nearest neighbour."""
@@ -265,7 +252,7 @@ class Binder:
         n, h, w, c = x.shape
         check(out, "out", (x.dtype,), (n, h * factor, w * factor, c))
         check_output(out, x)
-        return self._call(lib.mp_upsample, x, pointer(out), _TYPE_CODE[x.dtype], n, h, w, c, factor)
+        return self._call("upsample", x, out, x.dtype, n, h, w, c, factor)
 
     def concat(self, inputs: Sequence[NDArray[Any]], out: NDArray[Any]) -> list[Call]:
         """Along channels; one call per input."""
@@ -281,9 +268,7 @@ class Binder:
                     f"concat: input {i} has shape {x.shape}, out {out.shape}; they differ before channels"
                 )
             channels = x.shape[3]
-            calls.append(self._call(
-                lib.mp_concat_part, x, pointer(out), _TYPE_CODE[x.dtype], out.size // width, channels, width, at
-            ))
+            calls.append(self._call("concat_part", x, out, x.dtype, out.size // width, channels, width, at))
             at += channels
         if at != width:
             raise KernelError(f"concat: the inputs have {at} channels, out has {width}")
@@ -295,7 +280,126 @@ class Binder:
         check(b, "b", (a.dtype,), a.shape)
         check(out, "out", REALS, a.shape)
         check_output(out, a, b)
-        return self._call(
-            lib.mp_add, a, pointer(b), pointer(out), _TYPE_CODE[a.dtype], _TYPE_CODE[out.dtype],
-            code_of(activation, ACTIVATIONS, "activation"), a.size,
+        code = code_of(activation, ACTIVATIONS, "activation")
+        return self._call("add", a, b, out, a.dtype, out.dtype, code, a.size)
+
+
+class Kernels(ABC):
+    """One implementation of the kernels: an ISA level's C table, or the NumPy oracle.
+
+    Its methods make one call and run it at once; engines bind calls and run them many times. `threads` never changes a
+    result. Raises: KernelError for arguments that do not fit.
+    """
+
+    name: str
+
+    @abstractmethod
+    def precisions(self) -> tuple[str, ...]:
+        """Names of the precisions that it computes."""
+
+    @abstractmethod
+    def pack_conv(self, shape: ConvShape, precision: Precision, weights: NDArray[Any]) -> PackedConv:
+        """weights: (out, in/groups, kh, kw), float32 (int8 for int8); rounded to half here for fp16."""
+
+    @abstractmethod
+    def call(self, function: str, x: NDArray[Any], *rest: Any) -> Call:
+        """The call of mp_<function>, which takes what csrc/mpnet.h says: arrays for addresses, dtypes for types."""
+
+    @abstractmethod
+    def conv_call(self, packed: PackedConv, x: NDArray[Any], fields: dict[str, Any]) -> Call:
+        """The call of mp_conv. fields: of mp_conv_args, as `call` takes them."""
+
+    def check_status(self, status: int | None, what: str) -> None:
+        """Raises what a status other than MP_OK means."""
+        if status:
+            raise KernelError(f"{what}: status {status}")
+
+    def _run(self, call: Call, what: str) -> None:
+        self.check_status(call.function(*call.arguments), what)
+
+    def conv(
+        self,
+        packed: PackedConv,
+        x: NDArray[Any],
+        out: NDArray[Any],
+        *,
+        bias: Floats,
+        activation: str = "linear",
+        weight_scale: Floats | None = None,
+        in_quant: TensorQuant | None = None,
+        out_quant: TensorQuant | None = None,
+        out_rounding: str = "half_to_even",
+        out_low: int = -128,
+        out_high: int = 127,
+        ranges: Floats | None = None,
+        pool: bool = False,
+        threads: int = 1,
+    ) -> None:
+        """out = activation(conv(x) + bias), stored as out's dtype.
+
+        x, out: (n, h, w, c). weight_scale: (out_channels,) for int8, with in_quant. out: reals (rounded half to even);
+        or int8 with out_quant (calibrated). ranges: (n, 2) receives [min, max] per image of the float32 result; of out
+        itself when it is pooled, where it may not be int8.
+        pool: out is what maxpool of size 2 and stride 2 makes of the result, with padding 0 or 1 as out's shape says.
+        out_rounding, out_low, out_high: how an int8 out is rounded and clamped.
+        Raises: KernelError for shapes and types that do not fit; NonFiniteError (both a KernelError and an EngineError)
+        when a result is not finite before the activation, or after rounding to half; out is then unspecified.
+        """
+        binder = Binder(self, threads)
+        call = binder.conv(
+            packed, x, out, bias=bias, activation=activation, weight_scale=weight_scale,
+            in_scales=_scales(in_quant, "in_quant"), out_scales=_scales(out_quant, "out_quant", written=True),
+            out_rounding=out_rounding, out_low=out_low, out_high=out_high, ranges=ranges, pool=pool,
         )
+        binder.finish(scratch)
+        self._run(call, "convolution")
+
+    def value_range(self, x: NDArray[Any], *, threads: int = 1) -> Floats:
+        """(n, 2) [min, max] per image of reals; raises NonFiniteError when one is not finite."""
+        ranges = np.empty((*np.shape(x)[:1], 2), np.float32)
+        try:
+            self._run(Binder(self, threads).value_range(x, ranges), "value_range")
+        except NonFiniteError:
+            raise NonFiniteError("a tensor to be quantised holds NaN or infinity") from None
+        return ranges
+
+    def quantize(
+        self, x: NDArray[Any], out: NDArray[np.int8], quant: TensorQuant, *,
+        rounding: str = "half_to_even", low: int = -128, high: int = 127, threads: int = 1,
+    ) -> None:
+        """q = clamp(round(x / scale) + zero_point, low, high) as docs/arithmetic.md says; quant.offset must be 0."""
+        scales = _scales(quant, "quant", written=True)
+        self._run(Binder(self, threads).quantize(x, out, scales, rounding, low, high), "quantize")
+
+    def dequantize(self, x: NDArray[np.int8], out: NDArray[Any], quant: TensorQuant, *, threads: int = 1) -> None:
+        """out (reals) = (q - zero_point) * scale + offset."""
+        self._run(Binder(self, threads).dequantize(x, out, _scales(quant, "quant")), "dequantize")
+
+    def cast(self, x: NDArray[Any], out: NDArray[Any], *, threads: int = 1) -> None:
+        """Reals of one stored type as those of another, to nearest even."""
+        self._run(Binder(self, threads).cast(x, out), "cast")
+
+    def maxpool(
+        self, x: NDArray[Any], out: NDArray[Any], *, size: int, stride: int, padding: int, threads: int = 1
+    ) -> None:
+        """Any stored type. padding: total padding; offset padding // 2; outside is minus infinity."""
+        self._run(Binder(self, threads).maxpool(x, out, size, stride, padding), "maxpool")
+
+    def avgpool(self, x: NDArray[Any], out: NDArray[Any], *, threads: int = 1) -> None:
+        """Global mean per channel: (n, h, w, c) -> (n, 1, 1, c); reals, summed in float32 in row order."""
+        self._run(Binder(self, threads).avgpool(x, out), "avgpool")
+
+    def upsample(self, x: NDArray[Any], out: NDArray[Any], *, factor: int, threads: int = 1) -> None:
+        """Nearest neighbour; any stored type."""
+        self._run(Binder(self, threads).upsample(x, out, factor), "upsample")
+
+    def concat(self, inputs: Sequence[NDArray[Any]], out: NDArray[Any], *, threads: int = 1) -> None:
+        """Along channels; one stored type."""
+        for call in Binder(self, threads).concat(inputs, out):
+            self._run(call, "concat")
+
+    def add(
+        self, a: NDArray[Any], b: NDArray[Any], out: NDArray[Any], *, activation: str = "linear", threads: int = 1
+    ) -> None:
+        """activation(a + b) in float32, stored as reals."""
+        self._run(Binder(self, threads).add(a, b, out, activation), "add")

@@ -6,19 +6,21 @@ float64 (product exact, sum rounded to odd, then to float32), so that no roundin
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any, Sequence
+from typing import Any, Callable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.errors import KernelError, NonFiniteError
-from mpnet.kernels.arguments import pooled_size
-from mpnet.kernels.interface import ACTIVATIONS, ConvShape, PackedConv, TensorQuant
+from mpnet.kernels.arguments import CODES
+from mpnet.kernels.calls import Call, Kernels
+from mpnet.kernels.interface import ACTIVATIONS, ConvShape, PackedConv
 from mpnet.spec.precision import Precision
+from mpnet.spec.quantization import ROUNDINGS
 
 _f32 = np.float32
 F32 = NDArray[np.float32]
+Fields = dict[str, Any]
 INT8_MAX_DEPTH = 66311
 
 
@@ -90,25 +92,86 @@ def round_whole(x: F32, rounding: str) -> F32:
         return np.trunc(x + np.copysign(np.nextafter(_f32(0.5), _f32(0)), x))
     if rounding == "truncate":
         return np.trunc(x)
-    raise KernelError(f"unknown rounding {rounding!r}; known are half_to_even, half_away, truncate")
+    raise KernelError(f"unknown rounding {rounding!r}; known are {', '.join(ROUNDINGS)}")
+
+
+def widened(x: NDArray[Any]) -> F32:
+    """Reals of a stored type as float32. A type that NumPy does not have is widened here."""
+    return x.astype(np.float32)
+
+
+def narrowed(x: NDArray[Any], dtype: Any) -> NDArray[Any]:
+    """float32 as the reals of a stored type, to nearest even. A type that NumPy does not have is made here."""
+    with np.errstate(over="ignore"):
+        return x.astype(dtype)
 
 
 def _per_image(values: NDArray[Any], like: NDArray[Any]) -> NDArray[Any]:
     return values.reshape(-1, *([1] * (like.ndim - 1)))
 
 
-def _quantize(x: F32, quant: TensorQuant, rounding: str, low: int, high: int) -> NDArray[np.int8]:
-    inverse, zero = _per_image(_f32(1) / quant.scale, x), _per_image(quant.zero_point, x)
-    with np.errstate(over="ignore"):
-        t = x * inverse
-    t = np.minimum(np.maximum(t, (low - zero).astype(np.float32)), (high - zero).astype(np.float32))
-    codes: NDArray[np.int8] = (round_whole(t, rounding).astype(np.int32) + zero).astype(np.int8)
-    return codes
-
-
 def _finite(x: NDArray[Any], what: str) -> None:
     if not np.isfinite(x).all():
         raise NonFiniteError(f"{what} is NaN or infinite")
+
+
+def _taps(shape: ConvShape, x: NDArray[Any], group: int) -> NDArray[Any]:
+    """(depth, n, out_h, out_w): what each output multiplies, in depth order (ky, kx, c), 0 outside."""
+    n, p, d, s = x.shape[0], shape.padding, shape.dilation, shape.stride
+    cg = shape.in_channels // shape.groups
+    padded = np.zeros((n, shape.in_h + 2 * p, shape.in_w + 2 * p, cg), x.dtype)
+    padded[:, p : p + shape.in_h, p : p + shape.in_w] = x[..., group * cg : (group + 1) * cg]
+    taps = [
+        padded[:, ky * d : ky * d + (shape.out_h - 1) * s + 1 : s, kx * d : kx * d + (shape.out_w - 1) * s + 1 : s]
+        for ky in range(shape.size)
+        for kx in range(shape.size)
+    ]
+    result: NDArray[Any] = np.stack(taps).transpose(0, 4, 1, 2, 3).reshape(shape.depth, n, shape.out_h, shape.out_w)
+    return result
+
+
+def _sums(packed: PackedConv, x: NDArray[Any], add: Callable[[NDArray[Any], NDArray[Any], slice], Any]) -> NDArray[Any]:
+    """(n, out_h, out_w, out_channels): what add(taps, weights (depth, out channels), these channels) makes of a group."""
+    shape = packed.shape
+    width = shape.out_channels // shape.groups
+    result = []
+    for group in range(shape.groups):
+        channels = slice(group * width, (group + 1) * width)
+        weights = packed.data[channels].transpose(2, 3, 1, 0).reshape(shape.depth, width)
+        result.append(add(_taps(shape, x, group), weights, channels))
+    return np.concatenate(result, axis=-1)
+
+
+def _chains(packed: PackedConv, x: F32, fields: Fields, kind: Any = np.float32) -> NDArray[Any]:
+    """The chains of section 2. They start from the bias."""
+
+    def add(taps: NDArray[Any], weights: NDArray[Any], channels: slice) -> NDArray[Any]:
+        start = fields["bias"][channels].astype(kind)
+        sums: NDArray[Any] = np.broadcast_to(start, (*taps.shape[1:], len(start)))
+        for tap, weight in zip(taps, weights, strict=True):
+            sums = fma(tap[..., None], weight, sums, kind)
+        return sums
+
+    return _sums(packed, x, add)
+
+
+def _half_chains(packed: PackedConv, x: F32, fields: Fields) -> F32:
+    """Chains of halves from zero; the bias is added in float32."""
+    bias = fields["bias"]
+    sums: F32 = _chains(packed, x, {"bias": np.zeros_like(bias)}, np.float16).astype(np.float32) + bias
+    return sums
+
+
+def _integers(packed: PackedConv, x: NDArray[Any], fields: Fields) -> F32:
+    """Exact sums of integers, de-scaled."""
+    bias, weight_scale, offset = fields["bias"], fields["weight_scale"], fields["in_offset"][:, None]
+    steps = x.astype(np.int64) - _per_image(fields["in_zero_point"], x)
+    sums = _sums(packed, steps, lambda taps, weights, _: np.tensordot(taps, weights.astype(np.int64), axes=(0, 0)))
+    weight_sums = packed.data.reshape(len(bias), -1).sum(axis=1, dtype=np.int32).astype(np.float32)
+    shifted = np.where(offset != 0, fma(offset, weight_scale * weight_sums, bias), bias)
+    scale = _per_image(fields["in_scale"], x) * weight_scale
+    value: F32 = fma(sums.astype(np.int32).astype(np.float32), scale, shifted[:, None, None, :])
+    return value
 
 
 def uses_winograd(shape: ConvShape) -> bool:
@@ -132,227 +195,179 @@ def _winograd_output(m: F32) -> F32:
     return np.stack([(m[0] + p) + r, q + s * _f32(2), p + r * _f32(4), (q + s * _f32(8)) + m[5]])
 
 
-@dataclass(frozen=True)
-class ReferencePackedConv:
-    """Weights as given, rounded to half for fp16."""
+def _winograd(packed: PackedConv, x: F32, fields: Fields) -> F32:
+    """F(4x4, 3x3), section 2, fp32_winograd."""
+    shape, bias = packed.shape, fields["bias"]
+    if not uses_winograd(shape):
+        return _chains(packed, x, fields)
+    rows = np.array([[1, 0, 0], [1, 1, 1], [1, -1, 1], [1, 2, 4], [1, -2, 4], [0, 0, 1]], np.float64)
+    denominator = np.array([4, -6, -6, 24, 24, 1], np.float64)
+    total = np.zeros((6, 6, shape.in_channels, shape.out_channels))
+    weights = packed.data.astype(np.float64)
+    for y in range(3):
+        for xx in range(3):
+            total += (rows[:, y, None] * rows[None, :, xx])[:, :, None, None] * weights[:, :, y, xx].T
+    u = (total / (denominator[:, None] * denominator[None, :])[:, :, None, None]).astype(np.float32)
+    th, tw = -(-shape.out_h // 4), -(-shape.out_w // 4)
+    padded = np.zeros((x.shape[0], th * 4 + 2, tw * 4 + 2, shape.in_channels), np.float32)
+    p = shape.padding
+    h, w = min(shape.in_h, padded.shape[1] - p), min(shape.in_w, padded.shape[2] - p)
+    padded[:, p : p + h, p : p + w] = x[:, :h, :w]
+    out = np.empty((x.shape[0], th * 4, tw * 4, shape.out_channels), np.float32)
+    for ty in range(th):
+        for tx in range(tw):
+            d = padded[:, ty * 4 : ty * 4 + 6, tx * 4 : tx * 4 + 6].transpose(1, 2, 0, 3)
+            v = _winograd_input(_winograd_input(d).swapaxes(0, 1)).swapaxes(0, 1)
+            m = np.zeros((6, 6, x.shape[0], shape.out_channels), np.float32)
+            for c in range(shape.in_channels):
+                m = fma(v[..., c, None], u[:, :, None, c], m)
+            y4 = _winograd_output(_winograd_output(m).swapaxes(0, 1)).swapaxes(0, 1)
+            out[:, ty * 4 : ty * 4 + 4, tx * 4 : tx * 4 + 4] = (y4 + bias).transpose(2, 0, 1, 3)
+    return np.ascontiguousarray(out[:, : shape.out_h, : shape.out_w])
 
-    shape: ConvShape
-    precision: Precision
-    size_bytes: int
-    weights: NDArray[Any] = field(repr=False)
+
+# What each precision makes of packed weights, x (float32, or codes) and the fields: float32 before the activation.
+_RESULTS: dict[str, Callable[[PackedConv, Any, Fields], F32]] = {
+    "fp32": _chains, "fp16": _chains, "int8": _integers, "fp32_winograd": _winograd, "fp16_half": _half_chains,
+}
 
 
-class ReferenceKernels:
-    """The oracle behind the interface of `mpnet.kernels.interface.Kernels`. threads is accepted and has no effect."""
+def _conv(x: NDArray[Any], packed: PackedConv, fields: Fields) -> None:
+    out = fields["out"]
+    with np.errstate(over="ignore", invalid="ignore"):
+        value = _RESULTS[packed.precision.name](packed, x if packed.precision.carries_scale else widened(x), fields)
+        _finite(value, "a convolution's result")
+        value = activate(value, ACTIVATIONS[fields["activation"]])
+    whole = np.empty(value.shape, out.dtype)
+    if out.dtype in CODES:
+        how = [fields[f"out_{name}"] for name in ("inv_scale", "zero_point", "rounding", "low", "high")]
+        _quantize(value, value.dtype, whole, len(x), 0, *how)
+    else:
+        whole = narrowed(value, out.dtype)
+        _finite(widened(whole), "a convolution's result")
+    if "pool_h" in fields:
+        # Padding 0 leaves an odd last line out.
+        pooled = fields["pool_h"], fields["pool_w"]
+        whole = whole[:, : 2 * pooled[0], : 2 * pooled[1]]
+        _maxpool(whole, out, out.dtype, *whole.shape, *pooled, 2, 2, 1)
+        value = widened(out)
+    else:
+        out[:] = whole
+    if "ranges" in fields:
+        fields["ranges"][:] = _extremes(value)
+
+
+def _extremes(x: F32) -> F32:
+    """(n, 2) [min, max] per image, without -0."""
+    flat = x.reshape(len(x), -1)
+    return np.stack([flat.min(axis=1), flat.max(axis=1)], axis=1) + _f32(0)
+
+
+def _value_range(x: NDArray[Any], dtype: Any, n: int, count: int, ranges: F32, *_: int) -> None:
+    _finite(widened(x), "a tensor to be quantised")
+    ranges[:] = _extremes(widened(x))
+
+
+def _quantize(
+    x: NDArray[Any], dtype: Any, out: NDArray[Any], n: int, count: int, inv_scale: F32, zero_point: NDArray[np.int32],
+    rounding: int, low: int, high: int, *_: int,
+) -> None:
+    zero = _per_image(zero_point, x)
+    with np.errstate(over="ignore"):
+        t = widened(x) * _per_image(inv_scale, x)
+    t = np.minimum(np.maximum(t, (low - zero).astype(np.float32)), (high - zero).astype(np.float32))
+    out[:] = round_whole(t, ROUNDINGS[rounding]).astype(np.int32) + zero
+
+
+def _dequantize(
+    x: NDArray[Any], out: NDArray[Any], dtype: Any, n: int, count: int, scale: F32, zero_point: NDArray[np.int32],
+    offset: F32, *_: int,
+) -> None:
+    whole = (x.astype(np.int32) - _per_image(zero_point, x)).astype(np.float32)
+    with np.errstate(over="ignore"):
+        out[:] = narrowed(whole * _per_image(scale, x) + _per_image(offset, x), dtype)
+
+
+def _cast(x: NDArray[Any], dtype: Any, out: NDArray[Any], out_dtype: Any, *_: int) -> None:
+    out[:] = narrowed(widened(x), out_dtype)
+
+
+def _maxpool(
+    x: NDArray[Any], out: NDArray[Any], dtype: Any, n: int, h: int, w: int, c: int, out_h: int, out_w: int, size: int,
+    stride: int, padding: int, *_: int,
+) -> None:
+    is_code = dtype in CODES
+    lowest = np.iinfo(dtype).min if is_code else -np.inf
+    before = padding // 2
+    padded = np.full((n, h + padding + size, w + padding + size, c), lowest, dtype if is_code else np.float32)
+    padded[:, before : before + h, before : before + w] = x if is_code else widened(x)
+    result = np.full((n, out_h, out_w, c), lowest, padded.dtype)
+    for y in range(size):
+        for xx in range(size):
+            value = padded[:, y : y + (out_h - 1) * stride + 1 : stride, xx : xx + (out_w - 1) * stride + 1 : stride]
+            np.copyto(result, value, where=value > result)
+    out[:] = result if is_code else narrowed(result, dtype)
+
+
+def _avgpool(x: NDArray[Any], out: NDArray[Any], dtype: Any, n: int, h: int, w: int, c: int, *_: int) -> None:
+    total = np.zeros((n, c), np.float32)
+    for pixel in widened(x).reshape(n, h * w, c).transpose(1, 0, 2):
+        total = total + pixel
+    out[:] = narrowed(total / _f32(h * w), dtype).reshape(out.shape)
+
+
+def _upsample(
+    x: NDArray[Any], out: NDArray[Any], dtype: Any, n: int, h: int, w: int, c: int, factor: int, *_: int
+) -> None:
+    out[:] = x.repeat(factor, axis=1).repeat(factor, axis=2)
+
+
+def _concat_part(
+    x: NDArray[Any], out: NDArray[Any], dtype: Any, pixels: int, c: int, out_c: int, at: int, *_: int
+) -> None:
+    out[..., at : at + c] = x
+
+
+def _add(
+    a: NDArray[Any], b: NDArray[Any], out: NDArray[Any], dtype: Any, out_dtype: Any, activation: int, *_: int
+) -> None:
+    with np.errstate(over="ignore"):
+        out[:] = narrowed(activate(widened(a) + widened(b), ACTIVATIONS[activation]), out_dtype)
+
+
+# By name in csrc/mpnet.h, without mp; the arguments are those that stand there, without the table.
+_FUNCTIONS: dict[str, Callable[..., None]] = {
+    function.__name__[1:]: function
+    for function in (_value_range, _quantize, _dequantize, _cast, _maxpool, _avgpool, _upsample, _concat_part, _add)
+}
+
+
+class ReferenceKernels(Kernels):
+    """The oracle as kernels. threads is accepted and has no effect."""
 
     name = "numpy"
 
     def precisions(self) -> tuple[str, ...]:
         """Names of the precisions that it computes."""
-        return ("fp32", "fp16", "int8", "fp32_winograd", "fp16_half")
+        return tuple(_RESULTS)
 
-    def pack_conv(self, shape: ConvShape, precision: Precision, weights: NDArray[Any]) -> ReferencePackedConv:
-        """See Kernels.pack_conv."""
-        if precision.name not in self.precisions():
+    def pack_conv(self, shape: ConvShape, precision: Precision, weights: NDArray[Any]) -> PackedConv:
+        """Weights as given, rounded to the stored type."""
+        if precision.name not in _RESULTS:
             raise KernelError(f"the oracle does not compute {precision.name}")
-        if precision.name == "int8":
+        if precision.carries_scale:
             if weights.min() < -127:
                 raise KernelError("an int8 weight is -128; they must lie in [-127, 127]")
             if shape.depth > INT8_MAX_DEPTH:
                 raise KernelError(f"{shape.depth} products could leave int32; at most {INT8_MAX_DEPTH} may be summed")
-        if precision.base == "fp16":
-            weights = weights.astype(np.float16).astype(np.float32)
-        return ReferencePackedConv(shape, precision, weights.nbytes, weights.copy())
+            return PackedConv(shape, precision, self.name, weights.nbytes, weights.copy())
+        rounded = widened(narrowed(weights, precision.stored.dtype))
+        return PackedConv(shape, precision, self.name, weights.nbytes, rounded)
 
-    def _taps(self, shape: ConvShape, x: NDArray[Any], group: int) -> NDArray[Any]:
-        """(depth, n, out_h, out_w): what each output multiplies, in depth order (ky, kx, c), 0 outside."""
-        n, p, d, s = x.shape[0], shape.padding, shape.dilation, shape.stride
-        cg = shape.in_channels // shape.groups
-        padded = np.zeros((n, shape.in_h + 2 * p, shape.in_w + 2 * p, cg), x.dtype)
-        padded[:, p : p + shape.in_h, p : p + shape.in_w] = x[..., group * cg : (group + 1) * cg]
-        taps = [
-            padded[:, ky * d : ky * d + (shape.out_h - 1) * s + 1 : s, kx * d : kx * d + (shape.out_w - 1) * s + 1 : s]
-            for ky in range(shape.size)
-            for kx in range(shape.size)
-        ]
-        result: NDArray[Any] = np.stack(taps).transpose(0, 4, 1, 2, 3).reshape(shape.depth, n, shape.out_h, shape.out_w)
-        return result
+    def call(self, function: str, x: NDArray[Any], *rest: Any) -> Call:
+        """See Kernels.call."""
+        return Call(_FUNCTIONS[function], (x, *rest), 0)
 
-    def _sums(self, packed: ReferencePackedConv, x: NDArray[Any], start: F32) -> NDArray[Any]:
-        """(n, out_h, out_w, out_channels): the chains of section 2, or exact integers."""
-        shape = packed.shape
-        kg = shape.out_channels // shape.groups
-        result = []
-        for group in range(shape.groups):
-            taps = self._taps(shape, x, group)
-            weights = packed.weights[group * kg : (group + 1) * kg].transpose(2, 3, 1, 0).reshape(shape.depth, kg)
-            if packed.precision.name == "int8":
-                sums: NDArray[Any] = np.tensordot(taps.astype(np.int64), weights.astype(np.int64), axes=(0, 0))
-            else:
-                kind = np.float16 if packed.precision.name == "fp16_half" else np.float32
-                sums = np.broadcast_to(start[group * kg : (group + 1) * kg], (*taps.shape[1:], kg)).astype(kind)
-                for tap, weight in zip(taps, weights, strict=True):
-                    sums = fma(tap[..., None], weight, sums, kind)
-            result.append(sums)
-        return np.concatenate(result, axis=-1)
-
-    def _winograd(self, packed: ReferencePackedConv, x: F32, bias: F32) -> F32:
-        """F(4x4, 3x3), section 2, fp32_winograd."""
-        shape = packed.shape
-        rows = np.array([[1, 0, 0], [1, 1, 1], [1, -1, 1], [1, 2, 4], [1, -2, 4], [0, 0, 1]], np.float64)
-        denominator = np.array([4, -6, -6, 24, 24, 1], np.float64)
-        total = np.zeros((6, 6, shape.in_channels, shape.out_channels))
-        weights = packed.weights.astype(np.float64)
-        for y in range(3):
-            for xx in range(3):
-                total += (rows[:, y, None] * rows[None, :, xx])[:, :, None, None] * weights[:, :, y, xx].T
-        u = (total / (denominator[:, None] * denominator[None, :])[:, :, None, None]).astype(np.float32)
-        th, tw = -(-shape.out_h // 4), -(-shape.out_w // 4)
-        padded = np.zeros((x.shape[0], th * 4 + 2, tw * 4 + 2, shape.in_channels), np.float32)
-        p = shape.padding
-        h, w = min(shape.in_h, padded.shape[1] - p), min(shape.in_w, padded.shape[2] - p)
-        padded[:, p : p + h, p : p + w] = x[:, :h, :w]
-        out = np.empty((x.shape[0], th * 4, tw * 4, shape.out_channels), np.float32)
-        for ty in range(th):
-            for tx in range(tw):
-                d = padded[:, ty * 4 : ty * 4 + 6, tx * 4 : tx * 4 + 6].transpose(1, 2, 0, 3)
-                v = _winograd_input(_winograd_input(d).swapaxes(0, 1)).swapaxes(0, 1)
-                m = np.zeros((6, 6, x.shape[0], shape.out_channels), np.float32)
-                for c in range(shape.in_channels):
-                    m = fma(v[..., c, None], u[:, :, None, c], m)
-                y4 = _winograd_output(_winograd_output(m).swapaxes(0, 1)).swapaxes(0, 1)
-                out[:, ty * 4 : ty * 4 + 4, tx * 4 : tx * 4 + 4] = (y4 + bias).transpose(2, 0, 1, 3)
-        return np.ascontiguousarray(out[:, : shape.out_h, : shape.out_w])
-
-    def conv(
-        self,
-        packed: PackedConv,
-        x: NDArray[Any],
-        out: NDArray[Any],
-        *,
-        bias: F32,
-        activation: str = "linear",
-        weight_scale: F32 | None = None,
-        in_quant: TensorQuant | None = None,
-        out_quant: TensorQuant | None = None,
-        out_rounding: str = "half_to_even",
-        out_low: int = -128,
-        out_high: int = 127,
-        ranges: F32 | None = None,
-        pool: bool = False,
-        threads: int = 1,
-    ) -> None:
-        """See Kernels.conv."""
-        assert isinstance(packed, ReferencePackedConv)
-        if pool:
-            height, width = pooled_size(packed.shape, out)
-            whole = np.empty((len(x), packed.shape.out_h, packed.shape.out_w, packed.shape.out_channels), out.dtype)
-            self.conv(
-                packed, x, whole, bias=bias, activation=activation, weight_scale=weight_scale, in_quant=in_quant,
-                out_quant=out_quant, out_rounding=out_rounding, out_low=out_low, out_high=out_high,
-            )
-            # Padding 0 leaves an odd last line out.
-            self.maxpool(np.ascontiguousarray(whole[:, : 2 * height, : 2 * width]), out, size=2, stride=2, padding=1)
-            if ranges is not None:
-                ranges[:] = self.value_range(out)
-            return
-        name = packed.precision.name
-        with np.errstate(over="ignore", invalid="ignore"):
-            if name == "int8":
-                assert in_quant is not None
-                assert weight_scale is not None
-                zero = _per_image(in_quant.zero_point, x)
-                sums = self._sums(packed, x.astype(np.int32) - zero, bias).astype(np.int32).astype(np.float32)
-                weight_sums = packed.weights.reshape(len(bias), -1).sum(axis=1, dtype=np.int32).astype(np.float32)
-                offset = in_quant.offset[:, None]
-                shifted = np.where(offset != 0, fma(offset, weight_scale * weight_sums, bias), bias)
-                value = fma(sums, _per_image(in_quant.scale, x) * weight_scale, shifted[:, None, None, :])
-            elif name == "fp16_half":
-                value = self._sums(packed, x.astype(np.float32), np.zeros_like(bias)).astype(np.float32) + bias
-            elif name == "fp32_winograd" and uses_winograd(packed.shape):
-                value = self._winograd(packed, x, bias)
-            else:
-                value = self._sums(packed, x.astype(np.float32), bias)
-            _finite(value, "a convolution's result")
-            value = activate(value, activation)
-            if ranges is not None:
-                flat = value.reshape(len(value), -1)
-                ranges[:] = np.stack([flat.min(axis=1), flat.max(axis=1)], axis=1) + _f32(0)
-            if out.dtype == np.int8:
-                assert out_quant is not None
-                out[:] = _quantize(value, out_quant, out_rounding, out_low, out_high)
-            else:
-                out[:] = value.astype(out.dtype)
-                _finite(out, "a convolution's result")
-
-    def value_range(self, x: NDArray[Any], *, threads: int = 1) -> F32:
-        """See Kernels.value_range."""
-        _finite(x, "a tensor to be quantised")
-        flat = x.reshape(len(x), -1).astype(np.float32)
-        return np.stack([flat.min(axis=1), flat.max(axis=1)], axis=1) + _f32(0)
-
-    def quantize(
-        self,
-        x: NDArray[Any],
-        out: NDArray[np.int8],
-        quant: TensorQuant,
-        *,
-        rounding: str = "half_to_even",
-        low: int = -128,
-        high: int = 127,
-        threads: int = 1,
-    ) -> None:
-        """See Kernels.quantize."""
-        out[:] = _quantize(x.astype(np.float32), quant, rounding, low, high)
-
-    def dequantize(self, x: NDArray[np.int8], out: NDArray[Any], quant: TensorQuant, *, threads: int = 1) -> None:
-        """See Kernels.dequantize."""
-        whole = (x.astype(np.int32) - _per_image(quant.zero_point, x)).astype(np.float32)
-        with np.errstate(over="ignore"):
-            out[:] = (whole * _per_image(quant.scale, x) + _per_image(quant.offset, x)).astype(out.dtype)
-
-    def cast(self, x: NDArray[Any], out: NDArray[Any], *, threads: int = 1) -> None:
-        """See Kernels.cast."""
-        with np.errstate(over="ignore"):
-            out[:] = x.astype(out.dtype)
-
-    def maxpool(
-        self, x: NDArray[Any], out: NDArray[Any], *, size: int, stride: int, padding: int, threads: int = 1
-    ) -> None:
-        """See Kernels.maxpool."""
-        n, h, w, c = x.shape
-        lowest = -128 if x.dtype == np.int8 else -np.inf
-        before = padding // 2
-        padded = np.full((n, h + padding + size, w + padding + size, c), lowest, x.dtype)
-        padded[:, before : before + h, before : before + w] = x
-        out_h, out_w = out.shape[1:3]
-        out[:] = lowest
-        for y in range(size):
-            for xx in range(size):
-                value = padded[
-                    :, y : y + (out_h - 1) * stride + 1 : stride, xx : xx + (out_w - 1) * stride + 1 : stride
-                ]
-                np.copyto(out, value, where=value > out)
-
-    def avgpool(self, x: NDArray[Any], out: NDArray[Any], *, threads: int = 1) -> None:
-        """See Kernels.avgpool."""
-        n, h, w, c = x.shape
-        total = np.zeros((n, c), np.float32)
-        for pixel in x.reshape(n, h * w, c).transpose(1, 0, 2):
-            total = total + pixel.astype(np.float32)
-        out[:] = (total / _f32(h * w)).astype(out.dtype).reshape(out.shape)
-
-    def upsample(self, x: NDArray[Any], out: NDArray[Any], *, factor: int, threads: int = 1) -> None:
-        """See Kernels.upsample."""
-        out[:] = x.repeat(factor, axis=1).repeat(factor, axis=2)
-
-    def concat(self, inputs: Sequence[NDArray[Any]], out: NDArray[Any], *, threads: int = 1) -> None:
-        """See Kernels.concat."""
-        out[:] = np.concatenate(inputs, axis=3)
-
-    def add(
-        self, a: NDArray[Any], b: NDArray[Any], out: NDArray[Any], *, activation: str = "linear", threads: int = 1
-    ) -> None:
-        """See Kernels.add."""
-        with np.errstate(over="ignore"):
-            out[:] = activate(a.astype(np.float32) + b.astype(np.float32), activation).astype(out.dtype)
+    def conv_call(self, packed: PackedConv, x: NDArray[Any], fields: Fields) -> Call:
+        """See Kernels.conv_call."""
+        return Call(_conv, (x, packed, fields), 0)

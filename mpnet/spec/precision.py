@@ -79,9 +79,9 @@ class Precision:
         return self.stored.is_code
 
     @property
-    def storage(self) -> str:
-        """NumPy dtype name of activations in memory."""
-        return str(self.stored.dtype)
+    def storage(self) -> np.dtype[np.generic]:
+        """NumPy dtype of activations in memory."""
+        return self.stored.dtype
 
     @property
     def tensor(self) -> Precision:

@@ -18,7 +18,7 @@ from mpnet.engine.plan import Plan, build_plan
 from mpnet.engine.prepare import Prepared
 from mpnet.errors import ConfigError
 from mpnet.formats.labels_yolo import read_names
-from mpnet.kernels.interface import Kernels
+from mpnet.kernels.calls import Kernels
 from mpnet.spec.dataset import Dataset
 from mpnet.spec.experiment import Experiment
 from mpnet.spec.identity import ARITHMETIC_VERSION, TrialIdentity
