@@ -9,16 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.kernels.interface import ACTIVATIONS, ConvShape, TensorQuant
-from mpnet.spec.precision import PRECISIONS
+from mpnet.kernels.reference import narrowed
+from mpnet.spec.precision import PRECISIONS, STORED_TYPES, StoredType, precision
+from mpnet.spec.quantization import ROUNDINGS
 
 FILLS = ("random", "lowest", "highest", "ties", "denormal", "sparse")
-_STORED = {
-    "fp32": np.float32,
-    "fp32_winograd": np.float32,
-    "fp16": np.float16,
-    "fp16_half": np.float16,
-    "int8": np.int8,
-}
 
 
 @dataclass(frozen=True)
@@ -47,28 +42,28 @@ class ConvCase:
         )
 
 
-def _values(rng: np.random.Generator, fill: str, dtype: Any, shape: tuple[int, ...]) -> NDArray[Any]:
+def _values(rng: np.random.Generator, fill: str, stored: StoredType, shape: tuple[int, ...]) -> NDArray[Any]:
     """Activations of a stored type."""
-    if dtype == np.int8:
-        if fill == "lowest":
-            return np.full(shape, -128, np.int8)
-        if fill == "highest":
-            return np.full(shape, 127, np.int8)
+    if stored.is_code:
+        low, high = np.iinfo(stored.dtype).min, np.iinfo(stored.dtype).max
+        if fill in ("lowest", "highest"):
+            return np.full(shape, low if fill == "lowest" else high, stored.dtype)
         if fill == "ties":
-            return rng.choice(np.array([-128, -127, -1, 0, 1, 127], np.int8), shape)
-        return rng.integers(-128, 128, shape).astype(np.int8)
+            return rng.choice(np.array([low, low + 1, -1, 0, 1, high], stored.dtype), shape)
+        return rng.integers(low, high + 1, shape).astype(stored.dtype)
     if fill == "lowest":
-        return np.full(shape, -1000.0, dtype)
-    if fill == "highest":
-        return np.full(shape, 1000.0, dtype)
-    if fill == "ties":
-        return (rng.integers(-4, 5, shape) * 0.5).astype(dtype)
-    if fill == "denormal":
-        return (rng.standard_normal(shape) * (1e-41 if dtype == np.float32 else 1e-7)).astype(dtype)
-    values = rng.standard_normal(shape)
+        values = np.full(shape, -1000.0)
+    elif fill == "highest":
+        values = np.full(shape, 1000.0)
+    elif fill == "ties":
+        values = rng.integers(-4, 5, shape) * 0.5
+    elif fill == "denormal":
+        values = rng.standard_normal(shape) * (1e-41 if stored.item_bytes == 4 else 1e-7)
+    else:
+        values = rng.standard_normal(shape)
     if fill == "sparse":
         values = np.where(rng.random(shape) < 0.8, rng.choice([0.0, -0.0], shape), values)
-    return values.astype(dtype)
+    return narrowed(values, stored.dtype)
 
 
 def _move(array: NDArray[Any], elements: int) -> NDArray[Any]:
@@ -83,14 +78,14 @@ def conv_arguments(case: ConvCase) -> tuple[NDArray[Any], NDArray[Any], dict[str
     """(weights, x, keyword arguments of conv without out, ranges and threads)."""
     rng = np.random.default_rng(case.seed)
     s = case.shape
-    stored = _STORED[case.precision]
+    stored = precision(case.precision).stored
     x = _move(_values(rng, case.fill, stored, (case.images, s.in_h, s.in_w, s.in_channels)), case.misaligned)
     weight_shape = (s.out_channels, s.in_channels // s.groups, s.size, s.size)
     options: dict[str, Any] = {
         "bias": rng.standard_normal(s.out_channels).astype(np.float32),
         "activation": case.activation,
     }
-    if case.precision == "int8":
+    if stored.is_code:
         weights = rng.integers(-127, 128, weight_shape).astype(np.int8)
         if case.fill in ("lowest", "highest"):
             weights = rng.choice(np.array([-127, 127], np.int8), (s.out_channels, 1, 1, 1)) * np.ones(
@@ -106,7 +101,7 @@ def conv_arguments(case: ConvCase) -> tuple[NDArray[Any], NDArray[Any], dict[str
         weights = (rng.standard_normal(weight_shape) / np.sqrt(s.depth)).astype(np.float32)
         if case.fill == "ties":
             weights = (rng.integers(-4, 5, weight_shape) * 0.25).astype(np.float32)
-    if case.out == "int8":
+    if STORED_TYPES[case.out].is_code:
         options["out_quant"] = TensorQuant(
             (rng.random(case.images) * 0.05 + 0.01).astype(np.float32),
             rng.integers(-128, 128, case.images).astype(np.int32),
@@ -172,32 +167,33 @@ def conv_cases() -> list[ConvCase]:
     """What the equality tests run through."""
     cases = []
     seed = 0
-    for precision in PRECISIONS:
+    outs = tuple(STORED_TYPES)
+    for row in PRECISIONS.values():
         for i, shape in enumerate(small_shapes() + winograd_shapes()):
-            if precision == "fp16_half" and shape.depth > 300:
+            if row.accumulates == "float16" and shape.depth > 300:
                 continue
             seed += 1
             cases.append(
                 ConvCase(
                     seed,
-                    precision,
+                    row.name,
                     shape,
                     images=1 + i % 3,
                     activation=ACTIVATIONS[seed % len(ACTIVATIONS)],
-                    out=("float32", "float16", "int8")[seed % 3],
-                    rounding=("half_to_even", "half_away", "truncate")[seed // 3 % 3],
+                    out=outs[seed % len(outs)],
+                    rounding=ROUNDINGS[seed // 3 % 3],
                     fill=FILLS[i % len(FILLS)] if i % 2 else "random",
-                    offset=precision == "int8" and i % 4 == 1,
+                    offset=row.carries_scale and i % 4 == 1,
                     misaligned=i % 5,
                 )
             )
         for activation in ACTIVATIONS:
-            for out in ("float32", "float16", "int8"):
+            for out in outs:
                 seed += 1
-                cases.append(ConvCase(seed, precision, ConvShape(6, 7, 9, 21, 3, 1, 1), 2, activation, out))
+                cases.append(ConvCase(seed, row.name, ConvShape(6, 7, 9, 21, 3, 1, 1), 2, activation, out))
         for fill in FILLS:
             seed += 1
-            cases.append(ConvCase(seed, precision, ConvShape(5, 6, 11, 19, 3, 1, 1), 2, "linear", "float32", fill=fill))
+            cases.append(ConvCase(seed, row.name, ConvShape(5, 6, 11, 19, 3, 1, 1), 2, "linear", "float32", fill=fill))
     return cases + pooled_cases()
 
 
@@ -205,15 +201,16 @@ def pooled_cases() -> list[ConvCase]:
     """With the pooling behind them: every shape, odd and even sides, more rows than are pooled at a time."""
     cases = []
     shapes = [*small_shapes(), *winograd_shapes(), ConvShape(23, 300, 3, 17, 3, 1, 1), ConvShape(34, 33, 20, 40, 3, 1, 1)]
-    for precision in PRECISIONS:
+    outs = tuple(STORED_TYPES)
+    for row in PRECISIONS.values():
         for i, shape in enumerate(shapes):
-            if precision == "fp16_half" and shape.depth > 300:
+            if row.accumulates == "float16" and shape.depth > 300:
                 continue
             padding = 1 if min(shape.out_h, shape.out_w) < 2 else i % 2
-            out = ("float32", "float16", "int8")[(i + len(precision)) % 3]
+            out = outs[(i + len(row.name)) % len(outs)]
             cases.append(
                 ConvCase(
-                    5000 + len(cases), precision, shape, 1 + i % 2, ("leaky", "linear", "mish")[i % 3], out,
+                    5000 + len(cases), row.name, shape, 1 + i % 2, ("leaky", "linear", "mish")[i % 3], out,
                     fill=("random", "sparse", "ties")[i % 3], misaligned=i % 3, pool=padding,
                 )
             )

@@ -12,7 +12,7 @@ from mpnet.errors import KernelError, NonFiniteError
 from mpnet.kernels import isa
 from mpnet.kernels.interface import ConvShape, TensorQuant
 from mpnet.kernels.reference import ReferenceKernels
-from mpnet.spec.precision import precision
+from mpnet.spec.precision import STORED_TYPES, precision
 from tests.kernels.cases import ConvCase, conv_arguments, conv_cases, output_shape
 
 GUARD = 0x5A
@@ -22,7 +22,7 @@ LEVELS = isa.usable_levels()
 def run(kernels: Any, case: ConvCase, threads: int = 1) -> tuple[NDArray[Any], NDArray[np.float32]]:
     """(result, ranges, zeros where none are measured); raises when bytes around the result were touched."""
     weights, x, options = conv_arguments(case)
-    dtype = np.dtype(case.out)
+    dtype = STORED_TYPES[case.out].dtype
     shape = output_shape(case)
     size = int(np.prod(shape)) * dtype.itemsize
     room = np.full(size + 128, GUARD, np.uint8)

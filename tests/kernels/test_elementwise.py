@@ -10,8 +10,10 @@ from numpy.typing import NDArray
 
 from mpnet.errors import KernelError, NonFiniteError
 from mpnet.kernels import isa
+from mpnet.kernels.arguments import ANY, CODES, REALS
 from mpnet.kernels.interface import ACTIVATIONS, TensorQuant
-from mpnet.kernels.reference import ReferenceKernels
+from mpnet.kernels.reference import ReferenceKernels, narrowed, widened
+from mpnet.spec.quantization import ROUNDINGS
 
 ORACLE = ReferenceKernels()
 LEVELS = isa.usable_levels()
@@ -40,7 +42,12 @@ def values(seed: int, count: int, dtype: Any) -> NDArray[Any]:
     special = np.array([0.0, -0.0, 0.5, -0.5, 1.5, 2.5, -2.5, 1e-41, -1e-41, 6e-8, 65504, -65504, 0.49999997, 12.75])
     where = rng.random(count) < 0.3
     x[where] = rng.choice(special, int(where.sum())).astype(np.float32)
-    return x.astype(dtype)
+    return stored(x, dtype)
+
+
+def stored(x: NDArray[np.float32], dtype: Any) -> NDArray[Any]:
+    """x, or the codes nearest to it."""
+    return np.clip(x, -128, 127).astype(dtype) if dtype in CODES else narrowed(x, dtype)
 
 
 def quant(seed: int, images: int, offset: bool = False) -> TensorQuant:
@@ -53,8 +60,8 @@ def quant(seed: int, images: int, offset: bool = False) -> TensorQuant:
     )
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float16])
-@pytest.mark.parametrize("rounding", ["half_to_even", "half_away", "truncate"])
+@pytest.mark.parametrize("dtype", REALS, ids=str)
+@pytest.mark.parametrize("rounding", ROUNDINGS)
 def test_quantize(dtype: Any, rounding: str) -> None:
     for count in COUNTS:
         x = values(count, 2 * count, dtype).reshape(2, 1, count, 1)
@@ -67,7 +74,7 @@ def test_quantize(dtype: Any, rounding: str) -> None:
             )
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+@pytest.mark.parametrize("dtype", REALS, ids=str)
 def test_dequantize(dtype: Any) -> None:
     for count in COUNTS:
         x = np.random.default_rng(count).integers(-128, 128, (3, 1, count, 1)).astype(np.int8)
@@ -77,10 +84,11 @@ def test_dequantize(dtype: Any) -> None:
         )
 
 
-def test_cast_rounds_every_half_and_its_neighbours() -> None:
-    halves = np.arange(65536, dtype=np.uint16).view(np.float16)
-    halves = halves[np.isfinite(halves)]
-    exact = halves.astype(np.float32)
+@pytest.mark.parametrize("dtype", [dtype for dtype in REALS if dtype.itemsize == 2], ids=str)
+def test_cast_rounds_every_half_and_its_neighbours(dtype: Any) -> None:
+    halves = np.arange(65536, dtype=np.uint16).view(dtype)
+    halves = halves[np.isfinite(widened(halves))]
+    exact = widened(halves)
     middle = ((exact[:-1].astype(np.float64) + exact[1:]) / 2).astype(np.float32)
     floats = np.concatenate(
         [
@@ -91,11 +99,11 @@ def test_cast_rounds_every_half_and_its_neighbours() -> None:
             np.array([65519.996, 65520, 1e30, -1e30, 1e-45, 2.9802322e-08, 2.9802326e-08], np.float32),
         ]
     )
-    agree(lambda k, out, t: k.cast(floats, out, threads=t), np.empty(floats.shape, np.float16), "all halves")
+    agree(lambda k, out, t: k.cast(floats, out, threads=t), np.empty(floats.shape, dtype), "all halves")
     agree(lambda k, out, t: k.cast(halves, out, threads=t), np.empty(halves.shape, np.float32), "all halves")
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+@pytest.mark.parametrize("dtype", REALS, ids=str)
 def test_value_range(dtype: Any) -> None:
     for count in COUNTS:
         x = values(count, 2 * count, dtype).reshape(2, 1, count, 1)
@@ -118,12 +126,12 @@ def test_value_range_refuses_what_is_not_finite(bad: float) -> None:
                 isa.kernels(level).value_range(x, threads=2)
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+@pytest.mark.parametrize("dtype", REALS, ids=str)
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 def test_add_and_activations(dtype: Any, activation: str) -> None:
     for count in COUNTS:
         a, b = values(count, count, dtype), values(count + 1, count, dtype)
-        for out_type in (np.float32, np.float16):
+        for out_type in REALS:
             agree(
                 lambda k, out, t, a=a, b=b: k.add(a, b, out, activation=activation, threads=t),
                 np.empty(count, out_type),
@@ -142,7 +150,7 @@ def test_activations_far_out() -> None:
         )
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.int8])
+@pytest.mark.parametrize("dtype", ANY, ids=str)
 @pytest.mark.parametrize(
     ("size", "stride", "padding"),
     [
@@ -164,7 +172,7 @@ def test_maxpool(dtype: Any, size: int, stride: int, padding: int) -> None:
         if h + padding < size or w + padding < size:
             continue
         x = values(h * w * c, n * h * w * c, np.float32)
-        x = np.clip(x, -128, 127).astype(dtype).reshape(n, h, w, c)
+        x = stored(np.clip(x, -128, 127), dtype).reshape(n, h, w, c)
         shape = (n, (h + padding - size) // stride + 1, (w + padding - size) // stride + 1, c)
         agree(
             lambda k, out, t, x=x: k.maxpool(x, out, size=size, stride=stride, padding=padding, threads=t),
@@ -173,17 +181,17 @@ def test_maxpool(dtype: Any, size: int, stride: int, padding: int) -> None:
         )
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+@pytest.mark.parametrize("dtype", REALS, ids=str)
 def test_avgpool(dtype: Any) -> None:
     for h, w, c in ((1, 1, 1), (7, 5, 17), (13, 13, 64), (3, 2, 33)):
-        x = (values(h + c, 2 * h * w * c, np.float32) / 100).astype(dtype).reshape(2, h, w, c)
+        x = narrowed(values(h + c, 2 * h * w * c, np.float32) / 100, dtype).reshape(2, h, w, c)
         agree(lambda k, out, t, x=x: k.avgpool(x, out, threads=t), np.empty((2, 1, 1, c), dtype), f"{h}x{w}x{c}")
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.int8])
+@pytest.mark.parametrize("dtype", ANY, ids=str)
 def test_upsample_and_concat(dtype: Any) -> None:
     for h, w, c, factor in ((3, 4, 5, 2), (13, 13, 128, 2), (2, 3, 1, 3), (4, 4, 16, 1)):
-        x = np.clip(values(h * w, 2 * h * w * c, np.float32), -128, 127).astype(dtype).reshape(2, h, w, c)
+        x = stored(np.clip(values(h * w, 2 * h * w * c, np.float32), -128, 127), dtype).reshape(2, h, w, c)
         agree(
             lambda k, out, t, x=x, f=factor: k.upsample(x, out, factor=f, threads=t),
             np.empty((2, h * factor, w * factor, c), dtype),
