@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 from mpnet.kernels._core import lib
 from mpnet.kernels.calls import Call, ImageScales
 from mpnet.quantization import native as activations
-from mpnet.quantization.scheme import MODES, TENSORFLOW_MODES, ActivationScheme
+from mpnet.quantization.scheme import ActivationScheme
 from mpnet.spec.network import Shape
 from mpnet.spec.precision import FP32, Precision
+from mpnet.spec.quantization import ACTIVATION_MODES, TENSORFLOW_MODES
 
 if TYPE_CHECKING:
     from mpnet.engine.operations import Operation
@@ -35,13 +36,13 @@ class CodeMap:
     def unknown(cls, images: int, scheme: ActivationScheme) -> CodeMap:
         """Of codes whose ranges are found when the calls of `filled_from` run."""
         params = np.zeros(images, activations.PARAMS)
-        params["mode"] = MODES.index(scheme.mode)
+        params["mode"] = ACTIVATION_MODES.index(scheme.mode)
         return cls(params)
 
     @property
     def mode(self) -> str:
         """Of the scheme that made the codes."""
-        return MODES[int(self.params["mode"][0])]
+        return ACTIVATION_MODES[int(self.params["mode"][0])]
 
     @property
     def is_tensorflow(self) -> bool:
@@ -51,7 +52,7 @@ class CodeMap:
     def filled_from(self, ranges: NDArray[np.float32], scheme: ActivationScheme) -> list[Call]:
         """The calls that fill this from the [min, max] of each image (n, 2)."""
         arguments = activations.scale_arguments(ranges, self.params, scheme)
-        calls: list[Call] = [ScaleCall(lib.mp_ranges_to_params, arguments, keep=(ranges, self))]
+        calls: list[Call] = [ScaleCall(lib.mp_ranges_to_params, arguments, keep=(self,))]
         if len(ranges) > 1:
             calls.append(Call(self._spread, ()))
         return calls
@@ -67,7 +68,7 @@ class ScaleCall(Call):
     @property
     def mode(self) -> str:
         """The scheme's."""
-        code_map: CodeMap = self.keep[1]
+        code_map: CodeMap = self.keep[0]
         return code_map.mode
 
 

@@ -89,6 +89,8 @@ def round_whole(x: F32, rounding: str) -> F32:
     if rounding == "half_to_even":
         return np.rint(x)
     if rounding == "half_away":
+        # The largest float32 below 0.5: adding 0.5 itself would lift 0.49999997 to 1. Exact for all finite x: from 2^23
+        # on there is nothing to round, and the sum returns x.
         return np.trunc(x + np.copysign(np.nextafter(_f32(0.5), _f32(0)), x))
     if rounding == "truncate":
         return np.trunc(x)
@@ -104,6 +106,15 @@ def narrowed(x: NDArray[Any], dtype: Any) -> NDArray[Any]:
     """float32 as the reals of a stored type, to nearest even. A type that NumPy does not have is made here."""
     with np.errstate(over="ignore"):
         return x.astype(dtype)
+
+
+def quantized(x: F32, inv_scale: Any, zero_point: Any, rounding: str, low: int, high: int) -> NDArray[np.int8]:
+    """clamp(round(x / scale) + zero_point, low, high), clamped before it is converted."""
+    with np.errstate(over="ignore"):
+        t = x * inv_scale
+    t = np.minimum(np.maximum(t, (low - zero_point).astype(np.float32)), (high - zero_point).astype(np.float32))
+    codes: NDArray[np.int8] = (round_whole(t, rounding).astype(np.int32) + zero_point).astype(np.int8)
+    return codes
 
 
 def _per_image(values: NDArray[Any], like: NDArray[Any]) -> NDArray[Any]:
@@ -272,11 +283,8 @@ def _quantize(
     x: NDArray[Any], dtype: Any, out: NDArray[Any], n: int, count: int, inv_scale: F32, zero_point: NDArray[np.int32],
     rounding: int, low: int, high: int, *_: int,
 ) -> None:
-    zero = _per_image(zero_point, x)
-    with np.errstate(over="ignore"):
-        t = widened(x) * _per_image(inv_scale, x)
-    t = np.minimum(np.maximum(t, (low - zero).astype(np.float32)), (high - zero).astype(np.float32))
-    out[:] = round_whole(t, ROUNDINGS[rounding]).astype(np.int32) + zero
+    inverse, zero = _per_image(inv_scale, x), _per_image(zero_point, x)
+    out[:] = quantized(widened(x), inverse, zero, ROUNDINGS[rounding], low, high)
 
 
 def _dequantize(

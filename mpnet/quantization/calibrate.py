@@ -96,7 +96,7 @@ class RangeEstimator:
             low, high = self._average
         elif self._histogram is not None:
             if self.method.method == "percentile":
-                low, high = _percentile_range(self._histogram, self.method.percentile, _is_symmetric(self.scheme))
+                low, high = _percentile_range(self._histogram, self.method.percentile, self.scheme.is_symmetric)
             else:
                 search = entropy_range if self.method.method == "entropy" else mse_range
                 low, high = search(self._histogram, self.scheme)
@@ -143,10 +143,6 @@ class Calibrator:
         if images == 0:
             raise DataError("calibration: there is no int8 layer to calibrate; use dynamic ranges or assign int8")
         return CalibratedRanges(tuple(found), images, dict(digests))
-
-
-def _is_symmetric(scheme: ActivationScheme) -> bool:
-    return scheme.mode in ("symmetric", "power_of_two", "SCALED")
 
 
 def _percentile_range(histogram: GrowingHistogram, percentile: float, symmetric: bool) -> tuple[float, float]:

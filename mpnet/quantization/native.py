@@ -5,18 +5,17 @@ Parameters travel as a NumPy array of PARAMS, one row per image, laid out as C's
 
 from __future__ import annotations
 
-from typing import Any, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.errors import PrecisionError
-from mpnet.kernels._core import ffi as _ffi
-from mpnet.kernels._core import lib as _lib
+from mpnet.kernels._core import ffi, lib
 from mpnet.kernels.interface import TensorQuant
 from mpnet.kernels.isa import kernels
-from mpnet.quantization.rounding import ROUNDINGS
-from mpnet.quantization.scheme import MODES, TENSORFLOW_MODES, ActivationScheme, QuantParams
+from mpnet.quantization.scheme import ActivationScheme, QuantParams
+from mpnet.spec.quantization import ACTIVATION_MODES, ROUNDINGS, TENSORFLOW_MODES
 
 PARAMS = np.dtype(
     [(name, np.int32) for name in ("mode", "rounding", "zero_point", "low", "high")]
@@ -35,11 +34,11 @@ def ranges_to_params(ranges: NDArray[np.float32], scheme: ActivationScheme) -> N
         raise PrecisionError(f"activation ranges have shape {pairs.shape}; they must be (images, 2)")
     params = np.zeros(len(pairs), PARAMS)
     arguments = scale_arguments(pairs, params, scheme)
-    status, bad = _lib.mp_ranges_to_params(*arguments), arguments[-1]
-    if status != _lib.MP_OK:
+    status, bad = lib.mp_ranges_to_params(*arguments), arguments[-1]
+    if status != lib.MP_OK:
         low, high = pairs[bad[0]]
         where = f" of image {bad[0]}" if len(pairs) > 1 else ""
-        if status == _lib.MP_NONFINITE:
+        if status == lib.MP_NONFINITE:
             raise PrecisionError(f"activation range [{low}, {high}]{where} is not finite; the layer before overflowed")
         if low > high:
             raise PrecisionError(f"activation range{where} has min {low} > max {high}; calibrate again or swap them")
@@ -51,34 +50,22 @@ def ranges_to_params(ranges: NDArray[np.float32], scheme: ActivationScheme) -> N
 
 
 def scale_arguments(ranges: NDArray[np.float32], params: NDArray[Any], scheme: ActivationScheme) -> tuple[Any, ...]:
-    """The arguments of mp_ranges_to_params, which fills params (n,) from ranges (n, 2), C-contiguous; both must outlive
-    them. The last receives the number of the image that it cannot scale."""
-    words = _ffi.new("mp_activation_scheme *", {
-        "mode": MODES.index(scheme.mode),
+    """The arguments of mp_ranges_to_params, which fills params (n,) from ranges (n, 2), C-contiguous, and keep
+    both alive. The last receives the number of the image that it cannot scale."""
+    words = ffi.new("mp_activation_scheme *", {
+        "mode": ACTIVATION_MODES.index(scheme.mode),
         "rounding": ROUNDINGS.index(str(scheme.rounding)),
         "narrow_range": int(scheme.narrow_range),
         "ensure_minimum_range": scheme.ensure_minimum_range,
     })
-    pointer = _ffi.cast("const float *", ranges.ctypes.data)
-    return pointer, len(ranges), words, _params_pointer(params), _ffi.new("size_t *")
-
-
-def params_array(params: Sequence[QuantParams]) -> NDArray[Any]:
-    """QuantParams, one per image -> array of PARAMS."""
-    rows = np.zeros(len(params), PARAMS)
-    for i, p in enumerate(params):
-        rows[i] = (
-            MODES.index(p.mode), ROUNDINGS.index(p.rounding), p.zero_point, p.low, p.high,
-            p.scale, p.inv_scale, p.offset, p.range_min, p.range_max,
-        )  # fmt: skip
-    return rows
+    return ffi.from_buffer("float[]", ranges), len(ranges), words, _address(params), ffi.new("size_t *")
 
 
 def quant_params(params: NDArray[Any], image: int) -> QuantParams:
     """One row of an array of PARAMS as QuantParams."""
     row = params[image]
     return QuantParams(
-        MODES[row["mode"]], ROUNDINGS[row["rounding"]], float(row["scale"]), float(row["inv_scale"]),
+        ACTIVATION_MODES[row["mode"]], ROUNDINGS[row["rounding"]], float(row["scale"]), float(row["inv_scale"]),
         int(row["zero_point"]), float(row["offset"]), int(row["low"]), int(row["high"]),
         float(row["range_min"]), float(row["range_max"]),
     )  # fmt: skip
@@ -109,13 +96,13 @@ def quantize_activations(
             rounding=one.rounding, low=one.low, high=one.high, threads=threads,
         )
         return codes
-    status = _lib.mp_tf_quantize(
-        _ffi.cast("const float *", x.ctypes.data), _ffi.cast("int8_t *", codes.ctypes.data), len(x),
-        x.size // max(len(x), 1), _params_pointer(params), threads,
+    status = lib.mp_tf_quantize(
+        ffi.from_buffer("float[]", x), ffi.from_buffer("int8_t[]", codes), len(x),
+        x.size // max(len(x), 1), _address(params), threads,
     )
-    if status == _lib.MP_NONFINITE:
+    if status == lib.MP_NONFINITE:
         raise PrecisionError("activations hold NaN or infinity; the layer before them overflowed")
-    if status != _lib.MP_OK:
+    if status != lib.MP_OK:
         raise PrecisionError("activation parameters are not those that ranges_to_params gives")
     return codes
 
@@ -138,26 +125,26 @@ def dequantize_activations(
     if not tensorflow or _are_linear(params):
         kernels().dequantize(_as_images(q), _as_images(reals), tensor_quant(params), threads=threads)
         return reals
-    status = _lib.mp_tf_dequantize(
-        _ffi.cast("const int8_t *", q.ctypes.data), _ffi.cast("float *", reals.ctypes.data), len(q),
-        q.size // max(len(q), 1), _params_pointer(params), threads,
+    status = lib.mp_tf_dequantize(
+        ffi.from_buffer("int8_t[]", q), ffi.from_buffer("float[]", reals), len(q),
+        q.size // max(len(q), 1), _address(params), threads,
     )
-    if status != _lib.MP_OK:
+    if status != lib.MP_OK:
         raise PrecisionError("activation parameters are not those that ranges_to_params gives")
     return reals
 
 
 def _are_linear(params: NDArray[Any]) -> bool:
     """Whether the kernels' own formula holds; all rows are of one scheme."""
-    return len(params) > 0 and bool((params["mode"] < MODES.index(TENSORFLOW_MODES[0])).all())
+    return len(params) > 0 and bool((params["mode"] < ACTIVATION_MODES.index(TENSORFLOW_MODES[0])).all())
 
 
 def _as_images(x: NDArray[Any]) -> NDArray[Any]:
     return x.reshape(len(x), 1, 1, -1)
 
 
-def _params_pointer(params: NDArray[Any]) -> Any:
-    return _ffi.cast("mp_quant_params *", params.ctypes.data)
+def _address(params: NDArray[Any]) -> Any:
+    return ffi.from_buffer("mp_quant_params[]", params)
 
 
 def _check_batch(

@@ -79,7 +79,7 @@ def entropy_range(histogram: GrowingHistogram, scheme: ActivationScheme) -> tupl
     for size in [*range(bins, _ENTROPY_FIRST - 1, -_ENTROPY_STEP)]:
         reach = extreme * size / bins
         share = 1.0
-        if scheme.low == -128 and scheme.mode in ("affine", "MIN_COMBINED", "MIN_FIRST"):
+        if not scheme.is_symmetric:
             inside = min(-min(histogram.minimum, 0.0), reach) + min(max(histogram.maximum, 0.0), reach)
             share = 2.0 * reach / inside
         divergence = _divergence(counts, size, round(127.5 * share) if share > 1.0 else 127)

@@ -35,20 +35,10 @@ from numpy.typing import NDArray
 
 from mpnet.errors import PrecisionError
 from mpnet.kernels.interface import TensorQuant
+from mpnet.kernels.reference import quantized, round_whole
 from mpnet.quantization import tensorflow as tf_formulas
-from mpnet.quantization.rounding import ROUNDINGS, round_float32
+from mpnet.spec.quantization import MODES, ROUNDINGS, TENSORFLOW_MODES, ActivationMode
 
-# Order = code in csrc/quantize/mp_quantize.h.
-MODES: tuple[str, ...] = ("affine", "symmetric", "power_of_two", "MIN_COMBINED", "MIN_FIRST", "SCALED")
-TENSORFLOW_MODES: tuple[str, ...] = ("MIN_COMBINED", "MIN_FIRST", "SCALED")
-DEFAULT_ROUNDING: dict[str, str] = {
-    "affine": "half_to_even",
-    "symmetric": "half_to_even",
-    "power_of_two": "truncate",
-    "MIN_COMBINED": "half_away",
-    "MIN_FIRST": "half_away",
-    "SCALED": "half_away",
-}
 # Narrower ranges count as this scale: its reciprocal and its product with a weight scale stay normal numbers.
 SMALLEST_SCALE = float(np.float32(2.0**-100))
 
@@ -61,7 +51,7 @@ class ActivationScheme:
 
     mode:      affine (integer zero point, 0 is exact), symmetric ([-127, 127], zero point 0), power_of_two (symmetric,
                the scale is a power of two), or TensorFlow's MIN_COMBINED, MIN_FIRST, SCALED with type qint8.
-    rounding:  half_to_even, half_away, truncate; None: the mode's own (DEFAULT_ROUNDING). Relative to the real zero.
+    rounding:  half_to_even, half_away, truncate; None: the mode's own. Relative to the real zero.
     narrow_range, ensure_minimum_range: as in TensorFlow; for its modes only.
     Raises: PrecisionError for a combination that does not exist.
     """
@@ -74,14 +64,14 @@ class ActivationScheme:
     def __post_init__(self) -> None:
         if self.mode not in MODES:
             raise PrecisionError(f"activations: unknown mode {self.mode!r}; known are {', '.join(MODES)}")
+        roundings = self._row.roundings
         if self.rounding is None:
-            object.__setattr__(self, "rounding", DEFAULT_ROUNDING[self.mode])
+            object.__setattr__(self, "rounding", roundings[0])
         if self.rounding not in ROUNDINGS:
             raise PrecisionError(f"activations: unknown rounding {self.rounding!r}; known are {', '.join(ROUNDINGS)}")
-        allowed = {"MIN_COMBINED": ("half_away",), "MIN_FIRST": ("half_away",), "SCALED": ("half_away", "half_to_even")}
-        if self.rounding not in allowed.get(self.mode, ROUNDINGS):
+        if self.rounding not in roundings:
             raise PrecisionError(
-                f"activations: mode {self.mode} does not round {self.rounding}; use {' or '.join(allowed[self.mode])}"
+                f"activations: mode {self.mode} does not round {self.rounding}; use {' or '.join(roundings)}"
             )
         if self.narrow_range and self.mode != "SCALED":
             raise PrecisionError(f"activations: narrow_range has no effect in mode {self.mode}; use SCALED or drop it")
@@ -91,16 +81,23 @@ class ActivationScheme:
             )
 
     @property
+    def _row(self) -> ActivationMode:
+        return MODES[self.mode]
+
+    @property
     def is_tensorflow(self) -> bool:
         """Whether the formulas are TensorFlow's."""
-        return self.mode in TENSORFLOW_MODES
+        return self._row.tensorflow
+
+    @property
+    def is_symmetric(self) -> bool:
+        """Whether codes lie evenly around the real zero."""
+        return self._row.symmetric
 
     @property
     def low(self) -> int:
         """The smallest code in use."""
-        if self.mode in ("symmetric", "power_of_two"):
-            return -127
-        return -127 if self.narrow_range else -128
+        return -127 if self.narrow_range or (self.is_symmetric and not self.is_tensorflow) else -128
 
     @property
     def high(self) -> int:
@@ -224,13 +221,10 @@ def quantize_activation(x: NDArray[Any], params: QuantParams) -> NDArray[np.int8
     if params.mode == "MIN_COMBINED":
         bounded = np.maximum(np.minimum(values, _f32(params.range_max)), _f32(params.range_min))
         t = tf_formulas.flush(bounded - _f32(params.range_min)) * _f32(params.inv_scale) - _f32(128)
-        codes = round_float32(t, params.rounding).astype(np.int32)
-    else:
-        with np.errstate(over="ignore"):
-            t = values * _f32(params.inv_scale)
-        t = np.minimum(np.maximum(t, _f32(params.low - params.zero_point)), _f32(params.high - params.zero_point))
-        codes = round_float32(t, params.rounding).astype(np.int32) + np.int32(params.zero_point)
-    return codes.astype(np.int8)
+        return round_whole(t, params.rounding).astype(np.int8)
+    return quantized(
+        values, _f32(params.inv_scale), np.int32(params.zero_point), params.rounding, params.low, params.high
+    )
 
 
 def dequantize_activation(q: NDArray[np.int8], params: QuantParams) -> NDArray[np.float32]:

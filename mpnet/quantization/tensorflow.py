@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mpnet.errors import PrecisionError
-from mpnet.quantization.rounding import round_float32
+from mpnet.kernels.reference import round_whole
+from mpnet.spec.quantization import TENSORFLOW_MODES
 
-MODES: tuple[str, ...] = ("MIN_COMBINED", "MIN_FIRST", "SCALED")
 ROUND_MODES: dict[str, str] = {"HALF_AWAY_FROM_ZERO": "half_away", "HALF_TO_EVEN": "half_to_even"}
 
 _f32 = np.float32
@@ -101,7 +101,7 @@ def quantize_factors(
             scale = _flush_one(_f32(np.float64(kind.steps) / span))
         elif mode == "MIN_FIRST":
             scale = _ZERO if mx == mn else _flush_one(_f32(np.float64(kind.steps) / span))
-            code = np.float32(round_float32(np.asarray(mn * scale), "half_away"))
+            code = np.float32(round_whole(np.asarray(mn * scale), "half_away"))
         else:
             low, high = _scaled_codes(kind, narrow_range)
             from_min = low / mn if low * mn > 0 else _FLOAT_MAX
@@ -140,14 +140,14 @@ def quantize_slice(
     x = flush(x)
     with np.errstate(all="ignore"):
         if mode == "MIN_FIRST":
-            codes = round_float32(x * factors.scale, "half_away") - (factors.minimum_code - _f32(kind.lowest))
+            codes = round_whole(x * factors.scale, "half_away") - (factors.minimum_code - _f32(kind.lowest))
             codes = np.minimum(np.maximum(codes, _f32(kind.lowest)), min(_f32(kind.highest), _INT32_TOP))
         else:
             bounded = np.maximum(np.minimum(x, factors.maximum), factors.minimum)
             if mode == "SCALED":
-                codes = round_float32(bounded * factors.scale, rounding)
+                codes = round_whole(bounded * factors.scale, rounding)
             elif kind.signed:
-                codes = round_float32(flush(bounded - factors.minimum) * factors.scale - kind.half, "half_away")
+                codes = round_whole(flush(bounded - factors.minimum) * factors.scale - kind.half, "half_away")
             else:
                 codes = np.trunc(flush(bounded - factors.minimum) * factors.scale + _f32(0.5))
     return _to_integers(codes, kind)
@@ -180,7 +180,7 @@ def dequantize_slice(
         elif mode == "MIN_FIRST":
             base = min_range
             if max_range != min_range:
-                base = _flush_one(np.float32(round_float32(np.asarray(min_range / scale), "half_away")) * scale)
+                base = _flush_one(np.float32(round_whole(np.asarray(min_range / scale), "half_away")) * scale)
             real = _flush_one(base - _flush_one(_f32(kind.lowest) * scale)) + flush(real * scale)
         else:
             if whole and kind is QINT32:
@@ -282,8 +282,8 @@ def _type(dtype: Any) -> QuantizedType:
 
 
 def _check_mode(mode: str) -> None:
-    if mode not in MODES:
-        raise PrecisionError(f"unknown mode {mode!r}; known are {', '.join(MODES)}")
+    if mode not in TENSORFLOW_MODES:
+        raise PrecisionError(f"unknown mode {mode!r}; known are {', '.join(TENSORFLOW_MODES)}")
 
 
 def _slice_name(k: int, single: bool) -> str:

@@ -13,10 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.errors import PrecisionError
-from mpnet.quantization.rounding import ROUNDINGS, round_float32
-
-GRANULARITIES: tuple[str, ...] = ("per_channel", "per_tensor")
-METHODS: tuple[str, ...] = ("min_max", "mse", "power_of_two")
+from mpnet.kernels.reference import round_whole
+from mpnet.spec.quantization import ROUNDINGS, WEIGHT_GRANULARITIES, WEIGHT_METHODS
 
 _f32 = np.float32
 # Candidates of the MSE search: the largest magnitude times 100 %, 99 %, ... 30 %.
@@ -47,8 +45,8 @@ class WeightScheme:
         if self.rounding is None:
             object.__setattr__(self, "rounding", "truncate" if self.method == "power_of_two" else "half_to_even")
         for what, value, known in (
-            ("granularity", self.granularity, GRANULARITIES),
-            ("method", self.method, METHODS),
+            ("granularity", self.granularity, WEIGHT_GRANULARITIES),
+            ("method", self.method, WEIGHT_METHODS),
             ("rounding", self.rounding, ROUNDINGS),
         ):
             if value not in known:
@@ -85,7 +83,7 @@ def _codes(rows: NDArray[np.float32], scales: NDArray[np.float32], scheme: Weigh
     assert scheme.rounding is not None
     with np.errstate(over="ignore"):
         t = rows * (_f32(1) / scales)[:, None]
-    return round_float32(np.minimum(np.maximum(t, _f32(-127)), _f32(127)), scheme.rounding)
+    return round_whole(np.minimum(np.maximum(t, _f32(-127)), _f32(127)), scheme.rounding)
 
 
 def _scales(rows: NDArray[np.float32], scheme: WeightScheme) -> NDArray[np.float32]:

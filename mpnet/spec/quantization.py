@@ -7,12 +7,40 @@ from typing import Any, TypeVar
 
 from mpnet.spec.keys import flag, number, section, word
 
-ACTIVATION_MODES: tuple[str, ...] = ("affine", "symmetric", "power_of_two", "MIN_COMBINED", "MIN_FIRST", "SCALED")
 ACTIVATION_RANGES: tuple[str, ...] = ("dynamic", "calibrated")
 CALIBRATION_METHODS: tuple[str, ...] = ("min_max", "moving_average", "percentile", "entropy", "mse")
+# Order = code in csrc/mpnet.h.
 ROUNDINGS: tuple[str, ...] = ("half_to_even", "half_away", "truncate")
 WEIGHT_GRANULARITIES: tuple[str, ...] = ("per_channel", "per_tensor")
 WEIGHT_METHODS: tuple[str, ...] = ("min_max", "mse", "power_of_two")
+
+
+@dataclass(frozen=True)
+class ActivationMode:
+    """How a range of activations becomes scale and zero point.
+
+    roundings:  how it can round, its own first.
+    symmetric:  whether its codes lie evenly around the real zero.
+    tensorflow: whether its formulas are TensorFlow's.
+    """
+
+    name: str
+    roundings: tuple[str, ...]
+    symmetric: bool = False
+    tensorflow: bool = False
+
+
+# Order = code in csrc/quantize/mp_quantize.h.
+MODES: dict[str, ActivationMode] = {mode.name: mode for mode in (
+    ActivationMode("affine", ROUNDINGS),
+    ActivationMode("symmetric", ROUNDINGS, symmetric=True),
+    ActivationMode("power_of_two", ("truncate", "half_to_even", "half_away"), symmetric=True),
+    ActivationMode("MIN_COMBINED", ("half_away",), tensorflow=True),
+    ActivationMode("MIN_FIRST", ("half_away",), tensorflow=True),
+    ActivationMode("SCALED", ("half_away", "half_to_even"), symmetric=True, tensorflow=True),
+)}
+ACTIVATION_MODES: tuple[str, ...] = tuple(MODES)
+TENSORFLOW_MODES: tuple[str, ...] = tuple(name for name, mode in MODES.items() if mode.tensorflow)
 
 _Options = TypeVar("_Options", "ActivationOptions", "WeightOptions")
 

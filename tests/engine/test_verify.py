@@ -14,9 +14,10 @@ from mpnet.errors import ConfigError, DataError
 from mpnet.formats.cfg import parse_cfg
 from mpnet.kernels.isa import kernels, usable_levels
 from mpnet.quantization.equalise import FoldedConvolution
-from mpnet.quantization.scheme import MODES, ActivationScheme
+from mpnet.quantization.scheme import ActivationScheme
 from mpnet.quantization.weights import WeightScheme
 from mpnet.spec.network import NetworkSpec
+from mpnet.spec.quantization import ACTIVATION_MODES
 from mpnet.spec.weights import random_weights
 from tests.engine.conftest import EVERYTHING
 from tests.networks import SIDE, tiny_cfg
@@ -42,7 +43,7 @@ def checks(prepared: Prepared, plan: Plan) -> tuple[StepCheck, ...]:
     return Verifier(prepared, plan).run([pictures()])
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", ACTIVATION_MODES)
 @pytest.mark.parametrize("granularity", ["per_channel", "per_tensor"])
 def test_kernels_do_what_simulation_says(mode: str, granularity: str) -> None:
     found = checks(prepare(), int8_plan(ActivationScheme(mode), WeightScheme(granularity)))

@@ -7,10 +7,10 @@ import pytest
 
 from mpnet.errors import PrecisionError
 from mpnet.quantization import native, scheme, tensorflow
-from mpnet.quantization.rounding import ROUNDINGS
-from mpnet.quantization.scheme import MODES, TENSORFLOW_MODES, ActivationScheme
+from mpnet.quantization.scheme import ActivationScheme, QuantParams
+from mpnet.spec.quantization import ACTIVATION_MODES, MODES, ROUNDINGS, TENSORFLOW_MODES
 
-SCHEMES = [ActivationScheme(m, r) for m in MODES[:3] for r in ROUNDINGS] + [
+SCHEMES = [ActivationScheme(m.name, r) for m in MODES.values() if not m.tensorflow for r in ROUNDINGS] + [
     *(ActivationScheme(m, ensure_minimum_range=e) for m in TENSORFLOW_MODES for e in (0.01, 0.0)),
     ActivationScheme("SCALED", "half_to_even"),
     ActivationScheme("SCALED", narrow_range=True),
@@ -25,6 +25,15 @@ def ranges(seed: int, count: int) -> np.ndarray:
     pairs[: count // 8] = np.sort(10.0 ** rng.uniform(-34, 36, (count // 8, 1)) * rng.uniform(-1, 1, (count // 8, 2)))
     pairs[-8:] = [(0, 1), (-1, 0), (-128, 127), (-127 / 256, 127 / 256), (-0.61, 5.9), (3, 3), (-3, -3), (0, 255)]
     return pairs.astype(np.float32)
+
+
+def params_array(params: list[QuantParams]) -> np.ndarray:
+    """QuantParams, one per image, as an array of PARAMS."""
+    words = [(ACTIVATION_MODES.index(p.mode), ROUNDINGS.index(p.rounding)) for p in params]
+    return np.array([
+        (*word, p.zero_point, p.low, p.high, p.scale, p.inv_scale, p.offset, p.range_min, p.range_max)
+        for word, p in zip(words, params, strict=True)
+    ], native.PARAMS)
 
 
 def activations(params: np.ndarray, seed: int, size: int) -> np.ndarray:
@@ -44,7 +53,7 @@ def activations(params: np.ndarray, seed: int, size: int) -> np.ndarray:
 def test_params_equal_numpy(kind: ActivationScheme) -> None:
     pairs = ranges(11, 600)
     params = native.ranges_to_params(pairs, kind)
-    expected = native.params_array([scheme.range_to_params(low, high, kind) for low, high in pairs])
+    expected = params_array([scheme.range_to_params(low, high, kind) for low, high in pairs])
     assert params.tobytes() == expected.tobytes()
     assert native.quant_params(params, 7) == scheme.range_to_params(*pairs[7], kind)
 
@@ -54,7 +63,7 @@ def test_params_equal_numpy_for_every_representable_small_case() -> None:
     pairs = np.array([(a, b) for a in grid for b in grid if a <= b], np.float32)
     for mode in MODES:
         kind = ActivationScheme(mode)
-        expected = native.params_array([scheme.range_to_params(low, high, kind) for low, high in pairs])
+        expected = params_array([scheme.range_to_params(low, high, kind) for low, high in pairs])
         assert native.ranges_to_params(pairs, kind).tobytes() == expected.tobytes()
 
 

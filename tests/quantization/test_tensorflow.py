@@ -11,7 +11,8 @@ import pytest
 
 from mpnet.errors import PrecisionError
 from mpnet.quantization import dequantize, quantize
-from mpnet.quantization.tensorflow import MODES, ROUND_MODES, TYPES
+from mpnet.quantization.tensorflow import ROUND_MODES, TYPES
+from mpnet.spec.quantization import TENSORFLOW_MODES
 
 TYPE_NAMES = list(TYPES)
 
@@ -94,7 +95,7 @@ def test_equals_tensorflow_installed_here(kind: str) -> None:
         low, high = np.sort(10.0 ** rng.uniform(-5, 5) * rng.uniform(-1, 1, 2)).astype(np.float32)
         x = rng.uniform(low - 0.1, high + 0.1, int(rng.integers(1, 3000))).astype(np.float32)
         x[::3] = np.rint(x[::3] * 255 / (high - low)) * ((high - low) / np.float32(255))
-        for mode in MODES:
+        for mode in TENSORFLOW_MODES:
             for round_mode in ROUND_MODES if mode == "SCALED" else ["HALF_AWAY_FROM_ZERO"]:
                 narrow = bool(rng.integers(2))
                 least = float(rng.choice([0.0, 0.01, 0.5]))

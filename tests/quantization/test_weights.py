@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from mpnet.errors import PrecisionError
-from mpnet.quantization.weights import GRANULARITIES, METHODS, WeightScheme, dequantize_weights, quantize_weights
+from mpnet.quantization.weights import WeightScheme, dequantize_weights, quantize_weights
+from mpnet.spec.quantization import WEIGHT_GRANULARITIES, WEIGHT_METHODS
 
 
 def weights(seed: int, shape: tuple[int, ...] = (6, 4, 3, 3)) -> np.ndarray:
@@ -36,7 +37,7 @@ def test_per_tensor_has_one_scale() -> None:
     assert np.abs(codes.astype(int)).max() == 127
 
 
-@pytest.mark.parametrize("granularity", GRANULARITIES)
+@pytest.mark.parametrize("granularity", WEIGHT_GRANULARITIES)
 @pytest.mark.parametrize("method", ["min_max", "mse"])
 def test_error_is_half_a_step_unless_clipped(granularity: str, method: str) -> None:
     w = weights(3)
@@ -72,8 +73,8 @@ def test_power_of_two_equals_the_reference_program_s_rule() -> None:
     np.testing.assert_array_equal(codes, np.clip(np.trunc(w * np.float32(2.0 ** best[1])), -127, 127).astype(np.int8))
 
 
-@pytest.mark.parametrize("granularity", GRANULARITIES)
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("granularity", WEIGHT_GRANULARITIES)
+@pytest.mark.parametrize("method", WEIGHT_METHODS)
 def test_dead_channels_and_denormals_are_quantised(granularity: str, method: str) -> None:
     w = weights(5)
     w[2] = 0
