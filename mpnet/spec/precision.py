@@ -79,11 +79,6 @@ class Precision:
         return self.stored.is_code
 
     @property
-    def storage(self) -> np.dtype[np.generic]:
-        """NumPy dtype of activations in memory."""
-        return self.stored.dtype
-
-    @property
     def tensor(self) -> Precision:
         """The row of its tensors: its base's."""
         return PRECISIONS[self.base]

@@ -50,7 +50,7 @@ def test_arrays_are_aligned_views_of_one_memory(network: NetworkSpec) -> None:
     for slot, array in zip(plan.slots[1:], arrays[1:], strict=True):
         assert array is not None
         assert array.shape == (3, *slot.shape)
-        assert array.dtype == np.dtype(slot.precision.storage)
+        assert array.dtype == slot.precision.stored.dtype
         assert array.ctypes.data % ALIGNMENT == 0
         assert np.shares_memory(array, memory)
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Sequence
-
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, ClassVar, Sequence
 
 from mpnet.kernels.calls import Call
 from mpnet.spec.network import LayerSpec, NetworkSpec, Shape
@@ -62,11 +60,3 @@ class Operation:
     def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
         """The calls that fill `out`, whose memory is there, from the inputs. Raises: KernelError, PrecisionError."""
         raise NotImplementedError
-
-
-class ArrayCall(Call):
-    """A call of a Python function whose input is an array, its first argument."""
-
-    def set_input(self, x: NDArray[Any]) -> None:
-        """See Call."""
-        self.arguments = (x, *self.arguments[1:])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from mpnet.engine.operations.base import ArrayCall, Operation
+from mpnet.engine.operations.base import Operation
 from mpnet.engine.tensor import CodeMap, Tensor
 from mpnet.kernels.calls import Call
 from mpnet.quantization import native as activations
@@ -52,7 +52,7 @@ class Quantize(Operation):
             out.code_map = CodeMap.unknown(x.images, scheme)
             calls += out.code_map.filled_from(x.ranges, scheme)
         if scheme.is_tensorflow:
-            calls.append(ArrayCall(_quantize_tensorflow, (x.data, out.code_map.params, out.data, context.threads)))
+            calls.append(Call(_quantize_tensorflow, (x.data, out.code_map.params, out.data, context.threads), 0))
         else:
             assert scheme.rounding is not None
             calls.append(context.binder.quantize(
@@ -76,7 +76,7 @@ class Dequantize(Operation):
         x = inputs[0]
         assert x.code_map is not None
         if x.code_map.is_tensorflow:
-            return [ArrayCall(_dequantize_tensorflow, (x.data, x.code_map.params, out.data, context.threads))]
+            return [Call(_dequantize_tensorflow, (x.data, x.code_map.params, out.data, context.threads), 0)]
         return [context.binder.dequantize(x.data, out.data, x.code_map.scales)]
 
 

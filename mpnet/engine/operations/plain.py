@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from mpnet.engine.operations.base import ArrayCall, Operation
+from mpnet.engine.operations.base import Operation
 from mpnet.kernels.calls import Call
 from mpnet.spec.network import NetworkSpec, Shape
 from mpnet.spec.precision import FP32, Precision
@@ -80,7 +80,7 @@ class Slice(Operation):
         return (height, width, self.stop - self.start)
 
     def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
-        return [ArrayCall(_copy_channels, (inputs[0].data, out.data, self.start, self.stop))]
+        return [Call(_copy_channels, (inputs[0].data, out.data, self.start, self.stop), 0)]
 
 
 def _copy_channels(x: NDArray[Any], out: NDArray[Any], start: int, stop: int) -> None:
