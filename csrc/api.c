@@ -14,15 +14,6 @@
 
 const char *mp_compiler(void) { return COMPILER; }
 
-int mp_has_openmp(void)
-{
-#ifdef _OPENMP
-    return 1;
-#else
-    return 0;
-#endif
-}
-
 static int same_shape(const mp_conv_shape *a, const mp_conv_shape *b)
 {
     return memcmp(a, b, sizeof *a) == 0; /* nine int32, no padding */

@@ -5,25 +5,14 @@ from __future__ import annotations
 import os
 import shlex
 import subprocess
-import tempfile
 from typing import Any
 
 from isa_flags import COMMON, isa_flags
 from setuptools.command.build_ext import build_ext
 
 
-def _accepts(compiler: list[str], flags: list[str]) -> bool:
-    """Whether the compiler builds and links an OpenMP program with these flags."""
-    with tempfile.TemporaryDirectory() as folder:
-        source = os.path.join(folder, "probe.c")
-        with open(source, "w", encoding="utf-8") as file:
-            file.write("#include <omp.h>\nint main(void) { return omp_get_max_threads() < 1; }\n")
-        command = [*compiler, *flags, source, "-o", os.path.join(folder, "probe")]
-        return subprocess.run(command, capture_output=True, check=False).returncode == 0
-
-
 class BuildExt(build_ext):
-    """build_ext with flags per file and optional OpenMP."""
+    """build_ext with flags per file."""
 
     def build_extensions(self) -> None:
         compiler = self.compiler
@@ -31,12 +20,9 @@ class BuildExt(build_ext):
         probe = subprocess.run([*command, "-dumpmachine"], capture_output=True, text=True, check=False)
         target = probe.stdout.strip().replace("arm64", "aarch64")
         extra = shlex.split(os.environ.get("MPNET_CFLAGS", ""))
-        openmp = ["-fopenmp"] if _accepts(command, ["-fopenmp"]) else []
-        if not openmp:
-            print("mpnet: the compiler has no OpenMP; building for one thread (mpnet info says so)")
         for extension in self.extensions:
-            extension.extra_compile_args = [*(extension.extra_compile_args or []), *COMMON, *openmp, *extra]
-            extension.extra_link_args = [*(extension.extra_link_args or []), *openmp, *extra, "-lm"]
+            extension.extra_compile_args = [*(extension.extra_compile_args or []), *COMMON, "-pthread", *extra]
+            extension.extra_link_args = [*(extension.extra_link_args or []), "-pthread", *extra, "-lm"]
         original = compiler._compile
 
         def compile_one(obj: str, src: str, ext: str, cc_args: Any, extra_postargs: Any, pp_opts: Any) -> None:

@@ -43,7 +43,6 @@ typedef struct {
 } mp_conv_args;
 
 const char *mp_compiler(void);
-int mp_has_openmp(void);
 
 /* Tables, best first; all that were compiled in, whether this CPU can run them or not. */
 int mp_table_count(void);

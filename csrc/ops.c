@@ -1,7 +1,9 @@
 /* Drivers of all operations that are not convolutions: cut the work over threads, call leaf kernels. */
 #include <math.h>
+#include <pthread.h>
 #include <string.h>
 #include "table.h"
+#include "team.h"
 
 enum { PIECE = 1 << 14 }; /* elements per leaf call: a quarter of the first cache level and more */
 
@@ -12,14 +14,62 @@ static size_t piece_size(size_t count, size_t piece)
     return left < PIECE ? left : PIECE;
 }
 
-#ifdef _OPENMP
-#define PARALLEL _Pragma("omp parallel for schedule(static) num_threads(team)")
-#else
-#define PARALLEL
-#endif
 /* Below this many elements starting threads costs more than they save. */
 enum { WORTH_THREADS = 1 << 16 };
 static int team_size(int threads, size_t elements) { return elements >= WORTH_THREADS ? threads : 1; }
+
+/* What the items of one call read; each operation uses its own part. */
+typedef struct {
+    const mp_table *table;
+    const char *x, *b;
+    char *out;
+    int type, out_type, activation, rounding, low, high;
+    size_t count, pixel;        /* elements per image; bytes of a pixel */
+    const float *scale, *offset;
+    const int32_t *zero_point;
+    int h, w, c, out_h, out_w, size, stride, padding, factor;
+    size_t out_pixel;
+} op;
+
+typedef struct {
+    size_t image, at, count;
+} piece_place;
+static piece_place place_of(const op *o, int64_t item)
+{
+    const size_t per_image = pieces(o->count), piece = (size_t)item % per_image, image = (size_t)item / per_image;
+    return (piece_place){image, image * o->count + piece * PIECE, piece_size(o->count, piece)};
+}
+
+typedef struct {
+    const mp_table *table;
+    const char *x;
+    int type;
+    size_t count;
+    pthread_mutex_t lock;
+    float low, high;
+    int bad;
+} range_found;
+
+static void range_item(const void *context, int64_t piece, int member)
+{
+    range_found *found = (range_found *)context;
+    float minimum[MP_MAX_LANES], maximum[MP_MAX_LANES], odd[MP_MAX_LANES];
+    (void)member;
+    for (int lane = 0; lane < MP_MAX_LANES; lane++) {
+        minimum[lane] = INFINITY;
+        maximum[lane] = -INFINITY;
+        odd[lane] = 0.0f;
+    }
+    found->table->range(found->x + (size_t)piece * PIECE * mp_type_bytes(found->type), found->type,
+                        piece_size(found->count, (size_t)piece), minimum, maximum, odd);
+    pthread_mutex_lock(&found->lock);
+    for (int lane = 0; lane < MP_MAX_LANES; lane++) {
+        found->low = minimum[lane] < found->low ? minimum[lane] : found->low;
+        found->high = maximum[lane] > found->high ? maximum[lane] : found->high;
+        found->bad |= odd[lane] != 0.0f; /* NaN compares unequal */
+    }
+    pthread_mutex_unlock(&found->lock);
+}
 
 int mp_value_range(const mp_table *table, const void *x, int type, size_t images, size_t count, float *ranges, int threads)
 {
@@ -27,30 +77,23 @@ int mp_value_range(const mp_table *table, const void *x, int type, size_t images
         return MP_BAD_ARGUMENT;
     int bad = 0;
     for (size_t image = 0; image < images; image++) {
-        const char *at = (const char *)x + image * count * mp_type_bytes(type);
-        float low = INFINITY, high = -INFINITY;
-#ifdef _OPENMP
-#pragma omp parallel for schedule(static) num_threads(threads) if (threads > 1 && count >= WORTH_THREADS)              \
-    reduction(| : bad) reduction(min : low) reduction(max : high)
-#endif
-        for (size_t piece = 0; piece < pieces(count); piece++) {
-            float minimum[MP_MAX_LANES], maximum[MP_MAX_LANES], odd[MP_MAX_LANES];
-            for (int lane = 0; lane < MP_MAX_LANES; lane++) {
-                minimum[lane] = INFINITY;
-                maximum[lane] = -INFINITY;
-                odd[lane] = 0.0f;
-            }
-            table->range(at + piece * PIECE * mp_type_bytes(type), type, piece_size(count, piece), minimum, maximum, odd);
-            for (int lane = 0; lane < MP_MAX_LANES; lane++) {
-                low = minimum[lane] < low ? minimum[lane] : low;
-                high = maximum[lane] > high ? maximum[lane] : high;
-                bad |= odd[lane] != 0.0f; /* NaN compares unequal */
-            }
-        }
-        ranges[2 * image] = low + 0.0f; /* -0 and 0 compare equal: leave one of them */
-        ranges[2 * image + 1] = high + 0.0f;
+        range_found found = {table, (const char *)x + image * count * mp_type_bytes(type), type, count,
+                             PTHREAD_MUTEX_INITIALIZER, INFINITY, -INFINITY, 0};
+        mp_share(team_size(threads, count), (int64_t)pieces(count), range_item, &found);
+        ranges[2 * image] = found.low + 0.0f; /* -0 and 0 compare equal: leave one of them */
+        ranges[2 * image + 1] = found.high + 0.0f;
+        bad |= found.bad;
     }
     return bad ? MP_NONFINITE : MP_OK;
+}
+
+static void quantize_item(const void *context, int64_t item, int member)
+{
+    const op *o = context;
+    (void)member;
+    const piece_place p = place_of(o, item);
+    o->table->quantize(o->x + p.at * mp_type_bytes(o->type), o->type, (int8_t *)o->out + p.at, p.count, o->scale[p.image],
+                       o->zero_point[p.image], o->rounding, o->low, o->high);
 }
 
 int mp_quantize(const mp_table *table, const void *x, int type, int8_t *out, size_t images, size_t count,
@@ -59,16 +102,19 @@ int mp_quantize(const mp_table *table, const void *x, int type, int8_t *out, siz
     if (!table || !x || !out || !inv_scale || !zero_point || !mp_is_real(type) || threads < 1 || rounding < 0 ||
         rounding > MP_TRUNCATE || low < -128 || high > 127 || low > high)
         return MP_BAD_ARGUMENT;
-    const size_t per_image = pieces(count);
-    const int team = team_size(threads, images * count);
-    (void)team;
-    PARALLEL
-    for (size_t item = 0; item < images * per_image; item++) {
-        const size_t image = item / per_image, piece = item % per_image, at = image * count + piece * PIECE;
-        table->quantize((const char *)x + at * mp_type_bytes(type), type, out + at, piece_size(count, piece),
-                        inv_scale[image], zero_point[image], rounding, low, high);
-    }
+    const op o = {.table = table, .x = x, .type = type, .out = (char *)out, .count = count, .scale = inv_scale,
+                  .zero_point = zero_point, .rounding = rounding, .low = low, .high = high};
+    mp_share(team_size(threads, images * count), (int64_t)(images * pieces(count)), quantize_item, &o);
     return MP_OK;
+}
+
+static void dequantize_item(const void *context, int64_t item, int member)
+{
+    const op *o = context;
+    (void)member;
+    const piece_place p = place_of(o, item);
+    o->table->dequantize((const int8_t *)o->x + p.at, o->out + p.at * mp_type_bytes(o->type), o->type, p.count,
+                         o->scale[p.image], o->zero_point[p.image], o->offset[p.image]);
 }
 
 int mp_dequantize(const mp_table *table, const int8_t *x, void *out, int type, size_t images, size_t count,
@@ -76,29 +122,37 @@ int mp_dequantize(const mp_table *table, const int8_t *x, void *out, int type, s
 {
     if (!table || !x || !out || !scale || !zero_point || !offset || !mp_is_real(type) || threads < 1)
         return MP_BAD_ARGUMENT;
-    const size_t per_image = pieces(count);
-    const int team = team_size(threads, images * count);
-    (void)team;
-    PARALLEL
-    for (size_t item = 0; item < images * per_image; item++) {
-        const size_t image = item / per_image, piece = item % per_image, at = image * count + piece * PIECE;
-        table->dequantize(x + at, (char *)out + at * mp_type_bytes(type), type, piece_size(count, piece), scale[image],
-                          zero_point[image], offset[image]);
-    }
+    const op o = {.table = table, .x = (const char *)x, .out = out, .type = type, .count = count, .scale = scale,
+                  .zero_point = zero_point, .offset = offset};
+    mp_share(team_size(threads, images * count), (int64_t)(images * pieces(count)), dequantize_item, &o);
     return MP_OK;
+}
+
+static void cast_item(const void *context, int64_t item, int member)
+{
+    const op *o = context;
+    (void)member;
+    const piece_place p = place_of(o, item);
+    o->table->cast(o->x + p.at * mp_type_bytes(o->type), o->type, o->out + p.at * mp_type_bytes(o->out_type), o->out_type,
+                   p.count);
 }
 
 int mp_cast(const mp_table *table, const void *x, int type, void *out, int out_type, size_t count, int threads)
 {
     if (!table || !x || !out || !mp_is_real(type) || !mp_is_real(out_type) || threads < 1)
         return MP_BAD_ARGUMENT;
-    const int team = team_size(threads, count);
-    (void)team;
-    PARALLEL
-    for (size_t piece = 0; piece < pieces(count); piece++)
-        table->cast((const char *)x + piece * PIECE * mp_type_bytes(type), type,
-                    (char *)out + piece * PIECE * mp_type_bytes(out_type), out_type, piece_size(count, piece));
+    const op o = {.table = table, .x = x, .type = type, .out = out, .out_type = out_type, .count = count};
+    mp_share(team_size(threads, count), (int64_t)pieces(count), cast_item, &o);
     return MP_OK;
+}
+
+static void add_item(const void *context, int64_t item, int member)
+{
+    const op *o = context;
+    (void)member;
+    const piece_place p = place_of(o, item);
+    o->table->add(o->x + p.at * mp_type_bytes(o->type), o->b + p.at * mp_type_bytes(o->type),
+                  o->out + p.at * mp_type_bytes(o->out_type), o->type, o->out_type, o->activation, p.count);
 }
 
 int mp_add(const mp_table *table, const void *a, const void *b, void *out, int type, int out_type, int activation,
@@ -107,18 +161,27 @@ int mp_add(const mp_table *table, const void *a, const void *b, void *out, int t
     if (!table || !a || !b || !out || !mp_is_real(type) || !mp_is_real(out_type) || threads < 1 ||
         activation < 0 || activation > MP_SWISH)
         return MP_BAD_ARGUMENT;
-    const int team = team_size(threads, count);
-    (void)team;
-    PARALLEL
-    for (size_t piece = 0; piece < pieces(count); piece++) {
-        const size_t at = piece * PIECE;
-        table->add((const char *)a + at * mp_type_bytes(type), (const char *)b + at * mp_type_bytes(type),
-                   (char *)out + at * mp_type_bytes(out_type), type, out_type, activation, piece_size(count, piece));
-    }
+    const op o = {.table = table, .x = a, .b = b, .out = out, .type = type, .out_type = out_type,
+                  .activation = activation, .count = count};
+    mp_share(team_size(threads, count), (int64_t)pieces(count), add_item, &o);
     return MP_OK;
 }
 
 enum { MAX_WINDOW = 256 };
+
+static void maxpool_item(const void *context, int64_t item, int member)
+{
+    const op *o = context;
+    (void)member;
+    const char *image = o->x + (size_t)(item / o->out_h) * o->h * o->w * o->pixel;
+    const int offset = o->padding / 2, top = (int)(item % o->out_h) * o->stride - offset;
+    const int y0 = top < 0 ? 0 : top, y1 = top + o->size < o->h ? top + o->size : o->h;
+    const char *rows[MAX_WINDOW];
+    for (int y = y0; y < y1; y++)
+        rows[y - y0] = image + (size_t)y * o->w * o->pixel;
+    o->table->maxpool(rows, y1 - y0, o->w, o->c, o->type, o->size, o->stride, offset, o->out_w,
+                      o->out + (size_t)item * o->out_w * o->pixel, (size_t)o->c);
+}
 
 int mp_maxpool(const mp_table *table, const void *x, void *out, int type, size_t images, int h, int w, int c, int out_h,
                int out_w, int size, int stride, int padding, int threads)
@@ -131,20 +194,9 @@ int mp_maxpool(const mp_table *table, const void *x, void *out, int type, size_t
         return MP_BAD_SHAPE;
     if (size > MAX_WINDOW)
         return MP_UNSUPPORTED;
-    const size_t pixel = (size_t)c * mp_type_bytes(type);
-    const int offset = padding / 2;
-    const int team = team_size(threads, images * out_h * out_w * c);
-    (void)team;
-    PARALLEL
-    for (size_t row = 0; row < images * out_h; row++) {
-        const char *image = (const char *)x + row / out_h * h * w * pixel;
-        const int top = (int)(row % out_h) * stride - offset;
-        const int y0 = top < 0 ? 0 : top, y1 = top + size < h ? top + size : h;
-        const char *rows[MAX_WINDOW];
-        for (int y = y0; y < y1; y++)
-            rows[y - y0] = image + (size_t)y * w * pixel;
-        table->maxpool(rows, y1 - y0, w, c, type, size, stride, offset, out_w, (char *)out + row * out_w * pixel, (size_t)c);
-    }
+    const op o = {.table = table, .x = x, .out = out, .type = type, .pixel = (size_t)c * mp_type_bytes(type), .h = h, .w = w,
+                  .c = c, .out_h = out_h, .out_w = out_w, .size = size, .stride = stride, .padding = padding};
+    mp_share(team_size(threads, images * out_h * out_w * c), (int64_t)images * out_h, maxpool_item, &o);
     return MP_OK;
 }
 
@@ -161,6 +213,20 @@ int mp_avgpool(const mp_table *table, const void *x, void *out, int type, size_t
     return MP_OK;
 }
 
+static void upsample_item(const void *context, int64_t item, int member)
+{
+    const op *o = context;
+    (void)member;
+    const size_t out_row = (size_t)o->w * o->factor * o->pixel;
+    const char *from = o->x + (size_t)item * o->w * o->pixel;
+    char *to = o->out + (size_t)item * o->factor * out_row, *at = to;
+    for (int ix = 0; ix < o->w; ix++)
+        for (int f = 0; f < o->factor; f++, at += o->pixel)
+            memcpy(at, from + ix * o->pixel, o->pixel);
+    for (int f = 1; f < o->factor; f++)
+        memcpy(to + f * out_row, to, out_row);
+}
+
 int mp_upsample(const mp_table *table, const void *x, void *out, int type, size_t images, int h, int w, int c, int factor,
                 int threads)
 {
@@ -168,20 +234,20 @@ int mp_upsample(const mp_table *table, const void *x, void *out, int type, size_
         return MP_BAD_ARGUMENT;
     if (h < 1 || w < 1 || c < 1 || factor < 1)
         return MP_BAD_SHAPE;
-    const size_t pixel = (size_t)c * mp_type_bytes(type), out_row = (size_t)w * factor * pixel;
-    const int team = team_size(threads, images * h * w * c * factor * factor);
-    (void)team;
-    PARALLEL
-    for (size_t row = 0; row < images * h; row++) {
-        const char *from = (const char *)x + row * w * pixel;
-        char *to = (char *)out + row * factor * out_row, *at = to;
-        for (int ix = 0; ix < w; ix++)
-            for (int f = 0; f < factor; f++, at += pixel)
-                memcpy(at, from + ix * pixel, pixel);
-        for (int f = 1; f < factor; f++)
-            memcpy(to + f * out_row, to, out_row);
-    }
+    const op o = {.x = x, .out = out, .pixel = (size_t)c * mp_type_bytes(type), .w = w, .factor = factor};
+    mp_share(team_size(threads, images * h * w * c * factor * factor), (int64_t)images * h, upsample_item, &o);
     return MP_OK;
+}
+
+enum { CONCAT_PIXELS = 256 }; /* per item */
+
+static void concat_part_item(const void *context, int64_t item, int member)
+{
+    const op *o = context;
+    (void)member;
+    const size_t first = (size_t)item * CONCAT_PIXELS, last = first + CONCAT_PIXELS < o->count ? first + CONCAT_PIXELS : o->count;
+    for (size_t p = first; p < last; p++)
+        memcpy(o->out + p * o->out_pixel, o->x + p * o->pixel, o->pixel);
 }
 
 int mp_concat_part(const mp_table *table, const void *x, void *out, int type, size_t pixels, int c, int out_c, int at,
@@ -192,10 +258,7 @@ int mp_concat_part(const mp_table *table, const void *x, void *out, int type, si
     if (c < 1 || at < 0 || out_c < 1 || c > out_c - at)
         return MP_BAD_SHAPE;
     const size_t bytes = mp_type_bytes(type);
-    const int team = team_size(threads, pixels * c);
-    (void)team;
-    PARALLEL
-    for (size_t p = 0; p < pixels; p++)
-        memcpy((char *)out + (p * out_c + at) * bytes, (const char *)x + p * c * bytes, c * bytes);
+    const op o = {.x = x, .out = (char *)out + at * bytes, .pixel = c * bytes, .out_pixel = out_c * bytes, .count = pixels};
+    mp_share(team_size(threads, pixels * c), (int64_t)((pixels + CONCAT_PIXELS - 1) / CONCAT_PIXELS), concat_part_item, &o);
     return MP_OK;
 }

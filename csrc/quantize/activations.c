@@ -1,4 +1,5 @@
 /* TensorFlow's modes: elements to codes and back. Loops of one mode and one rounding each, so that the compiler vectorises them. */
+#include "../team.h"
 #include <string.h>
 #include "../mpnet.h"
 #include "tf_formulas.h"
@@ -72,21 +73,33 @@ static int known(const mp_quant_params *params, size_t images)
     return 1;
 }
 
+/* One call; bad is or-ed by whoever finds something. */
+typedef struct {
+    const float *reals;
+    float *to_reals;
+    const int8_t *codes;
+    int8_t *to_codes;
+    size_t size;
+    const mp_quant_params *params;
+    _Atomic uint32_t *bad;
+} tf_call;
+
+static void tf_quantize_item(const void *context, int64_t item, int member)
+{
+    const tf_call *call = context;
+    const size_t pieces = (call->size + PIECE - 1) / PIECE, image = (size_t)item / pieces, start = (size_t)item % pieces * PIECE;
+    const size_t count = call->size - start < PIECE ? call->size - start : PIECE, at = image * call->size + start;
+    (void)member;
+    *call->bad |= quantize_piece(call->reals + at, call->to_codes + at, count, &call->params[image]);
+}
+
 int mp_tf_quantize(const float *x, int8_t *q, size_t images, size_t size, const mp_quant_params *params, int threads)
 {
-    const size_t pieces = (size + PIECE - 1) / PIECE;
-    uint32_t bad = 0;
+    _Atomic uint32_t bad = 0;
     if (!known(params, images))
         return MP_BAD_ARGUMENT;
-    (void)threads; /* without OpenMP */
-#ifdef _OPENMP
-#pragma omp parallel for num_threads(threads > 1 ? threads : 1) reduction(| : bad) if (threads > 1 && images * pieces > 1)
-#endif
-    for (size_t k = 0; k < images * pieces; k++) {
-        const size_t image = k / pieces, start = k % pieces * PIECE;
-        const size_t count = size - start < PIECE ? size - start : PIECE;
-        bad |= quantize_piece(x + image * size + start, q + image * size + start, count, &params[image]);
-    }
+    const tf_call call = {.reals = x, .to_codes = q, .size = size, .params = params, .bad = &bad};
+    mp_share(threads, (int64_t)(images * ((size + PIECE - 1) / PIECE)), tf_quantize_item, &call);
     return bad ? MP_NONFINITE : MP_OK;
 }
 
@@ -111,19 +124,20 @@ static void dequantize_piece(const int8_t *restrict q, float *restrict x, size_t
         x[i] = mp_flush(mp_flush((float)(q[i] + shift) * scale) + base);
 }
 
+static void tf_dequantize_item(const void *context, int64_t item, int member)
+{
+    const tf_call *call = context;
+    const size_t pieces = (call->size + PIECE - 1) / PIECE, image = (size_t)item / pieces, start = (size_t)item % pieces * PIECE;
+    const size_t count = call->size - start < PIECE ? call->size - start : PIECE, at = image * call->size + start;
+    (void)member;
+    dequantize_piece(call->codes + at, call->to_reals + at, count, &call->params[image]);
+}
+
 int mp_tf_dequantize(const int8_t *q, float *x, size_t images, size_t size, const mp_quant_params *params, int threads)
 {
-    const size_t pieces = (size + PIECE - 1) / PIECE;
     if (!known(params, images))
         return MP_BAD_ARGUMENT;
-    (void)threads; /* without OpenMP */
-#ifdef _OPENMP
-#pragma omp parallel for num_threads(threads > 1 ? threads : 1) if (threads > 1 && images * pieces > 1)
-#endif
-    for (size_t k = 0; k < images * pieces; k++) {
-        const size_t image = k / pieces, start = k % pieces * PIECE;
-        const size_t count = size - start < PIECE ? size - start : PIECE;
-        dequantize_piece(q + image * size + start, x + image * size + start, count, &params[image]);
-    }
+    const tf_call call = {.codes = q, .to_reals = x, .size = size, .params = params};
+    mp_share(threads, (int64_t)(images * ((size + PIECE - 1) / PIECE)), tf_dequantize_item, &call);
     return MP_OK;
 }

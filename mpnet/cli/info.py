@@ -9,13 +9,13 @@ from mpnet.cli.options import command as declare
 from mpnet.cli.options import json_option
 from mpnet.cli.output import console, print_json
 from mpnet.kernels.environment import cpu_count, versions
-from mpnet.kernels.isa import active_level, cpu_features, has_openmp, isa_levels, usable_levels
+from mpnet.kernels.isa import active_level, cpu_features, isa_levels, usable_levels
 
 
 @declare("mpnet info", "mpnet info --json")
 @json_option
 def command(as_json: bool) -> None:
-    """Show this machine: CPU features, kernel tables and which is in use, compiler, OpenMP, versions."""
+    """Show this machine: CPU features, kernel tables and which is in use, compiler, versions."""
     document = _document()
     if as_json:
         print_json(document)
@@ -25,12 +25,10 @@ def command(as_json: bool) -> None:
         level["name"] + (" (in use)" if level["active"] else "" if level["usable"] else " (not on this CPU)")
         for level in document["isa_levels"]
     )
-    openmp = "yes" if document["openmp"] else "no: kernels run in one thread; build with a compiler that has -fopenmp"
     rows = {
         "CPU": f"{document['versions']['cpu']}, {document['cores']} cores usable",
         "CPU features": " ".join(document["cpu_features"]) or "none that kernels use",
         "kernel tables": levels,
-        "OpenMP": openmp,
         **{name: str(document["versions"][name] or "not installed") for name in document["versions"] if name != "cpu"},
         "cache": document["cache"],
     }
@@ -47,7 +45,6 @@ def _document() -> dict[str, Any]:
         ],
         "isa_active": active_level(),
         "isa_usable": list(usable_levels()),
-        "openmp": has_openmp(),
         "cores": cpu_count(),
         "versions": versions(),
         "cache": str(cache_folder()),

@@ -71,11 +71,6 @@ def compiler() -> str:
     return str(ffi.string(lib.mp_compiler()).decode())
 
 
-def has_openmp() -> bool:
-    """Whether the C core can use more than one thread."""
-    return bool(lib.mp_has_openmp())
-
-
 @functools.cache
 def _kernels(name: str) -> NativeKernels:
     return NativeKernels(name, _tables()[name])

@@ -35,7 +35,7 @@ def main() -> int:
     def compile_one(source: Path) -> str:
         name = "-".join(source.relative_to(source.parents[1]).parts)
         target = objects / f"{name}.o"
-        flags = [*COMMON, "-Werror", "-fopenmp", "-fPIC", *isa_flags(str(source), "aarch64")]
+        flags = [*COMMON, "-Werror", "-pthread", "-fPIC", *isa_flags(str(source), "aarch64")]
         # cffi's own generated file is not held to our warnings.
         if source == module:
             flags.remove("-Werror")
@@ -45,7 +45,7 @@ def main() -> int:
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         made = list(pool.map(compile_one, [module, *sources]))
     library = str(package / "kernels" / "_core.abi3.so")
-    subprocess.run([*compiler, "-shared", "-fopenmp", *made, "-lm", "-o", library], check=True)
+    subprocess.run([*compiler, "-shared", "-pthread", *made, "-lm", "-o", library], check=True)
     return 0
 
 

@@ -51,7 +51,7 @@ def _compiler(loop: HotLoop, family: str) -> list[str] | None:
 
 
 def _compile(loop: HotLoop, compiler: list[str], obj: Path) -> Path:
-    flags = [*COMMON, "-fPIC", "-fopenmp", *isa_flags(loop.source, "x86_64" if _isa(loop) is X86 else "aarch64")]
+    flags = [*COMMON, "-fPIC", *isa_flags(loop.source, "x86_64" if _isa(loop) is X86 else "aarch64")]
     source = ROOT / "csrc" / "arch" / loop.source
     subprocess.run([*compiler, *flags, f"-I{ROOT / 'csrc'}", "-c", str(source), "-o", str(obj)], check=True)
     return obj
