@@ -6,8 +6,7 @@ from pathlib import Path
 
 import click
 
-from mpnet.cli.options import command as declare
-from mpnet.cli.options import experiment_of, json_option, quiet_option, runtime_options, set_option
+from mpnet.cli.options import declare, experiment_of, set_option
 from mpnet.cli.output import console, print_json, progress
 from mpnet.formats.atomic import write_text
 from mpnet.report.analysis import print_analysis
@@ -17,6 +16,7 @@ from mpnet.trial.analysis import ANALYSIS_IMAGES, KEEP_MACS_PERCENT, analyze_exp
 @declare(
     "mpnet analyze experiments/demo.yaml --set precision.default=int8",
     "mpnet analyze experiments/demo.yaml --set precision.default=int8 --images 32 --csv error.csv --keep-macs 5",
+    runtime=True,
 )
 @click.argument("experiment", type=click.Path(path_type=Path))
 @set_option
@@ -26,9 +26,6 @@ from mpnet.trial.analysis import ANALYSIS_IMAGES, KEEP_MACS_PERCENT, analyze_exp
               help="Share of the MACs, in percent, that may run at a higher precision.")
 @click.option("--rows", type=click.IntRange(1, 100_000), default=24, show_default=True, help="Most rows of a table.")
 @click.option("--csv", "csv_path", type=click.Path(path_type=Path), help="Write all steps to this file.")
-@runtime_options
-@quiet_option
-@json_option
 def command(
     experiment: Path, overrides: tuple[str, ...], images: int, keep_macs: float, rows: int, csv_path: Path | None,
     threads: int | None, isa: str | None, quiet: bool, as_json: bool,

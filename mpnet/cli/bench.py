@@ -7,8 +7,7 @@ from pathlib import Path
 import click
 from rich.table import Table
 
-from mpnet.cli.options import command as declare
-from mpnet.cli.options import json_option, quiet_option, words
+from mpnet.cli.options import declare, words
 from mpnet.cli.output import console, print_json, progress
 from mpnet.errors import ConfigError
 from mpnet.messages import count_text
@@ -26,8 +25,6 @@ from mpnet.speed.bench import DEFAULT_PRECISIONS, Bench, BenchCase, BenchStep, b
 @click.option("--threads", default="1", show_default=True, help="Numbers of threads, with commas.")
 @click.option("--isa", default="auto", show_default=True, help="Kernel tables, with commas; all: each that runs here.")
 @click.option("--repeats", type=click.IntRange(3, 10000), default=15, show_default=True, help="Passes per measurement.")
-@quiet_option
-@json_option
 def command(
     cfg: Path, weights: Path | None, precisions: str, threads: str, isa: str, repeats: int, quiet: bool, as_json: bool
 ) -> None:

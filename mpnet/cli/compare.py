@@ -6,8 +6,7 @@ from pathlib import Path
 
 import click
 
-from mpnet.cli.options import command as declare
-from mpnet.cli.options import json_option, quiet_option
+from mpnet.cli.options import declare
 from mpnet.cli.output import console, note, print_json, progress
 from mpnet.errors import ConfigError
 from mpnet.evaluation.compare import DRAWS, MAX_DRAWS, MIN_DRAWS
@@ -29,8 +28,6 @@ from mpnet.report.comparison_text import print_comparison
 @click.option("--seed", default=0, show_default=True, help="Seed of the draws.")
 @click.option("--fail-under", "limits", multiple=True, metavar="METRIC=DIFFERENCE",
               help="Exit with 1 when a run differs by less, such as AP=-0.5; may be repeated.")
-@quiet_option
-@json_option
 def command(
     runs: tuple[str, ...], pictures: Path | None, draws: int, seed: int, limits: tuple[str, ...], quiet: bool,
     as_json: bool,
@@ -42,9 +39,7 @@ def command(
     paired bootstrap over pictures: one whose interval contains zero is within noise.
     """
     wanted = _limits(limits)
-    compared = compare_runs(
-        runs, draws=draws, seed=seed, pictures=pictures, progress=progress(quiet)
-    )
+    compared = compare_runs(runs, draws=draws, seed=seed, pictures=pictures, progress=progress(quiet))
     broken = check_limits(compared.document, wanted)
     if as_json:
         print_json({**compared.document, "failed": broken})

@@ -14,8 +14,7 @@ from typing import Any
 import click
 
 from mpnet.cli.main import cli
-from mpnet.cli.options import command as declare
-from mpnet.cli.options import quiet_option
+from mpnet.cli.options import declare
 from mpnet.cli.output import console, progress
 from mpnet.demo.project import write_project
 from mpnet.kernels.environment import cpu_count
@@ -32,13 +31,12 @@ CONFIGURATIONS: dict[str, tuple[str, ...]] = {
 }
 
 
-@declare("mpnet demo", "mpnet demo --quick --out demo/")
+@declare("mpnet demo", "mpnet demo --quick --out demo/", json=False)
 @click.option("--quick", is_flag=True, help=f"As --scenes {QUICK_SCENES}.")
 @click.option("--scenes", default=SCENES, show_default=True, type=click.IntRange(1, 100_000),
               help="How many labelled scenes to evaluate on.")
 @click.option("--out", default="runs/demo", show_default=True, type=click.Path(path_type=Path, file_okay=False),
               help="Folder for the scenes, the model, the experiment file and the results.")
-@quiet_option
 def command(quick: bool, scenes: int, out: Path, quiet: bool) -> None:
     """Show the main job on a small trained detector: what int8 costs, and which layers pay.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from contextlib import ExitStack
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Callable, Iterator
 
@@ -13,8 +12,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from mpnet.cli.options import command as declare
-from mpnet.cli.options import json_option, layer_option, quiet_option, runtime_options, selected_precisions
+from mpnet.cli.options import declare, layer_option, selected_precisions
 from mpnet.cli.output import console, note, print_json, progress
 from mpnet.cli.picture_files import Source, find_sources
 from mpnet.errors import ConfigError, DataError
@@ -33,6 +31,7 @@ Detect = Callable[[NDArray[np.uint8]], list[Box]]
 @declare(
     "mpnet detect --cfg net.cfg --weights net.weights --names net.names street.jpg --out found/",
     "mpnet detect --cfg net.cfg --weights net.weights --default int8 --layer 'heads=fp16' pictures/ drive.mp4 --json",
+    runtime=True,
 )
 @click.argument("images", nargs=-1, required=True, metavar="IMAGE...", type=click.Path(path_type=Path))
 @click.option("--cfg", required=True, type=click.Path(path_type=Path), help="Darknet cfg.")
@@ -48,9 +47,6 @@ Detect = Callable[[NDArray[np.uint8]], list[Box]]
               help="How a picture is fitted to the network.")
 @click.option("--default", type=click.Choice(list(PRECISIONS)), help="Precision of layers for which the cfg says none.")
 @layer_option
-@runtime_options
-@quiet_option
-@json_option
 def command(
     images: tuple[Path, ...], cfg: Path, weights: Path, names: Path | None, out: Path | None, confidence: float,
     nms: float, nms_kind: str | None, resize: str, default: str | None, layers: tuple[str, ...], threads: int | None,
@@ -166,9 +162,8 @@ def _drawn(picture: NDArray[np.uint8], boxes: list[Box]) -> NDArray[np.uint8]:
 
 
 def _box(box: Box) -> dict[str, Any]:
-    values = asdict(box)
-    return {**{key: values[key] for key in ("name", "category", "score")},
-            "box": [values[key] for key in ("x", "y", "width", "height")]}
+    return {"name": box.name, "category": box.category, "score": box.score,
+            "box": [box.x, box.y, box.width, box.height]}
 
 
 def _print(file: dict[str, Any]) -> None:

@@ -8,8 +8,7 @@ from typing import Any
 import click
 
 from mpnet.cli.fetch import RemoteFile, cache_folder, fetch
-from mpnet.cli.options import command as declare
-from mpnet.cli.options import json_option, quiet_option
+from mpnet.cli.options import declare
 from mpnet.cli.output import console, print_json, progress
 
 # Sizes and digests are those of the files that their authors published.
@@ -39,8 +38,6 @@ MODELS: dict[str, tuple[RemoteFile, ...]] = {
 @click.option("--url", "urls", multiple=True, help="Source to try before the known ones; may be repeated.")
 @click.option("--timeout", "timeout_s", type=click.FloatRange(0.1, 3600), default=30.0, show_default=True,
               help="Seconds without data after which a source is given up.")
-@quiet_option
-@json_option
 def command(
     model: str, folder: Path | None, urls: tuple[str, ...], timeout_s: float, quiet: bool, as_json: bool
 ) -> None:

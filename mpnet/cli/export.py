@@ -8,8 +8,7 @@ from pathlib import Path
 
 import click
 
-from mpnet.cli.options import command as declare
-from mpnet.cli.options import json_option
+from mpnet.cli.options import declare
 from mpnet.cli.output import note, print_json
 from mpnet.errors import StoreError
 from mpnet.export import Chosen, describe, export, targets
@@ -21,6 +20,7 @@ from mpnet.report.configuration import find_configuration
 @declare(
     "mpnet export runs/example/0123456789abcdef --to cfg -o mixed.cfg",
     "mpnet export runs/aix/sweep.sqlite:fqqqqqqqhqh --to cfg | diff net.cfg -",
+    quiet=False,
 )
 @click.argument("source", metavar="RUN_OR_STORE[:KEY]")
 @click.option("--to", "target", required=True, type=click.Choice(list(targets())),
@@ -29,7 +29,6 @@ from mpnet.report.configuration import find_configuration
               help="The network file to change.  [default: the one that was measured]")
 @click.option("-o", "--out", type=click.Path(path_type=Path, dir_okay=False),
               help="The file to write.  [default: standard output]")
-@json_option
 def command(source: str, target: str, cfg: Path | None, out: Path | None, as_json: bool) -> None:
     """Write the configuration of a run, or of a sweep's trial, into its network file.
 

@@ -5,18 +5,26 @@ from __future__ import annotations
 from typing import Any
 
 from mpnet.cli.fetch import cache_folder
-from mpnet.cli.options import command as declare
-from mpnet.cli.options import json_option
+from mpnet.cli.options import declare
 from mpnet.cli.output import console, print_json
 from mpnet.kernels.environment import cpu_count, versions
 from mpnet.kernels.isa import active_level, cpu_features, isa_levels, usable_levels
 
 
-@declare("mpnet info", "mpnet info --json")
-@json_option
+@declare("mpnet info", "mpnet info --json", quiet=False)
 def command(as_json: bool) -> None:
     """Show this machine: CPU features, kernel tables and which is in use, compiler, versions."""
-    document = _document()
+    document: dict[str, Any] = {
+        "cpu_features": list(cpu_features()),
+        "isa_levels": [
+            {"name": level.name, "usable": level.usable, "active": level.active} for level in isa_levels()
+        ],
+        "isa_active": active_level(),
+        "isa_usable": list(usable_levels()),
+        "cores": cpu_count(),
+        "versions": versions(),
+        "cache": str(cache_folder()),
+    }
     if as_json:
         print_json(document)
         return
@@ -35,17 +43,3 @@ def command(as_json: bool) -> None:
     width = max(map(len, rows))
     for name, value in rows.items():
         out.print(f"{name:<{width}}  {value}")
-
-
-def _document() -> dict[str, Any]:
-    return {
-        "cpu_features": list(cpu_features()),
-        "isa_levels": [
-            {"name": level.name, "usable": level.usable, "active": level.active} for level in isa_levels()
-        ],
-        "isa_active": active_level(),
-        "isa_usable": list(usable_levels()),
-        "cores": cpu_count(),
-        "versions": versions(),
-        "cache": str(cache_folder()),
-    }

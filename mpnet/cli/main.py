@@ -6,6 +6,7 @@ request, 130 interrupted, 143 terminated.
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 import signal
@@ -142,15 +143,9 @@ def describe_os_error(error: OSError) -> str:
         "ENOTDIR": "check the path",
         "EISDIR": "name a file",
         "EEXIST": "choose another name",
-    }.get(_errno_name(error), "check the path and the disk")
+    }.get(errno.errorcode.get(error.errno or 0, ""), "check the path and the disk")
     place = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, (str, bytes)) else ""
     return f"{place}{reason}; {remedy}"
-
-
-def _errno_name(error: OSError) -> str:
-    import errno
-
-    return errno.errorcode.get(error.errno or 0, "")
 
 
 def _terminated(signum: int, frame: FrameType | None) -> NoReturn:

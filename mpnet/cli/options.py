@@ -32,34 +32,32 @@ class ExampleCommand(click.Command):
         super().format_epilog(ctx, formatter)
 
 
-def command(*examples: str, **settings: Any) -> Callable[[Callable[..., Any]], ExampleCommand]:
-    """Declare a command; `examples` are command lines for its --help."""
+JSON = click.Option(["--json", "as_json"], is_flag=True, help="Print the result as one JSON document.")
+QUIET = click.Option(["-q", "--quiet"], is_flag=True, help="Show no progress.")
+# Where kernels run. None: as the experiment says, else all cores and the best table.
+RUNTIME = (
+    click.Option(["--isa"], help="Kernel table, as `mpnet info` lists them.  [default: the best]"),
+    click.Option(["--threads"], type=click.IntRange(1, 1024),
+                 help="Threads; changes speed only, never a bit of the result."),
+)
+
+
+def declare(
+    *examples: str, runtime: bool = False, quiet: bool = True, json: bool = True
+) -> Callable[[Callable[..., Any]], ExampleCommand]:
+    """Declare a command; `examples` are command lines for its --help.
+
+    runtime, quiet, json: whether it has --isa and --threads, --quiet (no progress on standard error), and --json (the
+    result as one JSON document on standard output, and nothing else there).
+    """
     context = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 
-    def declare(function: Callable[..., Any]) -> ExampleCommand:
-        made = click.command(cls=ExampleCommand, examples=examples, context_settings=context, **settings)(function)
-        assert isinstance(made, ExampleCommand)
-        return made
+    def made(function: Callable[..., Any]) -> ExampleCommand:
+        found = click.command(cls=ExampleCommand, examples=examples, context_settings=context)(function)
+        found.params += [*(RUNTIME if runtime else ()), *([QUIET] if quiet else ()), *([JSON] if json else ())]
+        return found
 
-    return declare
-
-
-def json_option(function: _F) -> _F:
-    """--json: the result as one JSON document on standard output, and nothing else there."""
-    return click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON document.")(function)
-
-
-def quiet_option(function: _F) -> _F:
-    """--quiet: no progress on standard error."""
-    return click.option("-q", "--quiet", is_flag=True, help="Show no progress.")(function)
-
-
-def runtime_options(function: _F) -> _F:
-    """--threads and --isa, where kernels run. None: as the experiment says, else all cores and the best table."""
-    function = click.option(
-        "--threads", type=click.IntRange(1, 1024), help="Threads; changes speed only, never a bit of the result."
-    )(function)
-    return click.option("--isa", help="Kernel table, as `mpnet info` lists them.  [default: the best]")(function)
+    return made
 
 
 def layer_option(function: _F) -> _F:

@@ -21,17 +21,11 @@ WIDTH_WITHOUT_TERMINAL = 500
 PLAIN_INTERVAL_S = 10.0
 
 
-def console() -> Console:
-    """Standard output. Plain text when it is no terminal, without colour when NO_COLOR is set."""
-    return _console(stderr=False)
+def console(stderr: bool = False) -> Console:
+    """Standard output, or standard error for progress and remarks.
 
-
-def error_console() -> Console:
-    """Standard error, for progress and remarks."""
-    return _console(stderr=True)
-
-
-def _console(stderr: bool) -> Console:
+    Plain text when it is no terminal, without colour when NO_COLOR is set.
+    """
     stream = sys.stderr if stderr else sys.stdout
     terminal = stream.isatty()
     # Names of files and classes are shown as they are: no markup, no emoji codes, no guessed highlighting.
@@ -48,7 +42,7 @@ def print_json(document: Any) -> None:
 
 def note(message: str) -> None:
     """A remark on standard error, not to be mistaken for the result."""
-    error_console().print(message, style="dim")
+    console(stderr=True).print(message, style="dim")
 
 
 def progress(quiet: bool) -> Progress:
@@ -58,7 +52,7 @@ def progress(quiet: bool) -> Progress:
 
 @contextmanager
 def _shown(label: str, total: int | None) -> Iterator[Advance]:
-    target = error_console()
+    target = console(stderr=True)
     if target.is_terminal:
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
         with Bar(*columns, console=target, transient=True) as bar:

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import click
 
-from mpnet.cli.options import command as declare
-from mpnet.cli.options import json_option, quiet_option, runtime_options, words
+from mpnet.cli.options import declare, words
 from mpnet.cli.output import console, print_json, progress
 from mpnet.formats.atomic import write_text
 from mpnet.speed.profile import profile_network
@@ -18,6 +17,7 @@ from mpnet.speed.table import LatencyTable
 @declare(
     "mpnet profile cfg/yolov3-tiny.cfg -o board.json",
     "mpnet profile cfg/yolov3-tiny.cfg --precisions fp32,fp16,int8 --threads 4 -o board.json",
+    runtime=True,
 )
 @click.argument("cfg", type=click.Path(path_type=Path))
 @click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="The table to write (JSON).")
@@ -25,9 +25,6 @@ from mpnet.speed.table import LatencyTable
 @click.option("--precisions", default="fp32,fp16,int8", show_default=True, help="What layers may have, with commas.")
 @click.option("--repeats", type=click.IntRange(3, 1000), default=15, show_default=True,
               help="Forward passes per measured configuration.")
-@runtime_options
-@quiet_option
-@json_option
 def command(
     cfg: Path, output: Path, weights: Path | None, precisions: str, repeats: int, threads: int | None, isa: str | None,
     quiet: bool, as_json: bool,

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import click
 
-from mpnet.cli.options import command as declare
-from mpnet.cli.options import json_option, quiet_option
+from mpnet.cli.options import declare
 from mpnet.cli.output import console, print_json, progress
 from mpnet.evaluation.compare import DRAWS, MAX_DRAWS, MIN_DRAWS
 from mpnet.formats.atomic import write_text
@@ -34,8 +33,6 @@ from mpnet.report.summary import sentences
               help="Bootstrap draws over pictures.")
 @click.option("--no-compute", is_flag=True, help="Show what is stored; run no network for what is not.")
 @click.option("--choose", metavar="KEY", help="Precision string of the configuration to show.  [default: the sweep's]")
-@quiet_option
-@json_option
 def command(
     sources: tuple[Path, ...], out: Path, figures: Path | None, data_folder: Path | None, draws: int, no_compute: bool,
     choose: str | None, quiet: bool, as_json: bool,
@@ -46,10 +43,7 @@ def command(
     are computed when network and data are still there and unchanged; otherwise the page says what it lacks.
     """
     start = time.perf_counter()
-    data = collect(
-        sources, progress=progress(quiet), draws=draws, compute=not no_compute,
-        choose=choose,
-    )
+    data = collect(sources, progress=progress(quiet), draws=draws, compute=not no_compute, choose=choose)
     html = render(data)
     write_text(out, html)
     written = [out]

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import click
 
-from mpnet.cli.options import command as declare
-from mpnet.cli.options import command_line, experiment_of, json_option, quiet_option, runtime_options, set_option
+from mpnet.cli.options import command_line, declare, experiment_of, set_option
 from mpnet.cli.output import console, note, print_json, progress
 from mpnet.report.analysis import print_checks
 from mpnet.report.outcome import print_outcome
@@ -19,15 +18,13 @@ from mpnet.trial.experiment import run_experiment
 @declare(
     "mpnet run experiments/demo.yaml",
     "mpnet run experiments/demo.yaml --set precision.default=int8 --set 'precision.layers.*/yolo-*=fp16' --json",
+    runtime=True,
 )
 @click.argument("experiment", type=click.Path(path_type=Path))
 @set_option
 @click.option("--force", is_flag=True, help="Compute again what is finished already.")
 @click.option("--no-baseline", is_flag=True, help="Do not run the baseline along; no agreement then.")
 @click.option("--verify", "check", is_flag=True, help="Check int8 kernels against simulation on the run's own pictures.")
-@runtime_options
-@quiet_option
-@json_option
 def command(
     experiment: Path, overrides: tuple[str, ...], force: bool, no_baseline: bool, check: bool, threads: int | None,
     isa: str | None, quiet: bool, as_json: bool,

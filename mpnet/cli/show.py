@@ -8,19 +8,17 @@ from typing import Any
 
 import click
 
-from mpnet.cli.options import command as declare
-from mpnet.cli.options import json_option, layer_option, selected_precisions, set_option
+from mpnet.cli.options import declare, layer_option, selected_precisions, set_option
 from mpnet.cli.output import console, note, print_json
 from mpnet.engine.assign import assign
 from mpnet.engine.cost import layer_costs, plan_cost
-from mpnet.engine.options import EngineOptions, resolve_options
+from mpnet.engine.options import resolve_options
 from mpnet.engine.plan import Plan, build_plan
 from mpnet.errors import ConfigError
 from mpnet.formats.cfg import read_cfg
 from mpnet.formats.experiment_yaml import read_experiment
 from mpnet.report.layers import describe_layer, print_layers
 from mpnet.spec.experiment import PrecisionSection, QuantizationSection
-from mpnet.spec.network import NetworkSpec
 from mpnet.spec.precision import PRECISIONS, Precision
 
 
@@ -28,13 +26,13 @@ from mpnet.spec.precision import PRECISIONS, Precision
     "mpnet show cfg/yolov3-tiny.cfg",
     "mpnet show cfg/yolov3-tiny.cfg --default int8 --layer first=fp32 --layer '*/yolo-*=fp16'",
     "mpnet show experiments/demo.yaml --json",
+    quiet=False,
 )
 @click.argument("source", metavar="CFG|EXPERIMENT", type=click.Path(path_type=Path))
 @click.option("--default", type=click.Choice(list(PRECISIONS)), help="Precision of layers for which the cfg says none.")
 @layer_option
 @click.option("--steps", is_flag=True, help="List the steps of a forward pass instead of the layers.")
 @set_option
-@json_option
 def command(
     source: Path, default: str | None, layers: tuple[str, ...], steps: bool, overrides: tuple[str, ...], as_json: bool
 ) -> None:
@@ -66,12 +64,9 @@ def _plan(source: Path, default: str | None, layers: tuple[str, ...], overrides:
     network = read_cfg(cfg)
     chosen: dict[str | int, Precision | str] = {**dict(precision.layers), **selected_precisions(layers)}
     options = resolve_options(network, quantization.options, quantization.layers, batch_norm=batch_norm)
-    return build_plan(network, assign(network, default or precision.default, chosen), _with_ranges(options, network))
-
-
-def _with_ranges(options: EngineOptions, network: NetworkSpec) -> EngineOptions:
-    """Stand-ins for calibrated ranges: the table needs to know that there is a conversion, not what its range is."""
-    return replace(options, ranges={index: (0.0, 1.0) for index in range(-1, len(network.layers))})
+    # Stand-ins for calibrated ranges: the table needs to know that there is a conversion, not what its range is.
+    options = replace(options, ranges={index: (0.0, 1.0) for index in range(-1, len(network.layers))})
+    return build_plan(network, assign(network, default or precision.default, chosen), options)
 
 
 def _document(plan: Plan) -> dict[str, Any]:

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import click
 
-from mpnet.cli.options import command as declare
-from mpnet.cli.options import command_line, experiment_of, json_option, quiet_option, runtime_options, set_option
-from mpnet.cli.output import console, error_console, print_json
+from mpnet.cli.options import command_line, declare, experiment_of, set_option
+from mpnet.cli.output import console, print_json
 from mpnet.cli.sweep_view import SweepView
 from mpnet.errors import ConfigError
 from mpnet.report.sweep_text import print_status, print_sweep
@@ -20,6 +19,7 @@ from mpnet.sweep.search import run_sweep
     "mpnet sweep experiments/demo.yaml",
     "mpnet sweep experiments/demo.yaml --set sweep.strategy=exhaustive --workers 2 --json",
     "mpnet sweep --status runs/demo/sweep-0123456789ab.sqlite",
+    runtime=True,
 )
 @click.argument("experiment", type=click.Path(path_type=Path), required=False)
 @set_option
@@ -28,9 +28,6 @@ from mpnet.sweep.search import run_sweep
 @click.option("--workers", type=click.IntRange(1, 1024), help="Processes on this machine.  [default: one per thread]")
 @click.option("--scheduler", metavar="ADDRESS", help="Dask scheduler whose workers compute, such as tcp://host:8786.")
 @click.option("--yes", is_flag=True, help="Start an exact sweep even if it takes long.")
-@runtime_options
-@quiet_option
-@json_option
 def command(
     experiment: Path | None, overrides: tuple[str, ...], store: Path | None, status: Path | None, workers: int | None,
     scheduler: str | None, yes: bool, threads: int | None, isa: str | None, quiet: bool, as_json: bool,
@@ -49,7 +46,7 @@ def command(
         return
     if experiment is None:
         raise ConfigError("name an experiment file, or a store with --status")
-    with SweepView(error_console(), quiet) as view:
+    with SweepView(console(stderr=True), quiet) as view:
         document = run_sweep(
             experiment_of(experiment, overrides, threads, isa), store=store, workers=workers, scheduler=scheduler,
             yes=yes, command=command_line(), on_start=view.start, on_update=view.update,
