@@ -10,7 +10,7 @@ from typing import Any
 
 from mpnet.errors import ConfigError, EngineError
 from mpnet.spec.identity import digest_of
-from mpnet.sweep.executor import MAX_DEATHS, Done, Recipe, Worker
+from mpnet.sweep.executor import MAX_DEATHS, Recipe, Worker
 from mpnet.sweep.units import Unit, UnitResult
 
 CONNECT_SECONDS = 20.0
@@ -59,7 +59,7 @@ class DaskExecutor:
         future = self._client.submit(evaluate_remotely, self._name, self._recipe, unit, pure=False, retries=0)
         self._running[future] = unit
 
-    def wait(self, timeout: float) -> list[Done]:
+    def wait(self, timeout: float) -> list[UnitResult]:
         if not self._running:
             return []
         try:
@@ -72,7 +72,7 @@ class DaskExecutor:
         for future in finished:
             unit = self._running.pop(future)
             try:
-                done.append(Done(unit, future.result()))
+                done.append(future.result())
             except self._distributed.KilledWorker:
                 raise EngineError(
                     f"{MAX_DEATHS} Dask workers died over configurations {unit.keys[0]} to {unit.keys[-1]}, perhaps "

@@ -90,16 +90,17 @@ class Evaluator:
         heads = self._forward(graph, unit.options)
         trials = []
         for key in unit.keys:
-            names = graph.head_names(key)
-            detections = self.scorer.detections([heads.candidates[h][name] for h, name in enumerate(names)])
-            noise = [heads.noise[h][name] for h, name in enumerate(names)] if self.context.baseline else []
-            trials.append(Trial(key, {**self.scorer.measure(detections, noise), **self.costs(unit.options, key)}))
-        return UnitResult(tuple(trials), graph.macs * len(self._pictures))
+            noise = [heads.noise[h][name] for h, name in enumerate(graph.head_names(key))] if self._baseline_heads else []
+            measured = self.scorer.measure(self._found(graph, heads, key), noise)
+            trials.append(Trial(key, {**measured, **self.costs(unit.options, key)}))
+        return UnitResult(unit, tuple(trials), graph.macs * len(self._pictures))
 
     def detections(self, options: int, key: str) -> Detections:
         """What one configuration finds: the bits that its trial was measured on."""
         graph = self.graph(Unit(options, (key,)))
-        heads = self._forward(graph, options)
+        return self._found(graph, self._forward(graph, options), key)
+
+    def _found(self, graph: Graph, heads: _Heads, key: str) -> Detections:
         return self.scorer.detections([heads.candidates[h][name] for h, name in enumerate(graph.head_names(key))])
 
     def baseline(self, key: str) -> Baseline:
@@ -111,9 +112,8 @@ class Evaluator:
             for yolo in self.context.network.yolos
         ]
         heads = self._forward(graph, 0, keep=tensors)
-        found = self.scorer.detections([heads.candidates[h][name] for h, name in enumerate(graph.head_names(key))])
         candidate_bytes = max(_ENTRY_BYTES * len(found) for head in heads.candidates for found in head.values())
-        return Baseline(key, found, tuple(tensors), candidate_bytes)
+        return Baseline(key, self._found(graph, heads, key), tuple(tensors), candidate_bytes)
 
     def costs(self, options: int, key: str) -> dict[str, float]:
         """The costs of a configuration, as `mpnet run` counts them; with a latency table the predicted time."""

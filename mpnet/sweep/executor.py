@@ -32,14 +32,6 @@ class Recipe(Protocol):
     def make(self) -> Worker: ...
 
 
-@dataclass(frozen=True)
-class Done:
-    """A finished unit."""
-
-    unit: Unit
-    outcome: UnitResult
-
-
 class Executor(Protocol):
     """slots: units that can be computed at the same time. Errors of a unit are raised by `wait`."""
 
@@ -49,7 +41,7 @@ class Executor(Protocol):
         """Have a unit computed, now or as soon as a slot is free."""
         ...
 
-    def wait(self, timeout: float) -> list[Done]:
+    def wait(self, timeout: float) -> list[UnitResult]:
         """Units that finished, waiting up to `timeout` seconds for the first."""
         ...
 
@@ -70,11 +62,10 @@ class InlineExecutor:
     def submit(self, unit: Unit) -> None:
         self._waiting.append(unit)
 
-    def wait(self, timeout: float) -> list[Done]:
+    def wait(self, timeout: float) -> list[UnitResult]:
         if not self._waiting:
             return []
-        unit = self._waiting.popleft()
-        return [Done(unit, self._worker.evaluate(unit))]
+        return [self._worker.evaluate(self._waiting.popleft())]
 
     def close(self) -> None:
         self._waiting.clear()
@@ -129,25 +120,24 @@ class ProcessExecutor:
                     continue
                 worker.unit = unit
 
-    def wait(self, timeout: float) -> list[Done]:
+    def wait(self, timeout: float) -> list[UnitResult]:
         self._hand_out()
         busy = {worker.pipe: number for number, worker in enumerate(self._workers) if worker.unit is not None}
         done = []
         for pipe in multiprocessing.connection.wait(list(busy), timeout):
             number = busy[pipe]
             worker = self._workers[number]
-            unit = worker.unit
-            assert unit is not None
             try:
                 answer = worker.pipe.recv()
             except (EOFError, OSError):
-                self._died(unit)
+                assert worker.unit is not None
+                self._died(worker.unit)
                 self._replace(number)
                 continue
             if isinstance(answer, Exception):
                 raise answer
             worker.unit = None
-            done.append(Done(unit, answer))
+            done.append(answer)
         self._hand_out()
         return done
 

@@ -41,24 +41,7 @@ def exact_gap(problem: Problem, store: TrialStore, contexts: tuple[int, ...],
         everything += [trial for trial in store.trials(context) if trial.key in problem.space]
     if len(everything) < problem.space.size:
         return None
-    pairs = [problem.pairs(trials) for trials in (list(known.values()), everything)]
-    return front_gap(*pairs)
-
-
-def trial_entry(
-    problem: Problem, configuration: Configuration, trial: Trial, digest: str, baseline: bool
-) -> dict[str, Any]:
-    """One configuration of a document."""
-    held_out = {name: trial.values[HELD_OUT + name] for name in trial_metrics() if HELD_OUT + name in trial.values}
-    return {
-        "precision": configuration.key,
-        "trial": digest,
-        "baseline": baseline,
-        "options": problem.space.option_sets[configuration.options].text,
-        "metrics": {name: trial.values[name] for name in trial_metrics() if name in trial.values},
-        **({"held_out": held_out} if held_out else {}),
-        "costs": {name: trial.values[name] for name in trial_costs() if name in trial.values},
-    }
+    return front_gap(problem.pairs(list(known.values())), problem.pairs(everything))
 
 
 def findings(
@@ -75,9 +58,17 @@ def findings(
     front = front_of(problem, known)
 
     def entry(configuration: Configuration) -> dict[str, Any]:
-        digest = store.trial_digest(contexts[configuration.options], configuration.key)
-        return trial_entry(problem, configuration, known[configuration], digest,
-                           configuration == Configuration(problem.baseline))
+        values = known[configuration].values
+        held_out = {name: values[HELD_OUT + name] for name in trial_metrics() if HELD_OUT + name in values}
+        return {
+            "precision": configuration.key,
+            "trial": store.trial_digest(contexts[configuration.options], configuration.key),
+            "baseline": configuration == Configuration(problem.baseline),
+            "options": problem.space.option_sets[configuration.options].text,
+            "metrics": {name: values[name] for name in trial_metrics() if name in values},
+            **({"held_out": held_out} if held_out else {}),
+            "costs": {name: values[name] for name in trial_costs() if name in values},
+        }
 
     best = None
     if baseline is not None and known:
@@ -121,7 +112,7 @@ def rank_layers(
         for code in variable.codes:
             if code == high:
                 continue
-            low = space.key_of([code if code in v.codes else top[v.positions[0]] for v in space.variables])
+            low = space.lowered(code)
             alone = _change(known, space.changed(top, number, code), top)
             if alone:
                 rows.append({

@@ -13,7 +13,7 @@ from mpnet.sweep.problem import Problem
 from mpnet.sweep.space import Configuration
 from mpnet.sweep.store import Trial, TrialStore, Work
 from mpnet.sweep.strategies import Strategy
-from mpnet.sweep.units import Unit, split_units
+from mpnet.sweep.units import Unit, UnitResult, split_units
 
 POLL_SECONDS = 0.5
 HEARTBEAT_SECONDS = 10.0
@@ -131,7 +131,7 @@ class Sweep:
             if running:
                 for done in executor.wait(POLL_SECONDS):
                     running.discard(done.unit)
-                    self._commit(done.unit, done.outcome.trials, done.outcome.macs)
+                    self._commit(done)
             elif elsewhere:
                 # Another process has the rest: wait for its results, or take over what it leaves behind.
                 time.sleep(POLL_SECONDS)
@@ -147,14 +147,14 @@ class Sweep:
                 self.state.known[Configuration(key, options)] = trial
         return [c for c in wanted if c not in self.state.known]
 
-    def _commit(self, unit: Unit, trials: Sequence[Trial], macs: float) -> None:
-        now = time.monotonic()
-        self.store.add(self.contexts[unit.options], trials, claim=unit.name, work=Work(macs, now - self._counted))
+    def _commit(self, done: UnitResult) -> None:
+        now, unit = time.monotonic(), done.unit
+        work = Work(done.macs, now - self._counted)
+        self.store.add(self.contexts[unit.options], done.trials, claim=unit.name, work=work)
         self._counted = now
-        for trial in trials:
-            self.state.known[Configuration(trial.key, unit.options)] = trial
-        self.state.computed += len(trials)
-        self.state.macs += macs
+        self.state.known.update({Configuration(trial.key, unit.options): trial for trial in done.trials})
+        self.state.computed += len(done.trials)
+        self.state.macs += done.macs
         self._on_update(self.state)
 
     def _alive(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from typing import Sequence
 
@@ -45,15 +46,9 @@ def split_positions(ids: Sequence[str], share: float, seed: int) -> tuple[NDArra
     """
     if share <= 0 or len(ids) < 2:
         return np.arange(len(ids)), np.zeros(0, dtype=np.intp)
-    order = sorted(range(len(ids)), key=lambda i: (_mixed(ids[i], seed), ids[i]))
+    order = sorted(range(len(ids)), key=lambda i: (hashlib.sha256(f"{seed}:{ids[i]}".encode()).hexdigest(), ids[i]))
     held = min(max(1, round(share * len(ids))), len(ids) - 1)
     return np.array(sorted(order[held:]), dtype=np.intp), np.array(sorted(order[:held]), dtype=np.intp)
-
-
-def _mixed(text: str, seed: int) -> str:
-    import hashlib
-
-    return hashlib.sha256(f"{seed}:{text}".encode()).hexdigest()
 
 
 @dataclass(frozen=True, eq=False)

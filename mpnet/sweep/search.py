@@ -72,8 +72,9 @@ def run_sweep(
                           f"sweep: {{strategy: one_at_a_time, precisions: [fp32, int8]}}")
     network = read_cfg(experiment.model.cfg)
     space = build_space(network, section.precisions, section.space)
-    if section.strategy in EXACT:
-        _check_listable(space)
+    if section.strategy in EXACT and space.size > MAX_CONFIGURATIONS:
+        raise ConfigError(f"sweep: {space.size:,} configurations are more than can be tried; narrow sweep.space, or use "
+                          f"another strategy (additive, greedy, pareto)")
     bench = open_workbench(experiment)
     space = replace(space, suffix=split_key(bench.assign().key)[1])
     parallel = workers or bench.threads
@@ -128,14 +129,6 @@ def estimate_seconds(bench: Workbench, space: Space, workers: int) -> float:
     [taken] = in_turn(partial(session.forward, picture), repeats=1)
     passes = float(forward_equivalents(bench.network, space))
     return len(bench.dataset.images) * (passes * taken.min_ms / 1e3 + space.size * SCORE_SECONDS) / workers
-
-
-def _check_listable(space: Space) -> None:
-    if space.size > MAX_CONFIGURATIONS:
-        raise ConfigError(
-            f"sweep: {space.size:,} configurations are more than can be tried; narrow sweep.space, or use another "
-            f"strategy (additive, greedy, pareto)"
-        )
 
 
 def duration(seconds: float) -> str:

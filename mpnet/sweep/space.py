@@ -110,6 +110,10 @@ class Space:
         """Every layer at the lowest precision that it may have."""
         return self.key_of([min(v.codes, key=_height) for v in self.variables])
 
+    def lowered(self, code: str) -> str:
+        """Every layer at one precision; those that may not have it stay at their highest."""
+        return self.key_of([code if code in v.codes else max(v.codes, key=_height) for v in self.variables])
+
     def changed(self, key: str, variable: int, code: str) -> str:
         """The key with one variable set to a code."""
         codes = list(self.codes_of(key))
@@ -166,8 +170,7 @@ def build_space(network: NetworkSpec, precisions: Sequence[str], section: SpaceS
 def _codes(names: Sequence[str], where: str) -> str:
     if not names:
         raise ConfigError(f"{where}: is empty; name at least one precision")
-    codes = "".join(dict.fromkeys(precision(name).code for name in names))
-    return codes
+    return "".join(dict.fromkeys(precision(name).code for name in names))
 
 
 def _names(codes: str) -> str:

@@ -86,11 +86,6 @@ class Graph:
         heads = {number for names in self.heads for number in names}
         return tuple(sorted(self.stem & (read | heads)))
 
-    @cached_property
-    def picture_bytes(self) -> int:
-        """Of one picture."""
-        return 4 * int(np.prod(self.network.in_shape))
-
     def peak_bytes(self, stem: bool) -> int:
         """Most memory that tensors need at one time for one picture: of the stem, or of everything after it."""
         end = len(self.nodes)
@@ -98,7 +93,7 @@ class Graph:
         for number, node in enumerate(self.nodes):
             for source in {*node.inputs} - {PICTURE}:
                 last[source] = number
-        lives = [(self.picture_bytes, 0, end)] if stem or self.reads_picture else []
+        lives = [(4 * int(np.prod(self.network.in_shape)), 0, end)] if stem or self.reads_picture else []
         for number, node in enumerate(self.nodes):
             kept = number in self.boundary
             if stem and number in self.stem:
@@ -184,15 +179,10 @@ def _with_pool(convolution: Lowering, pool: Lowering) -> Lowering | None:
 def run_stem(graph: Graph, picture: Tensor, prepared: Prepared, threads: int = 1) -> list[Tensor]:
     """The tensors of the boundary for a group of pictures, in its order. Raises: as `run_graph`."""
     results: dict[int, Tensor] = {PICTURE: picture}
-    keep = set(graph.boundary)
-    left = [node.uses for node in graph.nodes]
+    left = Counter({number: node.uses for number, node in enumerate(graph.nodes)})
+    left.update(graph.boundary)
     for number in sorted(graph.stem):
-        results[number] = _run_node(graph, number, results, prepared, threads)
-        for source in graph.nodes[number].inputs:
-            if source != PICTURE:
-                left[source] -= 1
-                if left[source] == 0 and source not in keep:
-                    del results[source]
+        results[number] = _run_node(graph, number, results, left, prepared, threads)
     # Conversions were made for consumers inside the stem; those outside have their own, for larger groups.
     return [replace(results[number], converted={}) for number in graph.boundary]
 
@@ -222,34 +212,31 @@ def run_graph(
     results: dict[int, Tensor] = dict(zip(graph.boundary, stem, strict=True))
     if picture is not None:
         results[PICTURE] = picture
-    left = [0] * len(graph.nodes)
-    for number, node in enumerate(graph.nodes):
-        if number not in graph.stem:
-            for source in node.inputs:
-                if source != PICTURE:
-                    left[source] += 1
+    left = Counter(i for number, node in enumerate(graph.nodes) if number not in graph.stem for i in node.inputs)
     for number, node in enumerate(graph.nodes):
         if number in graph.stem:
             if number in head_of:
                 on_head(*head_of[number], results[number])
             continue
-        result = _run_node(graph, number, results, prepared, threads)
+        result = _run_node(graph, number, results, left, prepared, threads)
         if node.uses:
             results[number] = result
         if number in head_of:
             on_head(*head_of[number], result)
-        for source in node.inputs:
-            if source != PICTURE:
-                left[source] -= 1
-                if left[source] == 0:
-                    del results[source]
 
 
 def _run_node(
-    graph: Graph, number: int, results: Mapping[int, Tensor], prepared: Prepared, threads: int
+    graph: Graph, number: int, results: dict[int, Tensor], left: Counter[int], prepared: Prepared, threads: int
 ) -> Tensor:
+    """A node's result. left: how often each tensor is still needed; what was needed for the last time goes, but for the
+    picture, which belongs to the caller."""
     node = graph.nodes[number]
     try:
-        return run_lowering(node.lowering, [results[i] for i in node.inputs], prepared, threads)
+        found = run_lowering(node.lowering, [results[i] for i in node.inputs], prepared, threads)
     except (KernelError, PrecisionError) as error:
         raise named_error(graph.network, node.layer, error) from None
+    for source in {*node.inputs} - {PICTURE}:
+        left[source] -= node.inputs.count(source)
+        if left[source] == 0:
+            del results[source]
+    return found

@@ -41,8 +41,9 @@ class Unit:
 
 @dataclass(frozen=True)
 class UnitResult:
-    """Trials of a unit; macs: executed, all pictures."""
+    """A finished unit; macs: executed for its trials, all pictures."""
 
+    unit: Unit
     trials: tuple[Trial, ...]
     macs: int
 
@@ -59,7 +60,7 @@ def split_units(
     by_options: dict[int, set[str]] = {}
     for configuration in configurations:
         by_options.setdefault(configuration.options, set()).add(configuration.key)
-    heads = [positions for yolo in network.yolos for positions in [ancestors(network)[yolo.index]]]
+    heads = [ancestors(network)[yolo.index] for yolo in network.yolos]
     units = []
     for options, wanted in sorted(by_options.items()):
         keys = sorted(wanted)

@@ -85,4 +85,4 @@ class SyntheticRecipe:
                 file.writelines(f"{unit.options}{key}\n" for key in unit.keys)
         quality = interacting_quality(self.seed, len(split_key(unit.keys[0])[0]))
         trials = tuple(trial(self.problem.space, self.problem.macs, quality, key) for key in unit.keys)
-        return UnitResult(trials, 1000 * len(unit.keys))
+        return UnitResult(unit, trials, 1000 * len(unit.keys))

@@ -83,7 +83,7 @@ def test_real_trials_have_the_bits_of_this_process(scheduler: str) -> None:
             done = executor.wait(1.0)
     finally:
         executor.close()
-    assert done[0].outcome.trials == Evaluator(made).evaluate(unit).trials
+    assert done[0].trials == Evaluator(made).evaluate(unit).trials
 
 
 def test_nobody_at_the_address_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ again: whatever the store knows is answered at once.
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Callable
 
 from mpnet.errors import ConfigError
 from mpnet.sweep.problem import Problem, Walk
@@ -15,12 +15,8 @@ from mpnet.sweep.strategies.greedy import greedy
 from mpnet.sweep.strategies.listing import exhaustive, grid, one_at_a_time
 from mpnet.sweep.strategies.pareto import pareto
 
-
-class Strategy(Protocol):
-    """problem -> generator of batches; what is sent back holds at least the batch's results."""
-
-    def __call__(self, problem: Problem) -> Walk: ...
-
+Strategy = Callable[[Problem], Walk]
+"""problem -> generator of batches; what is sent back holds at least the batch's results."""
 
 STRATEGIES: dict[str, Strategy] = {
     "grid": grid, "one_at_a_time": one_at_a_time, "exhaustive": exhaustive, "greedy": greedy, "pareto": pareto,

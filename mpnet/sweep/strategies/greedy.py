@@ -14,21 +14,14 @@ from mpnet.sweep.space import Configuration
 def greedy(problem: Problem) -> Walk:
     """Both walks, for every option set."""
     for options in range(len(problem.space.option_sets)):
-        yield from lower_the_cheapest(problem, options)
-        yield from revert_the_worst(problem, options)
+        yield from _walk(problem, options, down=True)
+        yield from _walk(problem, options, down=False)
 
 
-def lower_the_cheapest(problem: Problem, options: int) -> Walk:
-    """From all high: lower, again and again, what harms least per MAC, until nothing can be lowered."""
-    yield from _walk(problem, options, problem.space.highest(), down=True)
-
-
-def revert_the_worst(problem: Problem, options: int) -> Walk:
-    """From all low: raise, again and again, what harms most per MAC, until everything is high."""
-    yield from _walk(problem, options, problem.space.lowest(), down=False)
-
-
-def _walk(problem: Problem, options: int, start: str, down: bool) -> Walk:
+def _walk(problem: Problem, options: int, down: bool) -> Walk:
+    """From all high, lower what harms least per MAC until nothing can be lowered; or from all low, raise what harms
+    most until everything is high."""
+    start = problem.space.highest() if down else problem.space.lowest()
     here = Configuration(start, options)
     known = yield [here]
     while moves := _moves(problem, here.key, down):

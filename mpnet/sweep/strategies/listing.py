@@ -49,7 +49,7 @@ def all_but_lowered(problem: Problem, options: int) -> list[Configuration]:
     space, top = problem.space, problem.space.highest()
     keys = []
     for code in dict.fromkeys(code for variable in space.variables for code in variable.codes):
-        low = space.key_of([code if code in v.codes else top[v.positions[0]] for v in space.variables])
+        low = space.lowered(code)
         keys.append(low)
         keys += [space.changed(low, number, top[v.positions[0]]) for number, v in enumerate(space.variables)]
     return [Configuration(key, options) for key in dict.fromkeys(keys)]
