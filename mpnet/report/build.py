@@ -20,7 +20,7 @@ from mpnet.formats.cfg import read_cfg_bytes
 from mpnet.progress import Progress
 from mpnet.report.cfg_template import cfg_template
 from mpnet.report.configuration import is_store
-from mpnet.report.model import CfgTemplate, Configurations, Missing, ReportData, Status
+from mpnet.report.model import Configurations, Missing, ReportData, Status
 from mpnet.report.paired import Pair, Pairing
 from mpnet.report.pictures import Gallery
 from mpnet.report.rerun import Machine
@@ -188,22 +188,16 @@ def _with_evidence(data: ReportData, results: list[Result], draws: int, seed: in
 def _with_cfg(data: ReportData, document: Mapping[str, Any]) -> ReportData:
     sources = document.get("sources") or {}
     try:
-        template = measured_cfg(str(sources.get("cfg", "")), str(document["digests"].get("cfg", "")),
-                                data.configurations.keys)
-        return replace(data, cfg=template)
+        if not sources.get("cfg"):
+            raise StoreError("the result does not name its network file")
+        path = Path(str(sources["cfg"]))
+        content = read_cfg_bytes(path)
+        if hashlib.sha256(content).hexdigest() != document["digests"].get("cfg"):
+            raise StoreError(f"{path}: has changed since this was measured")
+        return replace(data, cfg=cfg_template(content, data.configurations.keys, path.name))
     except MpnetError as error:
         return with_missing(data, Missing("Saving a .cfg", reason(error),
                                           "`mpnet export --cfg FILE` writes it from a copy of the network file."))
-
-
-def measured_cfg(path: str, digest: str, keys: Sequence[str]) -> CfgTemplate:
-    """The network file that was measured, in pieces. Raises: MpnetError when it has gone or changed."""
-    if not path:
-        raise StoreError("the result does not name its network file")
-    content = read_cfg_bytes(Path(path))
-    if hashlib.sha256(content).hexdigest() != digest:
-        raise StoreError(f"{path}: has changed since this was measured")
-    return cfg_template(content, keys, Path(path).name)
 
 
 def with_pairs(data: ReportData, pairs: Mapping[int, Pair], draws: int, gallery: Gallery | None = None) -> ReportData:
@@ -233,12 +227,10 @@ def _filled(table: Configurations, pairs: Mapping[int, Pair]) -> Configurations:
     for name, itself in ((m.name, m.itself) for m in MEASURES if m.itself is not None):
         values = {row: pair.values[name] for row, pair in pairs.items() if name in pair.values}
         if values and name not in columns:
-            column = np.full(len(table), np.nan)
-            for row, value in values.items():
-                column[row] = value
+            columns[name] = np.full(len(table), np.nan)
+            columns[name][list(values)] = list(values.values())
             if table.baseline is not None:
-                column[table.baseline] = itself
-            columns[name] = column
+                columns[name][table.baseline] = itself
     return replace(table, columns=columns)
 
 

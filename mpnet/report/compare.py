@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Sequence
 
@@ -21,13 +20,8 @@ from mpnet.trial.reopen import open_dataset, reason, reopen
 from mpnet.trial.result import Result, build_document, read_result
 from mpnet.trial.run import run_plans
 
-
-@dataclass(frozen=True, eq=False)
-class _Side:
-    """One of what is compared. detections: of a sweep's configuration, which ran again; None: in the run's folder."""
-
-    result: Result
-    detections: Detections | None = None
+_Compared = tuple[Result, Detections | None]
+"""One of what is compared; detections of a sweep's configuration, which ran again, None: in the run's folder."""
 
 
 def compare_runs(
@@ -43,10 +37,10 @@ def compare_runs(
     pictures that are asked for and not there.
     """
     sides = _sides([str(run) for run in runs], progress)
-    results = [side.result for side in sides]
+    results = [result for result, _ in sides]
     try:
         dataset = open_dataset(results[0].document)
-        detections = [side.detections or read_detections(side.result.detections_path, dataset) for side in sides]
+        detections = [found or read_detections(result.detections_path, dataset) for result, found in sides]
     except MpnetError as error:
         if pictures is not None:
             raise
@@ -57,9 +51,7 @@ def compare_runs(
     return compared
 
 
-def _write_pictures(
-    compared: Comparison, dataset: Dataset, detections: Sequence[Detections], pictures: Path
-) -> None:
+def _write_pictures(compared: Comparison, dataset: Dataset, detections: Sequence[Detections], pictures: Path) -> None:
     for run, pair, found in zip(compared.document["runs"][1:], compared.pairs, detections[1:], strict=True):
         drawn = Gallery(dataset, detections[0], found, picture).changes(pair.changes, len(pair.changes))
         folder = pictures if len(detections) == 2 else pictures / run["id"]
@@ -69,32 +61,32 @@ def _write_pictures(
         ]
 
 
-def _sides(sources: Sequence[str], progress: Progress) -> list[_Side]:
+def _sides(sources: Sequence[str], progress: Progress) -> list[_Compared]:
     """Results of all sources; those of one store run together, on pictures that are decoded once."""
-    found: dict[int, _Side] = {}
+    found: dict[int, _Compared] = {}
     trials: dict[Path, list[int]] = {}
     for place, source in enumerate(sources):
         path = split_source(source)[0]
         if is_store(path):
             trials.setdefault(path.resolve(), []).append(place)
         else:
-            found[place] = _Side(read_result(path))
+            found[place] = (read_result(path), None)
     for places in trials.values():
         configurations = [find_configuration(sources[place]) for place in places]
         found.update(zip(places, _run_again(configurations, progress), strict=True))
     return [found[place] for place in range(len(sources))]
 
 
-def _run_again(configurations: Sequence[Found], progress: Progress) -> list[_Side]:
+def _run_again(configurations: Sequence[Found], progress: Progress) -> list[_Compared]:
     machine = Machine(reopen(configurations[0].document))
     bench = machine.bench
     with progress("pictures", len(bench.inputs)) as advance:
         outcomes = run_plans(bench, [machine.plan(found.key) for found in configurations], advance)
-    sides = []
+    sides: list[_Compared] = []
     for found, outcome in zip(configurations, outcomes, strict=True):
         document = build_document(bench, outcome, baseline=outcomes[0], command="mpnet compare")
         if found.held_out:
             chose = {name: found.values[name] for name in found.held_out if name in found.values}
             document["selection"], document["held_out"] = chose, found.held_out
-        sides.append(_Side(Result(found.store or Path(), document), outcome.detections))
+        sides.append((Result(found.store or Path(), document), outcome.detections))
     return sides

@@ -50,13 +50,15 @@ def compare_results(
         pairing = Pairing(dataset, detections[0], draws, seed)
         pairs = tuple(pairing.pair(found) for found in detections[1:])
     beside: list[Pair | None] = [None, *pairs] if pairs else [None] * len(results)
-    runs = [_run(result, baseline, pair) for result, pair in zip(results, beside, strict=True)]
+    protocols = [result.document["protocol"] for result in results]
     document = {
         "baseline": baseline.id,
         "draws": draws if pairs else 0,
         "missing": missing,
-        "protocol_differences": [_differences(baseline, other) for other in results],
-        "runs": runs,
+        "protocol_differences": [
+            sorted(key for key in {*protocols[0], *other} if protocols[0].get(key) != other.get(key)) for other in protocols
+        ],
+        "runs": [_run(result, baseline, pair) for result, pair in zip(results, beside, strict=True)],
         "layers": _layers(results),
         "per_class": _per_class(results, pairs),
     }
@@ -124,11 +126,6 @@ def change_json(change: Change) -> dict[str, Any]:
 
 def _interval(found: Interval) -> dict[str, Any]:
     return {"difference": found.difference, "low": found.low, "high": found.high, "within_noise": found.noise}
-
-
-def _differences(baseline: Result, other: Result) -> list[str]:
-    mine, theirs = baseline.document["protocol"], other.document["protocol"]
-    return sorted(key for key in {*mine, *theirs} if mine.get(key) != theirs.get(key))
 
 
 def _layers(results: Sequence[Result]) -> list[dict[str, Any]]:

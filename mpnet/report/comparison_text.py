@@ -8,15 +8,7 @@ from rich.console import Console
 from rich.text import Text
 
 from mpnet.messages import bytes_text, count_text
-from mpnet.report.terminal import (
-    bar,
-    clean,
-    number_text,
-    precision_text,
-    print_table,
-    signed_bar,
-    utf8,
-)
+from mpnet.report.terminal import bar, clean, number_text, precision_text, print_table, signed_bar, utf8
 from mpnet.spec.measures import AGREEMENT, measure, names_of
 
 CLASSES_SHOWN = 12

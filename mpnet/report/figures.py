@@ -7,7 +7,7 @@ from typing import Any, Mapping, Sequence
 
 import numpy as np
 
-from mpnet.report.model import Configurations, LayerError, ReportData
+from mpnet.report.model import LayerError, ReportData
 from mpnet.report.sensitivity import by_layer
 from mpnet.spec.measures import leading, measure
 from mpnet.spec.precision import BY_CODE
@@ -62,10 +62,10 @@ def _label(name: str) -> str:
     return f"{row.label} ({row.unit})" if row.unit and row.unit != "%" else row.label
 
 
-def front(data: ReportData, objective: str | None = None, cost: str | None = None) -> Figure | None:
+def front(data: ReportData) -> Figure | None:
     """Accuracy against cost; the front as a line, with intervals where they were drawn."""
     table = data.configurations
-    objective, cost = objective or table.objective, cost or table.cost
+    objective, cost = table.objective, table.cost
     if len(table) < 2 or objective not in table.columns or cost not in table.columns:
         return None
     x, y = table.columns[cost], table.columns[objective]
@@ -73,7 +73,7 @@ def front(data: ReportData, objective: str | None = None, cost: str | None = Non
     rest = np.flatnonzero(known & ~table.front)
     best = np.flatnonzero(known & table.front)
     best = best[np.argsort(x[best], kind="stable")]
-    low, high = _intervals(data, table, best, objective)
+    low, high = _intervals(data, best, objective)
     series = [Series("measured", x[rest].tolist(), y[rest].tolist(), "muted"),
               Series("front", x[best].tolist(), y[best].tolist(), "accent", low, high, "line+points")]
     for name, row, colour in (("baseline", table.baseline, "baseline"), ("chosen", table.chosen, "chosen")):
@@ -85,11 +85,9 @@ def front(data: ReportData, objective: str | None = None, cost: str | None = Non
     return Figure("front", "xy", title, _label(cost), _label(objective), tuple(series), columns=columns)
 
 
-def _intervals(
-    data: ReportData, table: Configurations, rows: Any, name: str
-) -> tuple[list[float] | None, list[float] | None]:
+def _intervals(data: ReportData, rows: Any, name: str) -> tuple[list[float] | None, list[float] | None]:
     """Bounds of each row: the baseline's value plus the paired interval; None when no row has one."""
-    start = table.value(table.baseline, name)
+    start = data.configurations.value(data.configurations.baseline, name)
     found = [data.intervals.get(int(row), {}).get(name) for row in rows]
     if not any(found):
         return None, None
@@ -159,25 +157,21 @@ def errors(data: ReportData) -> list[Figure]:
     if not data.errors:
         return []
     names = [e.name for e in data.errors]
-    every: dict[str, Sequence[Any]] = {
-        "layer": [e.index for e in data.errors], "name": names, "precision": [e.precision for e in data.errors],
-        "noise_share": [e.noise for e in data.errors], "sqnr_db": [e.sqnr_db for e in data.errors],
-        "local_sqnr_db": [e.local_sqnr_db for e in data.errors],
-        "cosine": [e.cosine for e in data.errors], "rmse_over_scale": [e.rmse_over_scale for e in data.errors],
-        "saturated": [e.saturated for e in data.errors], "low": [e.low for e in data.errors],
-        "high": [e.high for e in data.errors],
-    }
+    renamed = {"layer": "index", "noise_share": "noise"}
+    every = {name: [getattr(e, renamed.get(name, name)) for e in data.errors] for name in (
+        "layer", "name", "precision", "noise_share", "sqnr_db", "local_sqnr_db", "cosine", "rmse_over_scale", "saturated",
+        "low", "high")}
     noise = Figure("error-noise", "bars", "Share of the noise at the heads, each layer lowered alone", "layer",
                    "share (%)", (Series("share of noise", names, [100 * e.noise for e in data.errors], "accent"),),
                    columns=every)
     sqnr = Figure("error-sqnr", "bars", "Signal to noise against fp32", "layer", "SQNR (dB)", (
-        Series("cumulative", names, [e.sqnr_db for e in data.errors], "accent"),
-        Series("only this layer's rounding", names, [e.local_sqnr_db for e in data.errors], "muted")), columns=every)
+        Series("cumulative", names, every["sqnr_db"], "accent"),
+        Series("only this layer's rounding", names, every["local_sqnr_db"], "muted")), columns=every)
     cosine = Figure("error-cosine", "bars", "Angle to fp32", "layer", "1 - cosine", (
         Series("1 - cosine", names, [max(1 - e.cosine, 0.0) for e in data.errors], "accent"),), columns=every,
         log_y=True)
     rmse = Figure("error-rmse", "bars", "Error in integer steps", "layer", "RMSE / scale", (
-        Series("RMSE / scale", names, [e.rmse_over_scale for e in data.errors], "accent"),), columns=every,
+        Series("RMSE / scale", names, every["rmse_over_scale"], "accent"),), columns=every,
         note="0.289 is the ideal of rounding alone")
     return [noise, sqnr, rmse, cosine]
 

@@ -80,12 +80,12 @@ class Gallery:
         if right <= left or bottom <= top:
             left, top, right, bottom = 0, 0, width, height
         region = picture[top:bottom, left:right]
+        truth = np.array([x0, y0, x1 - x0, y1 - y0])
         views = []
         for run in (self.baseline, self.other):
             # Whatever else is in the picture would only hide the object in question.
-            near = [label for label in self._found(run, position) if _overlap(label.box, change.box) > NEAR]
-            labels = [_moved(label, left, top) for label in near]
-            views.append(_shrunk(region, labels, CROP_SIDE, change, (left, top)))
+            near = [label for label in self._found(run, position) if overlap(np.array(label.box), truth) > NEAR]
+            views.append(_shrunk(region, near, CROP_SIDE, change, (left, top)))
         gap = np.full((views[0].shape[0], 4, 3), 255, dtype=np.uint8)
         return jpeg(np.concatenate([views[0], gap, views[1]], axis=1))
 
@@ -131,34 +131,23 @@ def _four(box: NDArray[np.floating]) -> tuple[float, float, float, float]:
     return x, y, width, height
 
 
-def _moved(label: Label, left: float, top: float) -> Label:
-    x, y, width, height = label.box
-    return replace(label, box=(x - left, y - top, width, height))
-
-
 def _shrunk(
     picture: NDArray[np.uint8], labels: Sequence[Label], width: int, change: Change | None = None,
     origin: tuple[int, int] = (0, 0),
 ) -> NDArray[np.uint8]:
-    """Resize first and draw then, so that lines and letters stay sharp."""
+    """Resize first and draw then, so that lines and letters stay sharp. origin: of `picture` in the whole one."""
     factor = width / picture.shape[1]
     size = (width, max(1, round(picture.shape[0] * factor)))
     small = cv2.resize(picture, size, interpolation=cv2.INTER_AREA if factor < 1 else cv2.INTER_LINEAR)
-    scaled = [replace(label, box=_scaled(label.box, factor)) for label in labels]
+    scaled = []
+    for label in labels:
+        x, y, across, down = label.box
+        box = ((x - origin[0]) * factor, (y - origin[1]) * factor, across * factor, down * factor)
+        scaled.append(replace(label, box=box))
     out = draw_labels(np.asarray(small, dtype=np.uint8), scaled)
     if change is not None:
-        corners = [(change.box[i] - origin[i % 2]) * factor for i in range(4)]
-        _dashed(out, corners)
+        _dashed(out, [(change.box[i] - origin[i % 2]) * factor for i in range(4)])
     return out
-
-
-def _overlap(box: tuple[float, float, float, float], corners: tuple[float, float, float, float]) -> float:
-    x0, y0, x1, y1 = corners
-    return overlap(np.array(box), np.array([x0, y0, x1 - x0, y1 - y0]))
-
-
-def _scaled(box: tuple[float, float, float, float], factor: float) -> tuple[float, float, float, float]:
-    return box[0] * factor, box[1] * factor, box[2] * factor, box[3] * factor
 
 
 def _dashed(picture: NDArray[np.uint8], corners: Sequence[float]) -> None:

@@ -34,6 +34,7 @@ def by_layer(configurations: Configurations, layers: tuple[Layer, ...], measure:
         return ()
     rows: Mapping[str, int] = {key: row for row, key in enumerate(configurations.keys)}
     high = configurations.keys[baseline]
+    weighted, rest_of_key = split_key(high)
     found = []
     for layer in layers:
         place = layer.position
@@ -43,7 +44,7 @@ def by_layer(configurations: Configurations, layers: tuple[Layer, ...], measure:
                        key=lambda code: -BY_CODE[code].rank if code in BY_CODE else 0)
         for code in codes:
             alone = rows.get(high[:place] + code + high[place + 1:])
-            low = _all_at(high, code)
+            low = code * len(weighted) + rest_of_key
             rest = rows.get(low[:place] + high[place] + low[place + 1:])
             start = configurations.value(baseline, measure)
             floor = configurations.value(rows.get(low), measure)
@@ -55,9 +56,3 @@ def by_layer(configurations: Configurations, layers: tuple[Layer, ...], measure:
                 name = BY_CODE[code].name if code in BY_CODE else code
                 found.append(Sensitivity(layer, name, code, one, other))
     return tuple(found)
-
-
-def _all_at(key: str, code: str) -> str:
-    """`key` with every weighted layer at `code`; layers without weights (after '+') stay."""
-    codes, rest = split_key(key)
-    return code * len(codes) + rest

@@ -45,9 +45,10 @@ def from_results(results: Sequence[Result], title: str = "") -> ReportData:
         title=title or str(chosen["name"]), kind="run" if len(results) == 1 else "runs",
         source=", ".join(str(result.folder) for result in results), created=str(chosen.get("created", "")),
         status=Status("finished", len(results), len(results)), layers=layers, configurations=table,
-        costs=layer_pairs(documents[0], chosen) if len(documents) > 1 else layer_pairs(chosen, chosen),
-        protocol=chosen["protocol"], digests=digests_of(chosen["digests"]), versions=chosen.get("versions", {}),
-        latency=latency_of(chosen), notes=tuple(str(note) for note in chosen.get("notes", [])),
+        costs=layer_pairs(documents[0], chosen), protocol=chosen["protocol"], versions=chosen.get("versions", {}),
+        digests={str(name): str(value) for name, value in chosen["digests"].items() if value is not None},
+        latency={name: value for name, value in (chosen.get("latency") or {}).items() if name != "steps"},
+        notes=tuple(str(note) for note in chosen.get("notes", [])),
     )
 
 
@@ -179,16 +180,6 @@ def step_times(document: Mapping[str, Any]) -> dict[int, float]:
         if step.get("layer") is not None and step.get("ms") is not None:
             times[int(step["layer"])] = times.get(int(step["layer"]), 0.0) + float(step["ms"])
     return times
-
-
-def digests_of(document: Mapping[str, Any]) -> dict[str, str]:
-    """Digests that are there, as text."""
-    return {str(name): str(value) for name, value in document.items() if value is not None}
-
-
-def latency_of(document: Mapping[str, Any]) -> dict[str, Any]:
-    """How latency was measured, without its steps."""
-    return {key: value for key, value in (document.get("latency") or {}).items() if key != "steps"}
 
 
 def _columns(rows: Sequence[Mapping[str, float]]) -> dict[str, NDArray[np.float64]]:
