@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from pathlib import Path
 
 from mpnet.errors import FormatError, MpnetError
@@ -20,18 +21,22 @@ def file_size(path: str | Path) -> int:
 def read_bounded(
     path: str | Path, limit_bytes: int, what: str, error: type[MpnetError] = FormatError, remedy: str = "check the path"
 ) -> bytes:
-    """The bytes of a file, or `error` when it is missing, a folder, unreadable or larger than the limit.
+    """The bytes of a file, or `error` when it is missing, no regular file, unreadable or larger than the limit.
 
     what: it should be, such as `picture file`.
     """
+    data = b""
     try:
-        with open(path, "rb") as file:
-            # A pipe has no size to check before.
-            data = file.read(limit_bytes + 1) if os.fstat(file.fileno()).st_size <= limit_bytes else None
-    except IsADirectoryError:
-        raise error(f"{named(path)}: is a folder; name a {what}") from None
+        found = os.stat(path)
+        # Opening a named pipe would wait for a writer.
+        if stat.S_ISREG(found.st_mode) and found.st_size <= limit_bytes:
+            with open(path, "rb") as file:
+                data = file.read(limit_bytes + 1)
     except (OSError, ValueError) as problem:
         raise error(f"{named(path)}: cannot be read ({reason_of(problem)}); {remedy}") from None
-    if data is None or len(data) > limit_bytes:
+    if not stat.S_ISREG(found.st_mode):
+        kind = "a folder" if stat.S_ISDIR(found.st_mode) else "not a regular file"
+        raise error(f"{named(path)}: is {kind}; name a {what}")
+    if max(found.st_size, len(data)) > limit_bytes:
         raise error(f"{named(path)}: is larger than {bytes_text(limit_bytes)}; this is no {what}")
     return data

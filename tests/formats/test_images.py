@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import struct
 import zlib
 from pathlib import Path
@@ -101,6 +102,9 @@ def test_missing_empty_folder_and_oversized_files(tmp_path: Path, monkeypatch) -
         read_image(tmp_path)
     with pytest.raises(DataError, match="cannot be read"):
         read_image("a\0b.jpg")
+    os.mkfifo(tmp_path / "pipe.jpg")
+    with pytest.raises(DataError, match="is not a regular file; name a picture file"):
+        read_image(tmp_path / "pipe.jpg")
     (tmp_path / "empty.jpg").write_bytes(b"")
     with pytest.raises(DataError, match="is empty"):
         read_image(tmp_path / "empty.jpg")
