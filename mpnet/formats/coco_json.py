@@ -28,20 +28,12 @@ def read_coco(
     categories = _categories(document, annotations, names)
     category_position = {category.id: position for position, category in enumerate(categories)}
     listed = _images(document, annotations)
-    chosen = sorted(listed, key=lambda item: item[0])[:limit]
-    image_position = {item[0]: position for position, item in enumerate(chosen)}
-    known = {item[0] for item in listed}
+    chosen = sorted(listed)[:limit]
+    image_position = {identity: position for position, identity in enumerate(chosen)}
     rows: list[tuple[int, int, list[float], float, bool]] = []
-    seen: set[int] = set()
-    for position, record in enumerate(records(document, "annotations", annotations)):
-        place = f"{named(annotations)}: annotations[{position}]"
-        if "id" in record:
-            identity = integer(record, "id", place)
-            if identity in seen:
-                raise FormatError(f"{place}: id {identity} was used before; ids must differ")
-            seen.add(identity)
+    for place, record in records(document, "annotations", annotations):
         image_id, category_id = integer(record, "image_id", place), integer(record, "category_id", place)
-        if image_id not in known:
+        if image_id not in listed:
             raise FormatError(f"{place}: image_id {image_id} is not among the images")
         if category_id not in category_position:
             raise FormatError(f"{place}: category_id {category_id} is not among the categories")
@@ -54,23 +46,20 @@ def read_coco(
             raise FormatError(f"{place}: 'area' is negative ({area})")
         if image_id in image_position:
             rows.append((image_position[image_id], category_position[category_id], corners, area, bool(crowd)))
-    return Dataset.of([_record(item, Path(images), annotations) for item in chosen], categories, rows)
+    return Dataset.of([_record(i, *listed[i], Path(images), annotations) for i in chosen], categories, rows)
 
 
 def _categories(document: Any, name: Path | str, names: Sequence[str] | None) -> tuple[Category, ...]:
-    found: dict[int, Category] = {}
-    for position, record in enumerate(records(document, "categories", name)):
-        place = f"{named(name)}: categories[{position}]"
+    found: list[Category] = []
+    for place, record in records(document, "categories", name):
         identity = integer(record, "id", place)
-        if identity in found:
-            raise FormatError(f"{place}: id {identity} was used before; ids must differ")
         title = record.get("name")
         if not isinstance(title, str):
             raise FormatError(f"{place}: 'name' must be text, not {shown(title)}")
-        found[identity] = Category(identity, title)
+        found.append(Category(identity, title))
     if not 1 <= len(found) <= MAX_CATEGORIES:
         raise FormatError(f"{named(name)}: has {len(found)} categories; 1 to {MAX_CATEGORIES} are possible")
-    by_id = [found[identity] for identity in sorted(found)]
+    by_id = sorted(found, key=lambda category: category.id)
     if names is None:
         return tuple(by_id)
     by_name = {category.name: category for category in by_id}
@@ -82,35 +71,30 @@ def _categories(document: Any, name: Path | str, names: Sequence[str] | None) ->
     return tuple(by_id)
 
 
-def _images(document: Any, name: Path | str) -> list[tuple[int, str, int, int]]:
-    found: list[tuple[int, str, int, int]] = []
-    seen: set[int] = set()
-    for position, record in enumerate(records(document, "images", name)):
-        place = f"{named(name)}: images[{position}]"
+def _images(document: Any, name: Path | str) -> dict[int, tuple[str, int, int]]:
+    """File name, width and height by id."""
+    found: dict[int, tuple[str, int, int]] = {}
+    for place, record in records(document, "images", name):
         identity = integer(record, "id", place)
-        if identity in seen:
-            raise FormatError(f"{place}: id {identity} was used before; ids must differ")
-        seen.add(identity)
         file_name = record.get("file_name")
         if not isinstance(file_name, str) or not file_name or "\0" in file_name:
             raise FormatError(f"{place}: 'file_name' must be text, not {shown(file_name)}")
         parts = PurePosixPath(file_name)
         if parts.is_absolute() or ".." in parts.parts:
             raise FormatError(f"{place}: 'file_name' {shown(file_name)} leaves the images folder; use names inside it")
-        found.append((identity, file_name, integer(record, "width", place), integer(record, "height", place)))
+        found[identity] = (file_name, integer(record, "width", place), integer(record, "height", place))
     if not found:
         raise FormatError(f"{named(name)}: lists no images")
     return found
 
 
-def _record(item: tuple[int, str, int, int], folder: Path, name: Path | str) -> ImageRecord:
-    identity, file_name, width, height = item
+def _record(identity: int, file_name: str, width: int, height: int, folder: Path, name: Path | str) -> ImageRecord:
     path = folder / file_name
     if not path.is_file():
         raise DataError(f"{named(path)}: missing, but listed in {named(name)} (image id {identity}); "
                         "check the images folder")
-    info = probe(path)
-    if (info.width, info.height) != (width, height):
-        raise DataError(f"{named(path)}: is {info.width} x {info.height} pixels, but {named(name)} says "
+    record = probe(path, identity)
+    if (record.width, record.height) != (width, height):
+        raise DataError(f"{named(path)}: is {record.width} x {record.height} pixels, but {named(name)} says "
                         f"{width} x {height}; the labels would not fit")
-    return ImageRecord(identity, str(path), width, height, info.sha256)
+    return record

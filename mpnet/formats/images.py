@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from dataclasses import dataclass
 from pathlib import Path
 
 import cv2
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 from mpnet.errors import DataError
 from mpnet.formats.bounded import read_bounded
 from mpnet.messages import named
+from mpnet.spec.dataset import ImageRecord
 
 SUFFIXES: tuple[str, ...] = (".jpg", ".jpeg", ".png", ".bmp", ".webp", ".ppm", ".pgm")
 MAX_FILE_BYTES = 256 * 1024 * 1024
@@ -22,15 +22,6 @@ MAX_SIDE = 65_500  # what JPEG can hold, roughly
 
 # JPEG markers that start a frame and so carry the size: SOF0 to SOF15 without DHT, JPG and DAC.
 _JPEG_FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
-
-
-@dataclass(frozen=True)
-class ImageInfo:
-    """What is known without decoding: size in pixels as stored, SHA-256 of the file (hex)."""
-
-    width: int
-    height: int
-    sha256: str
 
 
 def read_bytes(path: Path | str) -> bytes:
@@ -144,13 +135,7 @@ def decode(data: bytes, name: Path | str) -> NDArray[np.uint8]:
     return np.asarray(cv2.cvtColor(picture, cv2.COLOR_BGR2RGB), dtype=np.uint8)
 
 
-def read_image(path: Path | str) -> NDArray[np.uint8]:
-    """RGB picture, uint8 (height, width, 3). Raises: DataError with the path, see `decode`."""
-    return decode(read_bytes(path), path)
-
-
-def probe(path: Path | str) -> ImageInfo:
-    """Size and digest of a picture file without decoding it. Raises: DataError as `read_image`."""
+def probe(path: Path | str, identity: int) -> ImageRecord:
+    """A picture file as a record, without decoding it. Raises: DataError as `read_bytes` and `checked_size`."""
     data = read_bytes(path)
-    width, height = checked_size(data, path)
-    return ImageInfo(width, height, hashlib.sha256(data).hexdigest())
+    return ImageRecord(identity, str(path), *checked_size(data, path), hashlib.sha256(data).hexdigest())

@@ -6,7 +6,7 @@ import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Mapping, NoReturn
+from typing import Any, Iterator, Mapping, NoReturn
 
 from mpnet.errors import DataError, FormatError, MpnetError
 from mpnet.formats.bounded import read_bounded
@@ -122,15 +122,24 @@ def box(record: dict[str, Any], key: str, place: str) -> list[float]:
     return result
 
 
-def records(document: Any, key: str, name: Path | str) -> list[dict[str, Any]]:
-    """The list of objects under `key`. Raises: FormatError naming the file and the record."""
+def records(document: Any, key: str, name: Path | str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The objects in the list under `key`, each with its place for messages; those that have an id have one of their own.
+
+    Raises: FormatError naming the file and the record.
+    """
     if not isinstance(document, dict) or not isinstance(document.get(key), list):
         raise FormatError(f"{named(name)}: must be a JSON object with a list '{key}'")
-    values: list[Any] = document[key]
-    for position, value in enumerate(values):
-        if not isinstance(value, dict):
-            raise FormatError(f"{named(name)}: {key}[{position}] must be an object, not {shown(value)}")
-    return values
+    seen: set[int] = set()
+    for position, record in enumerate(document[key]):
+        place = f"{named(name)}: {key}[{position}]"
+        if not isinstance(record, dict):
+            raise FormatError(f"{place} must be an object, not {shown(record)}")
+        if "id" in record:
+            identity = integer(record, "id", place)
+            if identity in seen:
+                raise FormatError(f"{place}: id {identity} was used before; ids must differ")
+            seen.add(identity)
+        yield place, record
 
 
 def finite(value: Any) -> Any:

@@ -10,7 +10,7 @@ from mpnet.errors import DataError, FormatError
 from mpnet.formats.bounded import read_bounded
 from mpnet.formats.images import SUFFIXES, probe
 from mpnet.messages import named, reason_of, shown
-from mpnet.spec.dataset import MAX_CATEGORIES, Category, Dataset, ImageRecord
+from mpnet.spec.dataset import MAX_CATEGORIES, Category, Dataset
 
 MAX_TEXT_BYTES = 16 * 1024 * 1024
 # Label tools round their numbers; boxes at the edge end up a little outside.
@@ -59,14 +59,12 @@ def read_yolo(
         raise DataError(f"{named(label_folder)}: no label file has the name of a picture in {named(image_folder)}; "
                         "check data.labels")
     chosen = files[:limit]
-    records: list[ImageRecord] = []
+    records = [probe(file, number) for number, file in enumerate(chosen, 1)]
     rows: list[tuple[int, int, list[float], float, bool]] = []
-    for position, file in enumerate(chosen):
-        info = probe(file)
-        records.append(ImageRecord(position + 1, str(file), info.width, info.height, info.sha256))
+    for position, (file, record) in enumerate(zip(chosen, records, strict=True)):
         if file.stem in texts:
             for index, (cx, cy, w, h) in parse_labels(_read_text(texts[file.stem]), texts[file.stem], len(names)):
-                pixels = [(cx - w / 2) * info.width, (cy - h / 2) * info.height, w * info.width, h * info.height]
+                pixels = [(cx - w / 2) * record.width, (cy - h / 2) * record.height, w * record.width, h * record.height]
                 rows.append((position, index, pixels, pixels[2] * pixels[3], False))
     categories = [Category(index + 1, name) for index, name in enumerate(names)]
     return Dataset.of(records, categories, rows, _notes(chosen, texts, stems))

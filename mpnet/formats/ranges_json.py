@@ -45,8 +45,7 @@ def read_ranges(path: Path | str) -> CalibratedRanges:
     if not all(isinstance(value, str) for value in digests.values()):
         raise FormatError(f"{path}: 'digests' must be an object of texts, not {shown(digests)}")
     tensors = []
-    for position, record in enumerate(records(document, "tensors", path)):
-        place = f"{path}: tensors[{position}]"
+    for place, record in records(document, "tensors", path):
         name, method = record.get("name"), record.get("method")
         if not isinstance(name, str) or not isinstance(method, str):
             raise FormatError(f"{place}: 'name' and 'method' must be texts, not {shown(name)} and {shown(method)}")

@@ -74,10 +74,3 @@ class CalibratedRanges:
             if self.digests.get(what) != digest:
                 found = self.digests.get(what, "none")
                 raise DataError(f"ranges: made for other {what} ({found[:12]}, not {digest[:12]}); calibrate again")
-
-    def check_covers(self, needed: Mapping[int, str]) -> None:
-        """Raises DataError, naming the first missing tensor (index -> name)."""
-        present = {t.tensor for t in self.tensors}
-        for tensor, name in needed.items():
-            if tensor not in present:
-                raise DataError(f"ranges: there is none for tensor {tensor} ({name}); calibrate again")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any, Iterator
 
 import numpy as np
@@ -23,10 +23,7 @@ ANALYSIS_IMAGES = 8
 VERIFY_IMAGES = 16
 KEEP_MACS_PERCENT = 10.0
 
-_ERRORS = (
-    "elements", "sqnr_db", "cosine", "rmse", "mean_error", "max_abs_error", "rmse_per_scale", "saturated", "minimum",
-    "maximum",
-)
+_ERRORS = tuple(field.name for field in fields(TensorError))
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,8 +65,8 @@ class AnalysisReport:
             "macs_percent": 100 * layer.macs / max(1, self.plan.network.macs),
             "noise_percent": 100 * layer.noise,
             "alone_db": list(layer.alone_db),
-            "local": _error(layer.local),
-            "cumulative": _error(layer.cumulative),
+            "local": asdict(layer.local),
+            "cumulative": asdict(layer.cumulative),
         }
 
     def csv(self) -> str:
@@ -101,8 +98,7 @@ def analyze_experiment(
     plan = bench.plan(bench.assign())
     positions = spread(len(bench.inputs), images)
     with progress("pictures", len(positions)) as advance:
-        # Two pictures at a time: every tensor of a batch is held three times.
-        analysis = analyze(bench.prepared, plan, _batches(bench, positions, 2), bench.threads, advance)
+        analysis = analyze(bench.prepared, plan, _batches(bench, positions), bench.threads, advance)
     keep = worth_keeping(analysis, plan, keep_macs_percent / 100)
     return AnalysisReport(bench, plan, analysis, keep, keep_macs_percent)
 
@@ -114,7 +110,7 @@ def verify(bench: Workbench, images: int = VERIFY_IMAGES) -> tuple[int, tuple[St
     """
     verifier = Verifier(bench.prepared, bench.plan(bench.assign()), bench.threads)
     positions = spread(len(bench.inputs), images)
-    return len(positions), verifier.run(_batches(bench, positions, 2))
+    return len(positions), verifier.run(_batches(bench, positions))
 
 
 def spread(available: int, wanted: int) -> list[int]:
@@ -137,13 +133,9 @@ def keep_yaml(keep: tuple[LayerAnalysis, ...]) -> str:
     return f"precision: {{default: int8, layers: {{{pairs}}}}}"
 
 
-def _batches(bench: Workbench, positions: list[int], size: int) -> Iterator[NDArray[np.float32]]:
-    for batch in bench.inputs.batches(size, positions):
-        yield batch.x
-
-
-def _error(error: TensorError | None) -> dict[str, Any] | None:
-    return None if error is None else {name: getattr(error, name) for name in _ERRORS}
+def _batches(bench: Workbench, positions: list[int]) -> Iterator[NDArray[np.float32]]:
+    """Two pictures at a time: every tensor of a batch is held three times."""
+    return (batch.x for batch in bench.inputs.batches(2, positions))
 
 
 def _cell(value: Any) -> str:
@@ -158,7 +150,7 @@ def _step(step: StepAnalysis) -> dict[str, Any]:
         "operation": step.operation,
         "detail": step.detail,
         "precision": str(step.gives),
-        "local": _error(step.local),
-        "cumulative": _error(step.cumulative),
+        "local": None if step.local is None else asdict(step.local),
+        "cumulative": asdict(step.cumulative),
         "histogram": list(step.histogram),
     }

@@ -17,7 +17,6 @@ from mpnet.evaluation.dataset import picture
 from mpnet.formats.images import SUFFIXES, probe
 from mpnet.formats.labels_yolo import list_files
 from mpnet.formats.ranges_json import ranges_json, read_ranges, write_ranges
-from mpnet.spec.dataset import ImageRecord
 from mpnet.spec.experiment import CalibrationSection
 from mpnet.spec.identity import digest_of
 from mpnet.spec.ranges import CalibratedRanges
@@ -77,15 +76,14 @@ class _Pictures:
     def __init__(self, bench: Workbench) -> None:
         experiment = bench.experiment
         section = experiment.data.calibration if experiment.data is not None else CalibrationSection()
-        records: list[ImageRecord]
         if section.images is None:
             records = [bench.dataset.images[i] for i in _drawn(len(bench.dataset.images), section)]
         else:
-            files = _listed(section.images)
-            records = []
-            for i in _drawn(len(files), section):
-                info = probe(files[i])
-                records.append(ImageRecord(i, str(files[i]), info.width, info.height, info.sha256))
+            files = list_files(section.images, SUFFIXES, "pictures", "data.calibration.images")
+            if not files:
+                known = ", ".join(SUFFIXES)
+                raise DataError(f"{section.images}: holds no picture to calibrate on (known suffixes: {known})")
+            records = [probe(files[i], i) for i in _drawn(len(files), section)]
         if not records:
             raise DataError("calibration: the data set holds no picture; name a folder in data.calibration.images")
         self._inputs = Inputs(records, bench.network, experiment.detection.resize, picture, workers=bench.threads)
@@ -94,16 +92,7 @@ class _Pictures:
 
     def batches(self) -> Iterator[NDArray[np.float32]]:
         """Network inputs, a few pictures at a time."""
-        for batch in self._inputs.batches(self._batch):
-            yield batch.x
-
-
-def _listed(folder: Path) -> list[Path]:
-    """The pictures of a folder, by name. Raises: DataError when it holds none."""
-    files = list_files(folder, SUFFIXES, "pictures", "data.calibration.images")
-    if not files:
-        raise DataError(f"{folder}: holds no picture to calibrate on (known suffixes: {', '.join(SUFFIXES)})")
-    return files
+        return (batch.x for batch in self._inputs.batches(self._batch))
 
 
 def _drawn(available: int, section: CalibrationSection) -> list[int]:

@@ -7,7 +7,7 @@ import pytest
 
 from mpnet.detection.preprocess import geometry_array, plan_geometry, preprocess, resize
 from mpnet.errors import ConfigError, DataError
-from mpnet.formats.images import read_image
+from mpnet.formats.images import decode, read_bytes
 
 F = np.float32
 
@@ -104,7 +104,7 @@ def test_wrong_arguments() -> None:
 def test_input_of_the_reference_programs(shared_data, golden: str, image: str) -> None:
     """They decode JPEG with stb_image, we with libjpeg: at most 3 / 255 apart, 0.05 / 255 on average."""
     expected = np.load(shared_data / "golden" / f"{golden}.npz")["input"].transpose(1, 2, 0)
-    actual, _ = preprocess(read_image(shared_data / image), 320, 320)
+    actual, _ = preprocess(decode(read_bytes(shared_data / image), image), 320, 320)
     difference = np.abs(actual[0] - expected) * 255
     assert difference.max() < 3
     assert difference.mean() < 0.05

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from mpnet.errors import DataError
 from mpnet.formats import images
-from mpnet.formats.images import decode, header_size, probe, read_image
+from mpnet.formats.images import decode, header_size, probe, read_bytes
 
 PICTURE = np.random.RandomState(0).randint(0, 256, (13, 22, 3), dtype=np.uint8)
 FORMATS = (".jpg", ".png", ".bmp", ".webp", ".ppm")
@@ -59,10 +59,10 @@ def test_exif_rotation_is_ignored() -> None:
 def test_probe_gives_size_and_digest(tmp_path: Path) -> None:
     path = tmp_path / "a.png"
     path.write_bytes(ENCODED[".png"])
-    info = probe(path)
+    info = probe(path, 7)
     assert (info.width, info.height) == (22, 13)
     assert info.sha256 == hashlib.sha256(ENCODED[".png"]).hexdigest()
-    np.testing.assert_array_equal(read_image(path), PICTURE)
+    np.testing.assert_array_equal(decode(read_bytes(path), path), PICTURE)
 
 
 def png_of(width: int, height: int) -> bytes:
@@ -87,7 +87,7 @@ def test_files_that_are_no_pictures(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "a.jpg"
     path.write_bytes(content)
     with pytest.raises(DataError, match=r"a\.jpg: is not a readable picture"):
-        read_image(path)
+        decode(read_bytes(path), path)
 
 
 def test_corrupt_content_behind_a_good_header() -> None:
@@ -97,21 +97,21 @@ def test_corrupt_content_behind_a_good_header() -> None:
 
 def test_missing_empty_folder_and_oversized_files(tmp_path: Path, monkeypatch) -> None:
     with pytest.raises(DataError, match="cannot be read"):
-        read_image(tmp_path / "none.jpg")
+        read_bytes(tmp_path / "none.jpg")
     with pytest.raises(DataError, match="is a folder"):
-        read_image(tmp_path)
+        read_bytes(tmp_path)
     with pytest.raises(DataError, match="cannot be read"):
-        read_image("a\0b.jpg")
+        read_bytes("a\0b.jpg")
     os.mkfifo(tmp_path / "pipe.jpg")
     with pytest.raises(DataError, match="is not a regular file; name a picture file"):
-        read_image(tmp_path / "pipe.jpg")
+        read_bytes(tmp_path / "pipe.jpg")
     (tmp_path / "empty.jpg").write_bytes(b"")
     with pytest.raises(DataError, match="is empty"):
-        read_image(tmp_path / "empty.jpg")
+        read_bytes(tmp_path / "empty.jpg")
     monkeypatch.setattr(images, "MAX_FILE_BYTES", 10)
     (tmp_path / "big.jpg").write_bytes(b"x" * 11)
     with pytest.raises(DataError, match="is larger than 10 B; this is no picture file"):
-        read_image(tmp_path / "big.jpg")
+        read_bytes(tmp_path / "big.jpg")
 
 
 @settings(max_examples=150, deadline=None)

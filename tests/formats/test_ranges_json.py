@@ -63,9 +63,3 @@ def test_ranges_of_another_network_are_refused() -> None:
     RANGES.check_made_for({"network": "a" * 64})
     with pytest.raises(DataError, match=r"made for other weights \(bbbbbbbbbbbb, not cccccccccccc\); calibrate again"):
         RANGES.check_made_for({"network": "a" * 64, "weights": "c" * 64})
-
-
-def test_a_missing_tensor_is_named() -> None:
-    RANGES.check_covers({-1: "picture"})
-    with pytest.raises(DataError, match=r"none for tensor 6 \(conv6\); calibrate again"):
-        RANGES.check_covers({-1: "picture", 6: "conv6"})
