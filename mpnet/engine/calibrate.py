@@ -15,6 +15,7 @@ from mpnet.errors import ConfigError
 from mpnet.quantization.calibrate import CalibrationMethod, Calibrator
 from mpnet.quantization.scheme import ActivationScheme
 from mpnet.spec.network import PICTURE, NetworkSpec
+from mpnet.spec.quantization import scheme_of
 from mpnet.spec.ranges import CalibratedRanges
 
 Request = tuple[CalibrationMethod, ActivationScheme]
@@ -33,7 +34,7 @@ def range_requests(network: NetworkSpec, options: EngineOptions) -> dict[int, Re
         tensors = list(layer.inputs)
         if quantised_afterwards(layer):
             tensors.append(layer.index)
-        request = (_method(options, layer.index), how.activations)
+        request = (scheme_of(CalibrationMethod, options.said[layer.index].activations), how.activations)
         for tensor in (range_owner(network, tensor) for tensor in tensors):
             known = found.setdefault(tensor, (request, layer.index))
             if _decides(known[0]) != _decides(request):
@@ -43,16 +44,6 @@ def range_requests(network: NetworkSpec, options: EngineOptions) -> dict[int, Re
                     f"({request[1].mode}); give both the same"
                 )
     return {tensor: request for tensor, (request, _) in sorted(found.items())}
-
-
-def _method(options: EngineOptions, layer: int) -> CalibrationMethod:
-    said = options.said[layer].activations
-    default = CalibrationMethod()
-    return CalibrationMethod(
-        said.method or default.method,
-        default.percentile if said.percentile is None else said.percentile,
-        default.momentum if said.momentum is None else said.momentum,
-    )
 
 
 def _decides(request: Request) -> tuple[str, ActivationScheme | None]:

@@ -8,11 +8,11 @@ from typing import Iterable, Mapping
 from mpnet.errors import ConfigError
 from mpnet.quantization.scheme import ActivationScheme
 from mpnet.quantization.weights import WeightScheme
+from mpnet.spec.experiment import BATCH_NORMS
 from mpnet.spec.network import NetworkSpec
-from mpnet.spec.quantization import NOTHING_SAID, ActivationOptions, QuantizationOptions, WeightOptions
+from mpnet.spec.quantization import NOTHING_SAID, ActivationOptions, QuantizationOptions, WeightOptions, scheme_of
 from mpnet.spec.selectors import select_layers
 
-BATCH_NORMS: tuple[str, ...] = ("darknet", "alexeyab")
 Ranges = Mapping[int, tuple[float, float]]
 """Calibrated [min, max] of each layer's result, by layer index; -1 is the picture."""
 
@@ -92,33 +92,15 @@ def resolve_options(
     for selector, over in layers:
         for index in select_layers(network, selector):
             chosen[index] = chosen[index].overlaid(over)
-    return _options(chosen, batch_norm, ranges)
-
-
-def _options(
-    chosen: Mapping[int, QuantizationOptions], batch_norm: str, ranges: Ranges | None
-) -> EngineOptions:
-    made: dict[QuantizationOptions, LayerQuantization] = {}
-    for said in chosen.values():
-        if said not in made:
-            made[said] = layer_quantization(said)
-    layers = {index: made[said] for index, said in chosen.items()}
-    return EngineOptions(batch_norm, LayerQuantization(), layers, dict(ranges or {}), chosen)
+    made = {said: layer_quantization(said) for said in dict.fromkeys(chosen.values())}
+    schemes = {index: made[said] for index, said in chosen.items()}
+    return EngineOptions(batch_norm, LayerQuantization(), schemes, dict(ranges or {}), chosen)
 
 
 def layer_quantization(said: QuantizationOptions) -> LayerQuantization:
     """Options as the schemes of mpnet.quantization; what is not said is the default."""
     said = _COMPLETE.overlaid(said)
-    ask, weights = said.activations, said.weights
-    activations = ActivationScheme(
-        mode=ask.mode or "affine",
-        rounding=ask.rounding,
-        narrow_range=bool(ask.narrow_range),
-        ensure_minimum_range=0.01 if ask.ensure_minimum_range is None else ask.ensure_minimum_range,
-    )
     return LayerQuantization(
-        activations,
-        WeightScheme(weights.granularity or "per_channel", weights.method or "min_max", weights.rounding),
-        ask.ranges == "calibrated",
-        bool(said.bias_correction),
+        scheme_of(ActivationScheme, said.activations), scheme_of(WeightScheme, said.weights),
+        said.activations.ranges == "calibrated", bool(said.bias_correction),
     )

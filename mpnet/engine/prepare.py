@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from mpnet.engine.memory import ArenaPool
 from mpnet.engine.operations import Convolve
-from mpnet.engine.options import BATCH_NORMS
 from mpnet.errors import ConfigError, EngineError, KernelError
 from mpnet.kernels.calls import Kernels
 from mpnet.kernels.interface import ConvShape, PackedConv
@@ -19,6 +18,7 @@ from mpnet.quantization.bias_correction import bias_shift
 from mpnet.quantization.equalise import FoldedConvolution
 from mpnet.quantization.equalise import equalise as equalise_network
 from mpnet.quantization.weights import dequantize_weights, quantize_weights
+from mpnet.spec.experiment import BATCH_NORMS
 from mpnet.spec.network import ConvolutionSpec, NetworkSpec
 from mpnet.spec.weights import ConvolutionWeights, Weights
 

@@ -71,8 +71,7 @@ def parse_cfg(content: bytes | str, source: str = "<text>") -> NetworkSpec:
         kind = _ALIASES.get(section.name, section.name)
         if kind not in BUILDERS:
             section.fail(f"layer type [{shorten(section.name)}] is not supported; known are {', '.join(BUILDERS)}")
-        keys = precision_keys(section)
-        layer = BUILDERS[kind](section, Position(tuple(layers), (height, width, channels)), keys)
+        layer = BUILDERS[kind](section, Position(tuple(layers), (height, width, channels), precision_keys(section)))
         _check_yolo_precision(section, layer)
         _check_left_over(section, kind, warnings)
         layers.append(layer)

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
-
 from mpnet.errors import PrecisionError
 from mpnet.formats.cfg_keys import PRECISION_KEYS, QUANTIZATION_KEYS
 from mpnet.formats.cfg_tokens import CfgSection
-from mpnet.spec.keys import keys_of
 from mpnet.spec.layers import PrecisionKeys
 from mpnet.spec.precision import BASE_NAMES, PRECISIONS
 from mpnet.spec.quantization import QuantizationOptions
-
-_Options = TypeVar("_Options")
 
 
 def precision_keys(section: CfgSection) -> PrecisionKeys | None:
@@ -39,13 +34,4 @@ def precision_keys(section: CfgSection) -> PrecisionKeys | None:
         return None
     quantize_line = section.entries["quantize"].line if quantize is not None else 0
     precision = PRECISIONS[chosen[0]] if chosen else None
-    return PrecisionKeys(precision, line, quantize, quantize_line, _said(section, QuantizationOptions))
-
-
-def _said(section: CfgSection, declared: type[_Options]) -> _Options:
-    """How a section wants to be quantised; what it does not say stays open."""
-    keys = keys_of(declared).items()
-    return declared(**{
-        name: _said(section, key.of) if key.kind == "section" else section.value(key.cfg, key)
-        for name, key in keys if key.kind == "section" or key.cfg
-    })
+    return PrecisionKeys(precision, line, quantize, quantize_line, QuantizationOptions(**section.said(QuantizationOptions)))

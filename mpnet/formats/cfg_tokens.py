@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, NoReturn
 
 from mpnet.errors import FormatError
@@ -56,6 +56,17 @@ class CfgSection:
             return default
         return bool(self._typed(name, text, _BIT)) if key.kind == "flag" else self._typed(name, text, key)
 
+    def said(self, declared: type) -> dict[str, Any]:
+        """What the section says of the keys that a dataclass declares for cfg files, by field, defaults included."""
+        found: dict[str, Any] = {}
+        for own in fields(declared):
+            key = own.metadata.get("key")
+            if key is not None and key.kind == "section":
+                found[own.name] = key.of(**self.said(key.of))
+            elif key is not None and key.cfg:
+                found[own.name] = self.value(key.cfg, key, own.default)
+        return found
+
     def integer(self, key: str, default: int, low: int, high: int) -> int:
         """A whole number in [low, high]."""
         return int(self.value(key, Key("integer", low=low, high=high), default))
@@ -68,17 +79,9 @@ class CfgSection:
         """A list of whole numbers, empty when the key is absent."""
         return self._list(key, Key("integer", low=low, high=high))
 
-    def real(self, key: str, default: float, low: float, high: float) -> float:
-        """A finite number in [low, high]."""
-        return float(self.value(key, Key("number", low=low, high=high), default))
-
     def reals(self, key: str, low: float, high: float) -> tuple[float, ...]:
         """A list of finite numbers, empty when the key is absent."""
         return self._list(key, Key("number", low=low, high=high))
-
-    def word(self, key: str, default: str, choices: tuple[str, ...]) -> str:
-        """One of the given words."""
-        return str(self.value(key, Key("text", choices), default))
 
     def _list(self, name: str, key: Key) -> tuple[Any, ...]:
         text = self.text(name)

@@ -1,19 +1,25 @@
 """The layers that a network is made of: one frozen class per kind, shapes already inferred.
 
 A shape is (height, width, channels) of one image. Activations are NHWC everywhere (docs/architecture.md).
+Fields that a section's key decides alone say what it may hold; formats.cfg_layers reads the others.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
+from mpnet.spec.keys import flag, integer, number, word
 from mpnet.spec.precision import Precision
 from mpnet.spec.quantization import NOTHING_SAID, QuantizationOptions
 
 Shape = tuple[int, int, int]
 PICTURE = -1
 """The input index that stands for the picture itself."""
+ACTIVATIONS = ("linear", "leaky", "relu", "relu6", "logistic", "mish", "swish")
+NMS_KINDS = ("default", "greedynms", "diounms", "cornersnms")
+MAX_CHANNELS = 65536
+MAX_KERNEL = 256
 
 
 @dataclass(frozen=True)
@@ -84,14 +90,14 @@ class LayerSpec:
 class ConvolutionSpec(LayerSpec):
     """Convolution, optional batch normalisation, activation. Zero padding on all four sides."""
 
-    filters: int = 1
-    size: int = 1
+    filters: int = field(default=1, metadata=integer(1, MAX_CHANNELS, cfg="filters"))
+    size: int = field(default=1, metadata=integer(1, MAX_KERNEL, cfg="size"))
     stride: int = 1
     padding: int = 0
-    dilation: int = 1
-    groups: int = 1
-    batch_normalize: bool = False
-    activation: str = "logistic"
+    dilation: int = field(default=1, metadata=integer(1, MAX_KERNEL, cfg="dilation"))
+    groups: int = field(default=1, metadata=integer(1, MAX_CHANNELS, cfg="groups"))
+    batch_normalize: bool = field(default=False, metadata=flag(cfg="batch_normalize"))
+    activation: str = field(default="logistic", metadata=word(ACTIVATIONS, cfg="activation"))
 
     kind: ClassVar[str] = "convolutional"
     short: ClassVar[str] = "conv"
@@ -150,7 +156,7 @@ class AvgpoolSpec(LayerSpec):
 class UpsampleSpec(LayerSpec):
     """Nearest neighbour, by a whole factor."""
 
-    factor: int = 2
+    factor: int = field(default=2, metadata=integer(1, 64, cfg="stride"))
 
     kind: ClassVar[str] = "upsample"
     short: ClassVar[str] = "upsample"
@@ -160,7 +166,7 @@ class UpsampleSpec(LayerSpec):
 class RouteSpec(LayerSpec):
     """Concatenation along channels; with groups, of the group_id-th of `groups` equal parts of each input."""
 
-    groups: int = 1
+    groups: int = field(default=1, metadata=integer(1, MAX_CHANNELS, cfg="groups"))
     group_id: int = 0
 
     kind: ClassVar[str] = "route"
@@ -171,7 +177,7 @@ class RouteSpec(LayerSpec):
 class ShortcutSpec(LayerSpec):
     """activation(previous layer + another layer) of equal shapes."""
 
-    activation: str = "linear"
+    activation: str = field(default="linear", metadata=word(ACTIVATIONS, cfg="activation"))
 
     kind: ClassVar[str] = "shortcut"
     short: ClassVar[str] = "shortcut"
@@ -199,11 +205,11 @@ class YoloSpec(LayerSpec):
 
     mask: tuple[int, ...] = ()
     anchors: tuple[tuple[float, float], ...] = ()
-    classes: int = 20
-    scale_x_y: float = 1.0
-    nms_kind: str = "default"
-    beta_nms: float = 0.6
-    new_coords: bool = False
+    classes: int = field(default=20, metadata=integer(1, MAX_CHANNELS, cfg="classes"))
+    scale_x_y: float = field(default=1.0, metadata=number(0.1, 10.0, cfg="scale_x_y"))
+    nms_kind: str = field(default="default", metadata=word(NMS_KINDS, cfg="nms_kind"))
+    beta_nms: float = field(default=0.6, metadata=number(0.0, 10.0, cfg="beta_nms"))
+    new_coords: bool = field(default=False, metadata=flag(cfg="new_coords"))
 
     kind: ClassVar[str] = "yolo"
     short: ClassVar[str] = "yolo"

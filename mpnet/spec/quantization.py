@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any, TypeVar
 
 from mpnet.spec.keys import flag, number, section, word
@@ -42,7 +42,8 @@ MODES: dict[str, ActivationMode] = {mode.name: mode for mode in (
 ACTIVATION_MODES: tuple[str, ...] = tuple(MODES)
 TENSORFLOW_MODES: tuple[str, ...] = tuple(name for name, mode in MODES.items() if mode.tensorflow)
 
-_Options = TypeVar("_Options", "ActivationOptions", "WeightOptions")
+_Options = TypeVar("_Options", "ActivationOptions", "WeightOptions", "QuantizationOptions")
+_Scheme = TypeVar("_Scheme")
 
 
 @dataclass(frozen=True)
@@ -93,29 +94,28 @@ class QuantizationOptions:
 
     def overlaid(self, above: QuantizationOptions) -> QuantizationOptions:
         """These options with everything that `above` says put over them."""
-        return QuantizationOptions(
-            _overlay(self.activations, above.activations),
-            _overlay(self.weights, above.weights),
-            self.bias_correction if above.bias_correction is None else above.bias_correction,
-            self.equalisation if above.equalisation is None else above.equalisation,
-        )
+        return _overlay(self, above)
 
     def said(self) -> dict[str, Any]:
         """What is said, as nested plain values; nothing for what is not. Goes into protocols and identities."""
-        result: dict[str, Any] = {}
-        for name in ("activations", "weights"):
-            part = {f.name: value for f in fields(getattr(self, name))
-                    if (value := getattr(getattr(self, name), f.name)) is not None}
-            if part:
-                result[name] = part
-        for name in ("bias_correction", "equalisation"):
-            if getattr(self, name) is not None:
-                result[name] = getattr(self, name)
-        return result
+        plain = {name: _said(value) if is_dataclass(value) else value for name, value in _said(self).items()}
+        return {name: value for name, value in plain.items() if value != {}}
 
 
 NOTHING_SAID = QuantizationOptions()
 
 
+def scheme_of(kind: type[_Scheme], options: ActivationOptions | WeightOptions) -> _Scheme:
+    """A dataclass of the quantization folder from what options say of its fields; the others have its defaults."""
+    names = {own.name for own in fields(kind)}  # type: ignore[arg-type]
+    return kind(**{name: value for name, value in _said(options).items() if name in names})
+
+
+def _said(options: Any) -> dict[str, Any]:
+    return {own.name: value for own in fields(options) if (value := getattr(options, own.name)) is not None}
+
+
 def _overlay(below: _Options, above: _Options) -> _Options:
-    return replace(below, **{f.name: value for f in fields(above) if (value := getattr(above, f.name)) is not None})
+    said = _said(above)
+    nested = {name: _overlay(getattr(below, name), value) for name, value in said.items() if is_dataclass(value)}
+    return replace(below, **(said | nested))
