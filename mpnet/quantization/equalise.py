@@ -39,10 +39,6 @@ class EqualisationPair:
 
 def equalisable_pairs(network: NetworkSpec) -> tuple[EqualisationPair, ...]:
     """The convolutions whose result, past layers that only move values, reaches nothing but convolutions."""
-    readers: dict[int, list[int]] = {}
-    for layer in network.layers:
-        for tensor in layer.inputs:
-            readers.setdefault(tensor, []).append(layer.index)
     pairs = []
     for layer in network.convolutions:
         if layer.activation not in HOMOGENEOUS:
@@ -51,7 +47,7 @@ def equalisable_pairs(network: NetworkSpec) -> tuple[EqualisationPair, ...]:
         open_tensors, sound = [layer.index], True
         while open_tensors and sound:
             tensor = open_tensors.pop()
-            consumers = readers.get(tensor, [])
+            consumers = network.consumers[tensor]
             sound = bool(consumers) and tensor not in network.outputs
             for index in consumers:
                 consumer = network.layers[index]

@@ -118,18 +118,6 @@ def sqnr_db(signal: float, noise: float) -> float:
     return 10.0 * math.log10(signal / noise)
 
 
-def histogram(tensor: NDArray[Any], bins: int = 32) -> tuple[list[int], list[float]]:
-    """(counts, edges) of equal bins over the tensor's range; one bin's width more than 0 for a constant tensor.
-
-    Raises: DataError for an empty tensor, NaN or infinity.
-    """
-    values = np.asarray(tensor, np.float64).ravel()
-    if values.size == 0 or not np.isfinite(values).all():
-        raise DataError("a histogram needs finite values, and at least one")
-    counts, edges = np.histogram(values, bins=bins)
-    return counts.tolist(), edges.tolist()
-
-
 def sparkline(counts: list[int]) -> str:
     """The histogram in one line of a terminal."""
     bars = " ▁▂▃▄▅▆▇█"

@@ -220,27 +220,21 @@ def quantize(
     values = np.asarray(x, np.float32)
     if not np.isfinite(values).all():
         raise PrecisionError("quantize: the input holds NaN or infinity")
-    minima, maxima, axis, single = _ranges("quantize", values.shape, min_range, max_range, axis, mode)
-    factors = [
-        quantize_factors(mn, mx, kind, mode, narrow_range, ensure_minimum_range)
-        for mn, mx in zip(minima, maxima, strict=True)
-    ]
-    for k, factor in enumerate(factors):
-        if not np.isfinite(factor.scale) or (mode == "MIN_COMBINED" and factor.scale == 0):
-            # 0 * infinity: what TensorFlow makes of it differs between the body and the tail of its loops.
-            remedy = "wide; scale it down" if factor.scale == 0 else "narrow; set ensure_minimum_range above 0"
-            raise PrecisionError(
-                f"quantize: the range [{minima[k]}, {maxima[k]}]{_slice_name(k, single)} is too {remedy}"
-            )
-    rounding = ROUND_MODES[round_mode]
-    if single:
-        codes = quantize_slice(values, factors[0], kind, mode, rounding)
-        return codes, np.asarray(factors[0].minimum), np.asarray(factors[0].maximum)
     codes = np.empty(values.shape, kind.storage)
-    for k, factor in enumerate(factors):
-        here = (slice(None),) * axis + (k,)
-        codes[here] = quantize_slice(values[here], factor, kind, mode, rounding)
-    return codes, np.array([f.minimum for f in factors]), np.array([f.maximum for f in factors])
+    minima, maxima = [], []
+    slices = _slices("quantize", values.shape, min_range, max_range, axis, mode)
+    for part in slices:
+        factors = quantize_factors(part.minimum, part.maximum, kind, mode, narrow_range, ensure_minimum_range)
+        if not np.isfinite(factors.scale) or (mode == "MIN_COMBINED" and factors.scale == 0):
+            # 0 * infinity: what TensorFlow makes of it differs between the body and the tail of its loops.
+            remedy = "wide; scale it down" if factors.scale == 0 else "narrow; set ensure_minimum_range above 0"
+            raise PrecisionError(f"quantize: the range [{part.minimum}, {part.maximum}]{part.name} is too {remedy}")
+        codes[part.where] = quantize_slice(values[part.where], factors, kind, mode, ROUND_MODES[round_mode])
+        minima.append(factors.minimum)
+        maxima.append(factors.maximum)
+    if len(slices) == 1:
+        return codes, np.asarray(minima[0]), np.asarray(maxima[0])
+    return codes, np.array(minima), np.array(maxima)
 
 
 def dequantize(
@@ -264,13 +258,12 @@ def dequantize(
     if codes.dtype.name not in _BY_STORAGE:
         raise PrecisionError(f"dequantize: input is {codes.dtype.name}; it must be one of {', '.join(_BY_STORAGE)}")
     kind = _BY_STORAGE[codes.dtype.name]
-    minima, maxima, axis, single = _ranges("dequantize", codes.shape, min_range, max_range, axis, mode)
-    if single:
-        return np.asarray(dequantize_slice(codes, minima[0], maxima[0], kind, mode, narrow_range))
+    slices = _slices("dequantize", codes.shape, min_range, max_range, axis, mode)
     out = np.empty(codes.shape, np.float32)
-    for k in range(minima.size):
-        here = (slice(None),) * axis + (k,)
-        out[here] = dequantize_slice(codes[here], minima[k], maxima[k], kind, mode, narrow_range, whole=False)
+    for part in slices:
+        out[part.where] = dequantize_slice(
+            codes[part.where], part.minimum, part.maximum, kind, mode, narrow_range, whole=len(slices) == 1
+        )
     return out
 
 
@@ -286,14 +279,20 @@ def _check_mode(mode: str) -> None:
         raise PrecisionError(f"unknown mode {mode!r}; known are {', '.join(TENSORFLOW_MODES)}")
 
 
-def _slice_name(k: int, single: bool) -> str:
-    return "" if single else f" in slice {k}"
+@dataclass(frozen=True)
+class _Slice:
+    """A part of a tensor with a range of its own. where: its index; name: for messages, '' for the whole tensor."""
+
+    where: Any
+    name: str
+    minimum: np.float32
+    maximum: np.float32
 
 
-def _ranges(
+def _slices(
     operation: str, shape: tuple[int, ...], min_range: ArrayLike, max_range: ArrayLike, axis: int | None, mode: str
-) -> tuple[NDArray[np.float32], NDArray[np.float32], int, bool]:
-    """Checked ranges as 1-D arrays, the axis counted from 0, and whether one range holds for the whole tensor."""
+) -> list[_Slice]:
+    """The parts and their ranges, checked; one part is the whole tensor."""
     minima, maxima = np.asarray(min_range, np.float32), np.asarray(max_range, np.float32)
     if not (np.isfinite(minima).all() and np.isfinite(maxima).all()):
         raise PrecisionError(f"{operation}: min_range or max_range holds NaN or infinity")
@@ -303,26 +302,25 @@ def _ranges(
                 f"{operation}: without axis, min_range and max_range hold one number each, "
                 f"not {minima.size} and {maxima.size}"
             )
-        slices, axis = 1, 0
+        count, axis = 1, 0
     else:
         if not -len(shape) <= axis < len(shape):
             raise PrecisionError(f"{operation}: axis {axis} does not exist in an input of {len(shape)} dimensions")
         axis %= len(shape)
-        slices = shape[axis]
+        count = shape[axis]
         # TensorFlow's dequantize also takes a plain number where the axis has one slice.
-        plain = operation == "dequantize" and slices == 1 and minima.ndim == maxima.ndim == 0
-        if not plain and (minima.shape != (slices,) or maxima.shape != (slices,)):
+        plain = operation == "dequantize" and count == 1 and minima.ndim == maxima.ndim == 0
+        if not plain and (minima.shape != (count,) or maxima.shape != (count,)):
             raise PrecisionError(
-                f"{operation}: with axis {axis}, min_range and max_range are 1-D of size {slices}, "
+                f"{operation}: with axis {axis}, min_range and max_range are 1-D of size {count}, "
                 f"not of shape {minima.shape} and {maxima.shape}"
             )
-        if slices != 1 and mode == "MIN_FIRST":
+        if count != 1 and mode == "MIN_FIRST":
             raise PrecisionError(f"{operation}: mode MIN_FIRST does not work per slice; leave axis out or use SCALED")
-    minima, maxima = minima.reshape(-1), maxima.reshape(-1)
-    bad = np.flatnonzero(maxima < minima)
-    if bad.size:
-        k = int(bad[0])
-        raise PrecisionError(
-            f"{operation}: min_range {minima[k]} > max_range {maxima[k]}{_slice_name(k, slices == 1)}; swap them"
-        )
-    return minima, maxima, axis, slices == 1
+    found = []
+    for k, (low, high) in enumerate(zip(minima.reshape(-1), maxima.reshape(-1), strict=True)):
+        where, name = (..., "") if count == 1 else ((slice(None),) * axis + (k,), f" in slice {k}")
+        if high < low:
+            raise PrecisionError(f"{operation}: min_range {low} > max_range {high}{name}; swap them")
+        found.append(_Slice(where, name, low, high))
+    return found

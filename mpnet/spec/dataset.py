@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import Sequence
@@ -136,8 +136,7 @@ class Dataset:
         new_index = np.full(len(self.images), -1, dtype=np.int32)
         new_index[chosen] = np.arange(len(chosen), dtype=np.int32)
         keep = new_index[self.image_index] >= 0
-        return Dataset(
-            images=tuple(self.images[position] for position in chosen), categories=self.categories,
-            image_index=new_index[self.image_index[keep]], category=self.category[keep], box=self.box[keep],
-            area=self.area[keep], crowd=self.crowd[keep], notes=self.notes,
+        return replace(
+            self, images=tuple(self.images[position] for position in chosen), image_index=new_index[self.image_index[keep]],
+            category=self.category[keep], box=self.box[keep], area=self.area[keep], crowd=self.crowd[keep],
         )

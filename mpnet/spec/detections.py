@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -72,7 +72,7 @@ class Detections:
         # Where nothing is cut the width stays as it was: right - left would round it once more.
         # Adding 0 turns -0 into 0, which minimum and maximum do not promise.
         box = np.concatenate([low, np.where(inside, self.box[:, 2:], high - low)], axis=1) + np.float32(0)
-        return Detections(self.image_count, self.image_index, self.category, self.score, box)
+        return replace(self, box=box)
 
     def select(self, keep: NDArray[np.bool_]) -> Detections:
         """Those where the mask (n,) is true, in the same order."""
@@ -83,6 +83,5 @@ class Detections:
         """Those of the images at the given rising positions, which become images 0, 1, ... as in `Dataset.subset`."""
         new_index = np.full(self.image_count, -1, dtype=np.int32)
         new_index[positions] = np.arange(len(positions), dtype=np.int32)
-        keep = new_index[self.image_index] >= 0
-        return Detections(len(positions), new_index[self.image_index[keep]], self.category[keep], self.score[keep],
-                          self.box[keep])
+        kept = self.select(new_index[self.image_index] >= 0)
+        return replace(kept, image_count=len(positions), image_index=new_index[kept.image_index])

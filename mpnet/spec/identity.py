@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Mapping
 
 FORMAT = "mpnet-trial-1"
@@ -46,14 +46,8 @@ class TrialIdentity:
     def digests(self) -> dict[str, str | None]:
         """The `digests` of a result: one per part, and the whole trial's."""
         parts: dict[str, str | None] = {
-            "cfg": self.cfg,
-            "weights": self.weights,
-            "data": self.data,
-            "calibration": self.calibration,
-            "plan": digest_of(self.plan),
-            "options": digest_of(self.options),
-            "protocol": digest_of(self.protocol),
-            "arithmetic": self.arithmetic,
+            own.name: digest_of(value) if own.name in ("plan", "options", "protocol") else value
+            for own in fields(self) for value in [getattr(self, own.name)]
         }
         return {**parts, "trial": digest_of({"format": FORMAT, **parts})}
 

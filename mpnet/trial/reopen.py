@@ -53,18 +53,14 @@ def experiment_of(document: Mapping[str, Any]) -> Experiment:
     sources, protocol = _sources(document), document["protocol"]
     model = {key: sources[key] for key in ("cfg", "weights", "names") if sources.get(key)}
     data = {key: sources[key] for key in ("images", "labels", "annotations") if sources.get(key)}
-    quantization = {key: value for key, value in (protocol.get("quantization") or {}).items() if key != "layers"}
     tree: dict[str, Any] = {
         "name": document["name"], "model": {**model, "batch_norm": protocol["batch_norm"]},
         "data": {"format": protocol["dataset"], **data, "limit": protocol["images"]},
         "detection": {key: protocol[key] for key in ("resize", "confidence", "nms", "nms_kind", "max_detections")
                       if protocol.get(key) is not None},
     }
-    if quantization:
-        tree["quantization"] = quantization
-        layers = protocol["quantization"].get("layers")
-        if layers:
-            tree["quantization"]["layers"] = layers
+    if protocol.get("quantization"):
+        tree["quantization"] = protocol["quantization"]
     # JSON is YAML, and quotes what a path may contain.
     return parse_experiment(json.dumps(tree), source=f"{document['name']}: its own record")
 
