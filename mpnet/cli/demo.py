@@ -9,7 +9,7 @@ import shlex
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import click
 
@@ -23,12 +23,7 @@ from mpnet.report.sweep_text import print_sweep
 SCENES = 300
 QUICK_SCENES = 40
 # What is put over the experiment file; its own precisions are the mixed configuration.
-CONFIGURATIONS: dict[str, tuple[str, ...]] = {
-    "fp32": ("precision={default: fp32}",),
-    "fp16": ("precision={default: fp16}",),
-    "int8": ("precision={default: int8}",),
-    "mixed": (),
-}
+CONFIGURATIONS = {**{name: (f"precision={{default: {name}}}",) for name in ("fp32", "fp16", "int8")}, "mixed": ()}
 
 
 @declare("mpnet demo", "mpnet demo --quick --out demo/", json=False)
@@ -75,31 +70,26 @@ def _short(path: str) -> str:
 
 
 def _say(text: str) -> None:
-    console().print(text)
-    console().print()
-
-
-def _command(*arguments: str) -> None:
-    """Run a command of mpnet as if it had been typed, after showing it."""
-    console().print(f"$ {shlex.join(['mpnet', *arguments])}", style="bold")
-    _invoke(*arguments)
+    console().print(text + "\n")
 
 
 def _document(*arguments: str) -> dict[str, Any]:
     """Run a command and return what it prints with --json."""
-    console().print(f"$ {shlex.join(['mpnet', *arguments])}", style="bold")
     caught = io.StringIO()
-    with contextlib.redirect_stdout(caught):
-        _invoke(*arguments, "--json")
+    _command(*arguments, json_to=caught)
     document = json.loads(caught.getvalue())
     assert isinstance(document, dict)
     return document
 
 
-def _invoke(*arguments: str) -> None:
+def _command(*arguments: str, json_to: IO[str] | None = None) -> None:
+    """Run a command of mpnet as if it had been typed, after showing it."""
+    console().print(f"$ {shlex.join(['mpnet', *arguments])}", style="bold")
+    arguments = (*arguments, "--json") if json_to else arguments
     # Results record the command line that made them: the one shown here, not `mpnet demo`.
     own, sys.argv = sys.argv, ["mpnet", *arguments]
     try:
-        cli.main(args=list(arguments), prog_name="mpnet", standalone_mode=False)
+        with contextlib.redirect_stdout(json_to) if json_to else contextlib.nullcontext():
+            cli.main(args=list(arguments), prog_name="mpnet", standalone_mode=False)
     finally:
         sys.argv = own

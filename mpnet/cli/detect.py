@@ -22,7 +22,7 @@ from mpnet.formats.images import MAX_PIXELS
 from mpnet.report.draw import Label, draw_labels
 from mpnet.spec.experiment import NMS_KINDS, RESIZES
 from mpnet.spec.precision import PRECISIONS
-from mpnet.trial.network import Box, Network, load_network
+from mpnet.trial.network import Box, load_network
 
 JPEG_QUALITY = 92
 Detect = Callable[[NDArray[np.uint8]], list[Box]]
@@ -76,14 +76,10 @@ def command(
                 _print(files[-1])
             advance(1)
     if as_json:
-        print_json({"cfg": str(cfg), "precision": network.precision, "protocol": _protocol(
-            network, confidence, nms, nms_kind, resize), "files": files})
-
-
-def _protocol(network: Network, confidence: float, nms: float, nms_kind: str | None, resize: str) -> dict[str, Any]:
-    kind = nms_kind or (network.spec.yolos[-1].nms_kind if network.spec.yolos else None)
-    return {"resize": resize, "confidence": confidence, "nms": nms, "nms_kind": kind,
-            "input": list(network.spec.in_shape)}
+        kind = nms_kind or (network.spec.yolos[-1].nms_kind if network.spec.yolos else None)
+        protocol = {"resize": resize, "confidence": confidence, "nms": nms, "nms_kind": kind,
+                    "input": list(network.spec.in_shape)}
+        print_json({"cfg": str(cfg), "precision": network.precision, "protocol": protocol, "files": files})
 
 
 def _target(source: Source, out: Path | None) -> Path | None:

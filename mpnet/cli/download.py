@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,17 +15,12 @@ from mpnet.cli.output import console, print_json, progress
 # Sizes and digests are those of the files that their authors published.
 MODELS: dict[str, tuple[RemoteFile, ...]] = {
     "yolov3-tiny": (
-        RemoteFile(
-            "yolov3-tiny.weights",
-            35_434_956,
-            "dccea06f59b781ec1234ddf8d1e94b9519a97f4245748a7d4db75d5b7080a42c",
-            (
-                "https://pjreddie.com/media/files/yolov3-tiny.weights",
-                "https://data.pjreddie.com/files/yolov3-tiny.weights",
-                "https://github.com/8enmann/YOLOv3/raw/f26cec7c395d75f9047a677648324bad0496c19f/yolov3-tiny.weights",
-                "https://github.com/smarthomefans/darknet-test/raw/master/yolov3-tiny.weights",
-            ),
-        ),
+        RemoteFile("yolov3-tiny.weights", 35_434_956, "dccea06f59b781ec1234ddf8d1e94b9519a97f4245748a7d4db75d5b7080a42c", (
+            "https://pjreddie.com/media/files/yolov3-tiny.weights",
+            "https://data.pjreddie.com/files/yolov3-tiny.weights",
+            "https://github.com/8enmann/YOLOv3/raw/f26cec7c395d75f9047a677648324bad0496c19f/yolov3-tiny.weights",
+            "https://github.com/smarthomefans/darknet-test/raw/master/yolov3-tiny.weights",
+        )),
     ),
 }
 
@@ -47,7 +43,7 @@ def command(
     """
     files: list[dict[str, Any]] = []
     for remote in MODELS[model]:
-        remote = RemoteFile(remote.name, remote.size_bytes, remote.sha256, (*urls, *remote.urls))
+        remote = replace(remote, urls=(*urls, *remote.urls))
         with progress(quiet)(remote.name, remote.size_bytes) as advance:
             path = fetch(remote, folder or cache_folder(), advance, timeout_s)
         files.append({"name": remote.name, "path": str(path), "bytes": remote.size_bytes, "sha256": remote.sha256})

@@ -36,11 +36,12 @@ def command(source: str, target: str, cfg: Path | None, out: Path | None, as_jso
     a precision string, `chosen` (when absent) or `baseline`.
     """
     found = find_configuration(source)
-    path = cfg or (Path(found.cfg) if found.cfg else None)
-    if path is None:
+    measured = (found.document.get("sources") or {}).get("cfg")
+    if cfg is None and not measured:
         raise StoreError(f"{source}: does not name its network file; name it with --cfg")
+    path = cfg or Path(str(measured))
     content = read_cfg_bytes(path)
-    if hashlib.sha256(content).hexdigest() != found.cfg_digest:
+    if hashlib.sha256(content).hexdigest() != found.document["digests"].get("cfg"):
         note(f"{path} is not the file that was measured (its digest differs); the precisions are written all the same")
     exported = export(target, Chosen(found.key, path, content, found.document))
     if out is not None:

@@ -57,8 +57,7 @@ def is_complete(path: Path, remote: RemoteFile) -> bool:
     return path.is_file() and path.stat().st_size == remote.size_bytes and sha256_of(path) == remote.sha256
 
 
-def fetch(remote: RemoteFile, folder: Path, advance: Advance = unseen,
-          timeout_s: float = TIMEOUT_S) -> Path:
+def fetch(remote: RemoteFile, folder: Path, advance: Advance = unseen, timeout_s: float = TIMEOUT_S) -> Path:
     """Bring `remote` into `folder` and return its path; a file that is already there and whole is kept.
 
     What has arrived of an interrupted download waits in `<name>.part` and is taken up again. `advance` gets the bytes
@@ -91,8 +90,7 @@ def fetch(remote: RemoteFile, folder: Path, advance: Advance = unseen,
     )
 
 
-def _from_source(url: str, remote: RemoteFile, file: IO[bytes], advance: Advance,
-                 timeout_s: float) -> str | None:
+def _from_source(url: str, remote: RemoteFile, file: IO[bytes], advance: Advance, timeout_s: float) -> str | None:
     """Complete `file` from one source. Returns what went wrong, or None when the file is whole."""
     if not _is_web_address(url):
         return "is not an http or https address"
@@ -127,8 +125,7 @@ def _is_web_address(url: str) -> bool:
         return False
 
 
-def _receive(url: str, start: int, size: int, file: IO[bytes], advance: Advance,
-             timeout_s: float) -> str | None:
+def _receive(url: str, start: int, size: int, file: IO[bytes], advance: Advance, timeout_s: float) -> str | None:
     """Append what `url` sends from byte `start` on. Returns what went wrong, or None."""
     headers = {"User-Agent": f"mpnet/{__version__}", "Accept-Encoding": "identity"}
     if start:
@@ -181,5 +178,3 @@ def _digest(file: IO[bytes]) -> str:
 def _empty(file: IO[bytes], advance: Advance) -> None:
     advance(-_size(file))
     file.truncate(0)
-
-

@@ -16,9 +16,7 @@ def command(as_json: bool) -> None:
     """Show this machine: CPU features, kernel tables and which is in use, compiler, versions."""
     document: dict[str, Any] = {
         "cpu_features": list(cpu_features()),
-        "isa_levels": [
-            {"name": level.name, "usable": level.usable, "active": level.active} for level in isa_levels()
-        ],
+        "isa_levels": [{"name": level.name, "usable": level.usable, "active": level.active} for level in isa_levels()],
         "isa_active": active_level(),
         "isa_usable": list(usable_levels()),
         "cores": cpu_count(),

@@ -134,16 +134,16 @@ def describe_os_error(error: OSError) -> str:
     """What the system refused, where, and what helps."""
     reason = error.strerror or str(error) or type(error).__name__
     remedy = {
-        "ENOSPC": "free some space or choose another folder",
-        "EDQUOT": "free some space or choose another folder",
-        "EACCES": "check its permissions or choose another folder",
-        "EPERM": "check its permissions or choose another folder",
-        "EROFS": "choose a folder that can be written to",
-        "ENOENT": "check the path",
-        "ENOTDIR": "check the path",
-        "EISDIR": "name a file",
-        "EEXIST": "choose another name",
-    }.get(errno.errorcode.get(error.errno or 0, ""), "check the path and the disk")
+        errno.ENOSPC: "free some space or choose another folder",
+        errno.EDQUOT: "free some space or choose another folder",
+        errno.EACCES: "check its permissions or choose another folder",
+        errno.EPERM: "check its permissions or choose another folder",
+        errno.EROFS: "choose a folder that can be written to",
+        errno.ENOENT: "check the path",
+        errno.ENOTDIR: "check the path",
+        errno.EISDIR: "name a file",
+        errno.EEXIST: "choose another name",
+    }.get(error.errno or 0, "check the path and the disk")
     place = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, (str, bytes)) else ""
     return f"{place}{reason}; {remedy}"
 

@@ -6,7 +6,7 @@ import shlex
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Callable, TypeVar
+from typing import Any, Callable
 
 import click
 
@@ -14,8 +14,6 @@ from mpnet.errors import ConfigError
 from mpnet.formats.experiment_yaml import read_experiment
 from mpnet.spec.experiment import Experiment
 from mpnet.spec.precision import PRECISIONS, Precision
-
-_F = TypeVar("_F", bound=Callable[..., Any])
 
 
 class ExampleCommand(click.Command):
@@ -60,12 +58,17 @@ def declare(
     return made
 
 
-def layer_option(function: _F) -> _F:
-    """--layer SELECTOR=PRECISION, over the cfg; read with `selected_precisions`."""
-    return click.option(
-        "--layer", "layers", multiple=True, metavar="SELECTOR=PRECISION",
-        help="Precision of some layers, over the cfg; may be repeated. `mpnet show` prints selectors.",
-    )(function)
+layer_option = click.option(
+    "--layer", "layers", multiple=True, metavar="SELECTOR=PRECISION",
+    help="Precision of some layers, over the cfg; may be repeated. `mpnet show` prints selectors.",
+)
+"""--layer SELECTOR=PRECISION, over the cfg; read with `selected_precisions`."""
+
+set_option = click.option(
+    "--set", "overrides", multiple=True, metavar="KEY=VALUE",
+    help="Override a key of the file, such as detection.nms=0.5; may be repeated.",
+)
+"""--set key.key=value over an experiment file; may be repeated."""
 
 
 def selected_precisions(layers: tuple[str, ...]) -> dict[str | int, str | Precision]:
@@ -82,21 +85,11 @@ def selected_precisions(layers: tuple[str, ...]) -> dict[str | int, str | Precis
     return chosen
 
 
-def set_option(function: _F) -> _F:
-    """--set key.key=value over an experiment file; may be repeated."""
-    return click.option(
-        "--set", "overrides", multiple=True, metavar="KEY=VALUE",
-        help="Override a key of the file, such as detection.nms=0.5; may be repeated.",
-    )(function)
-
-
 def experiment_of(path: Path, overrides: tuple[str, ...], threads: int | None, isa: str | None) -> Experiment:
     """The experiment in a file, with what --set, --threads and --isa put over it."""
     experiment = read_experiment(path, overrides)
     runtime = experiment.runtime
-    return replace(
-        experiment, runtime=replace(runtime, threads=threads or runtime.threads, isa=isa or runtime.isa)
-    )
+    return replace(experiment, runtime=replace(runtime, threads=threads or runtime.threads, isa=isa or runtime.isa))
 
 
 def command_line() -> str:

@@ -45,9 +45,7 @@ def command(
     steps = [asdict(step) for step in checks]
     if as_json:
         verified = {"verification": {"images": images, "steps": steps}} if check else {}
-        print_json(
-            {**report.result.document, **verified, "folder": str(report.result.folder), "reused": report.reused}
-        )
+        print_json({**report.result.document, **verified, "folder": str(report.result.folder), "reused": report.reused})
     else:
         print_outcome(report.result, report.baseline, console())
         if check:

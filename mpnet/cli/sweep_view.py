@@ -11,7 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.text import Text
 
 from mpnet.report.sweep_text import front_chart
-from mpnet.sweep.findings import baseline_of, front_of
+from mpnet.sweep.findings import front_of
 from mpnet.sweep.loop import SweepState
 from mpnet.sweep.search import SweepStart, duration
 from mpnet.sweep.space import Configuration
@@ -31,7 +31,6 @@ class SweepView:
         self._start: SweepStart | None = None
         self._shown = self._drawn = 0.0
         self._front: list[str] = []
-        self._known_before: int | None = None
         self._progress = Progress(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), console=console)
         self._task = self._progress.add_task("trials", total=None)
 
@@ -65,8 +64,6 @@ class SweepView:
     def update(self, state: SweepState) -> None:
         """Draw, unless it was drawn a moment ago."""
         now = time.monotonic()
-        if self._known_before is None:
-            self._known_before = len(state.known) - state.computed
         interval = TERMINAL_SECONDS if self._live is not None else PLAIN_SECONDS
         if self._quiet or self._start is None or now - self._shown < interval:
             return
@@ -77,7 +74,9 @@ class SweepView:
             return
         if now - self._drawn > FRONT_SECONDS and state.known:
             self._drawn = now
-            self._front = self._draw_front(state)
+            problem, front = self._start.problem, front_of(self._start.problem, state.known)
+            points = [(problem.quality(state.known[c]), problem.cost(state.known[c]), c.key) for c in front]
+            self._front = [f"front: {len(front)} configurations", *front_chart(points, _FRONT_ROWS)]
         self._progress.update(self._task, completed=len(state.known), total=state.total)
         parts: list[RenderableType] = [self._progress, Text(line), *(Text(row) for row in self._front)]
         self._live.update(Group(*parts))
@@ -92,16 +91,9 @@ class SweepView:
             if left > 0:
                 parts.append(f"{duration(left / rate)} left")
         problem = self._start.problem
-        baseline = baseline_of(problem, state.known)
+        baseline = state.known.get(Configuration(problem.baseline))
         best = problem.best(state.known.values(), baseline) if baseline is not None else None
         if best is not None:
             parts.append(f"best so far {best.key}: {problem.quality_name} {problem.quality(best):.2f}, "
                          f"{problem.cost_name} {problem.cost(best):,.4g}")
         return ", ".join(parts)
-
-    def _draw_front(self, state: SweepState) -> list[str]:
-        assert self._start is not None
-        problem = self._start.problem
-        front: list[Configuration] = front_of(problem, state.known)
-        points = [(problem.quality(state.known[c]), problem.cost(state.known[c]), c.key) for c in front]
-        return [f"front: {len(front)} configurations", *front_chart(points, _FRONT_ROWS)]
