@@ -24,7 +24,7 @@ def evaluate_remotely(name: str, recipe: Recipe, unit: Unit) -> UnitResult:
     with _making:
         if name not in _made:
             _made.clear()
-            _made[name] = recipe.make()
+            _made[name] = recipe()
         worker = _made[name]
     return worker.evaluate(unit)
 
@@ -37,10 +37,13 @@ class DaskExecutor:
 
         Raises: ConfigError when Dask is not installed, nobody answers or no worker is there.
         """
-        distributed = _distributed()
-        self._distributed = distributed
         try:
-            self._client = distributed.Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
+            import distributed
+        except ImportError:
+            raise ConfigError("--scheduler: Dask is not installed; pip install 'mpnet[dask]'") from None
+        self._distributed: Any = distributed
+        try:
+            self._client: Any = distributed.Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
         except (OSError, TimeoutError, ValueError) as error:
             raise ConfigError(f"--scheduler {address}: no Dask scheduler answers ({error}); start one with "
                               f"`dask scheduler`") from None
@@ -84,11 +87,3 @@ class DaskExecutor:
         self._client.cancel(list(self._running))
         self._running.clear()
         self._client.close()
-
-
-def _distributed() -> Any:
-    try:
-        import distributed
-    except ImportError:
-        raise ConfigError("--scheduler: Dask is not installed; pip install 'mpnet[dask]'") from None
-    return distributed

@@ -11,7 +11,7 @@ import os
 import traceback
 from collections import deque
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Callable, Protocol
 
 from mpnet.errors import ConfigError, EngineError, MpnetError
 from mpnet.sweep.units import Unit, UnitResult
@@ -26,10 +26,8 @@ class Worker(Protocol):
     def evaluate(self, unit: Unit) -> UnitResult: ...
 
 
-class Recipe(Protocol):
-    """Makes a worker where it is wanted; can be pickled."""
-
-    def make(self) -> Worker: ...
+Recipe = Callable[[], Worker]
+"""Makes a worker where it is wanted; can be pickled."""
 
 
 class Executor(Protocol):
@@ -39,15 +37,12 @@ class Executor(Protocol):
 
     def submit(self, unit: Unit) -> None:
         """Have a unit computed, now or as soon as a slot is free."""
-        ...
 
     def wait(self, timeout: float) -> list[UnitResult]:
         """Units that finished, waiting up to `timeout` seconds for the first."""
-        ...
 
     def close(self) -> None:
         """Stop; units that are not finished are dropped."""
-        ...
 
 
 class InlineExecutor:
@@ -186,7 +181,7 @@ def _serve(pipe: Any, recipe: Recipe) -> None:
         except (EOFError, OSError):
             return
         try:
-            worker = worker or recipe.make()
+            worker = worker or recipe()
             pipe.send(worker.evaluate(unit))
         except (BrokenPipeError, ConnectionResetError):
             return

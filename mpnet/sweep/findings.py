@@ -26,11 +26,6 @@ def front_of(problem: Problem, known: Mapping[Configuration, Trial]) -> list[Con
     return [configurations[i] for i in problem.front(list(known.values()))]
 
 
-def baseline_of(problem: Problem, known: Mapping[Configuration, Trial]) -> Trial | None:
-    """The trial with everything as high as it may be."""
-    return known.get(Configuration(problem.baseline))
-
-
 def exact_gap(problem: Problem, store: TrialStore, contexts: tuple[int, ...],
               known: Mapping[Configuration, Trial]) -> Gap | None:
     """How far the front of what a strategy tried is from the exact one; None until the store has the whole space."""
@@ -54,7 +49,7 @@ def findings(
     theory: forward passes for one picture that one uninterrupted walk through the space needs.
     """
     known = state.known
-    baseline = baseline_of(problem, known)
+    baseline = known.get(Configuration(problem.baseline))
     front = front_of(problem, known)
 
     def entry(configuration: Configuration) -> dict[str, Any]:

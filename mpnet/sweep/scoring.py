@@ -52,7 +52,7 @@ def split_positions(ids: Sequence[str], share: float, seed: int) -> tuple[NDArra
 
 
 @dataclass(frozen=True, eq=False)
-class _Part:
+class _Share:
     prefix: str
     positions: NDArray[np.intp]
     meter: Meter
@@ -79,11 +79,11 @@ class Scorer:
         if report is not None and len(report):
             self._parts.append(self._part(HELD_OUT, dataset, report, baseline))
 
-    def _part(self, prefix: str, dataset: Dataset, positions: NDArray[np.intp], baseline: Detections | None) -> _Part:
+    def _part(self, prefix: str, dataset: Dataset, positions: NDArray[np.intp], baseline: Detections | None) -> _Share:
         data = dataset if len(positions) == len(dataset.images) else dataset.subset(positions.tolist())
         if baseline is not None and data is not dataset:
             baseline = baseline.of_images(positions)
-        return _Part(prefix, positions, Meter(data, baseline))
+        return _Share(prefix, positions, Meter(data, baseline))
 
     def detections(self, heads: Sequence[Candidates]) -> Detections:
         """Suppressed over all heads and cut to the best of each picture, if that is asked for."""

@@ -7,6 +7,7 @@ import time
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -72,7 +73,7 @@ def set_up(bench: Workbench, section: SweepSection, space: Space) -> SweepSetup:
             "identity": parts, "options": space.option_sets[number].text,
             "measures": {
                 "holdout": section.holdout, "seed": section.seed if section.holdout else None, "baseline": codes,
-                "darknet": _wants_darknet(section), "latency": table.digest if table is not None else None,
+                "darknet": "darknet_mAP50" in section.objectives, "latency": table.digest if table is not None else None,
             },
         })
     first: dict[str, Any] = documents[0]["identity"]
@@ -88,10 +89,6 @@ def under_options(bench: Workbench, space: Space, number: int) -> Workbench:
     said = quantization.options.overlaid(space.option_sets[number].options)
     options = resolve_options(bench.network, said, quantization.layers, batch_norm=bench.options.batch_norm)
     return calibrated(replace(bench, options=options, calibration=None, channel_means=None))
-
-
-def _wants_darknet(section: SweepSection) -> bool:
-    return "darknet_mAP50" in section.objectives
 
 
 def make_context(setup: SweepSetup, stack: ExitStack, threads: int, remote: bool) -> SweepContext:
@@ -111,7 +108,7 @@ def make_context(setup: SweepSetup, stack: ExitStack, threads: int, remote: bool
         own={i: plan[i] for i in plan.own}, heads=bench.heads, nms=bench.nms,
         confidence=bench.experiment.detection.confidence, max_detections=bench.experiment.detection.max_detections,
         dataset=bench.dataset, pictures=np.array(pictures) if remote else where, geometry=geometry_array(geometry),
-        select=setup.select, report=setup.report, darknet=_wants_darknet(setup.section),
+        select=setup.select, report=setup.report, darknet="darknet_mAP50" in setup.section.objectives,
         isa="auto" if remote else bench.kernels.name, threads=threads, group=max(8, bench.experiment.runtime.batch),
         step_ms=setup.table.step_ms if setup.table is not None else None,
     )
@@ -132,26 +129,16 @@ def _on_disk(found: Baseline, scratch: Scratch) -> Baseline:
     return replace(found, heads=tuple(heads))
 
 
-@dataclass(frozen=True, eq=False)
-class EvaluatorRecipe:
-    """How a worker is made from a context, wherever it runs; sent to every worker once."""
-
-    context: SweepContext
-
-    def make(self) -> Evaluator:
-        """An evaluator in this process."""
-        return Evaluator(self.context)
-
-
 def make_executor(context: SweepContext, workers: int, scheduler: str | None) -> Executor:
     """Dask workers of a scheduler, processes of this machine, or this process."""
+    recipe = partial(Evaluator, context)
     if scheduler is not None:
         from mpnet.sweep.dask_executor import DaskExecutor
 
-        return DaskExecutor(scheduler, EvaluatorRecipe(context))
+        return DaskExecutor(scheduler, recipe)
     if workers == 1:
-        return InlineExecutor(Evaluator(context))
-    return ProcessExecutor(EvaluatorRecipe(context), workers)
+        return InlineExecutor(recipe())
+    return ProcessExecutor(recipe, workers)
 
 
 def describe(store: TrialStore, setup: SweepSetup, contexts: tuple[int, ...], command: str) -> None:

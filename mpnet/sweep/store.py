@@ -3,7 +3,7 @@
 A trial's identity is the digest of everything that decides its result (`Subject`, its context, its key), so a resumed
 sweep cannot take over a stale result. Trials are committed in batches, each in one transaction: a process that is
 killed at any moment loses what it was computing and nothing else. Work is claimed under a name; a claim ends when it
-is committed or released, when its process is found dead, or when its heart has not beaten for `LEASE_SECONDS`.
+is committed or released, when its process is found dead, or when its heart has not beaten for `store_schema.LEASE_SECONDS`.
 """
 
 from __future__ import annotations
@@ -17,22 +17,12 @@ import sqlite3
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Callable, Iterable, Iterator, Mapping, Sequence
 
 from mpnet.errors import StoreError
 from mpnet.spec.identity import TrialIdentity, digest_of
 from mpnet.spec.measures import trial_columns
-from mpnet.sweep.store_schema import (
-    FORMAT,
-    LEASE_SECONDS,
-    SCHEMA,
-    VERSION,
-    add_columns,
-    columns_of,
-    host_name,
-    owner_is_dead,
-    store_error,
-)
+from mpnet.sweep.store_schema import FORMAT, SCHEMA, VERSION, add_columns, columns_of, host_name, is_held, store_error
 
 BUSY_SECONDS = 60.0
 _SLICE = 500  # names in one SQL statement, well below SQLite's limit of variables
@@ -87,40 +77,34 @@ class TrialStore:
         Raises: StoreError when the file is no store, is one of another subject, is missing (without a subject), or
         cannot be read or written.
         """
-        path = Path(path)
-        if subject is None and not path.is_file():
-            raise StoreError(f"{path}: no such store; `mpnet sweep` writes one")
+        path = _existing(path) if subject is None else Path(path)
         owner = f"{host_name()}:{os.getpid()}:{secrets.token_hex(4)}"
         with _translated(path):
             if subject is not None:
                 path.parent.mkdir(parents=True, exist_ok=True)
             connection = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)
         store = TrialStore(path, connection, owner)
-        try:
-            store._prepare(subject)
-        except BaseException:
-            connection.close()
-            raise
-        return store
+        return store._begun(lambda: store._prepare(subject))
 
     @staticmethod
     def read(path: str | Path) -> TrialStore:
         """Open an existing store for reading only, also from a folder that cannot be written and while others write."""
-        path = Path(path)
-        if not path.is_file():
-            raise StoreError(f"{path}: no such store; `mpnet sweep` writes one")
+        path = _existing(path)
         # Reading a WAL file needs a shared-memory file beside it; where that cannot be made, nobody can write either.
         mode = "mode=ro" if os.access(path.parent, os.W_OK) else "immutable=1"
         with _translated(path):
             connection = sqlite3.connect(f"{path.absolute().as_uri()}?{mode}", timeout=BUSY_SECONDS,
                                          isolation_level=None, uri=True)
         store = TrialStore(path, connection, "")
+        return store._begun(store._check_format)
+
+    def _begun(self, check: Callable[[], object]) -> TrialStore:
         try:
-            store._check_format()
+            check()
         except BaseException:
-            connection.close()
+            self._db.close()
             raise
-        return store
+        return self
 
     def close(self) -> None:
         """Release this owner's claims and close the file."""
@@ -254,7 +238,8 @@ class TrialStore:
             unknown = trial.values.keys() - held
             if unknown:
                 raise StoreError(f"{self.path}: no column for {sorted(unknown)}; columns are {', '.join(self._columns)}")
-            rows.append((context, trial.key, *(_stored(trial.values.get(name)) for name in self._columns)))
+            values = [trial.get(name) for name in self._columns]
+            rows.append((context, trial.key, *(None if math.isnan(value) else float(value) for value in values)))
         places = ", ".join("?" * (2 + len(self._columns)))
         with self._transaction():
             before = self._db.total_changes
@@ -312,16 +297,14 @@ class TrialStore:
 
     def claim(self, names: Sequence[str]) -> list[str]:
         """Take work under its names; the result are those that nobody alive has. They are ours until committed."""
-        now = time.time()
         granted = []
         with self._transaction():
             held = {row[0]: row[1:] for row in self._db.execute("SELECT name, owner, heartbeat FROM claims")}
             for name in names:
                 owner, heartbeat = held.get(name, ("", 0.0))
-                if owner and owner != self.owner and now - heartbeat < LEASE_SECONDS and not owner_is_dead(owner):
-                    continue
-                self._db.execute("INSERT OR REPLACE INTO claims VALUES (?, ?, ?)", (name, self.owner, now))
-                granted.append(name)
+                if owner in ("", self.owner) or not is_held(owner, heartbeat):
+                    self._db.execute("INSERT OR REPLACE INTO claims VALUES (?, ?, ?)", (name, self.owner, time.time()))
+                    granted.append(name)
         return granted
 
     def heartbeat(self) -> None:
@@ -336,10 +319,9 @@ class TrialStore:
 
     def claims(self) -> dict[str, str]:
         """Claimed work by name, with its owner (host:pid:number), dead owners' left out."""
-        now = time.time()
         with _translated(self.path):
             rows = self._db.execute("SELECT name, owner, heartbeat FROM claims ORDER BY name").fetchall()
-        return {name: owner for name, owner, beat in rows if now - beat < LEASE_SECONDS and not owner_is_dead(owner)}
+        return {name: owner for name, owner, heartbeat in rows if is_held(owner, heartbeat)}
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -355,8 +337,10 @@ class TrialStore:
                 raise
 
 
-def _stored(value: float | None) -> float | None:
-    return None if value is None or math.isnan(value) else float(value)
+def _existing(path: str | Path) -> Path:
+    if not Path(path).is_file():
+        raise StoreError(f"{path}: no such store; `mpnet sweep` writes one")
+    return Path(path)
 
 
 @contextlib.contextmanager

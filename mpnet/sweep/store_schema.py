@@ -6,6 +6,7 @@ import os
 import platform
 import re
 import sqlite3
+import time
 from pathlib import Path
 
 from mpnet.errors import StoreError
@@ -45,6 +46,11 @@ def add_columns(db: sqlite3.Connection) -> None:
 def host_name() -> str:
     """This machine's name, without the separator of owners."""
     return re.sub(r"[^\w.-]", "-", platform.node()) or "localhost"
+
+
+def is_held(owner: str, heartbeat: float) -> bool:
+    """Whether a claim still counts: its heart has beaten lately (time.time()), and its process may exist."""
+    return time.time() - heartbeat < LEASE_SECONDS and not owner_is_dead(owner)
 
 
 def owner_is_dead(owner: str) -> bool:

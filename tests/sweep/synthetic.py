@@ -70,7 +70,7 @@ class SyntheticRecipe:
     fail: str = ""
     log: str = ""
 
-    def make(self) -> SyntheticRecipe:
+    def __call__(self) -> SyntheticRecipe:
         return self
 
     def evaluate(self, unit: Unit) -> UnitResult:

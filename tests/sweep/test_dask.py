@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any, Iterator
 
@@ -15,7 +16,6 @@ from mpnet.sweep.dask_executor import DaskExecutor
 from mpnet.sweep.evaluator import Evaluator
 from mpnet.sweep.loop import Sweep, SweepState, Workforce
 from mpnet.sweep.problem import Problem, objectives_of
-from mpnet.sweep.setup import EvaluatorRecipe
 from mpnet.sweep.space import build_space
 from mpnet.sweep.store import Subject, TrialStore
 from mpnet.sweep.strategies import strategy
@@ -75,7 +75,7 @@ def test_real_trials_have_the_bits_of_this_process(scheduler: str) -> None:
     made = with_baseline(context(NETWORK, images=3))
     assert isinstance(made.pictures, np.ndarray)
     unit = Unit(0, ("ffffff", "qhfqfq", "qqqqqq"))
-    executor = DaskExecutor(scheduler, EvaluatorRecipe(made))
+    executor = DaskExecutor(scheduler, partial(Evaluator, made))
     try:
         executor.submit(unit)
         done = []
