@@ -30,39 +30,31 @@ def print_analysis(document: Mapping[str, Any], console: Console, rows: int) -> 
 
 
 def _print_layers(layers: list[Mapping[str, Any]], console: Console, rows: int) -> None:
-    table = _table(
-        "layers by the noise that they alone bring to the heads",
-        ["#", "layer", "precision", "MACs", "noise", "heads, this one alone", "local", "cumulative", "cosine"],
-        {"layer", "precision"},
-    )
-    for row in layers[:rows]:
-        table.add_row(
-            str(row["layer"]), row["name"], row["precision"], f"{row['macs_percent']:.1f} %",
-            f"{row['noise_percent']:.1f} %", _decibels(row["alone_db"]), _decibel(row["local"]["sqnr_db"]),
-            _decibel(row["cumulative"]["sqnr_db"]), f"{row['cumulative']['cosine']:.6f}",
-        )
-    console.print(table)
-    _print_rest(len(layers) - rows, "layers", console)
+    cells = [[
+        str(row["layer"]), row["name"], row["precision"], f"{row['macs_percent']:.1f} %", f"{row['noise_percent']:.1f} %",
+        _decibels(row["alone_db"]), _decibel(row["local"]["sqnr_db"]), _decibel(row["cumulative"]["sqnr_db"]),
+        f"{row['cumulative']['cosine']:.6f}",
+    ] for row in layers[:rows]]
+    columns = ["#", "layer", "precision", "MACs", "noise", "heads, this one alone", "local", "cumulative", "cosine"]
+    _print_table("layers by the noise that they alone bring to the heads", columns, {"layer", "precision"}, cells, console,
+                 len(layers) - rows, "layers")
 
 
 def _print_steps(steps: list[Mapping[str, Any]], console: Console, rows: int) -> None:
     rounding = [step for step in steps if step["local"] is not None]
-    table = _table(
-        "steps by the error that they alone make",
-        ["step", "what", "SQNR", "cosine", "RMSE/scale", "saturated", "cumulative", "fp32 range", "histogram"],
-        {"what", "fp32 range", "histogram"},
-    )
+    cells = []
     for step in rounding[:rows]:
         local = step["local"]
         per_scale, saturated = local["rmse_per_scale"], local["saturated"]
-        table.add_row(
+        cells.append([
             str(step["step"]), f"{step['operation']} for {step['name']}", _decibel(local["sqnr_db"]),
             f"{local['cosine']:.6f}", "" if per_scale is None else f"{per_scale:.3f}",
             "" if saturated is None else f"{100 * saturated:.3f} %", _decibel(step["cumulative"]["sqnr_db"]),
             f"{local['minimum']:.4g} to {local['maximum']:.4g}", sparkline(step["histogram"]),
-        )
-    console.print(table)
-    _print_rest(len(rounding) - rows, "steps that round", console)
+        ])
+    columns = ["step", "what", "SQNR", "cosine", "RMSE/scale", "saturated", "cumulative", "fp32 range", "histogram"]
+    _print_table("steps by the error that they alone make", columns, {"what", "fp32 range", "histogram"}, cells, console,
+                 len(rounding) - rows, "steps that round")
 
 
 def print_checks(images: int, checks: Sequence[Mapping[str, Any]], console: Console) -> None:
@@ -83,16 +75,17 @@ def print_checks(images: int, checks: Sequence[Mapping[str, Any]], console: Cons
         )
 
 
-def _table(title: str, columns: list[str], left: set[str]) -> Table:
+def _print_table(
+    title: str, columns: list[str], left: set[str], rows: list[list[str]], console: Console, hidden: int, what: str
+) -> None:
     table = Table(box=None, pad_edge=False, header_style="bold", title=title, title_justify="left", title_style="")
     for column in columns:
         table.add_column(column, justify="left" if column in left else "right", no_wrap=True)
-    return table
-
-
-def _print_rest(count: int, what: str, console: Console) -> None:
-    if count > 0:
-        console.print(f"... and {count} more {what}; --rows, --csv or --json show all")
+    for row in rows:
+        table.add_row(*row)
+    console.print(table)
+    if hidden > 0:
+        console.print(f"... and {hidden} more {what}; --rows, --csv or --json show all")
 
 
 def _decibel(value: float | None) -> str:

@@ -40,7 +40,8 @@ def compare_runs(
     results = [result for result, _ in sides]
     try:
         dataset = open_dataset(results[0].document)
-        detections = [found or read_detections(result.detections_path, dataset) for result, found in sides]
+        detections = [read_detections(result.detections_path, dataset) if found is None else found
+                      for result, found in sides]
     except MpnetError as error:
         if pictures is not None:
             raise
@@ -56,9 +57,8 @@ def _write_pictures(compared: Comparison, dataset: Dataset, detections: Sequence
         drawn = Gallery(dataset, detections[0], found, picture).changes(pair.changes, len(pair.changes))
         folder = pictures if len(detections) == 2 else pictures / run["id"]
         names = write_changes(drawn, folder)
-        run["changes"] = [
-            {**change_json(change), "file": str(folder / name)} for change, name in zip(drawn, names, strict=True)
-        ]
+        run["changes"] = [{**change_json(change), "file": str(folder / name)}
+                          for change, name in zip(drawn, names, strict=True)]
 
 
 def _sides(sources: Sequence[str], progress: Progress) -> list[_Compared]:

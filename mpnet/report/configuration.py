@@ -29,16 +29,6 @@ class Found:
     store: Path | None = None
 
     @property
-    def cfg(self) -> str:
-        """Path of the network file; '' when it is not known."""
-        return str((self.document.get("sources") or {}).get("cfg", ""))
-
-    @property
-    def cfg_digest(self) -> str:
-        """SHA-256 of the network file that was measured."""
-        return str(self.document["digests"].get("cfg", ""))
-
-    @property
     def held_out(self) -> dict[str, float]:
         """Metrics on the pictures that did not select."""
         return {name.removeprefix(HELD_OUT): value for name, value in self.values.items() if name.startswith(HELD_OUT)}

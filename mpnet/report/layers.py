@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Mapping
+from typing import Any, Callable, Mapping
 
 from rich.console import Console
 from rich.table import Table
@@ -30,41 +30,31 @@ def describe_layer(layer: LayerSpec) -> str:
     return f"x{layer.factor}" if isinstance(layer, UpsampleSpec) else ""
 
 
-# (heading, right-aligned, terminal width from which it is shown)
-_COLUMNS: tuple[tuple[str, bool, int], ...] = (
-    ("#", True, 0), ("layer", False, 0), ("selectors", False, 0), ("kernel", False, 140), ("in", True, 170),
-    ("out", True, 0), ("precision", False, 0), ("conversions", False, 0), ("MACs", True, 0), ("parameters", True, 110),
-    ("weights", True, 100), ("activations", True, 120),
+# (heading, right-aligned, terminal width from which it is shown, cell of a row)
+_COLUMNS: tuple[tuple[str, bool, int, Callable[[Mapping[str, Any]], Text | str]], ...] = (
+    ("#", True, 0, lambda row: str(row["index"])),
+    ("layer", False, 0, lambda row: row["type"].replace("convolutional", "conv")),
+    ("selectors", False, 0, lambda row: " ".join(row["selectors"][1:])),
+    ("kernel", False, 140, lambda row: row["detail"]),
+    ("in", True, 170, lambda row: shape_text(row["in_shape"])),
+    ("out", True, 0, lambda row: shape_text(row["shape"])),
+    ("precision", False, 0, lambda row: Text(row["precision"], STYLES[PRECISIONS[row["precision"]].base])),
+    ("conversions", False, 0, lambda row: ", ".join(row["conversions"])),
+    ("MACs", True, 0, lambda row: count_text(row["macs"]) if row["macs"] else ""),
+    ("parameters", True, 110, lambda row: f"{row['parameters']:,}" if row["parameters"] else ""),
+    ("weights", True, 100, lambda row: bytes_text(row["weight_bytes"]) if row["weight_bytes"] else ""),
+    ("activations", True, 120, lambda row: bytes_text(row["activation_bytes"])),
 )
-
-
-def _cells(row: Mapping[str, Any]) -> dict[str, Text | str]:
-    precision = row["precision"]
-    return {
-        "#": str(row["index"]),
-        "layer": row["type"].replace("convolutional", "conv"),
-        "selectors": " ".join(row["selectors"][1:]),
-        "kernel": row["detail"],
-        "in": shape_text(row["in_shape"]),
-        "out": shape_text(row["shape"]),
-        "precision": Text(precision, STYLES[PRECISIONS[precision].base]),
-        "conversions": ", ".join(row["conversions"]),
-        "MACs": count_text(row["macs"]) if row["macs"] else "",
-        "parameters": f"{row['parameters']:,}" if row["parameters"] else "",
-        "weights": bytes_text(row["weight_bytes"]) if row["weight_bytes"] else "",
-        "activations": bytes_text(row["activation_bytes"]),
-    }
 
 
 def print_layers(document: Mapping[str, Any], console: Console) -> None:
     """The document of `mpnet show` as a table with totals."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     columns = [column for column in _COLUMNS if column[2] <= console.width]
-    for name, right, _ in columns:
+    for name, right, _, _ in columns:
         table.add_column(name, justify="right" if right else "left", no_wrap=name != "selectors")
     for row in document["layers"]:
-        cells = _cells(row)
-        table.add_row(*[cells[name] for name, _, _ in columns])
+        table.add_row(*[cell(row) for _, _, _, cell in columns])
     console.print(table)
     totals = document["totals"]
     share = 100 * totals["int8_macs"] / totals["macs"] if totals["macs"] else 0

@@ -20,7 +20,7 @@ class Layer:
     """One layer of the network.
 
     position: its place in precision strings, or None for a layer that has none there.
-    shape: output (height, width, channels). weight_bytes: at fp32.
+    shape: output (height, width, channels).
     """
 
     index: int
@@ -153,7 +153,6 @@ class Status:
     state: str
     done: int
     total: int | None = None
-    note: str = ""
 
 
 @dataclass(frozen=True)

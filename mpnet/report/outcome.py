@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Mapping
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -33,15 +33,12 @@ def print_outcome(result: Result, baseline: Result | None, console: Console) -> 
         for name in names_of("agreement"):
             table.add_row(name.replace("_", " "), "", _percent(agreement.get(name.removeprefix(AGREEMENT))))
         table.add_row("SQNR of heads", "", _decibels(agreement["head_sqnr_db"]))
-    cells: tuple[tuple[str, Callable[[Mapping[str, Any]], str]], ...] = (
-        ("weights", lambda d: bytes_text(d["cost"]["weight_bytes"])),
-        ("peak activations", lambda d: bytes_text(d["cost"]["peak_activation_bytes"])),
-        ("MACs in int8", lambda d: _share(d["cost"])),
-        ("bit operations", lambda d: count_text(d["cost"]["bit_operations"])),
-        ("latency", lambda d: _latency(d.get("latency"))),
-    )
-    for label, cell in cells:
-        table.add_row(label, *[cell(run.document) for run in runs])
+    costs = [run.document["cost"] for run in runs]
+    table.add_row("weights", *[bytes_text(cost["weight_bytes"]) for cost in costs])
+    table.add_row("peak activations", *[bytes_text(cost["peak_activation_bytes"]) for cost in costs])
+    table.add_row("MACs in int8", *map(_share, costs))
+    table.add_row("bit operations", *[count_text(cost["bit_operations"]) for cost in costs])
+    table.add_row("latency", *[_latency(run.document.get("latency")) for run in runs])
     console.print(table)
     for remark in document.get("notes", []):
         console.print(f"note: {remark}")

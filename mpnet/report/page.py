@@ -38,11 +38,11 @@ def render(data: ReportData) -> str:
     needs_plotly = any(f.kind != "histogram" for f in shown.values())
     environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True,
                                      undefined=jinja2.StrictUndefined)
-    environment.filters.update(num=_number, jpeg=_jpeg, product=lambda shape: int(np.prod(shape)))
+    environment.filters.update(num=_number, jpeg=lambda data: f"data:image/jpeg;base64,{_base64(data)}",
+                               product=lambda shape: int(np.prod(shape)))
     environment.globals.update(chip=_chip, whisker=_Whisker(data.classes), tone=_tone)
     # The policy lets exactly these scripts run, so a name that slipped through as markup could still do nothing.
-    hashes = " ".join(f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
-                      for text in (script, plotly))
+    hashes = " ".join(f"'sha256-{_base64(hashlib.sha256(text.encode()).digest())}'" for text in (script, plotly))
     policy = f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data: blob:; " \
              "base-uri 'none'; form-action 'none'"
     changes = sorted(data.changes, key=lambda c: -c.score)
@@ -74,7 +74,7 @@ def payload(data: ReportData, shown: Mapping[str, Figure]) -> dict[str, Any]:
         "table": {
             "keys": list(table.keys), "front": np.flatnonzero(table.front).tolist(), "baseline": table.baseline,
             "chosen": table.chosen, "objective": table.objective, "cost": table.cost,
-            "columns": {name: _base64(table.columns[name]) for name in names},
+            "columns": {name: _base64(table.columns[name].astype("<f8").tobytes()) for name in names},
         },
         "measures": {name: {"label": m.label, "unit": m.unit, "higher": m.higher, "cost": m.cost, "digits": m.digits}
                      for name in names for m in (measure(name),)},
@@ -109,8 +109,8 @@ def _figure(figure: Figure) -> dict[str, Any]:
     }
 
 
-def _base64(values: Any) -> str:
-    return base64.b64encode(np.ascontiguousarray(values, dtype="<f8").tobytes()).decode("ascii")
+def _base64(data: bytes) -> str:
+    return base64.b64encode(data).decode("ascii")
 
 
 def _asset(folder: str, name: str) -> str:
@@ -142,10 +142,6 @@ def _number(value: float | None, digits: int = 2, signed: bool = False) -> str:
 def _minus(text: str) -> str:
     """Signs of negative numbers as typographers want them."""
     return re.sub(r"(?<=[\s(])-(?=\d)", "−", text)
-
-
-def _jpeg(data: bytes) -> str:
-    return "data:image/jpeg;base64," + base64.b64encode(data).decode("ascii")
 
 
 def _chip(precision: str) -> Markup:

@@ -89,12 +89,9 @@ class Pairing:
         return _Side(detections, results, {area: bootstrap(r, self._weight) for area, r in results.items()})
 
     def _classes(self, before: CocoResult, after: CocoResult, found: Differences) -> tuple[ClassRow, ...]:
-        rows = []
         tables = zip(self.dataset.names, before.per_class(), after.per_class(), found.per_class["AP"], strict=True)
-        for name, first, second, interval in tables:
-            if first["truths"]:
-                rows.append(ClassRow(name, int(first["truths"]), first, second, interval))
-        return tuple(rows)
+        return tuple(ClassRow(name, int(first["truths"]), first, second, interval)
+                     for name, first, second, interval in tables if first["truths"])
 
     def _agree(self, other: Detections) -> tuple[dict[str, float], dict[str, Interval]]:
         """Agreement has no second run to pair with: its interval is that of the shortfall from 100."""

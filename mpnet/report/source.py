@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any, Iterable, Mapping, Sequence
 
 import numpy as np
@@ -19,13 +20,11 @@ ROWS_SHOWN = 12_000
 """Most configurations on a page; of more, the front and the most accurate ones stay, the rest is sampled evenly."""
 
 
-def from_results(results: Sequence[Result], title: str = "") -> ReportData:
+def from_results(results: Sequence[Result]) -> ReportData:
     """Runs on the same data; the first is the baseline, the last one the chosen configuration.
 
-    Raises: ConfigError for none, or for runs on different data.
+    Raises: ConfigError for runs on different data.
     """
-    if not results:
-        raise ConfigError("a report needs at least one run")
     documents = [result.document for result in results]
     for other in documents[1:]:
         if other["digests"].get("data") != documents[0]["digests"].get("data"):
@@ -40,11 +39,11 @@ def from_results(results: Sequence[Result], title: str = "") -> ReportData:
         tuple(str(d["precision"].get("key", "")) for d in documents), columns,
         front_rows(columns, *axes(columns)), *axes(columns), baseline=0, chosen=len(documents) - 1,
     )
-    layers = layers_of(chosen["precision"].get("layers", []))
     return ReportData(
-        title=title or str(chosen["name"]), kind="run" if len(results) == 1 else "runs",
+        title=str(chosen["name"]), kind="run" if len(results) == 1 else "runs",
         source=", ".join(str(result.folder) for result in results), created=str(chosen.get("created", "")),
-        status=Status("finished", len(results), len(results)), layers=layers, configurations=table,
+        status=Status("finished", len(results), len(results)), configurations=table,
+        layers=layers_of(chosen["precision"].get("layers", [])),
         costs=layer_pairs(documents[0], chosen), protocol=chosen["protocol"], versions=chosen.get("versions", {}),
         digests={str(name): str(value) for name, value in chosen["digests"].items() if value is not None},
         latency={name: value for name, value in (chosen.get("latency") or {}).items() if name != "steps"},
@@ -113,21 +112,18 @@ def thinned(table: Configurations, limit: int = ROWS_SHOWN, seed: int = 0) -> Co
     if len(table) <= limit:
         return table
     keep = table.front.copy()
-    for row in (table.baseline, table.chosen):
-        if row is not None:
-            keep[row] = True
+    keep[[row for row in (table.baseline, table.chosen) if row is not None]] = True
     wanted = set(_uniform_and_neighbours(table))
     keep |= np.fromiter((key in wanted for key in table.keys), dtype=bool, count=len(table))
     rest = np.flatnonzero(~keep)
     random = np.random.RandomState(seed)
     keep[random.choice(rest, max(0, min(len(rest), limit - int(keep.sum()))), replace=False)] = True
     rows = np.flatnonzero(keep)
-    place = {int(old): new for new, old in enumerate(rows)}
-    return Configurations(
-        tuple(table.keys[row] for row in rows),
-        {name: values[rows] for name, values in table.columns.items()}, table.front[rows], table.objective, table.cost,
-        None if table.baseline is None else place[table.baseline],
-        None if table.chosen is None else place[table.chosen], table.dropped + len(table) - len(rows),
+    place: dict[int | None, int | None] = {None: None, **{int(old): new for new, old in enumerate(rows)}}
+    return replace(
+        table, keys=tuple(table.keys[row] for row in rows), front=table.front[rows],
+        columns={name: values[rows] for name, values in table.columns.items()}, baseline=place[table.baseline],
+        chosen=place[table.chosen], dropped=table.dropped + len(table) - len(rows),
     )
 
 

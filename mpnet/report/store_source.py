@@ -42,9 +42,7 @@ def from_store(path: Path, status: Status, choose: str | None = None) -> tuple[R
             raise StoreError(f"{path}: configuration {choose[:80]!r} is not in the store; it has {keys[0]} and others")
         chosen, note = _chosen(keys, columns, front, baseline, findings, choose, objective, cost)
         digests = _digests(store, contexts[number], number, keys[chosen])
-    table = thinned(Configurations(
-        tuple(keys), columns, front, objective, cost, baseline, chosen,
-    ))
+    table = thinned(Configurations(tuple(keys), columns, front, objective, cost, baseline, chosen))
     notes = [note] if note else []
     if others:
         notes.append(f"The store holds {others} more set(s) of quantisation options; this page shows one of them.")
@@ -74,10 +72,8 @@ def _context(
     if not known:
         return None, 0
     best = (findings or {}).get("best") or {}
-    for number in known:
-        if best and contexts[number].get("options") == best.get("options"):
-            return number, len(known) - 1
-    return known[0], len(known) - 1
+    same = [number for number in known if best and contexts[number].get("options") == best.get("options")]
+    return (same or known)[0], len(known) - 1
 
 
 def _columns(trials: Sequence[Any]) -> dict[str, NDArray[np.float64]]:

@@ -25,9 +25,9 @@ def front_chart(points: Sequence[tuple[float, float, str]], rows: int) -> list[s
     return [f"{name}  {bar((quality - low) / spread)} {quality:8.2f}  {cost:.4g}" for quality, cost, name in points]
 
 
-def bar(share: float, width: int = _BAR) -> str:
-    """A bar of eighths of characters, `width` characters long."""
-    return blocks(round(min(1.0, max(0.0, share)) * width * 8)).ljust(width)
+def bar(share: float) -> str:
+    """A bar of eighths of characters, all of equal length."""
+    return blocks(round(min(1.0, max(0.0, share)) * _BAR * 8)).ljust(_BAR)
 
 
 def print_sweep(document: Mapping[str, Any], out: Console) -> None:
