@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.detection.preprocess import Geometry, geometry_array
-from mpnet.errors import ConfigError, DataError, EngineError, KernelError
+from mpnet.errors import ConfigError, DataError, EngineError
 from mpnet.kernels._core import ffi, lib
+from mpnet.kernels.core import c_arguments, check_status
 
 
 @dataclass(frozen=True)
@@ -56,11 +57,6 @@ class Candidates:
     @property
     def image_count(self) -> int:
         return len(self.offsets) - 1
-
-
-def pointer(kind: str, array: NDArray[Any]) -> Any:
-    """A C pointer to a contiguous array's memory, which the caller keeps alive."""
-    return ffi.from_buffer(kind, array, require_writable=False)
 
 
 def _pieces(arrays: Sequence[NDArray[Any]]) -> NDArray[Any]:
@@ -115,17 +111,14 @@ def decode_head(
         score = np.empty(capacity, dtype=np.float32)
         box = np.empty((capacity, 4), dtype=np.float32)
         scratch = np.empty(lib.mp_decode_scratch(capacity), dtype=np.uint8)
-        status = lib.mp_decode_yolo(
-            spec, pointer("float[]", anchors), pointer("float[]", tensor), images, pointer("float[]", places),
-            confidence, capacity, pointer("char[]", scratch), needed, pointer("int64_t[]", offsets),
-            pointer("int32_t[]", category), pointer("float[]", score), pointer("float[]", box),
-        )
+        status = lib.mp_decode_yolo(*c_arguments(
+            spec, anchors, tensor, images, places, confidence, capacity, scratch, needed, offsets, category, score, box,
+        ))
+        count = int(needed[0])
         if status == lib.MP_NONFINITE:
-            raise EngineError(f"a yolo layer's input is not finite (image {needed[0]} of the batch)")
-        if status != lib.MP_OK:
-            raise KernelError(f"box decoding refused its arguments (status {status})")
-        if needed[0] <= capacity:
+            raise EngineError(f"a yolo layer's input is not finite (image {count} of the batch)")
+        check_status(status, "box decoding")
+        if count <= capacity:
             break
-        capacity = int(needed[0])
-    count = int(needed[0])
+        capacity = count
     return Candidates(offsets, category[:count].copy(), score[:count].copy(), box[:count].copy())

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.kernels._core import ffi, lib
+from mpnet.kernels.core import c_arguments
 
 MAX_PIXELS = 1 << 25
 """Larger pictures are left to other decoders: a progressive one would need more than 300 MB here."""
@@ -26,8 +27,5 @@ def decode_jpeg(data: bytes, width: int, height: int) -> NDArray[np.uint8] | Non
         return None
     scratch = np.empty((size_bytes + 7) // 8, dtype=np.uint64)
     picture = np.empty((height, width, 3), dtype=np.uint8)
-    status = lib.mp_jpeg_decode(
-        source, len(data), width, height, ffi.cast("void *", scratch.ctypes.data), scratch.nbytes,
-        ffi.from_buffer("uint8_t[]", picture, require_writable=True),
-    )
+    status = lib.mp_jpeg_decode(*c_arguments(source, len(data), width, height, scratch, scratch.nbytes, picture))
     return picture if status == lib.MP_OK else None

@@ -8,9 +8,10 @@ from typing import Any, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from mpnet.detection.decode import Candidates, pointer
-from mpnet.errors import ConfigError, DataError, KernelError
+from mpnet.detection.decode import Candidates
+from mpnet.errors import ConfigError, DataError
 from mpnet.kernels._core import ffi, lib
+from mpnet.kernels.core import c_arguments, check_status
 from mpnet.spec.detections import Detections
 
 # The cfg's nms_kind -> kernel kind. AlexeyAB's greedynms always uses the exponent 0.6, whatever beta_nms says.
@@ -58,8 +59,7 @@ def suppress(
     table: Any = ffi.new("mp_candidates[]", len(heads))
     alive: list[Any] = []
     for row, head in zip(table, heads, strict=True):
-        pointers = (pointer("int64_t[]", head.offsets), pointer("int32_t[]", head.category),
-                    pointer("float[]", head.score), pointer("float[]", head.box))
+        pointers = c_arguments(head.offsets, head.category, head.score, head.box)
         alive.append(pointers)
         row.images = images
         row.offsets, row.category, row.score, row.box = pointers
@@ -70,14 +70,10 @@ def suppress(
     category = np.empty(count, dtype=np.int32)
     score = np.empty(count, dtype=np.float32)
     box = np.empty((count, 4), dtype=np.float32)
-    status = lib.mp_nms(
-        table, len(heads), KINDS[choice.kind], choice.threshold,
-        GREEDY_BETA if choice.kind == "greedynms" else choice.beta, pointer("float[]", wh), fullest,
-        pointer("float[]", scratch), pointer("int64_t[]", offsets), pointer("int32_t[]", category),
-        pointer("float[]", score), pointer("float[]", box),
-    )
-    if status != lib.MP_OK:
-        raise KernelError(f"non-maximum suppression refused its arguments (status {status})")
+    beta = GREEDY_BETA if choice.kind == "greedynms" else choice.beta
+    check_status(lib.mp_nms(*c_arguments(
+        table, len(heads), KINDS[choice.kind], choice.threshold, beta, wh, fullest, scratch, offsets, category, score, box,
+    )), "non-maximum suppression")
     kept = int(offsets[-1])
     index = np.repeat(np.arange(images, dtype=np.int32), np.diff(offsets))
     return Detections(images, index, category[:kept].copy(), score[:kept].copy(), box[:kept].copy())

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mpnet.errors import DataError, KernelError
-from mpnet.kernels._core import ffi, lib
+from mpnet.errors import DataError
+from mpnet.kernels._core import lib
+from mpnet.kernels.core import c_arguments, check_status
 from mpnet.spec.dataset import Dataset
 from mpnet.spec.detections import Detections
 
@@ -25,11 +26,6 @@ MAX_DETECTIONS = 100
 AREA_RANGES: dict[str, tuple[float, float]] = {
     "all": (0.0, 1e10), "small": (0.0, 1024.0), "medium": (1024.0, 9216.0), "large": (9216.0, 1e10),
 }
-
-
-def pointer(kind: str, array: NDArray[Any]) -> Any:
-    """A C pointer to a contiguous array's memory, which the caller keeps alive."""
-    return ffi.from_buffer(kind, array, require_writable=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,26 +120,21 @@ class Matches:
         """
         images, categories = self.positives.shape
         shape = (categories, len(self.thresholds))
-        weights, draws = ffi.NULL, 1
+        draws = 1
         if weight is not None:
             if weight.shape[-1:] != (images,) or weight.ndim > 2 or (weight < 0).any():
                 raise DataError(f"weights of shape {weight.shape} do not say how often each of {images} images counts")
             weight = np.ascontiguousarray(weight, dtype=np.int32)
-            weights = pointer("int32_t[]", weight)
             shape = weight.shape[:-1] + shape
             draws = len(weight) if weight.ndim == 2 else 1
         precision, recall = np.empty(shape), np.empty(shape)
         truths = self.positives.sum(axis=0) if weight is None else weight @ self.positives
         fullest, most = int(np.diff(self.start).max(initial=0)), int(truths.max(initial=0))
         scratch = np.empty(24 * fullest + most + 32, dtype=np.uint8)
-        status = lib.mp_average_precision(
-            images, categories, len(self.thresholds), pointer("int64_t[]", self.start),
-            pointer("uint16_t[]", self.matched), pointer("uint16_t[]", self.ignored), pointer("int32_t[]", self.rank),
-            pointer("int32_t[]", self.image), pointer("int32_t[]", self.positives), draws, weights, max_rank,
-            pointer("char[]", scratch), pointer("double[]", precision), pointer("double[]", recall),
-        )
-        if status != lib.MP_OK:
-            raise KernelError(f"average precision refused its arguments (status {status})")
+        check_status(lib.mp_average_precision(*c_arguments(
+            images, categories, len(self.thresholds), self.start, self.matched, self.ignored, self.rank, self.image,
+            self.positives, draws, weight, max_rank, scratch, precision, recall,
+        )), "average precision")
         return precision, recall
 
 
@@ -165,24 +156,15 @@ def match(
     box = np.ascontiguousarray(detections.box)
     category, score = np.ascontiguousarray(detections.category), np.ascontiguousarray(detections.score)
     scratch = np.empty((fullest + 1, 2), dtype=np.float64)
-    status = lib.mp_match_coco(
-        truths.image_count, truths.category_count, pointer("int64_t[]", detections.offsets),
-        pointer("int32_t[]", category), pointer("float[]", box),
-        pointer("float[]", truths.sizes), pointer("int64_t[]", truths.cell_offsets),
-        pointer("double[]", truths.box), pointer("double[]", truths.area), pointer("uint8_t[]", truths.crowd),
-        low, high, pointer("double[]", cuts), len(cuts), MAX_DETECTIONS, pointer("char[]", scratch),
-        pointer("uint16_t[]", matched), pointer("uint16_t[]", ignored), pointer("int32_t[]", rank),
-        pointer("int32_t[]", truth),
-    )
+    check_status(lib.mp_match_coco(*c_arguments(
+        truths.image_count, truths.category_count, detections.offsets, category, box, truths.sizes, truths.cell_offsets,
+        truths.box, truths.area, truths.crowd, low, high, cuts, len(cuts), MAX_DETECTIONS, scratch, matched, ignored, rank,
+        truth,
+    )), "matching")
     order, start = np.empty(count, np.int64), np.empty(truths.category_count + 1, np.int64)
-    if status == lib.MP_OK:
-        work = np.empty((count + 1, 4), dtype=np.int64)
-        status = lib.mp_order_by_category(
-            truths.category_count, count, pointer("int32_t[]", category), pointer("float[]", score),
-            pointer("char[]", work), pointer("int64_t[]", order), pointer("int64_t[]", start),
-        )
-    if status != lib.MP_OK:
-        raise KernelError(f"matching refused its arguments (status {status})")
+    work = np.empty((count + 1, 4), dtype=np.int64)
+    arguments = c_arguments(truths.category_count, count, category, score, work, order, start)
+    check_status(lib.mp_order_by_category(*arguments), "matching")
     return Matches(cuts, start, order, detections.image_index[order], score[order], rank[order], matched[order],
                    ignored[order], truth[order], truths.counted(area))
 
@@ -195,13 +177,10 @@ def best_overlap(detections: Detections, truths: Truths, minimum: float) -> NDAr
     check_images(detections, truths)
     result = np.empty(len(detections), np.int32)
     box, category = np.ascontiguousarray(detections.box), np.ascontiguousarray(detections.category)
-    status = lib.mp_best_overlap(
-        truths.image_count, truths.category_count, pointer("int64_t[]", detections.offsets),
-        pointer("int32_t[]", category), pointer("float[]", box), pointer("int64_t[]", truths.cell_offsets),
-        pointer("double[]", truths.box), minimum, pointer("int32_t[]", result),
-    )
-    if status != lib.MP_OK:
-        raise KernelError(f"matching refused its arguments (status {status})")
+    check_status(lib.mp_best_overlap(*c_arguments(
+        truths.image_count, truths.category_count, detections.offsets, category, box, truths.cell_offsets, truths.box, minimum,
+        result,
+    )), "matching")
     return result
 
 

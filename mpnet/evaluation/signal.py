@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from mpnet.errors import DataError, KernelError
-from mpnet.evaluation.match import pointer
-from mpnet.kernels._core import ffi, lib
+from mpnet.errors import DataError
+from mpnet.kernels._core import lib
+from mpnet.kernels.core import c_arguments, check_status
 
 
 def squared_sum(x: NDArray[np.float32], baseline: NDArray[np.float32] | None = None) -> NDArray[np.float64]:
@@ -21,10 +21,6 @@ def squared_sum(x: NDArray[np.float32], baseline: NDArray[np.float32] | None = N
     right = None if baseline is None else np.ascontiguousarray(baseline, dtype=np.float32)
     images = len(left)
     sums = np.zeros(images, dtype=np.float64)
-    status = lib.mp_squared_difference(
-        images, left.size // images if images else 0, pointer("float[]", left),
-        ffi.NULL if right is None else pointer("float[]", right), pointer("double[]", sums),
-    )
-    if status != lib.MP_OK:
-        raise KernelError(f"comparing tensors: the C core refused its arguments (status {status})")
+    arguments = c_arguments(images, left.size // images if images else 0, left, right, sums)
+    check_status(lib.mp_squared_difference(*arguments), "comparing tensors: the C core")
     return sums

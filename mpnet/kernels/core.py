@@ -1,0 +1,34 @@
+"""Functions of the C core that belong to no table of kernels: NumPy arrays go in as they are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mpnet.errors import KernelError
+from mpnet.kernels._core import ffi, lib
+
+_C_ARRAY = {
+    np.dtype(kind): f"{name}[]" for kind, name in (
+        (np.float32, "float"), (np.float64, "double"), (np.int8, "int8_t"), (np.uint8, "uint8_t"), (np.uint16, "uint16_t"),
+        (np.int32, "int32_t"), (np.int64, "int64_t"), (np.uint64, "uint64_t"),
+    )
+}
+
+
+def c_arguments(*values: Any) -> list[Any]:
+    """Arguments of a C function: the address of an array, which is C-contiguous, NULL for None, all else as it is.
+
+    The addresses keep their arrays alive.
+    """
+    return [
+        ffi.from_buffer(_C_ARRAY[value.dtype], value) if isinstance(value, np.ndarray) else ffi.NULL if value is None else value
+        for value in values
+    ]
+
+
+def check_status(status: int, what: str) -> None:
+    """Raise KernelError unless a function of the C core took its arguments; what: it does, for the message."""
+    if status != lib.MP_OK:
+        raise KernelError(f"{what} refused its arguments (status {status})")
