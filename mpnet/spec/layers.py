@@ -61,13 +61,16 @@ class LayerSpec:
     declared: PrecisionKeys | None = None
     name: str = ""
 
-    kind: ClassVar[str] = ""
+    kind: ClassVar[str]
     """The section's name in the cfg."""
-    short: ClassVar[str] = ""
+    short: ClassVar[str]
     """The word in names and tables."""
     has_weights: ClassVar[bool] = False
     always_fp32: ClassVar[bool] = False
     """Whether it cannot have a precision of its own."""
+
+    def __init_subclass__(cls, kind: str, short: str = "") -> None:
+        cls.kind, cls.short = kind, short or kind
 
     @property
     def parameters(self) -> int:
@@ -87,7 +90,7 @@ class LayerSpec:
 
 
 @dataclass(frozen=True)
-class ConvolutionSpec(LayerSpec):
+class ConvolutionSpec(LayerSpec, kind="convolutional", short="conv"):
     """Convolution, optional batch normalisation, activation. Zero padding on all four sides."""
 
     filters: int = field(default=1, metadata=integer(1, MAX_CHANNELS, cfg="filters"))
@@ -99,8 +102,6 @@ class ConvolutionSpec(LayerSpec):
     batch_normalize: bool = field(default=False, metadata=flag(cfg="batch_normalize"))
     activation: str = field(default="logistic", metadata=word(ACTIVATIONS, cfg="activation"))
 
-    kind: ClassVar[str] = "convolutional"
-    short: ClassVar[str] = "conv"
     has_weights: ClassVar[bool] = True
 
     @property
@@ -133,66 +134,48 @@ class ConvolutionSpec(LayerSpec):
 
 
 @dataclass(frozen=True)
-class MaxpoolSpec(LayerSpec):
+class MaxpoolSpec(LayerSpec, kind="maxpool"):
     """Maximum over windows. padding: total of both sides, padding // 2 of it before; outside is minus infinity."""
 
     size: int = 1
     stride: int = 1
     padding: int = 0
 
-    kind: ClassVar[str] = "maxpool"
-    short: ClassVar[str] = "maxpool"
-
 
 @dataclass(frozen=True)
-class AvgpoolSpec(LayerSpec):
+class AvgpoolSpec(LayerSpec, kind="avgpool"):
     """Global mean per channel: (h, w, c) -> (1, 1, c)."""
 
-    kind: ClassVar[str] = "avgpool"
-    short: ClassVar[str] = "avgpool"
-
 
 @dataclass(frozen=True)
-class UpsampleSpec(LayerSpec):
+class UpsampleSpec(LayerSpec, kind="upsample"):
     """Nearest neighbour, by a whole factor."""
 
     factor: int = field(default=2, metadata=integer(1, 64, cfg="stride"))
 
-    kind: ClassVar[str] = "upsample"
-    short: ClassVar[str] = "upsample"
-
 
 @dataclass(frozen=True)
-class RouteSpec(LayerSpec):
+class RouteSpec(LayerSpec, kind="route"):
     """Concatenation along channels; with groups, of the group_id-th of `groups` equal parts of each input."""
 
     groups: int = field(default=1, metadata=integer(1, MAX_CHANNELS, cfg="groups"))
     group_id: int = 0
 
-    kind: ClassVar[str] = "route"
-    short: ClassVar[str] = "route"
-
 
 @dataclass(frozen=True)
-class ShortcutSpec(LayerSpec):
+class ShortcutSpec(LayerSpec, kind="shortcut"):
     """activation(previous layer + another layer) of equal shapes."""
 
     activation: str = field(default="linear", metadata=word(ACTIVATIONS, cfg="activation"))
 
-    kind: ClassVar[str] = "shortcut"
-    short: ClassVar[str] = "shortcut"
-
 
 @dataclass(frozen=True)
-class DropoutSpec(LayerSpec):
+class DropoutSpec(LayerSpec, kind="dropout"):
     """The identity, when a network is not being trained."""
 
-    kind: ClassVar[str] = "dropout"
-    short: ClassVar[str] = "dropout"
-
 
 @dataclass(frozen=True)
-class YoloSpec(LayerSpec):
+class YoloSpec(LayerSpec, kind="yolo"):
     """A detection head; always fp32.
 
     mask:       which of the anchors this head uses.
@@ -211,8 +194,6 @@ class YoloSpec(LayerSpec):
     beta_nms: float = field(default=0.6, metadata=number(0.0, 10.0, cfg="beta_nms"))
     new_coords: bool = field(default=False, metadata=flag(cfg="new_coords"))
 
-    kind: ClassVar[str] = "yolo"
-    short: ClassVar[str] = "yolo"
     always_fp32: ClassVar[bool] = True
 
     @property

@@ -54,10 +54,10 @@ def layer_groups(network: NetworkSpec) -> dict[str, tuple[int, ...]]:
     layer directly. NxN: by kernel size, depthwise ones included.
     """
     convolutions = network.convolutions
-    groups: dict[str, list[int]] = {name: [] for name in ("all", "conv", "first", "last", "heads", "trunk")}
-    groups["all"] = groups["conv"] = [layer.index for layer in convolutions]
-    groups["first"] = groups["all"][:1]
-    groups["last"] = groups["all"][-1:]
+    indices = [layer.index for layer in convolutions]
+    groups: dict[str, list[int]] = {
+        "all": indices, "conv": indices, "first": indices[:1], "last": indices[-1:], "heads": [], "trunk": [],
+    }
     heads = len(network.yolos)
     reached = network.heads_of()
     for layer in convolutions:
@@ -75,7 +75,7 @@ def layer_groups(network: NetworkSpec) -> dict[str, tuple[int, ...]]:
             groups.setdefault("grouped", []).append(layer.index)
         if layer.stride > 1:
             groups.setdefault("strided", []).append(layer.index)
-    return {name: tuple(indices) for name, indices in groups.items() if indices}
+    return {name: tuple(chosen) for name, chosen in groups.items() if chosen}
 
 
 def layer_selectors(network: NetworkSpec) -> tuple[tuple[str, ...], ...]:
