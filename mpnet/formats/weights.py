@@ -30,16 +30,14 @@ def read_weights(path: str | Path, network: NetworkSpec) -> Weights:
     size_bytes = file_size(path)
     longest = _VERSION.size + 8 + 4 * network.parameters
     if size_bytes > longest:
-        raise FormatError(_wrong_size(path, network, size_bytes, longest, "too long"))
+        raise _wrong_size(path, network, size_bytes, longest)
     return parse_weights(read_bounded(path, longest, "weights file"), network, str(path))
 
 
 def parse_weights(content: bytes, network: NetworkSpec, source: str = "<bytes>") -> Weights:
     """The weights of `network` from the bytes of a file."""
     if len(content) < _VERSION.size + 4:
-        raise FormatError(
-            f"{source}: {len(content)} bytes are too few for the header of a weights file; is it complete?"
-        )
+        raise FormatError(f"{source}: {len(content)} bytes are too few for the header of a weights file; is it complete?")
     version = _VERSION.unpack_from(content)
     if not all(0 <= number <= _MAX_VERSION for number in version):
         raise FormatError(f"{source}: version {version} in the header; this is no Darknet weights file")
@@ -47,9 +45,7 @@ def parse_weights(content: bytes, network: NetworkSpec, source: str = "<bytes>")
     start = _VERSION.size + seen_bytes
     expected = start + 4 * network.parameters
     if len(content) != expected:
-        raise FormatError(
-            _wrong_size(source, network, len(content), expected, "too short" if len(content) < expected else "too long")
-        )
+        raise _wrong_size(source, network, len(content), expected)
     seen = int.from_bytes(content[_VERSION.size : start], "little")
     values = np.frombuffer(content, "<f4", offset=start).astype(np.float32)
     layers, position = {}, 0
@@ -87,8 +83,9 @@ def _read_layer(values: Floats, position: int, layer: ConvolutionSpec, source: s
     return ConvolutionWeights(biases, take("weights", layer.weight_shape), scales, means, variances), position
 
 
-def _wrong_size(source: str | Path, network: NetworkSpec, found: int, expected: int, what: str) -> str:
-    return (
+def _wrong_size(source: str | Path, network: NetworkSpec, found: int, expected: int) -> FormatError:
+    what = "too short" if found < expected else "too long"
+    return FormatError(
         f"{source}: {what}: {found} bytes, but {network.source} needs {expected} ({network.parameters} values); "
         "use the weights that belong to this cfg, or download them again"
     )

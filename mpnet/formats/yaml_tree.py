@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Iterator
+from typing import Callable, Iterator
 
 import yaml
 
@@ -60,28 +60,24 @@ def read_yaml_file(path: Path) -> Node:
 
 def parse_yaml(data: bytes | str, source: str, numbered: bool = True) -> Node:
     """The tree of a YAML document; messages name `source` and, when `numbered`, the line. Raises ConfigError."""
-    if isinstance(data, bytes):
-        try:
-            content = data.decode("utf-8-sig")
-        except UnicodeDecodeError as error:
-            line = error.object[: error.start].count(b"\n") + 1
-            raise ConfigError(f"{source}:{line}: is not UTF-8 text; save it as UTF-8") from None
-    else:
-        content = data
+    def place(lines_before: int) -> str:
+        return f"{source}:{lines_before + 1}" if numbered else source
+
     try:
-        return _build(yaml.parse(content, Loader=yaml.SafeLoader), source, numbered)
+        content = data.decode("utf-8-sig") if isinstance(data, bytes) else data
+        return _build(yaml.parse(content, Loader=yaml.SafeLoader), source, place)
     except ConfigError:
         raise
+    except UnicodeDecodeError as error:
+        where = place(error.object[: error.start].count(b"\n"))
+        raise ConfigError(f"{where}: is not UTF-8 text; save it as UTF-8") from None
     except yaml.reader.ReaderError as error:
-        line = content.count("\n", 0, error.position) + 1
-        place = f"{source}:{line}" if numbered else source
-        raise ConfigError(f"{place}: character {error.character!r} is not allowed in YAML; remove it") from None
+        where = place(content.count("\n", 0, error.position))
+        raise ConfigError(f"{where}: character {error.character!r} is not allowed in YAML; remove it") from None
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        line = mark.line + 1 if mark else 1
-        problem = error.problem or error.context
-        place = f"{source}:{line}" if numbered else source
-        raise ConfigError(f"{place}: is not valid YAML: {problem}; mend that line") from None
+        where, problem = place(mark.line if mark else 0), error.problem or error.context
+        raise ConfigError(f"{where}: is not valid YAML: {problem}; mend that line") from None
     except yaml.YAMLError as error:
         raise ConfigError(f"{source}: is not valid YAML: {str(error).splitlines()[0]}") from None
     except (ValueError, OverflowError) as error:
@@ -89,13 +85,13 @@ def parse_yaml(data: bytes | str, source: str, numbered: bool = True) -> Node:
         raise ConfigError(f"{source}: is not valid YAML: {error}") from None
 
 
-def _build(events: Iterator[yaml.Event], source: str, numbered: bool) -> Node:
+def _build(events: Iterator[yaml.Event], source: str, place_of: Callable[[int], str]) -> Node:
     """Build the tree without recursion, so that nesting can cost neither stack nor time."""
     root: Node | None = None
     stack: list[tuple[Mapping | Sequence, list[Scalar]]] = []  # each with the key that waits for its value
     documents = count = 0
     for event in events:
-        place = f"{source}:{event.start_mark.line + 1}" if event.start_mark and numbered else source
+        place = place_of(event.start_mark.line) if event.start_mark else source
         if isinstance(event, yaml.DocumentStartEvent):
             documents += 1
             if documents > 1:
