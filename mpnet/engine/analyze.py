@@ -9,7 +9,7 @@ alone:      the error at the heads when only this layer is lowered and all other
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Callable, Iterable
+from typing import Callable, Iterable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -248,19 +248,17 @@ def _bins(values: GrowingHistogram) -> tuple[int, ...]:
 
 
 def _layers(plan: Plan, results: dict[int, _Meters], alone: dict[int, list[ErrorMeter]]) -> tuple[LayerAnalysis, ...]:
-    found: list[tuple[float, Any]] = []
-    noises = {}
-    for index, meters in alone.items():
-        decibels = tuple(meter.result().sqnr_db for meter in meters)
-        noises[index] = (sum(10 ** (-db / 10) for db in decibels), decibels)
-    total = sum(noise for noise, _ in noises.values())
-    for index, (noise, decibels) in noises.items():
-        layer = plan.network.layers[index]
-        found.append((noise, LayerAnalysis(
-            index, layer.name, plan.precision[index], layer.macs, results[index].local.result(),
-            results[index].cumulative.result(), decibels, noise / total if total > 0 else 0.0,
-        )))
-    return tuple(layer for _, layer in sorted(found, key=lambda pair: -pair[0]))
+    decibels = {index: tuple(meter.result().sqnr_db for meter in meters) for index, meters in alone.items()}
+    noises = {index: sum(10 ** (-db / 10) for db in own) for index, own in decibels.items()}
+    total = sum(noises.values())
+    found = []
+    for index in sorted(noises, key=lambda index: -noises[index]):
+        layer, result = plan.network.layers[index], results[index]
+        found.append(LayerAnalysis(
+            index, layer.name, plan.precision[index], layer.macs, result.local.result(), result.cumulative.result(),
+            decibels[index], noises[index] / total if total > 0 else 0.0,
+        ))
+    return tuple(found)
 
 
 def worth_keeping(analysis: Analysis, plan: Plan, macs_share: float) -> tuple[LayerAnalysis, ...]:

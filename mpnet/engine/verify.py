@@ -13,7 +13,7 @@ stretches a difference by more than 1.1. Source: docs/arithmetic.md, section 6.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Iterable, Sequence
+from typing import Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -106,12 +106,11 @@ class Verifier:
                       float(share.max()))
 
     def _add(self, number: int, step: Step, values: int, differing: int, largest: float, share: float) -> None:
-        known = self._found.get(number)
         name = self._plan.network.layers[step.layer].name
-        self._found[number] = StepCheck(
-            number, name, step.operation.name, values + (known.values if known else 0),
-            differing + (known.differing if known else 0), max(largest, known.largest if known else 0.0),
-            max(share, known.share if known else 0.0),
+        known = self._found.get(number) or StepCheck(number, name, step.operation.name, 0, 0, 0.0, 0.0)
+        self._found[number] = replace(
+            known, values=known.values + values, differing=known.differing + differing, largest=max(known.largest, largest),
+            share=max(known.share, share),
         )
 
     def _simulate(self, number: int, operation: Convolve, x: Tensor) -> tuple[Floats, NDArray[np.float64]]:
@@ -122,9 +121,7 @@ class Verifier:
         ready = self._prepared.convolution(operation)
         values = self._padded(x, simulation.padding)
         simulated = self._convolve(simulation.weights, simulation.shape, values, ready.bias, ready.activation)
-        magnitude = self._convolve(
-            simulation.magnitudes, simulation.shape, np.abs(values), np.abs(ready.bias), "linear"
-        )
+        magnitude = self._convolve(simulation.magnitudes, simulation.shape, np.abs(values), np.abs(ready.bias), "linear")
         bound = STRETCH * (simulation.shape.depth + ROUNDINGS) * 2.0**-24 * magnitude.astype(np.float64)
         return simulated, bound
 
@@ -133,9 +130,7 @@ class Verifier:
         assert operation.weights is not None
         weights = dequantize_weights(*quantize_weights(self._prepared.folded[layer.index].weights, operation.weights))
         shape = conv_shape(layer)
-        wide = replace(
-            shape, in_h=shape.in_h + 2 * shape.padding, in_w=shape.in_w + 2 * shape.padding, padding=0
-        )
+        wide = replace(shape, in_h=shape.in_h + 2 * shape.padding, in_w=shape.in_w + 2 * shape.padding, padding=0)
         pack = self._prepared.kernels.pack_conv
         return _Simulation(wide, shape.padding, pack(wide, FP32, weights), pack(wide, FP32, np.abs(weights)))
 
@@ -153,6 +148,5 @@ class Verifier:
 
     def _convolve(self, packed: PackedConv, shape: ConvShape, x: Floats, bias: Floats, activation: str) -> Floats:
         out = np.empty((len(x), shape.out_h, shape.out_w, shape.out_channels), np.float32)
-        keywords: dict[str, Any] = {"bias": bias, "activation": activation, "threads": self._threads}
-        self._prepared.kernels.conv(packed, np.ascontiguousarray(x), out, **keywords)
+        self._prepared.kernels.conv(packed, x, out, bias=bias, activation=activation, threads=self._threads)
         return out

@@ -46,9 +46,10 @@ class BenchStep:
 
     def as_json(self) -> dict[str, Any]:
         """As in the document of `mpnet bench --json`."""
-        timed = self.time
+        timed, operation = self.time, self.time.step.operation
+        precision = operation.precision if isinstance(operation, Convolve) else timed.step.gives
         return {
-            "step": timed.name, "layer": timed.step.layer, "precision": _step_precision(timed), "macs": self.macs,
+            "step": timed.name, "layer": timed.step.layer, "precision": str(precision), "macs": self.macs,
             "min_ms": timed.min_ms, "median_ms": timed.median_ms, "gops": gops(self.macs, timed.min_ms),
             "peak_share": self.share,
         }
@@ -121,7 +122,7 @@ def bench_level(
         steps = tuple(_step(prepared, step, peak, threads) for step in time_steps(session, picture, repeats))
         macs = sum(step.macs for step in steps)
         # What the peak would need for the same products, each at its own precision.
-        ideal_ms = sum(2e-6 * s.macs / _peak_gops(s.time, peak, threads) for s in steps if s.macs)
+        ideal_ms = sum(step.share * step.time.min_ms for step in steps if step.share is not None)
         calls = [work for _, work in step_calls(session, len(picture))]
         whole, *parts = in_turn(one_pass, *calls, repeats=repeats, warm_up=0)
         left = statistics.median(whole_ms - ms for whole_ms, ms in zip(whole.ms, together(parts).ms, strict=True))
@@ -162,26 +163,11 @@ def _pack(prepared: Prepared, plan: Plan) -> None:
 
 
 def _step(prepared: Prepared, timed: StepTime, peak: Peak, threads: int) -> BenchStep:
-    if _convolution(timed) is None:
+    operation = timed.step.operation
+    if not isinstance(operation, Convolve):
         return BenchStep(timed, 0, None)
     macs = prepared.network.layers[timed.step.layer].macs
-    return BenchStep(timed, macs, gops(macs, timed.min_ms) / _peak_gops(timed, peak, threads))
-
-
-def _convolution(timed: StepTime) -> Convolve | None:
-    operation = timed.step.operation
-    return operation if isinstance(operation, Convolve) else None
-
-
-def _step_precision(timed: StepTime) -> str:
-    convolution = _convolution(timed)
-    return str(timed.step.gives if convolution is None else convolution.precision)
-
-
-def _peak_gops(timed: StepTime, peak: Peak, threads: int) -> float:
-    convolution = _convolution(timed)
-    bits = 32 if convolution is None else convolution.precision.weight_bits
-    return 2 * peak.of(bits) * threads
+    return BenchStep(timed, macs, gops(macs, timed.min_ms) / (2 * peak.of(operation.precision.weight_bits) * threads))
 
 
 DEFAULT_PRECISIONS = ("fp32", "fp32_winograd", "fp16", "int8", "mixed")

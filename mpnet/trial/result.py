@@ -85,10 +85,7 @@ def build_document(bench: Workbench, outcome: Outcome, *, baseline: Outcome | No
         "command": command,
         "digests": identity.digests(),
         "protocol": bench.protocol,
-        "precision": {
-            "key": outcome.plan.precision.key,
-            "layers": layer_costs(outcome.plan),
-        },
+        "precision": {"key": outcome.plan.precision.key, "layers": layer_costs(outcome.plan)},
         "metrics": metrics,
         "agreement": agreement,
         "per_class": per_class,
