@@ -52,23 +52,16 @@ def _decides(request: Request) -> tuple[str, ActivationScheme | None]:
     return str(method), scheme if method.method in ("percentile", "entropy", "mse") else None
 
 
-def tensor_names(network: NetworkSpec) -> dict[int, str]:
-    """Names for people, by tensor index."""
-    return {PICTURE: "picture", **{layer.index: layer.name for layer in network.layers}}
-
-
 def calibrate(
-    prepared: Prepared,
-    batches: Iterable[NDArray[np.float32]],
-    requests: Mapping[int, Request],
-    digests: Mapping[str, str],
-    threads: int = 1,
+    prepared: Prepared, batches: Iterable[NDArray[np.float32]], requests: Mapping[int, Request],
+    digests: Mapping[str, str], threads: int = 1,
 ) -> CalibratedRanges:
     """Run the pictures in fp32 and find the requested ranges.
 
     batches: (n, height, width, channels) float32. digests: go into the result, see CalibratedRanges.
     Raises: DataError without pictures, EngineError naming the layer for values that are not finite.
     """
-    calibrator = Calibrator(requests, tensor_names(prepared.network))
+    names = {PICTURE: "picture", **{layer.index: layer.name for layer in prepared.network.layers}}
+    calibrator = Calibrator(requests, names)
     observe_tensors(prepared, batches, [calibrator.observe], threads)
     return calibrator.result(digests)

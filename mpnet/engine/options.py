@@ -71,12 +71,8 @@ _COMPLETE = QuantizationOptions(
 
 
 def resolve_options(
-    network: NetworkSpec,
-    options: QuantizationOptions = NOTHING_SAID,
-    layers: Iterable[tuple[str, QuantizationOptions]] = (),
-    *,
-    batch_norm: str = "darknet",
-    ranges: Ranges | None = None,
+    network: NetworkSpec, options: QuantizationOptions = NOTHING_SAID,
+    layers: Iterable[tuple[str, QuantizationOptions]] = (), *, batch_norm: str = "darknet", ranges: Ranges | None = None,
 ) -> EngineOptions:
     """Defaults < [net] < the layer's cfg keys < `options` < `layers` (selector, options), later ones over earlier.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
-from typing import Mapping
+from typing import Any, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -84,14 +84,8 @@ class Prepared:
     """
 
     def __init__(
-        self,
-        network: NetworkSpec,
-        weights: Weights,
-        kernels: Kernels,
-        *,
-        batch_norm: str = "darknet",
-        folded: Mapping[int, FoldedConvolution] | None = None,
-        equalise: bool = False,
+        self, network: NetworkSpec, weights: Weights, kernels: Kernels, *, batch_norm: str = "darknet",
+        folded: Mapping[int, FoldedConvolution] | None = None, equalise: bool = False,
         channel_means: Mapping[int, NDArray[np.float64]] | None = None,
     ) -> None:
         self.network = network
@@ -129,15 +123,14 @@ class Prepared:
     def _pack(self, operation: Convolve) -> PreparedConvolution:
         layer = operation.layer_of(self.network)
         folded = self.folded[layer.index]
+        stored: NDArray[Any] = folded.weights
         bias, scale = folded.bias, None
+        if operation.weights is not None:
+            stored, scale = quantize_weights(folded.weights, operation.weights)
+            if operation.corrected:
+                bias = bias + self._bias_shift(layer, dequantize_weights(stored, scale))
         try:
-            if operation.weights is not None:
-                codes, scale = quantize_weights(folded.weights, operation.weights)
-                if operation.corrected:
-                    bias = bias + self._bias_shift(layer, dequantize_weights(codes, scale))
-                packed = self.kernels.pack_conv(conv_shape(layer), operation.precision, codes)
-            else:
-                packed = self.kernels.pack_conv(conv_shape(layer), operation.precision, folded.weights)
+            packed = self.kernels.pack_conv(conv_shape(layer), operation.precision, stored)
         except KernelError as error:
             place = f"layer {layer.index} ({layer.name})"
             raise EngineError(f"{place} cannot run as {operation.precision}: {error}") from None

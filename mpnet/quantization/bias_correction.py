@@ -40,10 +40,7 @@ class ChannelMeans:
 
 
 def bias_shift(
-    weights: NDArray[np.float32],
-    rounded: NDArray[np.float32],
-    means: NDArray[np.float64],
-    groups: int = 1,
+    weights: NDArray[np.float32], rounded: NDArray[np.float32], means: NDArray[np.float64], groups: int = 1
 ) -> NDArray[np.float32]:
     """What to add to the bias: -sum of (rounded - weights) * means per output channel, in float64 in the inputs' order.
 

@@ -108,11 +108,7 @@ def quantize_activations(
 
 
 def dequantize_activations(
-    q: NDArray[np.int8],
-    params: NDArray[Any],
-    out: NDArray[np.float32] | None = None,
-    *,
-    tensorflow: bool = True,
+    q: NDArray[np.int8], params: NDArray[Any], out: NDArray[np.float32] | None = None, *, tensorflow: bool = True,
     threads: int = 1,
 ) -> NDArray[np.float32]:
     """Reals of a batch of codes q (n, ...), int8, C-contiguous.

@@ -161,13 +161,7 @@ def _to_integers(codes: NDArray[np.float32], kind: QuantizedType) -> NDArray[Any
 
 
 def dequantize_slice(
-    q: NDArray[Any],
-    min_range: np.float32,
-    max_range: np.float32,
-    kind: QuantizedType,
-    mode: str,
-    narrow_range: bool,
-    *,
+    q: NDArray[Any], min_range: np.float32, max_range: np.float32, kind: QuantizedType, mode: str, narrow_range: bool, *,
     whole: bool = True,
 ) -> NDArray[np.float32]:
     """Codes -> float32. whole: one range holds for the whole tensor."""
@@ -192,14 +186,8 @@ def dequantize_slice(
 
 
 def quantize(
-    x: ArrayLike,
-    min_range: ArrayLike,
-    max_range: ArrayLike,
-    dtype: Any,
-    mode: str = "MIN_COMBINED",
-    round_mode: str = "HALF_AWAY_FROM_ZERO",
-    narrow_range: bool = False,
-    axis: int | None = None,
+    x: ArrayLike, min_range: ArrayLike, max_range: ArrayLike, dtype: Any, mode: str = "MIN_COMBINED",
+    round_mode: str = "HALF_AWAY_FROM_ZERO", narrow_range: bool = False, axis: int | None = None,
     ensure_minimum_range: float = 0.01,
 ) -> tuple[NDArray[Any], NDArray[np.float32], NDArray[np.float32]]:
     """tf.quantization.quantize: (codes, output_min, output_max).
@@ -238,13 +226,8 @@ def quantize(
 
 
 def dequantize(
-    input: NDArray[Any],
-    min_range: ArrayLike,
-    max_range: ArrayLike,
-    mode: str = "MIN_COMBINED",
-    axis: int | None = None,
-    narrow_range: bool = False,
-    dtype: str = "float32",
+    input: NDArray[Any], min_range: ArrayLike, max_range: ArrayLike, mode: str = "MIN_COMBINED", axis: int | None = None,
+    narrow_range: bool = False, dtype: str = "float32",
 ) -> NDArray[np.float32]:
     """tf.quantization.dequantize: codes -> float32. Feed it the range that quantize returned.
 

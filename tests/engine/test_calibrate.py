@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mpnet.engine.assign import assign
-from mpnet.engine.calibrate import calibrate, range_requests, tensor_names
+from mpnet.engine.calibrate import calibrate, range_requests
 from mpnet.engine.observe import observe_tensors
 from mpnet.engine.options import EngineOptions, resolve_options
 from mpnet.engine.plan import build_plan
@@ -47,7 +47,7 @@ def test_min_max_is_what_the_fp32_pass_holds(prepared: Prepared) -> None:
     found = calibrate(prepared, [pictures()[:2], pictures()[2:]], range_requests(NETWORK, options()), {"network": "x"})
     assert found.images == 3
     assert found.digests == {"network": "x"}
-    names = tensor_names(NETWORK)
+    names = {-1: "picture", **{layer.index: layer.name for layer in NETWORK.layers}}
     for tensor in found.tensors:
         values = np.concatenate(seen[tensor.tensor])
         assert (tensor.minimum, tensor.maximum) == (float(values.min()), float(values.max()))
