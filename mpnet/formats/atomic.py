@@ -72,8 +72,7 @@ def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
             folder.parent.mkdir(parents=True, exist_ok=True)
             scratch = _beside(folder)
             for name, content in files.items():
-                (scratch / name).write_bytes(content)
-                _flush(scratch / name)
+                _write(scratch / name, content)
             scratch.chmod(0o777 & ~_umask())
             _put_in_place(scratch, folder)
             scratch = None
@@ -139,6 +138,11 @@ def _named(target: Path) -> Iterator[None]:
 
 def _beside(folder: Path) -> Path:
     return Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+
+
+def _write(path: Path, data: bytes) -> None:
+    path.write_bytes(data)
+    _flush(path)
 
 
 def _flush(path: Path) -> None:
