@@ -48,11 +48,8 @@ class CalibrationMethod:
             raise PrecisionError(f"calibration: momentum is {self.momentum}; it must be at least 0 and below 1")
 
     def __str__(self) -> str:
-        if self.method == "percentile":
-            return f"percentile {self.percentile:g}"
-        if self.method == "moving_average":
-            return f"moving_average {self.momentum:g}"
-        return self.method
+        parameter = {"percentile": self.percentile, "moving_average": self.momentum}.get(self.method)
+        return self.method if parameter is None else f"{self.method} {parameter:g}"
 
 
 class RangeEstimator:

@@ -19,17 +19,14 @@ from mpnet.engine.plan import Plan, build_plan
 from mpnet.engine.prepare import Prepared
 from mpnet.engine.run import Session
 from mpnet.errors import ConfigError
-from mpnet.formats.cfg import read_cfg
-from mpnet.formats.weights import read_weights
 from mpnet.kernels.environment import versions
 from mpnet.kernels.isa import active_level, kernels, usable_levels
 from mpnet.progress import Advance, Progress, silent, unseen
 from mpnet.spec.network import NetworkSpec
 from mpnet.spec.precision import PRECISIONS, precision
-from mpnet.spec.weights import random_weights
 from mpnet.speed.clock import in_turn, once, together
 from mpnet.speed.peak import Peak, measure_peak
-from mpnet.speed.steps import StepTime, random_picture, step_calls, time_steps
+from mpnet.speed.steps import StepTime, open_network, random_picture, step_calls, time_steps
 
 MIXED = "mixed"
 """Beside the precisions: int8, the first layer and those that feed the heads fp16."""
@@ -215,12 +212,9 @@ def bench_network(
             raise ConfigError(f"--threads {count}: must be from 1 to {MAX_THREADS}")
     chosen = [level for name in isa for level in (usable_levels() if name == "all" else [name])]
     levels = [kernels(active_level() if name == "auto" else name) for name in dict.fromkeys(chosen)]
-    network = read_cfg(cfg)
-    if not network.convolutions:
-        raise ConfigError(f"{network.source}: has no layer with weights, so there is nothing to measure")
+    network, values = open_network(cfg, weights, "measure")
     for name in names:
         bench_key(network, name)
-    values = random_weights(network) if weights is None else read_weights(weights, network)
     options = resolve_options(network)
     peaks: dict[str, Peak] = {}
     cases: list[BenchCase] = []

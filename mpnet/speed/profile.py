@@ -17,16 +17,13 @@ from mpnet.engine.plan import Plan, build_plan
 from mpnet.engine.prepare import Prepared
 from mpnet.engine.run import Session
 from mpnet.errors import ConfigError
-from mpnet.formats.cfg import read_cfg
-from mpnet.formats.weights import read_weights
 from mpnet.kernels.environment import cpu_count, cpu_name
 from mpnet.kernels.isa import kernels
 from mpnet.progress import Progress, silent
 from mpnet.spec.precision import PRECISIONS, precision
-from mpnet.spec.weights import random_weights
 from mpnet.speed.clock import in_turn
 from mpnet.speed.latency import predicted_ms, step_signature
-from mpnet.speed.steps import random_picture, time_steps
+from mpnet.speed.steps import open_network, random_picture, time_steps
 from mpnet.speed.table import LatencyTable
 
 CHECKS = 8
@@ -118,10 +115,7 @@ def profile_network(
         raise ConfigError("--precisions: name at least one, such as fp32,int8")
     for name in precisions:
         precision(name)
-    network = read_cfg(cfg)
-    if not network.convolutions:
-        raise ConfigError(f"{network.source}: has no layer with weights, so there is nothing to choose for")
-    values = random_weights(network) if weights is None else read_weights(weights, network)
+    network, values = open_network(cfg, weights, "choose for")
     options = resolve_options(network)
     prepared = Prepared(network, values, kernels(None if isa in (None, "auto") else isa), batch_norm=options.batch_norm)
     return measure_table(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,10 @@ from numpy.typing import NDArray
 from mpnet.engine.plan import Step
 from mpnet.engine.run import Session
 from mpnet.errors import ConfigError
+from mpnet.formats.cfg import read_cfg
+from mpnet.formats.weights import read_weights
 from mpnet.spec.network import NetworkSpec
+from mpnet.spec.weights import Weights, random_weights
 from mpnet.speed.clock import Times, Work, in_turn, together
 
 LATENCY_RUNS, LATENCY_LEAST, LATENCY_SECONDS = 20, 3, 2.0
@@ -27,6 +31,17 @@ class StepTime:
     name: str
     min_ms: float
     median_ms: float
+
+
+def open_network(cfg: str | Path, weights: str | Path | None, purpose: str) -> tuple[NetworkSpec, Weights]:
+    """A network to measure and its weights; None: random ones, which take the same time.
+
+    Raises: ConfigError without convolutions, saying that there is nothing to `purpose`; as the readers do.
+    """
+    network = read_cfg(cfg)
+    if not network.convolutions:
+        raise ConfigError(f"{network.source}: has no layer with weights, so there is nothing to {purpose}")
+    return network, random_weights(network) if weights is None else read_weights(weights, network)
 
 
 def random_picture(network: NetworkSpec, seed: int = 0) -> NDArray[np.float32]:
