@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Sequence
+from typing import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,13 +56,9 @@ def suppress(
         raise DataError(f"heads and picture sizes are of different sets of images ({images} and "
                         f"{[head.image_count for head in heads[1:]]}, {len(sizes)} sizes)")
     wh = np.ascontiguousarray(sizes, dtype=np.float32)
-    table: Any = ffi.new("mp_candidates[]", len(heads))
-    alive: list[Any] = []
-    for row, head in zip(table, heads, strict=True):
-        pointers = c_arguments(head.offsets, head.category, head.score, head.box)
-        alive.append(pointers)
-        row.images = images
-        row.offsets, row.category, row.score, row.box = pointers
+    # A struct does not keep alive what it points to; the heads do.
+    rows = [(images, *c_arguments(head.offsets, head.category, head.score, head.box)) for head in heads]
+    table = ffi.new("mp_candidates[]", rows)
     count = sum(len(head) for head in heads)
     fullest = int(np.sum([np.diff(head.offsets) for head in heads], axis=0).max(initial=0))
     scratch = np.empty(7 * (fullest + lib.MP_NMS_BLOCK), dtype=np.float32)
