@@ -74,6 +74,7 @@ typedef struct {
                          "add (%%rsp), %%rax\n"                                                                        \
                          "mov 24(%%rsp), %%rbp\n"                                                                      \
                          "add %%rdi, %%rbp\n"                                                                          \
+                         ".p2align 6\n"                                                                                \
                          "2: vmovups (%%rdi), %%zmm28\n" ASM_SECOND_##VECTORS                                          \
                          "prefetcht1 (%%rbx)\n"                                                                        \
                          "add 32(%%rsp), %%rbx\n" ASM_ROWS(ASM_ROW_##ROW##_##VECTORS)                                  \
@@ -85,6 +86,7 @@ typedef struct {
                          "jnz 1b\n"                                                                                    \
                          "mov 40(%%rsp), %%rax\n" ASM_ROWS(ASM_END_##VECTORS)                                          \
                          "add $48, %%rsp\n"                                                                            \
+                         "vzeroupper\n" /* the compiler does not see the upper halves, which slow the driver's SSE code */ \
                          "pop %%rbp\n"                                                                                 \
                          "pop %%rbx\n"                                                                                 \
                          "lea 128(%%rsp), %%rsp\n"                                                                     \

@@ -68,58 +68,67 @@ output_rows(mp_output *o, const int kind, const int activation, const int out_ty
     const int rising = kind == MP_SUM_INT && o->rising;
     const int narrow = mp_is_real(out_type) && mp_type_bytes(out_type) < sizeof(float);
     const int by_sums = rising && !narrow && never_falls(activation);
-#define REAL(ROW, N) real_of(kind, sums + (ROW)*acc_ld, scale, bias, N)
-#define ACTIVATED(X, ROW, N)                                                                                           \
-    vf X = REAL(ROW, N);                                                                                               \
+    const int step = windows ? 4 : 1;
+    const int32_t *sums = acc;
+    size_t row = 0;
+#define REAL(AT, ROW, N) real_of(kind, sums + (ROW)*acc_ld + AT, vf_load(scales + AT), vf_load(biases + AT), N)
+#define ACTIVATED(X, AT, ROW, N)                                                                                       \
+    vf X = REAL(AT, ROW, N);                                                                                           \
     bad = note_bad(bad, X);                                                                                            \
     X = vf_activate(X, activation);                                                                                    \
     if (narrow) {                                                                                                      \
         X = round_as(out_type, X);                                                                                     \
         bad = note_bad(bad, X);                                                                                        \
     }
-#define FINISH(X, N)                                                                                                   \
+#define FINISH(X, AT, N)                                                                                               \
     if (measured) {                                                                                                    \
         minimum = vf_min_any(X, minimum);                                                                              \
         maximum = vf_max_any(X, maximum);                                                                              \
     }                                                                                                                  \
-    bad = store_finished(&q, rounding, out, at, out_type, X, N, bad);
-#define BODY(AT, N)                                                                                                    \
+    bad = store_finished(&q, rounding, out, row + AT, out_type, X, N, bad);
+#define LARGEST_SUM(AT, N)                                                                                             \
     {                                                                                                                  \
-        const vf bias = vf_load(biases + AT), scale = vf_load(scales + AT);                                            \
-        const int32_t *sums = acc + AT;                                                                                \
-        size_t at = AT;                                                                                                \
-        if (windows && by_sums) {                                                                                      \
-            for (int r = 0; r < rows; r += 4, sums += 4 * acc_ld, at += out_ld) {                                      \
-                const vf top = largest_of(vf_load_i32(sums), vf_load_i32(sums + acc_ld), vf_load_i32(sums + 2 * acc_ld), \
-                                          vf_load_i32(sums + 3 * acc_ld));                                             \
-                vf x = vf_fma(top, scale, bias);                                                                       \
-                x = vf_activate(N == VL ? x : vf_keep_n(x, N), activation);                                            \
-                FINISH(x, N)                                                                                           \
-            }                                                                                                          \
-        } else if (windows) {                                                                                          \
-            for (int r = 0; r < rows; r += 4, sums += 4 * acc_ld, at += out_ld) {                                      \
-                ACTIVATED(x0, 0, N)                                                                                    \
-                ACTIVATED(x1, 1, N)                                                                                    \
-                ACTIVATED(x2, 2, N)                                                                                    \
-                ACTIVATED(x3, 3, N)                                                                                    \
-                const vf x = largest_of(x0, x1, x2, x3);                                                               \
-                FINISH(x, N)                                                                                           \
-            }                                                                                                          \
-        } else if (rising) {                                                                                           \
-            for (int r = 0; r < rows; r++, sums += acc_ld, at += out_ld) {                                             \
-                const vf x = vf_activate(REAL(0, N), activation);                                                      \
-                FINISH(x, N)                                                                                           \
-            }                                                                                                          \
-        } else {                                                                                                       \
-            for (int r = 0; r < rows; r++, sums += acc_ld, at += out_ld) {                                             \
-                const vf y = REAL(0, N), x = vf_activate(y, activation);                                               \
-                bad = note_bad(bad, y);                                                                                \
-                FINISH(x, N)                                                                                           \
-            }                                                                                                          \
-        }                                                                                                              \
+        const int32_t *at = sums + AT;                                                                                 \
+        const vf top = largest_of(vf_load_i32(at), vf_load_i32(at + acc_ld), vf_load_i32(at + 2 * acc_ld),             \
+                                  vf_load_i32(at + 3 * acc_ld));                                                       \
+        vf x = vf_fma(top, vf_load(scales + AT), vf_load(biases + AT));                                                \
+        x = vf_activate(N == VL ? x : vf_keep_n(x, N), activation);                                                    \
+        FINISH(x, AT, N)                                                                                               \
     }
-    FOR_VECTORS((size_t)channels, BODY);
-#undef BODY
+#define LARGEST(AT, N)                                                                                                 \
+    {                                                                                                                  \
+        ACTIVATED(x0, AT, 0, N)                                                                                        \
+        ACTIVATED(x1, AT, 1, N)                                                                                        \
+        ACTIVATED(x2, AT, 2, N)                                                                                        \
+        ACTIVATED(x3, AT, 3, N)                                                                                        \
+        const vf x = largest_of(x0, x1, x2, x3);                                                                       \
+        FINISH(x, AT, N)                                                                                               \
+    }
+#define UNCHECKED(AT, N)                                                                                               \
+    {                                                                                                                  \
+        const vf x = vf_activate(REAL(AT, 0, N), activation);                                                          \
+        FINISH(x, AT, N)                                                                                               \
+    }
+#define CHECKED(AT, N)                                                                                                 \
+    {                                                                                                                  \
+        const vf y = REAL(AT, 0, N), x = vf_activate(y, activation);                                                   \
+        bad = note_bad(bad, y);                                                                                        \
+        FINISH(x, AT, N)                                                                                               \
+    }
+    for (int r = 0; r < rows; r += step, sums += step * acc_ld, row += out_ld) {
+        if (windows && by_sums)
+            FOR_VECTORS((size_t)channels, LARGEST_SUM);
+        else if (windows)
+            FOR_VECTORS((size_t)channels, LARGEST);
+        else if (rising)
+            FOR_VECTORS((size_t)channels, UNCHECKED);
+        else
+            FOR_VECTORS((size_t)channels, CHECKED);
+    }
+#undef CHECKED
+#undef UNCHECKED
+#undef LARGEST
+#undef LARGEST_SUM
 #undef FINISH
 #undef ACTIVATED
 #undef REAL
