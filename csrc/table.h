@@ -66,30 +66,37 @@ typedef struct {
     void (*output)(const char *m, size_t position_bytes, const void *init, void *y, int nr);
 } mp_winograd;
 
+/* Leaf kernels that are one function of a level. LEAF(what it gives, name, arguments).
+ * output: rows x channels sums (row length acc_ld) -> out (row length out_ld elements), a row of it per row or window of sums.
+ *   channel: first packed channel.
+ * maxpool: one output row of a pool: out[ox * out_ld + c] = the largest of rows[r][ox * stride - offset + k][c], r < count,
+ *   k < size, where that lies in [0, w); minus infinity (int8: -128) when nothing does.
+ * mean: out[c] = (sum over pixels, in order, of x[pixel][c]) / pixels.
+ * multiply_adds: rounds times 12 vectors of multiply-adds on start[12][lanes], for measuring the machine. */
+/* clang-format off */
+#define MP_LEAVES(LEAF)                                                                                                \
+    LEAF(void, output, (mp_output *o, const void *acc, size_t acc_ld, int rows, int channels, int channel, void *out,  \
+                        size_t out_ld))                                                                                \
+    LEAF(void, range, (const void *x, int type, size_t count, float *minimum, float *maximum, float *bad))             \
+    LEAF(void, quantize, (const void *x, int type, int8_t *out, size_t count, float inv_scale, int zero_point,         \
+                          int rounding, int low, int high))                                                            \
+    LEAF(void, dequantize, (const int8_t *x, void *out, int type, size_t count, float scale, int zero_point, float offset)) \
+    LEAF(void, cast, (const void *x, int type, void *out, int out_type, size_t count))                                 \
+    LEAF(void, add, (const void *a, const void *b, void *out, int type, int out_type, int activation, size_t count))   \
+    LEAF(void, maxpool, (const char *const *rows, int count, int w, int channels, int type, int size, int stride,      \
+                         int offset, int out_w, void *out, size_t out_ld))                                             \
+    LEAF(void, mean, (const void *x, void *out, int type, size_t pixels, size_t channels))                             \
+    LEAF(float, multiply_adds, (const float *start, int64_t rounds))
+#define MP_LEAF_FIELD(RESULT, NAME, ARGUMENTS) RESULT (*NAME) ARGUMENTS;
+/* clang-format on */
+
 struct mp_table {
     const char *name;
     int (*usable)(const mp_cpu *cpu);
     const mp_micro *micro[MP_PRECISIONS];         /* NULL: this table lacks the precision */
     const mp_depthwise *depthwise[MP_PRECISIONS];
     const mp_winograd *winograd[MP_PRECISIONS];   /* int8: where it is faster than direct; the integers are the same */
-    /* rows x channels sums (row length acc_ld) -> out (row length out_ld elements), a row of it per row or window of sums.
-     * channel: first packed channel. */
-    void (*output)(mp_output *o, const void *acc, size_t acc_ld, int rows, int channels, int channel, void *out,
-                   size_t out_ld);
-    void (*range)(const void *x, int type, size_t count, float *minimum, float *maximum, float *bad);
-    void (*quantize)(const void *x, int type, int8_t *out, size_t count, float inv_scale, int zero_point, int rounding,
-                     int low, int high);
-    void (*dequantize)(const int8_t *x, void *out, int type, size_t count, float scale, int zero_point, float offset);
-    void (*cast)(const void *x, int type, void *out, int out_type, size_t count);
-    void (*add)(const void *a, const void *b, void *out, int type, int out_type, int activation, size_t count);
-    /* One output row of a pool: out[ox * out_ld + c] = the largest of rows[r][ox * stride - offset + k][c], r < count,
-     * k < size, where that lies in [0, w); minus infinity (int8: -128) when nothing does. */
-    void (*maxpool)(const char *const *rows, int count, int w, int channels, int type, int size, int stride, int offset,
-                    int out_w, void *out, size_t out_ld);
-    /* out[c] = (sum over pixels, in order, of x[pixel][c]) / pixels */
-    void (*mean)(const void *x, void *out, int type, size_t pixels, size_t channels);
-    /* rounds times 12 vectors of multiply-adds on start[12][lanes], for measuring the machine. */
-    float (*multiply_adds)(const float *start, int64_t rounds);
+    MP_LEAVES(MP_LEAF_FIELD)
     int lanes, int8_rate;
 };
 

@@ -11,6 +11,8 @@
 #define MP_STRING2(a) #a
 #define MP_STRING(a) MP_STRING2(a)
 
+#define MP_OWN_LEAF(RESULT, NAME, ARGUMENTS) .NAME = NAME,
+
 /* clang-format off */
 static const mp_micro micro_f32 = {.mr = MP_MR, .nr = 2 * VL, .kstep = 1, .a_bytes = 4, .weight_type = MP_W_F32,
                                    .stage = stage_f32, .tile = tile_f32};
@@ -49,16 +51,8 @@ const mp_table MP_JOIN(mp_table_, MP_LEVEL) = {
                  [MP_INT8] = &winograd_i8,
 #endif
     },
-    /* clang-format on */
-    .output = output,
-    .range = range,
-    .quantize = quantize,
-    .dequantize = dequantize,
-    .cast = cast,
-    .add = add,
-    .maxpool = maxpool,
-    .mean = mean,
-    .multiply_adds = multiply_adds,
+    MP_LEAVES(MP_OWN_LEAF)
     .lanes = VL,
     .int8_rate = MP_INT8_RATE,
 };
+/* clang-format on */
