@@ -37,18 +37,14 @@ int mp_pack_conv(const mp_table *table, const mp_conv_shape *shape, int precisio
                  size_t packed_bytes)
 {
     mp_conv_plan plan;
-    if (!table || !shape || !weights || !packed || (uintptr_t)packed % MP_ALIGN)
-        return MP_BAD_ARGUMENT;
+    if (!table || !shape || !weights || !packed || (uintptr_t)packed % MP_ALIGN) return MP_BAD_ARGUMENT;
     const int status = mp_conv_plan_make(&plan, table, shape, precision, MP_BY_WEIGHTS, weights);
-    if (status != MP_OK)
-        return status;
-    if (packed_bytes != mp_conv_packed_bytes(&plan))
-        return MP_BAD_ARGUMENT;
+    if (status != MP_OK) return status;
+    if (packed_bytes != mp_conv_packed_bytes(&plan)) return MP_BAD_ARGUMENT;
     if (plan.codes) {
         const size_t count = (size_t)plan.depth * shape->out_c;
         for (size_t i = 0; i < count; i++)
-            if (((const int8_t *)weights)[i] == -128)
-                return MP_OVERFLOW;
+            if (((const int8_t *)weights)[i] == -128) return MP_OVERFLOW;
     }
     mp_conv_pack(&plan, table, weights, packed);
     return MP_OK;
@@ -66,47 +62,36 @@ size_t mp_conv_scratch_bytes(const mp_table *table, const void *packed, int pool
 {
     mp_conv_plan plan;
     mp_schedule schedule;
-    if (threads < 1 || plan_of(table, packed, &plan) != MP_OK)
-        return 0;
+    if (threads < 1 || plan_of(table, packed, &plan) != MP_OK) return 0;
     mp_conv_schedule(&plan, pooled, threads, &schedule);
     return schedule.at.bytes * threads;
 }
 
 /* One side of a pooled result: padding decides whether the last, incomplete window counts. */
-static int is_half(int pooled, int side)
-{
-    return pooled > 0 && (pooled == side / 2 || pooled == (side + 1) / 2);
-}
+static int is_half(int pooled, int side) { return pooled > 0 && (pooled == side / 2 || pooled == (side + 1) / 2); }
 
 int mp_conv(const mp_table *table, const mp_conv_args *a)
 {
     mp_conv_plan plan;
-    if (!table || !a || !a->packed || !a->in || !a->out || !a->bias || !a->scratch || (uintptr_t)a->scratch % MP_ALIGN ||
-        (uintptr_t)a->packed % MP_ALIGN || a->threads < 1 || a->images < 0 || a->activation < 0 ||
-        a->activation > MP_SWISH || !mp_is_type(a->out_type))
+    if (!table || !a || !a->packed || !a->in || !a->out || !a->bias || !a->scratch ||
+        (uintptr_t)a->scratch % MP_ALIGN || (uintptr_t)a->packed % MP_ALIGN || a->threads < 1 || a->images < 0 ||
+        a->activation < 0 || a->activation > MP_SWISH || !mp_is_type(a->out_type))
         return MP_BAD_ARGUMENT;
     const mp_packed_header *header = a->packed;
     const int status = plan_of(table, header, &plan);
-    if (status != MP_OK)
-        return status;
-    if (header->precision != a->precision || !same_shape(&header->shape, &a->shape))
-        return MP_BAD_ARGUMENT;
+    if (status != MP_OK) return status;
+    if (header->precision != a->precision || !same_shape(&header->shape, &a->shape)) return MP_BAD_ARGUMENT;
     if ((a->pool_h || a->pool_w) && !(is_half(a->pool_h, plan.out_h) && is_half(a->pool_w, plan.out_w)))
         return MP_BAD_SHAPE;
-    if (plan.codes && (!a->weight_scale || !a->in_scale || !a->in_zero_point || !a->in_offset))
-        return MP_BAD_ARGUMENT;
+    if (plan.codes && (!a->weight_scale || !a->in_scale || !a->in_zero_point || !a->in_offset)) return MP_BAD_ARGUMENT;
     const int out_codes = !mp_is_real(a->out_type);
-    if (out_codes && a->pool_h && a->ranges)
-        return MP_BAD_ARGUMENT;
-    if (out_codes && (!a->out_inv_scale || !a->out_zero_point || a->out_rounding < 0 ||
-                                      a->out_rounding > MP_TRUNCATE || a->out_low < -128 || a->out_high > 127 ||
-                                      a->out_low > a->out_high))
+    if (out_codes && a->pool_h && a->ranges) return MP_BAD_ARGUMENT;
+    if (out_codes && (!a->out_inv_scale || !a->out_zero_point || a->out_rounding < 0 || a->out_rounding > MP_TRUNCATE ||
+                      a->out_low < -128 || a->out_high > 127 || a->out_low > a->out_high))
         return MP_BAD_ARGUMENT;
     for (int image = 0; image < a->images; image++) {
-        if (plan.codes && (a->in_zero_point[image] < -128 || a->in_zero_point[image] > 127))
-            return MP_BAD_ARGUMENT;
-        if (out_codes && (a->out_zero_point[image] < -128 || a->out_zero_point[image] > 127))
-            return MP_BAD_ARGUMENT;
+        if (plan.codes && (a->in_zero_point[image] < -128 || a->in_zero_point[image] > 127)) return MP_BAD_ARGUMENT;
+        if (out_codes && (a->out_zero_point[image] < -128 || a->out_zero_point[image] > 127)) return MP_BAD_ARGUMENT;
     }
     return mp_conv_run(&plan, table, a);
 }

@@ -3,7 +3,7 @@
 #define MP_CPU_H
 
 typedef struct {
-    int avx2, fma, f16c, avx512, avx512vnni;        /* avx512: F, BW, VL, DQ */
+    int avx2, fma, f16c, avx512, avx512vnni; /* avx512: F, BW, VL, DQ */
     int neon, fp16, dotprod, i8mm;
 } mp_cpu;
 

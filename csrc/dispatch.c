@@ -3,7 +3,9 @@
 
 static const mp_table *const TABLES[] = {
 #if defined(__x86_64__)
-    &mp_table_avx512vnni, &mp_table_avx512, &mp_table_avx2,
+    &mp_table_avx512vnni,
+    &mp_table_avx512,
+    &mp_table_avx2,
 #elif defined(__aarch64__)
     &mp_table_neon_i8mm, &mp_table_neon_dotprod, &mp_table_neon_fp16, &mp_table_neon,
 #endif
@@ -35,8 +37,7 @@ int mp_int8_rate(const mp_table *table) { return table->int8_rate; }
 int64_t mp_multiply_adds(const mp_table *table, const float *start, int64_t rounds, float *result)
 {
     enum { CHAINS = 12 };
-    if (!table || !start || !result || rounds < 1 || rounds > INT64_MAX / CHAINS / 64)
-        return 0;
+    if (!table || !start || !result || rounds < 1 || rounds > INT64_MAX / CHAINS / 64) return 0;
     *result = table->multiply_adds(start, rounds);
     return rounds * CHAINS * table->lanes;
 }
@@ -47,16 +48,12 @@ const char *mp_cpu_features(void)
     mp_cpu cpu;
     mp_cpu_detect(&cpu);
 #if defined(__x86_64__)
-    if (cpu.avx512vnni)
-        return "avx2 fma f16c avx512 avx512vnni";
-    if (cpu.avx512)
-        return "avx2 fma f16c avx512";
+    if (cpu.avx512vnni) return "avx2 fma f16c avx512 avx512vnni";
+    if (cpu.avx512) return "avx2 fma f16c avx512";
     return cpu.avx2 && cpu.fma && cpu.f16c ? "avx2 fma f16c" : "";
 #elif defined(__aarch64__)
-    if (cpu.i8mm)
-        return cpu.fp16 ? "neon fp16 dotprod i8mm" : "neon dotprod i8mm";
-    if (cpu.dotprod)
-        return cpu.fp16 ? "neon fp16 dotprod" : "neon dotprod";
+    if (cpu.i8mm) return cpu.fp16 ? "neon fp16 dotprod i8mm" : "neon dotprod i8mm";
+    if (cpu.dotprod) return cpu.fp16 ? "neon fp16 dotprod" : "neon dotprod";
     return cpu.fp16 ? "neon fp16" : "neon";
 #else
     return "";

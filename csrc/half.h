@@ -30,8 +30,7 @@ static inline uint16_t mp_float_to_half(float value)
     memcpy(&bits, &value, sizeof bits);
     const uint16_t sign = (uint16_t)(bits >> 16 & 0x8000);
     bits &= 0x7fffffffu;
-    if (bits > 0x7f800000u)
-        return sign | 0x7e00;
+    if (bits > 0x7f800000u) return sign | 0x7e00;
     if (bits >= 0x477ff000u) /* 65520 and above round to infinity */
         return sign | 0x7c00;
     if (bits < 0x38800000u) { /* below 2^-14: adding 0.5 leaves multiples of 2^-24 in the low bits, rounded to even */

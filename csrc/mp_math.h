@@ -13,8 +13,8 @@
 #include <stdint.h>
 #include <string.h>
 
-#define MP_EXP_LOW (-87.33654f)  /* exp of it is the smallest normal number */
-#define MP_EXP_HIGH 88.37626f    /* n = 127 */
+#define MP_EXP_LOW (-87.33654f) /* exp of it is the smallest normal number */
+#define MP_EXP_HIGH 88.37626f   /* n = 127 */
 #define MP_EXP_LOG2E 0x1.715476p+0f
 #define MP_EXP_MAGIC 12582912.0f /* 1.5 * 2^23 */
 #define MP_EXP_LN2_HIGH 0x1.62e4p-1f

@@ -10,10 +10,10 @@
 
 /* cdef begin */
 enum { MP_OK = 0, MP_BAD_ARGUMENT = 1, MP_BAD_SHAPE = 2, MP_OVERFLOW = 3, MP_NONFINITE = 4, MP_UNSUPPORTED = 5 };
-enum { MP_FP32 = 0, MP_FP16 = 1, MP_INT8 = 2, MP_FP32_WINOGRAD = 3, MP_FP16_HALF = 4 };           /* precisions */
-enum { MP_TYPE_F32 = 0, MP_TYPE_F16 = 1, MP_TYPE_I8 = 2 };                                        /* stored types */
+enum { MP_FP32 = 0, MP_FP16 = 1, MP_INT8 = 2, MP_FP32_WINOGRAD = 3, MP_FP16_HALF = 4 }; /* precisions */
+enum { MP_TYPE_F32 = 0, MP_TYPE_F16 = 1, MP_TYPE_I8 = 2 };                              /* stored types */
 enum { MP_LINEAR = 0, MP_LEAKY = 1, MP_RELU = 2, MP_RELU6 = 3, MP_LOGISTIC = 4, MP_MISH = 5, MP_SWISH = 6 };
-enum { MP_HALF_TO_EVEN = 0, MP_HALF_AWAY = 1, MP_TRUNCATE = 2 };                                  /* rounding */
+enum { MP_HALF_TO_EVEN = 0, MP_HALF_AWAY = 1, MP_TRUNCATE = 2 }; /* rounding */
 
 typedef struct mp_table mp_table;
 
@@ -25,20 +25,20 @@ typedef struct {
 typedef struct {
     mp_conv_shape shape;
     int32_t precision, activation, out_type, out_rounding, out_low, out_high, images, threads;
-    int32_t pool_h, pool_w;      /* out after mp_maxpool of size 2, stride 2, padding 0 or 1; 0, 0: not pooled */
-    const void *packed;          /* by mp_pack_conv of the same table, shape and precision; 64-byte aligned */
-    const void *in;              /* images x in_h x in_w x in_c: float, half bits, or int8, as the precision says */
-    void *out;                   /* images x out_h x out_w (or pool_h x pool_w) x out_c of out_type */
-    const float *bias;           /* out_c */
-    const float *weight_scale;   /* int8: out_c */
-    const float *in_scale;       /* int8: images */
-    const int32_t *in_zero_point; /* int8: images */
-    const float *in_offset;      /* int8: images */
-    const float *out_inv_scale;  /* int8 output: images */
+    int32_t pool_h, pool_w;        /* out after mp_maxpool of size 2, stride 2, padding 0 or 1; 0, 0: not pooled */
+    const void *packed;            /* by mp_pack_conv of the same table, shape and precision; 64-byte aligned */
+    const void *in;                /* images x in_h x in_w x in_c: float, half bits, or int8, as the precision says */
+    void *out;                     /* images x out_h x out_w (or pool_h x pool_w) x out_c of out_type */
+    const float *bias;             /* out_c */
+    const float *weight_scale;     /* int8: out_c */
+    const float *in_scale;         /* int8: images */
+    const int32_t *in_zero_point;  /* int8: images */
+    const float *in_offset;        /* int8: images */
+    const float *out_inv_scale;    /* int8 output: images */
     const int32_t *out_zero_point; /* int8 output: images */
-    float *ranges;               /* images x 2: minimum and maximum of the fp32 result; of what is stored, if
+    float *ranges;                 /* images x 2: minimum and maximum of the fp32 result; of what is stored, if
                                   * that is pooled reals; or NULL, which it has to be for pooled codes */
-    void *scratch;               /* mp_conv_scratch_bytes, 64-byte aligned; contents need not survive */
+    void *scratch;                 /* mp_conv_scratch_bytes, 64-byte aligned; contents need not survive */
     size_t scratch_bytes;
 } mp_conv_args;
 
@@ -63,7 +63,8 @@ size_t mp_conv_scratch_bytes(const mp_table *table, const void *packed, int pool
 int mp_conv(const mp_table *table, const mp_conv_args *args);
 
 /* count: elements per image, images one after the other. */
-int mp_value_range(const mp_table *table, const void *x, int type, size_t images, size_t count, float *ranges, int threads);
+int mp_value_range(const mp_table *table, const void *x, int type, size_t images, size_t count, float *ranges,
+                   int threads);
 int mp_quantize(const mp_table *table, const void *x, int type, int8_t *out, size_t images, size_t count,
                 const float *inv_scale, const int32_t *zero_point, int rounding, int low, int high, int threads);
 int mp_dequantize(const mp_table *table, const int8_t *x, void *out, int type, size_t images, size_t count,
@@ -73,9 +74,10 @@ int mp_add(const mp_table *table, const void *a, const void *b, void *out, int t
            size_t count, int threads);
 int mp_maxpool(const mp_table *table, const void *x, void *out, int type, size_t images, int h, int w, int c, int out_h,
                int out_w, int size, int stride, int padding, int threads);
-int mp_avgpool(const mp_table *table, const void *x, void *out, int type, size_t images, int h, int w, int c, int threads);
-int mp_upsample(const mp_table *table, const void *x, void *out, int type, size_t images, int h, int w, int c, int factor,
-                int threads);
+int mp_avgpool(const mp_table *table, const void *x, void *out, int type, size_t images, int h, int w, int c,
+               int threads);
+int mp_upsample(const mp_table *table, const void *x, void *out, int type, size_t images, int h, int w, int c,
+                int factor, int threads);
 /* Along channels: copies one input of `c` channels to channel `at` of an output of `out_c` channels. */
 int mp_concat_part(const mp_table *table, const void *x, void *out, int type, size_t pixels, int c, int out_c, int at,
                    int threads);

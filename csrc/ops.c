@@ -24,7 +24,7 @@ typedef struct {
     const char *x, *b;
     char *out;
     int type, out_type, activation, rounding, low, high;
-    size_t count, pixel;        /* elements per image; bytes of a pixel */
+    size_t count, pixel; /* elements per image; bytes of a pixel */
     const float *scale, *offset;
     const int32_t *zero_point;
     int h, w, c, out_h, out_w, size, stride, padding, factor;
@@ -71,14 +71,20 @@ static void range_item(const void *context, int64_t piece, int member)
     pthread_mutex_unlock(&found->lock);
 }
 
-int mp_value_range(const mp_table *table, const void *x, int type, size_t images, size_t count, float *ranges, int threads)
+int mp_value_range(const mp_table *table, const void *x, int type, size_t images, size_t count, float *ranges,
+                   int threads)
 {
-    if (!table || !x || !ranges || !mp_is_real(type) || threads < 1 || !count)
-        return MP_BAD_ARGUMENT;
+    if (!table || !x || !ranges || !mp_is_real(type) || threads < 1 || !count) return MP_BAD_ARGUMENT;
     int bad = 0;
     for (size_t image = 0; image < images; image++) {
-        range_found found = {table, (const char *)x + image * count * mp_type_bytes(type), type, count,
-                             PTHREAD_MUTEX_INITIALIZER, INFINITY, -INFINITY, 0};
+        range_found found = {table,
+                             (const char *)x + image * count * mp_type_bytes(type),
+                             type,
+                             count,
+                             PTHREAD_MUTEX_INITIALIZER,
+                             INFINITY,
+                             -INFINITY,
+                             0};
         mp_share(team_size(threads, count), (int64_t)pieces(count), range_item, &found);
         ranges[2 * image] = found.low + 0.0f; /* -0 and 0 compare equal: leave one of them */
         ranges[2 * image + 1] = found.high + 0.0f;
@@ -92,8 +98,8 @@ static void quantize_item(const void *context, int64_t item, int member)
     const op *o = context;
     (void)member;
     const piece_place p = place_of(o, item);
-    o->table->quantize(o->x + p.at * mp_type_bytes(o->type), o->type, (int8_t *)o->out + p.at, p.count, o->scale[p.image],
-                       o->zero_point[p.image], o->rounding, o->low, o->high);
+    o->table->quantize(o->x + p.at * mp_type_bytes(o->type), o->type, (int8_t *)o->out + p.at, p.count,
+                       o->scale[p.image], o->zero_point[p.image], o->rounding, o->low, o->high);
 }
 
 int mp_quantize(const mp_table *table, const void *x, int type, int8_t *out, size_t images, size_t count,
@@ -102,8 +108,16 @@ int mp_quantize(const mp_table *table, const void *x, int type, int8_t *out, siz
     if (!table || !x || !out || !inv_scale || !zero_point || !mp_is_real(type) || threads < 1 || rounding < 0 ||
         rounding > MP_TRUNCATE || low < -128 || high > 127 || low > high)
         return MP_BAD_ARGUMENT;
-    const op o = {.table = table, .x = x, .type = type, .out = (char *)out, .count = count, .scale = inv_scale,
-                  .zero_point = zero_point, .rounding = rounding, .low = low, .high = high};
+    const op o = {.table = table,
+                  .x = x,
+                  .type = type,
+                  .out = (char *)out,
+                  .count = count,
+                  .scale = inv_scale,
+                  .zero_point = zero_point,
+                  .rounding = rounding,
+                  .low = low,
+                  .high = high};
     mp_share(team_size(threads, images * count), (int64_t)(images * pieces(count)), quantize_item, &o);
     return MP_OK;
 }
@@ -122,8 +136,14 @@ int mp_dequantize(const mp_table *table, const int8_t *x, void *out, int type, s
 {
     if (!table || !x || !out || !scale || !zero_point || !offset || !mp_is_real(type) || threads < 1)
         return MP_BAD_ARGUMENT;
-    const op o = {.table = table, .x = (const char *)x, .out = out, .type = type, .count = count, .scale = scale,
-                  .zero_point = zero_point, .offset = offset};
+    const op o = {.table = table,
+                  .x = (const char *)x,
+                  .out = out,
+                  .type = type,
+                  .count = count,
+                  .scale = scale,
+                  .zero_point = zero_point,
+                  .offset = offset};
     mp_share(team_size(threads, images * count), (int64_t)(images * pieces(count)), dequantize_item, &o);
     return MP_OK;
 }
@@ -133,14 +153,13 @@ static void cast_item(const void *context, int64_t item, int member)
     const op *o = context;
     (void)member;
     const piece_place p = place_of(o, item);
-    o->table->cast(o->x + p.at * mp_type_bytes(o->type), o->type, o->out + p.at * mp_type_bytes(o->out_type), o->out_type,
-                   p.count);
+    o->table->cast(o->x + p.at * mp_type_bytes(o->type), o->type, o->out + p.at * mp_type_bytes(o->out_type),
+                   o->out_type, p.count);
 }
 
 int mp_cast(const mp_table *table, const void *x, int type, void *out, int out_type, size_t count, int threads)
 {
-    if (!table || !x || !out || !mp_is_real(type) || !mp_is_real(out_type) || threads < 1)
-        return MP_BAD_ARGUMENT;
+    if (!table || !x || !out || !mp_is_real(type) || !mp_is_real(out_type) || threads < 1) return MP_BAD_ARGUMENT;
     const op o = {.table = table, .x = x, .type = type, .out = out, .out_type = out_type, .count = count};
     mp_share(team_size(threads, count), (int64_t)pieces(count), cast_item, &o);
     return MP_OK;
@@ -158,11 +177,17 @@ static void add_item(const void *context, int64_t item, int member)
 int mp_add(const mp_table *table, const void *a, const void *b, void *out, int type, int out_type, int activation,
            size_t count, int threads)
 {
-    if (!table || !a || !b || !out || !mp_is_real(type) || !mp_is_real(out_type) || threads < 1 ||
-        activation < 0 || activation > MP_SWISH)
+    if (!table || !a || !b || !out || !mp_is_real(type) || !mp_is_real(out_type) || threads < 1 || activation < 0 ||
+        activation > MP_SWISH)
         return MP_BAD_ARGUMENT;
-    const op o = {.table = table, .x = a, .b = b, .out = out, .type = type, .out_type = out_type,
-                  .activation = activation, .count = count};
+    const op o = {.table = table,
+                  .x = a,
+                  .b = b,
+                  .out = out,
+                  .type = type,
+                  .out_type = out_type,
+                  .activation = activation,
+                  .count = count};
     mp_share(team_size(threads, count), (int64_t)pieces(count), add_item, &o);
     return MP_OK;
 }
@@ -177,8 +202,7 @@ static void maxpool_item(const void *context, int64_t item, int member)
     const int offset = o->padding / 2, top = (int)(item % o->out_h) * o->stride - offset;
     const int y0 = top < 0 ? 0 : top, y1 = top + o->size < o->h ? top + o->size : o->h;
     const char *rows[MAX_WINDOW];
-    for (int y = y0; y < y1; y++)
-        rows[y - y0] = image + (size_t)y * o->w * o->pixel;
+    for (int y = y0; y < y1; y++) rows[y - y0] = image + (size_t)y * o->w * o->pixel;
     o->table->maxpool(rows, y1 - y0, o->w, o->c, o->type, o->size, o->stride, offset, o->out_w,
                       o->out + (size_t)item * o->out_w * o->pixel, (size_t)o->c);
 }
@@ -186,30 +210,39 @@ static void maxpool_item(const void *context, int64_t item, int member)
 int mp_maxpool(const mp_table *table, const void *x, void *out, int type, size_t images, int h, int w, int c, int out_h,
                int out_w, int size, int stride, int padding, int threads)
 {
-    if (!table || !x || !out || !mp_is_type(type) || threads < 1)
-        return MP_BAD_ARGUMENT;
-    if (h < 1 || w < 1 || c < 1 || size < 1 || stride < 1 || padding < 0 || h > 1 << 24 || w > 1 << 24 || size > 1 << 24 ||
-        stride > 1 << 24 || padding > 1 << 24 || out_h != (h + padding - size) / stride + 1 ||
+    if (!table || !x || !out || !mp_is_type(type) || threads < 1) return MP_BAD_ARGUMENT;
+    if (h < 1 || w < 1 || c < 1 || size < 1 || stride < 1 || padding < 0 || h > 1 << 24 || w > 1 << 24 ||
+        size > 1 << 24 || stride > 1 << 24 || padding > 1 << 24 || out_h != (h + padding - size) / stride + 1 ||
         out_w != (w + padding - size) / stride + 1 || out_h < 1 || out_w < 1)
         return MP_BAD_SHAPE;
-    if (size > MAX_WINDOW)
-        return MP_UNSUPPORTED;
-    const op o = {.table = table, .x = x, .out = out, .type = type, .pixel = (size_t)c * mp_type_bytes(type), .h = h, .w = w,
-                  .c = c, .out_h = out_h, .out_w = out_w, .size = size, .stride = stride, .padding = padding};
+    if (size > MAX_WINDOW) return MP_UNSUPPORTED;
+    const op o = {.table = table,
+                  .x = x,
+                  .out = out,
+                  .type = type,
+                  .pixel = (size_t)c * mp_type_bytes(type),
+                  .h = h,
+                  .w = w,
+                  .c = c,
+                  .out_h = out_h,
+                  .out_w = out_w,
+                  .size = size,
+                  .stride = stride,
+                  .padding = padding};
     mp_share(team_size(threads, images * out_h * out_w * c), (int64_t)images * out_h, maxpool_item, &o);
     return MP_OK;
 }
 
-int mp_avgpool(const mp_table *table, const void *x, void *out, int type, size_t images, int h, int w, int c, int threads)
+int mp_avgpool(const mp_table *table, const void *x, void *out, int type, size_t images, int h, int w, int c,
+               int threads)
 {
-    if (!table || !x || !out || !mp_is_real(type) || threads < 1)
-        return MP_BAD_ARGUMENT;
-    if (h < 1 || w < 1 || c < 1)
-        return MP_BAD_SHAPE;
+    if (!table || !x || !out || !mp_is_real(type) || threads < 1) return MP_BAD_ARGUMENT;
+    if (h < 1 || w < 1 || c < 1) return MP_BAD_SHAPE;
     const size_t pixels = (size_t)h * w, bytes = mp_type_bytes(type);
     (void)threads; /* the order of the sum is fixed, and the work is small */
     for (size_t image = 0; image < images; image++)
-        table->mean((const char *)x + image * pixels * c * bytes, (char *)out + image * c * bytes, type, pixels, (size_t)c);
+        table->mean((const char *)x + image * pixels * c * bytes, (char *)out + image * c * bytes, type, pixels,
+                    (size_t)c);
     return MP_OK;
 }
 
@@ -221,19 +254,15 @@ static void upsample_item(const void *context, int64_t item, int member)
     const char *from = o->x + (size_t)item * o->w * o->pixel;
     char *to = o->out + (size_t)item * o->factor * out_row, *at = to;
     for (int ix = 0; ix < o->w; ix++)
-        for (int f = 0; f < o->factor; f++, at += o->pixel)
-            memcpy(at, from + ix * o->pixel, o->pixel);
-    for (int f = 1; f < o->factor; f++)
-        memcpy(to + f * out_row, to, out_row);
+        for (int f = 0; f < o->factor; f++, at += o->pixel) memcpy(at, from + ix * o->pixel, o->pixel);
+    for (int f = 1; f < o->factor; f++) memcpy(to + f * out_row, to, out_row);
 }
 
-int mp_upsample(const mp_table *table, const void *x, void *out, int type, size_t images, int h, int w, int c, int factor,
-                int threads)
+int mp_upsample(const mp_table *table, const void *x, void *out, int type, size_t images, int h, int w, int c,
+                int factor, int threads)
 {
-    if (!table || !x || !out || !mp_is_type(type) || threads < 1)
-        return MP_BAD_ARGUMENT;
-    if (h < 1 || w < 1 || c < 1 || factor < 1)
-        return MP_BAD_SHAPE;
+    if (!table || !x || !out || !mp_is_type(type) || threads < 1) return MP_BAD_ARGUMENT;
+    if (h < 1 || w < 1 || c < 1 || factor < 1) return MP_BAD_SHAPE;
     const op o = {.x = x, .out = out, .pixel = (size_t)c * mp_type_bytes(type), .w = w, .factor = factor};
     mp_share(team_size(threads, images * h * w * c * factor * factor), (int64_t)images * h, upsample_item, &o);
     return MP_OK;
@@ -245,20 +274,20 @@ static void concat_part_item(const void *context, int64_t item, int member)
 {
     const op *o = context;
     (void)member;
-    const size_t first = (size_t)item * CONCAT_PIXELS, last = first + CONCAT_PIXELS < o->count ? first + CONCAT_PIXELS : o->count;
-    for (size_t p = first; p < last; p++)
-        memcpy(o->out + p * o->out_pixel, o->x + p * o->pixel, o->pixel);
+    const size_t first = (size_t)item * CONCAT_PIXELS,
+                 last = first + CONCAT_PIXELS < o->count ? first + CONCAT_PIXELS : o->count;
+    for (size_t p = first; p < last; p++) memcpy(o->out + p * o->out_pixel, o->x + p * o->pixel, o->pixel);
 }
 
 int mp_concat_part(const mp_table *table, const void *x, void *out, int type, size_t pixels, int c, int out_c, int at,
                    int threads)
 {
-    if (!table || !x || !out || !mp_is_type(type) || threads < 1)
-        return MP_BAD_ARGUMENT;
-    if (c < 1 || at < 0 || out_c < 1 || c > out_c - at)
-        return MP_BAD_SHAPE;
+    if (!table || !x || !out || !mp_is_type(type) || threads < 1) return MP_BAD_ARGUMENT;
+    if (c < 1 || at < 0 || out_c < 1 || c > out_c - at) return MP_BAD_SHAPE;
     const size_t bytes = mp_type_bytes(type);
-    const op o = {.x = x, .out = (char *)out + at * bytes, .pixel = c * bytes, .out_pixel = out_c * bytes, .count = pixels};
-    mp_share(team_size(threads, pixels * c), (int64_t)((pixels + CONCAT_PIXELS - 1) / CONCAT_PIXELS), concat_part_item, &o);
+    const op o = {
+        .x = x, .out = (char *)out + at * bytes, .pixel = c * bytes, .out_pixel = out_c * bytes, .count = pixels};
+    mp_share(team_size(threads, pixels * c), (int64_t)((pixels + CONCAT_PIXELS - 1) / CONCAT_PIXELS), concat_part_item,
+             &o);
     return MP_OK;
 }

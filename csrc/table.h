@@ -11,13 +11,13 @@ enum { MP_MAX_ROWS = 16, MP_MAX_UNIT = 2 * MP_MAX_ROWS, MP_MAX_LANES = 16 };
 
 /* The output stage: sums -> float -> bias -> activation -> pooling -> range -> stored type. One per thread and image. */
 typedef struct {
-    int kind;             /* enum mp_sum_kind */
+    int kind; /* enum mp_sum_kind */
     int activation, out_type, rounding;
-    int windows;          /* 1: every four rows of sums are a 2x2 window, and become one of results: the largest */
-    int measured;         /* 0: nobody reads the range */
-    int rising;           /* MP_SUM_INT: every result is finite, none is -0, and larger sums never give smaller results */
-    const float *bias;    /* per packed channel (panel * nr + j) */
-    const float *scale;   /* MP_SUM_INT: in_scale * weight_scale, per packed channel */
+    int windows;        /* 1: every four rows of sums are a 2x2 window, and become one of results: the largest */
+    int measured;       /* 0: nobody reads the range */
+    int rising;         /* MP_SUM_INT: every result is finite, none is -0, and larger sums never give smaller results */
+    const float *bias;  /* per packed channel (panel * nr + j) */
+    const float *scale; /* MP_SUM_INT: in_scale * weight_scale, per packed channel */
     float inv_scale, low, high, zero_point; /* int8 output: clamp to [low, high] before adding zero_point */
     /* Running state, one value per lane. bad: 0 until something was not finite. */
     float minimum[MP_MAX_LANES], maximum[MP_MAX_LANES], bad[MP_MAX_LANES];
@@ -29,10 +29,10 @@ static const uint8_t mp_weight_bytes[] = {[MP_W_F32] = 4, [MP_W_I16] = 2, [MP_W_
 /* One way to compute tiles of `mr` output pixels x `nr` output channels. */
 typedef struct {
     int mr, nr;
-    int kstep;            /* depth is consumed in steps of this many; a segment's rest meets zero weights */
-    int a_bytes;          /* size of a staged activation */
-    int weight_type;      /* enum mp_weight_type: how packed weights are stored */
-    int needs_stage;      /* 0: float input without padding may be read in place */
+    int kstep;       /* depth is consumed in steps of this many; a segment's rest meets zero weights */
+    int a_bytes;     /* size of a staged activation */
+    int weight_type; /* enum mp_weight_type: how packed weights are stored */
+    int needs_stage; /* 0: float input without padding may be read in place */
     /* int8 only: the staged value is q - zero_point * subtracts_zero + bias_q; the driver starts sums so that they
      * come out as sum((q - zero_point) * w). */
     int subtracts_zero, bias_q;
@@ -61,7 +61,8 @@ typedef struct {
 typedef struct {
     const mp_micro *micro;
     /* A 6x6 tile of staged pixels -> 36 positions, position_bytes apart; may read and write whole vectors past channels. */
-    void (*input)(const char *pixel, size_t pixel_bytes, size_t row_bytes, int channels, char *v, size_t position_bytes);
+    void (*input)(const char *pixel, size_t pixel_bytes, size_t row_bytes, int channels, char *v,
+                  size_t position_bytes);
     /* 36 positions of nr sums -> y[16][nr], each started from init[nr]. */
     void (*output)(const char *m, size_t position_bytes, const void *init, void *y, int nr);
 } mp_winograd;
@@ -93,9 +94,9 @@ typedef struct {
 struct mp_table {
     const char *name;
     int (*usable)(const mp_cpu *cpu);
-    const mp_micro *micro[MP_PRECISIONS];         /* NULL: this table lacks the precision */
+    const mp_micro *micro[MP_PRECISIONS]; /* NULL: this table lacks the precision */
     const mp_depthwise *depthwise[MP_PRECISIONS];
-    const mp_winograd *winograd[MP_PRECISIONS];   /* int8: where it is faster than direct; the integers are the same */
+    const mp_winograd *winograd[MP_PRECISIONS]; /* int8: where it is faster than direct; the integers are the same */
     MP_LEAVES(MP_LEAF_FIELD)
     int lanes, int8_rate;
 };

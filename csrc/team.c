@@ -14,15 +14,16 @@ typedef struct job {
     mp_work *work;
     const void *context;
     int64_t items;
-    _Atomic int64_t next;  /* item to be begun */
-    int threads, joined;   /* joined: helpers so far, under the lock */
-    _Atomic int active;    /* helpers that have begun, changed under the lock; the job is the caller's again once it is 0 */
+    _Atomic int64_t next; /* item to be begun */
+    int threads, joined;  /* joined: helpers so far, under the lock */
+    _Atomic int
+        active; /* helpers that have begun, changed under the lock; the job is the caller's again once it is 0 */
     struct job *following;
 } job;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t called = PTHREAD_COND_INITIALIZER, finished = PTHREAD_COND_INITIALIZER;
-static job *jobs;            /* open to helpers */
+static job *jobs; /* open to helpers */
 static int helpers, asleep, waiting;
 static _Atomic unsigned calls;
 
@@ -45,8 +46,7 @@ static int64_t now_ns(void)
 /* Spins until CONDITION holds, for NS nanoseconds at most. */
 #define SPIN_UNTIL(CONDITION, NS)                                                                                      \
     for (int64_t until_ = now_ns() + (NS); !(CONDITION) && now_ns() < until_;)                                         \
-        for (int spin_ = 0; spin_ < 16 && !(CONDITION); spin_++)                                                       \
-            pause_briefly()
+        for (int spin_ = 0; spin_ < 16 && !(CONDITION); spin_++) pause_briefly()
 
 static void do_items(job *j, int member)
 {
@@ -60,8 +60,7 @@ static void *help(void *unused)
         const unsigned seen = atomic_load(&calls);
         pthread_mutex_lock(&lock);
         job *j = jobs;
-        while (j && (j->joined + 1 >= j->threads || atomic_load(&j->next) >= j->items))
-            j = j->following;
+        while (j && (j->joined + 1 >= j->threads || atomic_load(&j->next) >= j->items)) j = j->following;
         if (j) {
             const int member = ++j->joined;
             atomic_fetch_add(&j->active, 1);
@@ -69,8 +68,7 @@ static void *help(void *unused)
             do_items(j, member);
             pthread_mutex_lock(&lock);
             atomic_fetch_sub(&j->active, 1); /* from here on the job may be gone */
-            if (waiting)
-                pthread_cond_broadcast(&finished);
+            if (waiting) pthread_cond_broadcast(&finished);
             pthread_mutex_unlock(&lock);
             continue;
         }
@@ -78,8 +76,7 @@ static void *help(void *unused)
         SPIN_UNTIL(atomic_load(&calls) != seen, LOOK_OUT_NS);
         pthread_mutex_lock(&lock);
         asleep++;
-        while (atomic_load(&calls) == seen)
-            pthread_cond_wait(&called, &lock);
+        while (atomic_load(&calls) == seen) pthread_cond_wait(&called, &lock);
         asleep--;
         pthread_mutex_unlock(&lock);
     }
@@ -101,14 +98,10 @@ static void hire(void)
 {
     static int once;
     int needed = 0;
-    for (const job *j = jobs; j; j = j->following)
-        needed += j->threads - 1;
-    if (needed > MOST_HELPERS)
-        needed = MOST_HELPERS;
-    if (!once++)
-        pthread_atfork(0, 0, start_over);
-    if (helpers >= needed)
-        return;
+    for (const job *j = jobs; j; j = j->following) needed += j->threads - 1;
+    if (needed > MOST_HELPERS) needed = MOST_HELPERS;
+    if (!once++) pthread_atfork(0, 0, start_over);
+    if (helpers >= needed) return;
     sigset_t all, before; /* signals are the caller's */
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -119,8 +112,7 @@ static void hire(void)
 
 void mp_share(int threads, int64_t items, mp_work *work, const void *context)
 {
-    if (threads > items)
-        threads = (int)items;
+    if (threads > items) threads = (int)items;
     job own = {.work = work, .context = context, .items = items, .threads = threads};
     if (threads <= 1) {
         do_items(&own, 0);
@@ -131,8 +123,7 @@ void mp_share(int threads, int64_t items, mp_work *work, const void *context)
     jobs = &own;
     hire();
     atomic_fetch_add(&calls, 1);
-    if (asleep)
-        pthread_cond_broadcast(&called);
+    if (asleep) pthread_cond_broadcast(&called);
     pthread_mutex_unlock(&lock);
     do_items(&own, 0);
     pthread_mutex_lock(&lock);
@@ -143,12 +134,10 @@ void mp_share(int threads, int64_t items, mp_work *work, const void *context)
         }
     pthread_mutex_unlock(&lock);
     SPIN_UNTIL(!atomic_load(&own.active), WAIT_NS);
-    if (!atomic_load(&own.active))
-        return;
+    if (!atomic_load(&own.active)) return;
     pthread_mutex_lock(&lock);
     waiting++;
-    while (atomic_load(&own.active))
-        pthread_cond_wait(&finished, &lock);
+    while (atomic_load(&own.active)) pthread_cond_wait(&finished, &lock);
     waiting--;
     pthread_mutex_unlock(&lock);
 }

@@ -14,8 +14,7 @@
 
 #define MP_CASE(NAME, ...) case MP_TYPE_##NAME:
 #define MP_CASE_BYTES(NAME, STORAGE, ...)                                                                              \
-    case MP_TYPE_##NAME:                                                                                               \
-        return sizeof(STORAGE);
+    case MP_TYPE_##NAME: return sizeof(STORAGE);
 
 /* Of one element; 0: there is no such type. */
 static inline size_t mp_type_bytes(int type)
@@ -36,14 +35,14 @@ static inline int mp_is_real(int type)
 }
 
 enum mp_sum_kind {
-    MP_SUM_FLOAT,  /* float sums that started from the bias */
-    MP_SUM_HALF,   /* half-precision sums held as floats, bias still to be added */
-    MP_SUM_INT     /* int32 sums */
+    MP_SUM_FLOAT, /* float sums that started from the bias */
+    MP_SUM_HALF,  /* half-precision sums held as floats, bias still to be added */
+    MP_SUM_INT    /* int32 sums */
 };
 
 typedef struct {
-    int type;      /* what its convolutions read. Weights come as codes of it, or as floats that are rounded to it */
-    int sums;      /* enum mp_sum_kind */
+    int type; /* what its convolutions read. Weights come as codes of it, or as floats that are rounded to it */
+    int sums; /* enum mp_sum_kind */
 } mp_precision;
 /* clang-format off */
 static const mp_precision mp_precisions[] = {

@@ -7,7 +7,7 @@ enum { MR = 4, NR = 2 };
 
 #define SCALAR_TILE(NAME, X, SUM, MAC)                                                                                 \
     static void NAME(const char *const *a, const ptrdiff_t *seg, int segments, int run, const void *b,                 \
-                     const void *init, void *acc, int rows, int channels, const char *ahead, ptrdiff_t ahead_step)      \
+                     const void *init, void *acc, int rows, int channels, const char *ahead, ptrdiff_t ahead_step)     \
     {                                                                                                                  \
         (void)channels, (void)ahead, (void)ahead_step;                                                                 \
         for (int r = 0; r < rows; r++)                                                                                 \
@@ -16,8 +16,7 @@ enum { MR = 4, NR = 2 };
                 const X *w = (const X *)b + j;                                                                         \
                 for (int s = 0; s < segments; s++) {                                                                   \
                     const X *x = (const X *)(a[r] + seg[s]);                                                           \
-                    for (int k = 0; k < run; k++, w += NR)                                                             \
-                        sum = MAC(x[k], *w, sum);                                                                      \
+                    for (int k = 0; k < run; k++, w += NR) sum = MAC(x[k], *w, sum);                                   \
                 }                                                                                                      \
                 ((SUM *)acc)[r * NR + j] = sum;                                                                        \
             }                                                                                                          \

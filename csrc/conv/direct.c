@@ -28,14 +28,14 @@ static next_input next_input_of(const mp_item *item, int oy, int rows)
 
 /* One pass over all tiles of a block. */
 typedef struct {
-    const char *a;         /* staged rows, at the group's first channel */
-    int segments, run;     /* of the depth */
+    const char *a;     /* staged rows, at the group's first channel */
+    int segments, run; /* of the depth */
     const void *b, *init;
-    size_t pixel, row;     /* bytes between output pixels of a row, between rows */
+    size_t pixel, row; /* bytes between output pixels of a row, between rows */
     int pixels;
-    mp_output *output;     /* NULL before the last pass */
+    mp_output *output; /* NULL before the last pass */
     int channels, packed_channel;
-    char *out;             /* first pixel of the block, at the panel's first channel */
+    char *out; /* first pixel of the block, at the panel's first channel */
     size_t out_ld, out_bytes;
     mp_ahead ahead;
 } depth_pass;
@@ -49,8 +49,7 @@ typedef struct {
 static inline void next_pixels(const depth_pass *pass, int out_w, cursor *at, int rows, const char **a)
 {
     if (at->x + rows < out_w) {
-        for (int r = 0; r < rows; r++)
-            a[r] = at->at + r * pass->pixel;
+        for (int r = 0; r < rows; r++) a[r] = at->at + r * pass->pixel;
         at->at += rows * pass->pixel;
         at->x += rows;
     } else {
@@ -84,7 +83,8 @@ static void run_pass(const mp_item *item, const depth_pass *pass)
 {
     const mp_micro *m = item->plan->micro;
     const mp_ahead ahead = pass->ahead;
-    const size_t row_bytes = (size_t)m->nr * 4, sums_step = item->schedule->passes > 1 ? row_bytes : 0; /* of all, or of a unit */
+    const size_t row_bytes = (size_t)m->nr * 4,
+                 sums_step = item->schedule->passes > 1 ? row_bytes : 0; /* of all, or of a unit */
     const int out_w = item->plan->out_w, windows = item->schedule->windows, unit = item->schedule->unit;
     const char *a[MP_MAX_UNIT + MP_MAX_ROWS];
     const char *fetched = ahead.from;
@@ -92,8 +92,7 @@ static void run_pass(const mp_item *item, const depth_pass *pass)
     for (int pixel = 0; pixel < pass->pixels;) {
         const int left = pass->pixels - pixel, count = windows ? clamp(left, 0, unit) : mp_tile_rows(left, unit);
         (windows ? next_windows : next_pixels)(pass, out_w, &at, count, a);
-        for (int r = 0; r < m->mr; r++)
-            a[count + r] = a[count - 1];
+        for (int r = 0; r < m->mr; r++) a[count + r] = a[count - 1];
         char *sums = item->sums + pixel * sums_step;
         for (int first = 0, rows; first < count; first += rows, fetched += ahead.per_tile) {
             rows = mp_tile_rows(count - first, m->mr);
@@ -213,7 +212,8 @@ void mp_direct_item(mp_item *item)
     if (plan->staged)
         mp_item_stage(item, oy, (rows - 1) * s->stride + plan->row_span);
     else
-        staged = (const char *)args->in + ((size_t)item->image * s->in_h + (size_t)oy * s->stride) * schedule->stage_row;
+        staged =
+            (const char *)args->in + ((size_t)item->image * s->in_h + (size_t)oy * s->stride) * schedule->stage_row;
     next_input next = next_input_of(item, oy, rows);
     /* Of the result, pooled or not. */
     const size_t pixel = schedule->windows ? ((size_t)item->image * args->pool_h + oy / 2) * args->pool_w
@@ -228,7 +228,8 @@ void mp_direct_item(mp_item *item)
         /* A few rows at a time, which are pooled while they are in the caches. */
         for (int y = 0; y < rows; y += schedule->pool_rows) {
             const int count = clamp(rows - y, 1, schedule->pool_rows);
-            run_rows(item, panel, &next, staged + (size_t)y * s->stride * schedule->stage_row, item->pool, channels, count);
+            run_rows(item, panel, &next, staged + (size_t)y * s->stride * schedule->stage_row, item->pool, channels,
+                     count);
             mp_item_pool(item, oy + y, 0, count, plan->out_w, channel, channels);
         }
     }

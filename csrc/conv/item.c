@@ -26,7 +26,8 @@ static void prepare_codes(mp_item *item)
     const int32_t *sums = mp_packed_sums(args->packed);
     const uint32_t zero = (uint32_t)zero_code(item);
     const float offset = args->in_offset[item->image];
-    for (int c = 0; c < plan->packed_channels; c++) /* unsigned: it may wrap, and wraps back when the products are added */
+    /* unsigned: it may wrap, and wraps back when the products are added */
+    for (int c = 0; c < plan->packed_channels; c++)
         ((uint32_t *)item->init)[c] = 0u - zero * (uint32_t)sums[c];
     if (offset != 0.0f) {
         spread(plan, args->weight_scale, 1.0f, item->scale);
@@ -43,8 +44,8 @@ static int is_rising(const mp_item *item)
     const float least = 0x1p-90f, most = 0x1p90f;
     for (int c = 0; c < item->plan->packed_channels; c++) {
         const float scale = item->scale[c], bias = fabsf(item->bias[c]);
-        if (!(scale == 0.0f || (scale >= least && scale <= most)) || !(bias == 0.0f || (bias >= least && bias <= most)) ||
-            (bias == 0.0f && signbit(item->bias[c])))
+        if (!(scale == 0.0f || (scale >= least && scale <= most)) ||
+            !(bias == 0.0f || (bias >= least && bias <= most)) || (bias == 0.0f && signbit(item->bias[c])))
             return 0;
     }
     return 1;
@@ -109,8 +110,7 @@ static void fill(char *staged, size_t count, size_t a_bytes, int value)
         memset(staged, value, count);
     } else {
         int16_t *to = (int16_t *)staged;
-        for (size_t i = 0; i < count; i++)
-            to[i] = (int16_t)value;
+        for (size_t i = 0; i < count; i++) to[i] = (int16_t)value;
     }
 }
 
@@ -152,8 +152,8 @@ void mp_item_pool(mp_item *item, int oy, int ox, int rows, int width, int channe
         item->table->maxpool(lines, rows - y < 2 ? 1 : 2, width, channels, args->out_type, 2, 2, 0, out_w, out,
                              args->shape.out_c);
         for (int x = 0; args->ranges && x < out_w; x++)
-            item->table->range(out + (size_t)x * args->shape.out_c * bytes, args->out_type, (size_t)channels, o->minimum,
-                               o->maximum, o->bad);
+            item->table->range(out + (size_t)x * args->shape.out_c * bytes, args->out_type, (size_t)channels,
+                               o->minimum, o->maximum, o->bad);
     }
 }
 

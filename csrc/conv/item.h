@@ -14,7 +14,7 @@ typedef struct {
     /* Parts of the thread's scratch, as mp_scratch has them. */
     char *stage, *transformed, *sums, *tile, *pool;
     float *bias, *scale;
-    void *init;                  /* starting values per packed channel: bias, 0 or the zero point's correction */
+    void *init; /* starting values per packed channel: bias, 0 or the zero point's correction */
     char *zeros;
     ptrdiff_t *segments;
     mp_output output;
@@ -29,8 +29,7 @@ typedef struct {
 /* Full tiles, and the last two of about equal height: small tiles leave the multipliers waiting. */
 static inline int mp_tile_rows(int left, int mr)
 {
-    if (left >= 2 * mr || left <= mr || left - mr > mr / 2)
-        return left < mr ? left : mr;
+    if (left >= 2 * mr || left <= mr || left - mr > mr / 2) return left < mr ? left : mr;
     return (left + 1) / 2;
 }
 

@@ -50,8 +50,7 @@ static float transformed(const mp_conv_plan *plan, const float kernel[9], int i,
 {
     double total = 0.0;
     for (int y = 0; y < 3; y++)
-        for (int x = 0; x < 3; x++)
-            total += (double)(ROW[i][y] * ROW[j][x]) * kernel[y * 3 + x];
+        for (int x = 0; x < 3; x++) total += (double)(ROW[i][y] * ROW[j][x]) * kernel[y * 3 + x];
     return (float)(plan->codes ? total : total / (DENOMINATOR[i] * DENOMINATOR[j]));
 }
 
@@ -78,8 +77,7 @@ static void sum_weights(const mp_conv_plan *plan, const int8_t *weights, int32_t
     const int width = plan->depthwise ? 1 : plan->panels * plan->micro->nr; /* packed channels of a group */
     for (int channel = 0; channel < plan->shape.out_c; channel++) {
         int32_t *sum = sums + (size_t)(channel / plan->group_out) * width + channel % plan->group_out;
-        for (int i = 0; i < plan->depth; i++)
-            *sum += weights[(size_t)channel * plan->depth + i];
+        for (int i = 0; i < plan->depth; i++) *sum += weights[(size_t)channel * plan->depth + i];
     }
 }
 
@@ -94,8 +92,7 @@ void mp_conv_pack(const mp_conv_plan *plan, const mp_table *table, const void *w
     memset(packed, 0, mp_conv_packed_bytes(plan));
     const mp_packed_header header = {MP_PACKED_MAGIC, table, plan->shape, plan->precision, plan->winograd != 0};
     memcpy(packed, &header, sizeof header);
-    if (plan->codes)
-        sum_weights(plan, weights, (int32_t *)((char *)packed + MP_HEADER_BYTES));
+    if (plan->codes) sum_weights(plan, weights, (int32_t *)((char *)packed + MP_HEADER_BYTES));
     char *out = (char *)packed + (mp_packed_weights(plan, packed) - (const char *)packed);
     if (plan->winograd)
         pack_winograd(plan, weights, out);

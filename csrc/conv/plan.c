@@ -17,8 +17,7 @@ static int winograd_fits_int8(const mp_conv_shape *s, const int8_t *weights)
         int64_t sum = 0;
         for (size_t i = 0; i < depth; i++)
             sum += weights[k * depth + i] < 0 ? -weights[k * depth + i] : weights[k * depth + i];
-        if (sum * 128 >= 1 << 25)
-            return 0;
+        if (sum * 128 >= 1 << 25) return 0;
     }
     return 1;
 }
@@ -54,7 +53,8 @@ static void plan_tiles(mp_conv_plan *plan)
     if (plan->winograd) {
         plan->run = s->in_c;
         plan->run_padded = ceil_div(plan->run, kernel->kstep) * kernel->kstep;
-        plan->panel_bytes = (size_t)MP_POSITIONS * plan->run_padded * kernel->nr * plan->weight_bytes; /* [position][panel] */
+        plan->panel_bytes =
+            (size_t)MP_POSITIONS * plan->run_padded * kernel->nr * plan->weight_bytes; /* [position][panel] */
         plan->stage_w = ceil_div(plan->out_w, MP_TILE) * MP_TILE + 2;
         plan->staged = 1;
         return;
@@ -68,8 +68,7 @@ static void plan_tiles(mp_conv_plan *plan)
     plan->run_padded = ceil_div(plan->run, kernel->kstep) * kernel->kstep;
     plan->panel_bytes = mp_align((size_t)plan->segments * plan->run_padded * kernel->nr * plan->weight_bytes);
     plan->staged = kernel->needs_stage || s->padding > 0;
-    if (!plan->staged)
-        plan->stage_w = s->in_w;
+    if (!plan->staged) plan->stage_w = s->in_w;
 }
 
 int mp_conv_plan_make(mp_conv_plan *plan, const mp_table *table, const mp_conv_shape *s, int precision, int algorithm,
@@ -77,26 +76,21 @@ int mp_conv_plan_make(mp_conv_plan *plan, const mp_table *table, const mp_conv_s
 {
     /* One side, one channel count: far above any network in use, low enough that products fit 64 bits. */
     enum { SIDE = 1 << 16, CHANNELS = 1 << 20 };
-    if (precision < 0 || precision >= MP_PRECISIONS)
-        return MP_BAD_ARGUMENT;
+    if (precision < 0 || precision >= MP_PRECISIONS) return MP_BAD_ARGUMENT;
     if (s->in_h < 1 || s->in_w < 1 || s->in_c < 1 || s->out_c < 1 || s->size < 1 || s->stride < 1 || s->padding < 0 ||
         s->dilation < 1 || s->groups < 1)
         return MP_BAD_SHAPE;
     if (s->in_h > SIDE || s->in_w > SIDE || s->in_c > CHANNELS || s->out_c > CHANNELS || s->size > 1024 ||
         s->stride > SIDE || s->padding > SIDE || s->dilation > SIDE)
         return MP_BAD_SHAPE;
-    if (s->in_c % s->groups || s->out_c % s->groups)
-        return MP_BAD_SHAPE;
+    if (s->in_c % s->groups || s->out_c % s->groups) return MP_BAD_SHAPE;
     const int64_t reach = (int64_t)s->dilation * (s->size - 1) + 1;
     const int64_t h = s->in_h + 2 * (int64_t)s->padding - reach, w = s->in_w + 2 * (int64_t)s->padding - reach;
-    if (h < 0 || w < 0)
-        return MP_BAD_SHAPE;
-    if (!table->micro[precision])
-        return MP_UNSUPPORTED;
+    if (h < 0 || w < 0) return MP_BAD_SHAPE;
+    if (!table->micro[precision]) return MP_UNSUPPORTED;
     const mp_precision *traits = &mp_precisions[precision];
     const int64_t depth = (int64_t)s->size * s->size * (s->in_c / s->groups);
-    if (traits->sums == MP_SUM_INT && depth > MP_INT8_MAX_DEPTH)
-        return MP_OVERFLOW;
+    if (traits->sums == MP_SUM_INT && depth > MP_INT8_MAX_DEPTH) return MP_OVERFLOW;
     const int64_t staged_row = (w / s->stride * s->stride + reach) * s->in_c;
     if (depth > INT32_MAX / 8 || staged_row > INT32_MAX / 8 || staged_row * reach > INT32_MAX ||
         depth * s->out_c > INT64_C(1) << 32)

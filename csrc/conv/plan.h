@@ -21,22 +21,22 @@ typedef struct {
     const mp_micro *micro;
     const mp_depthwise *depthwise; /* set: depthwise path */
     const mp_winograd *winograd;   /* set: Winograd path */
-    int codes;                /* 1: int8 in, weights with scales; 0: reals */
+    int codes;                     /* 1: int8 in, weights with scales; 0: reals */
     int out_h, out_w;
-    int group_in, group_out;  /* channels per group */
+    int group_in, group_out; /* channels per group */
     int depth;
-    int segments, run;        /* direct: depth = segments runs of contiguous staged elements */
-    int run_padded;           /* run, up to a whole number of ksteps */
-    int panels;               /* per group: ceil(group_out / nr) */
-    int total_panels;         /* groups * panels */
-    int packed_channels;      /* total_panels * nr; depthwise: channels up to whole vectors */
-    int weight_type;          /* enum mp_weight_type */
-    size_t weight_bytes;      /* one element of packed weights */
-    size_t panel_bytes;       /* packed weights of one panel */
-    int staged;               /* 0: read the input in place */
-    int stage_w;              /* staged pixels per row */
-    int row_span;             /* staged rows for one output row */
-    size_t a_bytes;           /* one staged element */
+    int segments, run;          /* direct: depth = segments runs of contiguous staged elements */
+    int run_padded;             /* run, up to a whole number of ksteps */
+    int panels;                 /* per group: ceil(group_out / nr) */
+    int total_panels;           /* groups * panels */
+    int packed_channels;        /* total_panels * nr; depthwise: channels up to whole vectors */
+    int weight_type;            /* enum mp_weight_type */
+    size_t weight_bytes;        /* one element of packed weights */
+    size_t panel_bytes;         /* packed weights of one panel */
+    int staged;                 /* 0: read the input in place */
+    int stage_w;                /* staged pixels per row */
+    int row_span;               /* staged rows for one output row */
+    size_t a_bytes;             /* one staged element */
     int subtracts_zero, bias_q; /* as in mp_micro; Winograd: 0, codes as they are make results of the smaller bound */
     void (*stage)(void *staged, const void *source, size_t count, int zero_point);
 } mp_conv_plan;
@@ -47,6 +47,6 @@ enum mp_algorithm {
     MP_BY_WEIGHTS /* int8: Winograd if the shape allows and these weights cannot make a result wrap; else direct */
 };
 /* MP_OK, MP_BAD_ARGUMENT, MP_BAD_SHAPE, MP_OVERFLOW or MP_UNSUPPORTED. weights: for MP_BY_WEIGHTS only. */
-int mp_conv_plan_make(mp_conv_plan *plan, const mp_table *table, const mp_conv_shape *shape, int precision, int algorithm,
-                      const void *weights);
+int mp_conv_plan_make(mp_conv_plan *plan, const mp_table *table, const mp_conv_shape *shape, int precision,
+                      int algorithm, const void *weights);
 #endif

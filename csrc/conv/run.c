@@ -20,8 +20,12 @@ static void run_item(const void *context, int64_t number, int member)
     conv_call *call = (conv_call *)context;
     const mp_schedule *schedule = &call->schedule;
     const int per_image = schedule->blocks * schedule->chunks, rest = (int)(number % per_image);
-    mp_item item = {.plan = call->plan, .table = call->table, .args = call->args, .schedule = schedule,
-                    .image = (int)(number / per_image), .block = rest / schedule->chunks};
+    mp_item item = {.plan = call->plan,
+                    .table = call->table,
+                    .args = call->args,
+                    .schedule = schedule,
+                    .image = (int)(number / per_image),
+                    .block = rest / schedule->chunks};
     mp_item_prepare(&item, rest % schedule->chunks, (char *)call->args->scratch + member * schedule->at.bytes);
     if (call->plan->winograd)
         mp_winograd_item(&item);
@@ -42,8 +46,7 @@ int mp_conv_run(const mp_conv_plan *plan, const mp_table *table, const mp_conv_a
 {
     conv_call call = {.plan = plan, .table = table, .args = args, .lock = PTHREAD_MUTEX_INITIALIZER};
     mp_conv_schedule(plan, args->pool_h, args->threads, &call.schedule);
-    if (args->scratch_bytes < call.schedule.at.bytes * args->threads)
-        return MP_BAD_ARGUMENT;
+    if (args->scratch_bytes < call.schedule.at.bytes * args->threads) return MP_BAD_ARGUMENT;
     for (int i = 0; args->ranges && i < args->images; i++) {
         args->ranges[2 * i] = INFINITY;
         args->ranges[2 * i + 1] = -INFINITY;

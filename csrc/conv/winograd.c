@@ -17,8 +17,7 @@ static void multiply(const mp_item *item, int tiles, int position, int panel, ch
     const mp_ahead ahead = mp_ahead_of(plan, weights, plan->run_padded, tiles);
     for (int tile = 0, count = 0; tile < tiles; count++) {
         const int rows = mp_tile_rows(tiles - tile, micro->mr);
-        for (int r = 0; r < micro->mr; r++)
-            a[r] = from + (size_t)(tile + (r < rows ? r : rows - 1)) * tile_bytes;
+        for (int r = 0; r < micro->mr; r++) a[r] = from + (size_t)(tile + (r < rows ? r : rows - 1)) * tile_bytes;
         micro->tile(a, &segment, 1, plan->run_padded, weights, item->zeros, sums + (size_t)tile * micro->nr * 4, rows,
                     micro->nr, ahead.from + ahead.per_tile * count, ahead.step);
         tile += rows;
@@ -39,8 +38,7 @@ static void finish(mp_item *item, int t0, int tiles, int panel, const char *prod
         plan->winograd->output(products + (size_t)t * nr * 4, position_bytes,
                                (const char *)item->init + (size_t)channel * 4, item->tile, nr);
         const int height = clamp(plan->out_h - oy, 1, MP_TILE), width = clamp(plan->out_w - ox, 1, MP_TILE);
-        if (t == 0 || ox == 0)
-            ox0 = ox, ox1 = clamp(plan->out_w, 1, ox + (tiles - t) * MP_TILE);
+        if (t == 0 || ox == 0) ox0 = ox, ox1 = clamp(plan->out_w, 1, ox + (tiles - t) * MP_TILE);
         const size_t pixel = ((size_t)item->image * plan->out_h + oy) * plan->out_w + ox;
         char *to = args->pool_h ? item->pool + (size_t)(ox - ox0) * channels * out_bytes
                                 : (char *)args->out + (pixel * plan->shape.out_c + channel) * out_bytes;
@@ -49,8 +47,7 @@ static void finish(mp_item *item, int t0, int tiles, int panel, const char *prod
         for (int r = 0; r < height; r++)
             item->table->output(&item->output, item->tile + (size_t)r * MP_TILE * nr * 4, (size_t)nr, width, channels,
                                 channel, to + r * to_row * out_bytes, to_ld);
-        if (args->pool_h && ox + width == ox1)
-            mp_item_pool(item, oy, ox0, height, ox1 - ox0, channel, channels);
+        if (args->pool_h && ox + width == ox1) mp_item_pool(item, oy, ox0, height, ox1 - ox0, channel, channels);
     }
 }
 

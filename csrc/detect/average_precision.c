@@ -6,28 +6,23 @@ int mp_order_by_category(int32_t categories, int64_t count, const int32_t *categ
                          int64_t *order, int64_t *start)
 {
     mp_sort_item *items = scratch, *spare = items + count;
-    for (int32_t c = 0; c <= categories; c++)
-        start[c] = 0;
+    for (int32_t c = 0; c <= categories; c++) start[c] = 0;
     for (int64_t d = 0; d < count; d++) {
-        if (category[d] < 0 || category[d] >= categories)
-            return MP_BAD_ARGUMENT;
+        if (category[d] < 0 || category[d] >= categories) return MP_BAD_ARGUMENT;
         start[category[d] + 1]++;
     }
-    for (int32_t c = 0; c < categories; c++)
-        start[c + 1] += start[c];
+    for (int32_t c = 0; c < categories; c++) start[c + 1] += start[c];
     /* Into its category first: start serves as the cursor and ends one category further. */
     for (int64_t d = 0; d < count; d++) {
         mp_sort_item *item = &items[start[category[d]]++];
         item->key = mp_sort_key(0, score[d]);
         item->index = d;
     }
-    for (int32_t c = categories; c > 0; c--)
-        start[c] = start[c - 1];
+    for (int32_t c = categories; c > 0; c--) start[c] = start[c - 1];
     start[0] = 0;
     for (int32_t c = 0; c < categories; c++) {
         const mp_sort_item *sorted = mp_sort(items + start[c], spare, start[c + 1] - start[c]);
-        for (int64_t i = start[c]; i < start[c + 1]; i++)
-            order[i] = sorted[i - start[c]].index;
+        for (int64_t i = start[c]; i < start[c + 1]; i++) order[i] = sorted[i - start[c]].index;
     }
     return MP_OK;
 }
@@ -41,10 +36,8 @@ static inline double recall_point(int k) { return k == RECALL_POINTS - 1 ? 1.0 :
 static inline int points_reached(double recall)
 {
     int k = (int)(recall * (RECALL_POINTS - 1)); /* right or one off */
-    while (k + 1 < RECALL_POINTS && recall_point(k + 1) <= recall)
-        k++;
-    while (k >= 0 && recall_point(k) > recall)
-        k--;
+    while (k + 1 < RECALL_POINTS && recall_point(k + 1) <= recall) k++;
+    while (k >= 0 && recall_point(k) > recall) k--;
     return k + 1;
 }
 

@@ -13,8 +13,7 @@ int64_t mp_decode_scratch(int64_t entries)
  * bound, far more than any libm is off, and stops at probability 0.999, where the bound is still well conditioned. */
 static float cutoff(float probability)
 {
-    if (probability < 1e-30f)
-        return -1e30f;
+    if (probability < 1e-30f) return -1e30f;
     const float p = probability > 0.999f ? 0.999f : probability;
     return logf(p / (1.0f - p)) - 0.01f;
 }
@@ -72,8 +71,7 @@ enum { AHEAD = 16 };
 static inline void prefetch(const float *address, const float *end)
 {
 #if defined(__GNUC__)
-    if (address < end)
-        __builtin_prefetch(address);
+    if (address < end) __builtin_prefetch(address);
 #else
     (void)address, (void)end;
 #endif
@@ -90,24 +88,20 @@ static int decode_image(const mp_yolo_head *yolo, const float *anchor_wh, const 
             for (int32_t anchor = 0; anchor < yolo->anchors; anchor++) {
                 const float *raw = head + (((int64_t)row * yolo->grid_w + column) * yolo->anchors + anchor) * size;
                 prefetch(raw + AHEAD * size + 4, end);
-                if (!(raw[4] > objectness_cutoff))
-                    continue;
+                if (!(raw[4] > objectness_cutoff)) continue;
                 const float objectness = yolo->new_coords ? raw[4] : mp_logisticf(raw[4]);
-                if (!(objectness > threshold))
-                    continue;
+                if (!(objectness > threshold)) continue;
                 const float wanted = threshold / objectness;
                 const float class_cutoff = yolo->new_coords ? -1e30f : cutoff(wanted);
                 float box[4];
                 int known = 0;
                 for (int32_t c = 0; c < yolo->classes; c++) {
-                    if (!(raw[5 + c] > class_cutoff))
-                        continue;
+                    if (!(raw[5 + c] > class_cutoff)) continue;
                     const float probability = yolo->new_coords ? raw[5 + c] : mp_logisticf(raw[5 + c]);
                     const float score = objectness * probability;
-                    if (!(score > threshold))
-                        continue;
-                    if (!known && !(isfinite(score) && decode_box(yolo, anchor_wh + 2 * anchor, raw, column, row,
-                                                                  geometry, box)))
+                    if (!(score > threshold)) continue;
+                    if (!known &&
+                        !(isfinite(score) && decode_box(yolo, anchor_wh + 2 * anchor, raw, column, row, geometry, box)))
                         return MP_NONFINITE;
                     known = 1;
                     add(list, c, score, box);
@@ -150,14 +144,14 @@ int mp_decode_yolo(const mp_yolo_head *yolo, const float *anchor_wh, const float
     offsets[0] = 0;
     for (int32_t i = 0; i < images; i++) {
         const int64_t first = list.count;
-        const int status = decode_image(yolo, anchor_wh, head + i * stride, geometry + 4 * (int64_t)i, threshold, &list);
+        const int status =
+            decode_image(yolo, anchor_wh, head + i * stride, geometry + 4 * (int64_t)i, threshold, &list);
         if (status != MP_OK) {
             *needed = i;
             return status;
         }
         offsets[i + 1] = list.count;
-        if (list.count <= capacity)
-            sort_entries(&list, first, scratch);
+        if (list.count <= capacity) sort_entries(&list, first, scratch);
     }
     *needed = list.count;
     return MP_OK;
@@ -165,12 +159,10 @@ int mp_decode_yolo(const mp_yolo_head *yolo, const float *anchor_wh, const float
 
 void mp_exp_array(int64_t count, const float *x, float *out)
 {
-    for (int64_t i = 0; i < count; i++)
-        out[i] = mp_expf(x[i]);
+    for (int64_t i = 0; i < count; i++) out[i] = mp_expf(x[i]);
 }
 
 void mp_logistic_array(int64_t count, const float *x, float *out)
 {
-    for (int64_t i = 0; i < count; i++)
-        out[i] = mp_logisticf(x[i]);
+    for (int64_t i = 0; i < count; i++) out[i] = mp_logisticf(x[i]);
 }

@@ -11,11 +11,9 @@ static double overlap(const float *detection, const double *truth, int crowd)
 {
     const double x = detection[0], y = detection[1], dw = detection[2], dh = detection[3];
     const double w = smaller(dw + x, truth[2] + truth[0]) - larger(x, truth[0]);
-    if (w <= 0)
-        return 0;
+    if (w <= 0) return 0;
     const double h = smaller(dh + y, truth[3] + truth[1]) - larger(y, truth[1]);
-    if (h <= 0)
-        return 0;
+    if (h <= 0) return 0;
     const double shared = w * h, area = dw * dh;
     return shared / (crowd ? area : area + truth[2] * truth[3] - shared);
 }
@@ -38,9 +36,9 @@ typedef struct {
     const double *box;
     const uint8_t *crowd;
     int64_t count, counted;
-    double *iou;      /* with the detection at hand */
-    int32_t *order;   /* position -> truth */
-    uint16_t *taken;  /* per position, bit t: found at threshold t */
+    double *iou;     /* with the detection at hand */
+    int32_t *order;  /* position -> truth */
+    uint16_t *taken; /* per position, bit t: found at threshold t */
 } cell;
 
 static void open_cell(cell *c, const double *area, double low, double high)
@@ -50,14 +48,11 @@ static void open_cell(cell *c, const double *area, double low, double high)
         int64_t at = c->counted;
         for (int64_t g = 0; g < c->count; g++) {
             const int ignored = c->crowd[g] || area[g] < low || area[g] > high;
-            if (ignored == pass)
-                c->order[at++] = (int32_t)g;
+            if (ignored == pass) c->order[at++] = (int32_t)g;
         }
-        if (pass == 0)
-            c->counted = at;
+        if (pass == 0) c->counted = at;
     }
-    for (int64_t g = 0; g < c->count; g++)
-        c->taken[g] = 0;
+    for (int64_t g = 0; g < c->count; g++) c->taken[g] = 0;
 }
 
 /* The position matched at one threshold, or -1: the highest overlap (the later one of equals) among free truths that
@@ -67,10 +62,8 @@ static int64_t find_match(const cell *c, double threshold, int bit)
     int64_t match = -1;
     double best = smaller(threshold, 1 - 1e-10);
     for (int64_t p = 0; p < c->count; p++) {
-        if (p == c->counted && match >= 0)
-            break;
-        if ((c->taken[p] >> bit & 1) && !c->crowd[c->order[p]])
-            continue;
+        if (p == c->counted && match >= 0) break;
+        if ((c->taken[p] >> bit & 1) && !c->crowd[c->order[p]]) continue;
         if (c->iou[p] >= best) {
             best = c->iou[p];
             match = p;
@@ -79,8 +72,8 @@ static int64_t find_match(const cell *c, double threshold, int bit)
     return match;
 }
 
-int mp_match_coco(int32_t images, int32_t categories, const int64_t *offsets, const int32_t *category,
-                  const float *box, const float *picture_wh, const int64_t *cell_offsets, const double *truth_box,
+int mp_match_coco(int32_t images, int32_t categories, const int64_t *offsets, const int32_t *category, const float *box,
+                  const float *picture_wh, const int64_t *cell_offsets, const double *truth_box,
                   const double *truth_area, const uint8_t *truth_crowd, double area_low, double area_high,
                   const double *iou_thresholds, int32_t threshold_count, int32_t max_rank, void *scratch,
                   uint16_t *matched, uint16_t *ignored, int32_t *rank, int32_t *truth)
@@ -89,16 +82,14 @@ int mp_match_coco(int32_t images, int32_t categories, const int64_t *offsets, co
         return MP_BAD_ARGUMENT;
     const uint16_t all = (uint16_t)((1u << threshold_count) - 1);
     double lowest = iou_thresholds[0];
-    for (int t = 1; t < threshold_count; t++)
-        lowest = smaller(lowest, iou_thresholds[t]);
+    for (int t = 1; t < threshold_count; t++) lowest = smaller(lowest, iou_thresholds[t]);
     lowest = smaller(lowest, 1 - 1e-10);
     for (int32_t image = 0; image < images; image++) {
         int32_t current = -1, position = 0;
         cell c = {0};
         int64_t first = 0;
         for (int64_t d = offsets[image]; d < offsets[image + 1]; d++, position++) {
-            if (category[d] < 0 || category[d] >= categories || category[d] < current)
-                return MP_BAD_ARGUMENT;
+            if (category[d] < 0 || category[d] >= categories || category[d] < current) return MP_BAD_ARGUMENT;
             if (category[d] != current) {
                 current = category[d];
                 position = 0;
@@ -135,14 +126,11 @@ int mp_match_coco(int32_t images, int32_t categories, const int64_t *offsets, co
             if (highest >= lowest)
                 for (int t = 0; t < threshold_count; t++) {
                     const int64_t match = find_match(&c, iou_thresholds[t], t);
-                    if (match < 0)
-                        continue;
+                    if (match < 0) continue;
                     hit |= (uint16_t)(1u << t);
                     c.taken[match] |= (uint16_t)(1u << t);
-                    if (match >= c.counted)
-                        hit_ignored |= (uint16_t)(1u << t);
-                    if (t == 0)
-                        truth[d] = (int32_t)(first + c.order[match]);
+                    if (match >= c.counted) hit_ignored |= (uint16_t)(1u << t);
+                    if (t == 0) truth[d] = (int32_t)(first + c.order[match]);
                 }
             matched[d] = hit;
             ignored[d] = (uint16_t)(hit_ignored | (outside & ~hit));
@@ -155,12 +143,10 @@ int mp_best_overlap(int32_t images, int32_t categories, const int64_t *offsets, 
                     const float *box, const int64_t *cell_offsets, const double *truth_box, double minimum,
                     int32_t *truth)
 {
-    if (images < 0 || categories < 1)
-        return MP_BAD_ARGUMENT;
+    if (images < 0 || categories < 1) return MP_BAD_ARGUMENT;
     for (int32_t image = 0; image < images; image++)
         for (int64_t d = offsets[image]; d < offsets[image + 1]; d++) {
-            if (category[d] < 0 || category[d] >= categories)
-                return MP_BAD_ARGUMENT;
+            if (category[d] < 0 || category[d] >= categories) return MP_BAD_ARGUMENT;
             const int64_t *at = cell_offsets + (int64_t)image * categories + category[d];
             double best = minimum;
             truth[d] = -1;

@@ -11,16 +11,16 @@
 /* A yolo layer. Anchors in pixels of the network input are passed beside it: anchor_wh[anchors][2]. */
 typedef struct {
     int32_t grid_h, grid_w, anchors, classes;
-    float net_w, net_h;    /* network input, pixels */
-    float scale_x_y;       /* 1 unless the cfg says so */
-    int32_t new_coords;    /* nonzero: values are already logistic, w and h are squared */
+    float net_w, net_h; /* network input, pixels */
+    float scale_x_y;    /* 1 unless the cfg says so */
+    int32_t new_coords; /* nonzero: values are already logistic, w and h are squared */
 } mp_yolo_head;
 
 /* Entries of one head over a set of images, per image ordered by class, then falling score, then grid cell and anchor.
  * box[entry][4]: centre x, centre y, width, height relative to the picture. */
 typedef struct {
     int32_t images;
-    const int64_t *offsets;  /* [images + 1] */
+    const int64_t *offsets; /* [images + 1] */
     const int32_t *category;
     const float *score;
     const float *box;
@@ -56,8 +56,8 @@ int mp_nms(const mp_candidates *heads, int32_t head_count, int kind, float thres
  * Per detection: bit t of matched and of ignored; rank (position within image and category, from 0); truth: the one
  * matched at the first threshold, or -1. Ranks from max_rank on are ignored.
  * scratch: 16 bytes for each truth of the fullest cell. */
-int mp_match_coco(int32_t images, int32_t categories, const int64_t *offsets, const int32_t *category,
-                  const float *box, const float *picture_wh, const int64_t *cell_offsets, const double *truth_box,
+int mp_match_coco(int32_t images, int32_t categories, const int64_t *offsets, const int32_t *category, const float *box,
+                  const float *picture_wh, const int64_t *cell_offsets, const double *truth_box,
                   const double *truth_area, const uint8_t *truth_crowd, double area_low, double area_high,
                   const double *iou_thresholds, int32_t threshold_count, int32_t max_rank, void *scratch,
                   uint16_t *matched, uint16_t *ignored, int32_t *rank, int32_t *truth);

@@ -55,19 +55,16 @@ static int suppresses(const kept_boxes *kept, int64_t k, const corner_box *b, co
     const float w = smaller(kept->right[k], b->right) - larger(kept->left[k], b->left);
     const float h = smaller(kept->bottom[k], b->bottom) - larger(kept->top[k], b->top);
     /* Boxes apart have IoU 0, and the distance term only lowers it. */
-    if (!(w > 0.0f) || !(h > 0.0f))
-        return 0;
+    if (!(w > 0.0f) || !(h > 0.0f)) return 0;
     const float shared = w * h;
     float overlap = shared / (kept->area[k] + b->area - shared);
-    if (!(overlap > rule->threshold))
-        return 0;
+    if (!(overlap > rule->threshold)) return 0;
     if (rule->kind == MP_NMS_DISTANCE) {
         const float cw = larger(kept->right[k], b->right) - smaller(kept->left[k], b->left);
         const float ch = larger(kept->bottom[k], b->bottom) - smaller(kept->top[k], b->top);
         const float dx = kept->x[k] - b->x, dy = kept->y[k] - b->y;
         const float diagonal = cw * cw + ch * ch;
-        if (diagonal > 0.0f)
-            overlap -= mp_powf((dx * dx + dy * dy) / diagonal, rule->beta);
+        if (diagonal > 0.0f) overlap -= mp_powf((dx * dx + dy * dy) / diagonal, rule->beta);
     }
     return overlap > rule->threshold;
 }
@@ -93,11 +90,9 @@ static int is_suppressed(const kept_boxes *kept, const corner_box *b, const over
 {
     for (int64_t first = 0; first < kept->count; first += BLOCK) {
         const int64_t last = first + BLOCK < kept->count ? first + BLOCK : kept->count;
-        if (last - first >= FEW && !block_overlaps(kept, first, b, rule->threshold))
-            continue;
+        if (last - first >= FEW && !block_overlaps(kept, first, b, rule->threshold)) continue;
         for (int64_t k = first; k < last; k++)
-            if (suppresses(kept, k, b, rule))
-                return 1;
+            if (suppresses(kept, k, b, rule)) return 1;
     }
     return 0;
 }
@@ -109,8 +104,7 @@ static int next_head(const mp_candidates *heads, int32_t head_count, const int64
     int32_t best_category = 0;
     float best_score = 0.0f;
     for (int h = 0; h < head_count; h++) {
-        if (at[h] == end[h])
-            continue;
+        if (at[h] == end[h]) continue;
         const int32_t category = heads[h].category[at[h]];
         const float score = heads[h].score[at[h]];
         if (best < 0 || category < best_category || (category == best_category && score > best_score)) {
@@ -130,12 +124,17 @@ int mp_nms(const mp_candidates *heads, int32_t head_count, int kind, float thres
         !(threshold >= 0.0f) || !(beta > 0.0f) || fullest < 0)
         return MP_BAD_ARGUMENT;
     for (int h = 1; h < head_count; h++)
-        if (heads[h].images != heads[0].images)
-            return MP_BAD_SHAPE;
+        if (heads[h].images != heads[0].images) return MP_BAD_SHAPE;
     const overlap_rule rule = {kind, threshold, beta};
     const int64_t room = fullest + BLOCK;
-    kept_boxes kept = {scratch,            scratch + room,     scratch + 2 * room, scratch + 3 * room,
-                       scratch + 4 * room, scratch + 5 * room, scratch + 6 * room, 0};
+    kept_boxes kept = {scratch,
+                       scratch + room,
+                       scratch + 2 * room,
+                       scratch + 3 * room,
+                       scratch + 4 * room,
+                       scratch + 5 * room,
+                       scratch + 6 * room,
+                       0};
     int64_t out = 0, at[MAX_HEADS], end[MAX_HEADS];
     out_offsets[0] = 0;
     for (int32_t image = 0; image < heads[0].images; image++) {
@@ -147,8 +146,7 @@ int mp_nms(const mp_candidates *heads, int32_t head_count, int kind, float thres
             end[h] = heads[h].offsets[image + 1];
             entries += end[h] - at[h];
         }
-        if (entries > fullest)
-            return MP_BAD_ARGUMENT;
+        if (entries > fullest) return MP_BAD_ARGUMENT;
         for (int h; (h = next_head(heads, head_count, at, end)) >= 0;) {
             const int64_t entry = at[h]++;
             const float *box = heads[h].box + 4 * entry;
@@ -157,8 +155,7 @@ int mp_nms(const mp_candidates *heads, int32_t head_count, int kind, float thres
                 kept.count = 0;
             }
             const corner_box candidate = corners(box);
-            if (is_suppressed(&kept, &candidate, &rule))
-                continue;
+            if (is_suppressed(&kept, &candidate, &rule)) continue;
             keep(&kept, &candidate);
             out_category[out] = category;
             out_score[out] = heads[h].score[entry];

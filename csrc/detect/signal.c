@@ -13,15 +13,13 @@ static double block_sum(const float *a, const float *b)
             lane[l] += d * d;
         }
     for (int width = LANES / 2; width > 0; width /= 2)
-        for (int l = 0; l < width; l++)
-            lane[l] += lane[l + width];
+        for (int l = 0; l < width; l++) lane[l] += lane[l + width];
     return lane[0];
 }
 
 int mp_squared_difference(int32_t images, int64_t values, const float *a, const float *b, double *sum)
 {
-    if (images < 0 || values < 0 || (images && values && (!a || !sum)))
-        return MP_BAD_ARGUMENT;
+    if (images < 0 || values < 0 || (images && values && (!a || !sum))) return MP_BAD_ARGUMENT;
     for (int32_t i = 0; i < images; i++) {
         const float *left = a + i * values, *right = b ? b + i * values : 0;
         double total = 0;

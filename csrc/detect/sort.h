@@ -30,8 +30,7 @@ static inline mp_sort_item *mp_sort(mp_sort_item *items, mp_sort_item *spare, in
         for (int64_t i = first + 1; i < last; i++) {
             const mp_sort_item item = items[i];
             int64_t j = i;
-            for (; j > first && items[j - 1].key > item.key; j--)
-                items[j] = items[j - 1];
+            for (; j > first && items[j - 1].key > item.key; j--) items[j] = items[j - 1];
             items[j] = item;
         }
     }
@@ -40,12 +39,9 @@ static inline mp_sort_item *mp_sort(mp_sort_item *items, mp_sort_item *spare, in
             const int64_t middle = first + width < count ? first + width : count;
             const int64_t last = middle + width < count ? middle + width : count;
             int64_t a = first, b = middle, out = first;
-            while (a < middle && b < last)
-                spare[out++] = items[b].key < items[a].key ? items[b++] : items[a++];
-            while (a < middle)
-                spare[out++] = items[a++];
-            while (b < last)
-                spare[out++] = items[b++];
+            while (a < middle && b < last) spare[out++] = items[b].key < items[a].key ? items[b++] : items[a++];
+            while (a < middle) spare[out++] = items[a++];
+            while (b < last) spare[out++] = items[b++];
         }
         mp_sort_item *swap = items;
         items = spare;

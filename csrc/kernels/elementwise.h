@@ -5,8 +5,7 @@ static inline vf vf_same(vf x) { return x; }
 static inline __attribute__((always_inline)) vf load_as(const void *p, size_t at, int type, int n)
 {
 #define CASE(NAME, STORAGE, LOAD, ...)                                                                                 \
-    case MP_TYPE_##NAME:                                                                                               \
-        return n == VL ? LOAD((const STORAGE *)p + at) : LOAD##_n((const STORAGE *)p + at, n);
+    case MP_TYPE_##NAME: return n == VL ? LOAD((const STORAGE *)p + at) : LOAD##_n((const STORAGE *)p + at, n);
     switch (type) {
         MP_STORED_TYPES(CASE)
     default: __builtin_unreachable();
@@ -34,8 +33,7 @@ static inline __attribute__((always_inline)) void store_as(void *p, size_t at, i
 static inline __attribute__((always_inline)) vf round_as(int type, vf x)
 {
 #define CASE(NAME, STORAGE, LOAD, STORE, ROUND, ...)                                                                   \
-    case MP_TYPE_##NAME:                                                                                               \
-        return ROUND(x);
+    case MP_TYPE_##NAME: return ROUND(x);
     switch (type) {
         MP_STORED_TYPES(CASE)
     default: __builtin_unreachable();
@@ -47,16 +45,12 @@ static inline __attribute__((always_inline)) vf round_as(int type, vf x)
 #define FOR_VECTORS(COUNT, BODY)                                                                                       \
     do {                                                                                                               \
         size_t at_ = 0;                                                                                                \
-        for (; at_ + VL <= (COUNT); at_ += VL)                                                                         \
-            BODY(at_, VL);                                                                                             \
-        if (at_ < (COUNT))                                                                                             \
-            BODY(at_, (int)((COUNT)-at_));                                                                             \
+        for (; at_ + VL <= (COUNT); at_ += VL) BODY(at_, VL);                                                          \
+        if (at_ < (COUNT)) BODY(at_, (int)((COUNT) - at_));                                                            \
     } while (0)
 /* CALL(type, ...) with the type as a constant. */
 #define TYPE_CASE(NAME, STORAGE, LOAD, STORE, ROUND, CALL, ...)                                                        \
-    case MP_TYPE_##NAME:                                                                                               \
-        CALL(MP_TYPE_##NAME, ##__VA_ARGS__);                                                                           \
-        break;
+    case MP_TYPE_##NAME: CALL(MP_TYPE_##NAME, ##__VA_ARGS__); break;
 #define BY_REAL_TYPE(TYPE, CALL)                                                                                       \
     do {                                                                                                               \
         switch (TYPE) {                                                                                                \

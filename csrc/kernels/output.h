@@ -25,8 +25,8 @@ static inline out_scale out_scale_of(const mp_output *o)
 }
 
 /* The first n lanes of x to element `at` of out, as out_type; returns bad with what rounding to a narrow type made infinite. */
-static inline __attribute__((always_inline)) vf store_finished(const out_scale *q, const int rounding, char *out, size_t at,
-                                                               const int out_type, vf x, int n, vf bad)
+static inline __attribute__((always_inline)) vf store_finished(const out_scale *q, const int rounding, char *out,
+                                                               size_t at, const int out_type, vf x, int n, vf bad)
 {
     if (!mp_is_real(out_type)) {
         const vf t = vf_min_any(vf_max_any(vf_mul(x, q->inv_scale), q->low), q->high);
@@ -57,9 +57,10 @@ static inline int never_falls(int activation)
     return activation == MP_LINEAR || activation == MP_LEAKY || activation == MP_RELU || activation == MP_RELU6;
 }
 
-static inline __attribute__((always_inline)) void
-output_rows(mp_output *o, const int kind, const int activation, const int out_type, const int32_t *acc, size_t acc_ld,
-            int rows, int channels, int channel, char *out, size_t out_ld)
+static inline __attribute__((always_inline)) void output_rows(mp_output *o, const int kind, const int activation,
+                                                              const int out_type, const int32_t *acc, size_t acc_ld,
+                                                              int rows, int channels, int channel, char *out,
+                                                              size_t out_ld)
 {
     vf minimum = vf_load(o->minimum), maximum = vf_load(o->maximum), bad = vf_load(o->bad);
     const float *biases = o->bias + channel, *scales = o->scale + channel;
@@ -71,7 +72,7 @@ output_rows(mp_output *o, const int kind, const int activation, const int out_ty
     const int step = windows ? 4 : 1;
     const int32_t *sums = acc;
     size_t row = 0;
-#define REAL(AT, ROW, N) real_of(kind, sums + (ROW)*acc_ld + AT, vf_load(scales + AT), vf_load(biases + AT), N)
+#define REAL(AT, ROW, N) real_of(kind, sums + (ROW) * acc_ld + AT, vf_load(scales + AT), vf_load(biases + AT), N)
 #define ACTIVATED(X, AT, ROW, N)                                                                                       \
     vf X = REAL(AT, ROW, N);                                                                                           \
     bad = note_bad(bad, X);                                                                                            \

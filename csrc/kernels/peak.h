@@ -3,9 +3,12 @@ static float multiply_adds(const float *start, int64_t rounds)
 {
     const vf factor = vf_set1(0.999f), term = vf_set1(1e-3f);
     /* Named, since gcc keeps an array on the stack. Twelve cover latency times ports of every CPU that a level stands for. */
-    vf a = vf_load(start + 0 * VL), b = vf_load(start + 1 * VL), c = vf_load(start + 2 * VL), d = vf_load(start + 3 * VL);
-    vf e = vf_load(start + 4 * VL), f = vf_load(start + 5 * VL), g = vf_load(start + 6 * VL), h = vf_load(start + 7 * VL);
-    vf i = vf_load(start + 8 * VL), j = vf_load(start + 9 * VL), k = vf_load(start + 10 * VL), l = vf_load(start + 11 * VL);
+    vf a = vf_load(start + 0 * VL), b = vf_load(start + 1 * VL), c = vf_load(start + 2 * VL),
+       d = vf_load(start + 3 * VL);
+    vf e = vf_load(start + 4 * VL), f = vf_load(start + 5 * VL), g = vf_load(start + 6 * VL),
+       h = vf_load(start + 7 * VL);
+    vf i = vf_load(start + 8 * VL), j = vf_load(start + 9 * VL), k = vf_load(start + 10 * VL),
+       l = vf_load(start + 11 * VL);
     for (int64_t round = 0; round < rounds; round++) {
         a = vf_fma(a, factor, term);
         b = vf_fma(b, factor, term);

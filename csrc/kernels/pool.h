@@ -1,8 +1,8 @@
 /* Pooling: a vector of channels at a time, the window in row order; the global mean adds pixels in order. */
 
 /* The window's first value is the start, so that of -0 and 0 the first stays. */
-static inline __attribute__((always_inline)) void largest(const char *const *rows, int count, int x0, int x1, int channels,
-                                                          const int type, char *out)
+static inline __attribute__((always_inline)) void largest(const char *const *rows, int count, int x0, int x1,
+                                                          int channels, const int type, char *out)
 {
     const size_t bytes = mp_type_bytes(type);
 #define BODY(AT, N)                                                                                                    \
@@ -32,19 +32,16 @@ typedef int8_t pool_s8x8 __attribute__((vector_size(8)));
                 top = (value & larger) | (top & ~larger);                                                              \
             }                                                                                                          \
         memcpy(out + c, &top, sizeof top);                                                                             \
-        if (c + STEP == channels)                                                                                      \
-            return;                                                                                                    \
+        if (c + STEP == channels) return;                                                                              \
         /* The last channels once more rather than one by one. */                                                      \
         c = c + 2 * STEP <= channels ? c + STEP : channels - STEP;                                                     \
     }
 
-static inline __attribute__((always_inline)) void largest_s8(const char *const *rows, int count, int x0, int x1, int channels,
-                                                             int8_t *out)
+static inline __attribute__((always_inline)) void largest_s8(const char *const *rows, int count, int x0, int x1,
+                                                             int channels, int8_t *out)
 {
-    if (channels >= 16)
-        LARGEST_S8(pool_s8x16)
-    if (channels >= 8)
-        LARGEST_S8(pool_s8x8)
+    if (channels >= 16) LARGEST_S8(pool_s8x16)
+    if (channels >= 8) LARGEST_S8(pool_s8x8)
     for (int c = 0; c < channels; c++) {
         int8_t top = -128;
         for (int r = 0; r < count; r++)
@@ -57,8 +54,8 @@ static inline __attribute__((always_inline)) void largest_s8(const char *const *
 }
 
 /* The usual windows, 2x2 side by side and complete. */
-static inline __attribute__((always_inline)) void pairs(const char *top, const char *bottom, int channels, const int type,
-                                                        int count, void *out, size_t out_ld)
+static inline __attribute__((always_inline)) void pairs(const char *top, const char *bottom, int channels,
+                                                        const int type, int count, void *out, size_t out_ld)
 {
     for (int ox = 0; ox < count; ox++) {
         const size_t left = (size_t)2 * ox * channels, right = left + channels, to = ox * out_ld;
@@ -71,7 +68,7 @@ static inline __attribute__((always_inline)) void pairs(const char *top, const c
     {                                                                                                                  \
         const vf upper = vf_max(load_as(top, right + AT, type, N), load_as(top, left + AT, type, N));                  \
         const vf lower = vf_max(load_as(bottom, left + AT, type, N), upper);                                           \
-        store_as(out, to + AT, type, vf_max(load_as(bottom, right + AT, type, N), lower), N);                 \
+        store_as(out, to + AT, type, vf_max(load_as(bottom, right + AT, type, N), lower), N);                          \
     }
         FOR_VECTORS((size_t)channels, BODY);
 #undef BODY
@@ -98,8 +95,7 @@ static void maxpool(const char *const *rows, int count, int w, int channels, int
         if (type == MP_TYPE_I8) {
             largest_s8(rows, count, x0, x1, channels, (int8_t *)out + at);
         } else if (count < 1 || x0 >= x1) {
-            for (int c = 0; c < channels; c++)
-                store_as(out, at + c, type, vf_set1(-INFINITY), 1);
+            for (int c = 0; c < channels; c++) store_as(out, at + c, type, vf_set1(-INFINITY), 1);
         } else {
 #define LARGEST(TYPE) largest(rows, count, x0, x1, channels, TYPE, (char *)out + at * mp_type_bytes(TYPE))
             BY_REAL_TYPE(type, LARGEST);
@@ -114,8 +110,7 @@ static void mean(const void *x, void *out, int type, size_t pixels, size_t chann
 #define BODY(AT, N)                                                                                                    \
     {                                                                                                                  \
         vf sum = vf_set1(0.0f);                                                                                        \
-        for (size_t p = 0; p < pixels; p++)                                                                            \
-            sum = vf_add(sum, load_as(x, p * channels + AT, type, N));                                                 \
+        for (size_t p = 0; p < pixels; p++) sum = vf_add(sum, load_as(x, p * channels + AT, type, N));                 \
         store_as(out, AT, type, vf_div(sum, count), N);                                                                \
     }
     FOR_VECTORS(channels, BODY);

@@ -53,8 +53,8 @@ static void quantize(const void *x, int type, int8_t *out, size_t count, float i
 #undef QUANTIZE
 }
 
-static inline __attribute__((always_inline)) void dequantize_to(const int type, const int8_t *x, void *out, size_t count,
-                                                                float scale, int zero_point, float offset)
+static inline __attribute__((always_inline)) void dequantize_to(const int type, const int8_t *x, void *out,
+                                                                size_t count, float scale, int zero_point, float offset)
 {
     const vf step = vf_set1(scale), zero = vf_set1((float)zero_point), shift = vf_set1(offset);
 #define BODY(AT, N)                                                                                                    \
@@ -73,8 +73,8 @@ static void dequantize(const int8_t *x, void *out, int type, size_t count, float
 #undef DEQUANTIZE
 }
 
-static inline __attribute__((always_inline)) void cast_from(const int type, const void *x, void *out, const int out_type,
-                                                            size_t count)
+static inline __attribute__((always_inline)) void cast_from(const int type, const void *x, void *out,
+                                                            const int out_type, size_t count)
 {
 #define BODY(AT, N) store_as(out, AT, out_type, load_as(x, AT, type, N), N)
     FOR_VECTORS(count, BODY);

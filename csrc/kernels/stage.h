@@ -20,6 +20,5 @@ static void stage_s16(void *staged, const void *source, size_t count, int zero_p
     int16_t *to = staged;
     const int8_t *from = source;
     const int16_t zero = (int16_t)zero_point;
-    for (size_t i = 0; i < count; i++)
-        to[i] = (int16_t)(from[i] - zero);
+    for (size_t i = 0; i < count; i++) to[i] = (int16_t)(from[i] - zero);
 }

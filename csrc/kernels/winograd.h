@@ -24,8 +24,8 @@ typedef int32_t wv_s32 __attribute__((vector_size(4 * VL)));
     } while (0)
 
 #define WINOGRAD_INPUT(NAME, TYPE, ELEMENT)                                                                            \
-    static inline void NAME(const char *pixel, size_t pixel_bytes, size_t row_bytes, int channels, char *v,                   \
-                     size_t position_bytes)                                                                            \
+    static inline void NAME(const char *pixel, size_t pixel_bytes, size_t row_bytes, int channels, char *v,            \
+                            size_t position_bytes)                                                                     \
     {                                                                                                                  \
         enum { LANES = sizeof(TYPE) / sizeof(ELEMENT) };                                                               \
         for (int c = 0; c < channels; c += LANES) {                                                                    \
@@ -42,8 +42,7 @@ typedef int32_t wv_s32 __attribute__((vector_size(4 * VL)));
                 TYPE r[6];                                                                                             \
                 WINOGRAD_INPUT_LINE(TYPE, t[y][0], t[y][1], t[y][2], t[y][3], t[y][4], t[y][5], r[0], r[1], r[2],      \
                                     r[3], r[4], r[5]);                                                                 \
-                for (int x = 0; x < 6; x++, to += position_bytes)                                                      \
-                    memcpy(to, &r[x], sizeof r[x]);                                                                    \
+                for (int x = 0; x < 6; x++, to += position_bytes) memcpy(to, &r[x], sizeof r[x]);                      \
             }                                                                                                          \
         }                                                                                                              \
     }
@@ -70,7 +69,7 @@ WINOGRAD_INPUT(winograd_input_s16, wv_s16, int16_t)
 
 /* m: 36 positions, position_bytes apart, nr sums each -> y[16][nr]: a 4x4 tile of sums, started from init. */
 #define WINOGRAD_OUTPUT(NAME, TYPE, LINE, FINISH)                                                                      \
-    static inline void NAME(const char *m, size_t position_bytes, const void *init, void *y, int nr)                          \
+    static inline void NAME(const char *m, size_t position_bytes, const void *init, void *y, int nr)                   \
     {                                                                                                                  \
         for (int c = 0; c < nr; c += VL) {                                                                             \
             TYPE t[4][6];                                                                                              \

@@ -19,22 +19,22 @@ typedef struct {
 
 typedef struct {
     int32_t id, h, v, quant;
-    int32_t width, height;           /* pixels that count */
-    int32_t blocks_w, blocks_h;      /* with the padding to whole MCUs */
+    int32_t width, height;      /* pixels that count */
+    int32_t blocks_w, blocks_h; /* with the padding to whole MCUs */
     int32_t dc_table, ac_table, dc;
-    uint8_t *plane;                  /* [blocks_h * 8][blocks_w * 8] */
-    int16_t *coefficients;           /* progressive: [blocks_h][blocks_w][64], in natural order */
+    uint8_t *plane;        /* [blocks_h * 8][blocks_w * 8] */
+    int16_t *coefficients; /* progressive: [blocks_h][blocks_w][64], in natural order */
 } jpeg_component;
 
 typedef struct {
     const uint8_t *data;
     int64_t size, at;
-    uint64_t bits;                   /* the low `count` bits are still to be read */
-    int32_t count, padded;           /* padded: zeros among them that the file did not hold */
+    uint64_t bits;         /* the low `count` bits are still to be read */
+    int32_t count, padded; /* padded: zeros among them that the file did not hold */
     int32_t width, height, components, max_h, max_v, mcus_w, mcus_h;
     int32_t progressive, restart, adobe_transform, jfif;
     int32_t band_start, band_end, high, low, end_run;
-    uint16_t quant[4][64];           /* in natural order */
+    uint16_t quant[4][64]; /* in natural order */
     jpeg_component component[JPEG_COMPONENTS];
     jpeg_huffman dc[4], ac[4];
 } jpeg_decoder;

@@ -5,14 +5,15 @@
 
 /* Position in a block by place in the zigzag; the tail catches runs that lead beyond the end. */
 const uint8_t JPEG_ZIGZAG[64 + 16] = {
-    0, 1, 8, 16, 9, 2, 3, 10, 17, 24, 32, 25, 18, 11, 4, 5, 12, 19, 26, 33, 40, 48, 41, 34, 27, 20, 13, 6, 7, 14, 21, 28,
-    35, 42, 49, 56, 57, 50, 43, 36, 29, 22, 15, 23, 30, 37, 44, 51, 58, 59, 52, 45, 38, 31, 39, 46, 53, 60, 61, 54, 47, 55,
-    62, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63,
+    0,  1,  8,  16, 9,  2,  3,  10, 17, 24, 32, 25, 18, 11, 4,  5,  12, 19, 26, 33, 40, 48, 41, 34, 27, 20, 13,
+    6,  7,  14, 21, 28, 35, 42, 49, 56, 57, 50, 43, 36, 29, 22, 15, 23, 30, 37, 44, 51, 58, 59, 52, 45, 38, 31,
+    39, 46, 53, 60, 61, 54, 47, 55, 62, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63,
 };
 
 /* ---- bits */
 
-static void fill_bits(jpeg_decoder *j) {
+static void fill_bits(jpeg_decoder *j)
+{
     while (j->count <= 48) {
         uint64_t byte = 0;
         /* A marker ends the scan's data; zeros stand for what follows, and `padded` tells whether they are used. */
@@ -29,14 +30,16 @@ static void fill_bits(jpeg_decoder *j) {
 
 static int ran_out(const jpeg_decoder *j) { return j->count < j->padded; }
 
-static void reset_bits(jpeg_decoder *j) {
+static void reset_bits(jpeg_decoder *j)
+{
     j->bits = 0;
     j->count = j->padded = 0;
     j->end_run = 0;
     for (int k = 0; k < j->components; ++k) j->component[k].dc = 0;
 }
 
-static int take_bits(jpeg_decoder *j, int n) {
+static int take_bits(jpeg_decoder *j, int n)
+{
     if (n == 0) return 0;
     if (j->count < n) fill_bits(j);
     j->count -= n;
@@ -44,12 +47,14 @@ static int take_bits(jpeg_decoder *j, int n) {
 }
 
 /* A value of n bits whose leading 0 means negative. */
-static int take_value(jpeg_decoder *j, int n) {
+static int take_value(jpeg_decoder *j, int n)
+{
     const int value = take_bits(j, n);
     return n > 0 && value < 1 << (n - 1) ? value - (1 << n) + 1 : value;
 }
 
-static int take_symbol(jpeg_decoder *j, const jpeg_huffman *table) {
+static int take_symbol(jpeg_decoder *j, const jpeg_huffman *table)
+{
     if (j->count < 16) fill_bits(j);
     const int ahead = (int)(j->bits >> (j->count - 16) & 0xffff);
     const int fast = table->fast[ahead >> (16 - JPEG_FAST_BITS)];
@@ -68,7 +73,8 @@ static int take_symbol(jpeg_decoder *j, const jpeg_huffman *table) {
 
 /* ---- blocks */
 
-static int take_dc(jpeg_decoder *j, jpeg_component *c) {
+static int take_dc(jpeg_decoder *j, jpeg_component *c)
+{
     const int bits = take_symbol(j, &j->dc[c->dc_table]);
     if (bits < 0 || bits > 15) return JPEG_FAILED;
     c->dc += take_value(j, bits);
@@ -77,7 +83,8 @@ static int take_dc(jpeg_decoder *j, jpeg_component *c) {
 }
 
 /* Dequantised; returns the last place in the zigzag that is not zero, or JPEG_FAILED. */
-static int baseline_block(jpeg_decoder *j, jpeg_component *c, int16_t *block) {
+static int baseline_block(jpeg_decoder *j, jpeg_component *c, int16_t *block)
+{
     const uint16_t *quant = j->quant[c->quant];
     memset(block, 0, 64 * sizeof *block);
     if (take_dc(j, c)) return JPEG_FAILED;
@@ -101,7 +108,8 @@ static int baseline_block(jpeg_decoder *j, jpeg_component *c, int16_t *block) {
     return last;
 }
 
-static int progressive_dc(jpeg_decoder *j, jpeg_component *c, int16_t *block) {
+static int progressive_dc(jpeg_decoder *j, jpeg_component *c, int16_t *block)
+{
     if (j->high == 0) {
         if (take_dc(j, c)) return JPEG_FAILED;
         block[0] = (int16_t)(uint32_t)(c->dc * (1 << j->low));
@@ -111,7 +119,8 @@ static int progressive_dc(jpeg_decoder *j, jpeg_component *c, int16_t *block) {
     return 0;
 }
 
-static int progressive_ac_first(jpeg_decoder *j, const jpeg_huffman *table, int16_t *block) {
+static int progressive_ac_first(jpeg_decoder *j, const jpeg_huffman *table, int16_t *block)
+{
     if (j->end_run > 0) {
         --j->end_run;
         return 0;
@@ -136,12 +145,14 @@ static int progressive_ac_first(jpeg_decoder *j, const jpeg_huffman *table, int1
 }
 
 /* One more bit for a coefficient that is not zero. */
-static void refine(jpeg_decoder *j, int16_t *value) {
+static void refine(jpeg_decoder *j, int16_t *value)
+{
     const int bit = 1 << j->low;
     if (take_bits(j, 1) && !(*value & bit)) *value = (int16_t)(*value > 0 ? *value + bit : *value - bit);
 }
 
-static int progressive_ac_refine(jpeg_decoder *j, const jpeg_huffman *table, int16_t *block) {
+static int progressive_ac_refine(jpeg_decoder *j, const jpeg_huffman *table, int16_t *block)
+{
     int k = j->band_start;
     if (j->end_run == 0) {
         while (k <= j->band_end) {
@@ -180,7 +191,8 @@ static int progressive_ac_refine(jpeg_decoder *j, const jpeg_huffman *table, int
     return 0;
 }
 
-static int one_block(jpeg_decoder *j, jpeg_component *c, int bx, int by) {
+static int one_block(jpeg_decoder *j, jpeg_component *c, int bx, int by)
+{
     if (!j->progressive) {
         int16_t block[64];
         const int last = baseline_block(j, c, block);
@@ -196,7 +208,8 @@ static int one_block(jpeg_decoder *j, jpeg_component *c, int bx, int by) {
 }
 
 /* After so many MCUs a restart marker stands in the data, if the file says so. */
-static int at_restart(jpeg_decoder *j, int *left) {
+static int at_restart(jpeg_decoder *j, int *left)
+{
     if (j->restart == 0 || --*left > 0) return 0;
     if (ran_out(j)) return JPEG_FAILED;
     /* Whole bytes that were read ahead are marker-free by construction, so the marker is where reading stopped. */
@@ -209,7 +222,8 @@ static int at_restart(jpeg_decoder *j, int *left) {
     return 0;
 }
 
-int jpeg_scan(jpeg_decoder *j, const int *chosen, int count) {
+int jpeg_scan(jpeg_decoder *j, const int *chosen, int count)
+{
     reset_bits(j);
     int left = j->restart;
     if (count == 1) {

@@ -10,14 +10,16 @@ enum { MAX_SCANS = 100 };
 
 static int64_t plane_bytes(const jpeg_component *c) { return (int64_t)c->blocks_w * c->blocks_h * 64; }
 
-static int64_t needed_bytes(const jpeg_decoder *j) {
+static int64_t needed_bytes(const jpeg_decoder *j)
+{
     int64_t total = (sizeof(jpeg_decoder) + 63) / 64 * 64 + 3 * ((int64_t)j->width + 16);
     for (int k = 0; k < j->components; ++k)
         total += plane_bytes(&j->component[k]) * (j->progressive ? 1 + (int64_t)sizeof(int16_t) : 1);
     return total + 64;
 }
 
-static void start(jpeg_decoder *j, const uint8_t *data, int64_t size) {
+static void start(jpeg_decoder *j, const uint8_t *data, int64_t size)
+{
     memset(j, 0, sizeof *j);
     j->data = data;
     j->size = size;
@@ -25,13 +27,15 @@ static void start(jpeg_decoder *j, const uint8_t *data, int64_t size) {
     j->adobe_transform = -1;
 }
 
-int64_t mp_jpeg_scratch(const uint8_t *data, int64_t size, int32_t width, int32_t height) {
+int64_t mp_jpeg_scratch(const uint8_t *data, int64_t size, int32_t width, int32_t height)
+{
     jpeg_decoder j;
     start(&j, data, size);
     return jpeg_find_frame(&j, width, height) ? 0 : needed_bytes(&j);
 }
 
-static void dequantise_all(jpeg_decoder *j) {
+static void dequantise_all(jpeg_decoder *j)
+{
     for (int k = 0; k < j->components; ++k) {
         jpeg_component *c = &j->component[k];
         const uint16_t *quant = j->quant[c->quant];
@@ -49,8 +53,9 @@ static void dequantise_all(jpeg_decoder *j) {
     }
 }
 
-int mp_jpeg_decode(const uint8_t *data, int64_t size, int32_t width, int32_t height, void *scratch, int64_t scratch_bytes,
-                   uint8_t *rgb) {
+int mp_jpeg_decode(const uint8_t *data, int64_t size, int32_t width, int32_t height, void *scratch,
+                   int64_t scratch_bytes, uint8_t *rgb)
+{
     jpeg_decoder *j = scratch;
     if (scratch_bytes < (int64_t)sizeof *j) return MP_BAD_ARGUMENT;
     start(j, data, size);

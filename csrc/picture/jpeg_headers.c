@@ -5,7 +5,8 @@
 
 enum { MAX_COMPONENT_FACTOR = 4 };
 
-static int read_quant(jpeg_decoder *j, const uint8_t *p, int64_t n) {
+static int read_quant(jpeg_decoder *j, const uint8_t *p, int64_t n)
+{
     while (n > 0) {
         const int wide = p[0] >> 4, id = p[0] & 15, bytes = wide ? 128 : 64;
         if (wide > 1 || id > 3 || n < 1 + bytes) return JPEG_FAILED;
@@ -17,7 +18,8 @@ static int read_quant(jpeg_decoder *j, const uint8_t *p, int64_t n) {
     return 0;
 }
 
-static int read_huffman(jpeg_decoder *j, const uint8_t *p, int64_t n) {
+static int read_huffman(jpeg_decoder *j, const uint8_t *p, int64_t n)
+{
     while (n >= 17) {
         const int id = p[0] & 15;
         if ((p[0] >> 4) > 1 || id > 3) return JPEG_FAILED;
@@ -33,7 +35,8 @@ static int read_huffman(jpeg_decoder *j, const uint8_t *p, int64_t n) {
                 const int symbol = table->symbol[total + k] = p[17 + total + k];
                 if (length <= JPEG_FAST_BITS)
                     for (int fill = 0; fill < 1 << (JPEG_FAST_BITS - length); ++fill)
-                        table->fast[((code + k) << (JPEG_FAST_BITS - length)) + fill] = (uint16_t)(length << 8 | symbol);
+                        table->fast[((code + k) << (JPEG_FAST_BITS - length)) + fill] =
+                            (uint16_t)(length << 8 | symbol);
             }
             code += count;
             total += count;
@@ -47,12 +50,14 @@ static int read_huffman(jpeg_decoder *j, const uint8_t *p, int64_t n) {
     return n == 0 ? 0 : JPEG_FAILED;
 }
 
-static int read_frame(jpeg_decoder *j, const uint8_t *p, int64_t n, int32_t width, int32_t height) {
+static int read_frame(jpeg_decoder *j, const uint8_t *p, int64_t n, int32_t width, int32_t height)
+{
     if (j->components || n < 6 || p[0] != 8) return JPEG_FAILED;
     j->height = p[1] << 8 | p[2];
     j->width = p[3] << 8 | p[4];
     const int count = p[5];
-    if (j->width != width || j->height != height || (count != 1 && count != 3) || n != 6 + 3 * count) return JPEG_FAILED;
+    if (j->width != width || j->height != height || (count != 1 && count != 3) || n != 6 + 3 * count)
+        return JPEG_FAILED;
     j->max_h = j->max_v = 1;
     for (int k = 0; k < count; ++k) {
         jpeg_component *c = &j->component[k];
@@ -60,7 +65,8 @@ static int read_frame(jpeg_decoder *j, const uint8_t *p, int64_t n, int32_t widt
         c->h = p[7 + 3 * k] >> 4;
         c->v = p[7 + 3 * k] & 15;
         c->quant = p[8 + 3 * k];
-        if (c->h < 1 || c->h > MAX_COMPONENT_FACTOR || c->v < 1 || c->v > MAX_COMPONENT_FACTOR || c->quant > 3) return JPEG_FAILED;
+        if (c->h < 1 || c->h > MAX_COMPONENT_FACTOR || c->v < 1 || c->v > MAX_COMPONENT_FACTOR || c->quant > 3)
+            return JPEG_FAILED;
         if (c->h > j->max_h) j->max_h = c->h;
         if (c->v > j->max_v) j->max_v = c->v;
     }
@@ -80,7 +86,8 @@ static int read_frame(jpeg_decoder *j, const uint8_t *p, int64_t n, int32_t widt
 }
 
 /* The header of a scan; the components it holds go to `chosen`. Returns their number. */
-int jpeg_scan_header(jpeg_decoder *j, const uint8_t *p, int64_t n, int *chosen) {
+int jpeg_scan_header(jpeg_decoder *j, const uint8_t *p, int64_t n, int *chosen)
+{
     const int count = n > 0 ? p[0] : 0;
     if (count < 1 || count > j->components || n != 4 + 2 * count) return JPEG_FAILED;
     for (int s = 0; s < count; ++s) {
@@ -113,7 +120,8 @@ int jpeg_scan_header(jpeg_decoder *j, const uint8_t *p, int64_t n, int *chosen) 
 }
 
 /* Reads on to the next marker that carries something; its segment is p[0 .. *n). Returns the marker, or JPEG_FAILED. */
-int jpeg_next_segment(jpeg_decoder *j, const uint8_t **p, int64_t *n) {
+int jpeg_next_segment(jpeg_decoder *j, const uint8_t **p, int64_t *n)
+{
     while (j->at < j->size && j->data[j->at] != 0xff) ++j->at;
     while (j->at < j->size && j->data[j->at] == 0xff) ++j->at;
     if (j->at >= j->size) return JPEG_FAILED;
@@ -130,7 +138,8 @@ int jpeg_next_segment(jpeg_decoder *j, const uint8_t **p, int64_t *n) {
 }
 
 /* A segment that is neither a frame nor a scan. */
-int jpeg_other_segment(jpeg_decoder *j, int marker, const uint8_t *p, int64_t n) {
+int jpeg_other_segment(jpeg_decoder *j, int marker, const uint8_t *p, int64_t n)
+{
     if (marker == 0xdb) return read_quant(j, p, n);
     if (marker == 0xc4) return read_huffman(j, p, n);
     if (marker == 0xdd) {
@@ -145,7 +154,8 @@ int jpeg_other_segment(jpeg_decoder *j, int marker, const uint8_t *p, int64_t n)
 }
 
 /* Reads up to the frame header. */
-int jpeg_find_frame(jpeg_decoder *j, int32_t width, int32_t height) {
+int jpeg_find_frame(jpeg_decoder *j, int32_t width, int32_t height)
+{
     if (j->size < 4 || j->data[0] != 0xff || j->data[1] != 0xd8) return JPEG_FAILED;
     for (;;) {
         const uint8_t *p = NULL;
@@ -156,7 +166,8 @@ int jpeg_find_frame(jpeg_decoder *j, int32_t width, int32_t height) {
             j->progressive = marker == 0xc2;
             return read_frame(j, p, n, width, height);
         }
-        if (marker >= 0xc3 && marker <= 0xcf && marker != 0xc4) return JPEG_FAILED; /* lossless, arithmetic, hierarchical */
+        if (marker >= 0xc3 && marker <= 0xcf && marker != 0xc4)
+            return JPEG_FAILED; /* lossless, arithmetic, hierarchical */
         if (jpeg_other_segment(j, marker, p, n)) return JPEG_FAILED;
     }
 }

@@ -5,8 +5,18 @@
 
 /* Constants of the inverse DCT in 1/4096; the negative ones are rounded towards zero, as the reference does. */
 enum {
-    C_0541 = 2217, C_0765 = 3135, C_1175 = 4816, C_0298 = 1223, C_2053 = 8410, C_3072 = 12586, C_1501 = 6149,
-    N_1847 = -7567, N_0899 = -3685, N_2562 = -10497, N_1961 = -8034, N_0390 = -1597
+    C_0541 = 2217,
+    C_0765 = 3135,
+    C_1175 = 4816,
+    C_0298 = 1223,
+    C_2053 = 8410,
+    C_3072 = 12586,
+    C_1501 = 6149,
+    N_1847 = -7567,
+    N_0899 = -3685,
+    N_2562 = -10497,
+    N_1961 = -8034,
+    N_0390 = -1597
 };
 
 /* Hostile coefficients may exceed 32 bits; unsigned arithmetic wraps where signed would be undefined. */
@@ -15,18 +25,19 @@ typedef uint32_t word;
 static uint8_t clamp_byte(int32_t x) { return (uint8_t)(x < 0 ? 0 : x > 255 ? 255 : x); }
 
 /* Eight inputs to the four even sums x[] and the four odd ones t[]: out[k] = x[k] + t[3 - k], out[7 - k] = x[k] - t[3 - k]. */
-#define IDCT_1D(s0, s1, s2, s3, s4, s5, s6, s7)                                                        \
-    const word even = ((s2) + (s6)) * (word)C_0541;                                                    \
-    const word e2 = even + (s6) * (word)N_1847, e3 = even + (s2) * (word)C_0765;                       \
-    const word e0 = ((s0) + (s4)) * 4096u, e1 = ((s0) - (s4)) * 4096u;                                 \
-    const word x0 = e0 + e3, x3 = e0 - e3, x1 = e1 + e2, x2 = e1 - e2;                                 \
-    const word p5 = ((s7) + (s3) + (s5) + (s1)) * (word)C_1175;                                        \
-    const word p1 = p5 + ((s7) + (s1)) * (word)N_0899, p2 = p5 + ((s5) + (s3)) * (word)N_2562;         \
-    const word p3 = ((s7) + (s3)) * (word)N_1961, p4 = ((s5) + (s1)) * (word)N_0390;                   \
-    const word t0 = (s7) * (word)C_0298 + p1 + p3, t1 = (s5) * (word)C_2053 + p2 + p4;                 \
+#define IDCT_1D(s0, s1, s2, s3, s4, s5, s6, s7)                                                                        \
+    const word even = ((s2) + (s6)) * (word)C_0541;                                                                    \
+    const word e2 = even + (s6) * (word)N_1847, e3 = even + (s2) * (word)C_0765;                                       \
+    const word e0 = ((s0) + (s4)) * 4096u, e1 = ((s0) - (s4)) * 4096u;                                                 \
+    const word x0 = e0 + e3, x3 = e0 - e3, x1 = e1 + e2, x2 = e1 - e2;                                                 \
+    const word p5 = ((s7) + (s3) + (s5) + (s1)) * (word)C_1175;                                                        \
+    const word p1 = p5 + ((s7) + (s1)) * (word)N_0899, p2 = p5 + ((s5) + (s3)) * (word)N_2562;                         \
+    const word p3 = ((s7) + (s3)) * (word)N_1961, p4 = ((s5) + (s1)) * (word)N_0390;                                   \
+    const word t0 = (s7) * (word)C_0298 + p1 + p3, t1 = (s5) * (word)C_2053 + p2 + p4;                                 \
     const word t2 = (s3) * (word)C_3072 + p2 + p3, t3 = (s1) * (word)C_1501 + p1 + p4;
 
-void jpeg_block(const int16_t *c, int dc_only, uint8_t *out, int64_t stride) {
+void jpeg_block(const int16_t *c, int dc_only, uint8_t *out, int64_t stride)
+{
     if (dc_only) {
         const uint8_t value = clamp_byte((int32_t)((word)(int32_t)c[0] * 16384u + 65536u + (128u << 17)) >> 17);
         for (int row = 0; row < 8; ++row) memset(out + row * stride, value, 8);
@@ -63,7 +74,8 @@ void jpeg_block(const int16_t *c, int dc_only, uint8_t *out, int64_t stride) {
 }
 
 /* A row twice as wide: each pixel 3/4 of the nearer sample and 1/4 of the other neighbour. */
-static void widen(const uint8_t *in, int n, uint8_t *out) {
+static void widen(const uint8_t *in, int n, uint8_t *out)
+{
     if (n == 1) {
         out[0] = out[1] = in[0];
         return;
@@ -81,7 +93,8 @@ static void widen(const uint8_t *in, int n, uint8_t *out) {
 }
 
 /* The same in both directions, from the nearer and the farther row. */
-static void widen_both(const uint8_t *near, const uint8_t *far, int n, uint8_t *out) {
+static void widen_both(const uint8_t *near, const uint8_t *far, int n, uint8_t *out)
+{
     int here = 3 * near[0] + far[0];
     out[0] = (uint8_t)((here + 2) >> 2);
     for (int i = 1; i < n; ++i) {
@@ -94,7 +107,8 @@ static void widen_both(const uint8_t *near, const uint8_t *far, int n, uint8_t *
 }
 
 /* One row of a component at full width. near, far: its rows around the pixel row. */
-static const uint8_t *full_row(const uint8_t *near, const uint8_t *far, int hs, int vs, int width, uint8_t *out) {
+static const uint8_t *full_row(const uint8_t *near, const uint8_t *far, int hs, int vs, int width, uint8_t *out)
+{
     const int n = (width + hs - 1) / hs;
     if (hs == 1 && vs == 1) return near;
     if (hs == 1 && vs == 2) {
@@ -113,7 +127,8 @@ static const uint8_t *full_row(const uint8_t *near, const uint8_t *far, int hs, 
 /* Coefficients in 1/4096, shifted by 8 more: y is taken at 20 fractional bits. */
 #define COLOUR(x) (((int32_t)((x) * 4096.0 + 0.5)) * 256)
 
-static void convert_row(const uint8_t *y, const uint8_t *cb, const uint8_t *cr, int width, uint8_t *rgb) {
+static void convert_row(const uint8_t *y, const uint8_t *cb, const uint8_t *cr, int width, uint8_t *rgb)
+{
     for (int i = 0; i < width; ++i) {
         const int32_t base = ((int32_t)y[i] << 20) + (1 << 19);
         const int32_t red = cr[i] - 128, blue = cb[i] - 128;
@@ -125,10 +140,11 @@ static void convert_row(const uint8_t *y, const uint8_t *cb, const uint8_t *cr, 
     }
 }
 
-void jpeg_colours(const jpeg_decoder *j, uint8_t *line, uint8_t *rgb) {
-    const int is_rgb = j->components == 3 &&
-        ((j->component[0].id == 'R' && j->component[1].id == 'G' && j->component[2].id == 'B') ||
-         (j->adobe_transform == 0 && !j->jfif));
+void jpeg_colours(const jpeg_decoder *j, uint8_t *line, uint8_t *rgb)
+{
+    const int is_rgb =
+        j->components == 3 && ((j->component[0].id == 'R' && j->component[1].id == 'G' && j->component[2].id == 'B') ||
+                               (j->adobe_transform == 0 && !j->jfif));
     int step[JPEG_COMPONENTS] = {0}, row[JPEG_COMPONENTS] = {0};
     const uint8_t *upper[JPEG_COMPONENTS] = {0}, *lower[JPEG_COMPONENTS] = {0};
     for (int k = 0; k < j->components; ++k) {

@@ -58,17 +58,16 @@ static uint32_t quantize_min_combined(const float *restrict x, int8_t *restrict 
 
 static uint32_t quantize_piece(const float *x, int8_t *q, size_t n, const mp_quant_params *p)
 {
-    if (p->mode == MP_TF_MIN_COMBINED)
-        return quantize_min_combined(x, q, n, p);
+    if (p->mode == MP_TF_MIN_COMBINED) return quantize_min_combined(x, q, n, p);
     return p->rounding == MP_HALF_TO_EVEN ? quantize_even(x, q, n, p) : quantize_away(x, q, n, p);
 }
 
 static int known(const mp_quant_params *params, size_t images)
 {
     for (size_t i = 0; i < images; i++)
-        if (params[i].mode < MP_TF_MIN_COMBINED || params[i].mode > MP_TF_SCALED || params[i].rounding < MP_HALF_TO_EVEN ||
-            params[i].rounding > MP_TRUNCATE || params[i].low < -128 || params[i].high > 127 ||
-            params[i].zero_point < -128 || params[i].zero_point > 127)
+        if (params[i].mode < MP_TF_MIN_COMBINED || params[i].mode > MP_TF_SCALED ||
+            params[i].rounding < MP_HALF_TO_EVEN || params[i].rounding > MP_TRUNCATE || params[i].low < -128 ||
+            params[i].high > 127 || params[i].zero_point < -128 || params[i].zero_point > 127)
             return 0;
     return 1;
 }
@@ -87,7 +86,8 @@ typedef struct {
 static void tf_quantize_item(const void *context, int64_t item, int member)
 {
     const tf_call *call = context;
-    const size_t pieces = (call->size + PIECE - 1) / PIECE, image = (size_t)item / pieces, start = (size_t)item % pieces * PIECE;
+    const size_t pieces = (call->size + PIECE - 1) / PIECE, image = (size_t)item / pieces,
+                 start = (size_t)item % pieces * PIECE;
     const size_t count = call->size - start < PIECE ? call->size - start : PIECE, at = image * call->size + start;
     (void)member;
     *call->bad |= quantize_piece(call->reals + at, call->to_codes + at, count, &call->params[image]);
@@ -96,8 +96,7 @@ static void tf_quantize_item(const void *context, int64_t item, int member)
 int mp_tf_quantize(const float *x, int8_t *q, size_t images, size_t size, const mp_quant_params *params, int threads)
 {
     _Atomic uint32_t bad = 0;
-    if (!known(params, images))
-        return MP_BAD_ARGUMENT;
+    if (!known(params, images)) return MP_BAD_ARGUMENT;
     const tf_call call = {.reals = x, .to_codes = q, .size = size, .params = params, .bad = &bad};
     mp_share(threads, (int64_t)(images * ((size + PIECE - 1) / PIECE)), tf_quantize_item, &call);
     return bad ? MP_NONFINITE : MP_OK;
@@ -112,22 +111,21 @@ static void dequantize_piece(const int8_t *restrict q, float *restrict x, size_t
         shift = 128;
         base = p->range_min;
     } else if (p->mode == MP_TF_MIN_FIRST) {
-        const float rounded = p->range_max == p->range_min ? p->range_min
-                                                           : mp_flush(mp_round_away(p->range_min / scale) * scale);
+        const float rounded =
+            p->range_max == p->range_min ? p->range_min : mp_flush(mp_round_away(p->range_min / scale) * scale);
         base = mp_flush(rounded - mp_flush(-128.0f * scale));
     } else {
-        for (size_t i = 0; i < n; i++)
-            x[i] = mp_flush((float)q[i] * scale); /* no sum: adding 0 would turn -0 into 0 */
+        for (size_t i = 0; i < n; i++) x[i] = mp_flush((float)q[i] * scale); /* no sum: adding 0 would turn -0 into 0 */
         return;
     }
-    for (size_t i = 0; i < n; i++)
-        x[i] = mp_flush(mp_flush((float)(q[i] + shift) * scale) + base);
+    for (size_t i = 0; i < n; i++) x[i] = mp_flush(mp_flush((float)(q[i] + shift) * scale) + base);
 }
 
 static void tf_dequantize_item(const void *context, int64_t item, int member)
 {
     const tf_call *call = context;
-    const size_t pieces = (call->size + PIECE - 1) / PIECE, image = (size_t)item / pieces, start = (size_t)item % pieces * PIECE;
+    const size_t pieces = (call->size + PIECE - 1) / PIECE, image = (size_t)item / pieces,
+                 start = (size_t)item % pieces * PIECE;
     const size_t count = call->size - start < PIECE ? call->size - start : PIECE, at = image * call->size + start;
     (void)member;
     dequantize_piece(call->codes + at, call->to_reals + at, count, &call->params[image]);
@@ -135,8 +133,7 @@ static void tf_dequantize_item(const void *context, int64_t item, int member)
 
 int mp_tf_dequantize(const int8_t *q, float *x, size_t images, size_t size, const mp_quant_params *params, int threads)
 {
-    if (!known(params, images))
-        return MP_BAD_ARGUMENT;
+    if (!known(params, images)) return MP_BAD_ARGUMENT;
     const tf_call call = {.codes = q, .to_reals = x, .size = size, .params = params};
     mp_share(threads, (int64_t)(images * ((size + PIECE - 1) / PIECE)), tf_dequantize_item, &call);
     return MP_OK;

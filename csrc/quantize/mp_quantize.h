@@ -10,7 +10,14 @@
 
 /* cdef begin */
 /* Same order as MODES in mpnet/spec/quantization.py; ROUNDINGS there as in mpnet.h. */
-enum { MP_AFFINE = 0, MP_SYMMETRIC = 1, MP_POWER_OF_TWO = 2, MP_TF_MIN_COMBINED = 3, MP_TF_MIN_FIRST = 4, MP_TF_SCALED = 5 };
+enum {
+    MP_AFFINE = 0,
+    MP_SYMMETRIC = 1,
+    MP_POWER_OF_TWO = 2,
+    MP_TF_MIN_COMBINED = 3,
+    MP_TF_MIN_FIRST = 4,
+    MP_TF_SCALED = 5
+};
 
 typedef struct {
     int32_t mode, rounding;

@@ -7,14 +7,11 @@
 
 static int one_range(float minimum, float maximum, const mp_activation_scheme *scheme, mp_quant_params *p)
 {
-    if (!isfinite(minimum) || !isfinite(maximum))
-        return MP_NONFINITE;
-    if (minimum > maximum)
-        return MP_BAD_ARGUMENT;
+    if (!isfinite(minimum) || !isfinite(maximum)) return MP_NONFINITE;
+    if (minimum > maximum) return MP_BAD_ARGUMENT;
     p->mode = scheme->mode;
     p->rounding = scheme->rounding;
-    if (scheme->mode >= MP_TF_MIN_COMBINED)
-        return mp_tf_params(minimum, maximum, scheme, p);
+    if (scheme->mode >= MP_TF_MIN_COMBINED) return mp_tf_params(minimum, maximum, scheme, p);
 
     const float mn = mp_smaller(minimum, 0.0f), mx = mp_larger(maximum, 0.0f);
     float scale;

@@ -27,16 +27,14 @@ int mp_tf_params(float minimum, float maximum, const mp_activation_scheme *schem
         code_of_minimum = mp_round_away(mn * inv_scale);
         scale = scheme->mode == MP_TF_MIN_COMBINED ? mp_flush(span / 255.0f) : mp_flush((float)((double)span / 255.0));
     }
-    if (!(isfinite(inv_scale) && inv_scale > 0.0f && isfinite(scale) && scale > 0.0f))
-        return MP_BAD_ARGUMENT;
+    if (!(isfinite(inv_scale) && inv_scale > 0.0f && isfinite(scale) && scale > 0.0f)) return MP_BAD_ARGUMENT;
     p->scale = scale;
     p->inv_scale = inv_scale;
     p->offset = 0.0f;
     p->zero_point = 0;
     p->range_min = mn;
     p->range_max = mx;
-    if (scheme->mode == MP_TF_MIN_FIRST)
-        p->zero_point = -128 - (int32_t)code_of_minimum;
+    if (scheme->mode == MP_TF_MIN_FIRST) p->zero_point = -128 - (int32_t)code_of_minimum;
     if (scheme->mode == MP_TF_MIN_COMBINED) {
         /* The code of 0, and the real value of that code. */
         p->zero_point = (int32_t)mp_round_away(mp_flush(0.0f - mn) * inv_scale - 128.0f);

@@ -23,16 +23,15 @@ static const struct {
     const char *name;
     int precision, type;
 } PRECISIONS[] = {
-    {"fp32", MP_FP32, MP_TYPE_F32},           {"fp32_winograd", MP_FP32_WINOGRAD, MP_TYPE_F32},
-    {"fp16", MP_FP16, MP_TYPE_F16},           {"fp16_half", MP_FP16_HALF, MP_TYPE_F16},
+    {"fp32", MP_FP32, MP_TYPE_F32}, {"fp32_winograd", MP_FP32_WINOGRAD, MP_TYPE_F32},
+    {"fp16", MP_FP16, MP_TYPE_F16}, {"fp16_half", MP_FP16_HALF, MP_TYPE_F16},
     {"int8", MP_INT8, MP_TYPE_I8},
 };
 
 static void *buffer(size_t bytes)
 {
     void *made = aligned_alloc(64, (bytes + 63) / 64 * 64);
-    if (!made)
-        exit(1);
+    if (!made) exit(1);
     memset(made, 0, bytes);
     return made;
 }
@@ -40,22 +39,39 @@ static void *buffer(size_t bytes)
 static int run(const mp_table *table, int number, const mp_conv_shape *s, const char *layer)
 {
     const int precision = PRECISIONS[number].precision, type = PRECISIONS[number].type;
-    const int h = (s->in_h + 2 * s->padding - s->size) / s->stride + 1, w = (s->in_w + 2 * s->padding - s->size) / s->stride + 1;
+    const int h = (s->in_h + 2 * s->padding - s->size) / s->stride + 1,
+              w = (s->in_w + 2 * s->padding - s->size) / s->stride + 1;
     const size_t taps = (size_t)s->out_c * s->in_c * s->size * s->size;
-    float *bias = buffer(s->out_c * 4), *scale = buffer(s->out_c * 4), in_scale = 0.01f, in_offset = 0, inverse = 10, ranges[2];
+    float *bias = buffer(s->out_c * 4), *scale = buffer(s->out_c * 4), in_scale = 0.01f, in_offset = 0, inverse = 10,
+          ranges[2];
     int32_t zero = -3;
     void *weights = buffer(taps * 4);
     const size_t bytes = mp_pack_bytes(table, s, precision, weights);
     void *packed = buffer(bytes);
-    if (!bytes || mp_pack_conv(table, s, precision, weights, packed, bytes))
-        return 1;
+    if (!bytes || mp_pack_conv(table, s, precision, weights, packed, bytes)) return 1;
     const size_t scratch_bytes = mp_conv_scratch_bytes(table, packed, 0, 1);
     mp_conv_args a = {
-        .shape = *s, .precision = precision, .activation = MP_LEAKY, .out_type = type, .out_low = -128, .out_high = 127,
-        .images = 1, .threads = 1, .packed = packed, .in = buffer((size_t)s->in_h * s->in_w * s->in_c * 4),
-        .out = buffer((size_t)h * w * s->out_c * 4), .bias = bias, .weight_scale = scale, .in_scale = &in_scale,
-        .in_zero_point = &zero, .in_offset = &in_offset, .out_inv_scale = &inverse, .out_zero_point = &zero, .ranges = ranges,
-        .scratch = buffer(scratch_bytes), .scratch_bytes = scratch_bytes,
+        .shape = *s,
+        .precision = precision,
+        .activation = MP_LEAKY,
+        .out_type = type,
+        .out_low = -128,
+        .out_high = 127,
+        .images = 1,
+        .threads = 1,
+        .packed = packed,
+        .in = buffer((size_t)s->in_h * s->in_w * s->in_c * 4),
+        .out = buffer((size_t)h * w * s->out_c * 4),
+        .bias = bias,
+        .weight_scale = scale,
+        .in_scale = &in_scale,
+        .in_zero_point = &zero,
+        .in_offset = &in_offset,
+        .out_inv_scale = &inverse,
+        .out_zero_point = &zero,
+        .ranges = ranges,
+        .scratch = buffer(scratch_bytes),
+        .scratch_bytes = scratch_bytes,
     };
     MARK(0x70);
     const int status = mp_conv(table, &a);
@@ -71,8 +87,7 @@ static void run_tile(const mp_table *table, int number)
     const mp_micro *m = table->micro[PRECISIONS[number].precision];
     const char *pixels = buffer((size_t)RUN * 4 * (RUNS + MP_MAX_ROWS)), *rows[MP_MAX_ROWS];
     const ptrdiff_t runs[RUNS] = {0, RUN * 4, RUN * 8};
-    for (int r = 0; r < MP_MAX_ROWS; r++)
-        rows[r] = pixels + 128 * m->a_bytes * r;
+    for (int r = 0; r < MP_MAX_ROWS; r++) rows[r] = pixels + 128 * m->a_bytes * r;
     void *weights = buffer((size_t)RUNS * RUN * m->nr * 4), *start = buffer((size_t)m->nr * 4);
     void *sums = buffer((size_t)m->nr * m->mr * 4);
     MARK(0x70);
@@ -85,8 +100,7 @@ int main(int argc, char **argv)
 {
     const mp_table *table = 0;
     for (int i = 0; argc > 2 && i < mp_table_count(); i++)
-        if (strcmp(mp_table_name(mp_table_at(i)), argv[1]) == 0)
-            table = mp_table_at(i);
+        if (strcmp(mp_table_name(mp_table_at(i)), argv[1]) == 0) table = mp_table_at(i);
     if (!table || !mp_table_usable(table))
         return fprintf(stderr, "usage: kernels LEVEL PRECISION... with a level that this CPU has\n"), 2;
     for (int k = 2; k < argc; k++)

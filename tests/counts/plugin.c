@@ -21,7 +21,8 @@ typedef void (*ended)(qemu_plugin_id_t id, void *data);
 extern void qemu_plugin_register_vcpu_tb_trans_cb(qemu_plugin_id_t id, translate call);
 extern void qemu_plugin_register_atexit_cb(qemu_plugin_id_t id, ended call, void *data);
 extern void qemu_plugin_register_vcpu_insn_exec_cb(struct qemu_plugin_insn *insn, executed call, int flags, void *data);
-extern void qemu_plugin_register_vcpu_insn_exec_inline(struct qemu_plugin_insn *insn, int op, void *counter, uint64_t add);
+extern void qemu_plugin_register_vcpu_insn_exec_inline(struct qemu_plugin_insn *insn, int op, void *counter,
+                                                       uint64_t add);
 extern size_t qemu_plugin_tb_n_insns(const struct qemu_plugin_tb *block);
 extern struct qemu_plugin_insn *qemu_plugin_tb_get_insn(const struct qemu_plugin_tb *block, size_t index);
 extern const void *qemu_plugin_insn_data(const struct qemu_plugin_insn *insn);
@@ -37,22 +38,18 @@ static FILE *out;
 static int kind_of(uint32_t word)
 {
     const bool memory = (word >> 25 & 5) == 4, vector = word >> 26 & 1;
-    if (!memory || !vector)
-        return OTHER;
+    if (!memory || !vector) return OTHER;
     const bool literal = (word & 0x3b000000) == 0x18000000;
-    if (!literal && (word >> 5 & 31) == 31)
-        return STACK;
+    if (!literal && (word >> 5 & 31) == 31) return STACK;
     return literal || word >> 22 & 1 ? VECTOR_LOAD : VECTOR_STORE;
 }
 
 static void print(const char *what, const uint64_t *from)
 {
     uint64_t total = 0;
-    for (int i = 0; i < KINDS; i++)
-        total += counts[i] - from[i];
+    for (int i = 0; i < KINDS; i++) total += counts[i] - from[i];
     fprintf(out, "%s total=%" PRIu64, what, total);
-    for (int i = 0; i < KINDS; i++)
-        fprintf(out, " %s=%" PRIu64, NAMES[i], counts[i] - from[i]);
+    for (int i = 0; i < KINDS; i++) fprintf(out, " %s=%" PRIu64, NAMES[i], counts[i] - from[i]);
     fputc('\n', out);
     fflush(out);
 }
@@ -96,8 +93,7 @@ EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const void *info, int argc, 
     (void)info;
     out = stderr;
     for (int i = 0; i < argc; i++)
-        if (strncmp(argv[i], "out=", 4) == 0 && !(out = fopen(argv[i] + 4, "w")))
-            return 1;
+        if (strncmp(argv[i], "out=", 4) == 0 && !(out = fopen(argv[i] + 4, "w"))) return 1;
     qemu_plugin_register_vcpu_tb_trans_cb(id, translated);
     qemu_plugin_register_atexit_cb(id, finished, NULL);
     return 0;

@@ -41,56 +41,74 @@ static void fill(void *to, size_t count, int type, int extreme)
         else if (type == MP_TYPE_I8)
             ((int8_t *)to)[i] = (int8_t)(extreme ? (extreme == 1 ? 127 : -128) : (int)(next() & 255) - 128);
         else /* halves below 2 with any mantissa */
-            ((uint16_t *)to)[i] = (uint16_t)(extreme ? (extreme == 1 ? 0x4000 : 0xc000) : (next() & 0xbfff & ~0x4000u) | (next() & 1) << 15);
+            ((uint16_t *)to)[i] = (uint16_t)(extreme ? (extreme == 1 ? 0x4000 : 0xc000)
+                                                     : (next() & 0xbfff & ~0x4000u) | (next() & 1) << 15);
     }
 }
 
 static void same(const mp_table *table, const char *what, int a, int b, int c, int status_a, int status_b, size_t bytes)
 {
     compared++;
-    if (status_a == status_b && (status_a || memcmp(out[0], out[1], bytes) == 0))
-        return;
+    if (status_a == status_b && (status_a || memcmp(out[0], out[1], bytes) == 0)) return;
     wrong++;
     if (wrong <= 20)
-        printf("%s: %s differs (%d, %d, %d; status %d and %d)\n", mp_table_name(table), what, a, b, c, status_a, status_b);
+        printf("%s: %s differs (%d, %d, %d; status %d and %d)\n", mp_table_name(table), what, a, b, c, status_a,
+               status_b);
 }
 
 /* pool: 0, or 1 + the padding of a 2x2/2 pooling behind it. */
-static void convolution(const mp_table *reference, const mp_table *table, mp_conv_shape s, int precision, int out_type, int extreme,
-                        int number, int pool)
+static void convolution(const mp_table *reference, const mp_table *table, mp_conv_shape s, int precision, int out_type,
+                        int extreme, int number, int pool)
 {
     const int storage = mp_precisions[precision].type, codes = !mp_is_real(storage);
     const int span = s.dilation * (s.size - 1) + 1;
     const int h = (s.in_h + 2 * s.padding - span) / s.stride + 1, w = (s.in_w + 2 * s.padding - span) / s.stride + 1;
     const size_t pixels = (size_t)s.in_h * s.in_w * s.in_c, results = (size_t)h * w * s.out_c;
     const int pool_h = pool ? (h + pool - 1) / 2 : 0, pool_w = pool ? (w + pool - 1) / 2 : 0;
-    if (pool && (!pool_h || !pool_w))
-        return;
+    if (pool && (!pool_h || !pool_w)) return;
     const size_t taps = (size_t)s.out_c * s.in_c / s.groups * s.size * s.size;
-    float in_scale[IMAGES] = {0.02f, 0.5f}, in_offset[IMAGES] = {0}, inverse[IMAGES] = {3.0f, 0.25f}, ranges[2][2 * IMAGES];
+    float in_scale[IMAGES] = {0.02f, 0.5f}, in_offset[IMAGES] = {0}, inverse[IMAGES] = {3.0f, 0.25f},
+          ranges[2][2 * IMAGES];
     int32_t zero[IMAGES] = {-7, 100}, out_zero[IMAGES] = {5, -128};
     int status[2];
     fill(input, IMAGES * pixels, storage, extreme);
     fill(weights, taps, codes ? storage : MP_TYPE_F32, extreme);
     if (codes)
         for (size_t i = 0; i < taps; i++)
-            if (((int8_t *)weights)[i] == -128)
-                ((int8_t *)weights)[i] = -127;
-    for (int i = 0; i < s.out_c; i++)
-        bias[i] = real(), scales[i] = 0.001f + 0.01f * (float)(next() & 255);
+            if (((int8_t *)weights)[i] == -128) ((int8_t *)weights)[i] = -127;
+    for (int i = 0; i < s.out_c; i++) bias[i] = real(), scales[i] = 0.001f + 0.01f * (float)(next() & 255);
     for (int k = 0; k < 2; k++) {
         const mp_table *t = k ? table : reference;
         memset(out[k], 0x55, IMAGES * results * 4);
         const size_t size = mp_pack_bytes(t, &s, precision, weights);
-        status[k] = size == 0 || size > sizeof packed[k] ? -1 : mp_pack_conv(t, &s, precision, weights, packed[k], size);
-        if (status[k])
-            continue;
+        status[k] =
+            size == 0 || size > sizeof packed[k] ? -1 : mp_pack_conv(t, &s, precision, weights, packed[k], size);
+        if (status[k]) continue;
         mp_conv_args a = {
-            .shape = s, .precision = precision, .activation = number % 7, .out_type = out_type,
-            .out_rounding = number % 3, .out_low = -128, .out_high = 127, .images = IMAGES, .threads = 1, .packed = packed[k],
-            .pool_h = pool_h, .pool_w = pool_w, .in = input, .out = out[k], .bias = bias, .weight_scale = scales, .in_scale = in_scale, .in_zero_point = zero,
-            .in_offset = in_offset, .out_inv_scale = inverse, .out_zero_point = out_zero, .ranges = ranges[k],
-            .scratch = scratch, .scratch_bytes = SCRATCH,
+            .shape = s,
+            .precision = precision,
+            .activation = number % 7,
+            .out_type = out_type,
+            .out_rounding = number % 3,
+            .out_low = -128,
+            .out_high = 127,
+            .images = IMAGES,
+            .threads = 1,
+            .packed = packed[k],
+            .pool_h = pool_h,
+            .pool_w = pool_w,
+            .in = input,
+            .out = out[k],
+            .bias = bias,
+            .weight_scale = scales,
+            .in_scale = in_scale,
+            .in_zero_point = zero,
+            .in_offset = in_offset,
+            .out_inv_scale = inverse,
+            .out_zero_point = out_zero,
+            .ranges = ranges[k],
+            .scratch = scratch,
+            .scratch_bytes = SCRATCH,
         };
         status[k] = mp_conv_scratch_bytes(t, packed[k], pool, 1) > SCRATCH ? -2 : mp_conv(t, &a);
     }
@@ -98,28 +116,27 @@ static void convolution(const mp_table *reference, const mp_table *table, mp_con
     const size_t stored = pool ? (size_t)pool_h * pool_w * s.out_c : results;
     same(table, pool ? "pooled convolution" : "convolution", number, precision, out_type, status[0], status[1],
          IMAGES * stored * bytes);
-    if (status[0] < 0)
-        wrong++, printf("convolution %d in precision %d did not run\n", number, precision);
+    if (status[0] < 0) wrong++, printf("convolution %d in precision %d did not run\n", number, precision);
     if (status[0] == MP_OK && memcmp(ranges[0], ranges[1], sizeof ranges[0]) != 0)
-        wrong++, printf("%s: ranges of convolution %d in precision %d differ\n", mp_table_name(table), number, precision);
+        wrong++,
+            printf("%s: ranges of convolution %d in precision %d differ\n", mp_table_name(table), number, precision);
 }
 
 static void convolutions(const mp_table *reference, const mp_table *table)
 {
     static const mp_conv_shape SHAPES[] = {
         /* in_h, in_w, in_c, out_c, size, stride, padding, dilation, groups */
-        {1, 1, 1, 1, 1, 1, 0, 1, 1},     {5, 7, 3, 16, 3, 1, 1, 1, 1},    {6, 6, 16, 33, 3, 1, 1, 1, 1},
-        {9, 8, 17, 40, 1, 1, 0, 1, 1},   {7, 9, 32, 32, 3, 2, 1, 1, 1},   {13, 13, 8, 70, 3, 1, 1, 1, 1},
-        {5, 5, 12, 12, 3, 1, 1, 1, 12},  {8, 8, 40, 40, 3, 2, 1, 1, 40},  {6, 7, 16, 24, 3, 1, 1, 1, 4},
-        {9, 9, 5, 9, 5, 2, 2, 1, 1},     {10, 9, 6, 20, 3, 1, 2, 2, 1},   {3, 2, 64, 64, 1, 1, 0, 1, 1},
-        {4, 4, 130, 65, 3, 1, 1, 1, 1},  {2, 3, 4, 5, 2, 1, 0, 1, 1},     {1, 40, 24, 48, 1, 1, 0, 1, 1},
+        {1, 1, 1, 1, 1, 1, 0, 1, 1},    {5, 7, 3, 16, 3, 1, 1, 1, 1},   {6, 6, 16, 33, 3, 1, 1, 1, 1},
+        {9, 8, 17, 40, 1, 1, 0, 1, 1},  {7, 9, 32, 32, 3, 2, 1, 1, 1},  {13, 13, 8, 70, 3, 1, 1, 1, 1},
+        {5, 5, 12, 12, 3, 1, 1, 1, 12}, {8, 8, 40, 40, 3, 2, 1, 1, 40}, {6, 7, 16, 24, 3, 1, 1, 1, 4},
+        {9, 9, 5, 9, 5, 2, 2, 1, 1},    {10, 9, 6, 20, 3, 1, 2, 2, 1},  {3, 2, 64, 64, 1, 1, 0, 1, 1},
+        {4, 4, 130, 65, 3, 1, 1, 1, 1}, {2, 3, 4, 5, 2, 1, 0, 1, 1},    {1, 40, 24, 48, 1, 1, 0, 1, 1},
     };
     for (int i = 0; i < (int)(sizeof SHAPES / sizeof *SHAPES); i++)
         for (int extreme = 0; extreme < 5; extreme++) {
             /* The last two: pooled, random values. */
             const int pool = extreme < 3 ? 0 : extreme - 2, how = extreme < 3 ? extreme : 0;
-            if (how && i % 3)
-                continue;
+            if (how && i % 3) continue;
             for (int precision = 0; precision < MP_PRECISIONS; precision++)
                 for (int out_type = 0; mp_is_type(out_type); out_type++)
                     if (out_type == mp_precisions[precision].type ||
@@ -132,7 +149,7 @@ static void convolutions(const mp_table *reference, const mp_table *table)
     {                                                                                                                  \
         int status[2];                                                                                                 \
         for (int k = 0; k < 2; k++) {                                                                                  \
-            const mp_table *t = k ? table : reference;                                                                    \
+            const mp_table *t = k ? table : reference;                                                                 \
             void *to = out[k];                                                                                         \
             memset(to, 0x55, sizeof out[k] / 16);                                                                      \
             status[k] = CALL;                                                                                          \
@@ -154,18 +171,20 @@ static void elementwise(const mp_table *reference, const mp_table *table)
                  mp_maxpool(t, input, to, type, 1, 5, 6, COUNTS[i], 3, 4, 3, 1, 0, 1))
             BOTH("padded maxpool", type, COUNTS[i], n * 30 * bytes,
                  mp_maxpool(t, input, to, type, 1, 5, 6, COUNTS[i], 5, 6, 2, 1, 1, 1))
-            BOTH("upsample", type, COUNTS[i], n * 120 * bytes, mp_upsample(t, input, to, type, 1, 5, 6, COUNTS[i], 2, 1))
-            if (!mp_is_real(type))
-                continue;
+            BOTH("upsample", type, COUNTS[i], n * 120 * bytes,
+                 mp_upsample(t, input, to, type, 1, 5, 6, COUNTS[i], 2, 1))
+            if (!mp_is_real(type)) continue;
             BOTH("average pool", type, COUNTS[i], n * bytes, mp_avgpool(t, input, to, type, 1, 5, 6, COUNTS[i], 1))
             fill(input, n, type, 0);
             fill(other, n, type, 0);
             BOTH("value range", type, COUNTS[i], 8, mp_value_range(t, input, type, 1, n, to, 1))
             for (int rounding = 0; rounding < 3; rounding++)
-                BOTH("quantize", type, COUNTS[i], n, mp_quantize(t, input, type, to, 1, n, inverse, zero, rounding, -128, 127, 1))
+                BOTH("quantize", type, COUNTS[i], n,
+                     mp_quantize(t, input, type, to, 1, n, inverse, zero, rounding, -128, 127, 1))
             for (int out_type = 0; mp_is_type(out_type); out_type++)
                 if (mp_is_real(out_type))
-                    BOTH("cast", type, COUNTS[i], n * mp_type_bytes(out_type), mp_cast(t, input, type, to, out_type, n, 1))
+                    BOTH("cast", type, COUNTS[i], n * mp_type_bytes(out_type),
+                         mp_cast(t, input, type, to, out_type, n, 1))
             for (int activation = 0; activation < 7; activation++)
                 BOTH("add", type, activation, n * bytes, mp_add(t, input, other, to, type, type, activation, n, 1))
             fill(input, n, MP_TYPE_I8, 0);
@@ -179,20 +198,18 @@ int main(void)
 {
     const mp_table *reference = 0;
     for (int i = 0; i < mp_table_count(); i++)
-        if (strcmp(mp_table_name(mp_table_at(i)), REFERENCE) == 0)
-            reference = mp_table_at(i);
-    if (!reference || !mp_table_usable(reference))
-        return printf("no table %s here\n", REFERENCE), 1;
+        if (strcmp(mp_table_name(mp_table_at(i)), REFERENCE) == 0) reference = mp_table_at(i);
+    if (!reference || !mp_table_usable(reference)) return printf("no table %s here\n", REFERENCE), 1;
     for (int i = 0; i < mp_table_count(); i++) {
         const mp_table *table = mp_table_at(i);
-        if (table == reference || !mp_table_usable(table) || strcmp(mp_table_name(table), LEFT_OUT) == 0)
-            continue;
+        if (table == reference || !mp_table_usable(table) || strcmp(mp_table_name(table), LEFT_OUT) == 0) continue;
         seed = 1;
         compared = 0;
         const int before = wrong;
         convolutions(reference, table);
         elementwise(reference, table);
-        printf("%s: %d of %d comparisons with %s equal\n", mp_table_name(table), compared - (wrong - before), compared, REFERENCE);
+        printf("%s: %d of %d comparisons with %s equal\n", mp_table_name(table), compared - (wrong - before), compared,
+               REFERENCE);
         fflush(stdout);
     }
     return wrong != 0;
