@@ -38,7 +38,7 @@ _COLUMNS: tuple[tuple[str, bool, int, Callable[[Mapping[str, Any]], Text | str]]
     ("kernel", False, 140, lambda row: row["detail"]),
     ("in", True, 170, lambda row: shape_text(row["in_shape"])),
     ("out", True, 0, lambda row: shape_text(row["shape"])),
-    ("precision", False, 0, lambda row: Text(row["precision"], STYLES[PRECISIONS[row["precision"]].base])),
+    ("precision", False, 0, lambda row: Text(row["precision"], STYLES.get(PRECISIONS[row["precision"]].base, ""))),
     ("conversions", False, 0, lambda row: ", ".join(row["conversions"])),
     ("MACs", True, 0, lambda row: count_text(row["macs"]) if row["macs"] else ""),
     ("parameters", True, 110, lambda row: f"{row['parameters']:,}" if row["parameters"] else ""),

@@ -8,7 +8,7 @@ from mpnet.engine.assign import assign, assign_key
 from mpnet.errors import ConfigError, PrecisionError
 from mpnet.formats.cfg import parse_cfg
 from mpnet.spec.network import NetworkSpec
-from mpnet.spec.precision import FP16, FP32, INT8
+from mpnet.spec.precision import FP16, FP32, INT8, PRECISIONS
 
 NET = "[net]\nwidth=8\nheight=8\n"
 CONV = "[convolutional]\nfilters=4\nsize=1\nactivation=linear\n"
@@ -68,7 +68,7 @@ def test_variants_are_for_convolutions(network: NetworkSpec) -> None:
 
 @pytest.mark.parametrize(("layers", "error", "message"), [
     ({"heads": "int4"}, PrecisionError,
-     "unknown precision 'int4'; known are fp32, fp16, int8, fp32_winograd, fp16_half"),
+     f"unknown precision 'int4'; known are {', '.join(PRECISIONS)}"),
     ({"yolo-1": "int8"}, PrecisionError,
      "t.cfg:37: layer 8 (yolo-1): [yolo] is always fp32, int8 is not possible; leave it out of precision.layers"),
     ({"nothing": "int8"}, ConfigError,

@@ -10,7 +10,7 @@ import pytest
 from mpnet.errors import FormatError, MpnetError, PrecisionError
 from mpnet.formats.cfg import parse_cfg, read_cfg
 from mpnet.spec.network import ConvolutionSpec, MaxpoolSpec, NetworkSpec, YoloSpec
-from mpnet.spec.precision import FP16, INT8
+from mpnet.spec.precision import BASE_NAMES, FP16, INT8
 
 NET = "[net]\nwidth=32\nheight=16\nchannels=3\n"
 CONV = "[convolutional]\nfilters=8\nsize=3\nstride=2\npad=1\nactivation=leaky\n"
@@ -74,10 +74,10 @@ def test_blanks_comments_and_line_ends_do_not_matter() -> None:
     ("INT8=1", "t.cfg:11: unknown key 'INT8'; did you mean 'int8'?"),
     ("precision=int8", "t.cfg:11: unknown key 'precision'; did you mean 'int8=1'?"),
     ("fp32=1\nint8=1",
-     "t.cfg:12: fp32 and int8 are 1 in [convolutional]; exactly one of fp32, fp16, int8 must be 1, or "
-     "none of them given"),
-    ("fp32=0\nint8=0", "t.cfg:12: fp32, int8: none is 1 in [convolutional]; exactly one of fp32, fp16, int8 must be 1, "
-     "or none of them given"),
+     "t.cfg:12: fp32 and int8 are 1 in [convolutional]; exactly one of "
+     f"{', '.join(BASE_NAMES)} must be 1, or none of them given"),
+    ("fp32=0\nint8=0", "t.cfg:12: fp32, int8: none is 1 in [convolutional]; exactly one of "
+     f"{', '.join(BASE_NAMES)} must be 1, or none of them given"),
     ("int8=2", "t.cfg:11: int8=2 is out of range; use 0 to 1"),
     ("int8=1\nint8=0", "t.cfg:12: int8 is already given in line 11; keep one"),
 ])

@@ -11,7 +11,7 @@ from mpnet.errors import FormatError
 from mpnet.formats.cfg import parse_cfg
 from mpnet.formats.cfg_edit import cfg_for_key, edit_precisions
 from mpnet.spec.plan_key import parse_key
-from mpnet.spec.precision import FP16, FP32, INT8, Precision
+from mpnet.spec.precision import BASE_NAMES, FP16, FP32, INT8, Precision
 
 TEXT = b"""[net]
 width=8
@@ -33,6 +33,11 @@ size=2
 """
 
 
+def keys(chosen: str) -> list[str]:
+    """What a section without precision keys gets."""
+    return [f"{name}={int(name == chosen)}" for name in BASE_NAMES]
+
+
 def changed_lines(before: bytes, after: bytes) -> list[str]:
     diff = difflib.ndiff(before.decode("latin-1").split("\n"), after.decode("latin-1").split("\n"))
     return [line for line in diff if line[0] in "+-"]
@@ -47,8 +52,8 @@ def test_only_the_keys_that_differ_change() -> None:
 
 def test_missing_keys_follow_the_last_key_of_the_section() -> None:
     after = edit_precisions(TEXT, [None, FP16, None])
-    assert changed_lines(TEXT, after) == ["+ fp32=0", "+ fp16=1", "+ int8=0"]
-    assert after.decode("latin-1").splitlines()[13:18] == ["filters=2", "fp32=0", "fp16=1", "int8=0", ""]
+    assert changed_lines(TEXT, after) == [f"+ {line}" for line in keys("fp16")]
+    assert after.decode("latin-1").splitlines()[13 : 15 + len(BASE_NAMES)] == ["filters=2", *keys("fp16"), ""]
 
 
 def test_a_key_that_is_not_there_yet_is_added_to_the_others() -> None:
@@ -66,13 +71,13 @@ def test_what_already_holds_is_left_alone() -> None:
 
 def test_line_ends_and_a_missing_last_one_are_kept() -> None:
     text = b"[net]\r\nwidth=8\r\nheight=8\r\n[convolutional]\r\nfilters=2"
-    assert edit_precisions(text, [INT8]) == text + b"\r\nfp32=0\r\nfp16=0\r\nint8=1\r\n"
+    assert edit_precisions(text, [INT8]) == text + "\r\n".join(["", *keys("int8"), ""]).encode()
 
 
 def test_promises_that_may_break_are_taken_back() -> None:
     text = b"[net]\nwidth=8\nheight=8\n[convolutional]\n[maxpool]\n[convolutional]\nfp32=1\nquantize=0\n"
     after = edit_precisions(text, [FP16, None, None])
-    assert changed_lines(text, after) == ["+ fp32=0", "+ fp16=1", "+ int8=0", "- quantize=0", "+ quantize=1"]
+    assert changed_lines(text, after) == [f"+ {line}" for line in keys("fp16")] + ["- quantize=0", "+ quantize=1"]
 
 
 def test_a_whole_plan_survives_the_file(repository: Path) -> None:
