@@ -27,8 +27,7 @@ static void prepare_codes(mp_item *item)
     const uint32_t zero = (uint32_t)zero_code(item);
     const float offset = args->in_offset[item->image];
     /* unsigned: it may wrap, and wraps back when the products are added */
-    for (int c = 0; c < plan->packed_channels; c++)
-        ((uint32_t *)item->init)[c] = 0u - zero * (uint32_t)sums[c];
+    for (int c = 0; c < plan->packed_channels; c++) ((uint32_t *)item->init)[c] = 0u - zero * (uint32_t)sums[c];
     if (offset != 0.0f) {
         spread(plan, args->weight_scale, 1.0f, item->scale);
         for (int c = 0; c < plan->packed_channels; c++)
