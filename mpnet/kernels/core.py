@@ -1,20 +1,27 @@
-"""Functions of the C core that belong to no table of kernels: NumPy arrays go in as they are."""
+"""NumPy arrays go into functions of the C core as they are."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mpnet.errors import KernelError
 from mpnet.kernels._core import ffi, lib
 
-_C_ARRAY = {
-    np.dtype(kind): f"{name}[]" for kind, name in (
-        (np.float32, "float"), (np.float64, "double"), (np.int8, "int8_t"), (np.uint8, "uint8_t"), (np.uint16, "uint16_t"),
-        (np.int32, "int32_t"), (np.int64, "int64_t"), (np.uint64, "uint64_t"),
+C_ARRAY: dict[Any, Any] = {
+    np.dtype(kind): ffi.typeof(f"{name}[]") for kind, name in (
+        (np.float16, "char"), (np.float32, "float"), (np.float64, "double"), (np.int8, "int8_t"), (np.uint8, "uint8_t"),
+        (np.uint16, "uint16_t"), (np.int32, "int32_t"), (np.int64, "int64_t"), (np.uint64, "uint64_t"),
     )
 }
+"""What C takes a C-contiguous array of each dtype for; halves, which C has no type for, as bytes."""
+
+
+def address(array: NDArray[Any]) -> Any:
+    """Of the values of a C-contiguous array, as a pointer that keeps the array alive."""
+    return ffi.from_buffer(C_ARRAY[array.dtype], array)
 
 
 def c_arguments(*values: Any) -> list[Any]:
@@ -23,8 +30,7 @@ def c_arguments(*values: Any) -> list[Any]:
     The addresses keep their arrays alive.
     """
     return [
-        ffi.from_buffer(_C_ARRAY[value.dtype], value) if isinstance(value, np.ndarray) else ffi.NULL if value is None else value
-        for value in values
+        address(value) if isinstance(value, np.ndarray) else ffi.NULL if value is None else value for value in values
     ]
 
 

@@ -16,6 +16,7 @@ from mpnet.errors import KernelError, NonFiniteError
 from mpnet.kernels._core import ffi, lib
 from mpnet.kernels.arguments import FLOAT, aligned, check
 from mpnet.kernels.calls import Call, Kernels
+from mpnet.kernels.core import C_ARRAY, address
 from mpnet.kernels.interface import ConvShape, PackedConv
 from mpnet.spec.precision import PRECISIONS, STORED_TYPES, Precision
 
@@ -24,14 +25,6 @@ _PRECISION_CODE: dict[str, int] = {
 }
 _TYPE_CODE: dict[Any, int] = {t.dtype: getattr(lib, f"MP_TYPE_{t.c_name}") for t in STORED_TYPES.values()}
 _CONV_ARGS = ffi.typeof("mp_conv_args *")
-_buffer = ffi.from_buffer
-_BYTES = ffi.typeof("char[]")
-_C_ARRAY = {np.dtype(name): ffi.typeof(c) for name, c in (("f4", "float[]"), ("i4", "int32_t[]"), ("i1", "int8_t[]"))}
-
-
-def _address(array: NDArray[Any]) -> Any:
-    """Of its values, as a pointer that keeps the array alive."""
-    return _buffer(_C_ARRAY.get(array.dtype, _BYTES), array)
 
 
 def _passed(values: Iterable[Any]) -> list[Any]:
@@ -39,7 +32,7 @@ def _passed(values: Iterable[Any]) -> list[Any]:
     # Sessions bind dozens of calls before their first result, so this looks at types in the order of how many there are.
     return [
         value if type(value) is int
-        else _buffer(_C_ARRAY.get(value.dtype, _BYTES), value) if isinstance(value, np.ndarray)
+        else ffi.from_buffer(C_ARRAY[value.dtype], value) if isinstance(value, np.ndarray)
         else _TYPE_CODE[value]
         for value in values
     ]
@@ -47,18 +40,18 @@ def _passed(values: Iterable[Any]) -> list[Any]:
 
 class _NativeCall(Call):
     def _passed(self, x: NDArray[Any]) -> Any:
-        return _address(x)
+        return address(x)
 
 
 class _ConvCall(Call):
     """mp_conv(table, args)."""
 
     def set_input(self, x: NDArray[Any]) -> None:
-        setattr(self.arguments[1], "in", _address(x))
+        setattr(self.arguments[1], "in", address(x))
 
     def use_scratch(self, memory: NDArray[np.uint8]) -> None:
         args = self.arguments[1]
-        args.scratch, args.scratch_bytes = _address(memory), memory.size
+        args.scratch, args.scratch_bytes = address(memory), memory.size
         self.keep = (*self.keep, memory)
 
 
@@ -109,22 +102,22 @@ class NativeKernels(Kernels):
         types = (precision.stored.dtype,) if precision.carries_scale else FLOAT
         in_group = shape.in_channels // shape.groups
         check(weights, "weights", types, (shape.out_channels, in_group, shape.size, shape.size))
-        given = _address(weights)
+        given = address(weights)
         size = lib.mp_pack_bytes(self.table, c_shape, code, given)
         data = aligned(size)
-        self.check_status(lib.mp_pack_conv(self.table, c_shape, code, given, _address(data), size), what)
+        self.check_status(lib.mp_pack_conv(self.table, c_shape, code, given, address(data), size), what)
         return PackedConv(shape, precision, self.name, size, data, c_shape)
 
     def call(self, function: str, x: NDArray[Any], *rest: Any) -> Call:
         """See Kernels.call."""
-        return _NativeCall(getattr(lib, f"mp_{function}"), (self.table, _address(x), *_passed(rest)), 1)
+        return _NativeCall(getattr(lib, f"mp_{function}"), (self.table, address(x), *_passed(rest)), 1)
 
     def conv_call(self, packed: PackedConv, x: NDArray[Any], fields: dict[str, Any]) -> Call:
         """See Kernels.conv_call."""
-        data = _address(packed.data)
+        data = address(packed.data)
         args = ffi.new(_CONV_ARGS, dict(zip(fields, _passed(fields.values()), strict=True)))
         args.shape, args.precision, args.packed = packed.c_shape[0], _PRECISION_CODE[packed.precision.name], data
-        setattr(args, "in", _address(x))
+        setattr(args, "in", address(x))
         wanted = "pool_h" in fields, fields["threads"]
         size = packed.scratch_bytes.get(wanted)
         if size is None:
