@@ -7,7 +7,7 @@
 #include "mpnet.h"
 #include "types.h"
 
-enum { MP_MAX_ROWS = 16, MP_MAX_UNIT = 4 * MP_MAX_ROWS, MP_MAX_LANES = 16 };
+enum { MP_MAX_ROWS = 16, MP_MAX_UNIT = 5 * MP_MAX_ROWS, MP_MAX_LANES = 16 };
 
 /* The output stage: sums -> float -> bias -> activation -> pooling -> range -> stored type. One per thread and image. */
 typedef struct {

@@ -90,7 +90,7 @@ static void run_pass(const mp_item *item, const depth_pass *pass)
     const char *fetched = ahead.from;
     cursor at = {pass->a, pass->a, 0};
     for (int pixel = 0; pixel < pass->pixels;) {
-        const int left = pass->pixels - pixel, count = windows ? clamp(left, 0, unit) : mp_tile_rows(left, unit);
+        const int left = pass->pixels - pixel, count = left <= unit + m->mr ? left : unit;
         (windows ? next_windows : next_pixels)(pass, out_w, &at, count, a);
         for (int r = 0; r < m->mr; r++) a[count + r] = a[count - 1];
         char *sums = item->sums + pixel * sums_step;
@@ -99,7 +99,7 @@ static void run_pass(const mp_item *item, const depth_pass *pass)
             m->tile(a + first, item->segments, pass->segments, pass->run, pass->b, pass->init, sums + first * row_bytes,
                     rows, pass->channels, fetched, ahead.step);
         }
-        /* At once: the multipliers start on the next tile while this one is stored. */
+        /* Soon: they are in the first cache level, and the multipliers start on the next tile meanwhile. */
         if (pass->output) {
             char *out = pass->out + (size_t)(windows ? pixel / 4 : pixel) * pass->out_ld * pass->out_bytes;
             item->table->output(pass->output, sums, (size_t)m->nr, count, pass->channels, pass->packed_channel, out,

@@ -33,7 +33,7 @@ static void cut_direct(const mp_conv_plan *plan, int pooled, int threads, mp_sch
         schedule->rows += schedule->rows % 2; /* a window lies in one block */
     schedule->blocks = ceil_div(plan->out_h, schedule->rows);
     schedule->windows = pooled && !plan->depthwise && plan->out_h % 2 == 0 && plan->out_w % 2 == 0;
-    schedule->unit = plan->micro->mr * (schedule->windows ? 4 : 1);
+    schedule->unit = 4 * plan->micro->mr;
     schedule->pool_rows =
         clamp((int)(POOL_BYTES / pooled_row_bytes(plan)), 2, schedule->rows + schedule->rows % 2) / 2 * 2;
 
@@ -101,7 +101,7 @@ static void lay_out(const mp_conv_plan *plan, int pooled, mp_schedule *schedule)
     } else {
         rows = (size_t)(schedule->rows - 1) * plan->shape.stride + plan->row_span;
         sums = plan->depthwise         ? plan->out_w * channels
-               : schedule->passes == 1 ? schedule->unit * panel
+               : schedule->passes == 1 ? (schedule->unit + plan->micro->mr) * panel
                                        : (size_t)schedule->rows * plan->out_w * panel;
         pool = schedule->pool_rows * pooled_row_bytes(plan);
     }

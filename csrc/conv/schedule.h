@@ -25,7 +25,8 @@ typedef struct {
     /* Direct. */
     int rows;                 /* output rows per block at most */
     int windows;              /* 1: pixels go by 2x2 windows, which the output stage pools: none is incomplete */
-    int unit;                 /* rows of sums that go through the output stage at once: a tile, or four, which are whole windows */
+    int unit;                 /* rows of sums that go through the output stage at once, four tiles, which are whole windows; the
+                               * last up to a tile more */
     int pool_rows;            /* before pooling: computed at a time, so that they are pooled in the caches; even */
     int passes;               /* parts of the depth */
     int pass_segments;        /* whole segments per pass, or 0: */
