@@ -2,7 +2,7 @@
 #include "schedule.h"
 
 enum {
-    STAGE_BYTES = 192 << 10,       /* staged rows of a block: they share the second cache level with weights and results */
+    STAGE_BYTES = 192 << 10, /* staged rows of a block: they share the second cache level with weights and results */
     STAGE_BYTES_DEEP = 384 << 10,  /* when the weights are the larger part, and every block reads all of them */
     PANEL_BYTES = 80 << 10,        /* weights per pass over the tiles: they stay in the second level, fetched ahead */
     POOL_BYTES = 64 << 10,         /* results on their way into pooling */
@@ -29,8 +29,7 @@ static void cut_direct(const mp_conv_plan *plan, int pooled, int threads, mp_sch
     }
     blocks = clamp(blocks, 1, plan->out_h);
     schedule->rows = ceil_div(plan->out_h, blocks);
-    if (pooled)
-        schedule->rows += schedule->rows % 2; /* a window lies in one block */
+    if (pooled) schedule->rows += schedule->rows % 2; /* a window lies in one block */
     schedule->blocks = ceil_div(plan->out_h, schedule->rows);
     schedule->windows = pooled && !plan->depthwise && plan->out_h % 2 == 0 && plan->out_w % 2 == 0;
     schedule->unit = 4 * plan->micro->mr;
@@ -40,8 +39,7 @@ static void cut_direct(const mp_conv_plan *plan, int pooled, int threads, mp_sch
     schedule->passes = 1;
     schedule->pass_segments = plan->segments;
     schedule->pass_run = plan->run_padded;
-    if (plan->depthwise || plan->panel_bytes <= PANEL_BYTES)
-        return;
+    if (plan->depthwise || plan->panel_bytes <= PANEL_BYTES) return;
     const size_t segment_bytes = plan->panel_bytes / plan->segments;
     if (segment_bytes <= PANEL_BYTES) {
         schedule->pass_segments = clamp((int)(PANEL_BYTES / segment_bytes), 1, plan->segments);
@@ -56,15 +54,18 @@ static void cut_direct(const mp_conv_plan *plan, int pooled, int threads, mp_sch
 
 static void cut_winograd(const mp_conv_plan *plan, int threads, mp_schedule *schedule)
 {
-    const int tiles_x = ceil_div(plan->out_w, MP_TILE), tiles_y = ceil_div(plan->out_h, MP_TILE), tiles = tiles_y * tiles_x;
+    const int tiles_x = ceil_div(plan->out_w, MP_TILE), tiles_y = ceil_div(plan->out_h, MP_TILE),
+              tiles = tiles_y * tiles_x;
     schedule->transformed_bytes = mp_align((size_t)plan->shape.in_c * plan->a_bytes);
     if (schedule->transformed_bytes % 4096 == 0)
         schedule->transformed_bytes += MP_ALIGN; /* else the tiles of a register block share their cache sets */
-    const size_t tile_bytes = MP_POSITIONS * schedule->transformed_bytes, weights = plan->panel_bytes * plan->total_panels;
+    const size_t tile_bytes = MP_POSITIONS * schedule->transformed_bytes,
+                 weights = plan->panel_bytes * plan->total_panels;
     /* Weights that leave the second cache level should be read once, whatever the transformed input then needs. */
     const size_t budget = weights > TRANSFORMED_BYTES ? 8 * TRANSFORMED_BYTES : TRANSFORMED_BYTES;
     schedule->tiles_x = tiles_x;
-    schedule->tiles = clamp((int)(budget / (tile_bytes * tiles_x)), 1, tiles_y) * tiles_x; /* whole rows are staged once */
+    schedule->tiles =
+        clamp((int)(budget / (tile_bytes * tiles_x)), 1, tiles_y) * tiles_x; /* whole rows are staged once */
     if (threads > 1) {
         /* Few tiles and many weights: each thread transforms all tiles for its panels. Else blocks of equal size, wherever
          * in a row they end. */

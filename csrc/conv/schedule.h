@@ -3,7 +3,9 @@
 #define MP_CONV_SCHEDULE_H
 #include "plan.h"
 
-enum { MP_PAST_STAGE = 4 * MP_ALIGN }; /* what may be read past the last staged element: a kstep in tiles, or a vector */
+enum {
+    MP_PAST_STAGE = 4 * MP_ALIGN
+}; /* what may be read past the last staged element: a kstep in tiles, or a vector */
 
 /* One thread's scratch: where each part begins, and the length of all. What an algorithm does not use is empty. */
 typedef struct {
@@ -19,18 +21,18 @@ typedef struct {
 } mp_scratch;
 
 typedef struct {
-    int blocks;               /* an image's result is cut into blocks: direct rows, Winograd tiles; */
-    int chunks;               /* and the panels into ranges */
-    size_t stage_row;         /* bytes of one staged row */
+    int blocks;       /* an image's result is cut into blocks: direct rows, Winograd tiles; */
+    int chunks;       /* and the panels into ranges */
+    size_t stage_row; /* bytes of one staged row */
     /* Direct. */
-    int rows;                 /* output rows per block at most */
-    int windows;              /* 1: pixels go by 2x2 windows, which the output stage pools: none is incomplete */
-    int unit;                 /* rows of sums that go through the output stage at once, four tiles, which are whole windows; the
+    int rows;      /* output rows per block at most */
+    int windows;   /* 1: pixels go by 2x2 windows, which the output stage pools: none is incomplete */
+    int unit;      /* rows of sums that go through the output stage at once, four tiles, which are whole windows; the
                                * last up to a tile more */
-    int pool_rows;            /* before pooling: computed at a time, so that they are pooled in the caches; even */
-    int passes;               /* parts of the depth */
-    int pass_segments;        /* whole segments per pass, or 0: */
-    int pass_run;             /* pieces of one run */
+    int pool_rows; /* before pooling: computed at a time, so that they are pooled in the caches; even */
+    int passes;    /* parts of the depth */
+    int pass_segments; /* whole segments per pass, or 0: */
+    int pass_run;      /* pieces of one run */
     /* Winograd. */
     int tiles;                /* of MP_TILE x MP_TILE pixels per block at most */
     int tiles_x;              /* in a row of the image */
