@@ -5,7 +5,7 @@ VENV ?= .venv
 EXTRAS ?= test
 BIN := $(VENV)/bin
 # Tests share the cores, one process each. Threads that wait for work leave the core to the other processes.
-PYTEST := OMP_NUM_THREADS=2 OMP_WAIT_POLICY=passive $(BIN)/python -m pytest -n logical --maxprocesses 8 --dist worksteal
+PYTEST := OMP_NUM_THREADS=2 $(BIN)/python -m pytest -n logical --maxprocesses 8 --dist worksteal
 SOURCES := $(shell find csrc mpnet -type f \( -name '*.c' -o -name '*.h' -o -name '*.py' \) -not -name '_core.c' 2>/dev/null)
 
 .PHONY: demo test quick check bench test-arm clean tools
