@@ -25,12 +25,11 @@ typedef struct {
     int chunks;       /* and the panels into ranges */
     size_t stage_row; /* bytes of one staged row */
     /* Direct. */
-    int rows;      /* output rows per block at most */
-    int windows;   /* 1: pixels go by 2x2 windows, which the output stage pools: none is incomplete */
-    int unit;      /* rows of sums that go through the output stage at once, four tiles, which are whole windows; the
-                               * last up to a tile more */
-    int pool_rows; /* before pooling: computed at a time, so that they are pooled in the caches; even */
-    int passes;    /* parts of the depth */
+    int rows;          /* output rows per block at most */
+    int windows;       /* 1: pixels go by 2x2 windows, which the output stage pools: none is incomplete */
+    int unit;          /* rows of sums for the output stage at once: four tiles; the last have up to one more */
+    int pool_rows;     /* before pooling: computed at a time, so that they are pooled in the caches; even */
+    int passes;        /* parts of the depth */
     int pass_segments; /* whole segments per pass, or 0: */
     int pass_run;      /* pieces of one run */
     /* Winograd. */
