@@ -16,6 +16,8 @@ import pytest
 from tests.counts.limits import HOT_LOOPS, TOLERANCE, HotLoop
 from tests.counts.loops import ARM, X86, Isa, Loop, hottest, innermost_loops, modelled_cycles
 
+pytestmark = pytest.mark.slow  # every table, compiled by every compiler
+
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "csrc"))
 
