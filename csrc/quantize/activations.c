@@ -83,14 +83,23 @@ typedef struct {
     _Atomic uint32_t *bad;
 } tf_call;
 
+/* Values of one item: `count` of image `image`, from value `at` of all. */
+typedef struct {
+    size_t image, at, count;
+} piece;
+static size_t pieces(size_t size) { return (size + PIECE - 1) / PIECE; }
+static piece piece_of(const tf_call *call, int64_t item)
+{
+    const size_t image = (size_t)item / pieces(call->size), start = (size_t)item % pieces(call->size) * PIECE;
+    return (piece){image, image * call->size + start, call->size - start < PIECE ? call->size - start : PIECE};
+}
+
 static void tf_quantize_item(const void *context, int64_t item, int member)
 {
     const tf_call *call = context;
-    const size_t pieces = (call->size + PIECE - 1) / PIECE, image = (size_t)item / pieces,
-                 start = (size_t)item % pieces * PIECE;
-    const size_t count = call->size - start < PIECE ? call->size - start : PIECE, at = image * call->size + start;
+    const piece p = piece_of(call, item);
     (void)member;
-    *call->bad |= quantize_piece(call->reals + at, call->to_codes + at, count, &call->params[image]);
+    *call->bad |= quantize_piece(call->reals + p.at, call->to_codes + p.at, p.count, &call->params[p.image]);
 }
 
 int mp_tf_quantize(const float *x, int8_t *q, size_t images, size_t size, const mp_quant_params *params, int threads)
@@ -98,7 +107,7 @@ int mp_tf_quantize(const float *x, int8_t *q, size_t images, size_t size, const 
     _Atomic uint32_t bad = 0;
     if (!known(params, images)) return MP_BAD_ARGUMENT;
     const tf_call call = {.reals = x, .to_codes = q, .size = size, .params = params, .bad = &bad};
-    mp_share(threads, (int64_t)(images * ((size + PIECE - 1) / PIECE)), tf_quantize_item, &call);
+    mp_share(threads, (int64_t)(images * pieces(size)), tf_quantize_item, &call);
     return bad ? MP_NONFINITE : MP_OK;
 }
 
@@ -124,17 +133,15 @@ static void dequantize_piece(const int8_t *restrict q, float *restrict x, size_t
 static void tf_dequantize_item(const void *context, int64_t item, int member)
 {
     const tf_call *call = context;
-    const size_t pieces = (call->size + PIECE - 1) / PIECE, image = (size_t)item / pieces,
-                 start = (size_t)item % pieces * PIECE;
-    const size_t count = call->size - start < PIECE ? call->size - start : PIECE, at = image * call->size + start;
+    const piece p = piece_of(call, item);
     (void)member;
-    dequantize_piece(call->codes + at, call->to_reals + at, count, &call->params[image]);
+    dequantize_piece(call->codes + p.at, call->to_reals + p.at, p.count, &call->params[p.image]);
 }
 
 int mp_tf_dequantize(const int8_t *q, float *x, size_t images, size_t size, const mp_quant_params *params, int threads)
 {
     if (!known(params, images)) return MP_BAD_ARGUMENT;
     const tf_call call = {.codes = q, .to_reals = x, .size = size, .params = params};
-    mp_share(threads, (int64_t)(images * ((size + PIECE - 1) / PIECE)), tf_dequantize_item, &call);
+    mp_share(threads, (int64_t)(images * pieces(size)), tf_dequantize_item, &call);
     return MP_OK;
 }
