@@ -9,8 +9,9 @@ from pathlib import Path
 
 # Lower stands for lower in the house: a room may import itself and what stands below it.
 FLOORS = (
-    {"errors", "messages", "progress"}, {"spec"}, {"formats", "kernels"}, {"quantization"}, {"engine"}, {"detection"},
-    {"evaluation"}, {"speed"}, {"trial"}, {"sweep"}, {"report"}, {"api", "demo", "export"}, {"cli"}, {"__main__"},
+    {"errors", "messages", "progress"}, {"packages", "spec"}, {"formats", "kernels"}, {"quantization"}, {"engine"},
+    {"detection"}, {"export"}, {"backends"}, {"evaluation"}, {"speed"}, {"trial"}, {"sweep"}, {"report"}, {"api", "demo"},
+    {"cli"}, {"__main__"},
 )
 LEVEL = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 # The rooms of csrc/ and the other rooms that each may include; "" is csrc/ itself.

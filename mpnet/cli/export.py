@@ -10,11 +10,15 @@ import click
 
 from mpnet.cli.options import declare
 from mpnet.cli.output import note, print_json
+from mpnet.engine.assign import assign_key
+from mpnet.engine.options import EngineOptions
+from mpnet.engine.prepare import Prepared
 from mpnet.errors import StoreError
-from mpnet.export import Chosen, describe, export, targets
+from mpnet.export import Configuration, describe, export, targets
 from mpnet.formats.atomic import write_bytes
-from mpnet.formats.cfg import read_cfg_bytes
+from mpnet.formats.cfg import parse_cfg, read_cfg_bytes
 from mpnet.report.configuration import find_configuration
+from mpnet.trial.reopen import reopen
 
 
 @declare(
@@ -43,7 +47,14 @@ def command(source: str, target: str, cfg: Path | None, out: Path | None, as_jso
     content = read_cfg_bytes(path)
     if hashlib.sha256(content).hexdigest() != found.document["digests"].get("cfg"):
         note(f"{path} is not the file that was measured (its digest differs); the precisions are written all the same")
-    exported = export(target, Chosen(found.key, path, content, found.document))
+    network = parse_cfg(content, str(path))
+
+    def bring() -> tuple[EngineOptions, Prepared]:
+        bench = reopen(found.document)
+        return bench.options, bench.prepared
+
+    configuration = Configuration(network, assign_key(network, found.key), bring, content, (), found.document)
+    exported = export(target, configuration)
     if out is not None:
         write_bytes(out, exported.content)
     if as_json:

@@ -26,6 +26,19 @@ Floats = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
+class Constants:
+    """What a convolution computes with, before kernels pack it.
+
+    weights:      (out, in / groups, size, size); of their stored type: float32, or int8 codes.
+    bias:         float32 (out,), bias correction included. weight_scale: float32 (out,) of quantised weights, else None.
+    """
+
+    weights: NDArray[Any]
+    bias: Floats
+    weight_scale: Floats | None
+
+
+@dataclass(frozen=True)
 class PreparedConvolution:
     """What the kernel needs. weight_scale: (out,) of quantised weights, else None."""
 
@@ -120,18 +133,27 @@ class Prepared:
             )
         return bias_shift(self.folded[layer.index].weights, rounded, means, layer.groups)
 
-    def _pack(self, operation: Convolve) -> PreparedConvolution:
+    def constants(self, operation: Convolve) -> Constants:
+        """Weights and bias of one layer at one precision, for kernels to pack and for other programs to read.
+
+        Raises: EngineError when bias correction lacks its means.
+        """
         layer = operation.layer_of(self.network)
         folded = self.folded[layer.index]
-        stored: NDArray[Any] = folded.weights
-        bias, scale = folded.bias, None
-        if operation.weights is not None:
-            stored, scale = quantize_weights(folded.weights, operation.weights)
-            if operation.corrected:
-                bias = bias + self._bias_shift(layer, dequantize_weights(stored, scale))
+        if operation.weights is None:
+            return Constants(folded.weights, folded.bias, None)
+        codes, scale = quantize_weights(folded.weights, operation.weights)
+        bias = folded.bias
+        if operation.corrected:
+            bias = bias + self._bias_shift(layer, dequantize_weights(codes, scale))
+        return Constants(codes, np.ascontiguousarray(bias), scale)
+
+    def _pack(self, operation: Convolve) -> PreparedConvolution:
+        layer = operation.layer_of(self.network)
+        constants = self.constants(operation)
         try:
-            packed = self.kernels.pack_conv(conv_shape(layer), operation.precision, stored)
+            packed = self.kernels.pack_conv(conv_shape(layer), operation.precision, constants.weights)
         except KernelError as error:
             place = f"layer {layer.index} ({layer.name})"
             raise EngineError(f"{place} cannot run as {operation.precision}: {error}") from None
-        return PreparedConvolution(packed, np.ascontiguousarray(bias), scale, layer.activation)
+        return PreparedConvolution(packed, constants.bias, constants.weight_scale, layer.activation)

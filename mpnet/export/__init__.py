@@ -1,4 +1,4 @@
-"""What a configuration can be exported to: one file per target, found by its name.
+"""What a configuration can be exported to: one module or package per target, found by its name.
 
 A new target is a file here that declares `TARGET`, and its tests; `mpnet export --to NAME` takes it up.
 """
@@ -7,55 +7,100 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from dataclasses import dataclass
-from importlib.util import find_spec
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import Any, Callable, Mapping
 
-from mpnet.errors import ConfigError
+from mpnet.engine.assign import PrecisionPlan, assign
+from mpnet.engine.options import LayerQuantization
+from mpnet.errors import ConfigError, PrecisionError
+from mpnet.export.configuration import Configuration, describe_layer
+from mpnet.packages import require
+from mpnet.spec.network import LayerSpec
+from mpnet.spec.precision import PRECISIONS, Precision
+
+__all__ = [
+    "Configuration", "Exported", "Support", "Target", "describe", "everything", "export", "nearest", "target", "targets",
+    "unsupported",
+]
+
+Support = Callable[[LayerSpec, Precision, LayerQuantization, str], str]
+"""(layer, its precision, how it is quantised if that is int8, flavour) -> '' or why it cannot be expressed."""
 
 
-@dataclass(frozen=True)
-class Chosen:
-    """What is exported. key: precision string; path, content: the network file; document: what a result or a store says
-    of it: name, protocol, sources, digests."""
-
-    key: str
-    path: Path
-    content: bytes
-    document: Mapping[str, Any]
+def everything(layer: LayerSpec, precision: Precision, quantization: LayerQuantization, flavour: str) -> str:
+    """The support of a target that can express whatever mpnet can."""
+    return ""
 
 
 @dataclass(frozen=True)
 class Exported:
-    """content: of the file; details: what `mpnet export --json` says besides."""
+    """A configuration in the form of a target.
 
-    content: bytes
-    details: Mapping[str, Any]
+    files:   suffix -> content; the first is the main one, the others stand beside it under its name.
+    details: what `mpnet export --json` says besides.
+    layers:  by layer index: the precision that was asked for, the one that was written and, where they differ or
+             something is worth saying, why, else ''. Layers that nothing is said of are left out.
+    """
+
+    files: Mapping[str, bytes]
+    details: Mapping[str, Any] = field(default_factory=dict)
+    layers: Mapping[int, tuple[str, str, str]] = field(default_factory=dict)
+
+    @property
+    def content(self) -> bytes:
+        """Of the main file."""
+        return next(iter(self.files.values()))
 
 
 @dataclass(frozen=True)
 class Target:
     """One form that other programs read.
 
-    what, suffix: for --help. lacks: what it cannot express, '' for nothing.
-    write:        raises MpnetError, one line, for a configuration that it cannot express.
-    packages:     modules that writing needs besides mpnet's own; extra: the extra of mpnet that brings them.
+    what, suffix: for --help; suffix of the main file. lacks: what it cannot express, '' for nothing.
+    write:        (configuration, flavour, options such as {"with_boxes": True}) -> files; raises MpnetError, one line,
+                  for a configuration that it cannot express.
+    flavours:     name -> what `write` wants to know of it; the first is the default. Empty: there is only one.
+    support:      whether a layer can be expressed.
+    options:      names of the options that `write` knows.
+    packages:     requirements that writing has besides mpnet's own; extra: the extra of mpnet that brings them.
     """
 
     what: str
     suffix: str
-    write: Callable[[Chosen], Exported]
+    write: Callable[[Configuration, str, Mapping[str, Any]], Exported]
     lacks: str = ""
     packages: tuple[str, ...] = ()
     extra: str = ""
+    flavours: Mapping[str, Any] = field(default_factory=dict)
+    support: Support = everything
+    options: tuple[str, ...] = ()
+
+    def flavour(self, name: str) -> str:
+        """The flavour that a name means; '' is the first. Raises: ConfigError listing the known ones."""
+        if not name:
+            return next(iter(self.flavours), "")
+        if name not in self.flavours:
+            known = f"known are {', '.join(self.flavours)}" if self.flavours else "this target has none; leave it out"
+            raise ConfigError(f"--flavour {name!r}: unknown; {known}")
+        return name
 
 
 def targets() -> dict[str, Target]:
     """All targets by name; what writing needs is imported when it is needed."""
-    return {
-        module.name: importlib.import_module(f"{__name__}.{module.name}").TARGET for module in pkgutil.iter_modules(__path__)
-    }
+    found = {}
+    for module in pkgutil.iter_modules(__path__):
+        declared = getattr(importlib.import_module(f"{__name__}.{module.name}"), "TARGET", None)
+        if isinstance(declared, Target):
+            found[module.name] = declared
+    return found
+
+
+def target(name: str) -> Target:
+    """The target of a name. Raises: ConfigError listing the known ones."""
+    known = targets()
+    if name not in known:
+        raise ConfigError(f"--to {name!r}: unknown; known are {', '.join(known)}")
+    return known[name]
 
 
 def describe(known: Mapping[str, Target]) -> str:
@@ -66,10 +111,85 @@ def describe(known: Mapping[str, Target]) -> str:
     )
 
 
-def export(name: str, chosen: Chosen) -> Exported:
-    """Write a configuration as the target `name`. Raises: ConfigError when packages are missing; as the target does."""
-    target = targets()[name]
-    absent = [package for package in target.packages if find_spec(package) is None]
-    if absent:
-        raise ConfigError(f"--to {name}: needs {', '.join(absent)}; pip install 'mpnet[{target.extra}]'")
-    return target.write(chosen)
+def export(
+    name: str, configuration: Configuration, flavour: str = "", options: Mapping[str, Any] | None = None
+) -> Exported:
+    """Write a configuration as the target `name`.
+
+    Raises: ConfigError for an unknown flavour or option, for missing or old packages, and for layers that the target
+    cannot express, naming them and the nearest configuration that it can; as the target does.
+    """
+    wanted = target(name)
+    flavour = wanted.flavour(flavour)
+    said = {option: value for option, value in (options or {}).items() if value}
+    for option in said:
+        if option not in wanted.options:
+            raise ConfigError(f"--{option.replace('_', '-')}: --to {name} knows no such option; leave it out")
+    require(f"--to {name}", wanted.packages, wanted.extra)
+    refused = unsupported(wanted, configuration, flavour)
+    if refused:
+        raise ConfigError(_refusal(name, wanted, configuration, flavour, refused))
+    return wanted.write(configuration, flavour, said)
+
+
+def unsupported(wanted: Target, configuration: Configuration, flavour: str) -> dict[int, str]:
+    """Why, by layer index, of the layers that the target cannot express at their precision."""
+    if wanted.support is everything:
+        return {}
+    return _refused(wanted, configuration, configuration.precisions, flavour)
+
+
+def nearest(wanted: Target, configuration: Configuration, flavour: str) -> PrecisionPlan | None:
+    """The precisions nearest to a configuration's that the target can express; None when no precision helps.
+
+    Of a layer that it cannot express: the same stored type in mpnet's plain arithmetic, then the next higher
+    precisions, then lower ones.
+    """
+    network, plan = configuration.network, configuration.precisions
+    overrides = {index: plan[index] for index in (*plan.weighted, *plan.own)}
+    for _ in range(len(network.layers) + 1):
+        refused = _refused(wanted, configuration, plan, flavour)
+        if not refused:
+            return plan
+        index = min(refused)
+        layer, asked = network.layers[index], plan[index]
+        quantization = configuration.options.of(index)
+        fits = next((other for other in _by_distance(asked)
+                     if (layer.has_weights or other is other.tensor) and not layer.always_fp32
+                     and not wanted.support(layer, other, quantization, flavour)), None)
+        if fits is None or (index in overrides and overrides[index] is fits):
+            return None
+        overrides[index] = fits
+        try:
+            plan = assign(network, overrides=overrides)
+        except PrecisionError:
+            return None
+    return None
+
+
+def _refused(wanted: Target, configuration: Configuration, plan: PrecisionPlan, flavour: str) -> dict[int, str]:
+    options = configuration.options
+    found = {}
+    for layer in configuration.network.layers:
+        reason = wanted.support(layer, plan[layer.index], options.of(layer.index), flavour)
+        if reason:
+            found[layer.index] = reason
+    return found
+
+
+def _by_distance(asked: Precision) -> list[Precision]:
+    """The other precisions, the nearest first."""
+    others = [row for row in PRECISIONS.values() if row is not asked]
+    return sorted(others, key=lambda row: (row is not asked.tensor, row.rank < asked.rank, abs(row.rank - asked.rank),
+                                           row is not row.tensor))
+
+
+def _refusal(name: str, wanted: Target, configuration: Configuration, flavour: str, refused: Mapping[int, str]) -> str:
+    index = min(refused)
+    others = len(refused) - 1
+    more = f" ({others} more layer{'s' if others > 1 else ''} neither)" if others else ""
+    other = nearest(wanted, configuration, flavour)
+    remedy = f"the nearest configuration that can is {other.key}" if other else "no precision helps; choose another target"
+    variant = f" --flavour {flavour}" if flavour else ""
+    return (f"--to {name}{variant}: {describe_layer(configuration.network, index)} as {configuration.precisions[index]}: "
+            f"{refused[index]}{more}; {remedy}")

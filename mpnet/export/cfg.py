@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from mpnet.export import Chosen, Exported, Target
+from typing import Any, Mapping
+
+from mpnet.export import Configuration, Exported, Target
 from mpnet.formats.cfg_edit import cfg_for_key
 
 
-def _write(chosen: Chosen) -> Exported:
-    edited = cfg_for_key(chosen.content, chosen.key, str(chosen.path))
-    return Exported(edited, {"changed": edited != chosen.content})
+def _write(configuration: Configuration, flavour: str, options: Mapping[str, Any]) -> Exported:
+    content = configuration.content
+    edited = cfg_for_key(content, configuration.precisions.key, configuration.network.source)
+    return Exported({".cfg": edited}, {"changed": edited != content})
 
 
 TARGET = Target("the network file with its precision keys", ".cfg", _write)

@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
+from typing import Any, Mapping, NoReturn
 
 import pytest
 
 import mpnet.export
-from mpnet.errors import ConfigError
-from mpnet.export import Chosen, describe, export, targets
+from mpnet.engine.assign import assign_key
+from mpnet.errors import ConfigError, StoreError
+from mpnet.export import Configuration, Exported, Target, describe, export, targets
 from mpnet.formats.cfg import parse_cfg
 from tests.networks import tiny_cfg
 
-CHOSEN = Chosen("q" * 13, Path("net.cfg"), tiny_cfg().encode(), {})
+
+def _without_files() -> NoReturn:
+    raise StoreError("net.weights: is gone")
+
+
+def configuration(content: bytes, key: str) -> Configuration:
+    """One whose weights are not at hand."""
+    network = parse_cfg(content, "net.cfg")
+    return Configuration(network, assign_key(network, key), _without_files, content)
+
+
+CHOSEN = configuration(tiny_cfg().encode(), "q" * 13)
 
 
 def test_every_target_is_described() -> None:
@@ -23,17 +35,53 @@ def test_every_target_is_described() -> None:
         assert f"{name}: {target.what} ({target.suffix})" in describe(known)
 
 
-def test_a_cfg_has_the_precisions_that_were_chosen() -> None:
+def test_a_cfg_has_the_precisions_that_were_chosen_and_needs_no_weights() -> None:
     exported = export("cfg", CHOSEN)
     network = parse_cfg(exported.content)
     assert [layer.declared.precision.name for layer in network.convolutions if layer.declared and layer.declared.precision] == (
         ["int8"] * 13)
     assert exported.details == {"changed": True}
-    assert export("cfg", replace(CHOSEN, content=exported.content)).details == {"changed": False}
+    assert export("cfg", configuration(exported.content, "q" * 13)).details == {"changed": False}
 
 
-def test_missing_packages_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    needy = replace(targets()["cfg"], packages=("mpnet", "no_such_module"), extra="needy")
+@pytest.mark.parametrize(("packages", "said"), [
+    (("mpnet", "no-such-module"), "needs no-such-module"), (("numpy>=9999.1",), r"needs numpy 9999.1 or newer \(this is .*\)"),
+])
+def test_missing_and_old_packages_are_named(monkeypatch: pytest.MonkeyPatch, packages: tuple[str, ...], said: str) -> None:
+    needy = replace(targets()["cfg"], packages=packages, extra="needy")
     monkeypatch.setattr(mpnet.export, "targets", lambda: {"cfg": needy})
-    with pytest.raises(ConfigError, match=r"^--to cfg: needs no_such_module; pip install 'mpnet\[needy\]'$"):
+    with pytest.raises(ConfigError, match=rf"^--to cfg: {said}; pip install --upgrade 'mpnet\[needy\]'$"):
         export("cfg", CHOSEN)
+
+
+def _target(**said: Any) -> Target:
+    def write(configuration: Configuration, flavour: str, options: Mapping[str, Any]) -> Exported:
+        return Exported({".bin": flavour.encode()}, dict(options))
+
+    return Target("bytes", ".bin", write, **said)
+
+
+def test_flavours_and_options_are_those_of_the_target(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = {"bytes": _target(flavours={"plain": 1, "other": 2}, options=("with_boxes",))}
+    monkeypatch.setattr(mpnet.export, "targets", lambda: known)
+    assert export("bytes", CHOSEN).content == b"plain"
+    found = export("bytes", CHOSEN, "other", {"with_boxes": True})
+    assert (found.content, found.details) == (b"other", {"with_boxes": True})
+    for arguments, said in ((("third",), "known are plain, other"), (("", {"with_labels": True}), "--with-labels")):
+        with pytest.raises(ConfigError, match=said):
+            export("bytes", CHOSEN, *arguments)
+
+
+def test_what_a_target_cannot_express_is_refused_by_layer_with_what_it_can(
+    monkeypatch: pytest.MonkeyPatch, prepared_tiny: Configuration,
+) -> None:
+    def support(layer: Any, precision: Any, quantization: Any, flavour: str) -> str:
+        return "only large layers are quantised" if precision.name == "int8" and layer.index < 3 else ""
+
+    monkeypatch.setattr(mpnet.export, "targets", lambda: {"bytes": _target(support=support)})
+    with pytest.raises(ConfigError) as refused:
+        export("bytes", prepared_tiny)
+    assert str(refused.value) == (
+        "--to bytes: layer 0 (conv-1) as int8: only large layers are quantised (1 more layer neither); the nearest "
+        f"configuration that can is hh{'q' * 11}")
+    assert export("bytes", replace(prepared_tiny, precisions=assign_key(prepared_tiny.network, "hh" + "q" * 11)))

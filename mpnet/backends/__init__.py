@@ -1,0 +1,102 @@
+"""Programs other than mpnet's engine that run what was exported: one module per backend, found by its name.
+
+A new backend is a file here that declares `BACKEND`, and its tests. Its module must not import the program's package:
+`load` does, when a model is opened.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from dataclasses import dataclass, field
+from typing import Any, Callable, Mapping, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpnet.errors import ConfigError
+from mpnet.export import Configuration, Exported, export
+from mpnet.packages import require
+
+Executed = Mapping[int, tuple[str, str]]
+"""By layer index: the precision that really runs ('fp32', 'fp16', 'int8'), and where that was read, or why it fell back."""
+
+
+class Model(Protocol):
+    """An exported configuration, loaded. Not for use by several threads at once.
+
+    version: of the program that runs it.
+    """
+
+    version: str
+
+    def forward(self, batch: NDArray[np.float32]) -> list[NDArray[np.float32]]:
+        """The tensors that enter the heads, (n, h, w, c) float32 each, from (n, height, width, channels) float32.
+
+        As `Session.forward`; the arrays are the caller's. Raises: EngineError when the program fails.
+        """
+        ...
+
+    def executed(self) -> Executed | None:
+        """What the program runs each layer in; None when it cannot be asked."""
+        ...
+
+    def layer_ms(self) -> Mapping[int, float] | None:
+        """Milliseconds by layer index of passes with one picture; None when it cannot be asked."""
+        ...
+
+
+@dataclass(frozen=True)
+class Backend:
+    """A program that runs an exported configuration.
+
+    what:     for --help.
+    target, flavour: the exported form that it runs.
+    mode:     the quantisation options that match what it does, as an experiment file has them, such as
+              {"activations": {"ranges": "calibrated", "mode": "affine"}}; only searches under them keep their order.
+    packages: requirements such as `onnxruntime>=1.17`; extra: the extra of mpnet that brings them.
+    load:     (exported, threads) -> model. Raises: EngineError, one line, when the program refuses the file.
+    """
+
+    what: str
+    target: str
+    flavour: str
+    load: Callable[[Exported, int], Model] = field(repr=False)
+    mode: Mapping[str, Any] = field(default_factory=dict)
+    packages: tuple[str, ...] = ()
+    extra: str = ""
+
+
+def backends() -> dict[str, Backend]:
+    """All backends by name; their programs are imported when a model is opened."""
+    found = {}
+    for module in pkgutil.iter_modules(__path__):
+        declared = getattr(importlib.import_module(f"{__name__}.{module.name}"), "BACKEND", None)
+        if isinstance(declared, Backend):
+            found[module.name] = declared
+    return found
+
+
+def backend(name: str) -> Backend:
+    """The backend of a name. Raises: ConfigError listing the known ones."""
+    known = backends()
+    if name not in known:
+        raise ConfigError(f"engine {name!r} is unknown; known are {', '.join(known) or 'none'}")
+    return known[name]
+
+
+def open_model(name: str, configuration: Configuration, threads: int = 1) -> tuple[Model, Exported]:
+    """A configuration exported for a backend and loaded by it.
+
+    Raises: ConfigError for an unknown backend, packages that are missing or too old and layers that it cannot run;
+    EngineError when it refuses the file.
+    """
+    chosen = backend(name)
+    require(f"engine {name}", chosen.packages, chosen.extra)
+    exported = export(chosen.target, configuration, chosen.flavour)
+    return chosen.load(exported, threads), exported
+
+
+def runner_of(target: str, flavour: str) -> str | None:
+    """The backend that runs a target in a flavour; None when there is none."""
+    return next((name for name, row in backends().items() if (row.target, row.flavour) == (target, flavour)), None)

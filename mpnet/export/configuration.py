@@ -1,0 +1,69 @@
+"""A finished decision: everything that decides what a network gives, whatever program runs it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Callable, Mapping
+
+from mpnet.engine.assign import PrecisionPlan
+from mpnet.engine.options import EngineOptions
+from mpnet.engine.plan import Plan, build_plan
+from mpnet.engine.prepare import Prepared
+from mpnet.spec.network import NetworkSpec
+
+Material = tuple[EngineOptions, Prepared]
+"""Options with calibrated ranges, and folded weights and biases."""
+
+
+@dataclass(frozen=True, eq=False)
+class Configuration:
+    """One network at one assignment of precisions.
+
+    network, precisions: the layers, and the precision of each.
+    bring:    reads weights and calibrates when somebody first asks for options, weights or plan; a target that needs
+              none of them works without their files. Raises MpnetError, one line, when they are missing.
+    content:  of the cfg.
+    names:    of the classes.
+    document: what a result or a store says of it: name, protocol (resize, confidence, nms, ...), sources, digests,
+              metrics. Empty values where nothing is known.
+    """
+
+    network: NetworkSpec
+    precisions: PrecisionPlan
+    bring: Callable[[], Material] = field(repr=False)
+    content: bytes = field(default=b"", repr=False)
+    names: tuple[str, ...] = ()
+    document: Mapping[str, Any] = field(default_factory=dict)
+
+    @staticmethod
+    def of(
+        prepared: Prepared, precisions: PrecisionPlan, options: EngineOptions, *, content: bytes = b"",
+        names: tuple[str, ...] = (), document: Mapping[str, Any] | None = None,
+    ) -> Configuration:
+        """One whose weights and ranges are at hand."""
+        return Configuration(prepared.network, precisions, lambda: (options, prepared), content, names, document or {})
+
+    @cached_property
+    def _material(self) -> Material:
+        return self.bring()
+
+    @property
+    def options(self) -> EngineOptions:
+        """How layers are quantised, calibrated ranges included."""
+        return self._material[0]
+
+    @property
+    def prepared(self) -> Prepared:
+        """`folded`: weights and biases by layer index; `constants(operation)`: as a step of the plan uses them."""
+        return self._material[1]
+
+    @cached_property
+    def plan(self) -> Plan:
+        """The steps of a forward pass, conversions visible."""
+        return build_plan(self.network, self.precisions, self.options)
+
+
+def describe_layer(network: NetworkSpec, index: int) -> str:
+    """A layer as messages name it."""
+    return f"layer {index} ({network.layers[index].name})"

@@ -1,0 +1,51 @@
+"""Packages that only some commands need: looked for when they are needed, with one line that says what to install."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from importlib import metadata
+from importlib.util import find_spec
+from typing import Iterable
+
+from mpnet.errors import ConfigError
+
+
+def require(who: str, packages: Iterable[str], extra: str) -> None:
+    """Check that packages are there and new enough; nothing is imported for it.
+
+    who:      what needs them, for the message, such as `--to onnx`.
+    packages: requirements such as `ai-edge-litert>=2.0`; a module has its package's name, with underscores.
+    extra:    the extra of mpnet that brings them.
+    Raises: ConfigError, one line with the pip command.
+    """
+    absent, old = [], []
+    for requirement in packages:
+        name, _, oldest = requirement.partition(">=")
+        found = version_of(name)
+        if found is None:
+            absent.append(name)
+        elif oldest and _numbers(found) < _numbers(oldest):
+            old.append(f"{name} {oldest} or newer (this is {found})")
+    if absent or old:
+        raise ConfigError(f"{who}: needs {', '.join([*absent, *old])}; pip install --upgrade 'mpnet[{extra}]'")
+
+
+def version_of(package: str) -> str | None:
+    """The version of an installed package; None when its module cannot be found, '' when it does not say."""
+    module = package.replace("-", "_")
+    if find_spec(module) is None:
+        return None
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:  # the same module from a package of another name, such as onnxruntime-gpu
+        try:
+            return str(getattr(importlib.import_module(module), "__version__", ""))
+        except ImportError:
+            return None
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    """The leading numbers of a version; one that says nothing counts as new enough."""
+    numbers = tuple(int(part) for part in re.findall(r"\d+", version.split("+")[0])[:4])
+    return numbers or (1 << 30,)
