@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from mpnet.detection.jpeg import decode_jpeg
 from mpnet.errors import ConfigError, DataError
 from mpnet.formats.coco_json import read_coco
-from mpnet.formats.images import checked_size, decode, read_bytes
+from mpnet.formats.images import decode_walked, read_bytes, walked
 from mpnet.formats.labels_yolo import read_yolo
 from mpnet.spec.dataset import Dataset, ImageRecord
 from mpnet.spec.experiment import DATA_FORMATS
@@ -45,10 +45,9 @@ def read_picture(path: Path | str) -> NDArray[np.uint8]:
     JPEGs are decoded by mpnet itself, to the same pixels everywhere; all else, and what its decoder declines, by OpenCV.
     Raises: DataError with the path.
     """
-    data = read_bytes(path)
-    width, height = checked_size(data, path)
+    data, width, height = walked(read_bytes(path), path)
     pixels = decode_jpeg(data, width, height)
-    return decode(data, path) if pixels is None else pixels
+    return decode_walked(data, width, height, path) if pixels is None else pixels
 
 
 def picture(record: ImageRecord) -> NDArray[np.uint8]:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from mpnet.errors import DataError
 from mpnet.formats.bounded import read_bounded
+from mpnet.formats.image_walk import walk
 from mpnet.messages import named
 from mpnet.spec.dataset import ImageRecord
 
@@ -117,12 +118,29 @@ def checked_size(data: bytes, name: Path | str) -> tuple[int, int]:
     return width, height
 
 
+def walked(data: bytes, name: Path | str) -> tuple[bytes, int, int]:
+    """What of a file's bytes makes pixels, width and height: to be decoded with bounded memory and work.
+
+    Raises: DataError as `checked_size`, and for parts that the file is too short for or that ask for too much work.
+    """
+    width, height = checked_size(data, name)
+    try:
+        return walk(data, width, height), width, height
+    except (ValueError, struct.error, IndexError) as error:
+        reason = str(error) if type(error) is ValueError else "is too short"
+        raise DataError(f"{named(name)}: the picture is corrupt: {reason}; restore or remove it") from None
+
+
 def decode(data: bytes, name: Path | str) -> NDArray[np.uint8]:
     """RGB picture, uint8 (height, width, 3), from the bytes of a file; EXIF rotation is ignored, as Darknet does.
 
     name: what messages call it. Raises: DataError for what is no picture, corrupt, or outside the limits.
     """
-    width, height = checked_size(data, name)
+    return decode_walked(*walked(data, name), name)
+
+
+def decode_walked(data: bytes, width: int, height: int, name: Path | str) -> NDArray[np.uint8]:
+    """`decode` after `walked`."""
     try:
         picture = cv2.imdecode(np.frombuffer(data, dtype=np.uint8), cv2.IMREAD_COLOR | cv2.IMREAD_IGNORE_ORIENTATION)
     except cv2.error:
