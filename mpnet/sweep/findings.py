@@ -11,10 +11,10 @@ from mpnet.spec.network import NetworkSpec
 from mpnet.spec.precision import BY_CODE
 from mpnet.sweep.front import Gap, front_gap
 from mpnet.sweep.loop import SweepState
+from mpnet.sweep.owners import shown
 from mpnet.sweep.problem import Problem
 from mpnet.sweep.space import Configuration
 from mpnet.sweep.store import Trial, TrialStore
-from mpnet.sweep.store_schema import owner_is_dead
 
 FORMAT = "mpnet-sweep-result"
 VERSION = 1
@@ -140,7 +140,7 @@ def sweep_status(path: Path) -> dict[str, Any]:
         findings = json.loads(store.note("findings") or "null")
         state = status.get("state", "interrupted")
         claims = store.claims()
-        if state == "running" and owner_is_dead(str(status.get("owner", ""))):
+        if state == "running" and store.lives(str(status.get("owner", ""))) is False:
             state = "interrupted"
         if claims:
             state = "running"
@@ -148,6 +148,6 @@ def sweep_status(path: Path) -> dict[str, Any]:
         return {
             "store": str(path), "state": state, "name": sweep.get("name"), "strategy": sweep.get("strategy"),
             "trials": sum(store.count(context) for context in sweep.get("contexts", [])),
-            "total": status.get("total"), "seconds": work.seconds, "workers": sorted(set(claims.values())),
-            "claims": list(claims), "findings": findings,
+            "total": status.get("total"), "seconds": work.seconds,
+            "workers": sorted({shown(owner) for owner in claims.values()}), "claims": list(claims), "findings": findings,
         }

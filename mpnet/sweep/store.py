@@ -3,7 +3,8 @@
 A trial's identity is the digest of everything that decides its result (`Subject`, its context, its key), so a resumed
 sweep cannot take over a stale result. Trials are committed in batches, each in one transaction: a process that is
 killed at any moment loses what it was computing and nothing else. Work is claimed under a name; a claim ends when it
-is committed or released, when its process is found dead, or when its heart has not beaten for `store_schema.LEASE_SECONDS`.
+is committed or released, when its process is found dead, or, on another machine, when its heart has not beaten for
+`LEASE_SECONDS`.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ import contextlib
 import json
 import math
 import os
-import secrets
 import sqlite3
 import time
 from dataclasses import asdict, dataclass
@@ -22,9 +22,11 @@ from typing import Any, Callable, Iterable, Iterator, Mapping, Sequence
 from mpnet.errors import StoreError
 from mpnet.spec.identity import TrialIdentity, digest_of
 from mpnet.spec.measures import trial_columns
-from mpnet.sweep.store_schema import FORMAT, SCHEMA, VERSION, add_columns, columns_of, host_name, is_held, store_error
+from mpnet.sweep.owners import Owners
+from mpnet.sweep.store_schema import FORMAT, SCHEMA, VERSION, add_columns, columns_of, store_error
 
 BUSY_SECONDS = 60.0
+LEASE_SECONDS = 600.0  # only for other machines: here a dead process is found at once
 _SLICE = 500  # names in one SQL statement, well below SQLite's limit of variables
 
 
@@ -64,9 +66,10 @@ class TrialStore:
     Not for use by several threads at once.
     """
 
-    def __init__(self, path: Path, connection: sqlite3.Connection, owner: str) -> None:
+    def __init__(self, path: Path, connection: sqlite3.Connection, owners: Owners) -> None:
         self.path = path
-        self.owner = owner
+        self.owner = owners.me
+        self._owners = owners
         self._db = connection
         self._columns: tuple[str, ...] = ()
 
@@ -78,12 +81,11 @@ class TrialStore:
         cannot be read or written.
         """
         path = _existing(path) if subject is None else Path(path)
-        owner = f"{host_name()}:{os.getpid()}:{secrets.token_hex(4)}"
         with _translated(path):
             if subject is not None:
                 path.parent.mkdir(parents=True, exist_ok=True)
             connection = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)
-        store = TrialStore(path, connection, owner)
+        store = TrialStore(path, connection, Owners(path, join=True))
         return store._begun(lambda: store._prepare(subject))
 
     @staticmethod
@@ -95,14 +97,14 @@ class TrialStore:
         with _translated(path):
             connection = sqlite3.connect(f"{path.absolute().as_uri()}?{mode}", timeout=BUSY_SECONDS,
                                          isolation_level=None, uri=True)
-        store = TrialStore(path, connection, "")
+        store = TrialStore(path, connection, Owners(path, join=False))
         return store._begun(store._check_format)
 
     def _begun(self, check: Callable[[], object]) -> TrialStore:
         try:
             check()
         except BaseException:
-            self._db.close()
+            self._leave()
             raise
         return self
 
@@ -111,7 +113,11 @@ class TrialStore:
         if self.owner:
             with contextlib.suppress(StoreError), self._transaction():
                 self._db.execute("DELETE FROM claims WHERE owner = ?", (self.owner,))
+        self._leave()
+
+    def _leave(self) -> None:
         self._db.close()
+        self._owners.leave()
 
     def __enter__(self) -> TrialStore:
         return self
@@ -302,7 +308,7 @@ class TrialStore:
             held = {row[0]: row[1:] for row in self._db.execute("SELECT name, owner, heartbeat FROM claims")}
             for name in names:
                 owner, heartbeat = held.get(name, ("", 0.0))
-                if owner in ("", self.owner) or not is_held(owner, heartbeat):
+                if owner in ("", self.owner) or not self._is_held(owner, heartbeat):
                     self._db.execute("INSERT OR REPLACE INTO claims VALUES (?, ?, ?)", (name, self.owner, time.time()))
                     granted.append(name)
         return granted
@@ -318,10 +324,19 @@ class TrialStore:
             self._db.execute("DELETE FROM claims WHERE name = ? AND owner = ?", (name, self.owner))
 
     def claims(self) -> dict[str, str]:
-        """Claimed work by name, with its owner (host:pid:number), dead owners' left out."""
+        """Claimed work by name, with its owner (see `owners`), dead owners' left out."""
         with _translated(self.path):
             rows = self._db.execute("SELECT name, owner, heartbeat FROM claims ORDER BY name").fetchall()
-        return {name: owner for name, owner, heartbeat in rows if is_held(owner, heartbeat)}
+        return {name: owner for name, owner, heartbeat in rows if self._is_held(owner, heartbeat)}
+
+    def lives(self, owner: str) -> bool | None:
+        """Whether an owner's process lives; None when that cannot be known here."""
+        return self._owners.lives(owner)
+
+    def _is_held(self, owner: str, heartbeat: float) -> bool:
+        """Whether a claim still counts. heartbeat: its time.time()."""
+        lives = self._owners.lives(owner)
+        return time.time() - heartbeat < LEASE_SECONDS if lives is None else lives
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:

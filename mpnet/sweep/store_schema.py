@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import platform
-import re
 import sqlite3
-import time
 from pathlib import Path
 
 from mpnet.errors import StoreError
@@ -15,7 +11,6 @@ from mpnet.spec.measures import trial_columns
 FORMAT = "mpnet-sweep"
 VERSION = 2
 """1: what 0.1.0 wrote, its columns known by their place. 2: columns are known by their names, so there may be more."""
-LEASE_SECONDS = 600.0  # only for other machines: here a dead process is found at once
 
 # Keys are short texts and most columns 8-byte floats, empty ones 1 byte: about 150 bytes for each trial. A store that
 # was made before a measure existed gets its column when it is next written (`add_columns`): SQLite then only notes the
@@ -41,40 +36,6 @@ def add_columns(db: sqlite3.Connection) -> None:
     for name in trial_columns():
         if name not in held:
             db.execute(f'ALTER TABLE trials ADD COLUMN "{name}" REAL')
-
-
-def host_name() -> str:
-    """This machine's name, without the separator of owners."""
-    return re.sub(r"[^\w.-]", "-", platform.node()) or "localhost"
-
-
-def is_held(owner: str, heartbeat: float) -> bool:
-    """Whether a claim still counts: its heart has beaten lately (time.time()), and its process may exist."""
-    return time.time() - heartbeat < LEASE_SECONDS and not owner_is_dead(owner)
-
-
-def owner_is_dead(owner: str) -> bool:
-    """Whether a claim's process certainly does not exist any more: one of this machine that is gone."""
-    host, _, rest = owner.partition(":")
-    pid = rest.partition(":")[0]
-    if host != host_name() or not pid.isdigit():
-        return False
-    try:
-        os.kill(int(pid), 0)
-    except ProcessLookupError:
-        return True
-    except OSError:
-        return False
-    return _is_zombie(int(pid))
-
-
-def _is_zombie(pid: int) -> bool:
-    """A killed process whose parent has not noticed yet. Where /proc is missing the lease decides."""
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
-    except OSError:
-        return False
-    return text.rpartition(")")[2].split()[:1] == ["Z"]
 
 
 def store_error(path: Path, error: sqlite3.Error | OSError) -> StoreError:

@@ -16,8 +16,8 @@ import pytest
 
 from mpnet.errors import StoreError
 from mpnet.spec.identity import TrialIdentity
-from mpnet.sweep.store import Subject, Trial, TrialStore
-from mpnet.sweep.store_schema import LEASE_SECONDS, host_name
+from mpnet.sweep.owners import host_name
+from mpnet.sweep.store import LEASE_SECONDS, Subject, Trial, TrialStore
 
 SUBJECT = Subject("n" * 64, "w" * 64, "d" * 64, "p" * 64)
 
