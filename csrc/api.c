@@ -50,12 +50,29 @@ int mp_pack_conv(const mp_table *table, const mp_conv_shape *shape, int precisio
     return MP_OK;
 }
 
-/* The packed buffer's own header says how it was packed. */
+/* The packed buffer's own header says how it was packed; it is the one that this table would write. */
 static int plan_of(const mp_table *table, const mp_packed_header *h, mp_conv_plan *plan)
 {
-    if (!table || !h || (uintptr_t)h % MP_ALIGN || h->magic != MP_PACKED_MAGIC || h->table != table)
-        return MP_BAD_ARGUMENT;
-    return mp_conv_plan_make(plan, table, &h->shape, h->precision, h->winograd ? MP_WINOGRAD : MP_DIRECT, 0);
+    if (!table || !h || (uintptr_t)h % MP_ALIGN || h->magic != MP_PACKED_MAGIC) return MP_BAD_ARGUMENT;
+    const int status =
+        mp_conv_plan_make(plan, table, &h->shape, h->precision, h->winograd ? MP_WINOGRAD : MP_DIRECT, 0);
+    if (status != MP_OK) return status;
+    mp_packed_header expected;
+    mp_packed_header_of(plan, table, &expected);
+    return memcmp(h, &expected, sizeof expected) == 0 ? MP_OK : MP_BAD_ARGUMENT;
+}
+
+int mp_check_packed(const mp_table *table, const mp_conv_shape *shape, int precision, const void *packed,
+                    size_t packed_bytes)
+{
+    mp_conv_plan plan;
+    const mp_packed_header *header = packed;
+    if (!shape || !packed || packed_bytes < MP_HEADER_BYTES) return MP_BAD_ARGUMENT;
+    const int status = plan_of(table, header, &plan);
+    if (status != MP_OK) return status;
+    return header->precision == precision && same_shape(&header->shape, shape) && header->bytes == packed_bytes
+               ? MP_OK
+               : MP_BAD_ARGUMENT;
 }
 
 size_t mp_conv_scratch_bytes(const mp_table *table, const void *packed, int pooled, int threads)

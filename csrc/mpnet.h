@@ -14,6 +14,7 @@ enum { MP_FP32 = 0, MP_FP16 = 1, MP_INT8 = 2, MP_FP32_WINOGRAD = 3, MP_FP16_HALF
 enum { MP_TYPE_F32 = 0, MP_TYPE_F16 = 1, MP_TYPE_I8 = 2 };                              /* stored types */
 enum { MP_LINEAR = 0, MP_LEAKY = 1, MP_RELU = 2, MP_RELU6 = 3, MP_LOGISTIC = 4, MP_MISH = 5, MP_SWISH = 6 };
 enum { MP_HALF_TO_EVEN = 0, MP_HALF_AWAY = 1, MP_TRUNCATE = 2 }; /* rounding */
+enum { MP_PACK_VERSION = 1 }; /* raised when the order or the values of packed weights change for the same tiles */
 
 typedef struct mp_table mp_table;
 
@@ -58,6 +59,10 @@ int mp_check_conv(const mp_table *table, const mp_conv_shape *shape, int precisi
 size_t mp_pack_bytes(const mp_table *table, const mp_conv_shape *shape, int precision, const void *weights);
 int mp_pack_conv(const mp_table *table, const mp_conv_shape *shape, int precision, const void *weights, void *packed,
                  size_t packed_bytes);
+/* Packed weights hold no address, so they may come from a file: MP_OK when this table would have begun packed_bytes of its own
+ * for this shape and precision in the same way. What follows the header is not looked at. */
+int mp_check_packed(const mp_table *table, const mp_conv_shape *shape, int precision, const void *packed,
+                    size_t packed_bytes);
 size_t mp_conv_scratch_bytes(const mp_table *table, const void *packed, int pooled, int threads);
 /* MP_NONFINITE: a result (before the activation, or after rounding to half) is not finite; out is then unspecified. */
 int mp_conv(const mp_table *table, const mp_conv_args *args);

@@ -87,10 +87,26 @@ size_t mp_conv_packed_bytes(const mp_conv_plan *plan)
            mp_align(plan->panel_bytes * plan->total_panels);
 }
 
+void mp_packed_header_of(const mp_conv_plan *plan, const mp_table *table, mp_packed_header *header)
+{
+    memset(header, 0, sizeof *header);
+    header->magic = MP_PACKED_MAGIC;
+    strncpy(header->table, table->name, sizeof header->table - 1);
+    header->bytes = mp_conv_packed_bytes(plan);
+    header->shape = plan->shape;
+    header->precision = plan->precision;
+    header->winograd = plan->winograd != 0;
+    header->version = MP_PACK_VERSION;
+    header->nr = plan->depthwise ? 0 : plan->micro->nr;
+    header->kstep = plan->depthwise ? 0 : plan->micro->kstep;
+    header->weight_type = plan->weight_type;
+}
+
 void mp_conv_pack(const mp_conv_plan *plan, const mp_table *table, const void *weights, void *packed)
 {
     memset(packed, 0, mp_conv_packed_bytes(plan));
-    const mp_packed_header header = {MP_PACKED_MAGIC, table, plan->shape, plan->precision, plan->winograd != 0};
+    mp_packed_header header;
+    mp_packed_header_of(plan, table, &header);
     memcpy(packed, &header, sizeof header);
     if (plan->codes) sum_weights(plan, weights, (int32_t *)((char *)packed + MP_HEADER_BYTES));
     char *out = (char *)packed + (mp_packed_weights(plan, packed) - (const char *)packed);

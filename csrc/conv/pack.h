@@ -3,16 +3,19 @@
 #define MP_CONV_PACK_H
 #include "plan.h"
 
-/* Starts every packed buffer, so that a mismatch of table, shape or precision is noticed instead of computed. */
+/* Starts every packed buffer, so that a mismatch of table, layout, shape or precision is noticed instead of computed.
+ * No address stands in it: a packed buffer may be kept in a file and mapped by another process. */
 typedef struct {
     uint64_t magic;
-    const mp_table *table;
+    char table[16]; /* its name, the rest 0 */
+    uint64_t bytes; /* of the whole buffer */
     mp_conv_shape shape;
-    int32_t precision;
-    int32_t winograd;
+    int32_t precision, winograd;
+    int32_t version, nr, kstep, weight_type; /* the layout: MP_PACK_VERSION, and what the table's tiles say */
 } mp_packed_header;
 #define MP_PACKED_MAGIC 0x6d706e657470616bull
 enum { MP_HEADER_BYTES = 128 };
+_Static_assert(sizeof(mp_packed_header) <= MP_HEADER_BYTES, "sums follow the header");
 
 static inline const int32_t *mp_packed_sums(const void *packed)
 {
@@ -23,5 +26,7 @@ static inline const char *mp_packed_weights(const mp_conv_plan *plan, const void
     return (const char *)packed + MP_HEADER_BYTES + mp_align((size_t)plan->packed_channels * sizeof(int32_t));
 }
 size_t mp_conv_packed_bytes(const mp_conv_plan *plan);
+/* Everything that a buffer packed for this plan and table begins with. */
+void mp_packed_header_of(const mp_conv_plan *plan, const mp_table *table, mp_packed_header *header);
 void mp_conv_pack(const mp_conv_plan *plan, const mp_table *table, const void *weights, void *packed);
 #endif
