@@ -15,7 +15,7 @@ import re
 import secrets
 import struct
 import time
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 
 try:
@@ -86,7 +86,7 @@ class Owners:
             with contextlib.suppress(OSError):
                 self._join()
         if self._file >= 0:
-            self._here = Owner(*astuple(self._here)[:-1], "1")
+            self._here = replace(self._here, locked="1")
         self.me = str(self._here) if join else ""
 
     def _join(self) -> None:
