@@ -7,12 +7,15 @@ from pathlib import Path
 import click
 
 from mpnet.cli.options import command_line, declare, experiment_of, set_option
-from mpnet.cli.output import console, print_json
+from mpnet.cli.output import console, print_json, progress
 from mpnet.cli.sweep_view import SweepView
 from mpnet.errors import ConfigError
 from mpnet.report.sweep_text import print_status, print_sweep
 from mpnet.sweep.findings import sweep_status
 from mpnet.sweep.search import run_sweep
+
+NOTHING_FITS = 1
+"""Exit status of a sweep whose limits no configuration meets."""
 
 
 @declare(
@@ -35,7 +38,7 @@ def command(
     """Search over the precisions of an EXPERIMENT file's sweep section; print the front.
 
     Every finished trial is stored at once: the same command again goes on where it was, several may run at the same
-    time, and nothing finished is ever computed twice.
+    time, and nothing finished is ever computed twice. Exit status 1: it ended, but nothing meets sweep.constraints.
     """
     if status is not None:
         document = sweep_status(status)
@@ -50,8 +53,11 @@ def command(
         document = run_sweep(
             experiment_of(experiment, overrides, threads, isa), store=store, workers=workers, scheduler=scheduler,
             yes=yes, command=command_line(), on_start=view.start, on_update=view.update,
+            progress=view.then(progress(quiet)),
         )
     if as_json:
         print_json(document)
     else:
         print_sweep(document, console())
+    if document["nearest"] is not None:
+        raise SystemExit(NOTHING_FITS)

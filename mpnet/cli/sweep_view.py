@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import time
+from contextlib import AbstractContextManager
 from types import TracebackType
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
+from rich.progress import Progress as Bar
 from rich.text import Text
 
+from mpnet.progress import Advance, Progress
 from mpnet.report.sweep_text import front_chart
 from mpnet.sweep.findings import front_of
 from mpnet.sweep.loop import SweepState
@@ -31,7 +34,7 @@ class SweepView:
         self._start: SweepStart | None = None
         self._shown = self._drawn = 0.0
         self._front: list[str] = []
-        self._progress = Progress(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), console=console)
+        self._progress = Bar(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), console=console)
         self._task = self._progress.add_task("trials", total=None)
 
     def __enter__(self) -> SweepView:
@@ -43,6 +46,16 @@ class SweepView:
         if kind is not None and issubclass(kind, KeyboardInterrupt) and self._start is not None:
             self._console.print(f"all finished trials are in {self._start.store}; the same command goes on from there")
 
+    def then(self, progress: Progress) -> Progress:
+        """What shows the work that follows the trials, in place of this."""
+        def shown(what: str, total: int | None) -> AbstractContextManager[Advance]:
+            if self._live is not None:
+                self._live.stop()
+                self._live = None
+            return progress(what, total)
+
+        return shown
+
     def start(self, start: SweepStart) -> None:
         """Say what is going to happen."""
         self._start = start
@@ -51,7 +64,7 @@ class SweepView:
         space = start.problem.space
         self._console.print(
             f"{space.size:,} configurations, {start.images} pictures"
-            + (f" ({start.selecting} select, {start.images - start.selecting} are held out)"
+            + (f" ({start.selecting} select, {start.images - start.selecting} are held out: sweep.holdout)"
                if start.selecting < start.images else " (all select; none is held out)")
         )
         if start.listed:

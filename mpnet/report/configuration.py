@@ -1,4 +1,4 @@
-"""Names on the command line to configurations: RUN, STORE or STORE:KEY."""
+"""Names on the command line to configurations: RUN, STORE, STORE:KEY or STORE:PICK."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from mpnet.errors import StoreError
 from mpnet.report.model import Status
 from mpnet.report.store_source import from_store
 from mpnet.spec.measures import HELD_OUT
+from mpnet.sweep.findings import sweep_status
+from mpnet.sweep.picks import PICK_RULES
 from mpnet.trial.result import read_result
 
 STORE_MAGIC = b"SQLite format 3\0"
@@ -54,13 +56,35 @@ def split_source(source: str) -> tuple[Path, str | None]:
     return Path(source), None
 
 
+def _picked(path: Path, name: str) -> str | None:
+    """The precision string of a pick; None: `chosen` of a sweep that has not ended.
+
+    Raises: StoreError for a pick that the sweep did not make, or when nothing meets its limits.
+    """
+    found = sweep_status(path)["findings"] or {}
+    nearest = found.get("nearest")
+    if nearest:
+        limits = ", ".join(f"{key} {value:,g}" for key, value in found["limits"].items())
+        raise StoreError(f"{path}: nothing meets the limits of this sweep ({limits}); nearest is {nearest['precision']}: "
+                         f"name it, or change sweep.constraints")
+    if name == "chosen":
+        return None
+    pick = (found.get("picks") or {}).get(name)
+    if pick is None:
+        raise StoreError(f"{path}: has no configuration that is {name} ({PICK_RULES[name]}); "
+                         f"it has {', '.join(found.get('picks') or {}) or 'no picks: run the sweep to its end'}")
+    return str(pick["precision"])
+
+
 def find_configuration(source: str) -> Found:
     """The configuration that `source` names. Raises: StoreError when there is none."""
     path, key = split_source(source)
     if not is_store(path):
         document = read_result(path).document
         return Found(str(document["precision"].get("key", "")), document, {})
-    data, document = from_store(path, Status("finished", 0), None if key in (None, "", "chosen", "baseline") else key)
+    if key in PICK_RULES or key in (None, "", "chosen"):
+        key = _picked(path, key or "chosen")
+    data, document = from_store(path, Status("finished", 0), None if key in (None, "baseline") else key)
     table = data.configurations
     row = table.baseline if key == "baseline" else table.chosen
     if row is None:

@@ -15,6 +15,7 @@ from mpnet.report.model import Configurations, Layer, ReportData, Status
 from mpnet.report.source import axes, front_rows, thinned
 from mpnet.spec.measures import measure
 from mpnet.spec.plan_key import split_key
+from mpnet.sweep.front import knee
 from mpnet.sweep.store import TrialStore
 
 
@@ -100,20 +101,18 @@ def _chosen(
     if not len(rows):
         return best if best is not None else 0, ""
     why = "The sweep set no limit to accuracy" if findings else "The sweep has not ended"
-    return knee(columns, rows, objective, cost), (
+    return front_knee(columns, rows, objective, cost), (
         f"{why}, so the configuration shown as chosen is the knee of the front: the one farthest above the straight "
         "line between its ends. Choose another one with a click, or with --choose."
     )
 
 
-def knee(columns: Mapping[str, NDArray[np.float64]], rows: NDArray[np.intp], objective: str, cost: str) -> int:
+def front_knee(columns: Mapping[str, NDArray[np.float64]], rows: NDArray[np.intp], objective: str, cost: str) -> int:
     """The front's row farthest from the line between its cheapest and its most accurate end, both axes as shares."""
     x, y = columns[cost][rows], columns[objective][rows]
     if measure(objective).stand_in is not None:
         y = np.minimum(y, np.sort(y)[-2] + 6 if len(y) > 1 else y)  # equal tensors have a ratio without meaning
-    if np.ptp(x) == 0 or np.ptp(y) == 0:
-        return int(rows[int(np.argmax(y))])
-    return int(rows[int(np.argmax((y - y.min()) / np.ptp(y) - (x - x.min()) / np.ptp(x)))])
+    return int(rows[knee(x, y)])
 
 
 def _digests(store: TrialStore, context: Mapping[str, Any], number: int, key: str) -> dict[str, str]:

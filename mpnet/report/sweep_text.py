@@ -9,7 +9,8 @@ from rich.table import Table
 
 from mpnet.messages import bytes_text, count_text
 from mpnet.report.terminal import blocks
-from mpnet.spec.measures import measure
+from mpnet.spec.measures import DROP, measure
+from mpnet.sweep.picks import PICK_RULES
 
 _BAR = 24
 
@@ -42,6 +43,7 @@ def print_sweep(document: Mapping[str, Any], out: Console) -> None:
     if document["strategy"] == "one_at_a_time":
         _print_layers(document, out)
     _print_front(document, out)
+    _print_picks(document, out)
     holdout = document["holdout"]
     if not holdout["held_out"]:
         out.print("No picture was held out: the figures are those that chose, and flatter what was chosen "
@@ -87,6 +89,40 @@ def _print_front(document: Mapping[str, Any], out: Console) -> None:
                  if other is not None and other["trial"] == row["trial"]]
         table.add_row(*cells, bar((value - low) / ((high - low) or 1.0)), ", ".join(marks))
     out.print(table)
+
+
+def _print_picks(document: Mapping[str, Any], out: Console) -> None:
+    """The picks with what each loses and saves, and the command that takes one away."""
+    nearest, picks = document.get("nearest"), document.get("picks") or {}
+    if nearest is not None:
+        limits = ", ".join(f"{key} {value:,g}" for key, value in document["limits"].items())
+        beyond = ", ".join(f"{key} by {_shown(by, key.removesuffix(DROP))}" for key, by in nearest["beyond"].items())
+        out.print(f"Nothing meets the limits ({limits}). Nearest: {nearest['precision']}, beyond {beyond}.")
+    if not picks:
+        return
+    costs = [name for name in document["objectives"] if measure(name).cost]
+    table = Table(title="What you could take", title_justify="left")
+    for heading in ("pick", "precision", "AP lost, 95 % interval", *(f"{name} saved" for name in costs)):
+        table.add_column(heading, justify="right" if heading.endswith("saved") else "left")
+    for name, row in picks.items():
+        table.add_row(name, row["precision"], loss_text(row["losses"]),
+                      *(f"{row['saves'][cost]:.1f} %" if cost in row["saves"] else "" for cost in costs))
+    out.print(table)
+    if "safe" not in picks and document["baseline"] is not None and nearest is None:
+        out.print("No configuration of the front is safe: every one loses AP that can be told from none.")
+    first = next(iter(picks))
+    out.print(f"{first}: {PICK_RULES[first]}; mpnet export {document['store']}:{first} --to cfg -o mixed.cfg")
+
+
+def loss_text(losses: Mapping[str, Any]) -> str:
+    """AP lost on the held-out pictures where there are any, named with their number."""
+    if not losses:
+        return "not measured"
+    name = "held_out" if "held_out" in losses else next(iter(losses))
+    loss = losses[name]
+    ap = loss["AP"]
+    on = {"held_out": "held-out pictures", "all": "pictures"}.get(name, name)
+    return f"{ap['difference']:+.2f} ({ap['low']:+.2f} to {ap['high']:+.2f}), {loss['pictures']} {on}"
 
 
 def _print_layers(document: Mapping[str, Any], out: Console) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Mapping
 
 from mpnet.spec.keys import Key, inline, integer, number, path, section, selectors, text, word
-from mpnet.spec.measures import limits, objectives
+from mpnet.spec.measures import DROP, droppable, limits, objectives
 from mpnet.spec.precision import PRECISIONS
 from mpnet.spec.quantization import NOTHING_SAID, QuantizationOptions
 
@@ -22,6 +22,9 @@ DATA_FORMATS: tuple[str, ...] = ("yolo", "coco")
 STRATEGIES: tuple[str, ...] = ("grid", "one_at_a_time", "exhaustive", "greedy", "pareto", "additive")
 SAMPLERS: tuple[str, ...] = ("nsga2", "tpe")
 DEFAULT_OUTPUT = Path("runs")
+HOLDOUT, MANY_IMAGES = 0.4, 200
+"""What a sweep holds out when nobody says, and the pictures from which luck in choosing is small beside that of having
+these pictures at all."""
 MAX_IMAGES = 10_000_000
 MAX_THREADS = 1024
 
@@ -129,11 +132,15 @@ class SpaceSection:
 class ConstraintSection:
     """What a chosen configuration must keep.
 
-    ap_drop: in AP points; ap_drop_relative: share of the baseline's AP; at_most: of costs by name.
+    ap_drop: in AP points; ap_drop_relative: share of the baseline's AP; drops: of other measures of accuracy, each in
+    its own unit, by key (`agreement_AP_drop`); at_most: of costs by name.
     """
 
     ap_drop: float | None = field(default=None, metadata=number(0, 100))
     ap_drop_relative: float | None = field(default=None, metadata=number(0, 1))
+    drops: Mapping[str, float] = field(
+        default_factory=dict, metadata=inline({row.name + DROP: number(0) for row in droppable()})
+    )
     at_most: Mapping[str, float] = field(
         default_factory=dict, metadata=inline({row.name: integer(1) if row.whole else number(0) for row in limits()})
     )
@@ -141,7 +148,12 @@ class ConstraintSection:
     def as_json(self) -> dict[str, float | None]:
         """Every limit by its key in experiment files, None where there is none."""
         return {"ap_drop": self.ap_drop, "ap_drop_relative": self.ap_drop_relative,
-                **{row.name: self.at_most.get(row.name) for row in limits()}}
+                **self.drops, **{row.name: self.at_most.get(row.name) for row in limits()}}
+
+    @property
+    def on_accuracy(self) -> bool:
+        """Whether anything says how much accuracy may be lost."""
+        return bool(self.drops) or not (self.ap_drop is None and self.ap_drop_relative is None)
 
 
 @dataclass(frozen=True)
@@ -157,8 +169,9 @@ class SweepSection:
     """A search over precisions.
 
     precisions: the choices of every layer with weights, highest first.
-    objectives: of the front; the first is the accuracy measure that constraints and rankings use.
-    holdout:    share of the pictures that only reports figures and never selects, 0: none.
+    objectives: of the front; the first measure of accuracy ranks.
+    holdout:    share of the pictures that only reports figures and never selects, 0: none, None: HOLDOUT of fewer than
+                MANY_IMAGES.
     sampler:    of strategy pareto: nsga2 or tpe.
     latency:    a table written by `mpnet profile`, None: no latency objective from a table.
     """
@@ -169,10 +182,15 @@ class SweepSection:
     objectives: tuple[str, ...] = field(default=("AP", "bit_operations"), metadata=word(objectives(), many=True))
     constraints: ConstraintSection = field(default=ConstraintSection(), metadata=section(ConstraintSection))
     budget: BudgetSection = field(default=BudgetSection(), metadata=section(BudgetSection))
-    holdout: float = field(default=0.0, metadata=number(0, 0.95))
+    holdout: float | None = field(default=None, metadata=number(0, 0.95))
     seed: int = field(default=0, metadata=integer(0))
     sampler: str = field(default="nsga2", metadata=word(SAMPLERS))
     latency: Path | None = field(default=None, metadata=path())
+
+
+    def held_out(self, images: int) -> float:
+        """The share of so many pictures that only reports."""
+        return self.holdout if self.holdout is not None else HOLDOUT if images < MANY_IMAGES else 0.0
 
 
 @dataclass(frozen=True)

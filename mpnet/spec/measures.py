@@ -19,6 +19,8 @@ HELD_OUT = "held_out_"
 """Prefix of a measure on the pictures that only report; the plain name is then of those that select."""
 AGREEMENT = "agreement_"
 """Prefix of a metric with the baseline's detections as truth; result.json has it without, in a section of its own."""
+DROP = "_drop"
+"""Suffix of the constraint on how much of a measure may be lost; AP's is spelt `ap_drop`."""
 MAX_SQNR_DB = 150.0
 """What equal tensors get: about the precision of float32, beyond which a ratio says nothing."""
 
@@ -179,6 +181,11 @@ def objectives() -> tuple[str, ...]:
 def limits() -> tuple[Measure, ...]:
     """What `sweep.constraints` may limit by its name."""
     return tuple(row for row in MEASURES if row.limit)
+
+
+def droppable() -> tuple[Measure, ...]:
+    """Measures of accuracy whose loss `sweep.constraints` may limit by name; AP has keys of its own."""
+    return tuple(row for row in MEASURES if row.objective and row.higher and row.name != "AP")
 
 
 def objective(name: str) -> Measure:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any, Mapping
 
-from mpnet.spec.measures import HELD_OUT, trial_costs, trial_metrics
+from mpnet.spec.measures import HELD_OUT, names_of, trial_costs, trial_metrics
 from mpnet.spec.network import NetworkSpec
 from mpnet.spec.precision import BY_CODE
 from mpnet.sweep.front import Gap, front_gap
 from mpnet.sweep.loop import SweepState
 from mpnet.sweep.owners import shown
+from mpnet.sweep.picks import Judged, losses_as_json, pick
 from mpnet.sweep.problem import Problem
 from mpnet.sweep.space import Configuration
 from mpnet.sweep.store import Trial, TrialStore
@@ -26,31 +28,44 @@ def front_of(problem: Problem, known: Mapping[Configuration, Trial]) -> list[Con
     return [configurations[i] for i in problem.front(list(known.values()))]
 
 
-def exact_gap(problem: Problem, store: TrialStore, contexts: tuple[int, ...],
+def everything_known(problem: Problem, store: TrialStore, contexts: tuple[int, ...],
+                     tried: Mapping[Configuration, Trial]) -> dict[Configuration, Trial]:
+    """All finished trials of the space under the sweep's options, whichever strategy tried them; `tried` first.
+
+    A trial that lacks an objective (an older sweep measured less) is left out.
+    """
+    known = dict(tried)
+    for options, context in enumerate(contexts):
+        if store.count(context) == sum(c.options == options for c in tried):
+            continue
+        for trial in store.trials(context):
+            if trial.key in problem.space and not any(math.isnan(trial.get(o.name)) for o in problem.objectives):
+                known.setdefault(Configuration(trial.key, options), trial)
+    return known
+
+
+def exact_gap(problem: Problem, tried: Mapping[Configuration, Trial],
               known: Mapping[Configuration, Trial]) -> Gap | None:
-    """How far the front of what a strategy tried is from the exact one; None until the store has the whole space."""
-    everything: list[Trial] = []
-    for context in contexts:
-        if store.count(context) < problem.space.size // len(contexts):
-            return None
-        everything += [trial for trial in store.trials(context) if trial.key in problem.space]
-    if len(everything) < problem.space.size:
+    """How far the front of what a strategy tried is from the exact one; None until the whole space is known."""
+    if len(known) < problem.space.size:
         return None
-    return front_gap(problem.pairs(list(known.values())), problem.pairs(everything))
+    return front_gap(problem.pairs(list(tried.values())), problem.pairs(list(known.values())))
 
 
 def findings(
     problem: Problem, state: SweepState, store: TrialStore, contexts: tuple[int, ...], *, name: str,
-    strategy: str, macs_per_pass: int, images: int, selecting: int, theory: float,
+    strategy: str, macs_per_pass: int, images: int, selecting: int, theory: float, judged: Judged,
 ) -> dict[str, Any]:
     """The document of a sweep.
 
+    judged:        AP lost by configurations, as `picks.pick` wants it.
     macs_per_pass: of one forward pass of one picture; images: all pictures; selecting: those that select;
     theory: forward passes for one picture that one uninterrupted walk through the space needs.
     """
-    known = state.known
+    known = everything_known(problem, store, contexts, state.known)
     baseline = known.get(Configuration(problem.baseline))
     front = front_of(problem, known)
+    own = front_of(problem, state.known)
 
     def entry(configuration: Configuration) -> dict[str, Any]:
         values = known[configuration].values
@@ -59,23 +74,36 @@ def findings(
             "precision": configuration.key,
             "trial": store.trial_digest(contexts[configuration.options], configuration.key),
             "baseline": configuration == Configuration(problem.baseline),
+            "tried": configuration in state.known,
             "options": problem.space.option_sets[configuration.options].text,
             "metrics": {name: values[name] for name in trial_metrics() if name in values},
             **({"held_out": held_out} if held_out else {}),
             "costs": {name: values[name] for name in trial_costs() if name in values},
         }
 
-    best = None
-    if baseline is not None and known:
-        chosen = problem.best(known.values(), baseline)
-        best = next((c for c, trial in known.items() if trial is chosen), None)
-    gap = exact_gap(problem, store, contexts, known)
+    def of(trial: Trial | None) -> dict[str, Any] | None:
+        return next((entry(c) for c, other in known.items() if other is trial), None)
+
+    best = nearest = None
+    if baseline is not None:
+        best = of(problem.best(known.values(), baseline))
+        if best is None:
+            close = problem.nearest(known.values(), baseline)
+            nearest = of(close)
+            if nearest is not None and close is not None:
+                nearest["beyond"] = {key: by for key, by in problem.excesses(close, baseline) if by > 0}
+    picked = pick(problem, known, judged)
+    losses = judged(list(dict.fromkeys(picked.values())))
+    picks = {name: {**entry(c), "losses": losses_as_json(losses.get(c, {})),
+                    "saves": _saves(known[c], known.get(Configuration(problem.baseline)))} for name, c in picked.items()}
+    chosen = "safe" if "safe" in picks and not problem.constraints.on_accuracy else None
+    gap = exact_gap(problem, state.known, known)
     work = store.work()
     passes = macs_per_pass * images
     return {
         "format": FORMAT, "version": VERSION, "name": name, "strategy": strategy,
         "state": "stopped" if state.stopped else "finished", "stopped": state.stopped,
-        "trials": len(known), "computed": state.computed, "space": problem.space.size,
+        "trials": len(state.known), "known": len(known), "computed": state.computed, "space": problem.space.size,
         "forward_equivalents": state.macs / passes, "forward_equivalents_theory": theory,
         "forward_equivalents_store": work.macs / passes, "images": images, "seconds": state.seconds,
         "seconds_store": work.seconds,
@@ -83,11 +111,23 @@ def findings(
         "holdout": {"selecting": selecting, "held_out": images - selecting},
         "precisions": list(problem.space.precisions),
         "baseline": entry(Configuration(problem.baseline)) if baseline is not None else None,
-        "best": entry(best) if best is not None else None,
+        "limits": {key: value for key, value in problem.constraints.as_json().items() if value is not None},
+        "best": {name: value for name, value in picks[chosen].items() if name not in ("losses", "saves")} if chosen else best,
+        "picks": picks,
+        "nearest": nearest,
         "front": [entry(configuration) for configuration in front],
+        "own_front": [configuration.key for configuration in own],
         "gap": None if gap is None else vars(gap),
         "store": str(store.path),
     }
+
+
+def _saves(trial: Trial, baseline: Trial | None) -> dict[str, float]:
+    """Share of each of the baseline's costs that a trial saves, percent."""
+    if baseline is None:
+        return {}
+    return {name: 100 * (1 - trial.values[name] / baseline.values[name]) for name in names_of("cost", stored="trials")
+            if trial.values.get(name) is not None and baseline.values.get(name)}
 
 
 def rank_layers(

@@ -61,6 +61,16 @@ def _non_dominated_2d(points: Points, order: NDArray[np.intp]) -> NDArray[np.int
     return front
 
 
+def knee(costs: NDArray[np.float64], qualities: NDArray[np.float64]) -> int:
+    """The point of a front farthest above the straight line between its cheapest and its most accurate end.
+
+    costs, qualities: (n,), both axes being taken as shares of their spread; the most accurate one when either is flat.
+    """
+    if np.ptp(costs) == 0 or np.ptp(qualities) == 0:
+        return int(np.argmax(qualities))
+    return int(np.argmax((qualities - qualities.min()) / np.ptp(qualities) - (costs - costs.min()) / np.ptp(costs)))
+
+
 def hypervolume(points: Points, reference: Sequence[float]) -> float:
     """Volume that the points dominate, up to `reference`; all columns minimised.
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from mpnet.errors import ConfigError
 from mpnet.spec.experiment import ConstraintSection
-from mpnet.spec.measures import Measure, measure, objective
+from mpnet.spec.measures import DROP, Measure, measure, objective
 from mpnet.spec.precision import BY_CODE
 from mpnet.sweep.front import Points, non_dominated, to_minimise
 from mpnet.sweep.space import Configuration, Space
@@ -26,7 +26,7 @@ class Problem:
     """Everything that a strategy may know.
 
     macs:       multiply-accumulates of each position of a key, for one picture.
-    objectives: the first quality among them is what rankings and constraints use.
+    objectives: the first quality among them is what rankings use; a constraint names its own measure.
     """
 
     space: Space
@@ -45,7 +45,7 @@ class Problem:
 
     @property
     def quality_name(self) -> str:
-        """The measure of accuracy that ranks and constrains."""
+        """The measure of accuracy that ranks."""
         return next(o.name for o in self.objectives if o.higher)
 
     @property
@@ -97,21 +97,41 @@ class Problem:
 
     def meets(self, trial: Trial, baseline: Trial) -> bool:
         """Whether a trial keeps all constraints, accuracy being compared with the baseline's."""
+        return not any(excess > 0 for _, excess in self.excesses(trial, baseline))
+
+    def excesses(self, trial: Trial, baseline: Trial) -> list[tuple[str, float]]:
+        """How far a trial is beyond each limit, by the limit's key, in the measure's unit; at most 0 where it is met.
+
+        Each limit on accuracy is about the measure that its name says, whatever the objectives are.
+        """
         limits = self.constraints
-        drop = self.quality(baseline) - self.quality(trial)
-        allowed = [(drop, limits.ap_drop)]
+        found = []
+        for key, name, limit in (
+            ("ap_drop", "AP", limits.ap_drop),
+            *((key, key.removesuffix(DROP), limit) for key, limit in limits.drops.items()),
+        ):
+            if limit is not None:
+                found.append((key, self.value(baseline, name) - self.value(trial, name) - limit))
         if limits.ap_drop_relative is not None:
-            allowed.append((drop, limits.ap_drop_relative * self.quality(baseline)))
-        allowed += [(self.value(trial, name), limit) for name, limit in limits.at_most.items()]
-        return all(limit is None or value <= limit for value, limit in allowed)
+            before = self.value(baseline, "AP")
+            found.append(("ap_drop_relative", before - self.value(trial, "AP") - limits.ap_drop_relative * before))
+        return found + [(name, self.value(trial, name) - limit) for name, limit in limits.at_most.items()]
+
+    def nearest(self, trials: Iterable[Trial], baseline: Trial) -> Trial | None:
+        """The trial that is least beyond the limits: by the worst excess, as a share of what it limits."""
+        sizes = {key: max(abs(excess), 1e-12) for key, excess in self.excesses(baseline, baseline)}
+
+        def worst(trial: Trial) -> float:
+            return max((excess / sizes[key] for key, excess in self.excesses(trial, baseline)), default=0.0)
+
+        return min(trials, key=lambda t: (worst(t), -self.quality(t), t.key), default=None)
 
     def best(self, trials: Iterable[Trial], baseline: Trial) -> Trial | None:
         """The cheapest trial that keeps all constraints, the more accurate one among equals; None when none does.
 
         Without any constraint on accuracy the most accurate one is best, the cheaper one among equals.
         """
-        limits = self.constraints
-        accuracy_first = limits.ap_drop is None and limits.ap_drop_relative is None
+        accuracy_first = not self.constraints.on_accuracy
         fitting = [t for t in trials if self.meets(t, baseline)]
         if accuracy_first:
             return min(fitting, key=lambda t: (-self.quality(t), self.cost(t), t.key), default=None)

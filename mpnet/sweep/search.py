@@ -16,12 +16,14 @@ from mpnet.engine.plan import build_plan
 from mpnet.engine.run import Session
 from mpnet.errors import ConfigError
 from mpnet.formats.cfg import read_cfg
+from mpnet.progress import Progress, silent
 from mpnet.spec.experiment import Experiment
 from mpnet.spec.identity import digest_of
 from mpnet.spec.plan_key import split_key
 from mpnet.speed.clock import in_turn
 from mpnet.sweep.findings import findings, rank_layers
 from mpnet.sweep.loop import OnUpdate, Sweep, Workforce
+from mpnet.sweep.picks import Judge
 from mpnet.sweep.problem import Problem, objectives_of
 from mpnet.sweep.setup import describe, make_context, make_executor, say, set_up
 from mpnet.sweep.sharing import forward_equivalents
@@ -55,13 +57,13 @@ class SweepStart:
 def run_sweep(
     experiment: Experiment, *, store: Path | None = None, workers: int | None = None, scheduler: str | None = None,
     yes: bool = False, command: str = "", on_start: Callable[[SweepStart], None] = lambda start: None,
-    on_update: OnUpdate = lambda state: None,
+    on_update: OnUpdate = lambda state: None, progress: Progress = silent,
 ) -> dict[str, Any]:
     """Sweep as the experiment says; everything finished is in the store, and running again goes on from there.
 
     store:     the file; None: `<output>/<name>/sweep-<digest>.sqlite`, named after network, weights, data, protocol.
     workers:   processes on this machine; None: one per thread of the experiment. scheduler: address of Dask's.
-    yes:       start an exact sweep however long it takes.
+    yes:       start an exact sweep however long it takes. progress: of judging what could be picked.
     Result:    the document of `mpnet sweep --json`.
     Raises: ConfigError for a space that is empty or too large, StoreError, and as `open_workbench`.
     """
@@ -114,6 +116,7 @@ def run_sweep(
         document = findings(
             problem, state, opened, contexts, name=experiment.name, strategy=section.strategy,
             macs_per_pass=network.macs, images=start.images, selecting=start.selecting, theory=start.theory,
+            judged=Judge(setup, opened, contexts, problem.baseline, progress),
         )
         document["layers"] = rank_layers(problem, state.known, network)
         opened.set_note("findings", json.dumps(document))

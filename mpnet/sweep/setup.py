@@ -64,7 +64,8 @@ def set_up(bench: Workbench, section: SweepSection, space: Space) -> SweepSetup:
     if table is not None:
         table.check(network, space.precisions)
     codes = None if experiment.baseline is None else split_key(bench.uniform(experiment.baseline).key)[0]
-    select, report = split_positions([image.sha256 for image in bench.dataset.images], section.holdout, section.seed)
+    holdout = section.held_out(len(bench.dataset.images))
+    select, report = split_positions([image.sha256 for image in bench.dataset.images], holdout, section.seed)
     documents: list[dict[str, Any]] = []
     for number, chosen in enumerate(benches):
         parts = asdict(chosen.identity(plan))
@@ -72,7 +73,7 @@ def set_up(bench: Workbench, section: SweepSection, space: Space) -> SweepSetup:
         documents.append({
             "identity": parts, "options": space.option_sets[number].text,
             "measures": {
-                "holdout": section.holdout, "seed": section.seed if section.holdout else None, "baseline": codes,
+                "holdout": holdout, "seed": section.seed if holdout else None, "baseline": codes,
                 "darknet": "darknet_mAP50" in section.objectives, "latency": table.digest if table is not None else None,
             },
         })
@@ -150,7 +151,8 @@ def describe(store: TrialStore, setup: SweepSetup, contexts: tuple[int, ...], co
         "created": datetime.now(timezone.utc).isoformat(timespec="seconds"), "versions": versions(),
         "digests": {**bench.identity(top.precision).digests(), "plan": None, "trial": None},
         "layers": layer_costs(top), "notes": list(bench.dataset.notes),
-        "objectives": list(section.objectives), "holdout": section.holdout, "contexts": list(contexts),
+        "objectives": list(section.objectives), "holdout": section.held_out(len(bench.dataset.images)),
+        "contexts": list(contexts),
         "suffix": setup.space.suffix, "baseline": setup.baseline,
         "selecting": len(setup.select), "images": len(bench.dataset.images), "protocol": bench.protocol,
         "constraints": section.constraints.as_json(), "sources": dict(bench.sources or {}),

@@ -26,7 +26,7 @@ SMALL = ("--set", "sweep.precisions=[fp32, int8]", "--set", "sweep.space.tied=[[
 @pytest.fixture
 def sweep_file(experiment: Path) -> Path:
     with experiment.open("a", encoding="utf-8") as file:
-        file.write("sweep: {strategy: exhaustive, objectives: [agreement_AP, bit_operations]}\n")
+        file.write("sweep: {strategy: exhaustive, objectives: [agreement_AP, bit_operations], holdout: 0}\n")
     return experiment
 
 
@@ -90,6 +90,53 @@ def test_a_proxy_is_compared_with_the_exact_front(mpnet: Mpnet, sweep_file: Path
     assert (greedy["computed"], greedy["gap"]["exact_points"]) == (0, len(exact["front"]))
     assert 0 < greedy["gap"]["hypervolume_ratio"] <= 1
     assert "of its hypervolume" in mpnet("sweep", sweep_file, *SMALL, "--set", "sweep.strategy=greedy").stdout
+
+
+def test_a_front_is_of_everything_that_the_store_knows(mpnet: Mpnet, sweep_file: Path) -> None:
+    exact = document_of(mpnet("sweep", sweep_file, *SMALL, "--json"))
+    one = document_of(mpnet("sweep", sweep_file, *SMALL, "--json", "--set", "sweep.strategy=one_at_a_time"))
+    assert [row["precision"] for row in one["front"]] == [row["precision"] for row in exact["front"]]
+    assert (one["trials"] < 16, one["known"]) == (True, 16)
+    assert {row["precision"] for row in one["front"] if row["tried"]} <= set(one["own_front"])
+
+
+def test_picks_are_named_and_can_be_exported(mpnet: Mpnet, sweep_file: Path, tmp_path: Path) -> None:
+    document = document_of(mpnet("sweep", sweep_file, *SMALL, "--json", "--set", "sweep.holdout=0.4"))
+    picks = document["picks"]
+    assert {"balanced", "smallest"} <= set(picks) <= {"safe", "balanced", "smallest"}
+    assert picks["smallest"]["precision"] == "q" * 13
+    assert set(picks["smallest"]["losses"]) == {"selecting", "held_out"}
+    assert picks["smallest"]["losses"]["held_out"]["pictures"] == 2
+    cost = [pick["costs"]["bit_operations"] for pick in document["front"]]
+    assert min(cost) <= picks["balanced"]["costs"]["bit_operations"] <= max(cost)
+    text = mpnet("sweep", sweep_file, *SMALL, "--set", "sweep.holdout=0.4").stdout
+    assert "What you could take" in text
+    assert mpnet("export", f"{document['store']}:smallest", "--to", "cfg", "-o", tmp_path / "s.cfg").returncode == 0
+    run = document_of(mpnet("run", sweep_file, "--json", "--set", f"model.cfg={tmp_path / 's.cfg'}"))
+    assert run["precision"]["key"] == "q" * 13
+
+
+def test_a_loss_is_that_of_two_runs(mpnet: Mpnet, sweep_file: Path) -> None:
+    """The interval of a pick is what `mpnet compare` says of a run of it."""
+    pick = document_of(mpnet("sweep", sweep_file, *SMALL, "--json"))["picks"]["smallest"]
+    run = document_of(mpnet("run", sweep_file, "--json", "--set", "precision.default=int8"))
+    folder = sweep_file.parent / "runs" / run["name"]
+    compared = document_of(mpnet("compare", folder / run["agreement"]["baseline"], folder / run["id"], "--json"))
+    interval, loss = compared["runs"][1]["intervals"]["AP"], pick["losses"]["all"]["AP"]
+    assert [loss[name] for name in ("difference", "low", "high")] == [interval[name] for name in ("difference", "low", "high")]
+
+
+def test_limits_that_nothing_meets_are_said(mpnet: Mpnet, sweep_file: Path) -> None:
+    limits = (*SMALL, "--set", "sweep.constraints={weight_bytes: 10, ap_drop: 3}")
+    result = mpnet("sweep", sweep_file, *limits, "--json")
+    document = json.loads(result.stdout)
+    assert (result.returncode, document["best"], document["picks"]) == (1, None, {})
+    assert document["nearest"]["beyond"]["weight_bytes"] > 0
+    text = mpnet("sweep", sweep_file, *limits)
+    assert (text.returncode, "Nothing meets the limits" in text.stdout) == (1, True)
+    refused = mpnet("export", document["store"], "--to", "cfg")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "nothing meets the limits" in refused.stderr
 
 
 def test_text_shows_the_front_and_says_that_nothing_was_held_out(mpnet: Mpnet, sweep_file: Path) -> None:

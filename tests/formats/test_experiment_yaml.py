@@ -236,7 +236,7 @@ def test_mutations_of_a_valid_file_are_read_or_refused(data: st.DataObject) -> N
 def test_every_key_is_documented(repository: Path) -> None:
     rows = [line for line in (repository / "docs" / "experiments.md").read_text(encoding="utf-8").splitlines()
             if line.startswith("| ")]
-    written = set(re.findall(r"`\.?([a-z_.]+)`", "\n".join(row.split("|")[1] for row in rows)))
+    written = set(re.findall(r"`\.?([A-Za-z0-9_.]+)`", "\n".join(row.split("|")[1] for row in rows)))
     # Those of quantisation stand below their section, with a dot before them.
     missing = [path for path in paths_of(Experiment) if path not in written and path.rpartition(".")[2] not in written]
     assert missing == []

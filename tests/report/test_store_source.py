@@ -17,7 +17,7 @@ from mpnet.report.build import collect
 from mpnet.report.configuration import find_configuration, split_source
 from mpnet.report.page import render
 from mpnet.report.source import thinned
-from mpnet.report.store_source import knee
+from mpnet.report.store_source import front_knee
 from mpnet.report.summary import sentences
 from mpnet.sweep.store import TrialStore
 from tests.report.made_store import SUBJECT, make_store
@@ -147,10 +147,10 @@ def test_thinning_keeps_front_ends_and_sensitivities() -> None:
 
 def test_the_knee_is_farthest_from_the_line_between_the_ends() -> None:
     columns = {"AP": np.array([10.0, 40.0, 44.0, 45.0]), "bit_operations": np.array([1.0, 2.0, 6.0, 11.0])}
-    assert knee(columns, np.arange(4), "AP", "bit_operations") == 1
+    assert front_knee(columns, np.arange(4), "AP", "bit_operations") == 1
 
 
 def test_a_table_of_one_row_is_its_own_knee() -> None:
     table = replace(configurations(), chosen=0)
     columns = {name: values[:1] for name, values in table.columns.items()}
-    assert knee(columns, np.arange(1), "agreement_AP", "bit_operations") == 0
+    assert front_knee(columns, np.arange(1), "agreement_AP", "bit_operations") == 0

@@ -61,7 +61,7 @@ def resume(path: Path, task: Problem) -> tuple[int, dict[str, object]]:
         sweep = Sweep(task, NETWORK, store, [1], lambda: Workforce(InlineExecutor(SyntheticRecipe(task))))
         state = sweep.run(strategy("exhaustive"))
         return state.computed, findings(task, state, store, (1,), name="old", strategy="exhaustive", macs_per_pass=1000,
-                                        images=1, selecting=1, theory=1.0)
+                                        images=1, selecting=1, theory=1.0, judged=lambda configurations: {})
 
 
 def test_a_store_of_0_1_0_is_read_as_it_is(old: Path) -> None:

@@ -14,6 +14,7 @@ from mpnet.spec.quantization import QuantizationOptions, WeightOptions
 from mpnet.sweep.front import front_gap
 from mpnet.sweep.problem import Problem, objectives_of
 from mpnet.sweep.space import Configuration, build_space
+from mpnet.sweep.store import Trial
 from mpnet.sweep.strategies import STRATEGIES, strategy
 from mpnet.sweep.strategies.additive import predicted_front
 from mpnet.sweep.strategies.listing import only_lowered
@@ -177,6 +178,19 @@ def test_nothing_may_fit() -> None:
     task = problem(constraints=ConstraintSection(at_most={"bit_operations": 1}))
     trials = [measure_of(task, additive_quality(5, 6))(Configuration(key)) for key in task.space.all_keys()]
     assert task.best(trials, trials[0]) is None
+    nearest = task.nearest(trials, trials[0])
+    assert nearest is not None
+    assert nearest.values["bit_operations"] == min(t.values["bit_operations"] for t in trials)
+
+
+def test_a_constraint_is_about_the_measure_that_it_names() -> None:
+    """Whatever the first objective is: ap_drop limits AP, agreement_AP_drop agreement."""
+    limits = ConstraintSection(ap_drop=1.0, drops={"agreement_AP_drop": 5.0})
+    task = Problem(build_space(tiny_yolo(), TWO), (1,) * 6, objectives_of(("agreement_AP", "bit_operations")), limits)
+    before, after = (Trial(key, {"AP": ap, "agreement_AP": agreement, "bit_operations": 1.0})
+                     for key, ap, agreement in (("ffffff", 40.0, 100.0), ("qqqqqq", 39.5, 94.0)))
+    assert task.excesses(after, before) == [("ap_drop", -0.5), ("agreement_AP_drop", 1.0)]
+    assert not task.meets(after, before)
 
 
 @pytest.mark.parametrize(("names", "message"), [

@@ -1,0 +1,167 @@
+"""Three configurations of a sweep that somebody could take, by stated rules, each with its loss and its interval.
+
+safe:     the cheapest of the front whose loss of AP can't be told from none: on the pictures that select and on those
+          that were held out, the paired 95 % interval reaches zero.
+balanced: the knee of the front: farthest above the straight line between its cheapest and its most accurate end.
+smallest: the cheapest of all; within the limits, where there are any.
+
+With limits all three keep them. The front is that of the first measure of accuracy and the first cost.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any, Callable, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpnet.engine.assign import assign_key
+from mpnet.evaluation.compare import Draws, Interval, bootstrap, compare, draw_images
+from mpnet.evaluation.metrics import CocoEvaluator, CocoResult
+from mpnet.progress import Progress, silent
+from mpnet.spec.detections import Detections
+from mpnet.sweep.front import knee, non_dominated
+from mpnet.sweep.problem import Problem
+from mpnet.sweep.setup import SweepSetup
+from mpnet.sweep.space import Configuration
+from mpnet.sweep.store import Trial, TrialStore
+from mpnet.trial.run import run_plans
+
+PICK_RULES = {
+    "safe": "the cheapest whose loss of AP can't be told from none",
+    "balanced": "the knee of the front",
+    "smallest": "the cheapest of all that keep the limits",
+}
+AT_ONCE = 4
+"""Configurations that are judged in one walk through the pictures."""
+MOST_JUDGED = 64
+_NOTE = "losses"
+
+Losses = Mapping[str, "Loss"]
+Judged = Callable[[Sequence[Configuration]], Mapping[Configuration, Losses]]
+
+
+@dataclass(frozen=True)
+class Loss:
+    """AP against the baseline's on one set of pictures: how many there are, and the paired interval, percent points."""
+
+    pictures: int
+    AP: Interval
+
+    @property
+    def told(self) -> bool:
+        """Whether it can be told from no loss."""
+        return self.AP.high < 0
+
+
+def pick(problem: Problem, known: Mapping[Configuration, Trial], judged: Judged) -> dict[str, Configuration]:
+    """The picks by name; one that nothing fits is missing.
+
+    judged: AP lost by configurations, by the name of the pictures ('all', or 'selecting' and 'held_out'); {} where AP
+            was not measured.
+    """
+    baseline = known.get(Configuration(problem.baseline))
+    fitting = [c for c, trial in known.items() if baseline is None or problem.meets(trial, baseline)]
+    if not fitting:
+        return {}
+    points = np.array([[problem.cost(known[c]), problem.quality(known[c])] for c in fitting])
+    front = [int(i) for i in non_dominated(points * np.array([1.0, -1.0]))]  # cheapest first
+    found = {"balanced": fitting[front[knee(*points[front].T)]], "smallest": fitting[front[0]]}
+    if baseline is not None:
+        safe = _safe([fitting[i] for i in front[:MOST_JUDGED]], judged)
+        if safe is not None:
+            found["safe"] = safe
+    return {name: found[name] for name in PICK_RULES if name in found}
+
+
+def _safe(cheapest_first: Sequence[Configuration], judged: Judged) -> Configuration | None:
+    for start in range(0, len(cheapest_first), AT_ONCE):
+        part = cheapest_first[start:start + AT_ONCE]
+        losses = judged(part)
+        for configuration in part:
+            of_it = losses.get(configuration)
+            if of_it and not any(loss.told for loss in of_it.values()):
+                return configuration
+    return None
+
+
+class Judge:
+    """Runs configurations on the pictures again, for what a store does not keep: their detections.
+
+    What was judged stays in the store, so that it is done once.
+    """
+
+    def __init__(self, setup: SweepSetup, store: TrialStore, contexts: Sequence[int], baseline: str,
+                 progress: Progress = silent) -> None:
+        self._setup, self._store, self._contexts = setup, store, contexts
+        self._baseline = baseline
+        self._progress = progress
+        self._stored: dict[str, dict[str, list[float]]] = json.loads(store.note(_NOTE) or "{}")
+        self._sets: list[_Pictures] | None = None
+
+    def __call__(self, configurations: Sequence[Configuration]) -> dict[Configuration, Losses]:
+        """AP lost by each, by set of pictures. Raises: as running a network does."""
+        missing = [c for c in configurations if self._name(c) not in self._stored]
+        if missing:
+            for configuration, found in zip(missing, self._detections(missing), strict=True):
+                assert self._sets is not None
+                losses = {part.name: part.loss(found) for part in self._sets}
+                self._stored[self._name(configuration)] = {
+                    name: [loss.pictures, loss.AP.difference, loss.AP.low, loss.AP.high] for name, loss in losses.items()
+                }
+            self._store.set_note(_NOTE, json.dumps(self._stored))
+        return {c: {name: Loss(int(row[0]), Interval(*row[1:])) for name, row in self._stored[self._name(c)].items()}
+                for c in configurations}
+
+    def _name(self, configuration: Configuration) -> str:
+        return f"{self._contexts[configuration.options]}:{configuration.key}"
+
+    def _detections(self, configurations: Sequence[Configuration]) -> list[Detections]:
+        wanted = list(configurations)
+        if self._sets is None:
+            wanted.insert(0, Configuration(self._baseline))
+        found: dict[Configuration, Detections] = {}
+        with self._progress("judging the cheapest of the front", None) as advance:
+            for number in sorted({c.options for c in wanted}):
+                bench = self._setup.benches[number]
+                part = [c for c in wanted if c.options == number]
+                plans = [bench.plan(assign_key(bench.network, c.key)) for c in part]
+                outcomes = run_plans(bench, plans, advance)
+                found.update({c: outcome.detections for c, outcome in zip(part, outcomes, strict=True)})
+        if self._sets is None:
+            self._sets = self._pictures(found[wanted.pop(0)])
+        return [found[c] for c in configurations]
+
+    def _pictures(self, baseline: Detections) -> list[_Pictures]:
+        setup = self._setup
+        if not len(setup.report):
+            return [_Pictures("all", setup, setup.select, baseline)]
+        return [_Pictures("selecting", setup, setup.select, baseline),
+                _Pictures("held_out", setup, setup.report, baseline)]
+
+
+class _Pictures:
+    """One set of pictures with the baseline's matches and draws."""
+
+    def __init__(self, name: str, setup: SweepSetup, positions: NDArray[np.intp], baseline: Detections) -> None:
+        self.name = name
+        self._positions = positions
+        self._evaluator = CocoEvaluator(setup.bench.dataset.subset(positions.tolist()))
+        self._weight = draw_images(len(positions))
+        self._baseline = self._measured(baseline)
+
+    def _measured(self, detections: Detections) -> tuple[CocoResult, Draws]:
+        result = self._evaluator.evaluate(detections.of_images(self._positions), sizes=False)
+        return result, bootstrap(result, self._weight)
+
+    def loss(self, detections: Detections) -> Loss:
+        return Loss(len(self._positions), compare(*self._baseline, *self._measured(detections)).metrics["AP"])
+
+
+def losses_as_json(losses: Losses) -> dict[str, Any]:
+    """Losses of one pick by set of pictures, for documents."""
+    return {name: {"pictures": loss.pictures, "AP": {"difference": loss.AP.difference, "low": loss.AP.low,
+                                                     "high": loss.AP.high, "told_from_none": loss.told}}
+            for name, loss in losses.items()}
