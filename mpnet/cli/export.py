@@ -1,64 +1,103 @@
-"""`mpnet export`: a chosen configuration as a file that other programs read."""
+"""`mpnet export`: a chosen configuration as files that other programs read."""
 
 from __future__ import annotations
 
-import hashlib
 import sys
 from pathlib import Path
 
 import click
 
-from mpnet.cli.options import declare
-from mpnet.cli.output import note, print_json
-from mpnet.engine.assign import assign_key
-from mpnet.engine.options import EngineOptions
-from mpnet.engine.prepare import Prepared
-from mpnet.errors import StoreError
-from mpnet.export import Configuration, describe, export, targets
-from mpnet.formats.atomic import write_bytes
-from mpnet.formats.cfg import parse_cfg, read_cfg_bytes
-from mpnet.report.configuration import find_configuration
-from mpnet.trial.reopen import reopen
+from mpnet.backends import Model, backend, runner_of
+from mpnet.cli.options import declare, set_option
+from mpnet.cli.output import console, note, print_json
+from mpnet.errors import ConfigError, MpnetError
+from mpnet.export import Exported, describe, export, target, targets
+from mpnet.formats.atomic import write_files
+from mpnet.messages import bytes_text
+from mpnet.packages import require
+from mpnet.report.decision import Files, decide
+from mpnet.report.exported import as_plain, fates, print_fates, warnings_of
 
 
 @declare(
     "mpnet export runs/example/0123456789abcdef --to cfg -o mixed.cfg",
     "mpnet export runs/aix/sweep.sqlite:fqqqqqqqhqh --to cfg | diff net.cfg -",
+    "mpnet export experiments/demo.yaml --to onnx --flavour openvino -o demo.onnx",
     quiet=False,
 )
-@click.argument("source", metavar="RUN_OR_STORE[:KEY]")
-@click.option("--to", "target", required=True, type=click.Choice(list(targets())),
+@click.argument("source", metavar="EXPERIMENT|RUN|STORE[:KEY]|CFG")
+@click.option("--to", "name", required=True, type=click.Choice(list(targets())),
               help=f"What to write. {describe(targets())}.")
+@click.option("--flavour", default="", metavar="NAME", help="For which program, where a target has several; `mpnet targets` "
+              "lists them.  [default: the first]")
+@click.option("--with-boxes", is_flag=True, help="Decode boxes and suppress overlaps in the file itself.")
 @click.option("--cfg", type=click.Path(path_type=Path, dir_okay=False),
               help="The network file to change.  [default: the one that was measured]")
+@click.option("--weights", type=click.Path(path_type=Path, dir_okay=False),
+              help="The weights, where they have moved.  [of a CFG: the file beside it with the suffix .weights]")
+@click.option("--names", type=click.Path(path_type=Path, dir_okay=False), help="The class names, where they have moved.")
+@set_option
 @click.option("-o", "--out", type=click.Path(path_type=Path, dir_okay=False),
-              help="The file to write.  [default: standard output]")
-def command(source: str, target: str, cfg: Path | None, out: Path | None, as_json: bool) -> None:
-    """Write the configuration of a run, or of a sweep's trial, into its network file.
+              help="The file to write; further files of a target stand beside it.  [default: standard output, for cfg]")
+def command(
+    source: str, name: str, flavour: str, with_boxes: bool, cfg: Path | None, weights: Path | None, names: Path | None,
+    overrides: tuple[str, ...], out: Path | None, as_json: bool,
+) -> None:
+    """Write a configuration in the form of another program.
 
-    Comments and everything else stay; only precision keys that differ change, so that `diff` shows the decision. KEY is
-    a precision string, `chosen` (when absent) or `baseline`.
+    It may be that of an experiment file, a run, a sweep's trial (KEY is a precision string, `chosen`, when absent, or
+    `baseline`) or a network file. `cfg` is mpnet's own form: comments and everything else stay; only precision keys that
+    differ change, so that `diff` shows the decision.
+
+    For the others the program that runs the file, where it is installed, is asked which precision it really executes in
+    each layer; a layer that falls back is a warning.
     """
-    found = find_configuration(source)
-    measured = (found.document.get("sources") or {}).get("cfg")
-    if cfg is None and not measured:
-        raise StoreError(f"{source}: does not name its network file; name it with --cfg")
-    path = cfg or Path(str(measured))
-    content = read_cfg_bytes(path)
-    if hashlib.sha256(content).hexdigest() != found.document["digests"].get("cfg"):
-        note(f"{path} is not the file that was measured (its digest differs); the precisions are written all the same")
-    network = parse_cfg(content, str(path))
-
-    def bring() -> tuple[EngineOptions, Prepared]:
-        bench = reopen(found.document)
-        return bench.options, bench.prepared
-
-    configuration = Configuration(network, assign_key(network, found.key), bring, content, (), found.document)
-    exported = export(target, configuration)
-    if out is not None:
-        write_bytes(out, exported.content)
+    chosen = target(name)
+    if out is None and chosen.reads_weights:
+        raise ConfigError(f"--to {name}: writes {chosen.suffix}, which is no text; name a file with -o")
+    decision = decide(source, Files(cfg, weights, names), overrides, complete=chosen.reads_weights)
+    for line in decision.notes:
+        note(line)
+    configuration = decision.configuration
+    exported = export(name, configuration, flavour, {"with_boxes": with_boxes})
+    files = {} if out is None else _beside(out, exported)
+    write_files(files)
+    model, remark = _opened(name, chosen.flavour(flavour), exported)
+    layers = fates(configuration, exported, None if model is None else model.executed()) if chosen.reads_weights else []
+    engine = None if model is None else {"engine": str(runner_of(name, chosen.flavour(flavour))), "version": model.version}
+    warnings = warnings_of(layers, engine["engine"] if engine else "")
     if as_json:
-        print_json({"source": source, "precision": found.key, "cfg": str(path), "written": str(out) if out else None,
-                    **exported.details, "text": exported.content.decode("utf-8", "replace") if out is None else None})
+        print_json({
+            "source": source, "target": name, "flavour": chosen.flavour(flavour), "precision": configuration.precisions.key,
+            "cfg": str(decision.cfg), "written": str(out) if out else None,
+            "files": {str(path): len(content) for path, content in files.items()}, "layers": as_plain(layers),
+            "executed_by": engine, "warnings": warnings, **exported.details,
+            "text": exported.content.decode("utf-8", "replace") if out is None else None,
+        })
     elif out is None:
         sys.stdout.buffer.write(exported.content)
+    elif layers:
+        print_fates(layers, engine, console())
+        console().print(f"{configuration.precisions.key}: " + ", ".join(
+            f"{path} ({bytes_text(len(content))})" for path, content in files.items()))
+    for line in [*warnings, *([remark] if remark else [])]:
+        note(line)
+
+
+def _beside(out: Path, exported: Exported) -> dict[Path, bytes]:
+    """The main file as it was named, the others under its name with suffixes of their own."""
+    first, *_ = exported.files
+    return {out if suffix == first else out.with_suffix(suffix): content for suffix, content in exported.files.items()}
+
+
+def _opened(name: str, flavour: str, exported: Exported) -> tuple[Model | None, str]:
+    """The file in the program that runs it, or why that cannot be asked what it executes."""
+    engine = runner_of(name, flavour)
+    if engine is None:
+        return None, ""
+    runner = backend(engine)
+    try:
+        require(f"asking {engine} what it executes", runner.packages, runner.extra)
+        return runner.load(exported, 1), ""
+    except MpnetError as error:
+        return None, str(error)

@@ -62,6 +62,7 @@ class Target:
     flavours:     name -> what `write` wants to know of it; the first is the default. Empty: there is only one.
     support:      whether a layer can be expressed.
     options:      names of the options that `write` knows.
+    reads_weights: whether `write` asks for more than the network file: weights, ranges, the plan.
     packages:     requirements that writing has besides mpnet's own; extra: the extra of mpnet that brings them.
     """
 
@@ -74,6 +75,7 @@ class Target:
     flavours: Mapping[str, Any] = field(default_factory=dict)
     support: Support = everything
     options: tuple[str, ...] = ()
+    reads_weights: bool = True
 
     def flavour(self, name: str) -> str:
         """The flavour that a name means; '' is the first. Raises: ConfigError listing the known ones."""

@@ -59,6 +59,13 @@ def write_bytes(path: str | Path, content: bytes) -> None:
         file.write(content)
 
 
+def write_files(files: Mapping[Path, bytes]) -> None:
+    """Write some whole files; none takes its name before all are written. Raises: StoreError."""
+    with contextlib.ExitStack() as stack:
+        for path, content in files.items():
+            stack.enter_context(atomic_path(path)).write_bytes(content)
+
+
 def write_text(path: str | Path, content: str) -> None:
     """Write a whole file of UTF-8 text, line ends as given. Raises: StoreError."""
     write_bytes(path, content.encode("utf-8"))

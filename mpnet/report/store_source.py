@@ -58,9 +58,13 @@ def from_store(path: Path, status: Status, choose: str | None = None) -> tuple[R
         held_out=bool(sweep.get("holdout")), notes=tuple(notes),
         versions={"strategy": sweep.get("strategy", ""), "command": sweep.get("command", "")},
     )
+    measured = dict(sweep.get("protocol") or {})
+    identity = contexts[number].get("identity") or {}
+    if "options" in identity:  # of this set of quantisation options
+        measured["quantization"] = identity["options"]
     document = {
-        "name": data.title, "protocol": dict(sweep.get("protocol") or {}), "sources": sweep.get("sources") or {},
-        "digests": digests, "holdout": sweep.get("holdout", 0.0),
+        "name": data.title, "protocol": measured, "sources": sweep.get("sources") or {},
+        "digests": digests, "holdout": sweep.get("holdout", 0.0), "calibration": sweep.get("calibration"),
     }
     return data, document
 

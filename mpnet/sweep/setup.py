@@ -156,7 +156,13 @@ def describe(store: TrialStore, setup: SweepSetup, contexts: tuple[int, ...], co
         "suffix": setup.space.suffix, "baseline": setup.baseline,
         "selecting": len(setup.select), "images": len(bench.dataset.images), "protocol": bench.protocol,
         "constraints": section.constraints.as_json(), "sources": dict(bench.sources or {}),
+        "calibration": _calibrated(setup),
     }))
+
+
+def _calibrated(setup: SweepSetup) -> dict[str, Any] | None:
+    """Which pictures any of the option sets was calibrated on."""
+    return next((found for bench in setup.benches if (found := bench.calibration_pictures) is not None), None)
 
 
 def say(store: TrialStore, state: str, strategy: str, total: int | None) -> None:

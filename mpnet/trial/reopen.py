@@ -55,7 +55,8 @@ def experiment_of(document: Mapping[str, Any]) -> Experiment:
     data = {key: sources[key] for key in ("images", "labels", "annotations") if sources.get(key)}
     tree: dict[str, Any] = {
         "name": document["name"], "model": {**model, "batch_norm": protocol["batch_norm"]},
-        "data": {"format": protocol["dataset"], **data, "limit": protocol["images"]},
+        "data": {"format": protocol["dataset"], **data, "limit": protocol["images"],
+                 **({"calibration": document["calibration"]} if document.get("calibration") else {})},
         "detection": {key: protocol[key] for key in ("resize", "confidence", "nms", "nms_kind", "max_detections")
                       if protocol.get(key) is not None},
     }
@@ -77,6 +78,8 @@ def reopen(document: Mapping[str, Any]) -> Workbench:
         if digests.get(name) != digest:
             place = _sources(document).get(name, name)
             raise StoreError(f"{place}: has changed since this was measured; measure again")
+    if digests.get("calibration") not in (None, bench.calibration):
+        raise StoreError(f"{document['name']}: was calibrated on other pictures than its record says; name its experiment file")
     return bench
 
 

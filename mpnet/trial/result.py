@@ -93,6 +93,7 @@ def build_document(bench: Workbench, outcome: Outcome, *, baseline: Outcome | No
         "latency": measure_latency(Session(bench.prepared, outcome.plan, bench.threads), bench.inputs.take([0]).x),
         "versions": versions(),
         "sources": dict(bench.sources or {}),
+        "calibration": bench.calibration_pictures,
         "notes": list(bench.dataset.notes),
     }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -17,6 +18,8 @@ from mpnet.engine.options import EngineOptions
 from mpnet.engine.plan import Plan, build_plan
 from mpnet.engine.prepare import Prepared
 from mpnet.errors import ConfigError
+from mpnet.export import Configuration
+from mpnet.formats.cfg import read_cfg_bytes
 from mpnet.formats.labels_yolo import read_names
 from mpnet.kernels.calls import Kernels
 from mpnet.spec.dataset import Dataset
@@ -120,12 +123,31 @@ class Workbench:
             "input": list(self.network.in_shape),
         }
 
+    @property
+    def calibration_pictures(self) -> dict[str, Any] | None:
+        """Which pictures calibration took, as an experiment file says it; None where nothing was calibrated."""
+        if self.calibration is None or self.experiment.data is None:
+            return None
+        section = self.experiment.data.calibration
+        images = {} if section.images is None else {"images": os.path.abspath(section.images)}
+        return {**images, "count": section.count, "seed": section.seed}
+
     def identity(self, precisions: PrecisionPlan) -> TrialIdentity:
         """What decides the result of this plan."""
         protocol = {key: value for key, value in self.protocol.items() if key not in ("quantization", "dataset")}
         return TrialIdentity(
             self.network.digest, self.weights.digest, self.dataset.digest, self.calibration, precisions.key,
             self.quantization, protocol, ARITHMETIC_VERSION,
+        )
+
+    def configuration(self, precisions: PrecisionPlan, document: Mapping[str, Any] | None = None) -> Configuration:
+        """These precisions with everything else that decides a result. document: what else is known of it."""
+        digests = {name: digest for name, digest in self.identity(precisions).digests().items() if digest is not None}
+        said = {"name": self.experiment.name, "protocol": self.protocol, "digests": digests,
+                "sources": dict(self.sources or {}), **(document or {})}
+        return Configuration.of(
+            self.prepared, precisions, self.options, content=read_cfg_bytes(self.experiment.model.cfg),
+            names=self.dataset.names, document=said,
         )
 
 

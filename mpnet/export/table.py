@@ -1,0 +1,113 @@
+"""The support table: every operation at every precision, and in every mode of quantisation, asked of every target."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Iterator, Mapping
+
+from mpnet.engine.options import layer_quantization
+from mpnet.export import Target
+from mpnet.spec.layers import (
+    ACTIVATIONS,
+    LAYER_KINDS,
+    PICTURE,
+    ConvolutionSpec,
+    LayerSpec,
+    MaxpoolSpec,
+    RouteSpec,
+    ShortcutSpec,
+)
+from mpnet.spec.precision import FP32, INT8, PRECISIONS, Precision
+from mpnet.spec.quantization import (
+    ACTIVATION_MODES,
+    ACTIVATION_RANGES,
+    NOTHING_SAID,
+    WEIGHT_GRANULARITIES,
+    WEIGHT_METHODS,
+    ActivationOptions,
+    QuantizationOptions,
+    WeightOptions,
+)
+
+_SHAPE = (16, 16, 8)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table. reasons: by target, '' where it can be expressed, else why not."""
+
+    operation: str
+    precision: str
+    reasons: Mapping[str, str]
+
+
+def columns(known: Mapping[str, Target]) -> dict[str, tuple[Target, str]]:
+    """(target, flavour) by the name of its column: `onnx`, or `tflite/armnn` where there are several."""
+    found = {}
+    for name, target in known.items():
+        for flavour in target.flavours or ("",):
+            found[f"{name}/{flavour}" if len(target.flavours) > 1 else name] = (target, flavour)
+    return found
+
+
+def support_table(known: Mapping[str, Target]) -> list[Row]:
+    """What each target says of every operation, then of convolutions in every mode of quantisation."""
+    asked = columns(known)
+    rows = []
+    for operation, layer, precision, options in _questions():
+        how = layer_quantization(options)
+        rows.append(Row(operation, precision.name, {
+            name: target.support(layer, precision, how, flavour) for name, (target, flavour) in asked.items()}))
+    return rows
+
+
+def _questions() -> Iterator[tuple[str, LayerSpec, Precision, QuantizationOptions]]:
+    for operation, layer in _layers():
+        for precision in PRECISIONS.values():
+            possible = precision is FP32 if layer.always_fp32 else layer.has_weights or precision is precision.tensor
+            if possible:
+                yield operation, layer, precision, NOTHING_SAID
+    plain = _convolution()
+    for mode in ACTIVATION_MODES:
+        for ranges in ACTIVATION_RANGES:
+            options = QuantizationOptions(activations=ActivationOptions(mode=mode, ranges=ranges))
+            yield f"activations {mode}, {ranges}", plain, INT8, options
+    for granularity in WEIGHT_GRANULARITIES:
+        for method in WEIGHT_METHODS:
+            weights = WeightOptions(granularity=granularity, method=method)
+            yield f"weights {granularity}, {method}", plain, INT8, QuantizationOptions(weights=weights)
+
+
+def _layers() -> Iterator[tuple[str, LayerSpec]]:
+    """One layer of every operation; a kind that nothing is known of here as it is by default."""
+    for kind in LAYER_KINDS:
+        if kind is ConvolutionSpec:
+            yield "conv 3x3", _convolution()
+            yield "conv 3x3/2", _convolution(stride=2, out_shape=(8, 8, 8))
+            yield "conv 1x1", _convolution(size=1, padding=0)
+            yield "conv 3x3, dilation 2", _convolution(dilation=2, padding=2)
+            yield "conv 3x3, 2 groups", _convolution(groups=2)
+            yield "conv 3x3, depthwise", _convolution(groups=8)
+            for activation in ACTIVATIONS:
+                yield f"conv, {activation}", _convolution(activation=activation)
+        elif kind is MaxpoolSpec:
+            yield "maxpool 2x2/2", MaxpoolSpec(0, 0, (PICTURE,), _SHAPE, (8, 8, 8), size=2, stride=2, padding=1)
+            yield "maxpool 2x2/1", MaxpoolSpec(0, 0, (PICTURE,), _SHAPE, _SHAPE, size=2, stride=1, padding=1)
+            yield "maxpool 5x5/1", MaxpoolSpec(0, 0, (PICTURE,), _SHAPE, _SHAPE, size=5, stride=1, padding=4)
+        elif kind is RouteSpec:
+            yield "route of one", RouteSpec(2, 0, (1,), _SHAPE, _SHAPE)
+            yield "route of two", RouteSpec(2, 0, (0, 1), _SHAPE, (16, 16, 16))
+            yield "route of a part", RouteSpec(2, 0, (1,), _SHAPE, (16, 16, 4), groups=2, group_id=1)
+        elif kind is ShortcutSpec:
+            yield "shortcut", ShortcutSpec(2, 0, (1, 0), _SHAPE, _SHAPE)
+            yield "shortcut, leaky", ShortcutSpec(2, 0, (1, 0), _SHAPE, _SHAPE, activation="leaky")
+        else:
+            yield kind.short, kind(0, 0, (PICTURE,), _SHAPE, _SHAPE)
+
+
+def _convolution(
+    *, size: int = 3, stride: int = 1, padding: int = 1, dilation: int = 1, groups: int = 1, activation: str = "leaky",
+    out_shape: tuple[int, int, int] = _SHAPE,
+) -> ConvolutionSpec:
+    return ConvolutionSpec(0, 0, (PICTURE,), _SHAPE, out_shape, filters=8, size=size, stride=stride, padding=padding,
+                           dilation=dilation, groups=groups, activation=activation)

@@ -1,0 +1,73 @@
+"""What a target makes of each layer, asked of the program that runs it: for `mpnet export` and runs in other engines."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Mapping, Sequence
+
+from rich.console import Console
+from rich.table import Table
+
+from mpnet.backends import Executed
+from mpnet.export import Configuration, Exported
+from mpnet.spec.precision import PRECISIONS
+
+
+@dataclass(frozen=True)
+class LayerFate:
+    """One layer. asked, written, executed: words of precisions, '' where nobody knows. why: what to know about it."""
+
+    index: int
+    name: str
+    asked: str
+    written: str
+    executed: str = ""
+    why: str = ""
+
+    @property
+    def falls_back(self) -> bool:
+        """Whether a precision other than the wanted one is written or runs."""
+        base = PRECISIONS[self.asked].base if self.asked in PRECISIONS else self.asked
+        return any(other and other not in (base, self.asked) for other in (self.written, self.executed))
+
+
+def fates(configuration: Configuration, exported: Exported, executed: Executed | None) -> list[LayerFate]:
+    """Every layer that has a precision of its own, or that somebody says something of."""
+    plan, network = configuration.precisions, configuration.network
+    said = {*plan.weighted, *plan.own, *exported.layers, *(executed or {})}
+    found = []
+    for index in sorted(index for index in said if 0 <= index < len(network.layers)):
+        asked, written, why = exported.layers.get(index, (plan[index].name, plan[index].base, ""))
+        runs, where = (executed or {}).get(index, ("", ""))
+        remark = "; ".join(text for text in (why, where) if text)
+        found.append(LayerFate(index, network.layers[index].name, asked, written, runs, remark))
+    return found
+
+
+def warnings_of(layers: Sequence[LayerFate], engine: str = "") -> list[str]:
+    """One line for each layer that falls back."""
+    lines = []
+    for layer in layers:
+        if layer.falls_back:
+            place = f" in {engine}" if engine else ""
+            where = f"runs in {layer.executed}{place}" if layer.executed else f"is written in {layer.written}"
+            lines.append(f"layer {layer.index} ({layer.name}) is wanted in {layer.asked} but {where}"
+                         f"{f': {layer.why}' if layer.why else ''}")
+    return lines
+
+
+def as_plain(layers: Sequence[LayerFate]) -> list[dict[str, object]]:
+    """The layers as plain values."""
+    return [{**asdict(layer), "falls_back": layer.falls_back} for layer in layers]
+
+
+def print_fates(layers: Sequence[LayerFate], engine: Mapping[str, str] | None, console: Console) -> None:
+    """The layers as a table. engine: name and version of the program that was asked."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    runs = f"{engine['engine']} {engine['version']} runs" if engine else "runs"
+    for name in ("#", "layer", "asked", "written", runs, ""):
+        table.add_column(name, justify="right" if name == "#" else "left", no_wrap=True)
+    for layer in layers:
+        table.add_row(str(layer.index), layer.name, layer.asked, layer.written, layer.executed or "-", layer.why,
+                      style="bold red" if layer.falls_back else "")
+    console.print(table)
