@@ -15,7 +15,8 @@ BLOCK = re.compile(r"/\* cdef begin \*/\n(.*?)/\* cdef end \*/", re.DOTALL)
 
 # mpnet.h first: the others use its types.
 headers = [CSRC / "mpnet.h", *sorted(p for p in CSRC.rglob("*.h") if p.name != "mpnet.h")]
-sources = sorted(p for p in CSRC.rglob("*.c") if "tests" not in p.parts)
+# run/ is a program of its own.
+sources = sorted(p for p in CSRC.rglob("*.c") if not {"tests", "run"} & set(p.parts))
 
 ffi = FFI()
 declared = []

@@ -42,7 +42,7 @@ typedef struct {
 /* Reads on to the next marker that carries something; its segment is p[0 .. *n). Returns the marker, or JPEG_FAILED. */
 int jpeg_next_segment(jpeg_decoder *j, const uint8_t **p, int64_t *n);
 
-/* Reads up to the frame header, whose size must be the given one. 0 or JPEG_FAILED. */
+/* Reads up to the frame header, whose size must be the given one (0, 0: any). 0 or JPEG_FAILED. */
 int jpeg_find_frame(jpeg_decoder *j, int32_t width, int32_t height);
 
 /* The header of a scan; the components it holds go to `chosen`. Returns their number, or JPEG_FAILED. */

@@ -27,6 +27,16 @@ static void start(jpeg_decoder *j, const uint8_t *data, int64_t size)
     j->adobe_transform = -1;
 }
 
+int mp_jpeg_size(const uint8_t *data, int64_t size, int32_t *width, int32_t *height)
+{
+    jpeg_decoder j;
+    start(&j, data, size);
+    if (jpeg_find_frame(&j, 0, 0)) return MP_UNSUPPORTED;
+    *width = j.width;
+    *height = j.height;
+    return MP_OK;
+}
+
 int64_t mp_jpeg_scratch(const uint8_t *data, int64_t size, int32_t width, int32_t height)
 {
     jpeg_decoder j;

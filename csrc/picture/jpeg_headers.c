@@ -56,7 +56,12 @@ static int read_frame(jpeg_decoder *j, const uint8_t *p, int64_t n, int32_t widt
     j->height = p[1] << 8 | p[2];
     j->width = p[3] << 8 | p[4];
     const int count = p[5];
-    if (j->width != width || j->height != height || (count != 1 && count != 3) || n != 6 + 3 * count)
+    if (!width && !height) {
+        width = j->width;
+        height = j->height;
+    }
+    if (width < 1 || height < 1 || j->width != width || j->height != height || (count != 1 && count != 3) ||
+        n != 6 + 3 * count)
         return JPEG_FAILED;
     j->max_h = j->max_v = 1;
     for (int k = 0; k < count; ++k) {

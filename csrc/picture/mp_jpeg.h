@@ -9,6 +9,9 @@
 #include <stdint.h>
 
 /* cdef begin */
+/* The size in the file's header. MP_OK, or MP_UNSUPPORTED when the file is none that is decoded here. */
+int mp_jpeg_size(const uint8_t *data, int64_t size, int32_t *width, int32_t *height);
+
 /* Bytes of scratch (8-byte aligned) that decoding needs; 0 when the file is none that is decoded here. */
 int64_t mp_jpeg_scratch(const uint8_t *data, int64_t size, int32_t width, int32_t height);
 

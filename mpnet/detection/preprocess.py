@@ -5,25 +5,24 @@ src = i * ((in - 1) / (out - 1)), i0 = int(src), d = src - i0, value = (1 - d) *
 cv2.resize and PIL give other values. Its last output row lacks the second term; src is normally exactly in - 1 there
 and d = 0, but for some heights float32 rounding gives i0 = in - 2 and d close to 1, and the row comes out almost black.
 That quirk is kept on purpose: all three reference programs have it, and equality with them is what makes a result
-checkable. `last_row="blend"` gives the row its second term.
+checkable. `last_row="blend"` gives the row its second term. The work is done in csrc/picture/resize.c.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.errors import ConfigError, DataError
+from mpnet.kernels._core import ffi, lib
+from mpnet.kernels.core import c_arguments, check_status
 
 MODES: tuple[str, ...] = ("stretch", "letterbox")
-# u8 / 255 in double, then rounded to float32.
-TO_UNIT: NDArray[np.float32] = (np.arange(256) / 255.0).astype(np.float32)
-LETTERBOX_FILL = np.float32(0.5)
-MAX_NET_SIDE = 8192
+MAX_NET_SIDE: int = lib.MP_MAX_NET_SIDE
+MAX_PICTURE_SIDE: int = lib.MP_MAX_PICTURE_SIDE
 
 
 @dataclass(frozen=True)
@@ -67,22 +66,11 @@ def plan_geometry(image_width: int, image_height: int, net_width: int, net_heigh
         raise DataError(f"a picture of {image_width} x {image_height} pixels cannot be resized")
     if not (1 <= net_width <= MAX_NET_SIDE and 1 <= net_height <= MAX_NET_SIDE):
         raise ConfigError(f"a network input of {net_width} x {net_height} is outside 1 to {MAX_NET_SIDE} pixels")
-    if mode == "stretch":
-        return Geometry(image_width, image_height, net_width, net_height, net_width, net_height)
-    if net_width * image_height < net_height * image_width:  # the width is what limits
-        width, height = net_width, image_height * net_width // image_width
-    else:
-        width, height = image_width * net_height // image_height, net_height
-    return Geometry(image_width, image_height, net_width, net_height, max(width, 1), max(height, 1))
-
-
-@lru_cache(maxsize=256)
-def _axis(size_in: int, size_out: int) -> tuple[NDArray[np.intp], NDArray[np.float32]]:
-    """First source index and weight of the second one, per output position; the second index may lie outside."""
-    step = np.float32(size_in - 1) / np.float32(size_out - 1) if size_out > 1 else np.float32(0)
-    source = np.arange(size_out, dtype=np.float32) * step
-    first = source.astype(np.intp)
-    return first, source - first.astype(np.float32)
+    if max(image_width, image_height) > MAX_PICTURE_SIDE:
+        raise DataError(f"a picture of {image_width} x {image_height} pixels has a side above {MAX_PICTURE_SIDE}; scale it")
+    place = ffi.new("mp_geometry *")
+    check_status(lib.mp_fit(image_width, image_height, net_width, net_height, mode == "letterbox", place), "resizing")
+    return Geometry(image_width, image_height, net_width, net_height, place.width, place.height)
 
 
 def resize(picture: NDArray[np.uint8], width: int, height: int, *, last_row: str = "darknet") -> NDArray[np.float32]:
@@ -90,23 +78,7 @@ def resize(picture: NDArray[np.uint8], width: int, height: int, *, last_row: str
 
     last_row: 'darknet' leaves out the second term in the last row (see above), 'blend' keeps it.
     """
-    in_h, in_w = picture.shape[:2]
-    column, dx = _axis(in_w, width)
-    row, dy = _axis(in_h, height)
-    next_row = np.minimum(row + 1, in_h - 1)
-    needed, place = np.unique(np.concatenate([row, next_row]), return_inverse=True)
-    lines = picture[needed]
-    one = np.float32(1)
-    weight = dx[:, None]
-    next_column = np.minimum(column + 1, in_w - 1)
-    wide = (one - weight) * TO_UNIT[lines[:, column]] + weight * TO_UNIT[lines[:, next_column]]
-    wide[:, width - 1] = TO_UNIT[lines[:, in_w - 1]]
-    down = dy[:, None, None]
-    first_term = (one - down) * wide[place[:height]]
-    second_term = down * wide[place[height:]]
-    if last_row == "darknet" or in_h == 1:
-        second_term[height - 1] = 0
-    return np.asarray(first_term + second_term, dtype=np.float32)
+    return preprocess(picture, width, height, last_row=last_row)[0][0]
 
 
 def preprocess(
@@ -124,11 +96,10 @@ def preprocess(
     if last_row not in ("darknet", "blend"):
         raise ConfigError(f"last_row: {last_row!r} is neither 'darknet' nor 'blend'")
     geometry = plan_geometry(picture.shape[1], picture.shape[0], net_width, net_height, mode)
-    content = resize(picture, geometry.content_width, geometry.content_height, last_row=last_row)
-    if mode == "stretch":
-        return content[None], geometry
-    out = np.full((1, net_height, net_width, 3), LETTERBOX_FILL, dtype=np.float32)
-    top = (net_height - geometry.content_height) // 2
-    left = (net_width - geometry.content_width) // 2
-    out[0, top:top + geometry.content_height, left:left + geometry.content_width] = content
+    out = np.empty((1, net_height, net_width, 3), dtype=np.float32)
+    scratch = np.empty(lib.mp_preprocess_scratch(picture.shape[1], net_width, net_height), np.uint8)
+    check_status(lib.mp_preprocess(*c_arguments(
+        np.ascontiguousarray(picture), picture.shape[1], picture.shape[0], net_width, net_height, mode == "letterbox",
+        last_row == "blend", scratch, out, ffi.new("mp_geometry *"),
+    )), "resizing")
     return out, geometry

@@ -1,0 +1,27 @@
+/* Picture -> network input as Darknet does it; docs/evaluation.md states the arithmetic. One implementation for every program. */
+#ifndef MP_RESIZE_H
+#define MP_RESIZE_H
+#include <stdint.h>
+
+/* cdef begin */
+enum { MP_MAX_NET_SIDE = 8192, MP_MAX_PICTURE_SIDE = 65536 };
+
+/* Where a picture lies in the network input. width, height: of its content after resizing, pixels.
+ * relative: x offset, y offset, width, height of the content, relative to the input: what mp_decode_yolo takes. */
+typedef struct {
+    int32_t width, height;
+    float relative[4];
+} mp_geometry;
+
+/* letterbox: 0 fills the input and ignores the aspect, 1 keeps it. MP_BAD_ARGUMENT for sizes outside the limits. */
+int mp_fit(int32_t image_w, int32_t image_h, int32_t net_w, int32_t net_h, int letterbox, mp_geometry *geometry);
+
+/* Bytes of scratch for mp_preprocess, 8-byte aligned. */
+int64_t mp_preprocess_scratch(int32_t image_w, int32_t net_w, int32_t net_h);
+
+/* rgb: [image_h][image_w][3]. out: [net_h][net_w][3], 0 to 1; what the content leaves free is 0.5.
+ * blend_last_row: 0 leaves out the second term of the last row, as Darknet does. */
+int mp_preprocess(const uint8_t *rgb, int32_t image_w, int32_t image_h, int32_t net_w, int32_t net_h, int letterbox,
+                  int blend_last_row, void *scratch, float *out, mp_geometry *geometry);
+/* cdef end */
+#endif

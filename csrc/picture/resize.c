@@ -1,0 +1,121 @@
+/* Bilinear with aligned corners, each axis by itself, the horizontal one first, every operation one float32 rounding:
+ * src = i * ((in - 1) / (out - 1)), i0 = (int)src, d = src - i0, value = (1 - d) * p[i0] + d * p[i0 + 1]. */
+#include "picture/mp_resize.h"
+#include "mpnet.h"
+
+enum { CHANNELS = 3 };
+static const float FILL = 0.5f;
+
+int mp_fit(int32_t image_w, int32_t image_h, int32_t net_w, int32_t net_h, int letterbox, mp_geometry *geometry)
+{
+    if (!geometry || image_w < 1 || image_h < 1 || image_w > MP_MAX_PICTURE_SIDE || image_h > MP_MAX_PICTURE_SIDE ||
+        net_w < 1 || net_h < 1 || net_w > MP_MAX_NET_SIDE || net_h > MP_MAX_NET_SIDE)
+        return MP_BAD_ARGUMENT;
+    int64_t width = net_w, height = net_h;
+    if (letterbox && (int64_t)net_w * image_h < (int64_t)net_h * image_w) /* the width is what limits */
+        height = (int64_t)image_h * net_w / image_w;
+    else if (letterbox)
+        width = (int64_t)image_w * net_h / image_h;
+    geometry->width = width < 1 ? 1 : (int32_t)width;
+    geometry->height = height < 1 ? 1 : (int32_t)height;
+    /* Half the margin, also when it is odd and the picture is pasted half a pixel further left or up: Darknet's arithmetic. */
+    geometry->relative[0] = (float)((net_w - geometry->width) / 2.0 / net_w);
+    geometry->relative[1] = (float)((net_h - geometry->height) / 2.0 / net_h);
+    geometry->relative[2] = (float)((double)geometry->width / net_w);
+    geometry->relative[3] = (float)((double)geometry->height / net_h);
+    return MP_OK;
+}
+
+/* Of one output position: the first source position, the second, and the second one's weight. */
+typedef struct {
+    int32_t first, second;
+    float weight;
+} position;
+
+static void place(int32_t in, int32_t out, position *p)
+{
+    const float step = out > 1 ? (float)(in - 1) / (float)(out - 1) : 0.0f;
+    for (int32_t i = 0; i < out; i++) {
+        const float source = (float)i * step;
+        p[i].first = (int32_t)source;
+        p[i].weight = source - (float)p[i].first;
+        /* Rounding can only lead past the end where nothing is weighed with it. */
+        if (p[i].first > in - 1) p[i].first = in - 1;
+        p[i].second = p[i].first + 1 < in ? p[i].first + 1 : in - 1;
+    }
+}
+
+/* The scratch: where each part lies. */
+typedef struct {
+    float *line[2], *unit;
+    position *columns, *rows;
+} parts;
+
+static parts parts_of(void *scratch, int32_t net_w, int32_t net_h)
+{
+    parts p;
+    p.columns = scratch;
+    p.rows = p.columns + net_w;
+    p.unit = (float *)(p.rows + net_h);
+    p.line[0] = p.unit + 256;
+    p.line[1] = p.line[0] + (int64_t)CHANNELS * net_w;
+    return p;
+}
+
+int64_t mp_preprocess_scratch(int32_t image_w, int32_t net_w, int32_t net_h)
+{
+    (void)image_w;
+    return ((int64_t)net_w + net_h) * (int64_t)sizeof(position) +
+           (256 + 2 * (int64_t)CHANNELS * net_w) * (int64_t)sizeof(float);
+}
+
+/* One row of the picture, as wide as the content. */
+static void widen(const parts *p, const uint8_t *row, int32_t in_w, int32_t width, float *line)
+{
+    const float *unit = p->unit;
+    for (int32_t x = 0; x < width; x++) {
+        const float d = p->columns[x].weight, e = 1.0f - d;
+        const uint8_t *a = row + (int64_t)CHANNELS * p->columns[x].first;
+        const uint8_t *b = row + (int64_t)CHANNELS * p->columns[x].second;
+        for (int c = 0; c < CHANNELS; c++) line[CHANNELS * x + c] = e * unit[a[c]] + d * unit[b[c]];
+    }
+    for (int c = 0; c < CHANNELS; c++) line[CHANNELS * (width - 1) + c] = unit[row[(int64_t)CHANNELS * (in_w - 1) + c]];
+}
+
+int mp_preprocess(const uint8_t *rgb, int32_t image_w, int32_t image_h, int32_t net_w, int32_t net_h, int letterbox,
+                  int blend_last_row, void *scratch, float *out, mp_geometry *geometry)
+{
+    const int status = mp_fit(image_w, image_h, net_w, net_h, letterbox, geometry);
+    if (status != MP_OK) return status;
+    if (!rgb || !scratch || !out) return MP_BAD_ARGUMENT;
+    const int32_t width = geometry->width, height = geometry->height;
+    const parts p = parts_of(scratch, net_w, net_h);
+    for (int i = 0; i < 256; i++) p.unit[i] = (float)(i / 255.0);
+    place(image_w, width, p.columns);
+    place(image_h, height, p.rows);
+    const int64_t pitch = (int64_t)CHANNELS * net_w, count = (int64_t)CHANNELS * width;
+    if (width < net_w || height < net_h)
+        for (int64_t i = 0; i < pitch * net_h; i++) out[i] = FILL;
+    out += (net_h - height) / 2 * pitch + (net_w - width) / 2 * CHANNELS;
+    int32_t held[2] = {-1, -1}; /* rows of the picture that p.line holds */
+    for (int32_t y = 0; y < height; y++) {
+        const int32_t wanted[2] = {p.rows[y].first, p.rows[y].second};
+        const float *line[2];
+        for (int k = 0; k < 2; k++) {
+            int at = held[0] == wanted[k] ? 0 : held[1] == wanted[k] ? 1 : -1;
+            if (at < 0) {
+                at = held[0] == wanted[!k] ? 1 : 0; /* keep the one that the other term needs */
+                widen(&p, rgb + (int64_t)CHANNELS * image_w * wanted[k], image_w, width, p.line[at]);
+                held[at] = wanted[k];
+            }
+            line[k] = p.line[at];
+        }
+        const float d = p.rows[y].weight, e = 1.0f - d;
+        float *to = out + y * pitch;
+        if (y == height - 1 && (!blend_last_row || image_h == 1))
+            for (int64_t i = 0; i < count; i++) to[i] = e * line[0][i];
+        else
+            for (int64_t i = 0; i < count; i++) to[i] = e * line[0][i] + d * line[1][i];
+    }
+    return MP_OK;
+}
