@@ -8,9 +8,10 @@ from typing import Any
 
 import click
 
-from mpnet.cli.fetch import RemoteFile, cache_folder, fetch
+from mpnet.cli.fetch import RemoteFile, fetch
 from mpnet.cli.options import declare
 from mpnet.cli.output import console, print_json, progress
+from mpnet.formats.cache import cache_folder
 
 # Sizes and digests are those of the files that their authors published.
 MODELS: dict[str, tuple[RemoteFile, ...]] = {

@@ -34,15 +34,6 @@ class RemoteFile:
     urls: tuple[str, ...]
 
 
-def cache_folder() -> Path:
-    """Where downloads go: $MPNET_CACHE, else $XDG_CACHE_HOME/mpnet, else ~/.cache/mpnet."""
-    if own := os.environ.get("MPNET_CACHE"):
-        return Path(own)
-    base = os.environ.get("XDG_CACHE_HOME", "")
-    # The XDG specification says that a relative path is to be ignored.
-    return (Path(base) if os.path.isabs(base) else Path.home() / ".cache") / "mpnet"
-
-
 def sha256_of(path: Path) -> str:
     """The SHA-256 of a file, in hex."""
     digest = hashlib.sha256()

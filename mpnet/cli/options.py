@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
 from dataclasses import replace
@@ -11,6 +12,7 @@ from typing import Any, Callable
 import click
 
 from mpnet.errors import ConfigError
+from mpnet.formats.cache import LIMIT_VARIABLE
 from mpnet.formats.experiment_yaml import read_experiment
 from mpnet.spec.experiment import Experiment
 from mpnet.spec.precision import PRECISIONS, Precision
@@ -31,12 +33,31 @@ class ExampleCommand(click.Command):
 
 
 JSON = click.Option(["--json", "as_json"], is_flag=True, help="Print the result as one JSON document.")
+
+
+def _without_cache(context: click.Context, option: click.Parameter, chosen: bool) -> None:
+    """Turns the cache off for this command and the processes that it starts."""
+    if chosen:
+        before = os.environ.get(LIMIT_VARIABLE)
+        os.environ[LIMIT_VARIABLE] = "0"
+        context.call_on_close(lambda: _restore(LIMIT_VARIABLE, before))
+
+
+def _restore(variable: str, value: str | None) -> None:
+    if value is None:
+        os.environ.pop(variable, None)
+    else:
+        os.environ[variable] = value
+
+
 QUIET = click.Option(["-q", "--quiet"], is_flag=True, help="Show no progress.")
 # Where kernels run. None: as the experiment says, else all cores and the best table.
 RUNTIME = (
     click.Option(["--isa"], help="Kernel table, as `mpnet info` lists them.  [default: the best]"),
     click.Option(["--threads"], type=click.IntRange(1, 1024),
                  help="Threads; changes speed only, never a bit of the result."),
+    click.Option(["--no-cache"], is_flag=True, expose_value=False, callback=_without_cache,
+                 help="Neither use nor keep prepared weights (`mpnet info` says where)."),
 )
 
 

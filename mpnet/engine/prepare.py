@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Mapping
 
 import numpy as np
@@ -11,7 +12,9 @@ from numpy.typing import NDArray
 
 from mpnet.engine.memory import ArenaPool
 from mpnet.engine.operations import Convolve
+from mpnet.engine.prepared_cache import PreparedCache
 from mpnet.errors import ConfigError, EngineError, KernelError
+from mpnet.formats.cache import FileCache
 from mpnet.kernels.calls import Kernels
 from mpnet.kernels.interface import ConvShape, PackedConv
 from mpnet.quantization.bias_correction import bias_shift
@@ -79,9 +82,7 @@ def fold_batch_norm(layer: ConvolutionSpec, weights: ConvolutionWeights, batch_n
 
 
 def fold_network(network: NetworkSpec, weights: Weights, batch_norm: str = "darknet") -> dict[int, FoldedConvolution]:
-    """Every convolution folded, by layer index. Raises: EngineError, ConfigError for an unknown batch_norm."""
-    if batch_norm not in BATCH_NORMS:
-        raise ConfigError(f"batch_norm {batch_norm!r} is unknown; known are {', '.join(BATCH_NORMS)}")
+    """Every convolution folded, by layer index. Raises: EngineError."""
     return {
         layer.index: fold_batch_norm(layer, weights.layers[layer.index], batch_norm) for layer in network.convolutions
     }
@@ -94,22 +95,35 @@ class Prepared:
     equalise:      move scale between layers before quantising (mpnet.quantization.equalise); no fp32 result changes.
     channel_means: mean of each input channel of a convolution over calibration pictures, by layer index; needed by
                    layers with bias correction that run in int8.
+    cache:         where prepared weights are kept for the next process; weights without a digest, and `folded`, are not.
     """
 
     def __init__(
         self, network: NetworkSpec, weights: Weights, kernels: Kernels, *, batch_norm: str = "darknet",
         folded: Mapping[int, FoldedConvolution] | None = None, equalise: bool = False,
-        channel_means: Mapping[int, NDArray[np.float64]] | None = None,
+        channel_means: Mapping[int, NDArray[np.float64]] | None = None, cache: FileCache | None = None,
     ) -> None:
+        if batch_norm not in BATCH_NORMS:
+            raise ConfigError(f"batch_norm {batch_norm!r} is unknown; known are {', '.join(BATCH_NORMS)}")
         self.network = network
         self.kernels = kernels
         self.batch_norm = batch_norm
-        plain = fold_network(network, weights, batch_norm) if folded is None else dict(folded)
-        self.folded = equalise_network(network, plain) if equalise else plain
+        self._weights, self._given, self._equalise = weights, folded, equalise
+        self._cache = (
+            PreparedCache(cache, network, weights, kernels, batch_norm, equalise)
+            if cache is not None and weights.digest and folded is None else None
+        )
         self.channel_means = dict(channel_means or {})
         self._packed: dict[Convolve, PreparedConvolution] = {}
         self._lock = threading.Lock()
         self.arenas = ArenaPool()
+
+    @cached_property
+    def folded(self) -> dict[int, FoldedConvolution]:
+        """Every convolution's weights and bias before they are quantised, by layer index. Raises: EngineError."""
+        given = self._given
+        plain = fold_network(self.network, self._weights, self.batch_norm) if given is None else dict(given)
+        return equalise_network(self.network, plain) if self._equalise else plain
 
     def convolution(self, operation: Convolve) -> PreparedConvolution:
         """The packed weights of one layer at one precision; packed on first use, then kept.
@@ -121,7 +135,19 @@ class Prepared:
             with self._lock:
                 ready = self._packed.get(operation)
                 if ready is None:
-                    ready = self._packed[operation] = self._pack(operation)
+                    ready = self._packed[operation] = self._kept_or_packed(operation)
+        return ready
+
+    def _kept_or_packed(self, operation: Convolve) -> PreparedConvolution:
+        if self._cache is None:
+            return self._pack(operation)
+        layer = operation.layer_of(self.network)
+        key = self._cache.key(operation, layer, self.channel_means.get(layer.index))
+        kept = self._cache.load(key, conv_shape(layer), operation)
+        if kept is not None:
+            return PreparedConvolution(*kept, layer.activation)
+        ready = self._pack(operation)
+        self._cache.store(key, ready.packed, ready.bias, ready.weight_scale)
         return ready
 
     def _bias_shift(self, layer: ConvolutionSpec, rounded: Floats) -> Floats:

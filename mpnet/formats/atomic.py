@@ -20,11 +20,12 @@ REPLACE_ATTEMPTS = 100
 
 
 @contextlib.contextmanager
-def atomic_path(path: str | Path) -> Iterator[Path]:
+def atomic_path(path: str | Path, *, durable: bool = True) -> Iterator[Path]:
     """A file of another name, and the same suffix, to write to; it takes its name when the block ends without an error.
 
     Missing parent folders are made. On any error, Ctrl-C included, the file is removed and one that was there before
-    stays as it was. Raises: StoreError when the place cannot be written.
+    stays as it was. durable: False leaves it to the system when the disk has it; after a power cut it may be damaged.
+    Raises: StoreError when the place cannot be written.
     """
     target, part = Path(path), ""
     try:
@@ -33,13 +34,15 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
             descriptor, part = tempfile.mkstemp(f".part{target.suffix}", f".{target.name[:100]}.", target.parent)
             os.close(descriptor)
             yield Path(part)
-            _flush(Path(part))
+            if durable:
+                _flush(Path(part))
             # mkstemp makes private files; results are for everyone whom the umask allows.
             os.chmod(part, 0o666 & ~_umask())
             os.replace(part, target)
             part = ""
-            with contextlib.suppress(OSError):  # some file systems cannot make a new name durable
-                _flush(target.parent)
+            if durable:
+                with contextlib.suppress(OSError):  # some file systems cannot make a new name durable
+                    _flush(target.parent)
     finally:
         if part:
             with contextlib.suppress(OSError):
@@ -47,9 +50,9 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def atomic_file(path: str | Path) -> Iterator[BinaryIO]:
+def atomic_file(path: str | Path, *, durable: bool = True) -> Iterator[BinaryIO]:
     """A binary file to write into, as `atomic_path`. Raises: StoreError."""
-    with atomic_path(path) as part, open(part, "wb") as file:
+    with atomic_path(path, durable=durable) as part, open(part, "wb") as file:
         yield file
 
 

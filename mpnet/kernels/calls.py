@@ -301,6 +301,13 @@ class Kernels(ABC):
     def pack_conv(self, shape: ConvShape, precision: Precision, weights: NDArray[Any]) -> PackedConv:
         """weights: (out, in/groups, kh, kw), float32 (int8 for int8); rounded to half here for fp16."""
 
+    def adopt_packed(self, shape: ConvShape, precision: Precision, data: NDArray[np.uint8]) -> PackedConv | None:
+        """Packed weights as these kernels made them in another process, whose bytes are whole; None when they do not fit.
+
+        data: aligned to 64; read only.
+        """
+        return None
+
     @abstractmethod
     def call(self, function: str, x: NDArray[Any], *rest: Any) -> Call:
         """The call of mp_<function>, which takes what csrc/mpnet.h says: arrays for addresses, dtypes for types."""

@@ -38,6 +38,13 @@ def _passed(values: Iterable[Any]) -> list[Any]:
     ]
 
 
+def _c_shape(shape: ConvShape) -> Any:
+    sizes = astuple(shape)
+    if any(not isinstance(v, (int, np.integer)) or abs(v) >= 2**31 for v in sizes):
+        raise KernelError(f"convolution {shape}: sizes must be integers below 2^31")
+    return ffi.new("mp_conv_shape *", [int(v) for v in sizes])
+
+
 class _NativeCall(Call):
     def _passed(self, x: NDArray[Any]) -> Any:
         return address(x)
@@ -91,11 +98,7 @@ class NativeKernels(Kernels):
     def pack_conv(self, shape: ConvShape, precision: Precision, weights: NDArray[Any]) -> PackedConv:
         """See Kernels.pack_conv."""
         what = f"convolution {shape} in {precision.name}"
-        sizes = astuple(shape)
-        if any(not isinstance(v, (int, np.integer)) or abs(v) >= 2**31 for v in sizes):
-            raise KernelError(f"convolution {shape}: sizes must be integers below 2^31")
-        c_shape = ffi.new("mp_conv_shape *", [int(v) for v in sizes])
-        code = _PRECISION_CODE.get(precision.name)
+        c_shape, code = _c_shape(shape), _PRECISION_CODE.get(precision.name)
         if code is None:
             raise KernelError(f"no kernels for precision {precision.name!r}")
         self.check_status(lib.mp_check_conv(self.table, c_shape, code), what)
@@ -107,6 +110,13 @@ class NativeKernels(Kernels):
         data = aligned(size)
         self.check_status(lib.mp_pack_conv(self.table, c_shape, code, given, address(data), size), what)
         return PackedConv(shape, precision, self.name, size, data, c_shape)
+
+    def adopt_packed(self, shape: ConvShape, precision: Precision, data: NDArray[np.uint8]) -> PackedConv | None:
+        """See Kernels.adopt_packed."""
+        c_shape, code = _c_shape(shape), _PRECISION_CODE.get(precision.name)
+        if code is None or lib.mp_check_packed(self.table, c_shape, code, address(data), data.size) != lib.MP_OK:
+            return None
+        return PackedConv(shape, precision, self.name, data.size, data, c_shape)
 
     def call(self, function: str, x: NDArray[Any], *rest: Any) -> Call:
         """See Kernels.call."""

@@ -16,6 +16,7 @@ from mpnet.engine.plan import build_plan
 from mpnet.engine.prepare import Prepared
 from mpnet.engine.tensor import Tensor
 from mpnet.evaluation.signal import squared_sum
+from mpnet.formats.cache import open_cache
 from mpnet.kernels.isa import kernels
 from mpnet.spec.detections import Detections
 from mpnet.spec.measures import trial_costs
@@ -58,6 +59,7 @@ class Evaluator:
             self._prepared[options] = Prepared(
                 context.network, context.weights, self._kernels, batch_norm=chosen.engine.batch_norm,
                 equalise=chosen.engine.equalise, channel_means=chosen.channel_means,
+                cache=open_cache(),
             )
         return self._prepared[options]
 

@@ -9,10 +9,11 @@ from pathlib import Path
 from mpnet.engine.options import resolve_options
 from mpnet.errors import ConfigError
 from mpnet.evaluation.dataset import load_dataset, picture
+from mpnet.formats.cache import open_cache
 from mpnet.formats.cfg import read_cfg
 from mpnet.formats.detections_json import detections_json
 from mpnet.formats.experiment_yaml import read_experiment
-from mpnet.formats.weights import read_weights
+from mpnet.formats.weights import open_weights
 from mpnet.kernels.environment import cpu_count
 from mpnet.kernels.isa import kernels
 from mpnet.progress import Progress, silent
@@ -46,7 +47,7 @@ def open_workbench(experiment: Experiment) -> Workbench:
     if data is None:
         raise ConfigError(f"{experiment.source}: key 'data' is missing; name labelled pictures to evaluate on")
     network = read_cfg(experiment.model.cfg)
-    weights = read_weights(experiment.model.weights, network)
+    weights = open_weights(experiment.model.weights, network, open_cache())
     names = class_names(network, experiment.model.names)
     dataset = load_dataset(
         data.format, data.images, labels=data.labels, annotations=data.annotations, names=names, limit=data.limit

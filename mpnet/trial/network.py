@@ -19,8 +19,9 @@ from mpnet.engine.prepare import Prepared
 from mpnet.engine.run import Session
 from mpnet.errors import ConfigError, DataError
 from mpnet.evaluation.dataset import read_picture
+from mpnet.formats.cache import open_cache
 from mpnet.formats.cfg import read_cfg
-from mpnet.formats.weights import read_weights
+from mpnet.formats.weights import open_weights
 from mpnet.kernels.environment import cpu_count
 from mpnet.kernels.isa import kernels
 from mpnet.spec.network import NetworkSpec
@@ -114,18 +115,20 @@ class Network:
 def load_network(
     cfg: str | Path, weights: str | Path, names: str | Path | None = None, *, default: str | None = None,
     layers: Mapping[str | int, str | Precision] | None = None, batch_norm: str = "darknet", threads: int | None = None,
-    isa: str | None = None,
+    isa: str | None = None, cache: bool = True,
 ) -> Network:
     """Read a network and make it ready to run.
 
     names:   a file with one class name a line; None: class-0, class-1, ...
     default, layers: precisions, as in `Network.with_precision`.
     threads: None: all cores. isa: a kernel table as `mpnet info` lists them; None: the best.
+    cache:   keep prepared weights for the next process, and use what was kept (docs/engine.md).
     Raises: FormatError, PrecisionError, ConfigError, KernelError; each message is one line with place and remedy.
     """
     spec = read_cfg(cfg)
-    constants = read_weights(weights, spec)
+    kept = open_cache() if cache else None
+    constants = open_weights(weights, spec, kept)
     options = resolve_options(spec, batch_norm=batch_norm)
-    prepared = Prepared(spec, constants, kernels(isa), batch_norm=batch_norm)
+    prepared = Prepared(spec, constants, kernels(isa), batch_norm=batch_norm, cache=kept)
     return Network(spec, class_names(spec, names), prepared, options, assign(spec, default, layers),
                    threads or cpu_count())

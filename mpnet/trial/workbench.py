@@ -19,6 +19,7 @@ from mpnet.engine.plan import Plan, build_plan
 from mpnet.engine.prepare import Prepared
 from mpnet.errors import ConfigError
 from mpnet.export import Configuration
+from mpnet.formats.cache import open_cache
 from mpnet.formats.cfg import read_cfg_bytes
 from mpnet.formats.labels_yolo import read_names
 from mpnet.kernels.calls import Kernels
@@ -59,7 +60,7 @@ class Workbench:
         """Folded, quantised and packed weights, made on first use and shared by all plans."""
         return Prepared(
             self.network, self.weights, self.kernels, batch_norm=self.options.batch_norm,
-            equalise=self.options.equalise, channel_means=self.channel_means,
+            equalise=self.options.equalise, channel_means=self.channel_means, cache=open_cache(),
         )
 
     @cached_property

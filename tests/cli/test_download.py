@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from mpnet.cli import download
-from mpnet.cli.fetch import RemoteFile, cache_folder, fetch
+from mpnet.cli.fetch import RemoteFile, fetch
 from mpnet.errors import DownloadError
 
 CONTENT = bytes(range(256)) * 1024
@@ -163,16 +163,6 @@ def test_two_downloads_do_not_write_one_file(server: str, tmp_path: Path) -> Non
         fcntl.flock(other, fcntl.LOCK_EX)
         with pytest.raises(DownloadError, match="is being written by another download"):
             fetch(remote(f"{server}/whole"), tmp_path)
-
-
-def test_the_cache_follows_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("MPNET_CACHE", raising=False)
-    monkeypatch.setenv("XDG_CACHE_HOME", "/x")
-    assert cache_folder() == Path("/x/mpnet")
-    monkeypatch.setenv("XDG_CACHE_HOME", "relative")
-    assert cache_folder() == Path.home() / ".cache" / "mpnet"
-    monkeypatch.setenv("MPNET_CACHE", "/own")
-    assert cache_folder() == Path("/own")
 
 
 def test_the_command_prints_where_the_file_is(server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

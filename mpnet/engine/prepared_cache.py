@@ -1,0 +1,71 @@
+"""Prepared weights kept on disk: what decides their bytes is their key, so that a stale entry is never found."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+from dataclasses import astuple
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpnet import __version__
+from mpnet.engine.operations import Convolve
+from mpnet.formats.cache import FileCache
+from mpnet.kernels import _core
+from mpnet.kernels.calls import Kernels
+from mpnet.kernels.interface import PackedConv
+from mpnet.spec.identity import ARITHMETIC_VERSION, digest_of
+from mpnet.spec.network import ConvolutionSpec, NetworkSpec
+from mpnet.spec.weights import Weights
+
+Floats = NDArray[np.float32]
+
+
+class PreparedCache:
+    """The entries of one network's weights under one folding and equalisation, for one table of kernels."""
+
+    def __init__(
+        self, cache: FileCache, network: NetworkSpec, weights: Weights, kernels: Kernels, batch_norm: str, equalise: bool
+    ) -> None:
+        self._cache = cache
+        self._kernels = kernels
+        # Where a layer's values lie in the file hangs on all convolutions before it; equalisation on how layers are joined.
+        geometry = [[layer.index, layer.batch_normalize, *layer.weight_shape] for layer in network.convolutions]
+        self._common = {
+            "weights": weights.digest, "network": network.digest if equalise else digest_of(geometry),
+            "batch_norm": batch_norm, "equalise": equalise, "table": kernels.name, "program": _program(),
+        }
+
+    def key(self, operation: Convolve, layer: ConvolutionSpec, means: NDArray[np.float64] | None) -> str:
+        """SHA-256 (hex) of everything that decides an entry. means: of the layer's input, for a corrected bias."""
+        corrected = hashlib.sha256(means.tobytes()).hexdigest() if operation.corrected and means is not None else None
+        return digest_of({
+            **self._common, "layer": operation.layer, "precision": operation.precision.name,
+            "weight_scheme": None if operation.weights is None else astuple(operation.weights), "corrected": corrected,
+            "in_shape": layer.in_shape, "geometry": [layer.stride, layer.padding, layer.dilation, layer.groups],
+        })
+
+    def load(self, key: str, shape: Any, operation: Convolve) -> tuple[PackedConv, Floats, Floats | None] | None:
+        """(packed weights, bias, scales of quantised weights); None when there is no whole entry that fits."""
+        blocks = self._cache.load(key)
+        if blocks is None or len(blocks) != (2 if operation.weights is None else 3):
+            return None
+        bias, *scale = (block.view(np.float32) for block in blocks[1:])
+        packed = self._kernels.adopt_packed(shape, operation.precision, blocks[0])
+        if packed is None or any(values.shape != (shape.out_channels,) for values in (bias, *scale)):
+            return None
+        return packed, bias, scale[0] if scale else None
+
+    def store(self, key: str, packed: PackedConv, bias: Floats, scale: Floats | None) -> None:
+        """Keep what was prepared; does nothing where that is impossible."""
+        self._cache.store(key, [packed.data, bias, *([] if scale is None else [scale])])
+
+
+@functools.cache
+def _program() -> list[Any]:
+    """What makes the bytes: release, arithmetic, order of packed weights, and the very build, for who changes the core."""
+    core = os.stat(_core.__file__)
+    return [__version__, ARITHMETIC_VERSION, _core.lib.MP_PACK_VERSION, core.st_size, core.st_mtime_ns]

@@ -1,0 +1,176 @@
+"""The cache on disk: entries are whole or not there, the longest unused go first, and nothing in it is ever needed."""
+
+from __future__ import annotations
+
+import hashlib
+import multiprocessing
+import os
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mpnet.errors import ConfigError
+from mpnet.formats.cache import DEFAULT_LIMIT_BYTES, FileCache, cache_folder, cache_limit, open_cache
+from mpnet.formats.file_digest import file_state, known_digest, remember_digest
+
+BLOCKS = [np.arange(1000, dtype=np.float32), np.arange(7, dtype=np.uint8)]
+
+
+def key_of(number: int) -> str:
+    return hashlib.sha256(str(number).encode()).hexdigest()
+
+
+def files(cache: FileCache) -> list[Path]:
+    return sorted(path for path in cache.folder.iterdir())
+
+
+def test_what_is_stored_is_found_mapped_and_aligned(tmp_path: Path) -> None:
+    cache = FileCache(tmp_path, 10**6)
+    assert cache.load(key_of(1)) is None
+    cache.store(key_of(1), BLOCKS)
+    found = cache.load(key_of(1))
+    assert found is not None
+    assert [block.tobytes() for block in found] == [block.tobytes() for block in BLOCKS]
+    assert [(block.ctypes.data % 64, block.flags.writeable) for block in found] == [(0, False)] * 2
+    assert cache.load(key_of(2)) is None
+    assert cache.usage() == (1, 128 + 4032 + 64)
+
+
+@pytest.mark.parametrize("position", [0, 8, 16, 47, 48, 56, 127, 128, 4127, 4160, 4223])
+def test_a_flipped_bit_is_noticed(tmp_path: Path, position: int) -> None:
+    cache = FileCache(tmp_path, 10**6)
+    cache.store(key_of(1), BLOCKS)
+    path = files(cache)[0]
+    content = bytearray(path.read_bytes())
+    content[position] ^= 16
+    path.write_bytes(content)
+    assert cache.load(key_of(1)) is None
+    cache.store(key_of(1), BLOCKS)
+    assert cache.load(key_of(1)) is not None
+
+
+@pytest.mark.parametrize("length", [0, 1, 64, 128, 192, 4160, 4223, 4224 + 64])
+def test_another_length_is_noticed(tmp_path: Path, length: int) -> None:
+    cache = FileCache(tmp_path, 10**6)
+    cache.store(key_of(1), BLOCKS)
+    path = files(cache)[0]
+    path.write_bytes(path.read_bytes()[:length].ljust(length, b"\0"))
+    assert cache.load(key_of(1)) is None
+
+
+def test_an_entry_under_another_name_is_not_taken(tmp_path: Path) -> None:
+    cache = FileCache(tmp_path, 10**6)
+    cache.store(key_of(1), BLOCKS)
+    files(cache)[0].rename(tmp_path / f"{key_of(2)}.mpc")
+    assert cache.load(key_of(2)) is None
+
+
+def test_the_longest_unused_go_and_what_is_mapped_stays_readable(tmp_path: Path) -> None:
+    size = 128 + 4032 + 64
+    cache = FileCache(tmp_path, 3 * size)
+    for number in range(3):
+        cache.store(key_of(number), BLOCKS)
+        os.utime(tmp_path / f"{key_of(number)}.mpc", (number, number))
+    mapped = cache.load(key_of(1))
+    assert cache.load(key_of(0)) is not None  # used now: 1 and 0 are younger than 2
+    cache.store(key_of(3), BLOCKS)
+    assert [cache.load(key_of(number)) is not None for number in range(4)] == [True, True, False, True]
+    os.utime(tmp_path / f"{key_of(1)}.mpc", (0, 0))
+    cache.store(key_of(4), BLOCKS)
+    assert cache.load(key_of(1)) is None
+    assert mapped is not None
+    assert mapped[0].tobytes() == BLOCKS[0].tobytes()
+
+
+def test_what_exceeds_the_limit_alone_is_not_kept(tmp_path: Path) -> None:
+    cache = FileCache(tmp_path / "none", 4000)
+    cache.store(key_of(1), BLOCKS)
+    assert not cache.folder.exists()
+
+
+def test_a_place_that_cannot_be_written_is_no_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    cache = FileCache(tmp_path / "file" / "prepared", 10**6)
+    cache.store(key_of(1), BLOCKS)
+    assert (cache.load(key_of(1)), cache.usage()) == (None, (0, 0))
+
+
+def test_what_killed_processes_left_is_swept_away(tmp_path: Path) -> None:
+    cache = FileCache(tmp_path, 10**6)
+    for name, age in ((".old.part.mpc", 7200), (".new.part.mpc", 0)):
+        (tmp_path / name).write_bytes(b"x")
+        os.utime(tmp_path / name, (time.time() - age,) * 2)
+    cache.store(key_of(1), BLOCKS)
+    assert [path.name for path in files(cache)] == [".new.part.mpc", f"{key_of(1)}.mpc"]
+
+
+def _storm(folder: Path, seed: int) -> None:
+    """Many stores and loads of few keys in a folder that holds half of them; every entry found is whole."""
+    random = np.random.default_rng(seed)
+    cache = FileCache(folder, 20 * 1100)
+    for number in random.integers(0, 40, 400).tolist():
+        found = cache.load(key_of(number))
+        if found is None:
+            cache.store(key_of(number), [np.full(900, number, np.uint8)])
+        elif set(found[0].tolist()) != {number}:
+            os._exit(1)
+
+
+def test_several_processes_may_write_at_once(tmp_path: Path) -> None:
+    workers = [multiprocessing.get_context("fork").Process(target=_storm, args=(tmp_path, seed)) for seed in range(4)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert [worker.exitcode for worker in workers] == [0] * 4
+    assert not list(tmp_path.glob(".*"))
+    assert FileCache(tmp_path, 20 * 1100).usage().size_bytes <= (20 + 4) * 1100
+
+
+def test_the_cache_follows_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MPNET_CACHE", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", "/x")
+    assert cache_folder() == Path("/x/mpnet")
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative")
+    assert cache_folder() == Path.home() / ".cache" / "mpnet"
+    monkeypatch.setenv("MPNET_CACHE", "/own")
+    assert cache_folder() == Path("/own")
+
+
+@pytest.mark.parametrize(("text", "limit"), [
+    ("", DEFAULT_LIMIT_BYTES), ("0", 0), ("500M", 500 * 10**6), ("2g", 2 * 10**9), (" 3 ", 3), ("10KB", 10**4),
+])
+def test_the_limit(monkeypatch: pytest.MonkeyPatch, text: str, limit: int) -> None:
+    monkeypatch.setenv("MPNET_CACHE_LIMIT", text)
+    assert cache_limit() == limit
+    assert (open_cache() is None) == (limit == 0)
+
+
+@pytest.mark.parametrize("text", ["much", "-1", "1.5G", "2 G B"])
+def test_a_limit_that_is_none(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setenv("MPNET_CACHE_LIMIT", text)
+    with pytest.raises(ConfigError, match=r"^MPNET_CACHE_LIMIT: '.*' is no size such as 500M or 2G; 0 turns the cache off$"):
+        cache_limit()
+
+
+def test_a_digest_is_known_until_the_file_is_touched(tmp_path: Path) -> None:
+    cache, path, link = FileCache(tmp_path / "cache", 10**6), tmp_path / "file", tmp_path / "link"
+    path.write_bytes(b"one")
+    link.symlink_to(path)
+    time.sleep(0.12)  # younger files are not remembered: their times might not show the next change
+    state = file_state(path)
+    assert state is not None
+    assert known_digest(state, cache) is None
+    remember_digest(state, key_of(7), cache)
+    assert file_state(link) == state
+    assert known_digest(state, cache) == key_of(7)
+    times = path.stat()
+    path.write_bytes(b"two")
+    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+    changed = file_state(path)
+    assert changed is not None
+    assert known_digest(changed, cache) is None
+    remember_digest(state, key_of(8), cache)  # what was read before the change
+    assert known_digest(state, cache) == key_of(7)
