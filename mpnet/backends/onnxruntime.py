@@ -1,0 +1,106 @@
+"""ONNX Runtime, on the CPU."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections import defaultdict
+from pathlib import Path
+from typing import Any, Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpnet.backends import Backend, Executed
+from mpnet.backends.pictures import by_picture, first_line
+from mpnet.errors import EngineError
+from mpnet.export import Exported
+
+# What the optimised graph calls a convolution: operator -> precision of its products.
+_CONVOLUTIONS = {
+    "QLinearConv": "int8", "ConvInteger": "int8", "Conv": "fp32", "FusedConv": "fp32", "NhwcFusedConv": "fp32",
+}
+_WHY = {
+    "int8": "its int8 convolution gives 8 bits only, and something reads this one's result as reals",
+    "fp16": "weights are widened when loaded, results rounded to half",
+}
+PASSES = 20
+"""Of which layers' times are means."""
+
+
+class OnnxRuntimeModel:
+    """See mpnet.backends.Model."""
+
+    def __init__(self, exported: Exported, threads: int) -> None:
+        import onnxruntime
+
+        self.version: str = onnxruntime.__version__
+        self._exported, self._threads, self._runtime = exported, threads, onnxruntime
+        self._session = self._open()
+        self._outputs = [output.name for output in self._session.get_outputs() if output.name.startswith("layer_")]
+
+    def _open(self, **settings: Any) -> Any:
+        options = self._runtime.SessionOptions()
+        options.intra_op_num_threads, options.inter_op_num_threads = self._threads, 1
+        options.log_severity_level = 3
+        for name, value in settings.items():
+            setattr(options, name, value)
+        try:
+            return self._runtime.InferenceSession(self._exported.content, options, providers=["CPUExecutionProvider"])
+        except Exception as error:
+            raise EngineError(f"ONNX Runtime {self.version} refuses the file: {first_line(error)}") from None
+
+    def forward(self, batch: NDArray[np.float32]) -> list[NDArray[np.float32]]:
+        """See mpnet.backends.Model."""
+        try:
+            return by_picture(lambda picture: self._session.run(self._outputs, {"picture": picture}), batch)
+        except Exception as error:
+            raise EngineError(f"ONNX Runtime {self.version}: {first_line(error)}") from None
+
+    def optimised(self) -> Any:
+        """The graph that really runs, an onnx.ModelProto."""
+        import onnx
+
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "optimised.onnx"
+            self._open(optimized_model_filepath=str(path))
+            return onnx.load(str(path))
+
+    def executed(self) -> Executed:
+        """See mpnet.backends.Model: read from the optimised graph."""
+        from mpnet.export.onnx.graph import layer_of
+
+        found: dict[int, tuple[str, str]] = {}
+        for node in self.optimised().graph.node:
+            precision = _CONVOLUTIONS.get(node.op_type)
+            layer = next((index for name in (node.name, *node.output) if (index := layer_of(name)) is not None), None)
+            if precision is not None and layer is not None:
+                asked = self._exported.layers[layer][0] if layer in self._exported.layers else precision
+                found[layer] = (precision, f"{node.op_type} of the optimised graph"
+                                           + (f": {_WHY[asked]}" if asked != precision and asked in _WHY else ""))
+        return found
+
+    def layer_ms(self) -> Mapping[int, float]:
+        """See mpnet.backends.Model: from ONNX Runtime's profile, the mean of some passes."""
+        from mpnet.export.onnx.graph import layer_of
+
+        with tempfile.TemporaryDirectory() as folder:
+            session = self._open(enable_profiling=True, profile_file_prefix=str(Path(folder) / "profile"))
+            shape = session.get_inputs()[0].shape
+            picture = np.random.Generator(np.random.PCG64(0)).random(shape, np.float32)
+            for _ in range(PASSES):
+                session.run(self._outputs, {"picture": picture})
+            events = json.loads(Path(session.end_profiling()).read_text(encoding="utf-8"))
+        times: dict[int, float] = defaultdict(float)
+        for event in events:
+            name = str(event.get("name", ""))
+            layer = layer_of(name)
+            if event.get("cat") == "Node" and name.endswith("_kernel_time") and layer is not None:
+                times[layer] += float(event["dur"]) / 1000 / PASSES
+        return dict(times)
+
+
+BACKEND = Backend(
+    "ONNX Runtime", "onnx", "onnxruntime", OnnxRuntimeModel,
+    {"activations": {"mode": "affine", "ranges": "calibrated"}}, ("onnxruntime>=1.17", "onnx>=1.14"), "onnxruntime",
+)

@@ -1,0 +1,103 @@
+"""OpenVINO, on the CPU."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any, Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpnet.backends import Backend, Executed
+from mpnet.backends.pictures import by_picture, first_line
+from mpnet.errors import EngineError
+from mpnet.export import Exported
+
+_PRECISIONS = {"f32": "fp32", "u8": "int8", "i8": "int8", "f16": "fp16", "bf16": "bf16"}
+_WHY = {"fp16": "weights are widened when loaded"}
+PASSES = 20
+"""Of which layers' times are means."""
+
+
+class OpenVinoModel:
+    """See mpnet.backends.Model."""
+
+    def __init__(self, exported: Exported, threads: int) -> None:
+        import openvino
+
+        self.version: str = openvino.__version__.partition("-")[0]
+        self._exported = exported
+        # A CPU with bf16 or fp16 arithmetic would use it for what is asked for in fp32: figures would differ by machine.
+        self._settings = {
+            "INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": threads, "NUM_STREAMS": 1,
+            "ENABLE_CPU_PINNING": False,
+        }
+        try:
+            core = openvino.Core()
+            model = core.read_model(exported.content)
+            self._core, self._model = core, model
+            self._compiled = core.compile_model(model, "CPU", self._settings)
+            self._request = self._compiled.create_infer_request()
+        except Exception as error:
+            raise EngineError(f"OpenVINO {self.version} refuses the file: {first_line(error)}") from None
+        names = [next(iter(output.get_names())) for output in self._compiled.outputs]
+        self._outputs = [number for number, name in enumerate(names) if name.startswith("layer_")]
+
+    def forward(self, batch: NDArray[np.float32]) -> list[NDArray[np.float32]]:
+        """See mpnet.backends.Model."""
+        try:
+            return by_picture(self._run, batch)
+        except Exception as error:
+            raise EngineError(f"OpenVINO {self.version}: {first_line(error)}") from None
+
+    def _run(self, picture: NDArray[np.float32]) -> list[NDArray[np.float32]]:
+        self._request.infer({0: picture})
+        # The request's tensors are written again by the next picture.
+        return [self._request.get_output_tensor(number).data.copy() for number in self._outputs]
+
+    def executed(self) -> Executed:
+        """See mpnet.backends.Model: read from the runtime model."""
+        from mpnet.export.onnx.graph import layer_of
+
+        found: dict[int, tuple[str, str]] = {}
+        for node in self._compiled.get_runtime_model().get_ordered_ops():
+            facts = {key: _text(node.rt_info[key]) for key in ("layerType", "runtimePrecision", "primitiveType",
+                                                               "originalLayersNames") if key in node.rt_info}
+            if facts.get("layerType") not in ("Convolution", "GroupConvolution"):
+                continue
+            names = [name for name in facts.get("originalLayersNames", "").split(",") if name.endswith("_conv")]
+            layer = layer_of(names[0] if names else node.get_friendly_name())
+            if layer is not None:
+                precision = _PRECISIONS.get(facts.get("runtimePrecision", "").lower(), facts.get("runtimePrecision", "?"))
+                asked = self._exported.layers[layer][0] if layer in self._exported.layers else precision
+                found[layer] = (precision, f"{facts.get('primitiveType', 'convolution')} of the runtime model"
+                                           + (f": {_WHY[asked]}" if asked != precision and asked in _WHY else ""))
+        return found
+
+    def layer_ms(self) -> Mapping[int, float]:
+        """See mpnet.backends.Model: from OpenVINO's counters, the mean of some passes."""
+        from mpnet.export.onnx.graph import layer_of
+
+        compiled = self._core.compile_model(self._model, "CPU", {**self._settings, "PERF_COUNT": True})
+        request = compiled.create_infer_request()
+        shape = list(compiled.inputs[0].shape)
+        picture = np.random.Generator(np.random.PCG64(0)).random(shape, np.float32)
+        times: dict[int, float] = defaultdict(float)
+        for number in range(PASSES + 1):
+            request.infer({0: picture})
+            for event in request.get_profiling_info() if number else ():
+                layer = layer_of(event.node_name)
+                if layer is not None:
+                    times[layer] += event.real_time.total_seconds() * 1000 / PASSES
+        return dict(times)
+
+
+def _text(value: Any) -> str:
+    """Of a runtime attribute, which newer versions wrap."""
+    return str(value.astype(str) if hasattr(value, "astype") else value)
+
+
+BACKEND = Backend(
+    "OpenVINO", "onnx", "openvino", OpenVinoModel, {"activations": {"mode": "affine", "ranges": "calibrated"}},
+    ("openvino>=2024.0", "onnx>=1.14"), "openvino",
+)

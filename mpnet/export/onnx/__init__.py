@@ -1,0 +1,24 @@
+"""ONNX: the plan with its conversions, precisions, ranges and weight codes, as one engine or the other wants it written.
+
+`onnx` itself is imported when something is written.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Mapping
+
+from mpnet.export import Configuration, Exported, Target
+from mpnet.export.onnx.rules import FLAVOURS
+from mpnet.export.onnx.support import support
+
+
+def _write(configuration: Configuration, flavour: str, options: Mapping[str, Any]) -> Exported:
+    from mpnet.export.onnx.model import write
+
+    return write(configuration, flavour, with_boxes=bool(options.get("with_boxes")))
+
+
+TARGET = Target(
+    "ONNX, quantised with QuantizeLinear and DequantizeLinear", ".onnx", _write, packages=("onnx>=1.14",), extra="onnx",
+    flavours=FLAVOURS, support=support, options=("with_boxes",),
+)

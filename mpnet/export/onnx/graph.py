@@ -1,0 +1,90 @@
+"""An ONNX graph while it is written: nodes and constants with names that tell their layer."""
+
+from __future__ import annotations
+
+from typing import Any, Sequence
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+from onnx import TensorProto, helper, numpy_helper
+
+# Opset 17 and IR 8 hold all that is written, and engines of 2022 and later read them.
+OPSET, IR_VERSION = 17, 8
+
+
+def layer_name(index: int, what: str) -> str:
+    """The name of what is written on behalf of a layer: `layer_012_conv`. `layer_of` reads it back."""
+    return f"layer_{index:03d}_{what}"
+
+
+def layer_of(name: str) -> int | None:
+    """The layer that a node's or a tensor's name tells, also with what engines put before or behind it."""
+    _, found, rest = name.partition("layer_")
+    digits = rest.partition("_")[0]
+    return int(digits) if found and digits.isdigit() else None
+
+
+class Graph:
+    """Nodes in order. A node with one result has that result's name."""
+
+    def __init__(self) -> None:
+        self._nodes: list[onnx.NodeProto] = []
+        self._constants: dict[tuple[str, tuple[int, ...], bytes], str] = {}
+        self._initializers: list[onnx.TensorProto] = []
+        self._names: set[str] = set()
+        self._inputs: list[onnx.ValueInfoProto] = []
+        self._outputs: list[onnx.ValueInfoProto] = []
+
+    def _free(self, name: str) -> str:
+        free, number = name, 1
+        while free in self._names:
+            number += 1
+            free = f"{name}_{number}"
+        self._names.add(free)
+        return free
+
+    def input(self, name: str, shape: Sequence[int]) -> str:
+        """A float32 input."""
+        self._names.add(name)
+        self._inputs.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, list(shape)))
+        return name
+
+    def output(self, name: str, source: str, shape: Sequence[int | str], kind: int = TensorProto.FLOAT) -> None:
+        """Let a tensor leave under a name."""
+        self._names.add(name)
+        self._nodes.append(helper.make_node("Identity", [source], [name], name=name))
+        self._outputs.append(helper.make_tensor_value_info(name, kind, list(shape)))
+
+    def constant(self, name: str, array: NDArray[Any] | np.generic) -> str:
+        """A constant; equal ones are written once."""
+        value = np.asarray(array)
+        key = (value.dtype.str, value.shape, value.tobytes())
+        known = self._constants.get(key)
+        if known is None:
+            known = self._constants[key] = self._free(name)
+            self._initializers.append(numpy_helper.from_array(np.ascontiguousarray(value).reshape(value.shape), known))
+        return known
+
+    def node(self, operator: str, inputs: Sequence[str], name: str, **attributes: Any) -> str:
+        """Append a node with one result; the result's name."""
+        result = self._free(name)
+        self._nodes.append(helper.make_node(operator, list(inputs), [result], name=result, **attributes))
+        return result
+
+    def nodes(self, operator: str, inputs: Sequence[str], names: Sequence[str], **attributes: Any) -> list[str]:
+        """Append a node with several results; their names."""
+        results = [self._free(name) for name in names]
+        self._nodes.append(helper.make_node(operator, list(inputs), results, name=results[0], **attributes))
+        return results
+
+    def model(self, name: str, producer_version: str, metadata: dict[str, str]) -> onnx.ModelProto:
+        """The whole, checked. Raises: onnx.checker.ValidationError for a mistake in the writer."""
+        graph = helper.make_graph(self._nodes, name, self._inputs, self._outputs, self._initializers)
+        model = helper.make_model(
+            graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION, producer_name="mpnet",
+            producer_version=producer_version,
+        )
+        helper.set_model_props(model, metadata)
+        onnx.checker.check_model(model, full_check=True)
+        return model

@@ -1,0 +1,57 @@
+"""The ONNX file of a configuration, checked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import onnx
+
+import mpnet
+from mpnet.engine.operations import Convolve
+from mpnet.export import Configuration, Exported
+from mpnet.export.onnx.boxes import refuse_kind, write_boxes
+from mpnet.export.onnx.lower import Lowered
+from mpnet.export.onnx.metadata import metadata, output_name
+from mpnet.export.onnx.rules import FLAVOURS
+
+
+def write(configuration: Configuration, flavour: str, with_boxes: bool = False) -> Exported:
+    """The file in the form of a flavour, the same bytes for the same configuration.
+
+    with_boxes: the graph gives `boxes`, `scores` and `classes` besides the tensors that enter the heads.
+    Raises: ConfigError for boxes that ONNX cannot suppress as the configuration asks.
+    """
+    network = configuration.network
+    lowered = Lowered(configuration.plan, configuration.prepared, FLAVOURS[flavour])
+    graph = lowered.graph
+    for index, head in zip(network.outputs, lowered.heads, strict=True):
+        height, width, channels = network.layers[index].out_shape
+        graph.output(output_name(index), head, (1, channels, height, width))
+    if with_boxes:
+        protocol = configuration.document.get("protocol") or {}
+        kind = protocol.get("nms_kind") or (network.yolos[-1].nms_kind if network.yolos else "default")
+        refuse_kind(kind)
+        boxes, scores, classes = write_boxes(
+            graph, network, lowered.heads, protocol.get("confidence", 0.25), protocol.get("nms", 0.45))
+        graph.output("boxes", boxes, ("detections", 4))
+        graph.output("scores", scores, ("detections",))
+        graph.output("classes", classes, ("detections",), onnx.TensorProto.INT64)
+    model = graph.model("mpnet", mpnet.__version__, metadata(configuration, flavour, with_boxes))
+    content = model.SerializeToString(deterministic=True)
+    return Exported({".onnx": content}, {"flavour": flavour, "bytes": len(content), **_counts(model)}, _written(lowered))
+
+
+def _counts(model: onnx.ModelProto) -> dict[str, Any]:
+    return {"nodes": len(model.graph.node)}
+
+
+def _written(lowered: Lowered) -> dict[int, tuple[str, str, str]]:
+    """By layer index: asked, written, and what is worth saying."""
+    found = {}
+    for step in lowered.plan.steps:
+        operation = step.operation
+        if isinstance(operation, Convolve):
+            asked = operation.precision
+            said = "" if asked is asked.tensor else f"{asked}'s order of operations is mpnet's own"
+            found[step.layer] = (asked.name, asked.tensor.name, said)
+    return found

@@ -1,0 +1,106 @@
+"""Tensors of a plan as an ONNX graph holds them, and the conversions between them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mpnet.engine.operations import Quantize
+from mpnet.export.onnx.graph import Graph
+from mpnet.export.onnx.rules import Rules
+from mpnet.quantization.scheme import QuantParams, range_to_params
+
+# Codes are written as uint8: OpenVINO gives wrong results for int8 activations, and x86 multiplies uint8 by int8.
+SHIFT = 128
+# x * (2^13 + 1) - (x * (2^13 + 1) - x) leaves the 11 leading bits of a float32, rounded to nearest: a half's (Veltkamp).
+SPLIT = np.float32(2**13 + 1)
+
+
+@dataclass(frozen=True)
+class Coded:
+    """Codes: uint8 tensor, and the names of its scale and zero point; params: of a calibrated range, else None."""
+
+    tensor: str
+    scale: str
+    zero_point: str
+    params: QuantParams | None = None
+
+
+@dataclass(frozen=True)
+class Value:
+    """One slot. real: float32 tensor of what it means, '' where only the codes are written. coded: its codes."""
+
+    real: str
+    coded: Coded | None = None
+
+
+def pair(graph: Graph, x: str, name: str, params: QuantParams) -> Value:
+    """A float32 tensor through codes of a fixed scale and back: what engines fuse with its neighbours."""
+    scale = graph.constant(f"{name}_scale", np.float32(params.scale))
+    zero_point = graph.constant(f"{name}_zero_point", np.uint8(params.zero_point + SHIFT))
+    codes = graph.node("QuantizeLinear", [x, scale, zero_point], f"{name}_quantize")
+    real = graph.node("DequantizeLinear", [codes, scale, zero_point], f"{name}_dequantize")
+    return Value(real, Coded(codes, scale, zero_point, params))
+
+
+def quantised(graph: Graph, x: str, name: str, quantize: Quantize) -> Value:
+    """What a Quantize step gives."""
+    if quantize.range is None:
+        return _dynamic(graph, x, name, quantize)
+    params = range_to_params(*quantize.range, quantize.scheme)
+    return pair(graph, _snapped(graph, x, name, params), name, params)
+
+
+def _snapped(graph: Graph, x: str, name: str, params: QuantParams) -> str:
+    """x, moved onto multiples of the scale by the scheme's own rounding where QuantizeLinear's differs, and kept above the
+    lowest code where the scheme uses fewer than QuantizeLinear."""
+    if params.low > -SHIFT:
+        lowest = graph.constant(f"{name}_lowest", np.float32((params.low - params.zero_point) * params.scale))
+        x = graph.node("Max", [x, lowest], f"{name}_low")
+    if params.rounding == "half_to_even":
+        return x
+    t = graph.node("Mul", [x, graph.constant(f"{name}_inv_scale", np.float32(params.inv_scale))], f"{name}_steps")
+    whole = graph.node("Abs", [t], f"{name}_magnitude")
+    if params.rounding == "half_away":
+        # The float32 below one half, so that what lies just below a half does not become a whole by the addition.
+        whole = graph.node("Add", [whole, graph.constant("below_half", np.float32(0.49999997))], f"{name}_up")
+    whole = graph.node("Floor", [whole], f"{name}_whole")
+    signed = graph.node("Mul", [whole, graph.node("Sign", [t], f"{name}_sign")], f"{name}_rounded")
+    return graph.node("Mul", [signed, graph.constant(f"{name}_scale", np.float32(params.scale))], f"{name}_snapped")
+
+
+def _dynamic(graph: Graph, x: str, name: str, quantize: Quantize) -> Value:
+    """Codes by a range measured when the network runs."""
+    if quantize.scheme.mode == "affine":
+        codes, scale, zero_point = graph.nodes(
+            "DynamicQuantizeLinear", [x], [f"{name}_{what}" for what in ("quantize", "scale", "zero_point")])
+    else:
+        # Symmetric: the largest magnitude is code 127 of [-127, 127]. An all-zero tensor gets a scale all the same.
+        largest = graph.node("ReduceMax", [graph.node("Abs", [x], f"{name}_magnitude")], f"{name}_largest", keepdims=0)
+        step = graph.node("Div", [largest, graph.constant("codes_127", np.float32(127))], f"{name}_step")
+        scale = graph.node("Max", [step, graph.constant("smallest_scale", np.float32(2.0**-100))], f"{name}_scale")
+        zero_point = graph.constant("zero_point_128", np.uint8(SHIFT))
+        codes = graph.node("QuantizeLinear", [x, scale, zero_point], f"{name}_quantize")
+    return Value("", Coded(codes, scale, zero_point))
+
+
+def real_of(graph: Graph, value: Value, name: str) -> str:
+    """The float32 tensor of a slot."""
+    if value.real:
+        return value.real
+    assert value.coded is not None
+    inputs = [value.coded.tensor, value.coded.scale, value.coded.zero_point]
+    return graph.node("DequantizeLinear", inputs, f"{name}_dequantize")
+
+
+def rounded_to_half(graph: Graph, x: str, name: str, rules: Rules) -> str:
+    """x with the values that halves have, as float32."""
+    if rules.half == "none":
+        return x
+    if rules.half == "cast":
+        half = graph.node("Cast", [x], f"{name}_half", to=10)
+        return graph.node("Cast", [half], f"{name}_widened", to=1)
+    large = graph.node("Mul", [x, graph.constant("split", SPLIT)], f"{name}_large")
+    rest = graph.node("Sub", [large, x], f"{name}_rest")
+    return graph.node("Sub", [large, rest], f"{name}_half")
