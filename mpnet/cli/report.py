@@ -33,9 +33,11 @@ from mpnet.report.summary import sentences
               help="Bootstrap draws over pictures.")
 @click.option("--no-compute", is_flag=True, help="Show what is stored; run no network for what is not.")
 @click.option("--choose", metavar="KEY", help="Precision string of the configuration to show.  [default: the sweep's]")
+@click.option("--sweep", type=click.IntRange(1), metavar="N",
+              help="Which of the store's sweeps, as `mpnet sweep --status` numbers them.  [default: the last]")
 def command(
     sources: tuple[Path, ...], out: Path, figures: Path | None, data_folder: Path | None, draws: int, no_compute: bool,
-    choose: str | None, quiet: bool, as_json: bool,
+    choose: str | None, sweep: int | None, quiet: bool, as_json: bool,
 ) -> None:
     """Write a report of runs (the first is the baseline) or of a sweep, as one HTML file without outside parts.
 
@@ -43,7 +45,7 @@ def command(
     are computed when network and data are still there and unchanged; otherwise the page says what it lacks.
     """
     start = time.perf_counter()
-    data = collect(sources, progress=progress(quiet), draws=draws, compute=not no_compute, choose=choose)
+    data = collect(sources, progress=progress(quiet), draws=draws, compute=not no_compute, choose=choose, sweep=sweep)
     html = render(data)
     write_text(out, html)
     written = [out]

@@ -28,11 +28,14 @@ NOTHING_FITS = 1
 @set_option
 @click.option("--store", type=click.Path(path_type=Path), help="File that keeps all trials.  [default: under output]")
 @click.option("--status", type=click.Path(path_type=Path), metavar="STORE", help="Say how far a sweep is, and leave.")
+@click.option("--sweep", "number", type=click.IntRange(1), metavar="N",
+              help="With --status: which of the store's sweeps.  [default: the last]")
 @click.option("--workers", type=click.IntRange(1, 1024), help="Processes on this machine.  [default: one per thread]")
 @click.option("--scheduler", metavar="ADDRESS", help="Dask scheduler whose workers compute, such as tcp://host:8786.")
 @click.option("--yes", is_flag=True, help="Start an exact sweep even if it takes long.")
 def command(
-    experiment: Path | None, overrides: tuple[str, ...], store: Path | None, status: Path | None, workers: int | None,
+    experiment: Path | None, overrides: tuple[str, ...], store: Path | None, status: Path | None, number: int | None,
+    workers: int | None,
     scheduler: str | None, yes: bool, threads: int | None, isa: str | None, quiet: bool, as_json: bool,
 ) -> None:
     """Search over the precisions of an EXPERIMENT file's sweep section; print the front.
@@ -41,7 +44,7 @@ def command(
     time, and nothing finished is ever computed twice. Exit status 1: it ended, but nothing meets sweep.constraints.
     """
     if status is not None:
-        document = sweep_status(status)
+        document = sweep_status(status, number)
         if as_json:
             print_json(document)
         else:

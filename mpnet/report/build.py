@@ -41,7 +41,7 @@ CROPS = 24
 
 def collect(
     sources: Sequence[Path], *, progress: Progress, draws: int = DRAWS, seed: int = 0, compute: bool = True,
-    choose: str | None = None,
+    choose: str | None = None, sweep: int | None = None,
 ) -> ReportData:
     """Everything about runs or about one sweep.
 
@@ -49,10 +49,11 @@ def collect(
              brings the baseline that it was measured with, when that is stored beside it.
     compute: whether networks may run to find out what is not stored.
     choose:  the configuration of a sweep that the page is about; None: the sweep's own choice.
+    sweep:   which of a store's sweeps, by number; None: the last one.
     Raises: StoreError for what is neither run nor store, ConfigError for runs on different data.
     """
     if len(sources) == 1 and is_store(sources[0]):
-        return _of_sweep(sources[0], progress, draws, seed, compute, choose)
+        return _of_sweep(sources[0], progress, draws, seed, compute, choose, sweep)
     if any(is_store(source) for source in sources):
         raise ConfigError("a report is of one sweep or of runs, not of both; name one store, or runs only")
     results = _with_baseline([read_result(source) for source in sources])
@@ -65,11 +66,12 @@ def collect(
 
 
 def _of_sweep(
-    path: Path, progress: Progress, draws: int, seed: int, compute: bool, choose: str | None
+    path: Path, progress: Progress, draws: int, seed: int, compute: bool, choose: str | None,
+    sweep: int | None,
 ) -> ReportData:
-    found = sweep_status(path)
+    found = sweep_status(path, sweep)
     state = {"finished": "finished", "stopped": "finished", "running": "running"}.get(found["state"], "interrupted")
-    data, document = from_store(path, Status(state, int(found["trials"]), found["total"]), choose)
+    data, document = from_store(path, Status(state, int(found["trials"]), found["total"]), choose, sweep)
     data = _with_cfg(data, document)
     what = "Intervals, classes, lost and gained objects, pictures, error and time per layer"
     if not compute:

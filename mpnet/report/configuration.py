@@ -1,8 +1,9 @@
-"""Names on the command line to configurations: RUN, STORE, STORE:KEY or STORE:PICK."""
+"""Names on the command line to configurations: RUN, STORE, STORE:KEY or STORE:PICK; STORE:2/KEY of its second sweep."""
 
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Mapping
@@ -56,12 +57,18 @@ def split_source(source: str) -> tuple[Path, str | None]:
     return Path(source), None
 
 
-def _picked(path: Path, name: str) -> str | None:
+def _sweep_of(key: str | None) -> tuple[int | None, str | None]:
+    """The number of a sweep before a slash, and the rest."""
+    found = re.fullmatch(r"([0-9]{1,6})/(.*)", key or "", re.DOTALL)
+    return (int(found[1]), found[2]) if found else (None, key)
+
+
+def _picked(path: Path, number: int | None, name: str) -> str | None:
     """The precision string of a pick; None: `chosen` of a sweep that has not ended.
 
     Raises: StoreError for a pick that the sweep did not make, or when nothing meets its limits.
     """
-    found = sweep_status(path)["findings"] or {}
+    found = sweep_status(path, number)["findings"] or {}
     nearest = found.get("nearest")
     if nearest:
         limits = ", ".join(f"{key} {value:,g}" for key, value in found["limits"].items())
@@ -82,9 +89,10 @@ def find_configuration(source: str) -> Found:
     if not is_store(path):
         document = read_result(path).document
         return Found(str(document["precision"].get("key", "")), document, {})
+    number, key = _sweep_of(key)
     if key in PICK_RULES or key in (None, "", "chosen"):
-        key = _picked(path, key or "chosen")
-    data, document = from_store(path, Status("finished", 0), None if key in (None, "baseline") else key)
+        key = _picked(path, number, key or "chosen")
+    data, document = from_store(path, Status("finished", 0), None if key in (None, "baseline") else key, number)
     table = data.configurations
     row = table.baseline if key == "baseline" else table.chosen
     if row is None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Mapping, Sequence
@@ -16,23 +15,30 @@ from mpnet.report.source import axes, front_rows, thinned
 from mpnet.spec.measures import measure
 from mpnet.spec.plan_key import split_key
 from mpnet.sweep.front import knee
+from mpnet.sweep.record import Record, choose_record
 from mpnet.sweep.store import TrialStore
 
 
-def from_store(path: Path, status: Status, choose: str | None = None) -> tuple[ReportData, dict[str, Any]]:
+def from_store(
+    path: Path, status: Status, choose: str | None = None, number: int | None = None
+) -> tuple[ReportData, dict[str, Any]]:
     """What a store holds, and a document like a result's that says what it was measured on.
 
     status: as `mpnet sweep --status` finds it. choose: a precision string; None: the sweep's own choice.
+    number: of a sweep of the store, as `--status` lists them; None: the last one that has `choose`.
     Raises: StoreError for a file that is no store, a store without trials, or a configuration that is not in it.
     """
     with TrialStore.read(path) as store:
-        sweep: dict[str, Any] = json.loads(store.note("sweep") or "{}")
-        findings = json.loads(store.note("findings") or "null")
+        record = choose_record(store, number, choose)
+        sweep: Mapping[str, Any] = record.sweep if record else {}
+        findings = record.findings if record else None
         created = store.note("created")
         contexts = store.contexts()
-        number, others = _context(sweep, findings, contexts)
-        trials = list(store.trials(number)) if number is not None else []
-        if not trials or number is None:
+        context, others = _context(record, contexts)
+        if choose is not None and record is not None:
+            context = next((n for n in record.contexts if store.find(n, [choose])), context)
+        trials = list(store.trials(context)) if context is not None else []
+        if not trials or context is None:
             raise StoreError(f"{path}: holds no finished trial yet; wait for the sweep, or start it again")
         keys = [trial.key for trial in trials]
         columns = _columns(trials)
@@ -40,13 +46,14 @@ def from_store(path: Path, status: Status, choose: str | None = None) -> tuple[R
         baseline = _row(keys, sweep.get("baseline"))
         front = front_rows(columns, objective, cost)
         if choose is not None and choose not in keys:
-            raise StoreError(f"{path}: configuration {choose[:80]!r} is not in the store; it has {keys[0]} and others")
+            raise StoreError(f"{path}: configuration {choose[:80]!r} is not in the store; it has {keys[0]} and others; "
+                             f"`mpnet sweep --status {path}` lists its sweeps")
         chosen, note = _chosen(keys, columns, front, baseline, findings, choose, objective, cost)
-        digests = _digests(store, contexts[number], number, keys[chosen])
+        digests = _digests(store, contexts[context], context, keys[chosen])
     table = thinned(Configurations(tuple(keys), columns, front, objective, cost, baseline, chosen))
     notes = [note] if note else []
     if others:
-        notes.append(f"The store holds {others} more set(s) of quantisation options; this page shows one of them.")
+        notes.append(f"The sweep tried {others} more set(s) of quantisation options; this page shows one of them.")
     if baseline is None:
         notes.append("The baseline is not among the finished trials, so there is nothing to compare with yet.")
     protocol = dict(sweep.get("protocol") or {})
@@ -69,14 +76,12 @@ def from_store(path: Path, status: Status, choose: str | None = None) -> tuple[R
     return data, document
 
 
-def _context(
-    sweep: Mapping[str, Any], findings: Mapping[str, Any] | None, contexts: Mapping[int, Mapping[str, Any]]
-) -> tuple[int | None, int]:
+def _context(record: Record | None, contexts: Mapping[int, Mapping[str, Any]]) -> tuple[int | None, int]:
     """The option set to show (that of the sweep's choice, else its first), and how many others there are."""
-    known = [int(number) for number in sweep.get("contexts", []) if int(number) in contexts] or list(contexts)
+    known = [number for number in record.contexts if number in contexts] if record else list(contexts)
     if not known:
         return None, 0
-    best = (findings or {}).get("best") or {}
+    best = ((record.findings if record else None) or {}).get("best") or {}
     same = [number for number in known if best and contexts[number].get("options") == best.get("options")]
     return (same or known)[0], len(known) - 1
 

@@ -176,12 +176,28 @@ def _print_gap(gap: Mapping[str, Any] | None, document: Mapping[str, Any], out: 
     )
 
 
+def _print_sweeps(document: Mapping[str, Any], out: Console) -> None:
+    """All sweeps of a store, with what tells them apart; `STORE:2/KEY` and `--sweep 2` name the second."""
+    table = Table(title="Sweeps of this store: name one as STORE:N/KEY or --sweep N", title_justify="left")
+    for heading in ("sweep", "strategy", "trials", "held out", "objectives", "options"):
+        table.add_column(heading, justify="right" if heading in ("sweep", "trials", "held out") else "left")
+    for row in document["sweeps"]:
+        table.add_row(f"{row['sweep']}{' *' if row['sweep'] == document['sweep'] else ''}", row["strategy"] or "",
+                      f"{row['trials']:,}", f"{100 * (row['holdout'] or 0):.0f} %", ", ".join(row["objectives"] or ()),
+                      "; ".join(row["options"]))
+    out.print(table)
+
+
 def print_status(document: Mapping[str, Any], out: Console) -> None:
     """One sweep's state."""
     total = f" of {document['total']:,}" if document["total"] else ""
     out.print(f"{document['store']}: {document['state']}, {document['trials']:,}{total} trials, "
               f"{document['seconds']:.1f} s so far"
               + (f", strategy {document['strategy']}" if document["strategy"] else ""))
+    if document["known"] > document["trials"]:
+        out.print(f"the store knows {document['known']:,} configurations under these options")
+    if len(document["sweeps"]) > 1:
+        _print_sweeps(document, out)
     if document["workers"]:
         out.print(f"working on it: {', '.join(document['workers'])}")
     if document["state"] == "interrupted":

@@ -15,6 +15,7 @@ from mpnet.sweep.loop import SweepState
 from mpnet.sweep.owners import shown
 from mpnet.sweep.picks import Judged, losses_as_json, pick
 from mpnet.sweep.problem import Problem
+from mpnet.sweep.record import choose_record, read_records
 from mpnet.sweep.space import Configuration
 from mpnet.sweep.store import Trial, TrialStore
 
@@ -168,26 +169,36 @@ def _change(known: Mapping[Configuration, Trial], key: str, start: str) -> dict[
             if name in after.values and name in before.values}
 
 
-def sweep_status(path: Path) -> dict[str, Any]:
+def sweep_status(path: Path, number: int | None = None) -> dict[str, Any]:
     """What `mpnet sweep --status` prints; reads only, also while the sweep runs.
 
-    state: finished, stopped (by its budget), running, or interrupted. findings: of the last sweep that ended, or None.
-    Raises: StoreError for a file that is no store.
+    number: of a sweep of the store, None: the last one. state: finished, stopped (by its budget), running, or interrupted.
+    trials: of this sweep; total: how many it asks for, None when that is not known; known: all that the store has for its
+    options, whichever strategy tried them. findings: of its last end, or None. sweeps: all of the store.
+    Raises: StoreError for a file that is no store, or a number that there is none of.
     """
     with TrialStore.read(path) as store:
-        status = json.loads(store.note("status") or "{}")
-        sweep = json.loads(store.note("sweep") or "{}")
-        findings = json.loads(store.note("findings") or "null")
+        record = choose_record(store, number)
+        status = json.loads(store.note("status") or "{}") if record is None or record.last else {}
+        sweep: Mapping[str, Any] = record.sweep if record else {}
+        findings = record.findings if record else None
+        known = record.trials(store) if record else 0
+        if not status and findings:
+            status = {"state": findings.get("state"), "total": findings.get("trials")}
+        ended = findings if status.get("state") in ("finished", "stopped") else None
         state = status.get("state", "interrupted")
         claims = store.claims()
         if state == "running" and store.lives(str(status.get("owner", ""))) is False:
             state = "interrupted"
-        if claims:
+        if claims and (record is None or record.last):
             state = "running"
+            ended = None
         work = store.work()
         return {
             "store": str(path), "state": state, "name": sweep.get("name"), "strategy": sweep.get("strategy"),
-            "trials": sum(store.count(context) for context in sweep.get("contexts", [])),
+            "trials": ended.get("trials", known) if ended else known, "known": known,
+            "sweep": record.number if record else None,
+            "sweeps": [other.summary(store) for other in read_records(store)],
             "total": status.get("total"), "seconds": work.seconds,
             "workers": sorted({shown(owner) for owner in claims.values()}), "claims": list(claims), "findings": findings,
         }

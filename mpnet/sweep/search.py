@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
@@ -25,6 +24,7 @@ from mpnet.sweep.findings import findings, rank_layers
 from mpnet.sweep.loop import OnUpdate, Sweep, Workforce
 from mpnet.sweep.picks import Judge
 from mpnet.sweep.problem import Problem, objectives_of
+from mpnet.sweep.record import FOUND, write_record
 from mpnet.sweep.setup import describe, make_context, make_executor, say, set_up
 from mpnet.sweep.sharing import forward_equivalents
 from mpnet.sweep.space import Space, build_space
@@ -119,7 +119,7 @@ def run_sweep(
             judged=Judge(setup, opened, contexts, problem.baseline, progress),
         )
         document["layers"] = rank_layers(problem, state.known, network)
-        opened.set_note("findings", json.dumps(document))
+        write_record(opened, contexts, FOUND, document)
         say(opened, "finished" if not state.stopped else "stopped", section.strategy, state.total)
     return document
 

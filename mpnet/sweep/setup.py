@@ -24,6 +24,7 @@ from mpnet.speed.table import LatencyTable, read_table
 from mpnet.sweep.context import Baseline, OptionsInForce, SweepContext
 from mpnet.sweep.evaluator import Evaluator
 from mpnet.sweep.executor import Executor, InlineExecutor, ProcessExecutor
+from mpnet.sweep.record import LAST, write_record
 from mpnet.sweep.scoring import split_positions
 from mpnet.sweep.scratch import Scratch
 from mpnet.sweep.space import Space
@@ -146,7 +147,7 @@ def describe(store: TrialStore, setup: SweepSetup, contexts: tuple[int, ...], co
     """What a report needs to know of a sweep beside its trials, under the names that a result has."""
     bench, section = setup.bench, setup.section
     top = bench.plan(bench.uniform("fp32"))
-    store.set_note("sweep", json.dumps({
+    write_record(store, contexts, LAST, {
         "name": bench.experiment.name, "strategy": section.strategy, "command": command,
         "created": datetime.now(timezone.utc).isoformat(timespec="seconds"), "versions": versions(),
         "digests": {**bench.identity(top.precision).digests(), "plan": None, "trial": None},
@@ -157,7 +158,7 @@ def describe(store: TrialStore, setup: SweepSetup, contexts: tuple[int, ...], co
         "selecting": len(setup.select), "images": len(bench.dataset.images), "protocol": bench.protocol,
         "constraints": section.constraints.as_json(), "sources": dict(bench.sources or {}),
         "calibration": _calibrated(setup),
-    }))
+    })
 
 
 def _calibrated(setup: SweepSetup) -> dict[str, Any] | None:

@@ -192,6 +192,12 @@ class TrialStore:
             row = self._db.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()
         return None if row is None else str(row[0])
 
+    def notes(self, prefix: str) -> tuple[str, ...]:
+        """Names of all texts whose name begins so."""
+        with _translated(self.path):
+            rows = self._db.execute("SELECT name FROM meta WHERE substr(name, 1, ?) = ?", (len(prefix), prefix)).fetchall()
+        return tuple(str(row[0]) for row in rows)
+
     def set_note(self, name: str, value: str) -> None:
         """Keep a text under a name."""
         with self._transaction():

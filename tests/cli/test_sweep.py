@@ -166,6 +166,35 @@ def test_status_reads_a_store(mpnet: Mpnet, sweep_file: Path) -> None:
     assert "finished, 16 of 16 trials" in mpnet("sweep", "--status", document["store"]).stdout
 
 
+def test_an_older_sweep_stays_within_reach(mpnet: Mpnet, sweep_file: Path, tmp_path: Path) -> None:
+    """After a sweep with a holdout the one before it is listed, reported and exported; a key is found wherever it is."""
+    first = document_of(mpnet("sweep", sweep_file, *SMALL, "--json"))
+    few = ("--set", "sweep.holdout=0.4", "--set", "sweep.strategy=one_at_a_time", "--set", "sweep.precisions=[fp32, fp16]")
+    second = document_of(mpnet("sweep", sweep_file, *SMALL, *few, "--json"))
+    store = second["store"]
+    status = document_of(mpnet("sweep", "--status", store, "--json"))
+    assert [(row["sweep"], row["trials"], row["holdout"]) for row in status["sweeps"]] == [
+        (1, 16, 0.0), (2, second["trials"], 0.4)]
+    assert (status["sweep"], status["trials"], status["total"]) == (2, second["trials"], second["trials"])
+    older = document_of(mpnet("sweep", "--status", store, "--sweep", 1, "--json"))
+    assert (older["findings"], older["trials"], older["state"]) == (first, 16, "finished")
+    assert "Sweeps of this store" in mpnet("sweep", "--status", store).stdout
+    assert mpnet("export", f"{store}:{'q' * 13}", "--to", "cfg").returncode == 0
+    chosen = document_of(mpnet("export", f"{store}:1/smallest", "--to", "cfg", "--json"))
+    assert chosen["precision"] == first["picks"]["smallest"]["precision"]
+    page = document_of(mpnet("report", store, "--sweep", 1, "--no-compute", "--json", "-o", tmp_path / "r.html"))
+    assert "16 configurations" in page["summary"][0]
+    refused = mpnet("report", store, "--sweep", 9, "-o", tmp_path / "r.html")
+    assert (refused.returncode, "has no sweep 9" in refused.stderr) == (2, True)
+
+
+def test_a_strategy_with_fewer_trials_than_the_store_is_not_beyond_its_total(mpnet: Mpnet, sweep_file: Path) -> None:
+    document_of(mpnet("sweep", sweep_file, *SMALL, "--json"))
+    one = document_of(mpnet("sweep", sweep_file, *SMALL, "--json", "--set", "sweep.strategy=one_at_a_time"))
+    status = document_of(mpnet("sweep", "--status", one["store"], "--json"))
+    assert (status["trials"], status["total"], status["known"]) == (one["trials"], one["trials"], 16)
+
+
 def test_a_killed_sweep_says_interrupted_and_goes_on(mpnet: Mpnet, sweep_file: Path, tmp_path: Path) -> None:
     store = tmp_path / "s.sqlite"
     arguments = [sys.executable, "-m", "mpnet", "sweep", str(sweep_file), "--store", str(store), "--workers", "1",

@@ -1,0 +1,105 @@
+"""What a store says of its sweeps: one record for each set of contexts, whichever strategies worked in it.
+
+The notes `sweep`, `findings` and `status` are those of the last sweep; each set of contexts keeps its own under names
+that end in its numbers, so that an older sweep stays readable after one with other options, holdout or baseline.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any, Mapping, Sequence
+
+from mpnet.errors import StoreError
+from mpnet.sweep.store import TrialStore
+
+LAST, FOUND = "sweep", "findings"
+
+
+@dataclass(frozen=True)
+class Record:
+    """One sweep. number: 1, 2, ... as its contexts were begun; what people name it by.
+
+    sweep: what was looked for and on what, as `setup.describe` notes it. findings: of its last end, None: it never ended.
+    last: whether it is the one that worked in the store last.
+    """
+
+    number: int
+    contexts: tuple[int, ...]
+    sweep: Mapping[str, Any]
+    findings: Mapping[str, Any] | None
+    last: bool
+
+    def trials(self, store: TrialStore) -> int:
+        """How many are finished."""
+        return sum(store.count(context) for context in self.contexts)
+
+    def summary(self, store: TrialStore) -> dict[str, Any]:
+        """For lists: number, strategy, trials, quantisation options, holdout, objectives, created."""
+        documents = store.contexts()
+        options = [str(documents[context].get("options", "")) for context in self.contexts if context in documents]
+        return {
+            "sweep": self.number, "contexts": list(self.contexts), "strategy": self.sweep.get("strategy"),
+            "trials": self.trials(store), "options": [text for text in options if text],
+            "holdout": self.sweep.get("holdout"), "objectives": self.sweep.get("objectives"),
+            "created": self.sweep.get("created"), "last": self.last,
+        }
+
+
+def write_record(store: TrialStore, contexts: Sequence[int], name: str, document: Mapping[str, Any]) -> None:
+    """Note the sweep or its findings, as the last one's and as that of its contexts."""
+    text = json.dumps(document)
+    store.set_note(name, text)
+    store.set_note(_named(name, contexts), text)
+
+
+def read_records(store: TrialStore) -> list[Record]:
+    """All sweeps of a store, in the order of their contexts."""
+    last = json.loads(store.note(LAST) or "{}")
+    documents = store.contexts()
+    sets = {tuple(int(number) for number in last.get("contexts") or ())} - {()}
+    sets |= {tuple(map(int, name.rpartition("/")[2].split(","))) for name in store.notes(LAST + "/")}
+    covered = {number for contexts in sets for number in contexts}
+    # Stores from before records, and sweeps that were stopped before they noted anything.
+    sets |= {(number,) for number in documents if number not in covered}
+    found = []
+    for number, contexts in enumerate(sorted(sets), start=1):
+        is_last = list(contexts) == [int(n) for n in last.get("contexts") or ()]
+        own = store.note(_named(LAST, contexts))
+        findings = store.note(_named(FOUND, contexts)) or (store.note(FOUND) if is_last else None)
+        sweep = json.loads(own) if own else last if is_last else _guessed(last, contexts, documents)
+        found.append(Record(number, contexts, sweep, json.loads(findings) if findings else None, is_last))
+    return found
+
+
+def choose_record(store: TrialStore, number: int | None = None, key: str | None = None) -> Record | None:
+    """The sweep of a number; else the last one, or one that has `key` if that has not; None for an empty store.
+
+    Raises: StoreError for a number that there is none of.
+    """
+    records = read_records(store)
+    if number is not None:
+        for record in records:
+            if record.number == number:
+                return record
+        raise StoreError(f"{store.path}: has no sweep {number}; `mpnet sweep --status {store.path}` lists "
+                         f"{', '.join(str(r.number) for r in records) or 'none'}")
+    records.sort(key=lambda record: (not record.last, -record.number))
+    if key is not None:
+        for record in records:
+            if any(store.find(context, [key]) for context in record.contexts):
+                return record
+    return records[0] if records else None
+
+
+def _guessed(last: Mapping[str, Any], contexts: Sequence[int], documents: Mapping[int, Any]) -> dict[str, Any]:
+    """What is the same for all sweeps of a store, with what the contexts themselves say."""
+    document = documents.get(contexts[0]) or {}
+    measures = document.get("measures") or {}
+    protocol = {**(last.get("protocol") or {}), **((document.get("identity") or {}).get("protocol") or {})}
+    return {**last, "contexts": list(contexts), "strategy": None, "holdout": measures.get("holdout") or 0.0,
+            "protocol": {**protocol, "quantization": (document.get("identity") or {}).get("options") or {}}}
+
+
+def _named(name: str, contexts: Sequence[int]) -> str:
+    return f"{name}/{','.join(map(str, contexts))}"
