@@ -78,7 +78,8 @@ def resize(picture: NDArray[np.uint8], width: int, height: int, *, last_row: str
 
     last_row: 'darknet' leaves out the second term in the last row (see above), 'blend' keeps it.
     """
-    return preprocess(picture, width, height, last_row=last_row)[0][0]
+    resized: NDArray[np.float32] = preprocess(picture, width, height, last_row=last_row)[0][0]
+    return resized
 
 
 def preprocess(

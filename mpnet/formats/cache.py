@@ -123,8 +123,9 @@ class FileCache:
         try:
             # Damage is noticed, so that nobody need wait for the disk.
             with atomic_file(self._path(key), durable=False) as file:
-                for part in (header, *padded):
-                    file.write(part.data)
+                parts: list[NDArray[Any]] = [header, *padded]
+                for part in parts:
+                    file.write(part.tobytes())
         except StoreError:  # no space, no permission: the command at hand has better things to say
             self._writable = False
             return

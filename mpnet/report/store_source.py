@@ -66,7 +66,7 @@ def from_store(
         versions={"strategy": sweep.get("strategy", ""), "command": sweep.get("command", "")},
     )
     measured = dict(sweep.get("protocol") or {})
-    identity = contexts[number].get("identity") or {}
+    identity = contexts[context].get("identity") or {}
     if "options" in identity:  # of this set of quantisation options
         measured["quantization"] = identity["options"]
     document = {

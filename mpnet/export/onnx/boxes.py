@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Sequence
+from typing import Any, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mpnet.errors import ConfigError
 from mpnet.export.onnx.graph import Graph
@@ -59,7 +60,7 @@ def _decode(graph: Graph, network: NetworkSpec, yolo: YoloSpec, head: str) -> tu
     height, width, _ = yolo.in_shape
     anchors, values = len(yolo.mask), 5 + yolo.classes
 
-    def constant(what: str, array: list[int] | np.ndarray) -> str:  # type: ignore[type-arg]
+    def constant(what: str, array: list[int] | NDArray[Any]) -> str:
         return graph.constant(f"{name}_{what}", np.asarray(array))
 
     last = graph.node("Transpose", [head], f"{name}_nhwc", perm=[0, 2, 3, 1])
@@ -78,7 +79,8 @@ def _decode(graph: Graph, network: NetworkSpec, yolo: YoloSpec, head: str) -> tu
     stretched = graph.node("Mul", [centre, graph.constant(f"{name}_stretch", np.float32(yolo.scale_x_y))], f"{name}_stretched")
     offsets = np.broadcast_to(cells, (len(cells), anchors, 2)).reshape(1, -1, 2).astype(np.float32) - shift
     placed = graph.node("Add", [stretched, graph.constant(f"{name}_cells", offsets)], f"{name}_placed")
-    centre = graph.node("Div", [placed, graph.constant(f"{name}_grid", np.array([width, height], np.float32))], f"{name}_centre")
+    grid = graph.constant(f"{name}_grid", np.array([width, height], np.float32))
+    centre = graph.node("Div", [placed, grid], f"{name}_centre")
     relative = np.array(yolo.head_anchors, np.float32) * (4 if yolo.new_coords else 1) / [network.width, network.height]
     sizes = np.broadcast_to(relative, (len(cells), anchors, 2)).reshape(1, -1, 2).astype(np.float32)
     size = graph.node("Mul", [size, graph.constant(f"{name}_anchors", sizes)], f"{name}_size")

@@ -33,7 +33,8 @@ def convolve(graph: Graph, prepared: Prepared, operation: Convolve, x: Value, ru
         return Value(activate(graph, layer.activation, graph.node("Conv", inputs, name, **window), activated))
 
     scales = constants.weight_scale
-    assert scales is not None and x.coded is not None
+    assert scales is not None
+    assert x.coded is not None
     stored = graph.constant(layer_name(index, "weights"), weights)
     if x.coded.params is None and rules.integer:
         sums = graph.node("ConvInteger", [x.coded.tensor, stored, x.coded.zero_point], name, **window)
