@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.errors import ConfigError
-from mpnet.export import Configuration, Exported, export
-from mpnet.packages import require
+from mpnet.export import Exported
 
 Executed = Mapping[int, tuple[str, str]]
 """By layer index: the precision that really runs ('fp32', 'fp16', 'int8'), and where that was read, or why it fell back."""
@@ -83,18 +82,6 @@ def backend(name: str) -> Backend:
     if name not in known:
         raise ConfigError(f"engine {name!r} is unknown; known are {', '.join(known) or 'none'}")
     return known[name]
-
-
-def open_model(name: str, configuration: Configuration, threads: int = 1) -> tuple[Model, Exported]:
-    """A configuration exported for a backend and loaded by it.
-
-    Raises: ConfigError for an unknown backend, packages that are missing or too old and layers that it cannot run;
-    EngineError when it refuses the file.
-    """
-    chosen = backend(name)
-    require(f"engine {name}", chosen.packages, chosen.extra)
-    exported = export(chosen.target, configuration, chosen.flavour)
-    return chosen.load(exported, threads), exported
 
 
 def runner_of(target: str, flavour: str) -> str | None:

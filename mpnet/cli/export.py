@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from mpnet.backends import Model, backend, runner_of
+from mpnet.backends.fate import as_plain, fates, warnings_of
 from mpnet.cli.options import declare, set_option
 from mpnet.cli.output import console, note, print_json
 from mpnet.errors import ConfigError, MpnetError
@@ -16,7 +17,7 @@ from mpnet.formats.atomic import write_files
 from mpnet.messages import bytes_text
 from mpnet.packages import require
 from mpnet.report.decision import Files, decide
-from mpnet.report.exported import as_plain, fates, print_fates, warnings_of
+from mpnet.report.fate import print_fates
 
 
 @declare(

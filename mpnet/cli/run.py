@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import click
 
+from mpnet.backends import backends
 from mpnet.cli.options import command_line, declare, experiment_of, set_option
 from mpnet.cli.output import console, note, print_json, progress
 from mpnet.report.analysis import print_checks
 from mpnet.report.outcome import print_outcome
 from mpnet.trial.analysis import verify
+from mpnet.trial.deploy import run_in_engine
 from mpnet.trial.experiment import run_experiment
 
 
@@ -24,30 +27,36 @@ from mpnet.trial.experiment import run_experiment
 @set_option
 @click.option("--force", is_flag=True, help="Compute again what is finished already.")
 @click.option("--no-baseline", is_flag=True, help="Do not run the baseline along; no agreement then.")
+@click.option("--engine", metavar="NAME", help="Run the exported configuration in another engine as well, beside mpnet's own: "
+              f"{', '.join(backends())}.")
 @click.option("--verify", "check", is_flag=True, help="Check int8 kernels against simulation on the run's own pictures.")
 def command(
-    experiment: Path, overrides: tuple[str, ...], force: bool, no_baseline: bool, check: bool, threads: int | None,
-    isa: str | None, quiet: bool, as_json: bool,
+    experiment: Path, overrides: tuple[str, ...], force: bool, no_baseline: bool, engine: str | None, check: bool,
+    threads: int | None, isa: str | None, quiet: bool, as_json: bool,
 ) -> int:
     """Evaluate the configuration of an EXPERIMENT file and store result.json and detections.json.
 
     The same configuration on the same data is not computed twice. When it is not the baseline (fp32 everywhere, unless
-    the file says otherwise), the baseline runs along and the result says how far both agree. With --verify the exit
+    the file says otherwise), the baseline runs along and the result says how far both agree. With --engine the same
+    configuration is exported and run by that engine on the same pictures; its result, which stands beside mpnet's own,
+    says in `deployed` how far both are apart and how long each takes. With --verify the exit
     code is 1 when a kernel and its simulation differ by more than docs/arithmetic.md promises.
     """
     spec = experiment_of(experiment, overrides, threads, isa)
     if no_baseline:
         spec = replace(spec, baseline=None)
-    report = run_experiment(spec, force=force, command=command_line(), progress=progress(quiet))
+    said: dict[str, Any] = {"force": force, "command": command_line(), "progress": progress(quiet)}
+    report = run_experiment(spec, **said) if engine is None else run_in_engine(spec, engine, **said)
+    result = report.deployed or report.result
     if report.reused and not quiet:
-        note(f"finished before, taken from {report.result.folder}; --force computes it again")
+        note(f"finished before, taken from {result.folder}; --force computes it again")
     images, checks = verify(report.bench) if check else (0, ())
     steps = [asdict(step) for step in checks]
     if as_json:
         verified = {"verification": {"images": images, "steps": steps}} if check else {}
-        print_json({**report.result.document, **verified, "folder": str(report.result.folder), "reused": report.reused})
+        print_json({**result.document, **verified, "folder": str(result.folder), "reused": report.reused})
     else:
-        print_outcome(report.result, report.baseline, console())
+        print_outcome(report.result, report.baseline, console(), report.deployed)
         if check:
             print_checks(images, steps, console())
     return 0 if all(step.passed for step in checks) else 1

@@ -131,7 +131,7 @@ def _with_layers(data: ReportData, document: Mapping[str, Any], progress: Progre
         machine = Machine(reopen(document))
         key = str(document["precision"]["key"])
         identity = machine.bench.identity(machine.plan(key).precision).id
-        if identity != document["id"]:
+        if identity != (document.get("deployed") or {}).get("reference", document["id"]):
             raise StoreError("network, data or arithmetic are not what was measured (another identity)")
     except MpnetError as error:
         return with_missing(data, Missing("Error and time per layer", reason(error), "Measure again."))
@@ -159,15 +159,24 @@ def _not_computed(what: str) -> Missing:
 
 
 def _with_baseline(results: list[Result]) -> list[Result]:
-    """A single run after its baseline, when that is there."""
-    agreement = results[0].document.get("agreement")
-    if len(results) > 1 or not isinstance(agreement, dict):
+    """A single run after its baseline, and one of another engine after mpnet's own, when these are there."""
+    if len(results) > 1:
         return results
+    named = [_beside(results[0], "agreement", "baseline"), _beside(results[0], "deployed", "reference")]
+    found = {result.id: result for result in named if result is not None}
+    return [*found.values(), *results]
+
+
+def _beside(result: Result, part: str, key: str) -> Result | None:
+    """Another result that one names, when it is there."""
+    named = result.document.get(part)
+    if not isinstance(named, dict):
+        return None
     try:
-        baseline = finished(results[0].folder.parent / str(agreement.get("baseline", "")))
+        other = finished(result.folder.parent / str(named.get(key, "")))
     except StoreError:
-        baseline = None
-    return [baseline, *results] if baseline is not None and baseline.id != results[0].id else results
+        return None
+    return other if other is not None and other.id != result.id else None
 
 
 def _with_evidence(data: ReportData, results: list[Result], draws: int, seed: int) -> ReportData:

@@ -101,6 +101,7 @@ def _run(result: Result, baseline: Result, pair: Pair | None) -> dict[str, Any]:
         "intervals": {} if pair is None else {name: _interval(found) for name, found in pair.metrics.items()},
         "cost": dict(result.document["cost"]),
         "latency": result.document.get("latency"),
+        "deployed": result.document.get("deployed"),
         "agreement": agreement,
         "selection": result.document.get("selection"),
         "held_out": result.document.get("held_out"),

@@ -32,7 +32,8 @@ def print_comparison(document: Mapping[str, Any], console: Console) -> None:
 
 
 def _names(document: Mapping[str, Any]) -> list[str]:
-    return [f"{run['name']} {run['id'][:8]}" for run in document["runs"]]
+    return [f"{run['name']} {run['id'][:8]}" + (f" in {run['deployed']['engine']}" if run.get("deployed") else "")
+            for run in document["runs"]]
 
 
 def _metrics(document: Mapping[str, Any], console: Console) -> None:
@@ -50,6 +51,9 @@ def _metrics(document: Mapping[str, Any], console: Console) -> None:
     if any(heads):
         rows.append(["head SQNR (dB)", "", *[", ".join("exact" if v is None else f"{v:.1f}" for v in values)
                                             if values else "-" for values in heads[1:]]])
+    errors = [(run.get("deployed") or {}).get("head_error") for run in runs]
+    if any(error is not None for error in errors):
+        rows.append(["head error to mpnet's own", *["" if error is None else f"{error:.1e}" for error in errors]])
     for part, words in (("selection", "on the pictures that chose"), ("held_out", "on held-out pictures")):
         for name in ("AP", "agreement_AP"):
             found = [(run.get(part) or {}).get(name) for run in runs]

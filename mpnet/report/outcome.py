@@ -12,37 +12,47 @@ from mpnet.spec.measures import AGREEMENT, names_of
 from mpnet.trial.result import Result
 
 
-def print_outcome(result: Result, baseline: Result | None, console: Console) -> None:
-    """Protocol, metrics, agreement, cost and latency of a run, the baseline's beside them."""
+def print_outcome(result: Result, baseline: Result | None, console: Console, deployed: Result | None = None) -> None:
+    """Protocol, metrics, agreement, cost and latency of a run, the baseline's beside them, and those of the same
+    configuration in another engine."""
     document = result.document
     protocol = document["protocol"]
     console.print(
         f"{result.name}: {protocol['images']} pictures, {protocol['boxes']} boxes, {protocol['resize']}, confidence "
         f"{protocol['confidence']}, NMS {protocol['nms']} ({protocol['nms_kind']})"
     )
-    runs = [run for run in (baseline, result) if run is not None]
+    runs = [run for run in (baseline, result, deployed) if run is not None]
+    engine = [] if deployed is None else ["{engine} {version}".format(**deployed.document["deployed"])]
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("")
-    for name in ["baseline", "this run"] if baseline else ["this run"]:
+    for name in [*(["baseline"] if baseline else []), "mpnet" if deployed else "this run", *engine]:
         table.add_column(name, justify="right", no_wrap=True)
     table.add_row("precision", *[str(run.document["precision"]["key"]) for run in runs])
     for name in names_of("accuracy", stored="trials"):
         table.add_row(name, *[_percent(run.metrics.get(name)) for run in runs])
-    agreement = document.get("agreement")
-    if agreement:
+    agreements = [run.document.get("agreement") or {} for run in runs]
+    if any(agreements):
         for name in names_of("agreement"):
-            table.add_row(name.replace("_", " "), "", _percent(agreement.get(name.removeprefix(AGREEMENT))))
-        table.add_row("SQNR of heads", "", _decibels(agreement["head_sqnr_db"]))
+            values = [agreement.get(name.removeprefix(AGREEMENT)) for agreement in agreements]
+            table.add_row(name.replace("_", " "), *["" if value is None else _percent(value) for value in values])
+        table.add_row("SQNR of heads", *[_decibels(agreement["head_sqnr_db"]) if agreement else "" for agreement in agreements])
+    if deployed is not None:
+        errors = [(run.document.get("deployed") or {}).get("head_error") for run in runs]
+        table.add_row("head error to mpnet", *["" if error is None else f"{error:.1e}" for error in errors])
     costs = [run.document["cost"] for run in runs]
     table.add_row("weights", *[bytes_text(cost["weight_bytes"]) for cost in costs])
     table.add_row("peak activations", *[bytes_text(cost["peak_activation_bytes"]) for cost in costs])
     table.add_row("MACs in int8", *map(_share, costs))
     table.add_row("bit operations", *[count_text(cost["bit_operations"]) for cost in costs])
     table.add_row("latency", *[_latency(run.document.get("latency")) for run in runs])
+    if deployed is not None:
+        own, other = (deployed.document["deployed"][name] for name in ("mpnet_latency_ms", "latency_ms"))
+        table.add_row("latency, taken in turn", *[""] * (len(runs) - 2), f"{own:.2f} ms", f"{other:.2f} ms")
     console.print(table)
-    for remark in document.get("notes", []):
+    last = deployed or result
+    for remark in last.document.get("notes", []):
         console.print(f"note: {remark}")
-    console.print(str(result.folder))
+    console.print(str(last.folder))
 
 
 def _percent(value: float | None) -> str:

@@ -14,6 +14,7 @@ from mpnet.report.model import Configurations, Layer, LayerPair, ReportData, Sta
 from mpnet.spec.measures import AGREEMENT, MEASURES, Measure, measure, names_of
 from mpnet.spec.plan_key import split_key
 from mpnet.sweep.front import non_dominated
+from mpnet.trial.deploy import deployed_values
 from mpnet.trial.result import Result
 
 ROWS_SHOWN = 12_000
@@ -68,7 +69,7 @@ def result_values(document: Mapping[str, Any]) -> dict[str, float]:
     latency = document.get("latency") or {}
     if latency.get("median_ms") is not None:
         values["latency_ms"] = float(latency["median_ms"])
-    return values
+    return {**values, **deployed_values(document)}
 
 
 def mean_sqnr(heads: Iterable[float | None]) -> float:

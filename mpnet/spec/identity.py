@@ -32,6 +32,7 @@ class TrialIdentity:
     options:             quantisation options as plain values.
     protocol:            how pictures become boxes and boxes become metrics, as plain values.
     arithmetic:          version of the arithmetic contract.
+    engine:              who ran it, if not mpnet's engine alone: name, version, digest of what it was given.
     """
 
     cfg: str
@@ -42,12 +43,14 @@ class TrialIdentity:
     options: Mapping[str, Any]
     protocol: Mapping[str, Any]
     arithmetic: str
+    engine: Mapping[str, Any] | None = None
 
     def digests(self) -> dict[str, str | None]:
         """The `digests` of a result: one per part, and the whole trial's."""
         parts: dict[str, str | None] = {
-            own.name: digest_of(value) if own.name in ("plan", "options", "protocol") else value
+            own.name: digest_of(value) if own.name in ("plan", "options", "protocol", "engine") else value
             for own in fields(self) for value in [getattr(self, own.name)]
+            if own.name != "engine" or value is not None  # identities of mpnet's own are those of 0.1.0
         }
         return {**parts, "trial": digest_of({"format": FORMAT, **parts})}
 

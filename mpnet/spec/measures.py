@@ -24,9 +24,12 @@ DROP = "_drop"
 MAX_SQNR_DB = 150.0
 """What equal tensors get: about the precision of float32, beyond which a ratio says nothing."""
 
-Kind = Literal["accuracy", "agreement", "signal", "cost", "count"]
-Stored = Literal["trials", "runs", "nowhere"]
-_REPORT_ORDER: tuple[Kind, ...] = ("agreement", "accuracy", "signal", "cost", "count")
+DEPLOYED = "deployed_"
+"""Prefix of a measure of the same configuration run by another engine."""
+
+Kind = Literal["accuracy", "agreement", "signal", "deployed", "cost", "count"]
+Stored = Literal["trials", "runs", "verified", "nowhere"]
+_REPORT_ORDER: tuple[Kind, ...] = ("agreement", "accuracy", "signal", "deployed", "cost", "count")
 
 
 @dataclass(frozen=True)
@@ -36,9 +39,10 @@ class Measure:
     name:     its key in result.json, stores, experiment files and reports.
     label:    for people, with unit ('%', 'dB', 'B', 'ms', '' for counts) and decimals.
     kind:     accuracy (against labels), agreement (with the baseline's detections), signal (against the baseline's
-              tensors), cost (less is better), count (neither).
+              tensors), deployed (in another engine), cost (less is better), count (neither).
     means:    what it is, in one sentence.
-    stored:   'trials': by runs and by sweeps; 'runs': by runs only; 'nowhere': reports derive it.
+    stored:   'trials': by runs and by sweeps; 'runs': by runs only; 'verified': by runs in another engine and by sweeps
+              of what they verify in one; 'nowhere': reports derive it.
     headline: whether a report shows it first.
     compared: whether `mpnet compare` shows it.
     axis:     which measure of quality, and which cost, a front is drawn over when nobody says: 1 before 2; 0: never.
@@ -64,7 +68,7 @@ class Measure:
     @property
     def cost(self) -> bool:
         """Whether it is what quality is paid with."""
-        return self.kind == "cost"
+        return self.kind == "cost" or self.unit == "ms"
 
     @property
     def higher(self) -> bool:
@@ -94,7 +98,7 @@ class Measure:
     def measured(self, stored: NDArray[np.float64]) -> NDArray[np.float64]:
         """Values (n,) from how they are stored: NaN where there was nothing to measure, infinity for its stand-in."""
         values = np.array(stored, dtype=np.float64)
-        if self.kind in ("accuracy", "agreement"):
+        if self.kind in ("accuracy", "agreement", "deployed"):
             values[values < 0] = np.nan
         if self.stand_in is not None:
             values[values >= self.stand_in] = np.inf
@@ -139,6 +143,12 @@ MEASURES: tuple[Measure, ...] = (
     Measure("latency_ms", "latency", "ms", "cost", "Time for one picture, input ready to heads: the median of a run; in a "
             "sweep the sum of a latency table's steps.", headline=True, axis=3,
             remedy="make a table with `mpnet profile` and name it in sweep.latency"),
+    Measure(f"{DEPLOYED}AP", "AP in the engine", "%", "deployed", "AP of the exported configuration, run by the engine that it "
+            "was exported for.", stored="verified"),
+    Measure(f"{DEPLOYED}agreement_AP", "agreement AP in the engine", "%", "deployed", "Agreement AP of the exported "
+            "configuration with mpnet's own baseline.", stored="verified"),
+    Measure(f"{DEPLOYED}latency_ms", "latency in the engine", "ms", "deployed", "Time for one picture in the engine, taken in "
+            "turn with mpnet's own.", stored="verified"),
 )
 
 

@@ -70,7 +70,7 @@ def set_up(bench: Workbench, section: SweepSection, space: Space) -> SweepSetup:
     documents: list[dict[str, Any]] = []
     for number, chosen in enumerate(benches):
         parts = asdict(chosen.identity(plan))
-        del parts["plan"]
+        del parts["plan"], parts["engine"]
         documents.append({
             "identity": parts, "options": space.option_sets[number].text,
             "measures": {

@@ -30,12 +30,14 @@ class RunReport:
     """result: of the experiment's configuration. baseline: of the one it was compared with, None for none.
 
     reused: whether nothing was computed, since the same trial had finished before. bench: what it ran on.
+    deployed: of the same configuration in another engine, None for none.
     """
 
     result: Result
     baseline: Result | None
     reused: bool
     bench: Workbench
+    deployed: Result | None = None
 
 
 def open_workbench(experiment: Experiment) -> Workbench:

@@ -16,7 +16,7 @@ from mpnet.errors import StoreError
 from mpnet.formats.atomic import write_folder, write_link
 from mpnet.formats.json_text import DocumentFormat
 from mpnet.kernels.environment import versions
-from mpnet.spec.identity import ID_DIGITS
+from mpnet.spec.identity import ID_DIGITS, TrialIdentity
 from mpnet.speed.steps import measure_latency
 from mpnet.trial.measure import measure_agreement, measure_detections
 from mpnet.trial.run import Outcome
@@ -64,18 +64,22 @@ class Result:
         return self.folder / DETECTIONS_FILE
 
 
-def build_document(bench: Workbench, outcome: Outcome, *, baseline: Outcome | None, command: str) -> dict[str, Any]:
+def build_document(
+    bench: Workbench, outcome: Outcome, *, baseline: Outcome | None, command: str, identity: TrialIdentity | None = None,
+    latency: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
     """The result.json of one outcome, as docs/architecture.md describes it; its latency is measured now.
 
     baseline: what it is compared with. command: the command line, for the record.
+    identity, latency: of an outcome of another engine; None: mpnet's own.
     """
-    identity = bench.identity(outcome.plan.precision)
+    identity = identity or bench.identity(outcome.plan.precision)
     metrics, per_class = measure_detections(outcome.detections, bench.dataset)
     agreement = None
-    if baseline is not None and baseline.plan.precision.key != outcome.plan.precision.key:
+    compared = None if baseline is None else bench.identity(baseline.plan.precision).id
+    if baseline is not None and compared is not None and compared != identity.id:
         agreement = measure_agreement(
-            baseline.detections, outcome.detections, bench.dataset, bench.identity(baseline.plan.precision).id,
-            list(outcome.head_sqnr_db),
+            baseline.detections, outcome.detections, bench.dataset, compared, list(outcome.head_sqnr_db)
         )
     return {
         **RESULT.head,
@@ -90,7 +94,7 @@ def build_document(bench: Workbench, outcome: Outcome, *, baseline: Outcome | No
         "agreement": agreement,
         "per_class": per_class,
         "cost": plan_cost(outcome.plan),
-        "latency": measure_latency(Session(bench.prepared, outcome.plan, bench.threads), bench.inputs.take([0]).x),
+        "latency": latency or measure_latency(Session(bench.prepared, outcome.plan, bench.threads), bench.inputs.take([0]).x),
         "versions": versions(),
         "sources": dict(bench.sources or {}),
         "calibration": bench.calibration_pictures,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from dataclasses import dataclass
-from typing import Sequence
+from typing import Callable, Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +14,7 @@ from mpnet.detection.decode import Candidates, decode_head, join_images
 from mpnet.detection.nms import suppress
 from mpnet.detection.preprocess import geometry_array
 from mpnet.engine.plan import Plan
+from mpnet.engine.prepare import Prepared
 from mpnet.engine.run import Session
 from mpnet.evaluation.signal import squared_sum
 from mpnet.progress import Advance, unseen
@@ -21,78 +23,125 @@ from mpnet.trial.inputs import in_order
 from mpnet.trial.measure import best_of_each, decibel
 from mpnet.trial.workbench import Workbench
 
+Forward = Callable[[NDArray[np.float32]], list[NDArray[np.float32]]]
+"""A forward pass: (n, height, width, channels) -> the tensors that enter the heads, valid until the next call."""
+
+
+@dataclass(frozen=True, eq=False)
+class Runner:
+    """Who runs a plan. open: called once per thread. beside: number of the runner, among those of one pass, whose heads
+    this one's relative error is measured against; None: nobody's."""
+
+    plan: Plan
+    open: Callable[[], Forward]
+    beside: int | None = None
+
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """What one plan found. head_sqnr_db: per yolo layer, against the first plan of the same pass."""
+    """What one plan found.
+
+    head_sqnr_db: per yolo layer, against the first plan of the same pass.
+    head_error:   root of (squared difference / squared values) over all heads, against the runner beside it.
+    """
 
     plan: Plan
     detections: Detections
     head_sqnr_db: tuple[float, ...]
+    head_error: float | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class _Part:
-    """A few pictures' share, per plan and head: candidates, and sums of squares of signal and noise, by picture."""
+    """A few pictures' share: candidates per runner and head; sums of squares by picture, of the heads of a runner and of
+    the differences of a pair of runners."""
 
     images: int
     candidates: list[list[Candidates]]
-    signal: list[NDArray[np.float64]]
-    noise: list[list[NDArray[np.float64]]]
+    signal: dict[int, list[NDArray[np.float64]]]
+    noise: dict[tuple[int, int], list[NDArray[np.float64]]]
 
 
 def run_plans(bench: Workbench, plans: Sequence[Plan], advance: Advance = unseen) -> list[Outcome]:
-    """Forward all pictures through every plan; `advance` gets the number of pictures that are done.
+    """Forward all pictures through every plan in mpnet's engine, see `run_all`."""
+    prepared = bench.prepared  # made before threads could make it twice
+    return run_all(bench, [own_runner(prepared, plan) for plan in plans], advance)
 
-    The first plan is the one that the others' heads are compared with. Every thread takes whole batches, from the file
+
+def own_runner(prepared: Prepared, plan: Plan) -> Runner:
+    """mpnet's own engine; sessions of several threads share the weights."""
+
+    def open_session() -> Forward:
+        # A session has memory of its own, so its heads last until its next forward pass.
+        session = Session(prepared, plan)
+        return lambda batch: session.forward(batch, copy=False)
+
+    return Runner(plan, open_session)
+
+
+def run_all(bench: Workbench, runners: Sequence[Runner], advance: Advance = unseen) -> list[Outcome]:
+    """Forward all pictures through every runner; `advance` gets the number of pictures that are done.
+
+    The first runner is the one that the others' heads are compared with. Every thread takes whole batches, from the file
     to the candidates: that keeps all cores busy without one waiting for another within a layer, and changes no bit.
     Raises: DataError for broken pictures, EngineError for values that are not finite, naming the layer.
     """
     size = bench.experiment.runtime.batch
     batches = [range(start, min(start + size, len(bench.inputs))) for start in range(0, len(bench.inputs), size)]
-    worker = _Worker(bench, plans)
+    worker = _Worker(bench, runners)
     parts = []
     for part in in_order(worker, batches, min(bench.threads, len(batches))):
         parts.append(part)
         advance(part.images)
     outcomes = []
-    for number, plan in enumerate(plans):
+    for number, runner in enumerate(runners):
         joined = [join_images([part.candidates[number][head] for part in parts]) for head in range(len(bench.heads))]
         detections = best_of_each(suppress(joined, bench.dataset.sizes, bench.nms), bench.experiment.detection.max_detections)
-        ratios = [] if number == 0 else [
-            decibel(np.concatenate([part.signal[head] for part in parts]),
-                    np.concatenate([part.noise[number - 1][head] for part in parts]))
-            for head in range(len(bench.heads))
-        ]
-        outcomes.append(Outcome(plan, detections, tuple(ratios)))
+        ratios = [] if number == 0 else [decibel(*sums) for sums in _sums(parts, number, 0)]
+        error = None if runner.beside is None else relative_error(_sums(parts, number, runner.beside))
+        outcomes.append(Outcome(runner.plan, detections, tuple(ratios), error))
     return outcomes
 
 
-class _Worker:
-    """Runs a few pictures through all plans; each thread has sessions of its own over shared weights."""
+def relative_error(sums: Iterable[tuple[NDArray[np.float64], NDArray[np.float64]]]) -> float:
+    """Root of all noise over all signal, from the sums of squares of (signal, noise) of each head."""
+    signal, noise = (float(sum(map(np.sum, column))) for column in zip(*sums, strict=True))
+    return math.sqrt(noise / signal) if signal else math.inf if noise else 0.0
 
-    def __init__(self, bench: Workbench, plans: Sequence[Plan]) -> None:
+
+def _sums(parts: Sequence[_Part], number: int, reference: int) -> list[tuple[NDArray[np.float64], NDArray[np.float64]]]:
+    """(signal, noise) of each head, by picture."""
+    heads = range(len(parts[0].signal[reference])) if parts else range(0)
+    return [(np.concatenate([part.signal[reference][head] for part in parts]),
+             np.concatenate([part.noise[number, reference][head] for part in parts])) for head in heads]
+
+
+class _Worker:
+    """Runs a few pictures through all runners; each thread opens its own."""
+
+    def __init__(self, bench: Workbench, runners: Sequence[Runner]) -> None:
         self._bench = bench
-        self._plans = plans
+        self._runners = runners
+        self._pairs = [(number, reference) for number, runner in enumerate(runners)
+                       for reference in dict.fromkeys((0, runner.beside)) if reference is not None and number != reference]
         self._local = threading.local()
         self._heads = bench.heads
-        self._prepared = bench.prepared  # made before threads could make it twice
 
     def __call__(self, positions: Sequence[int]) -> _Part:
-        sessions: list[Session] | None = getattr(self._local, "sessions", None)
-        if sessions is None:
-            sessions = self._local.sessions = [Session(self._prepared, plan) for plan in self._plans]
+        passes: list[Forward] | None = getattr(self._local, "passes", None)
+        if passes is None:
+            passes = self._local.passes = [runner.open() for runner in self._runners]
         batch = self._bench.inputs.take(positions)
         places = geometry_array(batch.geometry)
         confidence = self._bench.experiment.detection.confidence
-        # Each session has memory of its own, so the first one's heads last until its next forward pass.
-        tensors = [session.forward(batch.x, copy=False) for session in sessions]
+        tensors = [forward(batch.x) for forward in passes]
         candidates = [
             [decode_head(tensor, head, places, confidence) for tensor, head in zip(heads, self._heads, strict=True)]
             for heads in tensors
         ]
-        others = tensors[1:]
-        signal = [squared_sum(reference) for reference in tensors[0]] if others else []
-        noise = [[squared_sum(tensor, reference) for tensor, reference in zip(heads, tensors[0], strict=True)]
-                 for heads in others]
+        signal = {reference: [squared_sum(tensor) for tensor in tensors[reference]]
+                  for reference in dict.fromkeys(reference for _, reference in self._pairs)}
+        noise = {(number, reference): [
+            squared_sum(tensor, other) for tensor, other in zip(tensors[number], tensors[reference], strict=True)
+        ] for number, reference in self._pairs}
         return _Part(len(batch.x), candidates, signal, noise)

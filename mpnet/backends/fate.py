@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Mapping, Sequence
-
-from rich.console import Console
-from rich.table import Table
+from typing import Sequence
 
 from mpnet.backends import Executed
 from mpnet.export import Configuration, Exported
@@ -59,15 +56,3 @@ def warnings_of(layers: Sequence[LayerFate], engine: str = "") -> list[str]:
 def as_plain(layers: Sequence[LayerFate]) -> list[dict[str, object]]:
     """The layers as plain values."""
     return [{**asdict(layer), "falls_back": layer.falls_back} for layer in layers]
-
-
-def print_fates(layers: Sequence[LayerFate], engine: Mapping[str, str] | None, console: Console) -> None:
-    """The layers as a table. engine: name and version of the program that was asked."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    runs = f"{engine['engine']} {engine['version']} runs" if engine else "runs"
-    for name in ("#", "layer", "asked", "written", runs, ""):
-        table.add_column(name, justify="right" if name == "#" else "left", no_wrap=True)
-    for layer in layers:
-        table.add_row(str(layer.index), layer.name, layer.asked, layer.written, layer.executed or "-", layer.why,
-                      style="bold red" if layer.falls_back else "")
-    console.print(table)

@@ -1,0 +1,86 @@
+"""One configuration in another engine: exported once, opened as often as threads need it, named by all that decides it."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Callable, Mapping
+
+from mpnet.backends import Backend, Executed, Model, backend
+from mpnet.export import Configuration, Exported, export
+from mpnet.packages import require
+
+
+@dataclass(frozen=True, eq=False)
+class Deployment:
+    """See the module.
+
+    engine, version: who runs it. digest: of what it was given. layers: see `Exported`.
+    open: threads -> a model. notes: what the user should know, one line each.
+    """
+
+    engine: str
+    version: str
+    digest: str
+    exported: Exported
+    open: Callable[[int], Model]
+    executed: Executed | None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What of it decides results."""
+        return {"engine": self.engine, "version": self.version, "files": self.digest}
+
+
+def deploy(name: str, configuration: Configuration) -> Deployment:
+    """A configuration in the engine called `name`.
+
+    Raises: ConfigError for an unknown engine, packages that are missing or too old and layers that it cannot run;
+    EngineError when it refuses the file.
+    """
+    chosen = backend(name)
+    require(f"engine {name}", chosen.packages, chosen.extra)
+    exported = export(chosen.target, configuration, chosen.flavour)
+    model = chosen.load(exported, 1)
+    note = mode_note(name, chosen, configuration)
+    return Deployment(name, model.version, files_digest(exported.files), exported, partial(chosen.load, exported),
+                      model.executed(), (note,) if note else ())
+
+
+def files_digest(files: Mapping[str, bytes]) -> str:
+    """SHA-256 (hex) of exported files."""
+    digest = hashlib.sha256()
+    for suffix, content in files.items():
+        digest.update(f"{suffix} {len(content)}\n".encode())
+        digest.update(content)
+    return digest.hexdigest()
+
+
+def mode_note(name: str, chosen: Backend, configuration: Configuration) -> str:
+    """A line that says which quantisation mode an engine works in, when int8 layers are in another one, else ''.
+
+    What one mode decides best need not be best in another: only under its own mode do an engine's ranks follow mpnet's.
+    """
+    differing: dict[str, str] = {}
+    options = configuration.options
+    for index in configuration.precisions.weighted:
+        if configuration.precisions[index].carries_scale and index in options.said:
+            said = options.said[index].said()
+            for path, wanted in _flat(chosen.mode).items():
+                found = _flat(said).get(path)
+                if found != wanted:
+                    differing[path] = f"{path} is {found}"
+    if not differing:
+        return ""
+    right = " ".join(f"--set quantization.{path}={value}" for path, value in _flat(chosen.mode).items())
+    return (f"{name} quantises in another mode than this configuration ({', '.join(differing.values())}); search and "
+            f"measure with {right}, or its ranks need not hold there")
+
+
+def _flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in tree.items():
+        found.update(_flat(value, f"{prefix}{name}.") if isinstance(value, Mapping) else {prefix + name: value})
+    return found

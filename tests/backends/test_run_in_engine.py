@@ -1,0 +1,67 @@
+"""`mpnet run --engine`: the same pictures, decoding and metrics, forward passes by another engine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mpnet.backends import Backend
+from mpnet.progress import silent
+from mpnet.report.build import collect
+from tests.cli.conftest import Mpnet, document_of
+
+pytestmark = pytest.mark.usefixtures("scalar_backends")
+
+
+def test_an_engine_with_mpnets_arithmetic_gives_mpnets_result(mpnet: Mpnet, experiment: Path) -> None:
+    own = document_of(mpnet("run", experiment, "--json"))
+    found = document_of(mpnet("run", experiment, "--engine", "scalar", "--json"))
+    assert found["id"] != own["id"]
+    for part in ("metrics", "agreement", "per_class", "cost", "precision", "protocol"):
+        assert found[part] == own[part]
+    deployed = found["deployed"]
+    assert (deployed["engine"], deployed["version"], deployed["reference"]) == ("scalar", "1.0", own["id"])
+    assert deployed["head_error"] == 0
+    assert (deployed["AP"], deployed["agreement_AP"]) == (own["metrics"]["AP"], own["agreement"]["AP"])
+    assert deployed["latency_ms"] > 0 < deployed["mpnet_latency_ms"]
+    assert [layer["executed"] for layer in deployed["layers"]] == ["int8"] * 13
+    again = document_of(mpnet("run", experiment, "--engine", "scalar", "--json"))
+    assert (again["reused"], again["id"]) == (True, found["id"])
+    assert "deployed" not in document_of(mpnet("run", experiment, "--json"))
+
+
+def test_engines_do_not_mix_and_say_how_far_they_are(mpnet: Mpnet, experiment: Path) -> None:
+    exact, rough = (document_of(mpnet("run", experiment, "--engine", name, "--json")) for name in ("scalar", "rough"))
+    assert exact["id"] != rough["id"]
+    assert rough["deployed"]["head_error"] > 0
+    compared = mpnet("compare", exact["folder"], rough["folder"], "--draws", 100)
+    assert "in scalar" in compared.stdout
+    assert "in rough" in compared.stdout
+    assert "head error to mpnet's own" in compared.stdout
+    data = collect([Path(rough["folder"])], progress=silent, draws=100)
+    assert len(data.configurations) == 3  # baseline, mpnet's own, the engine's
+    assert data.configurations.value(2, "deployed_AP") == rough["deployed"]["AP"]
+    assert any("rough 1.0" in note for note in data.notes)
+
+
+def test_another_mode_is_said(mpnet: Mpnet, experiment: Path) -> None:
+    arguments = ("run", experiment, "--engine", "scalar", "--json")
+    assert not any("quantises in another mode" in note for note in document_of(mpnet(*arguments))["notes"])
+    other = document_of(mpnet(*arguments, "--set", "quantization.activations.mode=symmetric"))
+    [note] = [note for note in other["notes"] if "quantises in another mode" in note]
+    assert "activations.mode is symmetric" in note
+    assert "--set quantization.activations.mode=affine" in note
+
+
+@pytest.mark.parametrize(("changed", "said"), [
+    ({}, "engine 'none' is unknown; known are"), ({"packages": ("no-such-engine>=3",)}, "pip install --upgrade 'mpnet["),
+])
+def test_what_cannot_run_is_one_line(
+    mpnet: Mpnet, experiment: Path, scalar_backends: dict[str, Backend], changed: dict[str, object], said: str,
+) -> None:
+    for name, value in changed.items():
+        object.__setattr__(scalar_backends["scalar"], name, value)
+    failed = mpnet("run", experiment, "--engine", "scalar" if changed else "none")
+    assert (failed.returncode, failed.stderr.count("\n")) == (2, 1)
+    assert said in failed.stderr
