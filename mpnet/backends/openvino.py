@@ -61,13 +61,10 @@ class OpenVinoModel:
 
         found: dict[int, tuple[str, str]] = {}
         for node in self._compiled.get_runtime_model().get_ordered_ops():
-            facts = {key: _text(node.rt_info[key]) for key in ("layerType", "runtimePrecision", "primitiveType",
-                                                               "originalLayersNames") if key in node.rt_info}
-            if facts.get("layerType") not in ("Convolution", "GroupConvolution"):
-                continue
-            names = [name for name in facts.get("originalLayersNames", "").split(",") if name.endswith("_conv")]
-            layer = layer_of(names[0] if names else node.get_friendly_name())
-            if layer is not None:
+            facts = {key: _text(node.rt_info[key]) for key in ("layerType", "runtimePrecision", "primitiveType")
+                     if key in node.rt_info}
+            layer = layer_of(node.get_friendly_name())
+            if facts.get("layerType") == "Convolution" and layer is not None:
                 precision = _PRECISIONS.get(facts.get("runtimePrecision", "").lower(), facts.get("runtimePrecision", "?"))
                 asked = self._exported.layers[layer][0] if layer in self._exported.layers else precision
                 found[layer] = (precision, f"{facts.get('primitiveType', 'convolution')} of the runtime model"

@@ -1,4 +1,4 @@
-"""Activations of mpnet.spec.layers as ONNX operators, and which sums give results in a range."""
+"""Activations of mpnet.spec.layers as ONNX operators."""
 
 from __future__ import annotations
 
@@ -24,12 +24,8 @@ _OPERATORS: dict[str, Callable[[Graph, str, str], str]] = {
     "mish": lambda graph, x, name: graph.node(
         "Mul", [x, graph.node("Tanh", [graph.node("Softplus", [x], f"{name}_softplus")], f"{name}_tanh")], name),
 }
-KNOWN = tuple(_OPERATORS)
-
-# Results of these are clamps of their sums, which engines' int8 convolutions do when they store codes.
-CLAMPS = ("linear", "relu", "relu6")
 
 
 def activate(graph: Graph, activation: str, x: str, name: str) -> str:
-    """The tensor after the activation. Raises: KeyError for one that KNOWN lacks."""
+    """The tensor after the activation. Raises: KeyError for one that mpnet.export.onnx.support refuses."""
     return _OPERATORS[activation](graph, x, name)

@@ -2,56 +2,125 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any
+
 import numpy as np
 
 from mpnet.engine.operations import Convolve
-from mpnet.engine.prepare import Prepared
-from mpnet.export.onnx.activations import CLAMPS, activate
+from mpnet.engine.prepare import Constants, Prepared
+from mpnet.export.onnx.activations import activate
 from mpnet.export.onnx.graph import Graph, layer_name
 from mpnet.export.onnx.rules import Rules
-from mpnet.export.onnx.sums import sums_params
-from mpnet.export.onnx.values import Value, pair, real_of
+from mpnet.export.onnx.values import SHIFT, Coded, Value, coded_value, fixed_map, quantised, real_of
+from mpnet.quantization.scheme import range_to_params
+from mpnet.spec.layers import ConvolutionSpec
 from mpnet.spec.precision import FLOAT16
+
+LEAKY_SLOPE = np.float32(0.1)
+
+
+@dataclass(frozen=True)
+class _Writer:
+    """One convolution to be written."""
+
+    graph: Graph
+    layer: ConvolutionSpec
+    operation: Convolve
+    constants: Constants
+    rules: Rules
+
+    def name(self, what: str) -> str:
+        return layer_name(self.layer.index, what)
+
+    def constant(self, what: str, value: Any) -> str:
+        return self.graph.constant(self.name(what), value)
+
+    @property
+    def window(self) -> dict[str, Any]:
+        layer = self.layer
+        return {
+            "kernel_shape": [layer.size] * 2, "strides": [layer.stride] * 2, "pads": [layer.padding] * 4,
+            "dilations": [layer.dilation] * 2, "group": layer.groups,
+        }
+
+    def activated(self, sums: str) -> str:
+        return activate(self.graph, self.layer.activation, sums, self.name(self.layer.activation))
+
+    def on_reals(self, x: Value) -> str:
+        """Biased sums, weights as the precision stores them."""
+        weights = self.constants.weights.astype(self.operation.precision.stored.dtype)
+        stored = self.constant("weights", weights)
+        if self.operation.precision.stored is FLOAT16:
+            stored = self.graph.node("Cast", [stored], self.name("weights_widened"), to=1)
+        return self.convolution(x, stored, self.constants.bias)
+
+    def convolution(self, x: Value, weights: str, bias: Any, what: str = "conv") -> str:
+        inputs = [real_of(self.graph, x, self.name(what)), weights, self.constant("bias", bias)]
+        return self.graph.node("Conv", inputs, self.name(what), **self.window)
+
+    def weights(self, factor: np.float32 = np.float32(1)) -> str:  # noqa: B008
+        """What the weight codes mean, times a factor."""
+        scales = self.constants.weight_scale
+        assert scales is not None
+        inputs = [
+            self.constant("weights", self.constants.weights), self.constant("weights_scale", scales * factor),
+            self.graph.constant("weights_zero_point", np.zeros(len(scales), np.int8)),
+        ]
+        return self.graph.node("DequantizeLinear", inputs, self.name("weights_dequantize"), axis=0)
+
+    def on_integers(self, x: Coded) -> str:
+        """Biased sums of codes whose scale is known when they are."""
+        stored = self.constant("weights", self.constants.weights)
+        sums = self.graph.node("ConvInteger", [x.tensor, stored, x.zero_point], self.name("conv"), **self.window)
+        reals = self.graph.node("Cast", [sums], self.name("sums"), to=1)
+        scales = self.constants.weight_scale
+        assert scales is not None
+        factor = self.graph.node(
+            "Mul", [x.scale, self.constant("weights_scale", scales.reshape(1, -1, 1, 1))], self.name("factor"))
+        scaled = self.graph.node("Mul", [reals, factor], self.name("scaled"))
+        return self.graph.node(
+            "Add", [scaled, self.constant("bias", self.constants.bias.reshape(1, -1, 1, 1))], self.name("biased"))
+
+    @property
+    def as_leaky_pair(self) -> bool:
+        quantize = self.operation.quantize
+        return (
+            self.rules.leaky_pair and self.layer.activation == "leaky" and quantize is not None
+            and self.layer.depth >= self.rules.leaky_depth and quantize.scheme.rounding == "half_to_even"
+        )
+
+    def leaky_pair(self, x: Value) -> Value:
+        """Codes of LeakyReLU without it: of the sums, and of a tenth of the sums, the larger.
+
+        Both have the codes' scale. Above 0 the first is right and no smaller than the second, below 0 the other way round;
+        what lies outside the codes is clamped, which never makes the wrong one the larger.
+        """
+        quantize = self.operation.quantize
+        assert quantize is not None
+        assert quantize.range is not None
+        params = range_to_params(*quantize.range, quantize.scheme)
+        code_map = fixed_map(self.graph, self.name("result"), params)
+        parts = []
+        for what, factor in (("conv", np.float32(1)), ("conv_tenth", LEAKY_SLOPE)):
+            sums = self.convolution(x, self.weights(factor), self.constants.bias * factor, what)
+            parts.append(self.graph.node("QuantizeLinear", [sums, *code_map], self.name(f"{what}_quantize")))
+        if params.low > -SHIFT:
+            parts.append(self.graph.constant("lowest_code", np.uint8(params.low + SHIFT)))
+        return coded_value(self.graph, self.graph.node("Max", parts, self.name("leaky")), self.name("result"), params)
 
 
 def convolve(graph: Graph, prepared: Prepared, operation: Convolve, x: Value, rules: Rules) -> Value:
-    """The result of a convolution with bias and activation, as reals that are not yet rounded to anything."""
+    """The result of a convolution with bias and activation: coded if the operation quantises it, else reals that are not
+    yet rounded to anything."""
     layer = operation.layer_of(prepared.network)
-    index = layer.index
-    constants = prepared.constants(operation.alone)
-    bias, weights = constants.bias, constants.weights
-    window = {
-        "kernel_shape": [layer.size] * 2, "strides": [layer.stride] * 2, "pads": [layer.padding] * 4,
-        "dilations": [layer.dilation] * 2, "group": layer.groups,
-    }
-    name, activated = layer_name(index, "conv"), layer_name(index, layer.activation)
-    if constants.weight_scale is None:
-        stored = graph.constant(layer_name(index, "weights"), weights.astype(operation.precision.stored.dtype))
-        if operation.precision.stored is FLOAT16:
-            stored = graph.node("Cast", [stored], layer_name(index, "weights_widened"), to=1)
-        inputs = [real_of(graph, x, name), stored, graph.constant(layer_name(index, "bias"), bias)]
-        return Value(activate(graph, layer.activation, graph.node("Conv", inputs, name, **window), activated))
-
-    scales = constants.weight_scale
-    assert scales is not None
-    assert x.coded is not None
-    stored = graph.constant(layer_name(index, "weights"), weights)
-    if x.coded.params is None and rules.integer:
-        sums = graph.node("ConvInteger", [x.coded.tensor, stored, x.coded.zero_point], name, **window)
-        reals = graph.node("Cast", [sums], layer_name(index, "sums"), to=1)
-        columns = graph.constant(layer_name(index, "weights_scale"), scales.reshape(1, -1, 1, 1))
-        factor = graph.node("Mul", [x.coded.scale, columns], layer_name(index, "factor"))
-        scaled = graph.node("Mul", [reals, factor], layer_name(index, "scaled"))
-        sums = graph.node(
-            "Add", [scaled, graph.constant(layer_name(index, "bias"), bias.reshape(1, -1, 1, 1))], layer_name(index, "biased"))
-        return Value(activate(graph, layer.activation, sums, activated))
-    scale = graph.constant(layer_name(index, "weights_scale"), scales)
-    zeros = graph.constant("weights_zero_point", np.zeros(len(scales), np.int8))
-    real = graph.node("DequantizeLinear", [stored, scale, zeros], layer_name(index, "weights_dequantize"), axis=0)
-    inputs = [real_of(graph, x, name), real, graph.constant(layer_name(index, "bias"), bias)]
-    sums = graph.node("Conv", inputs, name, **window)
-    if rules.coded_sums and operation.quantize is not None and layer.activation not in CLAMPS:
-        assert operation.quantize.range is not None
-        params = sums_params(layer.activation, operation.quantize)
-        sums = pair(graph, sums, layer_name(index, "sums"), params).real
-    return Value(activate(graph, layer.activation, sums, activated))
+    writer = _Writer(graph, layer, operation, prepared.constants(operation.alone), rules)
+    if writer.constants.weight_scale is None:
+        real = writer.activated(writer.on_reals(x))
+    elif x.coded is not None and x.coded.params is None and rules.integer:
+        real = writer.activated(writer.on_integers(x.coded))
+    elif writer.as_leaky_pair:
+        return writer.leaky_pair(x)
+    else:
+        real = writer.activated(writer.convolution(x, writer.weights(), writer.constants.bias))
+    return Value(real) if operation.quantize is None else quantised(graph, real, writer.name("result"), operation.quantize)

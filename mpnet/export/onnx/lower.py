@@ -73,11 +73,8 @@ class Lowered:
         operation = step.operation
         assert isinstance(operation, Convolve)
         value = convolve(self.graph, self.prepared, operation, x, self.rules)
-        name = layer_name(step.layer, "result")
-        if operation.quantize is not None:
-            value = quantised(self.graph, value.real, name, operation.quantize)
-        else:
-            value = self._stored(value.real, step, name)
+        if value.coded is None:
+            value = self._stored(value.real, step, layer_name(step.layer, "result"))
         if operation.pool is not None:
             layer = operation.layer_of(self.plan.network)
             value = self._moved(operation.pool, [value], [layer.out_shape], layer_name(step.layer, "maxpool"))

@@ -9,13 +9,18 @@ from mpnet.export import Configuration
 from mpnet.spec.layers import YoloSpec
 
 
-def metadata(configuration: Configuration, flavour: str, with_boxes: bool) -> dict[str, str]:
-    """Text by name, all of it JSON but what is one word. The same configuration gives the same text."""
+def metadata(
+    configuration: Configuration, flavour: str, outputs: Mapping[int, str], with_boxes: bool
+) -> dict[str, str]:
+    """Text by name, all of it JSON but what is one word. The same configuration gives the same text.
+
+    outputs: name of the tensor that enters each head, by layer index.
+    """
     network, document = configuration.network, configuration.document
     protocol = document.get("protocol") or {}
     found: dict[str, Any] = {
         "names": list(configuration.names),
-        "heads": [_head(yolo) for yolo in network.yolos],
+        "heads": [_head(yolo, outputs) for yolo in network.yolos],
         "input": {
             "name": "picture", "layout": "NCHW", "width": network.width, "height": network.height,
             "channels": network.channels, "values": "0 to 1, RGB", "resize": protocol.get("resize", "stretch"),
@@ -32,16 +37,11 @@ def metadata(configuration: Configuration, flavour: str, with_boxes: bool) -> di
     return {key: value if isinstance(value, str) else _json(value) for key, value in found.items()}
 
 
-def _head(yolo: YoloSpec) -> dict[str, Any]:
+def _head(yolo: YoloSpec, outputs: Mapping[int, str]) -> dict[str, Any]:
     return {
-        "output": output_name(yolo.index), "anchors": [list(anchor) for anchor in yolo.head_anchors],
+        "output": outputs[yolo.index], "anchors": [list(anchor) for anchor in yolo.head_anchors],
         "classes": yolo.classes, "scale_x_y": yolo.scale_x_y, "new_coords": yolo.new_coords,
     }
-
-
-def output_name(index: int) -> str:
-    """The name under which the tensor of a layer leaves the graph."""
-    return f"layer_{index:03d}_output"
 
 
 def _plain(mapping: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -10,8 +10,9 @@ import mpnet
 from mpnet.engine.operations import Convolve
 from mpnet.export import Configuration, Exported
 from mpnet.export.onnx.boxes import refuse_kind, write_boxes
+from mpnet.export.onnx.graph import layer_name
 from mpnet.export.onnx.lower import Lowered
-from mpnet.export.onnx.metadata import metadata, output_name
+from mpnet.export.onnx.metadata import metadata
 from mpnet.export.onnx.rules import FLAVOURS
 
 
@@ -24,9 +25,12 @@ def write(configuration: Configuration, flavour: str, with_boxes: bool = False) 
     network = configuration.network
     lowered = Lowered(configuration.plan, configuration.prepared, FLAVOURS[flavour])
     graph = lowered.graph
-    for index, head in zip(network.outputs, lowered.heads, strict=True):
+    outputs = {}
+    for index, slot, head in zip(network.outputs, lowered.plan.outputs, lowered.heads, strict=True):
+        # Engines call a node after the output that it writes, so the name tells the layer that computes it first.
+        outputs[index] = f"{layer_name(max(lowered.plan.slots[slot].layer, 0), 'head')}_{index:03d}"
         height, width, channels = network.layers[index].out_shape
-        graph.output(output_name(index), head, (1, channels, height, width))
+        graph.output(outputs[index], head, (1, channels, height, width))
     if with_boxes:
         protocol = configuration.document.get("protocol") or {}
         kind = protocol.get("nms_kind") or (network.yolos[-1].nms_kind if network.yolos else "default")
@@ -36,7 +40,7 @@ def write(configuration: Configuration, flavour: str, with_boxes: bool = False) 
         graph.output("boxes", boxes, ("detections", 4))
         graph.output("scores", scores, ("detections",))
         graph.output("classes", classes, ("detections",), onnx.TensorProto.INT64)
-    model = graph.model("mpnet", mpnet.__version__, metadata(configuration, flavour, with_boxes))
+    model = graph.model("mpnet", mpnet.__version__, metadata(configuration, flavour, outputs, with_boxes))
     content = model.SerializeToString(deterministic=True)
     return Exported({".onnx": content}, {"flavour": flavour, "bytes": len(content), **_counts(model)}, _written(lowered))
 

@@ -13,8 +13,9 @@ from mpnet.quantization.scheme import QuantParams, range_to_params
 
 # Codes are written as uint8: OpenVINO gives wrong results for int8 activations, and x86 multiplies uint8 by int8.
 SHIFT = 128
-# x * (2^13 + 1) - (x * (2^13 + 1) - x) leaves the 11 leading bits of a float32, rounded to nearest: a half's (Veltkamp).
-SPLIT = np.float32(2**13 + 1)
+# (2^13 x + x) - 2^13 x has the 11 leading bits of a float32 x, rounded to nearest, a half's: Veltkamp's splitting with a
+# factor that multiplies exactly, so that it is the same whatever an engine contracts or folds into the layer before.
+SPLIT = np.float32(2**13)
 
 
 @dataclass(frozen=True)
@@ -37,11 +38,23 @@ class Value:
 
 def pair(graph: Graph, x: str, name: str, params: QuantParams) -> Value:
     """A float32 tensor through codes of a fixed scale and back: what engines fuse with its neighbours."""
-    scale = graph.constant(f"{name}_scale", np.float32(params.scale))
-    zero_point = graph.constant(f"{name}_zero_point", np.uint8(params.zero_point + SHIFT))
-    codes = graph.node("QuantizeLinear", [x, scale, zero_point], f"{name}_quantize")
+    codes = graph.node("QuantizeLinear", [x, *fixed_map(graph, name, params)], f"{name}_quantize")
+    return coded_value(graph, codes, name, params)
+
+
+def coded_value(graph: Graph, codes: str, name: str, params: QuantParams) -> Value:
+    """Codes of a fixed scale with what they mean."""
+    scale, zero_point = fixed_map(graph, name, params)
     real = graph.node("DequantizeLinear", [codes, scale, zero_point], f"{name}_dequantize")
     return Value(real, Coded(codes, scale, zero_point, params))
+
+
+def fixed_map(graph: Graph, name: str, params: QuantParams) -> tuple[str, str]:
+    """Names of the scale and the zero point of calibrated codes."""
+    return (
+        graph.constant(f"{name}_scale", np.float32(params.scale)),
+        graph.constant(f"{name}_zero_point", np.uint8(params.zero_point + SHIFT)),
+    )
 
 
 def quantised(graph: Graph, x: str, name: str, quantize: Quantize) -> Value:
@@ -102,5 +115,5 @@ def rounded_to_half(graph: Graph, x: str, name: str, rules: Rules) -> str:
         half = graph.node("Cast", [x], f"{name}_half", to=10)
         return graph.node("Cast", [half], f"{name}_widened", to=1)
     large = graph.node("Mul", [x, graph.constant("split", SPLIT)], f"{name}_large")
-    rest = graph.node("Sub", [large, x], f"{name}_rest")
-    return graph.node("Sub", [large, rest], f"{name}_half")
+    sum_ = graph.node("Add", [large, x], f"{name}_sum")
+    return graph.node("Sub", [sum_, large], f"{name}_half")
