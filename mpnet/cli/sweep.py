@@ -10,8 +10,9 @@ from mpnet.cli.options import command_line, declare, experiment_of, set_option
 from mpnet.cli.output import console, print_json, progress
 from mpnet.cli.sweep_view import SweepView
 from mpnet.errors import ConfigError
-from mpnet.report.sweep_text import print_status, print_sweep
+from mpnet.report.sweep_text import print_salvaged, print_status, print_sweep
 from mpnet.sweep.findings import sweep_status
+from mpnet.sweep.salvage import salvage as salvage_store
 from mpnet.sweep.search import run_sweep
 
 NOTHING_FITS = 1
@@ -30,13 +31,15 @@ NOTHING_FITS = 1
 @click.option("--status", type=click.Path(path_type=Path), metavar="STORE", help="Say how far a sweep is, and leave.")
 @click.option("--sweep", "number", type=click.IntRange(1), metavar="N",
               help="With --status: which of the store's sweeps.  [default: the last]")
+@click.option("--salvage", type=click.Path(path_type=Path), metavar="STORE",
+              help="Write what is readable of a damaged store into a new one, and leave.  [default: STORE-salvaged.sqlite]")
 @click.option("--workers", type=click.IntRange(1, 1024), help="Processes on this machine.  [default: one per thread]")
 @click.option("--scheduler", metavar="ADDRESS", help="Dask scheduler whose workers compute, such as tcp://host:8786.")
 @click.option("--yes", is_flag=True, help="Start an exact sweep even if it takes long.")
 def command(
     experiment: Path | None, overrides: tuple[str, ...], store: Path | None, status: Path | None, number: int | None,
-    workers: int | None,
-    scheduler: str | None, yes: bool, threads: int | None, isa: str | None, quiet: bool, as_json: bool,
+    salvage: Path | None, workers: int | None, scheduler: str | None, yes: bool, threads: int | None, isa: str | None,
+    quiet: bool, as_json: bool,
 ) -> None:
     """Search over the precisions of an EXPERIMENT file's sweep section; print the front.
 
@@ -50,8 +53,15 @@ def command(
         else:
             print_status(document, console())
         return
+    if salvage is not None:
+        document = salvage_store(salvage, store or salvage.with_name(f"{salvage.stem}-salvaged.sqlite"))
+        if as_json:
+            print_json(document)
+        else:
+            print_salvaged(document, console())
+        return
     if experiment is None:
-        raise ConfigError("name an experiment file, or a store with --status")
+        raise ConfigError("name an experiment file, or a store with --status or --salvage")
     with SweepView(console(stderr=True), quiet) as view:
         document = run_sweep(
             experiment_of(experiment, overrides, threads, isa), store=store, workers=workers, scheduler=scheduler,

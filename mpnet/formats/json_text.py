@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Iterator, Mapping, NoReturn
 
 from mpnet.errors import DataError, FormatError, MpnetError
 from mpnet.formats.bounded import read_bounded
+from mpnet.formats.schema import Kind, mismatch
 from mpnet.messages import named, shown
 
 MAX_JSON_BYTES = 1024 * 1024 * 1024
@@ -32,7 +33,7 @@ class DocumentFormat:
     """A kind of JSON document that mpnet writes, and reads again when it is whole.
 
     what:     for messages, such as `latency table`; remedy: what to do about one that is none.
-    sections: that every document has, and their types.
+    sections: that every document has; optional: that it may have; their kinds as in `schema`.
     error:    raised for one that cannot be read.
     """
 
@@ -41,8 +42,9 @@ class DocumentFormat:
     what: str
     remedy: str
     limit_bytes: int
-    sections: Mapping[str, type]
+    sections: Mapping[str, Kind]
     error: type[MpnetError] = FormatError
+    optional: Mapping[str, Kind] = field(default_factory=dict)
 
     @property
     def head(self) -> dict[str, Any]:
@@ -61,9 +63,12 @@ class DocumentFormat:
         if document.get("version") != self.version:
             raise self.error(f"{named(path)}: has format version {shown(document.get('version'))}, this mpnet reads "
                              f"{self.version}; {self.remedy}")
-        for section, kind in self.sections.items():
-            if not isinstance(document.get(section), kind):
-                raise self.damaged(path, f"section {section!r} is missing or of another type")
+        for section, kind in {**self.optional, **self.sections}.items():
+            if section not in document and section in self.sections:
+                raise self.damaged(path, f"section {section!r} is missing")
+            wrong = mismatch(document[section], kind, section) if section in document else None
+            if wrong is not None:
+                raise self.damaged(path, wrong)
         return document
 
     def damaged(self, path: Path | str, what: str) -> MpnetError:

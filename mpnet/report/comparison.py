@@ -146,8 +146,9 @@ def _layers(results: Sequence[Result]) -> list[dict[str, Any]]:
 def _per_class(results: Sequence[Result], pairs: Sequence[Pair]) -> list[dict[str, Any]]:
     intervals: list[dict[str, ClassRow]] = [{row.name: row for row in pair.classes} for pair in pairs]
     rows = []
-    for position, first in enumerate(results[0].document["per_class"]):
-        aps = [result.document["per_class"][position]["AP"] for result in results]
+    # The data are the same, and so are the classes, unless somebody edited a result.
+    for first, *others in zip(*(result.document["per_class"] for result in results), strict=False):
+        aps = [row["AP"] for row in (first, *others)]
         found = [table.get(first["name"]) for table in intervals]
         rows.append({
             "id": first["id"], "name": first["name"], "truths": first["truths"], "AP": aps,

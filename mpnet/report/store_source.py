@@ -17,6 +17,7 @@ from mpnet.spec.plan_key import split_key
 from mpnet.sweep.front import knee
 from mpnet.sweep.record import Record, choose_record
 from mpnet.sweep.store import TrialStore
+from mpnet.sweep.store_schema import damaged
 
 
 def from_store(
@@ -41,6 +42,8 @@ def from_store(
         if not trials or context is None:
             raise StoreError(f"{path}: holds no finished trial yet; wait for the sweep, or start it again")
         keys = [trial.key for trial in trials]
+        if len({len(split_key(key)[0]) for key in keys}) > 1:
+            raise damaged(path, "its configurations have different numbers of layers")
         columns = _columns(trials)
         objective, cost = axes(columns, sweep.get("objectives") or ())
         baseline = _row(keys, sweep.get("baseline"))

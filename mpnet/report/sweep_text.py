@@ -204,3 +204,11 @@ def print_status(document: Mapping[str, Any], out: Console) -> None:
         out.print("the same `mpnet sweep` command goes on from there")
     if document["findings"]:
         _print_front(document["findings"], out)
+
+
+def print_salvaged(document: Mapping[str, Any], out: Console) -> None:
+    """What was saved of a damaged store."""
+    out.print(f"{document['salvaged']}: {document['trials']:,} trials of {document['store']}")
+    for what in document["lost"]:
+        out.print(f"lost: {what}")
+    out.print(f"the same `mpnet sweep` command with --store {document['salvaged']} goes on from there")

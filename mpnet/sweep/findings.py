@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path
 from typing import Any, Mapping
@@ -179,7 +178,7 @@ def sweep_status(path: Path, number: int | None = None) -> dict[str, Any]:
     """
     with TrialStore.read(path) as store:
         record = choose_record(store, number)
-        status = json.loads(store.note("status") or "{}") if record is None or record.last else {}
+        status = store.document("status") if record is None or record.last else {}
         sweep: Mapping[str, Any] = record.sweep if record else {}
         findings = record.findings if record else None
         known = record.trials(store) if record else 0
@@ -188,7 +187,7 @@ def sweep_status(path: Path, number: int | None = None) -> dict[str, Any]:
         ended = findings if status.get("state") in ("finished", "stopped") else None
         state = status.get("state", "interrupted")
         claims = store.claims()
-        if state == "running" and store.lives(str(status.get("owner", ""))) is False:
+        if state == "running" and store.lives(status.get("owner", "")) is False:
             state = "interrupted"
         if claims and (record is None or record.last):
             state = "running"

@@ -98,7 +98,7 @@ class Judge:
         self._setup, self._store, self._contexts = setup, store, contexts
         self._baseline = baseline
         self._progress = progress
-        self._stored: dict[str, dict[str, list[float]]] = json.loads(store.note(_NOTE) or "{}")
+        self._stored: dict[str, dict[str, list[float]]] = store.document(_NOTE)
         self._sets: list[_Pictures] | None = None
 
     def __call__(self, configurations: Sequence[Configuration]) -> dict[Configuration, Losses]:

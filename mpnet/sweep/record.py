@@ -7,6 +7,7 @@ that end in its numbers, so that an older sweep stays readable after one with ot
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from typing import Any, Mapping, Sequence
 
@@ -14,6 +15,7 @@ from mpnet.errors import StoreError
 from mpnet.sweep.store import TrialStore
 
 LAST, FOUND = "sweep", "findings"
+_NAME = re.compile(rf"{LAST}/[0-9]{{1,9}}(,[0-9]{{1,9}})*")
 
 
 @dataclass(frozen=True)
@@ -55,20 +57,20 @@ def write_record(store: TrialStore, contexts: Sequence[int], name: str, document
 
 def read_records(store: TrialStore) -> list[Record]:
     """All sweeps of a store, in the order of their contexts."""
-    last = json.loads(store.note(LAST) or "{}")
+    last = store.document(LAST)
     documents = store.contexts()
     sets = {tuple(int(number) for number in last.get("contexts") or ())} - {()}
-    sets |= {tuple(map(int, name.rpartition("/")[2].split(","))) for name in store.notes(LAST + "/")}
+    sets |= {tuple(map(int, name.rpartition("/")[2].split(","))) for name in store.notes(LAST + "/") if _NAME.fullmatch(name)}
     covered = {number for contexts in sets for number in contexts}
     # Stores from before records, and sweeps that were stopped before they noted anything.
     sets |= {(number,) for number in documents if number not in covered}
     found = []
     for number, contexts in enumerate(sorted(sets), start=1):
         is_last = list(contexts) == [int(n) for n in last.get("contexts") or ()]
-        own = store.note(_named(LAST, contexts))
-        findings = store.note(_named(FOUND, contexts)) or (store.note(FOUND) if is_last else None)
-        sweep = json.loads(own) if own else last if is_last else _guessed(last, contexts, documents)
-        found.append(Record(number, contexts, sweep, json.loads(findings) if findings else None, is_last))
+        own = store.document(_named(LAST, contexts))
+        findings = store.document(_named(FOUND, contexts)) or (store.document(FOUND) if is_last else None)
+        sweep = own or (last if is_last else _guessed(last, contexts, documents))
+        found.append(Record(number, contexts, sweep, findings, is_last))
     return found
 
 

@@ -12,19 +12,22 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-import os
 import sqlite3
 import time
-from dataclasses import asdict, dataclass
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any, Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Callable, Iterable, Iterator, Mapping, Sequence, TypeVar
 
 from mpnet.errors import StoreError
 from mpnet.spec.identity import TrialIdentity, digest_of
 from mpnet.spec.measures import trial_columns
 from mpnet.sweep.owners import Owners
-from mpnet.sweep.store_schema import FORMAT, SCHEMA, VERSION, add_columns, columns_of, store_error
+from mpnet.sweep.store_documents import check_trial, read_document
+from mpnet.sweep.store_read import open_for_reading
+from mpnet.sweep.store_schema import FORMAT, SCHEMA, VERSION, add_columns, columns_of, damaged, store_error
 
+_Read = TypeVar("_Read")
 BUSY_SECONDS = 60.0
 LEASE_SECONDS = 600.0  # only for other machines: here a dead process is found at once
 _SLICE = 500  # names in one SQL statement, well below SQLite's limit of variables
@@ -72,6 +75,7 @@ class TrialStore:
         self._owners = owners
         self._db = connection
         self._columns: tuple[str, ...] = ()
+        self._opened = ExitStack()
 
     @staticmethod
     def open(path: str | Path, subject: Subject | None = None) -> TrialStore:
@@ -92,12 +96,11 @@ class TrialStore:
     def read(path: str | Path) -> TrialStore:
         """Open an existing store for reading only, also from a folder that cannot be written and while others write."""
         path = _existing(path)
-        # Reading a WAL file needs a shared-memory file beside it; where that cannot be made, nobody can write either.
-        mode = "mode=ro" if os.access(path.parent, os.W_OK) else "immutable=1"
-        with _translated(path):
-            connection = sqlite3.connect(f"{path.absolute().as_uri()}?{mode}", timeout=BUSY_SECONDS,
-                                         isolation_level=None, uri=True)
-        store = TrialStore(path, connection, Owners(path, join=False))
+        with ExitStack() as stack:
+            with _translated(path):
+                connection = open_for_reading(path, BUSY_SECONDS, stack)
+            store = TrialStore(path, connection, Owners(path, join=False))
+            store._opened = stack.pop_all()
         return store._begun(store._check_format)
 
     def _begun(self, check: Callable[[], object]) -> TrialStore:
@@ -117,6 +120,7 @@ class TrialStore:
 
     def _leave(self) -> None:
         self._db.close()
+        self._opened.close()
         self._owners.leave()
 
     def __enter__(self) -> TrialStore:
@@ -184,7 +188,8 @@ class TrialStore:
     @property
     def subject(self) -> Subject:
         """The digests that the store was made for."""
-        return Subject(**json.loads(self.note("subject") or "{}"))
+        document = self.document("subject")
+        return Subject(**{field.name: document[field.name] for field in fields(Subject)})
 
     def note(self, name: str) -> str | None:
         """A text kept under a name, or None."""
@@ -197,6 +202,16 @@ class TrialStore:
         with _translated(self.path):
             rows = self._db.execute("SELECT name FROM meta WHERE substr(name, 1, ?) = ?", (len(prefix), prefix)).fetchall()
         return tuple(str(row[0]) for row in rows)
+    def document(self, name: str) -> Any:
+        """The JSON document kept under a name, as `store_documents` describes it; {} or None when there is none."""
+        return self._read(read_document, name, self.note(name))
+
+    def _read(self, read: Callable[..., _Read], *values: Any) -> _Read:
+        """What `read` makes of something that the store holds. Raises: StoreError when it is damaged."""
+        try:
+            return read(*values)
+        except ValueError as error:
+            raise damaged(self.path, str(error)) from None
 
     def set_note(self, name: str, value: str) -> None:
         """Keep a text under a name."""
@@ -222,7 +237,7 @@ class TrialStore:
         """All contexts by number."""
         with _translated(self.path):
             rows = self._db.execute("SELECT id, document FROM contexts ORDER BY id").fetchall()
-        return {int(number): json.loads(document) for number, document in rows}
+        return {number: self._read(read_document, "context", document) for number, document in rows}
 
     def trial_digest(self, context: int, key: str) -> str:
         """The identity of a trial, SHA-256 hex; the same as that of a run of its configuration.
@@ -302,8 +317,9 @@ class TrialStore:
         return ", ".join(["context", "key", *(f'"{name}"' for name in self._columns)])
 
     def _trial(self, row: Sequence[Any]) -> Trial:
-        values = zip(self._columns, row[2:], strict=True)
-        return Trial(row[1], {name: value for name, value in values if value is not None})
+        values = {name: value for name, value in zip(self._columns, row[2:], strict=True) if value is not None}
+        self._read(check_trial, row[1], values)
+        return Trial(row[1], values)
 
     # ---- claims: who works on what
 
@@ -342,7 +358,7 @@ class TrialStore:
     def _is_held(self, owner: str, heartbeat: float) -> bool:
         """Whether a claim still counts. heartbeat: its time.time()."""
         lives = self._owners.lives(owner)
-        return time.time() - heartbeat < LEASE_SECONDS if lives is None else lives
+        return abs(time.time() - heartbeat) < LEASE_SECONDS if lives is None else lives
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:

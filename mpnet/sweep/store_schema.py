@@ -6,6 +6,7 @@ import sqlite3
 from pathlib import Path
 
 from mpnet.errors import StoreError
+from mpnet.messages import named
 from mpnet.spec.measures import trial_columns
 
 FORMAT = "mpnet-sweep"
@@ -38,6 +39,12 @@ def add_columns(db: sqlite3.Connection) -> None:
             db.execute(f'ALTER TABLE trials ADD COLUMN "{name}" REAL')
 
 
+def damaged(path: Path, what: str) -> StoreError:
+    """The error for a store whose content is wrong."""
+    return StoreError(f"{named(path)}: the store is damaged: {what}; `mpnet sweep --salvage STORE` writes what is readable "
+                      f"into a new one")
+
+
 def store_error(path: Path, error: sqlite3.Error | OSError) -> StoreError:
     """What went wrong with a store, and what to do, in one line."""
     text = str(error)
@@ -53,8 +60,10 @@ def store_error(path: Path, error: sqlite3.Error | OSError) -> StoreError:
     if "locked" in text or "busy" in text:
         return StoreError(f"{path}: another process has held the store for a minute; {safe}; stop that process or "
                           f"choose another --store")
+    if "Could not decode" in text:
+        return damaged(path, "it holds a text that is not UTF-8")
     if "malformed" in text or "corrupt" in text:
-        return StoreError(f"{path}: the store is damaged ({text}); choose another --store")
+        return damaged(path, text)
     if "disk I/O error" in text:
         return StoreError(f"{path}: the disk cannot be written or read ({text}), perhaps full; {safe}; mend that and "
                           f"run the same command again")

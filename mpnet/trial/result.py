@@ -14,11 +14,11 @@ from mpnet.engine.cost import layer_costs, plan_cost
 from mpnet.engine.run import Session
 from mpnet.errors import StoreError
 from mpnet.formats.atomic import write_folder, write_link
-from mpnet.formats.json_text import DocumentFormat
 from mpnet.kernels.environment import versions
 from mpnet.spec.identity import ID_DIGITS, TrialIdentity
 from mpnet.speed.steps import measure_latency
 from mpnet.trial.measure import measure_agreement, measure_detections
+from mpnet.trial.result_schema import RESULT
 from mpnet.trial.run import Outcome
 from mpnet.trial.workbench import Workbench
 
@@ -26,13 +26,6 @@ RESULT_FILE = "result.json"
 DETECTIONS_FILE = "detections.json"
 LATEST = "latest"
 _ID = re.compile(rf"[0-9a-f]{{{ID_DIGITS}}}\Z")
-# The sections are those that every result has; docs/architecture.md describes them.
-RESULT = DocumentFormat(
-    "mpnet-result", 1, "result of mpnet", "run the experiment again, with --force if need be", 64 << 20, {
-        "name": str, "id": str, "digests": dict, "protocol": dict, "precision": dict, "metrics": dict, "per_class": list,
-        "cost": dict, "versions": dict,
-    }, StoreError,
-)
 
 
 @dataclass(frozen=True)
@@ -135,11 +128,7 @@ def read_result(path: str | Path) -> Result:
     if not (folder / RESULT_FILE).is_file():
         folder = _only_result(folder)
     file = folder / RESULT_FILE
-    document = RESULT.read(file)
-    for name, value in document["metrics"].items():
-        if isinstance(value, bool) or not isinstance(value, (int, float)):
-            raise RESULT.damaged(file, f"metric {name[:40]!r} is not a number")
-    return Result(folder, document)
+    return Result(folder, RESULT.read(file))
 
 
 def _only_result(folder: Path) -> Path:

@@ -18,6 +18,11 @@ CONTEXT = {
 }
 
 
+def entry(key: str) -> dict[str, Any]:
+    """A configuration as findings hold it."""
+    return {"precision": key, "trial": "t" * 64, "options": "", "metrics": {}, "costs": {}}
+
+
 def make_store(
     path: Path, count: int | None = None, state: str = "finished", findings: dict[str, Any] | None = None,
     sweep: dict[str, Any] | None = None, held_out: bool = False,
@@ -41,5 +46,8 @@ def make_store(
         }))
         store.set_note("status", json.dumps({"state": state, "owner": "elsewhere:1:x", "total": len(table.keys)}))
         if findings is not None:
-            store.set_note("findings", json.dumps(findings))
+            store.set_note("findings", json.dumps({
+                "trials": len(trials), "space": len(table.keys), "front": [], "objectives": ["AP"], "baseline": None,
+                **findings,
+            }))
     return path

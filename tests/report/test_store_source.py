@@ -20,7 +20,7 @@ from mpnet.report.source import thinned
 from mpnet.report.store_source import front_knee
 from mpnet.report.summary import sentences
 from mpnet.sweep.store import TrialStore
-from tests.report.made_store import SUBJECT, make_store
+from tests.report.made_store import SUBJECT, entry, make_store
 from tests.report.synthetic import configurations
 
 
@@ -42,7 +42,7 @@ def test_every_trial_arrives_as_it_was_stored(tmp_path: Path) -> None:
 
 
 def test_the_baseline_and_the_sweeps_choice_are_marked(tmp_path: Path) -> None:
-    store = make_store(tmp_path / "s.sqlite", findings={"best": {"precision": "fqqqqqqqqqf", "options": ""}})
+    store = make_store(tmp_path / "s.sqlite", findings={"best": entry("fqqqqqqqqqf")})
     table = collect([store], progress=quiet).configurations
     assert table.keys[table.baseline or 0] == "f" * 11
     assert table.keys[table.chosen or 0] == "fqqqqqqqqqf"
@@ -115,7 +115,7 @@ def test_files_that_are_gone_are_named(tmp_path: Path) -> None:
 
 def test_held_out_figures_stand_beside_those_that_chose(tmp_path: Path) -> None:
     store = make_store(tmp_path / "s.sqlite", held_out=True,
-                       findings={"best": {"precision": "q" * 11, "options": ""}})
+                       findings={"best": entry("q" * 11)})
     data = collect([store], progress=quiet)
     assert "on the pictures that chose it" in sentences(data)[1]
     assert "partly luck" not in sentences(data)[1]

@@ -61,7 +61,7 @@ def test_another_arithmetic_is_another_trial(store: TrialStore) -> None:
 @pytest.mark.parametrize("name", sorted(IDENTITY))
 def test_the_identity_of_a_trial_holds_everything_that_decides_it(store: TrialStore, name: str) -> None:
     first = store.context({"identity": IDENTITY})
-    second = store.context({"identity": {**IDENTITY, name: "other"}})
+    second = store.context({"identity": {**IDENTITY, name: {"other": 1} if isinstance(IDENTITY[name], dict) else "other"}})
     assert store.trial_digest(first, "ff") != store.trial_digest(second, "ff")
     assert store.trial_digest(first, "ff") != store.trial_digest(first, "fq")
     assert store.trial_digest(first, "ff") == TrialIdentity(**IDENTITY, plan="ff").digests()["trial"]

@@ -1,0 +1,135 @@
+"""Writes what can still be read of a damaged store into a new one."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+from contextlib import ExitStack, suppress
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, Iterator
+
+from mpnet.errors import StoreError
+from mpnet.messages import named
+from mpnet.spec.identity import digest_of
+from mpnet.spec.measures import trial_columns
+from mpnet.sweep.store import BUSY_SECONDS, Subject, Trial, TrialStore
+from mpnet.sweep.store_documents import check_trial, read_document
+from mpnet.sweep.store_read import open_for_reading
+
+_BATCH = 2_000
+_NOTES = ("sweep", "status", "findings")
+
+
+def salvage(path: Path, out: Path) -> dict[str, Any]:
+    """Read the store `path` as far as that goes and write whole, sensible trials to a new store `out`.
+
+    Result: the document of `mpnet sweep --salvage --json`: how many trials were written, what was lost.
+    Raises: StoreError when `out` exists, or when not even the beginning can be read.
+    """
+    if os.path.lexists(out):
+        raise StoreError(f"{named(out)}: exists already; name another file with --store")
+    lost: list[str] = []
+    with ExitStack() as stack:
+        try:
+            db = open_for_reading(path, BUSY_SECONDS, stack)
+        except (sqlite3.Error, OSError) as error:
+            raise StoreError(f"{named(path)}: nothing of it can be read ({error}); restore it from a backup, or sweep "
+                             f"again with another --store") from None
+        db.text_factory = lambda content: content.decode("utf-8", "replace")
+        contexts = _contexts(db, lost)
+        subject = _subject(db, contexts)
+        if subject is None:
+            raise StoreError(f"{named(path)}: what it was about cannot be read, so its trials are of no use; restore it "
+                             f"from a backup, or sweep again with another --store")
+        written = 0
+        with TrialStore.open(out, subject) as new:
+            numbers = {old: new.context(document) for old, document in contexts.items()}
+            for old, trials in _trials(db, lost):
+                if old in numbers:
+                    written += new.add(numbers[old], trials)
+            for name, document in _notes(db, lost, numbers).items():
+                new.set_note(name, json.dumps(document))
+    return {"store": str(path), "salvaged": str(out), "trials": written, "contexts": len(contexts), "lost": lost}
+
+
+def _rows(db: sqlite3.Connection, table: str, order: str, lost: list[str]) -> Iterator[dict[str, Any]]:
+    """All rows of a table that can be read: from its beginning to the damage, and from its end back to it."""
+    for direction in ("ASC", "DESC"):
+        keys = ", ".join(f"{name} {direction}" for name in order.split(", "))
+        try:
+            found = db.execute(f"SELECT * FROM {table} ORDER BY {keys}")
+            names = [column[0] for column in found.description]
+            for row in found:
+                yield dict(zip(names, row, strict=True))
+            return
+        except sqlite3.Error as error:
+            if direction == "ASC":
+                lost.append(f"part of the {table} ({error})")
+
+
+def _contexts(db: sqlite3.Connection, lost: list[str]) -> dict[int, Any]:
+    found = {}
+    for row in _rows(db, "contexts", "id", lost):
+        try:
+            document = read_document("context", row["document"])
+            # A digest that does not fit tells of a change that left valid JSON.
+            if digest_of(document) != row["digest"]:
+                raise ValueError("another digest")
+            found[int(row["id"])] = document
+        except (ValueError, KeyError, TypeError, AttributeError):
+            lost.append(f"context {str(row.get('id'))[:20]} and its trials")
+    return found
+
+
+def _subject(db: sqlite3.Connection, contexts: dict[int, Any]) -> Subject | None:
+    with suppress(sqlite3.Error, ValueError, KeyError, TypeError, AttributeError):
+        text = db.execute("SELECT value FROM meta WHERE name = 'subject'").fetchone()[0]
+        document = read_document("subject", text)
+        return Subject(**{field.name: document[field.name] for field in fields(Subject)})
+    for context in contexts.values():
+        identity = context.get("identity")
+        if identity:
+            return Subject(identity["cfg"], identity["weights"], identity["data"], digest_of(identity["protocol"]))
+    return None
+
+
+def _trials(db: sqlite3.Connection, lost: list[str]) -> Iterator[tuple[int, list[Trial]]]:
+    """Batches of whole trials of one context."""
+    batch: list[Trial] = []
+    known = set(trial_columns())
+    of, broken = None, 0
+    for row in _rows(db, "trials", "context, key", lost):
+        context = row.pop("context", None)
+        key = row.pop("key", None)
+        values = {name: value for name, value in row.items() if value is not None and name in known}
+        try:
+            check_trial(key, values)
+        except ValueError:
+            broken += 1
+            continue
+        if batch and (context != of or len(batch) == _BATCH):
+            yield int(of or 0), batch
+            batch = []
+        of = context if isinstance(context, int) else 0
+        batch.append(Trial(str(key), values))
+    if batch:
+        yield int(of or 0), batch
+    if broken:
+        lost.append(f"{broken} trials whose values are none")
+
+
+def _notes(db: sqlite3.Connection, lost: list[str], numbers: dict[int, int]) -> dict[str, Any]:
+    """The notes that are whole, about the new numbers of contexts."""
+    found: dict[str, Any] = {}
+    texts = {str(row.get("name")): row.get("value") for row in _rows(db, "meta", "name", lost)}
+    for name in _NOTES:
+        try:
+            if name in texts:
+                found[name] = read_document(name, str(texts[name]))
+        except ValueError:
+            lost.append(f"the note {name!r}")
+    if "contexts" in found.get("sweep", {}):
+        found["sweep"]["contexts"] = [numbers[old] for old in found["sweep"]["contexts"] if old in numbers]
+    return {name: document for name, document in found.items() if document is not None}

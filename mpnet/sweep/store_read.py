@@ -1,0 +1,47 @@
+"""Opens a store for reading, wherever it lies, and leaves nothing beside it.
+
+A store is in SQLite's WAL mode: a reader needs the files -wal and -shm beside it, and makes them where they are missing.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import tempfile
+from contextlib import ExitStack, closing
+from pathlib import Path
+
+
+def open_for_reading(path: Path, busy_seconds: float, stack: ExitStack) -> sqlite3.Connection:
+    """A connection that only reads, also while others write, and from a folder that cannot be written.
+
+    stack: closes it. Raises: sqlite3.Error, OSError.
+    """
+    beside = Path(f"{os.path.realpath(path)}-wal")
+    unmerged = beside.is_file() and beside.stat().st_size > 0
+    # The last connection to close removes what it made, if it may write; with trials that are not merged yet the files
+    # are there already, and whether to merge is the writers' business.
+    for mode in ("mode=ro",) if unmerged else ("mode=rw", "mode=ro"):
+        try:
+            return _connect(path, mode, busy_seconds, stack)
+        except sqlite3.OperationalError as error:
+            if "locked" in str(error) or "decode" in str(error):
+                raise
+    if not unmerged:
+        # Where nothing can be made, nobody writes.
+        return _connect(path, "immutable=1", busy_seconds, stack)
+    folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mpnet-store-")))
+    for name in (beside, Path(os.path.realpath(path))):
+        shutil.copyfile(name, folder / ("store-wal" if name == beside else "store"))
+    return _connect(folder / "store", "mode=rw", busy_seconds, stack)
+
+
+def _connect(path: Path, mode: str, busy_seconds: float, stack: ExitStack) -> sqlite3.Connection:
+    with ExitStack() as opened:
+        connection = opened.enter_context(closing(sqlite3.connect(
+            f"{path.absolute().as_uri()}?{mode}", timeout=busy_seconds, isolation_level=None, uri=True)))
+        connection.execute("PRAGMA query_only = ON")
+        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        stack.push(opened.pop_all())
+    return connection

@@ -1,0 +1,42 @@
+"""What a result.json holds; checked where it is read, so that nothing behind has to."""
+
+from __future__ import annotations
+
+from mpnet.errors import StoreError
+from mpnet.formats.json_text import DocumentFormat
+from mpnet.formats.schema import Fields, Many, Maybe, Named, Text, Within
+from mpnet.spec.identity import ID_DIGITS
+
+KEY = Text(r"\w{0,4096}(\+[0-9]{1,6}:\w(,[0-9]{1,6}:\w)*)?", "a precision string, such as fqqh")
+DECIBELS = Within(-10_000, 10_000)
+LAYER = Fields({"index": int}, {
+    "type": str, "name": str, "selectors": Many(str), "precision": str, "conversions": Many(str), "shape": Many(int),
+    "macs": int, "parameters": int, "weight_bytes": float, "activation_bytes": float,
+})
+AGREEMENT = Fields({"baseline": str, "head_sqnr_db": Many(Maybe(DECIBELS))}, {
+    "AP": Maybe(float), "AP75": Maybe(float), "AP95": Maybe(float),
+})
+LATENCY = Fields({"isa": str, "threads": int, "median_ms": float}, {
+    "min_ms": float, "images": int,
+    "steps": Many(Fields({}, {"step": str, "layer": Maybe(int), "ms": Maybe(float)})),
+})
+PROTOCOL = Fields({"dataset": str, "images": int, "batch_norm": str}, {
+    "boxes": int, "resize": str, "confidence": float, "nms": float, "nms_kind": Maybe(str),
+    "max_detections": Maybe(int), "quantization": Maybe(dict), "metric": str, "input": Many(int),
+})
+CLASS = Fields({"id": int, "name": str, "truths": int, "AP": float}, dict.fromkeys(("AP50", "AR100", "darknet_AP50"), float))
+COST = Fields({name: float for name in ("weight_bytes", "peak_activation_bytes", "macs", "int8_macs", "bit_operations")})
+RESULT = DocumentFormat(
+    "mpnet-result", 1, "result of mpnet", "run the experiment again, with --force if need be", 64 << 20,
+    {
+        "name": str, "id": Text(rf"[0-9a-f]{{{ID_DIGITS}}}", "the first digits of a digest"), "digests": Named(Maybe(str)),
+        "protocol": PROTOCOL, "precision": Fields({"key": KEY}, {"layers": Many(LAYER)}), "metrics": Named(float),
+        "per_class": Many(CLASS), "cost": COST, "versions": Named(Maybe(str)),
+    },
+    StoreError,
+    {
+        "created": str, "command": str, "agreement": Maybe(AGREEMENT), "latency": Maybe(LATENCY),
+        "sources": Maybe(Named(str)), "notes": Many(str), "selection": Maybe(Named(float)), "held_out": Maybe(Named(float)),
+    },
+)
+"""docs/architecture.md describes the sections."""

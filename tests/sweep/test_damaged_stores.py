@@ -1,0 +1,150 @@
+"""Stores that are damaged, unmerged, or lie where nothing can be written."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mpnet.errors import StoreError
+from mpnet.report.model import Status
+from mpnet.report.store_source import from_store
+from mpnet.spec.identity import digest_of
+from mpnet.sweep.findings import sweep_status
+from mpnet.sweep.salvage import salvage
+from mpnet.sweep.store import Trial, TrialStore
+from tests.report.made_store import CONTEXT, SUBJECT, make_store
+
+WRONG: dict[str, tuple[str, str]] = {
+    "value-text": ("UPDATE trials SET AP = 'x' WHERE key = 'fffffffffff'", "trial fffffffffff: AP must be a number, not 'x'"),
+    "value-blob": ("UPDATE trials SET AP50 = x'00'", "AP50 must be a number"),
+    "key-blob": ("UPDATE trials SET key = x'00' WHERE key = 'fffffffffff'", "key must be a precision string"),
+    "key-short": ("UPDATE trials SET key = 'f' WHERE key = 'fffffffffff'", "different numbers of layers"),
+    "findings-list": ("UPDATE meta SET value = '[1]' WHERE name = 'findings'", r"findings must be an object, not \[1\]"),
+    "status-cut": ("UPDATE meta SET value = '{\"state\"' WHERE name = 'status'", "status is not valid JSON"),
+    "sweep-name": ("UPDATE meta SET value = '{\"name\": 5}' WHERE name = 'sweep'", "sweep.name must be a text, not 5"),
+    "note-bytes": ("UPDATE meta SET value = CAST(x'ff' AS TEXT) WHERE name = 'sweep'", "a text that is not UTF-8"),
+    "subject": ("UPDATE meta SET value = '{}' WHERE name = 'subject'", "subject.network is missing"),
+    "context-empty": ("UPDATE contexts SET document = '{\"identity\": {}}'", "context.identity.options is missing"),
+    "context-cut": ("UPDATE contexts SET document = '{'", "context is not valid JSON"),
+}
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Path:
+    return make_store(tmp_path / "s.sqlite", count=60, findings={"best": None})
+
+
+def change(path: Path, statement: str) -> None:
+    with sqlite3.connect(path) as direct:
+        direct.execute(statement)
+    direct.close()
+
+
+def look(path: Path) -> None:
+    """What `sweep --status` and `report` read."""
+    sweep_status(path)
+    from_store(path, Status("finished", 0))
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_damage_is_said_in_one_line_with_what_can_be_saved(made: Path, name: str) -> None:
+    statement, message = WRONG[name]
+    change(made, statement)
+    with pytest.raises(StoreError, match=rf"s\.sqlite: the store is damaged: .*{message}.*; `mpnet sweep --salvage") as told:
+        look(made)
+    assert "\n" not in str(told.value)
+
+
+@pytest.mark.parametrize(("name", "trials"), [
+    ("value-text", 59), ("value-blob", 0), ("findings-list", 60), ("status-cut", 60), ("note-bytes", 60), ("subject", 60),
+    ("context-empty", 0), ("context-cut", 0), ("key-blob", 59),
+])
+def test_what_is_whole_is_salvaged(made: Path, tmp_path: Path, name: str, trials: int) -> None:
+    with TrialStore.read(made) as store:
+        whole = {trial.key: trial for trial in store.trials(1)}
+    change(made, WRONG[name][0])
+    before = made.read_bytes()
+    document = salvage(made, tmp_path / "new.sqlite")
+    assert document["trials"] == trials
+    assert made.read_bytes() == before
+    if name.startswith("context"):
+        return
+    with TrialStore.read(tmp_path / "new.sqlite") as store:
+        saved = {trial.key: trial for trial in store.trials(1)}
+    assert len(saved) == trials
+    assert all(whole[key] == trial for key, trial in saved.items())
+    subject = SUBJECT
+    if name == "subject":  # what it was about is known from the contexts
+        subject = replace(SUBJECT, protocol=digest_of(CONTEXT["identity"]["protocol"]))
+    with TrialStore.open(tmp_path / "new.sqlite", subject) as resumed:
+        assert resumed.context(CONTEXT) == 1
+
+
+def test_a_damaged_page_costs_what_lies_on_it(tmp_path: Path) -> None:
+    path = tmp_path / "s.sqlite"
+    trials = [Trial(f"{number:06d}", {"AP": float(number)}) for number in range(5_000)]
+    with TrialStore.open(path, SUBJECT) as store:
+        context = store.context(CONTEXT)
+        store.add(context, trials)
+    content = bytearray(path.read_bytes())
+    middle = len(content) // 2 // 4096 * 4096
+    content[middle:middle + 4096] = b"\xff" * 4096
+    path.write_bytes(content)
+    with TrialStore.read(path) as store, pytest.raises(StoreError, match="is damaged: database disk image is malformed"):
+        list(store.trials(context))
+    document = salvage(path, tmp_path / "new.sqlite")
+    assert 4_800 < document["trials"] < 5_000
+    assert document["lost"] == ["part of the trials (database disk image is malformed)"]
+    with TrialStore.read(tmp_path / "new.sqlite") as store:
+        assert all(trial == trials[int(trial.key)] for trial in store.trials(1))
+
+
+def test_reading_leaves_nothing_beside_a_finished_store(made: Path) -> None:
+    before = {path.name: path.read_bytes() for path in made.parent.iterdir()}
+    look(made)
+    assert {path.name: path.read_bytes() for path in made.parent.iterdir()} == before
+
+
+def unmerged(made: Path, folder: Path) -> Path:
+    """A copy of a store as a killed sweep leaves it: its trials in the -wal file alone."""
+    store = TrialStore.open(made.with_name("live.sqlite"), SUBJECT)
+    store.add(store.context(CONTEXT), [Trial(f"{number:06d}", {"AP": float(number)}) for number in range(64)])
+    folder.mkdir()
+    for suffix in ("", "-wal", "-shm"):
+        shutil.copyfile(f"{store.path}{suffix}", folder / f"s.sqlite{suffix}")
+    store.close()
+    return folder / "s.sqlite"
+
+
+COUNT = ("import sys\nfrom pathlib import Path\nfrom mpnet.sweep.store import TrialStore\n"
+         "with TrialStore.read(Path(sys.argv[1])) as store: print(store.count())")
+
+
+@pytest.mark.parametrize("shm", [True, False])
+def test_trials_that_are_not_merged_are_read_where_nothing_can_be_written(made: Path, tmp_path: Path, shm: bool) -> None:
+    path = unmerged(made, tmp_path / "away")
+    if not shm:
+        path.with_name("s.sqlite-shm").unlink()
+    before = {file.name: file.read_bytes() for file in path.parent.iterdir()}
+    script = f'mount --bind "{path.parent}" "{path.parent}" && mount -o remount,ro,bind "{path.parent}" && exec "$@"'
+    if subprocess.run(["unshare", "--mount", "sh", "-c", script, "-", "true"], capture_output=True).returncode:
+        pytest.skip("SKIPPED: no mount namespaces for this user (unshare)")
+    said = subprocess.run(["unshare", "--mount", "sh", "-c", script, "-", sys.executable, "-c", COUNT, str(path)],
+                          capture_output=True, text=True)
+    assert (said.stdout, said.stderr) == ("64\n", "")
+    assert {file.name: file.read_bytes() for file in path.parent.iterdir()} == before
+
+
+def test_notes_are_held_to_what_sweeps_write(made: Path) -> None:
+    """What the schema describes is what is written: a store of today reads without a word."""
+    with TrialStore.read(made) as store:
+        documents: dict[str, Any] = {name: store.document(name) for name in ("subject", "sweep", "status", "findings")}
+    assert documents["sweep"]["contexts"] == [1]
+    look(made)
