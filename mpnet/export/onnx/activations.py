@@ -25,6 +25,11 @@ _OPERATORS: dict[str, Callable[[Graph, str, str], str]] = {
         "Mul", [x, graph.node("Tanh", [graph.node("Softplus", [x], f"{name}_softplus")], f"{name}_tanh")], name),
 }
 
+CLAMPS = ("linear", "relu", "relu6")
+"""Results of these are clamps of their sums, which engines do when they store codes."""
+RISING = (*CLAMPS, "leaky", "logistic")
+"""These keep the order of values, so that the largest may be taken before."""
+
 
 def activate(graph: Graph, activation: str, x: str, name: str) -> str:
     """The tensor after the activation. Raises: KeyError for one that mpnet.export.onnx.support refuses."""

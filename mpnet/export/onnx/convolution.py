@@ -6,18 +6,19 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mpnet.engine.operations import Convolve
 from mpnet.engine.prepare import Constants, Prepared
-from mpnet.export.onnx.activations import activate
+from mpnet.export.onnx.activations import CLAMPS, RISING, activate
 from mpnet.export.onnx.graph import Graph, layer_name
 from mpnet.export.onnx.rules import Rules
-from mpnet.export.onnx.values import SHIFT, Coded, Value, coded_value, fixed_map, quantised, real_of
+from mpnet.export.onnx.values import SHIFT, Coded, Later, Value, coded_value, fixed_map, quantised, real_of
 from mpnet.quantization.scheme import range_to_params
 from mpnet.spec.layers import ConvolutionSpec
 from mpnet.spec.precision import FLOAT16
 
-LEAKY_SLOPE = np.float32(0.1)
+LEAKY_SLOPE = 0.1
 
 
 @dataclass(frozen=True)
@@ -59,25 +60,31 @@ class _Writer:
         inputs = [real_of(self.graph, x, self.name(what)), weights, self.constant("bias", bias)]
         return self.graph.node("Conv", inputs, self.name(what), **self.window)
 
-    def weights(self, factor: np.float32 = np.float32(1)) -> str:  # noqa: B008
+    def weights(self, factor: float = 1.0) -> str:
         """What the weight codes mean, times a factor."""
+        codes, scales = self.constant("weights", self.constants.weights), self.scales * np.float32(factor)
+        if self.rules.fused_only and not self.in_codes:
+            # Engines fold these into real weights, which DequantizeLinear keeps them from.
+            reals = self.graph.node("Cast", [codes], self.name("weights_widened"), to=1)
+            factors = self.constant("weights_scale", scales.reshape(-1, 1, 1, 1))
+            return self.graph.node("Mul", [reals, factors], self.name("weights_dequantize"))
+        zeros = self.graph.constant("weights_zero_point", np.zeros(len(scales), np.int8))
+        return self.graph.node(
+            "DequantizeLinear", [codes, self.constant("weights_scale", scales), zeros], self.name("weights_dequantize"), axis=0)
+
+    @property
+    def scales(self) -> NDArray[np.float32]:
         scales = self.constants.weight_scale
         assert scales is not None
-        inputs = [
-            self.constant("weights", self.constants.weights), self.constant("weights_scale", scales * factor),
-            self.graph.constant("weights_zero_point", np.zeros(len(scales), np.int8)),
-        ]
-        return self.graph.node("DequantizeLinear", inputs, self.name("weights_dequantize"), axis=0)
+        return scales
 
     def on_integers(self, x: Coded) -> str:
         """Biased sums of codes whose scale is known when they are."""
         stored = self.constant("weights", self.constants.weights)
         sums = self.graph.node("ConvInteger", [x.tensor, stored, x.zero_point], self.name("conv"), **self.window)
         reals = self.graph.node("Cast", [sums], self.name("sums"), to=1)
-        scales = self.constants.weight_scale
-        assert scales is not None
         factor = self.graph.node(
-            "Mul", [x.scale, self.constant("weights_scale", scales.reshape(1, -1, 1, 1))], self.name("factor"))
+            "Mul", [x.scale, self.constant("weights_scale", self.scales.reshape(1, -1, 1, 1))], self.name("factor"))
         scaled = self.graph.node("Mul", [reals, factor], self.name("scaled"))
         return self.graph.node(
             "Add", [scaled, self.constant("bias", self.constants.bias.reshape(1, -1, 1, 1))], self.name("biased"))
@@ -86,9 +93,18 @@ class _Writer:
     def as_leaky_pair(self) -> bool:
         quantize = self.operation.quantize
         return (
-            self.rules.leaky_pair and self.layer.activation == "leaky" and quantize is not None
+            self.rules.fused_only and self.layer.activation == "leaky" and quantize is not None
             and self.layer.depth >= self.rules.leaky_depth and quantize.scheme.rounding == "half_to_even"
         )
+
+    @property
+    def in_codes(self) -> bool:
+        """Whether an engine that convolves codes only where it stores codes does so here."""
+        quantize = self.operation.quantize
+        if quantize is None:
+            return False
+        plain = quantize.scheme.rounding == "half_to_even" and quantize.scheme.low == -SHIFT
+        return self.as_leaky_pair or (plain and self.layer.activation in CLAMPS)
 
     def leaky_pair(self, x: Value) -> Value:
         """Codes of LeakyReLU without it: of the sums, and of a tenth of the sums, the larger.
@@ -102,8 +118,8 @@ class _Writer:
         params = range_to_params(*quantize.range, quantize.scheme)
         code_map = fixed_map(self.graph, self.name("result"), params)
         parts = []
-        for what, factor in (("conv", np.float32(1)), ("conv_tenth", LEAKY_SLOPE)):
-            sums = self.convolution(x, self.weights(factor), self.constants.bias * factor, what)
+        for what, factor in (("conv", 1.0), ("conv_tenth", LEAKY_SLOPE)):
+            sums = self.convolution(x, self.weights(factor), self.constants.bias * np.float32(factor), what)
             parts.append(self.graph.node("QuantizeLinear", [sums, *code_map], self.name(f"{what}_quantize")))
         if params.low > -SHIFT:
             parts.append(self.graph.constant("lowest_code", np.uint8(params.low + SHIFT)))
@@ -112,7 +128,7 @@ class _Writer:
 
 def convolve(graph: Graph, prepared: Prepared, operation: Convolve, x: Value, rules: Rules) -> Value:
     """The result of a convolution with bias and activation: coded if the operation quantises it, else reals that are not
-    yet rounded to anything."""
+    yet rounded to anything, or are to be quantised later."""
     layer = operation.layer_of(prepared.network)
     writer = _Writer(graph, layer, operation, prepared.constants(operation.alone), rules)
     if writer.constants.weight_scale is None:
@@ -122,5 +138,10 @@ def convolve(graph: Graph, prepared: Prepared, operation: Convolve, x: Value, ru
     elif writer.as_leaky_pair:
         return writer.leaky_pair(x)
     else:
-        real = writer.activated(writer.convolution(x, writer.weights(), writer.constants.bias))
-    return Value(real) if operation.quantize is None else quantised(graph, real, writer.name("result"), operation.quantize)
+        real = writer.convolution(x, writer.weights(), writer.constants.bias)
+        if rules.fused_only and not writer.in_codes and operation.quantize is not None and layer.activation in RISING:
+            return Value(real, later=Later(layer.index, layer.activation, operation.quantize))
+        real = writer.activated(real)
+    if operation.quantize is None:
+        return Value(real)
+    return quantised(graph, real, writer.name("result"), operation.quantize)

@@ -52,8 +52,11 @@ class Lowered:
         ]
 
     def _step(self, step: Step) -> Value:
-        inputs = [self._values[slot] for slot in step.inputs]
         name = layer_name(step.layer, step.operation.name.lower())
+        if not step.operation.moves_values:
+            for slot in step.inputs:
+                self._quantise(slot)
+        inputs = [self._values[slot] for slot in step.inputs]
         if isinstance(step.operation, Convolve):
             return self._convolve(step, inputs[0])
         if isinstance(step.operation, Quantize):
@@ -62,6 +65,14 @@ class Lowered:
             return self._stored(real_of(self.graph, inputs[0], name), step, name)
         shapes = [self.plan.slots[slot].shape for slot in step.inputs]
         return self._plain(step, inputs, shapes, name)
+
+    def _quantise(self, slot: int) -> None:
+        """What was put off until something computes with it."""
+        value = self._values[slot]
+        if value.later is not None:
+            later = value.later
+            real = activate(self.graph, later.activation, value.real, layer_name(later.layer, later.activation))
+            self._values[slot] = quantised(self.graph, real, layer_name(later.layer, "result"), later.quantize)
 
     def _stored(self, real: str, step: Step, name: str) -> Value:
         """A result that is stored as the step gives it."""
@@ -73,7 +84,7 @@ class Lowered:
         operation = step.operation
         assert isinstance(operation, Convolve)
         value = convolve(self.graph, self.prepared, operation, x, self.rules)
-        if value.coded is None:
+        if operation.quantize is None:
             value = self._stored(value.real, step, layer_name(step.layer, "result"))
         if operation.pool is not None:
             layer = operation.layer_of(self.plan.network)
@@ -89,12 +100,12 @@ class Lowered:
     def _moved(self, operation: Operation, inputs: list[Value], shapes: list[Shape], name: str) -> Value:
         write, coded = _WRITE[type(operation)], inputs[0].coded
         if coded is None:
-            return Value(write(self.graph, operation, [value.real for value in inputs], shapes, name))
+            return Value(write(self.graph, operation, [inputs[0].real], shapes, name), later=inputs[0].later)
         if coded.params is None:
             moved = write(self.graph, operation, [coded.tensor], shapes, name)
             return Value("", Coded(moved, coded.scale, coded.zero_point))
         moved = write(self.graph, operation, [inputs[0].real], shapes, name)
-        return pair(self.graph, moved, name, coded.params) if self.rules.coded_moves else Value(moved, coded)
+        return pair(self.graph, moved, name, coded.params) if self.rules.fused_only else Value(moved, coded)
 
 
 def _moves_halves(step: Step) -> bool:

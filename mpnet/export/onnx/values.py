@@ -29,11 +29,26 @@ class Coded:
 
 
 @dataclass(frozen=True)
+class Later:
+    """What a layer's reals lack before anything computes with them; what moves values may come before, since both keep
+    their order."""
+
+    layer: int
+    activation: str
+    quantize: Quantize
+
+
+@dataclass(frozen=True)
 class Value:
-    """One slot. real: float32 tensor of what it means, '' where only the codes are written. coded: its codes."""
+    """One slot.
+
+    real:  float32 tensor of what it means, '' where only the codes are written. coded: its codes.
+    later: what `real` still lacks.
+    """
 
     real: str
     coded: Coded | None = None
+    later: Later | None = None
 
 
 def pair(graph: Graph, x: str, name: str, params: QuantParams) -> Value:
