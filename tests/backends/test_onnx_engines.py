@@ -1,0 +1,273 @@
+"""ONNX Runtime and OpenVINO run what mpnet exports, and give what mpnet gives."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from mpnet.backends import Model, backend
+from mpnet.detection.decode import decode_head
+from mpnet.detection.nms import suppress
+from mpnet.detection.preprocess import preprocess
+from mpnet.engine.assign import assign_key
+from mpnet.engine.calibrate import calibrate, range_requests
+from mpnet.engine.options import resolve_options
+from mpnet.engine.prepare import Prepared
+from mpnet.engine.run import Session
+from mpnet.errors import EngineError
+from mpnet.evaluation.dataset import read_picture
+from mpnet.export import Configuration, Exported, export
+from mpnet.formats.cfg import parse_cfg, read_cfg
+from mpnet.formats.weights import read_weights
+from mpnet.kernels.isa import kernels
+from mpnet.spec.network import NetworkSpec
+from mpnet.spec.quantization import ActivationOptions, QuantizationOptions, WeightOptions
+from mpnet.spec.weights import Weights, random_weights
+from mpnet.trial.workbench import yolo_heads
+from tests.conftest import DemoModel
+
+pytest.importorskip("onnx")
+Floats = NDArray[np.float32]
+CALIBRATED = ActivationOptions(ranges="calibrated")
+
+# Every kind of layer; odd sizes, stride 2, groups, depthwise, dilation, routes of groups, a pooling with padding.
+EVERYTHING = """[net]
+width=37
+height=23
+channels=3
+[convolutional]
+batch_normalize=1
+filters=16
+size=3
+stride=2
+pad=1
+activation=leaky
+[convolutional]
+filters=16
+size=3
+pad=1
+groups=16
+activation=relu6
+[convolutional]
+filters=16
+size=5
+pad=1
+groups=2
+activation=leaky
+[shortcut]
+from=0
+activation=leaky
+[dropout]
+[maxpool]
+size=2
+stride=2
+[maxpool]
+size=3
+stride=1
+[convolutional]
+filters=14
+size=1
+activation=linear
+[yolo]
+mask=0,1
+num=4
+classes=2
+anchors=2,3, 4,5, 6,7, 8,9
+[route]
+layers=-3
+groups=2
+group_id=1
+[convolutional]
+filters=24
+size=3
+dilation=2
+padding=2
+activation=mish
+[convolutional]
+filters=8
+size=1
+activation=swish
+[upsample]
+stride=2
+[convolutional]
+filters=8
+size=3
+pad=1
+activation=relu
+[convolutional]
+filters=14
+size=1
+activation=logistic
+[yolo]
+mask=2,3
+num=4
+classes=2
+anchors=2,3, 4,5, 6,7, 8,9
+"""
+COUNT = EVERYTHING.count("[convolutional]")
+
+
+@pytest.fixture(params=["onnxruntime", "openvino"])
+def engine(request: pytest.FixtureRequest) -> str:
+    """A backend whose program is installed."""
+    for package in backend(request.param).packages:
+        pytest.importorskip(package.partition(">=")[0])
+    return str(request.param)
+
+
+def _configuration(
+    network: NetworkSpec, weights: Weights, batch: Floats, key: str, quantization: QuantizationOptions
+) -> Configuration:
+    prepared = Prepared(network, weights, kernels())
+    options = resolve_options(network, quantization)
+    requests = range_requests(network, options)
+    if requests:
+        ranges = calibrate(prepared, [batch], requests, {}).by_tensor()
+        options = resolve_options(network, quantization, ranges=ranges)
+    return Configuration.of(prepared, assign_key(network, key), options)
+
+
+def _open(engine: str, configuration: Configuration) -> tuple[Model, Exported]:
+    chosen = backend(engine)
+    exported = export(chosen.target, configuration, chosen.flavour)
+    return chosen.load(exported, 1), exported
+
+
+def _error(found: list[Floats], own: list[Floats]) -> float:
+    """Relative RMS over all heads."""
+    assert [head.shape for head in found] == [head.shape for head in own]
+    squares = sum(float(((a.astype(np.float64) - b) ** 2).sum()) for a, b in zip(found, own, strict=True))
+    return float(np.sqrt(squares / sum(float((b.astype(np.float64) ** 2).sum()) for b in own)))
+
+
+@pytest.fixture(scope="module")
+def batch() -> Floats:
+    return np.random.Generator(np.random.PCG64(2)).random((2, 23, 37, 3), np.float32)
+
+
+# Engines sum in another order and round elsewhere: 2e-6 in fp32, a half's rounding in fp16; a value within that of the
+# border between two codes falls on the other side, and the next layers see a whole step: 2e-2 covers a few of them here.
+@pytest.mark.parametrize(("key", "quantization", "bound"), [
+    ("f" * COUNT, QuantizationOptions(), 2e-6),
+    ("w" * COUNT, QuantizationOptions(), 2e-5),
+    ("h" * COUNT, QuantizationOptions(), 2e-3),
+    ("q" * COUNT, QuantizationOptions(CALIBRATED), 2e-2),
+    ("q" * COUNT, QuantizationOptions(), 2e-2),
+    ("fhqqfqhq"[:COUNT], QuantizationOptions(CALIBRATED), 2e-2),
+    ("q" * COUNT, QuantizationOptions(CALIBRATED, WeightOptions(granularity="per_tensor")), 2e-2),
+    ("q" * COUNT, QuantizationOptions(ActivationOptions(mode="symmetric", ranges="calibrated")), 2e-2),
+    ("q" * COUNT, QuantizationOptions(ActivationOptions(mode="symmetric")), 2e-2),
+    ("q" * COUNT, QuantizationOptions(ActivationOptions(mode="power_of_two", ranges="calibrated")), 2e-2),
+    ("q" * COUNT, QuantizationOptions(ActivationOptions(rounding="half_away", ranges="calibrated")), 2e-2),
+    ("q" * COUNT, QuantizationOptions(ActivationOptions(mode="SCALED", ranges="calibrated")), 2e-2),
+], ids=lambda value: value if isinstance(value, str) else "")
+def test_every_layer_at_every_precision_gives_mpnets_heads(
+    engine: str, batch: Floats, key: str, quantization: QuantizationOptions, bound: float
+) -> None:
+    network = parse_cfg(EVERYTHING, "t.cfg")
+    configuration = _configuration(network, random_weights(network, seed=1), batch, key, quantization)
+    model, _ = _open(engine, configuration)
+    own = Session(configuration.prepared, configuration.plan).forward(batch)
+    assert _error(model.forward(batch), own) <= bound
+
+
+@pytest.mark.parametrize("layers", ["[convolutional]\nfilters=5\nsize=1\nactivation=leaky\n[avgpool]\n", "[dropout]\n"])
+def test_a_network_without_heads_gives_its_last_tensor(engine: str, layers: str) -> None:
+    network = parse_cfg(f"[net]\nwidth=9\nheight=7\nchannels=3\n{layers}", "t.cfg")
+    batch = np.random.Generator(np.random.PCG64(3)).random((2, 7, 9, 3), np.float32)
+    key = "q" * len(network.convolutions)
+    configuration = _configuration(network, random_weights(network), batch, key, QuantizationOptions(CALIBRATED))
+    own = Session(configuration.prepared, configuration.plan).forward(batch)
+    assert _error(_open(engine, configuration)[0].forward(batch), own) <= 2e-6
+
+
+@pytest.fixture(scope="module")
+def demo(demo_model: DemoModel) -> tuple[NetworkSpec, Weights, Floats]:
+    network = read_cfg(demo_model.cfg)
+    pictures = [preprocess(read_picture(path), network.width, network.height)[0]
+                for path in sorted(Path(demo_model.images).glob("*.png"))[:4]]
+    return network, read_weights(demo_model.weights, network), np.concatenate(pictures)
+
+
+def test_what_layers_run_in_is_read_from_the_engine(engine: str, demo: tuple[NetworkSpec, Weights, Floats]) -> None:
+    network, weights, batch = demo
+    count = len(network.convolutions)
+    key = "f" + "q" * (count - 2) + "h"
+    configuration = _configuration(network, weights, batch, key, QuantizationOptions(CALIBRATED))
+    model, exported = _open(engine, configuration)
+    executed = model.executed()
+    assert executed is not None
+    indices = [layer.index for layer in network.convolutions]
+    assert list(exported.layers) == indices == sorted(executed)
+    assert executed[indices[0]][0] == executed[indices[-1]][0] == "fp32"
+    assert "widened" in executed[indices[-1]][1]
+    # ONNX Runtime convolves codes only where it stores codes.
+    stored = [step.layer for step in configuration.plan.steps if step.operation.name == "Quantize"]
+    expected = {"openvino": count - 2, "onnxruntime": 1}[engine]
+    assert stored
+    assert sum(precision == "int8" for precision, _ in executed.values()) >= expected
+    times = model.layer_ms()
+    assert times is not None
+    assert set(indices) <= set(times)
+    assert min(times.values()) >= 0
+
+
+@pytest.mark.parametrize(("key", "bounds"), [
+    ("f", {"openvino": 2e-6, "onnxruntime": 2e-6}), ("h", {"openvino": 2e-3, "onnxruntime": 2e-3}),
+    ("q", {"openvino": 1e-2, "onnxruntime": 3.5e-2}),
+])
+def test_the_demos_heads_survive(
+    engine: str, demo: tuple[NetworkSpec, Weights, Floats], key: str, bounds: dict[str, float]
+) -> None:
+    network, weights, batch = demo
+    configuration = _configuration(
+        network, weights, batch, key * len(network.convolutions), QuantizationOptions(CALIBRATED))
+    own = Session(configuration.prepared, configuration.plan).forward(batch)
+    assert _error(_open(engine, configuration)[0].forward(batch), own) <= bounds[engine]
+
+
+def test_boxes_in_the_graph_are_mpnets_detections(demo: tuple[NetworkSpec, Weights, Floats]) -> None:
+    runtime: Any = pytest.importorskip("onnxruntime")
+    network, weights, batch = demo
+    configuration = _configuration(network, weights, batch, "f" * len(network.convolutions), QuantizationOptions())
+    document = {"protocol": {"confidence": 0.05, "nms": 0.45, "nms_kind": "default"}}
+    configuration = Configuration.of(
+        configuration.prepared, configuration.precisions, configuration.options, document=document)
+    content = export("onnx", configuration, "onnxruntime", {"with_boxes": True}).content
+    session = runtime.InferenceSession(content, providers=["CPUExecutionProvider"])
+    heads = Session(configuration.prepared, configuration.plan).forward(batch)
+    square = np.array([[0, 0, 1, 1]], np.float32)
+    total = 0
+    for image, picture in enumerate(batch):
+        candidates = [decode_head(head[image:image + 1], yolo, square, 0.05)
+                      for yolo, head in zip(yolo_heads(network), heads, strict=True)]
+        own = suppress(candidates, np.ones((1, 2), np.float32))
+        boxes, scores, classes = session.run(["boxes", "scores", "classes"], {
+            "picture": np.ascontiguousarray(picture.transpose(2, 0, 1)[None])})
+        assert classes.tolist() == own.category.tolist()
+        np.testing.assert_allclose(scores, own.score, rtol=2e-5, atol=2e-6)
+        corners = np.concatenate([boxes[:, :2] - boxes[:, 2:] / 2, boxes[:, 2:]], axis=1)
+        np.testing.assert_allclose(corners, own.box, rtol=2e-4, atol=2e-6)
+        total += len(classes)
+    assert total > 0
+
+
+def test_a_file_that_the_engine_refuses_is_one_line(engine: str) -> None:
+    with pytest.raises(EngineError, match=r"refuses the file") as failed:
+        backend(engine).load(Exported({".onnx": b"no such thing"}), 1)
+    assert "\n" not in str(failed.value)
+
+
+def test_backends_import_nothing_before_a_model_is_opened() -> None:
+    import subprocess
+    import sys
+
+    code = "import sys, mpnet.backends as b, mpnet.export as e; b.backends(); e.targets(); " \
+           "print([n for n in ('onnx', 'onnxruntime', 'openvino') if n in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
+    assert importlib.import_module("mpnet.backends.onnxruntime").BACKEND.target == "onnx"

@@ -1,0 +1,133 @@
+"""ONNX files: what stands in them, that equal configurations give equal bytes, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mpnet.engine.assign import assign_key
+from mpnet.engine.options import LayerQuantization, resolve_options
+from mpnet.engine.prepare import Prepared
+from mpnet.errors import ConfigError
+from mpnet.export import Configuration, export
+from mpnet.export.onnx.rules import FLAVOURS
+from mpnet.formats.cfg import parse_cfg
+from mpnet.kernels.isa import kernels
+from mpnet.spec.quantization import ActivationOptions, QuantizationOptions
+from mpnet.spec.weights import random_weights
+from tests.networks import NAMES
+
+onnx = pytest.importorskip("onnx")
+numpy_helper = pytest.importorskip("onnx.numpy_helper")
+
+DOCUMENT = {
+    "name": "tiny", "protocol": {"resize": "stretch", "confidence": 0.1, "nms": 0.4, "nms_kind": "default"},
+    "digests": {"cfg": "ab"}, "metrics": {"AP": 44.5},
+}
+
+
+def _model(configuration: Configuration, flavour: str = "", **options: Any) -> Any:
+    model = onnx.load_model_from_string(export("onnx", configuration, flavour, options).content)
+    onnx.checker.check_model(model, full_check=True)
+    return model
+
+
+def _properties(model: Any) -> dict[str, str]:
+    return {entry.key: entry.value for entry in model.metadata_props}
+
+
+@pytest.mark.parametrize("flavour", FLAVOURS)
+@pytest.mark.parametrize("key", ["f" * 13, "h" * 13, "q" * 13, "fhqwqqhfqhqfq"])
+def test_equal_configurations_give_equal_files_that_the_checker_accepts(
+    prepared_tiny: Configuration, key: str, flavour: str
+) -> None:
+    first, second = (
+        replace(prepared_tiny, precisions=assign_key(prepared_tiny.network, key), document=document)
+        for document in (DOCUMENT, dict(reversed(DOCUMENT.items())))
+    )
+    model = _model(first, flavour)
+    assert export("onnx", first, flavour).content == export("onnx", second, flavour).content
+    convolutions = {node.name[:9] for node in model.graph.node if node.op_type in ("Conv", "ConvInteger")}
+    assert convolutions == {f"layer_{layer.index:03d}" for layer in first.network.convolutions}
+
+
+def test_what_pictures_and_boxes_need_travels_along(prepared_tiny: Configuration) -> None:
+    found = _properties(_model(replace(prepared_tiny, document=DOCUMENT), with_boxes=True))
+    assert json.loads(found["names"]) == list(NAMES)
+    assert json.loads(found["input"])["resize"] == "stretch"
+    assert json.loads(found["thresholds"]) == {"confidence": 0.1, "nms": 0.4, "nms_kind": "default"}
+    assert found["precision"] == "q" * 13
+    origin = json.loads(found["origin"])
+    assert (origin["name"], origin["digests"], origin["metrics"]) == ("tiny", {"cfg": "ab"}, {"AP": 44.5})
+    heads = json.loads(found["heads"])
+    assert [head["anchors"][0] for head in heads] == [[20, 18], [8, 8]]
+
+
+def test_heads_have_their_layers_names_and_shapes(prepared_tiny: Configuration) -> None:
+    model = _model(prepared_tiny, with_boxes=True)
+    shapes = {
+        output.name: [axis.dim_value or axis.dim_param for axis in output.type.tensor_type.shape.dim]
+        for output in model.graph.output
+    }
+    assert shapes == {
+        "layer_015_head_016": [1, 24, 2, 2], "layer_022_head_023": [1, 24, 4, 4],
+        "boxes": ["detections", 4], "scores": ["detections"], "classes": ["detections"],
+    }
+
+
+@pytest.mark.parametrize(("key", "kind"), [("f" * 13, np.float32), ("h" * 13, np.float16), ("q" * 13, np.int8)])
+def test_weights_are_stored_in_their_precision(prepared_tiny: Configuration, key: str, kind: type) -> None:
+    configuration = replace(prepared_tiny, precisions=assign_key(prepared_tiny.network, key))
+    stored = {
+        tensor.name: numpy_helper.to_array(tensor) for tensor in _model(configuration).graph.initializer
+        if tensor.name.endswith("_weights")
+    }
+    assert len(stored) == 13
+    for layer in configuration.network.convolutions:
+        found = stored[f"layer_{layer.index:03d}_weights"]
+        assert (found.dtype, found.shape) == (kind, layer.weight_shape)
+
+
+@pytest.mark.parametrize(("key", "quantization", "said"), [
+    ("f" * 12 + "H", QuantizationOptions(), r"layer 22 \(conv-13/yolo-2\) as fp16_half: .* configuration that can is f{12}h$"),
+    ("f" * 12 + "q", QuantizationOptions(ActivationOptions(mode="MIN_COMBINED")), r"layer 22 .*MIN_COMBINED .*use affine"),
+    ("q" + "f" * 12, QuantizationOptions(ActivationOptions(rounding="truncate")), r"layer 0 .*truncate.*calibrate"),
+])
+def test_what_onnx_cannot_hold_is_refused_by_layer(
+    prepared_tiny: Configuration, key: str, quantization: QuantizationOptions, said: str
+) -> None:
+    network, prepared = prepared_tiny.network, prepared_tiny.prepared
+    configuration = Configuration.of(prepared, assign_key(network, key), resolve_options(network, quantization))
+    with pytest.raises(ConfigError, match=said):
+        export("onnx", configuration)
+
+
+def test_paddings_and_suppressions_that_onnx_lacks_are_refused() -> None:
+    cfg = "[net]\nwidth=8\nheight=8\nchannels=3\n[maxpool]\nsize=2\nstride=2\npadding=3\n[convolutional]\nfilters=14\n" \
+        "activation=linear\n[yolo]\nmask=0,1\nnum=2\nclasses=2\nanchors=2,3, 4,5\nnms_kind=diounms\n"
+    network = parse_cfg(cfg, "t.cfg")
+    prepared = Prepared(network, random_weights(network), kernels())
+    configuration = Configuration.of(prepared, assign_key(network, "f"), resolve_options(network))
+    with pytest.raises(ConfigError, match=r"layer 0 \(maxpool-1\) .* pads 3"):
+        export("onnx", configuration)
+    plain = parse_cfg(cfg.replace("padding=3", "padding=1"), "t.cfg")
+    configuration = Configuration.of(
+        Prepared(plain, random_weights(plain), kernels()), assign_key(plain, "f"), resolve_options(plain))
+    assert export("onnx", configuration).content
+    with pytest.raises(ConfigError, match="--with-boxes: nms_kind diounms"):
+        export("onnx", configuration, options={"with_boxes": True})
+
+
+def test_support_asks_the_scheme_of_int8_layers_only(prepared_tiny: Configuration) -> None:
+    from mpnet.export.onnx.support import support
+    from mpnet.quantization.scheme import ActivationScheme
+    from mpnet.spec.precision import FP16, INT8
+
+    layer = prepared_tiny.network.convolutions[0]
+    how = LayerQuantization(ActivationScheme("MIN_COMBINED"))
+    assert support(layer, FP16, how, "") == ""
+    assert support(layer, INT8, how, "") != ""
