@@ -30,12 +30,14 @@ class Coded:
 
 @dataclass(frozen=True)
 class Later:
-    """What a layer's reals lack before anything computes with them; what moves values may come before, since both keep
-    their order."""
+    """What a layer's reals lack before anything computes with them: an activation, then codes, or without a Quantize halves.
+
+    All of it keeps the order of values, so that a pooling or a slice may come before and leave less to be done.
+    """
 
     layer: int
     activation: str
-    quantize: Quantize
+    quantize: Quantize | None
 
 
 @dataclass(frozen=True)
