@@ -40,13 +40,19 @@ def deploy(name: str, configuration: Configuration) -> Deployment:
     Raises: ConfigError for an unknown engine, packages that are missing or too old and layers that it cannot run;
     EngineError when it refuses the file.
     """
-    chosen = backend(name)
-    require(f"engine {name}", chosen.packages, chosen.extra)
+    chosen = ready(name)
     exported = export(chosen.target, configuration, chosen.flavour)
     model = chosen.load(exported, 1)
     note = mode_note(name, chosen, configuration)
     return Deployment(name, model.version, files_digest(exported.files), exported, partial(chosen.load, exported),
                       model.executed(), (note,) if note else ())
+
+
+def ready(name: str) -> Backend:
+    """The backend of a name, which can be used here. Raises: ConfigError when it is unknown or its packages are missing."""
+    chosen = backend(name)
+    require(f"engine {name}", chosen.packages, chosen.extra)
+    return chosen
 
 
 def files_digest(files: Mapping[str, bytes]) -> str:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from mpnet.errors import StoreError
 from mpnet.report.model import Configurations, Layer, ReportData, Status
 from mpnet.report.source import axes, front_rows, thinned
-from mpnet.spec.measures import measure
+from mpnet.spec.measures import measure, names_of
 from mpnet.spec.plan_key import split_key
 from mpnet.sweep.front import knee
 from mpnet.sweep.record import Record, choose_record
@@ -45,6 +45,9 @@ def from_store(
         if len({len(split_key(key)[0]) for key in keys}) > 1:
             raise damaged(path, "its configurations have different numbers of layers")
         columns = _columns(trials)
+        verified = store.document("verified")
+        checked = _checked(verified, context)
+        columns.update(_verified_columns(checked, keys))
         objective, cost = axes(columns, sweep.get("objectives") or ())
         baseline = _row(keys, sweep.get("baseline"))
         front = front_rows(columns, objective, cost)
@@ -55,6 +58,7 @@ def from_store(
         digests = _digests(store, contexts[context], context, keys[chosen])
     table = thinned(Configurations(tuple(keys), columns, front, objective, cost, baseline, chosen))
     notes = [note] if note else []
+    notes += _survival(verified, checked)
     if others:
         notes.append(f"The sweep tried {others} more set(s) of quantisation options; this page shows one of them.")
     if baseline is None:
@@ -93,6 +97,32 @@ def _columns(trials: Sequence[Any]) -> dict[str, NDArray[np.float64]]:
     rows = [measure(name) for name in sorted({name for trial in trials for name in trial.values})]
     return {row.name: row.measured(np.array([trial.get(row.name) for trial in trials], dtype=np.float64))
             for row in rows if row.kind != "count"}
+
+
+def _checked(verified: Mapping[str, Any] | None, number: int) -> list[Mapping[str, Any]]:
+    """What was checked in another engine, of one set of options."""
+    return [row for row in (verified or {}).get("rows", []) if row.get("context") == number]
+
+
+def _verified_columns(checked: Sequence[Mapping[str, Any]], keys: Sequence[str]) -> dict[str, NDArray[np.float64]]:
+    rows = {row["precision"]: row for row in checked}
+    found = {}
+    for name in names_of("deployed"):
+        values = [(rows.get(key) or {}).get(name) for key in keys]
+        if any(value is not None for value in values):
+            found[name] = measure(name).measured(np.array([np.nan if v is None else v for v in values], dtype=np.float64))
+    return found
+
+
+def _survival(verified: Mapping[str, Any] | None, checked: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Sentences for the page: what of the front survives in the engine, by which rule, and what does not."""
+    if verified is None or not checked:
+        return []
+    lost = [row for row in checked if not row["survived"]]
+    engine = f"{verified['engine']} {verified['version']}".strip()
+    said = [f"Checked in {engine}: {len(checked) - len(lost)} of {len(checked)} configurations survive; {verified['rule']}."]
+    said += [f"Does not survive in {engine}: {row['precision']} ({row['why']})." for row in lost]
+    return said + [f"{line}." for line in verified.get("notes", [])]
 
 
 def _row(keys: Sequence[str], key: object) -> int | None:

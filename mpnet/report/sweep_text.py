@@ -44,6 +44,7 @@ def print_sweep(document: Mapping[str, Any], out: Console) -> None:
         _print_layers(document, out)
     _print_front(document, out)
     _print_picks(document, out)
+    _print_verified(document.get("verified"), out)
     holdout = document["holdout"]
     if not holdout["held_out"]:
         out.print("No picture was held out: the figures are those that chose, and flatter what was chosen "
@@ -112,6 +113,32 @@ def _print_picks(document: Mapping[str, Any], out: Console) -> None:
         out.print("No configuration of the front is safe: every one loses AP that can be told from none.")
     first = next(iter(picks))
     out.print(f"{first}: {PICK_RULES[first]}; mpnet export {document['store']}:{first} --to cfg -o mixed.cfg")
+
+
+def _print_verified(verified: Mapping[str, Any] | None, out: Console) -> None:
+    """What of the front survives in another engine."""
+    if verified is None:
+        return
+    engine = f"{verified['engine']} {verified['version']}".strip()
+    rows = verified["rows"]
+    table = Table(title=f"In {engine}: {sum(row['survived'] for row in rows)} of {len(rows)} configurations survive",
+                  title_justify="left")
+    for heading in ("precision", "AP", "there", "agreement AP", "there", "head error", "ms", "there", ""):
+        table.add_column(heading, justify="left" if heading in ("precision", "") else "right")
+    for row in rows:
+        figures = [row.get(name) for name in ("AP", "deployed_AP", "agreement_AP", "deployed_agreement_AP")]
+        times = [row.get(name) for name in ("latency_ms", "deployed_latency_ms")]
+        table.add_row(
+            row["precision"] + (f" ({row['options']})" if row["options"] else ""),
+            *["" if value is None or value < 0 else f"{value:.2f}" for value in figures],
+            "" if row.get("head_error") is None else f"{row['head_error']:.1e}",
+            *["" if value is None else f"{value:.2f}" for value in times],
+            "survives" if row["survived"] else f"does not survive: {row['why']}", style="" if row["survived"] else "bold red",
+        )
+    out.print(table)
+    out.print(f"A configuration survives when {verified['rule'].removeprefix('it survives when ')}.")
+    for line in verified["notes"]:
+        out.print(f"note: {line}")
 
 
 def loss_text(losses: Mapping[str, Any]) -> str:

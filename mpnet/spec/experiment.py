@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Mapping
 
-from mpnet.spec.keys import Key, inline, integer, number, path, section, selectors, text, word
+from mpnet.spec.keys import Key, flag, inline, integer, number, path, section, selectors, text, word
 from mpnet.spec.measures import DROP, droppable, limits, objectives
 from mpnet.spec.precision import PRECISIONS
 from mpnet.spec.quantization import NOTHING_SAID, QuantizationOptions
@@ -165,6 +165,17 @@ class BudgetSection:
 
 
 @dataclass(frozen=True)
+class VerifySection:
+    """Whether what a sweep found survives in another engine.
+
+    engine: a backend's name. front: check the whole front; else only what the sweep chose.
+    """
+
+    engine: str = field(metadata=text())
+    front: bool = field(default=True, metadata=flag())
+
+
+@dataclass(frozen=True)
 class SweepSection:
     """A search over precisions.
 
@@ -174,6 +185,7 @@ class SweepSection:
                 MANY_IMAGES.
     sampler:    of strategy pareto: nsga2 or tpe.
     latency:    a table written by `mpnet profile`, None: no latency objective from a table.
+    verify:     run what was found in another engine once the sweep has ended, None: do not.
     """
 
     strategy: str = field(metadata=word(STRATEGIES))
@@ -186,7 +198,7 @@ class SweepSection:
     seed: int = field(default=0, metadata=integer(0))
     sampler: str = field(default="nsga2", metadata=word(SAMPLERS))
     latency: Path | None = field(default=None, metadata=path())
-
+    verify: VerifySection | None = field(default=None, metadata=section(VerifySection))
 
     def held_out(self, images: int) -> float:
         """The share of so many pictures that only reports."""

@@ -11,6 +11,7 @@ from typing import Any, Callable
 
 import numpy as np
 
+from mpnet.backends.deployment import ready
 from mpnet.engine.plan import build_plan
 from mpnet.engine.run import Session
 from mpnet.errors import ConfigError
@@ -30,6 +31,7 @@ from mpnet.sweep.sharing import forward_equivalents
 from mpnet.sweep.space import Space, build_space
 from mpnet.sweep.store import TrialStore
 from mpnet.sweep.strategies import EXACT, strategy
+from mpnet.sweep.verify import Verification
 from mpnet.trial.experiment import open_workbench
 from mpnet.trial.workbench import Workbench
 
@@ -77,6 +79,8 @@ def run_sweep(
     if section.strategy in EXACT and space.size > MAX_CONFIGURATIONS:
         raise ConfigError(f"sweep: {space.size:,} configurations are more than can be tried; narrow sweep.space, or use "
                           f"another strategy (additive, greedy, pareto)")
+    if section.verify is not None:
+        ready(section.verify.engine)
     bench = open_workbench(experiment)
     space = replace(space, suffix=split_key(bench.assign().key)[1])
     parallel = workers or bench.threads
@@ -119,6 +123,8 @@ def run_sweep(
             judged=Judge(setup, opened, contexts, problem.baseline, progress),
         )
         document["layers"] = rank_layers(problem, state.known, network)
+        if section.verify is not None:
+            document["verified"] = Verification(setup, opened, contexts, problem, section.verify, progress).of(document)
         write_record(opened, contexts, FOUND, document)
         say(opened, "finished" if not state.stopped else "stopped", section.strategy, state.total)
     return document

@@ -17,6 +17,9 @@ _ENTRY = Fields({"precision": KEY, "trial": str, "options": str, "metrics": _VAL
 _LOSS = Fields({"pictures": int, "AP": Fields({"difference": float, "low": float, "high": float})})
 _PICK = Fields({**_ENTRY.required, "losses": Named(_LOSS), "saves": _VALUES}, _ENTRY.optional)
 _NEAREST = Fields({**_ENTRY.required, "beyond": _VALUES}, _ENTRY.optional)
+_VERIFIED = Fields({"precision": KEY, "context": int, "survived": bool, "why": str}, dict.fromkeys(
+    ("AP", "agreement_AP", "latency_ms", "deployed_AP", "deployed_agreement_AP", "deployed_latency_ms", "head_error"),
+    Maybe(float)))
 _GAP = Fields({name: float for name in (
     "hypervolume_ratio", "quality_lost_max", "quality_lost_mean", "uncovered", "found", "exact_points")})
 _IDENTITY = Fields({"options": dict, "protocol": dict, "arithmetic": str, **dict.fromkeys(("cfg", "weights", "data"), str)},
@@ -36,6 +39,7 @@ DOCUMENTS: Mapping[str, Kind] = {
         "trials": int, "space": int, "front": Many(_ENTRY), "objectives": Many(str, 1), "baseline": Maybe(_ENTRY),
         "best": Maybe(_ENTRY),
     }, {"gap": Maybe(_GAP), "picks": Named(_PICK), "nearest": Maybe(_NEAREST), "limits": _VALUES, "known": int, "state": str})),
+    "verified": Maybe(Fields({"engine": str, "version": str, "rule": str, "rows": Many(_VERIFIED)}, {"notes": Many(str)})),
     "losses": Named(Named(Many(float, 4))),
     "context": Fields({}, {"identity": _IDENTITY, "options": str, "measures": dict}),
 }

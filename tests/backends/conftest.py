@@ -58,7 +58,7 @@ class ScalarModel:
         weights: Weights = random_weights(network)
         plan = build_plan(network, assign(network), resolve_options(network))
         self._session = Session(Prepared(network, weights, kernels("scalar"), folded=folded), plan)
-        self._extra = np.float32(0.01 if exported.files[".flavour"] == ROUGH.encode() else 0)
+        self._extra = np.float32(0.5 if exported.files[".flavour"] == ROUGH.encode() else 0)
         self._plan = plan
 
     def forward(self, batch: NDArray[np.float32]) -> list[NDArray[np.float32]]:

@@ -1,0 +1,128 @@
+"""Whether what a sweep found survives in another engine: its configurations, exported and run there on the same pictures.
+
+A configuration survives when, in the engine, agreement AP is at most 1 point (without a baseline AP at most 0.5 points)
+below what mpnet measures of it on the same pictures, and it still keeps the sweep's limits: the trial's figures, changed
+by what AP and agreement change between mpnet and the engine.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Mapping, Sequence
+
+from mpnet.backends.deployment import Deployment
+from mpnet.backends.fate import fates, warnings_of
+from mpnet.engine.assign import assign_key
+from mpnet.engine.plan import Plan
+from mpnet.errors import ConfigError
+from mpnet.progress import Advance, Progress
+from mpnet.spec.experiment import VerifySection
+from mpnet.spec.measures import DEPLOYED
+from mpnet.sweep.problem import Problem
+from mpnet.sweep.setup import SweepSetup
+from mpnet.sweep.space import Configuration
+from mpnet.sweep.store import Trial, TrialStore
+from mpnet.trial.deploy import Deployed, deployment_of, measure_in_turn, run_deployed
+from mpnet.trial.measure import Meter
+from mpnet.trial.workbench import Workbench
+
+AGREEMENT_LOST, AP_LOST = 1.0, 0.5
+"""Points that a configuration may lose in the engine and still survive."""
+RULE = (f"it survives when the engine's agreement AP is at most {AGREEMENT_LOST:g} point (without a baseline AP at most "
+        f"{AP_LOST:g}) below mpnet's own, and all limits are still kept")
+_NOTE = "verified"
+
+
+@dataclass(frozen=True, eq=False)
+class Verification:
+    """See the module. What was verified stays in the store, so that it is done once for one version of an engine."""
+
+    setup: SweepSetup
+    store: TrialStore
+    contexts: Sequence[int]
+    problem: Problem
+    section: VerifySection
+    progress: Progress
+
+    def of(self, document: Mapping[str, Any]) -> dict[str, Any]:
+        """The `verified` of a sweep's document; also kept as a note of the store. Raises: as running does."""
+        entries = list(document["front"]) if self.section.front else [e for e in [document["best"]] if e is not None]
+        rows: list[dict[str, Any]] = []
+        notes: dict[str, None] = {}
+        version = ""
+        images = len(self.setup.bench.inputs)
+        with self.progress(f"verifying in {self.section.engine}", images * len(entries)) as advance:
+            for entry in entries:
+                row = self._row(entry, advance)
+                version = row["version"] or version
+                notes.update(dict.fromkeys(row.pop("notes", [])))
+                rows.append(row)
+        found = {"engine": self.section.engine, "version": version, "rule": RULE, "notes": list(notes), "rows": rows}
+        self.store.set_note(_NOTE, json.dumps(found))
+        return found
+
+    def _row(self, entry: Mapping[str, Any], advance: Advance) -> dict[str, Any]:
+        options = [option.text for option in self.problem.space.option_sets].index(entry["options"])
+        configuration = Configuration(entry["precision"], options)
+        bench = self.setup.benches[options]
+        plan = bench.plan(assign_key(bench.network, configuration.key))
+        row: dict[str, Any] = {"precision": configuration.key, "options": entry["options"], "trial": entry["trial"],
+                               "context": self.contexts[options], "version": ""}
+        try:
+            deployment = deployment_of(bench, plan, self.section.engine)
+        except ConfigError as error:
+            advance(len(bench.inputs))
+            return {**row, "survived": False, "why": str(error)}
+        same = self._done.get(f"{row['context']}:{configuration.key}:{deployment.digest}:{deployment.version}")
+        if same is not None:
+            advance(len(bench.inputs))
+            measured = same
+        else:
+            measured = self._measure(bench, plan, deployment, advance)
+        row.update(measured, version=deployment.version, files=deployment.digest, notes=list(deployment.notes))
+        why = self._lost(configuration, measured)
+        return {**row, "survived": not why, "why": why}
+
+    @cached_property
+    def _done(self) -> dict[str, dict[str, Any]]:
+        """Figures of an earlier verification, by all that decides them."""
+        stored = self.store.document(_NOTE) or {}
+        names = ("AP", "agreement_AP", "latency_ms", DEPLOYED + "AP", DEPLOYED + "agreement_AP", DEPLOYED + "latency_ms",
+                 "head_error", "falls_back")
+        return {f"{row['context']}:{row['precision']}:{row['files']}:{row['version']}": {name: row[name] for name in names}
+                for row in stored.get("rows", []) if "files" in row and stored.get("engine") == self.section.engine}
+
+    def _measure(self, bench: Workbench, plan: Plan, deployment: Deployment, advance: Advance) -> dict[str, Any]:
+        key = self.setup.baseline
+        reference = None if key is None else bench.plan(assign_key(bench.network, key))
+        found: Deployed = run_deployed(bench, plan, deployment, reference, advance)
+        meter = Meter(bench.dataset, None if found.baseline is None else found.baseline.detections)
+        own, other = (meter.measure(side.detections, sizes=False, darknet=False).values for side in (found.own, found.outcome))
+        latency, own_ms, _ = measure_in_turn(bench, plan, deployment)
+        layers = fates(bench.configuration(plan.precision), deployment.exported, deployment.executed)
+        return {
+            "AP": own["AP"], "agreement_AP": own.get("agreement_AP"), "latency_ms": own_ms,
+            DEPLOYED + "AP": other["AP"], DEPLOYED + "agreement_AP": other.get("agreement_AP"),
+            DEPLOYED + "latency_ms": latency["median_ms"], "head_error": found.outcome.head_error,
+            "falls_back": warnings_of(layers, deployment.engine),
+        }
+
+    def _lost(self, configuration: Configuration, row: Mapping[str, Any]) -> str:
+        """Why a configuration does not survive, '' when it does."""
+        changes = {name: row[DEPLOYED + name] - row[name] for name in ("AP", "agreement_AP") if row[name] is not None}
+        name, limit = ("agreement_AP", AGREEMENT_LOST) if "agreement_AP" in changes else ("AP", AP_LOST)
+        if -changes[name] > limit:
+            return f"{name} is {-changes[name]:.2f} points lower there"
+        known = self.store.find(self.contexts[configuration.options], [configuration.key])
+        first = self.store.find(self.contexts[0], [self.problem.baseline])
+        if configuration.key in known and self.problem.baseline in first:
+            trial, baseline = known[configuration.key], first[self.problem.baseline]
+            there = {name: trial.values[name] + by for name, by in changes.items() if name in trial.values}
+            moved = Trial(trial.key, {**trial.values, **there})
+            if self.problem.meets(trial, baseline):
+                broken = [limit_name for limit_name, excess in self.problem.excesses(moved, baseline) if excess > 0]
+                if broken:
+                    return f"breaks {', '.join(broken)} there"
+        return ""

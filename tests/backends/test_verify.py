@@ -1,0 +1,61 @@
+"""`sweep.verify`: what of a front survives in another engine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mpnet.report.configuration import find_configuration
+from mpnet.report.model import Status
+from mpnet.report.store_source import from_store
+from mpnet.sweep.verify import RULE
+from tests.cli.conftest import Mpnet, document_of
+
+pytestmark = pytest.mark.usefixtures("scalar_backends")
+SWEEP = "sweep={strategy: greedy, precisions: [fp32, int8], objectives: [agreement_AP, bit_operations], budget: {trials: 4}}"
+
+
+def _swept(mpnet: Mpnet, experiment: Path, verify: str, *more: object) -> Any:
+    return document_of(mpnet("sweep", experiment, "--set", SWEEP, "--set", f"sweep.verify={verify}",
+                             "--set", "sweep.holdout=0", "--workers", 1, "-q", "--json", *more))
+
+
+def test_a_front_survives_in_an_engine_with_mpnets_arithmetic(mpnet: Mpnet, experiment: Path) -> None:
+    document = _swept(mpnet, experiment, "{engine: scalar}")
+    verified = document["verified"]
+    assert [row["precision"] for row in verified["rows"]] == [row["precision"] for row in document["front"]]
+    for row, entry in zip(verified["rows"], document["front"], strict=True):
+        assert row["survived"]
+        assert row["head_error"] == 0
+        assert row["deployed_AP"] == row["AP"] == entry["metrics"]["AP"]
+        assert row["deployed_agreement_AP"] == row["agreement_AP"]
+    again = _swept(mpnet, experiment, "{engine: scalar}")["verified"]
+    assert again == verified  # times as well: nothing was run again
+
+
+def test_what_does_not_survive_is_marked_in_terminal_and_report(mpnet: Mpnet, experiment: Path) -> None:
+    arguments = ("--set", SWEEP, "--set", "sweep.verify={engine: rough}", "--workers", 1, "-q")
+    printed = mpnet("sweep", experiment, *arguments).stdout
+    assert "does not survive: agreement_AP is" in printed
+    store = next((experiment.parent / "runs" / "tiny").glob("sweep-*.sqlite"))
+    data, _ = from_store(store, Status("finished", 4))
+    lost = [note for note in data.notes if note.startswith("Does not survive in rough 1.0: ")]
+    assert lost
+    assert any(RULE in note for note in data.notes)
+    key = lost[0].split(": ")[1].split(" ")[0]
+    assert find_configuration(f"{store}:{key}").values["deployed_agreement_AP"] < 99
+
+
+def test_what_cannot_be_exported_does_not_survive_and_an_unknown_engine_stops_before_the_sweep(
+    mpnet: Mpnet, experiment: Path
+) -> None:
+    rows = _swept(mpnet, experiment, "{engine: scalar}", "--set", "sweep.precisions=[fp32, fp16_half]")["verified"]["rows"]
+    assert not all(row["survived"] for row in rows)
+    for row in rows:
+        assert row["survived"] == ("H" not in row["precision"])
+        assert row["survived"] or "it has no halves" in row["why"]
+    failed = mpnet("sweep", experiment, "--set", SWEEP, "--set", "sweep.verify.engine=no-such")
+    assert (failed.returncode, failed.stderr.count("\n")) == (2, 1)
+    assert "engine 'no-such' is unknown" in failed.stderr
