@@ -8,15 +8,35 @@
 
 from __future__ import annotations
 
-from mpnet.errors import MpnetError
-from mpnet.evaluation.dataset import load_dataset
-from mpnet.formats.experiment_yaml import parse_experiment, read_experiment
-from mpnet.trial.experiment import RunReport, open_workbench, run_experiment
-from mpnet.trial.measure import measure_detections
-from mpnet.trial.network import Box, Network, load_network
-from mpnet.trial.result import Result, read_result
+from typing import TYPE_CHECKING
+
+from mpnet.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from mpnet.errors import MpnetError
+    from mpnet.evaluation.dataset import load_dataset
+    from mpnet.formats.experiment_yaml import parse_experiment, read_experiment
+    from mpnet.trial.experiment import RunReport, open_workbench, run_experiment
+    from mpnet.trial.measure import measure_detections
+    from mpnet.trial.network import Box, Network, load_network
+    from mpnet.trial.result import Result, read_result
 
 __all__ = [
     "Box", "MpnetError", "Network", "Result", "RunReport", "load_dataset", "load_network", "measure_detections",
     "open_workbench", "parse_experiment", "read_experiment", "read_result", "run_experiment",
 ]
+
+# A program that detects need not wait until everything that evaluates is imported.
+__getattr__ = lazy_names(__name__, {
+    "mpnet.errors": ("MpnetError",),
+    "mpnet.evaluation.dataset": ("load_dataset",),
+    "mpnet.formats.experiment_yaml": ("parse_experiment", "read_experiment"),
+    "mpnet.trial.experiment": ("RunReport", "open_workbench", "run_experiment"),
+    "mpnet.trial.measure": ("measure_detections",),
+    "mpnet.trial.network": ("Box", "Network", "load_network"),
+    "mpnet.trial.result": ("Result", "read_result"),
+})
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -17,6 +17,7 @@ from typing import Any, NoReturn, Sequence
 import click
 
 from mpnet import __version__
+from mpnet.cli.output import fail
 from mpnet.errors import MpnetError
 
 # Command -> what it does, in the order of `mpnet --help`. Each is in the file of its name, imported when called.
@@ -118,17 +119,6 @@ def _run(arguments: Sequence[str] | None) -> int:
         return fail(f"{error}; install mpnet anew, with the packages that it needs: pip install --force-reinstall .")
     except OSError as error:
         return fail(describe_os_error(error))
-
-
-def fail(message: str) -> int:
-    """Write `message` as one line on standard error; returns exit code 2."""
-    # A file name may hold anything; a line break in it must not fake a second message.
-    line = "".join(c if c.isprintable() else repr(c)[1:-1] for c in message)
-    try:
-        sys.stderr.write(f"error: {line}\n")
-    except UnicodeEncodeError:
-        sys.stderr.write(f"error: {line.encode('ascii', 'backslashreplace').decode()}\n")
-    return 2
 
 
 def describe_os_error(error: OSError) -> str:

@@ -7,15 +7,16 @@ import shlex
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Callable
+from typing import TYPE_CHECKING, Any, Callable
 
 import click
 
 from mpnet.errors import ConfigError
 from mpnet.formats.cache import LIMIT_VARIABLE
-from mpnet.formats.experiment_yaml import read_experiment
-from mpnet.spec.experiment import Experiment
 from mpnet.spec.precision import PRECISIONS, Precision
+
+if TYPE_CHECKING:
+    from mpnet.spec.experiment import Experiment
 
 
 class ExampleCommand(click.Command):
@@ -108,6 +109,8 @@ def selected_precisions(layers: tuple[str, ...]) -> dict[str | int, str | Precis
 
 def experiment_of(path: Path, overrides: tuple[str, ...], threads: int | None, isa: str | None) -> Experiment:
     """The experiment in a file, with what --set, --threads and --isa put over it."""
+    from mpnet.formats.experiment_yaml import read_experiment  # not every command reads one
+
     experiment = read_experiment(path, overrides)
     runtime = experiment.runtime
     return replace(experiment, runtime=replace(runtime, threads=threads or runtime.threads, isa=isa or runtime.isa))

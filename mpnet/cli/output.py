@@ -6,15 +6,14 @@ import json
 import sys
 import time
 from contextlib import contextmanager
-from typing import Any, Iterator
+from typing import TYPE_CHECKING, Any, Iterator
 
 import click
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-from rich.progress import Progress as Bar
 
-from mpnet.formats.json_text import finite
 from mpnet.progress import Advance, Progress, silent
+
+if TYPE_CHECKING:
+    from rich.console import Console  # slow to import; commands that print plain lines do without
 
 # Pipes and files have no width; no table is wider than this one.
 WIDTH_WITHOUT_TERMINAL = 500
@@ -26,6 +25,8 @@ def console(stderr: bool = False) -> Console:
 
     Plain text when it is no terminal, without colour when NO_COLOR is set.
     """
+    from rich.console import Console
+
     stream = sys.stderr if stderr else sys.stdout
     terminal = stream.isatty()
     # Names of files and classes are shown as they are: no markup, no emoji codes, no guessed highlighting.
@@ -37,12 +38,25 @@ def console(stderr: bool = False) -> Console:
 
 def print_json(document: Any) -> None:
     """Write `document` as the only thing on standard output; numbers that are not finite become null."""
+    from mpnet.formats.json_text import finite
+
     click.echo(json.dumps(finite(document), indent=2, ensure_ascii=True, allow_nan=False))
 
 
 def note(message: str) -> None:
     """A remark on standard error, not to be mistaken for the result."""
     console(stderr=True).print(message, style="dim")
+
+
+def fail(message: str) -> int:
+    """Write `message` as one line on standard error; returns exit code 2."""
+    # A file name may hold anything; a line break in it must not fake a second message.
+    line = "".join(c if c.isprintable() else repr(c)[1:-1] for c in message)
+    try:
+        sys.stderr.write(f"error: {line}\n")
+    except UnicodeEncodeError:
+        sys.stderr.write(f"error: {line.encode('ascii', 'backslashreplace').decode()}\n")
+    return 2
 
 
 def progress(quiet: bool) -> Progress:
@@ -52,17 +66,20 @@ def progress(quiet: bool) -> Progress:
 
 @contextmanager
 def _shown(label: str, total: int | None) -> Iterator[Advance]:
-    target = console(stderr=True)
-    if target.is_terminal:
+    if sys.stderr.isatty():
+        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+        from rich.progress import Progress as Bar
+
+        target = console(stderr=True)
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
         with Bar(*columns, console=target, transient=True) as bar:
             task = bar.add_task(label, total=total)
             yield lambda count: bar.update(task, advance=count)
     else:
-        yield _plain_progress(label, total, target)
+        yield _plain_progress(label, total)
 
 
-def _plain_progress(label: str, total: int | None, target: Console) -> Advance:
+def _plain_progress(label: str, total: int | None) -> Advance:
     done = 0
     last = time.monotonic()
 
@@ -72,6 +89,6 @@ def _plain_progress(label: str, total: int | None, target: Console) -> Advance:
         now = time.monotonic()
         if now - last >= PLAIN_INTERVAL_S:
             last = now
-            target.print(f"{label}: {done}" + (f" of {total}" if total else ""))
+            click.echo(f"{label}: {done}" + (f" of {total}" if total else ""), err=True)
 
     return advance

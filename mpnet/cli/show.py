@@ -16,10 +16,9 @@ from mpnet.engine.options import resolve_options
 from mpnet.engine.plan import Plan, build_plan
 from mpnet.errors import ConfigError
 from mpnet.formats.cfg import read_cfg
-from mpnet.formats.experiment_yaml import read_experiment
 from mpnet.report.layers import describe_layer, print_layers
-from mpnet.spec.experiment import PrecisionSection, QuantizationSection
 from mpnet.spec.precision import PRECISIONS, Precision
+from mpnet.spec.quantization import NOTHING_SAID
 
 
 @declare(
@@ -53,20 +52,22 @@ def command(
 
 
 def _plan(source: Path, default: str | None, layers: tuple[str, ...], overrides: tuple[str, ...]) -> Plan:
-    precision, quantization, batch_norm = PrecisionSection(), QuantizationSection(), "darknet"
-    cfg = source
+    cfg, batch_norm, said = source, "darknet", dict[str | int, Precision | str]()
+    quantization: tuple[Any, ...] = (NOTHING_SAID, ())
     if source.suffix in (".yaml", ".yml"):
+        from mpnet.formats.experiment_yaml import read_experiment  # a cfg does without
+
         experiment = read_experiment(source, overrides)
-        precision, quantization = experiment.precision, experiment.quantization
         cfg, batch_norm = experiment.model.cfg, experiment.model.batch_norm
+        default, said = default or experiment.precision.default, dict(experiment.precision.layers)
+        quantization = (experiment.quantization.options, experiment.quantization.layers)
     elif overrides:
         raise ConfigError("--set changes an experiment file; with a cfg use --default and --layer")
     network = read_cfg(cfg)
-    chosen: dict[str | int, Precision | str] = {**dict(precision.layers), **selected_precisions(layers)}
-    options = resolve_options(network, quantization.options, quantization.layers, batch_norm=batch_norm)
+    options = resolve_options(network, *quantization, batch_norm=batch_norm)
     # Stand-ins for calibrated ranges: the table needs to know that there is a conversion, not what its range is.
     options = replace(options, ranges={index: (0.0, 1.0) for index in range(-1, len(network.layers))})
-    return build_plan(network, assign(network, default or precision.default, chosen), options)
+    return build_plan(network, assign(network, default, {**said, **selected_precisions(layers)}), options)
 
 
 def _document(plan: Plan) -> dict[str, Any]:

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from mpnet.errors import ConfigError, DataError
 from mpnet.kernels._core import ffi, lib
 from mpnet.kernels.core import c_arguments, check_status
+from mpnet.spec.protocol import RESIZES
 
-MODES: tuple[str, ...] = ("stretch", "letterbox")
 MAX_NET_SIDE: int = lib.MP_MAX_NET_SIDE
 MAX_PICTURE_SIDE: int = lib.MP_MAX_PICTURE_SIDE
 
@@ -60,8 +60,8 @@ def plan_geometry(image_width: int, image_height: int, net_width: int, net_heigh
 
     Raises: ConfigError for an unknown mode or network size, DataError for an empty picture.
     """
-    if mode not in MODES:
-        raise ConfigError(f"detection.resize: unknown mode {mode!r}; known are {', '.join(MODES)}")
+    if mode not in RESIZES:
+        raise ConfigError(f"detection.resize: unknown mode {mode!r}; known are {', '.join(RESIZES)}")
     if image_width < 1 or image_height < 1:
         raise DataError(f"a picture of {image_width} x {image_height} pixels cannot be resized")
     if not (1 <= net_width <= MAX_NET_SIDE and 1 <= net_height <= MAX_NET_SIDE):

@@ -8,8 +8,8 @@ from typing import Iterable, Mapping
 from mpnet.errors import ConfigError
 from mpnet.quantization.scheme import ActivationScheme
 from mpnet.quantization.weights import WeightScheme
-from mpnet.spec.experiment import BATCH_NORMS
 from mpnet.spec.network import NetworkSpec
+from mpnet.spec.protocol import BATCH_NORMS
 from mpnet.spec.quantization import NOTHING_SAID, ActivationOptions, QuantizationOptions, WeightOptions, scheme_of
 from mpnet.spec.selectors import select_layers
 

@@ -21,8 +21,8 @@ from mpnet.quantization.bias_correction import bias_shift
 from mpnet.quantization.equalise import FoldedConvolution
 from mpnet.quantization.equalise import equalise as equalise_network
 from mpnet.quantization.weights import dequantize_weights, quantize_weights
-from mpnet.spec.experiment import BATCH_NORMS
 from mpnet.spec.network import ConvolutionSpec, NetworkSpec
+from mpnet.spec.protocol import BATCH_NORMS
 from mpnet.spec.weights import ConvolutionWeights, Weights
 
 Floats = NDArray[np.float32]

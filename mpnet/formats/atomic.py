@@ -103,6 +103,21 @@ def write_link(link: Path, target: str) -> None:
         os.replace(scratch, link)
 
 
+def check_writable(folder: str | Path) -> None:
+    """Raise StoreError unless files can be put into a folder, which need not be there yet; leaves nothing behind.
+
+    For the beginning of long work, so that it is not lost at its end.
+    """
+    with _named(Path(folder)):
+        place = Path(os.path.abspath(folder))
+        while not place.exists() and not place.is_symlink():
+            place = place.parent
+        if not place.is_dir():
+            raise StoreError(f"{folder}: cannot be written: {place} is not a folder; choose another place")
+        with tempfile.TemporaryFile(dir=place, prefix=".mpnet"):
+            pass
+
+
 def _put_in_place(scratch: Path, folder: Path) -> None:
     """Give `scratch` the name of `folder`; what had that name goes. Other processes may do so at the same time."""
     old: Path | None = None

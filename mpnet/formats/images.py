@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import struct
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import cv2
 import numpy as np
 from numpy.typing import NDArray
 
@@ -14,7 +14,9 @@ from mpnet.errors import DataError
 from mpnet.formats.bounded import read_bounded
 from mpnet.formats.image_walk import walk
 from mpnet.messages import named
-from mpnet.spec.dataset import ImageRecord
+
+if TYPE_CHECKING:
+    from mpnet.spec.dataset import ImageRecord
 
 SUFFIXES: tuple[str, ...] = (".jpg", ".jpeg", ".png", ".bmp", ".webp", ".ppm", ".pgm")
 MAX_FILE_BYTES = 256 * 1024 * 1024
@@ -141,6 +143,8 @@ def decode(data: bytes, name: Path | str) -> NDArray[np.uint8]:
 
 def decode_walked(data: bytes, width: int, height: int, name: Path | str) -> NDArray[np.uint8]:
     """`decode` after `walked`."""
+    import cv2  # JPEGs do without
+
     try:
         picture = cv2.imdecode(np.frombuffer(data, dtype=np.uint8), cv2.IMREAD_COLOR | cv2.IMREAD_IGNORE_ORIENTATION)
     except cv2.error:
@@ -155,5 +159,7 @@ def decode_walked(data: bytes, width: int, height: int, name: Path | str) -> NDA
 
 def probe(path: Path | str, identity: int) -> ImageRecord:
     """A picture file as a record, without decoding it. Raises: DataError as `read_bytes` and `checked_size`."""
+    from mpnet.spec.dataset import ImageRecord
+
     data = read_bytes(path)
     return ImageRecord(identity, str(path), *checked_size(data, path), hashlib.sha256(data).hexdigest())

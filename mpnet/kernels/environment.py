@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import os
-import platform
 from functools import lru_cache
 from typing import Any
 
@@ -21,6 +19,8 @@ _CPU_INFO_BYTES = 1 << 20
 
 def versions() -> dict[str, Any]:
     """The `versions` of a result: mpnet, python, numpy, opencv, pycocotools, compiler, platform, cpu."""
+    import platform
+
     return {
         "mpnet": __version__,
         "python": platform.python_version(),
@@ -44,6 +44,8 @@ def cpu_name() -> str:
             name, _, value = line.partition(":")
             if name.strip() == key and value.strip():
                 return value.strip()
+    import platform
+
     return platform.processor() or platform.machine() or "unknown"
 
 
@@ -56,6 +58,8 @@ def cpu_count() -> int:
 
 
 def _installed(candidates: tuple[str, ...]) -> str | None:
+    import importlib.metadata  # slow to import
+
     for name in candidates:
         try:
             return importlib.metadata.version(name)

@@ -15,6 +15,7 @@ from mpnet.errors import KernelError, NonFiniteError
 from mpnet.kernels.arguments import CODES
 from mpnet.kernels.calls import Call, Kernels
 from mpnet.kernels.interface import ACTIVATIONS, ConvShape, PackedConv
+from mpnet.kernels.rounding import quantized
 from mpnet.spec.precision import Precision
 from mpnet.spec.quantization import ROUNDINGS
 
@@ -84,19 +85,6 @@ def activate(x: F32, activation: str) -> F32:
     raise KernelError(f"unknown activation {activation!r}; known are {', '.join(ACTIVATIONS)}")
 
 
-def round_whole(x: F32, rounding: str) -> F32:
-    """x rounded to whole numbers by a named rule."""
-    if rounding == "half_to_even":
-        return np.rint(x)
-    if rounding == "half_away":
-        # The largest float32 below 0.5: adding 0.5 itself would lift 0.49999997 to 1. Exact for all finite x: from 2^23
-        # on there is nothing to round, and the sum returns x.
-        return np.trunc(x + np.copysign(np.nextafter(_f32(0.5), _f32(0)), x))
-    if rounding == "truncate":
-        return np.trunc(x)
-    raise KernelError(f"unknown rounding {rounding!r}; known are {', '.join(ROUNDINGS)}")
-
-
 def widened(x: NDArray[Any]) -> F32:
     """Reals of a stored type as float32. A type that NumPy does not have is widened here."""
     return x.astype(np.float32)
@@ -106,15 +94,6 @@ def narrowed(x: NDArray[Any], dtype: Any) -> NDArray[Any]:
     """float32 as the reals of a stored type, to nearest even. A type that NumPy does not have is made here."""
     with np.errstate(over="ignore"):
         return x.astype(dtype)
-
-
-def quantized(x: F32, inv_scale: Any, zero_point: Any, rounding: str, low: int, high: int) -> NDArray[np.int8]:
-    """clamp(round(x / scale) + zero_point, low, high), clamped before it is converted."""
-    with np.errstate(over="ignore"):
-        t = x * inv_scale
-    t = np.minimum(np.maximum(t, (low - zero_point).astype(np.float32)), (high - zero_point).astype(np.float32))
-    codes: NDArray[np.int8] = (round_whole(t, rounding).astype(np.int32) + zero_point).astype(np.int8)
-    return codes
 
 
 def _per_image(values: NDArray[Any], like: NDArray[Any]) -> NDArray[Any]:

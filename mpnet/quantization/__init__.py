@@ -1,17 +1,22 @@
 """Ranges, scales, calibration and corrections."""
 
-from mpnet.quantization.scheme import (
-    ActivationScheme,
-    QuantParams,
-    dequantize_activation,
-    dequantize_step,
-    fake_quantize_activation,
-    params_to_quant,
-    quantize_activation,
-    range_to_params,
-)
-from mpnet.quantization.tensorflow import dequantize, quantize
-from mpnet.quantization.weights import WeightScheme, dequantize_weights, quantize_weights
+from typing import TYPE_CHECKING
+
+from mpnet.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from mpnet.quantization.scheme import (
+        ActivationScheme,
+        QuantParams,
+        dequantize_activation,
+        dequantize_step,
+        fake_quantize_activation,
+        params_to_quant,
+        quantize_activation,
+        range_to_params,
+    )
+    from mpnet.quantization.tensorflow import dequantize, quantize
+    from mpnet.quantization.weights import WeightScheme, dequantize_weights, quantize_weights
 
 __all__ = [
     "ActivationScheme",
@@ -28,3 +33,13 @@ __all__ = [
     "quantize_weights",
     "range_to_params",
 ]
+
+# Formulas of TensorFlow's are not needed to run what uses none.
+__getattr__ = lazy_names(__name__, {
+    "mpnet.quantization.scheme": (
+        "ActivationScheme", "QuantParams", "dequantize_activation", "dequantize_step", "fake_quantize_activation",
+        "params_to_quant", "quantize_activation", "range_to_params",
+    ),
+    "mpnet.quantization.tensorflow": ("dequantize", "quantize"),
+    "mpnet.quantization.weights": ("WeightScheme", "dequantize_weights", "quantize_weights"),
+})

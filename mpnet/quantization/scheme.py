@@ -35,8 +35,7 @@ from numpy.typing import NDArray
 
 from mpnet.errors import PrecisionError
 from mpnet.kernels.interface import TensorQuant
-from mpnet.kernels.reference import quantized, round_whole
-from mpnet.quantization import tensorflow as tf_formulas
+from mpnet.kernels.rounding import quantized, round_whole
 from mpnet.spec.quantization import MODES, ROUNDINGS, TENSORFLOW_MODES, ActivationMode
 
 # Narrower ranges count as this scale: its reciprocal and its product with a weight scale stay normal numbers.
@@ -175,6 +174,8 @@ def _floor_scale(scale: np.float32, mn: np.float32, mx: np.float32) -> np.float3
 
 
 def _tensorflow_params(mn: np.float32, mx: np.float32, scheme: ActivationScheme) -> QuantParams:
+    from mpnet.quantization import tensorflow as tf_formulas  # for its modes only
+
     assert scheme.rounding is not None
     factors = tf_formulas.quantize_factors(mn, mx, tf_formulas.QINT8, scheme.mode, scheme.narrow_range,
                                            scheme.ensure_minimum_range)
@@ -213,6 +214,8 @@ def quantize_activation(x: NDArray[Any], params: QuantParams) -> NDArray[np.int8
     The formula stands at the top of this module; for TensorFlow's modes the bits are those of its CPU kernels.
     Raises: PrecisionError if x holds NaN or infinity.
     """
+    from mpnet.quantization import tensorflow as tf_formulas
+
     values = np.asarray(x, np.float32)
     if not np.isfinite(values).all():
         raise PrecisionError("activations hold NaN or infinity; the layer before them overflowed")
@@ -241,6 +244,8 @@ def dequantize_step(q: NDArray[np.int8], params: QuantParams) -> NDArray[np.floa
     """
     if params.mode not in TENSORFLOW_MODES:
         return dequantize_activation(q, params)
+    from mpnet.quantization import tensorflow as tf_formulas
+
     return tf_formulas.dequantize_slice(
         q, _f32(params.range_min), _f32(params.range_max), tf_formulas.QINT8, params.mode, params.low == -127
     )

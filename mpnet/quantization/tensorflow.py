@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mpnet.errors import PrecisionError
-from mpnet.kernels.reference import round_whole
+from mpnet.kernels.rounding import round_whole
 from mpnet.spec.quantization import TENSORFLOW_MODES
 
 ROUND_MODES: dict[str, str] = {"HALF_AWAY_FROM_ZERO": "half_away", "HALF_TO_EVEN": "half_to_even"}

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.errors import PrecisionError
-from mpnet.kernels.reference import round_whole
+from mpnet.kernels.rounding import round_whole
 from mpnet.spec.quantization import ROUNDINGS, WEIGHT_GRANULARITIES, WEIGHT_METHODS
 
 _f32 = np.float32

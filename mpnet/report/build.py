@@ -13,9 +13,9 @@ from typing import Any, Mapping, Sequence
 
 import numpy as np
 
+from mpnet.detection.pictures import picture
 from mpnet.errors import ConfigError, MpnetError, StoreError
 from mpnet.evaluation.compare import DRAWS
-from mpnet.evaluation.dataset import picture
 from mpnet.formats.cfg import read_cfg_bytes
 from mpnet.progress import Progress
 from mpnet.report.cfg_template import cfg_template

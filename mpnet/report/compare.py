@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Sequence
 
+from mpnet.detection.pictures import picture
 from mpnet.errors import MpnetError
 from mpnet.evaluation.compare import DRAWS
-from mpnet.evaluation.dataset import picture
 from mpnet.formats.detections_json import read_detections
 from mpnet.progress import Progress, silent
 from mpnet.report.comparison import Comparison, change_json, compare_results

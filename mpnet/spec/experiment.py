@@ -13,11 +13,9 @@ from typing import Mapping
 from mpnet.spec.keys import Key, flag, inline, integer, number, path, section, selectors, text, word
 from mpnet.spec.measures import DROP, droppable, limits, objectives
 from mpnet.spec.precision import PRECISIONS
+from mpnet.spec.protocol import BATCH_NORMS, NMS_KINDS, RESIZES
 from mpnet.spec.quantization import NOTHING_SAID, QuantizationOptions
 
-RESIZES: tuple[str, ...] = ("stretch", "letterbox")
-NMS_KINDS: tuple[str, ...] = ("default", "greedynms", "diounms")
-BATCH_NORMS: tuple[str, ...] = ("darknet", "alexeyab")
 DATA_FORMATS: tuple[str, ...] = ("yolo", "coco")
 STRATEGIES: tuple[str, ...] = ("grid", "one_at_a_time", "exhaustive", "greedy", "pareto", "additive")
 SAMPLERS: tuple[str, ...] = ("nsga2", "tpe")

@@ -10,10 +10,10 @@ from typing import Any, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from mpnet.detection.pictures import picture
 from mpnet.engine.calibrate import calibrate, range_requests
 from mpnet.engine.observe import channel_means
 from mpnet.errors import DataError
-from mpnet.evaluation.dataset import picture
 from mpnet.formats.images import SUFFIXES, probe
 from mpnet.formats.labels_yolo import list_files
 from mpnet.formats.ranges_json import ranges_json, read_ranges, write_ranges

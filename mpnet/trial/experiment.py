@@ -6,9 +6,10 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from mpnet.detection.pictures import picture
 from mpnet.engine.options import resolve_options
 from mpnet.errors import ConfigError
-from mpnet.evaluation.dataset import load_dataset, picture
+from mpnet.evaluation.dataset import load_dataset
 from mpnet.formats.cache import open_cache
 from mpnet.formats.cfg import read_cfg
 from mpnet.formats.detections_json import detections_json
@@ -19,10 +20,11 @@ from mpnet.kernels.isa import kernels
 from mpnet.progress import Progress, silent
 from mpnet.spec.experiment import DataSection, Experiment
 from mpnet.trial.calibration import calibrated
+from mpnet.trial.heads import class_names
 from mpnet.trial.inputs import Inputs
 from mpnet.trial.result import Result, build_document, finished, mark_latest, publish
 from mpnet.trial.run import Outcome, run_plans
-from mpnet.trial.workbench import Workbench, class_names
+from mpnet.trial.workbench import Workbench
 
 
 @dataclass(frozen=True)

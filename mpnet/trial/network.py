@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Mapping
+from typing import Any, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.detection.decode import decode_head
 from mpnet.detection.nms import NmsOptions, suppress
+from mpnet.detection.pictures import read_picture
 from mpnet.detection.preprocess import preprocess
 from mpnet.engine.assign import PrecisionPlan, assign
 from mpnet.engine.options import EngineOptions, resolve_options
@@ -18,7 +19,6 @@ from mpnet.engine.plan import Plan, build_plan
 from mpnet.engine.prepare import Prepared
 from mpnet.engine.run import Session
 from mpnet.errors import ConfigError, DataError
-from mpnet.evaluation.dataset import read_picture
 from mpnet.formats.cache import open_cache
 from mpnet.formats.cfg import read_cfg
 from mpnet.formats.weights import open_weights
@@ -26,7 +26,7 @@ from mpnet.kernels.environment import cpu_count
 from mpnet.kernels.isa import kernels
 from mpnet.spec.network import NetworkSpec
 from mpnet.spec.precision import Precision
-from mpnet.trial.workbench import class_names, yolo_heads
+from mpnet.trial.heads import class_names, yolo_heads
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,11 @@ class Box:
     y: float
     width: float
     height: float
+
+    def plain(self) -> dict[str, Any]:
+        """As documents hold it."""
+        return {"name": self.name, "category": self.category, "score": self.score,
+                "box": [self.x, self.y, self.width, self.height]}
 
 
 class Network:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any, Mapping
 
 import numpy as np
@@ -21,7 +20,6 @@ from mpnet.errors import ConfigError
 from mpnet.export import Configuration
 from mpnet.formats.cache import open_cache
 from mpnet.formats.cfg import read_cfg_bytes
-from mpnet.formats.labels_yolo import read_names
 from mpnet.kernels.calls import Kernels
 from mpnet.spec.dataset import Dataset
 from mpnet.spec.experiment import Experiment
@@ -29,6 +27,7 @@ from mpnet.spec.identity import ARITHMETIC_VERSION, TrialIdentity
 from mpnet.spec.network import NetworkSpec
 from mpnet.spec.precision import PRECISIONS, Precision
 from mpnet.spec.weights import Weights
+from mpnet.trial.heads import yolo_heads
 from mpnet.trial.inputs import Inputs
 
 METRIC = "COCO AP@[.50:.95], 101 recall points, 100 detections per picture and class; Darknet mAP@0.5, 11 points"
@@ -150,22 +149,3 @@ class Workbench:
             self.prepared, precisions, self.options, content=read_cfg_bytes(self.experiment.model.cfg),
             names=self.dataset.names, document=said,
         )
-
-
-def yolo_heads(network: NetworkSpec) -> tuple[YoloHead, ...]:
-    """What decoding needs of every yolo layer, in order."""
-    return tuple(
-        YoloHead(yolo.head_anchors, yolo.classes, network.width, network.height, yolo.scale_x_y, yolo.new_coords)
-        for yolo in network.yolos
-    )
-
-
-def class_names(spec: NetworkSpec, path: str | Path | None) -> tuple[str, ...]:
-    """One name per class of the network. Raises: ConfigError when the file holds another number of names."""
-    classes = spec.yolos[-1].classes if spec.yolos else 0
-    if path is None:
-        return tuple(f"class-{index}" for index in range(classes))
-    names = read_names(path)
-    if spec.yolos and len(names) != classes:
-        raise ConfigError(f"{path}: holds {len(names)} names, but {spec.source} has {classes} classes; use its names")
-    return names

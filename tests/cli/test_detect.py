@@ -111,6 +111,31 @@ def test_broken_files_are_one_line(mpnet_program: Mpnet, folder: Path, name: str
     assert_refused(mpnet_program("detect", *MODEL, name, "--json", cwd=folder), message)
 
 
+@pytest.mark.parametrize("as_json", [False, True])
+def test_the_others_are_looked_at_when_some_are_broken(mpnet_program: Mpnet, folder: Path, as_json: bool) -> None:
+    broken = ("a.jpg", "scene-2.png", "z.mp4")
+    for name in broken:
+        (folder / "images" / name).write_bytes(b"\x00broken" * 50)
+    result = mpnet_program("detect", *MODEL, "images", "--out", "found", "-q", *["--json"] * as_json, cwd=folder)
+    assert result.returncode == 2
+    *named, last = result.stderr.splitlines()
+    assert [line.split(": ")[:2] for line in named] == [["error", f"images/{name}"] for name in broken]
+    assert last == "error: 3 of 7 files could not be looked at; they are named above"
+    assert sorted(path.name for path in (folder / "found").iterdir()) == [f"scene-{n}.png" for n in (0, 1, 3, 4)]
+    if as_json:
+        document = json.loads(result.stdout)
+        assert [file["path"] for file in document["files"]] == [f"images/scene-{n}.png" for n in (0, 1, 3, 4)]
+        assert [f"error: {file['reason']}" for file in document["failed"]] == named
+    else:
+        assert [line for line in result.stdout.splitlines() if line.startswith("images/")] != []
+
+
+def test_a_folder_that_cannot_be_written_is_found_first(mpnet: Mpnet, folder: Path) -> None:
+    (folder / "images" / "a.jpg").write_bytes(b"broken")
+    refused = mpnet("detect", *MODEL, "images", "--out", "net.cfg/found", cwd=folder)
+    assert_refused(refused, "net.cfg/found: cannot be written")
+
+
 def assert_refused(result: subprocess.CompletedProcess[str], message: str) -> None:
     assert (result.returncode, result.stdout) == (2, "")
     assert message in result.stderr

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from mpnet.detection.jpeg import decode_jpeg
+from mpnet.detection.pictures import read_picture
 from mpnet.detection.preprocess import preprocess
-from mpnet.evaluation.dataset import read_picture
 
 SAMPLINGS = {
     "444": cv2.IMWRITE_JPEG_SAMPLING_FACTOR_444, "422": cv2.IMWRITE_JPEG_SAMPLING_FACTOR_422,

@@ -12,8 +12,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from mpnet.detection.pictures import picture
 from mpnet.errors import ConfigError, DataError, FormatError, MpnetError
-from mpnet.evaluation.dataset import load_dataset, picture
+from mpnet.evaluation.dataset import load_dataset
 from mpnet.formats.coco_json import read_coco
 from mpnet.formats.detections_json import detections_json, read_detections
 from mpnet.spec.dataset import Dataset

@@ -10,9 +10,9 @@ import cv2
 import numpy as np
 import pytest
 
+from mpnet.detection import pictures
+from mpnet.detection.pictures import read_picture
 from mpnet.errors import DataError
-from mpnet.evaluation import dataset
-from mpnet.evaluation.dataset import read_picture
 from mpnet.formats import images
 
 PICTURE = np.random.RandomState(0).randint(0, 256, (13, 22, 3), dtype=np.uint8)
@@ -71,8 +71,8 @@ def test_what_cannot_hold_is_refused_before_it_is_decoded(
     content, reason = REFUSED[name]
     path = tmp_path / "picture"
     path.write_bytes(content)
-    monkeypatch.setattr(images.cv2, "imdecode", lambda *_: pytest.fail("decoded by OpenCV"))
-    monkeypatch.setattr(dataset, "decode_jpeg", lambda *_: pytest.fail("decoded by mpnet"))
+    monkeypatch.setattr(cv2, "imdecode", lambda *_: pytest.fail("decoded by OpenCV"))
+    monkeypatch.setattr(pictures, "decode_jpeg", lambda *_: pytest.fail("decoded by mpnet"))
     with pytest.raises(DataError, match=f"the picture is corrupt: .*{reason}.*; restore or remove it"):
         read_picture(path)
 

@@ -75,7 +75,7 @@ def png_of(width: int, height: int) -> bytes:
 
 @pytest.mark.parametrize(("width", "height"), [(0, 5), (5, 0), (60_000, 60_000), (2**31 - 1, 2**31 - 1), (70_000, 1)])
 def test_sizes_are_refused_before_decoding(width: int, height: int, monkeypatch) -> None:
-    monkeypatch.setattr(images.cv2, "imdecode", lambda *_: pytest.fail("decoded"))
+    monkeypatch.setattr(cv2, "imdecode", lambda *_: pytest.fail("decoded"))
     with pytest.raises(DataError, match=rf"^a\.png: {width} x {height} pixels are outside"):
         decode(png_of(width, height), "a.png")
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mpnet.errors import PrecisionError
-from mpnet.kernels.reference import round_whole
+from mpnet.kernels.rounding import round_whole
 from mpnet.quantization import tensorflow
 from mpnet.quantization.scheme import (
     ActivationScheme,

@@ -20,7 +20,7 @@ from mpnet.formats.cfg import read_cfg
 from mpnet.formats.weights import read_weights
 from mpnet.kernels.isa import kernels, usable_levels
 from mpnet.spec.network import NetworkSpec, YoloSpec
-from mpnet.trial.workbench import yolo_heads
+from mpnet.trial.heads import yolo_heads
 
 RELATIVE = 1e-4
 CASES = {

@@ -14,7 +14,7 @@ from mpnet.spec.quantization import QuantizationOptions, WeightOptions
 from mpnet.spec.weights import random_weights
 from mpnet.sweep.context import OptionsInForce, SweepContext
 from mpnet.sweep.evaluator import Evaluator
-from mpnet.trial.workbench import yolo_heads
+from mpnet.trial.heads import yolo_heads
 
 PER_TENSOR = QuantizationOptions(weights=WeightOptions(granularity="per_tensor"))
 

@@ -1,0 +1,7 @@
+"""The words by which a protocol says how pictures become detections; what they do is said where it is done."""
+
+from __future__ import annotations
+
+RESIZES: tuple[str, ...] = ("stretch", "letterbox")
+NMS_KINDS: tuple[str, ...] = ("default", "greedynms", "diounms")
+BATCH_NORMS: tuple[str, ...] = ("darknet", "alexeyab")

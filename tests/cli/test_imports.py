@@ -1,0 +1,68 @@
+"""A command imports what it uses and nothing else: start-up is most of the time of looking at one picture."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+
+# Slow to import; who needs one asks for it when it is needed.
+HEAVY = ("cv2", "dask", "distributed", "jinja2", "optuna", "plotly", "pycocotools", "rich", "yaml", "multiprocessing",
+         "importlib.metadata", "mpnet.report", "mpnet.sweep", "mpnet.evaluation", "mpnet.speed", "mpnet.demo",
+         "mpnet.spec.experiment", "mpnet.spec.dataset", "mpnet.quantization.tensorflow", "mpnet.kernels.reference")
+PROGRAM = """
+import json, sys
+from mpnet.cli.main import main
+try:
+    main(sys.argv[2:])
+except SystemExit as left:
+    assert not left.code, left.code
+    imported = [name for name in sys.argv[1].split() if name in sys.modules]
+    print("imported:", *imported)
+"""
+MODEL = ("--cfg", "net.cfg", "--weights", "net.weights")
+
+
+def imported_by(folder: Path, *arguments: str) -> set[str]:
+    """The heavy modules that a command imports."""
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, " ".join(HEAVY), *arguments], cwd=folder, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    [*_, last] = done.stdout.splitlines()
+    assert last.startswith("imported:")
+    return set(last.split()[1:])
+
+
+@pytest.fixture
+def folder(experiment: Path) -> Path:
+    picture = np.random.default_rng(1).integers(0, 255, (40, 60, 3), np.uint8)
+    assert cv2.imwrite(str(experiment.parent / "street.jpg"), picture)
+    return experiment.parent
+
+
+@pytest.mark.parametrize(("arguments", "used"), [
+    ("--help", ()),
+    ("detect --help", ()),
+    ("info", ("rich", "importlib.metadata")),
+    ("detect {model} street.jpg", ()),
+    ("detect {model} street.jpg --json", ()),
+    ("detect {model} images/scene-0.png", ("cv2",)),
+    ("show net.cfg", ("rich", "mpnet.report")),
+    ("run experiment.yaml -q", ("rich", "yaml", "importlib.metadata", "mpnet.report", "mpnet.evaluation", "mpnet.speed",
+                                "mpnet.spec.experiment", "mpnet.spec.dataset", "cv2")),
+])
+def test_nothing_is_imported_that_a_command_does_not_use(folder: Path, arguments: str, used: tuple[str, ...]) -> None:
+    words = arguments.replace("{model}", " ".join(MODEL)).split()
+    assert imported_by(folder, *words) <= set(used)
+
+
+def test_the_api_imports_what_is_asked_for() -> None:
+    program = ("import sys, mpnet.api as api; assert 'numpy' not in sys.modules; api.load_network; "
+               "assert 'yaml' not in sys.modules; assert set(dir(api)) == set(api.__all__); "
+               "[getattr(api, name) for name in api.__all__]")
+    assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False).stderr == ""
