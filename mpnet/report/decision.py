@@ -20,8 +20,8 @@ from mpnet.kernels.isa import kernels
 from mpnet.report.configuration import find_configuration
 from mpnet.spec.experiment import Experiment
 from mpnet.trial.experiment import open_workbench
+from mpnet.trial.heads import class_names
 from mpnet.trial.reopen import reopen
-from mpnet.trial.workbench import class_names
 
 
 @dataclass(frozen=True)
