@@ -30,6 +30,7 @@ class _Writer:
     operation: Convolve
     constants: Constants
     rules: Rules
+    x: Value
 
     def name(self, what: str) -> str:
         return layer_name(self.layer.index, what)
@@ -48,16 +49,21 @@ class _Writer:
     def activated(self, sums: str) -> str:
         return activate(self.graph, self.layer.activation, sums, self.name(self.layer.activation))
 
-    def on_reals(self, x: Value) -> str:
-        """Biased sums, weights as the precision stores them."""
-        weights = self.constants.weights.astype(self.operation.precision.stored.dtype)
-        stored = self.constant("weights", weights)
+    def sums(self) -> str:
+        """Biased, before the activation; weights as the precision stores them."""
+        coded = self.x.coded
+        if self.constants.weight_scale is not None:
+            if coded is not None and coded.params is None and self.rules.integer:
+                return self.on_integers(coded)
+            return self.convolution(self.weights(), self.constants.bias)
+        dtype = self.operation.precision.stored.dtype
+        stored = self.constant("weights", self.constants.weights.astype(dtype))
         if self.operation.precision.stored is FLOAT16:
             stored = self.graph.node("Cast", [stored], self.name("weights_widened"), to=1)
-        return self.convolution(x, stored, self.constants.bias)
+        return self.convolution(stored, self.constants.bias)
 
-    def convolution(self, x: Value, weights: str, bias: Any, what: str = "conv") -> str:
-        inputs = [real_of(self.graph, x, self.name(what)), weights, self.constant("bias", bias)]
+    def convolution(self, weights: str, bias: NDArray[np.float32], what: str = "conv") -> str:
+        inputs = [real_of(self.graph, self.x, self.name(what)), weights, self.constant("bias", bias)]
         return self.graph.node("Conv", inputs, self.name(what), **self.window)
 
     def weights(self, factor: float = 1.0) -> str:
@@ -90,23 +96,28 @@ class _Writer:
             "Add", [scaled, self.constant("bias", self.constants.bias.reshape(1, -1, 1, 1))], self.name("biased"))
 
     @property
-    def as_leaky_pair(self) -> bool:
-        quantize = self.operation.quantize
+    def codes_to_codes(self) -> bool:
+        """Whether it reads codes of a fixed scale and stores codes by the rounding that engines have."""
+        quantize, coded = self.operation.quantize, self.x.coded
         return (
-            self.rules.fused_only and self.layer.activation == "leaky" and quantize is not None
-            and self.layer.depth >= self.rules.leaky_depth and quantize.scheme.rounding == "half_to_even"
+            self.constants.weight_scale is not None and coded is not None and coded.params is not None
+            and quantize is not None and quantize.scheme.rounding == "half_to_even"
         )
+
+    @property
+    def as_leaky_pair(self) -> bool:
+        """Whether it is written as two convolutions, see `Rules.leaky_depth`."""
+        deep = self.layer.depth >= self.rules.leaky_depth
+        return self.rules.fused_only and self.layer.activation == "leaky" and deep and self.codes_to_codes
 
     @property
     def in_codes(self) -> bool:
         """Whether an engine that convolves codes only where it stores codes does so here."""
         quantize = self.operation.quantize
-        if quantize is None:
-            return False
-        plain = quantize.scheme.rounding == "half_to_even" and quantize.scheme.low == -SHIFT
-        return self.as_leaky_pair or (plain and self.layer.activation in CLAMPS)
+        clamps = self.layer.activation in CLAMPS and quantize is not None and quantize.scheme.low == -SHIFT
+        return self.as_leaky_pair or (clamps and self.codes_to_codes)
 
-    def leaky_pair(self, x: Value) -> Value:
+    def leaky_pair(self) -> Value:
         """Codes of LeakyReLU without it: of the sums, and of a tenth of the sums, the larger.
 
         Both have the codes' scale. Above 0 the first is right and no smaller than the second, below 0 the other way round;
@@ -119,7 +130,7 @@ class _Writer:
         code_map = fixed_map(self.graph, self.name("result"), params)
         parts = []
         for what, factor in (("conv", 1.0), ("conv_tenth", LEAKY_SLOPE)):
-            sums = self.convolution(x, self.weights(factor), self.constants.bias * np.float32(factor), what)
+            sums = self.convolution(self.weights(factor), self.constants.bias * np.float32(factor), what)
             parts.append(self.graph.node("QuantizeLinear", [sums, *code_map], self.name(f"{what}_quantize")))
         if params.low > -SHIFT:
             parts.append(self.graph.constant("lowest_code", np.uint8(params.low + SHIFT)))
@@ -130,18 +141,12 @@ def convolve(graph: Graph, prepared: Prepared, operation: Convolve, x: Value, ru
     """The result of a convolution with bias and activation: coded if the operation quantises it, else reals that are not
     yet rounded to anything, or are to be quantised later."""
     layer = operation.layer_of(prepared.network)
-    writer = _Writer(graph, layer, operation, prepared.constants(operation.alone), rules)
-    if writer.constants.weight_scale is None:
-        real = writer.activated(writer.on_reals(x))
-    elif x.coded is not None and x.coded.params is None and rules.integer:
-        real = writer.activated(writer.on_integers(x.coded))
-    elif writer.as_leaky_pair:
-        return writer.leaky_pair(x)
-    else:
-        real = writer.convolution(x, writer.weights(), writer.constants.bias)
-        if rules.fused_only and not writer.in_codes and operation.quantize is not None and layer.activation in RISING:
-            return Value(real, later=Later(layer.index, layer.activation, operation.quantize))
-        real = writer.activated(real)
+    writer = _Writer(graph, layer, operation, prepared.constants(operation.alone), rules, x)
+    if writer.as_leaky_pair:
+        return writer.leaky_pair()
+    sums = writer.sums()
     if operation.quantize is None:
-        return Value(real)
-    return quantised(graph, real, writer.name("result"), operation.quantize)
+        return Value(writer.activated(sums))
+    if rules.fused_only and not writer.in_codes and layer.activation in RISING:
+        return Value(sums, later=Later(layer.index, layer.activation, operation.quantize))
+    return quantised(graph, writer.activated(sums), writer.name("result"), operation.quantize)
