@@ -1,0 +1,78 @@
+"""LiteRT: TensorFlow Lite files through XNNPACK."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpnet.backends import Backend, Executed
+from mpnet.errors import EngineError
+from mpnet.export import Exported
+from mpnet.packages import version_of
+
+_DELEGATE = "DELEGATE"
+_CONVOLUTIONS = ("CONV_2D", "DEPTHWISE_CONV_2D")
+_LAYER = re.compile(r"layer_(\d+)_")
+
+
+class LiteRTModel:
+    """One file in an interpreter, a picture at a time: ranges are the picture's own."""
+
+    def __init__(self, exported: Exported, threads: int) -> None:
+        from ai_edge_litert.interpreter import Interpreter
+
+        self.version = version_of("ai-edge-litert") or ""
+        self._exported = exported
+        try:
+            self._interpreter: Any = Interpreter(model_content=exported.content, num_threads=threads)
+            self._interpreter.allocate_tensors()
+        except (ValueError, RuntimeError) as error:
+            raise EngineError(f"LiteRT {self.version} refuses the model: {_first_line(error)}") from None
+        self._input = self._interpreter.get_input_details()[0]["index"]
+        self._outputs = [detail["index"] for detail in self._interpreter.get_output_details()]
+
+    def forward(self, batch: NDArray[np.float32]) -> list[NDArray[np.float32]]:
+        """As `Session.forward`."""
+        results: list[list[NDArray[np.float32]]] = [[] for _ in self._outputs]
+        for picture in batch:
+            try:
+                self._interpreter.set_tensor(self._input, picture[None])
+                self._interpreter.invoke()
+            except (ValueError, RuntimeError) as error:
+                raise EngineError(f"LiteRT {self.version}: {_first_line(error)}") from None
+            for found, index in zip(results, self._outputs, strict=True):
+                found.append(self._interpreter.get_tensor(index))
+        return [np.concatenate(found) for found in results]
+
+    def executed(self) -> Executed:
+        """By the operators of the file, and those that XNNPACK took over."""
+        operators = self._interpreter._get_ops_details()
+        names = {detail["index"]: detail["name"] for detail in self._interpreter.get_tensor_details()}
+        taken = {int(tensor) for row in operators if row["op_name"] == _DELEGATE for tensor in row["inputs"]}
+        found = {}
+        for row in operators:
+            layer = _LAYER.match(names.get(int(row["outputs"][0]), ""))
+            if row["op_name"] in _CONVOLUTIONS and layer:
+                activations, weights = (np.dtype(kind).name for kind in row["operand_types"][:2])
+                precision = "int8" if weights == "int8" else "fp32"
+                where = "XNNPACK" if int(row["inputs"][1]) in taken else "a kernel of TensorFlow Lite, not XNNPACK"
+                hybrid = precision == "int8" and activations == "float32"
+                found[int(layer.group(1))] = (precision, f"{where}, hybrid" if hybrid else where)
+        return found
+
+    def layer_ms(self) -> None:
+        """It does not say."""
+        return None
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+
+
+BACKEND = Backend(
+    "LiteRT with XNNPACK", "tflite", "litert", LiteRTModel, {"activations": {"mode": "affine", "ranges": "dynamic"}},
+    packages=("ai-edge-litert>=1.2",), extra="litert",
+)

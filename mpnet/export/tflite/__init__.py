@@ -1,0 +1,27 @@
+"""TensorFlow Lite: for LiteRT, and through ArmNN's parser for its backends. docs/export-tflite.md says how and why."""
+
+from __future__ import annotations
+
+from typing import Any, Mapping
+
+from mpnet.export import Exported, Target
+from mpnet.export.configuration import Configuration
+from mpnet.export.tflite.rules import FLAVOURS, support
+
+
+def _write(configuration: Configuration, flavour: str, options: Mapping[str, Any]) -> Exported:
+    # The schema is imported when something is written.
+    from mpnet.export.tflite.lower import Lowering
+    from mpnet.export.tflite.metadata import metadata_of, with_labels
+
+    lowering = Lowering(configuration, FLAVOURS[flavour], options.get("sums", {}))
+    graph = lowering.graph
+    metadata = metadata_of(configuration, flavour, [graph.name(output) for output in lowering.outputs])
+    content = graph.content([lowering.input], lowering.outputs, "mpnet", metadata)
+    return Exported({".tflite": with_labels(content, configuration.names)}, {"flavour": flavour}, lowering.layers)
+
+
+TARGET = Target(
+    "TensorFlow Lite", ".tflite", _write, packages=("ai-edge-litert>=1.2", "flatbuffers>=23.5"), extra="litert",
+    flavours=FLAVOURS, support=support, options=("sums",),
+)

@@ -1,0 +1,150 @@
+"""Convolutions in TensorFlow Lite, in each way that `forms` knows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpnet.engine.prepare import Constants
+from mpnet.export.tflite.file import Channels, Codes
+from mpnet.export.tflite.forms import Form, Way
+from mpnet.export.tflite.operations import CHANNELS, FUSED, NO_FUSION, PADDING, Writer
+from mpnet.export.tflite.rules import Rules, missing, same_or_valid_convolution
+from mpnet.quantization.weights import dequantize_weights
+from mpnet.spec.network import ConvolutionSpec
+
+# Bias and sums are int32: a bias of a channel whose weights mean next to nothing must not leave it.
+_LARGEST_BIAS = 2.0**30
+# Readers scale sums of full int8 convolutions by a fixed-point number of this size at least.
+_LEAST_FACTOR = 2.0**-31
+_VERSION = {"CONV_2D": {"float": 1, "hybrid": 5, "coded": 3}, "DEPTHWISE_CONV_2D": {"float": 1, "hybrid": 6, "coded": 3}}
+_GROUPED_VERSION = 6
+
+
+@dataclass(frozen=True)
+class Convolution:
+    """One convolution as it is to be written.
+
+    codes: of the input, None for reals. sums: codes of the sums, None for reals. result: codes of the result.
+    """
+
+    layer: ConvolutionSpec
+    constants: Constants
+    way: Way
+    halves: bool
+    codes: Codes | None
+    sums: Codes | None
+    result: Form
+
+
+def write_convolution(writer: Writer, rules: Rules, conv: Convolution, x: int) -> int:
+    """Append a convolution with its padding and activation. x: its input, codes or reals as the way wants."""
+    layer = conv.layer
+    if conv.way == "simulated":
+        x = writer.dequantize(x)
+        scales = conv.constants.weight_scale
+        assert scales is not None
+        conv = replace(conv, codes=None, constants=Constants(
+            dequantize_weights(conv.constants.weights, scales), conv.constants.bias, None
+        ))
+    word = same_or_valid_convolution(layer)
+    if word is None:
+        x, word = writer.pad(x, _zeros_around(layer), conv.codes), "VALID"
+    if conv.way == "hybrid" and (layer.size, layer.stride) == (1, 1) and not layer.depthwise:
+        # XNNPACK runs such a convolution as a product of matrices, with a range for each pixel, where mpnet has one for the
+        # picture. A second row of zeros in the filters, read below the picture, leads to the path of other sizes.
+        codes = conv.constants.weights
+        conv = replace(conv, constants=replace(conv.constants, weights=np.concatenate([codes, np.zeros_like(codes)], axis=2)))
+        word = "SAME"
+    out = _grouped(writer, rules, conv, x, word)
+    if conv.way == "descaled":
+        out = writer.dequantize(out)
+    if conv.result is not None:
+        return out if layer.activation in FUSED else writer.leaky(out, conv.result)
+    return writer.activate(out, layer.activation)
+
+
+def _zeros_around(layer: ConvolutionSpec) -> tuple[int, int, int, int]:
+    window = layer.dilation * (layer.size - 1) + 1
+    after = missing(layer.in_shape, layer.out_shape, window, layer.stride, layer.padding)
+    return layer.padding, after[0], layer.padding, after[1]
+
+
+def _grouped(writer: Writer, rules: Rules, conv: Convolution, x: int, word: str) -> int:
+    """In one operator, or group by group where a reader knows no groups."""
+    layer = conv.layer
+    if layer.groups == 1 or layer.depthwise or (rules.grouped and conv.way in ("float", "simulated", "coded")):
+        return _operator(writer, conv, x, word, slice(0, layer.filters))
+    inputs, filters = layer.in_shape[2] // layer.groups, layer.filters // layer.groups
+    parts = []
+    for group in range(layer.groups):
+        own = writer.part(x, group * inputs, (group + 1) * inputs, conv.codes)
+        parts.append(_operator(writer, conv, own, word, slice(group * filters, (group + 1) * filters)))
+    return writer.concatenate(parts, conv.sums)
+
+
+def _operator(writer: Writer, conv: Convolution, x: int, word: str, filters: slice) -> int:
+    layer, graph = conv.layer, writer.graph
+    depthwise = layer.depthwise
+    weights, bias = conv.constants.weights[filters], conv.constants.bias[filters]
+    scales = None if conv.constants.weight_scale is None else conv.constants.weight_scale[filters]
+    if conv.codes is not None and scales is not None:
+        weights, scales = _within_reach(weights, scales, bias, conv.codes, conv.sums)
+    # (out, in, h, w) to TensorFlow's (out, h, w, in), or (1, h, w, out) with a filter per channel.
+    stored = weights.transpose(0, 2, 3, 1) if not depthwise else weights[:, 0].transpose(1, 2, 0)[None]
+    meaning = None if scales is None else Channels(scales, CHANNELS if depthwise else 0)
+    kernel = _kernel(writer, conv, stored, meaning)
+    if conv.codes is None or scales is None:
+        offset = writer.fixed("bias", bias, np.float32)
+    else:
+        steps = scales.astype(np.float64) * conv.codes.scale
+        offset = graph.constant(
+            f"{writer.name}/bias", np.rint(bias / steps).astype(np.int32), Channels(steps.astype(np.float32), 0)
+        )
+    out = writer.made("sums", (1, *layer.out_shape[:2], len(bias)), conv.sums)
+    name = "DEPTHWISE_CONV_2D" if depthwise else "CONV_2D"
+    kind = "hybrid" if conv.way == "hybrid" else "float" if scales is None else "coded"
+    version = _VERSION[name][kind]
+    more: dict[str, Any] = {}
+    if depthwise:
+        more["depthMultiplier"] = layer.filters // layer.groups
+        version = max(version, 2 if layer.dilation > 1 else 1)
+    elif graph.shape(x)[CHANNELS] != stored.shape[CHANNELS]:
+        version = _GROUPED_VERSION
+    return graph.operator(
+        name, [x, kernel, offset], out, version=version, options="DepthwiseConv2DOptions" if depthwise else "Conv2DOptions",
+        padding=PADDING[word], strideW=layer.stride, strideH=layer.stride, dilationWFactor=layer.dilation,
+        dilationHFactor=layer.dilation, fusedActivationFunction=FUSED.get(layer.activation, NO_FUSION), **more,
+    )
+
+
+def _kernel(writer: Writer, conv: Convolution, stored: NDArray[Any], meaning: Channels | None) -> int:
+    graph, name = writer.graph, f"{writer.name}/weights"
+    if not conv.halves:
+        return graph.constant(name, stored, meaning)
+    with np.errstate(over="ignore"):
+        halves = stored.astype(np.float16)
+    wide = graph.tensor(f"{name}_wide", stored.shape)
+    return graph.operator("DEQUANTIZE", [graph.constant(name, halves)], wide, version=3, options="DequantizeOptions")
+
+
+def _within_reach(
+    weights: NDArray[Any], scales: NDArray[np.float32], bias: NDArray[np.float32], codes: Codes, sums: Codes | None
+) -> tuple[NDArray[Any], NDArray[np.float32]]:
+    """Codes and scales of weights with which bias and sums stay within what readers can scale.
+
+    Only channels whose weights mean next to nothing beside their bias or the result's step get other codes.
+    """
+    least = np.abs(bias) / (_LARGEST_BIAS * codes.scale)
+    if sums is not None:
+        least = np.maximum(least, _LEAST_FACTOR * sums.scale / codes.scale)
+    wider = np.maximum(scales, least.astype(np.float32))
+    if np.array_equal(wider, scales):
+        return weights, scales
+    real = dequantize_weights(weights, scales)
+    changed = np.rint(real / wider.reshape(-1, 1, 1, 1)).astype(np.int8)
+    keep = (wider == scales).reshape(-1, 1, 1, 1)
+    return np.where(keep, weights, changed), wider

@@ -1,0 +1,154 @@
+"""A TensorFlow Lite file, put together tensor by tensor with the schema's own classes; no TensorFlow.
+
+Source: TensorFlow Lite's schema.fbs, as ai-edge-litert brings it (`ai_edge_litert.schema_py_generated`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Any, Mapping, NamedTuple, Sequence
+
+import flatbuffers
+import numpy as np
+from ai_edge_litert import schema_py_generated as schema
+from numpy.typing import NDArray
+
+SCHEMA_VERSION = 3
+# Readers map weights where they lie in the file: the schema asks for this alignment.
+_ALIGNMENT = 16
+_TYPES: dict[str, int] = {
+    "float32": schema.TensorType.FLOAT32, "float16": schema.TensorType.FLOAT16, "int8": schema.TensorType.INT8,
+    "int32": schema.TensorType.INT32,
+}
+
+
+class Codes(NamedTuple):
+    """How int8 values of an activation mean reals: (q - zero_point) * scale."""
+
+    scale: float
+    zero_point: int
+
+
+@dataclass(frozen=True)
+class Channels:
+    """How int8 or int32 constants mean reals: one scale for each index of the dimension `axis`."""
+
+    scales: NDArray[np.float32]
+    axis: int
+
+
+class Graph:
+    """The tensors and operators of one subgraph. Tensors are numbers; equal constants are kept once."""
+
+    def __init__(self) -> None:
+        self._tensors: list[Any] = []
+        self._operators: list[Any] = []
+        self._codes: dict[tuple[int, int], int] = {}
+        self._buffers: list[Any] = [schema.BufferT()]  # by convention the first is empty
+        self._constants: dict[tuple[Any, ...], int] = {}
+        self._names: set[str] = set()
+
+    def tensor(self, name: str, shape: Sequence[int], kind: str = "float32", codes: Codes | None = None) -> int:
+        """A tensor that an operator writes, or the input. shape: with the leading 1 of one picture."""
+        return self._add(name, shape, kind, 0, codes)
+
+    def constant(self, name: str, values: NDArray[Any], meaning: Channels | Codes | None = None) -> int:
+        """A tensor whose values stand in the file."""
+        content = np.ascontiguousarray(values)
+        said = (meaning.scales.tobytes(), meaning.axis) if isinstance(meaning, Channels) else meaning
+        key = (hashlib.sha256(content.tobytes()).digest(), content.shape, content.dtype.name, said)
+        if key not in self._constants:
+            self._buffers.append(_Aligned(content))
+            self._constants[key] = self._add(name, content.shape, content.dtype.name, len(self._buffers) - 1, meaning)
+        return self._constants[key]
+
+    def shape(self, tensor: int) -> tuple[int, ...]:
+        """Of a tensor, with the leading 1."""
+        return tuple(self._tensors[tensor].shape)
+
+    def name(self, tensor: int) -> str:
+        """Of a tensor."""
+        return str(self._tensors[tensor].name)
+
+    def operator(
+        self, name: str, inputs: Sequence[int], output: int, *, version: int = 1, options: str = "", **values: Any
+    ) -> int:
+        """Append an operator and return its output. name: of BuiltinOperator; options: the name of its options table in
+        the schema, whose fields are `values`."""
+        code = (getattr(schema.BuiltinOperator, name), version)
+        operator = schema.OperatorT(
+            opcodeIndex=self._codes.setdefault(code, len(self._codes)), inputs=list(inputs), outputs=[output]
+        )
+        if options:
+            operator.builtinOptionsType = getattr(schema.BuiltinOptions, options)
+            operator.builtinOptions = getattr(schema, f"{options}T")(**values)
+        self._operators.append(operator)
+        return output
+
+    def rename(self, tensor: int, name: str) -> None:
+        """Give a tensor another name."""
+        self._names.discard(self._tensors[tensor].name)
+        self._tensors[tensor].name = self._unique(name)
+
+    def content(self, inputs: Sequence[int], outputs: Sequence[int], description: str, metadata: Mapping[str, bytes]) -> bytes:
+        """The file. metadata: named blocks that readers find by their names."""
+        blocks = []
+        for name, block in metadata.items():
+            self._buffers.append(_Aligned(np.frombuffer(block, np.uint8)))
+            blocks.append(schema.MetadataT(name=name, buffer=len(self._buffers) - 1))
+        model = schema.ModelT(
+            version=SCHEMA_VERSION, description=description, buffers=self._buffers, metadata=blocks,
+            operatorCodes=[
+                schema.OperatorCodeT(deprecatedBuiltinCode=min(code, 127), version=version, builtinCode=code)
+                for code, version in self._codes
+            ],
+            subgraphs=[schema.SubGraphT(
+                tensors=self._tensors, inputs=list(inputs), outputs=list(outputs), operators=self._operators, name="main"
+            )],
+        )
+        builder = flatbuffers.Builder(1024)
+        builder.Finish(model.Pack(builder), file_identifier=b"TFL3")
+        return bytes(builder.Output())
+
+    def _add(
+        self, name: str, shape: Sequence[int], kind: str, buffer: int, meaning: Codes | Channels | None
+    ) -> int:
+        quantization = None
+        if isinstance(meaning, Codes):
+            quantization = schema.QuantizationParametersT(scale=[meaning.scale], zeroPoint=[meaning.zero_point])
+        elif meaning is not None:
+            quantization = schema.QuantizationParametersT(
+                scale=meaning.scales.astype(np.float32), zeroPoint=np.zeros(len(meaning.scales), np.int64),
+                quantizedDimension=meaning.axis,
+            )
+        self._tensors.append(schema.TensorT(
+            shape=[int(size) for size in shape], type=_TYPES[kind], buffer=buffer, name=self._unique(name),
+            quantization=quantization, hasRank=True,
+        ))
+        return len(self._tensors) - 1
+
+    def _unique(self, name: str) -> str:
+        chosen, number = name, 1
+        while chosen in self._names:
+            number += 1
+            chosen = f"{name}_{number}"
+        self._names.add(chosen)
+        return chosen
+
+
+class _Aligned(schema.BufferT):  # type: ignore[misc]
+    """A buffer whose bytes lie on a multiple of 16, which the schema's classes leave to chance."""
+
+    def __init__(self, values: NDArray[Any]) -> None:
+        super().__init__()
+        self._bytes = values.tobytes()
+
+    def Pack(self, builder: Any) -> int:
+        builder.StartVector(1, len(self._bytes), _ALIGNMENT)
+        builder.head -= len(self._bytes)
+        builder.Bytes[builder.head : builder.head + len(self._bytes)] = self._bytes
+        data = builder.EndVector()
+        schema.BufferStart(builder)
+        schema.BufferAddData(builder, data)
+        return int(schema.BufferEnd(builder))

@@ -1,0 +1,125 @@
+"""Which tensors of a plan stay in int8 in a TensorFlow Lite file, and how each convolution is written.
+
+A plan quantises before each int8 convolution and de-scales after it. Where all readers of a result want the same codes,
+the convolution can give these at once; else it gives reals. Pooling, upsampling, slices and concatenations come to the
+same codes before and after a quantisation, so that codes are carried through them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from mpnet.engine.operations import Cast, Concat, Convolve, Dequantize, Operation, Quantize
+from mpnet.engine.plan import Plan
+from mpnet.export.tflite.file import Codes
+from mpnet.export.tflite.rules import CODED_ACTIVATIONS, Rules
+from mpnet.export.tflite.sums import Ranges, codes_of, range_of, sums_before
+from mpnet.quantization.scheme import ActivationScheme
+from mpnet.spec.network import ConvolutionSpec
+
+Form = Codes | None
+"""Codes, or None for reals."""
+Way = Literal["float", "hybrid", "coded", "descaled", "simulated"]
+"""How a convolution is written. coded: int8 in and out. descaled: int8 in, its sums in 8 bits and turned into reals. hybrid:
+reals in and out, int8 within. simulated: on the reals that codes mean."""
+
+
+@dataclass
+class Forms:
+    """By slot and step of a plan.
+
+    maps:  of slots that hold int8 in the plan: their codes, None where the range is measured on the picture.
+    kept:  the form in which a slot is written by the step that makes it.
+    ways:  by number of the step, of convolutions. sums: the codes of their sums where these are int8.
+    """
+
+    maps: dict[int, Form]
+    kept: dict[int, Form] = field(default_factory=dict)
+    ways: dict[int, Way] = field(default_factory=dict)
+    sums: dict[int, Codes] = field(default_factory=dict)
+
+
+def choose_forms(plan: Plan, rules: Rules, sums: Ranges) -> Forms:
+    """From the last step to the first: what readers want decides what a step gives.
+
+    sums: ranges of convolutions before their activations, by layer, where somebody has found them.
+    """
+    forms = Forms(_maps(plan))
+    wanted: list[list[Form]] = [[] for _ in plan.slots]
+    for slot in plan.outputs:
+        wanted[slot].append(None)
+    for number in reversed(range(len(plan.steps))):
+        step = plan.steps[number]
+        operation, asked = step.operation, wanted[step.output]
+        takes: list[Form] = [None]
+        if isinstance(operation, Convolve):
+            takes = [_convolution(forms, plan, rules, sums, number, asked)]
+        elif isinstance(operation, (Quantize, Cast)):
+            takes = list(asked)
+        elif isinstance(operation, Dequantize):
+            takes = [forms.maps[step.inputs[0]]]
+        elif carries_codes(operation):
+            form = _single(asked)
+            forms.kept[step.output] = form
+            takes = [form]
+        for slot in step.inputs:
+            for form in takes:
+                if form not in wanted[slot]:
+                    wanted[slot].append(form)
+    return forms
+
+
+def carries_codes(operation: Operation) -> bool:
+    """Whether the operation and a quantisation by a fixed range may change places."""
+    return operation.moves_values or isinstance(operation, Concat)
+
+
+def _maps(plan: Plan) -> dict[int, Form]:
+    maps: dict[int, Form] = {}
+    for step in plan.steps:
+        operation = step.operation
+        if isinstance(operation, Quantize):
+            maps[step.output] = None if operation.range is None else codes_of(operation.scheme, *operation.range)
+        elif step.inputs[0] in maps and step.gives.carries_scale:
+            maps[step.output] = maps[step.inputs[0]]
+    return maps
+
+
+def _single(asked: list[Form]) -> Form:
+    return asked[0] if len(asked) == 1 else None
+
+
+def _convolution(
+    forms: Forms, plan: Plan, rules: Rules, sums: Ranges, number: int, asked: list[Form]
+) -> Form:
+    """Settle one convolution; what it takes."""
+    step = plan.steps[number]
+    assert isinstance(step.operation, Convolve)
+    layer = step.operation.layer_of(plan.network)
+    if step.operation.weights is None:
+        forms.ways[number] = "float"
+        return None
+    codes = forms.maps[step.inputs[0]]
+    result = _single(asked)
+    if codes is not None and result is not None and layer.activation in CODED_ACTIVATIONS:
+        forms.ways[number], forms.kept[step.output] = "coded", result
+        forms.sums[number] = result if layer.activation != "leaky" else _sums(layer, sums, range_of(result)) or result
+    elif rules.hybrid:
+        forms.ways[number] = "hybrid"
+        return None
+    else:
+        known = plan.options.ranges.get(layer.index) or next((range_of(form) for form in asked if form is not None), None)
+        found = _sums(layer, sums, known)
+        forms.ways[number] = "simulated" if found is None else "descaled"
+        if found is not None:
+            forms.sums[number] = found
+    return codes
+
+
+def _sums(layer: ConvolutionSpec, sums: Ranges, result: tuple[float, float] | None) -> Codes | None:
+    """The codes of a convolution's sums, from their range or from that of its result; None where nobody knows either."""
+    found = sums.get(layer.index)
+    if found is None and result is not None:
+        found = sums_before(layer.activation, *result)
+    return None if found is None else codes_of(ActivationScheme(), *found)

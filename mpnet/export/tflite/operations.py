@@ -1,0 +1,161 @@
+"""What mpnet's operations are in TensorFlow Lite: each function appends operators and returns the tensor of the result."""
+
+from __future__ import annotations
+
+from typing import Any, Sequence
+
+import numpy as np
+from ai_edge_litert import schema_py_generated as schema
+from numpy.typing import NDArray
+
+from mpnet.export.tflite.file import Codes, Graph
+from mpnet.export.tflite.rules import missing, same_or_valid_pool
+from mpnet.export.tflite.sums import LEAKY_SLOPE
+from mpnet.spec.network import MaxpoolSpec
+
+CHANNELS = 3
+"""The axis of channels in (1, h, w, c)."""
+NO_FUSION = schema.ActivationFunctionType.NONE
+FUSED = {"linear": NO_FUSION, "relu": schema.ActivationFunctionType.RELU, "relu6": schema.ActivationFunctionType.RELU6}
+PADDING = {"SAME": schema.Padding.SAME, "VALID": schema.Padding.VALID}
+_TWO_OPTIONS = {
+    "ADD": "AddOptions", "SUB": "SubOptions", "MUL": "MulOptions", "DIV": "DivOptions", "MINIMUM": "MaximumMinimumOptions",
+}
+_LOWEST = np.finfo(np.float32).min
+
+
+class Writer:
+    """Operators on a graph. name: of the layer that they belong to; its last tensor gets it, the others what they are."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.name = ""
+
+    def made(self, what: str, shape: Sequence[int], codes: Codes | None = None) -> int:
+        """A tensor of the layer: reals, or codes."""
+        return self.graph.tensor(f"{self.name}/{what}", shape, "float32" if codes is None else "int8", codes)
+
+    def fixed(self, what: str, values: Any, kind: Any = np.int32) -> int:
+        """A constant of the layer."""
+        return self.graph.constant(f"{self.name}/{what}", np.asarray(values, kind))
+
+    def quantize(self, x: int, codes: Codes) -> int:
+        """Reals to codes."""
+        return self.graph.operator("QUANTIZE", [x], self.made("codes", self.graph.shape(x), codes), options="QuantizeOptions")
+
+    def dequantize(self, x: int) -> int:
+        """Codes to reals."""
+        return self.graph.operator(
+            "DEQUANTIZE", [x], self.made("reals", self.graph.shape(x)), version=2, options="DequantizeOptions"
+        )
+
+    def pad(self, x: int, around: tuple[int, int, int, int], codes: Codes | None, lowest: bool = False) -> int:
+        """Zeros (or the lowest value) around each channel. around: rows before and after, columns before and after."""
+        graph = self.graph
+        _, height, width, channels = graph.shape(x)
+        top, bottom, left, right = around
+        out = self.made("padded", (1, height + top + bottom, width + left + right, channels), codes)
+        amounts = self.fixed("padding", [[0, 0], [top, bottom], [left, right], [0, 0]])
+        version = 1 if codes is None else 2
+        if not lowest:
+            return graph.operator("PAD", [x, amounts], out, version=version, options="PadOptions")
+        if codes is None:
+            value = self.fixed("lowest", [_LOWEST], np.float32)
+        else:
+            value = graph.constant(f"{self.name}/lowest", np.full(1, -128, np.int8), codes)
+        return graph.operator("PADV2", [x, amounts, value], out, version=version, options="PadV2Options")
+
+    def maxpool(self, x: int, layer: MaxpoolSpec, codes: Codes | None) -> int:
+        """Outside is never chosen: TensorFlow's own paddings leave it out, another padding is put there as the lowest."""
+        word = same_or_valid_pool(layer)
+        if word is None:
+            before = layer.padding // 2
+            after = missing(layer.in_shape, layer.out_shape, layer.size, layer.stride, before)
+            x, word = self.pad(x, (before, after[0], before, after[1]), codes, lowest=True), "VALID"
+        return self.graph.operator(
+            "MAX_POOL_2D", [x], self.made("pooled", (1, *layer.out_shape), codes), version=1 if codes is None else 2,
+            options="Pool2DOptions", padding=PADDING[word], strideW=layer.stride, strideH=layer.stride,
+            filterWidth=layer.size, filterHeight=layer.size,
+        )
+
+    def avgpool(self, x: int) -> int:
+        """The mean of each channel."""
+        _, height, width, channels = self.graph.shape(x)
+        return self.graph.operator(
+            "AVERAGE_POOL_2D", [x], self.made("mean", (1, 1, 1, channels)), options="Pool2DOptions",
+            padding=PADDING["VALID"], strideW=width, strideH=height, filterWidth=width, filterHeight=height,
+        )
+
+    def upsample(self, x: int, factor: int, codes: Codes | None) -> int:
+        """Nearest neighbour."""
+        _, height, width, channels = self.graph.shape(x)
+        size = [height * factor, width * factor]
+        return self.graph.operator(
+            "RESIZE_NEAREST_NEIGHBOR", [x, self.fixed("size", size)], self.made("larger", (1, *size, channels), codes),
+            version=1 if codes is None else 2, options="ResizeNearestNeighborOptions",
+        )
+
+    def part(self, x: int, start: int, stop: int, codes: Codes | None) -> int:
+        """The channels from start to stop."""
+        shape = (*self.graph.shape(x)[:CHANNELS], stop - start)
+        return self.graph.operator(
+            "SLICE", [x, self.fixed("begin", [0, 0, 0, start]), self.fixed("extent", shape)],
+            self.made("part", shape, codes), version=1 if codes is None else 2, options="SliceOptions",
+        )
+
+    def concatenate(self, parts: Sequence[int], codes: Codes | None) -> int:
+        """Along channels."""
+        channels = sum(self.graph.shape(x)[CHANNELS] for x in parts)
+        shape = (*self.graph.shape(parts[0])[:CHANNELS], channels)
+        return self.graph.operator(
+            "CONCATENATION", parts, self.made("joined", shape, codes), version=1 if codes is None else 2,
+            options="ConcatenationOptions", axis=CHANNELS,
+        )
+
+    def add(self, a: int, b: int, activation: str) -> int:
+        """activation(a + b) of reals."""
+        return self.activate(self._two("ADD", a, b, FUSED.get(activation, NO_FUSION)), activation)
+
+    def activate(self, x: int, activation: str) -> int:
+        """An activation of reals that no operator has in itself."""
+        graph, shape = self.graph, self.graph.shape(x)
+        if activation in FUSED:
+            return x
+        if activation == "leaky":
+            return self.leaky(x, None)
+        if activation == "mish":
+            # x * n / (n + 2) with n = e * (e + 2), e = exp(min(x, 20)): docs/arithmetic.md, section 3.
+            e = graph.operator("EXP", [self._two("MINIMUM", x, self._number(20), None)], self.made("exp", shape),
+                               options="ExpOptions")
+            n = self._two("MUL", e, self._two("ADD", e, self._number(2)))
+            return self._two("MUL", x, self._two("DIV", n, self._two("ADD", n, self._number(2))))
+        logistic = graph.operator("LOGISTIC", [x], self.made("logistic", shape))
+        return logistic if activation == "logistic" else self._two("MUL", x, logistic)
+
+    def leaky(self, x: int, codes: Codes | None) -> int:
+        """LeakyReLU. codes: of the result, None for reals."""
+        return self.graph.operator(
+            "LEAKY_RELU", [x], self.made("leaky", self.graph.shape(x), codes), version=1 if codes is None else 2,
+            options="LeakyReluOptions", alpha=LEAKY_SLOPE,
+        )
+
+    def halve(self, x: int) -> int:
+        """Reals rounded to the eleven bits of a half, in float32: t = x * (2^13 + 1); t - (t - x). Source: Veltkamp."""
+        t = self._two("MUL", x, self._number(8193))
+        return self._two("SUB", t, self._two("SUB", t, x))
+
+    def copy(self, x: int) -> int:
+        """The same values as a tensor of its own."""
+        shape = self.graph.shape(x)
+        return self.graph.operator("RESHAPE", [x, self.fixed("shape", shape)], self.made("copy", shape),
+                                   options="ReshapeOptions", newShape=list(shape))
+
+    def _number(self, value: float) -> int:
+        constants: NDArray[np.float32] = np.array([value], np.float32)
+        return self.graph.constant(f"number_{value}", constants)
+
+    def _two(self, operator: str, a: int, b: int, fused: int | None = NO_FUSION) -> int:
+        """An operator of two tensors of reals. fused: None for one that has no activation in itself."""
+        values = {} if fused is None else {"fusedActivationFunction": fused}
+        out = self.made(operator.lower(), self.graph.shape(a))
+        return self.graph.operator(operator, [a, b], out, options=_TWO_OPTIONS[operator], **values)

@@ -1,0 +1,91 @@
+"""What each reader of TensorFlow Lite files takes, one row per flavour, and what it can express: docs/export-tflite.md."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mpnet.engine.options import LayerQuantization
+from mpnet.spec.network import ConvolutionSpec, LayerSpec, MaxpoolSpec
+from mpnet.spec.precision import FLOAT16, Precision
+
+
+@dataclass(frozen=True)
+class Rules:
+    """One flavour.
+
+    what:          its readers, for people.
+    hybrid:        whether convolutions of int8 weights take reals, which they quantise by themselves, and give reals.
+    stored_halves: whether 16-bit weights lie in the file, behind a DEQUANTIZE; else as float32 values rounded to half.
+    grouped:       whether a convolution may have groups, other than one per channel; else it is written group by group.
+    padding_value: whether a padding by something else than zero is known (PADV2).
+    """
+
+    what: str
+    hybrid: bool
+    stored_halves: bool
+    grouped: bool
+    padding_value: bool
+
+
+FLAVOURS: dict[str, Rules] = {
+    "litert": Rules("LiteRT", hybrid=True, stored_halves=True, grouped=True, padding_value=True),
+    "armnn": Rules("ArmNN", hybrid=False, stored_halves=False, grouped=False, padding_value=False),
+}
+
+CODED_ACTIVATIONS = ("linear", "relu", "relu6", "leaky")
+"""Those that a full int8 convolution can have without leaving int8."""
+_CALIBRATED_MODES = ("affine", "symmetric", "power_of_two", "MIN_FIRST", "SCALED")
+
+
+def support(layer: LayerSpec, precision: Precision, quantization: LayerQuantization, flavour: str) -> str:
+    """'' or why a layer cannot be expressed."""
+    rules = FLAVOURS[flavour]
+    if isinstance(layer, MaxpoolSpec) and not rules.padding_value and same_or_valid_pool(layer) is None:
+        return (f"a window of {layer.size} with a padding of {layer.padding} is neither SAME nor VALID, and {rules.what} "
+                "cannot pad by another value than zero")
+    if precision.accumulates == FLOAT16.name:
+        return "it has no sums in half in a fixed order; fp16 stores the same tensors"
+    if not precision.carries_scale or not isinstance(layer, ConvolutionSpec):
+        return ""
+    scheme = quantization.activations
+    if not quantization.calibrated:
+        if not rules.hybrid:
+            return f"{rules.what} takes no range that is measured on the picture; set activations.ranges to calibrated"
+        if scheme.mode != "affine" or scheme.rounding != "half_to_even":
+            return (f"{rules.what} measures affine ranges and rounds half to even, not {scheme.mode} and {scheme.rounding}; "
+                    "set activations.mode to affine")
+        return ""
+    if scheme.mode not in _CALIBRATED_MODES:
+        return f"codes of {scheme.mode} do not hit the real 0; set activations.mode to affine"
+    if scheme.rounding == "truncate":
+        return "QUANTIZE rounds to the nearest code, never towards zero; set activations.rounding to half_to_even"
+    return ""
+
+
+def same_or_valid(size: int, count: int, window: int, stride: int, before: int) -> str | None:
+    """The word for a padding of `before` on the near side that gives `count` windows over `size`; None: there is none."""
+    if before == 0 and (size - window) // stride + 1 == count:
+        return "VALID"
+    total = max((count - 1) * stride + window - size, 0)
+    return "SAME" if count == -(-size // stride) and total // 2 == before else None
+
+
+def same_or_valid_pool(layer: MaxpoolSpec) -> str | None:
+    """The padding of a pooling in TensorFlow's words; None where neither fits."""
+    return _both(layer.in_shape, layer.out_shape, layer.size, layer.stride, layer.padding // 2)
+
+
+def same_or_valid_convolution(layer: ConvolutionSpec) -> str | None:
+    """The padding of a convolution in TensorFlow's words; None where zeros must be put around its input."""
+    window = layer.dilation * (layer.size - 1) + 1
+    return _both(layer.in_shape, layer.out_shape, window, layer.stride, layer.padding)
+
+
+def missing(before: tuple[int, ...], after: tuple[int, ...], window: int, stride: int, padding: int) -> list[int]:
+    """Rows and columns that windows reach beyond the far sides, with a padding on the near ones."""
+    return [max((after[axis] - 1) * stride + window - before[axis] - padding, 0) for axis in (0, 1)]
+
+
+def _both(before: tuple[int, ...], after: tuple[int, ...], window: int, stride: int, padding: int) -> str | None:
+    words = {same_or_valid(before[axis], after[axis], window, stride, padding) for axis in (0, 1)}
+    return words.pop() if len(words) == 1 else None

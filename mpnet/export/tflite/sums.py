@@ -1,0 +1,64 @@
+"""The 8-bit codes of a convolution's sums, where something comes between them and the layer's result.
+
+TensorFlow Lite has no LeakyReLU inside a convolution, so sums are rounded to 8 bits before it. Negative sums shrink to a
+tenth: a code spent on them is worth a hundredth of what it is worth above 0. So their lower bound is not the least sum
+that may occur, but the one with the least error *after* LeakyReLU.
+"""
+
+from __future__ import annotations
+
+from typing import Mapping
+
+import numpy as np
+
+from mpnet.export.tflite.file import Codes
+from mpnet.export.tflite.rules import CODED_ACTIVATIONS
+from mpnet.quantization.scheme import ActivationScheme, range_to_params
+
+Ranges = Mapping[int, tuple[float, float]]
+LEAKY_SLOPE = 0.1
+_SLOPE = LEAKY_SLOPE
+# How many standard deviations the largest of a picture's activations usually lies from their mean.
+_REACH = 5.0
+_CANDIDATES = np.arange(1, 101, dtype=np.float64) / 100
+
+
+def codes_of(scheme: ActivationScheme, low: float, high: float) -> Codes:
+    """The codes of a range."""
+    params = range_to_params(low, high, scheme)
+    return Codes(params.scale, params.zero_point)
+
+
+def range_of(codes: Codes) -> tuple[float, float]:
+    """The reals that codes span."""
+    return (-128 - codes.zero_point) * codes.scale, (127 - codes.zero_point) * codes.scale
+
+
+def sums_before(activation: str, low: float, high: float) -> tuple[float, float] | None:
+    """The range of sums whose results lie in [low, high]; None for an activation that cannot be turned round."""
+    if activation == "leaky":
+        return leaky_bound(min(low, 0.0) / _SLOPE, max(high, 0.0)), max(high, 0.0)
+    return (low, high) if activation in CODED_ACTIVATIONS else None
+
+
+def leaky_bound(low: float, high: float) -> float:
+    """The lower bound of sums from [low, high], low <= 0 <= high, with the least squared error after LeakyReLU.
+
+    Sums are taken as normal, with their extremes `_REACH` deviations from the mean. With step s = (high - bound) / 255, p and
+    n the shares of sums above 0 and from the bound to 0: error = s^2 / 12 (p + slope^2 n) + slope^2 E[(bound - x)^2 below].
+    """
+    if low >= 0.0 or high <= 0.0:
+        return low
+    mean, deviation = (low + high) / 2, (high - low) / (2 * _REACH)
+    x = np.linspace(low, high, 4001)
+    density = np.exp(-((x - mean) / deviation) ** 2 / 2)
+    density /= density.sum()
+    above = density[x > 0].sum()
+
+    def error(bound: float) -> float:
+        step = (high - bound) / 255
+        cut = x < bound
+        rounding = step**2 / 12 * (above + _SLOPE**2 * (1 - above - density[cut].sum()))
+        return float(rounding + _SLOPE**2 * (density[cut] * (bound - x[cut]) ** 2).sum())
+
+    return float(min((share * low for share in _CANDIDATES), key=error))
