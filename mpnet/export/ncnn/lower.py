@@ -1,0 +1,228 @@
+"""A plan as ncnn layers. Tensors between layers are reals; an int8 convolution quantises its input by its own scale."""
+
+from __future__ import annotations
+
+from typing import Any, Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpnet.engine.operations import Add, AvgPool, Cast, Concat, Convolve, Dequantize, MaxPool, Quantize, Slice, Upsample
+from mpnet.engine.plan import Step
+from mpnet.engine.prepare import Constants
+from mpnet.export.configuration import Configuration
+from mpnet.export.ncnn.file import Files
+from mpnet.quantization.scheme import QuantParams, range_to_params
+from mpnet.spec.network import ConvolutionSpec, LayerSpec
+from mpnet.spec.precision import FLOAT16
+
+INPUT = "picture"
+_KEEP = -233
+"""ncnn's word for as many as there are."""
+_SLOPE = 0.1
+# The activation inside a convolution: its number, and its parameters.
+_FUSED: dict[str, tuple[int, list[float]]] = {
+    "linear": (0, []), "relu": (1, []), "leaky": (2, [_SLOPE]), "relu6": (3, [0.0, 6.0]), "logistic": (4, []), "mish": (5, []),
+}
+_ALONE: dict[str, tuple[str, dict[str, Any]]] = {
+    "relu": ("ReLU", {}), "leaky": ("ReLU", {"p0": _SLOPE}), "relu6": ("Clip", {"p0": 0.0, "p1": 6.0}),
+    "logistic": ("Sigmoid", {}), "mish": ("Mish", {}), "swish": ("Swish", {}),
+}
+_FLOAT, _HALF, _CODE = 1, 2, 3
+"""ncnn's numbers of types, for Cast."""
+
+
+class Lowering:
+    """One configuration on its way into ncnn's files.
+
+    files: the layers. outputs: blobs by the names that the heads' tensors have outside. layers: what became of each layer.
+    """
+
+    def __init__(self, configuration: Configuration) -> None:
+        self.files = Files()
+        self.layers: dict[int, tuple[str, str, str]] = {}
+        self._configuration = configuration
+        self._plan = configuration.plan
+        network = configuration.network
+        # By slot: the blob of its reals, and how its codes mean reals where the plan holds codes.
+        self._blobs: dict[int, str] = {
+            0: self.files.layer("Input", INPUT, [], p0=network.width, p1=network.height, p2=network.channels)
+        }
+        self._maps: dict[int, QuantParams] = {}
+        self._parts = 0
+        # Codes hang on the last bits of what they are made of: where there are int8 layers, halves are rounded as in mpnet.
+        self._exact_halves = any(step.gives.carries_scale for step in self._plan.steps)
+        for step in self._plan.steps:
+            self._step(step)
+        self.outputs = {
+            f"layer_{index:03d}_output": self._blobs[slot]
+            for index, slot in zip(network.outputs, self._plan.outputs, strict=True)
+        }
+        for index in configuration.precisions.own:
+            asked = configuration.precisions[index]
+            if asked.stored is FLOAT16:
+                self.layers[index] = (asked.name, "fp32", "ncnn's files store weights in half, not activations")
+            elif asked.carries_scale:
+                self.layers[index] = (asked.name, asked.name, "its values are those of codes, held in fp32")
+
+    def _step(self, step: Step) -> None:
+        operation, source = step.operation, step.inputs[0]
+        layer = self._plan.network.layers[step.layer]
+        if operation.is_head:
+            return
+        if isinstance(operation, Quantize):
+            assert operation.range is not None
+            self._maps[step.output] = range_to_params(*operation.range, operation.scheme)
+            self._blobs[step.output] = self._blobs[source]
+        elif isinstance(operation, Cast):
+            halved = self._exact_halves and operation.target.stored is FLOAT16
+            self._blobs[step.output] = self._halved(layer, self._blobs[source]) if halved else self._blobs[source]
+        elif isinstance(operation, Dequantize):
+            self._blobs[step.output] = self._rounded(layer, self._blobs[source], self._maps[source])
+        else:
+            made = _WRITERS[type(operation)](self, step, name_of(layer))
+            computes = not (operation.moves_values or isinstance(operation, Concat))
+            rounds = self._exact_halves and computes and step.gives.stored is FLOAT16
+            self._blobs[step.output] = self._halved(layer, made) if rounds else made
+            if source in self._maps and step.gives.carries_scale:
+                self._maps[step.output] = self._maps[source]
+
+    def _halved(self, layer: LayerSpec, blob: str) -> str:
+        """The reals rounded to half, where mpnet stores halves: an int8 layer behind them then finds the same codes."""
+        self._parts += 1
+        name = f"{name_of(layer)}/half_{self._parts}"
+        half = self.files.layer("Cast", f"{name}/stored", [blob], p0=_FLOAT, p1=_HALF)
+        return self.files.layer("Cast", name, [half], p0=_HALF, p1=_FLOAT)
+
+    def _rounded(self, layer: LayerSpec, blob: str, codes: QuantParams) -> str:
+        """The reals that codes mean: ncnn holds no codes between layers."""
+        self._parts += 1
+        name = f"{name_of(layer)}/codes_{self._parts}"
+        quantised = self.files.layer("Quantize", name, [blob], p0=1)
+        self.files.plain(np.array([codes.inv_scale], np.float32))
+        wide = self.files.layer("Cast", f"{name}/wide", [quantised], p0=_CODE, p1=_FLOAT)
+        return self.files.layer("BinaryOp", f"{name}/reals", [wide], p0=2, p1=1, p2=float(np.float32(codes.scale)))
+
+    def _convolve(self, step: Step, name: str) -> str:
+        operation = step.operation
+        assert isinstance(operation, Convolve)
+        layer, asked = operation.layer_of(self._plan.network), operation.precision
+        constants = self._configuration.prepared.constants(operation)
+        x, codes = self._blobs[step.inputs[0]], self._maps.get(step.inputs[0])
+        if operation.weights is not None:
+            self.layers[layer.index] = (asked.name, "int8", "")
+        elif asked.stored is FLOAT16:
+            with np.errstate(over="ignore"):
+                constants = Constants(constants.weights.astype(np.float16), constants.bias, None)
+            self.layers[layer.index] = (asked.name, "fp16", "16-bit weights; computed in fp32")
+        else:
+            self.layers[layer.index] = (asked.name, "fp32", "")
+        per_channel = layer.groups == 1 or (layer.depthwise and layer.filters == layer.groups)
+        if constants.weight_scale is None or per_channel:
+            return self._one(layer, constants, codes, x, name, slice(0, layer.filters), layer.groups)
+        return self._by_group(layer, constants, codes, x, name)
+
+    def _one(
+        self, layer: ConvolutionSpec, constants: Constants, codes: QuantParams | None, x: str, name: str, filters: slice,
+        groups: int,
+    ) -> str:
+        """A convolution with bias and activation."""
+        number, numbers = _FUSED.get(layer.activation, _FUSED["linear"])
+        alone = layer.activation not in _FUSED
+        more: dict[str, Any] = {"p5": 1}
+        if number:
+            more["p9"] = number
+        if numbers:
+            more["p10"] = numbers
+        out = self._kernel(layer, constants.weights[filters], x, f"{name}/sums" if alone else name, groups, **more)
+        self.files.plain(constants.bias[filters])
+        if constants.weight_scale is not None:
+            assert codes is not None
+            self.files.plain(np.float32(1) / constants.weight_scale[filters])
+            self.files.plain(np.array([codes.inv_scale], np.float32))
+        return self._activated(out, layer.activation, name) if alone else out
+
+    def _by_group(
+        self, layer: ConvolutionSpec, constants: Constants, codes: QuantParams | None, x: str, name: str
+    ) -> str:
+        """ncnn has one scale of weights for each group, mpnet one for each filter: groups as convolutions of their own."""
+        inputs, filters = layer.in_shape[2] // layer.groups, layer.filters // layer.groups
+        parts = []
+        for group in range(layer.groups):
+            own = self.files.layer("Crop", f"{name}/in_{group}", [x], p2=group * inputs, p3=_KEEP, p4=_KEEP, p5=inputs)
+            chosen = slice(group * filters, (group + 1) * filters)
+            parts.append(self._one(layer, constants, codes, own, f"{name}/out_{group}", chosen, 1))
+        return self.files.layer("Concat", name, parts, p0=0)
+
+    def _kernel(
+        self, layer: ConvolutionSpec, weights: NDArray[Any], x: str, name: str, groups: int, **more: Any
+    ) -> str:
+        """A convolution's line and its weights. What ncnn reads behind them is the caller's: bias, scales."""
+        kind = "Convolution" if groups == 1 else "ConvolutionDepthWise"
+        if groups > 1:
+            more["p7"] = groups
+        if weights.dtype == np.int8:
+            # 1: a scale for each group, which is each channel; of a plain convolution any number means one for each filter.
+            more["p8"] = 2 if groups == 1 else 1
+        out = self.files.layer(
+            kind, name, [x], p0=len(weights), p1=layer.size, p2=layer.dilation, p3=layer.stride, p4=layer.padding,
+            p6=weights.size, **more,
+        )
+        self.files.stored(np.ascontiguousarray(weights))
+        return out
+
+    def _activated(self, blob: str, activation: str, name: str) -> str:
+        kind, parameters = _ALONE[activation]
+        return self.files.layer(kind, name, [blob], **parameters)
+
+    def _maxpool(self, step: Step, name: str) -> str:
+        operation = step.operation
+        assert isinstance(operation, MaxPool)
+        before = operation.padding // 2
+        after = operation.padding - before
+        return self.files.layer(
+            "Pooling", name, [self._blobs[step.inputs[0]]], p0=0, p1=operation.size, p2=operation.stride, p3=before, p13=before,
+            p14=after, p15=after, p5=1,
+        )
+
+    def _upsample(self, step: Step, name: str) -> str:
+        operation = step.operation
+        assert isinstance(operation, Upsample)
+        factor = float(operation.factor)
+        return self.files.layer("Interp", name, [self._blobs[step.inputs[0]]], p0=1, p1=factor, p2=factor)
+
+    def _slice(self, step: Step, name: str) -> str:
+        operation = step.operation
+        assert isinstance(operation, Slice)
+        self._parts += 1
+        return self.files.layer(
+            "Crop", f"{name}/part_{self._parts}", [self._blobs[step.inputs[0]]], p2=operation.start, p3=_KEEP, p4=_KEEP,
+            p5=operation.stop - operation.start,
+        )
+
+    def _concat(self, step: Step, name: str) -> str:
+        return self.files.layer("Concat", name, [self._blobs[slot] for slot in step.inputs], p0=0)
+
+    def _add(self, step: Step, name: str) -> str:
+        operation = step.operation
+        assert isinstance(operation, Add)
+        both = [self._blobs[slot] for slot in step.inputs]
+        if operation.activation == "linear":
+            return self.files.layer("BinaryOp", name, both, p0=0)
+        return self._activated(self.files.layer("BinaryOp", f"{name}/sum", both, p0=0), operation.activation, name)
+
+    def _avgpool(self, step: Step, name: str) -> str:
+        mean = self.files.layer("Pooling", f"{name}/mean", [self._blobs[step.inputs[0]]], p0=1, p4=1)
+        # ncnn gives a vector; the layers behind it expect (c, 1, 1).
+        return self.files.layer("Reshape", name, [mean], p0=1, p1=1, p2=-1)
+
+
+_WRITERS: dict[type[Any], Callable[[Lowering, Step, str], str]] = {
+    Convolve: Lowering._convolve, MaxPool: Lowering._maxpool, Upsample: Lowering._upsample, Slice: Lowering._slice,
+    Concat: Lowering._concat, Add: Lowering._add, AvgPool: Lowering._avgpool,
+}
+
+
+def name_of(layer: LayerSpec) -> str:
+    """What ncnn's layers and blobs of a layer are called; what else belongs to it has a / behind the name."""
+    return f"layer_{layer.index:03d}_{layer.short}"
