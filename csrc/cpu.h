@@ -4,7 +4,7 @@
 
 typedef struct {
     int avx2, fma, f16c, avx512, avx512vnni; /* avx512: F, BW, VL, DQ */
-    int neon, fp16, dotprod, i8mm;
+    int neon, fp16, dotprod, i8mm, crc;
 } mp_cpu;
 
 /* Asks the CPU each time; cheap, and without hidden state. */

@@ -20,6 +20,7 @@ void mp_cpu_detect(mp_cpu *cpu)
     cpu->neon = 1; /* part of AArch64 */
 #if defined(__linux__)
     const unsigned long hwcap = getauxval(AT_HWCAP), hwcap2 = getauxval(AT_HWCAP2);
+    cpu->crc = !!(hwcap & (1ul << 7));      /* crc32 */
     cpu->fp16 = !!(hwcap & (1ul << 10));    /* asimdhp */
     cpu->dotprod = !!(hwcap & (1ul << 20)); /* asimddp */
     cpu->i8mm = !!(hwcap2 & (1ul << 13));

@@ -1,4 +1,5 @@
 /* The list of tables compiled in, best first, and which of them this CPU can run. */
+#include <string.h>
 #include "table.h"
 
 static const mp_table *const TABLES[] = {
@@ -15,6 +16,31 @@ static const mp_table *const TABLES[] = {
 int mp_table_count(void) { return (int)(sizeof TABLES / sizeof *TABLES); }
 
 const mp_table *mp_table_at(int index) { return index >= 0 && index < mp_table_count() ? TABLES[index] : 0; }
+
+/* Levels of other machines that weights can be packed for. */
+static const mp_table *const FOREIGN[] = {
+#if !defined(__aarch64__)
+    &mp_packing_neon_i8mm,
+    &mp_packing_neon_dotprod,
+    &mp_packing_neon_fp16,
+    &mp_packing_neon,
+#endif
+    0,
+};
+
+const mp_table *mp_packing_table_at(int index)
+{
+    const int own = mp_table_count(), count = own + (int)(sizeof FOREIGN / sizeof *FOREIGN);
+    return index < own ? mp_table_at(index) : index < count ? FOREIGN[index - own] : 0;
+}
+
+const mp_table *mp_packing_table(const char *name)
+{
+    const mp_table *table;
+    for (int i = 0; (table = mp_packing_table_at(i)) != 0; i++)
+        if (strcmp(table->name, name) == 0) return table;
+    return 0;
+}
 
 const char *mp_table_name(const mp_table *table) { return table ? table->name : ""; }
 

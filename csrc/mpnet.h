@@ -53,12 +53,20 @@ int mp_table_usable(const mp_table *table);
 int mp_table_has(const mp_table *table, int precision);
 const char *mp_cpu_features(void);
 
+/* Tables that weights can be packed with: all of the above, then those of other machines, which can do nothing else. NULL:
+ * there is none. */
+const mp_table *mp_packing_table_at(int index);
+const mp_table *mp_packing_table(const char *name);
+
 /* Weights: (out_c, in_c / groups, size, size) floats, int8 in [-127, 127] for MP_INT8. Sizes are 0 when refused;
  * mp_check_conv says why: MP_BAD_SHAPE, MP_OVERFLOW (int8 sums could leave int32), MP_UNSUPPORTED. */
 int mp_check_conv(const mp_table *table, const mp_conv_shape *shape, int precision);
 size_t mp_pack_bytes(const mp_table *table, const mp_conv_shape *shape, int precision, const void *weights);
 int mp_pack_conv(const mp_table *table, const mp_conv_shape *shape, int precision, const void *weights, void *packed,
                  size_t packed_bytes);
+/* The same for the half precisions, from weights that are rounded already. */
+int mp_pack_conv_half(const mp_table *table, const mp_conv_shape *shape, int precision, const uint16_t *weights,
+                      void *packed, size_t packed_bytes);
 /* Packed weights hold no address, so they may come from a file: MP_OK when this table would have begun packed_bytes of its own
  * for this shape and precision in the same way. What follows the header is not looked at. */
 int mp_check_packed(const mp_table *table, const mp_conv_shape *shape, int precision, const void *packed,

@@ -107,4 +107,7 @@ extern const mp_table mp_table_avx2, mp_table_avx512, mp_table_avx512vnni;
 #elif defined(__aarch64__)
 extern const mp_table mp_table_neon, mp_table_neon_fp16, mp_table_neon_dotprod, mp_table_neon_i8mm;
 #endif
+#if !defined(__aarch64__)
+extern const mp_table mp_packing_neon, mp_packing_neon_fp16, mp_packing_neon_dotprod, mp_packing_neon_i8mm;
+#endif
 #endif

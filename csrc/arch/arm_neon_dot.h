@@ -75,6 +75,6 @@ static inline __attribute__((always_inline)) void tile_dot_rows(const int R, TIL
 }
 TILE_ENTRY(tile_dot, CASES7)
 
-static const mp_micro micro_i8 = {.mr = 8, .nr = 8, .kstep = 4, .a_bytes = 1, .weight_type = MP_W_I8,
+static const mp_micro micro_i8 = {ARM_DOT_TILE,
                                   .needs_stage = 1, .stage = stage_s8, .tile = tile_dot};
 #define MP_OWN_I8

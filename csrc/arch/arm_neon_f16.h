@@ -93,6 +93,6 @@ static void stage_half(void *staged, const void *source, size_t count, int zero_
     (void)zero_point;
     memcpy(staged, source, count * 2);
 }
-static const mp_micro micro_half = {.mr = 8, .nr = 16, .kstep = 1, .a_bytes = 2, .weight_type = MP_W_F16,
+static const mp_micro micro_half = {ARM_F16_TILE,
                                     .needs_stage = 1, .stage = stage_half, .tile = tile_f16};
 #define MP_OWN_HALF

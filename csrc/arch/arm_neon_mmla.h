@@ -88,6 +88,6 @@ static void tile_mmla(TILE_ARGUMENTS, int rows, int channels, const char *ahead,
     memcpy(acc, sums, (size_t)rows * ROW_BYTES);
 }
 
-static const mp_micro micro_i8 = {.mr = 6, .nr = 16, .kstep = 8, .a_bytes = 1, .weight_type = MP_W_I8,
+static const mp_micro micro_i8 = {ARM_MMLA_TILE,
                                   .needs_stage = 1, .stage = stage_s8, .tile = tile_mmla};
 #define MP_OWN_I8

@@ -102,6 +102,6 @@ static void tile_s8_full(TILE_ARGUMENTS)
 }
 TILE_ENTRY(tile_s8, CASES3)
 
-static const mp_micro micro_i8 = {.mr = 4, .nr = 4, .kstep = 16, .a_bytes = 1, .weight_type = MP_W_I8,
+static const mp_micro micro_i8 = {ARM_S8_TILE,
                                   .needs_stage = 1, .stage = stage_s8, .tile = tile_s8};
 #define MP_OWN_I8

@@ -2,5 +2,6 @@
 #include "vec_neon.h"
 #include "../kernels/all.h"
 #include "arm_neon_f32.h"
+#include "arm_tiles.h"
 
-#define MP_MR 8
+#define MP_MR ARM_ROWS

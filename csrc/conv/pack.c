@@ -8,7 +8,9 @@ static float weight_at(const mp_conv_plan *plan, const void *weights, size_t ind
 {
     switch (plan->traits->type) {
     case MP_TYPE_I8: return ((const int8_t *)weights)[index];
-    case MP_TYPE_F16: return mp_half_to_float(mp_float_to_half(((const float *)weights)[index]));
+    case MP_TYPE_F16:
+        return mp_half_to_float(plan->half_weights ? ((const uint16_t *)weights)[index]
+                                                   : mp_float_to_half(((const float *)weights)[index]));
     default: return ((const float *)weights)[index];
     }
 }

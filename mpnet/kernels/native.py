@@ -20,10 +20,10 @@ from mpnet.kernels.core import C_ARRAY, address
 from mpnet.kernels.interface import ConvShape, PackedConv
 from mpnet.spec.precision import PRECISIONS, STORED_TYPES, Precision
 
-_PRECISION_CODE: dict[str, int] = {
+PRECISION_CODE: dict[str, int] = {
     name: getattr(lib, f"MP_{name.upper()}") for name in PRECISIONS if hasattr(lib, f"MP_{name.upper()}")
 }
-_TYPE_CODE: dict[Any, int] = {t.dtype: getattr(lib, f"MP_TYPE_{t.c_name}") for t in STORED_TYPES.values()}
+TYPE_CODE: dict[Any, int] = {t.dtype: getattr(lib, f"MP_TYPE_{t.c_name}") for t in STORED_TYPES.values()}
 _CONV_ARGS = ffi.typeof("mp_conv_args *")
 
 
@@ -33,7 +33,7 @@ def _passed(values: Iterable[Any]) -> list[Any]:
     return [
         value if type(value) is int
         else ffi.from_buffer(C_ARRAY[value.dtype], value) if isinstance(value, np.ndarray)
-        else _TYPE_CODE[value]
+        else TYPE_CODE[value]
         for value in values
     ]
 
@@ -78,7 +78,7 @@ class NativeKernels(Kernels):
 
     def precisions(self) -> tuple[str, ...]:
         """Names of the precisions that this level's convolutions have."""
-        return tuple(name for name, code in _PRECISION_CODE.items() if lib.mp_table_has(self.table, code))
+        return tuple(name for name, code in PRECISION_CODE.items() if lib.mp_table_has(self.table, code))
 
     def check_status(self, status: int | None, what: str) -> None:
         """See Kernels.check_status."""
@@ -98,7 +98,7 @@ class NativeKernels(Kernels):
     def pack_conv(self, shape: ConvShape, precision: Precision, weights: NDArray[Any]) -> PackedConv:
         """See Kernels.pack_conv."""
         what = f"convolution {shape} in {precision.name}"
-        c_shape, code = _c_shape(shape), _PRECISION_CODE.get(precision.name)
+        c_shape, code = _c_shape(shape), PRECISION_CODE.get(precision.name)
         if code is None:
             raise KernelError(f"no kernels for precision {precision.name!r}")
         self.check_status(lib.mp_check_conv(self.table, c_shape, code), what)
@@ -113,7 +113,7 @@ class NativeKernels(Kernels):
 
     def adopt_packed(self, shape: ConvShape, precision: Precision, data: NDArray[np.uint8]) -> PackedConv | None:
         """See Kernels.adopt_packed."""
-        c_shape, code = _c_shape(shape), _PRECISION_CODE.get(precision.name)
+        c_shape, code = _c_shape(shape), PRECISION_CODE.get(precision.name)
         if code is None or lib.mp_check_packed(self.table, c_shape, code, address(data), data.size) != lib.MP_OK:
             return None
         return PackedConv(shape, precision, self.name, data.size, data, c_shape)
@@ -126,7 +126,7 @@ class NativeKernels(Kernels):
         """See Kernels.conv_call."""
         data = address(packed.data)
         args = ffi.new(_CONV_ARGS, dict(zip(fields, _passed(fields.values()), strict=True)))
-        args.shape, args.precision, args.packed = packed.c_shape[0], _PRECISION_CODE[packed.precision.name], data
+        args.shape, args.precision, args.packed = packed.c_shape[0], PRECISION_CODE[packed.precision.name], data
         setattr(args, "in", address(x))
         wanted = "pool_h" in fields, fields["threads"]
         size = packed.scratch_bytes.get(wanted)

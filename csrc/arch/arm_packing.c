@@ -1,0 +1,40 @@
+/* The NEON levels on other machines: tables that only pack, so that a workstation can write what a board maps. */
+#include "../table.h"
+#if !defined(__aarch64__)
+#include "arm_tiles.h"
+
+static int never(const mp_cpu *cpu)
+{
+    (void)cpu;
+    return 0;
+}
+
+/* As kernels/table.h has them for vectors of ARM_LANES. */
+static const mp_micro f32 = {.mr = ARM_ROWS, .nr = 2 * ARM_LANES, .kstep = 1, .a_bytes = 4, .weight_type = MP_W_F32};
+static const mp_micro f16 = {ARM_F16_TILE}, s8 = {ARM_S8_TILE}, dot = {ARM_DOT_TILE}, mmla = {ARM_MMLA_TILE};
+static const mp_depthwise depthwise_f32 = {.a_bytes = 4, .weight_type = MP_W_F32};
+static const mp_depthwise depthwise_s8 = {.a_bytes = 2, .weight_type = MP_W_I16};
+static const mp_winograd winograd_f32 = {.micro = &f32};
+
+#define PACKING_TABLE(NAME, HALF, CODES)                                                                               \
+    const mp_table mp_packing_##NAME = {                                                                               \
+        .name = #NAME,                                                                                                 \
+        .usable = never,                                                                                               \
+        .micro = {[MP_FP32] = &f32,                                                                                    \
+                  [MP_FP16] = &f32,                                                                                    \
+                  [MP_INT8] = &CODES,                                                                                  \
+                  [MP_FP16_HALF] = &HALF,                                                                              \
+                  [MP_FP32_WINOGRAD] = &f32},                                                                          \
+        .depthwise = {[MP_FP32] = &depthwise_f32,                                                                      \
+                      [MP_FP16] = &depthwise_f32,                                                                      \
+                      [MP_INT8] = &depthwise_s8,                                                                       \
+                      [MP_FP16_HALF] = &depthwise_f32,                                                                 \
+                      [MP_FP32_WINOGRAD] = &depthwise_f32},                                                            \
+        .winograd = {[MP_FP32_WINOGRAD] = &winograd_f32},                                                              \
+        .lanes = ARM_LANES,                                                                                            \
+    }
+PACKING_TABLE(neon, f32, s8);
+PACKING_TABLE(neon_fp16, f16, s8);
+PACKING_TABLE(neon_dotprod, f16, dot);
+PACKING_TABLE(neon_i8mm, f16, mmla);
+#endif
