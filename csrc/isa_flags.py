@@ -1,4 +1,4 @@
-"""The compiler flags of each C file: what it may use is decided by its name alone. No -march=native anywhere.
+"""The compiler flags of each C file: what it may use is decided by its name alone (isa_flags.txt). No -march=native anywhere.
 
 Apart from the build itself, so that tests can build C programs where there is no setuptools.
 """
@@ -7,18 +7,16 @@ from __future__ import annotations
 
 import os
 
+
+def _rows() -> list[list[str]]:
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "isa_flags.txt")
+    with open(path, encoding="utf-8") as file:
+        return [line.split() for line in file if line.strip() and not line.startswith("#")]
+
+
 # File name prefix in csrc/arch/ -> (architecture prefix of the compiler's target, flags).
-ISA_FLAGS: dict[str, tuple[str, list[str]]] = {
-    "x86_avx2": ("x86_64", ["-mavx2", "-mfma", "-mf16c"]),
-    "x86_avx512vnni": ("x86_64", ["-mavx2", "-mfma", "-mf16c", "-mavx512f", "-mavx512bw", "-mavx512vl",
-                                  "-mavx512dq", "-mavx512vnni"]),
-    "x86_avx512": ("x86_64", ["-mavx2", "-mfma", "-mf16c", "-mavx512f", "-mavx512bw", "-mavx512vl", "-mavx512dq"]),
-    "arm_neon_fp16": ("aarch64", ["-march=armv8.2-a+fp16"]),
-    "arm_neon_dotprod": ("aarch64", ["-march=armv8.2-a+fp16+dotprod"]),
-    "arm_neon_i8mm": ("aarch64", ["-march=armv8.2-a+fp16+dotprod+i8mm"]),
-    "arm_neon": ("aarch64", ["-march=armv8-a"]),
-}
-COMMON = ["-std=gnu11", "-O3", "-ffp-contract=off", "-fno-math-errno", "-fvisibility=hidden", "-Wall", "-Wextra"]
+ISA_FLAGS: dict[str, tuple[str, list[str]]] = {name: (architecture, flags) for name, architecture, *flags in _rows()}
+COMMON: list[str] = ISA_FLAGS.pop("all")[1]
 
 
 def isa_flags(source: str, target: str) -> list[str]:
