@@ -9,21 +9,10 @@ from __future__ import annotations
 
 from typing import Mapping
 
+from mpnet.engine.covering import step_signature
 from mpnet.engine.fuse import fuse_plan
-from mpnet.engine.operations import Convolve
-from mpnet.engine.plan import Plan, Step
+from mpnet.engine.plan import Plan
 from mpnet.errors import ConfigError
-
-
-def step_signature(plan: Plan, step: Step) -> str:
-    """What a step's time depends on: a layer at a precision, or one tensor that is moved or converted."""
-    operation, name = step.operation, step.operation.name
-    if isinstance(operation, Convolve):
-        return f"{step.layer} {name} {operation.precision} {step.gives}"
-    if operation.is_conversion:
-        return f"{plan.slots[step.inputs[0]].layer} {name} {step.takes} {step.gives}"
-    # Two slices of one layer differ by what they read.
-    return f"{step.layer} {name} {plan.slots[step.inputs[0]].layer} {step.takes}"
 
 
 def predicted_ms(plan: Plan, step_ms: Mapping[str, float]) -> float:

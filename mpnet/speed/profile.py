@@ -2,59 +2,29 @@
 
 from __future__ import annotations
 
-import random
 from functools import partial
 from pathlib import Path
-from typing import Iterator, Sequence
+from typing import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mpnet.engine.assign import assign_key
-from mpnet.engine.fuse import fuse_plan
+from mpnet.engine.covering import covering_plans, random_plans, step_signature
 from mpnet.engine.options import EngineOptions, resolve_options
-from mpnet.engine.plan import Plan, build_plan
 from mpnet.engine.prepare import Prepared
 from mpnet.engine.run import Session
 from mpnet.errors import ConfigError
 from mpnet.kernels.environment import cpu_count, cpu_name
 from mpnet.kernels.isa import kernels
 from mpnet.progress import Progress, silent
-from mpnet.spec.precision import PRECISIONS, precision
+from mpnet.spec.precision import precision
 from mpnet.speed.clock import in_turn
-from mpnet.speed.latency import predicted_ms, step_signature
+from mpnet.speed.latency import predicted_ms
 from mpnet.speed.steps import open_network, random_picture, time_steps
 from mpnet.speed.table import LatencyTable
 
 CHECKS = 8
 REPEATS = 15
-_TRIED_KEYS = 4000  # random keys looked at to find every step; a network of a hundred layers needs some hundreds
-
-
-def covering_plans(prepared: Prepared, options: EngineOptions, precisions: Sequence[str], seed: int = 0) -> list[Plan]:
-    """Plans that together have every step that was seen in any of thousands of random configurations.
-
-    The uniform ones come first; a plan is only taken when it has a step that no earlier one has.
-    """
-    seen: set[str] = set()
-    plans = []
-    for key in _keys(len(prepared.network.convolutions), precisions, seed):
-        plan = fuse_plan(build_plan(prepared.network, assign_key(prepared.network, key), options))
-        new = {step_signature(plan, step) for step in plan.steps} - seen
-        if new:
-            seen |= new
-            plans.append(plan)
-    return plans
-
-
-def _keys(layers: int, precisions: Sequence[str], seed: int) -> Iterator[str]:
-    codes = [PRECISIONS[name].code for name in precisions]
-    yield from (code * layers for code in codes)
-    rng = random.Random(seed)
-    # All of a small space, else a sample; the same for every machine.
-    tried = min(_TRIED_KEYS, len(codes) ** layers)
-    for _ in range(tried):
-        yield "".join(rng.choice(codes) for _ in range(layers))
 
 
 def measure_table(
@@ -68,9 +38,7 @@ def measure_table(
     """
     network = prepared.network
     picture = random_picture(network, seed)
-    plans = covering_plans(prepared, options, precisions, seed)
-    rng = random.Random(seed + 1)
-    codes = [PRECISIONS[name].code for name in precisions]
+    plans = covering_plans(network, options, precisions, seed)
     step_ms: dict[str, float] = {}
     checks = []
     with progress("configurations", len(plans) + CHECKS) as advance:
@@ -78,9 +46,7 @@ def measure_table(
             for signature, ms in measure_steps(Session(prepared, plan, threads), picture, repeats).items():
                 step_ms[signature] = min(ms, step_ms.get(signature, ms))
             advance(1)
-        for _ in range(CHECKS):
-            key = "".join(rng.choice(codes) for _ in network.convolutions)
-            plan = fuse_plan(build_plan(network, assign_key(network, key), options))
+        for plan in random_plans(network, options, precisions, CHECKS, seed):
             session = Session(prepared, plan, threads)
             for signature, ms in measure_steps(session, picture, repeats).items():
                 step_ms.setdefault(signature, ms)

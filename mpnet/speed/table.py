@@ -20,7 +20,7 @@ TABLE = DocumentFormat(
 
 @dataclass(frozen=True)
 class LatencyTable:
-    """network: SHA-256 of the cfg. step_ms: by signature (see latency.step_signature). machine: CPU, ISA, threads.
+    """network: SHA-256 of the cfg. step_ms: by signature (see engine.covering). machine: CPU, ISA, threads.
 
     checks: whole configurations that were measured and predicted as well: precision, measured_ms, predicted_ms.
     """
