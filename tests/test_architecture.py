@@ -17,6 +17,7 @@ LEVEL = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 # The rooms of csrc/ and the other rooms that each may include; "" is csrc/ itself.
 ROOMS = {
     "": {"conv"}, "conv": {""}, "kernels": {""}, "arch": {"", "kernels"}, "detect": {""}, "picture": {""}, "quantize": {""},
+    "run": {"", "detect", "picture", "quantize"},
 }
 INCLUDE = re.compile(r'^ *#include "([^"]+)"', re.MULTILINE)
 

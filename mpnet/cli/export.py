@@ -24,6 +24,7 @@ from mpnet.report.fate import print_fates
     "mpnet export runs/example/0123456789abcdef --to cfg -o mixed.cfg",
     "mpnet export runs/aix/sweep.sqlite:fqqqqqqqhqh --to cfg | diff net.cfg -",
     "mpnet export experiments/demo.yaml --to onnx --flavour openvino -o demo.onnx",
+    "mpnet export runs/example/0123456789abcdef --to bundle --packed neon_dotprod,neon -o net.mpnet",
     quiet=False,
 )
 @click.argument("source", metavar="EXPERIMENT|RUN|STORE[:KEY]|CFG")
@@ -32,6 +33,9 @@ from mpnet.report.fate import print_fates
 @click.option("--flavour", default="", metavar="NAME", help="For which program, where a target has several; `mpnet targets` "
               "lists them.  [default: the first]")
 @click.option("--with-boxes", is_flag=True, help="Decode boxes and suppress overlaps in the file itself.")
+@click.option("--packed", default="", metavar="LEVELS", help="bundle: put in weights packed for these ISA levels, with commas, "
+              "so that mprun starts at once there.")
+@click.option("--no-profile", is_flag=True, help="bundle: leave out what `mprun --profile` runs.")
 @click.option("--cfg", type=click.Path(path_type=Path, dir_okay=False),
               help="The network file to change.  [default: the one that was measured]")
 @click.option("--weights", type=click.Path(path_type=Path, dir_okay=False),
@@ -41,8 +45,8 @@ from mpnet.report.fate import print_fates
 @click.option("-o", "--out", type=click.Path(path_type=Path, dir_okay=False),
               help="The file to write; further files of a target stand beside it.  [default: standard output, for cfg]")
 def command(
-    source: str, name: str, flavour: str, with_boxes: bool, cfg: Path | None, weights: Path | None, names: Path | None,
-    overrides: tuple[str, ...], out: Path | None, as_json: bool,
+    source: str, name: str, flavour: str, with_boxes: bool, packed: str, no_profile: bool, cfg: Path | None,
+    weights: Path | None, names: Path | None, overrides: tuple[str, ...], out: Path | None, as_json: bool,
 ) -> None:
     """Write a configuration in the form of another program.
 
@@ -60,7 +64,9 @@ def command(
     for line in decision.notes:
         note(line)
     configuration = decision.configuration
-    exported = export(name, configuration, flavour, {"with_boxes": with_boxes})
+    exported = export(name, configuration, flavour, {
+        "with_boxes": with_boxes, "packed": packed, "no_profile": no_profile,
+    })
     files = {} if out is None else _beside(out, exported)
     write_files(files)
     model, remark = _opened(name, chosen.flavour(flavour), exported)

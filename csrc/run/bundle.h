@@ -1,0 +1,132 @@
+/* The bundle: one finished network in one file. docs/bundle.md describes it; these records are the only declaration of it,
+ * which Python's writer uses as well. Little-endian; every field lies at a multiple of its size; offsets count from the
+ * file's first byte. */
+#ifndef MPB_BUNDLE_H
+#define MPB_BUNDLE_H
+#include <stdint.h>
+#include "../mpnet.h"
+
+/* cdef begin */
+enum { MPB_VERSION = 1, MPB_ALIGN = 64 };
+
+/* Sections, in this order; those of a later minor addition follow and are not read. */
+enum {
+    MPB_NETWORK = 0,
+    MPB_PROGRAMS = 1,
+    MPB_SLOTS = 2,
+    MPB_STEPS = 3,
+    MPB_PLACES = 4, /* int32: lists of slots and of identities, which other records point into */
+    MPB_CONVOLUTIONS = 5,
+    MPB_HEADS = 6,
+    MPB_ANCHORS = 7, /* floats: width, height in pixels of the network input */
+    MPB_PACKED = 8,
+    MPB_TEXT = 9,    /* UTF-8, each text ended by 0 */
+    MPB_ORIGIN = 10, /* JSON: where it comes from */
+    MPB_DATA = 11,   /* weights; each piece has a CRC of its own */
+    MPB_SECTIONS = 12
+};
+
+typedef struct {
+    char magic[8]; /* "mpbundle" */
+    uint32_t version, sections;
+    uint64_t bytes; /* of the file */
+    uint32_t crc;   /* of this header, with 0 here, and the sections' records */
+    uint32_t zero;
+} mpb_header;
+
+typedef struct {
+    uint64_t at, bytes;         /* at a multiple of MPB_ALIGN */
+    uint32_t record_bytes, crc; /* crc: 0 for MPB_DATA */
+} mpb_section;
+
+/* Bytes within MPB_DATA, at a multiple of MPB_ALIGN; bytes 0: there are none. */
+typedef struct {
+    uint64_t at, bytes;
+    uint32_t crc, zero;
+} mpb_piece;
+
+/* Texts are offsets into MPB_TEXT; of several, the others follow the first. */
+typedef struct {
+    double confidence, nms; /* of the evaluation that it comes from */
+    int32_t in_h, in_w, in_c, classes, layers, letterbox;
+    int32_t nms_kind; /* MP_NMS_* */
+    float nms_beta;
+    int32_t max_detections;              /* of a picture in an evaluation; 0: all */
+    int32_t category_ids;                /* place of the classes' ids in an evaluation's file */
+    uint32_t class_names, layer_names;   /* one per class, per layer */
+    uint32_t nms_name, cfg, cfg_digest;  /* words of documents; SHA-256 of the cfg */
+    uint32_t weights_digest, precisions; /* of the weights; words of all that programs have, with commas */
+    uint32_t arithmetic;                 /* text: ARITHMETIC_VERSION */
+} mpb_network;
+
+/* A forward pass. The first program is the configuration; the others are there to be timed. */
+enum { MPB_CONFIGURATION = 0, MPB_COVERING = 1, MPB_CHECK = 2 };
+typedef struct {
+    uint64_t arena_bytes; /* of all tensors but the picture */
+    int32_t purpose;
+    uint32_t key; /* text: the precisions, one character per layer with weights */
+    int32_t first_slot, slots, first_step, steps, first_output, outputs; /* outputs: in MPB_PLACES */
+} mpb_program;
+
+/* One tensor, NHWC without n. The first of a program is the picture. */
+typedef struct {
+    int64_t at;            /* in the arena, a multiple of MPB_ALIGN; -1: nowhere (the picture, what nothing writes) */
+    int32_t h, w, c, type; /* MP_TYPE_* */
+    int32_t layer, zero;
+} mpb_slot;
+
+enum {
+    MPB_CONVOLVE = 0,
+    MPB_QUANTIZE = 1,
+    MPB_DEQUANTIZE = 2,
+    MPB_CAST = 3,
+    MPB_MAXPOOL = 4,
+    MPB_AVGPOOL = 5,
+    MPB_UPSAMPLE = 6,
+    MPB_SLICE = 7,
+    MPB_CONCAT = 8,
+    MPB_ADD = 9,
+    MPB_YOLO = 10,
+    MPB_OPERATIONS = 11
+};
+
+/* One step; slots count within the program. What an operation does not use is 0. */
+typedef struct {
+    int32_t operation, layer, output;
+    int32_t first_input, inputs;          /* in MPB_PLACES */
+    uint32_t signature;                   /* text: what its time depends on */
+    int32_t convolution;                  /* MPB_CONVOLVE */
+    int32_t quantizes, pooled;            /* MPB_CONVOLVE: in the same pass */
+    int32_t calibrated;                   /* quantising by the range low .. high; 0: by the tensor's own */
+    int32_t mode, rounding, narrow_range; /* as mp_activation_scheme */
+    float ensure_minimum_range, low, high;
+    int32_t size, stride, padding; /* MPB_MAXPOOL; padding of both sides together */
+    int32_t factor;                /* MPB_UPSAMPLE */
+    int32_t first;                 /* MPB_SLICE: channel */
+    int32_t activation;            /* MPB_ADD */
+} mpb_step;
+
+/* A layer's weights at one precision, as mp_pack_conv takes them, but halves for the half precisions. */
+typedef struct {
+    mpb_piece weights, bias, scale;
+    int32_t layer, precision, activation;
+    mp_conv_shape shape;
+    int32_t stands_in; /* -1: no; else the convolution whose weights serve in their place where only time matters */
+    int32_t zero;
+} mpb_convolution;
+
+typedef struct {
+    int32_t output; /* which of the program's outputs */
+    int32_t first_anchor, anchors, classes;
+    float scale_x_y;
+    int32_t new_coords;
+} mpb_head;
+
+/* A convolution's weights as one table packs them. */
+typedef struct {
+    char table[16];
+    mpb_piece weights;
+    int32_t convolution, zero;
+} mpb_packed;
+/* cdef end */
+#endif

@@ -1,0 +1,26 @@
+/* What the program does, one function each: 0, or -1 with a line in net->error. Internal. */
+#ifndef MPR_COMMANDS_H
+#define MPR_COMMANDS_H
+#include "net.h"
+#include "output.h"
+
+/* Names of files. */
+typedef struct {
+    char **path;
+    int count, room;
+} mpr_paths;
+/* A picture, or the pictures of a folder by name. */
+int mpr_paths_add(mpr_paths *paths, const char *path, char *error);
+void mpr_paths_free(mpr_paths *paths);
+
+/* Detections of all pictures as COCO results; list: a folder, or a file with a picture a line, as `path` or `id path`. */
+int mpr_evaluate(mprun *net, const char *list, const char *out, double confidence, double nms, int letterbox);
+/* The latency table that `mpnet sweep` takes. */
+int mpr_profile(mprun *net, const char *out, int repeats);
+/* Milliseconds of a pass and its steps. */
+int mpr_bench(mprun *net, int repeats, int json);
+/* What the CPU and, if there is one, the bundle offer. */
+void mpr_info(const mprun *net, const mp_table *table, int threads, int json);
+/* The processor's name as the system gives it. */
+void mpr_cpu_name(char *name, int room);
+#endif

@@ -1,0 +1,106 @@
+#include <string.h>
+#include "commands.h"
+#include "../cpu.h"
+
+/* What reals of 16 bits and codes cost on this CPU, in words. */
+typedef struct {
+    const char *fp16, *int8;
+} capability;
+
+static capability capability_of(void)
+{
+    mp_cpu cpu;
+    mp_cpu_detect(&cpu);
+#if defined(__aarch64__)
+    return (capability){
+        cpu.fp16 ? "arithmetic: fp16_half computes twice as many products as fp32"
+                 : "storage only: fp16 computes no faster than fp32",
+        cpu.i8mm      ? "matrix instructions (SMMLA)"
+        : cpu.dotprod ? "dot product (SDOT)"
+                      : "no dot product: int8 computes about twice as fast as fp32",
+    };
+#else
+    return (capability){cpu.f16c ? "storage only: fp16 computes no faster than fp32"
+                                 : "storage only, converted without instructions",
+                        cpu.avx512vnni ? "dot product (VNNI)" : "no dot product: 16-bit products in pairs"};
+#endif
+}
+
+static void usable(FILE *out, const char *quote)
+{
+    for (int i = 0, first = 1; i < mp_table_count(); i++) {
+        if (!mp_table_usable(mp_table_at(i))) continue;
+        fprintf(out, "%s%s%s%s", first ? "" : ", ", quote, mp_table_name(mp_table_at(i)), quote);
+        first = 0;
+    }
+}
+
+static void packed_for(FILE *out, const mpr_file *file, const char *quote)
+{
+    int first = 1;
+    for (int64_t i = 0; i < file->count[MPB_PACKED]; i++) {
+        int known = 0;
+        for (int64_t k = 0; k < i && !known; k++)
+            known = strncmp(file->packed[k].table, file->packed[i].table, 16) == 0;
+        if (known) continue;
+        fprintf(out, "%s%s%.16s%s", first ? "" : ", ", quote, file->packed[i].table, quote);
+        first = 0;
+    }
+}
+
+static void text_info(const mprun *net, const char *cpu, const mp_table *table, int threads)
+{
+    const capability can = capability_of();
+    printf("cpu        %s\nlevel      %s (usable: ", cpu, mp_table_name(table));
+    usable(stdout, "");
+    printf(")\nthreads    %d\nfeatures   %s\nfp16       %s\nint8       %s\ncompiler   %s\n", threads, mp_cpu_features(),
+           can.fp16, can.int8, mp_compiler());
+    if (!net) return;
+    const mpr_file *file = &net->file;
+    const mpb_network *n = file->network;
+    printf(
+        "bundle     %s, %llu bytes\nnetwork    %s, %d x %d x %d, %d classes, cfg %.12s, weights %.12s\nprecision  %s\n",
+        file->name, (unsigned long long)file->bytes, mpr_text(file, n->cfg), (int)n->in_w, (int)n->in_h, (int)n->in_c,
+        (int)n->classes, mpr_text(file, n->cfg_digest), mpr_text(file, n->weights_digest),
+        mpr_text(file, file->programs[0].key));
+    printf("memory     %llu bytes of tensors; weights: %lld of %lld convolutions as they lie in the file",
+           (unsigned long long)(file->programs[0].arena_bytes + mpr_slot_bytes(&net->pass.slots[0])),
+           (long long)net->weights.mapped, (long long)(net->weights.mapped + net->weights.packed_here));
+    printf("\npacked for ");
+    packed_for(stdout, file, "");
+    printf("%s\n", file->count[MPB_PACKED] ? "" : "no level: weights are packed at the start");
+}
+
+static void json_info(const mprun *net, const char *cpu, const mp_table *table, int threads)
+{
+    const capability can = capability_of();
+    printf("{\"cpu\": ");
+    mpr_json_text(stdout, cpu);
+    printf(", \"isa\": \"%s\", \"usable\": [", mp_table_name(table));
+    usable(stdout, "\"");
+    printf("], \"threads\": %d, \"features\": \"%s\", \"fp16\": ", threads, mp_cpu_features());
+    mpr_json_text(stdout, can.fp16);
+    printf(", \"int8\": ");
+    mpr_json_text(stdout, can.int8);
+    printf(", \"compiler\": ");
+    mpr_json_text(stdout, mp_compiler());
+    if (net) {
+        const mpr_file *file = &net->file;
+        printf(", \"bundle\": ");
+        mpr_json_text(stdout, file->name);
+        printf(", \"precision\": ");
+        mpr_json_text(stdout, mpr_text(file, file->programs[0].key));
+        printf(", \"arena_bytes\": %llu, \"packed\": [", (unsigned long long)file->programs[0].arena_bytes);
+        packed_for(stdout, file, "\"");
+        printf("], \"mapped\": %lld, \"packed_here\": %lld, \"origin\": %.*s", (long long)net->weights.mapped,
+               (long long)net->weights.packed_here, (int)file->count[MPB_ORIGIN], file->origin);
+    }
+    printf("}\n");
+}
+
+void mpr_info(const mprun *net, const mp_table *table, int threads, int json)
+{
+    char cpu[128];
+    mpr_cpu_name(cpu, sizeof cpu);
+    (json ? json_info : text_info)(net, cpu, table, threads);
+}

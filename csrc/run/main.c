@@ -1,0 +1,225 @@
+/* mprun: a finished network on a board, without Python. docs/mprun.md. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include "commands.h"
+
+enum { DONE = 0, BAD_INPUT = 2 };
+
+static const char USAGE[] =
+    "usage: mprun BUNDLE PICTURE...                    objects in JPEG or PPM pictures, and folders of them\n"
+    "       mprun BUNDLE --bench                       milliseconds of a pass and of its steps\n"
+    "       mprun BUNDLE --profile -o board.json       times of every step of every configuration, for `mpnet sweep`\n"
+    "       mprun BUNDLE --evaluate LIST -o FILE.json  detections of a folder or list of pictures, for `mpnet compare`\n"
+    "       mprun [BUNDLE] --info                      what this CPU offers, what the bundle holds\n"
+    "\n"
+    "BUNDLE: made by `mpnet export RUN --to bundle -o net.mpnet`. LIST: a folder, or a file with a picture a line (`PATH` or\n"
+    "`ID PATH`).\n"
+    "\n"
+    "  --json                 one JSON document\n"
+    "  --confidence X         least score of a box [0.25; --evaluate: as the bundle says]\n"
+    "  --nms X                overlap beyond which the weaker of two boxes of a class goes [as the bundle says]\n"
+    "  --resize MODE          stretch or letterbox [as the bundle says]\n"
+    "  --isa LEVEL            ISA level [$MPNET_ISA, else the best]\n"
+    "  --threads N            [all cores]\n"
+    "  --repeats N            passes that are timed [15]\n"
+    "  -o FILE                where --profile and --evaluate write\n"
+    "  --help, --version\n";
+
+typedef struct {
+    const char *bundle, *evaluate, *out, *isa;
+    int bench, profile, info, json, threads, repeats, letterbox;
+    double confidence, nms;
+    mpr_paths pictures;
+} options;
+
+static int number(const char *option, const char *text, double low, double high, double *value, char *error)
+{
+    char *end;
+    *value = strtod(text, &end);
+    if (*text && !*end && *value >= low && *value <= high) return 0;
+    return mpr_fail(error, "%s: '%.40s' is no number from %g to %g", option, text, low, high);
+}
+
+static int parse(int count, char **words, options *o, char *error)
+{
+    for (int i = 1; i < count; i++) {
+        const char *word = words[i];
+        static const char *const VALUED[] = {"--evaluate", "--confidence", "--nms",     "--resize",
+                                             "--isa",      "--threads",    "--repeats", "-o"};
+        const char *value = 0;
+        double n = 0;
+        int failed = 0;
+        for (size_t v = 0; v < sizeof VALUED / sizeof *VALUED; v++)
+            if (strcmp(word, VALUED[v]) == 0 && !(value = words[++i]))
+                return mpr_fail(error, "%s: needs a value; see mprun --help", word);
+        if (strcmp(word, "--json") == 0)
+            o->json = 1;
+        else if (strcmp(word, "--bench") == 0)
+            o->bench = 1;
+        else if (strcmp(word, "--profile") == 0)
+            o->profile = 1;
+        else if (strcmp(word, "--info") == 0)
+            o->info = 1;
+        else if (strcmp(word, "--evaluate") == 0)
+            o->evaluate = value;
+        else if (strcmp(word, "--isa") == 0)
+            o->isa = value;
+        else if (strcmp(word, "-o") == 0)
+            o->out = value;
+        else if (strcmp(word, "--confidence") == 0)
+            failed = number(word, value, 0, 0.999999, &o->confidence, error);
+        else if (strcmp(word, "--nms") == 0)
+            failed = number(word, value, 0, 1, &o->nms, error);
+        else if (strcmp(word, "--threads") == 0) {
+            failed = number(word, value, 1, 1024, &n, error);
+            o->threads = (int)n;
+        } else if (strcmp(word, "--repeats") == 0) {
+            failed = number(word, value, 1, 100000, &n, error);
+            o->repeats = (int)n;
+        } else if (strcmp(word, "--resize") == 0) {
+            o->letterbox = strcmp(value, "letterbox") == 0;
+            if (!o->letterbox && strcmp(value, "stretch") != 0)
+                failed = mpr_fail(error, "--resize: '%.40s' is neither stretch nor letterbox", value);
+        } else if (word[0] == '-' && word[1])
+            failed = mpr_fail(error, "%.60s: unknown option; see mprun --help", word);
+        else if (!o->bundle)
+            o->bundle = word;
+        else
+            failed = mpr_paths_add(&o->pictures, word, error);
+        if (failed) return -1;
+    }
+    const int modes = o->bench + o->profile + o->info + (o->evaluate != 0) + (o->pictures.count > 0);
+    if (!o->bundle && !o->info) return mpr_fail(error, "name a bundle; see mprun --help");
+    if (modes != 1)
+        return mpr_fail(error,
+                        modes ? "pictures, --bench, --profile, --evaluate and --info go one at a time"
+                              : "name pictures, or one of --bench, --profile, --evaluate and --info; see mprun --help");
+    if ((o->profile || o->evaluate) && !o->out)
+        return mpr_fail(error, "--%s needs -o FILE", o->profile ? "profile" : "evaluate");
+    return 0;
+}
+
+static void json_file(FILE *out, const char *path, int width, int height, const mprun_box *boxes, int count, int first)
+{
+    fprintf(out, "%s\n    {\"path\": ", first ? "" : ",");
+    mpr_json_text(out, path);
+    fprintf(out, ", \"kind\": \"picture\", \"width\": %d, \"height\": %d, \"detections\": [", width, height);
+    for (int i = 0; i < count; i++) {
+        const mprun_box *b = &boxes[i];
+        const double numbers[] = {(double)b->score, (double)b->x, (double)b->y, (double)b->width, (double)b->height};
+        fprintf(out, "%s\n      {\"name\": ", i ? "," : "");
+        mpr_json_text(out, b->name);
+        fprintf(out, ", \"category\": %d, \"score\": ", b->category);
+        for (int k = 0; k < 5; k++) {
+            mpr_json_number(out, numbers[k]);
+            fputs(k == 0 ? ", \"box\": [" : k < 4 ? ", " : "]}", out);
+        }
+    }
+    fprintf(out, "], \"out\": null}");
+}
+
+static void text_file(FILE *out, const char *path, const mprun_box *boxes, int count)
+{
+    fprintf(out, "%s: %d objects\n", path, count);
+    for (int i = 0; i < count; i++) {
+        const mprun_box *b = &boxes[i];
+        const int pad = 20 - mpr_width(b->name);
+        fprintf(out, "  %.3f  %s%*s %7.1f %7.1f %7.1f %7.1f\n", (double)b->score, b->name, pad > 0 ? pad : 0, "",
+                (double)b->x, (double)b->y, (double)b->width, (double)b->height);
+    }
+    fflush(out);
+}
+
+static void json_head(FILE *out, const mprun *net, const options *o)
+{
+    const mpr_file *file = &net->file;
+    const mpb_network *n = file->network;
+    fprintf(out, "{\n  \"cfg\": ");
+    mpr_json_text(out, mpr_text(file, n->cfg));
+    fprintf(out, ",\n  \"precision\": ");
+    mpr_json_text(out, mpr_text(file, file->programs[0].key));
+    fprintf(out, ",\n  \"protocol\": {\"resize\": \"%s\", \"confidence\": ",
+            (o->letterbox < 0 ? n->letterbox : o->letterbox) ? "letterbox" : "stretch");
+    mpr_json_number(out, o->confidence);
+    fprintf(out, ", \"nms\": ");
+    mpr_json_number(out, o->nms < 0 ? n->nms : o->nms);
+    fprintf(out, ", \"nms_kind\": ");
+    mpr_json_text(out, mpr_text(file, n->nms_name));
+    fprintf(out, ", \"input\": [%d, %d, %d]},\n  \"files\": [", (int)n->in_h, (int)n->in_w, (int)n->in_c);
+}
+
+static int detect(mprun *net, const options *o)
+{
+    /* One document or none: it is complete before anything is printed. */
+    char *text = 0;
+    size_t bytes = 0;
+    FILE *out = o->json ? open_memstream(&text, &bytes) : stdout;
+    int result = out ? 0 : mpr_fail(net->error, "no memory");
+    if (out && o->json) json_head(out, net, o);
+    for (int i = 0; i < o->pictures.count && !result; i++) {
+        int width, height;
+        const char *path = o->pictures.path[i];
+        uint8_t *rgb = mprun_read_picture(path, &width, &height, net->error, sizeof net->error);
+        const int count = rgb ? mpr_detect(net, rgb, width, height, o->confidence, o->nms, o->letterbox) : -1;
+        free(rgb);
+        if (count < 0) {
+            result = -1;
+            break;
+        }
+        mpr_best_first(net, count);
+        if (o->json)
+            json_file(out, path, width, height, net->boxes, count, i == 0);
+        else
+            text_file(out, path, net->boxes, count);
+    }
+    if (out && o->json) {
+        fprintf(out, "\n  ]\n}\n");
+        fclose(out);
+        if (!result) fwrite(text, 1, bytes, stdout);
+        free(text);
+    }
+    return result;
+}
+
+static int run(mprun *net, const options *o)
+{
+    if (o->bench) return mpr_bench(net, o->repeats, o->json);
+    if (o->profile) return mpr_profile(net, o->out, o->repeats);
+    if (o->evaluate) return mpr_evaluate(net, o->evaluate, o->out, o->confidence, o->nms, o->letterbox);
+    if (o->info) {
+        mpr_info(net, net->weights.table, net->weights.threads, o->json);
+        return 0;
+    }
+    return detect(net, o);
+}
+
+int main(int count, char **words)
+{
+    options o = {.isa = getenv("MPNET_ISA"), .repeats = 15, .letterbox = -1, .confidence = -1, .nms = -1};
+    char error[MPR_ERROR] = "";
+    for (int i = 1; i < count; i++) {
+        if (strcmp(words[i], "--help") == 0 || strcmp(words[i], "-h") == 0) return fputs(USAGE, stdout) < 0;
+        if (strcmp(words[i], "--version") == 0)
+            return printf("mprun, bundles of version %d, %s\n", MPB_VERSION, mp_compiler()) < 0;
+    }
+    int failed = parse(count, words, &o, error);
+    if (!failed && !o.bundle) {
+        const mp_table *table = mpr_table(o.isa, error);
+        failed = !table;
+        if (table) mpr_info(0, table, o.threads ? o.threads : mpr_cores(), o.json);
+    } else if (!failed) {
+        if (!o.evaluate && o.confidence < 0) o.confidence = 0.25;
+        mprun *net = mprun_open(o.bundle, o.isa, o.threads, error, sizeof error);
+        failed = !net || run(net, &o);
+        if (net && failed) snprintf(error, sizeof error, "%s", net->error);
+        mprun_close(net);
+    }
+    mpr_paths_free(&o.pictures);
+    if (!failed && (ferror(stdout) || fflush(stdout)))
+        failed = mpr_fail(error, "standard output: cannot be written (%s)", strerror(errno));
+    if (failed) fprintf(stderr, "mprun: %s\n", error);
+    return failed ? BAD_INPUT : DONE;
+}

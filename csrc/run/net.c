@@ -1,0 +1,286 @@
+#define _GNU_SOURCE
+#include "net.h"
+#include <math.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "../detect/mp_detect.h"
+
+const mp_table *mpr_table(const char *isa, char *error)
+{
+    const int automatic = !isa || !*isa || strcmp(isa, "auto") == 0;
+    int known = 0;
+    for (int i = 0; i < mp_table_count(); i++) {
+        const mp_table *table = mp_table_at(i);
+        if (!automatic && strcmp(isa, mp_table_name(table)) != 0) continue;
+        known = 1;
+        if (mp_table_usable(table)) return table;
+    }
+    char names[160] = "";
+    for (int i = 0; i < mp_table_count(); i++)
+        if (!known || mp_table_usable(mp_table_at(i)))
+            snprintf(names + strlen(names), sizeof names - strlen(names), "%s%s", *names ? ", " : "",
+                     mp_table_name(mp_table_at(i)));
+    mpr_fail(error,
+             known ? "ISA level '%.40s': this CPU cannot run it; it can run %s"
+                   : "unknown ISA level '%.40s'; this build has %s",
+             isa, names);
+    return 0;
+}
+
+int mpr_cores(void)
+{
+    cpu_set_t set;
+    return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+}
+
+static int check_network(const mpr_file *file, char *error)
+{
+    const mpb_network *n = file->network;
+    if (n->in_h < 1 || n->in_w < 1 || n->in_c < 1 || n->classes < 0 || n->classes > 1 << 16 || n->layers < 1 ||
+        n->layers > 1 << 20 || (n->nms_kind != MP_NMS_IOU && n->nms_kind != MP_NMS_DISTANCE) || !(n->nms_beta > 0.0f) ||
+        !(n->confidence >= 0 && n->confidence < 1) || !(n->nms >= 0 && n->nms <= 1) ||
+        !mpr_has(file, MPB_PLACES, n->category_ids, n->classes))
+        return mpr_fail(error, "%s: network: its numbers make no sense; export it again", file->name);
+    return 0;
+}
+
+static int check_heads(const mprun *net, char *error)
+{
+    const mpr_file *file = &net->file;
+    for (int64_t h = 0; h < file->count[MPB_HEADS]; h++) {
+        const mpb_head *head = &file->heads[h];
+        const float *data;
+        const mpb_slot *slot = head->output >= 0 && head->output < net->pass.program->outputs
+                                   ? mpr_pass_output(&net->pass, head->output, &data)
+                                   : 0;
+        if (!slot || head->anchors < 1 || head->anchors > 1 << 10 || head->classes < 1 ||
+            head->classes != file->network->classes || !mpr_has(file, MPB_ANCHORS, head->first_anchor, head->anchors) ||
+            slot->c != (int64_t)head->anchors * (5 + head->classes) || !isfinite(head->scale_x_y))
+            return mpr_fail(error, "%s: head %d: does not fit its tensor; export it again", file->name, (int)h);
+    }
+    return 0;
+}
+
+int mpr_net_open(mprun *net, const char *isa, int threads, char *error)
+{
+    const mp_table *table = mpr_table(isa, error);
+    if (table && !check_network(&net->file, error) &&
+        !mpr_weights_open(&net->weights, &net->file, table, threads < 1 ? mpr_cores() : threads, error)) {
+        if (!mpr_pass_open(&net->pass, &net->weights, 0, error) && !check_heads(net, error)) return 0;
+    }
+    mpr_net_close(net);
+    return -1;
+}
+
+void mpr_net_close(mprun *net)
+{
+    mpr_found *all[17];
+    for (int h = 0; h < 16; h++) all[h] = &net->heads[h];
+    all[16] = &net->kept;
+    for (int i = 0; i < 17; i++) {
+        free(all[i]->category);
+        free(all[i]->score);
+        free(all[i]->box);
+    }
+    free(net->scratch);
+    free(net->boxes);
+    mpr_pass_close(&net->pass);
+    if (net->weights.file) mpr_weights_close(&net->weights);
+    mpr_file_close(&net->file);
+}
+
+mprun *mprun_open(const char *bundle, const char *isa, int threads, char *error, size_t error_bytes)
+{
+    char line[MPR_ERROR] = "";
+    mprun *net = calloc(1, sizeof *net);
+    if (!net)
+        mpr_fail(line, "%s: no memory", bundle);
+    else if (threads < 0 || threads > 1024)
+        mpr_fail(line, "threads: %d is outside 0 to 1024", threads);
+    else if (!mpr_file_map(&net->file, bundle, line) && !mpr_net_open(net, isa, threads, line))
+        return net;
+    free(net);
+    if (error_bytes) snprintf(error, error_bytes, "%s", line);
+    return 0;
+}
+
+void mprun_close(mprun *net)
+{
+    if (!net) return;
+    mpr_net_close(net);
+    free(net);
+}
+
+void mprun_input_size(const mprun *net, int *width, int *height, int *channels)
+{
+    if (width) *width = net->file.network->in_w;
+    if (height) *height = net->file.network->in_h;
+    if (channels) *channels = net->file.network->in_c;
+}
+
+const char *mprun_error(const mprun *net) { return net->error; }
+
+int mprun_forward(mprun *net, const float *input)
+{
+    if (input != net->pass.picture) memcpy(net->pass.picture, input, mpr_slot_bytes(&net->pass.slots[0]));
+    return mpr_pass_run(&net->pass, net->error);
+}
+
+const float *mprun_head(const mprun *net, int head, int shape[3])
+{
+    const float *data;
+    if (head < 0 || head >= net->pass.program->outputs) return 0;
+    const mpb_slot *slot = mpr_pass_output(&net->pass, head, &data);
+    shape[0] = slot->h;
+    shape[1] = slot->w;
+    shape[2] = slot->c;
+    return data;
+}
+
+/* Memory that grows, and keeps nothing. */
+static int scratch(mprun *net, size_t bytes)
+{
+    if (bytes <= net->scratch_bytes) return 0;
+    free(net->scratch);
+    net->scratch = malloc(bytes);
+    net->scratch_bytes = net->scratch ? bytes : 0;
+    return net->scratch ? 0 : mpr_fail(net->error, "%s: no memory", net->file.name);
+}
+
+static int room(mprun *net, mpr_found *found, int64_t entries)
+{
+    if (entries <= found->room) return 0;
+    free(found->category);
+    free(found->score);
+    free(found->box);
+    found->room = entries;
+    found->category = malloc((size_t)entries * sizeof *found->category);
+    found->score = malloc((size_t)entries * sizeof *found->score);
+    found->box = malloc((size_t)entries * 4 * sizeof *found->box);
+    if (found->category && found->score && found->box) return 0;
+    found->room = 0;
+    return mpr_fail(net->error, "%s: no memory", net->file.name);
+}
+
+int mpr_set_picture(mprun *net, const uint8_t *rgb, int width, int height, int letterbox, mp_geometry *place)
+{
+    const mpb_network *n = net->file.network;
+    if (n->in_c != 3)
+        return mpr_fail(net->error, "%s: takes %d channels, but pictures are RGB", net->file.name, (int)n->in_c);
+    if (scratch(net, (size_t)mp_preprocess_scratch(width, n->in_w, n->in_h))) return -1;
+    return mp_preprocess(rgb, width, height, n->in_w, n->in_h, letterbox < 0 ? n->letterbox : letterbox, 0,
+                         net->scratch, net->pass.picture, place) == MP_OK
+               ? 0
+               : mpr_fail(net->error, "a picture of %d x %d pixels cannot be fitted to %d x %d", width, height,
+                          (int)n->in_w, (int)n->in_h);
+}
+
+static int decode_head(mprun *net, int number, const mp_geometry *place, double confidence)
+{
+    const mpr_file *file = &net->file;
+    const mpb_head *head = &file->heads[number];
+    mpr_found *found = &net->heads[number];
+    const float *data;
+    const mpb_slot *slot = mpr_pass_output(&net->pass, head->output, &data);
+    const mp_yolo_head yolo = {.grid_h = slot->h,
+                               .grid_w = slot->w,
+                               .anchors = head->anchors,
+                               .classes = head->classes,
+                               .net_w = (float)file->network->in_w,
+                               .net_h = (float)file->network->in_h,
+                               .scale_x_y = head->scale_x_y,
+                               .new_coords = head->new_coords};
+    for (int64_t needed = 256;; needed = found->count) {
+        if (room(net, found, needed) || scratch(net, (size_t)mp_decode_scratch(found->room))) return -1;
+        const int status = mp_decode_yolo(&yolo, file->anchors + 2 * (int64_t)head->first_anchor, data, 1,
+                                          place->relative, (float)confidence, found->room, net->scratch, &found->count,
+                                          found->offsets, found->category, found->score, found->box);
+        if (status != MP_OK) return mpr_fail(net->error, "%s: a yolo layer's input is not finite", file->name);
+        if (found->count <= found->room) return 0;
+    }
+}
+
+static float least(float a, float b) { return b < a ? b : a; }
+static float most(float a, float b) { return a < b ? b : a; }
+
+/* One side of a box cut at the picture's edges: on the corners in float32; where nothing is cut the width stays as it was. */
+static void cut(float *at, float *length, float limit)
+{
+    const float low = least(most(*at, 0.0f), limit), high = least(most(*at + *length, 0.0f), limit);
+    if (!(*at == low && *at + *length == high)) *length = high - low;
+    *at = low + 0.0f; /* -0 becomes 0 */
+    *length += 0.0f;
+}
+
+int mpr_decode(mprun *net, const mp_geometry *place, int width, int height, double confidence, double nms)
+{
+    const mpr_file *file = &net->file;
+    const mpb_network *n = file->network;
+    const int heads = (int)file->count[MPB_HEADS];
+    mp_candidates candidates[16];
+    int64_t total = 0;
+    if (!heads) return mpr_fail(net->error, "%s: has no [yolo] layer, so it detects nothing", file->name);
+    confidence = confidence < 0 ? n->confidence : confidence;
+    nms = nms < 0 ? n->nms : nms;
+    for (int h = 0; h < heads; h++) {
+        mpr_found *found = &net->heads[h];
+        if (decode_head(net, h, place, confidence)) return -1;
+        candidates[h] = (mp_candidates){1, found->offsets, found->category, found->score, found->box};
+        total += found->count;
+    }
+    mpr_found *kept = &net->kept;
+    if (room(net, kept, total ? total : 1) || scratch(net, 7 * (size_t)(total + MP_NMS_BLOCK) * sizeof(float)))
+        return -1;
+    const float size[2] = {(float)width, (float)height};
+    if (mp_nms(candidates, heads, n->nms_kind, (float)nms, n->nms_beta, size, total, net->scratch, kept->offsets,
+               kept->category, kept->score, kept->box) != MP_OK)
+        return mpr_fail(net->error, "%s: suppression refused its arguments", file->name);
+    const int64_t count = kept->offsets[1];
+    free(net->boxes);
+    net->boxes = malloc(((size_t)count + 1) * sizeof *net->boxes);
+    if (!net->boxes || count > INT32_MAX) return mpr_fail(net->error, "%s: no memory", file->name);
+    for (int64_t i = 0; i < count; i++) {
+        float *box = kept->box + 4 * i;
+        cut(&box[0], &box[2], size[0]);
+        cut(&box[1], &box[3], size[1]);
+        net->boxes[i] = (mprun_box){
+            mpr_class_name(file, kept->category[i]), kept->category[i], kept->score[i], box[0], box[1], box[2], box[3]};
+    }
+    return (int)count;
+}
+
+int mpr_detect(mprun *net, const uint8_t *rgb, int width, int height, double confidence, double nms, int letterbox)
+{
+    mp_geometry place;
+    if (mpr_set_picture(net, rgb, width, height, letterbox, &place) || mpr_pass_run(&net->pass, net->error)) return -1;
+    return mpr_decode(net, &place, width, height, confidence, nms);
+}
+
+static void sort(mprun_box *boxes, mprun_box *spare, int count)
+{
+    if (count < 2) return;
+    const int half = count / 2;
+    sort(boxes, spare, half);
+    sort(boxes + half, spare, count - half);
+    memcpy(spare, boxes, (size_t)half * sizeof *spare);
+    for (int a = 0, b = half, at = 0; a < half; at++)
+        boxes[at] = b < count && boxes[b].score > spare[a].score ? boxes[b++] : spare[a++];
+}
+
+void mpr_best_first(mprun *net, int count)
+{
+    if (count > 1 && !scratch(net, (size_t)count * sizeof *net->boxes)) sort(net->boxes, net->scratch, count);
+}
+
+int mprun_detections(mprun *net, const uint8_t *rgb, int width, int height, double confidence, double nms,
+                     const mprun_box **boxes)
+{
+    if (!(confidence < 1) || !(nms <= 1)) return mpr_fail(net->error, "confidence or nms is outside its limits");
+    const int count = mpr_detect(net, rgb, width, height, confidence, nms, -1);
+    if (count < 0) return -1;
+    mpr_best_first(net, count);
+    *boxes = net->boxes;
+    return count;
+}

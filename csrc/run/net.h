@@ -1,0 +1,43 @@
+/* The handle of mprun.h, for the program's own commands. Internal. */
+#ifndef MPR_NET_H
+#define MPR_NET_H
+#include "../picture/mp_resize.h"
+#include "mprun.h"
+#include "pass.h"
+
+typedef struct {
+    int64_t offsets[2];
+    int32_t *category;
+    float *score, *box;
+    int64_t room, count;
+} mpr_found; /* of one head, or of all */
+
+struct mprun {
+    mpr_file file;
+    mpr_weights weights;
+    mpr_pass pass;
+    mpr_found heads[16], kept;
+    void *scratch;
+    size_t scratch_bytes;
+    mprun_box *boxes;
+    char error[MPR_ERROR];
+};
+
+/* A table by name; NULL with a line in error. */
+const mp_table *mpr_table(const char *isa, char *error);
+int mpr_cores(void);
+/* Opens the first program of a bundle that is mapped already; closes the file when it fails. */
+int mpr_net_open(mprun *net, const char *isa, int threads, char *error);
+void mpr_net_close(mprun *net);
+/* A picture as the input of the next pass. */
+int mpr_set_picture(mprun *net, const uint8_t *rgb, int width, int height, int letterbox, mp_geometry *place);
+/* Boxes by class, then falling score, cut at the picture's edges, after a forward pass; their number or -1. */
+int mpr_decode(mprun *net, const mp_geometry *place, int width, int height, double confidence, double nms);
+/* The same from pixels; letterbox -1: as the bundle says. */
+int mpr_detect(mprun *net, const uint8_t *rgb, int width, int height, double confidence, double nms, int letterbox);
+/* The boxes of mpr_decode by falling score, equal ones in their order. */
+void mpr_best_first(mprun *net, int count);
+/* Reads a whole file of at most `most` bytes; free() it. */
+uint8_t *mpr_read(const char *path, size_t most, size_t *bytes, char *error);
+uint8_t *mpr_picture_of(const char *name, const uint8_t *data, size_t bytes, int *width, int *height, char *error);
+#endif

@@ -1,0 +1,107 @@
+#define _GNU_SOURCE
+#include "output.h"
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+#include "file.h"
+
+/* Bytes of the UTF-8 character that begins here, 0 when none does. */
+static int character(const unsigned char *c)
+{
+    const int more = *c < 0x80                 ? 0
+                     : *c >= 0xc2 && *c < 0xe0 ? 1
+                     : *c >= 0xe0 && *c < 0xf0 ? 2
+                     : *c >= 0xf0 && *c < 0xf5 ? 3
+                                               : -1;
+    for (int i = 1; i <= more; i++)
+        if ((c[i] & 0xc0) != 0x80) return 0;
+    if ((*c == 0xe0 && c[1] < 0xa0) || (*c == 0xed && c[1] > 0x9f) || (*c == 0xf0 && c[1] < 0x90) ||
+        (*c == 0xf4 && c[1] > 0x8f))
+        return 0;
+    return more + 1;
+}
+
+void mpr_json_text(FILE *out, const char *text)
+{
+    fputc('"', out);
+    for (const unsigned char *c = (const void *)text; *c;) {
+        const int bytes = character(c);
+        if (*c == '"' || *c == '\\')
+            fprintf(out, "\\%c", *c);
+        else if (*c < 0x20 || *c == 0x7f)
+            fprintf(out, "\\u%04x", *c);
+        else if (bytes)
+            fwrite(c, 1, (size_t)bytes, out);
+        else
+            fprintf(out, "\\udc%02x", *c);
+        c += bytes ? bytes : 1;
+    }
+    fputc('"', out);
+}
+
+void mpr_json_number(FILE *out, double value)
+{
+    char text[40];
+    for (int digits = 15; digits <= 17; digits++) {
+        snprintf(text, sizeof text, "%.*g", digits, value);
+        if (strtod(text, 0) == value) break;
+    }
+    /* Python tells 1 from 1.0. */
+    fprintf(out, "%s%s", text, strpbrk(text, ".en") ? "" : ".0");
+}
+
+int mpr_width(const char *text)
+{
+    int width = 0;
+    for (const unsigned char *c = (const void *)text; *c; c++) width += (*c & 0xc0) != 0x80;
+    return width;
+}
+
+int mpr_output_open(mpr_output *out, const char *path, char *error)
+{
+    *out = (mpr_output){.file = stdout, .path = path};
+    if (!path) return 0;
+    if (snprintf(out->part, sizeof out->part, "%s.%d.part", path, (int)getpid()) >= (int)sizeof out->part)
+        return mpr_fail(error, "%.80s...: the path is too long", path);
+    out->file = fopen(out->part, "wb");
+    return out->file ? 0 : mpr_fail(error, "%s: cannot be written (%s); check the folder", path, strerror(errno));
+}
+
+int mpr_output_finish(mpr_output *out, char *error)
+{
+    int broken = ferror(out->file) | fflush(out->file);
+    if (!out->path) return broken ? mpr_fail(error, "standard output: cannot be written (%s)", strerror(errno)) : 0;
+    broken |= fsync(fileno(out->file));
+    broken |= fclose(out->file);
+    if (!broken && rename(out->part, out->path) == 0) return 0;
+    mpr_fail(error, "%s: cannot be written (%s); check the folder", out->path, strerror(errno));
+    unlink(out->part);
+    return -1;
+}
+
+void mpr_output_drop(mpr_output *out)
+{
+    if (!out->path || !out->file) return;
+    fclose(out->file);
+    unlink(out->part);
+}
+
+double mpr_now_ms(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
+}
+
+static int rising(const void *a, const void *b)
+{
+    return (*(const double *)a > *(const double *)b) - (*(const double *)a < *(const double *)b);
+}
+
+double mpr_median(double *values, int count)
+{
+    qsort(values, (size_t)count, sizeof *values, rising);
+    return count % 2 ? values[count / 2] : (values[count / 2 - 1] + values[count / 2]) / 2;
+}

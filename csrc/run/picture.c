@@ -1,0 +1,150 @@
+/* JPEG and PPM files to RGB. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "../mpnet.h"
+#include "../picture/mp_jpeg.h"
+#include "net.h"
+
+enum { MOST_FILE = 1 << 28, MOST_PIXELS = 1 << 25, MOST_SIDE = 65500 };
+
+uint8_t *mpr_read(const char *path, size_t most, size_t *bytes, char *error)
+{
+    FILE *file = fopen(path, "rb");
+    if (!file) {
+        mpr_fail(error, "%s: cannot be opened (%s); check the path", path, strerror(errno));
+        return 0;
+    }
+    size_t room = 1 << 16, count = 0;
+    uint8_t *data = malloc(room);
+    while (data) {
+        const size_t got = fread(data + count, 1, room - count, file);
+        count += got;
+        if (count < room) break;
+        if (room > most) break;
+        uint8_t *larger = realloc(data, room *= 2);
+        if (!larger) free(data);
+        data = larger;
+    }
+    const int broken = ferror(file);
+    fclose(file);
+    if (data && !broken && count && count <= most) {
+        *bytes = count;
+        return data;
+    }
+    if (!data)
+        mpr_fail(error, "%s: no memory", path);
+    else if (broken)
+        mpr_fail(error, "%s: cannot be read; check that it is a file", path);
+    else if (!count)
+        mpr_fail(error, "%s: is empty; restore or remove it", path);
+    else
+        mpr_fail(error, "%s: has more than %zu bytes", path, most);
+    free(data);
+    return 0;
+}
+
+static int sizes_fit(int64_t width, int64_t height)
+{
+    return width >= 1 && height >= 1 && width <= MOST_SIDE && height <= MOST_SIDE && width * height <= MOST_PIXELS;
+}
+
+static void too_large(const char *name, int64_t width, int64_t height, char *error)
+{
+    mpr_fail(error, "%s: %lld x %lld pixels are outside the limits (1 to %d a side, %d in all); scale the picture",
+             name, (long long)width, (long long)height, MOST_SIDE, MOST_PIXELS);
+}
+
+static int is_space(int c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
+
+/* The next number of a PPM header, -1 when there is none. Comments go to the end of their line. */
+static int64_t number(const uint8_t *data, size_t bytes, size_t *at)
+{
+    int64_t value = -1;
+    while (*at < bytes && (is_space(data[*at]) || data[*at] == '#'))
+        if (data[*at] == '#')
+            while (*at < bytes && data[*at] != '\n') ++*at;
+        else
+            ++*at;
+    for (; *at < bytes && data[*at] >= '0' && data[*at] <= '9' && value < 1 << 24; ++*at)
+        value = (value < 0 ? 0 : value) * 10 + (data[*at] - '0');
+    return value;
+}
+
+static uint8_t *ppm(const char *name, const uint8_t *data, size_t bytes, int *width, int *height, char *error)
+{
+    size_t at = 2;
+    const int channels = data[1] == '6' ? 3 : 1;
+    const int64_t w = number(data, bytes, &at), h = number(data, bytes, &at), largest = number(data, bytes, &at);
+    at++; /* one separator */
+    if (w < 0 || h < 0 || largest != 255) {
+        mpr_fail(error, "%s: is no PPM of 8 bits; convert it (`convert IN -depth 8 OUT.ppm`)", name);
+        return 0;
+    }
+    if (!sizes_fit(w, h)) {
+        too_large(name, w, h, error);
+        return 0;
+    }
+    if (at > bytes || (uint64_t)w * h * channels > bytes - at) {
+        mpr_fail(error, "%s: is cut; its header says %lld x %lld pixels; restore or remove it", name, (long long)w,
+                 (long long)h);
+        return 0;
+    }
+    uint8_t *rgb = malloc((size_t)w * h * 3);
+    if (!rgb) {
+        mpr_fail(error, "%s: no memory", name);
+        return 0;
+    }
+    for (size_t i = 0; i < (size_t)w * h * 3; i++) rgb[i] = data[at + (channels == 3 ? i : i / 3)];
+    *width = (int)w;
+    *height = (int)h;
+    return rgb;
+}
+
+static uint8_t *jpeg(const char *name, const uint8_t *data, size_t bytes, int *width, int *height, char *error)
+{
+    int32_t w = 0, h = 0;
+    if (mp_jpeg_size(data, (int64_t)bytes, &w, &h) != MP_OK) {
+        mpr_fail(error, "%s: is no JPEG of a kind that is read here (8 bits, grey or colour, not CMYK); save it again",
+                 name);
+        return 0;
+    }
+    if (!sizes_fit(w, h)) {
+        too_large(name, w, h, error);
+        return 0;
+    }
+    const int64_t needed = mp_jpeg_scratch(data, (int64_t)bytes, w, h);
+    void *scratch = needed > 0 ? malloc((size_t)needed) : 0;
+    uint8_t *rgb = malloc((size_t)w * h * 3);
+    const int status =
+        scratch && rgb ? mp_jpeg_decode(data, (int64_t)bytes, w, h, scratch, needed, rgb) : MP_UNSUPPORTED;
+    free(scratch);
+    *width = w;
+    *height = h;
+    if (status == MP_OK) return rgb;
+    free(rgb);
+    mpr_fail(error, "%s: the picture is damaged, or a JPEG of a kind that is not read here; save it again", name);
+    return 0;
+}
+
+uint8_t *mpr_picture_of(const char *name, const uint8_t *data, size_t bytes, int *width, int *height, char *error)
+{
+    if (bytes > 3 && data[0] == 0xff && data[1] == 0xd8) return jpeg(name, data, bytes, width, height, error);
+    if (bytes > 3 && data[0] == 'P' && (data[1] == '6' || data[1] == '5'))
+        return ppm(name, data, bytes, width, height, error);
+    mpr_fail(error, "%s: is neither JPEG nor PPM; convert it, for example `convert IN OUT.ppm` (ImageMagick)", name);
+    return 0;
+}
+
+uint8_t *mprun_read_picture(const char *path, int *width, int *height, char *error, size_t error_bytes)
+{
+    char line[MPR_ERROR] = "";
+    size_t bytes;
+    uint8_t *data = mpr_read(path, MOST_FILE, &bytes, line), *rgb = 0;
+    if (data) rgb = mpr_picture_of(path, data, bytes, width, height, line);
+    free(data);
+    if (!rgb && error_bytes) snprintf(error, error_bytes, "%s", line);
+    return rgb;
+}

@@ -1,0 +1,43 @@
+"""Weights packed here for the ISA level of another machine."""
+
+from __future__ import annotations
+
+from dataclasses import astuple
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpnet.errors import ConfigError, KernelError
+from mpnet.kernels._core import ffi, lib
+from mpnet.kernels.arguments import aligned
+from mpnet.kernels.core import address, check_status
+from mpnet.kernels.interface import ConvShape
+from mpnet.kernels.native import PRECISION_CODE
+from mpnet.spec.precision import Precision
+
+
+def pack_for(level: str, shape: ConvShape, precision: Precision, weights: NDArray[Any]) -> bytes:
+    """The packed weights of a convolution, as mp_pack_conv of that level gives them.
+
+    weights: float32, or int8 codes. Raises: ConfigError for an unknown level, KernelError for weights that cannot be packed.
+    """
+    table = lib.mp_packing_table(level.encode())
+    if table == ffi.NULL:
+        raise ConfigError(f"--packed {level}: unknown ISA level; known are {', '.join(packing_levels())}")
+    c_shape = ffi.new("mp_conv_shape *", [int(value) for value in astuple(shape)])
+    code, given = PRECISION_CODE[precision.name], np.ascontiguousarray(weights)
+    size = lib.mp_pack_bytes(table, c_shape, code, address(given))
+    if not size:
+        raise KernelError(f"convolution {shape} in {precision.name} cannot be packed for {level}")
+    packed = aligned(size)
+    check_status(lib.mp_pack_conv(table, c_shape, code, address(given), address(packed), size), "packing")
+    return packed.tobytes()
+
+
+def packing_levels() -> list[str]:
+    """Names of all levels, of any architecture, that weights can be packed for."""
+    found: list[str] = []
+    while (name := ffi.string(lib.mp_table_name(lib.mp_packing_table_at(len(found)))).decode()):
+        found.append(name)
+    return found

@@ -1,0 +1,109 @@
+"""The records of csrc/run/bundle.h, filled from Python: sections that grow, texts that are kept once."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, Iterable, Sequence
+
+from mpnet.errors import ConfigError
+from mpnet.kernels._core import ffi, lib
+
+ALIGN: int = lib.MPB_ALIGN
+
+
+def aligned(content: bytes | bytearray) -> bytes:
+    """The same, with zeros up to a multiple of ALIGN."""
+    return bytes(content) + bytes(-len(content) % ALIGN)
+
+
+def crc(content: Any) -> int:
+    """CRC-32C of bytes or an array."""
+    return int(lib.mp_crc32c(0, ffi.from_buffer(content), memoryview(content).nbytes))
+
+
+class Texts:
+    """UTF-8, each text ended by 0; offset 0 is the empty one."""
+
+    def __init__(self) -> None:
+        self.content = bytearray(b"\0")
+        self._known: dict[str, int] = {"": 0}
+
+    def one(self, text: str) -> int:
+        """Its offset. Bytes of file names that are no UTF-8 stay what they were."""
+        if text not in self._known:
+            self._known[text] = len(self.content)
+            self.content += _encoded(text)
+        return self._known[text]
+
+    def several(self, texts: Iterable[str]) -> int:
+        """The offset of the first; the others follow it."""
+        start = len(self.content)
+        for text in texts:
+            self.content += _encoded(text or "?")  # an empty one would end the list
+        return start
+
+
+def _encoded(text: str) -> bytes:
+    return text.replace("\0", "?").encode("utf-8", "surrogateescape") + b"\0"
+
+
+class Data:
+    """Pieces of weights, each at a multiple of ALIGN; equal ones stand there once."""
+
+    def __init__(self) -> None:
+        self.parts: list[bytes] = []
+        self._size = 0
+        self._known: dict[bytes, dict[str, int]] = {}
+
+    def piece(self, content: bytes) -> dict[str, int]:
+        """The fields of its mpb_piece."""
+        if content not in self._known:
+            self._known[content] = {"at": self._size, "bytes": len(content), "crc": crc(content) if content else 0}
+            self.parts.append(aligned(content))
+            self._size += len(self.parts[-1])
+        return self._known[content]
+
+
+class Records:
+    """A section of records of one C type."""
+
+    def __init__(self, c_type: str) -> None:
+        self._type = f"{c_type} *"
+        self._size = ffi.sizeof(c_type)
+        self._rows: list[bytes] = []
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def add(self, **fields: Any) -> int:
+        """Append one; its number. What is not given is 0."""
+        self._rows.append(bytes(ffi.buffer(ffi.new(self._type, fields))))
+        return len(self._rows) - 1
+
+    def section(self) -> tuple[int, bytes]:
+        """(bytes of a record, all of them)."""
+        return self._size, b"".join(self._rows)
+
+
+def assembled(sections: Sequence[tuple[int, bytes]], data: Sequence[bytes]) -> bytes:
+    """The file: header, table of sections, (record bytes, content) of each section but the last, data.
+
+    Raises: ConfigError on a machine whose numbers lie in memory the other way round.
+    """
+    if sys.byteorder != "little":
+        raise ConfigError("--to bundle: bundles are little-endian, and this machine is not; export on another")
+    everything = [*sections, (1, None)]
+    head = ffi.sizeof("mpb_header") + len(everything) * ffi.sizeof("mpb_section")
+    at = -(-head // ALIGN) * ALIGN
+    table = []
+    for record_bytes, content in everything:
+        size = sum(map(len, data)) if content is None else len(content)
+        table.append({"at": at, "bytes": size, "record_bytes": record_bytes, "crc": 0 if content is None else crc(content)})
+        at = -(-(at + size) // ALIGN) * ALIGN
+    rows = bytes(ffi.buffer(ffi.new("mpb_section[]", table)))
+    header = ffi.new("mpb_header *", {
+        "magic": b"mpbundle", "version": lib.MPB_VERSION, "sections": len(everything), "bytes": at,
+    })
+    header.crc = crc(bytes(ffi.buffer(header)) + rows)
+    parts = [aligned(bytes(ffi.buffer(header)) + rows), *(aligned(content) for _, content in sections), *data]
+    return b"".join(parts)

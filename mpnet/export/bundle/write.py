@@ -1,0 +1,203 @@
+"""A configuration as a bundle: the steps that a session runs, in its order, and the weights as kernels are given them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpnet import __version__
+from mpnet.detection.nms import GREEDY_BETA, KINDS, NmsOptions
+from mpnet.engine.covering import covering_plans, random_plans, step_signature
+from mpnet.engine.fuse import fuse_plan
+from mpnet.engine.memory import plan_arena
+from mpnet.engine.operations import Convolve
+from mpnet.engine.options import EngineOptions
+from mpnet.engine.plan import Plan
+from mpnet.engine.prepare import Prepared, conv_shape
+from mpnet.export import Configuration
+from mpnet.export.bundle.packed import pack_for
+from mpnet.export.bundle.records import Data, Records, Texts, assembled
+from mpnet.export.bundle.steps import step_fields
+from mpnet.formats.json_text import finite
+from mpnet.kernels._core import lib
+from mpnet.kernels.interface import ACTIVATIONS
+from mpnet.kernels.native import PRECISION_CODE, TYPE_CODE
+from mpnet.spec.identity import ARITHMETIC_VERSION
+from mpnet.spec.network import PICTURE
+from mpnet.spec.precision import BASE_NAMES, FLOAT16, PRECISIONS
+
+CHECKS = 8
+
+
+def bundle_bytes(
+    configuration: Configuration, levels: Sequence[str] = (), profile: bool = True
+) -> tuple[bytes, dict[str, Any]]:
+    """The file, and what `mpnet export --json` says of it.
+
+    levels:  ISA levels, of any architecture, for which packed weights are put in as well.
+    profile: put in what `mprun --profile` runs: every step that any configuration of the network has.
+    Raises: ConfigError for an unknown level, EngineError naming the layer for an operation that bundles do not have.
+    """
+    bundle = _Bundle(configuration.prepared)
+    bundle.program(fuse_plan(configuration.plan), lib.MPB_CONFIGURATION)
+    timed = _timed(configuration)
+    if profile and configuration.network.convolutions:
+        options = _with_all_ranges(configuration)
+        for plan in covering_plans(configuration.network, options, timed):
+            bundle.program(plan, lib.MPB_COVERING)
+        for plan in random_plans(configuration.network, options, timed, CHECKS):
+            bundle.program(plan, lib.MPB_CHECK)
+    bundle.heads(configuration)
+    for level in levels:
+        bundle.packed(level)
+    content = bundle.content(configuration, timed)
+    return content, {"bytes": len(content), "packed": list(levels), "programs": len(bundle.programs)}
+
+
+def _timed(configuration: Configuration) -> tuple[str, ...]:
+    plan = configuration.precisions
+    used = {str(plan[index]) for index in plan.weighted}
+    return tuple(name for name in PRECISIONS if name in BASE_NAMES or name in used)
+
+
+def _with_all_ranges(configuration: Configuration) -> EngineOptions:
+    """Ranges for tensors that were not calibrated: where only time matters one is as good as another."""
+    every = dict.fromkeys([PICTURE, *range(len(configuration.network.layers))], (-1.0, 1.0))
+    return replace(configuration.options, ranges={**every, **configuration.options.ranges})
+
+
+class _Bundle:
+    """Sections as they fill."""
+
+    def __init__(self, prepared: Prepared) -> None:
+        self._prepared = prepared
+        self.programs = Records("mpb_program")
+        self._slots, self._steps = Records("mpb_slot"), Records("mpb_step")
+        self._convolutions, self._packed = Records("mpb_convolution"), Records("mpb_packed")
+        self._heads = Records("mpb_head")
+        self._places: list[int] = []
+        self._anchors: list[tuple[float, float]] = []
+        self._texts, self._data = Texts(), Data()
+        self._known: dict[Convolve, int] = {}
+        self._own: dict[int, int] = {}  # by layer, the record that has weights
+        self._weights: dict[int, tuple[Convolve, NDArray[Any]]] = {}  # by record, what `packed` packs
+
+    def program(self, plan: Plan, purpose: int) -> None:
+        """A fused plan."""
+        arena = plan_arena(plan)
+        first_slot, first_step = len(self._slots), len(self._steps)
+        for slot, offset in zip(plan.slots, arena.offsets, strict=True):
+            height, width, channels = slot.shape
+            self._slots.add(at=offset, h=height, w=width, c=channels, type=TYPE_CODE[slot.precision.stored.dtype],
+                            layer=slot.layer)
+        for step in plan.steps:
+            layer = plan.network.layers[step.layer]
+            fields = step_fields(step, layer)
+            if isinstance(step.operation, Convolve):
+                fields["convolution"] = self._convolution(step.operation.alone, purpose)
+            self._steps.add(
+                layer=step.layer, output=step.output, first_input=self._list(step.inputs), inputs=len(step.inputs),
+                signature=self._texts.one(step_signature(plan, step)), **fields,
+            )
+        self.programs.add(
+            arena_bytes=arena.size_bytes, purpose=purpose, key=self._texts.one(plan.precision.key),
+            first_slot=first_slot, slots=len(plan.slots), first_step=first_step, steps=len(plan.steps),
+            first_output=self._list(plan.outputs), outputs=len(plan.outputs),
+        )
+
+    def _list(self, values: Sequence[int]) -> int:
+        self._places += values
+        return len(self._places) - len(values)
+
+    def _convolution(self, operation: Convolve, purpose: int) -> int:
+        # Bias correction needs means that perhaps nobody has measured, and changes no time.
+        operation = operation if purpose == lib.MPB_CONFIGURATION else replace(operation, corrected=False)
+        if operation in self._known:
+            return self._known[operation]
+        layer = operation.layer_of(self._prepared.network)
+        stands_in = -1 if purpose == lib.MPB_CONFIGURATION else self._own[layer.index]
+        constants = self._prepared.constants(operation)
+        weights = constants.weights
+        if operation.precision.stored is FLOAT16:
+            weights = weights.astype(np.float16)
+        scale = b"" if constants.weight_scale is None else constants.weight_scale.tobytes()
+        shape = conv_shape(layer)
+        number = self._convolutions.add(
+            weights=self._data.piece(b"" if stands_in >= 0 else weights.tobytes()),
+            bias=self._data.piece(constants.bias.tobytes()), scale=self._data.piece(scale), layer=layer.index,
+            precision=PRECISION_CODE[operation.precision.name], activation=ACTIVATIONS.index(layer.activation),
+            shape=[shape.in_h, shape.in_w, shape.in_channels, shape.out_channels, shape.size, shape.stride, shape.padding,
+                   shape.dilation, shape.groups],
+            stands_in=stands_in,
+        )
+        self._known[operation] = number
+        if stands_in < 0:
+            self._own[layer.index] = number
+            self._weights[number] = operation, constants.weights
+        return number
+
+    def heads(self, configuration: Configuration) -> None:
+        """What box decoding needs."""
+        for output, yolo in enumerate(configuration.network.yolos):
+            first = len(self._anchors)
+            self._anchors += yolo.head_anchors
+            self._heads.add(output=output, first_anchor=first, anchors=len(yolo.head_anchors), classes=yolo.classes,
+                            scale_x_y=yolo.scale_x_y, new_coords=yolo.new_coords)
+
+    def packed(self, level: str) -> None:
+        """The configuration's weights as a level reads them."""
+        for number, (operation, weights) in self._weights.items():
+            layer = operation.layer_of(self._prepared.network)
+            content = pack_for(level, conv_shape(layer), operation.precision, weights)
+            self._packed.add(table=level.encode(), weights=self._data.piece(content), convolution=number)
+
+    def content(self, configuration: Configuration, timed: Sequence[str]) -> bytes:
+        """The whole file."""
+        origin = json.dumps(finite(_origin(configuration)), ensure_ascii=True, allow_nan=False, default=str)
+        sections = [
+            self._network(configuration, timed).section(), self.programs.section(), self._slots.section(),
+            self._steps.section(), (4, np.array(self._places, np.int32).tobytes()), self._convolutions.section(),
+            self._heads.section(), (8, np.array(self._anchors, np.float32).tobytes()), self._packed.section(),
+            (1, bytes(self._texts.content)), (1, origin.encode()),
+        ]
+        return assembled(sections, self._data.parts)
+
+    def _network(self, configuration: Configuration, timed: Sequence[str]) -> Records:
+        network, document = configuration.network, configuration.document
+        protocol, digests = document.get("protocol") or {}, document.get("digests") or {}
+        last = network.yolos[-1] if network.yolos else None
+        kind = protocol.get("nms_kind") or (last.nms_kind if last else "default")
+        nms = NmsOptions(kind, protocol.get("nms", 0.45), last.beta_nms if last and last.beta_nms else GREEDY_BETA)
+        classes = last.classes if last else 0
+        names = configuration.names or tuple(f"class-{index}" for index in range(classes))
+        text = self._texts
+        row = Records("mpb_network")
+        row.add(
+            confidence=protocol.get("confidence", 0.005), nms=nms.threshold, in_h=network.height, in_w=network.width,
+            in_c=network.channels, classes=classes, layers=len(network.layers),
+            letterbox=protocol.get("resize", "stretch") == "letterbox", nms_kind=KINDS[nms.kind],
+            nms_beta=GREEDY_BETA if nms.kind == "greedynms" else nms.beta,
+            max_detections=protocol.get("max_detections") or 0, category_ids=self._list(_category_ids(document, classes)),
+            class_names=text.several(names[:classes]), layer_names=text.several(layer.name for layer in network.layers),
+            nms_name=text.one(nms.kind), cfg=text.one((document.get("sources") or {}).get("cfg") or network.source),
+            cfg_digest=text.one(network.digest), weights_digest=text.one(digests.get("weights") or ""),
+            precisions=text.one(",".join(timed)), arithmetic=text.one(str(ARITHMETIC_VERSION)),
+        )
+        return row
+
+
+def _category_ids(document: Mapping[str, Any], classes: int) -> list[int]:
+    """Of the classes in files of detections: what the data set calls them, else 1, 2, ..."""
+    known = (document.get("dataset") or {}).get("category_ids")
+    return list(known) if known and len(known) == classes else list(range(1, classes + 1))
+
+
+def _origin(configuration: Configuration) -> dict[str, Any]:
+    document = configuration.document
+    said = {key: document[key] for key in ("name", "id", "created", "protocol", "digests", "sources", "metrics", "agreement",
+                                           "values") if document.get(key)}
+    return {"mpnet": __version__, "precision": configuration.precisions.key, **said}
