@@ -19,6 +19,11 @@ def named(path: Path | str) -> str:
     return text if text.isprintable() else ascii(text)
 
 
+def a(noun: str) -> str:
+    """A noun with its article: `a picture file`, `an experiment file`."""
+    return f"{'an' if noun[:1].lower() in 'aeiou' else 'a'} {noun}"
+
+
 def reason_of(error: Exception) -> str:
     """What the system said, without its number and the file's name."""
     return error.strerror if isinstance(error, OSError) and error.strerror else str(error)

@@ -7,7 +7,7 @@ import stat
 from pathlib import Path
 
 from mpnet.errors import FormatError, MpnetError
-from mpnet.messages import bytes_text, named, reason_of
+from mpnet.messages import a, bytes_text, named, reason_of
 
 
 def file_size(path: str | Path) -> int:
@@ -16,6 +16,11 @@ def file_size(path: str | Path) -> int:
         return os.stat(path).st_size
     except (OSError, ValueError) as problem:
         raise FormatError(f"{named(path)}: cannot be read ({reason_of(problem)}); check the path") from None
+
+
+def kind_of(mode: int) -> str:
+    """What something is that is no regular file."""
+    return "a folder" if stat.S_ISDIR(mode) else "not a regular file"
 
 
 def read_bounded(
@@ -35,8 +40,7 @@ def read_bounded(
     except (OSError, ValueError) as problem:
         raise error(f"{named(path)}: cannot be read ({reason_of(problem)}); {remedy}") from None
     if not stat.S_ISREG(found.st_mode):
-        kind = "a folder" if stat.S_ISDIR(found.st_mode) else "not a regular file"
-        raise error(f"{named(path)}: is {kind}; name a {what}")
+        raise error(f"{named(path)}: is {kind_of(found.st_mode)}; name {a(what)}")
     if max(found.st_size, len(data)) > limit_bytes:
         raise error(f"{named(path)}: is larger than {bytes_text(limit_bytes)}; this is no {what}")
     return data

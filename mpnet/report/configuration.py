@@ -40,6 +40,8 @@ class Found:
 def is_store(path: Path) -> bool:
     """Whether a path is a file that begins as SQLite databases do."""
     try:
+        if not path.is_file():  # opening a named pipe would wait for a writer
+            return False
         with path.open("rb") as file:
             return file.read(len(STORE_MAGIC)) == STORE_MAGIC
     except (OSError, ValueError):

@@ -14,7 +14,7 @@ from mpnet.errors import StoreError
 from mpnet.messages import named
 from mpnet.spec.identity import digest_of
 from mpnet.spec.measures import trial_columns
-from mpnet.sweep.store import BUSY_SECONDS, Subject, Trial, TrialStore
+from mpnet.sweep.store import BUSY_SECONDS, Subject, Trial, TrialStore, existing
 from mpnet.sweep.store_documents import check_trial, read_document
 from mpnet.sweep.store_read import open_for_reading
 
@@ -28,6 +28,7 @@ def salvage(path: Path, out: Path) -> dict[str, Any]:
     Result: the document of `mpnet sweep --salvage --json`: how many trials were written, what was lost.
     Raises: StoreError when `out` exists, or when not even the beginning can be read.
     """
+    path = existing(path)
     if os.path.lexists(out):
         raise StoreError(f"{named(out)}: exists already; name another file with --store")
     lost: list[str] = []

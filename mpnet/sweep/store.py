@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import json
 import math
+import os
 import sqlite3
 import time
 from contextlib import ExitStack
@@ -20,6 +21,7 @@ from pathlib import Path
 from typing import Any, Callable, Iterable, Iterator, Mapping, Sequence, TypeVar
 
 from mpnet.errors import StoreError
+from mpnet.messages import named, reason_of
 from mpnet.spec.identity import TrialIdentity, digest_of
 from mpnet.spec.measures import trial_columns
 from mpnet.sweep.owners import Owners
@@ -84,7 +86,7 @@ class TrialStore:
         Raises: StoreError when the file is no store, is one of another subject, is missing (without a subject), or
         cannot be read or written.
         """
-        path = _existing(path) if subject is None else Path(path)
+        path = existing(path) if subject is None or os.path.exists(path) else Path(path)
         with _translated(path):
             if subject is not None:
                 path.parent.mkdir(parents=True, exist_ok=True)
@@ -95,7 +97,7 @@ class TrialStore:
     @staticmethod
     def read(path: str | Path) -> TrialStore:
         """Open an existing store for reading only, also from a folder that cannot be written and while others write."""
-        path = _existing(path)
+        path = existing(path)
         with ExitStack() as stack:
             with _translated(path):
                 connection = open_for_reading(path, BUSY_SECONDS, stack)
@@ -374,10 +376,16 @@ class TrialStore:
                 raise
 
 
-def _existing(path: str | Path) -> Path:
-    if not Path(path).is_file():
-        raise StoreError(f"{path}: no such store; `mpnet sweep` writes one")
-    return Path(path)
+def existing(path: str | Path) -> Path:
+    """The path of a file that is there. Raises: StoreError for one that is not, a folder, a pipe or a device."""
+    try:
+        if Path(path).is_file():
+            return Path(path)
+    except (OSError, ValueError) as error:
+        raise StoreError(f"{named(path)}: cannot be opened ({reason_of(error)}); choose another --store") from None
+    if os.path.exists(path):
+        raise StoreError(f"{named(path)}: is not a regular file, so it is no store; choose another --store")
+    raise StoreError(f"{named(path)}: no such store; `mpnet sweep` writes one")
 
 
 @contextlib.contextmanager

@@ -13,7 +13,7 @@ from typing import Any, Mapping
 from mpnet.engine.cost import layer_costs, plan_cost
 from mpnet.engine.run import Session
 from mpnet.errors import StoreError
-from mpnet.formats.atomic import write_folder, write_link
+from mpnet.formats.atomic import recover, write_folder, write_link
 from mpnet.kernels.environment import versions
 from mpnet.spec.identity import ID_DIGITS, TrialIdentity
 from mpnet.speed.steps import measure_latency
@@ -115,6 +115,7 @@ def mark_latest(folder: Path) -> None:
 
 def finished(folder: Path) -> Result | None:
     """The result in `folder`, or None when there is none. Raises: StoreError for a damaged one."""
+    recover(folder)
     return read_result(folder) if (folder / RESULT_FILE).is_file() else None
 
 
@@ -125,6 +126,8 @@ def read_result(path: str | Path) -> Result:
     """
     path = Path(path)
     folder = path.parent if path.name == RESULT_FILE else path
+    if not folder.exists():
+        recover(folder)
     if not (folder / RESULT_FILE).is_file():
         folder = _only_result(folder)
     file = folder / RESULT_FILE

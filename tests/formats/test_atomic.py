@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
+import signal
+import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from mpnet.errors import StoreError
-from mpnet.formats.atomic import atomic_file, write_bytes, write_text
+from mpnet.formats.atomic import atomic_file, atomic_path, recover, write_bytes, write_folder, write_text
 
 
 def test_writes_and_replaces(tmp_path: Path) -> None:
@@ -41,3 +47,114 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     with pytest.raises(StoreError) as caught:
         write_text(target, "x")
     assert str(caught.value).startswith(f"{target}: cannot be written: ")
+
+
+def test_a_device_or_pipe_is_written_to_not_replaced(tmp_path: Path) -> None:
+    device = tmp_path / "null"
+    try:
+        os.mknod(device, stat.S_IFCHR | 0o666, os.makedev(1, 3))
+    except PermissionError:
+        device = Path(os.devnull)
+    write_text(device, "gone")
+    assert device.is_char_device()
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reading = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    write_text(pipe, "through")
+    assert os.read(reading, 100) == b"through"
+    os.close(reading)
+    assert pipe.is_fifo()
+
+
+def test_a_pipe_that_nobody_reads_and_other_things_are_refused(tmp_path: Path) -> None:
+    pipe, folder = tmp_path / "pipe", tmp_path / "folder"
+    os.mkfifo(pipe)
+    folder.mkdir()
+    with pytest.raises(StoreError, match=r"pipe: cannot be written: No such device or address; check the space"):
+        write_text(pipe, "x")
+    with pytest.raises(StoreError, match=r"folder: cannot be written: it is a folder; check the space"):
+        write_text(folder, "x")
+    with pytest.raises(StoreError, match=r"pipe: cannot be written: it is not a regular file"), atomic_path(pipe):
+        pytest.fail("a pipe cannot be made whole beside its place")
+
+
+def test_a_link_stays_a_link(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("old")
+    (tmp_path / "link").symlink_to("file")
+    write_text(tmp_path / "link", "new")
+    assert (tmp_path / "link").readlink() == Path("file")
+    assert (tmp_path / "file").read_text() == "new"
+
+
+KILLED = """
+import os, sys
+from pathlib import Path
+from mpnet.formats import atomic
+if sys.argv[2] == "two-renames":
+    atomic._exchange = lambda one, other: False
+real, count = os.rename, 0
+def rename(*names):
+    global count
+    real(*names)
+    count += 1
+    if count == 1:
+        os.kill(os.getpid(), 9)
+os.rename = rename
+exchange = atomic._exchange
+def exchanged(*names):
+    if exchange(*names):
+        os.kill(os.getpid(), 9)
+    return False
+atomic._exchange = exchanged
+atomic.write_folder(Path(sys.argv[1]), {"a": b"new", "b": b"new"})
+"""
+
+
+@pytest.mark.parametrize("how", ["exchange", "two-renames"])
+def test_a_writer_that_is_killed_while_it_replaces_loses_nothing(tmp_path: Path, how: str) -> None:
+    folder = tmp_path / "result"
+    write_folder(folder, {"a": b"old"})
+    killed = subprocess.run([sys.executable, "-c", KILLED, str(folder), how], capture_output=True, text=True)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    assert len(list(tmp_path.iterdir())) == 2
+    recover(folder)
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} in ({"a": b"old"}, {"a": b"new", "b": b"new"})
+    write_folder(folder, {"c": b"next"})
+    assert [path.name for path in tmp_path.iterdir()] == ["result"]
+    assert [path.name for path in folder.iterdir()] == ["c"]
+
+
+def test_what_killed_writers_left_goes_and_what_others_write_stays(tmp_path: Path) -> None:
+    for name in (".a.html.xyz.part.html", ".a.html.123.part.html", ".other.html.123.part.html"):
+        (tmp_path / name).touch()
+    with atomic_path(tmp_path / "a.html") as part:
+        part.write_text("first")
+        write_text(tmp_path / "a.html", "second")
+    assert (tmp_path / "a.html").read_text() == "first"
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".other.html.123.part.html", "a.html"]
+
+
+def test_a_folder_that_another_process_writes_stays(tmp_path: Path) -> None:
+    folder = tmp_path / "result"
+    left = tmp_path / ".result.abc"
+    left.mkdir()
+    lock = os.open(left, os.O_RDONLY)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    write_folder(folder, {"a": b""})
+    assert left.is_dir()
+    os.close(lock)
+    write_folder(folder, {"a": b""})
+    assert not left.exists()
+
+
+def test_many_writers_of_one_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "result"
+    script = ("import sys\nfrom pathlib import Path\nfrom mpnet.formats.atomic import write_folder, write_link\n"
+              "for i in range(30):\n"
+              "    write_folder(Path(sys.argv[1]), {'a': sys.argv[2].encode(), 'b': sys.argv[2].encode()})\n"
+              "    write_link(Path(sys.argv[1]).parent / 'latest', 'result')")
+    writers = [subprocess.Popen([sys.executable, "-c", script, str(folder), str(number)], stderr=subprocess.PIPE, text=True)
+               for number in range(4)]
+    assert [(writer.wait(), writer.stderr.read() if writer.stderr else "") for writer in writers] == [(0, "")] * 4
+    assert len({path.read_bytes() for path in folder.iterdir()}) == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["latest", "result"]
