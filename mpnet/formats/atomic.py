@@ -47,7 +47,7 @@ def atomic_path(path: str | Path, *, durable: bool = True) -> Iterator[Path]:
             ends = f".{target.name[:100]}.", f".part{target.suffix}"
             for left in _left(target.parent, *ends):
                 left.unlink()
-            with _lock_new(lambda: tempfile.mkstemp(ends[1], ends[0], target.parent)[1]) as part:
+            with _lock_new(lambda: _file_beside(target, *ends)) as part:
                 yield Path(part)
                 if durable:
                     _flush(Path(part))
@@ -86,7 +86,7 @@ def write_files(files: Mapping[Path, bytes]) -> None:
     """Write some whole files; none takes its name before all are written. Raises: StoreError."""
     with contextlib.ExitStack() as stack:
         for path, content in files.items():
-            stack.enter_context(atomic_path(path)).write_bytes(content)
+            stack.enter_context(atomic_file(path)).write(content)
 
 
 def write_text(path: str | Path, content: str) -> None:
@@ -252,6 +252,12 @@ def _named(target: Path) -> Iterator[None]:
         raise StoreError(
             f"{target}: cannot be written: {reason_of(error)}; check the space and the permissions, or choose another place"
         ) from None
+
+
+def _file_beside(target: Path, start: str, end: str) -> str:
+    descriptor, path = tempfile.mkstemp(end, start, target.parent)
+    os.close(descriptor)
+    return path
 
 
 def _beside(folder: Path, ending: str = "") -> str:

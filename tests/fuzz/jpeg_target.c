@@ -57,7 +57,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         abort();
     }
     if (status != MP_OK && status != MP_UNSUPPORTED) abort();
-    if (mp_jpeg_scratch(file, (int64_t)size, width + 1, height) != 0) abort(); /* another size than the header's */
+    if (status == MP_OK && mp_jpeg_scratch(file, (int64_t)size, width + 1, height) != 0) abort(); /* not its size */
     free(file);
     free(first);
     free(second);
