@@ -13,6 +13,18 @@ enum { MP_OK = 0, MP_BAD_ARGUMENT = 1, MP_BAD_SHAPE = 2, MP_OVERFLOW = 3, MP_NON
 enum { MP_FP32 = 0, MP_FP16 = 1, MP_INT8 = 2, MP_FP32_WINOGRAD = 3, MP_FP16_HALF = 4 }; /* precisions */
 enum { MP_TYPE_F32 = 0, MP_TYPE_F16 = 1, MP_TYPE_I8 = 2 };                              /* stored types */
 enum { MP_LINEAR = 0, MP_LEAKY = 1, MP_RELU = 2, MP_RELU6 = 3, MP_LOGISTIC = 4, MP_MISH = 5, MP_SWISH = 6 };
+/* Those that only mp_map has. */
+enum { MP_LOGGY = 7, MP_TANH = 8, MP_RELIE = 9, MP_RAMP = 10, MP_PLSE = 11, MP_ELU = 12, MP_SELU = 13, MP_GELU = 14 };
+enum { MP_STAIR = 15, MP_HARDTAN = 16, MP_LHTAN = 17, MP_HARD_MISH = 18 };
+enum { MP_SAME = 0, MP_PER_CHANNEL = 1, MP_PER_PIXEL = 2 }; /* what mp_multiply's b has values for */
+enum {
+    MP_SOFTMAX = 0,
+    MP_CHANNELS = 1,
+    MP_CHANNELS_EXP = 2,
+    MP_CHANNELS_EXP_MAX = 3,
+    MP_L2 = 4,
+    MP_LOCAL_RESPONSE = 5
+};
 enum { MP_HALF_TO_EVEN = 0, MP_HALF_AWAY = 1, MP_TRUNCATE = 2 }; /* rounding */
 enum { MP_PACK_VERSION = 1 }; /* raised when the order or the values of packed weights change for the same tiles */
 
@@ -93,6 +105,30 @@ int mp_upsample(const mp_table *table, const void *x, void *out, int type, size_
                 int factor, int threads);
 /* Along channels: copies one input of `c` channels to channel `at` of an output of `out_c` channels. */
 int mp_concat_part(const mp_table *table, const void *x, void *out, int type, size_t pixels, int c, int out_c, int at,
+                   int threads);
+/* out = activation(x * scale + shift), without the sum where shift is 0. */
+int mp_map(const mp_table *table, const void *x, int type, void *out, int out_type, int activation, float scale,
+           float shift, size_t count, int threads);
+/* out = activation(a * a_weight + b * b_weight); weights per channel of out. b may have other sizes than a and out: the first
+ * channels of both count; a wider b is read at every (b_w / w)th pixel, a narrower one stands at every (w / b_w)th. Channels
+ * that b lacks: activation(a * a_weight); pixels that it lacks: activation(a). */
+int mp_combine(const mp_table *table, const void *a, const void *b, void *out, int type, int out_type, int activation,
+               const float *a_weight, const float *b_weight, size_t images, int h, int w, int c, int b_h, int b_w,
+               int b_c, int threads);
+/* out = activation(a * b). b: as a; or one value per image and channel; or one per pixel. */
+int mp_multiply(const mp_table *table, const void *a, const void *b, void *out, int type, int out_type, int activation,
+                int kind, size_t images, int h, int w, int c, int threads);
+/* out[i] = x[index[i]] of each image; index < 0: 0, for codes `fill` of the image. */
+int mp_gather(const mp_table *table, const void *x, void *out, int type, size_t images, size_t in_count,
+              size_t out_count, const int32_t *index, const int32_t *fill, int threads);
+/* Rows of `length` values, cut into segments at starts[0 .. segments]; what each kind does with p0 .. p3: docs/arithmetic.md. */
+int mp_normalize(const mp_table *table, const void *x, void *out, int type, int kind, size_t rows, size_t length,
+                 const int32_t *starts, int segments, float p0, float p1, float p2, float p3, int threads);
+/* Mean of what of each window lies inside; padding: total. */
+int mp_local_avgpool(const mp_table *table, const void *x, void *out, int type, size_t images, int h, int w, int c,
+                     int out_h, int out_w, int size, int stride_x, int stride_y, int padding, int threads);
+/* out[g] = the largest of the channels g, g + out_c, g + 2 out_c, ... of a pixel. */
+int mp_channel_max(const mp_table *table, const void *x, void *out, int type, size_t pixels, int c, int out_c,
                    int threads);
 /* For measuring the machine: rounds of independent multiply-adds in registers. start: 12 * mp_lanes() floats. result: something
  * that depends on all of them. Returns their number, 0 for bad arguments. */

@@ -72,6 +72,7 @@ typedef struct {
  *   channel: first packed channel.
  * maxpool: one output row of a pool: out[ox * out_ld + c] = the largest of rows[r][ox * stride - offset + k][c], r < count,
  *   k < size, where that lies in [0, w); minus infinity (int8: -128) when nothing does.
+ * map, combine, multiply: mpnet.h; combine without b: a * a_weight; without a_weight: a.
  * mean: out[c] = (sum over pixels, in order, of x[pixel][c]) / pixels.
  * multiply_adds: rounds times 12 vectors of multiply-adds on start[12][lanes], for measuring the machine. */
 /* clang-format off */
@@ -84,6 +85,12 @@ typedef struct {
     LEAF(void, dequantize, (const int8_t *x, void *out, int type, size_t count, float scale, int zero_point, float offset)) \
     LEAF(void, cast, (const void *x, int type, void *out, int out_type, size_t count))                                 \
     LEAF(void, add, (const void *a, const void *b, void *out, int type, int out_type, int activation, size_t count))   \
+    LEAF(void, map, (const void *x, void *out, int type, int out_type, int activation, float scale, float shift,       \
+                     size_t count))                                                                                    \
+    LEAF(void, combine, (const void *a, const void *b, const float *a_weight, const float *b_weight, void *out,        \
+                         int type, int out_type, int activation, size_t count))                                        \
+    LEAF(void, multiply, (const void *a, const void *b, void *out, int type, int out_type, int activation,             \
+                          size_t count))                                                                               \
     LEAF(void, maxpool, (const char *const *rows, int count, int w, int channels, int type, int size, int stride,      \
                          int offset, int out_w, void *out, size_t out_ld))                                             \
     LEAF(void, mean, (const void *x, void *out, int type, size_t pixels, size_t channels))                             \

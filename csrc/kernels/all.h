@@ -7,6 +7,7 @@
 #include "output.h"
 #include "quantize.h"
 #include "add.h"
+#include "combine.h"
 #include "pool.h"
 #include "stage.h"
 #include "half.h"

@@ -52,18 +52,18 @@ def command(
 
 
 def _plan(source: Path, default: str | None, layers: tuple[str, ...], overrides: tuple[str, ...]) -> Plan:
-    cfg, batch_norm, said = source, "darknet", dict[str | int, Precision | str]()
+    cfg, batch_norm, dialect, said = source, "auto", "auto", dict[str | int, Precision | str]()
     quantization: tuple[Any, ...] = (NOTHING_SAID, ())
     if source.suffix in (".yaml", ".yml"):
         from mpnet.formats.experiment_yaml import read_experiment  # a cfg does without
 
         experiment = read_experiment(source, overrides)
-        cfg, batch_norm = experiment.model.cfg, experiment.model.batch_norm
+        cfg, batch_norm, dialect = experiment.model.cfg, experiment.model.batch_norm, experiment.model.dialect
         default, said = default or experiment.precision.default, dict(experiment.precision.layers)
         quantization = (experiment.quantization.options, experiment.quantization.layers)
     elif overrides:
         raise ConfigError("--set changes an experiment file; with a cfg use --default and --layer")
-    network = read_cfg(cfg)
+    network = read_cfg(cfg, dialect)
     options = resolve_options(network, *quantization, batch_norm=batch_norm)
     # Stand-ins for calibrated ranges: the table needs to know that there is a conversion, not what its range is.
     options = replace(options, ranges={index: (0.0, 1.0) for index in range(-1, len(network.layers))})
@@ -76,6 +76,7 @@ def _document(plan: Plan) -> dict[str, Any]:
     return {
         "cfg": network.source,
         "digest": network.digest,
+        "dialect": {"name": network.dialect, "why": network.dialect_why, "batch_norm": plan.options.batch_norm},
         "input": list(network.in_shape),
         "precision_key": plan.precision.key,
         "layers": rows,

@@ -20,7 +20,7 @@ from mpnet.spec.precision import BY_CODE, Precision
 from mpnet.spec.selectors import layer_selectors
 
 LAYER_COSTS: dict[str, Callable[[Lowering], int]] = {
-    "weight_bytes": lambda low: 0 if low.main is None else low.main.weight_bytes(low.layer),
+    "weight_bytes": lambda low: sum(operation.weight_bytes(low.layer) for operation in low.operations),
     "macs": lambda low: low.layer.macs,
     "int8_macs": lambda low: low.layer.macs if low.precision.carries_scale else 0,
     "bit_operations": lambda low: low.layer.macs * low.precision.weight_bits * 8 * low.precision.stored.item_bytes,

@@ -57,13 +57,15 @@ def convert(tensor: Tensor, conversion: Operation | None, prepared: Prepared, th
 
 
 def run_lowering(low: Lowering, inputs: Sequence[Tensor], prepared: Prepared, threads: int = 1) -> Tensor:
-    """The result of one layer: conversions (kept with their tensors), slices, main operation, conversion after."""
+    """The result of one layer: conversions (kept with their tensors), slices, operations, conversion after."""
     ready = [convert(tensor, op, prepared, threads) for op, tensor in zip(low.convert, inputs, strict=True)]
     ready = [
         tensor if part is None else execute(part, (tensor,), prepared, threads)
         for part, tensor in zip(low.slices, ready, strict=True)
     ]
-    result = ready[0] if low.main is None else execute(low.main, ready, prepared, threads)
+    result = ready[0]
+    for number, operation in enumerate(low.operations):
+        result = execute(operation, [result] if number else ready, prepared, threads)
     return convert(result, low.after, prepared, threads)
 
 

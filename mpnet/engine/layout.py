@@ -125,18 +125,23 @@ def lay_out(lowerings: Lowerings, wanted: Sequence[Precision | None]) -> Layout:
             layout.outputs.append(slot)
             layout.steps.append(Step(main, index, (slot,), slot, FP32, FP32))
         elif main is not None:
-            gives = low.result if low.after is None else precisions[slot]
-            slot = add(main, index, tuple(slots), layer.out_shape, gives)
+            given = tuple(slots)
+            for operation, shape in zip(low.operations, low.shapes, strict=True):
+                gives = operation.gives(precisions[given[0]])
+                assert gives is not None  # as lowered
+                slot = add(operation, index, given, shape, gives)
+                given = (slot,)
             if low.after is not None:
-                slot = add(low.after, index, (slot,), layer.out_shape, low.result)
+                slot = add(low.after, index, (slot,), shapes[slot], low.result)
         results.append(slot)
         layout.lowerings.append(low)
     if not layout.outputs:
-        slot = results[-1]
+        output = network.outputs[0]
+        slot = results[output]
         last = lowerings.one(conversion_between(precisions[slot], FP32))
         if last is not None and (slot, id(last)) in shared:
             slot = shared[slot, id(last)]
         elif last is not None:
-            slot = add(last, len(network.layers) - 1, (slot,), shapes[slot], FP32)
+            slot = add(last, output, (slot,), shapes[slot], FP32)
         layout.outputs.append(slot)
     return layout

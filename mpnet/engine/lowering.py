@@ -6,72 +6,15 @@ A plan of a whole network, its costs and a sweep's trie are all made of these; n
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Callable, Mapping, Sequence
+from typing import Mapping, Sequence
 
-from mpnet.engine.operations import (
-    Add,
-    AvgPool,
-    Concat,
-    Conversion,
-    Convolve,
-    MaxPool,
-    Operation,
-    Quantize,
-    Slice,
-    Upsample,
-    Yolo,
-    conversion_between,
-)
+from mpnet.engine.operations import Conversion, Operation, Quantize, conversion_between
 from mpnet.engine.options import EngineOptions, LayerQuantization
+from mpnet.engine.rules import RULES
 from mpnet.errors import EngineError, PrecisionError
-from mpnet.spec.layers import (
-    AvgpoolSpec,
-    ConvolutionSpec,
-    DropoutSpec,
-    LayerSpec,
-    MaxpoolSpec,
-    RouteSpec,
-    ShortcutSpec,
-    UpsampleSpec,
-    YoloSpec,
-)
+from mpnet.spec.layers import LayerSpec, Shape
 from mpnet.spec.network import NetworkSpec
 from mpnet.spec.precision import FP32, PRECISIONS, Precision
-
-
-@dataclass(frozen=True)
-class _Rule:
-    """What a kind of layer does.
-
-    main: the operation on all inputs for (layer, precision, how it is quantised); None: it passes its only input on.
-    part: what it takes of an input of so many channels; None: all of it.
-    """
-
-    main: Callable[[Any, Precision, LayerQuantization], Operation | None]
-    part: Callable[[Any, int], Slice | None] | None = None
-
-
-def _convolve(layer: ConvolutionSpec, precision: Precision, how: LayerQuantization) -> Convolve:
-    if precision.carries_scale:
-        return Convolve(layer.index, precision, how.weights, how.corrected)
-    return Convolve(layer.index, precision)
-
-
-def _part(layer: RouteSpec, channels: int) -> Slice | None:
-    width = channels // layer.groups
-    return Slice(layer.group_id * width, (layer.group_id + 1) * width) if layer.groups > 1 else None
-
-
-_RULES: dict[type[LayerSpec], _Rule] = {
-    ConvolutionSpec: _Rule(_convolve),
-    MaxpoolSpec: _Rule(lambda layer, *_: MaxPool(layer.size, layer.stride, layer.padding)),
-    AvgpoolSpec: _Rule(lambda *_: AvgPool()),
-    UpsampleSpec: _Rule(lambda layer, *_: Upsample(layer.factor)),
-    RouteSpec: _Rule(lambda layer, *_: Concat() if len(layer.inputs) > 1 else None, _part),
-    ShortcutSpec: _Rule(lambda layer, *_: Add(layer.activation)),
-    DropoutSpec: _Rule(lambda *_: None),
-    YoloSpec: _Rule(lambda *_: Yolo()),
-}
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,19 +22,28 @@ class Lowering:
     """What `layer` does at a precision, in this order.
 
     convert: per input, the conversion before the layer, or None.
-    slices:  per input, the part of its channels that is taken, or None.
+    slices:  per input, what is taken of it or how it is rearranged first, or None.
     main:    the operation on all inputs; None: the layer passes its only input on.
+    rest:    operations on its result, one after the other.
     after:   the conversion of the result, or None.
     result:  how the layer's result is stored.
+    shapes:  of the results of main and rest.
     """
 
     layer: LayerSpec
     precision: Precision
     convert: tuple[Conversion | None, ...]
-    slices: tuple[Slice | None, ...]
+    slices: tuple[Operation | None, ...]
     main: Operation | None
+    rest: tuple[Operation, ...]
     after: Conversion | None
     result: Precision
+    shapes: tuple[Shape, ...]
+
+    @property
+    def operations(self) -> tuple[Operation, ...]:
+        """main and rest."""
+        return () if self.main is None else (self.main, *self.rest)
 
 
 def layer_precision(layer: LayerSpec, own: Precision | None, inputs: Sequence[Precision]) -> Precision:
@@ -105,17 +57,17 @@ def layer_precision(layer: LayerSpec, own: Precision | None, inputs: Sequence[Pr
 
 def result_storage(layer: LayerSpec, precision: Precision) -> Precision:
     """How the result of a layer at this precision is stored: an int8 convolution is de-scaled to fp32."""
-    return _storages(_main(layer, precision), precision.tensor)[1]
+    return _storages(_operations(layer, precision), precision.tensor)[1]
 
 
 def quantised_afterwards(layer: LayerSpec) -> bool:
     """Whether some precision makes the layer compute in reals and quantise its result."""
-    return any(_storages(_main(layer, p), p.tensor)[0] is not p.tensor for p in PRECISIONS.values())
+    return any(_storages(_operations(layer, p), p.tensor)[0] is not p.tensor for p in PRECISIONS.values())
 
 
 def makes_values(network: NetworkSpec, index: int) -> bool:
     """Whether a layer computes something: dropout and routes of one layer, or of a part of one, do not."""
-    return _main(network.layers[index], FP32) is not None
+    return bool(_operations(network.layers[index], FP32))
 
 
 def range_owner(network: NetworkSpec, tensor: int) -> int:
@@ -159,14 +111,17 @@ class Lowerings:
 
     def _lower(self, index: int, precision: Precision, inputs: tuple[Precision, ...]) -> Lowering:
         layer, wanted = self.network.layers[index], precision.tensor
-        main = _main(layer, precision, self._options.of(index))
-        target, result = _storages(main, wanted)
+        operations = _operations(layer, precision, self._options.of(index))
+        target, result = _storages(operations, wanted)
         convert = tuple([
             None if source is target else self._conversion(index, tensor, source, target)
             for tensor, source in zip(layer.inputs, inputs, strict=True)
         ])
         after = None if target is wanted else self._conversion(index, index, target, wanted)
-        return Lowering(layer, precision, convert, _parts(self.network, layer), main, after, result)
+        slices = _parts(self.network, layer)
+        shapes = _shapes(self.network, layer, slices, operations)
+        main = operations[0] if operations else None
+        return Lowering(layer, precision, convert, slices, main, operations[1:], after, result, shapes)
 
     def _conversion(self, layer: int, tensor: int, source: Precision, target: Precision) -> Conversion | None:
         """Of the result of layer `tensor` for its consumer `layer` (for itself when they are the same)."""
@@ -193,22 +148,40 @@ class Lowerings:
         return None if operation is None else self._conversions.setdefault(operation, operation)
 
 
-def _main(layer: LayerSpec, precision: Precision, how: LayerQuantization | None = None) -> Operation | None:
-    rule = _RULES.get(type(layer))
+def _operations(
+    layer: LayerSpec, precision: Precision, how: LayerQuantization | None = None
+) -> tuple[Operation, ...]:
+    rule = RULES.get(type(layer))
     if rule is None:
-        raise EngineError(f"layer {layer.index} [{layer.kind}] cannot be run: mpnet.engine.lowering has no rule for it")
-    return rule.main(layer, precision, how or LayerQuantization())
+        raise EngineError(f"layer {layer.index} [{layer.kind}] cannot be run: mpnet.engine.rules has no rule for it")
+    return rule.operations(layer, precision, how or LayerQuantization())
 
 
-def _parts(network: NetworkSpec, layer: LayerSpec) -> tuple[Slice | None, ...]:
-    part = _RULES[type(layer)].part
-    return tuple([None if part is None else part(layer, network.shape_of(tensor)[2]) for tensor in layer.inputs])
+def _parts(network: NetworkSpec, layer: LayerSpec) -> tuple[Operation | None, ...]:
+    part = RULES[type(layer)].part
+    return tuple([None if part is None else part(layer, network.shape_of(tensor)) for tensor in layer.inputs])
 
 
-def _storages(main: Operation | None, wanted: Precision) -> tuple[Precision, Precision]:
-    """How the inputs of an operation are stored, and its result, when tensors are wanted so.
+def _shapes(
+    network: NetworkSpec, layer: LayerSpec, slices: tuple[Operation | None, ...], operations: tuple[Operation, ...]
+) -> tuple[Shape, ...]:
+    given = [
+        network.shape_of(tensor) if part is None else part.result_shape(network, [network.shape_of(tensor)])
+        for tensor, part in zip(layer.inputs, slices, strict=True)
+    ]
+    shapes: list[Shape] = []
+    for operation in operations:
+        shapes.append(operation.result_shape(network, given))
+        given = shapes[-1:]
+    return tuple(shapes)
 
-    Codes with scales of their own are summed as reals; the result is quantised once, afterwards.
+
+def _storages(operations: tuple[Operation, ...], wanted: Precision) -> tuple[Precision, Precision]:
+    """How the inputs of a layer are stored, and its result, when tensors are wanted so.
+
+    Where some operation cannot take codes, all of them work in what those widen to; the result is quantised once, afterwards.
     """
-    gives = wanted if main is None else main.gives(wanted)
-    return (wanted.widened, wanted) if gives is None else (wanted, gives)
+    stored: Precision | None = wanted
+    for operation in operations:
+        stored = None if stored is None else operation.gives(stored)
+    return (wanted.widened, wanted) if stored is None else (wanted, stored)

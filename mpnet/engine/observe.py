@@ -14,6 +14,7 @@ from mpnet.engine.prepare import Prepared
 from mpnet.engine.run import Session
 from mpnet.engine.tensor import Tensor
 from mpnet.quantization.bias_correction import ChannelMeans
+from mpnet.spec.layers import ConnectedSpec
 from mpnet.spec.network import PICTURE, NetworkSpec
 from mpnet.spec.precision import FP32
 
@@ -40,10 +41,12 @@ def observe_tensors(
     """
     network = prepared.network
     watching = list(observers)
-    session = Session(prepared, build_plan(network, fp32_plan(network)), threads)
+    plan = build_plan(network, fp32_plan(network))
+    session = Session(prepared, plan, threads)
 
     def show(_: int, step: Step, inputs: Sequence[Tensor], tensor: Tensor) -> None:
-        if not step.operation.is_conversion and not step.operation.is_head:
+        # A layer may take several steps; the last one's tensor is its result.
+        if not step.operation.is_head and step.output == plan.layer_slots[step.layer]:
             for observer in watching:
                 observer(step.layer, tensor.data)
 
@@ -65,11 +68,12 @@ def channel_means(
     """
     network = prepared.network
     owners = {layer.index: range_owner(network, layer.inputs[0]) for layer in network.convolutions}
+    flat = {owners[layer.index] for layer in network.convolutions if isinstance(layer, ConnectedSpec)}
     meters = {tensor: ChannelMeans() for tensor in owners.values()}
 
     def show(tensor: int, data: NDArray[Any]) -> None:
         if tensor in meters:
-            meters[tensor].observe(data)
+            meters[tensor].observe(data.reshape(len(data), -1) if tensor in flat else data)
 
     observe_tensors(prepared, batches, [show], threads)
     return {layer: meters[tensor].result() for layer, tensor in owners.items()}

@@ -34,13 +34,13 @@ class LayerQuantization:
 class EngineOptions:
     """Everything beside the precisions that changes a forward pass's bits.
 
-    batch_norm: darknet divides by sqrt(v) + 1e-6, alexeyab by sqrt(v + 1e-5).
+    batch_norm: darknet divides by sqrt(v) + 1e-6, alexeyab by sqrt(v + 1e-5); auto: as the network's dialect.
     default, layers: how layers are quantised; `layers` by index over `default`.
     ranges:     calibrated ranges, needed for the inputs of calibrated int8 layers.
     said:       the complete options as plain values, per layer index; for protocols and identities.
     """
 
-    batch_norm: str = "darknet"
+    batch_norm: str = "auto"
     default: LayerQuantization = LayerQuantization()
     layers: Mapping[int, LayerQuantization] = field(default_factory=dict)
     ranges: Ranges = field(default_factory=dict)
@@ -72,10 +72,11 @@ _COMPLETE = QuantizationOptions(
 
 def resolve_options(
     network: NetworkSpec, options: QuantizationOptions = NOTHING_SAID,
-    layers: Iterable[tuple[str, QuantizationOptions]] = (), *, batch_norm: str = "darknet", ranges: Ranges | None = None,
+    layers: Iterable[tuple[str, QuantizationOptions]] = (), *, batch_norm: str = "auto", ranges: Ranges | None = None,
 ) -> EngineOptions:
     """Defaults < [net] < the layer's cfg keys < `options` < `layers` (selector, options), later ones over earlier.
 
+    batch_norm: auto: the dialect's.
     Raises: PrecisionError for combinations that do not exist, ConfigError for selectors that choose nothing.
     """
     chosen = {}
@@ -90,6 +91,7 @@ def resolve_options(
             chosen[index] = chosen[index].overlaid(over)
     made = {said: layer_quantization(said) for said in dict.fromkeys(chosen.values())}
     schemes = {index: made[said] for index, said in chosen.items()}
+    batch_norm = network.dialect if batch_norm == "auto" else batch_norm
     return EngineOptions(batch_norm, LayerQuantization(), schemes, dict(ranges or {}), chosen)
 
 

@@ -11,17 +11,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.engine.memory import ArenaPool
-from mpnet.engine.operations import Convolve
+from mpnet.engine.operations import Blur, Convolve
 from mpnet.engine.prepared_cache import PreparedCache
+from mpnet.engine.rules import kernel_activation
 from mpnet.errors import ConfigError, EngineError, KernelError
 from mpnet.formats.cache import FileCache
 from mpnet.kernels.calls import Kernels
+from mpnet.kernels.core import exponentials
 from mpnet.kernels.interface import ConvShape, PackedConv
 from mpnet.quantization.bias_correction import bias_shift
 from mpnet.quantization.equalise import FoldedConvolution
 from mpnet.quantization.equalise import equalise as equalise_network
 from mpnet.quantization.weights import dequantize_weights, quantize_weights
-from mpnet.spec.network import ConvolutionSpec, NetworkSpec
+from mpnet.spec.network import ConvolutionSpec, NetworkSpec, Shape, ShortcutSpec
+from mpnet.spec.precision import Precision
 from mpnet.spec.protocol import BATCH_NORMS
 from mpnet.spec.weights import ConvolutionWeights, Weights
 
@@ -53,7 +56,7 @@ class PreparedConvolution:
 
 def conv_shape(layer: ConvolutionSpec) -> ConvShape:
     """The kernels' view of a layer."""
-    height, width, channels = layer.in_shape
+    height, width, channels = layer.kernel_input
     return ConvShape(
         height, width, channels, layer.filters, layer.size, layer.stride, layer.padding, layer.dilation, layer.groups
     )
@@ -81,8 +84,20 @@ def fold_batch_norm(layer: ConvolutionSpec, weights: ConvolutionWeights, batch_n
     return FoldedConvolution(folded, bias)
 
 
-def fold_network(network: NetworkSpec, weights: Weights, batch_norm: str = "darknet") -> dict[int, FoldedConvolution]:
-    """Every convolution folded, by layer index. Raises: EngineError."""
+def normalised_weights(weights: Floats, normalisation: str) -> Floats:
+    """Weights (layers, channels) of a shortcut over their sum for each channel: relu, softmax, or none as they are."""
+    if normalisation == "none":
+        return weights
+    relu = normalisation == "relu"
+    parts = np.maximum(weights, 0) if relu else exponentials(weights - weights.max(axis=0))
+    # One after the other: the order of the sum is part of the result.
+    total = np.add.accumulate(parts.astype(np.float64), axis=0)[-1]
+    return np.asarray(parts / (0.0001 + total), np.float32)
+
+
+def fold_network(network: NetworkSpec, weights: Weights, batch_norm: str = "auto") -> dict[int, FoldedConvolution]:
+    """Every convolution folded, by layer index; batch_norm auto: the dialect's. Raises: EngineError."""
+    batch_norm = network.dialect if batch_norm == "auto" else batch_norm
     return {
         layer.index: fold_batch_norm(layer, weights.layers[layer.index], batch_norm) for layer in network.convolutions
     }
@@ -99,7 +114,7 @@ class Prepared:
     """
 
     def __init__(
-        self, network: NetworkSpec, weights: Weights, kernels: Kernels, *, batch_norm: str = "darknet",
+        self, network: NetworkSpec, weights: Weights, kernels: Kernels, *, batch_norm: str = "auto",
         folded: Mapping[int, FoldedConvolution] | None = None, equalise: bool = False,
         channel_means: Mapping[int, NDArray[np.float64]] | None = None, cache: FileCache | None = None,
     ) -> None:
@@ -107,7 +122,9 @@ class Prepared:
             raise ConfigError(f"batch_norm {batch_norm!r} is unknown; known are {', '.join(BATCH_NORMS)}")
         self.network = network
         self.kernels = kernels
-        self.batch_norm = batch_norm
+        self.batch_norm = batch_norm = network.dialect if batch_norm == "auto" else batch_norm
+        self._shortcuts: dict[int, Floats] = {}
+        self._blurs: dict[tuple[Blur, Shape, Precision], PackedConv] = {}
         self._weights, self._given, self._equalise = weights, folded, equalise
         self._cache = (
             PreparedCache(cache, network, weights, kernels, batch_norm, equalise)
@@ -145,10 +162,42 @@ class Prepared:
         key = self._cache.key(operation, layer, self.channel_means.get(layer.index))
         kept = self._cache.load(key, conv_shape(layer), operation)
         if kept is not None:
-            return PreparedConvolution(*kept, layer.activation)
+            return PreparedConvolution(*kept, kernel_activation(layer.activation))
         ready = self._pack(operation)
         self._cache.store(key, ready.packed, ready.bias, ready.weight_scale)
         return ready
+
+    @property
+    def values(self) -> Mapping[int, Floats]:
+        """Of layers that are no convolutions, see Weights."""
+        return self._weights.values
+
+    def shortcut_weights(self, index: int) -> Floats:
+        """Of a [shortcut] with weights, normalised: (layers, channels)."""
+        ready = self._shortcuts.get(index)
+        if ready is None:
+            layer = self.network.layers[index]
+            assert isinstance(layer, ShortcutSpec)
+            own = normalised_weights(self.values[index], layer.normalisation)
+            ready = self._shortcuts[index] = np.ascontiguousarray(
+                np.broadcast_to(own, (len(own), layer.out_shape[2])), np.float32
+            )
+        return ready
+
+    def blur(self, operation: Blur, shape: Shape, precision: Precision) -> PackedConv:
+        """The fixed weights of antialiasing for tensors (h, w, c) of a precision."""
+        key = (operation, shape, precision)
+        if key not in self._blurs:
+            height, width, channels = shape
+            size = operation.size
+            line = np.array([1, 2, 1] if size == 3 else [1, 1], np.float32)
+            weights = np.outer(line, line) / line.sum() ** 2
+            conv = ConvShape(
+                height, width, channels, channels, size, operation.stride, operation.padding, groups=channels
+            )
+            stored = np.broadcast_to(weights.astype(np.float32), (channels, 1, size, size))
+            self._blurs[key] = self.kernels.pack_conv(conv, precision, np.ascontiguousarray(stored))
+        return self._blurs[key]
 
     def _bias_shift(self, layer: ConvolutionSpec, rounded: Floats) -> Floats:
         means = self.channel_means.get(layer.index)
@@ -182,4 +231,4 @@ class Prepared:
         except KernelError as error:
             place = f"layer {layer.index} ({layer.name})"
             raise EngineError(f"{place} cannot run as {operation.precision}: {error}") from None
-        return PreparedConvolution(packed, constants.bias, constants.weight_scale, layer.activation)
+        return PreparedConvolution(packed, constants.bias, constants.weight_scale, kernel_activation(layer.activation))

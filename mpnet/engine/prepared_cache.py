@@ -32,8 +32,11 @@ class PreparedCache:
     ) -> None:
         self._cache = cache
         self._kernels = kernels
-        # Where a layer's values lie in the file hangs on all convolutions before it; equalisation on how layers are joined.
-        geometry = [[layer.index, layer.batch_normalize, *layer.weight_shape] for layer in network.convolutions]
+        # Where a layer's values lie in the file hangs on all layers before it; equalisation on how layers are joined.
+        geometry = [[layer.index, layer.kind, layer.parameters, *layer.in_shape] for layer in network.layers] + [
+            [layer.batch_normalize, layer.load_scales, layer.shares, layer.flipped, *layer.weight_shape]
+            for layer in network.convolutions
+        ]
         self._common = {
             "weights": weights.digest, "network": network.digest if equalise else digest_of(geometry),
             "batch_norm": batch_norm, "equalise": equalise, "table": kernels.name, "program": _program(),
@@ -45,7 +48,7 @@ class PreparedCache:
         return digest_of({
             **self._common, "layer": operation.layer, "precision": operation.precision.name,
             "weight_scheme": None if operation.weights is None else astuple(operation.weights), "corrected": corrected,
-            "in_shape": layer.in_shape, "geometry": [layer.stride, layer.padding, layer.dilation, layer.groups],
+            "in_shape": layer.kernel_input, "geometry": [layer.stride, layer.padding, layer.dilation, layer.groups],
         })
 
     def load(self, key: str, shape: Any, operation: Convolve) -> tuple[PackedConv, Floats, Floats | None] | None:

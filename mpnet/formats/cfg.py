@@ -1,4 +1,4 @@
-"""Reads a Darknet cfg into a NetworkSpec: every section and key that YOLOv3-tiny, YOLOv4-tiny and Yolo-Fastest use."""
+"""Reads a Darknet cfg into a NetworkSpec: the sections and keys of both Darknet programs, but recurrent and binary networks."""
 
 from __future__ import annotations
 
@@ -6,17 +6,20 @@ import difflib
 import hashlib
 from pathlib import Path
 
-from mpnet.errors import FormatError, PrecisionError
+from mpnet.errors import ConfigError, FormatError, PrecisionError
 from mpnet.formats.bounded import read_bounded
+from mpnet.formats.cfg_dialect import dialect_of
 from mpnet.formats.cfg_keys import DEFAULT_ONLY, MISTAKEN, PRECISION_KEYS, QUANTIZATION_KEYS, TRAINING
-from mpnet.formats.cfg_layers import BUILDERS, Position
+from mpnet.formats.cfg_layers import ALIASES, BUILDERS, REFUSED
+from mpnet.formats.cfg_position import Position
 from mpnet.formats.cfg_precision import precision_keys
 from mpnet.formats.cfg_tokens import MAX_CFG_BYTES, CfgSection, shorten, tokenize
 from mpnet.formats.values import is_real
 from mpnet.messages import bytes_text
-from mpnet.spec.layers import LayerSpec
+from mpnet.spec.layers import LayerSpec, YoloSpec
 from mpnet.spec.network import NetworkSpec
 from mpnet.spec.precision import FP32
+from mpnet.spec.protocol import DIALECTS
 from mpnet.spec.selectors import name_layers
 
 MAX_SIDE = 16384
@@ -27,17 +30,14 @@ MAX_PARAMETERS = 1 << 29
 # The official yolov3-tiny.cfg: its second head's mask does not fit the weights published with it.
 _WRONG_MASK_DIGEST = "84eb7a675ef87c906019ff5a6e0effe275d175adb75100dcb47f0727917dc2c7"
 
-_ALIASES = {
-    "network": "net", "conv": "convolutional", "max": "maxpool", "avg": "avgpool",
-}
 
-
-def read_cfg(path: str | Path) -> NetworkSpec:
+def read_cfg(path: str | Path, dialect: str = "auto") -> NetworkSpec:
     """Read a cfg file.
 
+    dialect: of DIALECTS: whose program's ways to follow; auto: AlexeyAB's where the cfg uses what only that one has.
     Raises: FormatError, PrecisionError: `file:line: what is wrong; the remedy`.
     """
-    return parse_cfg(read_cfg_bytes(path), str(path))
+    return parse_cfg(read_cfg_bytes(path), str(path), dialect)
 
 
 def read_cfg_bytes(path: str | Path) -> bytes:
@@ -45,14 +45,14 @@ def read_cfg_bytes(path: str | Path) -> bytes:
     return read_bounded(path, MAX_CFG_BYTES, "cfg")
 
 
-def parse_cfg(content: bytes | str, source: str = "<text>") -> NetworkSpec:
+def parse_cfg(content: bytes | str, source: str = "<text>", dialect: str = "auto") -> NetworkSpec:
     """The network that a cfg's text describes; `source` stands for the file in messages."""
     data = content.encode("utf-8", "surrogateescape") if isinstance(content, str) else content
     sections = tokenize(data, source)
     if not sections:
         raise FormatError(f"{source}: empty; a cfg begins with [net]")
     net, *rest = sections
-    if _ALIASES.get(net.name, net.name) != "net":
+    if ALIASES.get(net.name, net.name) != "net":
         net.fail(f"the first section is [{shorten(net.name)}]; a cfg begins with [net]")
     if not rest:
         net.fail("no layer follows [net]")
@@ -62,43 +62,56 @@ def parse_cfg(content: bytes | str, source: str = "<text>") -> NetworkSpec:
     channels = net.integer("channels", 3, 1, MAX_PICTURE_CHANNELS)
     net_options = {key: entry.value for key, entry in net.entries.items()}
     warnings: list[str] = []
+    if dialect not in DIALECTS:
+        raise ConfigError(f"dialect {dialect!r} is unknown; known are {', '.join(DIALECTS)}")
+    suggested, why = dialect_of(rest)
+    chosen = suggested if dialect == "auto" else dialect
     declared = precision_keys(net)
     _check_left_over(net, "net", warnings)
 
     layers: list[LayerSpec] = []
-    activation_bytes, parameters = 4 * width * height * channels, 0
+    picture = (height, width, channels)
+    parameters = 0
     for section in rest:
-        kind = _ALIASES.get(section.name, section.name)
+        kind = ALIASES.get(section.name, section.name)
+        if kind in REFUSED:
+            section.fail(f"[{section.name}] is not supported: {REFUSED[kind]}")
         if kind not in BUILDERS:
             section.fail(f"layer type [{shorten(section.name)}] is not supported; known are {', '.join(BUILDERS)}")
-        layer = BUILDERS[kind](section, Position(tuple(layers), (height, width, channels), precision_keys(section)))
-        _check_yolo_precision(section, layer)
+        layer = BUILDERS[kind](section, Position(layers, picture, precision_keys(section), chosen, warnings))
+        _check_head_precision(section, layer)
         _check_left_over(section, kind, warnings)
         layers.append(layer)
-        activation_bytes += 4 * layer.activations
         parameters += layer.parameters
-        if activation_bytes > MAX_ACTIVATION_BYTES:
-            section.fail(
-                f"the layers up to here need {bytes_text(activation_bytes)} for one picture; the limit is "
-                f"{bytes_text(MAX_ACTIVATION_BYTES)}; lower width, height or filters"
-            )
+        _check_memory(section, 4 * layer.activations, "the layer needs")
         if parameters > MAX_PARAMETERS:
             section.fail(f"the layers up to here hold {parameters} parameters; the limit is {MAX_PARAMETERS}")
-    digest = hashlib.sha256(data).hexdigest()
+    digest = hashlib.sha256(b"".join([data, *(content for section in rest for content in section.read)])).hexdigest()
     if digest == _WRONG_MASK_DIGEST:
         warnings.append(
             f"{source}: this is the official yolov3-tiny.cfg, whose second [yolo] says mask = 0,1,2; the official "
             "weights were trained with 1,2,3 and lose half their AP with it; change the mask or use cfg/yolov3-tiny.cfg"
         )
-    return NetworkSpec(
-        width, height, channels, name_layers(layers), declared, net_options, source, digest, tuple(warnings)
+    network = NetworkSpec(
+        width, height, channels, name_layers(layers), declared, net_options, source, digest, tuple(warnings), chosen,
+        why if dialect == "auto" else "as asked for", suggested,
     )
+    _check_memory(net, network.peak_bytes, "the layers that live at one time need")
+    return network
 
 
-def _check_yolo_precision(section: CfgSection, layer: LayerSpec) -> None:
+def _check_memory(section: CfgSection, size_bytes: int, what: str) -> None:
+    if size_bytes > MAX_ACTIVATION_BYTES:
+        section.fail(
+            f"{what} {bytes_text(size_bytes)} for one picture; the limit is {bytes_text(MAX_ACTIVATION_BYTES)}; lower "
+            "width, height or filters"
+        )
+
+
+def _check_head_precision(section: CfgSection, layer: LayerSpec) -> None:
     keys = layer.declared
-    if layer.kind == "yolo" and keys is not None and keys.precision not in (None, FP32):
-        raise PrecisionError(f"{section.source}:{keys.line}: [yolo] is always fp32; remove {keys.precision}=1")
+    if isinstance(layer, YoloSpec) and keys is not None and keys.precision not in (None, FP32):
+        raise PrecisionError(f"{section.source}:{keys.line}: [{layer.kind}] is always fp32; remove {keys.precision}=1")
 
 
 def _check_left_over(section: CfgSection, kind: str, warnings: list[str]) -> None:
@@ -115,8 +128,15 @@ def _check_left_over(section: CfgSection, kind: str, warnings: list[str]) -> Non
         if key in TRAINING[kind] or entry.value == first.value:
             warnings.append(f"{place}: {shorten(key)} is given twice; the first, in line {first.line}, counts")
         elif key in known:
-            raise FormatError(f"{place}: {key}={shorten(entry.value)} contradicts line {first.line}; keep one of them")
+            warnings.append(
+                f"{place}: {key}={shorten(entry.value)} contradicts line {first.line}, which counts, as in Darknet"
+            )
     for key, entry in section.entries.items():
+        if entry.commented and entry.used and entry.value[0].isalpha():
+            warnings.append(
+                f"{section.source}:{entry.line}: Darknet takes the comment for a part of the word {shorten(entry.value)!r}, "
+                "which it then does not know; put comments on lines of their own"
+            )
         if key in known:
             continue
         if key in MISTAKEN:

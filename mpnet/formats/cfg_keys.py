@@ -42,12 +42,35 @@ TRAINING: dict[str, frozenset[str]] = {
         "badlabels_rejection_percentage weights_reject_freq num_boxes inputs input_calibration log_step multi_scale "
         "burnin_power cudnn_half train cosine"
     ),
-    "convolutional": _words("dot grad_centr sparse"),
+    "convolutional": _words(
+        "dot grad_centr sparse assisted_excitation deform angle stretch sway rotate stretch_sway coordconv reverse "
+        "wait_stream output_batch_normalize"
+    ),
+    "connected": frozenset(),
+    "deconvolutional": frozenset(),
+    "batchnorm": frozenset(),
+    "local_avgpool": frozenset(),
+    "scale_channels": frozenset(),
+    "sam": frozenset(),
+    "implicit": frozenset(),
+    "activation": frozenset(),
+    "normalization": frozenset(),
+    "l2norm": frozenset(),
+    "logistic": frozenset(),
+    "reorg": frozenset(),
+    "reorg3d": frozenset(),
+    "empty": frozenset(),
+    "softmax": _words("spatial noloss"),
+    "cost": _words("type scale ratio noobj thresh smooth"),
+    "contrastive": _words(
+        "classes temperature yolo_layer max_delta cls_normalizer contrastive_neg_max steps embedding_size detection"
+    ),
+    "crop": _words("flip angle saturation exposure shift"),
     "maxpool": frozenset(),
     "avgpool": frozenset(),
     "upsample": frozenset(),
     "route": frozenset(),
-    "shortcut": frozenset(("weights_normalization",)),
+    "shortcut": _words("layers"),
     "dropout": _words("probability dropblock dropblock_size_rel dropblock_size_abs"),
     "yolo": _words(
         "jitter ignore_thresh truth_thresh iou_thresh random resize max absolute iou_normalizer obj_normalizer "
@@ -56,16 +79,14 @@ TRAINING: dict[str, frozenset[str]] = {
         "embedding_layer rescore thresh softmax bias_match show_details uc_normalizer coords"
     ),
 }
+TRAINING["Gaussian_yolo"] = TRAINING["yolo"]
+TRAINING["region"] = TRAINING["yolo"] | _words(
+    "object_scale noobject_scale class_scale coord_scale mask_scale classfix log mask hue exposure saturation"
+)
+TRAINING["detection"] = TRAINING["region"] | _words("side reorg")
 TRAINING = {section: keys | _ANYWHERE for section, keys in TRAINING.items()}
 
 # key -> the value at which it changes nothing.
 DEFAULT_ONLY: dict[str, dict[str, str]] = {
-    "convolutional": {
-        "flipped": "0", "xnor": "0", "binary": "0", "bin_output": "0", "use_bin_output": "0", "cbn": "0",
-        "antialiasing": "0", "share_index": "-1000000000", "assisted_excitation": "0", "deform": "0", "angle": "0",
-        "stretch": "0", "sway": "0", "rotate": "0", "stretch_sway": "0", "coordconv": "0", "reverse": "0",
-    },
-    "maxpool": {"maxpool_depth": "0", "out_channels": "1", "antialiasing": "0"},
-    "upsample": {"scale": "1"},
-    "shortcut": {"weights_type": "none"},
+    "convolutional": {"xnor": "0", "binary": "0", "bin_output": "0", "use_bin_output": "0"},
 }

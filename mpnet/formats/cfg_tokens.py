@@ -19,22 +19,24 @@ _BIT = Key("integer", low=0, high=1)
 
 @dataclass
 class Entry:
-    """One `key=value` line."""
+    """One `key=value` line. commented: a comment follows, which Darknet would take for a part of the value."""
 
     value: str
     line: int
     used: bool = False
+    commented: bool = False
 
 
 @dataclass
 class CfgSection:
-    """One `[name]` with its keys. Reading a key through a method marks it as used."""
+    """One `[name]` with its keys. Reading a key through a method marks it as used. read: files that its keys name."""
 
     name: str
     line: int
     source: str
     entries: dict[str, Entry] = field(default_factory=dict)
     repeated: list[tuple[str, Entry]] = field(default_factory=list)
+    read: list[bytes] = field(default_factory=list)
 
     def fail(self, message: str, key: str | None = None) -> NoReturn:
         """Raise FormatError at the key's line, or at the section's."""
@@ -121,8 +123,8 @@ def tokenize(content: bytes, source: str) -> list[CfgSection]:
     for number, raw in enumerate(re.split(r"\r\n|\n|\r", content.decode("latin-1")), 1):
         if len(raw) > MAX_LINE_CHARACTERS:
             raise FormatError(f"{source}:{number}: a line of {len(raw)} characters; the limit is {MAX_LINE_CHARACTERS}")
-        line = re.split("[#;]", raw, maxsplit=1)[0]
-        line = "".join(line.split())
+        text, *comment = re.split("[#;]", raw, maxsplit=1)
+        line = "".join(text.split())
         if not line:
             continue
         if line.startswith("["):
@@ -138,7 +140,7 @@ def tokenize(content: bytes, source: str) -> list[CfgSection]:
         if not sections:
             raise FormatError(f"{source}:{number}: {shorten(line)!r} stands before the first section; begin with [net]")
         section = sections[-1]
-        entry = Entry(value, number)
+        entry = Entry(value, number, commented=bool(comment))
         if key in section.entries:
             section.repeated.append((key, entry))
         else:

@@ -2,12 +2,14 @@
 
 Header: int32 major, minor, revision; then the images seen as uint64 when major * 10 + minor >= 2, else as int32. Then
 per convolution, in order: biases; with batch normalisation scales, means, variances; then weights (out, in / groups,
-kh, kw). All little-endian float32.
+kh, kw). [connected]: weights (out, in) before scales, means, variances. [batchnorm]: biases, scales, means, variances.
+[shortcut] with weights and [implicit]: those. All little-endian float32.
 """
 
 from __future__ import annotations
 
 import hashlib
+import math
 import struct
 import threading
 from pathlib import Path
@@ -19,11 +21,22 @@ from mpnet.errors import FormatError
 from mpnet.formats.bounded import file_size, read_bounded
 from mpnet.formats.cache import FileCache
 from mpnet.formats.file_digest import file_state, known_digest, remember_digest
-from mpnet.spec.network import ConvolutionSpec, NetworkSpec
+from mpnet.spec.layers import (
+    BatchnormSpec,
+    ConnectedSpec,
+    ConvolutionSpec,
+    DeconvolutionalSpec,
+    ImplicitSpec,
+    LayerSpec,
+    ShortcutSpec,
+)
+from mpnet.spec.network import NetworkSpec
 from mpnet.spec.weights import ConvolutionWeights, Floats, Weights
 
 _VERSION = struct.Struct("<3i")
-_MAX_VERSION = 1000
+_MAX_VERSION = 1 << 20
+_OLDEST_TRANSPOSED = 1000
+"""From versions above on the matrices of [connected] are stored the other way round."""
 _HEADER_BYTES = _VERSION.size + 8
 
 
@@ -54,47 +67,83 @@ def open_weights(path: str | Path, network: NetworkSpec, cache: FileCache | None
         return weights
     with open(path, "rb") as file:
         version, seen, _ = _parse_header(file.read(_HEADER_BYTES), file_size(path), network, str(path))
-    return Weights(_Unread(path, network, digest), version, seen, str(path), digest)
+    unread = _File(path, network, digest)
+    return Weights(_Unread(unread), version, seen, str(path), digest, _UnreadValues(unread))
+
+
+class _File:
+    """A weights file, which is read on first use."""
+
+    def __init__(self, path: str | Path, network: NetworkSpec, digest: str) -> None:
+        self._path, self.network, self._digest = path, network, digest
+        self._lock = threading.Lock()
+        self._read: Weights | None = None
+
+    @property
+    def weights(self) -> Weights:
+        """What is in it."""
+        with self._lock:
+            if self._read is None:
+                weights = read_weights(self._path, self.network)
+                if weights.digest != self._digest:
+                    raise FormatError(f"{self._path}: was changed while it was in use; start again")
+                self._read = weights
+            return self._read
 
 
 class _Unread(Mapping[int, ConvolutionWeights]):
-    """The layers of a file, which is read on first use; another process gets what was read."""
+    """The layers of a file that is read on first use; another process gets what was read."""
 
-    def __init__(self, path: str | Path, network: NetworkSpec, digest: str) -> None:
-        self._path, self._network, self._digest = path, network, digest
-        self._lock = threading.Lock()
-        self._read: Mapping[int, ConvolutionWeights] | None = None
-
-    def _layers(self) -> Mapping[int, ConvolutionWeights]:
-        with self._lock:
-            if self._read is None:
-                weights = read_weights(self._path, self._network)
-                if weights.digest != self._digest:
-                    raise FormatError(f"{self._path}: was changed while it was in use; start again")
-                self._read = weights.layers
-            return self._read
+    def __init__(self, file: _File) -> None:
+        self._file = file
 
     def __getitem__(self, index: int) -> ConvolutionWeights:
-        return self._layers()[index]
+        return self._file.weights.layers[index]
 
     def __iter__(self) -> Iterator[int]:
-        return (layer.index for layer in self._network.convolutions)
+        return (layer.index for layer in self._file.network.convolutions)
 
     def __len__(self) -> int:
-        return len(self._network.convolutions)
+        return len(self._file.network.convolutions)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return dict, (dict(self._layers()),)
+        return dict, (dict(self._file.weights.layers),)
+
+
+class _UnreadValues(Mapping[int, Floats]):
+    """The values of its other layers, likewise."""
+
+    def __init__(self, file: _File) -> None:
+        self._file = file
+
+    def __getitem__(self, index: int) -> Floats:
+        return self._file.weights.values[index]
+
+    def __iter__(self) -> Iterator[int]:
+        return (layer.index for layer in self._file.network.valued)
+
+    def __len__(self) -> int:
+        return len(self._file.network.valued)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return dict, (dict(self._file.weights.values),)
 
 
 def parse_weights(content: bytes, network: NetworkSpec, source: str = "<bytes>") -> Weights:
     """The weights of `network` from the bytes of a file."""
     version, seen, start = _parse_header(content, len(content), network, source)
     values = np.frombuffer(content, "<f4", offset=start).astype(np.float32)
-    layers, position = {}, 0
-    for layer in network.convolutions:
-        layers[layer.index], position = _read_layer(values, position, layer, source)
-    return Weights(layers, version, seen, source, hashlib.sha256(content).hexdigest())
+    reader = _Reader(values, source)
+    transposed = version[0] > _OLDEST_TRANSPOSED or version[1] > _OLDEST_TRANSPOSED
+    layers: dict[int, ConvolutionWeights] = {}
+    own: dict[int, Floats] = {}
+    for layer in network.layers:
+        if isinstance(layer, ConvolutionSpec):
+            layers[layer.index] = _convolution(reader, layer, layers, transposed)
+        elif isinstance(layer, ImplicitSpec | ShortcutSpec) and layer in network.valued:
+            shape = layer.value_shape
+            own[layer.index] = reader.take(layer, "weights", shape) if layer.load else np.zeros(shape, np.float32)
+    return Weights(layers, version, seen, source, hashlib.sha256(content).hexdigest(), own)
 
 
 def _parse_header(
@@ -104,42 +153,96 @@ def _parse_header(
     if size_bytes < _VERSION.size + 4 or len(content) < min(size_bytes, _HEADER_BYTES):
         raise FormatError(f"{source}: {size_bytes} bytes are too few for the header of a weights file; is it complete?")
     version = _VERSION.unpack_from(content)
-    if not all(0 <= number <= _MAX_VERSION for number in version):
+    # Only matrices of [connected] are stored otherwise by versions above 1000.
+    newest = _MAX_VERSION if any(isinstance(layer, ConnectedSpec) for layer in network.layers) else _OLDEST_TRANSPOSED
+    if not all(0 <= number <= newest for number in version):
         raise FormatError(f"{source}: version {version} in the header; this is no Darknet weights file")
     start = _VERSION.size + (8 if version[0] * 10 + version[1] >= 2 else 4)
+    if max(version[:2]) >= _OLDEST_TRANSPOSED and size_bytes == _VERSION.size + 4 + 4 * network.parameters:
+        start = _VERSION.size + 4  # as the original program writes such versions
     expected = start + 4 * network.parameters
     if size_bytes != expected:
         raise _wrong_size(source, network, size_bytes, expected)
     return version, int.from_bytes(content[_VERSION.size : start], "little"), start
 
 
-def _read_layer(values: Floats, position: int, layer: ConvolutionSpec, source: str) -> tuple[ConvolutionWeights, int]:
-    def take(name: str, shape: tuple[int, ...]) -> Floats:
-        nonlocal position
-        count = int(np.prod(shape))
-        part = values[position : position + count]
+class _Reader:
+    """Takes one block after the other."""
+
+    def __init__(self, values: Floats, source: str) -> None:
+        self._values = values
+        self._source = source
+        self._position = 0
+
+    def take(self, layer: LayerSpec, name: str, shape: tuple[int, ...]) -> Floats:
+        """The next block. Raises: FormatError for values that are not finite, and for negative variances."""
+        part = self._values[self._position : self._position + math.prod(shape)]
         finite = np.isfinite(part)
         if not finite.all():
-            bad = position + int(np.argmin(finite))
+            bad = int(np.argmin(finite))
             raise FormatError(
-                f"{source}: {name} of layer {layer.index} ({layer.name}) hold {values[bad]} at value {bad}; "
+                f"{self._source}: {name} of layer {layer.index} ({layer.name}) hold {part[bad]} at value "
+                f"{self._position + bad}; the file is damaged or belongs to another cfg"
+            )
+        if name == "variances" and (part < 0).any():
+            raise FormatError(
+                f"{self._source}: a variance of layer {layer.index} ({layer.name}) is negative ({part.min():g}); "
                 "the file is damaged or belongs to another cfg"
             )
-        position += count
+        self._position += part.size
         # Own aligned memory per array, so that the file's bytes can be freed.
         return np.array(part.reshape(shape))
 
-    channels = (layer.filters,)
-    biases = take("biases", channels)
-    scales = means = variances = None
-    if layer.batch_normalize:
-        scales, means, variances = take("scales", channels), take("means", channels), take("variances", channels)
-        if (variances < 0).any():
-            raise FormatError(
-                f"{source}: a variance of layer {layer.index} ({layer.name}) is negative ({variances.min():g}); "
-                "the file is damaged or belongs to another cfg"
-            )
-    return ConvolutionWeights(biases, take("weights", layer.weight_shape), scales, means, variances), position
+
+def _convolution(
+    reader: _Reader, layer: ConvolutionSpec, before: Mapping[int, ConvolutionWeights], transposed: bool
+) -> ConvolutionWeights:
+    """The blocks of one layer in the order of its section, as a convolution over its NHWC input reads them."""
+    if layer.shares is not None:
+        return before[layer.shares]
+    filters = (layer.filters,)
+    if not layer.load:
+        # Darknet leaves its start values, whose weights are random.
+        return _unloaded(layer)
+    biases = reader.take(layer, "biases", filters)
+    connected = isinstance(layer, ConnectedSpec)
+    ready = _weights(reader, layer, transposed) if connected else None
+    norm: tuple[Floats, ...] = ()
+    if layer.batch_normalize and layer.load_scales:
+        norm = tuple(reader.take(layer, name, filters) for name in ("scales", "means", "variances"))
+    elif layer.batch_normalize:
+        norm = (np.ones(filters, np.float32), np.zeros(filters, np.float32), np.zeros(filters, np.float32))
+    weights = _weights(reader, layer, transposed) if ready is None else ready
+    return ConvolutionWeights(biases, weights, *norm)
+
+
+def _unloaded(layer: ConvolutionSpec) -> ConvolutionWeights:
+    zeros, ones = np.zeros(layer.filters, np.float32), np.ones(layer.filters, np.float32)
+    norm = (ones, zeros, zeros) if layer.batch_normalize else ()
+    return ConvolutionWeights(zeros, np.zeros(layer.weight_shape, np.float32), *norm)
+
+
+def _weights(reader: _Reader, layer: ConvolutionSpec, transposed: bool) -> Floats:
+    shape = layer.weight_shape
+    filters, inputs, size, _ = shape
+    if isinstance(layer, BatchnormSpec):
+        return np.ones(shape, np.float32)
+    if isinstance(layer, DeconvolutionalSpec):
+        mirrored = reader.take(layer, "weights", (inputs, filters, size, size))[:, :, ::-1, ::-1]
+        return np.ascontiguousarray(mirrored.transpose(1, 0, 2, 3))
+    if isinstance(layer, ConnectedSpec):
+        # Darknet's inputs are (channels, height, width), the kernels' (height, width, channels).
+        height, width, channels = layer.in_shape
+        if transposed:
+            matrix = reader.take(layer, "weights", (inputs, filters)).T
+        else:
+            matrix = reader.take(layer, "weights", (filters, inputs))
+        ordered = matrix.reshape(filters, channels, height, width).transpose(0, 2, 3, 1)
+        return np.ascontiguousarray(ordered.reshape(shape))
+    if layer.flipped:
+        turned = reader.take(layer, "weights", (inputs * size * size, filters))
+        return np.ascontiguousarray(turned.T.reshape(shape))
+    return reader.take(layer, "weights", shape)
 
 
 def _wrong_size(source: str | Path, network: NetworkSpec, found: int, expected: int) -> FormatError:

@@ -20,6 +20,7 @@ from mpnet.errors import KernelError, NonFiniteError
 from mpnet.kernels import arguments
 from mpnet.kernels.arguments import ANY, CODES, FLOAT, INT, REALS, check, check_images, check_output, code_of
 from mpnet.kernels.interface import ACTIVATIONS, ConvShape, PackedConv, TensorQuant
+from mpnet.kernels.plain_calls import PlainCalls
 from mpnet.spec.precision import Precision
 from mpnet.spec.quantization import ROUNDINGS
 
@@ -105,7 +106,7 @@ def _per_image(scales: ImageScales | None, images: int, what: str, *fields: str)
     return arrays
 
 
-class Binder:
+class Binder(PlainCalls):
     """Makes calls for one table of kernels and one number of threads. All calls share one scratch memory, so they must
     not run at the same time. What is not said here stands at the method of the same name of `Kernels`.
 

@@ -31,7 +31,7 @@ def _passed(values: Iterable[Any]) -> list[Any]:
     """Arrays as their addresses, dtypes as the codes of their stored types, numbers as they are."""
     # Sessions bind dozens of calls before their first result, so this looks at types in the order of how many there are.
     return [
-        value if type(value) is int
+        value if type(value) is int or type(value) is float
         else ffi.from_buffer(C_ARRAY[value.dtype], value) if isinstance(value, np.ndarray)
         else TYPE_CODE[value]
         for value in values

@@ -15,6 +15,8 @@ from mpnet.errors import KernelError, NonFiniteError
 from mpnet.kernels.arguments import CODES
 from mpnet.kernels.calls import Call, Kernels
 from mpnet.kernels.interface import ACTIVATIONS, ConvShape, PackedConv
+from mpnet.kernels.reference_math import activate, fma, narrowed, widened
+from mpnet.kernels.reference_plain import PLAIN_FUNCTIONS
 from mpnet.kernels.rounding import quantized
 from mpnet.spec.precision import Precision
 from mpnet.spec.quantization import ROUNDINGS
@@ -23,77 +25,6 @@ _f32 = np.float32
 F32 = NDArray[np.float32]
 Fields = dict[str, Any]
 INT8_MAX_DEPTH = 66311
-
-
-def _round_odd(total: NDArray[np.float64], error: NDArray[np.float64]) -> NDArray[np.float64]:
-    """total + error rounded to odd in float64; a later rounding to fewer than 52 bits is then the only one."""
-    bits = total.view(np.int64)
-    even = (bits & 1) == 0
-    step = np.where(np.signbit(total) == np.signbit(error), 1, -1)
-    moved: NDArray[np.int64] = bits + np.where((error != 0) & even, step, 0)
-    return moved.view(np.float64)
-
-
-def fma(a: Any, b: Any, c: Any, kind: Any = np.float32) -> Any:
-    """a * b + c with one rounding to `kind` (float32, or float16 for halves)."""
-    a, b, c = np.broadcast_arrays(np.asarray(a, np.float64), np.asarray(b, np.float64), np.asarray(c, np.float64))
-    with np.errstate(invalid="ignore", over="ignore"):
-        product = a * b
-        total = product + c
-        t = total - product
-        error = (product - (total - t)) + (c - t)
-        error = np.where(np.isfinite(total), error, 0.0)
-        return _round_odd(np.ascontiguousarray(total), error).astype(kind)
-
-
-def exp(x: F32) -> F32:
-    """e^x, the operations of csrc/mp_math.h."""
-    x = np.where(x > _f32(88.37626), _f32(88.37626), x)
-    x = np.where(x < _f32(-87.33654), _f32(-87.33654), x)
-    magic = _f32(12582912.0)
-    shifted = fma(x, float.fromhex("0x1.715476p+0"), magic)
-    n = shifted - magic
-    r = fma(n, -float.fromhex("0x1.62e4p-1"), x)
-    r = fma(n, -float.fromhex("0x1.7f7d1cp-20"), r)
-    p = fma(float.fromhex("0x1.6a23cep-10"), r, float.fromhex("0x1.123a2p-7"))
-    for coefficient in ("0x1.5558f2p-5", "0x1.555492p-3", "0x1.fffffcp-2", "0x1p+0", "0x1p+0"):
-        p = fma(p, r, float.fromhex(coefficient))
-    bits = (shifted.view(np.uint32) << np.uint32(23)) + np.uint32(0x3F800000)
-    result: F32 = p * bits.view(np.float32)
-    return result
-
-
-def activate(x: F32, activation: str) -> F32:
-    """docs/arithmetic.md, section 3."""
-    one, two = _f32(1), _f32(2)
-    if activation == "linear":
-        return x
-    if activation == "leaky":
-        return np.where(x > 0, x, _f32(0.1) * x)
-    if activation == "relu":
-        return np.where(x > 0, x, _f32(0))
-    if activation == "relu6":
-        return np.where(x > 0, np.where(x < 6, x, _f32(6)), _f32(0))
-    if activation == "logistic":
-        return np.asarray(one / (one + exp(-x)))
-    if activation == "swish":
-        return np.asarray(x / (one + exp(-x)))
-    if activation == "mish":
-        e = exp(np.where(x < 20, x, _f32(20)))
-        n = e * (e + two)
-        return x * (n / (n + two))
-    raise KernelError(f"unknown activation {activation!r}; known are {', '.join(ACTIVATIONS)}")
-
-
-def widened(x: NDArray[Any]) -> F32:
-    """Reals of a stored type as float32. A type that NumPy does not have is widened here."""
-    return x.astype(np.float32)
-
-
-def narrowed(x: NDArray[Any], dtype: Any) -> NDArray[Any]:
-    """float32 as the reals of a stored type, to nearest even. A type that NumPy does not have is made here."""
-    with np.errstate(over="ignore"):
-        return x.astype(dtype)
 
 
 def _per_image(values: NDArray[Any], like: NDArray[Any]) -> NDArray[Any]:
@@ -223,7 +154,9 @@ _RESULTS: dict[str, Callable[[PackedConv, Any, Fields], F32]] = {
 
 
 def _conv(x: NDArray[Any], packed: PackedConv, fields: Fields) -> None:
-    out = fields["out"]
+    out, shape = fields["out"], packed.shape
+    # A connected layer reads the same values as one pixel.
+    x = x.reshape(len(x), shape.in_h, shape.in_w, shape.in_channels)
     with np.errstate(over="ignore", invalid="ignore"):
         value = _RESULTS[packed.precision.name](packed, x if packed.precision.carries_scale else widened(x), fields)
         _finite(value, "a convolution's result")
@@ -326,7 +259,7 @@ def _add(
 _FUNCTIONS: dict[str, Callable[..., None]] = {
     function.__name__[1:]: function
     for function in (_value_range, _quantize, _dequantize, _cast, _maxpool, _avgpool, _upsample, _concat_part, _add)
-}
+} | PLAIN_FUNCTIONS
 
 
 class ReferenceKernels(Kernels):

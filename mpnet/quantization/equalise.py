@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.errors import PrecisionError
+from mpnet.spec.layers import EmptySpec
 from mpnet.spec.network import ConvolutionSpec, DropoutSpec, MaxpoolSpec, NetworkSpec, RouteSpec, UpsampleSpec
 
 HOMOGENEOUS: tuple[str, ...] = ("linear", "relu", "leaky")
@@ -53,8 +54,12 @@ def equalisable_pairs(network: NetworkSpec) -> tuple[EqualisationPair, ...]:
                 consumer = network.layers[index]
                 copies = isinstance(consumer, RouteSpec) and len(consumer.inputs) == 1 and consumer.groups == 1
                 if isinstance(consumer, ConvolutionSpec):
+                    # A connected layer has weights per value; scales are per channel.
+                    sound = sound and consumer.kernel_input[2] == consumer.in_shape[2]
                     found.add(index)
-                elif copies or isinstance(consumer, MaxpoolSpec | UpsampleSpec | DropoutSpec):
+                elif copies or (isinstance(consumer, MaxpoolSpec | UpsampleSpec | DropoutSpec | EmptySpec) and (
+                    not isinstance(consumer, MaxpoolSpec) or not consumer.depth
+                )):
                     open_tensors.append(index)
                 else:
                     sound = False

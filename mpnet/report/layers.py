@@ -58,6 +58,8 @@ def print_layers(document: Mapping[str, Any], console: Console) -> None:
     console.print(table)
     totals = document["totals"]
     share = 100 * totals["int8_macs"] / totals["macs"] if totals["macs"] else 0
+    dialect = document["dialect"]
+    console.print(f"dialect {dialect['name']} ({dialect['why']}), batch norm {dialect['batch_norm']}")
     console.print(
         f"{len(document['layers'])} layers, precision {document['precision_key']}; {totals['conversions']} "
         "conversions\n"

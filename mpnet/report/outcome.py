@@ -19,7 +19,8 @@ def print_outcome(result: Result, baseline: Result | None, console: Console, dep
     protocol = document["protocol"]
     console.print(
         f"{result.name}: {protocol['images']} pictures, {protocol['boxes']} boxes, {protocol['resize']}, confidence "
-        f"{protocol['confidence']}, NMS {protocol['nms']} ({protocol['nms_kind']})"
+        f"{protocol['confidence']}, NMS {protocol['nms']} ({protocol['nms_kind']}), "
+        f"dialect {protocol.get('dialect', 'darknet')}, batch norm {protocol['batch_norm']}"
     )
     runs = [run for run in (baseline, result, deployed) if run is not None]
     engine = [] if deployed is None else ["{engine} {version}".format(**deployed.document["deployed"])]

@@ -13,7 +13,7 @@ from typing import Mapping
 from mpnet.spec.keys import Key, flag, inline, integer, number, path, section, selectors, text, word
 from mpnet.spec.measures import DROP, droppable, limits, objectives
 from mpnet.spec.precision import PRECISIONS
-from mpnet.spec.protocol import BATCH_NORMS, NMS_KINDS, RESIZES
+from mpnet.spec.protocol import BATCH_NORMS, DIALECTS, NMS_KINDS, RESIZES
 from mpnet.spec.quantization import NOTHING_SAID, QuantizationOptions
 
 DATA_FORMATS: tuple[str, ...] = ("yolo", "coco")
@@ -29,12 +29,17 @@ MAX_THREADS = 1024
 
 @dataclass(frozen=True)
 class ModelSection:
-    """Files of a network. batch_norm: the formula of BATCH_NORMS (docs/arithmetic.md)."""
+    """Files of a network.
+
+    dialect:    whose program's ways to follow where the two differ; auto: by what the cfg uses.
+    batch_norm: the formula (docs/engine.md); auto: the dialect's.
+    """
 
     cfg: Path = field(metadata=path())
     weights: Path = field(metadata=path())
     names: Path | None = field(default=None, metadata=path())
-    batch_norm: str = field(default="darknet", metadata=word(BATCH_NORMS))
+    batch_norm: str = field(default="auto", metadata=word(BATCH_NORMS))
+    dialect: str = field(default="auto", metadata=word(DIALECTS))
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,6 @@
 """The layers that a network is made of: one frozen class per kind, shapes already inferred.
 
-A shape is (height, width, channels) of one image. Activations are NHWC everywhere (docs/architecture.md).
-Fields that a section's key decides alone say what it may hold; formats.cfg_layers reads the others.
+Fields that a section's key decides alone say what it may hold; the readers in formats read the others.
 """
 
 from __future__ import annotations
@@ -9,136 +8,45 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+from mpnet.spec.convolutions import BatchnormSpec, ConnectedSpec, ConvolutionSpec, DeconvolutionalSpec
+from mpnet.spec.heads import NMS_KINDS, DetectionSpec, GaussianYoloSpec, RegionSpec, YoloSpec
 from mpnet.spec.keys import flag, integer, number, word
-from mpnet.spec.precision import Precision
-from mpnet.spec.quantization import NOTHING_SAID, QuantizationOptions
+from mpnet.spec.layer import ACTIVATIONS, MAX_CHANNELS, MAX_KERNEL, PICTURE, LayerSpec, PrecisionKeys, Shape
+from mpnet.spec.tree import Tree
 
-Shape = tuple[int, int, int]
-PICTURE = -1
-"""The input index that stands for the picture itself."""
-ACTIVATIONS = ("linear", "leaky", "relu", "relu6", "logistic", "mish", "swish")
-NMS_KINDS = ("default", "greedynms", "diounms", "cornersnms")
-MAX_CHANNELS = 65536
-MAX_KERNEL = 256
-
-
-@dataclass(frozen=True)
-class PrecisionKeys:
-    """What a section says about precision.
-
-    precision:    the one of the precision keys that is 1, or None when none is given.
-    line:         where it is said (the section's line when only `quantize` is given).
-    quantize:     the `quantize` key: True converts inputs as needed (also when absent), False promises that no
-                  conversion is needed, None when absent.
-    quantize_line: its line, 0 when absent.
-    quantization: what the section says about how to quantise.
-    """
-
-    precision: Precision | None
-    line: int
-    quantize: bool | None = None
-    quantize_line: int = 0
-    quantization: QuantizationOptions = NOTHING_SAID
-
-
-@dataclass(frozen=True)
-class LayerSpec:
-    """What every layer has.
-
-    index:    position in the network, from 0, [net] not counted: Darknet's layer number.
-    line:     line of the section header in the cfg.
-    name:     stable name, see mpnet.spec.selectors.
-    inputs:   indices of the layers that it reads; PICTURE (-1) for the picture.
-    in_shape: shape of the first input. out_shape: shape of the result.
-    declared: the section's precision keys, or None when it has none.
-    """
-
-    index: int
-    line: int
-    inputs: tuple[int, ...]
-    in_shape: Shape
-    out_shape: Shape
-    declared: PrecisionKeys | None = None
-    name: str = ""
-
-    kind: ClassVar[str]
-    """The section's name in the cfg."""
-    short: ClassVar[str]
-    """The word in names and tables."""
-    has_weights: ClassVar[bool] = False
-    always_fp32: ClassVar[bool] = False
-    """Whether it cannot have a precision of its own."""
-
-    def __init_subclass__(cls, kind: str, short: str = "") -> None:
-        cls.kind, cls.short = kind, short or kind
-
-    @property
-    def parameters(self) -> int:
-        """Values that the weights file holds for this layer."""
-        return 0
-
-    @property
-    def macs(self) -> int:
-        """Multiply-accumulates for one image, padding counted."""
-        return 0
-
-    @property
-    def activations(self) -> int:
-        """Values of the result for one image."""
-        height, width, channels = self.out_shape
-        return height * width * channels
-
-
-@dataclass(frozen=True)
-class ConvolutionSpec(LayerSpec, kind="convolutional", short="conv"):
-    """Convolution, optional batch normalisation, activation. Zero padding on all four sides."""
-
-    filters: int = field(default=1, metadata=integer(1, MAX_CHANNELS, cfg="filters"))
-    size: int = field(default=1, metadata=integer(1, MAX_KERNEL, cfg="size"))
-    stride: int = 1
-    padding: int = 0
-    dilation: int = field(default=1, metadata=integer(1, MAX_KERNEL, cfg="dilation"))
-    groups: int = field(default=1, metadata=integer(1, MAX_CHANNELS, cfg="groups"))
-    batch_normalize: bool = field(default=False, metadata=flag(cfg="batch_normalize"))
-    activation: str = field(default="logistic", metadata=word(ACTIVATIONS, cfg="activation"))
-
-    has_weights: ClassVar[bool] = True
-
-    @property
-    def weight_shape(self) -> tuple[int, int, int, int]:
-        """(filters, input channels / groups, size, size), Darknet's order."""
-        return (self.filters, self.in_shape[2] // self.groups, self.size, self.size)
-
-    @property
-    def weight_count(self) -> int:
-        """Values of the weights alone."""
-        return self.filters * self.depth
-
-    @property
-    def depth(self) -> int:
-        """Products summed for one output value."""
-        return self.size * self.size * (self.in_shape[2] // self.groups)
-
-    @property
-    def parameters(self) -> int:
-        return self.weight_count + self.filters * (4 if self.batch_normalize else 1)
-
-    @property
-    def macs(self) -> int:
-        return self.out_shape[0] * self.out_shape[1] * self.filters * self.depth
-
-    @property
-    def depthwise(self) -> bool:
-        """Whether each channel has filters of its own."""
-        return self.groups > 1 and self.groups == self.in_shape[2]
+__all__ = [
+    "ACTIVATIONS", "LAYER_KINDS", "MAX_CHANNELS", "MAX_KERNEL", "NMS_KINDS", "PICTURE", "SHORT_NAMES", "ActivationSpec",
+    "AvgpoolSpec", "BatchnormSpec", "ConnectedSpec", "ContrastiveSpec", "ConvolutionSpec", "CostSpec", "CropSpec",
+    "DeconvolutionalSpec", "DetectionSpec", "DropoutSpec", "EmptySpec", "GaussianYoloSpec", "ImplicitSpec", "L2normSpec",
+    "LayerSpec", "LocalAvgpoolSpec", "LogisticSpec", "MaxpoolSpec", "NormalizationSpec", "PrecisionKeys", "RegionSpec",
+    "Reorg3dSpec", "ReorgSpec", "RouteSpec", "SamSpec", "ScaleChannelsSpec", "Shape", "ShortcutSpec", "SoftmaxSpec",
+    "UpsampleSpec", "YoloSpec",
+]
 
 
 @dataclass(frozen=True)
 class MaxpoolSpec(LayerSpec, kind="maxpool"):
-    """Maximum over windows. padding: total of both sides, padding // 2 of it before; outside is minus infinity."""
+    """Maximum over windows. padding: total of both sides, padding // 2 of it before; outside is minus infinity.
+
+    sample, blur, blur_strides: as of ConvolutionSpec.
+    depth: not 0: instead the maximum over the channels g, g + depth, ... of each pixel, for every g below depth.
+    """
 
     size: int = 1
     stride: int = 1
+    padding: int = 0
+    sample: tuple[int, int] = (1, 1)
+    blur: int = field(default=0, metadata=integer(0, 2, cfg="antialiasing"))
+    blur_strides: tuple[int, int] = (1, 1)
+    depth: int = 0
+
+
+@dataclass(frozen=True)
+class LocalAvgpoolSpec(LayerSpec, kind="local_avgpool"):
+    """Mean over windows, of the values inside. padding: as of MaxpoolSpec; strides: (x, y)."""
+
+    size: int = 1
+    strides: tuple[int, int] = (1, 1)
     padding: int = 0
 
 
@@ -149,9 +57,11 @@ class AvgpoolSpec(LayerSpec, kind="avgpool"):
 
 @dataclass(frozen=True)
 class UpsampleSpec(LayerSpec, kind="upsample"):
-    """Nearest neighbour, by a whole factor."""
+    """Nearest neighbour, by a whole factor, times scale. shrinks: sums of blocks instead, by the factor (stride < 0)."""
 
-    factor: int = field(default=2, metadata=integer(1, 64, cfg="stride"))
+    factor: int = 2
+    shrinks: bool = False
+    scale: float = field(default=1.0, metadata=number(-1e6, 1e6, cfg="scale"))
 
 
 @dataclass(frozen=True)
@@ -164,9 +74,169 @@ class RouteSpec(LayerSpec, kind="route"):
 
 @dataclass(frozen=True)
 class ShortcutSpec(LayerSpec, kind="shortcut"):
-    """activation(previous layer + another layer) of equal shapes."""
+    """activation(previous layer + others).
+
+    Channels that another layer lacks it adds nothing to, channels that it has beside are not used. One of another size
+    (Darknet's residual networks): sampled at every s-th pixel, or added at every t-th.
+    weights_type:  none, per_feature (one weight per layer), per_channel; then they come from the weights file.
+    normalisation: of the weights of one channel: none, relu or softmax.
+    alpha, beta:   factors of the previous layer and of the other where both have values.
+    """
 
     activation: str = field(default="linear", metadata=word(ACTIVATIONS, cfg="activation"))
+    weights_type: str = "none"
+    normalisation: str = "none"
+    alpha: float = field(default=1.0, metadata=number(-1e6, 1e6, cfg="alpha"))
+    beta: float = field(default=1.0, metadata=number(-1e6, 1e6, cfg="beta"))
+    load: bool = True
+
+    other_shapes: tuple[Shape, ...] = ()
+
+    @property
+    def plain(self) -> bool:
+        """Whether it is the sum of tensors of equal shapes."""
+        equal = all(shape == self.in_shape for shape in self.other_shapes)
+        return equal and self.weights_type == "none" and (self.alpha, self.beta) == (1.0, 1.0)
+
+    @property
+    def value_shape(self) -> tuple[int, int]:
+        """(layers, channels or 1) of its weights; (0, 0): it has none."""
+        if self.weights_type == "none":
+            return (0, 0)
+        return (len(self.inputs), self.out_shape[2] if self.weights_type == "per_channel" else 1)
+
+    @property
+    def parameters(self) -> int:
+        return self.value_shape[0] * self.value_shape[1] if self.load else 0
+
+
+@dataclass(frozen=True)
+class ScaleChannelsSpec(LayerSpec, kind="scale_channels"):
+    """Another layer (the second input) times the previous one, which has a value per channel, or per pixel."""
+
+    per_pixel: bool = field(default=False, metadata=flag(cfg="scale_wh"))
+    activation: str = field(default="linear", metadata=word(ACTIVATIONS, cfg="activation"))
+
+
+@dataclass(frozen=True)
+class SamSpec(LayerSpec, kind="sam"):
+    """The previous layer times another of the same shape, value by value."""
+
+    activation: str = field(default="linear", metadata=word(ACTIVATIONS, cfg="activation"))
+
+
+@dataclass(frozen=True)
+class ImplicitSpec(LayerSpec, kind="implicit"):
+    """Constants from the weights file: (filters channels, atoms rows, 1 column). Its input is not used."""
+
+    filters: int = field(default=128, metadata=integer(1, MAX_CHANNELS, cfg="filters"))
+    atoms: int = field(default=1, metadata=integer(1, MAX_CHANNELS, cfg="atoms"))
+    load: bool = True
+
+    @property
+    def value_shape(self) -> tuple[int, int]:
+        """(filters, atoms) as the weights file has them."""
+        return (self.filters, self.atoms)
+
+    @property
+    def parameters(self) -> int:
+        return self.filters * self.atoms if self.load else 0
+
+
+@dataclass(frozen=True)
+class ActivationSpec(LayerSpec, kind="activation"):
+    """An activation by itself."""
+
+    activation: str = field(default="linear", metadata=word(ACTIVATIONS, cfg="activation"))
+
+
+@dataclass(frozen=True)
+class LogisticSpec(LayerSpec, kind="logistic"):
+    """Logistic of every value: the output of classifiers whose classes do not exclude each other."""
+
+    always_fp32: ClassVar[bool] = True
+
+
+@dataclass(frozen=True)
+class CropSpec(LayerSpec, kind="crop"):
+    """The middle of its input, from (left, top) on, as 2 x - 1 unless plain."""
+
+    left: int = 0
+    top: int = 0
+    plain: bool = field(default=False, metadata=flag(cfg="noadjust"))
+
+
+@dataclass(frozen=True)
+class ReorgSpec(LayerSpec, kind="reorg"):
+    """Darknet's old permutation of pixels to channels (or back), which is not space-to-depth.
+
+    flatten: channels last instead. extra: so many zeros after the values.
+    """
+
+    stride: int = field(default=1, metadata=integer(1, MAX_KERNEL, cfg="stride"))
+    reverse: bool = field(default=False, metadata=flag(cfg="reverse"))
+    flatten: bool = field(default=False, metadata=flag(cfg="flatten"))
+    extra: int = field(default=0, metadata=integer(0, 1 << 24, cfg="extra"))
+
+
+@dataclass(frozen=True)
+class Reorg3dSpec(LayerSpec, kind="reorg3d"):
+    """Space-to-depth; reverse is what AlexeyAB's program does, not its inverse."""
+
+    stride: int = field(default=1, metadata=integer(1, MAX_KERNEL, cfg="stride"))
+    reverse: bool = field(default=False, metadata=flag(cfg="reverse"))
+
+
+@dataclass(frozen=True)
+class NormalizationSpec(LayerSpec, kind="normalization"):
+    """Local response normalisation across channels; always fp32."""
+
+    size: int = field(default=5, metadata=integer(1, MAX_CHANNELS, cfg="size"))
+    alpha: float = field(default=1e-4, metadata=number(0, 1e6, cfg="alpha"))
+    beta: float = field(default=0.75, metadata=number(-100, 100, cfg="beta"))
+    kappa: float = field(default=1.0, metadata=number(-1e6, 1e6, cfg="kappa"))
+
+    always_fp32: ClassVar[bool] = True
+
+
+@dataclass(frozen=True)
+class L2normSpec(LayerSpec, kind="l2norm"):
+    """Each pixel over the root of the sum of its channels' squares; always fp32."""
+
+    always_fp32: ClassVar[bool] = True
+
+
+@dataclass(frozen=True)
+class SoftmaxSpec(LayerSpec, kind="softmax"):
+    """Probabilities of classes; always fp32. Its values in Darknet's order (c, h, w) are cut into `groups` equal rows.
+
+    tree: softmax of each set of siblings instead.
+    """
+
+    groups: int = field(default=1, metadata=integer(1, MAX_CHANNELS, cfg="groups"))
+    temperature: float = field(default=1.0, metadata=number(1e-6, 1e6, cfg="temperature"))
+    tree: Tree | None = None
+
+    always_fp32: ClassVar[bool] = True
+
+
+@dataclass(frozen=True)
+class CostSpec(LayerSpec, kind="cost"):
+    """Training's loss: zeros in a forward pass, and never the network's output."""
+
+    always_fp32: ClassVar[bool] = True
+
+
+@dataclass(frozen=True)
+class ContrastiveSpec(LayerSpec, kind="contrastive"):
+    """Training's contrastive loss: zeros in a forward pass."""
+
+    always_fp32: ClassVar[bool] = True
+
+
+@dataclass(frozen=True)
+class EmptySpec(LayerSpec, kind="empty"):
+    """The identity."""
 
 
 @dataclass(frozen=True)
@@ -174,35 +244,12 @@ class DropoutSpec(LayerSpec, kind="dropout"):
     """The identity, when a network is not being trained."""
 
 
-@dataclass(frozen=True)
-class YoloSpec(LayerSpec, kind="yolo"):
-    """A detection head; always fp32.
-
-    mask:       which of the anchors this head uses.
-    anchors:    all of them: (width, height) in pixels of the network's input.
-    classes:    number of classes; input channels = len(mask) * (5 + classes).
-    scale_x_y:  stretch of the box centres around the middle of the cell.
-    nms_kind:   'default' (plain IoU), 'greedynms', 'diounms' or 'cornersnms'.
-    new_coords: whether the input already went through logistic (Scaled-YOLOv4's encoding).
-    """
-
-    mask: tuple[int, ...] = ()
-    anchors: tuple[tuple[float, float], ...] = ()
-    classes: int = field(default=20, metadata=integer(1, MAX_CHANNELS, cfg="classes"))
-    scale_x_y: float = field(default=1.0, metadata=number(0.1, 10.0, cfg="scale_x_y"))
-    nms_kind: str = field(default="default", metadata=word(NMS_KINDS, cfg="nms_kind"))
-    beta_nms: float = field(default=0.6, metadata=number(0.0, 10.0, cfg="beta_nms"))
-    new_coords: bool = field(default=False, metadata=flag(cfg="new_coords"))
-
-    always_fp32: ClassVar[bool] = True
-
-    @property
-    def head_anchors(self) -> tuple[tuple[float, float], ...]:
-        """The anchors of this head, in mask order."""
-        return tuple(self.anchors[i] for i in self.mask)
-
-
 LAYER_KINDS: tuple[type[LayerSpec], ...] = (
-    ConvolutionSpec, MaxpoolSpec, AvgpoolSpec, UpsampleSpec, RouteSpec, ShortcutSpec, DropoutSpec, YoloSpec,
+    ConvolutionSpec, ConnectedSpec, BatchnormSpec, DeconvolutionalSpec, MaxpoolSpec, LocalAvgpoolSpec, AvgpoolSpec,
+    UpsampleSpec, RouteSpec, ShortcutSpec, ScaleChannelsSpec, SamSpec, ImplicitSpec, ActivationSpec, LogisticSpec,
+    CropSpec, ReorgSpec, Reorg3dSpec, NormalizationSpec, L2normSpec, SoftmaxSpec, CostSpec, ContrastiveSpec,
+    DropoutSpec, EmptySpec, YoloSpec, GaussianYoloSpec, RegionSpec,
+    DetectionSpec,
 )
-SHORT_NAMES: tuple[str, ...] = tuple(kind.short for kind in LAYER_KINDS)
+SHORT_NAMES: tuple[str, ...] = tuple(sorted((kind.short for kind in LAYER_KINDS), key=len, reverse=True))
+"""Longest first: one may begin with another."""

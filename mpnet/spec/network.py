@@ -10,13 +10,17 @@ from mpnet.spec.layers import (
     PICTURE,
     AvgpoolSpec,
     ConvolutionSpec,
+    CostSpec,
     DropoutSpec,
+    EmptySpec,
+    ImplicitSpec,
     LayerSpec,
     MaxpoolSpec,
     PrecisionKeys,
     RouteSpec,
     Shape,
     ShortcutSpec,
+    SoftmaxSpec,
     UpsampleSpec,
     YoloSpec,
 )
@@ -35,7 +39,9 @@ class NetworkSpec:
     declared:    the precision keys of [net], the default of all layers with weights.
     net_options: every key of [net] as text.
     source:      the file that it was read from, for messages.
-    digest:      SHA-256 of that file's bytes, hex.
+    digest:      SHA-256 of that file's bytes (and of the trees and maps that it names), hex.
+    dialect:     darknet or alexeyab: whose program's ways it follows.
+    dialect_why: what in the cfg says so. own_dialect: the one that the cfg itself suggests.
     warnings:    what the reader wants the user to know, one line each.
     """
 
@@ -48,6 +54,9 @@ class NetworkSpec:
     source: str = "<text>"
     digest: str = ""
     warnings: tuple[str, ...] = ()
+    dialect: str = "darknet"
+    dialect_why: str = ""
+    own_dialect: str = "darknet"
 
     @property
     def in_shape(self) -> Shape:
@@ -60,8 +69,16 @@ class NetworkSpec:
 
     @cached_property
     def convolutions(self) -> tuple[ConvolutionSpec, ...]:
-        """The layers with weights, in order."""
+        """The layers with weights and a precision of their own, in order."""
         return tuple(layer for layer in self.layers if isinstance(layer, ConvolutionSpec))
+
+    @cached_property
+    def valued(self) -> tuple[ShortcutSpec | ImplicitSpec, ...]:
+        """Layers that have values in the weights file without being convolutions, in order."""
+        return tuple(
+            layer for layer in self.layers
+            if isinstance(layer, ImplicitSpec) or (isinstance(layer, ShortcutSpec) and layer.weights_type != "none")
+        )
 
     @cached_property
     def yolos(self) -> tuple[YoloSpec, ...]:
@@ -70,9 +87,42 @@ class NetworkSpec:
 
     @cached_property
     def outputs(self) -> tuple[int, ...]:
-        """Indices of the layers whose results leave the network: the heads, else the last layer."""
+        """Indices of the layers whose results leave the network: the heads, else the last layer that is no [cost]."""
         heads = tuple(yolo.index for yolo in self.yolos)
-        return heads if heads else (len(self.layers) - 1,)
+        if heads:
+            return heads
+        return (next((i for i in reversed(range(len(self.layers))) if not isinstance(self.layers[i], CostSpec)), 0),)
+
+    @cached_property
+    def classifier(self) -> LayerSpec | None:
+        """The layer whose result scores classes, one value each: the output of a network that classifies; else None.
+
+        That is a [softmax], or one pixel that a [cost] follows. Its tensor is (n, h, w, c), with h * w * c classes.
+        """
+        layer = self.layers[self.outputs[0]] if self.layers and not self.yolos else None
+        if layer is None:
+            return None
+        scored = layer.out_shape[:2] == (1, 1) and isinstance(self.layers[-1], CostSpec)
+        return layer if scored or isinstance(layer, SoftmaxSpec) else None
+
+    @property
+    def peak_bytes(self) -> int:
+        """The most that results in fp32 take at one time, for one picture: what no plan in fp32 can do without."""
+        last = list(range(len(self.layers)))
+        for layer in self.layers:
+            for index in layer.inputs:
+                if index != PICTURE:
+                    last[index] = layer.index
+        for index in self.outputs:
+            last[index] = len(self.layers)
+        gone: list[int] = [0] * (len(self.layers) + 1)
+        living = peak = 4 * self.width * self.height * self.channels
+        for layer in self.layers:
+            living += 4 * layer.activations
+            peak = max(peak, living)
+            gone[last[layer.index]] += 4 * layer.activations
+            living -= gone[layer.index]
+        return peak
 
     @property
     def macs(self) -> int:
@@ -113,7 +163,7 @@ class NetworkSpec:
             layer = self.layers[index]
             if isinstance(layer, ConvolutionSpec):
                 return index
-            if not isinstance(layer, DropoutSpec) and not (isinstance(layer, RouteSpec) and len(layer.inputs) == 1):
+            if not isinstance(layer, DropoutSpec | EmptySpec) and not (isinstance(layer, RouteSpec) and len(layer.inputs) == 1):
                 return None
             index = layer.inputs[0]
         return None

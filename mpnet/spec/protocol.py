@@ -4,4 +4,5 @@ from __future__ import annotations
 
 RESIZES: tuple[str, ...] = ("stretch", "letterbox")
 NMS_KINDS: tuple[str, ...] = ("default", "greedynms", "diounms")
-BATCH_NORMS: tuple[str, ...] = ("darknet", "alexeyab")
+DIALECTS: tuple[str, ...] = ("auto", "darknet", "alexeyab")
+BATCH_NORMS: tuple[str, ...] = ("auto", "darknet", "alexeyab")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Mapping
 
 import numpy as np
@@ -30,6 +30,7 @@ class ConvolutionWeights:
 class Weights:
     """All convolutions' values by layer index.
 
+    values: of layers that are no convolutions: weights of a [shortcut], (layers, channels or 1); [implicit], (filters, atoms).
     version: (major, minor, revision) of the file. seen: images seen in training. digest: SHA-256 of the file, hex.
     """
 
@@ -38,13 +39,17 @@ class Weights:
     seen: int = 0
     source: str = "<memory>"
     digest: str = ""
+    values: Mapping[int, Floats] = field(default_factory=dict)
 
 
 def random_weights(network: NetworkSpec, seed: int = 0) -> Weights:
     """Weights that keep activations near 1 (He's scaling), for speed measurements and tests; equal for equal seeds."""
     random = np.random.Generator(np.random.PCG64(seed))
-    layers = {}
+    layers: dict[int, ConvolutionWeights] = {}
     for layer in network.convolutions:
+        if layer.shares is not None:
+            layers[layer.index] = layers[layer.shares]
+            continue
         spread = np.float32(np.sqrt(2.0 / layer.depth))
         weights = random.standard_normal(layer.weight_shape, np.float32) * spread
         biases = random.standard_normal(layer.filters, np.float32) * np.float32(0.1)
@@ -56,9 +61,15 @@ def random_weights(network: NetworkSpec, seed: int = 0) -> Weights:
             layers[layer.index] = ConvolutionWeights(biases, weights, scales, means, variances)
         else:
             layers[layer.index] = ConvolutionWeights(biases, weights)
+    values = {
+        layer.index: 1 + random.uniform(-0.5, 0.5, layer.value_shape).astype(np.float32)
+        for layer in network.valued
+    }
     digest = hashlib.sha256()
     for own in layers.values():
         for array in (own.biases, own.scales, own.means, own.variances, own.weights):
             if array is not None:
                 digest.update(array.tobytes())
-    return Weights(layers, source=f"random weights, seed {seed}", digest=digest.hexdigest())
+    for array in values.values():
+        digest.update(array.tobytes())
+    return Weights(layers, source=f"random weights, seed {seed}", digest=digest.hexdigest(), values=values)

@@ -74,7 +74,7 @@ def run_sweep(
     if section is None:
         raise ConfigError(f"{experiment.source}: key 'sweep' is missing; say what to sweep, such as "
                           f"sweep: {{strategy: one_at_a_time, precisions: [fp32, int8]}}")
-    network = read_cfg(experiment.model.cfg)
+    network = read_cfg(experiment.model.cfg, experiment.model.dialect)
     space = build_space(network, section.precisions, section.space)
     if section.strategy in EXACT and space.size > MAX_CONFIGURATIONS:
         raise ConfigError(f"sweep: {space.size:,} configurations are more than can be tried; narrow sweep.space, or use "

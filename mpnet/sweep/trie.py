@@ -170,7 +170,9 @@ def build_graph(
 
 def _with_pool(convolution: Lowering, pool: Lowering) -> Lowering | None:
     """A convolution and the pooling of its result as one layer, where that is possible."""
-    if convolution.after is not None or any(pool.convert) or any(pool.slices) or pool.after is not None:
+    if convolution.rest or pool.rest or convolution.after is not None or pool.after is not None:
+        return None
+    if any(pool.convert) or any(pool.slices):
         return None
     joined = None if convolution.main is None or pool.main is None else convolution.main.joined(pool.main)
     return None if joined is None else replace(convolution, main=joined)

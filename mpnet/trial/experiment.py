@@ -50,7 +50,7 @@ def open_workbench(experiment: Experiment) -> Workbench:
     data = experiment.data
     if data is None:
         raise ConfigError(f"{experiment.source}: key 'data' is missing; name labelled pictures to evaluate on")
-    network = read_cfg(experiment.model.cfg)
+    network = read_cfg(experiment.model.cfg, experiment.model.dialect)
     weights = open_weights(experiment.model.weights, network, open_cache())
     names = class_names(network, experiment.model.names)
     dataset = load_dataset(

@@ -119,18 +119,19 @@ class Network:
 
 def load_network(
     cfg: str | Path, weights: str | Path, names: str | Path | None = None, *, default: str | None = None,
-    layers: Mapping[str | int, str | Precision] | None = None, batch_norm: str = "darknet", threads: int | None = None,
-    isa: str | None = None, cache: bool = True,
+    layers: Mapping[str | int, str | Precision] | None = None, batch_norm: str = "auto", dialect: str = "auto",
+    threads: int | None = None, isa: str | None = None, cache: bool = True,
 ) -> Network:
     """Read a network and make it ready to run.
 
     names:   a file with one class name a line; None: class-0, class-1, ...
     default, layers: precisions, as in `Network.with_precision`.
+    dialect: whose program's ways to follow: auto, darknet, alexeyab. batch_norm: its formula; auto: the dialect's.
     threads: None: all cores. isa: a kernel table as `mpnet info` lists them; None: the best.
     cache:   keep prepared weights for the next process, and use what was kept (docs/engine.md).
     Raises: FormatError, PrecisionError, ConfigError, KernelError; each message is one line with place and remedy.
     """
-    spec = read_cfg(cfg)
+    spec = read_cfg(cfg, dialect)
     kept = open_cache() if cache else None
     constants = open_weights(weights, spec, kept)
     options = resolve_options(spec, batch_norm=batch_norm)

@@ -54,7 +54,8 @@ def experiment_of(document: Mapping[str, Any]) -> Experiment:
     model = {key: sources[key] for key in ("cfg", "weights", "names") if sources.get(key)}
     data = {key: sources[key] for key in ("images", "labels", "annotations") if sources.get(key)}
     tree: dict[str, Any] = {
-        "name": document["name"], "model": {**model, "batch_norm": protocol["batch_norm"]},
+        "name": document["name"],
+        "model": {**model, "batch_norm": protocol["batch_norm"], "dialect": protocol.get("dialect", "auto")},
         "data": {"format": protocol["dataset"], **data, "limit": protocol["images"],
                  **({"calibration": document["calibration"]} if document.get("calibration") else {})},
         "detection": {key: protocol[key] for key in ("resize", "confidence", "nms", "nms_kind", "max_detections")

@@ -118,6 +118,7 @@ class Workbench:
             "nms_kind": self.nms.kind,
             "max_detections": detection.max_detections,
             "batch_norm": self.options.batch_norm,
+            **({} if self.network.dialect == "darknet" == self.network.own_dialect else {"dialect": self.network.dialect}),
             "quantization": self.quantization,
             "metric": METRIC,
             "input": list(self.network.in_shape),
@@ -134,7 +135,9 @@ class Workbench:
 
     def identity(self, precisions: PrecisionPlan) -> TrialIdentity:
         """What decides the result of this plan."""
-        protocol = {key: value for key, value in self.protocol.items() if key not in ("quantization", "dataset")}
+        # The cfg's own dialect is said by the cfg's digest.
+        beside = {"quantization", "dataset"} | ({"dialect"} if self.network.dialect == self.network.own_dialect else set())
+        protocol = {key: value for key, value in self.protocol.items() if key not in beside}
         return TrialIdentity(
             self.network.digest, self.weights.digest, self.dataset.digest, self.calibration, precisions.key,
             self.quantization, protocol, ARITHMETIC_VERSION,

@@ -36,7 +36,7 @@ def test_folding_is_done_in_double_and_rounded_once(network: NetworkSpec, batch_
 
 
 def test_unknown_convention(network: NetworkSpec, weights: Weights) -> None:
-    with pytest.raises(ConfigError, match=r"^batch_norm 'keras' is unknown; known are darknet, alexeyab$"):
+    with pytest.raises(ConfigError, match=r"^batch_norm 'keras' is unknown; known are auto, darknet, alexeyab$"):
         Prepared(network, weights, kernels(), batch_norm="keras")
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from mpnet.errors import FormatError, MpnetError, PrecisionError
 from mpnet.formats.cfg import parse_cfg, read_cfg
+from mpnet.spec.layers import ACTIVATIONS
 from mpnet.spec.network import ConvolutionSpec, MaxpoolSpec, NetworkSpec, YoloSpec
 from mpnet.spec.precision import BASE_NAMES, FP16, INT8
 
@@ -104,15 +105,14 @@ def test_precision_keys_are_read() -> None:
     (NET + "[convolutional\n", "t.cfg:5: '[convolutional' is no section header; write [name]"),
     (NET + CONV + "oops\n", "t.cfg:11: 'oops' is neither [section] nor key=value"),
     (NET + "[lstm]\n",
-     "t.cfg:5: layer type [lstm] is not supported; known are convolutional, maxpool, avgpool, upsample, "
-     "route, shortcut, dropout, yolo"),
+     "t.cfg:5: [lstm] is not supported: recurrent networks read sequences, and mpnet runs pictures"),
+    (NET + "[local]\n",
+     "t.cfg:5: [local] is not supported: weights of its own at every position are quantised by nobody's kernels"),
     (NET + "[convolutional]\nfilters=eight\n", "t.cfg:6: filters=eight is not a whole number from 1 to 65536"),
     (NET + "[convolutional]\nfilters=1e3\n", "t.cfg:6: filters=1e3 is not a whole number from 1 to 65536"),
     (NET + "[convolutional]\nfilters=70000\n", "t.cfg:6: filters=70000 is out of range; use 1 to 65536"),
-    (NET + "[convolutional]\nfilters=4\nfilters=8\n", "t.cfg:7: filters=8 contradicts line 6; keep one of them"),
-    (NET + "[convolutional]\nactivation=tanh\n",
-     "t.cfg:6: activation=tanh is not supported; use one of linear, leaky, relu, "
-     "relu6, logistic, mish, swish"),
+    (NET + "[convolutional]\nactivation=lekay\n",
+     "t.cfg:6: activation=lekay is not supported; use one of " + ", ".join(ACTIVATIONS)),
     (NET + "[convolutional]\nxnor=1\n", "t.cfg:6: xnor=1 is not supported in [convolutional]; only xnor=0 is"),
     (NET + "[convolutional]\nsize=21\n",
      "t.cfg:5: a window of 21 does not fit into the input of 32x16 with 0 of padding; "
@@ -127,8 +127,9 @@ def test_precision_keys_are_read() -> None:
      "t.cfg:15: from names layer -3, which is not before this layer 2; use -2 to -1 or 0 to 1"),
     (NET + CONV + "[yolo]\nnum=1\nanchors=1,2\nclasses=2\n",
      "t.cfg:11: [yolo] with 1 anchors and 2 classes needs 7 channels, but the layer before has 8; set filters=7 there"),
-    (NET + CONV + "[yolo]\nnum=2\nanchors=1,2\n",
-     "t.cfg:13: anchors holds 2 numbers; num=2 needs 4: width, height each"),
+    (NET + CONV.replace("filters=8", "filters=8\nantialiasing=1") + CONV + "[route]\nlayers=0\n",
+     "t.cfg:19: layers names layer 0, which has antialiasing: Darknet mixes up its shapes there; only the layer behind it "
+     "can read it"),
 ])
 def test_bad_cfg_is_one_line(text: str, message: str) -> None:
     with pytest.raises(FormatError) as caught:
@@ -139,8 +140,20 @@ def test_bad_cfg_is_one_line(text: str, message: str) -> None:
 def test_unsupported_keys_pass_at_the_value_that_changes_nothing() -> None:
     rest = "[upsample]\nscale=1.0\n[shortcut]\nfrom=-1\nweights_type=none\n"
     assert parse_cfg(NET + CONV + "xnor=0\nantialiasing=0\n" + rest).warnings == ()
-    with pytest.raises(FormatError, match=r"^t.cfg:12: scale=2 is not supported in \[upsample\]; only scale=1 is$"):
-        parse_cfg(NET + CONV + "[upsample]\nscale=2\n", "t.cfg")
+    with pytest.raises(FormatError, match=r"^t.cfg:11: xnor=1 is not supported in \[convolutional\]; only xnor=0 is$"):
+        parse_cfg(NET + CONV + "xnor=1\n", "t.cfg")
+
+
+@pytest.mark.parametrize(("section", "warning"), [
+    ("[convolutional]\nfilters=4\nfilters=8\n", "t.cfg:7: filters=8 contradicts line 6, which counts, as in Darknet"),
+    ("[convolutional]\nfilters=7\nactivation=leaky # as usual\n",
+     "t.cfg:7: Darknet takes the comment for a part of the word 'leaky', which it then does not know; put comments on "
+     "lines of their own"),
+    ("[convolutional]\nfilters=7\nactivation=linear\n[yolo]\nnum=1\nclasses=2\nanchors=3\n",
+     "t.cfg:8: anchors holds 1 numbers for num=1; Darknet takes 0.5 for those that are missing, and so does mpnet"),
+])
+def test_what_darknet_takes_otherwise_is_warned_of(section: str, warning: str) -> None:
+    assert warning in parse_cfg(NET + section, "t.cfg").warnings
 
 
 def test_yolo_refuses_other_precisions() -> None:

@@ -12,7 +12,8 @@ from mpnet.errors import KernelError, NonFiniteError
 from mpnet.kernels import isa
 from mpnet.kernels.arguments import ANY, CODES, REALS
 from mpnet.kernels.interface import ACTIVATIONS, TensorQuant
-from mpnet.kernels.reference import ReferenceKernels, narrowed, widened
+from mpnet.kernels.reference import ReferenceKernels
+from mpnet.kernels.reference_math import narrowed, widened
 from mpnet.spec.quantization import ROUNDINGS
 
 ORACLE = ReferenceKernels()

@@ -3,9 +3,24 @@
 from mpnet.engine.operations.base import Operation
 from mpnet.engine.operations.convert import Cast, Conversion, Dequantize, Quantize, conversion_between
 from mpnet.engine.operations.convolve import Convolve
+from mpnet.engine.operations.elementwise import Combine, Constant, Map, Multiply
 from mpnet.engine.operations.plain import Add, AvgPool, Concat, MaxPool, Slice, Upsample, Yolo
+from mpnet.engine.operations.rearrange import (
+    ChannelsLast,
+    Crop,
+    Flatten,
+    Rearrange,
+    Reorg,
+    Reorg3d,
+    Sample,
+    Spread,
+    Unflatten,
+)
+from mpnet.engine.operations.rows import Blur, ChannelMax, LocalAvgPool, Normalize
 
 __all__ = [
-    "Add", "AvgPool", "Cast", "Concat", "Conversion", "Convolve", "Dequantize", "MaxPool", "Operation", "Quantize",
-    "Slice", "Upsample", "Yolo", "conversion_between",
+    "Add", "AvgPool", "Blur", "Cast", "ChannelMax", "ChannelsLast", "Combine", "Concat", "Constant", "Conversion",
+    "Convolve", "Crop", "Dequantize", "Flatten", "LocalAvgPool", "Map", "MaxPool", "Multiply", "Normalize", "Operation",
+    "Quantize", "Rearrange", "Reorg", "Reorg3d", "Sample", "Slice", "Spread", "Unflatten", "Upsample", "Yolo",
+    "conversion_between",
 ]

@@ -67,10 +67,7 @@ class Convolve(Operation):
         return self.precision.widened if self.quantize is None else self.quantize.target
 
     def result_shape(self, network: NetworkSpec, inputs: Sequence[Shape]) -> Shape:
-        layer = self.layer_of(network)
-        rest = 2 * layer.padding - layer.dilation * (layer.size - 1) - 1
-        height, width, _ = inputs[0]
-        shape = ((height + rest) // layer.stride + 1, (width + rest) // layer.stride + 1, layer.filters)
+        shape = self.layer_of(network).kernel_output
         return shape if self.pool is None else self.pool.result_shape(network, [shape])
 
     def weight_bytes(self, layer: LayerSpec) -> int:
@@ -98,6 +95,9 @@ class Convolve(Operation):
 
     def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
         x, ready, binder = inputs[0], context.prepared.convolution(self.alone), context.binder
+        shape = ready.packed.shape
+        # What a connected layer reads as channels of one pixel lies in memory just so.
+        values = x.data.reshape(x.images, shape.in_h, shape.in_w, shape.in_channels)
         ranges = None
         target: dict[str, Any] = {}
         if self.quantize is not None:
@@ -109,7 +109,7 @@ class Convolve(Operation):
         elif out.measured:
             ranges = out.ranges = np.zeros((x.images, 2), np.float32)
         calls = [binder.conv(
-            ready.packed, x.data, out.data, bias=ready.bias, activation=ready.activation,
+            ready.packed, values, out.data, bias=ready.bias, activation=ready.activation,
             weight_scale=ready.weight_scale, in_scales=None if x.code_map is None else x.code_map.scales,
             ranges=ranges, pool=self.pool is not None, **target,
         )]

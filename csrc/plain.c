@@ -1,0 +1,203 @@
+/* Operations in plain C, compiled once without any ISA flag: sums in one order, in double where they are long. What they cost
+ * is nothing beside the convolutions around them. */
+#include <math.h>
+#include <string.h>
+#include "half.h"
+#include "mp_math.h"
+#include "table.h"
+#include "team.h"
+
+enum { WORTH_THREADS = 1 << 16 };
+static int team_size(int threads, size_t elements) { return elements >= WORTH_THREADS ? threads : 1; }
+
+static float load(const void *p, size_t at, int type)
+{
+    return type == MP_TYPE_F32 ? ((const float *)p)[at] : mp_half_to_float(((const uint16_t *)p)[at]);
+}
+static void store(void *p, size_t at, int type, float x)
+{
+    if (type == MP_TYPE_F32)
+        ((float *)p)[at] = x;
+    else
+        ((uint16_t *)p)[at] = mp_float_to_half(x);
+}
+
+typedef struct {
+    const void *x;
+    void *out;
+    int type;
+    size_t in_count, out_count;
+    const int32_t *index, *fill;
+} gathered;
+
+enum { GATHER_PIECE = 1 << 14 };
+
+static void gather_item(const void *context, int64_t item, int member)
+{
+    const gathered *g = context;
+    (void)member;
+    const size_t per_image = (g->out_count + GATHER_PIECE - 1) / GATHER_PIECE, image = (size_t)item / per_image;
+    const size_t first = (size_t)item % per_image * GATHER_PIECE;
+    const size_t last = first + GATHER_PIECE < g->out_count ? first + GATHER_PIECE : g->out_count;
+#define COPY(STORAGE, FILL)                                                                                            \
+    {                                                                                                                  \
+        const STORAGE *x = (const STORAGE *)g->x + image * g->in_count;                                                \
+        STORAGE *out = (STORAGE *)g->out + image * g->out_count;                                                       \
+        for (size_t i = first; i < last; i++) out[i] = g->index[i] < 0 ? (FILL) : x[g->index[i]];                      \
+    }
+    switch (mp_type_bytes(g->type)) {
+    case 4: COPY(float, 0.0f) break;
+    case 2: COPY(uint16_t, 0) break;
+    default: COPY(int8_t, (int8_t)(g->fill ? g->fill[image] : 0)) break;
+    }
+#undef COPY
+}
+
+int mp_gather(const mp_table *table, const void *x, void *out, int type, size_t images, size_t in_count,
+              size_t out_count, const int32_t *index, const int32_t *fill, int threads)
+{
+    if (!table || !x || !out || !index || !mp_is_type(type) || threads < 1 || (!mp_is_real(type) && !fill))
+        return MP_BAD_ARGUMENT;
+    for (size_t i = 0; i < out_count; i++)
+        if (index[i] >= 0 && (size_t)index[i] >= in_count) return MP_BAD_SHAPE;
+    const gathered g = {x, out, type, in_count, out_count, index, fill};
+    const size_t per_image = (out_count + GATHER_PIECE - 1) / GATHER_PIECE;
+    mp_share(team_size(threads, images * out_count), (int64_t)(images * per_image), gather_item, &g);
+    return MP_OK;
+}
+
+typedef struct {
+    const void *x;
+    void *out;
+    int type, kind, segments;
+    size_t length;
+    const int32_t *starts;
+    float p[4];
+} normalised;
+
+static void local_response(const normalised *o, size_t at)
+{
+    const int size = (int)o->p[0];
+    const double alpha = o->p[1];
+    double norm = o->p[3];
+    for (int k = 0; k < size / 2 && (size_t)k < o->length; k++) {
+        const double v = load(o->x, at + k, o->type);
+        norm += alpha * (v * v);
+    }
+    for (int64_t k = 0; k < (int64_t)o->length; k++) {
+        if (k > 0) {
+            const int64_t gone = k - (size - 1) / 2 - 1, come = k + size / 2;
+            if (gone >= 0) {
+                const double v = load(o->x, at + gone, o->type);
+                norm -= alpha * (v * v);
+            }
+            if (come < (int64_t)o->length) {
+                const double v = load(o->x, at + come, o->type);
+                norm += alpha * (v * v);
+            }
+        }
+        /* Darknet's sum can fall below 0, which has no power. */
+        const float factor = norm > 0.0 ? mp_expf((float)(-(double)o->p[2] * mp_log(norm))) : NAN;
+        store(o->out, at + k, o->type, load(o->x, at + k, o->type) * factor);
+    }
+}
+
+/* One segment: first its parts, then their sum. */
+static void shares(const normalised *o, size_t at, size_t count)
+{
+    const int type = o->type, kind = o->kind;
+    float top = -INFINITY;
+    for (size_t i = 0; i < count; i++) {
+        const float v = load(o->x, at + i, type);
+        top = v > top ? v : top;
+    }
+    double sum = kind == MP_SOFTMAX || kind == MP_L2 ? 0.0 : (double)0.0001f;
+#define PART(V)                                                                                                        \
+    (kind == MP_SOFTMAX            ? mp_expf(((V) - top) / o->p[0])                                                    \
+     : kind == MP_CHANNELS         ? ((V) > 0.0f ? (V) : 0.0f)                                                         \
+     : kind == MP_CHANNELS_EXP     ? mp_expf(V)                                                                        \
+     : kind == MP_CHANNELS_EXP_MAX ? mp_expf((V) - top)                                                                \
+                                   : (V))
+    for (size_t i = 0; i < count; i++) {
+        const double part = PART(load(o->x, at + i, type));
+        sum += kind == MP_L2 ? part * part : part;
+    }
+    if (kind == MP_L2) sum = sqrt(sum);
+    for (size_t i = 0; i < count; i++) {
+        const double part = PART(load(o->x, at + i, type));
+        store(o->out, at + i, type, (float)(part / sum));
+    }
+#undef PART
+}
+
+static void normalize_item(const void *context, int64_t item, int member)
+{
+    const normalised *o = context;
+    const size_t at = (size_t)item * o->length;
+    (void)member;
+    if (o->kind == MP_LOCAL_RESPONSE) {
+        local_response(o, at);
+        return;
+    }
+    for (int s = 0; s < o->segments; s++)
+        shares(o, at + (size_t)o->starts[s], (size_t)(o->starts[s + 1] - o->starts[s]));
+}
+
+int mp_normalize(const mp_table *table, const void *x, void *out, int type, int kind, size_t rows, size_t length,
+                 const int32_t *starts, int segments, float p0, float p1, float p2, float p3, int threads)
+{
+    if (!table || !x || !out || !starts || !mp_is_real(type) || kind < MP_SOFTMAX || kind > MP_LOCAL_RESPONSE ||
+        segments < 1 || threads < 1)
+        return MP_BAD_ARGUMENT;
+    if (starts[0] != 0 || (size_t)starts[segments] != length) return MP_BAD_SHAPE;
+    for (int s = 0; s < segments; s++)
+        if (starts[s + 1] <= starts[s]) return MP_BAD_SHAPE;
+    const normalised o = {x, out, type, kind, segments, length, starts, {p0, p1, p2, p3}};
+    mp_share(team_size(threads, rows * length), (int64_t)rows, normalize_item, &o);
+    return MP_OK;
+}
+
+int mp_local_avgpool(const mp_table *table, const void *x, void *out, int type, size_t images, int h, int w, int c,
+                     int out_h, int out_w, int size, int stride_x, int stride_y, int padding, int threads)
+{
+    if (!table || !x || !out || !mp_is_real(type) || threads < 1) return MP_BAD_ARGUMENT;
+    if (h < 1 || w < 1 || c < 1 || out_h < 1 || out_w < 1 || size < 1 || stride_x < 1 || stride_y < 1 || padding < 0)
+        return MP_BAD_SHAPE;
+    const int before = padding / 2;
+    for (size_t image = 0; image < images; image++)
+        for (int oy = 0; oy < out_h; oy++)
+            for (int ox = 0; ox < out_w; ox++) {
+                const int top = oy * stride_y - before, left = ox * stride_x - before;
+                const int y0 = top < 0 ? 0 : top, y1 = top + size < h ? top + size : h;
+                const int x0 = left < 0 ? 0 : left, x1 = left + size < w ? left + size : w;
+                if (y0 >= y1 || x0 >= x1) return MP_BAD_SHAPE;
+                const size_t to = ((image * out_h + oy) * out_w + ox) * c;
+                for (int k = 0; k < c; k++) {
+                    float sum = 0.0f;
+                    for (int y = y0; y < y1; y++)
+                        for (int at = x0; at < x1; at++) sum = sum + load(x, ((image * h + y) * w + at) * c + k, type);
+                    store(out, to + k, type, sum / (float)((y1 - y0) * (x1 - x0)));
+                }
+            }
+    return MP_OK;
+}
+
+int mp_channel_max(const mp_table *table, const void *x, void *out, int type, size_t pixels, int c, int out_c,
+                   int threads)
+{
+    if (!table || !x || !out || !mp_is_type(type) || threads < 1) return MP_BAD_ARGUMENT;
+    if (c < 1 || out_c < 1 || out_c > c) return MP_BAD_SHAPE;
+    const size_t bytes = mp_type_bytes(type);
+    for (size_t p = 0; p < pixels; p++)
+        for (int g = 0; g < out_c; g++) {
+            size_t best = p * c + g;
+            for (int k = g + out_c; k < c; k += out_c) {
+                const size_t at = p * c + k;
+                const int larger = mp_is_real(type) ? load(x, at, type) > load(x, best, type)
+                                                    : ((const int8_t *)x)[at] > ((const int8_t *)x)[best];
+                best = larger ? at : best;
+            }
+            memcpy((char *)out + (p * out_c + g) * bytes, (const char *)x + best * bytes, bytes);
+        }
+    return MP_OK;
+}

@@ -1,0 +1,115 @@
+"""Operations value by value: activations and scaling, weighted sums, products, constants."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Sequence
+
+import numpy as np
+
+from mpnet.engine.operations.base import Operation
+from mpnet.kernels.calls import Call
+from mpnet.spec.layers import ImplicitSpec, LayerSpec
+from mpnet.spec.network import NetworkSpec, Shape
+
+if TYPE_CHECKING:
+    from mpnet.engine.bind import Context
+    from mpnet.engine.tensor import Tensor
+
+
+@dataclass(frozen=True)
+class Map(Operation):
+    """activation(x * scale + shift), with the activations that no convolution applies itself."""
+
+    activation: str = "linear"
+    scale: float = 1.0
+    shift: float = 0.0
+
+    @property
+    def detail(self) -> str:
+        line = "" if (self.scale, self.shift) == (1.0, 0.0) else f"{self.scale:g} x {self.shift:+g}"
+        return " ".join(part for part in (line, "" if self.activation == "linear" else self.activation) if part)
+
+    def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
+        return [context.binder.map(inputs[0].data, out.data, self.activation, self.scale, self.shift)]
+
+
+@dataclass(frozen=True)
+class Combine(Operation):
+    """activation(w0 * a + w1 * b + ...), one after the other: the sum so far is stored as the result is.
+
+    layer:       whose weights they are, -1: alpha and beta instead, which count where both tensors have values.
+    """
+
+    activation: str = "linear"
+    layer: int = -1
+    alpha: float = 1.0
+    beta: float = 1.0
+
+    @property
+    def detail(self) -> str:
+        return "" if self.activation == "linear" else self.activation
+
+    def weight_bytes(self, layer: LayerSpec) -> int:
+        return 4 * layer.parameters
+
+    def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
+        channels = out.shape[2]
+        ones = np.ones(channels, np.float32)
+        calls = []
+        for number, other in enumerate(inputs[1:], 1):
+            shared = min(channels, other.shape[2])
+            if self.layer >= 0:
+                weights = context.prepared.shortcut_weights(self.layer)
+                first, second = (weights[0] if number == 1 else ones), weights[number]
+            else:
+                first, second = ones.copy(), ones * np.float32(self.beta)
+                if number == 1:
+                    first[:shared] = self.alpha
+            last = number == len(inputs) - 1
+            calls.append(context.binder.combine(
+                inputs[0].data if number == 1 else out.data, other.data, out.data, first, second,
+                self.activation if last else "linear",
+            ))
+        return calls
+
+
+@dataclass(frozen=True)
+class Multiply(Operation):
+    """activation(a * b): b as a, or a value per channel, or per pixel. swapped: b comes first among the inputs."""
+
+    activation: str = "linear"
+    operand: str = "same"
+    swapped: bool = False
+
+    @property
+    def detail(self) -> str:
+        words = (self.operand.replace("_", " ") if self.operand != "same" else "",
+                 self.activation if self.activation != "linear" else "")
+        return " ".join(word for word in words if word)
+
+    def result_shape(self, network: NetworkSpec, inputs: Sequence[Shape]) -> Shape:
+        return inputs[1 if self.swapped else 0]
+
+    def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
+        a, b = (inputs[1], inputs[0]) if self.swapped else (inputs[0], inputs[1])
+        return [context.binder.multiply(a.data, b.data, out.data, self.activation, self.operand)]
+
+
+@dataclass(frozen=True)
+class Constant(Operation):
+    """The values of an [implicit] layer, whatever its input."""
+
+    layer: int = 0
+
+    def result_shape(self, network: NetworkSpec, inputs: Sequence[Shape]) -> Shape:
+        return network.layers[self.layer].out_shape
+
+    def weight_bytes(self, layer: LayerSpec) -> int:
+        assert isinstance(layer, ImplicitSpec)
+        return 4 * layer.parameters
+
+    def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
+        values = context.prepared.values[self.layer]
+        tiled = np.ascontiguousarray(np.broadcast_to(values.T[:, None, :], out.data.shape))
+        return [context.binder.cast(tiled, out.data)]

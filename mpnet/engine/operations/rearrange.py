@@ -1,0 +1,187 @@
+"""Operations that put values elsewhere: each value of the result is one of the input's, or 0."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, ClassVar, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpnet.engine.operations.base import Operation
+from mpnet.kernels.calls import Call
+from mpnet.spec.network import NetworkSpec, Shape
+
+if TYPE_CHECKING:
+    from mpnet.engine.bind import Context
+    from mpnet.engine.tensor import Tensor
+
+Index = NDArray[np.int32]
+
+
+@dataclass(frozen=True)
+class Rearrange(Operation):
+    """Base: `order` says it in Darknet's order (c, h, w)."""
+
+    moves_values: ClassVar[bool] = True
+
+    def order(self, shape: Shape) -> NDArray[np.int64]:
+        """Of an input (h, w, c): the result as (c, h, w) of positions in the input's (c, h, w), -1 for 0."""
+        raise NotImplementedError
+
+    def result_shape(self, network: NetworkSpec, inputs: Sequence[Shape]) -> Shape:
+        return _ordered(self, inputs[0])[0]
+
+    def index(self, shape: Shape) -> Index:
+        """For each value of the result, height x width x channels, its place in the input's, -1 for 0."""
+        return _ordered(self, shape)[1]
+
+    def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
+        x = inputs[0]
+        fill = None if x.code_map is None else x.code_map.scales.zero_point
+        return [context.binder.gather(x.data, out.data, self.index(x.shape), fill)]
+
+
+@lru_cache(maxsize=256)
+def _ordered(operation: Rearrange, shape: Shape) -> tuple[Shape, Index]:
+    height, width, channels = shape
+    order = operation.order(shape)
+    found = order.transpose(1, 2, 0).ravel()
+    places = found % (height * width) * channels + found // (height * width)
+    return (order.shape[1], order.shape[2], order.shape[0]), np.where(found < 0, -1, places).astype(np.int32)
+
+
+def _positions(shape: Shape) -> NDArray[np.int64]:
+    height, width, channels = shape
+    return np.arange(channels * height * width).reshape(channels, height, width)
+
+
+@dataclass(frozen=True)
+class Crop(Rearrange):
+    """height x width from (left, top) on."""
+
+    left: int = 0
+    top: int = 0
+    width: int = 1
+    height: int = 1
+    keeps_order: ClassVar[bool] = True
+
+    def order(self, shape: Shape) -> NDArray[np.int64]:
+        return _positions(shape)[:, self.top : self.top + self.height, self.left : self.left + self.width]
+
+
+@dataclass(frozen=True)
+class Sample(Rearrange):
+    """Every x-th column and y-th row."""
+
+    x: int = 1
+    y: int = 1
+    keeps_order: ClassVar[bool] = True
+
+    def order(self, shape: Shape) -> NDArray[np.int64]:
+        return _positions(shape)[:, :: self.y, :: self.x]
+
+
+@dataclass(frozen=True)
+class Spread(Rearrange):
+    """factor - 1 zeros between the pixels."""
+
+    factor: int = 1
+
+    def order(self, shape: Shape) -> NDArray[np.int64]:
+        height, width, channels = shape
+        f = self.factor
+        found = np.full((channels, (height - 1) * f + 1, (width - 1) * f + 1), -1, np.int64)
+        found[:, ::f, ::f] = _positions(shape)
+        return found
+
+
+@dataclass(frozen=True)
+class Flatten(Rearrange):
+    """All values as the channels of one pixel, in Darknet's order, then `extra` zeros."""
+
+    extra: int = 0
+
+    def order(self, shape: Shape) -> NDArray[np.int64]:
+        found = np.concatenate([_positions(shape).ravel(), np.full(self.extra, -1, np.int64)])
+        return found.reshape(-1, 1, 1)
+
+
+@dataclass(frozen=True)
+class Unflatten(Rearrange):
+    """The channels of one pixel, in Darknet's order, as (height, width, rest)."""
+
+    height: int = 1
+    width: int = 1
+
+    def order(self, shape: Shape) -> NDArray[np.int64]:
+        return np.arange(shape[2]).reshape(-1, self.height, self.width)
+
+
+@dataclass(frozen=True)
+class ChannelsLast(Rearrange):
+    """(c, h, w) read as what (h, w, c) would be, in the shape that reorg has."""
+
+    stride: int = 1
+    reverse: bool = False
+
+    def order(self, shape: Shape) -> NDArray[np.int64]:
+        height, width, channels = shape
+        if self.reverse:
+            flat = np.arange(height * width * channels).reshape(height, width, channels).transpose(2, 0, 1)
+        else:
+            flat = _positions(shape).transpose(1, 2, 0)
+        return np.reshape(flat, _reorganised(shape, self.stride, self.reverse))
+
+
+@dataclass(frozen=True)
+class Reorg(Rearrange):
+    """Darknet's permutation of pixels and channels, or back."""
+
+    stride: int = 1
+    reverse: bool = False
+
+    def order(self, shape: Shape) -> NDArray[np.int64]:
+        height, width, channels = shape
+        found = reorg_order(channels, height, width, self.stride, self.reverse)
+        return found.reshape(_reorganised(shape, self.stride, self.reverse))
+
+
+@dataclass(frozen=True)
+class Reorg3d(Rearrange):
+    """Space to depth; reverse: what AlexeyAB's program does."""
+
+    stride: int = 1
+    reverse: bool = False
+
+    def order(self, shape: Shape) -> NDArray[np.int64]:
+        channels, s = shape[2], self.stride
+        c, h, w = _reorganised(shape, s, self.reverse)
+        if self.reverse:
+            return reorg_order(c, h, w, s, True).reshape(c, h, w)
+        blocks = _positions(shape).reshape(channels, h, s, w, s)
+        return np.reshape(blocks.transpose(2, 4, 0, 1, 3), (c, h, w))
+
+
+def _reorganised(shape: Shape, stride: int, reverse: bool) -> tuple[int, int, int]:
+    """(c, h, w)."""
+    height, width, channels = shape
+    square = stride * stride
+    if reverse:
+        return (channels // square, height * stride, width * stride)
+    return (channels * square, height // stride, width // stride)
+
+
+def reorg_order(c: int, h: int, w: int, stride: int, reverse: bool) -> NDArray[np.int64]:
+    """Flat positions that Darknet's loop over (c, h, w) reads: out[n] = in[place], or the other way round."""
+    part = c // (stride * stride)
+    k, y, x = np.meshgrid(np.arange(c), np.arange(h), np.arange(w), indexing="ij")
+    offset = k // part
+    column, row = x * stride + offset % stride, y * stride + offset // stride
+    place = (column + w * stride * (row + h * stride * (k % part))).ravel()
+    if not reverse:
+        return place
+    found = np.empty_like(place)
+    found[place] = np.arange(place.size)
+    return found

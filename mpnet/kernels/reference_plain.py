@@ -1,0 +1,165 @@
+"""The oracle of the operations in csrc/combine.c and csrc/plain.c."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any, Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpnet.kernels.arguments import CODES
+from mpnet.kernels.interface import ACTIVATIONS, MAPPED_ACTIVATIONS, NORMALISATIONS, OPERANDS
+from mpnet.kernels.reference_math import F32, activate, exp, fma, narrowed, widened
+
+_f32, _f64 = np.float32, np.float64
+_ALL_ACTIVATIONS = ACTIVATIONS + MAPPED_ACTIVATIONS
+
+
+def _map(
+    x: NDArray[Any], dtype: Any, out: NDArray[Any], out_dtype: Any, activation: int, scale: float, shift: float, *_: int
+) -> None:
+    with np.errstate(over="ignore", invalid="ignore"):
+        value = widened(x) * _f32(scale)
+        if shift != 0:
+            value = value + _f32(shift)
+        out[:] = narrowed(activate(value, _ALL_ACTIVATIONS[activation]), out_dtype)
+
+
+def _combine(
+    a: NDArray[Any], b: NDArray[Any], out: NDArray[Any], dtype: Any, out_dtype: Any, activation: int, a_weight: F32,
+    b_weight: F32, images: int, h: int, w: int, c: int, b_h: int, b_w: int, b_c: int, *_: int,
+) -> None:
+    skip, spread = max(b_w // w, 1), max(w // b_w, 1)
+    shared = min(c, b_c)
+    rows = [y for y in range(min(h, b_h)) if y * spread < h and y * skip < b_h]
+    columns = [x for x in range(min(w, b_w)) if x * spread < w and x * skip < b_w]
+    value = widened(a)
+    for y in rows:
+        for x in columns:
+            pixel = value[:, y * spread, x * spread] * a_weight
+            other = widened(b)[:, y * skip, x * skip, :shared]
+            pixel[:, :shared] = fma(other, b_weight[:shared], pixel[:, :shared])
+            value[:, y * spread, x * spread] = pixel
+    with np.errstate(over="ignore"):
+        out[:] = narrowed(activate(value, ACTIVATIONS[activation]), out_dtype)
+
+
+def _multiply(
+    a: NDArray[Any], b: NDArray[Any], out: NDArray[Any], dtype: Any, out_dtype: Any, activation: int, kind: int,
+    images: int, h: int, w: int, c: int, *_: int,
+) -> None:
+    shape = {"same": (images, h, w, c), "per_channel": (images, 1, 1, c), "per_pixel": (images, h, w, 1)}[OPERANDS[kind]]
+    with np.errstate(over="ignore"):
+        product = widened(a) * widened(b).reshape(shape)
+        out[:] = narrowed(activate(product, ACTIVATIONS[activation]), out_dtype)
+
+
+def _gather(
+    x: NDArray[Any], out: NDArray[Any], dtype: Any, images: int, in_count: int, out_count: int,
+    index: NDArray[np.int32], fill: NDArray[np.int32], *_: int,
+) -> None:
+    taken = x.reshape(images, in_count)[:, np.maximum(index, 0)]
+    empty = fill[:, None].astype(dtype) if dtype in CODES else np.zeros((images, 1), dtype)
+    out[:] = np.where(index < 0, empty, taken).reshape(out.shape)
+
+
+def _running(values: NDArray[np.float64], start: float) -> NDArray[np.float64]:
+    """(rows, 1) of start + the sum along rows, one after the other."""
+    first = np.full((len(values), 1), start, _f64)
+    return np.add.accumulate(np.concatenate([first, values], axis=1), axis=1)[:, -1:]
+
+
+def _shares(x: F32, kind: str, p0: float) -> NDArray[np.float64]:
+    top = x.max(axis=1, keepdims=True)
+    if kind == "l2":
+        wide = x.astype(_f64)
+        return wide / np.sqrt(_running(wide * wide, 0.0))
+    if kind == "channels":
+        parts = np.where(x > 0, x, _f32(0)).astype(_f64)
+    elif kind == "softmax":
+        parts = exp((x - top) / _f32(p0)).astype(_f64)
+    else:
+        parts = exp(x - top if kind == "channels_softmax_maxval" else x).astype(_f64)
+    return np.asarray(parts / _running(parts, 0.0 if kind == "softmax" else float(_f32(0.0001))))
+
+
+def natural_logarithm(x: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The operations of mp_log."""
+    bits = x.view(np.int64)
+    exponent = (bits >> 52) - 1023
+    m = ((bits & 0x000FFFFFFFFFFFFF) | 0x3FF0000000000000).view(_f64)
+    high = m > 1.4142135623730951
+    m, exponent = np.where(high, m * 0.5, m), exponent + high
+    s = (m - 1.0) / (m + 1.0)
+    square = s * s
+    total = np.full_like(s, 1.0 / 13.0)
+    for odd in (11.0, 9.0, 7.0, 5.0, 3.0, 1.0):
+        total = total * square + 1.0 / odd
+    return np.asarray(2.0 * s * total + exponent * 0.6931471805599453)
+
+
+def _local_response(x: F32, size: float, alpha: float, beta: float, kappa: float) -> F32:
+    reach, alpha = int(size), float(_f32(alpha))
+    wide = x.astype(_f64)
+    squares = alpha * (wide * wide)
+    norm = np.full(len(x), float(_f32(kappa)))
+    for k in range(min(reach // 2, x.shape[1])):
+        norm = norm + squares[:, k]
+    result = np.empty_like(x)
+    for k in range(x.shape[1]):
+        gone, come = k - (reach - 1) // 2 - 1, k + reach // 2
+        if k > 0 and gone >= 0:
+            norm = norm - squares[:, gone]
+        if k > 0 and come < x.shape[1]:
+            norm = norm + squares[:, come]
+        power = exp((-float(_f32(beta)) * natural_logarithm(norm)).astype(np.float32))
+        # Darknet's sum can fall below 0, which has no power.
+        result[:, k] = x[:, k] * np.where(norm > 0, power, _f32(np.nan))
+    return result
+
+
+def _normalize(
+    x: NDArray[Any], out: NDArray[Any], dtype: Any, kind: int, rows: int, length: int, starts: NDArray[np.int32],
+    segments: int, p0: float, p1: float, p2: float, p3: float, *_: int,
+) -> None:
+    name, wide = NORMALISATIONS[kind], widened(x).reshape(rows, length)
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        if name == "local_response":
+            result = _local_response(wide, p0, p1, p2, p3)
+        else:
+            parts = [wide[:, a:b] for a, b in pairwise(starts.tolist())]
+            result = np.concatenate([_shares(part, name, p0).astype(np.float32) for part in parts], axis=1)
+        out[:] = narrowed(result, dtype).reshape(out.shape)
+
+
+def _local_avgpool(
+    x: NDArray[Any], out: NDArray[Any], dtype: Any, images: int, h: int, w: int, c: int, out_h: int, out_w: int,
+    size: int, stride_x: int, stride_y: int, padding: int, *_: int,
+) -> None:
+    wide, before = widened(x), padding // 2
+    for oy in range(out_h):
+        for ox in range(out_w):
+            top, left = oy * stride_y - before, ox * stride_x - before
+            window = wide[:, max(top, 0) : min(top + size, h), max(left, 0) : min(left + size, w)]
+            taps = window.reshape(images, -1, c)
+            total = np.zeros((images, c), np.float32)
+            for tap in range(taps.shape[1]):
+                total = total + taps[:, tap]
+            out[:, oy, ox] = narrowed(total / _f32(taps.shape[1]), dtype)
+
+
+def _channel_max(x: NDArray[Any], out: NDArray[Any], dtype: Any, pixels: int, c: int, out_c: int, *_: int) -> None:
+    result = x[..., :out_c].copy()
+    for start in range(out_c, c, out_c):
+        value = x[..., start : start + out_c]
+        width = value.shape[-1]
+        np.copyto(result[..., :width], value, where=value > result[..., :width])
+    out[:] = result
+
+
+PLAIN_FUNCTIONS: dict[str, Callable[..., None]] = {
+    function.__name__[1:]: function
+    for function in (_map, _combine, _multiply, _gather, _normalize, _local_avgpool, _channel_max)
+}
+"""By name in csrc/mpnet.h, without mp."""
