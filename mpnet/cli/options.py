@@ -86,6 +86,12 @@ layer_option = click.option(
 )
 """--layer SELECTOR=PRECISION, over the cfg; read with `selected_precisions`."""
 
+backends_option = click.option(
+    "--backends", "chosen", metavar="NAME,NAME,...",
+    help="Who runs the layers, by preference, such as openvino,mpnet.  [default: as the experiment says, else mpnet]",
+)
+"""--backends NAME,NAME over the experiment's; read with `words`."""
+
 set_option = click.option(
     "--set", "overrides", multiple=True, metavar="KEY=VALUE",
     help="Override a key of the file, such as detection.nms=0.5; may be repeated.",

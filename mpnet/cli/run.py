@@ -9,8 +9,10 @@ from typing import Any
 import click
 
 from mpnet.backends import backends
-from mpnet.cli.options import command_line, declare, experiment_of, set_option
+from mpnet.backends.partition import OWN, check_backends
+from mpnet.cli.options import backends_option, command_line, declare, experiment_of, set_option, words
 from mpnet.cli.output import console, note, print_json, progress
+from mpnet.errors import ConfigError
 from mpnet.report.analysis import print_checks
 from mpnet.report.outcome import print_outcome
 from mpnet.trial.analysis import verify
@@ -29,24 +31,32 @@ from mpnet.trial.experiment import run_experiment
 @click.option("--no-baseline", is_flag=True, help="Do not run the baseline along; no agreement then.")
 @click.option("--engine", metavar="NAME", help="Run the exported configuration in another engine as well, beside mpnet's own: "
               f"{', '.join(backends())}.")
+@backends_option
 @click.option("--verify", "check", is_flag=True, help="Check int8 kernels against simulation on the run's own pictures.")
 def command(
-    experiment: Path, overrides: tuple[str, ...], force: bool, no_baseline: bool, engine: str | None, check: bool,
-    threads: int | None, isa: str | None, quiet: bool, as_json: bool,
+    experiment: Path, overrides: tuple[str, ...], force: bool, no_baseline: bool, engine: str | None, chosen: str | None,
+    check: bool, threads: int | None, isa: str | None, quiet: bool, as_json: bool,
 ) -> int:
     """Evaluate the configuration of an EXPERIMENT file and store result.json and detections.json.
 
     The same configuration on the same data is not computed twice. When it is not the baseline (fp32 everywhere, unless
     the file says otherwise), the baseline runs along and the result says how far both agree. With --engine the same
     configuration is exported and run by that engine on the same pictures; its result, which stands beside mpnet's own,
-    says in `deployed` how far both are apart and how long each takes. With --verify the exit
+    says in `deployed` how far both are apart and how long each takes. With --backends (or the key `backends`) several
+    engines share the layers: each runs those that it supports, the rest falls back to the next, mpnet's scalar kernels
+    being the last; every fallback is named. With --verify the exit
     code is 1 when a kernel and its simulation differ by more than docs/arithmetic.md promises.
     """
     spec = experiment_of(experiment, overrides, threads, isa)
     if no_baseline:
         spec = replace(spec, baseline=None)
     said: dict[str, Any] = {"force": force, "command": command_line(), "progress": progress(quiet)}
-    report = run_experiment(spec, **said) if engine is None else run_in_engine(spec, engine, **said)
+    names = words(chosen) if chosen else spec.backends
+    if engine is not None and chosen:
+        raise ConfigError("--engine is one engine for all layers, --backends several by preference; give one of both")
+    check_backends(names)
+    other = engine or (None if names[0] == OWN else names)
+    report = run_experiment(spec, **said) if other is None else run_in_engine(spec, other, **said)
     result = report.deployed or report.result
     if report.reused and not quiet:
         note(f"finished before, taken from {result.folder}; --force computes it again")

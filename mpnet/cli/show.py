@@ -8,7 +8,8 @@ from typing import Any
 
 import click
 
-from mpnet.cli.options import declare, layer_option, selected_precisions, set_option
+from mpnet.backends.partition import partition
+from mpnet.cli.options import backends_option, declare, layer_option, selected_precisions, set_option, words
 from mpnet.cli.output import console, note, print_json
 from mpnet.engine.assign import assign
 from mpnet.engine.cost import layer_costs, plan_cost
@@ -17,6 +18,7 @@ from mpnet.engine.plan import Plan, build_plan
 from mpnet.errors import ConfigError
 from mpnet.formats.cfg import read_cfg
 from mpnet.report.layers import describe_layer, print_layers
+from mpnet.spec.experiment import OWN_BACKENDS
 from mpnet.spec.precision import PRECISIONS, Precision
 from mpnet.spec.quantization import NOTHING_SAID
 
@@ -31,18 +33,28 @@ from mpnet.spec.quantization import NOTHING_SAID
 @click.option("--default", type=click.Choice(list(PRECISIONS)), help="Precision of layers for which the cfg says none.")
 @layer_option
 @click.option("--steps", is_flag=True, help="List the steps of a forward pass instead of the layers.")
+@backends_option
 @set_option
 def command(
-    source: Path, default: str | None, layers: tuple[str, ...], steps: bool, overrides: tuple[str, ...], as_json: bool
+    source: Path, default: str | None, layers: tuple[str, ...], steps: bool, chosen: str | None, overrides: tuple[str, ...],
+    as_json: bool,
 ) -> None:
     """Show a network's layers: shapes, precision, inserted conversions, MACs, parameters, bytes, totals.
 
-    CFG is a Darknet cfg; with an EXPERIMENT (.yaml) its network is shown with its precisions.
+    CFG is a Darknet cfg; with an EXPERIMENT (.yaml) its network is shown with its precisions. Where several backends share
+    the layers, who runs each is shown as well, and why a preferred one does not.
     """
-    plan = _plan(source, default, layers, overrides)
+    plan, backends = _plan(source, default, layers, overrides)
     for warning in plan.network.warnings:
         note(warning)
     document = _document(plan)
+    names = words(chosen) if chosen else backends
+    if names != OWN_BACKENDS:
+        found = partition(plan.network, plan.precision, plan.options, names)
+        for row in document["layers"]:
+            row["backend"] = found.who(row["index"])
+        for line in found.reasons.values():
+            note(line)
     if as_json:
         print_json(document)
     elif steps:
@@ -51,9 +63,13 @@ def command(
         print_layers(document, console())
 
 
-def _plan(source: Path, default: str | None, layers: tuple[str, ...], overrides: tuple[str, ...]) -> Plan:
+def _plan(
+    source: Path, default: str | None, layers: tuple[str, ...], overrides: tuple[str, ...]
+) -> tuple[Plan, tuple[str, ...]]:
+    """The plan, and who is to run it."""
     cfg, batch_norm, dialect, said = source, "auto", "auto", dict[str | int, Precision | str]()
     quantization: tuple[Any, ...] = (NOTHING_SAID, ())
+    backends = OWN_BACKENDS
     if source.suffix in (".yaml", ".yml"):
         from mpnet.formats.experiment_yaml import read_experiment  # a cfg does without
 
@@ -61,13 +77,14 @@ def _plan(source: Path, default: str | None, layers: tuple[str, ...], overrides:
         cfg, batch_norm, dialect = experiment.model.cfg, experiment.model.batch_norm, experiment.model.dialect
         default, said = default or experiment.precision.default, dict(experiment.precision.layers)
         quantization = (experiment.quantization.options, experiment.quantization.layers)
+        backends = experiment.backends
     elif overrides:
         raise ConfigError("--set changes an experiment file; with a cfg use --default and --layer")
     network = read_cfg(cfg, dialect)
     options = resolve_options(network, *quantization, batch_norm=batch_norm)
     # Stand-ins for calibrated ranges: the table needs to know that there is a conversion, not what its range is.
     options = replace(options, ranges={index: (0.0, 1.0) for index in range(-1, len(network.layers))})
-    return build_plan(network, assign(network, default, {**said, **selected_precisions(layers)}), options)
+    return build_plan(network, assign(network, default, {**said, **selected_precisions(layers)}), options), backends
 
 
 def _document(plan: Plan) -> dict[str, Any]:

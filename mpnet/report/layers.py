@@ -51,6 +51,8 @@ def print_layers(document: Mapping[str, Any], console: Console) -> None:
     """The document of `mpnet show` as a table with totals."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     columns = [column for column in _COLUMNS if column[2] <= console.width]
+    if any("backend" in row for row in document["layers"]):
+        columns.append(("runs in", False, 0, lambda row: row["backend"]))
     for name, right, _, _ in columns:
         table.add_column(name, justify="right" if right else "left", no_wrap=name != "selectors")
     for row in document["layers"]:

@@ -19,6 +19,7 @@ from mpnet.spec.quantization import NOTHING_SAID, QuantizationOptions
 DATA_FORMATS: tuple[str, ...] = ("yolo", "coco")
 STRATEGIES: tuple[str, ...] = ("grid", "one_at_a_time", "exhaustive", "greedy", "pareto", "additive")
 SAMPLERS: tuple[str, ...] = ("nsga2", "tpe")
+OWN_BACKENDS: tuple[str, ...] = ("mpnet",)
 DEFAULT_OUTPUT = Path("runs")
 HOLDOUT, MANY_IMAGES = 0.4, 200
 """What a sweep holds out when nobody says, and the pictures from which luck in choosing is small beside that of having
@@ -222,7 +223,11 @@ class RuntimeSection:
 
 @dataclass(frozen=True)
 class Experiment:
-    """All that an experiment file says. source: the file's path, for messages."""
+    """All that an experiment file says.
+
+    backends: who runs the layers of `mpnet run`, by preference; what none of them supports runs on mpnet's scalar kernels.
+    source:   the file's path, for messages.
+    """
 
     name: str = field(metadata=text())
     model: ModelSection = field(metadata=section(ModelSection))
@@ -234,4 +239,5 @@ class Experiment:
     runtime: RuntimeSection = field(default=RuntimeSection(), metadata=section(RuntimeSection))
     output: Path = field(default=DEFAULT_OUTPUT, metadata=path())
     baseline: str | None = field(default="fp32", metadata=word(tuple(PRECISIONS), none="none"))
+    backends: tuple[str, ...] = field(default=OWN_BACKENDS, metadata=text(many=True))
     source: str = "experiment"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Mapping
+from typing import Any, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from mpnet.backends import Model
 from mpnet.backends.deployment import Deployment, deploy
 from mpnet.backends.fate import fates, warnings_of
+from mpnet.backends.mixed import deploy_mixed
 from mpnet.engine.plan import Plan
 from mpnet.engine.run import Session
 from mpnet.formats.detections_json import detections_json
@@ -40,10 +41,11 @@ class Deployed:
 
 
 def run_in_engine(
-    experiment: Experiment, engine: str, *, force: bool = False, command: str = "", progress: Progress = silent
+    experiment: Experiment, engine: str | Sequence[str], *, force: bool = False, command: str = "", progress: Progress = silent
 ) -> RunReport:
     """Evaluate the experiment's configuration in another engine and in mpnet's, and store both results.
 
+    engine: a backend's name; or several by preference, of which each runs the layers that it supports.
     As `mpnet.trial.experiment.run_experiment`; the engine's result says in `deployed` how far it is from mpnet's.
     Raises: as that, and as `deploy`.
     """
@@ -79,9 +81,10 @@ def run_in_engine(
     return RunReport(own, base, False, bench, result)
 
 
-def deployment_of(bench: Workbench, plan: Plan, engine: str) -> Deployment:
+def deployment_of(bench: Workbench, plan: Plan, engine: str | Sequence[str]) -> Deployment:
     """The workbench's configuration in an engine; the files say where it comes from, but not where that lies."""
-    return deploy(engine, bench.configuration(plan.precision, {"sources": {}}))
+    configuration = bench.configuration(plan.precision, {"sources": {}})
+    return deploy(engine, configuration) if isinstance(engine, str) else deploy_mixed(engine, configuration)
 
 
 def engine_identity(bench: Workbench, plan: Plan, deployment: Deployment) -> TrialIdentity:

@@ -1,0 +1,211 @@
+"""Does the choice survive in the target? Configurations of real networks, exported and run by other engines.
+
+Usage: python benchmarks/deployment.py measure --data ../shared/data --network aix --engine openvino [--out FOLDER]
+       python benchmarks/deployment.py times   --data ../shared/data --network aix --engine openvino [--out FOLDER]
+       python benchmarks/deployment.py table   [--out FOLDER]
+
+`pip install -e ".[bench]"` installs every engine. measure: all layers in fp32, in fp16 and in int8, on all pictures, then
+`--count` mixed configurations drawn with `--seed` on the first `--pictures`; the engine's own quantisation mode, mpnet
+beside it: head error (relative RMS against mpnet's own heads), AP, agreement AP with mpnet's fp32, and how many pairs more
+than a point of agreement apart keep their order. times: passes of engine and mpnet in turn, and milliseconds per layer
+where the engine says. What was measured is a JSON file each; table prints them as Markdown.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from itertools import combinations
+from pathlib import Path
+from typing import Any, Mapping
+
+import numpy as np
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+
+from mpnet.backends import backend  # noqa: E402
+from mpnet.demo.project import write_project  # noqa: E402
+from mpnet.engine.assign import assign_key  # noqa: E402
+from mpnet.errors import ConfigError  # noqa: E402
+from mpnet.formats.atomic import write_text  # noqa: E402
+from mpnet.formats.experiment_yaml import parse_experiment  # noqa: E402
+from mpnet.spec.precision import PRECISIONS  # noqa: E402
+from mpnet.trial.deploy import deployment_of, measure_in_turn  # noqa: E402
+from mpnet.trial.experiment import open_workbench  # noqa: E402
+from mpnet.trial.measure import Meter  # noqa: E402
+from mpnet.trial.run import Runner, own_runner, run_all  # noqa: E402
+from mpnet.trial.workbench import Workbench  # noqa: E402
+
+COCO = {"format": "coco", "images": "coco/images", "annotations": "coco/instances_dev.json"}
+NETWORKS: dict[str, dict[str, Any]] = {
+    "aix": {
+        "model": {"cfg": "aix2022/yolov3-tiny-aix2022.cfg", "weights": "aix2022/yolov3-tiny-aix2022.weights",
+                  "names": "aix2022/yolohw.names"},
+        "data": {"format": "yolo", "images": "aix2022/images", "labels": "aix2022/labels"},
+    },
+    "yolov3-tiny": {
+        "model": {"cfg": "yolov3-tiny/yolov3-tiny.cfg", "weights": "yolov3-tiny/yolov3-tiny.weights",
+                  "names": "yolo-fastest/coco.names"}, "data": COCO,
+    },
+    "yolo-fastest": {
+        "model": {"cfg": "yolo-fastest/yolo-fastest-1.1.cfg", "weights": "yolo-fastest/yolo-fastest-1.1.weights",
+                  "names": "yolo-fastest/coco.names"}, "data": COCO,
+    },
+    "demo": {},
+}
+DRAWN = (("f", 0.25), ("h", 0.25), ("q", 0.5))
+"""Codes of mixed configurations and how often each layer gets them."""
+UNIFORM = ("fp32", "fp16", "int8")
+AT_ONCE = 4
+
+
+def workbench(name: str, data: Path, engine: str, limit: int | None, out: Path) -> Workbench:
+    """A network with its pictures, quantised in the engine's mode."""
+    if name == "demo":
+        folder = write_project(out / "demo-files", 39, workers=1).folder
+        tree: dict[str, Any] = {
+            "model": {kind: str(folder / "model" / f"demo.{kind}") for kind in ("cfg", "weights", "names")},
+            "data": {"format": "yolo", "images": str(folder / "val/images"), "labels": str(folder / "val/labels")},
+        }
+    else:
+        tree = {section: {key: value if key == "format" else str((data / value).resolve()) for key, value in keys.items()}
+                for section, keys in NETWORKS[name].items()}
+        if name == "yolov3-tiny":
+            tree["model"]["cfg"] = str(HERE.parent / "cfg" / "yolov3-tiny.cfg")
+            tree["model"]["weights"] = str(next((data / "yolov3-tiny").glob("*.weights")))
+    if limit is not None:
+        tree["data"]["limit"] = limit
+    mode = dict(backend(engine).mode)
+    document = {"name": name, **tree, "quantization": mode, "runtime": {"threads": 1, "batch": 4},
+                "output": str(out / "runs")}
+    return open_workbench(parse_experiment(json.dumps(document), source=name))
+
+
+def mixed(layers: int, count: int, seed: int) -> list[str]:
+    """Precision strings drawn layer by layer."""
+    random = np.random.Generator(np.random.PCG64(seed))
+    codes, shares = zip(*DRAWN, strict=True)
+    return ["".join(random.choice(codes, layers, p=shares)) for _ in range(count)]
+
+
+def measure(bench: Workbench, engine: str, keys: list[str]) -> list[dict[str, Any]]:
+    """AP, agreement and head error of configurations, mpnet's own and the engine's. A group shares each picture."""
+    network = bench.network
+    base = bench.plan(bench.uniform("fp32"))
+    rows: list[dict[str, Any]] = []
+    for start in range(0, len(keys), AT_ONCE):
+        runners, places = [own_runner(bench.prepared, base)], []
+        for key in keys[start:start + AT_ONCE]:
+            plan = bench.plan(assign_key(network, key))
+            try:
+                deployment = deployment_of(bench, plan, engine)
+            except ConfigError as error:
+                rows.append({"key": key, "refused": str(error)})
+                continue
+            own = 0 if key == base.precision.key else len(runners)
+            if own:
+                runners.append(own_runner(bench.prepared, plan))
+            runners.append(Runner(plan, lambda d=deployment: d.open(1).forward, own))
+            places.append((key, own, len(runners) - 1, deployment))
+        outcomes = run_all(bench, runners)
+        meter = Meter(bench.dataset, outcomes[0].detections)
+        for key, own, place, deployment in places:
+            figures = {}
+            for side, number in (("mpnet", own), ("engine", place)):
+                values = meter.measure(outcomes[number].detections, sizes=False, darknet=False).values
+                figures[side] = {"AP": values["AP"], "agreement_AP": values["agreement_AP"]}
+            executed = deployment.executed or {}
+            rows.append({"key": key, **figures, "head_error": outcomes[place].head_error, "version": deployment.version,
+                         "executed": "".join({"fp32": "f", "fp16": "h", "int8": "q"}.get(executed[i][0], "?") if i in executed
+                                             else "." for i in assign_key(network, key).weighted)})
+            print(json.dumps(rows[-1]), file=sys.stderr, flush=True)
+    return rows
+
+
+def times(bench: Workbench, engine: str, keys: list[str]) -> list[dict[str, Any]]:
+    """Milliseconds of passes in turn, and per layer where the engine says."""
+    rows = []
+    for key in keys:
+        plan = bench.plan(assign_key(bench.network, key))
+        deployment = deployment_of(bench, plan, engine)
+        latency, own_ms, layer_ms = measure_in_turn(bench, plan, deployment)
+        rows.append({"key": key, "version": deployment.version, "engine_ms": latency["median_ms"], "mpnet_ms": own_ms,
+                     "engine_min_ms": latency["min_ms"], "layers": dict(layer_ms or {})})
+    return rows
+
+
+def kept_pairs(rows: list[Mapping[str, Any]], apart: float = 1.0) -> tuple[int, int]:
+    """(pairs more than `apart` points of mpnet's agreement apart, how many of them the engine orders alike)."""
+    points = [(row["mpnet"]["agreement_AP"], row["engine"]["agreement_AP"]) for row in rows if "mpnet" in row]
+    pairs = [(a, b) for a, b in combinations(points, 2) if abs(a[0] - b[0]) > apart]
+    return len(pairs), sum((a[0] - b[0]) * (a[1] - b[1]) > 0 for a, b in pairs)
+
+
+def table(out: Path) -> str:
+    """All that was measured, as Markdown."""
+    lines = ["| network | engine | configurations | head error, median / max | AP apart, mean / max | agreement apart, mean / "
+             "max | rank correlation | pairs kept |", "|---|---|---|---|---|---|---|---|"]
+    for path in sorted(out.glob("*-measure.json")):
+        document = json.loads(path.read_text())
+        for what, rows in document["rows"].items():
+            name, good = f"{document['network']}, {document['pictures'][what]} pictures", [r for r in rows if "mpnet" in r]
+            if good:
+                lines.append(f"| {name} | {document['engine']} {good[0]['version']} | {what}, {len(good)} of {len(rows)} | "
+                             + " | ".join(summary(good)) + " |")
+            else:
+                lines.append(f"| {name} | {document['engine']} | {what} | refused: {rows[0]['refused']} | | | | |")
+    lines += ["", "| network | engine | configuration | engine, ms | mpnet, ms |", "|---|---|---|---|---|"]
+    for path in sorted(out.glob("*-times.json")):
+        document = json.loads(path.read_text())
+        for row in document["rows"]:
+            lines.append(f"| {document['network']} | {document['engine']} {row['version']} | `{row['key']}` | "
+                         f"{row['engine_ms']:.1f} | {row['mpnet_ms']:.1f} |")
+    return "\n".join(lines)
+
+
+def summary(rows: list[dict[str, Any]]) -> list[str]:
+    """The cells of some configurations."""
+    errors = [row["head_error"] for row in rows]
+    apart = [[abs(row["engine"][name] - row["mpnet"][name]) for row in rows] for name in ("AP", "agreement_AP")]
+    cells = [f"{np.median(errors):.1e} / {max(errors):.1e}", *(f"{np.mean(v):.2f} / {max(v):.2f}" for v in apart)]
+    if len(rows) < 3:
+        return [*cells, "", ""]
+    ranks = [np.argsort(np.argsort([row[side]["agreement_AP"] for row in rows])) for side in ("mpnet", "engine")]
+    count, kept = kept_pairs(rows)
+    return [*cells, f"{np.corrcoef(*ranks)[0, 1]:.3f}", f"{kept} of {count}"]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=("measure", "times", "table"))
+    parser.add_argument("--data", type=Path, default=HERE.parent.parent / "shared" / "data")
+    parser.add_argument("--network", choices=NETWORKS, default="aix")
+    parser.add_argument("--engine", default="openvino")
+    parser.add_argument("--out", type=Path, default=Path("runs/deployment"))
+    parser.add_argument("--count", type=int, default=20)
+    parser.add_argument("--pictures", type=int, default=39, help="for the mixed configurations")
+    parser.add_argument("--seed", type=int, default=0)
+    said = parser.parse_args()
+    if said.what == "table":
+        print(table(said.out))
+        return
+    bench = workbench(said.network, said.data, said.engine, None, said.out)
+    layers = len(bench.network.convolutions)
+    drawn = mixed(layers, said.count, said.seed)
+    document: dict[str, Any] = {"network": said.network, "engine": said.engine, "seed": said.seed}
+    if said.what == "times":
+        document["rows"] = times(bench, said.engine, ["f" * layers, "q" * layers, drawn[0]])
+    else:
+        few = workbench(said.network, said.data, said.engine, said.pictures, said.out)
+        document["pictures"] = {**dict.fromkeys(UNIFORM, len(bench.inputs)), "mixed": len(few.inputs)}
+        document["rows"] = {
+            **{name: measure(bench, said.engine, [PRECISIONS[name].code * layers]) for name in UNIFORM},
+            "mixed": measure(few, said.engine, drawn),
+        }
+    write_text(said.out / f"{said.network}-{said.engine}-{said.what}.json", json.dumps(document, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,149 @@
+"""Who runs which layer: backends by preference, maximal runs of layers that one supports, the rest to mpnet's kernels.
+
+A run is a stretch of consecutive layers that read one tensor from before it; that tensor, and all results of the run that
+others read, are reals. mpnet's scalar kernels are the last in every list of backends.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Sequence
+
+from mpnet.backends import Backend, backend
+from mpnet.engine.assign import PrecisionPlan
+from mpnet.engine.lowering import result_storage
+from mpnet.engine.options import EngineOptions
+from mpnet.errors import ConfigError
+from mpnet.export import Target, target
+from mpnet.spec.layers import YoloSpec
+from mpnet.spec.network import PICTURE, NetworkSpec
+
+OWN, SCALAR = "mpnet", "reference"
+"""mpnet's kernels for this CPU, and its scalar ones: the same bits, at other speeds."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """Consecutive layers that one backend runs.
+
+    given: the tensor that they read: a layer's index, or PICTURE. gives: layers whose results others read, in order.
+    """
+
+    backend: str
+    layers: tuple[int, ...]
+    given: int
+    gives: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Partition:
+    """own: which of mpnet's kernels run the rest. parts: in order. reasons: one line for each layer that a preferred
+    backend does not run, by layer index."""
+
+    own: str
+    parts: tuple[Part, ...]
+    reasons: dict[int, str]
+
+    def who(self, index: int) -> str:
+        """Who runs a layer."""
+        return next((part.backend for part in self.parts if index in part.layers), self.own)
+
+
+def check_backends(names: Sequence[str]) -> None:
+    """Raises: ConfigError for a list that holds an unknown name, or one twice."""
+    for name in names:
+        if name not in (OWN, SCALAR):
+            backend(name)
+    if len(set(names)) != len(names) or not names:
+        raise ConfigError(f"backends: {', '.join(names) or 'nothing'}; name each backend once, the preferred one first")
+
+
+def partition(
+    network: NetworkSpec, precisions: PrecisionPlan, options: EngineOptions, names: Sequence[str]
+) -> Partition:
+    """Who runs what, for backends by preference; those behind `mpnet` have nothing left to run.
+
+    Raises: ConfigError for unknown names.
+    """
+    check_backends(names)
+    own = next((name for name in names if name in (OWN, SCALAR)), SCALAR)
+    preferred = [name for name in names[:names.index(own) if own in names else len(names)]]
+    rows = {name: (row := backend(name), target(row.target)) for name in preferred}
+    reasons: dict[int, str] = {}
+    chosen = [_choice(network, precisions, options, index, rows, reasons) for index in range(len(network.layers))]
+    parts: list[Part] = []
+    for name, layers in _runs(network, precisions, chosen, reasons):
+        if any(network.layers[index].has_weights for index in layers):
+            inside = set(layers)
+            [given] = {tensor for index in layers for tensor in network.layers[index].inputs} - inside
+            parts.append(Part(name, layers, given, _read_outside(network, layers)))
+        else:
+            for index in layers:
+                reasons.setdefault(index, "a run without convolutions is not worth the way there and back")
+    said = {}
+    for index, reason in sorted(reasons.items()):
+        layer = network.layers[index]
+        who = next((part.backend for part in parts if index in part.layers), own)
+        said[index] = f"layer {index} ({layer.name}, {precisions[index]}) falls back to {who}: {reason}"
+    return Partition(own, tuple(parts), said)
+
+
+def _choice(
+    network: NetworkSpec, precisions: PrecisionPlan, options: EngineOptions, index: int,
+    rows: dict[str, tuple[Backend, Target]], reasons: dict[int, str],
+) -> str:
+    """The first backend that supports a layer, '' for none. Heads hand tensors over; whoever makes those does."""
+    layer = network.layers[index]
+    if isinstance(layer, YoloSpec):
+        return ""
+    refused: list[str] = []
+    for name, (row, form) in rows.items():
+        why = form.support(layer, precisions[index], options.of(index), row.flavour)
+        if not why and result_storage(layer, precisions[index]).carries_scale:
+            why = "its result is int8 codes, which do not leave mpnet"
+        if not why:
+            if refused:
+                reasons[index] = "; ".join(refused)
+            return name
+        refused.append(f"{name}: {why}")
+    if refused:
+        reasons[index] = "; ".join(refused)
+    return ""
+
+
+def _runs(
+    network: NetworkSpec, precisions: PrecisionPlan, chosen: Sequence[str], reasons: dict[int, str]
+) -> list[tuple[str, tuple[int, ...]]]:
+    """Maximal stretches of layers with one backend that read one tensor from before; heads between do not end them."""
+    found: list[tuple[str, list[int]]] = []
+    reads: set[int] = set()
+    for layer in network.layers:
+        name = chosen[layer.index]
+        if isinstance(layer, YoloSpec):
+            continue
+        if found and found[-1][0] == name:
+            outside = reads | (set(layer.inputs) - set(found[-1][1]))
+            if not name or len(outside) == 1:
+                found[-1][1].append(layer.index)
+                reads = outside
+                continue
+        reads = set(layer.inputs)
+        if name and len(reads) > 1:
+            reasons[layer.index] = f"{name}: it reads {len(reads)} tensors from before a run, which takes one"
+            name = ""
+        elif name and _codes(network, precisions, layer.inputs[0]):
+            reasons[layer.index] = f"{name}: it reads int8 codes, which do not leave mpnet"
+            name = ""
+        found.append((name, [layer.index]))
+    return [(name, tuple(layers)) for name, layers in found if name]
+
+
+def _codes(network: NetworkSpec, precisions: PrecisionPlan, tensor: int) -> bool:
+    return tensor != PICTURE and result_storage(network.layers[tensor], precisions[tensor]).carries_scale
+
+
+def _read_outside(network: NetworkSpec, layers: Sequence[int]) -> tuple[int, ...]:
+    inside = set(layers)
+    last = {network.outputs[0]} if not network.yolos else set()
+    return tuple(index for index in layers
+                 if index in last or any(reader not in inside for reader in network.consumers[index]))
