@@ -32,7 +32,8 @@ def cut(configuration: Configuration, part: Part) -> Configuration:
         shape = whole.layers[index].out_shape
         layers.append(YoloSpec(len(layers), 0, (new[index],), shape, shape, None, f"out-{index}", (0,), ((1.0, 1.0),), 1))
     height, width, channels = whole.shape_of(part.given)
-    network = NetworkSpec(width, height, channels, tuple(layers), source=whole.source, digest=whole.digest)
+    network = NetworkSpec(width, height, channels, tuple(layers), source=whole.source, digest=whole.digest,
+                          dialect=whole.dialect, own_dialect=whole.own_dialect)
     options, prepared = configuration.options, configuration.prepared
     folded = {new[index]: prepared.folded[index] for index in part.layers if index in prepared.folded}
     means = {new[index]: prepared.channel_means[index] for index in part.layers if index in prepared.channel_means}

@@ -25,7 +25,6 @@ from mpnet.kernels.calls import Call
 from mpnet.kernels.isa import kernels
 from mpnet.spec.network import PICTURE, NetworkSpec, Shape
 from mpnet.spec.precision import FP32, Precision
-from mpnet.spec.weights import Weights
 
 if TYPE_CHECKING:
     from mpnet.engine.bind import Context
@@ -134,8 +133,7 @@ def version_of(parts: Sequence[tuple[Part, Deployment]]) -> str:
 def _own(prepared: Prepared, found: Partition) -> Prepared:
     if found.own != SCALAR or prepared.kernels.name == "scalar":
         return prepared
-    return Prepared(prepared.network, Weights({}), kernels("scalar"), batch_norm=prepared.batch_norm,
-                    folded=prepared.folded, channel_means=prepared.channel_means)
+    return prepared.on(kernels("scalar"))
 
 
 def _replaced(plan: Plan, part: Part, run: _Run, name: str) -> Plan:

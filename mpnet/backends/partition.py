@@ -101,6 +101,8 @@ def _choice(
         why = form.support(layer, precisions[index], options.of(index), row.flavour)
         if not why and result_storage(layer, precisions[index]).carries_scale:
             why = "its result is int8 codes, which do not leave mpnet"
+        if not why and layer in network.valued:
+            why = "it has values of its own without being a convolution, which do not leave mpnet"
         if not why:
             if refused:
                 reasons[index] = "; ".join(refused)

@@ -135,6 +135,11 @@ class Prepared:
         self._lock = threading.Lock()
         self.arenas = ArenaPool()
 
+    def on(self, kernels: Kernels) -> Prepared:
+        """The same weights for another table of kernels."""
+        return Prepared(self.network, self._weights, kernels, batch_norm=self.batch_norm, folded=self.folded,
+                        channel_means=self.channel_means)
+
     @cached_property
     def folded(self) -> dict[int, FoldedConvolution]:
         """Every convolution's weights and bias before they are quantised, by layer index. Raises: EngineError."""

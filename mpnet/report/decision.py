@@ -80,7 +80,7 @@ def _of_experiment(experiment: Experiment, files: Files, complete: bool) -> Deci
         return bench.options, bench.prepared
 
     content = read_cfg_bytes(cfg)
-    network = parse_cfg(content, str(cfg))
+    network = parse_cfg(content, str(cfg), model.dialect)
     section = experiment.precision
     return Decision(Configuration(network, assign(network, section.default, dict(section.layers)), bring, content,
                                   document={"name": experiment.name}), cfg)
@@ -106,7 +106,7 @@ def _of_stored(source: str, files: Files, complete: bool) -> Decision:
     content = read_cfg_bytes(path)
     notes = () if hashlib.sha256(content).hexdigest() == found.document["digests"].get("cfg") else (
         f"{path} is not the file that was measured (its digest differs); the precisions are written all the same",)
-    network = parse_cfg(content, str(path))
+    network = parse_cfg(content, str(path), (found.document.get("protocol") or {}).get("dialect", "auto"))
     return Decision(Configuration(network, assign_key(network, found.key), bring, content, document=document),
                     path, notes)
 

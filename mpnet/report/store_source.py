@@ -45,7 +45,7 @@ def from_store(
         if len({len(split_key(key)[0]) for key in keys}) > 1:
             raise damaged(path, "its configurations have different numbers of layers")
         columns = _columns(trials)
-        verified = store.document("verified")
+        verified = (findings or {}).get("verified")
         checked = _checked(verified, context)
         columns.update(_verified_columns(checked, keys))
         objective, cost = axes(columns, sweep.get("objectives") or ())

@@ -10,16 +10,18 @@ from mpnet.errors import FormatError
 from mpnet.formats.json_text import parse_json
 from mpnet.formats.schema import Fields, Kind, Many, Maybe, Named, Within, mismatch
 from mpnet.spec.identity import TrialIdentity
-from mpnet.trial.result_schema import DECIBELS, KEY
+from mpnet.trial.result_schema import CALIBRATION, DECIBELS, KEY
 
 _VALUES = Named(float)
 _ENTRY = Fields({"precision": KEY, "trial": str, "options": str, "metrics": _VALUES, "costs": _VALUES}, {"held_out": _VALUES})
 _LOSS = Fields({"pictures": int, "AP": Fields({"difference": float, "low": float, "high": float})})
 _PICK = Fields({**_ENTRY.required, "losses": Named(_LOSS), "saves": _VALUES}, _ENTRY.optional)
 _NEAREST = Fields({**_ENTRY.required, "beyond": _VALUES}, _ENTRY.optional)
-_VERIFIED = Fields({"precision": KEY, "context": int, "survived": bool, "why": str}, dict.fromkeys(
-    ("AP", "agreement_AP", "latency_ms", "deployed_AP", "deployed_agreement_AP", "deployed_latency_ms", "head_error"),
-    Maybe(float)))
+_VERIFIED = Fields({"engine": str, "version": str, "rule": str, "notes": Many(str), "rows": Many(Fields(
+    {"precision": KEY, "options": str, "context": int, "version": str, "survived": bool, "why": str}, {
+        "files": str, "falls_back": Many(str), "AP": float, "head_error": float, "latency_ms": float,
+        "agreement_AP": Maybe(float), "deployed_AP": float, "deployed_agreement_AP": Maybe(float), "deployed_latency_ms": float,
+    }))})
 _GAP = Fields({name: float for name in (
     "hypervolume_ratio", "quality_lost_max", "quality_lost_mean", "uncovered", "found", "exact_points")})
 _IDENTITY = Fields({"options": dict, "protocol": dict, "arithmetic": str, **dict.fromkeys(("cfg", "weights", "data"), str)},
@@ -33,13 +35,15 @@ DOCUMENTS: Mapping[str, Kind] = {
         "digests": Named(Maybe(str)), "layers": Many(dict), "notes": Many(str), "objectives": Many(str),
         "holdout": Within(0, 1), "contexts": Many(int), "suffix": str, "baseline": Maybe(KEY), "selecting": int,
         "images": int, "protocol": dict, "constraints": Maybe(dict), "sources": Maybe(Named(str)),
+        "calibration": Maybe(CALIBRATION),
     }),
     "status": Fields({}, {"state": str, "owner": str, "strategy": str, "total": Maybe(int), "time": float}),
     "findings": Maybe(Fields({
         "trials": int, "space": int, "front": Many(_ENTRY), "objectives": Many(str, 1), "baseline": Maybe(_ENTRY),
         "best": Maybe(_ENTRY),
-    }, {"gap": Maybe(_GAP), "picks": Named(_PICK), "nearest": Maybe(_NEAREST), "limits": _VALUES, "known": int, "state": str})),
-    "verified": Maybe(Fields({"engine": str, "version": str, "rule": str, "rows": Many(_VERIFIED)}, {"notes": Many(str)})),
+    }, {"gap": Maybe(_GAP), "picks": Named(_PICK), "nearest": Maybe(_NEAREST), "limits": _VALUES, "known": int, "state": str,
+        "verified": _VERIFIED})),
+    "verified": Maybe(_VERIFIED),
     "losses": Named(Named(Many(float, 4))),
     "context": Fields({}, {"identity": _IDENTITY, "options": str, "measures": dict}),
 }

@@ -32,7 +32,6 @@ AGREEMENT_LOST, AP_LOST = 1.0, 0.5
 """Points that a configuration may lose in the engine and still survive."""
 RULE = (f"it survives when the engine's agreement AP is at most {AGREEMENT_LOST:g} point (without a baseline AP at most "
         f"{AP_LOST:g}) below mpnet's own, and all limits are still kept")
-_NOTE = "verified"
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +59,7 @@ class Verification:
                 notes.update(dict.fromkeys(row.pop("notes", [])))
                 rows.append(row)
         found = {"engine": self.section.engine, "version": version, "rule": RULE, "notes": list(notes), "rows": rows}
-        self.store.set_note(_NOTE, json.dumps(found))
+        self.store.set_note(self._note, json.dumps(found))
         return found
 
     def _row(self, entry: Mapping[str, Any], advance: Advance) -> dict[str, Any]:
@@ -85,14 +84,18 @@ class Verification:
         why = self._lost(configuration, measured)
         return {**row, "survived": not why, "why": why}
 
+    @property
+    def _note(self) -> str:
+        return f"verified/{','.join(map(str, self.contexts))}:{self.section.engine}"
+
     @cached_property
     def _done(self) -> dict[str, dict[str, Any]]:
         """Figures of an earlier verification, by all that decides them."""
-        stored = self.store.document(_NOTE) or {}
+        stored = self.store.document(self._note) or {}
         names = ("AP", "agreement_AP", "latency_ms", DEPLOYED + "AP", DEPLOYED + "agreement_AP", DEPLOYED + "latency_ms",
                  "head_error", "falls_back")
         return {f"{row['context']}:{row['precision']}:{row['files']}:{row['version']}": {name: row[name] for name in names}
-                for row in stored.get("rows", []) if "files" in row and stored.get("engine") == self.section.engine}
+                for row in stored.get("rows", []) if "files" in row}
 
     def _measure(self, bench: Workbench, plan: Plan, deployment: Deployment, advance: Advance) -> dict[str, Any]:
         key = self.setup.baseline

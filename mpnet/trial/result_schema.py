@@ -26,6 +26,10 @@ PROTOCOL = Fields({"dataset": str, "images": int, "batch_norm": str}, {
 })
 CLASS = Fields({"id": int, "name": str, "truths": int, "AP": float}, dict.fromkeys(("AP50", "AR100", "darknet_AP50"), float))
 COST = Fields({name: float for name in ("weight_bytes", "peak_activation_bytes", "macs", "int8_macs", "bit_operations")})
+FATE = Fields({"index": int, "name": str, "asked": str, "written": str, "executed": str, "why": str}, {"ms": Maybe(float)})
+DEPLOYED = Fields({"engine": str, "version": str, "reference": str, "AP": float, "layers": Many(FATE)}, dict.fromkeys(
+    ("agreement_AP", "head_error", "latency_ms", "mpnet_latency_ms"), Maybe(float)))
+CALIBRATION = Fields({"count": int, "seed": int}, {"images": str})
 RESULT = DocumentFormat(
     "mpnet-result", 1, "result of mpnet", "run the experiment again, with --force if need be", 64 << 20,
     {
@@ -37,6 +41,7 @@ RESULT = DocumentFormat(
     {
         "created": str, "command": str, "agreement": Maybe(AGREEMENT), "latency": Maybe(LATENCY),
         "sources": Maybe(Named(str)), "notes": Many(str), "selection": Maybe(Named(float)), "held_out": Maybe(Named(float)),
+        "calibration": Maybe(CALIBRATION), "deployed": DEPLOYED,
     },
 )
 """docs/architecture.md describes the sections."""
