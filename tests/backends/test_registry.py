@@ -1,0 +1,41 @@
+"""Backends are found by name, import nothing before they are asked to, and pyproject.toml brings what they need."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mpnet.backends import backend, backends, runner_of
+from mpnet.errors import ConfigError
+from mpnet.export import targets
+from mpnet.spec.keys import keys_of
+from mpnet.spec.quantization import QuantizationOptions
+
+
+def test_every_backend_runs_what_a_target_writes() -> None:
+    known = targets()
+    for name, row in backends().items():
+        assert row.flavour in (known[row.target].flavours or ("",))
+        assert runner_of(row.target, row.flavour) is not None, name
+        assert set(row.mode) <= set(keys_of(QuantizationOptions))
+    with pytest.raises(ConfigError, match="engine 'none' is unknown; known are"):
+        backend("none")
+
+
+def test_extras_bring_what_targets_and_backends_need(repository: Path) -> None:
+    tomllib = pytest.importorskip("tomllib", reason="Python 3.11 reads TOML")
+    extras = tomllib.loads((repository / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    for row in (*targets().values(), *backends().values()):
+        assert set(row.packages) <= set(extras[row.extra] if row.extra else ())
+    for name, row in backends().items():  # an engine's extra brings what its file is written with
+        assert set(targets()[row.target].packages) <= set(extras[row.extra]), name
+
+
+def test_asking_what_there_is_imports_no_engine() -> None:
+    code = ("import sys; from mpnet.backends import backends; from mpnet.export import targets; backends(); targets(); "
+            "print([name for name in ('onnx', 'onnxruntime', 'openvino', 'ncnn', 'ai_edge_litert', 'flatbuffers') "
+            "if name in sys.modules])")
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
