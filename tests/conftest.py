@@ -18,8 +18,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-# What needs one of these is slow: real networks and pictures, chromium, a cluster of fresh processes.
-SLOW_FIXTURES = {"shared_data", "browser", "scheduler"}
+# What needs one of these is slow: real networks and pictures, chromium, a cluster of fresh processes, a C program to build.
+SLOW_FIXTURES = {"shared_data", "browser", "scheduler", "mprun"}
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -1,0 +1,114 @@
+"""What mprun says: of the CPU, of times, of files that are damaged, and of what it does not read."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from mpnet.engine.assign import assign_key
+from mpnet.engine.plan import build_plan
+from mpnet.formats.cfg import read_cfg
+from mpnet.kernels.isa import active_level, usable_levels
+from mpnet.speed.latency import predicted_ms
+from mpnet.speed.table import read_table
+from tests.mprun.conftest import Program, mpnet
+
+
+@pytest.fixture(scope="module")
+def bundle(mixed_cfg: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """With programs to time, and packed for one level of each architecture."""
+    path = tmp_path_factory.mktemp("bundle") / "net.mpnet"
+    mpnet("export", mixed_cfg, "--to", "bundle", "-o", path, "--packed", f"neon_dotprod,{active_level()}")
+    return path
+
+
+def test_the_table_is_one_that_sweeps_take(mprun: Program, bundle: Path, mixed_cfg: Path, tmp_path: Path) -> None:
+    mprun(bundle, "--profile", "-o", tmp_path / "board.json", "--repeats", 1, "--threads", 1)
+    table = read_table(tmp_path / "board.json")
+    network = read_cfg(mixed_cfg)
+    table.check(network, ("fp32", "fp16", "int8"))
+    assert table.machine["isa"] == active_level()
+    assert len(table.checks) == 8
+    for key in ("f" * 13, "q" * 13, "hqf" * 4 + "h"):
+        assert predicted_ms(build_plan(network, assign_key(network, key)), table.step_ms) > 0
+
+
+def test_info_names_levels_and_what_the_file_holds(mprun: Program, bundle: Path) -> None:
+    info = json.loads(mprun(bundle, "--info", "--json").stdout)
+    assert info["isa"] == active_level()
+    assert info["usable"] == list(usable_levels())
+    assert info["packed"] == ["neon_dotprod", active_level()]
+    assert info["mapped"] > 0
+    assert info["packed_here"] == 0
+    assert info["origin"]["precision"] == info["precision"]
+    assert json.loads(mprun(bundle, "--info", "--json", "--isa", "scalar").stdout)["mapped"] == 0
+    assert "fp16" in mprun("--info").stdout
+
+
+def test_a_level_is_chosen_as_in_mpnet(mprun: Program, bundle: Path) -> None:
+    assert json.loads(mprun("--info", "--json", MPNET_ISA="scalar").stdout)["isa"] == "scalar"
+    assert "unknown ISA level 'sse9'" in mprun(bundle, "--info", "--isa", "sse9", check=2).stderr
+
+
+def test_bench_times_every_step(mprun: Program, bundle: Path) -> None:
+    found = json.loads(mprun(bundle, "--bench", "--json", "--repeats", 2).stdout)
+    assert found["images"] == 2
+    assert {step["step"].split()[0] for step in found["steps"]} >= {"Convolve", "Quantize"}
+
+
+def test_damage_is_one_line_wherever_it_is(mprun: Program, bundle: Path, pictures: Path, tmp_path: Path) -> None:
+    content = bundle.read_bytes()
+    picture = pictures / "scene-0.jpg"
+    place = int.from_bytes(content[32 + 11 * 24:][:8], "little") + 10  # in the first weights: section 11 is data
+    damaged = {
+        "empty": (b"", "is empty or not a file"),
+        "other": (b"PK\3\4" * 100, "is no bundle"),
+        "newer": (content[:8] + b"\2" + content[9:], "build a newer mprun"),
+        "cut": (content[:-64], "copy it again"),
+        "header": (content[:40] + b"\x55" + content[41:], "is damaged (CRC)"),
+        "weights": (content[:place] + bytes([content[place] ^ 1]) + content[place + 1:], "is damaged (CRC)"),
+    }
+    for name, (changed, said) in damaged.items():
+        (tmp_path / name).write_bytes(changed)
+        # Packed weights hide the others, so the level is one that they are not packed for.
+        words = (tmp_path / name, picture, "--isa", "scalar") if name == "weights" else (tmp_path / name, picture)
+        done = mprun(*words, check=2)
+        assert said in done.stderr
+        assert done.stderr.startswith(f"mprun: {tmp_path / name}: ")
+        assert done.stderr.count("\n") == 1
+        assert done.stdout == ""
+
+
+def test_other_pictures_are_named_with_what_to_do(mprun: Program, bundle: Path, pictures: Path, tmp_path: Path) -> None:
+    jpeg = (pictures / "scene-0.jpg").read_bytes()
+    files = {
+        "a.png": (b"\x89PNG\r\n\x1a\n" + bytes(50), "is neither JPEG nor PPM; convert it"),
+        "b.jpg": (jpeg[:200], "save it again"),
+        "c.ppm": (b"P6 4 4 65535 " + bytes(96), "is no PPM of 8 bits; convert it"),
+        "d.ppm": (b"P6 40 40 255 " + bytes(96), "is cut"),
+        "e.ppm": (b"P6 999999 4 255 ", "outside the limits"),
+    }
+    for name, (content, said) in files.items():
+        (tmp_path / name).write_bytes(content)
+        done = mprun(bundle, pictures / "scene-1.jpg", tmp_path / name, "--json", check=2)
+        assert said in done.stderr
+        assert done.stdout == ""
+    assert "no such file" in mprun(bundle, tmp_path / "gone.jpg", check=2).stderr
+
+
+@pytest.mark.parametrize("words", [
+    (), ("--bench",), ("{bundle}",), ("{bundle}", "--profile"), ("{bundle}", "--bench", "--info"), ("{bundle}", "--threads", "x"),
+    ("{bundle}", "--nonsense"), ("{bundle}", "--evaluate"),
+])
+def test_a_wrong_call_is_one_line(mprun: Program, bundle: Path, words: tuple[str, ...]) -> None:
+    done = mprun(*(word.format(bundle=bundle) for word in words), check=2)
+    assert done.stderr.count("\n") == 1
+    assert "--help" in done.stderr or "-o FILE" in done.stderr or "one at a time" in done.stderr or "no number" in done.stderr
+
+
+def test_an_unknown_level_cannot_be_packed_for(mixed_cfg: Path, tmp_path: Path) -> None:
+    said = mpnet("export", mixed_cfg, "--to", "bundle", "-o", tmp_path / "x.mpnet", "--packed", "mmx", "--no-profile", code=2)
+    assert "unknown ISA level" in said
+    assert not (tmp_path / "x.mpnet").exists()

@@ -1,0 +1,92 @@
+"""mprun gives what mpnet gives, byte for byte: tensors of random configurations, and boxes of pictures."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from mpnet.api import load_network
+from mpnet.kernels.isa import usable_levels
+from tests.mprun import cases
+from tests.mprun.conftest import Program, mpnet
+
+CONFIGURATIONS = 30
+
+
+@pytest.fixture(scope="module")
+def bundles(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of all four networks; with weights packed for the best level but one, so that both ways of starting are used."""
+    folder = tmp_path_factory.mktemp("bundles")
+    cases.write(folder, CONFIGURATIONS, usable_levels()[1:2])
+    return folder
+
+
+@pytest.fixture(scope="module")
+def heads(mprun: Program, repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """heads.c over the library."""
+    program = tmp_path_factory.mktemp("heads") / "heads"
+    subprocess.run(["gcc", "-Wall", "-Wextra", "-Werror", f"-I{repository / 'csrc/run'}", str(repository / "tests/mprun/heads.c"),
+                    str(mprun.library), "-lm", "-pthread", "-o", str(program)], check=True)
+    return program
+
+
+@pytest.mark.parametrize("level", usable_levels())
+def test_tensors_of_random_configurations_equal_a_sessions(bundles: Path, heads: Path, level: str) -> None:
+    for threads in ("1", "3") if level == usable_levels()[0] else ("1",):
+        subprocess.run([str(heads), level, threads, str(bundles / "list.txt")], check=True)
+        assert cases.compare(bundles) == []
+
+
+def _export(source: Path, out: Path) -> Path:
+    mpnet("export", source, "--to", "bundle", "-o", out, "--names", source.with_suffix(".names"), "--no-profile")
+    return out
+
+
+def _detect(cfg: Path, *words: object) -> str:
+    return mpnet("detect", "--cfg", cfg, "--weights", cfg.with_suffix(".weights"), "--names", cfg.with_suffix(".names"), *words)
+
+
+@pytest.mark.parametrize("options", [(), ("--resize", "letterbox", "--confidence", "0.03", "--nms", "0.6")])
+def test_the_document_is_that_of_mpnet_detect(
+    mprun: Program, mixed_cfg: Path, pictures: Path, tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    bundle = _export(mixed_cfg, tmp_path / "net.mpnet")
+    expected = json.loads(_detect(mixed_cfg, pictures, "--json", *options))
+    found = json.loads(mprun(bundle, pictures, "--json", *options).stdout)
+    assert sum(len(file["detections"]) for file in found["files"]) > 2
+    assert found == expected
+
+
+def test_the_text_is_that_of_mpnet_detect(mprun: Program, mixed_cfg: Path, pictures: Path, tmp_path: Path) -> None:
+    assert mprun(_export(mixed_cfg, tmp_path / "net.mpnet"), pictures).stdout == _detect(mixed_cfg, pictures)
+
+
+def test_evaluation_writes_the_file_of_a_run(mprun: Program, jpeg_experiment: Path, tmp_path: Path) -> None:
+    run = Path(json.loads(mpnet("run", jpeg_experiment, "--json"))["folder"])
+    mpnet("export", run, "--to", "bundle", "-o", tmp_path / "net.mpnet", "--no-profile")
+    mprun(tmp_path / "net.mpnet", "--evaluate", jpeg_experiment.parent / "images", "-o", tmp_path / "detections.json")
+    assert (tmp_path / "detections.json").read_bytes() == (run / "detections.json").read_bytes()
+    assert len(json.loads((run / "detections.json").read_text(encoding="utf-8"))) > 5
+
+
+def test_a_library_call_gives_the_boxes_of_a_network(
+    mprun: Program, mixed_cfg: Path, pictures: Path, tmp_path: Path, repository: Path,
+) -> None:
+    """The example of docs/mprun.md, as it stands there."""
+    page = (repository / "docs" / "mprun.md").read_text(encoding="utf-8")
+    source = tmp_path / "example.c"
+    source.write_text(page.split("```c\n")[1].split("```")[0], encoding="utf-8")
+    subprocess.run(["gcc", "-Wall", "-Werror", f"-I{repository / 'csrc/run'}", str(source), str(mprun.library), "-lm", "-pthread",
+                    "-o", str(tmp_path / "example")], check=True)
+    _export(mixed_cfg, tmp_path / "net.mpnet")
+    picture = pictures / "scene-0.jpg"
+    printed = subprocess.run([str(tmp_path / "example"), str(tmp_path / "net.mpnet"), str(picture)], check=True,
+                             capture_output=True, text=True).stdout
+    network = load_network(mixed_cfg, mixed_cfg.with_suffix(".weights"), mixed_cfg.with_suffix(".names"))
+    boxes = network.detect(picture)
+    assert boxes
+    assert printed == "".join(f"{box.name} {box.score:.3f} {box.x:.1f} {box.y:.1f} {box.width:.1f} {box.height:.1f}\n"
+                              for box in boxes)
