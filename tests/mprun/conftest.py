@@ -18,6 +18,8 @@ from mpnet.demo.model import model_files
 from mpnet.demo.scenes import scene
 from tests.networks import write_experiment
 
+REPOSITORY = Path(__file__).resolve().parents[2]
+
 
 @dataclass(frozen=True)
 class Program:
@@ -32,6 +34,11 @@ class Program:
                               env=environment or None)
         assert done.returncode == check, done.stderr
         return done
+
+    def compile(self, source: Path, program: Path) -> None:
+        """A C program over the library."""
+        subprocess.run(["gcc", "-Wall", "-Wextra", "-Werror", "-Icsrc/run", str(source), str(self.library), "-lm", "-pthread",
+                        "-o", str(program)], check=True, cwd=REPOSITORY)
 
 
 def mpnet(*words: object, code: int = 0) -> str:

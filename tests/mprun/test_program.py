@@ -72,7 +72,7 @@ def test_damage_is_one_line_wherever_it_is(mprun: Program, bundle: Path, picture
     }
     for name, (changed, said) in damaged.items():
         (tmp_path / name).write_bytes(changed)
-        # Packed weights hide the others, so the level is one that they are not packed for.
+        # A level that weights are packed for does not look at the others.
         words = (tmp_path / name, picture, "--isa", "scalar") if name == "weights" else (tmp_path / name, picture)
         done = mprun(*words, check=2)
         assert said in done.stderr
@@ -99,8 +99,8 @@ def test_other_pictures_are_named_with_what_to_do(mprun: Program, bundle: Path, 
 
 
 @pytest.mark.parametrize("words", [
-    (), ("--bench",), ("{bundle}",), ("{bundle}", "--profile"), ("{bundle}", "--bench", "--info"), ("{bundle}", "--threads", "x"),
-    ("{bundle}", "--nonsense"), ("{bundle}", "--evaluate"),
+    (), ("--bench",), ("{bundle}",), ("{bundle}", "--profile"), ("{bundle}", "--bench", "--info"),
+    ("{bundle}", "--threads", "x"), ("{bundle}", "--nonsense"), ("{bundle}", "--evaluate"),
 ])
 def test_a_wrong_call_is_one_line(mprun: Program, bundle: Path, words: tuple[str, ...]) -> None:
     done = mprun(*(word.format(bundle=bundle) for word in words), check=2)

@@ -28,8 +28,7 @@ def bundles(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def heads(mprun: Program, repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """heads.c over the library."""
     program = tmp_path_factory.mktemp("heads") / "heads"
-    subprocess.run(["gcc", "-Wall", "-Wextra", "-Werror", f"-I{repository / 'csrc/run'}", str(repository / "tests/mprun/heads.c"),
-                    str(mprun.library), "-lm", "-pthread", "-o", str(program)], check=True)
+    mprun.compile(repository / "tests/mprun/heads.c", program)
     return program
 
 
@@ -79,8 +78,7 @@ def test_a_library_call_gives_the_boxes_of_a_network(
     page = (repository / "docs" / "mprun.md").read_text(encoding="utf-8")
     source = tmp_path / "example.c"
     source.write_text(page.split("```c\n")[1].split("```")[0], encoding="utf-8")
-    subprocess.run(["gcc", "-Wall", "-Werror", f"-I{repository / 'csrc/run'}", str(source), str(mprun.library), "-lm", "-pthread",
-                    "-o", str(tmp_path / "example")], check=True)
+    mprun.compile(source, tmp_path / "example")
     _export(mixed_cfg, tmp_path / "net.mpnet")
     picture = pictures / "scene-0.jpg"
     printed = subprocess.run([str(tmp_path / "example"), str(tmp_path / "net.mpnet"), str(picture)], check=True,
