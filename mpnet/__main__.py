@@ -1,5 +1,22 @@
 """`python -m mpnet` is the command `mpnet`."""
 
-from mpnet.cli.main import main
+import sys
 
-main()
+
+def main() -> None:
+    """Run the command line; an interruption while the program is still loading is one as well."""
+    try:
+        from mpnet.cli.signals import handle_signals
+
+        handle_signals()
+        from mpnet.cli.main import main as run
+
+        run()
+    except KeyboardInterrupt:
+        if sys.stderr is not None:
+            sys.stderr.write("interrupted\n")
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()

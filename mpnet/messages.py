@@ -24,6 +24,12 @@ def a(noun: str) -> str:
     return f"{'an' if noun[:1].lower() in 'aeiou' else 'a'} {noun}"
 
 
+def one_line(text: str, limit: int = 1_000) -> str:
+    """A message as one line of bounded length: a file name in it may hold anything, and a line break fake a second one."""
+    line = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+    return line if len(line) <= limit else f"{line[:limit * 2 // 3]} ... {line[-limit // 3:]}"
+
+
 def reason_of(error: Exception) -> str:
     """What the system said, without its number and the file's name."""
     return error.strerror if isinstance(error, OSError) and error.strerror else str(error)

@@ -102,7 +102,8 @@ def _target(source: Source, out: Path | None) -> Path | None:
 
 
 def _picture(source: Source, target: Path | None, detect: Detect) -> dict[str, Any]:
-    picture = read_picture(source.path)
+    picture = read_picture(source.path, repaired=lambda path: note(
+        f"{path}: a damaged JPEG, decoded by OpenCV, which guesses what is missing; restore it"))
     boxes = detect(picture)
     if target is not None:
         from mpnet.cli.drawing import write_drawn  # brings OpenCV, which reading a JPEG does without

@@ -9,15 +9,14 @@ from __future__ import annotations
 import errno
 import importlib
 import os
-import signal
 import sys
-from types import FrameType
 from typing import Any, NoReturn, Sequence
 
 import click
 
 from mpnet import __version__
 from mpnet.cli.output import fail
+from mpnet.cli.signals import handle_signals
 from mpnet.errors import MpnetError
 
 # Command -> what it does, in the order of `mpnet --help`. Each is in the file of its name, imported when called.
@@ -80,15 +79,19 @@ def cli() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line `arguments` (default: the program's own) and leave with its exit code."""
+    _open_streams()
     # Decoders would print remarks of their own about damaged files; ours is the one line that says what to do.
     os.environ.setdefault("OPENCV_LOG_LEVEL", "OFF")
     os.environ.setdefault("OPENCV_FFMPEG_LOGLEVEL", "-8")
     # Raising, unlike the default of dying at once, lets half-written files be removed.
-    signal.signal(signal.SIGTERM, _terminated)
+    handle_signals()
     code = _run(arguments)
     try:
         sys.stdout.flush()
     except BrokenPipeError:
+        _silence(sys.stdout)
+    except OSError as error:
+        code = fail(f"standard output: {describe_os_error(error)}")
         _silence(sys.stdout)
     sys.exit(code)
 
@@ -139,8 +142,18 @@ def describe_os_error(error: OSError) -> str:
     return f"{place}{reason}; {remedy}"
 
 
-def _terminated(signum: int, frame: FrameType | None) -> NoReturn:
-    raise SystemExit(128 + signum)
+def _open_streams() -> None:
+    """Standard streams that are there and take any text: what was closed leads nowhere, and half characters are escaped."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        stream = getattr(sys, name)
+        if stream is None:
+            try:
+                os.fstat(number)
+            except OSError:  # the next file that is opened would be taken for it
+                os.dup2(os.open(os.devnull, os.O_RDWR), number)
+            setattr(sys, name, open(number, "w" if number else "r", encoding="utf-8", closefd=False))  # noqa: SIM115
+        elif number and hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _silence(stream: Any) -> None:

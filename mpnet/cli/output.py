@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Iterator
 
 import click
 
+from mpnet.messages import one_line
 from mpnet.progress import Advance, Progress, silent
 
 if TYPE_CHECKING:
@@ -45,17 +46,18 @@ def print_json(document: Any) -> None:
 
 def note(message: str) -> None:
     """A remark on standard error, not to be mistaken for the result."""
-    console(stderr=True).print(message, style="dim")
+    console(stderr=True).print(one_line(message), style="dim")
 
 
 def fail(message: str) -> int:
     """Write `message` as one line on standard error; returns exit code 2."""
-    # A file name may hold anything; a line break in it must not fake a second message.
-    line = "".join(c if c.isprintable() else repr(c)[1:-1] for c in message)
+    line = one_line(message)
     try:
         sys.stderr.write(f"error: {line}\n")
     except UnicodeEncodeError:
         sys.stderr.write(f"error: {line.encode('ascii', 'backslashreplace').decode()}\n")
+    except OSError:  # nobody listens
+        pass
     return 2
 
 

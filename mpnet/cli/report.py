@@ -48,6 +48,7 @@ def command(
     data = collect(sources, progress=progress(quiet), draws=draws, compute=not no_compute, choose=choose, sweep=sweep)
     html = render(data)
     write_text(out, html)
+    out_bytes = len(html.encode("utf-8", "backslashreplace"))
     written = [out]
     if figures is not None:
         written += write_figures(data, figures)
@@ -56,7 +57,7 @@ def command(
     seconds = time.perf_counter() - start
     if as_json:
         print_json({
-            "report": str(out), "bytes": len(html.encode()), "seconds": seconds, "summary": list(sentences(data)),
+            "report": str(out), "bytes": out_bytes, "seconds": seconds, "summary": list(sentences(data)),
             "state": data.status.state, "files": [str(path) for path in written],
             "missing": [{"what": m.what, "why": m.why} for m in data.missing],
         })
@@ -66,5 +67,5 @@ def command(
         shown.print(sentence)
     for missing in data.missing:
         shown.print(f"not shown: {missing.what}: {missing.why}")
-    shown.print(f"{out} ({bytes_text(len(html.encode()))}, {seconds:.1f} s)" + (
+    shown.print(f"{out} ({bytes_text(out_bytes)}, {seconds:.1f} s)" + (
         f" and {len(written) - 1} more files" if len(written) > 1 else ""))

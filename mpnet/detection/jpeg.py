@@ -29,3 +29,9 @@ def decode_jpeg(data: bytes, width: int, height: int) -> NDArray[np.uint8] | Non
     picture = np.empty((height, width, 3), dtype=np.uint8)
     status = lib.mp_jpeg_decode(*c_arguments(source, len(data), width, height, scratch, scratch.nbytes, picture))
     return picture if status == lib.MP_OK else None
+
+
+def is_damaged(data: bytes, width: int, height: int) -> bool:
+    """Whether a file begins as one that `decode_jpeg` takes; what it declines all the same is damaged."""
+    source = ffi.from_buffer("uint8_t[]", data)
+    return 0 < width * height <= MAX_PIXELS and bool(lib.mp_jpeg_scratch(source, len(data), width, height))

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Callable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mpnet.detection.jpeg import decode_jpeg
+from mpnet.detection.jpeg import decode_jpeg, is_damaged
 from mpnet.errors import DataError
 from mpnet.formats.images import decode_walked, read_bytes, walked
 
@@ -16,20 +16,28 @@ if TYPE_CHECKING:
     from mpnet.spec.dataset import ImageRecord
 
 
-def read_picture(path: Path | str) -> NDArray[np.uint8]:
+Remark = Callable[[str], object]
+
+
+def read_picture(path: Path | str, repaired: Remark | None = None) -> NDArray[np.uint8]:
     """The picture in a file, uint8 (height, width, 3), RGB; EXIF rotation is ignored, as Darknet does.
 
     JPEGs are decoded by mpnet itself, to the same pixels everywhere; all else, and what its decoder declines, by OpenCV.
+    repaired: called with the path of a damaged JPEG of which OpenCV made a picture all the same, parts of it guessed.
     Raises: DataError with the path.
     """
     data, width, height = walked(read_bytes(path), path)
     pixels = decode_jpeg(data, width, height)
-    return decode_walked(data, width, height, path) if pixels is None else pixels
+    if pixels is None:
+        pixels = decode_walked(data, width, height, path)
+        if repaired is not None and data.startswith(b"\xff\xd8") and is_damaged(data, width, height):
+            repaired(str(path))
+    return pixels
 
 
-def picture(record: ImageRecord) -> NDArray[np.uint8]:
+def picture(record: ImageRecord, repaired: Remark | None = None) -> NDArray[np.uint8]:
     """One picture, uint8 (height, width, 3), RGB. Raises: DataError when it is broken or has changed its size."""
-    pixels = read_picture(record.path)
+    pixels = read_picture(record.path, repaired)
     if pixels.shape[:2] != (record.height, record.width):
         raise DataError(f"{record.path!r}: changed since it was listed; start again")
     return pixels

@@ -90,8 +90,11 @@ def write_files(files: Mapping[Path, bytes]) -> None:
 
 
 def write_text(path: str | Path, content: str) -> None:
-    """Write a whole file of UTF-8 text, line ends as given. Raises: StoreError."""
-    write_bytes(path, content.encode("utf-8"))
+    """Write a whole file of UTF-8 text, line ends as given; half characters, which a name may hold, as `\\udcff`.
+
+    Raises: StoreError.
+    """
+    write_bytes(path, content.encode("utf-8", "backslashreplace"))
 
 
 def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:

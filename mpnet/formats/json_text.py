@@ -11,9 +11,11 @@ from typing import Any, Iterator, Mapping, NoReturn
 from mpnet.errors import DataError, FormatError, MpnetError
 from mpnet.formats.bounded import read_bounded
 from mpnet.formats.schema import Kind, mismatch
-from mpnet.messages import named, shown
+from mpnet.messages import bytes_text, named, shown
 
 MAX_JSON_BYTES = 1024 * 1024 * 1024
+MAX_LABELS_MEMORY = 4 << 30
+"""Of labels and detections, which may be large; other documents have a quarter."""
 
 
 def _refuse_constant(name: str) -> NoReturn:
@@ -25,7 +27,8 @@ def read_json(path: Path | str) -> Any:
 
     Raises: DataError when it cannot be read or is too large; FormatError with line and column when it is no JSON.
     """
-    return parse_json(read_bounded(path, MAX_JSON_BYTES, "JSON file of labels or detections", DataError), path)
+    data = read_bounded(path, MAX_JSON_BYTES, "JSON file of labels or detections", DataError)
+    return parse_json(data, path, memory_bytes=MAX_LABELS_MEMORY)
 
 
 @dataclass(frozen=True)
@@ -76,8 +79,18 @@ class DocumentFormat:
         return self.error(f"{named(path)}: a damaged {self.what}: {what}; {self.remedy}")
 
 
-def parse_json(data: bytes, name: Path | str, remedy: str = "export the file again") -> Any:
-    """The value in the bytes of a JSON document called `name`. Raises: FormatError when it is none."""
+def parse_json(
+    data: bytes, name: Path | str, remedy: str = "export the file again", memory_bytes: int = MAX_LABELS_MEMORY // 4
+) -> Any:
+    """The value in the bytes of a JSON document called `name`.
+
+    memory_bytes: that its values may take. Raises: FormatError when it is none, or takes more.
+    """
+    # What Python needs, about: a list or object, and a number or text with its place in one.
+    need = 3 * len(data) + 56 * data.count(b"[") + 176 * data.count(b"{") + 40 * (data.count(b",") + data.count(b":"))
+    if need > memory_bytes:
+        raise FormatError(f"{named(name)}: its values would take about {bytes_text(need)} of memory, more than "
+                          f"{bytes_text(memory_bytes)}; split the file")
     try:
         return json.loads(data.decode("utf-8-sig"), parse_constant=_refuse_constant)
     except UnicodeDecodeError as error:

@@ -76,6 +76,9 @@ def _kernels(name: str) -> NativeKernels:
     return NativeKernels(name, _tables()[name])
 
 
-def kernels(name: str | None = None) -> NativeKernels:
-    """The C kernels of level `name` ("auto": the best usable; None: the active one). Raises KernelError as above."""
-    return _kernels(active_level() if name is None else _select(name, "--isa"))
+def kernels(name: str | None = None, origin: str = "--isa") -> NativeKernels:
+    """The C kernels of level `name` ("auto": the best usable; None: the active one). origin: where the name is from.
+
+    Raises KernelError as above.
+    """
+    return _kernels(active_level() if name is None else _select(name, origin))

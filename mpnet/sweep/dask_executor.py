@@ -6,6 +6,7 @@ Workers may be boards: bits do not depend on the CPU. Each makes its evaluator o
 from __future__ import annotations
 
 import threading
+import time
 from typing import Any
 
 from mpnet.errors import ConfigError, EngineError
@@ -14,6 +15,7 @@ from mpnet.sweep.executor import MAX_DEATHS, Recipe, Worker
 from mpnet.sweep.units import Unit, UnitResult
 
 CONNECT_SECONDS = 20.0
+CLOSE_SECONDS = 5.0
 _made: dict[str, Worker] = {}
 """In a Dask worker process: evaluators by the name of their recipe; only the last one is kept."""
 _making = threading.Lock()
@@ -57,14 +59,17 @@ class DaskExecutor:
         # The recipe holds pictures and weights: sent once, not with every task.
         self._recipe = self._client.scatter(recipe, broadcast=True, hash=False)
         self._running: dict[Any, Unit] = {}
+        self._address, self._workers_seen = address, time.monotonic()
 
     def submit(self, unit: Unit) -> None:
+        self._check()
         future = self._client.submit(evaluate_remotely, self._name, self._recipe, unit, pure=False, retries=0)
         self._running[future] = unit
 
     def wait(self, timeout: float) -> list[UnitResult]:
         if not self._running:
             return []
+        self._check()
         try:
             with self._client.as_current():
                 finished = self._distributed.wait(
@@ -81,9 +86,25 @@ class DaskExecutor:
                     f"{MAX_DEATHS} Dask workers died over configurations {unit.keys[0]} to {unit.keys[-1]}, perhaps "
                     f"for want of memory"
                 ) from None
+            except (OSError, self._distributed.CancelledError) as error:
+                raise self._lost(str(error)) from None
         return done
 
+    def _check(self) -> None:
+        """Raises: EngineError, one line, when the scheduler is gone, or has had no worker for a while."""
+        if self._client.status != "running":
+            raise self._lost("the scheduler does not answer any more")
+        if self._client.scheduler_info()["workers"]:
+            self._workers_seen = time.monotonic()
+        elif time.monotonic() - self._workers_seen > CONNECT_SECONDS:
+            raise self._lost("it has no workers any more")
+
+    def _lost(self, reason: str) -> EngineError:
+        return EngineError(f"--scheduler {self._address}: {reason or 'was lost'}; finished trials are safe; start scheduler "
+                           f"and workers again, and run the same command")
+
     def close(self) -> None:
-        self._client.cancel(list(self._running))
+        if self._client.status == "running":
+            self._client.cancel(list(self._running))
         self._running.clear()
-        self._client.close()
+        self._client.close(timeout=CLOSE_SECONDS)

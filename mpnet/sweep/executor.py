@@ -8,6 +8,7 @@ from __future__ import annotations
 import multiprocessing
 import multiprocessing.connection
 import os
+import signal
 import traceback
 from collections import deque
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ from typing import Any, Callable, Protocol
 from mpnet.errors import ConfigError, EngineError, MpnetError
 from mpnet.sweep.units import Unit, UnitResult
 
+_STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 MAX_DEATHS = 3
 """Workers that may die over one unit before the unit is blamed."""
 
@@ -89,15 +91,25 @@ class ProcessExecutor:
     def __post_init__(self) -> None:
         if self.slots < 1:
             raise ConfigError(f"--workers: {self.slots} workers cannot work; use 1 or more")
-        self._workers = [self._start() for _ in range(self.slots)]
+        try:
+            for _ in range(self.slots):
+                self._workers.append(self._start())
+        except BaseException:
+            self.close()
+            raise
 
     def _start(self) -> _Process:
         spawn = multiprocessing.get_context("spawn")
         ours, theirs = spawn.Pipe()
         process = spawn.Process(target=_serve, args=(theirs, self.recipe), daemon=True, name="mpnet-sweep-worker")
-        process.start()
-        theirs.close()
-        return _Process(process, ours)
+        # A worker that is still loading must not answer Ctrl-C, and none may be started that nobody would end.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, _STOPPING)
+        try:
+            process.start()
+            theirs.close()
+            return _Process(process, ours)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
     def submit(self, unit: Unit) -> None:
         self._waiting.append(unit)
@@ -167,9 +179,8 @@ class ProcessExecutor:
 
 def _serve(pipe: Any, recipe: Recipe) -> None:
     """A worker's life: make, then answer units until the pipe closes. Ctrl-C is the parent's business."""
-    import signal
-
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOPPING)
     parent = os.getppid()
     worker: Worker | None = None
     while os.getppid() == parent:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import tempfile
@@ -47,6 +48,9 @@ class Scratch:
                 os.unlink(self._names.pop())
             return np.memmap(path, dtype="<f4", mode="r+", offset=start, shape=tuple(shape)), path
         except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.ENOMEM):
+                raise StoreError(f"{tempfile.gettempdir()}: a file for pictures cannot be made ({error.strerror}); raise that "
+                                 f"limit, or set TMPDIR to another folder") from None
             raise StoreError(f"{tempfile.gettempdir()}: no room for {bytes_text(size)} of pictures ({error.strerror}); "
                              f"free some space or set TMPDIR to another folder") from None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from mpnet.detection.pictures import picture
@@ -59,11 +60,14 @@ def open_workbench(experiment: Experiment) -> Workbench:
     threads = experiment.runtime.threads or cpu_count()
     isa = experiment.runtime.isa
     quantization = experiment.quantization
+    repaired: list[str] = []
     bench = Workbench(
         experiment, network, weights, dataset,
-        Inputs(dataset.images, network, experiment.detection.resize, picture, workers=threads),
+        Inputs(dataset.images, network, experiment.detection.resize, partial(picture, repaired=repaired.append),
+               workers=threads),
         resolve_options(network, quantization.options, quantization.layers, batch_norm=experiment.model.batch_norm),
-        kernels(None if isa == "auto" else isa), threads, sources=_sources(experiment, data),
+        kernels(None if isa == "auto" else isa, "runtime.isa (or --isa)"), threads, sources=_sources(experiment, data),
+        repaired=repaired,
     )
     return calibrated(bench)
 

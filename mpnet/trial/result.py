@@ -91,7 +91,7 @@ def build_document(
         "versions": versions(),
         "sources": dict(bench.sources or {}),
         "calibration": bench.calibration_pictures,
-        "notes": list(bench.dataset.notes),
+        "notes": bench.notes,
     }
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import Any, Mapping
 
 import numpy as np
@@ -39,6 +40,7 @@ class Workbench:
 
     calibration: digest of what calibration gave: ranges, channel means; None where nothing asks for it.
     channel_means: of each convolution's input over the calibration pictures, for bias correction.
+    repaired:    damaged JPEGs of which a picture was made all the same; known once they were decoded.
     sources:     paths of the files that it was loaded from, by what they are.
     """
 
@@ -53,6 +55,7 @@ class Workbench:
     calibration: str | None = None
     channel_means: Mapping[int, NDArray[np.float64]] | None = None
     sources: Mapping[str, str] | None = None
+    repaired: list[str] = field(default_factory=list)
 
     @cached_property
     def prepared(self) -> Prepared:
@@ -61,6 +64,14 @@ class Workbench:
             self.network, self.weights, self.kernels, batch_norm=self.options.batch_norm,
             equalise=self.options.equalise, channel_means=self.channel_means, cache=open_cache(),
         )
+
+    @property
+    def notes(self) -> list[str]:
+        """What a reader of results should know of the pictures."""
+        names = sorted({Path(path).name for path in self.repaired})
+        few = ", ".join(names[:5]) + (" and others" if len(names) > 5 else "")
+        said = f"{len(names)} damaged JPEGs were decoded by OpenCV, which guesses what is missing: {few}"
+        return [*self.dataset.notes, *([said] if names else [])]
 
     @cached_property
     def heads(self) -> tuple[YoloHead, ...]:

@@ -13,6 +13,7 @@ import click
 import pytest
 
 from mpnet.cli import main as cli_main
+from mpnet.cli import signals
 from mpnet.errors import ConfigError
 
 MPNET = [sys.executable, "-m", "mpnet"]
@@ -95,5 +96,5 @@ def test_a_closed_pipe_is_silent() -> None:
 
 def test_terminate_unwinds(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(SystemExit) as caught:
-        cli_main._terminated(signal.SIGTERM, None)
+        signals._terminated(signal.SIGTERM, None)
     assert caught.value.code == 143

@@ -1,0 +1,162 @@
+"""What surrounds the program is not as it should be: one line, no traceback, no hang."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import pytest
+
+from mpnet.errors import FormatError
+from mpnet.formats.json_text import parse_json
+from mpnet.messages import one_line
+from tests.cli.conftest import Mpnet, document_of
+from tests.report.made_store import make_store
+
+
+def start(*arguments: object, shell: str = 'exec "$@"', **more: Any) -> subprocess.CompletedProcess[bytes]:
+    """The program in a process of its own; shell: a script that starts it as "$@"."""
+    return subprocess.run(["sh", "-c", shell, "-", sys.executable, "-m", "mpnet", *map(str, arguments)],
+                          capture_output=True, timeout=60, **more)
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&-", ">&- 2>&- <&-"])
+def test_closed_streams(experiment: Path, closed: str) -> None:
+    done = start("show", experiment.parent / "net.cfg", shell=f'exec "$@" {closed}')
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert start("show", "missing.cfg", shell=f'exec "$@" {closed}').returncode == 2
+
+
+def test_a_full_disk_behind_standard_output(experiment: Path) -> None:
+    done = start("show", experiment.parent / "net.cfg", shell='exec "$@" >/dev/full')
+    assert done.returncode == 2
+    assert done.stderr.endswith(b"No space left on device; free some space or choose another folder\n")
+    assert done.stderr.count(b"\n") == 1
+
+
+@pytest.mark.parametrize("variables", [
+    {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}, {"LC_ALL": "nowhere"}, {"OMP_NUM_THREADS": "many"},
+    {"OMP_NUM_THREADS": "-3"}, {"COLUMNS": "1"}, {"TERM": "dumb", "NO_COLOR": "1"}, {"HOME": "/nowhere"}, {"TZ": "x/y"},
+])
+def test_odd_variables(experiment: Path, variables: dict[str, str]) -> None:
+    done = start("run", experiment, "--json", "-q", env={**os.environ, **variables})
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert json.loads(done.stdout)
+
+
+def test_names_of_half_characters_are_shown(experiment: Path, mpnet: Mpnet) -> None:
+    """A lone surrogate, from `\\ud800` in JSON or a file name that is no UTF-8, cannot be encoded."""
+    folder = experiment.parent
+    name = os.fsdecode(b"a\xff")
+    pictures = sorted((folder / "images").iterdir())
+    sizes = [cv2.imread(str(path)).shape for path in pictures]
+    categories = [{"id": 1, "name": "\ud800"}, *({"id": 2 + i, "name": f"c{i}"} for i in range(classes(folder) - 1))]
+    (folder / "labels.json").write_text(json.dumps({
+        "images": [{"id": i, "file_name": path.name, "width": shape[1], "height": shape[0]}
+                   for i, (path, shape) in enumerate(zip(pictures, sizes, strict=True))],
+        "categories": categories, "annotations": [{"id": 1, "image_id": 0, "category_id": 1, "bbox": [1, 1, 5, 5]}],
+    }))
+    run = mpnet("run", experiment, "--set", f"data={{format: coco, images: {folder}/images, annotations: labels.json}}",
+                "--set", f"name={json.dumps('s')}", "--json", "-q", cwd=folder)
+    where = document_of(run)
+    assert mpnet("report", folder_of(where), "--no-compute", "-q", "-o", f"{name}.html", cwd=folder).returncode == 0
+    assert "\\ud800" in (folder / f"{name}.html").read_text(encoding="utf-8")
+    assert mpnet("compare", folder_of(where), folder_of(where), cwd=folder).returncode == 0
+
+
+def classes(folder: Path) -> int:
+    text = (folder / "net.cfg").read_text()
+    return int(text.split("classes=")[1].split()[0])
+
+
+def folder_of(document: Any) -> str:
+    return str(document.get("folder") or document["run"]["folder"])
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_stopped_at_any_moment_of_its_start(experiment: Path, number: signal.Signals) -> None:
+    """From when the interpreter runs our code on; before that Python itself answers."""
+    script = "import sys; print(flush=True); sys.argv[0] = 'mpnet'; from mpnet.__main__ import main; main()"
+    for delay in (0.0, 0.05, 0.1, 0.2, 0.3, 0.6):
+        child = subprocess.Popen([sys.executable, "-c", script, "sweep", str(experiment), "--workers", "2", "-q"],
+                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+                                 cwd=experiment.parent)
+        assert child.stdout is not None
+        child.stdout.readline()
+        time.sleep(delay + 0.02)
+        os.killpg(child.pid, number)
+        _, said = child.communicate(timeout=60)
+        assert "Traceback" not in said, f"{delay} s: {said}"
+        assert child.returncode in (0, 2, 128 + number, -number), f"{delay} s: {child.returncode}"
+
+
+def test_a_memory_limit(experiment: Path) -> None:
+    done = start("run", experiment, "-q", preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (260 << 20, 260 << 20)),
+                 env={**os.environ, "OPENBLAS_NUM_THREADS": "1"})
+    assert done.returncode in (0, 2), done.stderr
+    assert done.stderr.count(b"\n") <= 1 or b"OpenBLAS" in done.stderr
+
+
+def test_a_file_that_takes_too_much_memory_is_refused() -> None:
+    with pytest.raises(FormatError, match=r"^a\.json: its values would take about 1\.\d+ GB of memory, more than 1\.07 GB"):
+        parse_json(b"[" + b"[]," * 12_000_000 + b"1]", "a.json")
+
+
+def test_a_message_is_one_line_of_bounded_length() -> None:
+    assert one_line("a\nb\u2028" + "x" * 5_000).startswith("a\\nb\\u2028xxx")
+    assert len(one_line("x" * 5_000)) < 1_010
+
+
+def test_a_kernel_table_of_the_file_is_not_blamed_on_an_option(experiment: Path, mpnet: Mpnet) -> None:
+    said = mpnet("run", experiment, "--set", "runtime.isa=mmx").stderr
+    assert said.startswith("error: runtime.isa (or --isa): unknown ISA level 'mmx'")
+
+
+def test_a_damaged_jpeg_that_is_repaired_is_mentioned(experiment: Path, mpnet: Mpnet) -> None:
+    folder = experiment.parent
+    picture = sorted((folder / "images").iterdir())[0]
+    pixels = cv2.resize(np.random.RandomState(0).randint(0, 256, (8, 8, 3), dtype=np.uint8), (64, 64))
+    data = cv2.imencode(".jpg", pixels)[1].tobytes()
+    data = data[:-30] + data[-2:]
+    damaged = picture.with_suffix(".jpg")
+    damaged.write_bytes(data)
+    if damaged != picture:
+        picture.unlink()
+    run = document_of(mpnet("run", experiment, "--json", "-q"))
+    notes = json.loads((Path(folder_of(run)) / "result.json").read_text())["notes"]
+    assert f"1 damaged JPEGs were decoded by OpenCV, which guesses what is missing: {damaged.name}" in notes
+    model = [f"--{part}={folder / 'net'}.{part}" for part in ("cfg", "weights")]
+    said = mpnet("detect", *model, damaged)
+    assert (said.returncode, said.stderr.count("a damaged JPEG, decoded by OpenCV")) == (0, 1)
+
+
+def test_inputs_that_are_pipes_are_refused_at_once(experiment: Path, tmp_path: Path, mpnet: Mpnet) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    coco = f"data={{format: coco, images: x, annotations: {pipe}}}"
+    for arguments in (
+        ("run", pipe), ("run", experiment, "--set", f"model.names={pipe}"), ("run", experiment, "--set", coco),
+        ("sweep", experiment, "--set", f"sweep.latency={pipe}", "--set", "sweep.objectives=[AP,latency_ms]"),
+        ("compare", pipe, pipe), ("report", pipe), ("export", pipe, "--to", "cfg"), ("sweep", "--status", pipe),
+        ("sweep", "--salvage", pipe), ("sweep", experiment, "--store", pipe), ("show", pipe),
+    ):
+        done = mpnet(*arguments)
+        assert (done.returncode, done.stderr.count("\n")) == (2, 1), arguments
+
+
+def test_a_store_is_left_alone_by_what_reads_it(tmp_path: Path, mpnet: Mpnet) -> None:
+    store = make_store(tmp_path / "s.sqlite", count=20)
+    assert mpnet("sweep", "--status", store).returncode == 0
+    assert mpnet("report", store, "--no-compute", "-q").returncode == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["report.html", "s.sqlite"]
+
+
