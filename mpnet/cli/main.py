@@ -10,7 +10,7 @@ import errno
 import importlib
 import os
 import sys
-from typing import Any, NoReturn, Sequence
+from typing import Any, Callable, NoReturn, Sequence
 
 import click
 
@@ -97,8 +97,15 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 
 def _run(arguments: Sequence[str] | None) -> int:
+    return guarded(
+        lambda: cli.main(args=None if arguments is None else list(arguments), prog_name="mpnet", standalone_mode=False)
+    )
+
+
+def guarded(call: Callable[[], object]) -> int:
+    """Call something; every failure that can be foreseen is one line on standard error. Returns the exit code."""
     try:
-        result = cli.main(args=None if arguments is None else list(arguments), prog_name="mpnet", standalone_mode=False)
+        result = call()
         return result if isinstance(result, int) else 0
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message(), err=True)

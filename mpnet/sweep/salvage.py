@@ -15,11 +15,10 @@ from mpnet.messages import named
 from mpnet.spec.identity import digest_of
 from mpnet.spec.measures import trial_columns
 from mpnet.sweep.store import BUSY_SECONDS, Subject, Trial, TrialStore, existing
-from mpnet.sweep.store_documents import check_trial, read_document
+from mpnet.sweep.store_documents import DOCUMENTS, check_trial, read_document
 from mpnet.sweep.store_read import open_for_reading
 
 _BATCH = 2_000
-_NOTES = ("sweep", "status", "findings")
 
 
 def salvage(path: Path, out: Path) -> dict[str, Any]:
@@ -35,7 +34,7 @@ def salvage(path: Path, out: Path) -> dict[str, Any]:
     with ExitStack() as stack:
         try:
             db = open_for_reading(path, BUSY_SECONDS, stack)
-        except (sqlite3.Error, OSError) as error:
+        except (sqlite3.Error, OSError, UnicodeDecodeError) as error:
             raise StoreError(f"{named(path)}: nothing of it can be read ({error}); restore it from a backup, or sweep "
                              f"again with another --store") from None
         db.text_factory = lambda content: content.decode("utf-8", "replace")
@@ -65,7 +64,7 @@ def _rows(db: sqlite3.Connection, table: str, order: str, lost: list[str]) -> It
             for row in found:
                 yield dict(zip(names, row, strict=True))
             return
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeDecodeError) as error:
             if direction == "ASC":
                 lost.append(f"part of the {table} ({error})")
 
@@ -125,12 +124,15 @@ def _notes(db: sqlite3.Connection, lost: list[str], numbers: dict[int, int]) -> 
     """The notes that are whole, about the new numbers of contexts."""
     found: dict[str, Any] = {}
     texts = {str(row.get("name")): row.get("value") for row in _rows(db, "meta", "name", lost)}
-    for name in _NOTES:
+    # Some are named after the contexts that they are about.
+    same = all(old == new for old, new in numbers.items())
+    for name in texts:
+        if name.partition("/")[0] not in DOCUMENTS or name == "subject" or ("/" in name and not same):
+            continue
         try:
-            if name in texts:
-                found[name] = read_document(name, str(texts[name]))
+            found[name] = read_document(name, str(texts[name]))
         except ValueError:
             lost.append(f"the note {name!r}")
-    if "contexts" in found.get("sweep", {}):
+    if "contexts" in (found.get("sweep") or {}):
         found["sweep"]["contexts"] = [numbers[old] for old in found["sweep"]["contexts"] if old in numbers]
     return {name: document for name, document in found.items() if document is not None}

@@ -249,7 +249,8 @@ class TrialStore:
         parts = self.contexts()[context].get("identity")
         if not isinstance(parts, dict):
             raise StoreError(f"{self.path}: context {context} names no identity; choose another --store")
-        digest = TrialIdentity(**parts, plan=key).digests()["trial"]
+        known = {field.name: parts[field.name] for field in fields(TrialIdentity) if field.name in parts}
+        digest = TrialIdentity(**known, plan=key).digests()["trial"]
         assert digest is not None
         return digest
 
@@ -393,5 +394,7 @@ def _translated(path: Path) -> Iterator[None]:
     """SQLite's and the system's complaints as one StoreError each."""
     try:
         yield
+    except UnicodeDecodeError:  # even what SQLite says of a damaged file may be none
+        raise damaged(path, "it holds a text that is not UTF-8") from None
     except (sqlite3.Error, OSError) as error:
         raise store_error(path, error) from error

@@ -24,8 +24,8 @@ _VERIFIED = Fields({"engine": str, "version": str, "rule": str, "notes": Many(st
     }))})
 _GAP = Fields({name: float for name in (
     "hypervolume_ratio", "quality_lost_max", "quality_lost_mean", "uncovered", "found", "exact_points")})
-_IDENTITY = Fields({"options": dict, "protocol": dict, "arithmetic": str, **dict.fromkeys(("cfg", "weights", "data"), str)},
-                   {"calibration": Maybe(str), "engine": Maybe(dict)})
+_IDENTITY = Fields({"options": dict, "protocol": dict, "arithmetic": str, **dict.fromkeys(("cfg", "weights", "data"), str),
+                    "calibration": Maybe(str)}, {"engine": Maybe(dict)})
 assert {*_IDENTITY.required, *_IDENTITY.optional, "plan"} == {field.name for field in fields(TrialIdentity)}
 
 DOCUMENTS: Mapping[str, Kind] = {
@@ -54,6 +54,8 @@ def read_document(name: str, text: str | None) -> Any:
     """The document in a text; what is not there is {}, and None for findings. Raises: ValueError saying what is wrong."""
     kind = DOCUMENTS[name.partition("/")[0]]
     if text is None:
+        if isinstance(kind, Fields) and kind.required:
+            raise ValueError(f"{name} is missing")
         return None if isinstance(kind, Maybe) else {}
     try:
         document = parse_json(text.encode("utf-8", "replace"), name)

@@ -1,0 +1,238 @@
+"""Mutated files through everything that reads them, under the command line's own error handling.
+
+python -m tests.fuzz.readers FORMAT RUNS [SEED] [--found FOLDER]: each must end with exit code 0, or with 2 and one line, within
+10 seconds and 1 GB; what does not is kept in FOLDER and named. FORMAT may be `all`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import random
+import resource
+import signal
+import subprocess
+import sys
+import tempfile
+import traceback
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Callable
+
+from rich.console import Console
+
+from mpnet.cli.main import cli, guarded
+from mpnet.detection.pictures import read_picture
+from mpnet.evaluation.dataset import load_dataset
+from mpnet.formats.cfg import read_cfg
+from mpnet.formats.detections_json import read_detections
+from mpnet.formats.experiment_yaml import read_experiment
+from mpnet.formats.ranges_json import read_ranges, write_ranges
+from mpnet.formats.weights import read_weights
+from mpnet.progress import silent
+from mpnet.report.build import collect
+from mpnet.report.compare import compare_runs
+from mpnet.report.comparison_text import print_comparison
+from mpnet.report.configuration import find_configuration
+from mpnet.report.page import render
+from mpnet.report.summary import sentences
+from mpnet.report.sweep_text import print_status
+from mpnet.spec.ranges import CalibratedRanges, TensorRange
+from mpnet.speed.table import TABLE, read_table
+from mpnet.sweep.findings import sweep_status
+from mpnet.sweep.salvage import salvage
+from tests.fuzz.mutate import Mutation, bytes_of, json_of, store_of
+from tests.networks import NAMES, write_experiment
+
+SECONDS, MEMORY_BYTES = 10, 1 << 30
+RENDERED = 200  # of so many, one becomes a whole page, which takes long
+
+
+class Hang(BaseException):
+    """It took too long."""
+
+
+@dataclass(frozen=True)
+class Format:
+    """seed: file below the workspace that is mutated. read: what looks at it, given the workspace and a number."""
+
+    seed: str
+    mutation: Mutation
+    read: Callable[[Path, int], Any]
+
+
+def _quiet() -> Console:
+    return Console(file=io.StringIO(), width=200)
+
+
+def _result(folder: Path, number: int) -> None:
+    own, base = folder / "result", folder / "base"
+    find_configuration(str(own))
+    print_comparison(compare_runs([base, own], draws=100).document, _quiet())
+    data = collect([base, own] if number % 2 else [own], progress=silent, draws=100, compute=False)
+    sentences(data)
+    if number % RENDERED == 0:
+        render(data)
+
+
+def _store(folder: Path, number: int) -> None:
+    path = folder / "store.sqlite"
+    if number % 7 == 0:
+        salvage(path, folder / f"salvaged-{number}.sqlite")
+        return
+    if number % 3 == 0:
+        print_status(sweep_status(path), _quiet())
+    elif number % 3 == 1:
+        find_configuration(str(path))
+    else:
+        sentences(collect([path], progress=silent, compute=False))
+
+
+def _dataset(folder: Path, **more: Any) -> Any:
+    return load_dataset(images=folder / "images", names=NAMES, **more)
+
+
+FORMATS: dict[str, Format] = {
+    "cfg": Format("net.cfg", bytes_of, lambda folder, number: cli.main(
+        ["show", str(folder / "net.cfg"), *(["--json"] if number % 2 else [])], standalone_mode=False)),
+    "weights": Format("net.weights", bytes_of, lambda folder, number: read_weights(
+        folder / "net.weights", read_cfg(folder / "net.cfg"))),
+    "experiment": Format("experiment.yaml", bytes_of, lambda folder, number: read_experiment(folder / "experiment.yaml")),
+    "labels": Format("labels/scene-0.txt", bytes_of, lambda folder, number: _dataset(
+        folder, format="yolo", labels=folder / "labels").digest),
+    "coco": Format("coco.json", json_of, lambda folder, number: _dataset(
+        folder, format="coco", annotations=folder / "coco.json").digest),
+    "detections": Format("detections.json", json_of, lambda folder, number: read_detections(
+        folder / "detections.json", _dataset(folder, format="yolo", labels=folder / "labels"))),
+    "result": Format("result/result.json", json_of, _result),
+    "store": Format("store.sqlite", store_of, _store),
+    "ranges": Format("ranges.json", json_of, lambda folder, number: read_ranges(folder / "ranges.json")),
+    "latency": Format("latency.json", json_of, lambda folder, number: read_table(folder / "latency.json").as_json()),
+    **{name: Format(f"picture.{name}", bytes_of, lambda folder, number, name=name: read_picture(folder / f"picture.{name}"))
+       for name in ("jpg", "png", "bmp", "webp", "ppm")},
+}
+
+
+def prepare(folder: Path) -> None:
+    """A workspace: a tiny network with everything that is made of it."""
+    import cv2
+    import numpy as np
+
+    experiment = write_experiment(folder)
+    text = experiment.read_text() + "sweep: {strategy: one_at_a_time, precisions: [fp32, int8]}\n"
+    experiment.write_text(text)
+    here = os.getcwd()
+    os.chdir(folder)
+    try:
+        with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+            assert guarded(lambda: cli.main(["run", "experiment.yaml", "-q"], standalone_mode=False)) == 0
+            assert guarded(lambda: cli.main(["sweep", "experiment.yaml", "-q", "--workers", "1", "--store", "store.sqlite"],
+                                            standalone_mode=False)) == 0
+    finally:
+        os.chdir(here)
+    runs = [path for path in sorted((folder / "runs/tiny").iterdir()) if not path.is_symlink() and path.is_dir()]
+    for path in runs:
+        agreement = json.loads((path / "result.json").read_text())["agreement"]
+        path.rename(folder / ("base" if agreement is None else "result"))
+    (folder / "detections.json").write_bytes((folder / "result/detections.json").read_bytes())
+    pictures = sorted((folder / "images").iterdir())
+    (folder / "coco.json").write_text(json.dumps({
+        "images": [{"id": i, "file_name": path.name, "height": shape[0], "width": shape[1]}
+                   for i, path in enumerate(pictures) for shape in [cv2.imread(str(path)).shape]],
+        "categories": [{"id": i + 1, "name": name} for i, name in enumerate(NAMES)],
+        "annotations": [{"id": i, "image_id": i, "category_id": 1, "bbox": [1, 2, 30.5, 20], "area": 600, "iscrowd": 0}
+                        for i in range(len(pictures))],
+    }))
+    write_ranges(folder / "ranges.json", CalibratedRanges(
+        (TensorRange(-1, "picture", 0.0, 1.0, 0.0, 1.0, "min_max"),
+         TensorRange(0, "conv-1", -1.5, 2.5, -2.0, 3.0, "percentile 99.9")),
+        5, {"network": "n" * 64, "weights": "w" * 64}))
+    (folder / "latency.json").write_text(json.dumps({
+        **TABLE.head, "network": "n" * 64, "precisions": ["fp32", "int8"], "machine": {"cpu": "x", "threads": 1},
+        "steps": {"Convolve a": 1.5, "Quantize b": 0.1},
+        "checks": [{"precision": "fq", "measured_ms": 2.0, "predicted_ms": 1.9}],
+    }))
+    pixels = cv2.resize(np.random.RandomState(0).randint(0, 256, (5, 6, 3), dtype=np.uint8), (48, 32))
+    for name in ("jpg", "png", "bmp", "webp", "ppm"):
+        (folder / f"picture.{name}").write_bytes(cv2.imencode(f".{name}", pixels)[1].tobytes())
+
+
+def attempt(kind: Format, folder: Path, number: int) -> str | None:
+    """Read what lies there; what is wrong with how that ended, None: nothing."""
+    out, err = io.StringIO(), io.StringIO()
+    signal.setitimer(signal.ITIMER_PROF, SECONDS)  # of this process's CPU time: others may have the cores
+    try:
+        with redirect_stdout(out), redirect_stderr(err):
+            code = guarded(lambda: _read(kind, folder, number))
+    except Hang:
+        return f"took more than {SECONDS} s"
+    except BaseException:  # this is what is looked for
+        return traceback.format_exc()
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+    said = err.getvalue()
+    errors = sum(line.startswith("error: ") for line in said.splitlines())
+    if code not in (0, 2) or errors != (code == 2) or len(said) > 3_000:
+        return f"exit code {code}, {errors} lines: {said[:300]!r}"
+    return None
+
+
+def _read(kind: Format, folder: Path, number: int) -> None:
+    kind.read(folder, number)
+
+
+def hunt(name: str, runs: int, seed: int, found: Path | None) -> int:
+    """Mutate and read. Result: how many were wrong; each is named on standard output, once per place."""
+    kind = FORMATS[name]
+    signal.signal(signal.SIGPROF, _hang)
+    wrong: dict[str, int] = {}
+    with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as space:
+        folder = Path(space)
+        prepare(folder)
+        place = folder / kind.seed
+        seeds = [place.read_bytes()]
+        rng = random.Random(seed)
+        for number in range(runs):
+            content = kind.mutation(rng.choice(seeds), rng)
+            place.write_bytes(content)
+            for beside in folder.glob(f"{place.name}-*"):
+                beside.unlink()
+            problem = attempt(kind, folder, number)
+            for made in folder.glob("salvaged-*"):
+                made.unlink()
+            if problem is not None:
+                where = problem.strip().splitlines()
+                key = "\n".join(where[-3:])[:600] if len(where) > 1 else problem[:40]
+                if key not in wrong and found is not None:
+                    found.mkdir(parents=True, exist_ok=True)
+                    (found / f"{name}-{number % 210}-{hashlib.sha1(content).hexdigest()[:12]}").write_bytes(content)
+                    print(f"--- {name} {number}\n{problem if len(wrong) < 5 else key}", flush=True)
+                wrong[key] = wrong.get(key, 0) + 1
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    if peak > MEMORY_BYTES:
+        wrong[f"took {peak / 1e6:.0f} MB"] = 1
+    print(f"{name}: {runs} runs from seed {seed}, {sum(wrong.values())} wrong in {len(wrong)} places, at most "
+          f"{peak / 1e6:.0f} MB", flush=True)
+    return len(wrong)
+
+
+def _hang(signum: int, frame: Any) -> None:
+    raise Hang
+
+
+def main(arguments: list[str]) -> int:
+    found = Path(arguments[arguments.index("--found") + 1]) if "--found" in arguments else None
+    plain = arguments[:arguments.index("--found")] if found else arguments
+    name, runs, seed = plain[0], int(plain[1]), int(plain[2]) if len(plain) > 2 else 0
+    if name != "all":
+        return 1 if hunt(name, runs, seed, found) else 0
+    codes = [subprocess.run([sys.executable, "-m", "tests.fuzz.readers", each, *arguments[1:]], check=False).returncode
+             for each in FORMATS]
+    return 1 if any(codes) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
