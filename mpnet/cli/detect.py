@@ -15,7 +15,6 @@ from mpnet.cli.output import fail, note, print_json, progress
 from mpnet.cli.picture_files import Source, find_sources
 from mpnet.detection.pictures import read_picture
 from mpnet.errors import ConfigError, DataError
-from mpnet.formats.atomic import check_writable
 from mpnet.spec.precision import PRECISIONS
 from mpnet.spec.protocol import NMS_KINDS, RESIZES
 from mpnet.trial.network import Box, load_network
@@ -54,6 +53,8 @@ def command(
     """
     sources = find_sources(images)
     if out is not None:
+        from mpnet.formats.atomic import check_writable
+
         check_writable(out)
     network = load_network(
         cfg, weights, names, default=default, layers=selected_precisions(layers), threads=threads, isa=isa

@@ -6,6 +6,8 @@ request, 130 interrupted, 143 terminated.
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import errno
 import importlib
 import os
@@ -85,15 +87,40 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     os.environ.setdefault("OPENCV_FFMPEG_LOGLEVEL", "-8")
     # Raising, unlike the default of dying at once, lets half-written files be removed.
     handle_signals()
-    code = _run(arguments)
+    left = _QuickExit() if arguments is None else None
     try:
-        sys.stdout.flush()
-    except BrokenPipeError:
-        _silence(sys.stdout)
-    except OSError as error:
-        code = fail(f"standard output: {describe_os_error(error)}")
-        _silence(sys.stdout)
-    sys.exit(code)
+        code = _run(arguments)
+        try:
+            sys.stdout.flush()
+        except BrokenPipeError:
+            _silence(sys.stdout)
+        except OSError as error:
+            code = fail(f"standard output: {describe_os_error(error)}")
+            _silence(sys.stdout)
+        sys.exit(code)
+    except SystemExit as leaving:
+        if left is not None and isinstance(leaving.code, int):
+            left.code = leaving.code
+        raise
+
+
+class _QuickExit:
+    """Leaves without taking the interpreter apart, which costs a tenth of the time of looking at one picture.
+
+    Registered before everything else, so it is called last: threads have ended then, other handlers have run.
+    """
+
+    def __init__(self) -> None:
+        self.code = 1
+        atexit.register(self._leave, os.getpid())
+
+    def _leave(self, process: int) -> None:
+        if process != os.getpid():  # a child that was forked
+            return
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError, ValueError):
+                stream.flush()
+        os._exit(self.code)
 
 
 def _run(arguments: Sequence[str] | None) -> int:

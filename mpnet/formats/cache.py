@@ -18,7 +18,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.errors import ConfigError, StoreError
-from mpnet.formats.atomic import atomic_file
 from mpnet.messages import shown
 
 Bytes = NDArray[np.uint8]
@@ -120,6 +119,8 @@ class FileCache:
         padded = [np.pad(block, (0, -block.size % _ALIGN)) for block in content]
         total = _sum(header) + sum(_sum(block.view(np.uint64)) for block in padded)
         header[:2] = _MAGIC, total % 2**64
+        from mpnet.formats.atomic import atomic_file  # reading does without
+
         try:
             # Damage is noticed, so that nobody need wait for the disk.
             with atomic_file(self._path(key), durable=False) as file:

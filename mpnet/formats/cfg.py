@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 from pathlib import Path
 
@@ -142,6 +141,8 @@ def _check_left_over(section: CfgSection, kind: str, warnings: list[str]) -> Non
         if key in MISTAKEN:
             near = [MISTAKEN[key]]
         else:
+            import difflib  # for mistakes only
+
             near = difflib.get_close_matches(key.lower(), (*PRECISION_KEYS, *QUANTIZATION_KEYS), n=1, cutoff=0.7)
         place = f"{section.source}:{entry.line}"
         if near:

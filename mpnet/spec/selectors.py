@@ -17,7 +17,6 @@ chooses among that type. Layers without weights follow their inputs unless chose
 
 from __future__ import annotations
 
-import difflib
 import fnmatch
 import re
 from dataclasses import replace
@@ -133,6 +132,8 @@ def _select_one(network: NetworkSpec, text: str, groups: dict[str, tuple[int, ..
 
 def _no_such_layer(network: NetworkSpec, text: str, groups: dict[str, tuple[int, ...]]) -> str:
     names = [*groups, *(layer.name for layer in network.layers)]
+    import difflib  # for mistakes only
+
     near = difflib.get_close_matches(text, names, n=1, cutoff=0.5)
     hint = f"did you mean {near[0]!r}?" if near else f"groups are {', '.join(groups)}"
     return f"layers {text[:60]!r}: nothing in {network.source} has this index, name or group; {hint} (see mpnet show)"
