@@ -43,8 +43,8 @@ static int decode_box(const mp_yolo_head *yolo, const float *anchor, const float
     if (yolo->new_coords) {
         x = raw[0];
         y = raw[1];
-        w = raw[2] * raw[2] * 4.0f;
-        h = raw[3] * raw[3] * 4.0f;
+        w = yolo->new_coords == 1 ? raw[2] * raw[2] * 4.0f : raw[2];
+        h = yolo->new_coords == 1 ? raw[3] * raw[3] * 4.0f : raw[3];
     } else {
         x = mp_logisticf(raw[0]);
         y = mp_logisticf(raw[1]);

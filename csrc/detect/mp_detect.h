@@ -13,8 +13,27 @@ typedef struct {
     int32_t grid_h, grid_w, anchors, classes;
     float net_w, net_h; /* network input, pixels */
     float scale_x_y;    /* 1 unless the cfg says so */
-    int32_t new_coords; /* nonzero: values are already logistic, w and h are squared */
+    int32_t new_coords; /* 1: values are already logistic, w and h are squared; 2: w and h are factors of the anchor */
 } mp_yolo_head;
+
+enum { MP_BY_LOGISTIC = 0, MP_BY_NOTHING = 1, MP_BY_SOFTMAX = 2, MP_BY_TREE = 3 }; /* raw classes -> probabilities */
+enum { MP_CENTER = 0, MP_LEFT_TOP = 1, MP_RIGHT_BOTTOM = 2 };
+
+/* A [region] or [Gaussian_yolo] layer, whose values are made ready to be decoded like those of a yolo layer. */
+typedef struct {
+    int32_t gaussian; /* 1: x, sx, y, sy, w, sw, h, sh, objectness; 0: x, y, w, h, objectness */
+    int32_t grid_h, grid_w, anchors;
+    int32_t entries; /* of an anchor before its classes */
+    int32_t classes, out_classes, classes_by, point, background;
+    float net_w, net_h, scale_x_y, threshold;
+    int32_t groups;                        /* tree: sets of siblings, starts[groups + 1], parents[classes] */
+    const int32_t *starts, *parents, *map; /* map[out_classes]: node of each class, or NULL */
+} mp_other_head;
+
+/* head: [cells][anchors][entries + classes] -> out: [cells][anchors][x, y, w, h, objectness, out_classes] for new_coords = 2;
+ * zeros where objectness does not exceed threshold. node: [classes], scratch, for trees. */
+int mp_ready_head(const mp_other_head *h, const float *anchor_wh, const float *head, int64_t cells, float *node,
+                  float *out);
 
 /* Entries of one head over a set of images, per image ordered by class, then falling score, then grid cell and anchor.
  * box[entry][4]: centre x, centre y, width, height relative to the picture. */

@@ -8,6 +8,7 @@ from typing import Any, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from mpnet.detection.other_heads import HeadPlace, OtherHead, ready_head
 from mpnet.detection.preprocess import Geometry, geometry_array
 from mpnet.errors import ConfigError, DataError, EngineError
 from mpnet.kernels._core import ffi, lib
@@ -22,6 +23,7 @@ class YoloHead:
     net_width, net_height: network input, pixels.
     scale_x_y:   AlexeyAB's stretch of the centre, 1 unless the cfg says so.
     new_coords:  the convolution before is already logistic; width and height are (2 v)^2 of the anchor.
+    other:       how the head differs from [yolo], None: not at all.
     """
 
     anchors: tuple[tuple[float, float], ...]
@@ -30,11 +32,12 @@ class YoloHead:
     net_height: int
     scale_x_y: float = 1.0
     new_coords: bool = False
+    other: OtherHead | None = None
 
     @property
     def channels(self) -> int:
         """Channels of the tensor: per anchor x, y, w, h, objectness, classes."""
-        return len(self.anchors) * (5 + self.classes)
+        return len(self.anchors) * (5 + self.classes) if self.other is None else self.other.channels(len(self.anchors))
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,11 +99,17 @@ def decode_head(
         raise DataError(f"{head.shape[0]} images need as many geometries, not {len(places)}")
     places = np.ascontiguousarray(places, dtype=np.float32)
     tensor = np.ascontiguousarray(head, dtype=np.float32)
+    coordinates, scale_x_y = int(yolo.new_coords), yolo.scale_x_y
     anchors = np.array(yolo.anchors, dtype=np.float32)
+    if yolo.other is not None:
+        # Its centres are stretched already.
+        coordinates, scale_x_y = yolo.other.coordinates, 1.0
+        place = HeadPlace(yolo.net_width, yolo.net_height, yolo.scale_x_y, yolo.classes, confidence)
+        tensor = ready_head(tensor, yolo.other, anchors, place)
     spec = ffi.new("mp_yolo_head *", {
-        "grid_h": head.shape[1], "grid_w": head.shape[2], "anchors": len(yolo.anchors), "classes": yolo.classes,
-        "net_w": yolo.net_width, "net_h": yolo.net_height, "scale_x_y": yolo.scale_x_y,
-        "new_coords": int(yolo.new_coords),
+        "grid_h": tensor.shape[1], "grid_w": tensor.shape[2], "anchors": len(yolo.anchors), "classes": yolo.classes,
+        "net_w": yolo.net_width, "net_h": yolo.net_height, "scale_x_y": scale_x_y,
+        "new_coords": coordinates,
     })
     images = head.shape[0]
     offsets = np.empty(images + 1, dtype=np.int64)

@@ -37,6 +37,11 @@ class YoloSpec(LayerSpec, kind="yolo"):
     """Values of an anchor beside its classes."""
 
     @property
+    def scored_classes(self) -> int:
+        """Classes that its detections have."""
+        return self.classes
+
+    @property
     def head_anchors(self) -> tuple[tuple[float, float], ...]:
         """The anchors of this head, in mask order."""
         return tuple(self.anchors[i] for i in self.mask)
@@ -70,6 +75,10 @@ class RegionSpec(YoloSpec, kind="region"):
     tree: Tree | None = None
     map: tuple[int, ...] = ()
     raw_classes: bool = False
+
+    @property
+    def scored_classes(self) -> int:
+        return len(self.map) or self.classes
 
 
 @dataclass(frozen=True)

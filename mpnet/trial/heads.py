@@ -5,21 +5,39 @@ from __future__ import annotations
 from pathlib import Path
 
 from mpnet.detection.decode import YoloHead
+from mpnet.detection.other_heads import OtherHead
 from mpnet.errors import ConfigError
+from mpnet.spec.layers import DetectionSpec, GaussianYoloSpec, RegionSpec, YoloSpec
 from mpnet.spec.network import NetworkSpec
 
 
 def yolo_heads(network: NetworkSpec) -> tuple[YoloHead, ...]:
     """What decoding needs of every yolo layer, in order."""
-    return tuple(
-        YoloHead(yolo.head_anchors, yolo.classes, network.width, network.height, yolo.scale_x_y, yolo.new_coords)
-        for yolo in network.yolos
-    )
+    return tuple(_head(network, yolo) for yolo in network.yolos)
+
+
+def _head(network: NetworkSpec, layer: YoloSpec) -> YoloHead:
+    width, height = network.width, network.height
+    if isinstance(layer, RegionSpec):
+        by = "tree" if layer.tree else "softmax" if layer.softmax else "nothing" if layer.raw_classes else "logistic"
+        other = OtherHead("region", layer.classes, by, layer.tree, layer.map, background=layer.background)
+        rows, columns, _ = layer.in_shape
+        anchors = tuple((w * width / columns, h * height / rows) for w, h in layer.head_anchors)
+        return YoloHead(anchors, layer.scored_classes, width, height, other=other)
+    if isinstance(layer, GaussianYoloSpec):
+        other = OtherHead("gaussian", layer.classes, point=layer.point)
+        return YoloHead(layer.head_anchors, layer.classes, width, height, layer.scale_x_y, other=other)
+    if isinstance(layer, DetectionSpec):
+        by = "softmax" if layer.softmax else "nothing"
+        other = OtherHead("detection", layer.classes, by, side=layer.side, boxes=layer.boxes, root=layer.root)
+        # A quarter of the picture: decoding multiplies the square of a side by 4.
+        return YoloHead(((width / 4, height / 4),) * layer.boxes, layer.classes, width, height, other=other)
+    return YoloHead(layer.head_anchors, layer.classes, width, height, layer.scale_x_y, layer.new_coords)
 
 
 def class_names(spec: NetworkSpec, path: str | Path | None) -> tuple[str, ...]:
     """One name per class of the network. Raises: ConfigError when the file holds another number of names."""
-    classes = spec.yolos[-1].classes if spec.yolos else 0
+    classes = spec.yolos[-1].scored_classes if spec.yolos else 0
     if path is None:
         return tuple(f"class-{index}" for index in range(classes))
     from mpnet.formats.labels_yolo import read_names

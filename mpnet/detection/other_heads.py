@@ -1,0 +1,114 @@
+"""Heads that are no [yolo] layers, made ready to be decoded like one. Most of the work is done in csrc/detect/ready.c."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpnet.kernels._core import ffi, lib
+from mpnet.kernels.core import address, check_status, exponentials
+from mpnet.spec.tree import Tree
+
+Floats = NDArray[np.float32]
+POINTS: tuple[str, ...] = ("center", "left_top", "right_bottom")
+CLASSES_BY: tuple[str, ...] = ("logistic", "nothing", "softmax", "tree")
+
+
+@dataclass(frozen=True)
+class OtherHead:
+    """How a head differs from [yolo].
+
+    kind:       region: x, y logistic, anchors in pixels here; gaussian: with uncertainties; detection: YOLOv1's, flat.
+    classes:    that its tensor holds for each anchor (detection: cell).
+    classes_by: how they become probabilities, of CLASSES_BY. tree, map: see RegionSpec.
+    point:      of POINTS: which point of a box x and y are. background: every box counts as an object.
+    side, boxes, root: of detection, see DetectionSpec.
+    """
+
+    kind: str
+    classes: int
+    classes_by: str = "logistic"
+    tree: Tree | None = None
+    map: tuple[int, ...] = ()
+    point: str = "center"
+    background: bool = False
+    side: int = 0
+    boxes: int = 0
+    root: bool = False
+
+    @property
+    def entries(self) -> int:
+        """Values of an anchor before its classes."""
+        return 9 if self.kind == "gaussian" else 5
+
+    @property
+    def coordinates(self) -> int:
+        """new_coords of mp_yolo_head for what is ready."""
+        return 1 if self.kind == "detection" else 2
+
+    def channels(self, anchors: int) -> int:
+        """Of its tensor."""
+        if self.kind == "detection":
+            return self.side * self.side * (self.classes + 5 * self.boxes)
+        return anchors * (self.entries + self.classes)
+
+
+class HeadPlace(NamedTuple):
+    """What making a head ready needs beside the head: the network's input in pixels, [yolo]'s stretch, scores wanted."""
+
+    net_width: int
+    net_height: int
+    scale_x_y: float
+    classes: int
+    confidence: float
+
+
+def ready_head(tensor: Floats, head: OtherHead, anchors: Floats, place: HeadPlace) -> Floats:
+    """(n, grid height, grid width, anchors * (5 + classes)) for mp_decode_yolo with `head.coordinates`."""
+    if head.kind == "detection":
+        return _detection(tensor, head)
+    n, grid_h, grid_w, _ = tensor.shape
+    out = np.empty((n, grid_h, grid_w, len(anchors) * (5 + place.classes)), np.float32)
+    tree = head.tree
+    arrays = {
+        "starts": None if tree is None else np.array(tree.starts, np.int32),
+        "parents": None if tree is None else np.array(tree.parents, np.int32),
+        "map": np.array(head.map, np.int32) if head.map else None,
+    }
+    spec = ffi.new("mp_other_head *", {
+        "gaussian": int(head.kind == "gaussian"), "grid_h": grid_h, "grid_w": grid_w, "anchors": len(anchors),
+        "entries": head.entries, "classes": head.classes, "out_classes": place.classes,
+        "classes_by": CLASSES_BY.index(head.classes_by), "point": POINTS.index(head.point),
+        "background": int(head.background), "net_w": place.net_width, "net_h": place.net_height,
+        "scale_x_y": place.scale_x_y, "threshold": place.confidence,
+        "groups": 0 if tree is None else len(tree.starts) - 1,
+        **{name: ffi.NULL if array is None else address(array) for name, array in arrays.items()},
+    })
+    node = np.empty(head.classes, np.float32)
+    status = lib.mp_ready_head(
+        spec, address(anchors), address(tensor), n * grid_h * grid_w, address(node), address(out)
+    )
+    check_status(status, "a head")
+    return out
+
+
+def _detection(tensor: Floats, head: OtherHead) -> Floats:
+    """Rows of classes, of objectness, of boxes -> cells of [boxes][x, y, w, h, objectness, classes]."""
+    n, cells, boxes = len(tensor), head.side * head.side, head.boxes
+    # What a layer makes without a connected one before it lies in another order.
+    flat = tensor.reshape(n, -1) if tensor.shape[1:3] == (1, 1) else tensor.transpose(0, 3, 1, 2).reshape(n, -1)
+    classes = flat[:, : cells * head.classes].reshape(n, cells, 1, head.classes)
+    if head.classes_by == "softmax":
+        parts = exponentials(classes - classes.max(axis=3, keepdims=True)).astype(np.float64)
+        classes = parts / np.add.accumulate(parts, axis=3)[..., -1:]
+    rest = flat[:, cells * head.classes :]
+    objectness = rest[:, : cells * boxes].reshape(n, cells, boxes, 1)
+    places = rest[:, cells * boxes :].reshape(n, cells, boxes, 4).copy()
+    if not head.root:
+        # Decoding squares them.
+        places[..., 2:] = np.sqrt(np.maximum(places[..., 2:], 0))
+    joined = np.concatenate([places, objectness, np.broadcast_to(classes, (n, cells, boxes, head.classes))], axis=3)
+    return np.ascontiguousarray(joined.reshape(n, head.side, head.side, -1), np.float32)
