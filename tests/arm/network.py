@@ -1,4 +1,5 @@
-"""Prints digests of a whole network's head tensors, one line per precision plan: the same lines on every CPU.
+"""Prints digests of a whole network's head tensors, one line per precision plan, and of a small network for every kind of layer:
+the same lines on every CPU.
 
 Usage: network.py [LEVEL]     with a level (scalar, avx2, neon, ...) only that kernel table runs, else all usable vector ones.
 Run through the real package: the demo's trained network is read, planned, quantised and forwarded on one of its scenes.
@@ -7,14 +8,22 @@ Run through the real package: the demo's trained network is read, planned, quant
 from __future__ import annotations
 
 import hashlib
+import runpy
 import sys
+from pathlib import Path
 
 import numpy as np
 
 from mpnet.api import load_network
 from mpnet.demo.model import model_files
 from mpnet.demo.scenes import scene
-from mpnet.kernels.isa import usable_levels
+from mpnet.engine.assign import assign
+from mpnet.engine.plan import build_plan
+from mpnet.engine.prepare import Prepared
+from mpnet.engine.run import Session
+from mpnet.formats.cfg import parse_cfg
+from mpnet.kernels.isa import kernels, usable_levels
+from mpnet.spec.weights import random_weights
 
 PLANS: dict[str, dict[str | int, str]] = {
     "fp32": {}, "fp32_winograd": {}, "fp16": {}, "fp16_half": {}, "int8": {},
@@ -36,9 +45,25 @@ def digests(level: str) -> list[str]:
     return lines
 
 
+def family_digests(level: str) -> list[str]:
+    """One line per kind of layer of the Darknet family: fp32, fp16 and int8 of a small network together."""
+    family = runpy.run_path(str(Path(__file__).parents[1] / "engine" / "family.py"))
+    x = np.random.Generator(np.random.PCG64(3)).random((2, 10, 14, 3), np.float32)
+    lines = []
+    for name in family["LAYERS"]:
+        network = parse_cfg(family["family_cfg"](name))
+        prepared = Prepared(network, random_weights(network, 4), kernels(level))
+        digest = hashlib.sha256()
+        for precision in ("fp32", "fp16", "int8"):
+            for tensor in Session(prepared, build_plan(network, assign(network, precision)), 2).forward(x):
+                digest.update(tensor.tobytes())
+        lines.append(f"{name:20s} {digest.hexdigest()}")
+    return lines
+
+
 def main() -> int:
     wanted = sys.argv[1:] or [level for level in usable_levels() if level != "scalar"] or ["scalar"]
-    results = {level: digests(level) for level in wanted}
+    results = {level: digests(level) + family_digests(level) for level in wanted}
     first = results[wanted[0]]
     print("\n".join(first))
     for level, lines in results.items():

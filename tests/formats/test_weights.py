@@ -98,6 +98,46 @@ def test_values_that_no_training_gives(position: int, value: float, message: str
     assert str(caught.value) == f"t.weights: {message} the file is damaged or belongs to another cfg"
 
 
+CONNECTED = parse_cfg(
+    "[net]\nwidth=2\nheight=3\nchannels=2\n[connected]\noutput=4\nbatch_normalize=1\nactivation=linear\n", "t.cfg"
+)
+
+
+@pytest.mark.parametrize("header", [struct.pack("<3iQ", 0, 2, 5, 0), struct.pack("<3ii", 1001, 0, 0, 0)])
+def test_matrices_come_before_batch_norm_and_in_darknets_order(header: bytes) -> None:
+    """Inputs are (c, h, w) in the file and (h, w, c) here; versions above 1000 store the matrix the other way round."""
+    values = np.arange(4 + 48 + 12, dtype="<f4")
+    own = parse_weights(header + values.tobytes(), CONNECTED).layers[0]
+    matrix = values[4:52].reshape(4, 12) if len(header) == 20 else values[4:52].reshape(12, 4).T
+    assert own.biases.tolist() == [0, 1, 2, 3]
+    assert own.variances is not None
+    assert own.variances.tolist() == [60, 61, 62, 63]
+    for y in range(3):
+        for x in range(2):
+            for c in range(2):
+                assert own.weights[:, (y * 2 + x) * 2 + c, 0, 0].tolist() == matrix[:, (c * 3 + y) * 2 + x].tolist()
+
+
+def test_what_other_layers_have_in_the_file() -> None:
+    conv = "[convolutional]\nfilters=2\nsize=1\nactivation=linear\n"
+    network = parse_cfg(
+        "[net]\nwidth=2\nheight=2\nchannels=2\n" + conv + "[convolutional]\nfilters=2\nsize=1\nshare_index=0\n"
+        "[shortcut]\nfrom=0\nweights_type=per_channel\nweights_normalization=relu\n[batchnorm]\n"
+        + conv + "dontload=1\n" + conv + "batch_normalize=1\ndontloadscales=1\n[implicit]\nfilters=3\natoms=2\n", "t.cfg",
+    )
+    assert network.parameters == 6 + 0 + 4 + 8 + 0 + 6 + 6
+    weights = parse_weights(HEADER + np.arange(30, dtype="<f4").tobytes(), network)
+    assert weights.layers[1] is weights.layers[0]
+    assert weights.values[2].tolist() == [[6, 7], [8, 9]]
+    assert weights.layers[3].biases.tolist() == [10, 11]
+    assert weights.layers[3].weights.ravel().tolist() == [1, 1]
+    assert not weights.layers[4].weights.any()
+    assert weights.layers[5].weights.ravel().tolist() == [20, 21, 22, 23]
+    assert weights.layers[5].scales is not None
+    assert weights.layers[5].scales.tolist() == [1, 1]
+    assert weights.values[6].tolist() == [[24, 25], [26, 27], [28, 29]]
+
+
 def test_real_weights(shared_data: Path) -> None:
     from mpnet.formats.cfg import read_cfg
 

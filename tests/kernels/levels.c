@@ -185,8 +185,17 @@ static void elementwise(const mp_table *reference, const mp_table *table)
                 if (mp_is_real(out_type))
                     BOTH("cast", type, COUNTS[i], n * mp_type_bytes(out_type),
                          mp_cast(t, input, type, to, out_type, n, 1))
-            for (int activation = 0; activation < 7; activation++)
+            for (int activation = 0; activation < 19; activation++)
+                BOTH("map", type, activation, n * bytes,
+                     mp_map(t, input, type, to, type, activation, 1.5f, 0.25f, n, 1))
+            for (int activation = 0; activation < 7; activation++) {
                 BOTH("add", type, activation, n * bytes, mp_add(t, input, other, to, type, type, activation, n, 1))
+                BOTH("multiply", type, activation, n * bytes,
+                     mp_multiply(t, input, other, to, type, type, activation, MP_PER_CHANNEL, 1, 1, 1, (int)n, 1))
+                BOTH("combine", type, activation, n * bytes,
+                     mp_combine(t, input, other, to, type, type, activation, scales, scales, 1, 1, 1, (int)n, 1, 1,
+                                (int)n, 1))
+            }
             fill(input, n, MP_TYPE_I8, 0);
             BOTH("dequantize", type, COUNTS[i], n * bytes,
                  mp_dequantize(t, (int8_t *)input, to, type, 1, n, scale, zero, offset, 1))
