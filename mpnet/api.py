@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from mpnet.formats.experiment_yaml import parse_experiment, read_experiment
     from mpnet.trial.experiment import RunReport, open_workbench, run_experiment
     from mpnet.trial.measure import measure_detections
-    from mpnet.trial.network import Box, Network, load_network
+    from mpnet.trial.network import Box, Label, Network, load_network
     from mpnet.trial.result import Result, read_result
 
 __all__ = [
-    "Box", "MpnetError", "Network", "Result", "RunReport", "load_dataset", "load_network", "measure_detections",
+    "Box", "Label", "MpnetError", "Network", "Result", "RunReport", "load_dataset", "load_network", "measure_detections",
     "open_workbench", "parse_experiment", "read_experiment", "read_result", "run_experiment",
 ]
 
@@ -33,7 +33,7 @@ __getattr__ = lazy_names(__name__, {
     "mpnet.formats.experiment_yaml": ("parse_experiment", "read_experiment"),
     "mpnet.trial.experiment": ("RunReport", "open_workbench", "run_experiment"),
     "mpnet.trial.measure": ("measure_detections",),
-    "mpnet.trial.network": ("Box", "Network", "load_network"),
+    "mpnet.trial.network": ("Box", "Label", "Network", "load_network"),
     "mpnet.trial.result": ("Result", "read_result"),
 })
 

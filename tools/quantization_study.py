@@ -22,8 +22,9 @@ from mpnet.formats.experiment_yaml import read_experiment
 from mpnet.spec.precision import PRECISIONS
 from mpnet.trial.analysis import ANALYSIS_IMAGES, KEEP_MACS_PERCENT, spread
 from mpnet.trial.calibration import calibrated
+from mpnet.trial.detection import DETECTION_KIT
 from mpnet.trial.experiment import open_workbench
-from mpnet.trial.measure import measure_agreement, measure_detections
+from mpnet.trial.measure import measure_detections
 from mpnet.trial.run import Outcome, run_plans
 from mpnet.trial.workbench import Workbench
 
@@ -162,9 +163,9 @@ def main() -> None:
 
 def line(bench: Workbench, name: str, plan: Plan, outcome: Outcome, baseline: Outcome) -> str:
     """A row of the table."""
-    metrics, _ = measure_detections(outcome.detections, bench.dataset)
-    agreed = measure_agreement(
-        baseline.detections, outcome.detections, bench.dataset, "fp32", list(outcome.head_sqnr_db)
+    metrics, _ = measure_detections(outcome.found, bench.dataset)
+    agreed = DETECTION_KIT.agreement(
+        baseline.found, outcome.found, bench.dataset, "fp32", list(outcome.head_sqnr_db)
     )
     cost = plan_cost(plan)
     heads = " / ".join("-" if db is None else f"{db:.1f}" for db in agreed["head_sqnr_db"])

@@ -5,23 +5,25 @@
 
 /* cdef begin */
 enum { MP_MAX_NET_SIDE = 8192, MP_MAX_PICTURE_SIDE = 65536 };
+enum { MP_STRETCH = 0, MP_LETTERBOX = 1, MP_CROP = 2 };
 
-/* Where a picture lies in the network input. width, height: of its content after resizing, pixels.
- * relative: x offset, y offset, width, height of the content, relative to the input: what mp_decode_yolo takes. */
+/* Where a picture lies in the network input. width, height: of its content after resizing, pixels; MP_CROP shows a
+ * part of it. relative: x offset, y offset, width, height of the content, relative to the input: what mp_decode_yolo takes. */
 typedef struct {
     int32_t width, height;
     float relative[4];
 } mp_geometry;
 
-/* letterbox: 0 fills the input and ignores the aspect, 1 keeps it. MP_BAD_ARGUMENT for sizes outside the limits. */
-int mp_fit(int32_t image_w, int32_t image_h, int32_t net_w, int32_t net_h, int letterbox, mp_geometry *geometry);
+/* mode: MP_STRETCH fills the input and ignores the aspect, MP_LETTERBOX keeps it, MP_CROP brings the shorter side to net_w and
+ * shows the middle, its border repeated where that is lower than net_h. MP_BAD_ARGUMENT for sizes outside the limits. */
+int mp_fit(int32_t image_w, int32_t image_h, int32_t net_w, int32_t net_h, int mode, mp_geometry *geometry);
 
 /* Bytes of scratch for mp_preprocess, 8-byte aligned. */
 int64_t mp_preprocess_scratch(int32_t image_w, int32_t net_w, int32_t net_h);
 
 /* rgb: [image_h][image_w][3]. out: [net_h][net_w][3], 0 to 1; what the content leaves free is 0.5.
  * blend_last_row: 0 leaves out the second term of the last row, as Darknet does. */
-int mp_preprocess(const uint8_t *rgb, int32_t image_w, int32_t image_h, int32_t net_w, int32_t net_h, int letterbox,
+int mp_preprocess(const uint8_t *rgb, int32_t image_w, int32_t image_h, int32_t net_w, int32_t net_h, int mode,
                   int blend_last_row, void *scratch, float *out, mp_geometry *geometry);
 /* cdef end */
 #endif

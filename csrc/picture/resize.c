@@ -6,15 +6,20 @@
 enum { CHANNELS = 3 };
 static const float FILL = 0.5f;
 
-int mp_fit(int32_t image_w, int32_t image_h, int32_t net_w, int32_t net_h, int letterbox, mp_geometry *geometry)
+int mp_fit(int32_t image_w, int32_t image_h, int32_t net_w, int32_t net_h, int mode, mp_geometry *geometry)
 {
     if (!geometry || image_w < 1 || image_h < 1 || image_w > MP_MAX_PICTURE_SIDE || image_h > MP_MAX_PICTURE_SIDE ||
-        net_w < 1 || net_h < 1 || net_w > MP_MAX_NET_SIDE || net_h > MP_MAX_NET_SIDE)
+        net_w < 1 || net_h < 1 || net_w > MP_MAX_NET_SIDE || net_h > MP_MAX_NET_SIDE || mode < MP_STRETCH ||
+        mode > MP_CROP)
         return MP_BAD_ARGUMENT;
     int64_t width = net_w, height = net_h;
-    if (letterbox && (int64_t)net_w * image_h < (int64_t)net_h * image_w) /* the width is what limits */
+    if (mode == MP_CROP && image_w < image_h)
         height = (int64_t)image_h * net_w / image_w;
-    else if (letterbox)
+    else if (mode == MP_CROP)
+        width = (int64_t)image_w * net_w / image_h, height = net_w;
+    else if (mode == MP_LETTERBOX && (int64_t)net_w * image_h < (int64_t)net_h * image_w) /* the width is what limits */
+        height = (int64_t)image_h * net_w / image_w;
+    else if (mode == MP_LETTERBOX)
         width = (int64_t)image_w * net_h / image_h;
     geometry->width = width < 1 ? 1 : (int32_t)width;
     geometry->height = height < 1 ? 1 : (int32_t)height;
@@ -26,22 +31,26 @@ int mp_fit(int32_t image_w, int32_t image_h, int32_t net_w, int32_t net_h, int l
     return MP_OK;
 }
 
-/* Of one output position: the first source position, the second, and the second one's weight. */
+/* Of one output position: the first source position, the second, the second one's weight; whether it is the last. */
 typedef struct {
     int32_t first, second;
     float weight;
+    int32_t last;
 } position;
 
-static void place(int32_t in, int32_t out, position *p)
+/* Positions start .. start + count - 1 of `out`; what lies outside is the nearest inside. */
+static void place(int32_t in, int32_t out, int32_t start, int32_t count, position *p)
 {
     const float step = out > 1 ? (float)(in - 1) / (float)(out - 1) : 0.0f;
-    for (int32_t i = 0; i < out; i++) {
+    for (int32_t k = 0; k < count; k++) {
+        const int32_t i = start + k < 0 ? 0 : start + k < out ? start + k : out - 1;
         const float source = (float)i * step;
-        p[i].first = (int32_t)source;
-        p[i].weight = source - (float)p[i].first;
+        p[k].first = (int32_t)source;
+        p[k].weight = source - (float)p[k].first;
+        p[k].last = i == out - 1;
         /* Rounding can only lead past the end where nothing is weighed with it. */
-        if (p[i].first > in - 1) p[i].first = in - 1;
-        p[i].second = p[i].first + 1 < in ? p[i].first + 1 : in - 1;
+        if (p[k].first > in - 1) p[k].first = in - 1;
+        p[k].second = p[k].first + 1 < in ? p[k].first + 1 : in - 1;
     }
 }
 
@@ -79,20 +88,23 @@ static void widen(const parts *p, const uint8_t *row, int32_t in_w, int32_t widt
         const uint8_t *b = row + (int64_t)CHANNELS * p->columns[x].second;
         for (int c = 0; c < CHANNELS; c++) line[CHANNELS * x + c] = e * unit[a[c]] + d * unit[b[c]];
     }
-    for (int c = 0; c < CHANNELS; c++) line[CHANNELS * (width - 1) + c] = unit[row[(int64_t)CHANNELS * (in_w - 1) + c]];
+    if (p->columns[width - 1].last)
+        for (int c = 0; c < CHANNELS; c++)
+            line[CHANNELS * (width - 1) + c] = unit[row[(int64_t)CHANNELS * (in_w - 1) + c]];
 }
 
-int mp_preprocess(const uint8_t *rgb, int32_t image_w, int32_t image_h, int32_t net_w, int32_t net_h, int letterbox,
+int mp_preprocess(const uint8_t *rgb, int32_t image_w, int32_t image_h, int32_t net_w, int32_t net_h, int mode,
                   int blend_last_row, void *scratch, float *out, mp_geometry *geometry)
 {
-    const int status = mp_fit(image_w, image_h, net_w, net_h, letterbox, geometry);
+    const int status = mp_fit(image_w, image_h, net_w, net_h, mode, geometry);
     if (status != MP_OK) return status;
     if (!rgb || !scratch || !out) return MP_BAD_ARGUMENT;
-    const int32_t width = geometry->width, height = geometry->height;
+    const int cut = mode == MP_CROP;
+    const int32_t width = cut ? net_w : geometry->width, height = cut ? net_h : geometry->height; /* of what is seen */
     const parts p = parts_of(scratch, net_w, net_h);
     for (int i = 0; i < 256; i++) p.unit[i] = (float)(i / 255.0);
-    place(image_w, width, p.columns);
-    place(image_h, height, p.rows);
+    place(image_w, geometry->width, cut ? (geometry->width - net_w) / 2 : 0, width, p.columns);
+    place(image_h, geometry->height, cut ? (geometry->height - net_h) / 2 : 0, height, p.rows);
     const int64_t pitch = (int64_t)CHANNELS * net_w, count = (int64_t)CHANNELS * width;
     if (width < net_w || height < net_h)
         for (int64_t i = 0; i < pitch * net_h; i++) out[i] = FILL;
@@ -112,7 +124,7 @@ int mp_preprocess(const uint8_t *rgb, int32_t image_w, int32_t image_h, int32_t 
         }
         const float d = p.rows[y].weight, e = 1.0f - d;
         float *to = out + y * pitch;
-        if (y == height - 1 && (!blend_last_row || image_h == 1))
+        if (p.rows[y].last && (!blend_last_row || image_h == 1))
             for (int64_t i = 0; i < count; i++) to[i] = e * line[0][i];
         else
             for (int64_t i = 0; i < count; i++) to[i] = e * line[0][i] + d * line[1][i];

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Callable
 
@@ -17,9 +20,18 @@ from mpnet.detection.pictures import read_picture
 from mpnet.errors import ConfigError, DataError
 from mpnet.spec.precision import PRECISIONS
 from mpnet.spec.protocol import NMS_KINDS, RESIZES
-from mpnet.trial.network import Box, load_network
+from mpnet.spec.task import CLASSIFICATION, DETECTION
+from mpnet.trial.network import Box, Label, load_network
 
-Detect = Callable[[NDArray[np.uint8]], list[Box]]
+Detect = Callable[[NDArray[np.uint8]], "list[Box] | list[Label]"]
+
+
+@dataclass(frozen=True)
+class _Look:
+    """find: in a picture. key: of what is found, in JSON."""
+
+    find: Detect
+    key: str
 
 
 @declare(
@@ -31,22 +43,22 @@ Detect = Callable[[NDArray[np.uint8]], list[Box]]
 @click.option("--cfg", required=True, type=click.Path(path_type=Path), help="Darknet cfg.")
 @click.option("--weights", required=True, type=click.Path(path_type=Path), help="Darknet weights.")
 @click.option("--names", type=click.Path(path_type=Path), help="Class names, one a line.")
-@click.option("--out", type=click.Path(path_type=Path), help="Folder for copies with boxes drawn.")
+@click.option("--out", type=click.Path(path_type=Path), help="Folder for copies with boxes, or the best class, drawn.")
 @click.option("--confidence", type=click.FloatRange(0, 1, max_open=True), default=0.25, show_default=True,
               help="Least score of a box.")
 @click.option("--nms", type=click.FloatRange(0, 1), default=0.45, show_default=True,
               help="Overlap beyond which the weaker of two boxes of a class goes.")
 @click.option("--nms-kind", type=click.Choice(NMS_KINDS), help="Measure of overlap.  [default: as the cfg says]")
-@click.option("--resize", type=click.Choice(RESIZES), default="stretch", show_default=True,
-              help="How a picture is fitted to the network.")
+@click.option("--resize", type=click.Choice(RESIZES),
+              help="How a picture is fitted to the network.  [default: stretch; of classifiers crop]")
 @click.option("--default", type=click.Choice(list(PRECISIONS)), help="Precision of layers for which the cfg says none.")
 @layer_option
 def command(
     images: tuple[Path, ...], cfg: Path, weights: Path, names: Path | None, out: Path | None, confidence: float,
-    nms: float, nms_kind: str | None, resize: str, default: str | None, layers: tuple[str, ...], threads: int | None,
-    isa: str | None, quiet: bool, as_json: bool,
+    nms: float, nms_kind: str | None, resize: str | None, default: str | None, layers: tuple[str, ...],
+    threads: int | None, isa: str | None, quiet: bool, as_json: bool,
 ) -> int:
-    """Find objects in pictures, all pictures of folders, and videos.
+    """Find objects in pictures, all pictures of folders, and videos; with a classifier, the best five classes of each.
 
     With --out, copies with boxes drawn are written there; boxes are in pixels: x, y of the upper left corner, width,
     height. A file that is damaged is named, the others are looked at, and the exit code is 2.
@@ -62,16 +74,24 @@ def command(
     for warning in network.spec.warnings:
         note(warning)
 
-    def detect(picture: NDArray[np.uint8]) -> list[Box]:
-        return network.detect(picture, confidence=confidence, nms=nms, nms_kind=nms_kind, resize=resize)
-
+    detect: Detect
+    task = network.spec.task or DETECTION
+    fitted = resize or task.resize
+    protocol: dict[str, Any] = {"input": list(network.spec.in_shape), "resize": fitted}
+    if task is CLASSIFICATION:
+        protocol["task"], detect = task.name, partial(network.classify, resize=fitted)
+    else:
+        kind = nms_kind or (network.spec.yolos[-1].nms_kind if network.spec.yolos else None)
+        protocol |= {"confidence": confidence, "nms": nms, "nms_kind": kind}
+        detect = partial(network.detect, confidence=confidence, nms=nms, nms_kind=kind, resize=fitted)
+    look = _Look(detect, task.key)
     files: list[dict[str, Any]] = []
     failed: list[dict[str, str]] = []
     targets = [_target(source, out) for source in sources]
     with progress(quiet or len(sources) == 1)("files", len(sources)) as advance:
         for source, target in zip(sources, targets, strict=True):
             try:
-                found = _video(source, target, detect, quiet) if source.is_video else _picture(source, target, detect)
+                found = _video(source, target, look, quiet) if source.is_video else _picture(source, target, look)
             except DataError as error:
                 if len(sources) == 1:
                     raise
@@ -83,9 +103,6 @@ def command(
                     _print(found)
             advance(1)
     if as_json:
-        kind = nms_kind or (network.spec.yolos[-1].nms_kind if network.spec.yolos else None)
-        protocol = {"resize": resize, "confidence": confidence, "nms": nms, "nms_kind": kind,
-                    "input": list(network.spec.in_shape)}
         print_json({"cfg": str(cfg), "precision": network.precision, "protocol": protocol, "files": files,
                     **({"failed": failed} if failed else {})})
     if failed:
@@ -102,33 +119,42 @@ def _target(source: Source, out: Path | None) -> Path | None:
     return target
 
 
-def _picture(source: Source, target: Path | None, detect: Detect) -> dict[str, Any]:
+def _picture(source: Source, target: Path | None, look: _Look) -> dict[str, Any]:
     picture = read_picture(source.path, repaired=lambda path: note(
         f"{path}: a damaged JPEG, decoded by OpenCV, which guesses what is missing; restore it"))
-    boxes = detect(picture)
+    found = look.find(picture)
     if target is not None:
         from mpnet.cli.drawing import write_drawn  # brings OpenCV, which reading a JPEG does without
 
-        write_drawn(target, picture, boxes)
+        write_drawn(target, picture, found)
     return {
         "path": str(source.path), "kind": "picture", "width": picture.shape[1], "height": picture.shape[0],
-        "detections": [box.plain() for box in boxes], "out": None if target is None else str(target),
+        look.key: [one.plain() for one in found], "out": None if target is None else str(target),
     }
 
 
-def _video(source: Source, target: Path | None, detect: Detect, quiet: bool) -> dict[str, Any]:
+def _video(source: Source, target: Path | None, look: _Look, quiet: bool) -> dict[str, Any]:
     from mpnet.cli.drawing import look_at_video
 
-    return look_at_video(source, target, detect, quiet)
+    return look_at_video(source, target, look.find, look.key, quiet)
 
 
 def _print(file: dict[str, Any]) -> None:
     target = f" -> {file['out']}" if file["out"] else ""
     if file["kind"] == "video":
-        found = sum(len(frame["detections"]) for frame in file["frames"])
-        click.echo(f"{file['path']}: {len(file['frames'])} frames, {found} objects{target}")
+        click.echo(f"{file['path']}: {len(file['frames'])} frames, {_headline(file['frames'])}{target}")
         return
-    click.echo(f"{file['path']}: {len(file['detections'])} objects{target}")
-    for box in file["detections"]:
+    click.echo(f"{file['path']}: {_headline([file])}{target}")
+    for box in file.get("detections", ()):
         x, y, width, height = box["box"]
         click.echo(f"  {box['score']:.3f}  {box['name']:<20} {x:7.1f} {y:7.1f} {width:7.1f} {height:7.1f}")
+    for label in file.get("classes", ()):
+        click.echo(f"  {label['score']:.3f}  {label['name']}")
+
+
+def _headline(frames: list[dict[str, Any]]) -> str:
+    """What was found in one picture, or in the frames of a video."""
+    if "detections" in frames[0]:
+        return f"{sum(len(frame['detections']) for frame in frames)} objects"
+    best = Counter(frame["classes"][0]["name"] for frame in frames)
+    return str(best.most_common(1)[0][0])

@@ -15,24 +15,28 @@ from mpnet.cli.picture_files import Source
 from mpnet.errors import DataError
 from mpnet.formats.atomic import atomic_path, write_bytes
 from mpnet.formats.images import MAX_PIXELS
-from mpnet.report.draw import Label, draw_labels
-from mpnet.trial.network import Box
+from mpnet.report.draw import Label as DrawnBox
+from mpnet.report.draw import draw_labels
+from mpnet.trial.network import Box, Label
 
 JPEG_QUALITY = 92
-Detect = Callable[[NDArray[np.uint8]], list[Box]]
+Found = list[Box] | list[Label]
+Detect = Callable[[NDArray[np.uint8]], Found]
 
 
-def write_drawn(target: Path, picture: NDArray[np.uint8], boxes: list[Box]) -> None:
-    """A copy of the picture with boxes. Raises: DataError, StoreError."""
+def write_drawn(target: Path, picture: NDArray[np.uint8], found: Found) -> None:
+    """A copy of the picture with boxes, or with its best class. Raises: DataError, StoreError."""
     options = [cv2.IMWRITE_JPEG_QUALITY, JPEG_QUALITY] if target.suffix == ".jpg" else []
-    done, data = cv2.imencode(target.suffix, _drawn(picture, boxes)[:, :, ::-1], options)
+    done, data = cv2.imencode(target.suffix, _drawn(picture, found)[:, :, ::-1], options)
     if not done:
         raise DataError(f"{target}: the picture cannot be encoded as {target.suffix}")
     write_bytes(target, data.tobytes())
 
 
-def look_at_video(source: Source, target: Path | None, detect: Detect, quiet: bool) -> dict[str, Any]:
-    """What is found in each frame, as `mpnet detect --json` says it; a copy with boxes is written to `target`.
+def look_at_video(source: Source, target: Path | None, detect: Detect, key: str, quiet: bool) -> dict[str, Any]:
+    """What is found in each frame, as `mpnet detect --json` says it; a copy with it drawn is written to `target`.
+
+    key: of what is found in a frame.
 
     Raises: DataError for what is no video, StoreError.
     """
@@ -58,12 +62,12 @@ def look_at_video(source: Source, target: Path | None, detect: Detect, quiet: bo
                 raise DataError(f"{target}: the video cannot be written; check the folder, or leave --out away")
         advance = stack.enter_context(progress(quiet)(source.path.name, count if count > 0 else None))
         for number, frame in enumerate(_frames(reader)):
-            boxes = detect(frame)
+            found = detect(frame)
             frames.append({
-                "frame": number, "time_ms": 1000 * number / rate, "detections": [box.plain() for box in boxes],
+                "frame": number, "time_ms": 1000 * number / rate, key: [one.plain() for one in found],
             })
             if writer is not None:
-                writer.write(np.ascontiguousarray(_drawn(frame, boxes)[:, :, ::-1]))
+                writer.write(np.ascontiguousarray(_drawn(frame, found)[:, :, ::-1]))
             advance(1)
         if not frames:
             raise DataError(f"{source.path}: holds no frame that can be decoded")
@@ -79,8 +83,10 @@ def _frames(reader: cv2.VideoCapture) -> Iterator[NDArray[np.uint8]]:
         yield np.ascontiguousarray(frame[:, :, ::-1], dtype=np.uint8)
 
 
-def _drawn(picture: NDArray[np.uint8], boxes: list[Box]) -> NDArray[np.uint8]:
-    return draw_labels(picture, [
-        Label((box.x, box.y, box.width, box.height), box.category, f"{box.name} {100 * box.score:.0f}%")
-        for box in boxes
-    ])
+def _drawn(picture: NDArray[np.uint8], found: Found) -> NDArray[np.uint8]:
+    boxes = [DrawnBox((one.x, one.y, one.width, one.height), one.category, f"{one.name} {100 * one.score:.0f}%")
+             for one in found if isinstance(one, Box)]
+    height, width = picture.shape[:2]
+    boxes += [DrawnBox((0, 0, width, height), one.category, f"{one.name} {one.score:.2f}")
+              for one in found[:1] if isinstance(one, Label)]
+    return draw_labels(picture, boxes)

@@ -61,6 +61,11 @@ class Candidates:
     def image_count(self) -> int:
         return len(self.offsets) - 1
 
+    @property
+    def nbytes(self) -> int:
+        """Memory that the boxes take."""
+        return self.category.nbytes + self.score.nbytes + self.box.nbytes
+
 
 def _pieces(arrays: Sequence[NDArray[Any]]) -> NDArray[Any]:
     return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)

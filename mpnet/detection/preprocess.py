@@ -6,6 +6,9 @@ cv2.resize and PIL give other values. Its last output row lacks the second term;
 and d = 0, but for some heights float32 rounding gives i0 = in - 2 and d close to 1, and the row comes out almost black.
 That quirk is kept on purpose: all three reference programs have it, and equality with them is what makes a result
 checkable. `last_row="blend"` gives the row its second term. The work is done in csrc/picture/resize.c.
+
+Classifiers see the middle of a picture: AlexeyAB's program brings the shorter side to the network's width and cuts out
+the centre (`crop`); pjreddie's letterboxes.
 """
 
 from __future__ import annotations
@@ -21,13 +24,15 @@ from mpnet.kernels._core import ffi, lib
 from mpnet.kernels.core import c_arguments, check_status
 from mpnet.spec.protocol import RESIZES
 
+MODES: dict[str, int] = {"stretch": lib.MP_STRETCH, "letterbox": lib.MP_LETTERBOX, "crop": lib.MP_CROP}
 MAX_NET_SIDE: int = lib.MP_MAX_NET_SIDE
 MAX_PICTURE_SIDE: int = lib.MP_MAX_PICTURE_SIDE
 
 
 @dataclass(frozen=True)
 class Geometry:
-    """Where a picture lies in the network input; sizes in pixels. content: the picture's size after resizing."""
+    """Where a picture lies in the network input; sizes in pixels. content: the picture's size after resizing, which
+    reaches beyond the input where that shows its middle only."""
 
     image_width: int
     image_height: int
@@ -69,7 +74,7 @@ def plan_geometry(image_width: int, image_height: int, net_width: int, net_heigh
     if max(image_width, image_height) > MAX_PICTURE_SIDE:
         raise DataError(f"a picture of {image_width} x {image_height} pixels has a side above {MAX_PICTURE_SIDE}; scale it")
     place = ffi.new("mp_geometry *")
-    check_status(lib.mp_fit(image_width, image_height, net_width, net_height, mode == "letterbox", place), "resizing")
+    check_status(lib.mp_fit(image_width, image_height, net_width, net_height, MODES[mode], place), "resizing")
     return Geometry(image_width, image_height, net_width, net_height, place.width, place.height)
 
 
@@ -88,7 +93,8 @@ def preprocess(
     """The network input of an RGB picture and where the picture lies in it.
 
     picture: uint8 (h, w, 3), RGB.
-    mode:    'stretch' fills the input and ignores the aspect; 'letterbox' keeps it, centred, the rest 0.5.
+    mode:    'stretch' fills the input and ignores the aspect; 'letterbox' keeps it, centred, the rest 0.5; 'crop' brings
+             the shorter side to the input's width and takes the middle, its border repeated where that is too low.
     Result:  float32 (1, net_height, net_width, 3) in [0, 1], and the geometry that decoding needs.
     Raises: DataError for another shape or type, ConfigError for an unknown mode.
     """
@@ -100,7 +106,7 @@ def preprocess(
     out = np.empty((1, net_height, net_width, 3), dtype=np.float32)
     scratch = np.empty(lib.mp_preprocess_scratch(picture.shape[1], net_width, net_height), np.uint8)
     check_status(lib.mp_preprocess(*c_arguments(
-        np.ascontiguousarray(picture), picture.shape[1], picture.shape[0], net_width, net_height, mode == "letterbox",
+        np.ascontiguousarray(picture), picture.shape[1], picture.shape[0], net_width, net_height, MODES[mode],
         last_row == "blend", scratch, out, ffi.new("mp_geometry *"),
     )), "resizing")
     return out, geometry

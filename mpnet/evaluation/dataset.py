@@ -7,6 +7,7 @@ from typing import Sequence
 
 from mpnet.errors import ConfigError
 from mpnet.formats.coco_json import read_coco
+from mpnet.formats.labels_class import read_imagefolder, read_list
 from mpnet.formats.labels_yolo import read_yolo
 from mpnet.spec.dataset import Dataset
 from mpnet.spec.experiment import DATA_FORMATS
@@ -18,7 +19,7 @@ def load_dataset(
 ) -> Dataset:
     """The data set of `data: {format, images, labels | annotations, limit}`.
 
-    names: the network's class names in index order (required for format yolo).
+    names: the network's class names in index order (required for all formats but coco).
     Raises: ConfigError for settings that do not go together, DataError and FormatError as the readers.
     """
     if limit is not None and limit < 1:
@@ -31,4 +32,12 @@ def load_dataset(
         if annotations is None:
             raise ConfigError("data.format coco needs data.annotations (an instances JSON file)")
         return read_coco(annotations, images, names=names, limit=limit)
+    if names is None and format in ("imagefolder", "list"):
+        raise ConfigError(f"data.format {format} needs model.names")
+    if format == "imagefolder" and names is not None:
+        return read_imagefolder(images, names, limit=limit)
+    if format == "list" and names is not None:
+        if labels is None:
+            raise ConfigError("data.format list needs data.labels (a text file of lines `path class`)")
+        return read_list(labels, images, names, limit=limit)
     raise ConfigError(f"data.format: unknown format {format!r}; known are {', '.join(DATA_FORMATS)}")

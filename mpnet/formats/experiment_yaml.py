@@ -11,7 +11,7 @@ from mpnet.errors import ConfigError
 from mpnet.formats.yaml_section import mapping, missing, read_section
 from mpnet.formats.yaml_tree import Mapping, Node, Scalar, parse_yaml, read_yaml_file
 from mpnet.messages import shown
-from mpnet.spec.experiment import DEFAULT_OUTPUT, DataSection, Experiment
+from mpnet.spec.experiment import DEFAULT_OUTPUT, LABEL_KEYS, DataSection, Experiment
 from mpnet.spec.keys import paths_of
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}\Z")
@@ -57,12 +57,13 @@ def _experiment(root: Node, overrides: Sequence[str], source: str, base: Path) -
 
 def _check_data(data: DataSection, node: Mapping) -> None:
     """Each format has its own kind of labels."""
-    needed, other = ("labels", "annotations") if data.format == "yolo" else ("annotations", "labels")
-    if getattr(data, needed) is None:
+    needed = LABEL_KEYS[data.format]
+    if needed is not None and getattr(data, needed) is None:
         raise missing(node, f"data.{needed}")
-    if getattr(data, other) is not None:
-        raise ConfigError(f"{node.items[other].place}: data.{other} does not go with format {data.format}; remove it or "
-                          "change data.format")
+    for other in ("labels", "annotations"):
+        if other != needed and getattr(data, other) is not None:
+            raise ConfigError(f"{node.items[other].place}: data.{other} does not go with format {data.format}; remove it "
+                              "or change data.format")
 
 
 def _override(tree: Mapping, override: str) -> None:

@@ -21,11 +21,11 @@ from mpnet.progress import Progress
 from mpnet.report.cfg_template import cfg_template
 from mpnet.report.configuration import is_store
 from mpnet.report.model import Configurations, Missing, ReportData, Status
-from mpnet.report.paired import Pair, Pairing
-from mpnet.report.pictures import Gallery
+from mpnet.report.paired import Pair
 from mpnet.report.rerun import Machine
 from mpnet.report.source import from_results, layers_of
 from mpnet.report.store_source import from_store
+from mpnet.report.task import Shows, view_of
 from mpnet.spec.measures import MEASURES
 from mpnet.sweep.findings import sweep_status
 from mpnet.trial.reopen import read_evidence, reason, reopen
@@ -33,8 +33,8 @@ from mpnet.trial.result import Result, finished, read_result
 
 FRONT_RUNS = 32
 """Most configurations of a front that run again for their intervals; of more, evenly spread ones."""
-SAME_AP = 1e-6
-"""Percent points by which a configuration that runs again may differ from its stored AP."""
+SAME = 1e-6
+"""Percent points by which a configuration that runs again may differ from its stored quality."""
 WORST_PICTURES = 6
 CROPS = 24
 
@@ -89,7 +89,7 @@ def _of_sweep(
 def _with_front(
     data: ReportData, machine: Machine, document: Mapping[str, Any], progress: Progress, draws: int, seed: int
 ) -> ReportData:
-    """Run baseline, chosen configuration and front again, for what a store does not keep: their detections."""
+    """Run baseline, chosen configuration and front again, for what a store does not keep: what they find."""
     table = data.configurations
     if table.baseline is None or table.chosen is None:
         return data
@@ -100,29 +100,31 @@ def _with_front(
     images = len(machine.bench.dataset.images)
     try:
         with progress("front", images) as advance:
-            detections = machine.detections([table.keys[row] for row in rows], advance)
-        pairing = Pairing(machine.bench.dataset, detections[0], draws, seed)
+            found = machine.found([table.keys[row] for row in rows], advance)
+        view, dataset, quality = view_of(data.task), machine.bench.dataset, data.task.quality
+        pairing = view.pairing(dataset, found[0], draws, seed)
         pairs = {}
         with progress("intervals", len(rows) - 1) as advance:
-            for row, found in zip(rows[1:], detections[1:], strict=True):
-                pairs[row] = pairing.pair(found)
-                _check_same(data, row, pairs[row].values.get("AP"), document)
+            for row, other in zip(rows[1:], found[1:], strict=True):
+                pairs[row] = pairing.pair(other)
+                _check_same(data, row, pairs[row].values.get(quality), document)
                 advance(1)
-        gallery = Gallery(machine.bench.dataset, detections[0], detections[rows.index(table.chosen)], picture)
-        return with_pairs(data, pairs, draws, gallery)
+        gallery = view.gallery(dataset, found[0], found[rows.index(table.chosen)], picture)
+        return with_pairs(data, pairs, pairing.intervals_by, gallery)
     except MpnetError as error:
         return with_missing(data, Missing("Intervals, classes, lost and gained objects, pictures", reason(error)))
 
 
 def _check_same(data: ReportData, row: int, again: float | None, document: Mapping[str, Any]) -> None:
     """What runs again must give what was stored. Raises: StoreError when it does not."""
-    stored = data.configurations.value(row, "AP")
+    quality = data.task.quality
+    stored = data.configurations.value(row, quality)
     # With a holdout the stored value is of a part of the pictures.
     if document.get("holdout") or again is None or not np.isfinite(stored):
         return
-    if abs(stored - again) > SAME_AP:
+    if abs(stored - again) > SAME:
         key = data.configurations.keys[row]
-        raise StoreError(f"{key} gives AP {again:.4f} now, but {stored:.4f} is stored; sweep again with this version")
+        raise StoreError(f"{key} gives {quality} {again:.4f} now, but {stored:.4f} is stored; sweep again with this version")
 
 
 def _with_layers(data: ReportData, document: Mapping[str, Any], progress: Progress) -> ReportData:
@@ -185,11 +187,12 @@ def _with_evidence(data: ReportData, results: list[Result], draws: int, seed: in
             "Differences, lost and gained objects", "there is one run and no baseline beside it",
             "Name two runs, the baseline first."))
     try:
-        dataset, detections = read_evidence(results)
-        pairing = Pairing(dataset, detections[0], draws, seed)
-        pairs = {row: pairing.pair(found) for row, found in enumerate(detections) if row}
-        gallery = Gallery(dataset, detections[0], detections[-1], picture)
-        return with_pairs(data, pairs, draws, gallery)
+        dataset, found = read_evidence(results)
+        view = view_of(data.task)
+        pairing = view.pairing(dataset, found[0], draws, seed)
+        pairs = {row: pairing.pair(other) for row, other in enumerate(found) if row}
+        gallery = view.gallery(dataset, found[0], found[-1], picture)
+        return with_pairs(data, pairs, pairing.intervals_by, gallery)
     except MpnetError as error:
         return with_missing(data, Missing(
             "Intervals, classes, lost and gained objects, pictures", reason(error),
@@ -211,7 +214,9 @@ def _with_cfg(data: ReportData, document: Mapping[str, Any]) -> ReportData:
                                           "`mpnet export --cfg FILE` writes it from a copy of the network file."))
 
 
-def with_pairs(data: ReportData, pairs: Mapping[int, Pair], draws: int, gallery: Gallery | None = None) -> ReportData:
+def with_pairs(
+    data: ReportData, pairs: Mapping[int, Pair], intervals_by: str, gallery: Shows | None = None
+) -> ReportData:
     """`data` with intervals of the rows in `pairs`, and everything that compares the chosen row with the baseline.
 
     gallery: of baseline and chosen configuration, for pictures; None leaves them out.
@@ -219,7 +224,7 @@ def with_pairs(data: ReportData, pairs: Mapping[int, Pair], draws: int, gallery:
     table = _filled(data.configurations, pairs)
     intervals = {**data.intervals, **{row: pair.metrics for row, pair in pairs.items()}}
     chosen = pairs.get(table.chosen) if table.chosen is not None else None
-    found = replace(data, configurations=table, intervals=intervals, draws=draws)
+    found = replace(data, configurations=table, intervals=intervals, intervals_by=intervals_by)
     if chosen is None:
         return found
     changes = chosen.changes
@@ -229,7 +234,7 @@ def with_pairs(data: ReportData, pairs: Mapping[int, Pair], draws: int, gallery:
         pictures = gallery.worst(chosen.pictures, WORST_PICTURES)
     harmed_first = sorted(chosen.classes, key=lambda row: row.interval.difference if row.interval else 0.0)
     changes = tuple(replace(change, picture=Path(change.picture).name) for change in changes)
-    return replace(found, classes=tuple(harmed_first), changes=changes, pictures=pictures)
+    return replace(found, classes=tuple(harmed_first), changes=changes, pictures=pictures, verdict=chosen.verdict)
 
 
 def _filled(table: Configurations, pairs: Mapping[int, Pair]) -> Configurations:

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Sequence
+from typing import Any, Sequence
 
 from mpnet.detection.pictures import picture
 from mpnet.errors import MpnetError
 from mpnet.evaluation.compare import DRAWS
-from mpnet.formats.detections_json import read_detections
 from mpnet.progress import Progress, silent
-from mpnet.report.comparison import Comparison, change_json, compare_results
+from mpnet.report.comparison import Comparison, compare_results
 from mpnet.report.configuration import Found, find_configuration, is_store, split_source
-from mpnet.report.pictures import Gallery, write_changes
+from mpnet.report.pictures import write_changes
 from mpnet.report.rerun import Machine
+from mpnet.report.task import View, view_of
 from mpnet.spec.dataset import Dataset
-from mpnet.spec.detections import Detections
 from mpnet.trial.reopen import open_dataset, reason, reopen
 from mpnet.trial.result import Result, build_document, read_result
 from mpnet.trial.run import run_plans
+from mpnet.trial.task import kit_of
 
-_Compared = tuple[Result, Detections | None]
-"""One of what is compared; detections of a sweep's configuration, which ran again, None: in the run's folder."""
+_Compared = tuple[Result, Any]
+"""One of what is compared; what a sweep's configuration finds, which ran again, None: in the run's folder."""
 
 
 def compare_runs(
@@ -32,7 +32,7 @@ def compare_runs(
 
     runs:     folders or result.json files, or STORE:KEY; configurations of a sweep run again, since a store keeps
               figures only.
-    pictures: a folder for one JPEG per lost or gained object and run.
+    pictures: a folder for one JPEG per lost or gained object (of a classifier: picture) and run.
     Raises: StoreError for what is neither run nor store, ConfigError for runs on different data, DataError for
     pictures that are asked for and not there.
     """
@@ -40,24 +40,25 @@ def compare_runs(
     results = [result for result, _ in sides]
     try:
         dataset = open_dataset(results[0].document)
-        detections = [read_detections(result.detections_path, dataset) if found is None else found
-                      for result, found in sides]
+        found = [kit_of(result.task).read(result.found_path, dataset) if known is None else known for result, known in sides]
     except MpnetError as error:
         if pictures is not None:
             raise
         return compare_results(results, missing=reason(error))
-    compared = compare_results(results, dataset, detections, draws=draws, seed=seed)
+    compared = compare_results(results, dataset, found, draws=draws, seed=seed)
     if pictures is not None:
-        _write_pictures(compared, dataset, detections, pictures)
+        _write_pictures(compared, view_of(results[0].task), dataset, found, pictures)
     return compared
 
 
-def _write_pictures(compared: Comparison, dataset: Dataset, detections: Sequence[Detections], pictures: Path) -> None:
-    for run, pair, found in zip(compared.document["runs"][1:], compared.pairs, detections[1:], strict=True):
-        drawn = Gallery(dataset, detections[0], found, picture).changes(pair.changes, len(pair.changes))
-        folder = pictures if len(detections) == 2 else pictures / run["id"]
+def _write_pictures(
+    compared: Comparison, view: View, dataset: Dataset, found: Sequence[Any], pictures: Path
+) -> None:
+    for run, pair, other in zip(compared.document["runs"][1:], compared.pairs, found[1:], strict=True):
+        drawn = view.gallery(dataset, found[0], other, picture).changes(pair.changes, len(pair.changes))
+        folder = pictures if len(found) == 2 else pictures / run["id"]
         names = write_changes(drawn, folder)
-        run["changes"] = [{**change_json(change), "file": str(folder / name)}
+        run["changes"] = [{**change.as_json(), "file": str(folder / name)}
                           for change, name in zip(drawn, names, strict=True)]
 
 
@@ -88,5 +89,5 @@ def _run_again(configurations: Sequence[Found], progress: Progress) -> list[_Com
         if found.held_out:
             chose = {name: found.values[name] for name in found.held_out if name in found.values}
             document["selection"], document["held_out"] = chose, found.held_out
-        sides.append((Result(found.store or Path(), document), outcome.detections))
+        sides.append((Result(found.store or Path(), document), outcome.found))
     return sides

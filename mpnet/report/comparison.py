@@ -6,16 +6,16 @@ The first run is the baseline. Everything is one JSON document; `comparison_text
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Mapping, Sequence
 
 from mpnet.errors import ConfigError
 from mpnet.evaluation.compare import DRAWS, Interval
-from mpnet.report.model import Change, ClassRow
-from mpnet.report.paired import Pair, Pairing
+from mpnet.report.model import ClassRow
+from mpnet.report.paired import Pair
+from mpnet.report.task import view_of
 from mpnet.spec.dataset import Dataset
-from mpnet.spec.detections import Detections
 from mpnet.spec.measures import AGREEMENT, names_of
+from mpnet.spec.task import DETECTION, Task
 from mpnet.trial.result import Result
 
 
@@ -28,12 +28,13 @@ class Comparison:
 
 
 def compare_results(
-    results: Sequence[Result], dataset: Dataset | None = None, detections: Sequence[Detections] = (), *,
-    draws: int = DRAWS, seed: int = 0, missing: str = "",
+    results: Sequence[Result], dataset: Dataset | None = None, found: Sequence[Any] = (), *, draws: int = DRAWS,
+    seed: int = 0, missing: str = "",
 ) -> Comparison:
     """Every run against the first.
 
-    dataset, detections: of all runs, for intervals, agreement and lost objects; without them `missing` says why.
+    dataset, found: detections or classes of all runs, for intervals, agreement and what is lost; without them `missing`
+    says why.
     Raises: ConfigError for fewer than two runs, or runs on different pictures or labels.
     """
     if len(results) < 2:
@@ -45,22 +46,25 @@ def compare_results(
                 f"{other.folder}: was evaluated on other data than {baseline.folder}; only runs on the same pictures "
                 "and labels can be compared"
             )
+    task, intervals_by = baseline.task, ""
     pairs: tuple[Pair, ...] = ()
     if dataset is not None:
-        pairing = Pairing(dataset, detections[0], draws, seed)
-        pairs = tuple(pairing.pair(found) for found in detections[1:])
+        pairing = view_of(task).pairing(dataset, found[0], draws, seed)
+        pairs, intervals_by = tuple(pairing.pair(other) for other in found[1:]), pairing.intervals_by
     beside: list[Pair | None] = [None, *pairs] if pairs else [None] * len(results)
     protocols = [result.document["protocol"] for result in results]
     document = {
         "baseline": baseline.id,
-        "draws": draws if pairs else 0,
+        "task": task.name,
+        "draws": draws if pairs and task is DETECTION else 0,
+        "intervals_by": intervals_by,
         "missing": missing,
         "protocol_differences": [
             sorted(key for key in {*protocols[0], *other} if protocols[0].get(key) != other.get(key)) for other in protocols
         ],
-        "runs": [_run(result, baseline, pair) for result, pair in zip(results, beside, strict=True)],
+        "runs": [_run(result, baseline, pair, task) for result, pair in zip(results, beside, strict=True)],
         "layers": _layers(results),
-        "per_class": _per_class(results, pairs),
+        "per_class": _per_class(results, pairs, task.quality),
     }
     return Comparison(document, pairs)
 
@@ -82,15 +86,15 @@ def check_limits(document: Mapping[str, Any], limits: Mapping[str, float]) -> li
     return broken
 
 
-def _run(result: Result, baseline: Result, pair: Pair | None) -> dict[str, Any]:
+def _run(result: Result, baseline: Result, pair: Pair | None, task: Task) -> dict[str, Any]:
     metrics = dict(result.metrics)
     differences: dict[str, float] = {} if result is baseline else {
         name: metrics[name] - baseline.metrics[name] for name in metrics
         if name in baseline.metrics and metrics[name] >= 0 and baseline.metrics[name] >= 0
     }
-    agreement = _agreement(result, baseline, pair)
+    agreement = _agreement(result, baseline, pair, task)
     if agreement is not None and result is not baseline:
-        differences["agreement_AP"] = agreement["AP"] - 100
+        differences[task.agreement] = agreement[task.agreement.removeprefix(AGREEMENT)] - 100
     return {
         "name": result.name,
         "id": result.id,
@@ -105,24 +109,19 @@ def _run(result: Result, baseline: Result, pair: Pair | None) -> dict[str, Any]:
         "agreement": agreement,
         "selection": result.document.get("selection"),
         "held_out": result.document.get("held_out"),
-        "changes": [] if pair is None else [change_json(change) for change in pair.changes],
+        "changes": [] if pair is None else [change.as_json() for change in pair.changes],
+        "verdict": "" if pair is None else pair.verdict,
     }
 
 
-def _agreement(result: Result, baseline: Result, pair: Pair | None) -> dict[str, Any] | None:
+def _agreement(result: Result, baseline: Result, pair: Pair | None, task: Task) -> dict[str, Any] | None:
     """Agreement with *this* baseline: computed anew where detections are there; SQNR only if it was the run's own."""
     stored = result.document.get("agreement")
     own = stored if stored is not None and stored.get("baseline") == baseline.id else None
-    if pair is None or "agreement_AP" not in pair.values:
+    if pair is None or task.agreement not in pair.values:
         return own
-    values: dict[str, Any] = {name.removeprefix(AGREEMENT): pair.values[name] for name in names_of("agreement")}
+    values: dict[str, Any] = {name.removeprefix(AGREEMENT): pair.values[name] for name in names_of("agreement", task=task)}
     return {"baseline": baseline.id, **values, "head_sqnr_db": own["head_sqnr_db"] if own else None}
-
-
-def change_json(change: Change) -> dict[str, Any]:
-    """A lost or gained object for JSON. box: x0, y0, x1, y1 in pixels."""
-    return {"kind": change.kind, "picture": Path(change.picture).name, "class": change.name, "score": change.score,
-            "iou": change.overlap, "box": list(change.box)}
 
 
 def _interval(found: Interval) -> dict[str, Any]:
@@ -143,16 +142,16 @@ def _layers(results: Sequence[Result]) -> list[dict[str, Any]]:
     return rows
 
 
-def _per_class(results: Sequence[Result], pairs: Sequence[Pair]) -> list[dict[str, Any]]:
+def _per_class(results: Sequence[Result], pairs: Sequence[Pair], quality: str) -> list[dict[str, Any]]:
     intervals: list[dict[str, ClassRow]] = [{row.name: row for row in pair.classes} for pair in pairs]
     rows = []
     # The data are the same, and so are the classes, unless somebody edited a result.
     for first, *others in zip(*(result.document["per_class"] for result in results), strict=False):
-        aps = [row["AP"] for row in (first, *others)]
+        values = [row[quality] for row in (first, *others)]
         found = [table.get(first["name"]) for table in intervals]
         rows.append({
-            "id": first["id"], "name": first["name"], "truths": first["truths"], "AP": aps,
-            "differences": [ap - aps[0] for ap in aps],
+            "id": first["id"], "name": first["name"], "truths": first["truths"], quality: values,
+            "differences": [value - values[0] for value in values],
             "intervals": [None if row is None or row.interval is None else _interval(row.interval) for row in found],
         })
     return rows

@@ -8,8 +8,10 @@ from rich.console import Console
 from rich.text import Text
 
 from mpnet.messages import bytes_text, count_text
+from mpnet.report.task import view_of
 from mpnet.report.terminal import bar, clean, number_text, precision_text, print_table, signed_bar, utf8
 from mpnet.spec.measures import AGREEMENT, measure, names_of
+from mpnet.spec.task import TASKS, Task
 
 CLASSES_SHOWN = 12
 CHANGES_SHOWN = 12
@@ -23,7 +25,7 @@ def print_comparison(document: Mapping[str, Any], console: Console) -> None:
     _layers(document, console)
     _classes(document, console, unicode)
     for run in document["runs"][1:]:
-        _changes(run, console, len(document["runs"]) > 2)
+        _changes(run, console, len(document["runs"]) > 2, TASKS[document["task"]])
     for name, differences in zip(_names(document), document["protocol_differences"], strict=True):
         if differences:
             console.print(f"{clean(name)} differs in protocol: {', '.join(map(clean, differences))}")
@@ -37,7 +39,7 @@ def _names(document: Mapping[str, Any]) -> list[str]:
 
 
 def _metrics(document: Mapping[str, Any], console: Console) -> None:
-    runs = document["runs"]
+    runs, task = document["runs"], TASKS[document["task"]]
     rows: list[list[object]] = [["precision", *[precision_text(run["precision"]) for run in runs]]]
     for name in names_of("accuracy"):
         if measure(name).compared and any(run["metrics"].get(name, -1) >= 0 for run in runs):
@@ -55,13 +57,13 @@ def _metrics(document: Mapping[str, Any], console: Console) -> None:
     if any(error is not None for error in errors):
         rows.append(["head error to mpnet's own", *["" if error is None else f"{error:.1e}" for error in errors]])
     for part, words in (("selection", "on the pictures that chose"), ("held_out", "on held-out pictures")):
-        for name in ("AP", "agreement_AP"):
+        for name in (task.quality, task.agreement):
             found = [(run.get(part) or {}).get(name) for run in runs]
             if any(value is not None for value in found):
                 rows.append([f"{name.replace('_', ' ')} {words}", *[_beside(v, found[0]) for v in found]])
     title = "metrics in percent, differences to the first run"
-    if document["draws"]:
-        title += f"; 95 % intervals from {document['draws']:,} paired bootstrap draws over pictures"
+    if document["intervals_by"]:
+        title += f"; 95 % intervals from {document['intervals_by']}"
     print_table(console, ["", *_names(document)], rows, title)
 
 
@@ -132,7 +134,7 @@ def _layers(document: Mapping[str, Any], console: Console) -> None:
 
 
 def _classes(document: Mapping[str, Any], console: Console, unicode: bool) -> None:
-    rows = [row for row in document["per_class"] if row["truths"] > 0]
+    rows, quality = [row for row in document["per_class"] if row["truths"] > 0], TASKS[document["task"]].quality
     if not rows:
         return
 
@@ -144,14 +146,14 @@ def _classes(document: Mapping[str, Any], console: Console, unicode: bool) -> No
             for column in zip(*(row["intervals"] for row in rows), strict=True)] if rows[0]["intervals"] else []
     cells = []
     for row in sorted(rows, key=lambda row: -weight(row)):
-        cell: list[object] = [row["name"], row["truths"], f"{row['AP'][0]:.2f}"]
-        for place, (ap, difference) in enumerate(zip(row["AP"][1:], row["differences"][1:], strict=True)):
+        cell: list[object] = [row["name"], row["truths"], f"{row[quality][0]:.2f}"]
+        for place, (value, difference) in enumerate(zip(row[quality][1:], row["differences"][1:], strict=True)):
             interval = row["intervals"][place] if row["intervals"] else None
             noise = "" if interval is None else " noise" if interval["within_noise"] else " real "
             change = f"{number_text(difference, 2, True):>7}{noise}"
-            cell.append(f"{ap:.2f} {change} {signed_bar(difference, top, 5, unicode)}")
+            cell.append(f"{value:.2f} {change} {signed_bar(difference, top, 5, unicode)}")
         cells.append(cell)
-    title = "AP per class, largest differences first"
+    title = f"{measure(quality).label} per class, largest differences first"
     if any(real):
         by_chance = max(1, round(len(rows) * 0.05))
         title += f"; beyond noise: {', '.join(map(str, real))} of {len(rows)} (by chance alone about {by_chance})"
@@ -160,14 +162,22 @@ def _classes(document: Mapping[str, Any], console: Console, unicode: bool) -> No
     print_table(console, ["class", "truths", *_names(document)], cells, title, limit=CLASSES_SHOWN)
 
 
-def _changes(run: Mapping[str, Any], console: Console, several: bool) -> None:
+def _changes(run: Mapping[str, Any], console: Console, several: bool, task: Task) -> None:
     changes = run["changes"]
     if not changes:
         return
     lost = sum(change["kind"] == "lost" for change in changes)
     name = f" by {clean(run['name'])} {run['id'][:8]}" if several else ""
-    title = f"{lost} objects lost, {len(changes) - lost} gained{name} (score 0.25 or more, IoU 0.5)"
-    rows = [[change["kind"], change["class"], change["picture"], f"{change['score']:.2f}", f"{change['iou']:.2f}",
-             change.get("file", "")] for change in changes]
-    columns = ["", "class", "picture", "score", "IoU", "file" if any(row[-1] for row in rows) else ""]
-    print_table(console, columns, rows, title, left=(0, 1, 2, 5), limit=CHANGES_SHOWN)
+    view = view_of(task)
+    title = f"{lost} {task.thing}s lost, {len(changes) - lost} gained{name} ({view.matched})"
+    if run["verdict"]:
+        title += f"; {run['verdict']}"
+    rows = [[change["kind"], *(_shown(change[key]) for key in view.change.values()), change.get("file", "")]
+            for change in changes]
+    columns = ["", *view.change, "file" if any(row[-1] for row in rows) else ""]
+    words = [place for place, key in enumerate(view.change.values(), 1) if isinstance(changes[0][key], str)]
+    print_table(console, columns, rows, title, left=(0, *words, len(columns) - 1), limit=CHANGES_SHOWN)
+
+
+def _shown(value: object) -> str:
+    return f"{value:.2f}" if isinstance(value, float) else str(value)

@@ -23,12 +23,8 @@ def write_data(data: ReportData, folder: Path) -> list[Path]:
     """The numbers of every plot as folder/NAME.csv and NAME.json. Raises: StoreError as `write_figures`."""
     tables: dict[str, Mapping[str, Sequence[Any]]] = {f.name: f.columns for f in figures.all_figures(data)}
     if data.changes:
-        tables["changes"] = {
-            "kind": [c.kind for c in data.changes], "class": [c.name for c in data.changes],
-            "picture": [c.picture for c in data.changes], "score": [c.score for c in data.changes],
-            "iou": [c.overlap for c in data.changes],
-            **{side: [c.box[i] for c in data.changes] for i, side in enumerate(("x0", "y0", "x1", "y1"))},
-        }
+        rows = [change.columns() for change in data.changes]
+        tables["changes"] = {name: [row[name] for row in rows] for name in rows[0]}
     texts = {}
     for name, columns in tables.items():
         texts[f"{name}.csv"], texts[f"{name}.json"] = csv_text(columns), json_text(columns)

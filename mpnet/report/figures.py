@@ -98,7 +98,7 @@ def _intervals(data: ReportData, rows: Any, name: str) -> tuple[list[float] | No
 def sensitivities(data: ReportData) -> list[Figure]:
     """Per layer, both ways; one figure per measure that has them."""
     out = []
-    for row in leading():
+    for row in leading(data.task):
         name = row.name
         found = by_layer(data.configurations, data.layers, name)
         if not found:
@@ -212,17 +212,18 @@ def sizes(data: ReportData) -> Figure | None:
 
 
 def classes(data: ReportData) -> Figure | None:
-    """AP difference per class with its interval, most harmed first."""
+    """Difference of the task's quality per class with its interval, most harmed first."""
     rows = sorted((c for c in data.classes if c.interval), key=lambda c: c.interval.difference if c.interval else 0)
     if not rows:
         return None
-    found = [c.interval for c in rows if c.interval]
+    found, quality = [c.interval for c in rows if c.interval], data.task.quality
+    label = f"change of {measure(quality).label}"
     columns: dict[str, Sequence[Any]] = {
         "class": [c.name for c in rows], "truths": [c.truths for c in rows],
-        "baseline_AP": [c.baseline.get("AP", float("nan")) for c in rows],
-        "chosen_AP": [c.chosen.get("AP", float("nan")) for c in rows],
+        f"baseline_{quality}": [c.baseline.get(quality, float("nan")) for c in rows],
+        f"chosen_{quality}": [c.chosen.get(quality, float("nan")) for c in rows],
         "difference": [i.difference for i in found], "low": [i.low for i in found], "high": [i.high for i in found],
     }
-    return Figure("classes", "bars", "Change of AP per class, 95 % intervals", "class", "change of AP", (
-        Series("change of AP", [c.name for c in rows], [i.difference for i in found], "accent",
+    return Figure("classes", "bars", f"C{label[1:]} per class, 95 % intervals", "class", label, (
+        Series(label, [c.name for c in rows], [i.difference for i in found], "accent",
                [i.low for i in found], [i.high for i in found]),), columns=columns)

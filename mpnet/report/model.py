@@ -7,12 +7,14 @@ milliseconds, signal-to-noise ratios in dB; "not measured" is NaN in an array an
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.evaluation.compare import Interval
+from mpnet.spec.task import Task, task_of_protocol
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,8 @@ class Configurations:
 
 @dataclass(frozen=True)
 class ClassRow:
-    """One class: metrics of baseline and chosen configuration, percent, and the interval of the AP difference."""
+    """One class: metrics of baseline and chosen configuration, percent, and the interval of the difference of the
+    task's quality."""
 
     name: str
     truths: int
@@ -73,19 +76,76 @@ class ClassRow:
 
 @dataclass(frozen=True)
 class Change:
-    """An object that one configuration finds and the other does not.
+    """What one configuration gets right and the other does not.
 
-    kind: 'lost' or 'gained'. score: of the detection that exists; overlap: its IoU with the truth.
-    box: truth, (x0, y0, x1, y1) in pixels of the picture.
+    kind: 'lost' or 'gained'. name: the true class. score: of the side that is right.
     """
 
     kind: str
     picture: str
     name: str
     score: float
+    jpeg: bytes | None = field(default=None, kw_only=True)
+
+    @property
+    def details(self) -> str:
+        """What is worth knowing of it, in a few words."""
+        raise NotImplementedError
+
+    def columns(self) -> dict[str, Any]:
+        """As a row of a data file, a name for each value."""
+        return {"kind": self.kind, "class": self.name, "picture": Path(self.picture).name, "score": self.score}
+
+    def as_json(self) -> dict[str, Any]:
+        """As documents have it."""
+        return self.columns()
+
+
+@dataclass(frozen=True)
+class ObjectChange(Change):
+    """An object that one configuration finds and the other does not.
+
+    overlap: IoU of the detection that exists with the truth. box: truth, (x0, y0, x1, y1) in pixels of the picture.
+    """
+
     overlap: float
     box: tuple[float, float, float, float]
-    jpeg: bytes | None = None
+
+    @property
+    def details(self) -> str:
+        return f"score {self.score:.2f} · IoU {self.overlap:.2f}"
+
+    def columns(self) -> dict[str, Any]:
+        return {**super().columns(), "iou": self.overlap, **dict(zip(("x0", "y0", "x1", "y1"), self.box, strict=True))}
+
+    def as_json(self) -> dict[str, Any]:
+        return {**super().as_json(), "iou": self.overlap, "box": list(self.box)}
+
+
+@dataclass(frozen=True)
+class Guess:
+    """A class that a network gives a picture, and its score."""
+
+    name: str
+    score: float
+
+
+@dataclass(frozen=True)
+class PictureChange(Change):
+    """A picture whose class one configuration gets right and the other does not; before: the baseline's, after: the
+    other's best class."""
+
+    before: Guess
+    after: Guess
+
+    @property
+    def details(self) -> str:
+        return f"{self.before.name} {self.before.score:.2f} → {self.after.name} {self.after.score:.2f}"
+
+    def columns(self) -> dict[str, Any]:
+        sides = (("baseline", self.before), ("other", self.after))
+        return {**super().columns(), **{f"{side}_{key}": value for side, guess in sides
+                                        for key, value in (("class", guess.name), ("score", guess.score))}}
 
 
 @dataclass(frozen=True)
@@ -175,7 +235,10 @@ class CfgTemplate:
 
 @dataclass(frozen=True)
 class ReportData:
-    """Everything that one page shows."""
+    """Everything that one page shows.
+
+    intervals_by: where intervals come from, for a sentence. verdict: what a test says of the chosen configuration.
+    """
 
     title: str
     kind: str
@@ -196,9 +259,15 @@ class ReportData:
     latency: Mapping[str, Any] = field(default_factory=dict)
     cfg: CfgTemplate | None = None
     held_out: bool = False
-    draws: int = 0
+    intervals_by: str = ""
+    verdict: str = ""
     missing: tuple[Missing, ...] = ()
     notes: tuple[str, ...] = ()
+
+    @property
+    def task(self) -> Task:
+        """What the network is for."""
+        return task_of_protocol(self.protocol)
 
     @property
     def weighted(self) -> tuple[Layer, ...]:

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from mpnet.messages import bytes_text, count_text
+from mpnet.report.task import view_of
 from mpnet.spec.measures import AGREEMENT, names_of
 from mpnet.trial.result import Result
 
@@ -18,9 +19,8 @@ def print_outcome(result: Result, baseline: Result | None, console: Console, dep
     document = result.document
     protocol = document["protocol"]
     console.print(
-        f"{result.name}: {protocol['images']} pictures, {protocol['boxes']} boxes, {protocol['resize']}, confidence "
-        f"{protocol['confidence']}, NMS {protocol['nms']} ({protocol['nms_kind']}), "
-        f"dialect {protocol.get('dialect', 'darknet')}, batch norm {protocol['batch_norm']}"
+        f"{result.name}: {view_of(result.task).protocol(protocol)}, dialect {protocol.get('dialect', 'darknet')}, "
+        f"batch norm {protocol['batch_norm']}"
     )
     runs = [run for run in (baseline, result, deployed) if run is not None]
     engine = [] if deployed is None else ["{engine} {version}".format(**deployed.document["deployed"])]
@@ -29,11 +29,11 @@ def print_outcome(result: Result, baseline: Result | None, console: Console, dep
     for name in [*(["baseline"] if baseline else []), "mpnet" if deployed else "this run", *engine]:
         table.add_column(name, justify="right", no_wrap=True)
     table.add_row("precision", *[str(run.document["precision"]["key"]) for run in runs])
-    for name in names_of("accuracy", stored="trials"):
+    for name in names_of("accuracy", stored="trials", task=result.task):
         table.add_row(name, *[_percent(run.metrics.get(name)) for run in runs])
     agreements = [run.document.get("agreement") or {} for run in runs]
     if any(agreements):
-        for name in names_of("agreement"):
+        for name in names_of("agreement", task=result.task):
             values = [agreement.get(name.removeprefix(AGREEMENT)) for agreement in agreements]
             table.add_row(name.replace("_", " "), *["" if value is None else _percent(value) for value in values])
         table.add_row("SQNR of heads", *[_decibels(agreement["head_sqnr_db"]) if agreement else "" for agreement in agreements])

@@ -22,6 +22,7 @@ from mpnet.report import figures, svg
 from mpnet.report.figures import Figure
 from mpnet.report.model import ClassRow, ReportData
 from mpnet.report.summary import amount, sentences
+from mpnet.report.task import view_of
 from mpnet.report.terminal import clean, number_text
 from mpnet.spec.measures import MEASURES, in_report_order, measure
 from mpnet.spec.precision import BY_CODE, PRECISIONS
@@ -54,7 +55,8 @@ def render(data: ReportData) -> str:
         sentences=[_minus(sentence) for sentence in sentences(data)], status_text=_status(data), tiles=_tiles(data),
         sections=_sections(data, shown),
         figure_names=shown, sensitivity_names=[name for name in shown if name.startswith("sensitivity-")],
-        objectives=_axes(data, False), costs=_axes(data, True), draws=data.draws,
+        objectives=_axes(data, False), costs=_axes(data, True),
+        per_class=[measure(name) for name in data.task.per_class], matched=view_of(data.task).matched,
         precisions=_precisions(data), histograms=_histograms(data, shown),
         total_macs=sum(layer.macs for layer in data.layers), latency_text=_latency(data),
         class_verdict=_class_verdict(data), changes_shown=with_picture[:CROPS_SHOWN],

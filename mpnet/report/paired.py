@@ -11,10 +11,11 @@ from mpnet.errors import DataError
 from mpnet.evaluation.agreement import BASELINE_SCORE, Agreement
 from mpnet.evaluation.compare import DRAWS, Differences, Draws, Interval, bootstrap, compare, draw_images, found_objects
 from mpnet.evaluation.metrics import SIZES, CocoEvaluator, CocoResult
-from mpnet.report.model import Change, ClassRow
+from mpnet.report.model import Change, ClassRow, ObjectChange
 from mpnet.spec.dataset import Dataset
 from mpnet.spec.detections import Detections
 from mpnet.spec.measures import AGREEMENT, names_of
+from mpnet.spec.task import DETECTION
 
 TAIL = (2.5, 97.5)
 
@@ -31,13 +32,15 @@ class PictureScore:
 
 @dataclass(frozen=True)
 class Pair:
-    """One run against the baseline. metrics: AP, AP50, AP75, AR100, AP_small ..., agreement_AP, AP75 and AP95."""
+    """One run against the baseline. metrics: AP, AP50, AP75, AR100, AP_small ..., agreement_AP, AP75 and AP95; of
+    classifiers top1, top5, agreement_top1. verdict: what a test says, '' where there is none."""
 
     metrics: dict[str, Interval]
     values: dict[str, float]
     classes: tuple[ClassRow, ...]
     changes: tuple[Change, ...]
     pictures: tuple[PictureScore, ...]
+    verdict: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,6 +60,7 @@ class Pairing:
         if not len(dataset.images):
             raise DataError("the data set has no pictures; nothing can be compared")
         self.dataset = dataset
+        self.intervals_by = f"{draws:,} paired bootstrap draws over pictures"
         self._evaluator = CocoEvaluator(dataset)
         self._weight = draw_images(len(dataset.images), draws, seed)
         self._agreement = Agreement(baseline, dataset.sizes, len(dataset.categories))
@@ -101,7 +105,7 @@ class Pairing:
         result = CocoEvaluator(self._agreement.truths).evaluate(other, sizes=False)
         drawn = bootstrap(result, self._weight).summary["AP"]
         low, high = np.nanpercentile(drawn * 100, TAIL)
-        named = {name: values[name.removeprefix(AGREEMENT)] for name in names_of("agreement")}
+        named = {name: values[name.removeprefix(AGREEMENT)] for name in names_of("agreement", task=DETECTION)}
         return named, {"agreement_AP": Interval(values["AP"] - 100, float(low) - 100, float(high) - 100)}
 
     def _changes(self, other: Detections) -> tuple[tuple[Change, ...], tuple[PictureScore, ...]]:
@@ -122,11 +126,11 @@ class Pairing:
         pictures = tuple(PictureScore(i, int(lost_in[i]), int(gained_in[i]), float(doubts[i])) for i in order)
         return tuple(changes), pictures
 
-    def _change(self, kind: str, index: int, detections: Detections, hit: int) -> Change:
+    def _change(self, kind: str, index: int, detections: Detections, hit: int) -> ObjectChange:
         x, y, width, height = (float(v) for v in self.dataset.box[index])
         box = (x, y, x + width, y + height)
         position = int(self.dataset.image_index[index])
-        return Change(kind, self.dataset.images[position].path, self.dataset.names[int(self.dataset.category[index])],
+        return ObjectChange(kind, self.dataset.images[position].path, self.dataset.names[int(self.dataset.category[index])],
                       float(detections.score[hit]), overlap(self.dataset.box[index], detections.box[hit]), box)
 
 

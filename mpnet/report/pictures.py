@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Callable, Sequence
+from typing import Any, Callable, Sequence
 
 import cv2
 import numpy as np
@@ -15,7 +15,7 @@ from mpnet.errors import DataError
 from mpnet.evaluation.agreement import BASELINE_SCORE
 from mpnet.formats.atomic import write_bytes
 from mpnet.report.draw import Label, draw_labels
-from mpnet.report.model import Change, Picture
+from mpnet.report.model import Change, ObjectChange, Picture
 from mpnet.report.paired import PictureScore, overlap
 from mpnet.spec.dataset import Dataset, ImageRecord
 from mpnet.spec.detections import Detections
@@ -37,7 +37,7 @@ class Gallery:
     other: Detections
     load: LoadPicture
 
-    def changes(self, changes: Sequence[Change], limit: int) -> tuple[Change, ...]:
+    def changes(self, changes: Sequence[Any], limit: int) -> tuple[Change, ...]:
         """The first `limit` changes with their pictures: baseline left, other run right, the object in the middle.
 
         Raises: DataError when a picture is gone or broken.
@@ -70,7 +70,7 @@ class Gallery:
             out.append(Picture(Path(record.path).name, caption, *map(jpeg, views)))
         return tuple(out)
 
-    def _crop(self, picture: NDArray[np.uint8], position: int, change: Change) -> bytes:
+    def _crop(self, picture: NDArray[np.uint8], position: int, change: ObjectChange) -> bytes:
         x0, y0, x1, y1 = change.box
         half = max(x1 - x0, y1 - y0, 24.0) * 0.75
         middle_x, middle_y = (x0 + x1) / 2, (y0 + y1) / 2
@@ -132,7 +132,7 @@ def _four(box: NDArray[np.floating]) -> tuple[float, float, float, float]:
 
 
 def _shrunk(
-    picture: NDArray[np.uint8], labels: Sequence[Label], width: int, change: Change | None = None,
+    picture: NDArray[np.uint8], labels: Sequence[Label], width: int, change: ObjectChange | None = None,
     origin: tuple[int, int] = (0, 0),
 ) -> NDArray[np.uint8]:
     """Resize first and draw then, so that lines and letters stay sharp. origin: of `picture` in the whole one."""

@@ -1,4 +1,4 @@
-"""Runs a network again for a report: detections of configurations, error and time of every layer."""
+"""Runs a network again for a report: findings of configurations, error and time of every layer."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from mpnet.engine.run import Session
 from mpnet.progress import Advance
 from mpnet.report.model import LayerError, LayerPair
 from mpnet.report.source import layer_pairs
-from mpnet.spec.detections import Detections
 from mpnet.spec.network import PICTURE
 from mpnet.speed.steps import time_steps
 from mpnet.trial.analysis import ANALYSIS_IMAGES, spread
@@ -35,9 +34,9 @@ class Machine:
         """The steps for a precision string. Raises: PrecisionError when it is of another network."""
         return self.bench.plan(assign_key(self.bench.network, key))
 
-    def detections(self, keys: Sequence[str], advance: Advance) -> list[Detections]:
+    def found(self, keys: Sequence[str], advance: Advance) -> list[Any]:
         """What each configuration finds; the first is the baseline."""
-        return [outcome.detections for outcome in run_plans(self.bench, [self.plan(key) for key in keys], advance)]
+        return [outcome.found for outcome in run_plans(self.bench, [self.plan(key) for key in keys], advance)]
 
     def rows(self, key: str) -> list[dict[str, Any]]:
         """The layers, as result.json holds them."""

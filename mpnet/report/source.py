@@ -32,9 +32,9 @@ def from_results(results: Sequence[Result]) -> ReportData:
             raise ConfigError("runs on different pictures or labels cannot share a report; name runs on the same data")
     chosen = documents[-1]
     rows = [result_values(document) for document in documents]
-    if any("agreement_AP" in row for row in rows[1:]):
-        # A baseline agrees with itself; result.json leaves that out.
-        rows[0] = {**{m.name: m.itself for m in MEASURES if m.itself is not None}, **rows[0]}
+    # A baseline agrees with itself; result.json leaves that out.
+    itself = {m.name: m.itself for m in MEASURES if m.itself is not None and any(m.name in row for row in rows[1:])}
+    rows[0] = {**itself, **rows[0]}
     columns = _columns(rows)
     table = Configurations(
         tuple(str(d["precision"].get("key", "")) for d in documents), columns,

@@ -60,20 +60,21 @@ def _accuracy(data: ReportData) -> str:
     table, chosen, baseline = data.configurations, data.configurations.chosen, data.configurations.baseline
     if chosen is None:
         return ""
-    ap = number_text(table.value(chosen, "AP"), 2)
+    task, (quality, second) = data.task, data.task.per_class
+    label, value = measure(quality).label, number_text(table.value(chosen, quality), 2)
     if baseline is None or baseline == chosen:
-        return f"It reaches AP {ap} and AP50 {number_text(table.value(chosen, 'AP50'), 2)}."
-    text = f"The chosen configuration reaches AP {ap} against {number_text(table.value(baseline, 'AP'), 2)}"
-    interval = data.intervals.get(chosen, {}).get("AP")
+        return f"It reaches {label} {value} and {measure(second).label} {number_text(table.value(chosen, second), 2)}."
+    text = f"The chosen configuration reaches {label} {value} against {number_text(table.value(baseline, quality), 2)}"
+    interval = data.intervals.get(chosen, {}).get(quality)
     if interval is not None:
         text += f": the difference is {verdict(interval)}"
-    agreement = table.value(chosen, "agreement_AP")
+    agreement = table.value(chosen, task.agreement)
     if math.isfinite(agreement):
-        text += f", and it agrees with the baseline's detections to {agreement:.2f} AP"
-    held = table.value(chosen, HELD_OUT + "AP") - table.value(baseline, HELD_OUT + "AP")
+        text += f", and it agrees with the baseline{task.agrees.format(agreement)}"
+    held = table.value(chosen, HELD_OUT + quality) - table.value(baseline, HELD_OUT + quality)
     if math.isfinite(held):
-        chose = table.value(chosen, "AP") - table.value(baseline, "AP")
-        text += f" ({chose:+.2f} AP on the pictures that chose it, {held:+.2f} on the held-out ones)"
+        chose = table.value(chosen, quality) - table.value(baseline, quality)
+        text += f" ({chose:+.2f} {label} on the pictures that chose it, {held:+.2f} on the held-out ones)"
     elif data.kind == "sweep" and not data.held_out:
         text += "; no pictures were held out, so the best of many is partly luck"
     return text + "."

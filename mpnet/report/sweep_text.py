@@ -10,6 +10,7 @@ from rich.table import Table
 from mpnet.messages import bytes_text, count_text
 from mpnet.report.terminal import blocks
 from mpnet.spec.measures import DROP, measure
+from mpnet.spec.task import DETECTION, TASKS
 from mpnet.sweep.picks import PICK_RULES
 
 _BAR = 24
@@ -103,14 +104,14 @@ def _print_picks(document: Mapping[str, Any], out: Console) -> None:
         return
     costs = [name for name in document["objectives"] if measure(name).cost]
     table = Table(title="What you could take", title_justify="left")
-    for heading in ("pick", "precision", "AP lost, 95 % interval", *(f"{name} saved" for name in costs)):
+    for heading in ("pick", "precision", f"{_quality(picks)} lost, 95 % interval", *(f"{name} saved" for name in costs)):
         table.add_column(heading, justify="right" if heading.endswith("saved") else "left")
     for name, row in picks.items():
         table.add_row(name, row["precision"], loss_text(row["losses"]),
                       *(f"{row['saves'][cost]:.1f} %" if cost in row["saves"] else "" for cost in costs))
     out.print(table)
     if "safe" not in picks and document["baseline"] is not None and nearest is None:
-        out.print("No configuration of the front is safe: every one loses AP that can be told from none.")
+        out.print(f"No configuration of the front is safe: every one loses {_quality(picks)} that can be told from none.")
     first = next(iter(picks))
     out.print(f"{first}: {PICK_RULES[first]}; mpnet export {document['store']}:{first} --to cfg -o mixed.cfg")
 
@@ -123,10 +124,12 @@ def _print_verified(verified: Mapping[str, Any] | None, out: Console) -> None:
     rows = verified["rows"]
     table = Table(title=f"In {engine}: {sum(row['survived'] for row in rows)} of {len(rows)} configurations survive",
                   title_justify="left")
-    for heading in ("precision", "AP", "there", "agreement AP", "there", "head error", "ms", "there", ""):
+    task = next((task for task in TASKS.values() if rows and task.quality in rows[0]), DETECTION)
+    names, labels = (task.quality, task.agreement), [measure(name).label for name in (task.quality, task.agreement)]
+    for heading in ("precision", labels[0], "there", labels[1], "there", "head error", "ms", "there", ""):
         table.add_column(heading, justify="left" if heading in ("precision", "") else "right")
     for row in rows:
-        figures = [row.get(name) for name in ("AP", "deployed_AP", "agreement_AP", "deployed_agreement_AP")]
+        figures = [row.get(name) for own in names for name in (own, f"deployed_{own}")]
         times = [row.get(name) for name in ("latency_ms", "deployed_latency_ms")]
         table.add_row(
             row["precision"] + (f" ({row['options']})" if row["options"] else ""),
@@ -141,15 +144,23 @@ def _print_verified(verified: Mapping[str, Any] | None, out: Console) -> None:
         out.print(f"note: {line}")
 
 
+def _quality(picks: Mapping[str, Any]) -> str:
+    """What the losses are of."""
+    named = {name for row in picks.values() for loss in row["losses"].values() for name in loss}
+    return next((measure(task.quality).label for task in TASKS.values() if task.quality in named), "accuracy")
+
+
 def loss_text(losses: Mapping[str, Any]) -> str:
-    """AP lost on the held-out pictures where there are any, named with their number."""
+    """Quality lost on the held-out pictures where there are any, named with their number."""
     if not losses:
         return "not measured"
     name = "held_out" if "held_out" in losses else next(iter(losses))
     loss = losses[name]
-    ap = loss["AP"]
+    of = next((loss[task.quality] for task in TASKS.values() if task.quality in loss), None)
+    if of is None:
+        return "not measured"
     on = {"held_out": "held-out pictures", "all": "pictures"}.get(name, name)
-    return f"{ap['difference']:+.2f} ({ap['low']:+.2f} to {ap['high']:+.2f}), {loss['pictures']} {on}"
+    return f"{of['difference']:+.2f} ({of['low']:+.2f} to {of['high']:+.2f}), {loss['pictures']} {on}"
 
 
 def _print_layers(document: Mapping[str, Any], out: Console) -> None:

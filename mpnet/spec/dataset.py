@@ -95,6 +95,25 @@ class Dataset:
             tuple(notes),
         )
 
+    @staticmethod
+    def labelled(
+        images: Sequence[ImageRecord], categories: Sequence[Category], labels: Sequence[int], notes: Sequence[str] = ()
+    ) -> Dataset:
+        """Pictures of one class each, as a classifier needs them: the label is a box around the whole picture.
+
+        labels: for each image a position in categories.
+        """
+        rows = [(position, label, (0, 0, image.width, image.height), float(image.width * image.height), False)
+                for position, (image, label) in enumerate(zip(images, labels, strict=True))]
+        return Dataset.of(images, categories, rows, notes)
+
+    @cached_property
+    def labels(self) -> NDArray[np.int32]:
+        """int32 (images,): the class of each picture. Raises: DataError when one has none or several."""
+        if not np.array_equal(self.image_index, np.arange(len(self.images))):
+            raise DataError("a classifier needs pictures of one class each; use data.format imagefolder or list")
+        return self.category
+
     @property
     def names(self) -> tuple[str, ...]:
         """Class names by class index."""

@@ -15,8 +15,11 @@ from mpnet.spec.measures import DROP, droppable, limits, objectives
 from mpnet.spec.precision import PRECISIONS
 from mpnet.spec.protocol import BATCH_NORMS, DIALECTS, NMS_KINDS, RESIZES
 from mpnet.spec.quantization import NOTHING_SAID, QuantizationOptions
+from mpnet.spec.task import TASKS
 
-DATA_FORMATS: tuple[str, ...] = ("yolo", "coco")
+LABEL_KEYS: dict[str, str | None] = {"yolo": "labels", "coco": "annotations", "imagefolder": None, "list": "labels"}
+"""Formats of data, and the key that names the labels; None: folders do."""
+DATA_FORMATS: tuple[str, ...] = tuple(name for task in TASKS.values() for name in task.formats)
 STRATEGIES: tuple[str, ...] = ("grid", "one_at_a_time", "exhaustive", "greedy", "pareto", "additive")
 SAMPLERS: tuple[str, ...] = ("nsga2", "tpe")
 OWN_BACKENDS: tuple[str, ...] = ("mpnet",)
@@ -56,8 +59,10 @@ class CalibrationSection:
 class DataSection:
     """Labelled pictures.
 
-    format yolo: `labels` holds one text file per picture; coco: `annotations` is an instances JSON.
-    limit: use the first so many pictures in order of their names; None: all.
+    format yolo: `labels` holds one text file per picture; coco: `annotations` is an instances JSON. For classifiers:
+    imagefolder: `images` holds a folder per class; list: `labels` is a text file of paths with a class.
+    limit: use the first so many pictures in order of their names (imagefolder: of every class in turn; list: of its
+           lines); None: all.
     """
 
     format: str = field(metadata=word(DATA_FORMATS))
@@ -70,18 +75,25 @@ class DataSection:
 
 @dataclass(frozen=True)
 class DetectionSection:
-    """From head tensors to boxes.
+    """From pictures to the network, and from head tensors to boxes.
 
+    resize:         None: as networks of the task take them (spec.task).
     confidence:     boxes are kept if above.
     nms, nms_kind:  threshold of overlap within a class, and its measure; None: as the cfg says.
     max_detections: the best so many of each picture, None: all.
     """
 
-    resize: str = field(default="stretch", metadata=word(RESIZES))
+    resize: str | None = field(default=None, metadata=word(RESIZES))
     confidence: float = field(default=0.005, metadata=number(0, 1))
     nms: float = field(default=0.45, metadata=number(0, 1))
     nms_kind: str | None = field(default=None, metadata=word(NMS_KINDS))
     max_detections: int | None = field(default=None, metadata=integer(1, 100_000))
+
+    @property
+    def fitted(self) -> str:
+        """`resize` of an experiment whose network is known (trial.task.for_task)."""
+        assert self.resize is not None
+        return self.resize
 
 
 @dataclass(frozen=True)
@@ -155,6 +167,11 @@ class ConstraintSection:
                 **self.drops, **{row.name: self.at_most.get(row.name) for row in limits()}}
 
     @property
+    def drop_names(self) -> tuple[str, ...]:
+        """The measures that `drops` limits."""
+        return tuple(key.removesuffix(DROP) for key in self.drops)
+
+    @property
     def on_accuracy(self) -> bool:
         """Whether anything says how much accuracy may be lost."""
         return bool(self.drops) or not (self.ap_drop is None and self.ap_drop_relative is None)
@@ -184,7 +201,7 @@ class SweepSection:
     """A search over precisions.
 
     precisions: the choices of every layer with weights, highest first.
-    objectives: of the front; the first measure of accuracy ranks.
+    objectives: of the front; the first measure of accuracy ranks. (): as networks of the task have them (spec.task).
     holdout:    share of the pictures that only reports figures and never selects, 0: none, None: HOLDOUT of fewer than
                 MANY_IMAGES.
     sampler:    of strategy pareto: nsga2 or tpe.
@@ -195,7 +212,7 @@ class SweepSection:
     strategy: str = field(metadata=word(STRATEGIES))
     precisions: tuple[str, ...] = field(default=("fp32", "int8"), metadata=word(tuple(PRECISIONS), many=True))
     space: SpaceSection = field(default=SpaceSection(), metadata=section(SpaceSection))
-    objectives: tuple[str, ...] = field(default=("AP", "bit_operations"), metadata=word(objectives(), many=True))
+    objectives: tuple[str, ...] = field(default=(), metadata=word(objectives(), many=True))
     constraints: ConstraintSection = field(default=ConstraintSection(), metadata=section(ConstraintSection))
     budget: BudgetSection = field(default=BudgetSection(), metadata=section(BudgetSection))
     holdout: float | None = field(default=None, metadata=number(0, 0.95))

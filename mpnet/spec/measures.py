@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.errors import ConfigError
+from mpnet.spec.task import CLASSIFICATION, DETECTION, Task
 
 HELD_OUT = "held_out_"
 """Prefix of a measure on the pictures that only report; the plain name is then of those that select."""
@@ -49,6 +50,7 @@ class Measure:
     itself:   what the baseline has, where the measure is against the baseline.
     stand_in: the finite value that stores keep for infinity.
     remedy:   what helps where a sweep did not measure it.
+    task:     of spec.task that it is of; '' for any.
     """
 
     name: str
@@ -64,6 +66,7 @@ class Measure:
     itself: float | None = None
     stand_in: float | None = None
     remedy: str = "choose another objective"
+    task: str = ""
 
     @property
     def cost(self) -> bool:
@@ -108,7 +111,7 @@ class Measure:
 _BASELINE = "give the experiment a baseline"
 _SURE = "with the baseline's detections of score 0.25 and more as truth"
 
-MEASURES: tuple[Measure, ...] = (
+_OF_DETECTORS: tuple[Measure, ...] = (
     Measure("AP", "AP", "%", "accuracy", "Mean over classes and over IoU thresholds 0.50, 0.55, ... 0.95 of the average "
             "precision, as COCO defines it.", headline=True, axis=2),
     Measure("AP50", "AP50", "%", "accuracy", "AP at IoU 0.50 alone.", headline=True, axis=3),
@@ -128,6 +131,19 @@ MEASURES: tuple[Measure, ...] = (
     Measure("agreement_AP75", "agreement AP75", "%", "agreement", f"AP75 {_SURE}.", itself=100.0, remedy=_BASELINE),
     Measure("agreement_AP95", "agreement AP95", "%", "agreement", f"AP at IoU 0.95 {_SURE}.", itself=100.0,
             remedy=_BASELINE),
+)
+_OF_CLASSIFIERS: tuple[Measure, ...] = (
+    Measure("top1", "top-1", "%", "accuracy", "Share of the pictures whose best class is the right one.", headline=True,
+            axis=2),
+    Measure("top5", "top-5", "%", "accuracy", "Share of the pictures with the right class among the five best.",
+            headline=True, axis=3),
+    Measure("agreement_top1", "agreement top-1", "%", "agreement", "Share of the pictures whose best class is the "
+            "baseline's; top-1 differs by no more than what is missing here.", headline=True, axis=1, itself=100.0,
+            remedy=_BASELINE),
+)
+MEASURES: tuple[Measure, ...] = (
+    *(replace(row, task=DETECTION.name) for row in _OF_DETECTORS),
+    *(replace(row, task=CLASSIFICATION.name) for row in _OF_CLASSIFIERS),
     Measure("head_sqnr_db", "head SQNR", "dB", "signal", "Signal to noise of the tensors that enter the heads, against "
             "the baseline's: -10 log10 of the mean over heads of noise / signal.", 1, headline=True, itself=np.inf,
             stand_in=MAX_SQNR_DB, remedy=_BASELINE),
@@ -163,9 +179,10 @@ def measure(name: str) -> Measure:
     return Measure(name, name, "", "accuracy", "", stored="nowhere")
 
 
-def names_of(*kinds: Kind, stored: Stored | None = None) -> tuple[str, ...]:
-    """Names of all measures of some kinds, or of those that are stored in one way."""
-    return tuple(row.name for row in MEASURES if row.kind in kinds and stored in (None, row.stored))
+def names_of(*kinds: Kind, stored: Stored | None = None, task: Task | None = None) -> tuple[str, ...]:
+    """Names of all measures of some kinds, or of those that are stored in one way or apply to one task."""
+    return tuple(row.name for row in MEASURES if row.kind in kinds and stored in (None, row.stored)
+                 and (task is None or row.task in ("", task.name)))
 
 
 def trial_metrics() -> tuple[str, ...]:
@@ -183,9 +200,9 @@ def trial_columns() -> tuple[str, ...]:
     return (*trial_metrics(), *(HELD_OUT + name for name in trial_metrics()), *trial_costs())
 
 
-def objectives() -> tuple[str, ...]:
-    """Names that `sweep.objectives` may hold: measures of quality, then costs."""
-    return tuple(row.name for row in MEASURES if row.objective)
+def objectives(task: Task | None = None) -> tuple[str, ...]:
+    """Names that `sweep.objectives` may hold (for networks of one task): measures of quality, then costs."""
+    return tuple(row.name for row in MEASURES if row.objective and (task is None or row.task in ("", task.name)))
 
 
 def limits() -> tuple[Measure, ...]:
@@ -210,6 +227,6 @@ def in_report_order() -> list[Measure]:
     return sorted(MEASURES, key=lambda row: _REPORT_ORDER.index(row.kind))
 
 
-def leading() -> list[Measure]:
+def leading(task: Task) -> list[Measure]:
     """The first row of every kind of quality, in the order of reports: the others of a kind say much the same."""
-    return [next(row for row in MEASURES if row.kind == kind) for kind in _REPORT_ORDER[:3]]
+    return [measure(names_of(kind, task=task)[0]) for kind in _REPORT_ORDER[:3]]

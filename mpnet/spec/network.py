@@ -24,6 +24,7 @@ from mpnet.spec.layers import (
     UpsampleSpec,
     YoloSpec,
 )
+from mpnet.spec.task import CLASSIFICATION, DETECTION, Task
 
 __all__ = [
     "PICTURE", "AvgpoolSpec", "ConvolutionSpec", "DropoutSpec", "LayerSpec", "MaxpoolSpec", "NetworkSpec",
@@ -123,6 +124,27 @@ class NetworkSpec:
             gone[last[layer.index]] += 4 * layer.activations
             living -= gone[layer.index]
         return peak
+
+    @cached_property
+    def output_shapes(self) -> tuple[Shape, ...]:
+        """Of the tensors that a forward pass gives: those that enter the heads, else the last layer's result."""
+        return tuple(self.layers[index].out_shape for index in self.outputs)
+
+    @cached_property
+    def task(self) -> Task | None:
+        """What it is for: a detector has heads, a classifier ends in one value per class, of a [softmax] or in one pixel;
+        None for anything else."""
+        if self.yolos:
+            return DETECTION
+        scored = self.classifier is not None or (len(self.layers) > 0 and self.output_shapes[0][:2] == (1, 1))
+        return CLASSIFICATION if scored else None
+
+    @property
+    def classes(self) -> int:
+        """How many it tells apart; 0 where it is for nothing known."""
+        if self.task is CLASSIFICATION:
+            return self.layers[self.outputs[0]].activations
+        return self.yolos[-1].scored_classes if self.yolos else 0
 
     @property
     def macs(self) -> int:

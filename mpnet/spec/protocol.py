@@ -1,8 +1,8 @@
-"""The words by which a protocol says how pictures become detections; what they do is said where it is done."""
+"""The words by which a protocol says how pictures become findings; what they do is said where it is done."""
 
 from __future__ import annotations
 
-RESIZES: tuple[str, ...] = ("stretch", "letterbox")
+RESIZES: tuple[str, ...] = ("stretch", "letterbox", "crop")
 NMS_KINDS: tuple[str, ...] = ("default", "greedynms", "diounms")
 DIALECTS: tuple[str, ...] = ("auto", "darknet", "alexeyab")
 BATCH_NORMS: tuple[str, ...] = ("auto", "darknet", "alexeyab")

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Mapping
+from typing import Any, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mpnet.detection.decode import YoloHead
-from mpnet.detection.nms import NmsOptions
 from mpnet.engine.options import EngineOptions
 from mpnet.errors import StoreError
 from mpnet.spec.dataset import Dataset
-from mpnet.spec.detections import Detections
 from mpnet.spec.network import NetworkSpec
 from mpnet.spec.precision import Precision
 from mpnet.spec.weights import Weights
+from mpnet.trial.task import Decoder
 
 Array = str | NDArray[np.float32]
 """float32 values, or the path of an .npy file with them that all workers of this machine can map."""
@@ -43,15 +41,15 @@ class OptionsInForce:
 
 @dataclass(frozen=True, eq=False)
 class Baseline:
-    """The run that others are compared with. heads: its tensor of each yolo layer, all pictures.
+    """The run that others are compared with. found: what it finds; outputs: its output tensors, all pictures.
 
-    candidate_bytes: what the boxes of its fullest head take before suppression.
+    decoded_bytes: what the fullest of them takes decoded.
     """
 
     key: str
-    detections: Detections
-    heads: tuple[Array, ...]
-    candidate_bytes: int
+    found: Any
+    outputs: tuple[Array, ...]
+    decoded_bytes: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +60,8 @@ class SweepContext:
     own:      layers without weights that have a precision of their own.
     pictures: (n, h, w, c), ready for the network. geometry: float32 (n, 4), where each picture lies in its input.
     select, report: positions of the pictures that select, and of those that only report.
-    darknet:  whether Darknet's mAP is wanted.
+    decoder:  from output tensors to what a configuration finds.
+    wanted:   of the measures that take time, those that are asked for.
     isa, threads, group: name of the kernel table, threads of each worker, pictures in one forward pass.
     step_ms:  predicted milliseconds of a step by its signature (see latency), empty: no prediction.
     """
@@ -71,16 +70,13 @@ class SweepContext:
     weights: Weights
     options: tuple[OptionsInForce, ...]
     own: Mapping[int, Precision]
-    heads: tuple[YoloHead, ...]
-    nms: NmsOptions
-    confidence: float
-    max_detections: int | None
+    decoder: Decoder[Any]
     dataset: Dataset
     pictures: Array
     geometry: NDArray[np.float32]
     select: NDArray[np.intp]
     report: NDArray[np.intp]
-    darknet: bool
+    wanted: tuple[str, ...]
     isa: str
     threads: int
     group: int

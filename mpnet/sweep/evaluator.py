@@ -1,15 +1,14 @@
-"""Figures of many configurations: shared prefixes forward, each head decoded once, then joined and measured."""
+"""Figures of many configurations: shared prefixes forward, each output decoded once, then joined and measured."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Sequence
+from typing import Any, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mpnet.detection.decode import Candidates, decode_head, join_images
 from mpnet.engine.assign import assign_key
 from mpnet.engine.cost import CostModel
 from mpnet.engine.plan import build_plan
@@ -18,7 +17,6 @@ from mpnet.engine.tensor import Tensor
 from mpnet.evaluation.signal import squared_sum
 from mpnet.formats.cache import open_cache
 from mpnet.kernels.isa import kernels
-from mpnet.spec.detections import Detections
 from mpnet.spec.measures import trial_costs
 from mpnet.speed.latency import predicted_ms
 from mpnet.sweep.context import Baseline, SweepContext, values_of
@@ -26,19 +24,19 @@ from mpnet.sweep.scoring import Noise, Scorer
 from mpnet.sweep.store import Trial
 from mpnet.sweep.trie import Graph, build_graph, join_tensors, run_graph, run_stem
 from mpnet.sweep.units import Unit, UnitResult
+from mpnet.trial.task import kit_of, task_of
 
 LIVE_BYTES = 192 << 20
 """Memory that the tensors of one group of pictures may take in one worker."""
 MAX_GROUP = 64
 """Pictures in one call after the stem: enough to make calls cheap, few enough that tensors stay in the cache."""
-_ENTRY_BYTES = 24  # of one candidate: class, score, box
 
 
 @dataclass(frozen=True, eq=False)
-class _Heads:
-    """What the forward part leaves: per yolo layer and head name, candidates and noise of all pictures."""
+class _Outputs:
+    """What the forward part leaves: per output and name of its ancestors' codes, what was decoded, noise, all pictures."""
 
-    candidates: list[dict[str, Candidates]]
+    decoded: list[dict[str, Any]]
     noise: list[dict[str, Noise]]
 
 
@@ -65,7 +63,7 @@ class Evaluator:
 
     @cached_property
     def _baseline_heads(self) -> list[NDArray[np.float32]]:
-        return [] if self.context.baseline is None else [values_of(a) for a in self.context.baseline.heads]
+        return [] if self.context.baseline is None else [values_of(a) for a in self.context.baseline.outputs]
 
     @cached_property
     def _signal(self) -> list[NDArray[np.float64]]:
@@ -74,12 +72,11 @@ class Evaluator:
 
     @cached_property
     def scorer(self) -> Scorer:
-        """Measures detections."""
+        """Measures findings."""
         context = self.context
         return Scorer(
-            context.dataset, context.nms, baseline=context.baseline.detections if context.baseline else None,
-            select=context.select, report=context.report, max_detections=context.max_detections,
-            darknet=context.darknet,
+            context.dataset, kit_of(task_of(context.network)), baseline=context.baseline.found if context.baseline else None,
+            select=context.select, report=context.report, wanted=context.wanted,
         )
 
     def graph(self, unit: Unit) -> Graph:
@@ -97,25 +94,24 @@ class Evaluator:
             trials.append(Trial(key, {**measured, **self.costs(unit.options, key)}))
         return UnitResult(unit, tuple(trials), graph.macs * len(self._pictures))
 
-    def detections(self, options: int, key: str) -> Detections:
+    def found(self, options: int, key: str) -> Any:
         """What one configuration finds: the bits that its trial was measured on."""
         graph = self.graph(Unit(options, (key,)))
         return self._found(graph, self._forward(graph, options), key)
 
-    def _found(self, graph: Graph, heads: _Heads, key: str) -> Detections:
-        return self.scorer.detections([heads.candidates[h][name] for h, name in enumerate(graph.head_names(key))])
+    def _found(self, graph: Graph, outputs: _Outputs, key: str) -> Any:
+        return self.context.decoder.found([outputs.decoded[o][name] for o, name in enumerate(graph.head_names(key))])
 
     def baseline(self, key: str) -> Baseline:
         """Run a configuration as the one that others are compared with."""
         graph = self.graph(Unit(0, (key,)))
         count = len(self._pictures)
         tensors: list[NDArray[np.float32]] = [
-            np.empty((count, *self.context.network.layers[yolo.index].in_shape), np.float32)
-            for yolo in self.context.network.yolos
+            np.empty((count, *shape), np.float32) for shape in self.context.network.output_shapes
         ]
-        heads = self._forward(graph, 0, keep=tensors)
-        candidate_bytes = max(_ENTRY_BYTES * len(found) for head in heads.candidates for found in head.values())
-        return Baseline(key, self._found(graph, heads, key), tuple(tensors), candidate_bytes)
+        outputs = self._forward(graph, 0, keep=tensors)
+        decoded_bytes = max(found.nbytes for output in outputs.decoded for found in output.values())
+        return Baseline(key, self._found(graph, outputs, key), tuple(tensors), decoded_bytes)
 
     def costs(self, options: int, key: str) -> dict[str, float]:
         """The costs of a configuration, as `mpnet run` counts them; with a latency table the predicted time."""
@@ -129,8 +125,8 @@ class Evaluator:
             found["latency_ms"] = predicted_ms(plan, context.step_ms)
         return found
 
-    def _forward(self, graph: Graph, options: int, keep: Sequence[NDArray[np.float32]] = ()) -> _Heads:
-        """Heads of all configurations of the graph, all pictures.
+    def _forward(self, graph: Graph, options: int, keep: Sequence[NDArray[np.float32]] = ()) -> _Outputs:
+        """Outputs of all configurations of the graph, all pictures.
 
         The stem, whose tensors are large, goes through in small groups of pictures; what comes after it in larger ones,
         since it is done for every configuration and each step costs a call.
@@ -138,14 +134,14 @@ class Evaluator:
         context, prepared = self.context, self.prepared(options)
         small = max(1, min(context.group, LIVE_BYTES // max(1, graph.peak_bytes(stem=True))))
         group = max(small, min(MAX_GROUP, LIVE_BYTES // max(1, graph.peak_bytes(stem=False))))
-        parts: list[dict[str, list[Candidates]]] = [{} for _ in graph.heads]
+        parts: list[dict[str, list[Any]]] = [{} for _ in graph.heads]
         noise: list[dict[str, list[NDArray[np.float64]]]] = [{} for _ in graph.heads]
         for start in range(0, len(self._pictures), group):
             stop = min(start + group, len(self._pictures))
 
             def on_head(head: int, name: str, tensor: Tensor, start: int = start, stop: int = stop) -> None:
                 parts[head].setdefault(name, []).append(
-                    decode_head(tensor.data, context.heads[head], context.geometry[start:stop], context.confidence))
+                    context.decoder.decode(head, tensor.data, context.geometry[start:stop]))
                 if keep:
                     keep[head][start:stop] = tensor.data
                 elif self._baseline_heads:
@@ -158,8 +154,8 @@ class Evaluator:
             del stems
             picture = self._picture(start, stop) if graph.reads_picture else None
             run_graph(graph, joined, prepared, on_head, context.threads, picture)
-        return _Heads(
-            [{name: join_images(found) for name, found in head.items()} for head in parts],
+        return _Outputs(
+            [{name: context.decoder.join(found) for name, found in head.items()} for head in parts],
             [{name: Noise(self._signal[h], np.concatenate(found)) for name, found in head.items()}
              for h, head in enumerate(noise)],
         )

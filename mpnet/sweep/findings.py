@@ -9,6 +9,7 @@ from typing import Any, Mapping
 from mpnet.spec.measures import HELD_OUT, names_of, trial_costs, trial_metrics
 from mpnet.spec.network import NetworkSpec
 from mpnet.spec.precision import BY_CODE
+from mpnet.spec.task import DETECTION
 from mpnet.sweep.front import Gap, front_gap
 from mpnet.sweep.loop import SweepState
 from mpnet.sweep.owners import shown
@@ -55,10 +56,11 @@ def exact_gap(problem: Problem, tried: Mapping[Configuration, Trial],
 def findings(
     problem: Problem, state: SweepState, store: TrialStore, contexts: tuple[int, ...], *, name: str,
     strategy: str, macs_per_pass: int, images: int, selecting: int, theory: float, judged: Judged,
+    quality: str = DETECTION.quality,
 ) -> dict[str, Any]:
     """The document of a sweep.
 
-    judged:        AP lost by configurations, as `picks.pick` wants it.
+    judged:        quality lost by configurations, as `picks.pick` wants it; quality: the measure that it is of.
     macs_per_pass: of one forward pass of one picture; images: all pictures; selecting: those that select;
     theory: forward passes for one picture that one uninterrupted walk through the space needs.
     """
@@ -94,7 +96,7 @@ def findings(
                 nearest["beyond"] = {key: by for key, by in problem.excesses(close, baseline) if by > 0}
     picked = pick(problem, known, judged)
     losses = judged(list(dict.fromkeys(picked.values())))
-    picks = {name: {**entry(c), "losses": losses_as_json(losses.get(c, {})),
+    picks = {name: {**entry(c), "losses": losses_as_json(losses.get(c, {}), quality),
                     "saves": _saves(known[c], known.get(Configuration(problem.baseline)))} for name, c in picked.items()}
     chosen = "safe" if "safe" in picks and not problem.constraints.on_accuracy else None
     gap = exact_gap(problem, state.known, known)

@@ -1,7 +1,7 @@
 """Three configurations of a sweep that somebody could take, by stated rules, each with its loss and its interval.
 
-safe:     the cheapest of the front whose loss of AP can't be told from none: on the pictures that select and on those
-          that were held out, the paired 95 % interval reaches zero.
+safe:     the cheapest of the front whose loss (of AP; of a classifier: top-1) can't be told from none: on the pictures that
+          select and on those that were held out, the paired 95 % interval reaches zero.
 balanced: the knee of the front: farthest above the straight line between its cheapest and its most accurate end.
 smallest: the cheapest of all; within the limits, where there are any.
 
@@ -18,10 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.engine.assign import assign_key
-from mpnet.evaluation.compare import Draws, Interval, bootstrap, compare, draw_images
-from mpnet.evaluation.metrics import CocoEvaluator, CocoResult
+from mpnet.evaluation.compare import Interval
 from mpnet.progress import Progress, silent
-from mpnet.spec.detections import Detections
 from mpnet.sweep.front import knee, non_dominated
 from mpnet.sweep.problem import Problem
 from mpnet.sweep.setup import SweepSetup
@@ -30,7 +28,7 @@ from mpnet.sweep.store import Trial, TrialStore
 from mpnet.trial.run import run_plans
 
 PICK_RULES = {
-    "safe": "the cheapest whose loss of AP can't be told from none",
+    "safe": "the cheapest whose loss can't be told from none",
     "balanced": "the knee of the front",
     "smallest": "the cheapest of all that keep the limits",
 }
@@ -45,21 +43,22 @@ Judged = Callable[[Sequence[Configuration]], Mapping[Configuration, Losses]]
 
 @dataclass(frozen=True)
 class Loss:
-    """AP against the baseline's on one set of pictures: how many there are, and the paired interval, percent points."""
+    """The task's quality against the baseline's on one set of pictures: how many there are, and the paired interval,
+    percent points."""
 
     pictures: int
-    AP: Interval
+    quality: Interval
 
     @property
     def told(self) -> bool:
         """Whether it can be told from no loss."""
-        return self.AP.high < 0
+        return self.quality.high < 0
 
 
 def pick(problem: Problem, known: Mapping[Configuration, Trial], judged: Judged) -> dict[str, Configuration]:
     """The picks by name; one that nothing fits is missing.
 
-    judged: AP lost by configurations, by the name of the pictures ('all', or 'selecting' and 'held_out'); {} where AP
+    judged: quality lost by configurations, by the name of the pictures ('all', or 'selecting' and 'held_out'); {} where it
             was not measured.
     """
     baseline = known.get(Configuration(problem.baseline))
@@ -88,7 +87,7 @@ def _safe(cheapest_first: Sequence[Configuration], judged: Judged) -> Configurat
 
 
 class Judge:
-    """Runs configurations on the pictures again, for what a store does not keep: their detections.
+    """Runs configurations on the pictures again, for what a store does not keep: what they find.
 
     What was judged stays in the store, so that it is done once.
     """
@@ -102,14 +101,15 @@ class Judge:
         self._sets: list[_Pictures] | None = None
 
     def __call__(self, configurations: Sequence[Configuration]) -> dict[Configuration, Losses]:
-        """AP lost by each, by set of pictures. Raises: as running a network does."""
+        """Quality lost by each, by set of pictures. Raises: as running a network does."""
         missing = [c for c in configurations if self._name(c) not in self._stored]
         if missing:
-            for configuration, found in zip(missing, self._detections(missing), strict=True):
+            for configuration, found in zip(missing, self._found(missing), strict=True):
                 assert self._sets is not None
                 losses = {part.name: part.loss(found) for part in self._sets}
                 self._stored[self._name(configuration)] = {
-                    name: [loss.pictures, loss.AP.difference, loss.AP.low, loss.AP.high] for name, loss in losses.items()
+                    name: [loss.pictures, loss.quality.difference, loss.quality.low, loss.quality.high]
+                    for name, loss in losses.items()
                 }
             self._store.set_note(_NOTE, json.dumps(self._stored))
         return {c: {name: Loss(int(row[0]), Interval(*row[1:])) for name, row in self._stored[self._name(c)].items()}
@@ -118,23 +118,23 @@ class Judge:
     def _name(self, configuration: Configuration) -> str:
         return f"{self._contexts[configuration.options]}:{configuration.key}"
 
-    def _detections(self, configurations: Sequence[Configuration]) -> list[Detections]:
+    def _found(self, configurations: Sequence[Configuration]) -> list[Any]:
         wanted = list(configurations)
         if self._sets is None:
             wanted.insert(0, Configuration(self._baseline))
-        found: dict[Configuration, Detections] = {}
+        found: dict[Configuration, Any] = {}
         with self._progress("judging the cheapest of the front", None) as advance:
             for number in sorted({c.options for c in wanted}):
                 bench = self._setup.benches[number]
                 part = [c for c in wanted if c.options == number]
                 plans = [bench.plan(assign_key(bench.network, c.key)) for c in part]
                 outcomes = run_plans(bench, plans, advance)
-                found.update({c: outcome.detections for c, outcome in zip(part, outcomes, strict=True)})
+                found.update({c: outcome.found for c, outcome in zip(part, outcomes, strict=True)})
         if self._sets is None:
             self._sets = self._pictures(found[wanted.pop(0)])
         return [found[c] for c in configurations]
 
-    def _pictures(self, baseline: Detections) -> list[_Pictures]:
+    def _pictures(self, baseline: Any) -> list[_Pictures]:
         setup = self._setup
         if not len(setup.report):
             return [_Pictures("all", setup, setup.select, baseline)]
@@ -143,25 +143,20 @@ class Judge:
 
 
 class _Pictures:
-    """One set of pictures with the baseline's matches and draws."""
+    """One set of pictures, and what the baseline finds in them."""
 
-    def __init__(self, name: str, setup: SweepSetup, positions: NDArray[np.intp], baseline: Detections) -> None:
+    def __init__(self, name: str, setup: SweepSetup, positions: NDArray[np.intp], baseline: Any) -> None:
         self.name = name
         self._positions = positions
-        self._evaluator = CocoEvaluator(setup.bench.dataset.subset(positions.tolist()))
-        self._weight = draw_images(len(positions))
-        self._baseline = self._measured(baseline)
+        bench = setup.bench
+        self._loss = bench.kit.loss(bench.dataset.subset(positions.tolist()), baseline.of_images(positions))
 
-    def _measured(self, detections: Detections) -> tuple[CocoResult, Draws]:
-        result = self._evaluator.evaluate(detections.of_images(self._positions), sizes=False)
-        return result, bootstrap(result, self._weight)
-
-    def loss(self, detections: Detections) -> Loss:
-        return Loss(len(self._positions), compare(*self._baseline, *self._measured(detections)).metrics["AP"])
+    def loss(self, found: Any) -> Loss:
+        return Loss(len(self._positions), self._loss(found.of_images(self._positions)))
 
 
-def losses_as_json(losses: Losses) -> dict[str, Any]:
-    """Losses of one pick by set of pictures, for documents."""
-    return {name: {"pictures": loss.pictures, "AP": {"difference": loss.AP.difference, "low": loss.AP.low,
-                                                     "high": loss.AP.high, "told_from_none": loss.told}}
+def losses_as_json(losses: Losses, quality: str) -> dict[str, Any]:
+    """Losses of one pick by set of pictures, for documents; quality: name of what was lost."""
+    return {name: {"pictures": loss.pictures, quality: {"difference": loss.quality.difference, "low": loss.quality.low,
+                                                        "high": loss.quality.high, "told_from_none": loss.told}}
             for name, loss in losses.items()}

@@ -1,20 +1,17 @@
-"""Candidates of a configuration: its figures, as `mpnet run` measures them, on one or two parts of the data."""
+"""What a configuration finds: its figures, as `mpnet run` measures them, on one or two parts of the data."""
 
 from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from typing import Sequence
+from typing import Any, Collection, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mpnet.detection.decode import Candidates
-from mpnet.detection.nms import NmsOptions, suppress
 from mpnet.spec.dataset import Dataset
-from mpnet.spec.detections import Detections
 from mpnet.spec.measures import HELD_OUT, MAX_SQNR_DB
-from mpnet.trial.measure import Meter, best_of_each
+from mpnet.trial.task import Kit, Meter
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,23 +52,22 @@ def split_positions(ids: Sequence[str], share: float, seed: int) -> tuple[NDArra
 class _Share:
     prefix: str
     positions: NDArray[np.intp]
-    meter: Meter
+    meter: Meter[Any]
 
 
 class Scorer:
     """Figures of any number of configurations on one data set.
 
-    baseline: detections that agreement is measured against, None: no agreement.
+    kit: of the network's task. baseline: findings that agreement is measured against, None: no agreement.
     select, report: positions of the pictures that select and that only report; without the latter all select.
-    darknet: whether Darknet's mAP is wanted as well.
+    wanted: of the measures that take time, those that are asked for.
     """
 
     def __init__(
-        self, dataset: Dataset, nms: NmsOptions, *, baseline: Detections | None = None,
-        select: NDArray[np.intp] | None = None, report: NDArray[np.intp] | None = None,
-        max_detections: int | None = None, darknet: bool = True,
+        self, dataset: Dataset, kit: Kit[Any], *, baseline: Any = None, select: NDArray[np.intp] | None = None,
+        report: NDArray[np.intp] | None = None, wanted: Collection[str] = (),
     ) -> None:
-        self._sizes, self._nms, self._limit, self._darknet = dataset.sizes, nms, max_detections, darknet
+        self._kit, self._wanted = kit, wanted
         everything = np.arange(len(dataset.images))
         chosen = everything if select is None else select
         self._whole = len(chosen) == len(everything)
@@ -79,22 +75,17 @@ class Scorer:
         if report is not None and len(report):
             self._parts.append(self._part(HELD_OUT, dataset, report, baseline))
 
-    def _part(self, prefix: str, dataset: Dataset, positions: NDArray[np.intp], baseline: Detections | None) -> _Share:
+    def _part(self, prefix: str, dataset: Dataset, positions: NDArray[np.intp], baseline: Any) -> _Share:
         data = dataset if len(positions) == len(dataset.images) else dataset.subset(positions.tolist())
         if baseline is not None and data is not dataset:
             baseline = baseline.of_images(positions)
-        return _Share(prefix, positions, Meter(data, baseline))
+        return _Share(prefix, positions, self._kit.meter(data, baseline))
 
-    def detections(self, heads: Sequence[Candidates]) -> Detections:
-        """Suppressed over all heads and cut to the best of each picture, if that is asked for."""
-        return best_of_each(suppress(heads, self._sizes, self._nms), self._limit)
-
-    def measure(self, detections: Detections, noise: Sequence[Noise] = ()) -> dict[str, float]:
+    def measure(self, found: Any, noise: Sequence[Noise] = ()) -> dict[str, float]:
         """Columns of a store: metrics in percent, head_sqnr_db in dB; those of held-out pictures with a prefix."""
         values: dict[str, float] = {}
         for part in self._parts:
-            found = detections if self._whole else detections.of_images(part.positions)
-            measured = part.meter.measure(found, sizes=False, darknet=self._darknet).values
+            measured = part.meter.values(found if self._whole else found.of_images(part.positions), self._wanted)
             if noise:
                 measured["head_sqnr_db"] = sqnr_db(noise, part.positions)
             values.update({part.prefix + name: value for name, value in measured.items()})

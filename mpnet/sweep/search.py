@@ -33,6 +33,7 @@ from mpnet.sweep.store import TrialStore
 from mpnet.sweep.strategies import EXACT, strategy
 from mpnet.sweep.verify import Verification
 from mpnet.trial.experiment import open_workbench
+from mpnet.trial.task import for_task
 from mpnet.trial.workbench import Workbench
 
 ASK_SECONDS = 2 * 3600.0
@@ -75,6 +76,8 @@ def run_sweep(
         raise ConfigError(f"{experiment.source}: key 'sweep' is missing; say what to sweep, such as "
                           f"sweep: {{strategy: one_at_a_time, precisions: [fp32, int8]}}")
     network = read_cfg(experiment.model.cfg, experiment.model.dialect)
+    experiment = for_task(experiment, network)
+    section = experiment.sweep or section
     space = build_space(network, section.precisions, section.space)
     if section.strategy in EXACT and space.size > MAX_CONFIGURATIONS:
         raise ConfigError(f"sweep: {space.size:,} configurations are more than can be tried; narrow sweep.space, or use "
@@ -112,7 +115,7 @@ def run_sweep(
             context = make_context(setup, stack, max(1, bench.threads // parallel), remote=scheduler is not None)
             executor = make_executor(context, parallel, scheduler)
             stack.callback(executor.close)
-            return Workforce(executor, context.baseline.candidate_bytes if context.baseline else 1 << 20)
+            return Workforce(executor, context.baseline.decoded_bytes if context.baseline else 1 << 20)
 
         sweep = Sweep(problem, network, opened, contexts, hire, seconds=section.budget.seconds, on_update=on_update)
         sweep.state.started = begin
@@ -120,7 +123,7 @@ def run_sweep(
         document = findings(
             problem, state, opened, contexts, name=experiment.name, strategy=section.strategy,
             macs_per_pass=network.macs, images=start.images, selecting=start.selecting, theory=start.theory,
-            judged=Judge(setup, opened, contexts, problem.baseline, progress),
+            judged=Judge(setup, opened, contexts, problem.baseline, progress), quality=bench.kit.task.quality,
         )
         document["layers"] = rank_layers(problem, state.known, network)
         if section.verify is not None:

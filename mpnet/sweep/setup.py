@@ -107,10 +107,9 @@ def make_context(setup: SweepSetup, stack: ExitStack, threads: int, remote: bool
     context = SweepContext(
         network=bench.network, weights=bench.weights,
         options=tuple(OptionsInForce(b.options, b.channel_means) for b in setup.benches),
-        own={i: plan[i] for i in plan.own}, heads=bench.heads, nms=bench.nms,
-        confidence=bench.experiment.detection.confidence, max_detections=bench.experiment.detection.max_detections,
-        dataset=bench.dataset, pictures=np.array(pictures) if remote else where, geometry=geometry_array(geometry),
-        select=setup.select, report=setup.report, darknet="darknet_mAP50" in setup.section.objectives,
+        own={i: plan[i] for i in plan.own}, decoder=bench.decoder, dataset=bench.dataset,
+        pictures=np.array(pictures) if remote else where, geometry=geometry_array(geometry),
+        select=setup.select, report=setup.report, wanted=setup.section.objectives,
         isa="auto" if remote else bench.kernels.name, threads=threads, group=max(8, bench.experiment.runtime.batch),
         step_ms=setup.table.step_ms if setup.table is not None else None,
     )
@@ -122,13 +121,13 @@ def make_context(setup: SweepSetup, stack: ExitStack, threads: int, remote: bool
 
 
 def _on_disk(found: Baseline, scratch: Scratch) -> Baseline:
-    heads = []
-    for tensor in found.heads:
+    outputs = []
+    for tensor in found.outputs:
         assert not isinstance(tensor, str)
         values, where = scratch.array(tensor.shape)
         values[:] = tensor
-        heads.append(where)
-    return replace(found, heads=tuple(heads))
+        outputs.append(where)
+    return replace(found, outputs=tuple(outputs))
 
 
 def make_executor(context: SweepContext, workers: int, scheduler: str | None) -> Executor:

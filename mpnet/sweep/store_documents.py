@@ -10,17 +10,20 @@ from mpnet.errors import FormatError
 from mpnet.formats.json_text import parse_json
 from mpnet.formats.schema import Fields, Kind, Many, Maybe, Named, Within, mismatch
 from mpnet.spec.identity import TrialIdentity
+from mpnet.spec.task import TASKS
 from mpnet.trial.result_schema import CALIBRATION, DECIBELS, KEY
 
 _VALUES = Named(float)
 _ENTRY = Fields({"precision": KEY, "trial": str, "options": str, "metrics": _VALUES, "costs": _VALUES}, {"held_out": _VALUES})
-_LOSS = Fields({"pictures": int, "AP": Fields({"difference": float, "low": float, "high": float})})
+_QUALITIES = tuple(name for task in TASKS.values() for name in (task.quality, task.agreement))
+_LOSS = Fields({"pictures": int}, {
+    task.quality: Fields({"difference": float, "low": float, "high": float}) for task in TASKS.values()})
 _PICK = Fields({**_ENTRY.required, "losses": Named(_LOSS), "saves": _VALUES}, _ENTRY.optional)
 _NEAREST = Fields({**_ENTRY.required, "beyond": _VALUES}, _ENTRY.optional)
 _VERIFIED = Fields({"engine": str, "version": str, "rule": str, "notes": Many(str), "rows": Many(Fields(
     {"precision": KEY, "options": str, "context": int, "version": str, "survived": bool, "why": str}, {
-        "files": str, "falls_back": Many(str), "AP": float, "head_error": float, "latency_ms": float,
-        "agreement_AP": Maybe(float), "deployed_AP": float, "deployed_agreement_AP": Maybe(float), "deployed_latency_ms": float,
+        "files": str, "falls_back": Many(str), "head_error": float,
+        **{prefix + name: Maybe(float) for prefix in ("", "deployed_") for name in (*_QUALITIES, "latency_ms")},
     }))})
 _GAP = Fields({name: float for name in (
     "hypervolume_ratio", "quality_lost_max", "quality_lost_mean", "uncovered", "found", "exact_points")})

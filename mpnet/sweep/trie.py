@@ -16,9 +16,10 @@ from typing import Callable, Iterable, Mapping, Sequence
 import numpy as np
 
 from mpnet.engine.bind import named_error
-from mpnet.engine.execute import run_lowering
+from mpnet.engine.execute import convert, run_lowering
 from mpnet.engine.layout import peak_bytes
 from mpnet.engine.lowering import Lowering, Lowerings
+from mpnet.engine.operations import Operation, conversion_between
 from mpnet.engine.options import EngineOptions
 from mpnet.engine.prepare import Prepared
 from mpnet.engine.tensor import CodeMap, Tensor
@@ -50,8 +51,9 @@ class Node:
 class Graph:
     """All nodes of a set of configurations, in the order in which they run.
 
-    heads:     per yolo layer, node number -> codes of the head's ancestors, its name.
-    positions: per yolo layer, the positions of a key that make up that name.
+    heads:     per output (head, else last layer), node number -> codes of its ancestors, its name.
+    positions: per output, the positions of a key that make up that name.
+    finish:    per node number the conversion to fp32 of an output that is stored otherwise.
     macs:      multiply-accumulates of all nodes, for one picture.
     """
 
@@ -60,13 +62,14 @@ class Graph:
     nodes: list[Node] = field(default_factory=list)
     heads: list[dict[int, str]] = field(default_factory=list)
     positions: list[tuple[int, ...]] = field(default_factory=list)
+    finish: dict[int, Operation] = field(default_factory=dict)
 
     @property
     def macs(self) -> int:
         return sum(self.network.layers[node.layer].macs for node in self.nodes)
 
     def head_names(self, key: str) -> tuple[str, ...]:
-        """What a configuration's heads are called, one name per yolo layer."""
+        """What a configuration's outputs are called, one name each."""
         return tuple(restricted(key, positions) for positions in self.positions)
 
     @cached_property
@@ -117,19 +120,16 @@ def build_graph(
     """Lay out the computation of the configurations `keys`.
 
     own: layers without weights that have a precision of their own.
-    Raises: ConfigError for a network without yolo layers or keys of another length; PrecisionError for calibrated
-    ranges that are missing.
+    Raises: ConfigError for keys of another length; PrecisionError for calibrated ranges that are missing.
     """
-    if not network.yolos:
-        raise ConfigError(f"{network.source}: has no [yolo] layer, so there is nothing to sweep for")
     graph = Graph(network, tuple(sorted(set(keys))))
     above = ancestors(network)
     position = {layer.index: number for number, layer in enumerate(network.convolutions)}
     readers = Counter(source for layer in network.layers for source in layer.inputs)
     if any(len(split_key(key)[0]) != len(position) for key in graph.keys):
         raise ConfigError(f"a configuration of {network.source} has {len(position)} codes, one per layer with weights")
-    graph.positions = [above[yolo.index] for yolo in network.yolos]
-    graph.heads = [{} for _ in network.yolos]
+    graph.positions = [above[index] for index in network.outputs]
+    graph.heads = [{} for _ in network.outputs]
     made: dict[tuple[int, str], int] = {}
     lowerings = Lowerings(network, options, own)
 
@@ -162,9 +162,12 @@ def build_graph(
         return number
 
     for key in graph.keys:
-        for head, yolo in enumerate(network.yolos):
-            number = node_of(yolo.index, key)
-            graph.heads[head].setdefault(number, restricted(key, above[yolo.index]))
+        for head, index in enumerate(network.outputs):
+            number = node_of(index, key)
+            graph.heads[head].setdefault(number, restricted(key, above[index]))
+            conversion = lowerings.one(conversion_between(stored(number), FP32))
+            if conversion is not None:
+                graph.finish[number] = conversion
     return graph
 
 
@@ -207,7 +210,7 @@ def run_graph(
     """Compute all nodes after the stem for a group of pictures; tensors go as soon as nothing needs them any more.
 
     stem: of `run_stem`, joined. picture: fp32, (n, h, w, c), where a layer after the stem reads it. on_head: gets the
-    number of the yolo layer, the head's name and the fp32 tensor that enters box decoding, once per distinct head.
+    number of the output, its name and its fp32 tensor, once per distinct output.
     Raises: EngineError that names the layer, for values that are not finite.
     """
     head_of = {node: (head, name) for head, names in enumerate(graph.heads) for node, name in names.items()}
@@ -218,13 +221,13 @@ def run_graph(
     for number, node in enumerate(graph.nodes):
         if number in graph.stem:
             if number in head_of:
-                on_head(*head_of[number], results[number])
+                on_head(*head_of[number], convert(results[number], graph.finish.get(number), prepared, threads))
             continue
         result = _run_node(graph, number, results, left, prepared, threads)
         if node.uses:
             results[number] = result
         if number in head_of:
-            on_head(*head_of[number], result)
+            on_head(*head_of[number], convert(result, graph.finish.get(number), prepared, threads))
 
 
 def _run_node(

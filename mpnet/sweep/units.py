@@ -60,7 +60,7 @@ def split_units(
     by_options: dict[int, set[str]] = {}
     for configuration in configurations:
         by_options.setdefault(configuration.options, set()).add(configuration.key)
-    heads = [ancestors(network)[yolo.index] for yolo in network.yolos]
+    heads = [ancestors(network)[index] for index in network.outputs]
     units = []
     for options, wanted in sorted(by_options.items()):
         keys = sorted(wanted)

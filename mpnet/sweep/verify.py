@@ -25,7 +25,6 @@ from mpnet.sweep.setup import SweepSetup
 from mpnet.sweep.space import Configuration
 from mpnet.sweep.store import Trial, TrialStore
 from mpnet.trial.deploy import Deployed, deployment_of, measure_in_turn, run_deployed
-from mpnet.trial.measure import Meter
 from mpnet.trial.workbench import Workbench
 
 AGREEMENT_LOST, AP_LOST = 1.0, 0.5
@@ -88,12 +87,18 @@ class Verification:
     def _note(self) -> str:
         return f"verified/{','.join(map(str, self.contexts))}:{self.section.engine}"
 
+    @property
+    def _measures(self) -> tuple[str, str]:
+        """The task's quality, and its agreement with the baseline."""
+        task = self.setup.bench.kit.task
+        return task.quality, task.agreement
+
     @cached_property
     def _done(self) -> dict[str, dict[str, Any]]:
         """Figures of an earlier verification, by all that decides them."""
         stored = self.store.document(self._note) or {}
-        names = ("AP", "agreement_AP", "latency_ms", DEPLOYED + "AP", DEPLOYED + "agreement_AP", DEPLOYED + "latency_ms",
-                 "head_error", "falls_back")
+        measures = (*self._measures, "latency_ms")
+        names = (*measures, *(DEPLOYED + name for name in measures), "head_error", "falls_back")
         return {f"{row['context']}:{row['precision']}:{row['files']}:{row['version']}": {name: row[name] for name in names}
                 for row in stored.get("rows", []) if "files" in row}
 
@@ -101,21 +106,22 @@ class Verification:
         key = self.setup.baseline
         reference = None if key is None else bench.plan(assign_key(bench.network, key))
         found: Deployed = run_deployed(bench, plan, deployment, reference, advance)
-        meter = Meter(bench.dataset, None if found.baseline is None else found.baseline.detections)
-        own, other = (meter.measure(side.detections, sizes=False, darknet=False).values for side in (found.own, found.outcome))
+        meter = bench.kit.meter(bench.dataset, None if found.baseline is None else found.baseline.found)
+        own, other = (meter.values(side.found, ()) for side in (found.own, found.outcome))
         latency, own_ms, _ = measure_in_turn(bench, plan, deployment)
         layers = fates(bench.configuration(plan.precision), deployment.exported, deployment.executed)
         return {
-            "AP": own["AP"], "agreement_AP": own.get("agreement_AP"), "latency_ms": own_ms,
-            DEPLOYED + "AP": other["AP"], DEPLOYED + "agreement_AP": other.get("agreement_AP"),
-            DEPLOYED + "latency_ms": latency["median_ms"], "head_error": found.outcome.head_error,
+            **{name: own.get(name) for name in self._measures}, "latency_ms": own_ms,
+            **{DEPLOYED + name: other.get(name) for name in self._measures}, DEPLOYED + "latency_ms": latency["median_ms"],
+            "head_error": found.outcome.head_error,
             "falls_back": warnings_of(layers, deployment.engine),
         }
 
     def _lost(self, configuration: Configuration, row: Mapping[str, Any]) -> str:
         """Why a configuration does not survive, '' when it does."""
-        changes = {name: row[DEPLOYED + name] - row[name] for name in ("AP", "agreement_AP") if row[name] is not None}
-        name, limit = ("agreement_AP", AGREEMENT_LOST) if "agreement_AP" in changes else ("AP", AP_LOST)
+        quality, agreement = self._measures
+        changes = {name: row[DEPLOYED + name] - row[name] for name in self._measures if row[name] is not None}
+        name, limit = (agreement, AGREEMENT_LOST) if agreement in changes else (quality, AP_LOST)
         if -changes[name] > limit:
             return f"{name} is {-changes[name]:.2f} points lower there"
         known = self.store.find(self.contexts[configuration.options], [configuration.key])

@@ -86,7 +86,7 @@ class _Pictures:
             records = [probe(files[i], i) for i in _drawn(len(files), section)]
         if not records:
             raise DataError("calibration: the data set holds no picture; name a folder in data.calibration.images")
-        self._inputs = Inputs(records, bench.network, experiment.detection.resize, picture, workers=bench.threads)
+        self._inputs = Inputs(records, bench.network, experiment.detection.fitted, picture, workers=bench.threads)
         self._batch = experiment.runtime.batch
         self.digest = digest_of([record.sha256 for record in records])
 

@@ -14,7 +14,6 @@ from mpnet.backends.fate import fates, warnings_of
 from mpnet.backends.mixed import deploy_mixed
 from mpnet.engine.plan import Plan
 from mpnet.engine.run import Session
-from mpnet.formats.detections_json import detections_json
 from mpnet.progress import Progress, silent
 from mpnet.spec.experiment import Experiment
 from mpnet.spec.identity import TrialIdentity
@@ -68,7 +67,7 @@ def run_in_engine(
 
     def store(outcome: Outcome, document: dict[str, Any] | None = None) -> Result:
         made = document or build_document(bench, outcome, baseline=found.baseline, command=command)
-        return publish(made, detections_json(outcome.detections, bench.dataset), folder / made["id"])
+        return publish(made, bench.kit.to_json(outcome.found, bench.dataset), folder / made["id"])
 
     if found.baseline is None or found.baseline is found.own:
         base = None

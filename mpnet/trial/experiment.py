@@ -13,7 +13,6 @@ from mpnet.errors import ConfigError
 from mpnet.evaluation.dataset import load_dataset
 from mpnet.formats.cache import open_cache
 from mpnet.formats.cfg import read_cfg
-from mpnet.formats.detections_json import detections_json
 from mpnet.formats.experiment_yaml import read_experiment
 from mpnet.formats.weights import open_weights
 from mpnet.kernels.environment import cpu_count
@@ -25,6 +24,7 @@ from mpnet.trial.heads import class_names
 from mpnet.trial.inputs import Inputs
 from mpnet.trial.result import Result, build_document, finished, mark_latest, publish
 from mpnet.trial.run import Outcome, run_plans
+from mpnet.trial.task import for_task
 from mpnet.trial.workbench import Workbench
 
 
@@ -52,6 +52,7 @@ def open_workbench(experiment: Experiment) -> Workbench:
     if data is None:
         raise ConfigError(f"{experiment.source}: key 'data' is missing; name labelled pictures to evaluate on")
     network = read_cfg(experiment.model.cfg, experiment.model.dialect)
+    experiment = for_task(experiment, network)
     weights = open_weights(experiment.model.weights, network, open_cache())
     names = class_names(network, experiment.model.names)
     dataset = load_dataset(
@@ -63,7 +64,7 @@ def open_workbench(experiment: Experiment) -> Workbench:
     repaired: list[str] = []
     bench = Workbench(
         experiment, network, weights, dataset,
-        Inputs(dataset.images, network, experiment.detection.resize, partial(picture, repaired=repaired.append),
+        Inputs(dataset.images, network, experiment.detection.fitted, partial(picture, repaired=repaired.append),
                workers=threads),
         resolve_options(network, quantization.options, quantization.layers, batch_norm=experiment.model.batch_norm),
         kernels(None if isa == "auto" else isa, "runtime.isa (or --isa)"), threads, sources=_sources(experiment, data),
@@ -85,7 +86,7 @@ def run_experiment(
     if not isinstance(experiment, Experiment):
         experiment = read_experiment(experiment)
     bench = open_workbench(experiment)
-    precisions = bench.assign()
+    experiment, precisions = bench.experiment, bench.assign()
     reference = bench.uniform(experiment.baseline) if experiment.baseline else None
     if reference is not None and reference.key == precisions.key:
         reference = None
@@ -101,7 +102,7 @@ def run_experiment(
 
     def store(outcome: Outcome, baseline: Outcome | None) -> Result:
         document = build_document(bench, outcome, baseline=baseline, command=command)
-        return publish(document, detections_json(outcome.detections, bench.dataset), folder / document["id"])
+        return publish(document, bench.kit.to_json(outcome.found, bench.dataset), folder / document["id"])
 
     if reference is not None and base is None:
         base = store(outcomes[0], None)

@@ -1,4 +1,4 @@
-"""What a network detects: its heads as decoding takes them, the names of its classes."""
+"""What a network finds: its heads as decoding takes them, the names of its classes."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ def _head(network: NetworkSpec, layer: YoloSpec) -> YoloHead:
 
 def class_names(spec: NetworkSpec, path: str | Path | None) -> tuple[str, ...]:
     """One name per class of the network. Raises: ConfigError when the file holds another number of names."""
-    classes = spec.yolos[-1].scored_classes if spec.yolos else 0
+    classes = spec.classes
     if path is None:
         return tuple(f"class-{index}" for index in range(classes))
     from mpnet.formats.labels_yolo import read_names
 
     names = read_names(path)
-    if spec.yolos and len(names) != classes:
+    if classes and len(names) != classes:
         raise ConfigError(f"{path}: holds {len(names)} names, but {spec.source} has {classes} classes; use its names")
     return names

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Collection
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,7 @@ from mpnet.evaluation.metrics import CocoEvaluator, CocoResult
 from mpnet.spec.dataset import Dataset
 from mpnet.spec.detections import Detections
 from mpnet.spec.measures import AGREEMENT, names_of
+from mpnet.spec.task import DETECTION
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,6 +32,10 @@ class Meter:
     def __init__(self, dataset: Dataset, baseline: Detections | None = None) -> None:
         self._evaluator = CocoEvaluator(dataset)
         self._agreement = None if baseline is None else Agreement(baseline, dataset.sizes, len(dataset.categories))
+
+    def values(self, found: Detections, wanted: Collection[str] | None = None) -> dict[str, float]:
+        """As `trial.task.Meter`: sizes and Darknet's mAP take time."""
+        return self.measure(found, sizes=wanted is None, darknet=wanted is None or "darknet_mAP50" in wanted).values
 
     def measure(self, detections: Detections, *, sizes: bool = True, darknet: bool = True) -> Measured:
         """Accuracy and, with a baseline, agreement, in percent; -1 where there are no truths.
@@ -62,32 +67,7 @@ def measure_detections(detections: Detections, dataset: Dataset) -> tuple[dict[s
         }
         for category, row, darknet in zip(dataset.categories, found.coco.per_class(), found.darknet_ap50, strict=True)
     ]
-    return {name: found.values[name] for name in names_of("accuracy")}, per_class
-
-
-def measure_agreement(
-    baseline: Detections, detections: Detections, dataset: Dataset, baseline_id: str, head_sqnr_db: list[float]
-) -> dict[str, Any]:
-    """The `agreement` of a result: AP, AP75, AP95 against the baseline's sure detections, and SQNR of the heads.
-
-    A head that equals the baseline's bit for bit has no error to compare with: its SQNR is None.
-    """
-    values = Meter(dataset, baseline).measure(detections, sizes=False, darknet=False).values
-    return {
-        "baseline": baseline_id,
-        **{name.removeprefix(AGREEMENT): values[name] for name in names_of("agreement")},
-        "head_sqnr_db": [value if np.isfinite(value) else None for value in head_sqnr_db],
-    }
-
-
-def best_of_each(detections: Detections, limit: int | None) -> Detections:
-    """The `limit` best of each picture; equal scores in their order."""
-    if limit is None or len(detections) == 0:
-        return detections
-    order = np.lexsort((-detections.score, detections.image_index))
-    rank = np.empty(len(order), dtype=np.int64)
-    rank[order] = np.arange(len(order)) - detections.offsets[detections.image_index[order]]
-    return detections.select(rank < limit)
+    return {name: found.values[name] for name in names_of("accuracy", task=DETECTION)}, per_class
 
 
 def decibel(signal: NDArray[np.float64], noise: NDArray[np.float64]) -> float:

@@ -1,4 +1,4 @@
-"""One network, ready to run: forward arrays, find objects in pictures."""
+"""One network, ready to run: forward arrays, find objects in pictures or say what they show."""
 
 from __future__ import annotations
 
@@ -24,8 +24,10 @@ from mpnet.formats.cfg import read_cfg
 from mpnet.formats.weights import open_weights
 from mpnet.kernels.environment import cpu_count
 from mpnet.kernels.isa import kernels
+from mpnet.spec.classifications import best_classes, class_scores
 from mpnet.spec.network import NetworkSpec
 from mpnet.spec.precision import Precision
+from mpnet.spec.task import CLASSIFICATION, DETECTION
 from mpnet.trial.heads import class_names, yolo_heads
 
 
@@ -45,6 +47,19 @@ class Box:
         """As documents hold it."""
         return {"name": self.name, "category": self.category, "score": self.score,
                 "box": [self.x, self.y, self.width, self.height]}
+
+
+@dataclass(frozen=True)
+class Label:
+    """One class of a picture. category: class index; score: what the network's last layer gives it."""
+
+    name: str
+    category: int
+    score: float
+
+    def plain(self) -> dict[str, Any]:
+        """As documents hold it."""
+        return {"name": self.name, "category": self.category, "score": self.score}
 
 
 class Network:
@@ -99,8 +114,8 @@ class Network:
 
         Raises: DataError for a broken picture, ConfigError for options outside their range or a network without heads.
         """
-        if not self.spec.yolos:
-            raise ConfigError(f"{self.spec.source}: has no [yolo] layer, so it detects nothing")
+        if self.spec.task is not DETECTION:
+            raise ConfigError(f"{self.spec.source}: has no detection head such as [yolo], so it detects nothing")
         pixels = picture if isinstance(picture, np.ndarray) else read_picture(picture)
         x, geometry = preprocess(pixels, self.spec.width, self.spec.height, resize)
         found = [
@@ -115,6 +130,20 @@ class Network:
             for category, score, box in zip(kept.category.tolist(), kept.score.tolist(), kept.box.tolist(), strict=True)
         ]
         return sorted(boxes, key=lambda box: -box.score)
+
+    def classify(self, picture: str | Path | NDArray[np.uint8], *, resize: str = CLASSIFICATION.resize) -> list[Label]:
+        """The best five classes of a picture (a file, or RGB uint8 (h, w, 3)), best first.
+
+        Raises: DataError for a broken picture, ConfigError for an unknown resize or a network that is no classifier.
+        """
+        if self.spec.task is not CLASSIFICATION:
+            raise ConfigError(f"{self.spec.source}: does not end in one value per class, so it classifies nothing")
+        pixels = picture if isinstance(picture, np.ndarray) else read_picture(picture)
+        x, _ = preprocess(pixels, self.spec.width, self.spec.height, resize)
+        [scores] = self._session.forward(x)
+        best = best_classes(class_scores(scores))
+        return [Label(self.names[category], category, score)
+                for category, score in zip(best.category[0].tolist(), best.score[0].tolist(), strict=True)]
 
 
 def load_network(

@@ -11,24 +11,23 @@ from typing import Any, Mapping
 
 from mpnet.errors import DataError, MpnetError, StoreError
 from mpnet.evaluation.dataset import load_dataset
-from mpnet.formats.detections_json import read_detections
 from mpnet.formats.experiment_yaml import parse_experiment
 from mpnet.formats.labels_yolo import read_names
 from mpnet.spec.dataset import Dataset
-from mpnet.spec.detections import Detections
 from mpnet.spec.experiment import Experiment
 from mpnet.trial.experiment import open_workbench
 from mpnet.trial.result import Result
+from mpnet.trial.task import kit_of
 from mpnet.trial.workbench import Workbench
 
 
-def read_evidence(results: list[Result]) -> tuple[Dataset, list[Detections]]:
-    """The labelled pictures behind results on the same data, and the detections of each.
+def read_evidence(results: list[Result]) -> tuple[Dataset, list[Any]]:
+    """The labelled pictures behind results on the same data, and what each network says of them.
 
     Raises: DataError or StoreError, one line, when something is missing or not what was measured.
     """
     dataset = open_dataset(results[0].document)
-    return dataset, [read_detections(result.detections_path, dataset) for result in results]
+    return dataset, [kit_of(result.task).read(result.found_path, dataset) for result in results]
 
 
 def open_dataset(document: Mapping[str, Any]) -> Dataset:

@@ -16,14 +16,13 @@ from mpnet.errors import StoreError
 from mpnet.formats.atomic import recover, write_folder, write_link
 from mpnet.kernels.environment import versions
 from mpnet.spec.identity import ID_DIGITS, TrialIdentity
+from mpnet.spec.task import Task, task_of_protocol
 from mpnet.speed.steps import measure_latency
-from mpnet.trial.measure import measure_agreement, measure_detections
 from mpnet.trial.result_schema import RESULT
 from mpnet.trial.run import Outcome
 from mpnet.trial.workbench import Workbench
 
 RESULT_FILE = "result.json"
-DETECTIONS_FILE = "detections.json"
 LATEST = "latest"
 _ID = re.compile(rf"[0-9a-f]{{{ID_DIGITS}}}\Z")
 
@@ -52,9 +51,14 @@ class Result:
         return metrics
 
     @property
-    def detections_path(self) -> Path:
-        """The detections in COCO results format."""
-        return self.folder / DETECTIONS_FILE
+    def task(self) -> Task:
+        """What the network is for."""
+        return task_of_protocol(self.document["protocol"])
+
+    @property
+    def found_path(self) -> Path:
+        """What the network says of the pictures: detections in COCO results format, or the best classes."""
+        return self.folder / self.task.file
 
 
 def build_document(
@@ -67,13 +71,12 @@ def build_document(
     identity, latency: of an outcome of another engine; None: mpnet's own.
     """
     identity = identity or bench.identity(outcome.plan.precision)
-    metrics, per_class = measure_detections(outcome.detections, bench.dataset)
+    kit, dataset = bench.kit, bench.dataset
+    metrics, per_class = kit.measure(outcome.found, dataset)
     agreement = None
     compared = None if baseline is None else bench.identity(baseline.plan.precision).id
     if baseline is not None and compared is not None and compared != identity.id:
-        agreement = measure_agreement(
-            baseline.detections, outcome.detections, bench.dataset, compared, list(outcome.head_sqnr_db)
-        )
+        agreement = kit.agreement(baseline.found, outcome.found, dataset, compared, outcome.head_sqnr_db)
     return {
         **RESULT.head,
         "name": bench.experiment.name,
@@ -95,14 +98,15 @@ def build_document(
     }
 
 
-def publish(document: Mapping[str, Any], detections: bytes, folder: Path) -> Result:
-    """Write result.json and detections.json into `folder`, which appears complete or not at all.
+def publish(document: Mapping[str, Any], found: bytes, folder: Path) -> Result:
+    """Write result.json and what the network says (`Result.found_path`) into `folder`, which appears complete or not at all.
 
     A result that is there already is replaced. Raises: StoreError naming the folder when it cannot be written.
     """
     text = json.dumps(document, indent=1, ensure_ascii=True, allow_nan=False) + "\n"
-    write_folder(folder, {DETECTIONS_FILE: detections, RESULT_FILE: text.encode()})
-    return Result(folder, document)
+    result = Result(folder, document)
+    write_folder(folder, {result.task.file: found, RESULT_FILE: text.encode()})
+    return result
 
 
 def mark_latest(folder: Path) -> None:
@@ -131,7 +135,11 @@ def read_result(path: str | Path) -> Result:
     if not (folder / RESULT_FILE).is_file():
         folder = _only_result(folder)
     file = folder / RESULT_FILE
-    return Result(folder, RESULT.read(file))
+    result = Result(folder, RESULT.read(file))
+    for row in result.document["per_class"]:
+        if result.task.quality not in row:
+            raise RESULT.damaged(file, f"per_class: {result.task.quality} of {row['name'][:40]!r} is missing")
+    return result
 
 
 def _only_result(folder: Path) -> Path:

@@ -6,6 +6,7 @@ from mpnet.errors import StoreError
 from mpnet.formats.json_text import DocumentFormat
 from mpnet.formats.schema import Fields, Many, Maybe, Named, Text, Within
 from mpnet.spec.identity import ID_DIGITS
+from mpnet.spec.measures import AGREEMENT, names_of
 
 KEY = Text(r"\w{0,4096}(\+[0-9]{1,6}:\w(,[0-9]{1,6}:\w)*)?", "a precision string, such as fqqh")
 DECIBELS = Within(-10_000, 10_000)
@@ -13,8 +14,8 @@ LAYER = Fields({"index": int}, {
     "type": str, "name": str, "selectors": Many(str), "precision": str, "conversions": Many(str), "shape": Many(int),
     "macs": int, "parameters": int, "weight_bytes": float, "activation_bytes": float,
 })
-AGREEMENT = Fields({"baseline": str, "head_sqnr_db": Many(Maybe(DECIBELS))}, {
-    "AP": Maybe(float), "AP75": Maybe(float), "AP95": Maybe(float),
+AGREED = Fields({"baseline": str, "head_sqnr_db": Many(Maybe(DECIBELS))}, {
+    name.removeprefix(AGREEMENT): Maybe(float) for name in names_of("agreement")
 })
 LATENCY = Fields({"isa": str, "threads": int, "median_ms": float}, {
     "min_ms": float, "images": int,
@@ -22,9 +23,10 @@ LATENCY = Fields({"isa": str, "threads": int, "median_ms": float}, {
 })
 PROTOCOL = Fields({"dataset": str, "images": int, "batch_norm": str}, {
     "boxes": int, "resize": str, "confidence": float, "nms": float, "nms_kind": Maybe(str),
-    "max_detections": Maybe(int), "quantization": Maybe(dict), "metric": str, "input": Many(int),
+    "task": str, "classes": int, "max_detections": Maybe(int), "quantization": Maybe(dict), "metric": str, "input": Many(int),
 })
-CLASS = Fields({"id": int, "name": str, "truths": int, "AP": float}, dict.fromkeys(("AP50", "AR100", "darknet_AP50"), float))
+CLASS = Fields({"id": int, "name": str, "truths": int},
+               dict.fromkeys((*names_of("accuracy"), "darknet_AP50"), float))
 COST = Fields({name: float for name in ("weight_bytes", "peak_activation_bytes", "macs", "int8_macs", "bit_operations")})
 FATE = Fields({"index": int, "name": str, "asked": str, "written": str, "executed": str, "why": str}, {"ms": Maybe(float)})
 DEPLOYED = Fields({"engine": str, "version": str, "reference": str, "AP": float, "layers": Many(FATE)}, dict.fromkeys(
@@ -39,7 +41,7 @@ RESULT = DocumentFormat(
     },
     StoreError,
     {
-        "created": str, "command": str, "agreement": Maybe(AGREEMENT), "latency": Maybe(LATENCY),
+        "created": str, "command": str, "agreement": Maybe(AGREED), "latency": Maybe(LATENCY),
         "sources": Maybe(Named(str)), "notes": Many(str), "selection": Maybe(Named(float)), "held_out": Maybe(Named(float)),
         "calibration": Maybe(CALIBRATION), "deployed": DEPLOYED,
     },

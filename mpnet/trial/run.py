@@ -1,26 +1,23 @@
-"""Runs plans on a workbench's pictures: forward, decode, suppress. All plans share each decoded picture."""
+"""Runs plans on a workbench's pictures: forward, decode, join. All plans share each decoded picture."""
 
 from __future__ import annotations
 
 import math
 import threading
 from dataclasses import dataclass
-from typing import Callable, Iterable, Sequence
+from typing import Any, Callable, Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mpnet.detection.decode import Candidates, decode_head, join_images
-from mpnet.detection.nms import suppress
 from mpnet.detection.preprocess import geometry_array
 from mpnet.engine.plan import Plan
 from mpnet.engine.prepare import Prepared
 from mpnet.engine.run import Session
 from mpnet.evaluation.signal import squared_sum
 from mpnet.progress import Advance, unseen
-from mpnet.spec.detections import Detections
 from mpnet.trial.inputs import in_order
-from mpnet.trial.measure import best_of_each, decibel
+from mpnet.trial.measure import decibel
 from mpnet.trial.workbench import Workbench
 
 Forward = Callable[[NDArray[np.float32]], list[NDArray[np.float32]]]
@@ -39,25 +36,25 @@ class Runner:
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """What one plan found.
+    """What one plan found: Detections or Classifications, by the network's task.
 
-    head_sqnr_db: per yolo layer, against the first plan of the same pass.
-    head_error:   root of (squared difference / squared values) over all heads, against the runner beside it.
+    head_sqnr_db: per output, against the first plan of the same pass.
+    head_error:   root of (squared difference / squared values) over all outputs, against the runner beside it.
     """
 
     plan: Plan
-    detections: Detections
+    found: Any
     head_sqnr_db: tuple[float, ...]
     head_error: float | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class _Part:
-    """A few pictures' share: candidates per runner and head; sums of squares by picture, of the heads of a runner and of
-    the differences of a pair of runners."""
+    """A few pictures' share: what was decoded per runner and output; sums of squares by picture, of the outputs of a runner
+    and of the differences of a pair of runners."""
 
     images: int
-    candidates: list[list[Candidates]]
+    decoded: list[list[Any]]
     signal: dict[int, list[NDArray[np.float64]]]
     noise: dict[tuple[int, int], list[NDArray[np.float64]]]
 
@@ -93,13 +90,12 @@ def run_all(bench: Workbench, runners: Sequence[Runner], advance: Advance = unse
     for part in in_order(worker, batches, min(bench.threads, len(batches))):
         parts.append(part)
         advance(part.images)
-    outcomes = []
+    outcomes, decoder = [], bench.decoder
     for number, runner in enumerate(runners):
-        joined = [join_images([part.candidates[number][head] for part in parts]) for head in range(len(bench.heads))]
-        detections = best_of_each(suppress(joined, bench.dataset.sizes, bench.nms), bench.experiment.detection.max_detections)
+        found = decoder.found([decoder.join(pieces) for pieces in zip(*(part.decoded[number] for part in parts), strict=True)])
         ratios = [] if number == 0 else [decibel(*sums) for sums in _sums(parts, number, 0)]
         error = None if runner.beside is None else relative_error(_sums(parts, number, runner.beside))
-        outcomes.append(Outcome(runner.plan, detections, tuple(ratios), error))
+        outcomes.append(Outcome(runner.plan, found, tuple(ratios), error))
     return outcomes
 
 
@@ -125,7 +121,7 @@ class _Worker:
         self._pairs = [(number, reference) for number, runner in enumerate(runners)
                        for reference in dict.fromkeys((0, runner.beside)) if reference is not None and number != reference]
         self._local = threading.local()
-        self._heads = bench.heads
+        self._decoder = bench.decoder
 
     def __call__(self, positions: Sequence[int]) -> _Part:
         passes: list[Forward] | None = getattr(self._local, "passes", None)
@@ -133,15 +129,11 @@ class _Worker:
             passes = self._local.passes = [runner.open() for runner in self._runners]
         batch = self._bench.inputs.take(positions)
         places = geometry_array(batch.geometry)
-        confidence = self._bench.experiment.detection.confidence
         tensors = [forward(batch.x) for forward in passes]
-        candidates = [
-            [decode_head(tensor, head, places, confidence) for tensor, head in zip(heads, self._heads, strict=True)]
-            for heads in tensors
-        ]
+        decoded = [[self._decoder.decode(o, tensor, places) for o, tensor in enumerate(outputs)] for outputs in tensors]
         signal = {reference: [squared_sum(tensor) for tensor in tensors[reference]]
                   for reference in dict.fromkeys(reference for _, reference in self._pairs)}
         noise = {(number, reference): [
             squared_sum(tensor, other) for tensor, other in zip(tensors[number], tensors[reference], strict=True)
         ] for number, reference in self._pairs}
-        return _Part(len(batch.x), candidates, signal, noise)
+        return _Part(len(batch.x), decoded, signal, noise)

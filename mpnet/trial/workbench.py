@@ -11,13 +11,10 @@ from typing import Any, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from mpnet.detection.decode import YoloHead
-from mpnet.detection.nms import NmsOptions
 from mpnet.engine.assign import PrecisionPlan, assign
 from mpnet.engine.options import EngineOptions
 from mpnet.engine.plan import Plan, build_plan
 from mpnet.engine.prepare import Prepared
-from mpnet.errors import ConfigError
 from mpnet.export import Configuration
 from mpnet.formats.cache import open_cache
 from mpnet.formats.cfg import read_cfg_bytes
@@ -28,10 +25,8 @@ from mpnet.spec.identity import ARITHMETIC_VERSION, TrialIdentity
 from mpnet.spec.network import NetworkSpec
 from mpnet.spec.precision import PRECISIONS, Precision
 from mpnet.spec.weights import Weights
-from mpnet.trial.heads import yolo_heads
 from mpnet.trial.inputs import Inputs
-
-METRIC = "COCO AP@[.50:.95], 101 recall points, 100 detections per picture and class; Darknet mAP@0.5, 11 points"
+from mpnet.trial.task import Decoder, Kit, kit_of, task_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,17 +69,14 @@ class Workbench:
         return [*self.dataset.notes, *([said] if names else [])]
 
     @cached_property
-    def heads(self) -> tuple[YoloHead, ...]:
-        """What decoding needs of every yolo layer. Raises: ConfigError when there is none."""
-        if not self.network.yolos:
-            raise ConfigError(f"{self.network.source}: has no [yolo] layer, so there is nothing to evaluate")
-        return yolo_heads(self.network)
+    def kit(self) -> Kit[Any]:
+        """What is done with its outputs. Raises: ConfigError for a network that is for nothing known."""
+        return kit_of(task_of(self.network))
 
     @cached_property
-    def nms(self) -> NmsOptions:
-        """Suppression as the experiment says, else as the last yolo layer does."""
-        detection, yolo = self.experiment.detection, self.network.yolos[-1]
-        return NmsOptions(detection.nms_kind or yolo.nms_kind, detection.nms, yolo.beta_nms)
+    def decoder(self) -> Decoder[Any]:
+        """From output tensors to findings."""
+        return self.kit.decoder(self.experiment, self.network, self.dataset)
 
     def assign(self, overrides: Mapping[int, Precision] | None = None) -> PrecisionPlan:
         """The experiment's precision of every layer, with a sweep's choices over it."""
@@ -117,21 +109,15 @@ class Workbench:
     @cached_property
     def protocol(self) -> dict[str, Any]:
         """The `protocol` of a result: everything between files and figures that somebody could choose otherwise."""
-        detection = self.experiment.detection
         data = self.experiment.data
         return {
             "dataset": data.format if data else "",
             "images": len(self.dataset.images),
-            "boxes": len(self.dataset.box),
-            "resize": detection.resize,
-            "confidence": detection.confidence,
-            "nms": detection.nms,
-            "nms_kind": self.nms.kind,
-            "max_detections": detection.max_detections,
+            "resize": self.experiment.detection.resize,
+            **self.kit.protocol(self.experiment, self.network, self.dataset),
             "batch_norm": self.options.batch_norm,
             **({} if self.network.dialect == "darknet" == self.network.own_dialect else {"dialect": self.network.dialect}),
             "quantization": self.quantization,
-            "metric": METRIC,
             "input": list(self.network.in_shape),
         }
 

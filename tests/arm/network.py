@@ -1,4 +1,4 @@
-"""Prints digests of a whole network's head tensors, one line per precision plan, and of a small network for every kind of layer:
+"""Prints digests of a whole network's head tensors, one line per precision plan, and of a small network for each layer:
 the same lines on every CPU.
 
 Usage: network.py [LEVEL]     with a level (scalar, avx2, neon, ...) only that kernel table runs, else all usable vector ones.

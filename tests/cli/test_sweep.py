@@ -16,6 +16,7 @@ import pytest
 
 from mpnet.spec.identity import digest_of
 from mpnet.spec.measures import AGREEMENT, names_of, trial_costs
+from mpnet.spec.task import DETECTION
 from mpnet.sweep.store import TrialStore
 from tests.cli.conftest import Mpnet, document_of
 
@@ -64,7 +65,7 @@ def test_every_trial_is_what_a_run_gives(mpnet: Mpnet, sweep_file: Path) -> None
         costs = [name for name in trial_costs() if name != "latency_ms"]  # a sweep predicts it from a table, here without
         assert [run["cost"][name] for name in costs] == [trial[name] for name in costs]
         if run["agreement"]:
-            for name in names_of("agreement", stored="trials"):
+            for name in names_of("agreement", stored="trials", task=DETECTION):
                 assert run["agreement"][name.removeprefix(AGREEMENT)] == trial[name]
 
 

@@ -84,7 +84,7 @@ def test_letterbox_of_tall_and_extreme_pictures() -> None:
 
 def test_wrong_arguments() -> None:
     with pytest.raises(ConfigError, match="resize"):
-        preprocess(np.zeros((4, 4, 3), np.uint8), 8, 8, "crop")
+        preprocess(np.zeros((4, 4, 3), np.uint8), 8, 8, "tile")
     with pytest.raises(DataError, match="uint8"):
         preprocess(np.zeros((4, 4, 3), np.float32), 8, 8)
     with pytest.raises(DataError, match="uint8"):

@@ -76,7 +76,7 @@ def test_absent_sections_take_their_defaults() -> None:
     experiment = parse_experiment(MINIMAL)
     assert (experiment.data, experiment.sweep, experiment.runtime.threads) == (None, None, None)
     assert (experiment.detection.resize, experiment.detection.confidence, experiment.detection.nms) == (
-        "stretch", 0.005, 0.45,
+        None, 0.005, 0.45,
     )
     assert (experiment.detection.nms_kind, experiment.baseline, experiment.output) == (None, "fp32", Path("runs"))
 
@@ -97,7 +97,7 @@ def test_options_overlay_only_what_they_say() -> None:
 
 @pytest.mark.parametrize(("override", "expected"), [
     ("detection.nms=0.5", lambda e: e.detection.nms == 0.5),
-    ("detection={nms: 0.6}", lambda e: e.detection.nms == 0.6 and e.detection.resize == "stretch"),
+    ("detection={nms: 0.6}", lambda e: e.detection.nms == 0.6 and e.detection.resize is None),
     ("precision.layers.3=fp16", lambda e: ("3", "fp16") in e.precision.layers),
     ("precision.layers.2..8=fp32", lambda e: ("2..8", "fp32") in e.precision.layers),
     ("precision.layers.*/yolo-1=int8", lambda e: ("*/yolo-1", "int8") in e.precision.layers),

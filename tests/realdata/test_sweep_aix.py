@@ -17,8 +17,9 @@ from mpnet.sweep.evaluator import Evaluator
 from mpnet.sweep.setup import make_context, set_up
 from mpnet.sweep.space import build_space
 from mpnet.sweep.units import Unit
+from mpnet.trial.detection import DETECTION_KIT
 from mpnet.trial.experiment import open_workbench
-from mpnet.trial.measure import measure_agreement, measure_detections
+from mpnet.trial.measure import measure_detections
 from mpnet.trial.run import Outcome, run_plans
 from mpnet.trial.workbench import Workbench
 
@@ -53,13 +54,13 @@ def test_forty_random_configurations_equal_direct_runs(prepared: Prepared) -> No
     trials = evaluator.evaluate(unit).trials
     outcomes = direct(bench, keys)
     for key, trial, outcome in zip(keys, trials, outcomes[1:], strict=True):
-        found = evaluator.detections(0, key)
+        found = evaluator.found(0, key)
         for name in ("image_index", "category", "score", "box"):
-            ours, theirs = getattr(found, name), getattr(outcome.detections, name)
+            ours, theirs = getattr(found, name), getattr(outcome.found, name)
             assert ours.dtype == theirs.dtype
             assert np.array_equal(ours.view(np.uint32), theirs.view(np.uint32)), (key, name)
-        metrics, _ = measure_detections(outcome.detections, bench.dataset)
-        agreement = measure_agreement(outcomes[0].detections, outcome.detections, bench.dataset, "", [])
+        metrics, _ = measure_detections(outcome.found, bench.dataset)
+        agreement = DETECTION_KIT.agreement(outcomes[0].found, outcome.found, bench.dataset, "", [])
         accuracy = set(names_of("accuracy", stored="trials"))
         for name in {"AP", "AP50", "AP75", "AR100"} | (accuracy & set(trial.values)):
             assert trial.values[name] == metrics[name], (key, name)

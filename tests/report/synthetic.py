@@ -10,12 +10,12 @@ import numpy as np
 from mpnet.evaluation.compare import Interval
 from mpnet.report.model import (
     CfgTemplate,
-    Change,
     ClassRow,
     Configurations,
     Layer,
     LayerError,
     LayerPair,
+    ObjectChange,
     Picture,
     ReportData,
     Status,
@@ -122,8 +122,8 @@ def report_data(
     costs = tuple(LayerPair(layer.index, layer.name, layer.macs / 3e7, layer.macs / (7e7 if key[i] == "q" else 3e7),
                             4.0 * layer.parameters, (1.0 if key[i] == "q" else 4.0) * layer.parameters)
                   for i, layer in enumerate(weighted))
-    changes = tuple(Change("lost" if i % 3 else "gained", picture_name, class_names[i % len(class_names)],
-                           0.3 + 0.05 * i, 0.7, (10, 20, 60, 80), jpeg(i, 160, 120)) for i in range(8))
+    changes = tuple(ObjectChange("lost" if i % 3 else "gained", picture_name, class_names[i % len(class_names)],
+                                 0.3 + 0.05 * i, 0.7, (10, 20, 60, 80), jpeg=jpeg(i, 160, 120)) for i in range(8))
     pictures = tuple(Picture(picture_name, "agreement 81.2; 2 objects lost", jpeg(20 + i), jpeg(30 + i), jpeg(40 + i))
                      for i in range(3))
     total = len(table)
@@ -134,4 +134,4 @@ def report_data(
         protocol={"dataset": "aix2022", "images": 115, "resize": "stretch", "confidence": 0.005, "nms": 0.45,
                   "quantization": {"weights": "per_channel", "activations": "dynamic"}},
         digests={"cfg": "ab" * 32, "weights": "cd" * 32, "data": "ef" * 32}, versions={"mpnet": "0.1.0"},
-        latency={"isa": "avx2", "threads": 2}, cfg=cfg(), draws=2000)
+        latency={"isa": "avx2", "threads": 2}, cfg=cfg(), intervals_by="2,000 paired bootstrap draws over pictures")

@@ -14,6 +14,7 @@ from mpnet.spec.quantization import QuantizationOptions, WeightOptions
 from mpnet.spec.weights import random_weights
 from mpnet.sweep.context import OptionsInForce, SweepContext
 from mpnet.sweep.evaluator import Evaluator
+from mpnet.trial.detection import DetectionDecoder
 from mpnet.trial.heads import yolo_heads
 
 PER_TENSOR = QuantizationOptions(weights=WeightOptions(granularity="per_tensor"))
@@ -38,10 +39,10 @@ def context(network: NetworkSpec, images: int = 5, group: int = 2, **more: objec
     options = [resolve_options(network), resolve_options(network, PER_TENSOR)]
     return replace(SweepContext(
         network=network, weights=random_weights(network, 3), options=tuple(OptionsInForce(o) for o in options),
-        own={}, heads=yolo_heads(network), nms=NmsOptions(), confidence=0.45, max_detections=None,
-        dataset=data, pictures=random.random((images, *network.in_shape), np.float32),
+        own={}, decoder=DetectionDecoder(yolo_heads(network), NmsOptions(), 0.45, None, data.sizes), dataset=data,
+        pictures=random.random((images, *network.in_shape), np.float32),
         geometry=np.tile(np.array([0, 0, 1, 1], np.float32), (images, 1)), select=np.arange(images),
-        report=np.zeros(0, np.intp), darknet=True, isa="auto", threads=1, group=group,
+        report=np.zeros(0, np.intp), wanted=("darknet_mAP50",), isa="auto", threads=1, group=group,
     ), **more)
 
 

@@ -40,9 +40,9 @@ def direct(made: SweepContext, key: str, options: int = 0) -> tuple[Detections, 
                       build_plan(made.network, assign_key(made.network, key), chosen))
     heads = [np.concatenate(tensors) for tensors in zip(
         *(session.forward(made.pictures[i:i + 1]) for i in range(len(made.pictures))), strict=True)]
-    found = [decode_head(tensor, head, made.geometry, made.confidence)
-             for tensor, head in zip(heads, made.heads, strict=True)]
-    return suppress(found, made.dataset.sizes, made.nms), heads
+    found = [decode_head(tensor, head, made.geometry, made.decoder.confidence)
+             for tensor, head in zip(heads, made.decoder.heads, strict=True)]
+    return suppress(found, made.dataset.sizes, made.decoder.nms), heads
 
 
 @pytest.mark.parametrize("network", [tiny_yolo(), branches()], ids=["tiny_yolo", "branches"])
@@ -77,14 +77,14 @@ def test_what_layers_without_weights_say_is_part_of_the_key() -> None:
         assert (trial.key, plan.precision.key) == (key, key)
         assert {name: trial.values[name] for name in trial_costs() if name in trial.values} == {
             name: plan_cost(plan)[name] for name in trial_costs() if name in plan_cost(plan)}
-        again, once = Evaluator(made).detections(0, key), direct(made, key)[0]
+        again, once = Evaluator(made).found(0, key), direct(made, key)[0]
         assert all(np.array_equal(getattr(again, name), getattr(once, name)) for name in SAME)
 
 
 def test_detections_can_be_had_again_bit_by_bit() -> None:
     made = context(tiny_yolo())
     for key in ("ffffff", "qhfqfq"):
-        again, once = Evaluator(made).detections(1, key), direct(made, key, 1)[0]
+        again, once = Evaluator(made).found(1, key), direct(made, key, 1)[0]
         assert all(np.array_equal(getattr(again, name), getattr(once, name)) for name in SAME)
 
 

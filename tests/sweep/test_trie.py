@@ -153,11 +153,6 @@ def test_a_picture_that_is_not_finite_names_the_layer() -> None:
         run(build_graph(network, ["qfffff"], options), network, pictures, options)
 
 
-def test_a_network_without_heads_is_an_error() -> None:
-    with pytest.raises(ConfigError, match=r"has no \[yolo\] layer"):
-        build_graph(parse(16, conv(4)), ["f"], resolve_options(parse(16, conv(4))))
-
-
 def test_keys_of_another_network_are_an_error() -> None:
     with pytest.raises(ConfigError, match="has 6 codes"):
         build_graph(tiny_yolo(), ["fff"], resolve_options(tiny_yolo()))

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from torch import nn
 
-from demo_training.network import TinyYolo
 from mpnet.demo.scenes import SIZE
 
 
@@ -39,8 +39,8 @@ def cfg_text(widths: list[int], anchors: list[tuple[float, float]], classes: int
     return "\n\n".join([*sections, yolo("0,1,2")]) + "\n"
 
 
-def write_weights(net: TinyYolo, path: Path, seen: int) -> None:
-    """Write the weights file: version 0.2.5, `seen` in 64 bits, then each convolution's values in fp32."""
+def write_weights(net: nn.Module, path: Path, seen: int) -> None:
+    """Write the weights file: version 0.2.5, `seen` in 64 bits, then the values of each of `net.blocks` in fp32."""
     with path.open("wb") as file:
         np.array([0, 2, 5], dtype="<i4").tofile(file)
         np.array([seen], dtype="<i8").tofile(file)

@@ -1,0 +1,75 @@
+"""How findings of each task are compared and shown: one row per task of `spec.task`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Callable, Mapping, Protocol, Sequence
+
+from mpnet.report.class_pictures import ClassGallery
+from mpnet.report.model import Change, Picture
+from mpnet.report.paired import Pair, Pairing, PictureScore
+from mpnet.report.paired_classes import ClassPairing
+from mpnet.report.pictures import Gallery, LoadPicture
+from mpnet.spec.dataset import Dataset
+from mpnet.spec.task import CLASSIFICATION, DETECTION, Task
+
+
+class Compares(Protocol):
+    """One baseline with any number of runs. intervals_by: where its intervals come from, in words."""
+
+    intervals_by: str
+
+    def pair(self, other: Any) -> Pair:
+        """Everything about one run against the baseline."""
+        ...
+
+
+class Shows(Protocol):
+    """What two runs made of the pictures of a data set."""
+
+    def changes(self, changes: Sequence[Any], limit: int) -> tuple[Change, ...]:
+        """The first `limit` changes with their pictures."""
+        ...
+
+    def worst(self, scores: Sequence[PictureScore], limit: int) -> tuple[Picture, ...]:
+        """The pictures in which the runs differ most."""
+        ...
+
+
+@dataclass(frozen=True)
+class View:
+    """pairing: of a data set, the baseline's findings, draws and seed. gallery: of both runs' findings.
+
+    protocol: how pictures were made into findings, for a line in the terminal.
+    change:   column heading -> its key in `Change.as_json`, for tables.
+    matched:  what makes one right, for a sentence.
+    """
+
+    pairing: Callable[[Dataset, Any, int, int], Compares]
+    gallery: Callable[[Dataset, Any, Any, LoadPicture], Shows]
+    protocol: Callable[[Mapping[str, Any]], str]
+    change: Mapping[str, str]
+    matched: str
+
+
+def _detector(protocol: Mapping[str, Any]) -> str:
+    return (f"{protocol['images']} pictures, {protocol['boxes']} boxes, {protocol['resize']}, confidence "
+            f"{protocol['confidence']}, NMS {protocol['nms']} ({protocol['nms_kind']})")
+
+
+def _classifier(protocol: Mapping[str, Any]) -> str:
+    return f"{protocol['images']} pictures of {protocol['classes']} classes, {protocol['resize']}"
+
+
+_VIEWS: dict[str, View] = {
+    DETECTION.name: View(Pairing, Gallery, _detector, {
+        "class": "class", "picture": "picture", "score": "score", "IoU": "iou"}, "score 0.25 or more, IoU 0.5"),
+    CLASSIFICATION.name: View(ClassPairing, ClassGallery, _classifier, {
+        "class": "class", "picture": "picture", "first run": "baseline_class", "score": "baseline_score",
+        "this run": "other_class", "its score": "other_score"}, "right in one run, wrong in the other"),
+}
+
+
+def view_of(task: Task) -> View:
+    """The row of a task."""
+    return _VIEWS[task.name]

@@ -1,0 +1,80 @@
+"""Classifiers: the last tensor -> the best classes of each picture, and how these are measured and kept."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Callable, Collection, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpnet.evaluation.classification import TOP, agreement, per_class, right, share
+from mpnet.evaluation.compare import Interval
+from mpnet.evaluation.proportions import paired_interval
+from mpnet.formats.predictions_json import predictions_json, read_predictions
+from mpnet.spec.classifications import Classifications, best_classes, class_scores, join_images
+from mpnet.spec.dataset import Dataset
+from mpnet.spec.experiment import Experiment
+from mpnet.spec.network import NetworkSpec
+from mpnet.spec.task import CLASSIFICATION
+from mpnet.trial.task import Kit
+
+METRIC = "share of the pictures with the right class first, and among the five best"
+
+
+@dataclass(frozen=True)
+class ClassificationDecoder:
+    """The scores of all classes are the network's last tensor; only the best are kept."""
+
+    def decode(self, output: int, tensor: NDArray[np.float32], places: NDArray[np.float32]) -> Classifications:
+        """The best classes of a few pictures."""
+        return best_classes(class_scores(tensor))
+
+    def join(self, parts: Sequence[Classifications]) -> Classifications:
+        """Of consecutive groups of pictures as of all."""
+        return join_images(parts)
+
+    def found(self, outputs: Sequence[Classifications]) -> Classifications:
+        """There is one output."""
+        return outputs[0]
+
+
+class ClassMeter:
+    """Measures any number of runs on one data set."""
+
+    def __init__(self, dataset: Dataset, baseline: Classifications | None = None) -> None:
+        self._labels, self._baseline = dataset.labels, baseline
+
+    def values(self, found: Classifications, wanted: Collection[str] | None = None) -> dict[str, float]:
+        """top1, top5 and, with a baseline, agreement_top1, in percent; -1 without pictures."""
+        values = {name: share(right(found, self._labels, best)) for name, best in TOP.items()}
+        return values if self._baseline is None else {**values, "agreement_top1": agreement(found, self._baseline)}
+
+
+def paired(before: NDArray[np.bool_], after: NDArray[np.bool_]) -> Interval:
+    """The difference of two shares of the same pictures, percent points, with its 95 % interval (Tango's)."""
+    lost, gained = int(np.count_nonzero(before & ~after)), int(np.count_nonzero(after & ~before))
+    low, high = paired_interval(lost, gained, len(before))
+    return Interval(100 * (gained - lost) / len(before), float(low), float(high))
+
+
+def _loss(dataset: Dataset, baseline: Classifications) -> Callable[[Classifications], Interval]:
+    before = right(baseline, dataset.labels, 1)
+    return lambda found: paired(before, right(found, dataset.labels, 1))
+
+
+def _protocol(experiment: Experiment, network: NetworkSpec, dataset: Dataset) -> Mapping[str, Any]:
+    return {"task": CLASSIFICATION.name, "classes": len(dataset.categories), "metric": METRIC}
+
+
+def measure_classifications(found: Classifications, dataset: Dataset) -> tuple[dict[str, float], list[dict[str, Any]]]:
+    """The `metrics` and `per_class` of a result, in percent; -1 where there are no pictures."""
+    rows = per_class(found, dataset.labels, len(dataset.categories))
+    named = zip(dataset.categories, rows, strict=True)
+    return ClassMeter(dataset).values(found), [{"id": category.id, "name": category.name, **row} for category, row in named]
+
+
+CLASSIFICATION_KIT: Kit[Classifications] = Kit(
+    CLASSIFICATION, lambda *_: ClassificationDecoder(), _protocol, ClassMeter,
+    measure_classifications, _loss, predictions_json, read_predictions,
+)

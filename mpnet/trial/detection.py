@@ -1,0 +1,101 @@
+"""Detectors: head tensors -> candidates -> detections, and how these are measured and kept."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Callable, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpnet.detection.decode import Candidates, YoloHead, decode_head, join_images
+from mpnet.detection.nms import NmsOptions, suppress
+from mpnet.evaluation.compare import Draws, Interval, bootstrap, compare, draw_images
+from mpnet.evaluation.metrics import CocoEvaluator, CocoResult
+from mpnet.formats.detections_json import detections_json, read_detections
+from mpnet.spec.dataset import Dataset
+from mpnet.spec.detections import Detections
+from mpnet.spec.experiment import Experiment
+from mpnet.spec.network import NetworkSpec
+from mpnet.spec.task import DETECTION
+from mpnet.trial.heads import yolo_heads
+from mpnet.trial.measure import Meter, measure_detections
+from mpnet.trial.task import Kit
+
+METRIC = "COCO AP@[.50:.95], 101 recall points, 100 detections per picture and class; Darknet mAP@0.5, 11 points"
+
+
+@dataclass(frozen=True, eq=False)
+class DetectionDecoder:
+    """heads: of the network, in order. sizes: float32 (images, 2) of the pictures. limit: the best so many of each."""
+
+    heads: tuple[YoloHead, ...]
+    nms: NmsOptions
+    confidence: float
+    limit: int | None
+    sizes: NDArray[np.float32]
+
+    def decode(self, output: int, tensor: NDArray[np.float32], places: NDArray[np.float32]) -> Candidates:
+        """The boxes of one head."""
+        return decode_head(tensor, self.heads[output], places, self.confidence)
+
+    def join(self, parts: Sequence[Candidates]) -> Candidates:
+        """Of consecutive groups of pictures as of all."""
+        return join_images(parts)
+
+    def found(self, outputs: Sequence[Candidates]) -> Detections:
+        """Suppressed over all heads and cut to the best of each picture, if that is asked for."""
+        return best_of_each(suppress(outputs, self.sizes, self.nms), self.limit)
+
+
+def best_of_each(detections: Detections, limit: int | None) -> Detections:
+    """The `limit` best of each picture; equal scores in their order."""
+    if limit is None or len(detections) == 0:
+        return detections
+    order = np.lexsort((-detections.score, detections.image_index))
+    rank = np.empty(len(order), dtype=np.int64)
+    rank[order] = np.arange(len(order)) - detections.offsets[detections.image_index[order]]
+    return detections.select(rank < limit)
+
+
+def nms_of(experiment: Experiment, network: NetworkSpec) -> NmsOptions:
+    """Suppression as the experiment says, else as the last yolo layer does."""
+    detection, yolo = experiment.detection, network.yolos[-1]
+    return NmsOptions(detection.nms_kind or yolo.nms_kind, detection.nms, yolo.beta_nms)
+
+
+def _decoder(experiment: Experiment, network: NetworkSpec, dataset: Dataset) -> DetectionDecoder:
+    detection = experiment.detection
+    return DetectionDecoder(yolo_heads(network), nms_of(experiment, network), detection.confidence,
+                            detection.max_detections, dataset.sizes)
+
+
+def _protocol(experiment: Experiment, network: NetworkSpec, dataset: Dataset) -> Mapping[str, Any]:
+    detection = experiment.detection
+    return {
+        "boxes": len(dataset.box), "confidence": detection.confidence, "nms": detection.nms,
+        "nms_kind": nms_of(experiment, network).kind, "max_detections": detection.max_detections, "metric": METRIC,
+    }
+
+
+class _Loss:
+    """AP against the baseline's: its matches and draws are made once."""
+
+    def __init__(self, dataset: Dataset, baseline: Detections) -> None:
+        self._evaluator = CocoEvaluator(dataset)
+        self._weight = draw_images(len(dataset.images))
+        self._baseline = self._measured(baseline)
+
+    def _measured(self, detections: Detections) -> tuple[CocoResult, Draws]:
+        result = self._evaluator.evaluate(detections, sizes=False)
+        return result, bootstrap(result, self._weight)
+
+    def __call__(self, detections: Detections) -> Interval:
+        return compare(*self._baseline, *self._measured(detections)).metrics["AP"]
+
+
+_loss: Callable[[Dataset, Detections], Callable[[Detections], Interval]] = _Loss
+DETECTION_KIT: Kit[Detections] = Kit(
+    DETECTION, _decoder, _protocol, Meter, measure_detections, _loss,
+    detections_json, read_detections,
+)

@@ -1,0 +1,130 @@
+"""What is done for each task: from output tensors to findings, their measures, and the file that keeps them.
+
+`spec.task` has the rows; `trial.detection` and `trial.classification` have a `Kit` each. Findings are what a network says of
+a set of pictures: `Detections` or `Classifications`. Everything that runs, sweeps or compares networks asks the kit.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Callable, Collection, Generic, Mapping, Protocol, Sequence, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpnet.errors import ConfigError
+from mpnet.evaluation.compare import Interval
+from mpnet.spec.dataset import Dataset
+from mpnet.spec.experiment import Experiment
+from mpnet.spec.measures import AGREEMENT, measure, names_of, objectives
+from mpnet.spec.network import NetworkSpec
+from mpnet.spec.task import Task
+
+F = TypeVar("F")
+F_co = TypeVar("F_co", covariant=True)
+F_contra = TypeVar("F_contra", contravariant=True)
+
+
+class Decoder(Protocol[F_co]):
+    """From output tensors to findings; workers of sweeps get a copy."""
+
+    def decode(self, output: int, tensor: NDArray[np.float32], places: NDArray[np.float32]) -> Any:
+        """What one output tensor says of a few pictures: (n, h, w, c). places: (n, 4), see `geometry_array`.
+
+        The answer has `nbytes`.
+        """
+        ...
+
+    def join(self, parts: Sequence[Any]) -> Any:
+        """What `decode` said of consecutive groups of pictures, as of all of them."""
+        ...
+
+    def found(self, outputs: Sequence[Any]) -> F_co:
+        """The findings from what all outputs of one configuration say."""
+        ...
+
+
+class Meter(Protocol[F_contra]):
+    """Measures any number of findings on one data set; what only data and baseline decide is made once."""
+
+    def values(self, found: F_contra, wanted: Collection[str] | None = None) -> dict[str, float]:
+        """Accuracy and, with a baseline, agreement by name, in percent; -1 where there is nothing to measure.
+
+        wanted: of the measures that take time, those that are asked for; None: all.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class Kit(Generic[F]):
+    """See the module.
+
+    decoder:   for a network and data set, as the experiment wants it.
+    protocol:  what of its protocol is the task's own, for `protocol` of results.
+    meter:     of a data set, and of the baseline's findings for agreement.
+    measure:   the `metrics` and the `per_class` of a result.
+    loss:      of a data set and the baseline's findings: the difference of the task's quality of another run, paired.
+    to_json, read: the file that a result keeps.
+    """
+
+    task: Task
+    decoder: Callable[[Experiment, NetworkSpec, Dataset], Decoder[F]]
+    protocol: Callable[[Experiment, NetworkSpec, Dataset], Mapping[str, Any]]
+    meter: Callable[[Dataset, F | None], Meter[F]]
+    measure: Callable[[F, Dataset], tuple[dict[str, float], list[dict[str, Any]]]]
+    loss: Callable[[Dataset, F], Callable[[F], Interval]]
+    to_json: Callable[[F, Dataset], bytes]
+    read: Callable[[Path, Dataset], F]
+
+    def agreement(self, baseline: F, found: F, dataset: Dataset, trial: str, outputs_db: Sequence[float]) -> dict[str, Any]:
+        """The `agreement` of a result with the baseline of this trial id: measures, and SQNR of each output.
+
+        An output that equals the baseline's bit for bit has no error to compare with: its SQNR is None.
+        """
+        values = self.meter(dataset, baseline).values(found, ())
+        return {
+            "baseline": trial,
+            **{name.removeprefix(AGREEMENT): values[name] for name in names_of("agreement", task=self.task)},
+            "head_sqnr_db": [value if math.isfinite(value) else None for value in outputs_db],
+        }
+
+
+def kit_of(task: Task) -> Kit[Any]:
+    """The kit of a task."""
+    from mpnet.trial.classification import CLASSIFICATION_KIT
+    from mpnet.trial.detection import DETECTION_KIT
+
+    return {kit.task.name: kit for kit in (DETECTION_KIT, CLASSIFICATION_KIT)}[task.name]
+
+
+def task_of(network: NetworkSpec) -> Task:
+    """What a network is for. Raises: ConfigError when it is neither."""
+    if network.task is None:
+        raise ConfigError(f"{network.source}: has no detection head such as [yolo], and does not end in one value per class, "
+                          "so there is nothing to evaluate")
+    return network.task
+
+
+def for_task(experiment: Experiment, network: NetworkSpec) -> Experiment:
+    """The experiment with what it leaves open filled in as networks of this task have it.
+
+    Raises: ConfigError for data or objectives of another task.
+    """
+    task = task_of(network)
+    source, data, sweep = experiment.source, experiment.data, experiment.sweep
+    if data is not None and data.format not in task.formats:
+        raise ConfigError(f"{source}: data.format is {data.format!r}, but {network.source} is {task.a}; use "
+                          f"{' or '.join(task.formats)}")
+    if sweep is not None:
+        wanted = sweep.objectives or task.objectives(experiment.baseline is not None)
+        limits = ["AP" for limit in (sweep.constraints.ap_drop, sweep.constraints.ap_drop_relative) if limit is not None]
+        for key, names in (("objectives", wanted), ("constraints", [*limits, *sweep.constraints.drop_names])):
+            for name in names:
+                if measure(name).task not in ("", task.name):
+                    raise ConfigError(f"{source}: sweep.{key}: {name} is not measured of {task.a} such as {network.source}; "
+                                      f"known are {', '.join(objectives(task))}")
+        sweep = replace(sweep, objectives=wanted)
+    resize = experiment.detection.resize or task.resize
+    return replace(experiment, sweep=sweep, detection=replace(experiment.detection, resize=resize))
