@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from mpnet.backends import Model, backend
 from mpnet.detection.decode import decode_head
 from mpnet.detection.nms import suppress
+from mpnet.detection.pictures import read_picture
 from mpnet.detection.preprocess import preprocess
 from mpnet.engine.assign import assign_key
 from mpnet.engine.calibrate import calibrate, range_requests
@@ -20,7 +21,6 @@ from mpnet.engine.options import resolve_options
 from mpnet.engine.prepare import Prepared
 from mpnet.engine.run import Session
 from mpnet.errors import EngineError
-from mpnet.evaluation.dataset import read_picture
 from mpnet.export import Configuration, Exported, export
 from mpnet.formats.cfg import parse_cfg, read_cfg
 from mpnet.formats.weights import read_weights

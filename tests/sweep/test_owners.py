@@ -110,7 +110,7 @@ def test_a_process_id_that_lives_is_not_enough(path: Path, change: dict[str, str
 @pytest.mark.parametrize("name", [
     "board:1:a", str(replace(this_process(), boot="x", machine="y")), str(replace(this_process(), namespace="7")),
     "", "a:b:c", "::::", "host:" + "9" * 400 + ":a", ":".join("9" * 50 for _ in range(8)), "host:1",
-])
+], ids=lambda name: name.partition(":")[0][:10])
 def test_of_other_machines_only_the_heartbeat_is_known(path: Path, name: str) -> None:
     assert Owners(path, join=False).lives(name) is None
 
