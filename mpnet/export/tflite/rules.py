@@ -62,14 +62,6 @@ def support(layer: LayerSpec, precision: Precision, quantization: LayerQuantizat
     return ""
 
 
-def same_or_valid(size: int, count: int, window: int, stride: int, before: int) -> str | None:
-    """The word for a padding of `before` on the near side that gives `count` windows over `size`; None: there is none."""
-    if before == 0 and (size - window) // stride + 1 == count:
-        return "VALID"
-    total = max((count - 1) * stride + window - size, 0)
-    return "SAME" if count == -(-size // stride) and total // 2 == before else None
-
-
 def same_or_valid_pool(layer: MaxpoolSpec) -> str | None:
     """The padding of a pooling in TensorFlow's words; None where neither fits."""
     return _both(layer.in_shape, layer.out_shape, layer.size, layer.stride, layer.padding // 2)
@@ -87,5 +79,11 @@ def missing(before: tuple[int, ...], after: tuple[int, ...], window: int, stride
 
 
 def _both(before: tuple[int, ...], after: tuple[int, ...], window: int, stride: int, padding: int) -> str | None:
-    words = {same_or_valid(before[axis], after[axis], window, stride, padding) for axis in (0, 1)}
-    return words.pop() if len(words) == 1 else None
+    """The word that gives `after` windows and `padding` on the near side, on both axes; None: there is none."""
+    axes = [(before[axis], after[axis]) for axis in (0, 1)]
+    if padding == 0 and all((size - window) // stride + 1 == count for size, count in axes):
+        return "VALID"
+    same = all(
+        count == -(-size // stride) and max((count - 1) * stride + window - size, 0) // 2 == padding for size, count in axes
+    )
+    return "SAME" if same else None

@@ -1,0 +1,185 @@
+"""Small networks with everything that an export must get right, and configurations of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpnet.detection.pictures import read_picture
+from mpnet.detection.preprocess import preprocess
+from mpnet.engine.assign import assign_key
+from mpnet.engine.calibrate import calibrate, range_requests
+from mpnet.engine.options import resolve_options
+from mpnet.engine.prepare import Prepared
+from mpnet.engine.run import Session
+from mpnet.export import Configuration
+from mpnet.formats.cfg import parse_cfg, read_cfg
+from mpnet.formats.weights import read_weights
+from mpnet.kernels.isa import kernels
+from mpnet.spec.network import NetworkSpec
+from mpnet.spec.quantization import ActivationOptions, QuantizationOptions
+from mpnet.spec.weights import Weights, random_weights
+
+Floats = NDArray[np.float32]
+DYNAMIC = ActivationOptions(mode="affine", ranges="dynamic")
+CALIBRATED = ActivationOptions(mode="affine", ranges="calibrated")
+SYMMETRIC = ActivationOptions(mode="symmetric", ranges="calibrated", rounding="half_away")
+
+# Odd sizes, stride 2 and 3, groups, depthwise, dilation, 1x1 with stride and with padding, every activation, pooling with
+# and without padding and one that is neither SAME nor VALID, routes of groups and of several, an average at the end.
+ODD = """[net]
+width=37
+height=23
+channels=3
+[convolutional]
+batch_normalize=1
+filters=16
+size=3
+stride=2
+pad=1
+activation=leaky
+[convolutional]
+filters=16
+size=3
+pad=1
+groups=16
+activation=relu6
+[convolutional]
+filters=32
+size=5
+pad=1
+groups=4
+activation=leaky
+[convolutional]
+filters=16
+size=1
+activation=linear
+[shortcut]
+from=-3
+activation=relu
+[dropout]
+[maxpool]
+size=2
+stride=1
+[maxpool]
+size=3
+stride=2
+padding=1
+[convolutional]
+filters=14
+size=1
+activation=linear
+[yolo]
+mask=0,1
+num=4
+classes=2
+anchors=2,3, 4,5, 6,7, 8,9
+[route]
+layers=-3
+groups=2
+group_id=1
+[convolutional]
+filters=24
+size=3
+dilation=2
+padding=2
+activation=mish
+[convolutional]
+filters=8
+size=1
+stride=2
+activation=swish
+[upsample]
+stride=3
+[convolutional]
+filters=8
+size=1
+padding=1
+activation=relu
+[convolutional]
+filters=14
+size=1
+activation=logistic
+[yolo]
+mask=2,3
+num=4
+classes=2
+anchors=2,3, 4,5, 6,7, 8,9
+"""
+
+
+def one_layer(section: str, width: int = 13, height: int = 9, channels: int = 8) -> str:
+    """A cfg of one section."""
+    return f"[net]\nwidth={width}\nheight={height}\nchannels={channels}\n{section}"
+
+
+def batch_of(network: NetworkSpec, images: int = 2, seed: int = 5) -> Floats:
+    """Pictures from 0 to 1, each of a range of its own."""
+    random = np.random.default_rng(seed)
+    scale = random.uniform(0.4, 1.0, (images, 1, 1, 1)).astype(np.float32)
+    return random.random((images, *network.in_shape), np.float32) * scale
+
+
+def configured(
+    text: str, key: str, activations: ActivationOptions = DYNAMIC, weights: Weights | None = None, **more: Any
+) -> Configuration:
+    """A configuration with random weights. key: a precision string, or one character for all layers."""
+    network = parse_cfg(text, "net.cfg")
+    prepared = Prepared(network, weights or random_weights(network, 3), kernels())
+    return _decided(prepared, key, activations, batch_of(network), content=text.encode(), **more)
+
+
+def trained(shared_data: Path, name: str, key: str, activations: ActivationOptions) -> tuple[Configuration, Floats]:
+    """A network of the developers' data (`aix` or `fastest`) and two of its pictures; ranges are of four others."""
+    folder, stem, images, batch_norm = {
+        "aix": ("aix2022", "yolov3-tiny-aix2022", "aix2022/images", "darknet"),
+        "fastest": ("yolo-fastest", "yolo-fastest-1.1", "coco/images", "alexeyab"),
+    }[name]
+    network = read_cfg(shared_data / folder / f"{stem}.cfg")
+    weights = read_weights(shared_data / folder / f"{stem}.weights", network)
+    files = sorted((shared_data / images).iterdir())[:6]
+    pictures = np.concatenate([preprocess(read_picture(file), network.width, network.height, "stretch")[0] for file in files])
+    prepared = Prepared(network, weights, kernels(), batch_norm=batch_norm)
+    return _decided(prepared, key, activations, pictures[2:]), pictures[:2]
+
+
+def _decided(
+    prepared: Prepared, key: str, activations: ActivationOptions, pictures: Floats, **more: Any
+) -> Configuration:
+    network, quantization = prepared.network, QuantizationOptions(activations)
+    options = resolve_options(network, quantization, batch_norm=prepared.batch_norm)
+    requests = range_requests(network, options)
+    if requests:
+        ranges = calibrate(prepared, [pictures], requests, {}).by_tensor()
+        options = resolve_options(network, quantization, batch_norm=prepared.batch_norm, ranges=ranges)
+    full = key * len(network.convolutions) if len(key) == 1 else key
+    return Configuration.of(prepared, assign_key(network, full), options, **more)
+
+
+def random_keys(configuration: Configuration, count: int) -> list[str]:
+    """Mixed precisions, the same ones each time."""
+    random = np.random.default_rng(11)
+    return ["".join(random.choice(list("fhq"), len(configuration.network.convolutions))) for _ in range(count)]
+
+
+def with_key(configuration: Configuration, key: str) -> Configuration:
+    """The same at other precisions."""
+    return Configuration.of(configuration.prepared, assign_key(configuration.network, key), configuration.options)
+
+
+def own(configuration: Configuration, batch: Floats) -> list[Floats]:
+    """What mpnet gives."""
+    return Session(configuration.prepared, configuration.plan, 1).forward(batch)
+
+
+def head_error(found: list[Floats], wanted: list[Floats]) -> float:
+    """The largest relative RMS difference of a head."""
+    worst = 0.0
+    for one, other in zip(found, wanted, strict=True):
+        assert one.shape == other.shape
+        difference = one.astype(np.float64) - other
+        worst = max(worst, float(np.sqrt((difference**2).sum() / (other.astype(np.float64) ** 2).sum())))
+    return worst

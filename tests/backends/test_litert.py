@@ -1,0 +1,125 @@
+"""LiteRT runs what mpnet exports, and gives what mpnet gives."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mpnet.backends import Model, backend
+from mpnet.errors import EngineError
+from mpnet.export import Configuration, Exported, export
+from mpnet.spec.weights import random_weights
+from tests.backends.foreign_cases import (
+    CALIBRATED,
+    DYNAMIC,
+    ODD,
+    batch_of,
+    configured,
+    head_error,
+    one_layer,
+    own,
+    random_keys,
+    trained,
+    with_key,
+)
+from tests.networks import tiny_cfg
+
+pytest.importorskip("ai_edge_litert")
+pytest.importorskip("flatbuffers")
+
+
+def _open(configuration: Configuration, flavour: str = "litert") -> Model:
+    return backend("litert").load(export("tflite", configuration, flavour), 1)
+
+
+def _error(configuration: Configuration, flavour: str = "litert") -> float:
+    batch = batch_of(configuration.network)
+    return head_error(_open(configuration, flavour).forward(batch), own(configuration, batch))
+
+
+def test_fp32_gives_the_same_bits() -> None:
+    configuration = configured(tiny_cfg(), "f")
+    batch = batch_of(configuration.network, 3)
+    for found, wanted in zip(_open(configuration).forward(batch), own(configuration, batch), strict=True):
+        np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize(("key", "most"), [("f", 2e-6), ("w", 2e-6), ("h", 2e-3), ("q", 2e-2)])
+@pytest.mark.parametrize("flavour", ["litert", "armnn"])
+def test_every_kind_of_layer_at_every_precision(key: str, most: float, flavour: str) -> None:
+    text = ODD if flavour == "litert" else ODD.replace("size=3\nstride=2\npadding=1", "size=2\nstride=2")
+    if flavour == "armnn" and key == "q":
+        assert _error(configured(text, key, CALIBRATED), flavour) <= 6e-2
+    else:
+        assert _error(configured(text, key), flavour) <= most
+
+
+def test_a_hybrid_convolution_measures_the_picture_and_not_the_pixel() -> None:
+    # Exact but for roundings of float32: both de-scale the same sums of the same codes.
+    for section in ("[convolutional]\nfilters=9\nsize=1\nactivation=linear\n",
+                    "[convolutional]\nfilters=9\nsize=3\npad=1\nactivation=linear\n"):
+        assert _error(configured(one_layer(section), "q")) <= 1e-6
+
+
+def test_mixed_configurations_stay_within_what_is_promised() -> None:
+    base = configured(tiny_cfg(), "f")
+    assert max(_error(with_key(base, key)) for key in random_keys(base, 6)) <= 2e-2
+
+
+@pytest.mark.parametrize("flavour", ["litert", "armnn"])
+def test_calibrated_int8_rounds_sums_before_leaky_besides(flavour: str) -> None:
+    # Eight bits for the sums of each of the 13 layers, at most 2 / 255 / sqrt(12) of their largest value each.
+    assert _error(configured(tiny_cfg(), "q", CALIBRATED), flavour) <= 6e-2
+
+
+def test_clamps_stay_in_int8_to_the_code() -> None:
+    # A convolution with a clamp gives its reader's codes at once, with one rounding as in mpnet; the bias has been rounded
+    # to a whole number of steps of the sums, which moves a code here and there.
+    text = one_layer("[convolutional]\nfilters=8\nsize=3\npad=1\nactivation=relu\n[convolutional]\nfilters=6\nsize=1\n"
+                     "activation=linear\n")
+    assert _error(configured(text, "q", CALIBRATED), "armnn") <= 1e-3
+
+
+def test_a_channel_that_means_nothing_beside_its_bias() -> None:
+    configuration = configured(tiny_cfg(), "q", CALIBRATED)
+    weights = random_weights(configuration.network, 3)
+    for own_weights in weights.layers.values():
+        own_weights.weights[0] *= np.float32(1e-20)
+        own_weights.biases[0] = 3.0
+    for flavour in ("litert", "armnn"):
+        assert np.isfinite(_error(configured(tiny_cfg(), "q", CALIBRATED, weights), flavour))
+
+
+def test_it_says_what_runs_and_where() -> None:
+    network = configured(tiny_cfg(), "f").network
+    key = "fhq" + "f" * (len(network.convolutions) - 3)
+    executed = _open(configured(tiny_cfg(), key)).executed()
+    assert executed is not None
+    indices = [layer.index for layer in network.convolutions]
+    assert sorted(executed) == indices
+    assert [executed[index][0] for index in indices[:3]] == ["fp32", "fp32", "int8"]
+    assert executed[indices[2]][1] == "XNNPACK, hybrid"
+
+
+def test_groups_are_executed_as_one_layer() -> None:
+    text = one_layer("[convolutional]\nfilters=16\nsize=3\npad=1\ngroups=4\nactivation=leaky\n")
+    executed = _open(configured(text, "q")).executed()
+    assert executed is not None and executed[0][0] == "int8"
+
+
+def test_what_is_no_model_is_one_line() -> None:
+    with pytest.raises(EngineError, match=r"^LiteRT .* refuses the model: [^\n]*$"):
+        backend("litert").load(Exported({".tflite": b"TFL3" * 20}), 1)
+
+
+@pytest.mark.parametrize("name", ["aix", "fastest"])
+def test_trained_networks(shared_data: Path, name: str) -> None:
+    configuration, batch = trained(shared_data, name, "f", DYNAMIC)
+    # XNNPACK sums a depthwise window column by column, mpnet row by row.
+    most = 0.0 if name == "aix" else 2e-6
+    assert head_error(_open(configuration).forward(batch), own(configuration, batch)) <= most
+    for key in random_keys(configuration, 2):
+        mixed = with_key(configuration, key)
+        assert head_error(_open(mixed).forward(batch), own(mixed, batch)) <= 2e-2
