@@ -100,20 +100,19 @@ def _convolution(
     if step.operation.weights is None:
         forms.ways[number] = "float"
         return None
-    codes = forms.maps[step.inputs[0]]
-    result = _single(asked)
-    if codes is not None and result is not None and layer.activation in CODED_ACTIVATIONS:
-        forms.ways[number], forms.kept[step.output] = "coded", result
-        forms.sums[number] = result if layer.activation != "leaky" else _sums(layer, sums, range_of(result)) or result
-    elif rules.hybrid:
+    if rules.hybrid:
         forms.ways[number] = "hybrid"
         return None
-    else:
-        known = plan.options.ranges.get(layer.index) or next((range_of(form) for form in asked if form is not None), None)
-        found = _sums(layer, sums, known)
-        forms.ways[number] = "simulated" if found is None else "descaled"
-        if found is not None:
-            forms.sums[number] = found
+    codes, result = forms.maps[step.inputs[0]], _single(asked)
+    if result is not None and layer.activation in CODED_ACTIVATIONS:
+        forms.ways[number], forms.kept[step.output] = "coded", result
+        forms.sums[number] = result if layer.activation != "leaky" else _sums(layer, sums, range_of(result)) or result
+        return codes
+    known = plan.options.ranges.get(layer.index) or next((range_of(form) for form in asked if form is not None), None)
+    found = _sums(layer, sums, known)
+    forms.ways[number] = "simulated" if found is None else "descaled"
+    if found is not None:
+        forms.sums[number] = found
     return codes
 
 

@@ -22,7 +22,7 @@ from mpnet.spec.precision import FLOAT16, FP16, FP32, INT8
 Layers = dict[int, tuple[str, str, str]]
 _WRITTEN: dict[Way, tuple[str, str]] = {
     "coded": (INT8.name, ""),
-    "hybrid": (INT8.name, "hybrid: the convolution quantises its input by the picture's own range"),
+    "hybrid": (INT8.name, "hybrid: reals in and out"),
     "descaled": (INT8.name, "its sums have 8 bits"),
     "simulated": (FP32.name, "no range of its sums is known; it computes on the reals that int8 codes mean"),
 }
@@ -103,6 +103,8 @@ class Lowering:
                 constants, halves = replace(constants, weights=rounded), False
         elif operation.weights is not None:
             written, why = _WRITTEN[way]
+            if way == "hybrid" and self._forms.maps[step.inputs[0]] is not None:
+                why = "hybrid: ranges are the picture's own, not the calibrated ones"
         self.layers[layer.index] = (asked.name, written, why)
         convolution = Convolution(layer, constants, way, halves, codes, self._forms.sums.get(number), form)
         return write_convolution(self._writer, self._rules, convolution, self._get(step.inputs[0], codes))

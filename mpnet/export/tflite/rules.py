@@ -14,7 +14,8 @@ class Rules:
     """One flavour.
 
     what:          its readers, for people.
-    hybrid:        whether convolutions of int8 weights take reals, which they quantise by themselves, and give reals.
+    hybrid:        whether int8 convolutions take reals, which they quantise by the picture's own range, and give reals; else
+                   tensors between them are int8, with calibrated ranges, and LeakyReLU rounds sums to 8 bits besides.
     stored_halves: whether 16-bit weights lie in the file, behind a DEQUANTIZE; else as float32 values rounded to half.
     grouped:       whether a convolution may have groups, other than one per channel; else it is written group by group.
     padding_value: whether a padding by something else than zero is known (PADV2).

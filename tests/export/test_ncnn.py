@@ -1,0 +1,74 @@
+"""ncnn's files: what stands in them, what the JSON beside them says, what is refused."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from mpnet.errors import ConfigError
+from mpnet.export import export
+from mpnet.spec.quantization import ActivationOptions
+from tests.backends.foreign_cases import DYNAMIC, SYMMETRIC, configured, one_layer
+from tests.networks import tiny_cfg
+
+ONE = "[convolutional]\nfilters=6\nsize=3\npad=1\nactivation=leaky\n"
+
+
+def _lines(text: str, key: str) -> list[list[str]]:
+    param = export("ncnn", configured(text, key, SYMMETRIC)).files[".param"].decode()
+    return [line.split() for line in param.splitlines()]
+
+
+def test_counts_are_those_of_the_lines_and_every_blob_is_read_once() -> None:
+    lines = _lines(tiny_cfg(), "fqhqqqhqfqqfq")
+    layers, blobs = (int(word) for word in lines[1])
+    assert lines[0] == ["7767517"]
+    assert len(lines) - 2 == layers
+    made = [blob for line in lines[2:] for blob in line[4 + int(line[2]) : 4 + int(line[2]) + int(line[3])]]
+    read = [blob for line in lines[2:] for blob in line[4 : 4 + int(line[2])]]
+    assert len(set(made)) == len(made) == blobs
+    assert len(set(read)) == len(read)
+    assert set(read) < set(made)
+
+
+def test_only_int8_layers_have_scales() -> None:
+    convolutions = [line for line in _lines(tiny_cfg(), "fqhqqqhqfqqfq")[2:] if line[0] == "Convolution"]
+    assert ["8=2" in line for line in convolutions] == [code == "q" for code in "fqhqqqhqfqqfq"]
+
+
+def test_weights_are_stored_as_small_as_they_are() -> None:
+    sizes = {key: len(export("ncnn", configured(tiny_cfg(), key, SYMMETRIC)).files[".bin"]) for key in "fhq"}
+    assert sizes["f"] > 1.9 * sizes["h"] > 1.8 * sizes["q"]
+
+
+def test_the_same_configuration_gives_the_same_bytes() -> None:
+    one, other = (export("ncnn", configured(tiny_cfg(), "fqhqqqhqfqqfq", SYMMETRIC)).files for _ in range(2))
+    assert one == other
+
+
+def test_the_json_says_how_to_use_the_files() -> None:
+    document = {"name": "street", "protocol": {"resize": "stretch", "confidence": 0.2}}
+    files = export("ncnn", configured(tiny_cfg(), "q", SYMMETRIC, names=("a", "b", "c"), document=document)).files
+    said = json.loads(files[".json"])
+    assert list(files) == [".param", ".bin", ".json"]
+    assert said["thresholds"] == {"confidence": 0.2}
+    assert said["input"]["layout"] == "CHW"
+    param = files[".param"].decode().split()
+    assert all(head["output"] in param for head in said["heads"])
+
+
+@pytest.mark.parametrize(("activations", "said"), [
+    (DYNAMIC, "ncnn's int8 is symmetric, not affine"),
+    (ActivationOptions(mode="symmetric", ranges="dynamic"), "ranges that are fixed beforehand"),
+    (ActivationOptions(mode="power_of_two", ranges="calibrated"), "never towards zero"),
+])
+def test_what_cannot_be_expressed_is_refused_by_layer(activations: Any, said: str) -> None:
+    with pytest.raises(ConfigError, match=f"^--to ncnn: layer 0 [^\n]*{said}[^\n]*the nearest configuration that can is f?h?$"):
+        export("ncnn", configured(one_layer(ONE), "q", activations))
+
+
+def test_half_sums_are_refused() -> None:
+    with pytest.raises(ConfigError, match="the nearest configuration that can is h"):
+        export("ncnn", configured(one_layer(ONE), "H", SYMMETRIC))
