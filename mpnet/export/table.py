@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Iterator, Mapping, Sequence
 
-from mpnet.engine.options import layer_quantization
+from mpnet.engine.options import LayerQuantization, layer_quantization
 from mpnet.export import Target
 from mpnet.spec.layers import (
     ACTIVATIONS,
@@ -30,6 +30,11 @@ from mpnet.spec.quantization import (
 )
 
 _SHAPE = (16, 16, 8)
+_MODES = tuple(
+    ActivationOptions(mode=mode, ranges=ranges)
+    for ranges, mode in (("dynamic", "affine"), ("calibrated", "affine"), ("calibrated", "symmetric"))
+)
+"""Where a row is not about modes, one in which a target can express int8 is enough."""
 
 
 @dataclass(frozen=True)
@@ -55,10 +60,18 @@ def support_table(known: Mapping[str, Target]) -> list[Row]:
     asked = columns(known)
     rows = []
     for operation, layer, precision, options in _questions():
-        how = layer_quantization(options)
+        modes = _MODES if options.activations == ActivationOptions() else (options.activations,)
+        hows = [layer_quantization(replace(options, activations=mode)) for mode in modes]
         rows.append(Row(operation, precision.name, {
-            name: target.support(layer, precision, how, flavour) for name, (target, flavour) in asked.items()}))
+            name: _reason(target, layer, precision, hows, flavour) for name, (target, flavour) in asked.items()}))
     return rows
+
+
+def _reason(
+    target: Target, layer: LayerSpec, precision: Precision, hows: Sequence[LayerQuantization], flavour: str
+) -> str:
+    reasons = [target.support(layer, precision, how, flavour) for how in hows]
+    return "" if "" in reasons else reasons[-1]
 
 
 def _questions() -> Iterator[tuple[str, LayerSpec, Precision, QuantizationOptions]]:
