@@ -110,11 +110,11 @@ def measure(bench: Workbench, engine: str, keys: list[str]) -> list[dict[str, An
             runners.append(Runner(plan, lambda d=deployment: d.open(1).forward, own))
             places.append((key, own, len(runners) - 1, deployment))
         outcomes = run_all(bench, runners)
-        meter = Meter(bench.dataset, outcomes[0].detections)
+        meter = Meter(bench.dataset, outcomes[0].found)
         for key, own, place, deployment in places:
             figures = {}
             for side, number in (("mpnet", own), ("engine", place)):
-                values = meter.measure(outcomes[number].detections, sizes=False, darknet=False).values
+                values = meter.measure(outcomes[number].found, sizes=False, darknet=False).values
                 figures[side] = {"AP": values["AP"], "agreement_AP": values["agreement_AP"]}
             executed = deployment.executed or {}
             rows.append({"key": key, **figures, "head_error": outcomes[place].head_error, "version": deployment.version,

@@ -17,7 +17,7 @@ from mpnet.engine.run import Session
 from mpnet.progress import Progress, silent
 from mpnet.spec.experiment import Experiment
 from mpnet.spec.identity import TrialIdentity
-from mpnet.spec.measures import DEPLOYED
+from mpnet.spec.measures import AGREEMENT, DEPLOYED, names_of
 from mpnet.speed.clock import in_turn
 from mpnet.speed.steps import LATENCY_LEAST, LATENCY_RUNS, LATENCY_SECONDS
 from mpnet.trial.experiment import RunReport, open_workbench
@@ -117,12 +117,12 @@ def deployed_document(bench: Workbench, found: Deployed, identity: TrialIdentity
         bench, found.outcome, baseline=found.baseline, command=command, identity=identity, latency=latency
     )
     layers = fates(bench.configuration(plan.precision), deployment.exported, deployment.executed)
-    warnings = warnings_of(layers, deployment.engine)
+    warnings, task = warnings_of(layers, deployment.engine), bench.kit.task
     document["deployed"] = {
         "engine": deployment.engine, "version": deployment.version,
         "reference": bench.identity(plan.precision).id,
-        "AP": document["metrics"]["AP"],
-        "agreement_AP": (document["agreement"] or {}).get("AP"),
+        task.quality: document["metrics"][task.quality],
+        task.agreement: (document["agreement"] or {}).get(task.agreement.removeprefix(AGREEMENT)),
         "head_error": found.outcome.head_error,
         "latency_ms": latency["median_ms"], "mpnet_latency_ms": own_ms,
         "layers": [{**asdict(layer), "ms": (layer_ms or {}).get(layer.index)} for layer in layers],
@@ -152,5 +152,5 @@ def measure_in_turn(
 def deployed_values(document: Mapping[str, Any]) -> dict[str, float]:
     """The measures of kind `deployed` that a result holds."""
     deployed = document.get("deployed") or {}
-    return {DEPLOYED + name: float(deployed[name]) for name in ("AP", "agreement_AP", "latency_ms")
-            if deployed.get(name) is not None}
+    return {name: float(deployed[name.removeprefix(DEPLOYED)]) for name in names_of("deployed")
+            if deployed.get(name.removeprefix(DEPLOYED)) is not None}

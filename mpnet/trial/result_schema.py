@@ -29,8 +29,8 @@ CLASS = Fields({"id": int, "name": str, "truths": int},
                dict.fromkeys((*names_of("accuracy"), "darknet_AP50"), float))
 COST = Fields({name: float for name in ("weight_bytes", "peak_activation_bytes", "macs", "int8_macs", "bit_operations")})
 FATE = Fields({"index": int, "name": str, "asked": str, "written": str, "executed": str, "why": str}, {"ms": Maybe(float)})
-DEPLOYED = Fields({"engine": str, "version": str, "reference": str, "AP": float, "layers": Many(FATE)}, dict.fromkeys(
-    ("agreement_AP", "head_error", "latency_ms", "mpnet_latency_ms"), Maybe(float)))
+DEPLOYED = Fields({"engine": str, "version": str, "reference": str, "layers": Many(FATE)}, dict.fromkeys(
+    ("AP", "agreement_AP", "top1", "agreement_top1", "head_error", "latency_ms", "mpnet_latency_ms"), Maybe(float)))
 CALIBRATION = Fields({"count": int, "seed": int}, {"images": str})
 RESULT = DocumentFormat(
     "mpnet-result", 1, "result of mpnet", "run the experiment again, with --force if need be", 64 << 20,
