@@ -3,7 +3,8 @@
 #include "table.h"
 
 static const mp_table *const TABLES[] = {
-#if defined(__x86_64__)
+#if defined(MP_ONLY_SCALAR) /* a build for tests of everything but the kernels */
+#elif defined(__x86_64__)
     &mp_table_avx512vnni,
     &mp_table_avx512,
     &mp_table_avx2,

@@ -17,7 +17,7 @@ from mpnet.engine.memory import plan_arena
 from mpnet.engine.operations import Convolve
 from mpnet.engine.options import EngineOptions
 from mpnet.engine.plan import Plan
-from mpnet.engine.prepare import Prepared, conv_shape
+from mpnet.engine.prepare import Constants, Prepared, conv_shape
 from mpnet.export import Configuration
 from mpnet.export.bundle.packed import pack_for
 from mpnet.export.bundle.records import Data, Records, Texts, assembled
@@ -83,11 +83,16 @@ class _Bundle:
         self._anchors: list[tuple[float, float]] = []
         self._texts, self._data = Texts(), Data()
         self._known: dict[Convolve, int] = {}
+        self._made: dict[Convolve, Constants] = {}
         self._own: dict[int, int] = {}  # by layer, the record that has weights
         self._weights: dict[int, tuple[Convolve, NDArray[Any]]] = {}  # by record, what `packed` packs
 
     def program(self, plan: Plan, purpose: int) -> None:
         """A fused plan."""
+        # Floats first and together: where weights are packed for the level, nobody touches the pages of the others.
+        for step in plan.steps:
+            if isinstance(step.operation, Convolve):
+                self._floats(self._timed(step.operation, purpose))
         arena = plan_arena(plan)
         first_slot, first_step = len(self._slots), len(self._steps)
         for slot, offset in zip(plan.slots, arena.offsets, strict=True):
@@ -98,7 +103,7 @@ class _Bundle:
             layer = plan.network.layers[step.layer]
             fields = step_fields(step, layer)
             if isinstance(step.operation, Convolve):
-                fields["convolution"] = self._convolution(step.operation.alone, purpose)
+                fields["convolution"] = self._convolution(self._timed(step.operation, purpose), purpose)
             self._steps.add(
                 layer=step.layer, output=step.output, first_input=self._list(step.inputs), inputs=len(step.inputs),
                 signature=self._texts.one(step_signature(plan, step)), **fields,
@@ -113,26 +118,38 @@ class _Bundle:
         self._places += values
         return len(self._places) - len(values)
 
+    def _timed(self, operation: Convolve, purpose: int) -> Convolve:
+        """What its weights belong to. Bias correction needs means that perhaps nobody has measured, and changes no time."""
+        return operation.alone if purpose == lib.MPB_CONFIGURATION else replace(operation.alone, corrected=False)
+
+    def _floats(self, operation: Convolve) -> dict[str, dict[str, int]]:
+        """The pieces of bias and scale."""
+        constants = self._constants(operation)
+        scale = b"" if constants.weight_scale is None else constants.weight_scale.tobytes()
+        return {"bias": self._data.piece(constants.bias.tobytes()), "scale": self._data.piece(scale)}
+
+    def _constants(self, operation: Convolve) -> Constants:
+        if operation not in self._made:
+            self._made[operation] = self._prepared.constants(operation)
+        return self._made[operation]
+
     def _convolution(self, operation: Convolve, purpose: int) -> int:
-        # Bias correction needs means that perhaps nobody has measured, and changes no time.
-        operation = operation if purpose == lib.MPB_CONFIGURATION else replace(operation, corrected=False)
         if operation in self._known:
             return self._known[operation]
         layer = operation.layer_of(self._prepared.network)
         stands_in = -1 if purpose == lib.MPB_CONFIGURATION else self._own[layer.index]
-        constants = self._prepared.constants(operation)
+        constants = self._constants(operation)
         weights = constants.weights
         if operation.precision.stored is FLOAT16:
             weights = weights.astype(np.float16)
-        scale = b"" if constants.weight_scale is None else constants.weight_scale.tobytes()
         shape = conv_shape(layer)
         number = self._convolutions.add(
             weights=self._data.piece(b"" if stands_in >= 0 else weights.tobytes()),
-            bias=self._data.piece(constants.bias.tobytes()), scale=self._data.piece(scale), layer=layer.index,
+            layer=layer.index,
             precision=PRECISION_CODE[operation.precision.name], activation=ACTIVATIONS.index(layer.activation),
             shape=[shape.in_h, shape.in_w, shape.in_channels, shape.out_channels, shape.size, shape.stride, shape.padding,
                    shape.dilation, shape.groups],
-            stands_in=stands_in,
+            stands_in=stands_in, **self._floats(operation),
         )
         self._known[operation] = number
         if stands_in < 0:

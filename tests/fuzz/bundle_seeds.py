@@ -1,0 +1,82 @@
+"""Writes the bundle target's seeds: bundle_seeds.py FOLDER. A network of few pixels in several configurations, and pictures."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import cv2
+import numpy as np
+
+from mpnet.export.bundle.write import bundle_bytes
+from mpnet.formats.cfg import parse_cfg
+from tests.mprun.cases import configuration
+
+CFG = """[net]
+width=8
+height=8
+channels=3
+
+[convolutional]
+batch_normalize=1
+filters=4
+size=3
+stride=1
+pad=1
+activation=leaky
+
+[maxpool]
+size=2
+stride=2
+
+[convolutional]
+filters=4
+size=1
+stride=1
+pad=1
+activation=mish
+
+[shortcut]
+from=-2
+activation=linear
+
+[route]
+layers=-1
+groups=2
+group_id=1
+
+[upsample]
+stride=2
+
+[route]
+layers=-1,0
+
+[convolutional]
+filters=7
+size=1
+stride=1
+pad=1
+activation=linear
+
+[yolo]
+mask=0
+anchors=4,5, 8,8
+classes=2
+num=2
+"""
+
+
+def main() -> None:
+    folder = Path(sys.argv[1])
+    folder.mkdir(parents=True, exist_ok=True)
+    network = parse_cfg(CFG, "fuzz")
+    for seed in range(8):
+        content, _ = bundle_bytes(configuration(network, seed), ("scalar",) if seed % 2 else (), profile=False)
+        (folder / f"network-{seed}.mpnet").write_bytes(content)
+    picture = np.random.default_rng(0).integers(0, 256, (6, 9, 3), np.uint8)
+    for name, options in {"a.ppm": [], "b.jpg": [], "c.jpg": [cv2.IMWRITE_JPEG_PROGRESSIVE, 1]}.items():
+        cv2.imwrite(str(folder / name), picture, options)
+
+
+if __name__ == "__main__":
+    main()

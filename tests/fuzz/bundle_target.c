@@ -1,0 +1,112 @@
+/* Any bytes as a bundle that is opened and run, or as a picture that is read: nothing outside its memory is touched.
+ *
+ * A bundle is looked at as it is, and once more with its CRCs made right, for a fuzzer never gets past them otherwise. */
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "mp_crc.h"
+#include "run/net.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+/* A network that only the seeds' size takes; larger ones find nothing more, and take longer. */
+enum { MAX_PICTURE = 1 << 16 };
+
+static void repair_piece(uint8_t *bundle, const mpb_section *data, mpb_piece *piece)
+{
+    if (piece->at <= data->bytes && piece->bytes <= data->bytes - piece->at)
+        piece->crc = mp_crc32c(0, bundle + data->at + piece->at, piece->bytes);
+}
+
+static void repair(uint8_t *bundle, size_t size)
+{
+    mpb_header *header = (void *)bundle;
+    mpb_section *sections = (void *)(header + 1);
+    const size_t head = sizeof *header + MPB_SECTIONS * sizeof *sections;
+    if (size < head) return;
+    header->bytes = size;
+    header->version = MPB_VERSION;
+    if (header->sections != MPB_SECTIONS) return;
+    for (int s = 0; s < MPB_SECTIONS; s++) {
+        mpb_section *section = &sections[s];
+        if (section->at > size || section->bytes > size - section->at || section->at % MPB_ALIGN) return;
+    }
+    const mpb_section *data = &sections[MPB_DATA], *own = &sections[MPB_CONVOLUTIONS], *packed = &sections[MPB_PACKED];
+    for (size_t i = 0; i < own->bytes / sizeof(mpb_convolution); i++) {
+        mpb_convolution *one = (mpb_convolution *)(void *)(bundle + own->at) + i;
+        repair_piece(bundle, data, &one->weights);
+        repair_piece(bundle, data, &one->bias);
+        repair_piece(bundle, data, &one->scale);
+    }
+    for (size_t i = 0; i < packed->bytes / sizeof(mpb_packed); i++)
+        repair_piece(bundle, data, &((mpb_packed *)(void *)(bundle + packed->at))[i].weights);
+    for (int s = 0; s < MPB_DATA; s++) sections[s].crc = mp_crc32c(0, bundle + sections[s].at, sections[s].bytes);
+    header->crc = 0;
+    header->crc = mp_crc32c(mp_crc32c(0, header, sizeof *header), sections, head - sizeof *header);
+}
+
+static void run_bundle(const uint8_t *bundle, size_t size)
+{
+    char error[MPR_ERROR] = "";
+    mprun *net = calloc(1, sizeof *net);
+    if (!net) abort();
+    if (!mpr_file_of(&net->file, "bundle", bundle, size, error) && !mpr_net_open(net, "scalar", 1, error)) {
+        uint8_t picture[5 * 7 * 3];
+        const mprun_box *boxes;
+        for (size_t i = 0; i < sizeof picture; i++) picture[i] = (uint8_t)(i * 37);
+        if (mprun_detections(net, picture, 7, 5, 0.1, -1, &boxes) < 0 && !*mprun_error(net)) abort();
+        for (int64_t p = 1; p < net->file.count[MPB_PROGRAMS]; p++) {
+            mpr_pass pass;
+            if (mpr_pass_open(&pass, &net->weights, p, error)) continue;
+            memset(pass.picture, 0, mpr_slot_bytes(&pass.slots[0]));
+            mpr_pass_run(&pass, error);
+            mpr_pass_close(&pass);
+        }
+        mpr_net_close(net);
+    } else if (!*error || strchr(error, '\n')) {
+        abort(); /* whatever is refused is said in one line */
+    }
+    free(net);
+}
+
+static void read_picture(const uint8_t *data, size_t size)
+{
+    char error[MPR_ERROR] = "";
+    int width = 0, height = 0;
+    uint8_t *file = malloc(size ? size : 1);
+    if (!file) abort();
+    memcpy(file, data, size);
+    uint8_t *rgb = mpr_picture_of("picture", file, size, &width, &height, error);
+    if (!rgb && !*error) abort();
+    if (rgb && (size_t)width * height * 3 > 0 && rgb[(size_t)width * height * 3 - 1] > 255) abort();
+    free(rgb);
+    free(file);
+}
+
+/* The size in the header of what looks like a picture, so that huge ones are left alone. */
+static int is_small(const uint8_t *data, size_t size)
+{
+    for (size_t at = 0; at + 9 <= size; ++at)
+        if (data[at] == 0xff && data[at + 1] >= 0xc0 && data[at + 1] <= 0xc2 &&
+            (int64_t)(data[at + 5] << 8 | data[at + 6]) * (data[at + 7] << 8 | data[at + 8]) > MAX_PICTURE)
+            return 0;
+    return 1;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    if (size < 8 || memcmp(data, "mpbundle", 8) != 0) {
+        if (is_small(data, size)) read_picture(data, size);
+        return 0;
+    }
+    void *bundle = 0;
+    if (posix_memalign(&bundle, MPB_ALIGN, size)) abort();
+    memcpy(bundle, data, size);
+    run_bundle(bundle, size);
+    memcpy(bundle, data, size);
+    repair(bundle, size);
+    run_bundle(bundle, size);
+    free(bundle);
+    return 0;
+}
