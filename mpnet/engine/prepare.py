@@ -74,7 +74,9 @@ def fold_batch_norm(layer: ConvolutionSpec, weights: ConvolutionWeights, batch_n
     deviation = np.sqrt(variances) + 1e-6 if batch_norm == "darknet" else np.sqrt(variances + 1e-5)
     factor = weights.scales.astype(np.float64) / deviation
     with np.errstate(over="ignore"):
-        folded = (weights.weights.astype(np.float64) * factor[:, None, None, None]).astype(np.float32)
+        folded = np.empty_like(weights.weights)
+        # NumPy converts a few thousand values at a time: a third of the time of whole arrays in float64, the same bits.
+        np.multiply(weights.weights, factor[:, None, None, None], out=folded, dtype=np.float64, casting="same_kind")
         bias = (weights.biases.astype(np.float64) - weights.means.astype(np.float64) * factor).astype(np.float32)
     if not (np.isfinite(folded).all() and np.isfinite(bias).all()):
         raise EngineError(

@@ -9,9 +9,10 @@ from typing import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from mpnet.spec.network import NetworkSpec
+from mpnet.spec.network import NetworkSpec, ShortcutSpec
 
 Floats = NDArray[np.float32]
+MANY_SHORTCUTS = 16
 
 
 @dataclass(frozen=True)
@@ -45,12 +46,16 @@ class Weights:
 def random_weights(network: NetworkSpec, seed: int = 0) -> Weights:
     """Weights that keep activations near 1 (He's scaling), for speed measurements and tests; equal for equal seeds."""
     random = np.random.Generator(np.random.PCG64(seed))
+    # Each of very many sums would grow the values, beyond what halves hold.
+    shortcuts = [layer for layer in network.layers if isinstance(layer, ShortcutSpec)]
+    added = {layer.index - 1 for layer in shortcuts} if len(shortcuts) > MANY_SHORTCUTS else set[int]()
+    calm = len(shortcuts) ** -0.5 if shortcuts else 1.0
     layers: dict[int, ConvolutionWeights] = {}
     for layer in network.convolutions:
         if layer.shares is not None:
             layers[layer.index] = layers[layer.shares]
             continue
-        spread = np.float32(np.sqrt(2.0 / layer.depth))
+        spread = np.float32(np.sqrt(2.0 / layer.depth) * (calm if layer.index in added else 1.0))
         weights = random.standard_normal(layer.weight_shape, np.float32) * spread
         biases = random.standard_normal(layer.filters, np.float32) * np.float32(0.1)
         if layer.batch_normalize:

@@ -1,5 +1,5 @@
-"""Prints digests of a whole network's head tensors, one line per precision plan, and of a small network for each layer:
-the same lines on every CPU.
+"""Prints digests of a whole network's head tensors, one line per precision plan, and of a small network per kind of layer: the
+same lines on every CPU.
 
 Usage: network.py [LEVEL]     with a level (scalar, avx2, neon, ...) only that kernel table runs, else all usable vector ones.
 Run through the real package: the demo's trained network is read, planned, quantised and forwarded on one of its scenes.

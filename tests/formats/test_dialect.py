@@ -100,8 +100,7 @@ def test_a_tree_lies_beside_the_cfg_or_above_and_is_part_of_the_network(tmp_path
     with pytest.raises(FormatError, match=r"t\.tree:2: 'b 7' is no `name parent` with an earlier line as parent, or -1$"):
         read_cfg(cfg)
     (tmp_path / "data" / "t.tree").unlink()
-    message = r"tree=data/t\.tree is no file beside the cfg, one folder above it or here; put it there$"
-    with pytest.raises(FormatError, match=message):
+    with pytest.raises(FormatError, match=r"tree=data/t\.tree is no file beside the cfg, one folder above it or here; put"):
         read_cfg(cfg)
 
 

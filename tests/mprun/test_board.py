@@ -48,7 +48,8 @@ def test_every_command_of_the_page(repository: Path, tmp_path: Path) -> None:
         if command.startswith("make"):
             folder = repository
         command = re.sub(r"^scp board:(\S+) \.$", rf"cp {board}/\1 .", command)
-        command = re.sub(r"^scp (\S+) board:$", lambda m: f"cp {repository if 'build/' in m[1] else '.'}/{m[1]} {board}/", command)
+        command = re.sub(
+            r"^scp (\S+) board:$", lambda m: f"cp {repository if 'build/' in m[1] else '.'}/{m[1]} {board}/", command)
         command = re.sub(r"^\./mprun", f"{EMULATOR} ./mprun", re.sub(r"^mpnet\b", mpnet, command))
         done = subprocess.run(command, shell=True, cwd=folder, capture_output=True, text=True, check=False,
                               env={**os.environ, "PYTHONPATH": str(repository)})
@@ -58,10 +59,11 @@ def test_every_command_of_the_page(repository: Path, tmp_path: Path) -> None:
     table = json.loads((work / "board.json").read_text(encoding="utf-8"))
     assert table["machine"]["isa"] == "neon"
     # What the board found is what the workstation finds.
-    ours = subprocess.run([sys.executable, "-m", "mpnet", "export", "runs/street/sweep.sqlite:chosen", "--to", "cfg", "-o", "c.cfg"],
+    mpnet = [sys.executable, "-m", "mpnet"]
+    ours = subprocess.run([*mpnet, "export", "runs/street/sweep.sqlite:chosen", "--to", "cfg", "-o", "c.cfg"],
                           cwd=work, check=True, capture_output=True, env={**os.environ, "PYTHONPATH": str(repository)})
     assert ours.returncode == 0
-    run = subprocess.run([sys.executable, "-m", "mpnet", "run", "experiment.yaml", "--set", "model.cfg=c.cfg", "--json", "--set",
+    run = subprocess.run([*mpnet, "run", "experiment.yaml", "--set", "model.cfg=c.cfg", "--json", "--set",
                           "precision={}"], cwd=work, check=True, capture_output=True, text=True,
                          env={**os.environ, "PYTHONPATH": str(repository)})
     found = Path(work, json.loads(run.stdout)["folder"]) / "detections.json"

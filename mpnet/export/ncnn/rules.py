@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from mpnet.engine.options import LayerQuantization
-from mpnet.export.plain import plain_problem
+from mpnet.export.basic import beyond
 from mpnet.spec.network import LayerSpec, UpsampleSpec
 from mpnet.spec.precision import FLOAT16, Precision
 
@@ -14,8 +14,7 @@ MODES = ("symmetric", "power_of_two")
 
 def support(layer: LayerSpec, precision: Precision, quantization: LayerQuantization, flavour: str) -> str:
     """'' or why a layer cannot be expressed."""
-    problem = plain_problem(layer)
-    if problem:
+    if problem := beyond(layer, "ncnn"):
         return problem
     if isinstance(layer, UpsampleSpec) and not copies_exactly(layer):
         return f"its nearest neighbour misses pixels at a factor of {layer.factor} on {layer.in_shape[1]}x{layer.in_shape[0]}"

@@ -3,33 +3,16 @@
 from __future__ import annotations
 
 from mpnet.engine.options import LayerQuantization
+from mpnet.export.basic import beyond
 from mpnet.quantization.scheme import ActivationScheme
-from mpnet.spec.layers import (
-    AvgpoolSpec,
-    ConvolutionSpec,
-    DropoutSpec,
-    LayerSpec,
-    MaxpoolSpec,
-    RouteSpec,
-    ShortcutSpec,
-    UpsampleSpec,
-    YoloSpec,
-)
+from mpnet.spec.layers import LayerSpec, MaxpoolSpec
 from mpnet.spec.precision import Precision
-
-_KINDS = (
-    AvgpoolSpec, ConvolutionSpec, DropoutSpec, MaxpoolSpec, RouteSpec, ShortcutSpec, UpsampleSpec, YoloSpec,
-)
-_ACTIVATIONS = ("linear", "leaky", "relu", "relu6", "logistic", "mish", "swish")
 
 
 def support(layer: LayerSpec, precision: Precision, quantization: LayerQuantization, flavour: str) -> str:
     """See mpnet.export.Support; the flavours hold the same, each in its own way."""
-    if not isinstance(layer, _KINDS):
-        return f"[{layer.kind}] has no form in ONNX that mpnet writes"
-    activation = getattr(layer, "activation", "linear")
-    if activation not in _ACTIVATIONS:
-        return f"the activation {activation} has no form in ONNX that mpnet writes"
+    if problem := beyond(layer, "ONNX"):
+        return problem
     if precision.accumulates == "float16":
         return "sums in half by a fixed order are mpnet's own arithmetic; fp16 stores the same tensors"
     if isinstance(layer, MaxpoolSpec) and layer.padding - layer.padding // 2 >= layer.size:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mpnet.engine.options import LayerQuantization
-from mpnet.export.plain import plain_problem
+from mpnet.export.basic import beyond
 from mpnet.spec.network import ConvolutionSpec, LayerSpec, MaxpoolSpec
 from mpnet.spec.precision import FLOAT16, Precision
 
@@ -41,10 +41,9 @@ _CALIBRATED_MODES = ("affine", "symmetric", "power_of_two", "MIN_FIRST", "SCALED
 
 def support(layer: LayerSpec, precision: Precision, quantization: LayerQuantization, flavour: str) -> str:
     """'' or why a layer cannot be expressed."""
-    problem = plain_problem(layer)
-    if problem:
-        return problem
     rules = FLAVOURS[flavour]
+    if problem := beyond(layer, "TensorFlow Lite"):
+        return problem
     if isinstance(layer, MaxpoolSpec) and not rules.padding_value and same_or_valid_pool(layer) is None:
         return (f"a window of {layer.size} with a padding of {layer.padding} is neither SAME nor VALID, and {rules.what} "
                 "cannot pad by another value than zero")

@@ -1,0 +1,24 @@
+"""Which layers are made of the operations that other engines' formats are written for; the rest only mpnet runs."""
+
+from __future__ import annotations
+
+from mpnet.engine.operations import Add, AvgPool, Concat, Convolve, MaxPool, Slice, Upsample, Yolo
+from mpnet.engine.options import LayerQuantization
+from mpnet.engine.rules import RULES
+from mpnet.spec.layers import ConvolutionSpec, LayerSpec, YoloSpec
+from mpnet.spec.precision import FP32
+
+_OPERATIONS = (Add, AvgPool, Concat, Convolve, MaxPool, Slice, Upsample, Yolo)
+
+
+def beyond(layer: LayerSpec, form: str) -> str:
+    """'' or why a layer has no form in `form`, such as `ONNX`."""
+    rule = RULES[type(layer)]
+    part = None if rule.part is None else rule.part(layer, layer.in_shape)
+    operations = [*rule.operations(layer, FP32, LayerQuantization()), *(() if part is None else (part,))]
+    unknown = [operation.name for operation in operations if not isinstance(operation, _OPERATIONS)]
+    if unknown:
+        return f"[{layer.kind}] takes {unknown[0]} here, which has no form in {form} that mpnet writes"
+    other_head = isinstance(layer, YoloSpec) and type(layer) is not YoloSpec
+    flattened = isinstance(layer, ConvolutionSpec) and layer.kernel_input != layer.in_shape
+    return f"[{layer.kind}] has no form in {form} that mpnet writes" if other_head or flattened else ""
