@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 PYTEST := OMP_NUM_THREADS=2 $(BIN)/python -m pytest -n logical --maxprocesses 8 --dist worksteal
 SOURCES := $(shell find csrc mpnet -type f \( -name '*.c' -o -name '*.h' -o -name '*.py' \) -not -name '_core.c' 2>/dev/null)
 
-.PHONY: demo test quick check bench test-arm mprun mprun-arm clean tools
+.PHONY: demo test quick check bench test-arm mprun mprun-arm dist dist-arm clean tools
 
 tools:
 	@command -v $(PYTHON) >/dev/null 2>&1 || { echo "mpnet: python3 is missing; install Python 3.10 or newer (Debian: apt-get install python3 python3-venv python3-dev)" >&2; exit 2; }
@@ -51,6 +51,13 @@ bench: $(BIN)/.installed
 
 test-arm: $(BIN)/.installed
 	PYTHON=$(BIN)/python tests/arm/run.sh
+
+# sdist and wheel, each installed into a clean environment and tested there; the wheel for AArch64, tried under emulation.
+dist: tools
+	PYTHON=$(PYTHON) tools/dist.sh
+
+dist-arm: $(BIN)/.installed
+	PYTHON=$(BIN)/python tests/arm/wheel.sh
 
 # The program for boards (docs/mprun.md): build/mprun/mprun with CC, and one static file for AArch64.
 mprun:

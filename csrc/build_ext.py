@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import subprocess
+import sys
 from typing import Any
 
 from isa_flags import COMMON, isa_flags
@@ -14,6 +15,10 @@ from setuptools.command.build_ext import build_ext
 class BuildExt(build_ext):
     """build_ext with flags per file."""
 
+    def stripped(self, extra: list[str]) -> list[str]:
+        """Wheels go without debug symbols, which are most of their size; builds in place, for developers, keep them."""
+        return ["-Wl,--strip-all"] if sys.platform.startswith("linux") and not self.inplace and not extra else []
+
     def build_extensions(self) -> None:
         compiler = self.compiler
         command = shlex.split(os.environ["CC"]) if os.environ.get("CC") else list(compiler.compiler_so[:1])
@@ -22,7 +27,7 @@ class BuildExt(build_ext):
         extra = shlex.split(os.environ.get("MPNET_CFLAGS", ""))
         for extension in self.extensions:
             extension.extra_compile_args = [*(extension.extra_compile_args or []), *COMMON, "-pthread", *extra]
-            extension.extra_link_args = [*(extension.extra_link_args or []), "-pthread", *extra, "-lm"]
+            extension.extra_link_args = [*(extension.extra_link_args or []), "-pthread", *extra, *self.stripped(extra), "-lm"]
         original = compiler._compile
 
         def compile_one(obj: str, src: str, ext: str, cc_args: Any, extra_postargs: Any, pp_opts: Any) -> None:

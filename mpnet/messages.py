@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any
+from typing import Any, Sequence
 
 
 def shown(value: Any) -> str:
@@ -28,6 +28,17 @@ def one_line(text: str, limit: int = 1_000) -> str:
     """A message as one line of bounded length: a file name in it may hold anything, and a line break fake a second one."""
     line = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
     return line if len(line) <= limit else f"{line[:limit * 2 // 3]} ... {line[-limit // 3:]}"
+
+
+MOST_NAMED = 100
+
+
+def all_at_once(problems: Sequence[str], total: int, what: str) -> str:
+    """One message for what is wrong with several of `total`: all of them, as long as anybody would read on."""
+    if len(problems) == 1:
+        return problems[0]
+    more = f"; and {len(problems) - MOST_NAMED} more" if len(problems) > MOST_NAMED else ""
+    return f"{len(problems)} of {total} {what} cannot be used: {'; '.join(problems[:MOST_NAMED])}{more}"
 
 
 def reason_of(error: Exception) -> str:

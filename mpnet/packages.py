@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import re
-from importlib import metadata
 from importlib.util import find_spec
 from typing import Iterable
 
@@ -33,6 +32,8 @@ def require(who: str, packages: Iterable[str], extra: str) -> None:
 
 def version_of(package: str) -> str | None:
     """The version of an installed package; None when its module cannot be found, '' when it does not say."""
+    from importlib import metadata  # slow to import
+
     module = package.replace("-", "_")
     if find_spec(module) is None:
         return None

@@ -18,6 +18,7 @@ from mpnet.engine.analyze import analyze, worth_keeping
 from mpnet.engine.cost import plan_cost
 from mpnet.engine.options import resolve_options
 from mpnet.engine.plan import Plan
+from mpnet.errors import ConfigError
 from mpnet.formats.experiment_yaml import read_experiment
 from mpnet.spec.precision import PRECISIONS
 from mpnet.trial.analysis import ANALYSIS_IMAGES, KEEP_MACS_PERCENT, spread
@@ -107,8 +108,12 @@ def plans_of(base: Workbench, path: Path, rows: list[tuple[str, list[str]]]) -> 
         options = resolve_options(
             base.network, quantization.options, quantization.layers, batch_norm=spec.model.batch_norm
         )
-        bench = calibrated(replace(base, experiment=spec, options=options))
-        precisions = bench.assign()
+        try:
+            bench = calibrated(replace(base, experiment=spec, options=options))
+            precisions = bench.assign()
+        except ConfigError as error:  # such as depthwise layers, which not every network has
+            print(f"{name}: left out: {error}", file=sys.stderr)
+            continue
         if name.startswith(KEPT):
             positions = spread(len(bench.inputs), ANALYSIS_IMAGES)
             batches = (batch.x for batch in bench.inputs.batches(2, positions))
@@ -158,7 +163,8 @@ def main() -> None:
     print("| configuration | AP | AP50 | agreement AP | AP75 | AP95 | SQNR of heads, dB | int8 MACs, % |")
     print("|---|---|---|---|---|---|---|---|")
     for name, _ in rows:
-        print(lines[name])
+        if name in lines:
+            print(lines[name])
 
 
 def line(bench: Workbench, name: str, plan: Plan, outcome: Outcome, baseline: Outcome) -> str:

@@ -152,10 +152,27 @@ def guarded(call: Callable[[], object]) -> int:
         return fail(str(error))
     except MemoryError:
         return fail("out of memory; use a smaller runtime.batch, fewer workers or a smaller network")
+    except ModuleNotFoundError as error:
+        return fail(describe_missing(error.name or str(error)))
     except ImportError as error:
         return fail(f"{error}; install mpnet anew, with the packages that it needs: pip install --force-reinstall .")
     except OSError as error:
         return fail(describe_os_error(error))
+
+
+# Packages that only some commands need, and what brings them: an installation for a board may lack them.
+_BRINGS = {
+    "jinja2": "mpnet[report]", "plotly": "mpnet[report]", "markupsafe": "mpnet[report]", "cv2": "opencv-python-headless",
+    "yaml": "PyYAML", "rich": "rich", "optuna": "mpnet[search]", "distributed": "mpnet[dask]", "dask": "mpnet[dask]",
+}
+
+
+def describe_missing(module: str) -> str:
+    """What to install for a module that is not there."""
+    top = module.partition(".")[0]
+    if top not in _BRINGS:
+        return f"the Python module {module!r} is missing; install mpnet anew, with all that it needs: pip install mpnet"
+    return f"this needs {top}, which is not installed; pip install '{_BRINGS[top]}'"
 
 
 def describe_os_error(error: OSError) -> str:

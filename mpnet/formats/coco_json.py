@@ -8,7 +8,7 @@ from typing import Any, Sequence
 from mpnet.errors import DataError, FormatError
 from mpnet.formats.images import probe
 from mpnet.formats.json_text import box, integer, number, read_json, records
-from mpnet.messages import named, shown
+from mpnet.messages import all_at_once, named, shown
 from mpnet.spec.dataset import MAX_CATEGORIES, Category, Dataset, ImageRecord
 
 
@@ -46,7 +46,15 @@ def read_coco(
             raise FormatError(f"{place}: 'area' is negative ({area})")
         if image_id in image_position:
             rows.append((image_position[image_id], category_position[category_id], corners, area, bool(crowd)))
-    return Dataset.of([_record(i, *listed[i], Path(images), annotations) for i in chosen], categories, rows)
+    found, broken = [], []
+    for identity in chosen:
+        try:
+            found.append(_record(identity, *listed[identity], Path(images), annotations))
+        except DataError as error:
+            broken.append(str(error))
+    if broken:
+        raise DataError(all_at_once(broken, len(chosen), "pictures"))
+    return Dataset.of(found, categories, rows)
 
 
 def _categories(document: Any, name: Path | str, names: Sequence[str] | None) -> tuple[Category, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import struct
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from mpnet.errors import DataError
 from mpnet.formats.bounded import read_bounded
 from mpnet.formats.image_walk import walk
-from mpnet.messages import named
+from mpnet.messages import all_at_once, named
 
 if TYPE_CHECKING:
     from mpnet.spec.dataset import ImageRecord
@@ -155,6 +155,24 @@ def decode_walked(data: bytes, width: int, height: int, name: Path | str) -> NDA
         raise DataError(f"{named(name)}: the header says {width} x {height}, the content is "
                         f"{picture.shape[1]} x {picture.shape[0]}; restore or remove the picture")
     return np.asarray(cv2.cvtColor(picture, cv2.COLOR_BGR2RGB), dtype=np.uint8)
+
+
+def probe_all(paths: Sequence[Path]) -> list[ImageRecord]:
+    """`probe` of each, numbered from 1. Raises: DataError that names all that cannot be used."""
+    found, problems = [], [""] * len(paths)
+    for number, path in enumerate(paths):
+        try:
+            found.append(probe(path, number + 1))
+        except DataError as error:
+            problems[number] = str(error)
+    if len(found) < len(paths):  # then look closer at the others, so that one message names them all
+        for number, path in enumerate(paths):
+            try:
+                walked(read_bytes(path), path)
+            except DataError as error:
+                problems[number] = problems[number] or str(error)
+        raise DataError(all_at_once([problem for problem in problems if problem], len(paths), "pictures"))
+    return found
 
 
 def probe(path: Path | str, identity: int) -> ImageRecord:

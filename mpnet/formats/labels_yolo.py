@@ -8,7 +8,7 @@ from typing import Sequence
 
 from mpnet.errors import DataError, FormatError
 from mpnet.formats.bounded import read_bounded
-from mpnet.formats.images import SUFFIXES, probe
+from mpnet.formats.images import SUFFIXES, probe_all
 from mpnet.messages import named, reason_of, shown
 from mpnet.spec.dataset import MAX_CATEGORIES, Category, Dataset
 
@@ -59,7 +59,7 @@ def read_yolo(
         raise DataError(f"{named(label_folder)}: no label file has the name of a picture in {named(image_folder)}; "
                         "check data.labels")
     chosen = files[:limit]
-    records = [probe(file, number) for number, file in enumerate(chosen, 1)]
+    records = probe_all(chosen)
     rows: list[tuple[int, int, list[float], float, bool]] = []
     for position, (file, record) in enumerate(zip(chosen, records, strict=True)):
         if file.stem in texts:

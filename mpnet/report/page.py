@@ -131,7 +131,7 @@ def _plotly() -> str:
     """plotly.js as the plotly package brings it; text that may stand in a script element."""
     try:
         text = (resources.files("plotly") / "package_data" / "plotly.min.js").read_text(encoding="utf-8")
-    except (ModuleNotFoundError, OSError) as error:
+    except OSError as error:
         raise StoreError(f"plotly.js cannot be read ({error}); install the plotly package again") from None
     # The first closes the element, the second would change how HTML reads it; neither occurs outside strings.
     return text.replace("</script", "<\\/script").replace("<!--", "<\\!--")

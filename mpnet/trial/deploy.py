@@ -20,7 +20,7 @@ from mpnet.spec.identity import TrialIdentity
 from mpnet.spec.measures import AGREEMENT, DEPLOYED, names_of
 from mpnet.speed.clock import in_turn
 from mpnet.speed.steps import LATENCY_LEAST, LATENCY_RUNS, LATENCY_SECONDS
-from mpnet.trial.experiment import RunReport, open_workbench
+from mpnet.trial.experiment import RunReport, check_start, open_workbench
 from mpnet.trial.result import Result, build_document, finished, mark_latest, publish
 from mpnet.trial.run import Forward, Outcome, Runner, own_runner, run_all
 from mpnet.trial.workbench import Workbench
@@ -62,6 +62,7 @@ def run_in_engine(
     if own is not None and result is not None and (base is not None or reference is None):
         mark_latest(result.folder)
         return RunReport(own, None if base is None or base.id == own.id else base, True, bench, result)
+    check_start(bench, folder)
     with progress("pictures", len(bench.inputs)) as advance:
         found = run_deployed(bench, plan, deployment, reference, advance)
 

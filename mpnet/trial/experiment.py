@@ -11,6 +11,7 @@ from mpnet.detection.pictures import picture
 from mpnet.engine.options import resolve_options
 from mpnet.errors import ConfigError
 from mpnet.evaluation.dataset import load_dataset
+from mpnet.formats.atomic import check_writable
 from mpnet.formats.cache import open_cache
 from mpnet.formats.cfg import read_cfg
 from mpnet.formats.experiment_yaml import read_experiment
@@ -97,6 +98,7 @@ def run_experiment(
         mark_latest(known.folder)
         return RunReport(known, base, True, bench)
     plans = [bench.plan(p) for p in (reference, precisions) if p is not None]
+    check_start(bench, folder)
     with progress("pictures", len(bench.inputs)) as advance:
         outcomes = run_plans(bench, plans, advance)
 
@@ -109,6 +111,12 @@ def run_experiment(
     result = store(outcomes[-1], outcomes[0])
     mark_latest(result.folder)
     return RunReport(result, base, False, bench)
+
+
+def check_start(bench: Workbench, folder: Path) -> None:
+    """What would end an evaluation before its result is stored, found first. Raises: StoreError, DataError."""
+    check_writable(folder)
+    bench.inputs.check()
 
 
 def _compared(result: Result, baseline: Result) -> bool:

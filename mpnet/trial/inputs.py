@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.detection.preprocess import Geometry, preprocess
-from mpnet.errors import ConfigError
+from mpnet.errors import ConfigError, DataError
+from mpnet.messages import all_at_once
 from mpnet.spec.dataset import ImageRecord
 from mpnet.spec.network import NetworkSpec
 
@@ -87,6 +88,25 @@ class Inputs:
         for batch in in_order(self.take, groups, self._workers):
             yield Batch(start, batch.x, batch.geometry)
             start += len(batch.x)
+
+    def check(self) -> None:
+        """Decode every picture, so that none ends hours of work. Where there is memory to keep them it costs nothing.
+
+        Raises: DataError that names all broken ones.
+        """
+        broken = [problem for problem in in_order(self._problem, range(len(self.records)), self._workers) if problem]
+        if broken:
+            raise DataError(all_at_once(broken, len(self.records), "pictures"))
+
+    def _problem(self, position: int) -> str:
+        try:
+            if self._kept is None:
+                self._load(self.records[position])
+            else:
+                self._one(position)
+        except DataError as error:
+            return str(error)
+        return ""
 
     def _one(self, position: int) -> _Prepared:
         if self._kept is not None and (kept := self._kept[position]) is not None:

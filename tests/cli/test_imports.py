@@ -66,3 +66,27 @@ def test_the_api_imports_what_is_asked_for() -> None:
                "assert 'yaml' not in sys.modules; assert set(dir(api)) == set(api.__all__); "
                "[getattr(api, name) for name in api.__all__]")
     assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False).stderr == ""
+
+
+SLIM = """
+import sys
+sys.modules.update(dict.fromkeys(["plotly", "jinja2", "markupsafe", "pycocotools"]))  # as if they were not installed
+from mpnet.cli.main import main
+main(sys.argv[1:])
+"""
+
+
+def test_an_installation_without_what_pages_need(folder: Path) -> None:
+    """detect, run and profile work, and `report` says in one line what to install."""
+
+    def call(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([sys.executable, "-c", SLIM, *arguments], cwd=folder, capture_output=True, text=True, check=False)
+
+    assert call("detect", *MODEL, "street.jpg").returncode == 0
+    assert call("run", "experiment.yaml", "-q").returncode == 0
+    assert call("profile", "net.cfg", "-q", "-o", "table.json").returncode in (0, 1)  # 1: too busy for steady times
+    result = next(folder.rglob("result.json")).parent
+    refused = call("report", str(result), "-o", "page.html")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert refused.stderr in ("error: this needs jinja2, which is not installed; pip install 'mpnet[report]'\n",
+                              "error: this needs markupsafe, which is not installed; pip install 'mpnet[report]'\n")

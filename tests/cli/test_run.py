@@ -175,6 +175,27 @@ def test_broken_pictures_end_in_one_line(mpnet_program: Mpnet, experiment: Path,
     assert not (experiment.parent / "runs").is_dir()
 
 
+@pytest.mark.parametrize("pieces", [(0, 200), (300, 400)])
+def test_all_broken_pictures_are_named_before_the_run(
+    mpnet_program: Mpnet, experiment: Path, pieces: tuple[int, int]
+) -> None:
+    for name, length in zip(("scene-1.png", "scene-3.png"), pieces, strict=True):
+        picture = experiment.parent / "images" / name
+        picture.write_bytes(picture.read_bytes()[:length] or b"no picture")
+    refused = mpnet_program("run", experiment, "--json")
+    assert_refused(refused, "2 of 5 pictures cannot be used: ")
+    assert [n for n in range(5) if f"scene-{n}.png: " in refused.stderr] == [1, 3]
+    assert not (experiment.parent / "runs").is_dir()
+
+
+def test_an_output_that_cannot_be_written_is_found_before_the_run(
+    mpnet: Mpnet, experiment: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (experiment.parent / "runs").write_text("a file")
+    monkeypatch.setattr("mpnet.trial.experiment.run_plans", lambda *_: pytest.fail("it ran"))
+    assert_refused(mpnet("run", experiment, "--json"), "cannot be written")
+
+
 def assert_refused(result: subprocess.CompletedProcess[str], message: str) -> None:
     assert (result.returncode, result.stdout) == (2, "")
     assert result.stderr.startswith("error: ")
