@@ -1,0 +1,178 @@
+"""Kills sweeps at random moments and looks at what is left; many sweeps on one store at once.
+
+python -m tests.fuzz.kills KILLS PROCESSES [SEED]
+
+Kills hit the process (three of five), the process group with its two workers, or one worker; every twentieth sweep runs as
+process 1 of a PID namespace where that is allowed. After each kill everything that had been stored must be there unchanged,
+and the next sweep goes on at once. At last the store must equal that of a sweep that nobody disturbed.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Iterator
+
+from mpnet.cli.main import cli, guarded
+from mpnet.sweep.store import Trial, TrialStore
+from tests.networks import write_experiment
+
+SECONDS = 120
+CONTAINER = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
+SECTION = "sweep: {strategy: one_at_a_time, precisions: [fp32, int8]}\n"
+
+
+def arguments(store: Path, workers: int) -> list[str]:
+    return ["sweep", "experiment.yaml", "--store", str(store), "--workers", str(workers), "-q", "--json",
+            "--set", "data.limit=2", "--set", "detection.confidence=0.5"]
+
+
+def forked(folder: Path, store: Path, workers: int) -> int:
+    """A sweep in a fork, which has everything imported; its process id."""
+    pid = os.fork()
+    if pid == 0:
+        os.setsid()
+        os.chdir(folder)
+        devnull = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(devnull, 1)
+        code = 3
+        try:
+            code = guarded(lambda: cli.main(arguments(store, workers), standalone_mode=False))
+        finally:
+            os._exit(code)
+    return pid
+
+
+def in_container(folder: Path, store: Path) -> int:
+    """The same as process 1 of a namespace."""
+    return subprocess.Popen([*CONTAINER, sys.executable, "-m", "mpnet", *arguments(store, 1)], cwd=folder,
+                            stdout=subprocess.DEVNULL, start_new_session=True).pid
+
+
+def stored(store: Path) -> dict[str, Trial]:
+    if not store.exists():
+        return {}
+    try:
+        with TrialStore.read(store) as opened:
+            return {trial.key: trial for number in opened.contexts() for trial in opened.trials(number)}
+    except Exception as error:
+        if "not a store of mpnet" in str(error) or "no such store" in str(error):
+            return {}  # killed while it was made: an empty file
+        raise
+
+
+def children(pid: int) -> list[int]:
+    try:
+        text = Path(f"/proc/{pid}/task/{pid}/children").read_text()
+    except OSError:
+        return []
+    return [int(word) for word in text.split()]
+
+
+def ended(pid: int, seconds: float) -> int | None:
+    """The exit code, None while it lives; waits so long."""
+    until = time.monotonic() + seconds
+    while True:
+        done, status = os.waitpid(pid, os.WNOHANG)
+        if done:
+            return os.waitstatus_to_exitcode(status)
+        if time.monotonic() > until:
+            return None
+        time.sleep(0.003)
+
+
+def kinds(rng: random.Random, allowed: bool) -> Iterator[str]:
+    while True:
+        yield "namespace" if allowed and rng.random() < 0.05 else rng.choice(("parent", "parent", "parent", "group", "worker"))
+
+
+def kill_sweeps(folder: Path, kills: int, seed: int, whole: dict[str, Trial]) -> Counter[str]:
+    rng = random.Random(seed)
+    allowed = subprocess.run([*CONTAINER, "true"], capture_output=True, check=False).returncode == 0
+    done: Counter[str] = Counter()
+    number, which = 0, kinds(rng, allowed)
+    store, before = folder / "0.sqlite", dict[str, Trial]()
+    while sum(done.values()) < kills:
+        kind = next(which)
+        delay = rng.uniform(0.0, 0.4) if kind == "parent" else rng.uniform(0.2, 2.0)
+        pid = in_container(folder, store) if kind == "namespace" else forked(folder, store, 1 if kind == "parent" else 2)
+        code = ended(pid, delay)
+        if code is None:
+            if kind == "worker":
+                for child in children(pid)[-1:]:
+                    os.kill(child, signal.SIGKILL)
+                code = ended(pid, SECONDS)  # it goes on by itself
+                assert code == 0, f"a sweep whose worker was killed ended with {code}"
+            elif kind == "parent":
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
+            else:
+                os.killpg(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
+            done[kind] += 1
+            if sum(done.values()) % 100 == 0:
+                print(f"{dict(done)}: nothing lost, changed or repeated so far", flush=True)
+        else:
+            assert code == 0, f"an undisturbed sweep ended with {code}"
+        now = stored(store)
+        assert all(now.get(key) == trial for key, trial in before.items()), f"kill {done}: a stored trial is lost or changed"
+        assert all(whole.get(key) == trial for key, trial in now.items()), f"kill {done}: a trial has other values"
+        before = now
+        if len(now) == len(whole):
+            finish(folder, store, whole)
+            store.unlink()
+            number += 1
+            store, before = folder / f"{number}.sqlite", {}
+    finish(folder, store, whole)
+    done["stores"] = number + 1
+    return done
+
+
+def finish(folder: Path, store: Path, whole: dict[str, Trial]) -> None:
+    code = ended(forked(folder, store, 1), SECONDS)
+    assert code == 0, f"the next sweep ended with {code} (None: still waiting after {SECONDS} s)"
+    assert stored(store) == whole
+    time.sleep(0.01)
+    left = sorted(path.name for path in folder.glob(f"{store.name}-*"))
+    assert left == [], f"left beside a finished store: {left}"
+
+
+def crowd(folder: Path, processes: int, seed: int, whole: dict[str, Trial]) -> None:
+    """Many sweeps on one store, every fifth killed."""
+    rng = random.Random(seed)
+    store = folder / "crowd.sqlite"
+    alive = {forked(folder, store, 1): rng.random() < 0.2 for _ in range(processes)}
+    for pid in [pid for pid, dies in alive.items() if dies]:
+        time.sleep(rng.uniform(0.0, 0.05))
+        os.kill(pid, signal.SIGKILL)
+    for pid, dies in alive.items():
+        code = ended(pid, 10 * SECONDS)
+        assert code in ((0, -signal.SIGKILL) if dies else (0,)), f"a sweep among {processes} ended with {code}"
+    finish(folder, store, whole)
+
+
+def main(kills: int, processes: int, seed: int = 0) -> None:
+    os.environ["OMP_NUM_THREADS"] = "1"
+    with tempfile.TemporaryDirectory() as space:
+        folder = Path(space)
+        experiment = write_experiment(folder)
+        experiment.write_text(experiment.read_text() + SECTION)
+        assert ended(forked(folder, folder / "whole.sqlite", 1), SECONDS) == 0
+        whole = stored(folder / "whole.sqlite")
+        if kills:
+            done = dict(kill_sweeps(folder, kills, seed, whole))
+            print(f"{kills} kills {done}: nothing lost, changed or repeated", flush=True)
+        if processes:
+            crowd(folder, processes, seed, whole)
+            print(f"{processes} sweeps on one store, every fifth killed: {len(whole)} trials, all in order", flush=True)
+
+
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:]))

@@ -1,0 +1,210 @@
+"""Killed at any system call, cut off at any byte, refused any write: what was finished is there, and nothing half."""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import signal
+from pathlib import Path
+from typing import Callable
+
+import pytest
+
+from mpnet.errors import StoreError
+from mpnet.formats import atomic
+from mpnet.formats.atomic import recover, write_folder, write_link, write_text
+from mpnet.sweep.store import Subject, Trial, TrialStore, Work
+from tests.fuzz.stopping import every_stop
+
+# All of them take minutes; make quick takes a part that has no common factor with the two stops of a call.
+STEPS = pytest.mark.parametrize("step", [pytest.param(1, marks=pytest.mark.slow), 37])
+SUBJECT = Subject("n" * 64, "w" * 64, "d" * 64, "p" * 64)
+OLD = {"result.json": b"old" * 100, "detections.json": b"old"}
+NEW = {"result.json": b"new" * 2_000, "detections.json": b"new"}
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@STEPS
+@pytest.mark.parametrize("exchange", [True, False])
+@pytest.mark.parametrize("before", [OLD, None])
+def test_publishing_a_result(
+    tmp_path: Path, exchange: bool, before: dict[str, bytes] | None, monkeypatch: pytest.MonkeyPatch,
+    step: int,
+) -> None:
+    """`run`: the old result or the new one, and the next run cleans up."""
+    folder = tmp_path / "runs" / "0123456789abcdef"
+    if not exchange:
+        monkeypatch.setattr(atomic, "_exchange", lambda one, other: False)
+
+    def prepare() -> None:
+        shutil.rmtree(tmp_path / "runs", ignore_errors=True)
+        if before is not None:
+            write_folder(folder, before)
+
+    def publish() -> None:
+        write_folder(folder, NEW)
+        write_link(folder.parent / "latest", folder.name)
+
+    def check(killed: bool) -> None:
+        recover(folder)
+        assert [path for path in folder.parent.glob(".*") if not path.is_symlink()] == []
+        if before is not None or not killed:
+            assert content(folder) in ([before, NEW] if killed else [NEW])
+        else:
+            assert not folder.exists() or content(folder) == NEW
+        publish()
+        assert content(folder) == NEW
+        assert sorted(path.name for path in folder.parent.iterdir()) == [folder.name, "latest"]
+
+    if before is None:
+        (tmp_path / "runs").mkdir()
+    assert every_stop(lambda: (prepare(), folder.parent.mkdir(exist_ok=True)), publish, check, step) > 50
+
+
+@STEPS
+def test_writing_a_report_or_an_export(tmp_path: Path, step: int) -> None:
+    path = tmp_path / "out" / "report.html"
+
+    def check(killed: bool) -> None:
+        assert path.read_text() in (["old", "new" * 5_000] if killed else ["new" * 5_000])
+        write_text(path, "next")
+        assert [left.name for left in path.parent.iterdir()] == ["report.html"]
+
+    assert every_stop(lambda: write_text(path, "old"), lambda: write_text(path, "new" * 5_000), check, step) > 20
+
+
+def trials(start: int) -> list[Trial]:
+    return [Trial(f"{number:06d}", {"AP": number * 0.25, "weight_bytes": float(number)}) for number in range(start, start + 20)]
+
+
+@STEPS
+def test_committing_trials(tmp_path: Path, step: int) -> None:
+    """`sweep`: all trials of a unit with its work, or none; its claim is free at once."""
+    path = tmp_path / "s" / "sweep.sqlite"
+
+    def prepare() -> None:
+        shutil.rmtree(path.parent, ignore_errors=True)
+        with TrialStore.open(path, SUBJECT) as store:
+            store.add(store.context({}), trials(0))
+
+    def work() -> None:
+        with TrialStore.open(path, SUBJECT) as store:
+            context = store.context({})
+            assert store.claim(["unit"]) == ["unit"]
+            store.add(context, trials(100), claim="unit", work=Work(1.0, 1.0))
+
+    def check(killed: bool) -> None:
+        with TrialStore.open(path, SUBJECT) as store:
+            held = list(store.trials(store.context({})))
+            whole = held == trials(0) + trials(100)
+            assert whole or (killed and held == trials(0))
+            assert store.work() == (Work(1.0, 1.0) if whole else Work())
+            assert store.claim(["unit"]) == ["unit"]
+        assert [left.name for left in path.parent.iterdir()] == [path.name]
+
+    assert every_stop(prepare, work, check, step) > 100
+
+
+@STEPS
+def test_creating_a_store(tmp_path: Path, step: int) -> None:
+    path = tmp_path / "s" / "sweep.sqlite"
+
+    def create() -> None:
+        with TrialStore.open(path, SUBJECT) as store:
+            store.set_note("sweep", "{}")
+
+    def check(killed: bool) -> None:
+        with TrialStore.open(path, SUBJECT) as store:
+            assert store.add(store.context({}), trials(0)) == 20
+
+    assert every_stop(lambda: shutil.rmtree(path.parent, ignore_errors=True), create, check, step) > 100
+
+
+def test_writes_that_did_not_reach_the_disk(tmp_path: Path) -> None:
+    """A power cut may keep any beginning of what was not synced: earlier commits stay, later ones are whole or gone."""
+    path = tmp_path / "sweep.sqlite"
+    store = TrialStore.open(path, SUBJECT)
+    context = store.context({})
+    kept = [(os.stat(f"{path}-wal").st_size, 0)]
+    for number in range(4):
+        store.add(context, trials(100 * number))
+        kept.append((os.stat(f"{path}-wal").st_size, 20 * (number + 1)))
+    main, wal = path.read_bytes(), Path(f"{path}-wal").read_bytes()
+    for length in range(0, len(wal) + 1, 1_999):
+        for rest in (b"", bytes(len(wal) - length), b"\xff" * min(700, len(wal) - length)):
+            cut = tmp_path / "cut" / "sweep.sqlite"
+            shutil.rmtree(cut.parent, ignore_errors=True)
+            cut.parent.mkdir()
+            cut.write_bytes(main)
+            Path(f"{cut}-wal").write_bytes(wal[:length] + rest)
+            committed = max((count for size, count in kept if size <= length), default=None)
+            if committed is None:
+                continue  # before the store itself was there
+            with TrialStore.open(cut, SUBJECT) as opened:
+                held = list(opened.trials(context))
+            assert held == [trial for number in range(committed // 20) for trial in trials(100 * number)]
+    store.close()
+
+
+def test_nothing_takes_its_name_before_the_disk_has_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    flushed: set[str] = set()
+    flush, place = atomic._flush, atomic._put_in_place
+
+    def noted(path: Path) -> None:
+        flushed.add(str(path))
+        flush(path)
+
+    def placed(scratch: Path, folder: Path) -> None:
+        assert {str(scratch), *(str(path) for path in Path(scratch).iterdir())} <= flushed
+        flushed.clear()
+        place(scratch, folder)
+
+    monkeypatch.setattr(atomic, "_flush", noted)
+    monkeypatch.setattr(atomic, "_put_in_place", placed)
+    write_folder(tmp_path / "result", NEW)
+    assert flushed == {str(tmp_path)}
+
+
+def refused_beyond(limit: int, work: Callable[[], object]) -> bool:
+    """Run `work` in a fork that may write files of so many bytes; whether it ended with a StoreError in one line."""
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+            work()
+            code = 0
+        except StoreError as error:
+            code = 2 if "\n" not in str(error) else 1
+        finally:
+            os._exit(code)
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    assert code in (0, 2)
+    return code == 2
+
+
+def test_any_write_that_is_refused(tmp_path: Path) -> None:
+    folder, path = tmp_path / "r" / "result", tmp_path / "s" / "sweep.sqlite"
+    write_folder(folder, OLD)
+    with TrialStore.open(path, SUBJECT) as store:
+        context = store.context({})
+        store.add(context, trials(0))
+
+    def commit() -> None:
+        with TrialStore.open(path, SUBJECT) as store:
+            store.add(context, trials(100))
+
+    refused = 0
+    for limit in range(0, 70_000, 3_500):
+        refused += refused_beyond(limit, lambda: write_folder(folder, NEW))
+        assert content(folder) in (OLD, NEW)
+        assert [left.name for left in folder.parent.iterdir()] == ["result"]
+        refused += refused_beyond(limit, commit)
+        with TrialStore.open(path, SUBJECT) as store:
+            assert list(store.trials(context)) in (trials(0), trials(0) + trials(100))
+    assert refused > 5
