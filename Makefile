@@ -1,4 +1,4 @@
-# Everything a user or CI runs: `make demo`, `make test`; for developers `make quick`, `make check`, `make bench`, `make test-arm`.
+# Everything a user or CI runs: `make demo`, `make test`; for developers `make quick`, `make check`, `make fuzz`, `make bench`, `make test-arm`.
 PYTHON ?= python3
 VENV ?= .venv
 # What tests need beside the base packages; `test,browser` also tests reports in chromium.
@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 PYTEST := OMP_NUM_THREADS=2 $(BIN)/python -m pytest -n logical --maxprocesses 8 --dist worksteal
 SOURCES := $(shell find csrc mpnet -type f \( -name '*.c' -o -name '*.h' -o -name '*.py' \) -not -name '_core.c' 2>/dev/null)
 
-.PHONY: demo test quick check bench test-arm mprun mprun-arm dist dist-arm clean tools
+.PHONY: demo test quick check sanitize fuzz bench test-arm mprun mprun-arm dist dist-arm clean tools
 
 tools:
 	@command -v $(PYTHON) >/dev/null 2>&1 || { echo "mpnet: python3 is missing; install Python 3.10 or newer (Debian: apt-get install python3 python3-venv python3-dev)" >&2; exit 2; }
@@ -44,7 +44,17 @@ check: $(BIN)/.checked
 	$(BIN)/mypy
 	find csrc tests -name '*.[ch]' | xargs $(BIN)/clang-format --dry-run -Werror
 	MPNET_CFLAGS=-Werror $(BIN)/python setup.py -q build_ext --force --build-temp .cache/werror --build-lib .cache/werror
-	$(MAKE) test
+	$(MAKE) sanitize test
+
+# The C core under address, undefined-behaviour and thread sanitizers.
+sanitize: $(BIN)/.installed
+	PYTHON=$(BIN)/python tests/kernels/sanitize.sh $(firstword $(CC))
+	PYTHON=$(BIN)/python tests/kernels/sanitize_threads.sh $(firstword $(CC))
+
+# A hunt for files that break readers and for moments at which a kill loses something; see docs/reliability.md.
+MINUTES ?= 10
+fuzz: $(BIN)/.installed
+	PYTHON=$(BIN)/python tests/fuzz/run.sh $(MINUTES)
 
 bench: $(BIN)/.installed
 	$(BIN)/mpnet bench cfg/yolov3-tiny.cfg

@@ -3,8 +3,7 @@
 #include "table.h"
 #include "team.h"
 
-enum { PIECE = 1 << 14, WORTH_THREADS = 1 << 16 };
-static int team_size(int threads, size_t elements) { return elements >= WORTH_THREADS ? threads : 1; }
+enum { PIECE = 1 << 14 };
 
 typedef struct {
     const mp_table *table;
@@ -55,7 +54,7 @@ int mp_map(const mp_table *table, const void *x, int type, void *out, int out_ty
                     .scale = scale,
                     .shift = shift,
                     .count = count};
-    mp_share(team_size(threads, count), pieces(count), map_item, &o);
+    mp_share(mp_team_size(threads, count), pieces(count), map_item, &o);
     return MP_OK;
 }
 
@@ -108,7 +107,7 @@ int mp_combine(const mp_table *table, const void *a, const void *b, void *out, i
                     .b_h = b_h,
                     .b_w = b_w,
                     .b_c = b_c};
-    mp_share(team_size(threads, images * h * w * c), (int64_t)images * h, combine_item, &o);
+    mp_share(mp_team_size(threads, images * h * w * c), (int64_t)images * h, combine_item, &o);
     return MP_OK;
 }
 
@@ -164,6 +163,6 @@ int mp_multiply(const mp_table *table, const void *a, const void *b, void *out, 
                     .w = w,
                     .c = c,
                     .kind = kind};
-    mp_share(team_size(threads, all), kind == MP_SAME ? pieces(all) : (int64_t)images * h, multiply_item, &o);
+    mp_share(mp_team_size(threads, all), kind == MP_SAME ? pieces(all) : (int64_t)images * h, multiply_item, &o);
     return MP_OK;
 }

@@ -14,10 +14,6 @@ static size_t piece_size(size_t count, size_t piece)
     return left < PIECE ? left : PIECE;
 }
 
-/* Below this many elements starting threads costs more than they save. */
-enum { WORTH_THREADS = 1 << 16 };
-static int team_size(int threads, size_t elements) { return elements >= WORTH_THREADS ? threads : 1; }
-
 /* What the items of one call read; each operation uses its own part. */
 typedef struct {
     const mp_table *table;
@@ -85,7 +81,7 @@ int mp_value_range(const mp_table *table, const void *x, int type, size_t images
                              INFINITY,
                              -INFINITY,
                              0};
-        mp_share(team_size(threads, count), (int64_t)pieces(count), range_item, &found);
+        mp_share(mp_team_size(threads, count), (int64_t)pieces(count), range_item, &found);
         ranges[2 * image] = found.low + 0.0f; /* -0 and 0 compare equal: leave one of them */
         ranges[2 * image + 1] = found.high + 0.0f;
         bad |= found.bad;
@@ -118,7 +114,7 @@ int mp_quantize(const mp_table *table, const void *x, int type, int8_t *out, siz
                   .rounding = rounding,
                   .low = low,
                   .high = high};
-    mp_share(team_size(threads, images * count), (int64_t)(images * pieces(count)), quantize_item, &o);
+    mp_share(mp_team_size(threads, images * count), (int64_t)(images * pieces(count)), quantize_item, &o);
     return MP_OK;
 }
 
@@ -144,7 +140,7 @@ int mp_dequantize(const mp_table *table, const int8_t *x, void *out, int type, s
                   .scale = scale,
                   .zero_point = zero_point,
                   .offset = offset};
-    mp_share(team_size(threads, images * count), (int64_t)(images * pieces(count)), dequantize_item, &o);
+    mp_share(mp_team_size(threads, images * count), (int64_t)(images * pieces(count)), dequantize_item, &o);
     return MP_OK;
 }
 
@@ -161,7 +157,7 @@ int mp_cast(const mp_table *table, const void *x, int type, void *out, int out_t
 {
     if (!table || !x || !out || !mp_is_real(type) || !mp_is_real(out_type) || threads < 1) return MP_BAD_ARGUMENT;
     const op o = {.table = table, .x = x, .type = type, .out = out, .out_type = out_type, .count = count};
-    mp_share(team_size(threads, count), (int64_t)pieces(count), cast_item, &o);
+    mp_share(mp_team_size(threads, count), (int64_t)pieces(count), cast_item, &o);
     return MP_OK;
 }
 
@@ -188,7 +184,7 @@ int mp_add(const mp_table *table, const void *a, const void *b, void *out, int t
                   .out_type = out_type,
                   .activation = activation,
                   .count = count};
-    mp_share(team_size(threads, count), (int64_t)pieces(count), add_item, &o);
+    mp_share(mp_team_size(threads, count), (int64_t)pieces(count), add_item, &o);
     return MP_OK;
 }
 
@@ -229,7 +225,7 @@ int mp_maxpool(const mp_table *table, const void *x, void *out, int type, size_t
                   .size = size,
                   .stride = stride,
                   .padding = padding};
-    mp_share(team_size(threads, images * out_h * out_w * c), (int64_t)images * out_h, maxpool_item, &o);
+    mp_share(mp_team_size(threads, images * out_h * out_w * c), (int64_t)images * out_h, maxpool_item, &o);
     return MP_OK;
 }
 
@@ -264,7 +260,7 @@ int mp_upsample(const mp_table *table, const void *x, void *out, int type, size_
     if (!table || !x || !out || !mp_is_type(type) || threads < 1) return MP_BAD_ARGUMENT;
     if (h < 1 || w < 1 || c < 1 || factor < 1) return MP_BAD_SHAPE;
     const op o = {.x = x, .out = out, .pixel = (size_t)c * mp_type_bytes(type), .w = w, .factor = factor};
-    mp_share(team_size(threads, images * h * w * c * factor * factor), (int64_t)images * h, upsample_item, &o);
+    mp_share(mp_team_size(threads, images * h * w * c * factor * factor), (int64_t)images * h, upsample_item, &o);
     return MP_OK;
 }
 
@@ -287,7 +283,7 @@ int mp_concat_part(const mp_table *table, const void *x, void *out, int type, si
     const size_t bytes = mp_type_bytes(type);
     const op o = {
         .x = x, .out = (char *)out + at * bytes, .pixel = c * bytes, .out_pixel = out_c * bytes, .count = pixels};
-    mp_share(team_size(threads, pixels * c), (int64_t)((pixels + CONCAT_PIXELS - 1) / CONCAT_PIXELS), concat_part_item,
-             &o);
+    mp_share(mp_team_size(threads, pixels * c), (int64_t)((pixels + CONCAT_PIXELS - 1) / CONCAT_PIXELS),
+             concat_part_item, &o);
     return MP_OK;
 }

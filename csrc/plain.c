@@ -7,9 +7,6 @@
 #include "table.h"
 #include "team.h"
 
-enum { WORTH_THREADS = 1 << 16 };
-static int team_size(int threads, size_t elements) { return elements >= WORTH_THREADS ? threads : 1; }
-
 static float load(const void *p, size_t at, int type)
 {
     return type == MP_TYPE_F32 ? ((const float *)p)[at] : mp_half_to_float(((const uint16_t *)p)[at]);
@@ -62,7 +59,7 @@ int mp_gather(const mp_table *table, const void *x, void *out, int type, size_t 
         if (index[i] >= 0 && (size_t)index[i] >= in_count) return MP_BAD_SHAPE;
     const gathered g = {x, out, type, in_count, out_count, index, fill};
     const size_t per_image = (out_count + GATHER_PIECE - 1) / GATHER_PIECE;
-    mp_share(team_size(threads, images * out_count), (int64_t)(images * per_image), gather_item, &g);
+    mp_share(mp_team_size(threads, images * out_count), (int64_t)(images * per_image), gather_item, &g);
     return MP_OK;
 }
 
@@ -153,7 +150,7 @@ int mp_normalize(const mp_table *table, const void *x, void *out, int type, int 
     for (int s = 0; s < segments; s++)
         if (starts[s + 1] <= starts[s]) return MP_BAD_SHAPE;
     const normalised o = {x, out, type, kind, segments, length, starts, {p0, p1, p2, p3}};
-    mp_share(team_size(threads, rows * length), (int64_t)rows, normalize_item, &o);
+    mp_share(mp_team_size(threads, rows * length), (int64_t)rows, normalize_item, &o);
     return MP_OK;
 }
 

@@ -1,6 +1,7 @@
 /* Threads that share the items of one call. Internal. */
 #ifndef MP_TEAM_H
 #define MP_TEAM_H
+#include <stddef.h>
 #include <stdint.h>
 
 /* item: which one. member: who does it, in [0, threads); nobody else has that number during the call. */
@@ -9,4 +10,10 @@ typedef void mp_work(const void *context, int64_t item, int member);
 /* Does all items in [0, items), in any order, by the caller and up to threads - 1 helpers, and returns when all are done.
  * Any number of threads may call at once. Nothing is reported: what can fail leaves that in context's memory. */
 void mp_share(int threads, int64_t items, mp_work *work, const void *context);
+
+/* Below this many elements starting threads costs more than they save. */
+#ifndef MP_WORTH_THREADS
+#define MP_WORTH_THREADS (1 << 16)
+#endif
+static inline int mp_team_size(int threads, size_t elements) { return elements >= MP_WORTH_THREADS ? threads : 1; }
 #endif

@@ -12,6 +12,10 @@
 #ifndef REFERENCE
 #define REFERENCE "scalar"
 #endif
+/* Of every table but the reference's own; the thread sanitizer looks at four. */
+#ifndef THREADS
+#define THREADS 1
+#endif
 #ifndef LEFT_OUT
 #define LEFT_OUT ""
 #endif
@@ -93,7 +97,7 @@ static void convolution(const mp_table *reference, const mp_table *table, mp_con
             .out_low = -128,
             .out_high = 127,
             .images = IMAGES,
-            .threads = 1,
+            .threads = THREADS,
             .packed = packed[k],
             .pool_h = pool_h,
             .pool_w = pool_w,
@@ -110,7 +114,7 @@ static void convolution(const mp_table *reference, const mp_table *table, mp_con
             .scratch = scratch,
             .scratch_bytes = SCRATCH,
         };
-        status[k] = mp_conv_scratch_bytes(t, packed[k], pool, 1) > SCRATCH ? -2 : mp_conv(t, &a);
+        status[k] = mp_conv_scratch_bytes(t, packed[k], pool, THREADS) > SCRATCH ? -2 : mp_conv(t, &a);
     }
     const size_t bytes = mp_type_bytes(out_type);
     const size_t stored = pool ? (size_t)pool_h * pool_w * s.out_c : results;
@@ -168,37 +172,39 @@ static void elementwise(const mp_table *reference, const mp_table *table)
             const size_t bytes = mp_type_bytes(type);
             fill(input, n * 30, type, 0);
             BOTH("maxpool", type, COUNTS[i], n * 12 * bytes,
-                 mp_maxpool(t, input, to, type, 1, 5, 6, COUNTS[i], 3, 4, 3, 1, 0, 1))
+                 mp_maxpool(t, input, to, type, 1, 5, 6, COUNTS[i], 3, 4, 3, 1, 0, THREADS))
             BOTH("padded maxpool", type, COUNTS[i], n * 30 * bytes,
-                 mp_maxpool(t, input, to, type, 1, 5, 6, COUNTS[i], 5, 6, 2, 1, 1, 1))
+                 mp_maxpool(t, input, to, type, 1, 5, 6, COUNTS[i], 5, 6, 2, 1, 1, THREADS))
             BOTH("upsample", type, COUNTS[i], n * 120 * bytes,
-                 mp_upsample(t, input, to, type, 1, 5, 6, COUNTS[i], 2, 1))
+                 mp_upsample(t, input, to, type, 1, 5, 6, COUNTS[i], 2, THREADS))
             if (!mp_is_real(type)) continue;
-            BOTH("average pool", type, COUNTS[i], n * bytes, mp_avgpool(t, input, to, type, 1, 5, 6, COUNTS[i], 1))
+            BOTH("average pool", type, COUNTS[i], n * bytes,
+                 mp_avgpool(t, input, to, type, 1, 5, 6, COUNTS[i], THREADS))
             fill(input, n, type, 0);
             fill(other, n, type, 0);
-            BOTH("value range", type, COUNTS[i], 8, mp_value_range(t, input, type, 1, n, to, 1))
+            BOTH("value range", type, COUNTS[i], 8, mp_value_range(t, input, type, 1, n, to, THREADS))
             for (int rounding = 0; rounding < 3; rounding++)
                 BOTH("quantize", type, COUNTS[i], n,
-                     mp_quantize(t, input, type, to, 1, n, inverse, zero, rounding, -128, 127, 1))
+                     mp_quantize(t, input, type, to, 1, n, inverse, zero, rounding, -128, 127, THREADS))
             for (int out_type = 0; mp_is_type(out_type); out_type++)
                 if (mp_is_real(out_type))
                     BOTH("cast", type, COUNTS[i], n * mp_type_bytes(out_type),
-                         mp_cast(t, input, type, to, out_type, n, 1))
+                         mp_cast(t, input, type, to, out_type, n, THREADS))
             for (int activation = 0; activation < 19; activation++)
                 BOTH("map", type, activation, n * bytes,
-                     mp_map(t, input, type, to, type, activation, 1.5f, 0.25f, n, 1))
+                     mp_map(t, input, type, to, type, activation, 1.5f, 0.25f, n, THREADS))
             for (int activation = 0; activation < 7; activation++) {
-                BOTH("add", type, activation, n * bytes, mp_add(t, input, other, to, type, type, activation, n, 1))
+                BOTH("add", type, activation, n * bytes,
+                     mp_add(t, input, other, to, type, type, activation, n, THREADS))
                 BOTH("multiply", type, activation, n * bytes,
-                     mp_multiply(t, input, other, to, type, type, activation, MP_PER_CHANNEL, 1, 1, 1, (int)n, 1))
+                     mp_multiply(t, input, other, to, type, type, activation, MP_PER_CHANNEL, 1, 1, 1, (int)n, THREADS))
                 BOTH("combine", type, activation, n * bytes,
                      mp_combine(t, input, other, to, type, type, activation, scales, scales, 1, 1, 1, (int)n, 1, 1,
-                                (int)n, 1))
+                                (int)n, THREADS))
             }
             fill(input, n, MP_TYPE_I8, 0);
             BOTH("dequantize", type, COUNTS[i], n * bytes,
-                 mp_dequantize(t, (int8_t *)input, to, type, 1, n, scale, zero, offset, 1))
+                 mp_dequantize(t, (int8_t *)input, to, type, 1, n, scale, zero, offset, THREADS))
         }
     }
 }

@@ -1,0 +1,127 @@
+"""Every reader over a few mutated files, all that hunts have found, and the largest memory and time that a file may take."""
+
+from __future__ import annotations
+
+import os
+import random
+import resource
+import signal
+import sys
+from pathlib import Path
+from typing import Iterator
+
+import pytest
+
+from mpnet.cli.main import guarded
+from mpnet.detection.pictures import read_picture
+from mpnet.formats.json_text import read_json
+from tests.formats.test_image_walk import jpeg_of_scans
+from tests.fuzz.readers import FORMATS, _hang, _read, attempt, prepare
+
+FINDINGS = sorted((Path(__file__).parent / "findings" / "readers").glob("*"))
+RUNS = 12
+
+
+@pytest.fixture(scope="module")
+def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("readers")
+    prepare(folder)
+    return folder
+
+
+@pytest.fixture
+def place(workspace: Path, request: pytest.FixtureRequest) -> Iterator[tuple[str, Path]]:
+    """A format and its file, which is put back."""
+    name: str = request.param
+    file = workspace / FORMATS[name].seed
+    content = file.read_bytes()
+    before = signal.signal(signal.SIGPROF, _hang)
+    yield name, file
+    signal.signal(signal.SIGPROF, before)
+    file.write_bytes(content)
+    for left in (*file.parent.glob(f"{file.name}-*"), *workspace.glob("salvaged-*")):
+        left.unlink()
+
+
+def read(name: str, workspace: Path, file: Path, content: bytes, number: int) -> str | None:
+    for left in (*file.parent.glob(f"{file.name}-*"), *workspace.glob("salvaged-*")):
+        left.unlink()
+    file.write_bytes(content)
+    return attempt(FORMATS[name], workspace, number)
+
+
+@pytest.mark.parametrize("place", FORMATS, indirect=True)
+def test_mutated_files_end_in_one_line_or_well(place: tuple[str, Path], workspace: Path) -> None:
+    """A hunt of its own is `python -m tests.fuzz.readers all 50000`."""
+    name, file = place
+    seed, rng = file.read_bytes(), random.Random(f"{name} 1")
+    for number in range(1, RUNS + 1):
+        content = FORMATS[name].mutation(seed, rng)
+        assert read(name, workspace, file, content, number) is None, f"run {number}"
+
+
+@pytest.mark.parametrize(("place", "finding"), [(path.name.split("-")[0], path) for path in FINDINGS],
+                         indirect=["place"], ids=lambda value: getattr(value, "name", None))
+def test_what_hunts_have_found_stays_mended(place: tuple[str, Path], finding: Path, workspace: Path) -> None:
+    name, file = place
+    for number in (int(finding.name.split("-")[1]), 0, 1, 2):
+        assert read(name, workspace, file, finding.read_bytes(), number) is None
+
+
+def test_unmutated_files_are_read(workspace: Path) -> None:
+    for name, kind in FORMATS.items():
+        assert attempt(kind, workspace, 1) is None, name
+        assert guarded(lambda kind=kind: _read(kind, workspace, 1)) == 0, name
+
+
+def cost(work: object) -> tuple[int, float]:
+    """Megabytes beyond the start and seconds of CPU time that a call takes, in a process of its own."""
+    assert callable(work)
+    read_end, write_end = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+            before = sum(os.times()[:2])
+            sys.stderr = open(os.devnull, "w")  # noqa: SIM115
+            guarded(work)
+            used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - start
+            os.write(write_end, f"{used // 1024} {sum(os.times()[:2]) - before}".encode())
+        finally:
+            os._exit(0)
+    os.close(write_end)
+    with os.fdopen(read_end) as said:
+        megabytes, seconds = said.read().split()
+    os.waitpid(pid, 0)
+    return int(megabytes), float(seconds)
+
+
+HOSTILE = {
+    "chunk4g.png": (20, 1), "jpeg-2000-scans.jpg": (20, 1), "remark.jpg": (50, 1), "result-steps-text/result.json": (20, 1),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_what_the_reproducers_may_take(name: str, shared_data: Path) -> None:
+    megabytes, seconds = HOSTILE[name]
+    path = shared_data / "hostile" / name
+    taken = cost(lambda: read_json(path) and None if name.endswith("json") else read_picture(path) is None)
+    assert taken <= (megabytes, taken[1])
+    assert taken[1] <= seconds
+
+
+@pytest.mark.parametrize(("name", "content", "megabytes", "seconds"), [
+    ("commas.json", b"[" + b"[]," * 10_000_000 + b"1]", 1_000, 10),
+    ("deep.json", b"[" * 1_000_000, 60, 2),
+    ("scans.jpg", jpeg_of_scans(9_000, 9_000, 14), 900, 10),
+    ("scans-own.jpg", jpeg_of_scans(5_000, 5_000, 47), 600, 10),
+])
+@pytest.mark.slow
+def test_what_a_small_file_may_take(name: str, content: bytes, megabytes: int, seconds: float, tmp_path: Path) -> None:
+    path = tmp_path / name
+    path.write_bytes(content)
+    taken = cost(lambda: read_json(path) and None if name.endswith("json") else read_picture(path) is None)
+    assert taken <= (megabytes, taken[1])
+    assert taken[1] <= seconds
+
+
