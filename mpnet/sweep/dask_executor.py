@@ -5,6 +5,8 @@ Workers may be boards: bits do not depend on the CPU. Each makes its evaluator o
 
 from __future__ import annotations
 
+import asyncio
+import concurrent.futures
 import threading
 import time
 from typing import Any
@@ -16,6 +18,8 @@ from mpnet.sweep.units import Unit, UnitResult
 
 CONNECT_SECONDS = 20.0
 CLOSE_SECONDS = 5.0
+_GONE = (OSError, asyncio.CancelledError, concurrent.futures.CancelledError)
+"""What Dask's calls raise when the scheduler is gone."""
 _made: dict[str, Worker] = {}
 """In a Dask worker process: evaluators by the name of their recipe; only the last one is kept."""
 _making = threading.Lock()
@@ -76,6 +80,8 @@ class DaskExecutor:
                     list(self._running), timeout=timeout, return_when="FIRST_COMPLETED").done
         except TimeoutError:
             return []
+        except _GONE as error:
+            raise self._lost(error) from None
         done = []
         for future in finished:
             unit = self._running.pop(future)
@@ -86,22 +92,23 @@ class DaskExecutor:
                     f"{MAX_DEATHS} Dask workers died over configurations {unit.keys[0]} to {unit.keys[-1]}, perhaps "
                     f"for want of memory"
                 ) from None
-            except (OSError, self._distributed.CancelledError) as error:
-                raise self._lost(str(error)) from None
+            except _GONE as error:
+                raise self._lost(error) from None
         return done
 
     def _check(self) -> None:
         """Raises: EngineError, one line, when the scheduler is gone, or has had no worker for a while."""
         if self._client.status != "running":
-            raise self._lost("the scheduler does not answer any more")
+            raise self._lost("it does not answer any more")
         if self._client.scheduler_info()["workers"]:
             self._workers_seen = time.monotonic()
         elif time.monotonic() - self._workers_seen > CONNECT_SECONDS:
             raise self._lost("it has no workers any more")
 
-    def _lost(self, reason: str) -> EngineError:
-        return EngineError(f"--scheduler {self._address}: {reason or 'was lost'}; finished trials are safe; start scheduler "
-                           f"and workers again, and run the same command")
+    def _lost(self, reason: object) -> EngineError:
+        said = " ".join(str(reason).split())[:200] or "was lost"
+        return EngineError(f"--scheduler {self._address}: {said}; finished trials are safe; start scheduler and workers again, "
+                           f"and run the same command")
 
     def close(self) -> None:
         if self._client.status == "running":
