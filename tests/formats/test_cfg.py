@@ -286,3 +286,18 @@ def test_pooling_windows_never_lie_outside() -> None:
     with pytest.raises(MpnetError, match="puts whole windows of 2 outside the input"):
         parse_cfg(NET + "[maxpool]\nsize=2\nstride=1\npadding=8\n")
     assert isinstance(parse_cfg(NET + "[maxpool]\nsize=2\nstride=1\npadding=2\n").layers[0], MaxpoolSpec)
+
+
+def test_strides_per_axis_without_a_common_one() -> None:
+    layer = parse_cfg(NET + "[convolutional]\nsize=3\npad=1\nstride_x=2\nstride_y=2\n").layers[0]
+    assert isinstance(layer, ConvolutionSpec)
+    assert (layer.stride, layer.sample, layer.out_shape) == (2, (1, 1), (8, 16, 1))
+    layer = parse_cfg(NET + "[convolutional]\nsize=3\npad=1\nstride_x=4\nstride_y=2\n").layers[0]
+    assert isinstance(layer, ConvolutionSpec)
+    assert (layer.stride, layer.sample, layer.out_shape) == (2, (2, 1), (8, 8, 1))
+
+
+def test_a_kernel_of_one_pixel_has_no_dilation() -> None:
+    layer = parse_cfg(NET + "[convolutional]\nsize=1\npadding=1\ndilation=3\n").layers[0]
+    assert isinstance(layer, ConvolutionSpec)
+    assert (layer.dilation, layer.padding, layer.out_shape) == (1, 1, (18, 34, 1))
