@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, Mapping
+from typing import Any, Iterable, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -97,12 +97,14 @@ def normalised_weights(weights: Floats, normalisation: str) -> Floats:
     return np.asarray(parts / (0.0001 + total), np.float32)
 
 
-def fold_network(network: NetworkSpec, weights: Weights, batch_norm: str = "auto") -> dict[int, FoldedConvolution]:
+def fold_network(
+    network: NetworkSpec, weights: Weights, batch_norm: str = "auto", threads: int = 1
+) -> dict[int, FoldedConvolution]:
     """Every convolution folded, by layer index; batch_norm auto: the dialect's. Raises: EngineError."""
-    batch_norm = network.dialect if batch_norm == "auto" else batch_norm
-    return {
-        layer.index: fold_batch_norm(layer, weights.layers[layer.index], batch_norm) for layer in network.convolutions
-    }
+    formula = network.dialect if batch_norm == "auto" else batch_norm
+    with ThreadPoolExecutor(threads) as pool:
+        folded = pool.map(lambda layer: fold_batch_norm(layer, weights.layers[layer.index], formula), network.convolutions)
+        return {layer.index: own for layer, own in zip(network.convolutions, folded, strict=True)}
 
 
 class Prepared:
@@ -135,6 +137,9 @@ class Prepared:
         self.channel_means = dict(channel_means or {})
         self._packed: dict[Convolve, PreparedConvolution] = {}
         self._lock = threading.Lock()
+        self._folding = threading.Lock()
+        self._folded: dict[int, FoldedConvolution] | None = None
+        self._threads = 1
         self.arenas = ArenaPool()
 
     def on(self, kernels: Kernels) -> Prepared:
@@ -142,12 +147,29 @@ class Prepared:
         return Prepared(self.network, self._weights, kernels, batch_norm=self.batch_norm, folded=self.folded,
                         channel_means=self.channel_means)
 
-    @cached_property
+    @property
     def folded(self) -> dict[int, FoldedConvolution]:
         """Every convolution's weights and bias before they are quantised, by layer index. Raises: EngineError."""
-        given = self._given
-        plain = fold_network(self.network, self._weights, self.batch_norm) if given is None else dict(given)
-        return equalise_network(self.network, plain) if self._equalise else plain
+        with self._folding:
+            if self._folded is None:
+                given = self._given
+                plain = dict(given) if given is not None else fold_network(
+                    self.network, self._weights, self.batch_norm, self._threads
+                )
+                self._folded = equalise_network(self.network, plain) if self._equalise else plain
+            return self._folded
+
+    def pack(self, operations: Iterable[Convolve], threads: int) -> None:
+        """Pack what is not packed yet, by several threads; what cannot be packed says so when it is asked for."""
+        missing = [operation for operation in dict.fromkeys(operations) if operation not in self._packed]
+        if threads < 2 or len(missing) < 2:
+            return
+        self._threads = threads
+        with ThreadPoolExecutor(threads) as pool:
+            made = {operation: pool.submit(self._kept_or_packed, operation) for operation in missing}
+        for operation, ready in made.items():
+            if ready.exception() is None:
+                self._packed.setdefault(operation, ready.result())
 
     def convolution(self, operation: Convolve) -> PreparedConvolution:
         """The packed weights of one layer at one precision; packed on first use, then kept.

@@ -12,6 +12,7 @@ from mpnet.engine.bind import BoundPlan, named_error
 from mpnet.engine.execute import execute
 from mpnet.engine.fuse import fuse_plan
 from mpnet.engine.memory import Arena, plan_arena
+from mpnet.engine.operations import Convolve
 from mpnet.engine.plan import Plan, Step
 from mpnet.engine.prepare import Prepared
 from mpnet.engine.tensor import Tensor
@@ -89,6 +90,8 @@ class Session:
             # Batches come in one size and a last, smaller one; more would only hold memory.
             if len(self._bound) >= 2:
                 self._bound.pop(next(iter(self._bound)))
+            wanted = [step.operation.alone for step in self.run_plan.steps if isinstance(step.operation, Convolve)]
+            self.prepared.pack(wanted, self.threads)
             bound = BoundPlan(self.prepared, self.run_plan, self.arena, images, self.threads)
             self._bound[images] = bound
         return bound
