@@ -13,7 +13,7 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 
-from mpnet.cli.options import declare, layer_option, selected_precisions
+from mpnet.cli.options import declare, dialect_option, layer_option, selected_precisions
 from mpnet.cli.output import fail, note, print_json, progress
 from mpnet.cli.picture_files import Source, find_sources
 from mpnet.detection.pictures import read_picture
@@ -53,9 +53,10 @@ class _Look:
               help="How a picture is fitted to the network.  [default: stretch; of classifiers crop]")
 @click.option("--default", type=click.Choice(list(PRECISIONS)), help="Precision of layers for which the cfg says none.")
 @layer_option
+@dialect_option
 def command(
     images: tuple[Path, ...], cfg: Path, weights: Path, names: Path | None, out: Path | None, confidence: float,
-    nms: float, nms_kind: str | None, resize: str | None, default: str | None, layers: tuple[str, ...],
+    nms: float, nms_kind: str | None, resize: str | None, default: str | None, layers: tuple[str, ...], dialect: str,
     threads: int | None, isa: str | None, quiet: bool, as_json: bool,
 ) -> int:
     """Find objects in pictures, all pictures of folders, and videos; with a classifier, the best five classes of each.
@@ -69,7 +70,7 @@ def command(
 
         check_writable(out)
     network = load_network(
-        cfg, weights, names, default=default, layers=selected_precisions(layers), threads=threads, isa=isa
+        cfg, weights, names, default=default, layers=selected_precisions(layers), dialect=dialect, threads=threads, isa=isa
     )
     for warning in network.spec.warnings:
         note(warning)
@@ -77,7 +78,10 @@ def command(
     detect: Detect
     task = network.spec.task or DETECTION
     fitted = resize or task.resize
-    protocol: dict[str, Any] = {"input": list(network.spec.in_shape), "resize": fitted}
+    protocol: dict[str, Any] = {
+        "input": list(network.spec.in_shape), "resize": fitted, "dialect": network.spec.dialect,
+        "batch_norm": network.options.batch_norm,
+    }
     if task is CLASSIFICATION:
         protocol["task"], detect = task.name, partial(network.classify, resize=fitted)
     else:

@@ -14,6 +14,7 @@ import click
 from mpnet.errors import ConfigError
 from mpnet.formats.cache import LIMIT_VARIABLE
 from mpnet.spec.precision import PRECISIONS, Precision
+from mpnet.spec.protocol import DIALECTS
 
 if TYPE_CHECKING:
     from mpnet.spec.experiment import Experiment
@@ -85,6 +86,12 @@ layer_option = click.option(
     help="Precision of some layers, over the cfg; may be repeated. `mpnet show` prints selectors.",
 )
 """--layer SELECTOR=PRECISION, over the cfg; read with `selected_precisions`."""
+
+dialect_option = click.option(
+    "--dialect", type=click.Choice(DIALECTS), default="auto", show_default=True,
+    help="Whose program's ways to follow where the two Darknet programs differ; auto: by what the cfg uses.",
+)
+"""--dialect, for commands that take a cfg."""
 
 backends_option = click.option(
     "--backends", "chosen", metavar="NAME,NAME,...",

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from mpnet.backends.partition import partition
-from mpnet.cli.options import backends_option, declare, layer_option, selected_precisions, set_option, words
+from mpnet.cli.options import backends_option, declare, dialect_option, layer_option, selected_precisions, set_option, words
 from mpnet.cli.output import console, note, print_json
 from mpnet.engine.assign import assign
 from mpnet.engine.cost import layer_costs, plan_cost
@@ -34,17 +34,18 @@ from mpnet.spec.quantization import NOTHING_SAID
 @layer_option
 @click.option("--steps", is_flag=True, help="List the steps of a forward pass instead of the layers.")
 @backends_option
+@dialect_option
 @set_option
 def command(
-    source: Path, default: str | None, layers: tuple[str, ...], steps: bool, chosen: str | None, overrides: tuple[str, ...],
-    as_json: bool,
+    source: Path, default: str | None, layers: tuple[str, ...], steps: bool, chosen: str | None, dialect: str,
+    overrides: tuple[str, ...], as_json: bool,
 ) -> None:
     """Show a network's layers: shapes, precision, inserted conversions, MACs, parameters, bytes, totals.
 
     CFG is a Darknet cfg; with an EXPERIMENT (.yaml) its network is shown with its precisions. Where several backends share
     the layers, who runs each is shown as well, and why a preferred one does not.
     """
-    plan, backends = _plan(source, default, layers, overrides)
+    plan, backends = _plan(source, default, layers, overrides, dialect)
     for warning in plan.network.warnings:
         note(warning)
     document = _document(plan)
@@ -64,17 +65,18 @@ def command(
 
 
 def _plan(
-    source: Path, default: str | None, layers: tuple[str, ...], overrides: tuple[str, ...]
+    source: Path, default: str | None, layers: tuple[str, ...], overrides: tuple[str, ...], dialect: str
 ) -> tuple[Plan, tuple[str, ...]]:
     """The plan, and who is to run it."""
-    cfg, batch_norm, dialect, said = source, "auto", "auto", dict[str | int, Precision | str]()
+    cfg, batch_norm, said = source, "auto", dict[str | int, Precision | str]()
     quantization: tuple[Any, ...] = (NOTHING_SAID, ())
     backends = OWN_BACKENDS
     if source.suffix in (".yaml", ".yml"):
         from mpnet.formats.experiment_yaml import read_experiment  # a cfg does without
 
         experiment = read_experiment(source, overrides)
-        cfg, batch_norm, dialect = experiment.model.cfg, experiment.model.batch_norm, experiment.model.dialect
+        cfg, batch_norm = experiment.model.cfg, experiment.model.batch_norm
+        dialect = experiment.model.dialect if dialect == "auto" else dialect
         default, said = default or experiment.precision.default, dict(experiment.precision.layers)
         quantization = (experiment.quantization.options, experiment.quantization.layers)
         backends = experiment.backends
