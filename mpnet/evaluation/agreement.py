@@ -21,7 +21,7 @@ class Agreement:
     """
 
     def __init__(self, baseline: Detections, sizes: NDArray[np.float32], category_count: int) -> None:
-        inside = _inside(baseline, sizes)
+        inside = inside_pictures(baseline, sizes)
         sure = inside.select(inside.score >= np.float32(BASELINE_SCORE)).clipped(sizes)
         self.truths = Truths.of(sizes, category_count, sure.image_index, sure.category, sure.box)
         self._evaluator = CocoEvaluator(self.truths)
@@ -31,11 +31,11 @@ class Agreement:
 
         -1 when the baseline found nothing with that score.
         """
-        result = self._evaluator.evaluate(_inside(detections, self.truths.sizes), sizes=False)
+        result = self._evaluator.evaluate(inside_pictures(detections, self.truths.sizes), sizes=False)
         return {name: result.summary[name] for name in ("AP", "AP50", "AP75")} | {"AP95": result.mean_at(AT_95)}
 
 
-def _inside(detections: Detections, sizes: NDArray[np.float32]) -> Detections:
+def inside_pictures(detections: Detections, sizes: NDArray[np.float32]) -> Detections:
     """Those of which something lies in the picture: as truths, nothing could match the others."""
     if len(sizes) != detections.image_count:
         raise DataError(f"the baseline has {len(sizes)} images, the other run {detections.image_count}")

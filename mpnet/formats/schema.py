@@ -63,6 +63,11 @@ class Fields:
     optional: Mapping[str, Kind] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class Count:
+    """A whole number from 0 on, however large: a network of 120 layers has 2^120 assignments."""
+
+
 def mismatch(value: Any, kind: Kind, place: str) -> str | None:
     """What is wrong with a value, such as `precision.layers[3].index must be a whole number, not 'x'`; None: nothing."""
     if isinstance(kind, Maybe):
@@ -70,6 +75,9 @@ def mismatch(value: Any, kind: Kind, place: str) -> str | None:
     if isinstance(kind, Text):
         fits = isinstance(value, str) and re.fullmatch(kind.pattern, value) is not None
         return None if fits else f"{place} must be {kind.what}, not {shown(value)}"
+    if isinstance(kind, Count):
+        fits = isinstance(value, int) and not isinstance(value, bool) and value >= 0
+        return None if fits else f"{place} must be a whole number from 0 on, not {shown(value)}"
     if isinstance(kind, Within):
         fits = _is(value, float) and kind.low <= value <= kind.high
         return None if fits else f"{place} must be a number from {kind.low:g} to {kind.high:g}, not {shown(value)}"

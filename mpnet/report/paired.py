@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.errors import DataError
-from mpnet.evaluation.agreement import BASELINE_SCORE, Agreement
+from mpnet.evaluation.agreement import BASELINE_SCORE, Agreement, inside_pictures
 from mpnet.evaluation.compare import DRAWS, Differences, Draws, Interval, bootstrap, compare, draw_images, found_objects
 from mpnet.evaluation.metrics import SIZES, CocoEvaluator, CocoResult
 from mpnet.report.model import Change, ClassRow, ObjectChange
@@ -145,7 +145,9 @@ def overlap(a: NDArray[np.floating], b: NDArray[np.floating]) -> float:
 
 def unmatched(first: Detections, second: Detections, dataset: Dataset) -> NDArray[np.float64]:
     """float64 (images,): sum of the scores of sure detections of `first` that `second` does not make at IoU 0.5."""
-    sure = first.select(first.score >= np.float32(BASELINE_SCORE))
+    # As the truths: what lies wholly outside of the picture is none.
+    inside = inside_pictures(first, dataset.sizes)
+    sure = inside.select(inside.score >= np.float32(BASELINE_SCORE))
     truths = Agreement(first, dataset.sizes, len(dataset.categories)).truths
     found = found_objects(second, truths, BASELINE_SCORE / 2)
     lonely = found < 0

@@ -8,7 +8,7 @@ from typing import Any, Mapping
 
 from mpnet.errors import FormatError
 from mpnet.formats.json_text import parse_json
-from mpnet.formats.schema import Fields, Kind, Many, Maybe, Named, Within, mismatch
+from mpnet.formats.schema import Count, Fields, Kind, Many, Maybe, Named, Within, mismatch
 from mpnet.spec.identity import TrialIdentity
 from mpnet.spec.task import TASKS
 from mpnet.trial.result_schema import CALIBRATION, DECIBELS, KEY
@@ -42,7 +42,7 @@ DOCUMENTS: Mapping[str, Kind] = {
     }),
     "status": Fields({}, {"state": str, "owner": str, "strategy": str, "total": Maybe(int), "time": float}),
     "findings": Maybe(Fields({
-        "trials": int, "space": int, "front": Many(_ENTRY), "objectives": Many(str, 1), "baseline": Maybe(_ENTRY),
+        "trials": int, "space": Count(), "front": Many(_ENTRY), "objectives": Many(str, 1), "baseline": Maybe(_ENTRY),
         "best": Maybe(_ENTRY),
     }, {"gap": Maybe(_GAP), "picks": Named(_PICK), "nearest": Maybe(_NEAREST), "limits": _VALUES, "known": int, "state": str,
         "verified": _VERIFIED})),

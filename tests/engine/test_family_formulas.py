@@ -75,4 +75,5 @@ def test_softmax_of_a_picture_goes_by_darknets_order() -> None:
     """Two rows of 12 values: channel by channel, not pixel by pixel."""
     x = RANDOM.normal(size=(4, 2, 3)).astype(np.float32)
     rows = np.exp(x.astype(np.float64).reshape(2, 12) / 3)
-    close(run("[softmax]\ngroups=2\ntemperature=3\n", np.empty(0), x), (rows / rows.sum(axis=1, keepdims=True)).reshape(4, 2, 3))
+    wanted = (rows / rows.sum(axis=1, keepdims=True)).reshape(4, 2, 3)
+    close(run("[softmax]\ngroups=2\ntemperature=3\n", np.empty(0), x), wanted)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mpnet.formats.schema import Fields, Many, Maybe, Named, Text, Within, mismatch
+from mpnet.formats.schema import Count, Fields, Many, Maybe, Named, Text, Within, mismatch
 
 KIND = Fields({"name": str, "rows": Many(Fields({"index": int}, {"ms": Maybe(float)}))}, {
     "key": Text("[a-z]+", "a word"), "costs": Named(float), "share": Within(0, 1), "open": dict, "flag": bool,
@@ -40,3 +40,11 @@ def test_what_fits_is_not_mentioned() -> None:
 ])
 def test_the_first_place_that_does_not_fit_is_named(change: dict[str, Any], message: str) -> None:
     assert mismatch({**WHOLE, **change}, KIND, "it") == message
+
+
+def test_counts_have_no_end() -> None:
+    """A network of 120 layers has 2^120 assignments at two precisions."""
+    assert mismatch(2**120, Count(), "space") is None
+    for value in (-1, True, 1.0, "1"):
+        assert mismatch(value, Count(), "space") is not None
+    assert mismatch(2**120, int, "index") is not None
