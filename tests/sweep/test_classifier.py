@@ -1,0 +1,64 @@
+"""Sweeps of networks without heads: what is shared gives the bits of direct runs, whatever the last layer's precision."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from mpnet.engine.assign import assign_key
+from mpnet.engine.options import resolve_options
+from mpnet.engine.plan import build_plan
+from mpnet.engine.prepare import Prepared
+from mpnet.engine.run import Session
+from mpnet.kernels.isa import kernels
+from mpnet.spec.dataset import Category, Dataset, ImageRecord
+from mpnet.spec.network import NetworkSpec
+from mpnet.spec.weights import random_weights
+from mpnet.sweep.context import OptionsInForce, SweepContext
+from mpnet.sweep.evaluator import Evaluator
+from mpnet.sweep.units import Unit
+from mpnet.trial.classification import ClassificationDecoder
+from tests.sweep.sweep_networks import conv, parse, pool
+
+KEYS = ("fff", "ffq", "fqf", "qff", "qqq", "hhh", "hqh", "qqh")
+TAIL = {"softmax": "[avgpool]\n[softmax]\n", "scores": "[avgpool]\n", "cost": "[avgpool]\n[softmax]\n[cost]\n"}
+
+
+def context(network: NetworkSpec, images: int = 6) -> SweepContext:
+    random = np.random.default_rng(3)
+    data = Dataset.labelled(
+        [ImageRecord(i + 1, f"{i}.png", 40, 30, f"{i:064x}") for i in range(images)],
+        [Category(c + 1, f"class {c}") for c in range(7)], random.integers(0, 7, images).tolist())
+    return SweepContext(
+        network=network, weights=random_weights(network, 3), options=(OptionsInForce(resolve_options(network)),), own={},
+        decoder=ClassificationDecoder(), dataset=data, pictures=random.random((images, *network.in_shape), np.float32),
+        geometry=np.tile(np.array([0, 0, 1, 1], np.float32), (images, 1)), select=np.arange(images),
+        report=np.zeros(0, np.intp), wanted=(), isa="auto", threads=1, group=2,
+    )
+
+
+@pytest.mark.parametrize("tail", TAIL)
+def test_a_trial_is_what_a_direct_run_gives(tail: str) -> None:
+    network = parse(16, conv(6), pool(), conv(8), conv(7, 1, 1, "linear"), TAIL[tail])
+    made = context(network)
+    made = replace(made, baseline=Evaluator(made).baseline("fff"))
+    evaluator = Evaluator(made)
+    trials = {trial.key: trial.values for trial in evaluator.evaluate(Unit(0, KEYS)).trials}
+    best = {}
+    for key in KEYS:
+        session = Session(Prepared(network, made.weights, kernels()), build_plan(network, assign_key(network, key)))
+        [scores] = session.forward(made.pictures)
+        flat = scores.reshape(len(scores), -1)
+        order = np.argsort(-flat, axis=1, kind="stable")
+        found = evaluator.found(0, key)
+        assert np.array_equal(found.category, order[:, :5])
+        assert np.array_equal(found.score, np.take_along_axis(flat, order[:, :5], axis=1))
+        best[key] = order
+        labels = made.dataset.labels[:, None]
+        assert trials[key]["top1"] == 100 * np.mean((order[:, :1] == labels).any(axis=1))
+        assert trials[key]["top5"] == 100 * np.mean((order[:, :5] == labels).any(axis=1))
+        assert trials[key]["agreement_top1"] == 100 * np.mean(order[:, 0] == best["fff"][:, 0])
+    assert trials["fff"]["head_sqnr_db"] == 150
+    assert trials["qqq"]["head_sqnr_db"] < 80
