@@ -8,8 +8,11 @@ from typing import Any
 from mpnet.errors import FormatError
 from mpnet.formats.json_text import integer, number, read_json
 from mpnet.messages import named, shown
-from mpnet.spec.classifications import Classifications
+from mpnet.spec.classifications import KEPT, Classifications
 from mpnet.spec.dataset import Dataset
+
+MAX_SCORE = 1e30
+"""Well within float32."""
 
 
 def predictions_json(found: Classifications, dataset: Dataset) -> bytes:
@@ -37,6 +40,7 @@ def read_predictions(path: Path | str, dataset: Dataset) -> Classifications:
         raise FormatError(f"{named(path)}: classifications of these pictures are a list of {len(dataset.images)}, not "
                           f"{len(document) if isinstance(document, list) else shown(document)}")
     position = {category.id: place for place, category in enumerate(dataset.categories)}
+    kept = min(KEPT, len(dataset.categories))
     categories: list[list[int]] = []
     scores: list[list[float]] = []
     for index, (record, image) in enumerate(zip(document, dataset.images, strict=True)):
@@ -45,20 +49,24 @@ def read_predictions(path: Path | str, dataset: Dataset) -> Classifications:
             raise FormatError(f"{place}: a classification is an object, not {shown(record)}")
         if integer(record, "image_id", place) != image.id:
             raise FormatError(f"{place}: image_id {record['image_id']} where the data set has {image.id}; run again")
-        classes = [integer({"category_ids": value}, "category_ids", place) for value in _list(record, "category_ids", place)]
+        listed = _list(record, "category_ids", kept, place)
+        classes = [integer({"category_ids": identity}, "category_ids", place) for identity in listed]
         unknown = [identity for identity in classes if identity not in position]
         if unknown:
             raise FormatError(f"{place}: category id {unknown[0]} is not in the data set; evaluate with its own")
+        values = [number({"scores": value}, "scores", place) for value in _list(record, "scores", kept, place)]
+        if max(map(abs, values)) > MAX_SCORE:
+            raise FormatError(f"{place}: 'scores' holds one beyond {MAX_SCORE:g}")
         categories.append([position[identity] for identity in classes])
-        scores.append([number({"scores": value}, "scores", place) for value in _list(record, "scores", place)])
+        scores.append(values)
     try:
         return Classifications.of(categories, scores, len(dataset.categories))
     except ValueError as error:
         raise FormatError(f"{named(path)}: {shown(str(error))}; run again") from None
 
 
-def _list(record: dict[str, Any], key: str, place: str) -> list[Any]:
+def _list(record: dict[str, Any], key: str, count: int, place: str) -> list[Any]:
     values = record.get(key)
-    if not isinstance(values, list):
-        raise FormatError(f"{place}: {key!r} must be a list, not {shown(values)}")
+    if not isinstance(values, list) or len(values) != count:
+        raise FormatError(f"{place}: {key!r} must be a list of {count}, not {shown(values)}")
     return values

@@ -100,7 +100,7 @@ def test_analyze_and_detect(mpnet: Mpnet, file: Path, shapes: Path) -> None:
 
 def test_what_does_not_fit_is_said_in_one_line(mpnet: Mpnet, file: Path, shapes: Path) -> None:
     for arguments, message in (
-        (("run", file, "--set", "data={format: yolo, images: val, labels: val}"), "shapes.cfg is a classifier; use imagefolder"),
+        (("run", file, "--set", "data={format: yolo, images: val, labels: val}"), "is a classifier; use imagefolder or list"),
         (("sweep", file, "--set", "sweep.objectives=[AP, bit_operations]"), "AP is not measured of a classifier"),
         (("sweep", file, "--set", "sweep.constraints.ap_drop=1"), "AP is not measured of a classifier"),
         (("run", file, "--set", f"data.images={shapes}"), "'val' is not among the 10 names of the classes"),

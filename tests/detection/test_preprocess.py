@@ -108,3 +108,29 @@ def test_input_of_the_reference_programs(shared_data, golden: str, image: str) -
     difference = np.abs(actual[0] - expected) * 255
     assert difference.max() < 3
     assert difference.mean() < 0.05
+
+
+def darknet_crop(picture: np.ndarray, net_width: int, net_height: int) -> np.ndarray:
+    """AlexeyAB's resize_min and crop_image, step by step: the whole picture resized, then cut, the border repeated."""
+    height, width = picture.shape[:2]
+    wide, high = (net_width, height * net_width // width) if width < height else (width * net_width // height, net_width)
+    whole = preprocess(picture, wide, high)[0][0]
+    left, top = int((wide - net_width) / 2), int((high - net_height) / 2)
+    rows = np.clip(np.arange(top, top + net_height), 0, high - 1)
+    columns = np.clip(np.arange(left, left + net_width), 0, wide - 1)
+    return whole[rows][:, columns]
+
+
+@pytest.mark.parametrize(("width", "height"), [(40, 30), (30, 41), (24, 24), (7, 90), (200, 3), (1, 1), (25, 24)])
+@pytest.mark.parametrize("net", [(24, 24), (16, 10), (10, 16)])
+def test_crop_is_the_middle_of_the_resized_picture(width: int, height: int, net: tuple[int, int]) -> None:
+    picture = np.random.default_rng(width).integers(0, 256, (height, width, 3)).astype(np.uint8)
+    x, geometry = preprocess(picture, *net, "crop")
+    assert np.array_equal(x[0], darknet_crop(picture, *net))
+    assert min(geometry.content_width, geometry.content_height) == net[0]
+
+
+def test_a_long_picture_costs_no_more_than_its_middle() -> None:
+    """Resized whole it would take 50 GB."""
+    picture = np.zeros((1, 65000, 3), np.uint8)
+    assert preprocess(picture, 256, 256, "crop")[0].shape == (1, 256, 256, 3)
