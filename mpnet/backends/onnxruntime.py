@@ -15,6 +15,7 @@ from mpnet.backends import Backend, Executed
 from mpnet.backends.pictures import by_picture, first_line
 from mpnet.errors import EngineError
 from mpnet.export import Exported
+from mpnet.export.onnx.graph import layer_of
 
 # What the optimised graph calls a convolution: operator -> precision of its products.
 _CONVOLUTIONS = {
@@ -68,8 +69,6 @@ class OnnxRuntimeModel:
 
     def executed(self) -> Executed:
         """See mpnet.backends.Model: read from the optimised graph."""
-        from mpnet.export.onnx.graph import layer_of
-
         found: dict[int, tuple[str, str]] = {}
         for node in self.optimised().graph.node:
             precision = _CONVOLUTIONS.get(node.op_type)
@@ -82,8 +81,6 @@ class OnnxRuntimeModel:
 
     def layer_ms(self) -> Mapping[int, float]:
         """See mpnet.backends.Model: from ONNX Runtime's profile, the mean of some passes."""
-        from mpnet.export.onnx.graph import layer_of
-
         with tempfile.TemporaryDirectory() as folder:
             session = self._open(enable_profiling=True, profile_file_prefix=str(Path(folder) / "profile"))
             shape = session.get_inputs()[0].shape

@@ -12,6 +12,7 @@ from mpnet.backends import Backend, Executed
 from mpnet.backends.pictures import by_picture, first_line
 from mpnet.errors import EngineError
 from mpnet.export import Exported
+from mpnet.export.onnx.graph import layer_of
 
 _PRECISIONS = {"f32": "fp32", "u8": "int8", "i8": "int8", "f16": "fp16", "bf16": "bf16"}
 _WHY = {"fp16": "weights are widened when loaded"}
@@ -57,8 +58,6 @@ class OpenVinoModel:
 
     def executed(self) -> Executed:
         """See mpnet.backends.Model: read from the runtime model."""
-        from mpnet.export.onnx.graph import layer_of
-
         found: dict[int, tuple[str, str]] = {}
         for node in self._compiled.get_runtime_model().get_ordered_ops():
             facts = {key: _text(node.rt_info[key]) for key in ("layerType", "runtimePrecision", "primitiveType")
@@ -73,8 +72,6 @@ class OpenVinoModel:
 
     def layer_ms(self) -> Mapping[int, float]:
         """See mpnet.backends.Model: from OpenVINO's counters, the mean of some passes."""
-        from mpnet.export.onnx.graph import layer_of
-
         compiled = self._core.compile_model(self._model, "CPU", {**self._settings, "PERF_COUNT": True})
         request = compiled.create_infer_request()
         shape = list(compiled.inputs[0].shape)

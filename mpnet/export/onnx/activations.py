@@ -13,17 +13,72 @@ def _scalar(graph: Graph, value: float) -> str:
     return graph.constant(f"constant_{value:g}", np.float32(value))
 
 
+def _clip(graph: Graph, x: str, low: float, high: float, name: str) -> str:
+    return graph.node("Clip", [x, _scalar(graph, low), _scalar(graph, high)], name)
+
+
+def _times(graph: Graph, x: str, factor: float, name: str) -> str:
+    return graph.node("Mul", [x, _scalar(graph, factor)], name)
+
+
+def _slow_outside(graph: Graph, x: str, low: float, high: float, slope: float, name: str) -> tuple[str, str]:
+    """x kept in [low, high], and `slope` times what lies outside."""
+    inside = _clip(graph, x, low, high, f"{name}_inside")
+    return inside, _times(graph, graph.node("Sub", [x, inside], f"{name}_outside"), slope, f"{name}_slow")
+
+
+def _plse(graph: Graph, x: str, name: str) -> str:
+    inside, rest = _slow_outside(graph, x, -4, 4, 0.01, name)
+    line = graph.node("Add", [_times(graph, inside, 0.125, f"{name}_line"), _scalar(graph, 0.5)], f"{name}_middle")
+    return graph.node("Add", [line, rest], name)
+
+
+def _gelu(graph: Graph, x: str, name: str) -> str:
+    cube = graph.node("Mul", [graph.node("Mul", [x, x], f"{name}_square"), x], f"{name}_cube")
+    terms = [_times(graph, x, 0.797885, f"{name}_line"), _times(graph, cube, 0.035677, f"{name}_bend")]
+    curve = graph.node("Tanh", [graph.node("Add", terms, f"{name}_inner")], f"{name}_tanh")
+    grown = graph.node("Add", [curve, _scalar(graph, 1)], f"{name}_grown")
+    return graph.node("Mul", [_times(graph, x, 0.5, f"{name}_half"), grown], name)
+
+
+def _hard_mish(graph: Graph, x: str, name: str) -> str:
+    low = _clip(graph, x, -2, 0, f"{name}_low")
+    square = _times(graph, graph.node("Mul", [low, low], f"{name}_square"), 0.5, f"{name}_bend")
+    bent = graph.node("Add", [square, low], f"{name}_bent")
+    return graph.node("Add", [graph.node("Relu", [x], f"{name}_high"), bent], name)
+
+
+def _ramp(graph: Graph, x: str, name: str) -> str:
+    return graph.node("Add", [graph.node("Relu", [x], f"{name}_relu"), _times(graph, x, 0.1, f"{name}_slope")], name)
+
+
+def _mish(graph: Graph, x: str, name: str) -> str:
+    # Opset 18 has Mish; engines of opset 17 know it by this pattern.
+    return graph.node(
+        "Mul", [x, graph.node("Tanh", [graph.node("Softplus", [x], f"{name}_softplus")], f"{name}_tanh")], name)
+
+
 _OPERATORS: dict[str, Callable[[Graph, str, str], str]] = {
     "linear": lambda graph, x, name: x,
     "leaky": lambda graph, x, name: graph.node("LeakyRelu", [x], name, alpha=0.1),
     "relu": lambda graph, x, name: graph.node("Relu", [x], name),
-    "relu6": lambda graph, x, name: graph.node("Clip", [x, _scalar(graph, 0), _scalar(graph, 6)], name),
+    "relu6": lambda graph, x, name: _clip(graph, x, 0, 6, name),
     "logistic": lambda graph, x, name: graph.node("Sigmoid", [x], name),
     "swish": lambda graph, x, name: graph.node("Mul", [x, graph.node("Sigmoid", [x], f"{name}_sigmoid")], name),
-    # Opset 18 has Mish; engines of opset 17 know it by this pattern.
-    "mish": lambda graph, x, name: graph.node(
-        "Mul", [x, graph.node("Tanh", [graph.node("Softplus", [x], f"{name}_softplus")], f"{name}_tanh")], name),
+    "mish": _mish,
+    "loggy": lambda graph, x, name: graph.node("Tanh", [_times(graph, x, 0.5, f"{name}_half")], name),
+    "tanh": lambda graph, x, name: graph.node("Tanh", [x], name),
+    "relie": lambda graph, x, name: graph.node("LeakyRelu", [x], name, alpha=0.01),
+    "ramp": _ramp,
+    "plse": _plse,
+    "elu": lambda graph, x, name: graph.node("Elu", [x], name, alpha=1.0),
+    "selu": lambda graph, x, name: graph.node("Selu", [x], name, alpha=1.6732, gamma=1.0507),
+    "gelu": _gelu,
+    "hardtan": lambda graph, x, name: _clip(graph, x, -1, 1, name),
+    "lhtan": lambda graph, x, name: graph.node("Add", _slow_outside(graph, x, 0, 1, 0.001, name), name),
+    "hard_mish": _hard_mish,
 }
+KNOWN = frozenset(_OPERATORS)
 
 CLAMPS = ("linear", "relu", "relu6")
 """Results of these are clamps of their sums, which engines do when they store codes."""

@@ -23,16 +23,19 @@ def refuse_kind(kind: str) -> None:
 
 
 def write_boxes(
-    graph: Graph, network: NetworkSpec, heads: Sequence[str], confidence: float, nms: float
+    graph: Graph, network: NetworkSpec, tensors: Sequence[str], confidence: float, nms: float
 ) -> tuple[str, str, str]:
     """The detections of one picture, best first within each class, classes rising.
 
-    heads:  the tensor that enters each yolo layer, (1, c, h, w).
+    tensors: the one that enters each yolo layer, (1, c, h, w).
     Result: boxes (n, 4) float32, centre and size relative to the network's input; scores (n,); classes (n,) int64.
     """
     if not network.yolos:
         raise ConfigError("--with-boxes: the network has no [yolo] layer; export without boxes")
-    decoded = [_decode(graph, network, yolo, head) for yolo, head in zip(network.yolos, heads, strict=True)]
+    for head in network.yolos:
+        if type(head) is not YoloSpec:
+            raise ConfigError(f"--with-boxes: boxes of [{head.kind}] ({head.name}) cannot be written; export without boxes")
+    decoded = [_decode(graph, network, yolo, tensor) for yolo, tensor in zip(network.yolos, tensors, strict=True)]
     boxes, scores = (
         parts[0] if len(parts) == 1 else graph.node("Concat", parts, f"boxes_all_{what}", axis=1)
         for what, parts in (("boxes", [boxes for boxes, _ in decoded]), ("scores", [scores for _, scores in decoded]))

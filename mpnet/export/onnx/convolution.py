@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from mpnet.engine.operations import Convolve
 from mpnet.engine.prepare import Constants, Prepared
+from mpnet.engine.rules import kernel_activation
 from mpnet.export.onnx.activations import CLAMPS, RISING, activate
-from mpnet.export.onnx.graph import Graph, layer_name
+from mpnet.export.onnx.graph import FLOAT, Graph, layer_name
 from mpnet.export.onnx.rules import Rules
 from mpnet.export.onnx.values import SHIFT, Coded, Later, Value, coded_value, fixed_map, quantised, real_of
 from mpnet.quantization.scheme import range_to_params
@@ -47,7 +48,12 @@ class _Writer:
         }
 
     def activated(self, sums: str) -> str:
-        return activate(self.graph, self.layer.activation, sums, self.name(self.layer.activation))
+        return activate(self.graph, self.activation, sums, self.name(self.activation))
+
+    @property
+    def activation(self) -> str:
+        """That of the convolution itself; others are steps of their own."""
+        return kernel_activation(self.layer.activation)
 
     def sums(self) -> str:
         """Biased, before the activation; weights as the precision stores them."""
@@ -59,7 +65,7 @@ class _Writer:
         dtype = self.operation.precision.stored.dtype
         stored = self.constant("weights", self.constants.weights.astype(dtype))
         if self.operation.precision.stored is FLOAT16:
-            stored = self.graph.node("Cast", [stored], self.name("weights_widened"), to=1)
+            stored = self.graph.node("Cast", [stored], self.name("weights_widened"), to=FLOAT)
         return self.convolution(stored, self.constants.bias)
 
     def convolution(self, weights: str, bias: NDArray[np.float32], what: str = "conv") -> str:
@@ -71,7 +77,7 @@ class _Writer:
         codes, scales = self.constant("weights", self.constants.weights), self.scales * np.float32(factor)
         if self.rules.fused_only and not self.in_codes:
             # Engines fold these into real weights, which DequantizeLinear keeps them from.
-            reals = self.graph.node("Cast", [codes], self.name("weights_widened"), to=1)
+            reals = self.graph.node("Cast", [codes], self.name("weights_widened"), to=FLOAT)
             factors = self.constant("weights_scale", scales.reshape(-1, 1, 1, 1))
             return self.graph.node("Mul", [reals, factors], self.name("weights_dequantize"))
         zeros = self.graph.constant("weights_zero_point", np.zeros(len(scales), np.int8))
@@ -88,7 +94,7 @@ class _Writer:
         """Biased sums of codes whose scale is known when they are."""
         stored = self.constant("weights", self.constants.weights)
         sums = self.graph.node("ConvInteger", [x.tensor, stored, x.zero_point], self.name("conv"), **self.window)
-        reals = self.graph.node("Cast", [sums], self.name("sums"), to=1)
+        reals = self.graph.node("Cast", [sums], self.name("sums"), to=FLOAT)
         factor = self.graph.node(
             "Mul", [x.scale, self.constant("weights_scale", self.scales.reshape(1, -1, 1, 1))], self.name("factor"))
         scaled = self.graph.node("Mul", [reals, factor], self.name("scaled"))
@@ -108,13 +114,13 @@ class _Writer:
     def as_leaky_pair(self) -> bool:
         """Whether it is written as two convolutions, see `Rules.leaky_depth`."""
         deep = self.layer.depth >= self.rules.leaky_depth
-        return self.rules.fused_only and self.layer.activation == "leaky" and deep and self.codes_to_codes
+        return self.rules.fused_only and self.activation == "leaky" and deep and self.codes_to_codes
 
     @property
     def in_codes(self) -> bool:
         """Whether an engine that convolves codes only where it stores codes does so here."""
         quantize = self.operation.quantize
-        clamps = self.layer.activation in CLAMPS and quantize is not None and quantize.scheme.low == -SHIFT
+        clamps = self.activation in CLAMPS and quantize is not None and quantize.scheme.low == -SHIFT
         return self.as_leaky_pair or (clamps and self.codes_to_codes)
 
     def leaky_pair(self) -> Value:
@@ -147,6 +153,6 @@ def convolve(graph: Graph, prepared: Prepared, operation: Convolve, x: Value, ru
     sums = writer.sums()
     if operation.quantize is None:
         return Value(writer.activated(sums))
-    if rules.fused_only and not writer.in_codes and layer.activation in RISING:
-        return Value(sums, later=Later(layer.index, layer.activation, operation.quantize))
+    if rules.fused_only and not writer.in_codes and writer.activation in RISING:
+        return Value(sums, later=Later(layer.index, writer.activation, operation.quantize))
     return quantised(graph, writer.activated(sums), writer.name("result"), operation.quantize)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any, Sequence
 
 import numpy as np
-import onnx
 from numpy.typing import NDArray
-from onnx import TensorProto, helper, numpy_helper
 
 # Opset 17 and IR 8 hold all that is written, and engines of 2022 and later read them.
 OPSET, IR_VERSION = 17, 8
+# Of onnx.TensorProto.
+FLOAT, INT64, HALF = 1, 7, 10
 
 
 def layer_name(index: int, what: str) -> str:
@@ -26,15 +26,21 @@ def layer_of(name: str) -> int | None:
 
 
 class Graph:
-    """Nodes in order. A node with one result has that result's name."""
+    """Nodes in order. A node with one result has that result's name. The package `onnx` is imported by the first one."""
 
     def __init__(self) -> None:
-        self._nodes: list[onnx.NodeProto] = []
+        import onnx
+        from onnx import numpy_helper
+
+        self._onnx: Any = onnx
+        self._helper: Any = onnx.helper
+        self._tensor = numpy_helper.from_array
+        self._nodes: list[Any] = []
         self._constants: dict[tuple[str, tuple[int, ...], bytes], str] = {}
-        self._initializers: list[onnx.TensorProto] = []
+        self._initializers: list[Any] = []
         self._names: set[str] = set()
-        self._inputs: list[onnx.ValueInfoProto] = []
-        self._outputs: list[onnx.ValueInfoProto] = []
+        self._inputs: list[Any] = []
+        self._outputs: list[Any] = []
 
     def _free(self, name: str) -> str:
         free, number = name, 1
@@ -47,14 +53,14 @@ class Graph:
     def input(self, name: str, shape: Sequence[int]) -> str:
         """A float32 input."""
         self._names.add(name)
-        self._inputs.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, list(shape)))
+        self._inputs.append(self._helper.make_tensor_value_info(name, FLOAT, list(shape)))
         return name
 
-    def output(self, name: str, source: str, shape: Sequence[int | str], kind: int = TensorProto.FLOAT) -> None:
+    def output(self, name: str, source: str, shape: Sequence[int | str], kind: int = FLOAT) -> None:
         """Let a tensor leave under a name."""
         self._names.add(name)
-        self._nodes.append(helper.make_node("Identity", [source], [name], name=name))
-        self._outputs.append(helper.make_tensor_value_info(name, kind, list(shape)))
+        self._nodes.append(self._helper.make_node("Identity", [source], [name], name=name))
+        self._outputs.append(self._helper.make_tensor_value_info(name, kind, list(shape)))
 
     def constant(self, name: str, array: NDArray[Any] | np.generic) -> str:
         """A constant; equal ones are written once."""
@@ -63,28 +69,28 @@ class Graph:
         known = self._constants.get(key)
         if known is None:
             known = self._constants[key] = self._free(name)
-            self._initializers.append(numpy_helper.from_array(np.ascontiguousarray(value).reshape(value.shape), known))
+            self._initializers.append(self._tensor(np.ascontiguousarray(value).reshape(value.shape), known))
         return known
 
     def node(self, operator: str, inputs: Sequence[str], name: str, **attributes: Any) -> str:
         """Append a node with one result; the result's name."""
         result = self._free(name)
-        self._nodes.append(helper.make_node(operator, list(inputs), [result], name=result, **attributes))
+        self._nodes.append(self._helper.make_node(operator, list(inputs), [result], name=result, **attributes))
         return result
 
     def nodes(self, operator: str, inputs: Sequence[str], names: Sequence[str], **attributes: Any) -> list[str]:
         """Append a node with several results; their names."""
         results = [self._free(name) for name in names]
-        self._nodes.append(helper.make_node(operator, list(inputs), results, name=results[0], **attributes))
+        self._nodes.append(self._helper.make_node(operator, list(inputs), results, name=results[0], **attributes))
         return results
 
-    def model(self, name: str, producer_version: str, metadata: dict[str, str]) -> onnx.ModelProto:
+    def model(self, name: str, producer_version: str, metadata: dict[str, str]) -> Any:
         """The whole, checked. Raises: onnx.checker.ValidationError for a mistake in the writer."""
-        graph = helper.make_graph(self._nodes, name, self._inputs, self._outputs, self._initializers)
-        model = helper.make_model(
-            graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION, producer_name="mpnet",
+        graph = self._helper.make_graph(self._nodes, name, self._inputs, self._outputs, self._initializers)
+        model = self._helper.make_model(
+            graph, opset_imports=[self._helper.make_opsetid("", OPSET)], ir_version=IR_VERSION, producer_name="mpnet",
             producer_version=producer_version,
         )
-        helper.set_model_props(model, metadata)
-        onnx.checker.check_model(model, full_check=True)
+        self._helper.set_model_props(model, metadata)
+        self._onnx.checker.check_model(model, full_check=True)
         return model

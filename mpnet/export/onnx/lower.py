@@ -3,32 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Callable
 
 import numpy as np
 
 from mpnet.engine.fuse import fuse_plan
 from mpnet.engine.operations import (
-    Add,
-    AvgPool,
     Cast,
-    Concat,
     Convolve,
     Dequantize,
     MaxPool,
     Operation,
     Quantize,
     Slice,
-    Upsample,
-    Yolo,
 )
 from mpnet.engine.plan import Plan, Step
 from mpnet.engine.prepare import Prepared
 from mpnet.export.onnx.activations import activate
 from mpnet.export.onnx.convolution import convolve
 from mpnet.export.onnx.graph import Graph, layer_name
+from mpnet.export.onnx.operations import Job, write
 from mpnet.export.onnx.rules import Rules
 from mpnet.export.onnx.values import Later, Value, pair, quantised, real_of, rounded_to_half
+from mpnet.spec.network import Shape
 from mpnet.spec.precision import FLOAT16
 
 INPUT = "picture"
@@ -56,10 +52,10 @@ class Lowered:
         name = layer_name(step.layer, step.operation.name.lower())
         if isinstance(step.operation, (MaxPool, Slice)):
             [slot] = step.inputs
-            return self._moved(step.operation, self._values[slot], name)
+            return self._moved(step, step.operation, self._values[slot], name)
         inputs = [self._ready(slot) for slot in step.inputs]
-        if isinstance(step.operation, Upsample):
-            return self._moved(step.operation, inputs[0], name)
+        if step.operation.moves_values and len(inputs) == 1:
+            return self._moved(step, step.operation, inputs[0], name)
         if isinstance(step.operation, Convolve):
             return self._convolve(step, inputs[0])
         if isinstance(step.operation, Quantize):
@@ -67,7 +63,14 @@ class Lowered:
         if isinstance(step.operation, (Dequantize, Cast)):
             return self._stored(real_of(self.graph, inputs[0], name), step)
         reals = [real_of(self.graph, value, name) for value in inputs]
-        return self._stored(_WRITE[type(step.operation)](self.graph, step.operation, reals, name), step)
+        shapes = [self.plan.slots[slot].shape for slot in step.inputs]
+        return self._stored(self._written(step.operation, reals, shapes, step, name), step)
+
+    def _written(
+        self, operation: Operation, inputs: list[str], shapes: list[Shape], step: Step, name: str
+    ) -> str:
+        shape = self.plan.slots[step.output].shape
+        return write(Job(self.graph, operation, inputs, shapes, shape, name, self.prepared))
 
     def _ready(self, slot: int) -> Value:
         """A slot with all that was put off until something computes with it."""
@@ -91,57 +94,37 @@ class Lowered:
     def _convolve(self, step: Step, x: Value) -> Value:
         operation = step.operation
         assert isinstance(operation, Convolve)
+        layer = operation.layer_of(self.plan.network)
+        if layer.kernel_input != self.plan.slots[step.inputs[0]].shape:
+            x = self._as_channels(x, layer_name(step.layer, "values"))
         value = convolve(self.graph, self.prepared, operation, x, self.rules)
         if operation.quantize is None:
             value = self._stored(value.real, step)
         if operation.pool is not None:
-            value = self._moved(operation.pool, value, layer_name(step.layer, "maxpool"))
+            value = self._moved(step, operation.pool, value, layer_name(step.layer, "maxpool"))
         return value
 
-    def _moved(self, operation: Operation, x: Value, name: str) -> Value:
-        write, coded = _WRITE[type(operation)], x.coded
+    def _as_channels(self, x: Value, name: str) -> Value:
+        """All values of a tensor as the channels of one pixel, in the order that they have in memory, channels last."""
+        def flat(tensor: str) -> str:
+            last = self.graph.node("Transpose", [tensor], f"{name}_last", perm=[0, 2, 3, 1])
+            return self.graph.node("Reshape", [last, self.graph.constant("one_pixel", np.array([1, -1, 1, 1], np.int64))], name)
+
+        coded = None if x.coded is None else replace(x.coded, tensor=flat(x.coded.tensor))
+        return Value(flat(x.real) if x.real else "", coded)
+
+    def _moved(self, step: Step, operation: Operation, x: Value, name: str) -> Value:
+        def moved(tensor: str) -> str:
+            source = step.inputs[0]
+            shape = self.plan.slots[source].shape
+            if isinstance(step.operation, Convolve):
+                shape = step.operation.layer_of(self.plan.network).kernel_output
+            return self._written(operation, [tensor], [shape], step, name)
+
+        coded = x.coded
         if coded is None:
-            return Value(write(self.graph, operation, [x.real], name), later=x.later)
+            return Value(moved(x.real), later=x.later)
         if coded.params is None:
-            return Value("", replace(coded, tensor=write(self.graph, operation, [coded.tensor], name)))
-        moved = write(self.graph, operation, [x.real], name)
-        return pair(self.graph, moved, name, coded.params) if self.rules.fused_only else Value(moved, coded)
-
-
-def _maxpool(graph: Graph, operation: MaxPool, inputs: list[str], name: str) -> str:
-    before = operation.padding // 2
-    after = operation.padding - before
-    size = operation.size
-    return graph.node(
-        "MaxPool", inputs, name, kernel_shape=[size, size], strides=[operation.stride] * 2,
-        pads=[before, before, after, after],
-    )
-
-
-def _upsample(graph: Graph, operation: Upsample, inputs: list[str], name: str) -> str:
-    factor = operation.factor
-    scales = graph.constant(f"scales_{factor}", np.array([1, 1, factor, factor], np.float32))
-    return graph.node(
-        "Resize", [*inputs, "", scales], name, mode="nearest", coordinate_transformation_mode="asymmetric",
-        nearest_mode="floor",
-    )
-
-
-def _slice(graph: Graph, operation: Slice, inputs: list[str], name: str) -> str:
-    numbers = [graph.constant(f"number_{n}", np.array([n], np.int64)) for n in (operation.start, operation.stop, 1)]
-    return graph.node("Slice", [*inputs, *numbers], name)
-
-
-def _add(graph: Graph, operation: Add, inputs: list[str], name: str) -> str:
-    return activate(graph, operation.activation, graph.node("Add", inputs, name), f"{name}_{operation.activation}")
-
-
-_WRITE: dict[type[Operation], Callable[[Graph, Any, list[str], str], str]] = {
-    MaxPool: _maxpool,
-    Upsample: _upsample,
-    Slice: _slice,
-    Add: _add,
-    Concat: lambda graph, operation, inputs, name: graph.node("Concat", inputs, name, axis=1),
-    AvgPool: lambda graph, operation, inputs, name: graph.node("GlobalAveragePool", inputs, name),
-}
-OPERATIONS = (*_WRITE, Convolve, Quantize, Dequantize, Cast, Yolo)
+            return Value("", replace(coded, tensor=moved(coded.tensor)))
+        real = moved(x.real)
+        return pair(self.graph, real, name, coded.params) if self.rules.fused_only else Value(real, coded)

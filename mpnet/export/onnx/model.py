@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import onnx
-
 import mpnet
 from mpnet.engine.operations import Convolve
 from mpnet.export import Configuration, Exported
 from mpnet.export.onnx.boxes import refuse_kind, write_boxes
-from mpnet.export.onnx.graph import layer_name
+from mpnet.export.onnx.graph import INT64, layer_name
 from mpnet.export.onnx.lower import Lowered
 from mpnet.export.onnx.metadata import metadata
 from mpnet.export.onnx.rules import FLAVOURS
@@ -39,13 +37,13 @@ def write(configuration: Configuration, flavour: str, with_boxes: bool = False) 
             graph, network, lowered.heads, protocol.get("confidence", 0.25), protocol.get("nms", 0.45))
         graph.output("boxes", boxes, ("detections", 4))
         graph.output("scores", scores, ("detections",))
-        graph.output("classes", classes, ("detections",), onnx.TensorProto.INT64)
+        graph.output("classes", classes, ("detections",), INT64)
     model = graph.model("mpnet", mpnet.__version__, metadata(configuration, flavour, outputs, with_boxes))
     content = model.SerializeToString(deterministic=True)
     return Exported({".onnx": content}, {"flavour": flavour, "bytes": len(content), **_counts(model)}, _written(lowered))
 
 
-def _counts(model: onnx.ModelProto) -> dict[str, Any]:
+def _counts(model: Any) -> dict[str, Any]:
     return {"nodes": len(model.graph.node)}
 
 

@@ -1,22 +1,32 @@
-"""What ONNX can hold: of each layer at each precision, '' or why not."""
+"""What ONNX can hold: of each layer at each precision, '' or why not. Asked of the operations that the layer is made of."""
 
 from __future__ import annotations
 
+from mpnet.engine.operations import Convolve
 from mpnet.engine.options import LayerQuantization
-from mpnet.export.basic import beyond
+from mpnet.engine.rules import RULES
+from mpnet.export.onnx.operations import problem
 from mpnet.quantization.scheme import ActivationScheme
-from mpnet.spec.layers import LayerSpec, MaxpoolSpec
+from mpnet.spec.layers import LayerSpec, MaxpoolSpec, ShortcutSpec
 from mpnet.spec.precision import Precision
 
 
 def support(layer: LayerSpec, precision: Precision, quantization: LayerQuantization, flavour: str) -> str:
     """See mpnet.export.Support; the flavours hold the same, each in its own way."""
-    if problem := beyond(layer, "ONNX"):
-        return problem
+    rule = RULES.get(type(layer))
+    if rule is None:
+        return f"[{layer.kind}] has no form in ONNX that mpnet writes"
     if precision.accumulates == "float16":
         return "sums in half by a fixed order are mpnet's own arithmetic; fp16 stores the same tensors"
-    if isinstance(layer, MaxpoolSpec) and layer.padding - layer.padding // 2 >= layer.size:
-        return f"ONNX pads a pooling by less than its window; this one of {layer.size} pads {layer.padding}"
+    part = None if rule.part is None else rule.part(layer, layer.in_shape)
+    for operation in (*rule.operations(layer, precision, quantization), *([part] if part else [])):
+        reason = "" if operation.is_head or isinstance(operation, Convolve) else problem(operation)
+        if reason:
+            return reason
+    if isinstance(layer, ShortcutSpec) and any(shape[:2] != layer.in_shape[:2] for shape in layer.other_shapes):
+        return "a sum of tensors of different sizes has no form in ONNX that mpnet writes"
+    if isinstance(layer, MaxpoolSpec) and layer.depth and layer.in_shape[2] % layer.depth:
+        return "a maximum across channels that do not divide evenly has no form in ONNX that mpnet writes"
     return scheme_problem(quantization.activations, quantization.calibrated) if precision.carries_scale else ""
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mpnet.engine.operations import Quantize
-from mpnet.export.onnx.graph import Graph
+from mpnet.export.onnx.graph import FLOAT, HALF, Graph
 from mpnet.export.onnx.rules import Rules
 from mpnet.quantization.scheme import QuantParams, range_to_params
 
@@ -129,8 +129,8 @@ def rounded_to_half(graph: Graph, x: str, name: str, rules: Rules) -> str:
     if rules.half == "none":
         return x
     if rules.half == "cast":
-        half = graph.node("Cast", [x], f"{name}_half", to=10)
-        return graph.node("Cast", [half], f"{name}_widened", to=1)
+        half = graph.node("Cast", [x], f"{name}_half", to=HALF)
+        return graph.node("Cast", [half], f"{name}_widened", to=FLOAT)
     large = graph.node("Mul", [x, graph.constant("split", SPLIT)], f"{name}_large")
     sum_ = graph.node("Add", [large, x], f"{name}_sum")
     return graph.node("Sub", [sum_, large], f"{name}_half")

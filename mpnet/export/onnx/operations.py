@@ -1,0 +1,248 @@
+"""Operations without weights of their own as ONNX nodes: one writer by the operation's type."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Callable, Sequence
+
+import numpy as np
+
+from mpnet.engine.operations import (
+    Add,
+    AvgPool,
+    Blur,
+    ChannelMax,
+    Combine,
+    Concat,
+    Constant,
+    LocalAvgPool,
+    Map,
+    MaxPool,
+    Multiply,
+    Normalize,
+    Operation,
+    Rearrange,
+    Slice,
+    Upsample,
+)
+from mpnet.engine.prepare import Prepared
+from mpnet.export.onnx.activations import KNOWN, activate
+from mpnet.export.onnx.graph import Graph
+from mpnet.spec.network import Shape
+
+
+@dataclass(frozen=True)
+class Job:
+    """One operation to be written. inputs: tensors (1, c, h, w) of `shapes` (h, w, c); shape: of the result."""
+
+    graph: Graph
+    operation: Any
+    inputs: Sequence[str]
+    shapes: Sequence[Shape]
+    shape: Shape
+    name: str
+    prepared: Prepared
+
+    def node(self, operator: str, inputs: Sequence[str], what: str = "", **attributes: Any) -> str:
+        """A node on behalf of the operation."""
+        return self.graph.node(operator, inputs, f"{self.name}_{what}" if what else self.name, **attributes)
+
+    def constant(self, what: str, values: Any, dtype: type = np.float32) -> str:
+        """A constant of the operation."""
+        return self.graph.constant(f"{self.name}_{what}", np.asarray(values, dtype))
+
+    def activated(self, x: str) -> str:
+        """x through the operation's activation."""
+        word = self.operation.activation
+        return activate(self.graph, word, x, f"{self.name}_{word}")
+
+
+def write(job: Job) -> str:
+    """The tensor of an operation's result."""
+    writer = _writer(job.operation)
+    assert writer is not None
+    return writer(job)
+
+
+def problem(operation: Operation) -> str:
+    """'' or why an operation cannot be written."""
+    if _writer(operation) is None:
+        return f"{operation.name} has no form in ONNX that mpnet writes"
+    activation = getattr(operation, "activation", "linear")
+    if activation not in KNOWN:
+        return f"the activation {activation} has no form in ONNX that mpnet writes"
+    if isinstance(operation, Normalize) and (operation.kind not in _NORMALISATIONS or operation.tree is not None):
+        return f"normalisation {operation.kind}{' over a tree' if operation.tree else ''} has no form in ONNX that mpnet writes"
+    if isinstance(operation, MaxPool) and operation.padding - operation.padding // 2 >= operation.size:
+        return f"ONNX pads a pooling by less than its window; this one of {operation.size} pads {operation.padding}"
+    return ""
+
+
+def _writer(operation: Operation) -> Callable[[Job], str] | None:
+    return next((_WRITERS[kind] for kind in type(operation).__mro__ if kind in _WRITERS), None)
+
+
+def _pads(padding: int) -> list[int]:
+    before = padding // 2
+    return [before, before, padding - before, padding - before]
+
+
+def _maxpool(job: Job) -> str:
+    pool = job.operation
+    return job.node(
+        "MaxPool", job.inputs, kernel_shape=[pool.size] * 2, strides=[pool.stride] * 2, pads=_pads(pool.padding))
+
+
+def _local_avgpool(job: Job) -> str:
+    pool = job.operation
+    return job.node(
+        "AveragePool", job.inputs, kernel_shape=[pool.size] * 2, strides=[pool.strides[1], pool.strides[0]],
+        pads=_pads(pool.padding), count_include_pad=0)
+
+
+def _channel_max(job: Job) -> str:
+    height, width, channels = job.shapes[0]
+    kept = job.operation.channels
+    shape = job.constant("shape", [1, channels // kept, kept, height, width], np.int64)
+    parts = job.node("Reshape", [*job.inputs, shape], "parts")
+    return job.node("ReduceMax", [parts], axes=[1], keepdims=0)
+
+
+def _upsample(job: Job) -> str:
+    factor = job.operation.factor
+    return job.node(
+        "Resize", [*job.inputs, "", job.constant("scales", [1, 1, factor, factor])], mode="nearest",
+        coordinate_transformation_mode="asymmetric", nearest_mode="floor",
+    )
+
+
+def _slice(job: Job) -> str:
+    numbers = [job.graph.constant(f"number_{n}", np.array([n], np.int64))
+               for n in (job.operation.start, job.operation.stop, 1)]
+    return job.node("Slice", [*job.inputs, *numbers])
+
+
+def _rearrange(job: Job) -> str:
+    """Any order of values: flat, gathered, in its new shape. Where zeros come in, one is put behind the values."""
+    operation: Rearrange = job.operation
+    height, width, channels = job.shape
+    order = operation.order(job.shapes[0])
+    flat = job.node("Reshape", [*job.inputs, job.constant("flat", [-1], np.int64)], "values")
+    if (order < 0).any():
+        flat = job.node("Concat", [flat, job.constant("zero", [0])], "zeros", axis=0)
+    count = int(np.prod(job.shapes[0]))
+    places = job.constant("order", np.where(order < 0, count, order).ravel(), np.int64)
+    taken = job.node("Gather", [flat, places], "taken", axis=0)
+    return job.node("Reshape", [taken, job.constant("shape", [1, channels, height, width], np.int64)])
+
+
+def _map(job: Job) -> str:
+    operation: Map = job.operation
+    [x] = job.inputs
+    if operation.scale != 1:
+        x = job.node("Mul", [x, job.constant("scale", operation.scale)], "scaled")
+    if operation.shift != 0:
+        x = job.node("Add", [x, job.constant("shift", operation.shift)], "shifted")
+    return job.activated(x)
+
+
+def _multiply(job: Job) -> str:
+    # What has one value per channel or pixel broadcasts.
+    return job.activated(job.node("Mul", job.inputs))
+
+
+def _combine(job: Job) -> str:
+    """The sum of as many channels as both have, and the first's own behind them."""
+    operation: Combine = job.operation
+    height, width, channels = job.shape
+    weights = job.prepared.shortcut_weights(operation.layer) if operation.layer >= 0 else None
+    total = job.inputs[0]
+    for number, (other, shape) in enumerate(zip(job.inputs[1:], job.shapes[1:], strict=True), 1):
+        shared = min(channels, shape[2])
+        first, second = np.ones(channels, np.float32), np.full(channels, operation.beta, np.float32)
+        if weights is not None:
+            first, second = (weights[0] if number == 1 else first), weights[number]
+        elif number == 1:
+            first[:shared] = operation.alpha
+        if shape[:2] != (height, width):
+            raise ValueError("checked by support")
+        if shape[2] > channels:
+            bounds = [job.graph.constant(f"number_{n}", np.array([n], np.int64)) for n in (0, channels, 1)]
+            other = job.node("Slice", [other, *bounds], f"part_{number}")
+        elif shape[2] < channels:
+            missing = job.constant(f"missing_{number}", [0, 0, 0, 0, 0, channels - shape[2], 0, 0], np.int64)
+            other = job.node("Pad", [other, missing], f"filled_{number}")
+        terms = [
+            x if (factor == 1).all() else
+            job.node("Mul", [x, job.constant(f"{what}_{number}", factor.reshape(1, -1, 1, 1))], f"weighted_{what}_{number}")
+            for what, x, factor in (("first", total, first), ("second", other, second))
+        ]
+        total = job.node("Add", terms, f"sum_{number}")
+    return job.activated(total)
+
+
+def _constant(job: Job) -> str:
+    height, width, channels = job.shape
+    values = job.prepared.values[job.operation.layer]
+    tiled = np.broadcast_to(values.T[:, None, :], (height, width, channels)).transpose(2, 0, 1)[None]
+    return job.node("Identity", [job.constant("values", np.ascontiguousarray(tiled))])
+
+
+def _blur(job: Job) -> str:
+    blur: Blur = job.operation
+    line = np.array([1, 2, 1] if blur.size == 3 else [1, 1], np.float32)
+    channels = job.shape[2]
+    weights = np.broadcast_to(np.outer(line, line) / line.sum() ** 2, (channels, 1, blur.size, blur.size))
+    return job.node(
+        "Conv", [*job.inputs, job.constant("weights", weights)], kernel_shape=[blur.size] * 2, group=channels,
+        strides=[blur.stride] * 2, pads=[blur.padding] * 4)
+
+
+def _softmax(job: Job) -> str:
+    height, width, channels = job.shape
+    operation: Normalize = job.operation
+    [x] = job.inputs
+    if operation.parameters and operation.parameters[0] != 1:
+        x = job.node("Div", [x, job.constant("temperature", operation.parameters[0])], "tempered")
+    parts = [1, operation.groups, channels // operation.groups, height, width]
+    parted = job.node("Reshape", [x, job.constant("parts", parts, np.int64)], "parts")
+    done = job.node("Softmax", [parted], "softmax", axis=2)
+    return job.node("Reshape", [done, job.constant("shape", [1, channels, height, width], np.int64)])
+
+
+def _shares(job: Job) -> str:
+    """Of each channel in the sum of them all, which a small constant keeps above 0."""
+    [x] = job.inputs
+    if job.operation.kind == "channels":
+        parts = job.node("Relu", [x], "parts")
+    else:
+        if job.operation.kind == "channels_softmax_maxval":
+            x = job.node("Sub", [x, job.node("ReduceMax", [x], "top", axes=[1], keepdims=1)], "below_top")
+        parts = job.node("Exp", [x], "parts")
+    axis = job.graph.constant("number_1", np.array([1], np.int64))
+    total = job.node("ReduceSum", [parts, axis], "sum", keepdims=1)
+    return job.node("Div", [parts, job.node("Add", [total, job.constant("least", 0.0001)], "total")])
+
+
+_NORMALISATIONS: dict[str, Callable[[Job], str]] = {
+    "softmax": _softmax, "channels": _shares, "channels_softmax": _shares, "channels_softmax_maxval": _shares,
+    "l2": lambda job: job.node("LpNormalization", job.inputs, axis=1, p=2),
+}
+
+_WRITERS: dict[type[Operation], Callable[[Job], str]] = {
+    MaxPool: _maxpool,
+    LocalAvgPool: _local_avgpool,
+    AvgPool: lambda job: job.node("GlobalAveragePool", job.inputs),
+    ChannelMax: _channel_max,
+    Upsample: _upsample,
+    Slice: _slice,
+    Rearrange: _rearrange,
+    Concat: lambda job: job.node("Concat", job.inputs, axis=1),
+    Add: lambda job: job.activated(job.node("Add", job.inputs)),
+    Combine: _combine,
+    Multiply: _multiply,
+    Map: _map,
+    Constant: _constant,
+    Blur: _blur,
+    Normalize: lambda job: _NORMALISATIONS[job.operation.kind](job),
+}
