@@ -77,12 +77,11 @@ class Graph:
         """Append an operator and return its output. name: of BuiltinOperator; options: the name of its options table in
         the schema, whose fields are `values`."""
         code = (getattr(schema.BuiltinOperator, name), version)
-        operator = schema.OperatorT(
-            opcodeIndex=self._codes.setdefault(code, len(self._codes)), inputs=list(inputs), outputs=[output]
-        )
+        number = self._codes.setdefault(code, len(self._codes))
+        operator = _table("Operator", opcodeIndex=number, inputs=list(inputs), outputs=[output])
         if options:
             operator.builtinOptionsType = getattr(schema.BuiltinOptions, options)
-            operator.builtinOptions = getattr(schema, f"{options}T")(**values)
+            operator.builtinOptions = _table(options, **values)
         self._operators.append(operator)
         return output
 
@@ -96,15 +95,16 @@ class Graph:
         blocks = []
         for name, block in metadata.items():
             self._buffers.append(_Aligned(np.frombuffer(block, np.uint8)))
-            blocks.append(schema.MetadataT(name=name, buffer=len(self._buffers) - 1))
-        model = schema.ModelT(
-            version=SCHEMA_VERSION, description=description, buffers=self._buffers, metadata=blocks,
+            blocks.append(_table("Metadata", name=name, buffer=len(self._buffers) - 1))
+        model = _table(
+            "Model", version=SCHEMA_VERSION, description=description, buffers=self._buffers, metadata=blocks,
             operatorCodes=[
-                schema.OperatorCodeT(deprecatedBuiltinCode=min(code, 127), version=version, builtinCode=code)
+                _table("OperatorCode", deprecatedBuiltinCode=min(code, 127), version=version, builtinCode=code)
                 for code, version in self._codes
             ],
-            subgraphs=[schema.SubGraphT(
-                tensors=self._tensors, inputs=list(inputs), outputs=list(outputs), operators=self._operators, name="main"
+            subgraphs=[_table(
+                "SubGraph", tensors=self._tensors, inputs=list(inputs), outputs=list(outputs), operators=self._operators,
+                name="main",
             )],
         )
         builder = flatbuffers.Builder(1024)
@@ -116,14 +116,15 @@ class Graph:
     ) -> int:
         quantization = None
         if isinstance(meaning, Codes):
-            quantization = schema.QuantizationParametersT(scale=[meaning.scale], zeroPoint=[meaning.zero_point])
+            quantization = _table("QuantizationParameters", scale=[meaning.scale], zeroPoint=[meaning.zero_point])
         elif meaning is not None:
-            quantization = schema.QuantizationParametersT(
-                scale=meaning.scales.astype(np.float32), zeroPoint=np.zeros(len(meaning.scales), np.int64),
+            quantization = _table(
+                "QuantizationParameters", scale=meaning.scales.astype(np.float32),
+                zeroPoint=np.zeros(len(meaning.scales), np.int64),
                 quantizedDimension=meaning.axis,
             )
-        self._tensors.append(schema.TensorT(
-            shape=[int(size) for size in shape], type=_TYPES[kind], buffer=buffer, name=self._unique(name),
+        self._tensors.append(_table(
+            "Tensor", shape=[int(size) for size in shape], type=_TYPES[kind], buffer=buffer, name=self._unique(name),
             quantization=quantization, hasRank=True,
         ))
         return len(self._tensors) - 1
@@ -135,6 +136,14 @@ class Graph:
             chosen = f"{name}_{number}"
         self._names.add(chosen)
         return chosen
+
+
+def _table(kind: str, **values: Any) -> Any:
+    """A table of the schema; older versions of its classes take no values when they are made."""
+    made = getattr(schema, f"{kind}T")()
+    for name, value in values.items():
+        setattr(made, name, value)
+    return made
 
 
 class _Aligned(schema.BufferT):  # type: ignore[misc]
