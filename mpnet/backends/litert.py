@@ -74,5 +74,5 @@ def _first_line(error: Exception) -> str:
 
 BACKEND = Backend(
     "LiteRT with XNNPACK", "tflite", "litert", LiteRTModel, {"activations": {"mode": "affine", "ranges": "dynamic"}},
-    packages=("ai-edge-litert>=1.2",), extra="litert",
+    packages=("ai-edge-litert>=1.4",), extra="litert",
 )
