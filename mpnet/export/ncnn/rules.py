@@ -24,11 +24,11 @@ def support(layer: LayerSpec, precision: Precision, quantization: LayerQuantizat
         return ""
     scheme = quantization.activations
     if scheme.mode not in MODES:
-        return f"ncnn's int8 is symmetric, not {scheme.mode}; set activations.mode to symmetric"
+        return f"ncnn's int8 is symmetric, not {scheme.mode}; set quantization.activations.mode to symmetric"
     if not quantization.calibrated:
-        return "ncnn takes ranges that are fixed beforehand; set activations.ranges to calibrated"
+        return "ncnn takes ranges that are fixed beforehand; set quantization.activations.ranges to calibrated"
     if scheme.rounding == "truncate":
-        return "ncnn rounds to the nearest code, never towards zero; set activations.rounding to half_to_even"
+        return "ncnn rounds to the nearest code, never towards zero; set quantization.activations.rounding to half_to_even"
     return ""
 
 

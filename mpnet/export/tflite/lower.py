@@ -22,7 +22,7 @@ from mpnet.spec.precision import FLOAT16, FP16, FP32, INT8
 Layers = dict[int, tuple[str, str, str]]
 _WRITTEN: dict[Way, tuple[str, str]] = {
     "coded": (INT8.name, ""),
-    "hybrid": (INT8.name, "hybrid: reals in and out"),
+    "hybrid": (INT8.name, ""),
     "descaled": (INT8.name, "its sums have 8 bits"),
     "simulated": (FP32.name, "no range of its sums is known; it computes on the reals that int8 codes mean"),
 }

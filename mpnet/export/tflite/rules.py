@@ -54,15 +54,16 @@ def support(layer: LayerSpec, precision: Precision, quantization: LayerQuantizat
     scheme = quantization.activations
     if not quantization.calibrated:
         if not rules.hybrid:
-            return f"{rules.what} takes no range that is measured on the picture; set activations.ranges to calibrated"
+            return (f"{rules.what} takes no range that is measured on the picture; set quantization.activations.ranges to "
+                    "calibrated")
         if scheme.mode != "affine" or scheme.rounding != "half_to_even":
             return (f"{rules.what} measures affine ranges and rounds half to even, not {scheme.mode} and {scheme.rounding}; "
-                    "set activations.mode to affine")
+                    "set quantization.activations.mode to affine")
         return ""
     if scheme.mode not in _CALIBRATED_MODES:
-        return f"codes of {scheme.mode} do not hit the real 0; set activations.mode to affine"
+        return f"codes of {scheme.mode} do not hit the real 0; set quantization.activations.mode to affine"
     if scheme.rounding == "truncate":
-        return "QUANTIZE rounds to the nearest code, never towards zero; set activations.rounding to half_to_even"
+        return "QUANTIZE rounds to the nearest code, never towards zero; set quantization.activations.rounding to half_to_even"
     return ""
 
 
