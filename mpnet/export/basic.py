@@ -5,7 +5,7 @@ from __future__ import annotations
 from mpnet.engine.operations import Add, AvgPool, Concat, Convolve, MaxPool, Slice, Upsample, Yolo
 from mpnet.engine.options import LayerQuantization
 from mpnet.engine.rules import RULES
-from mpnet.spec.layers import ConvolutionSpec, LayerSpec, YoloSpec
+from mpnet.spec.layers import ConvolutionSpec, DetectionSpec, LayerSpec
 from mpnet.spec.precision import FP32
 
 _OPERATIONS = (Add, AvgPool, Concat, Convolve, MaxPool, Slice, Upsample, Yolo)
@@ -19,6 +19,6 @@ def beyond(layer: LayerSpec, form: str) -> str:
     unknown = [operation.name for operation in operations if not isinstance(operation, _OPERATIONS)]
     if unknown:
         return f"[{layer.kind}] takes {unknown[0]} here, which has no form in {form} that mpnet writes"
-    other_head = isinstance(layer, YoloSpec) and type(layer) is not YoloSpec
+    other_head = isinstance(layer, DetectionSpec)
     flattened = isinstance(layer, ConvolutionSpec) and layer.kernel_input != layer.in_shape
     return f"[{layer.kind}] has no form in {form} that mpnet writes" if other_head or flattened else ""

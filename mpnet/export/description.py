@@ -43,6 +43,6 @@ def _head(head: YoloSpec | None, output: str) -> dict[str, Any]:
     if head is None:
         return {"output": output}
     return {
-        "output": output, "anchors": [list(anchor) for anchor in head.head_anchors], "classes": head.classes,
+        "output": output, "kind": head.kind, "anchors": [list(anchor) for anchor in head.head_anchors], "classes": head.classes,
         "scale_x_y": head.scale_x_y, "new_coords": head.new_coords,
     }

@@ -46,6 +46,17 @@ def test_fp32_gives_the_same_bits() -> None:
         np.testing.assert_array_equal(found, wanted)
 
 
+@pytest.mark.parametrize("head", [
+    "[region]\nanchors=1,2, 3,4\nclasses=2\ncoords=4\nnum=2\nsoftmax=1\n",
+    "[yolo]\nmask=0,1\nanchors=2,3, 4,5\nclasses=2\nnum=2\n",
+])
+def test_heads_of_the_family_are_outputs(head: str) -> None:
+    configuration = configured(one_layer("[convolutional]\nfilters=14\nsize=1\nactivation=linear\n" + head), "f")
+    batch = batch_of(configuration.network)
+    found, wanted = _open(configuration).forward(batch), own(configuration, batch)
+    np.testing.assert_array_equal(found[0], wanted[0])
+
+
 @pytest.mark.parametrize(("key", "most"), [("f", 2e-6), ("w", 2e-6), ("h", 2e-3), ("q", 2e-2)])
 @pytest.mark.parametrize("flavour", ["litert", "armnn"])
 def test_every_kind_of_layer_at_every_precision(key: str, most: float, flavour: str) -> None:
