@@ -74,6 +74,13 @@ def test_a_hybrid_convolution_measures_the_picture_and_not_the_pixel() -> None:
         assert _error(configured(one_layer(section), "q")) <= 1e-6
 
 
+@pytest.mark.parametrize("key", ["f", "h", "q"])
+def test_a_mean_over_everything_and_what_follows(key: str) -> None:
+    text = one_layer("[convolutional]\nfilters=8\nsize=3\npad=1\nactivation=leaky\n[avgpool]\n"
+                     "[convolutional]\nfilters=6\nsize=1\nactivation=linear\n")
+    assert _error(configured(text, key, DYNAMIC)) <= (2e-3 if key == "h" else 2e-6)
+
+
 def test_mixed_configurations_stay_within_what_is_promised() -> None:
     base = configured(tiny_cfg(), "f")
     assert max(_error(with_key(base, key)) for key in random_keys(base, 6)) <= 2e-2

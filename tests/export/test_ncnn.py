@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from mpnet.errors import ConfigError
+from mpnet.errors import ConfigError, EngineError
 from mpnet.export import export
 from mpnet.spec.quantization import ActivationOptions
+from mpnet.spec.weights import random_weights
 from tests.backends.foreign_cases import DYNAMIC, SYMMETRIC, configured, one_layer
 from tests.networks import tiny_cfg
 
@@ -85,3 +86,12 @@ def test_layers_beyond_the_common_ones_are_refused(target: str, section: str, sa
     text = one_layer(ONE.replace("6", "8") + section, width=16, height=16)
     with pytest.raises(ConfigError, match=f"^--to {target}[^\n]*: layer 1 [^\n]*{said}[^\n]*$"):
         export(target, configured(text, "f"))
+
+
+@pytest.mark.parametrize(("target", "flavour"), [("ncnn", ""), ("tflite", "litert"), ("tflite", "armnn")])
+def test_weights_beyond_half_are_refused_by_layer(target: str, flavour: str) -> None:
+    configuration = configured(one_layer(ONE), "h")
+    weights = random_weights(configuration.network, 3)
+    weights.layers[0].weights[0, 0, 0, 0] = 1e6
+    with pytest.raises(EngineError, match=r"^layer 0 \(conv-1\) as fp16: a weight is 1e\+06, beyond 65504[^\n]*$"):
+        export(target, configured(one_layer(ONE), "h", weights=weights), flavour)

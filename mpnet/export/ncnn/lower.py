@@ -11,6 +11,7 @@ from mpnet.engine.operations import Add, AvgPool, Cast, Concat, Convolve, Dequan
 from mpnet.engine.plan import Step
 from mpnet.engine.prepare import Constants
 from mpnet.export.configuration import Configuration
+from mpnet.export.halves import halves_of
 from mpnet.export.ncnn.file import Files
 from mpnet.quantization.scheme import QuantParams, range_to_params
 from mpnet.spec.network import ConvolutionSpec, LayerSpec
@@ -112,8 +113,7 @@ class Lowering:
         if operation.weights is not None:
             self.layers[layer.index] = (asked.name, "int8", "")
         elif asked.stored is FLOAT16:
-            with np.errstate(over="ignore"):
-                constants = Constants(constants.weights.astype(np.float16), constants.bias, None)
+            constants = Constants(halves_of(layer, constants.weights), constants.bias, None)
             self.layers[layer.index] = (asked.name, "fp16", "16-bit weights; computed in fp32")
         else:
             self.layers[layer.index] = (asked.name, "fp32", "")

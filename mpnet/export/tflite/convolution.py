@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.engine.prepare import Constants
+from mpnet.export.halves import halves_of
 from mpnet.export.tflite.file import Channels, Codes
 from mpnet.export.tflite.forms import Form, Way
 from mpnet.export.tflite.operations import CHANNELS, FUSED, NO_FUSION, PADDING, Writer
@@ -125,8 +126,7 @@ def _kernel(writer: Writer, conv: Convolution, stored: NDArray[Any], meaning: Ch
     graph, name = writer.graph, f"{writer.name}/weights"
     if not conv.halves:
         return graph.constant(name, stored, meaning)
-    with np.errstate(over="ignore"):
-        halves = stored.astype(np.float16)
+    halves = halves_of(conv.layer, stored)
     wide = graph.tensor(f"{name}_wide", stored.shape)
     return graph.operator("DEQUANTIZE", [graph.constant(name, halves)], wide, version=3, options="DequantizeOptions")
 

@@ -10,6 +10,7 @@ import numpy as np
 from mpnet.engine.operations import Add, AvgPool, Cast, Concat, Convolve, Dequantize, MaxPool, Quantize, Slice, Upsample
 from mpnet.engine.plan import Step
 from mpnet.export.configuration import Configuration
+from mpnet.export.halves import halves_of
 from mpnet.export.tflite.convolution import Convolution, write_convolution
 from mpnet.export.tflite.file import Codes, Graph
 from mpnet.export.tflite.forms import Form, Way, carries_codes, choose_forms
@@ -98,8 +99,7 @@ class Lowering:
             written = FP16.name if self._rules.stored_halves else FP32.name
             why = "16-bit weights; computed in fp32" if self._rules.stored_halves else "weights rounded to half, kept as fp32"
             if not self._rules.stored_halves:
-                with np.errstate(over="ignore"):
-                    rounded = constants.weights.astype(np.float16).astype(np.float32)
+                rounded = halves_of(layer, constants.weights).astype(np.float32)
                 constants, halves = replace(constants, weights=rounded), False
         elif operation.weights is not None:
             written, why = _WRITTEN[way]
