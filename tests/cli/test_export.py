@@ -1,0 +1,74 @@
+"""`mpnet export` for other engines, from everything that names a configuration; `mpnet targets`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Mpnet, document_of
+
+pytest.importorskip("onnx", reason="pip install 'mpnet[onnx]' runs the exports to ONNX")
+CALIBRATED = ("--set", "quantization.activations={ranges: calibrated, mode: affine}", "--set", "data.calibration.count=3",
+              "--set", "data.calibration.seed=5")
+
+
+@pytest.mark.slow
+def test_every_source_names_the_same_configuration(mpnet: Mpnet, experiment: Path) -> None:
+    sweep = "sweep={strategy: greedy, precisions: [fp32, int8], budget: {trials: 3}}"
+    found = document_of(mpnet("sweep", experiment, "--set", sweep, *CALIBRATED, "--workers", 1, "-q", "--json"))
+    run = document_of(mpnet("run", experiment, *CALIBRATED, "--json"))
+    sources = {
+        "experiment.onnx": (experiment, *CALIBRATED), "run.onnx": (run["folder"],),
+        "store.onnx": (f"{found['store']}:{found['front'][0]['precision']}",),
+    }
+    exported = {name: document_of(mpnet("export", *arguments, "--to", "onnx", "--flavour", "openvino", "-o", name, "--json"))
+                for name, arguments in sources.items()}
+    assert exported["run.onnx"]["precision"] == exported["experiment.onnx"]["precision"] == run["precision"]["key"]
+    assert exported["store.onnx"]["precision"] == found["front"][0]["precision"]
+    for name, document in exported.items():
+        assert list(document["files"]) == [name]
+        assert (experiment.parent / name).stat().st_size == document["files"][name]
+        assert [layer["asked"] for layer in document["layers"] if "conv" in layer["name"]]
+
+    def constants(name: str) -> list[bytes]:
+        import onnx
+
+        graph = onnx.load(str(experiment.parent / name)).graph
+        return sorted(tensor.SerializeToString() for tensor in graph.initializer)
+
+    # Ranges, codes and biases: those of the run were calibrated again on the pictures that its record names.
+    assert constants("run.onnx") == constants("experiment.onnx")
+
+
+def test_a_cfg_takes_the_weights_beside_it(mpnet: Mpnet, experiment: Path) -> None:
+    folder = experiment.parent
+    document = document_of(mpnet("export", "net.cfg", "--to", "onnx", "-o", "net.onnx", "--json"))
+    assert document["precision"] == "f" * 13
+    (folder / "net.weights").rename(folder / "moved.weights")
+    failed = mpnet("export", "net.cfg", "--to", "onnx", "-o", "other.onnx")
+    assert (failed.returncode, failed.stderr) == (2, "error: net.weights: no such file; name the weights with --weights\n")
+    assert not (folder / "other.onnx").exists()
+    assert mpnet("export", "net.cfg", "--to", "onnx", "--weights", "moved.weights", "-o", "other.onnx").returncode == 0
+    assert mpnet("export", "net.cfg", "--to", "cfg").returncode == 0
+
+
+@pytest.mark.parametrize(("arguments", "said"), [
+    (("--to", "onnx"), "name a file with -o"), (("--to", "onnx", "-o", "x.onnx", "--flavour", "no"), "known are openvino"),
+    (("--to", "cfg", "--set", "name=x"), "--set changes an experiment file"),
+])
+def test_what_cannot_be_exported_is_one_line(mpnet: Mpnet, experiment: Path, arguments: tuple[str, ...], said: str) -> None:
+    failed = mpnet("export", "net.cfg", *arguments)
+    assert (failed.returncode, failed.stderr.count("\n")) == (2, 1)
+    assert said in failed.stderr
+
+
+def test_targets_says_what_each_can_hold(mpnet: Mpnet) -> None:
+    document = document_of(mpnet("targets", "--json"))
+    asked = {(row["operation"], row["precision"]): row["reasons"] for row in document["support"]}
+    assert asked["conv 3x3", "int8"]["onnx/openvino"] == asked["conv 3x3", "int8"]["ncnn"] == ""
+    assert "half" in asked["conv 3x3", "fp16_half"]["onnx/openvino"]
+    printed = mpnet("targets").stdout
+    for reason in {reason for reasons in asked.values() for reason in reasons.values()}:
+        assert reason in printed
+    assert set(document["engines"]) >= {"onnxruntime", "openvino", "litert", "ncnn"}
