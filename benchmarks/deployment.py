@@ -2,13 +2,16 @@
 
 Usage: python benchmarks/deployment.py measure --data ../shared/data --network aix --engine openvino [--out FOLDER]
        python benchmarks/deployment.py times   --data ../shared/data --network aix --engine openvino [--out FOLDER]
+       python benchmarks/deployment.py floor   --data ../shared/data --network aix --engine openvino [--out FOLDER]
        python benchmarks/deployment.py table   [--out FOLDER]
 
 `pip install -e ".[bench]"` installs every engine. measure: all layers in fp32, in fp16 and in int8, on all pictures, then
 `--count` mixed configurations drawn with `--seed` on the first `--pictures`; the engine's own quantisation mode, mpnet
 beside it: head error (relative RMS against mpnet's own heads), AP, agreement AP with mpnet's fp32, and how many pairs more
 than a point of agreement apart keep their order. times: passes of engine and mpnet in turn, and milliseconds per layer
-where the engine says. What was measured is a JSON file each; table prints them as Markdown.
+where the engine says. floor: how far mpnet is from itself when every value of the pictures changes by up to 1e-6: no engine
+that is not equal bit by bit can be nearer, since a sum beside a rounding step moves a code. What was measured is a JSON
+file each; table prints them as Markdown.
 """
 
 from __future__ import annotations
@@ -28,14 +31,16 @@ sys.path.insert(0, str(HERE.parent))
 from mpnet.backends import backend  # noqa: E402
 from mpnet.demo.project import write_project  # noqa: E402
 from mpnet.engine.assign import assign_key  # noqa: E402
+from mpnet.engine.run import Session  # noqa: E402
 from mpnet.errors import ConfigError  # noqa: E402
+from mpnet.evaluation.signal import squared_sum  # noqa: E402
 from mpnet.formats.atomic import write_text  # noqa: E402
 from mpnet.formats.experiment_yaml import parse_experiment  # noqa: E402
 from mpnet.spec.precision import PRECISIONS  # noqa: E402
 from mpnet.trial.deploy import deployment_of, measure_in_turn  # noqa: E402
 from mpnet.trial.experiment import open_workbench  # noqa: E402
 from mpnet.trial.measure import Meter  # noqa: E402
-from mpnet.trial.run import Runner, own_runner, run_all  # noqa: E402
+from mpnet.trial.run import Runner, own_runner, relative_error, run_all  # noqa: E402
 from mpnet.trial.workbench import Workbench  # noqa: E402
 
 COCO = {"format": "coco", "images": "coco/images", "annotations": "coco/instances_dev.json"}
@@ -59,6 +64,7 @@ DRAWN = (("f", 0.25), ("h", 0.25), ("q", 0.5))
 """Codes of mixed configurations and how often each layer gets them."""
 UNIFORM = ("fp32", "fp16", "int8")
 AT_ONCE = 4
+DISTURBED = 1e-6
 
 
 def workbench(name: str, data: Path, engine: str, limit: int | None, out: Path) -> Workbench:
@@ -136,6 +142,18 @@ def times(bench: Workbench, engine: str, keys: list[str]) -> list[dict[str, Any]
     return rows
 
 
+def floor(bench: Workbench, keys: list[str], pictures: int = 4) -> list[dict[str, Any]]:
+    """Head error of mpnet against itself, on pictures that differ by no more than DISTURBED."""
+    x = bench.inputs.take(range(min(pictures, len(bench.inputs)))).x
+    moved = x + np.random.Generator(np.random.PCG64(0)).uniform(-DISTURBED, DISTURBED, x.shape).astype(np.float32)
+    rows = []
+    for key in keys:
+        session = Session(bench.prepared, bench.plan(assign_key(bench.network, key)))
+        pairs = list(zip(session.forward(x), session.forward(moved), strict=True))
+        rows.append({"key": key, "head_error": relative_error((squared_sum(a), squared_sum(b, a)) for a, b in pairs)})
+    return rows
+
+
 def kept_pairs(rows: list[Mapping[str, Any]], apart: float = 1.0) -> tuple[int, int]:
     """(pairs more than `apart` points of mpnet's agreement apart, how many of them the engine orders alike)."""
     points = [(row["mpnet"]["agreement_AP"], row["engine"]["agreement_AP"]) for row in rows if "mpnet" in row]
@@ -162,6 +180,11 @@ def table(out: Path) -> str:
         for row in document["rows"]:
             lines.append(f"| {document['network']} | {document['engine']} {row['version']} | `{row['key']}` | "
                          f"{row['engine_ms']:.1f} | {row['mpnet_ms']:.1f} |")
+    lines += ["", "| network | mode of | head error of mpnet against itself, median / max |", "|---|---|---|"]
+    for path in sorted(out.glob("*-floor.json")):
+        document = json.loads(path.read_text())
+        errors = [row["head_error"] for row in document["rows"]]
+        lines.append(f"| {document['network']} | {document['engine']} | {np.median(errors):.1e} / {max(errors):.1e} |")
     return "\n".join(lines)
 
 
@@ -179,7 +202,7 @@ def summary(rows: list[dict[str, Any]]) -> list[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("measure", "times", "table"))
+    parser.add_argument("what", choices=("measure", "times", "floor", "table"))
     parser.add_argument("--data", type=Path, default=HERE.parent.parent / "shared" / "data")
     parser.add_argument("--network", choices=NETWORKS, default="aix")
     parser.add_argument("--engine", default="openvino")
@@ -197,6 +220,8 @@ def main() -> None:
     document: dict[str, Any] = {"network": said.network, "engine": said.engine, "seed": said.seed}
     if said.what == "times":
         document["rows"] = times(bench, said.engine, ["f" * layers, "q" * layers, drawn[0]])
+    elif said.what == "floor":
+        document["rows"] = floor(bench, drawn)
     else:
         few = workbench(said.network, said.data, said.engine, said.pictures, said.out)
         document["pictures"] = {**dict.fromkeys(UNIFORM, len(bench.inputs)), "mixed": len(few.inputs)}
