@@ -30,8 +30,8 @@ _KEPT: dict[bytes, Configuration] = {}
 
 def _write(configuration: Configuration, flavour: str, options: Mapping[str, Any]) -> Exported:
     plan = configuration.precisions
-    shapes = [layer.out_shape for layer in configuration.network.layers]
-    content = f"{flavour} {configuration.network.digest} {plan.key} {shapes} {configuration.options!r}".encode()
+    layers = [(layer.line, layer.inputs, layer.out_shape) for layer in configuration.network.layers]
+    content = f"{flavour} {configuration.network.digest} {plan.key} {layers} {configuration.options!r}".encode()
     _KEPT[content] = configuration
     return Exported({".pair": content}, {}, {index: (plan[index].name, plan[index].name, "") for index in plan.weighted})
 
@@ -54,7 +54,8 @@ class ScalarModel:
         self._extra = np.float32(0.5 if exported.content.startswith(ROUGH.encode()) else 0)
 
     def forward(self, batch: NDArray[np.float32]) -> list[NDArray[np.float32]]:
-        return [head + self._extra for head in self._session.forward(batch)]
+        # Step by step: a session reads its picture in place where an operation's first input is, and cuts have it elsewhere.
+        return [head + self._extra for head in self._session.observe(batch, lambda *_: None)]
 
     def executed(self) -> Executed:
         return {index: (self._plan.precision[index].name, "read from its plan") for index in self._plan.precision.weighted}
