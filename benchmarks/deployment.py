@@ -174,12 +174,14 @@ def table(out: Path) -> str:
                              + " | ".join(summary(good)) + " |")
             else:
                 lines.append(f"| {name} | {document['engine']} | {what} | refused: {rows[0]['refused']} | | | | |")
-    lines += ["", "| network | engine | configuration | engine, ms | mpnet, ms |", "|---|---|---|---|---|"]
+    lines += ["", "| network | engine | configuration | engine, ms | mpnet, ms | engine's ms by layer, where it says |",
+              "|---|---|---|---|---|---|"]
     for path in sorted(out.glob("*-times.json")):
         document = json.loads(path.read_text())
         for row in document["rows"]:
             lines.append(f"| {document['network']} | {document['engine']} {row['version']} | `{row['key']}` | "
-                         f"{row['engine_ms']:.1f} | {row['mpnet_ms']:.1f} |")
+                         f"{row['engine_ms']:.1f} | {row['mpnet_ms']:.1f} | "
+                         + ", ".join(f"{layer}: {ms:.2f}" for layer, ms in row["layers"].items()) + " |")
     lines += ["", "| network | mode of | head error of mpnet against itself, median / max |", "|---|---|---|"]
     for path in sorted(out.glob("*-floor.json")):
         document = json.loads(path.read_text())
