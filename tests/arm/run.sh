@@ -53,8 +53,27 @@ kernel_tests() {
         tests/kernels/test_conv.py tests/kernels/test_elementwise.py)
 }
 
+# mprun, static: what sessions of this machine expect of random configurations, with weights packed here for the board.
+bundles() {
+    make -s mprun-arm
+    aarch64-linux-gnu-gcc -static -Icsrc/run tests/mprun/heads.c build/mprun-arm/libmprun.a -lm -pthread -o "$cache/heads"
+    rm -rf "$cache/bundles" && mkdir -p "$cache/bundles"
+    PYTHONPATH=$PWD "$python" -m tests.mprun.cases "$cache/bundles" 30 neon neon_i8mm
+    size=$(stat -c %s build/mprun-arm/mprun)
+    [ "$size" -le 1500000 ] || { echo "mprun has $size bytes; 1,500,000 are the limit" >&2; return 1; }
+}
+mprun() {
+    qemu-aarch64-static -cpu "$1" "$cache/heads" auto 1 "$cache/bundles/list.txt" &&
+        PYTHONPATH=$PWD "$python" -m tests.mprun.cases compare "$cache/bundles"
+}
+
 part "hot loops as compiled, and modelled cycles" "$python" -m pytest tests/counts -k neon
 part "executed instructions, emulated" "$python" tests/counts/executed.py "$cache/counts"
+part "mprun built; bundles of random configurations" bundles
+for cpu in cortex-a57 max,sve=off; do
+    case " ${cpus[*]} " in *" $cpu "*) part "mprun on $cpu" mprun "$cpu" ;; esac
+done
+part "docs/board.md, command by command" env MPNET_ARM=1 "$python" -m pytest -q tests/mprun/test_board.py
 part "arm64 root (kept in .cache/arm)" tests/arm/root.sh "$cache/root"
 export ARMROOT=$cache/root ARMPATH=$cache/out:$cache/tree
 armpy=$PWD/tests/arm/armpy
