@@ -48,7 +48,8 @@ typedef struct {
 /* Texts are offsets into MPB_TEXT; of several, the others follow the first. */
 typedef struct {
     double confidence, nms; /* of the evaluation that it comes from */
-    int32_t in_h, in_w, in_c, classes, layers, letterbox;
+    int32_t in_h, in_w, in_c, classes, layers;
+    int32_t resize;   /* MP_STRETCH, MP_LETTERBOX, MP_CROP */
     int32_t nms_kind; /* MP_NMS_* */
     float nms_beta;
     int32_t max_detections;              /* of a picture in an evaluation; 0: all */

@@ -53,8 +53,8 @@ static const char *convolution_problem(const mpr_file *file, const mpb_step *ste
     if (own->precision < 0 || own->precision >= MP_PRECISIONS || own->activation < 0 || own->activation > MP_SWISH)
         return "its precision or activation is unknown";
     /* What a connected layer reads as channels of one pixel lies in memory as the tensor does. */
-    if (in->type != mp_precisions[own->precision].type || s->in_h < 1 || s->in_w < 1 || s->in_c < 1 || s->in_h > MOST_SIDE ||
-        s->in_w > MOST_SIDE || s->in_c > INT32_MAX / MOST_SIDE ||
+    if (in->type != mp_precisions[own->precision].type || s->in_h < 1 || s->in_w < 1 || s->in_c < 1 ||
+        s->in_h > MOST_SIDE || s->in_w > MOST_SIDE || s->in_c > INT32_MAX / MOST_SIDE ||
         (uint64_t)s->in_h * s->in_w * s->in_c != mpr_values(in) || s->out_c != out->c)
         return "its tensors are not those of its weights";
     if (s->size < 1 || s->size > 1024 || s->stride < 1 || s->stride > MOST_SIDE || s->padding < 0 ||

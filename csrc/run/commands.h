@@ -14,7 +14,7 @@ int mpr_paths_add(mpr_paths *paths, const char *path, char *error);
 void mpr_paths_free(mpr_paths *paths);
 
 /* Detections of all pictures as COCO results; list: a folder, or a file with a picture a line, as `path` or `id path`. */
-int mpr_evaluate(mprun *net, const char *list, const char *out, double confidence, double nms, int letterbox);
+int mpr_evaluate(mprun *net, const char *list, const char *out, double confidence, double nms, int resize);
 /* The latency table that `mpnet sweep` takes. */
 int mpr_profile(mprun *net, const char *out, int repeats);
 /* Milliseconds of a pass and its steps. */

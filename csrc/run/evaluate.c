@@ -73,13 +73,13 @@ static int keep_best(mprun *net, int count, int most)
 }
 
 static int evaluate_one(mprun *net, const char *path, long long id, FILE *out, int *written, double confidence,
-                        double nms, int letterbox)
+                        double nms, int resize)
 {
     int width, height;
     const mpb_network *n = net->file.network;
     uint8_t *rgb = mprun_read_picture(path, &width, &height, net->error, sizeof net->error);
     if (!rgb) return -1;
-    int count = mpr_detect(net, rgb, width, height, confidence, nms, letterbox);
+    int count = mpr_detect(net, rgb, width, height, confidence, nms, resize);
     free(rgb);
     if (count < 0) return -1;
     count = keep_best(net, count, n->max_detections);
@@ -108,7 +108,7 @@ static int read_list(mpr_paths *paths, const char *list, char *error)
     return result ? result : paths->count ? 0 : mpr_fail(error, "%s: names no pictures; write one a line", list);
 }
 
-int mpr_evaluate(mprun *net, const char *list, const char *out_path, double confidence, double nms, int letterbox)
+int mpr_evaluate(mprun *net, const char *list, const char *out_path, double confidence, double nms, int resize)
 {
     struct stat status;
     mpr_paths paths = {0};
@@ -130,7 +130,7 @@ int mpr_evaluate(mprun *net, const char *list, const char *out_path, double conf
             id = atoll(path);
             path += digits + strspn(path + digits, " \t");
         }
-        result = evaluate_one(net, path, id, out.file, &written, confidence, nms, letterbox);
+        result = evaluate_one(net, path, id, out.file, &written, confidence, nms, resize);
     }
     fputs(written ? "\n]\n" : "]\n", out.file);
     mpr_paths_free(&paths);

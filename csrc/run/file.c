@@ -20,6 +20,9 @@ int mpr_fail(char *error, const char *format, ...)
     va_start(values, format);
     vsnprintf(error, MPR_ERROR, format, values);
     va_end(values);
+    /* One line, whatever names a file holds. */
+    for (char *c = error; *c; c++)
+        if ((unsigned char)*c < 0x20 || *c == 0x7f) *c = '?';
     return -1;
 }
 

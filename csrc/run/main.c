@@ -7,6 +7,7 @@
 #include "commands.h"
 
 enum { DONE = 0, BAD_INPUT = 2 };
+static const char *const RESIZES[] = {[MP_STRETCH] = "stretch", [MP_LETTERBOX] = "letterbox", [MP_CROP] = "crop"};
 
 static const char USAGE[] =
     "usage: mprun BUNDLE PICTURE...                    objects in JPEG or PPM pictures, and folders of them\n"
@@ -21,7 +22,7 @@ static const char USAGE[] =
     "  --json                 one JSON document\n"
     "  --confidence X         least score of a box [0.25; --evaluate: as the bundle says]\n"
     "  --nms X                overlap beyond which the weaker of two boxes of a class goes [as the bundle says]\n"
-    "  --resize MODE          stretch or letterbox [as the bundle says]\n"
+    "  --resize MODE          stretch, letterbox or crop [as the bundle says]\n"
     "  --isa LEVEL            ISA level [$MPNET_ISA, else the best]\n"
     "  --threads N            [all cores]\n"
     "  --repeats N            passes that are timed [15]\n"
@@ -30,7 +31,7 @@ static const char USAGE[] =
 
 typedef struct {
     const char *bundle, *evaluate, *out, *isa;
-    int bench, profile, info, json, threads, repeats, letterbox;
+    int bench, profile, info, json, threads, repeats, resize;
     double confidence, nms;
     mpr_paths pictures;
 } options;
@@ -80,9 +81,8 @@ static int parse(int count, char **words, options *o, char *error)
             failed = number(word, value, 1, 100000, &n, error);
             o->repeats = (int)n;
         } else if (strcmp(word, "--resize") == 0) {
-            o->letterbox = strcmp(value, "letterbox") == 0;
-            if (!o->letterbox && strcmp(value, "stretch") != 0)
-                failed = mpr_fail(error, "--resize: '%.40s' is neither stretch nor letterbox", value);
+            for (o->resize = MP_CROP; o->resize >= 0 && strcmp(value, RESIZES[o->resize]) != 0;) o->resize--;
+            if (o->resize < 0) failed = mpr_fail(error, "--resize: '%.40s' is none of stretch, letterbox, crop", value);
         } else if (word[0] == '-' && word[1])
             failed = mpr_fail(error, "%.60s: unknown option; see mprun --help", word);
         else if (!o->bundle)
@@ -141,8 +141,8 @@ static void json_head(FILE *out, const mprun *net, const options *o)
     mpr_json_text(out, mpr_text(file, n->cfg));
     fprintf(out, ",\n  \"precision\": ");
     mpr_json_text(out, mpr_text(file, file->programs[0].key));
-    fprintf(out, ",\n  \"protocol\": {\"resize\": \"%s\", \"confidence\": ",
-            (o->letterbox < 0 ? n->letterbox : o->letterbox) ? "letterbox" : "stretch");
+    fprintf(out,
+            ",\n  \"protocol\": {\"resize\": \"%s\", \"confidence\": ", RESIZES[o->resize < 0 ? n->resize : o->resize]);
     mpr_json_number(out, o->confidence);
     fprintf(out, ", \"nms\": ");
     mpr_json_number(out, o->nms < 0 ? n->nms : o->nms);
@@ -163,7 +163,7 @@ static int detect(mprun *net, const options *o)
         int width, height;
         const char *path = o->pictures.path[i];
         uint8_t *rgb = mprun_read_picture(path, &width, &height, net->error, sizeof net->error);
-        const int count = rgb ? mpr_detect(net, rgb, width, height, o->confidence, o->nms, o->letterbox) : -1;
+        const int count = rgb ? mpr_detect(net, rgb, width, height, o->confidence, o->nms, o->resize) : -1;
         free(rgb);
         if (count < 0) {
             result = -1;
@@ -188,7 +188,7 @@ static int run(mprun *net, const options *o)
 {
     if (o->bench) return mpr_bench(net, o->repeats, o->json);
     if (o->profile) return mpr_profile(net, o->out, o->repeats);
-    if (o->evaluate) return mpr_evaluate(net, o->evaluate, o->out, o->confidence, o->nms, o->letterbox);
+    if (o->evaluate) return mpr_evaluate(net, o->evaluate, o->out, o->confidence, o->nms, o->resize);
     if (o->info) {
         mpr_info(net, net->weights.table, net->weights.threads, o->json);
         return 0;
@@ -198,7 +198,7 @@ static int run(mprun *net, const options *o)
 
 int main(int count, char **words)
 {
-    options o = {.isa = getenv("MPNET_ISA"), .repeats = 15, .letterbox = -1, .confidence = -1, .nms = -1};
+    options o = {.isa = getenv("MPNET_ISA"), .repeats = 15, .resize = -1, .confidence = -1, .nms = -1};
     char error[MPR_ERROR] = "";
     for (int i = 1; i < count; i++) {
         if (strcmp(words[i], "--help") == 0 || strcmp(words[i], "-h") == 0) return fputs(USAGE, stdout) < 0;

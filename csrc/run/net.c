@@ -39,7 +39,8 @@ static int check_network(const mpr_file *file, char *error)
 {
     const mpb_network *n = file->network;
     if (n->in_h < 1 || n->in_w < 1 || n->in_c < 1 || n->classes < 0 || n->classes > 1 << 16 || n->layers < 1 ||
-        n->layers > 1 << 20 || (n->nms_kind != MP_NMS_IOU && n->nms_kind != MP_NMS_DISTANCE) || !(n->nms_beta > 0.0f) ||
+        n->layers > 1 << 20 || n->resize < MP_STRETCH || n->resize > MP_CROP ||
+        (n->nms_kind != MP_NMS_IOU && n->nms_kind != MP_NMS_DISTANCE) || !(n->nms_beta > 0.0f) ||
         !(n->confidence >= 0 && n->confidence < 1) || !(n->nms >= 0 && n->nms <= 1) ||
         !mpr_has(file, MPB_PLACES, n->category_ids, n->classes))
         return mpr_fail(error, "%s: network: its numbers make no sense; export it again", file->name);
@@ -164,14 +165,14 @@ static int room(mprun *net, mpr_found *found, int64_t entries)
     return mpr_fail(net->error, "%s: no memory", net->file.name);
 }
 
-int mpr_set_picture(mprun *net, const uint8_t *rgb, int width, int height, int letterbox, mp_geometry *place)
+int mpr_set_picture(mprun *net, const uint8_t *rgb, int width, int height, int resize, mp_geometry *place)
 {
     const mpb_network *n = net->file.network;
     if (n->in_c != 3)
         return mpr_fail(net->error, "%s: takes %d channels, but pictures are RGB", net->file.name, (int)n->in_c);
     if (scratch(net, (size_t)mp_preprocess_scratch(width, n->in_w, n->in_h))) return -1;
-    return mp_preprocess(rgb, width, height, n->in_w, n->in_h, letterbox < 0 ? n->letterbox : letterbox, 0,
-                         net->scratch, net->pass.picture, place) == MP_OK
+    return mp_preprocess(rgb, width, height, n->in_w, n->in_h, resize < 0 ? n->resize : resize, 0, net->scratch,
+                         net->pass.picture, place) == MP_OK
                ? 0
                : mpr_fail(net->error, "a picture of %d x %d pixels cannot be fitted to %d x %d", width, height,
                           (int)n->in_w, (int)n->in_h);
@@ -251,10 +252,10 @@ int mpr_decode(mprun *net, const mp_geometry *place, int width, int height, doub
     return (int)count;
 }
 
-int mpr_detect(mprun *net, const uint8_t *rgb, int width, int height, double confidence, double nms, int letterbox)
+int mpr_detect(mprun *net, const uint8_t *rgb, int width, int height, double confidence, double nms, int resize)
 {
     mp_geometry place;
-    if (mpr_set_picture(net, rgb, width, height, letterbox, &place) || mpr_pass_run(&net->pass, net->error)) return -1;
+    if (mpr_set_picture(net, rgb, width, height, resize, &place) || mpr_pass_run(&net->pass, net->error)) return -1;
     return mpr_decode(net, &place, width, height, confidence, nms);
 }
 

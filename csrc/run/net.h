@@ -30,11 +30,11 @@ int mpr_cores(void);
 int mpr_net_open(mprun *net, const char *isa, int threads, char *error);
 void mpr_net_close(mprun *net);
 /* A picture as the input of the next pass. */
-int mpr_set_picture(mprun *net, const uint8_t *rgb, int width, int height, int letterbox, mp_geometry *place);
+int mpr_set_picture(mprun *net, const uint8_t *rgb, int width, int height, int resize, mp_geometry *place);
 /* Boxes by class, then falling score, cut at the picture's edges, after a forward pass; their number or -1. */
 int mpr_decode(mprun *net, const mp_geometry *place, int width, int height, double confidence, double nms);
-/* The same from pixels; letterbox -1: as the bundle says. */
-int mpr_detect(mprun *net, const uint8_t *rgb, int width, int height, double confidence, double nms, int letterbox);
+/* The same from pixels; resize -1: as the bundle says. */
+int mpr_detect(mprun *net, const uint8_t *rgb, int width, int height, double confidence, double nms, int resize);
 /* The boxes of mpr_decode by falling score, equal ones in their order. */
 void mpr_best_first(mprun *net, int count);
 /* Reads a whole file of at most `most` bytes; free() it. */

@@ -18,6 +18,7 @@ from mpnet.engine.operations import Convolve
 from mpnet.engine.options import EngineOptions
 from mpnet.engine.plan import Plan
 from mpnet.engine.prepare import Constants, Prepared, conv_shape
+from mpnet.errors import EngineError
 from mpnet.export import Configuration
 from mpnet.export.bundle.packed import pack_for
 from mpnet.export.bundle.records import Data, Records, Texts, assembled
@@ -27,7 +28,7 @@ from mpnet.kernels._core import lib
 from mpnet.kernels.interface import ACTIVATIONS
 from mpnet.kernels.native import PRECISION_CODE, TYPE_CODE
 from mpnet.spec.identity import ARITHMETIC_VERSION
-from mpnet.spec.network import PICTURE
+from mpnet.spec.network import PICTURE, YoloSpec
 from mpnet.spec.precision import BASE_NAMES, FLOAT16, PRECISIONS
 
 CHECKS = 8
@@ -160,6 +161,9 @@ class _Bundle:
     def heads(self, configuration: Configuration) -> None:
         """What box decoding needs."""
         for output, yolo in enumerate(configuration.network.yolos):
+            if type(yolo) is not YoloSpec:
+                raise EngineError(f"--to bundle: layer {yolo.index} ({yolo.name}): bundles have no [{yolo.kind}] heads; "
+                                  "run this network with mpnet itself")
             first = len(self._anchors)
             self._anchors += yolo.head_anchors
             self._heads.add(output=output, first_anchor=first, anchors=len(yolo.head_anchors), classes=yolo.classes,
@@ -196,7 +200,7 @@ class _Bundle:
         row.add(
             confidence=protocol.get("confidence", 0.005), nms=nms.threshold, in_h=network.height, in_w=network.width,
             in_c=network.channels, classes=classes, layers=len(network.layers),
-            letterbox=protocol.get("resize", "stretch") == "letterbox", nms_kind=KINDS[nms.kind],
+            resize=getattr(lib, f"MP_{protocol.get('resize', 'stretch').upper()}"), nms_kind=KINDS[nms.kind],
             nms_beta=GREEDY_BETA if nms.kind == "greedynms" else nms.beta,
             max_detections=protocol.get("max_detections") or 0, category_ids=self._list(_category_ids(document, classes)),
             class_names=text.several(names[:classes]), layer_names=text.several(layer.name for layer in network.layers),
