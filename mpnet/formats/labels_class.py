@@ -48,7 +48,8 @@ def read_list(
     """The pictures that a text file lists, one a line, in its order; ids are 1, 2, ...
 
     A line is a path and a class, its name or its index from 0, with a blank between; or, as in Darknet's own lists, a path
-    alone in which the name of exactly one class occurs. images: the folder that relative paths count from.
+    alone in which the name of one class occurs (and others at most within it).
+    images: the folder that relative paths count from.
     Raises: DataError for files that cannot be read, FormatError with the line for one without a class, with several, or
     listed before.
     """
@@ -85,8 +86,9 @@ def _entry(text: str, index: dict[str, int], place: str) -> tuple[str, int]:
             raise FormatError(f"{place}: class {shown(tail[0])} is not an index from 0 to {len(index) - 1}; check list and "
                               "names")
         return head, int(tail[0])
-    found = [name for name in index if name in text]
-    if len(found) == 1:
+    found = sorted((name for name in index if name in text), key=len, reverse=True)
+    # `arrow` within `double-arrow` is no second class; Darknet takes whichever its names list first.
+    if found and not any(name in text.replace(found[0], "\n") for name in found[1:]):
         return text, index[found[0]]
     if found:
         raise FormatError(f"{place}: {shown(text)} holds the names of several classes ({', '.join(map(shown, found[:3]))}); "

@@ -71,6 +71,8 @@ def test_a_list_names_classes_in_four_ways(folder: Path, tmp_path: Path) -> None
     dataset = read_list(listed, folder, NAMES)
     assert shown(dataset) == [("a.png", "dog"), ("b.png", "dog"), ("sea 7.png", "great white shark"), ("c.PNG", "cat")]
     assert len(read_list(listed, folder, NAMES, limit=3).images) == 3
+    listed.write_text("cat/a.png\n")
+    assert shown(read_list(listed, folder, ("a", "cat/a"))) == [("a.png", "cat/a")]
     listed.write_text(f"{folder}/dog/z.png\n")
     assert shown(read_list(listed, Path("/elsewhere"), NAMES)) == [("z.png", "dog")]
 
