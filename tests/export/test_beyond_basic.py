@@ -1,4 +1,4 @@
-"""What only mpnet runs is refused by the layer's name, by every target that writes operations."""
+"""What only mpnet runs is refused by the layer's name, by targets that write common operations only."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from mpnet.formats.cfg import parse_cfg
 from mpnet.spec.precision import FP32
 from tests.engine.family import LAYERS, family_cfg
 
-WRITERS = ("tflite", "ncnn")  # ONNX writes most of them: tests/export/test_onnx.py
+# ONNX has a form for most of them.
+WRITERS = ("tflite", "ncnn")
 
 
 @pytest.mark.parametrize("name", list(LAYERS))
@@ -20,5 +21,5 @@ def test_layers_without_a_form_are_refused(name: str) -> None:
     for target in (known[writer] for writer in WRITERS):
         for flavour in target.flavours or ("",):
             reasons = [target.support(layer, FP32, LayerQuantization(), flavour) for layer in network.layers]
-            # Shared weights and batch normalisation alone are ordinary convolutions; heads are outputs of the file.
-            assert any(reasons) or name in ("share_index", "batchnorm", "region", "gaussian"), (target.what, flavour)
+            # Shared weights and batch normalisation alone are ordinary convolutions.
+            assert any(reasons) or name in ("share_index", "batchnorm"), (target.what, flavour)
