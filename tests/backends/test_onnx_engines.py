@@ -28,7 +28,7 @@ from mpnet.kernels.isa import kernels
 from mpnet.spec.network import NetworkSpec
 from mpnet.spec.quantization import ActivationOptions, QuantizationOptions, WeightOptions
 from mpnet.spec.weights import Weights, random_weights
-from mpnet.trial.workbench import yolo_heads
+from mpnet.trial.heads import yolo_heads
 from tests.conftest import DemoModel
 
 pytest.importorskip("onnx")

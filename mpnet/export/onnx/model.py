@@ -27,7 +27,7 @@ def write(configuration: Configuration, flavour: str, with_boxes: bool = False) 
     for index, slot, head in zip(network.outputs, lowered.plan.outputs, lowered.heads, strict=True):
         # Engines call a node after the output that it writes, so the name tells the layer that computes it first.
         outputs[index] = f"{layer_name(max(lowered.plan.slots[slot].layer, 0), 'head')}_{index:03d}"
-        height, width, channels = network.layers[index].out_shape
+        height, width, channels = lowered.plan.slots[slot].shape
         graph.output(outputs[index], head, (1, channels, height, width))
     if with_boxes:
         protocol = configuration.document.get("protocol") or {}
