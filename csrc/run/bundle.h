@@ -55,7 +55,7 @@ typedef struct {
     int32_t max_detections;              /* of a picture in an evaluation; 0: all */
     int32_t category_ids;                /* place of the classes' ids in an evaluation's file */
     uint32_t class_names, layer_names;   /* one per class, per layer */
-    uint32_t nms_name, cfg, cfg_digest;  /* words of documents; SHA-256 of the cfg */
+    uint32_t nms_name, cfg, cfg_digest;  /* nms_name: kind of suppression, dialect, batch_norm; SHA-256 of the cfg */
     uint32_t weights_digest, precisions; /* of the weights; words of all that programs have, with commas */
     uint32_t arithmetic;                 /* text: ARITHMETIC_VERSION */
 } mpb_network;

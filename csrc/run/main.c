@@ -146,8 +146,12 @@ static void json_head(FILE *out, const mprun *net, const options *o)
     mpr_json_number(out, o->confidence);
     fprintf(out, ", \"nms\": ");
     mpr_json_number(out, o->nms < 0 ? n->nms : o->nms);
-    fprintf(out, ", \"nms_kind\": ");
-    mpr_json_text(out, mpr_text(file, n->nms_name));
+    static const char *const WORDS[] = {"nms_kind", "dialect", "batch_norm"};
+    const char *word = mpr_text(file, n->nms_name);
+    for (int i = 0; i < 3; i++, word = mpr_next_text(file, word)) {
+        fprintf(out, ", \"%s\": ", WORDS[i]);
+        mpr_json_text(out, word);
+    }
     fprintf(out, ", \"input\": [%d, %d, %d]},\n  \"files\": [", (int)n->in_h, (int)n->in_w, (int)n->in_c);
 }
 
