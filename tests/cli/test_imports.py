@@ -52,7 +52,7 @@ def folder(experiment: Path) -> Path:
     ("detect {model} street.jpg", ()),
     ("detect {model} street.jpg --json", ()),
     ("detect {model} images/scene-0.png", ("cv2",)),
-    ("show net.cfg", ("rich", "mpnet.report")),
+    ("show net.cfg", ("rich", "mpnet.report", "mpnet.spec.experiment")),
     ("run experiment.yaml -q", ("rich", "yaml", "importlib.metadata", "mpnet.report", "mpnet.evaluation", "mpnet.speed",
                                 "mpnet.spec.experiment", "mpnet.spec.dataset", "cv2")),
 ])
