@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 
 import click
 
 from mpnet.cli.options import declare, words
-from mpnet.cli.output import console, print_json, progress
+from mpnet.cli.output import console, note, print_json, progress
 from mpnet.formats.atomic import write_text
 from mpnet.speed.profile import profile_network
-from mpnet.speed.table import LatencyTable
+from mpnet.speed.table import BOUND_PERCENT, LatencyTable
 
 
 @declare(
@@ -32,17 +33,24 @@ def command(
     """Measure every step that a configuration of the network CFG can have on this machine.
 
     The table gives `mpnet sweep` the latency of any configuration (sweep.latency). Whole configurations are measured as
-    well and compared with the sum of their steps; the error is printed and stored.
+    well and compared with the sum of their steps; the error is printed and stored. While it is too large the table is
+    measured again, a few times; exit status 1: it stayed too large.
     """
     table = profile_network(
         cfg, weights=weights, precisions=words(precisions), threads=threads, isa=isa, repeats=repeats,
         progress=progress(quiet),
     )
     write_text(output, json.dumps(table.as_json(), indent=1) + "\n")
+    mean = table.errors_percent[0]
+    if not table.good:
+        note(f"the machine is too busy: the predictions stay {mean:.1f} % off on average (at most {BOUND_PERCENT:g} % are "
+             f"good); sweeps refuse this table unless sweep.latency_error says {math.ceil(mean)} or more")
     if as_json:
         print_json({**table.as_json(), "output": str(output)})
     else:
         _print(table, output)
+    if not table.good:
+        raise SystemExit(1)
 
 
 def _print(table: LatencyTable, output: Path) -> None:

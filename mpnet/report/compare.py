@@ -15,6 +15,7 @@ from mpnet.report.pictures import write_changes
 from mpnet.report.rerun import Machine
 from mpnet.report.task import View, view_of
 from mpnet.spec.dataset import Dataset
+from mpnet.trial.latency import latencies
 from mpnet.trial.reopen import open_dataset, reason, reopen
 from mpnet.trial.result import Result, build_document, read_result
 from mpnet.trial.run import run_plans
@@ -84,8 +85,9 @@ def _run_again(configurations: Sequence[Found], progress: Progress) -> list[_Com
     with progress("pictures", len(bench.inputs)) as advance:
         outcomes = run_plans(bench, [machine.plan(found.key) for found in configurations], advance)
     sides: list[_Compared] = []
-    for found, outcome in zip(configurations, outcomes, strict=True):
-        document = build_document(bench, outcome, baseline=outcomes[0], command="mpnet compare")
+    times = latencies(bench, [outcome.plan for outcome in outcomes])
+    for found, outcome, latency in zip(configurations, outcomes, times, strict=True):
+        document = build_document(bench, outcome, baseline=outcomes[0], command="mpnet compare", latency=latency)
         if found.held_out:
             chose = {name: found.values[name] for name in found.held_out if name in found.values}
             document["selection"], document["held_out"] = chose, found.held_out

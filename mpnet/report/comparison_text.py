@@ -12,6 +12,7 @@ from mpnet.report.task import view_of
 from mpnet.report.terminal import bar, clean, number_text, precision_text, print_table, signed_bar, utf8
 from mpnet.spec.measures import AGREEMENT, measure, names_of
 from mpnet.spec.task import TASKS, Task
+from mpnet.speed.steps import doubt_of, latency_text
 
 CLASSES_SHOWN = 12
 CHANGES_SHOWN = 12
@@ -106,7 +107,10 @@ def _costs(document: Mapping[str, Any], console: Console, unicode: bool) -> None
             rows.append([name.replace("_", " "), *_shares(values, [show(v) for v in values], unicode)])
     times = [float((run["latency"] or {}).get("median_ms", float("nan"))) for run in runs]
     if any(time == time for time in times):
-        rows.append(["latency", *_shares(times, [f"{t:.2f} ms" if t == t else "-" for t in times], unicode)])
+        texts = [latency_text(run["latency"]) if run["latency"] else "-" for run in runs]
+        # Bars and shares of what cannot be believed would be believed.
+        comparable = not any(doubt_of(run["latency"]) for run in runs)
+        rows.append(["latency", *(_shares(times, texts, unicode) if comparable else texts)])
     machines = sorted({f"{run['latency'].get('isa')}, {run['latency'].get('threads')} threads"
                        for run in runs if run["latency"]})
     title = "cost" + (f" (latency: {'; '.join(machines)})" if machines else "")

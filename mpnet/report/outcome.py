@@ -10,6 +10,7 @@ from rich.table import Table
 from mpnet.messages import bytes_text, count_text
 from mpnet.report.task import view_of
 from mpnet.spec.measures import AGREEMENT, names_of
+from mpnet.speed.steps import doubt_of, latency_text
 from mpnet.trial.result import Result
 
 
@@ -50,6 +51,9 @@ def print_outcome(result: Result, baseline: Result | None, console: Console, dep
         own, other = (deployed.document["deployed"][name] for name in ("mpnet_latency_ms", "latency_ms"))
         table.add_row("latency, taken in turn", *[""] * (len(runs) - 2), f"{own:.2f} ms", f"{other:.2f} ms")
     console.print(table)
+    doubts = {doubt for run in runs if (doubt := doubt_of(run.document.get("latency")))}
+    if doubts:
+        console.print(f"note: the latency is unreliable: {'; '.join(sorted(doubts))}. The same command measures it again.")
     last = deployed or result
     for remark in last.document.get("notes", []):
         console.print(f"note: {remark}")
@@ -71,4 +75,4 @@ def _share(cost: dict[str, Any]) -> str:
 def _latency(latency: dict[str, Any] | None) -> str:
     if not latency:
         return "-"
-    return f"{latency['median_ms']:.2f} ms ({latency['isa']}, {latency['threads']} threads)"
+    return f"{latency_text(latency)}, {latency['isa']}, {latency['threads']} threads"

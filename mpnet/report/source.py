@@ -13,6 +13,7 @@ from mpnet.errors import ConfigError
 from mpnet.report.model import Configurations, Layer, LayerPair, ReportData, Status
 from mpnet.spec.measures import AGREEMENT, MEASURES, Measure, measure, names_of
 from mpnet.spec.plan_key import split_key
+from mpnet.speed.steps import doubt_of
 from mpnet.sweep.front import non_dominated
 from mpnet.trial.deploy import deployed_values
 from mpnet.trial.result import Result
@@ -40,6 +41,10 @@ def from_results(results: Sequence[Result]) -> ReportData:
         tuple(str(d["precision"].get("key", "")) for d in documents), columns,
         front_rows(columns, *axes(columns)), *axes(columns), baseline=0, chosen=len(documents) - 1,
     )
+    doubts = [
+        f"The latency of {d['precision'].get('key')} was unreliable ({doubt_of(d.get('latency'))}) and is left out; "
+        "`mpnet run` measures it again." for d in documents if doubt_of(d.get("latency"))
+    ]
     return ReportData(
         title=str(chosen["name"]), kind="run" if len(results) == 1 else "runs",
         source=", ".join(str(result.folder) for result in results), created=str(chosen.get("created", "")),
@@ -48,7 +53,7 @@ def from_results(results: Sequence[Result]) -> ReportData:
         costs=layer_pairs(documents[0], chosen), protocol=chosen["protocol"], versions=chosen.get("versions", {}),
         digests={str(name): str(value) for name, value in chosen["digests"].items() if value is not None},
         latency={name: value for name, value in (chosen.get("latency") or {}).items() if name != "steps"},
-        notes=tuple(str(note) for note in chosen.get("notes", [])),
+        notes=(*(str(note) for note in chosen.get("notes", [])), *doubts),
     )
 
 
@@ -67,7 +72,8 @@ def result_values(document: Mapping[str, Any]) -> dict[str, float]:
     if cost.get("macs"):
         values["fp_mac_share"] = 100 * (1 - cost.get("int8_macs", 0) / cost["macs"])
     latency = document.get("latency") or {}
-    if latency.get("median_ms") is not None:
+    # What cannot be believed is no point of a plot.
+    if latency.get("median_ms") is not None and not doubt_of(latency):
         values["latency_ms"] = float(latency["median_ms"])
     return {**values, **deployed_values(document)}
 

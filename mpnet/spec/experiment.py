@@ -207,6 +207,7 @@ class SweepSection:
     sampler:    of strategy pareto: nsga2 or tpe.
     latency:    a table written by `mpnet profile`, None: no latency objective from a table.
     verify:     run what was found in another engine once the sweep has ended, None: do not.
+    latency_error: percent that the table's predictions may be off on average, None: as little as `mpnet profile` asks for.
     """
 
     strategy: str = field(metadata=word(STRATEGIES))
@@ -220,6 +221,8 @@ class SweepSection:
     sampler: str = field(default="nsga2", metadata=word(SAMPLERS))
     latency: Path | None = field(default=None, metadata=path())
     verify: VerifySection | None = field(default=None, metadata=section(VerifySection))
+    latency_error: float | None = field(default=None, metadata=number(0))
+
 
     def held_out(self, images: int) -> float:
         """The share of so many pictures that only reports."""

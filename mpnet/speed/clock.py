@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import statistics
 import time
 from dataclasses import dataclass
@@ -13,11 +14,22 @@ from mpnet.progress import Advance, unseen
 Work = Callable[[], object]
 
 
+NOISY = 1.3
+"""Median over least time above which a machine was too busy for the figure to mean anything."""
+IDLE_CORES = 0.3
+"""What other programs may take of the cores beyond those that a measurement leaves free."""
+_TICKS_SECONDS = 0.05  # the system counts in hundredths of a second; shorter measurements learn nothing from it
+
+
 @dataclass(frozen=True)
 class Times:
-    """Milliseconds of one piece of work, in the order in which they were taken."""
+    """Milliseconds of one piece of work, in the order in which they were taken.
+
+    others: cores that other programs kept busy meanwhile, on average; 0 where the system does not say.
+    """
 
     ms: tuple[float, ...]
+    others: float = 0.0
 
     @property
     def min_ms(self) -> float:
@@ -28,6 +40,46 @@ class Times:
     def median_ms(self) -> float:
         """The median."""
         return statistics.median(self.ms)
+
+    @property
+    def quartiles_ms(self) -> tuple[float, float]:
+        """Between these lies the middle half."""
+        if len(self.ms) < 2:
+            return self.ms[0], self.ms[0]
+        low, _, high = statistics.quantiles(self.ms, n=4, method="inclusive")
+        return low, high
+
+    def doubt(self, threads: int, cores: int) -> str:
+        """Why the times should not be believed; '' where nothing speaks against them."""
+        if self.median_ms > NOISY * self.min_ms:
+            return f"the median is {self.median_ms / self.min_ms:.1f} times the least"
+        if self.others + threads > cores + IDLE_CORES:
+            return f"other programs kept {self.others:.1f} of {cores} cores busy"
+        return ""
+
+
+class _Others:
+    """How many cores other programs keep busy, from the system's own count of time."""
+
+    def __init__(self) -> None:
+        self._begin, self._busy, self._own = time.perf_counter(), _busy_seconds(), time.process_time()
+
+    def cores(self) -> float:
+        """On average since the beginning; 0 where it is not known."""
+        seconds, busy = time.perf_counter() - self._begin, _busy_seconds()
+        if self._busy is None or busy is None or seconds < _TICKS_SECONDS:
+            return 0.0
+        return max(0.0, (busy - self._busy - (time.process_time() - self._own)) / seconds)
+
+
+def _busy_seconds() -> float | None:
+    """Seconds that all cores were busy since the machine started, as Linux counts; None elsewhere."""
+    try:
+        with open("/proc/stat", encoding="ascii") as file:
+            user, nice, system, _, _, irq, soft, steal = map(int, file.readline().split()[1:9])
+    except (OSError, ValueError):
+        return None
+    return (user + nice + system + irq + soft + steal) / float(os.sysconf("SC_CLK_TCK"))
 
 
 def once(work: Work) -> float:
@@ -52,6 +104,7 @@ def in_turn(
         for _ in range(warm_up):
             work()
     taken: list[list[float]] = [[] for _ in works]
+    others = _Others()
     begin, done = time.perf_counter(), 0
     while done < repeats and (done < least or time.perf_counter() - begin < seconds):
         for work, own in zip(works, taken, strict=True):
@@ -60,9 +113,12 @@ def in_turn(
             own.append(once(work))
         done += 1
         advance(len(works))
-    return [Times(tuple(own)) for own in taken]
+    busy = others.cores()
+    return [Times(tuple(own), busy) for own in taken]
 
 
 def together(parts: Iterable[Times]) -> Times:
     """What pieces of work take one after the other, round by round."""
-    return Times(tuple(map(sum, zip(*(part.ms for part in parts), strict=True))))
+    parts = list(parts)
+    rounds = zip(*(part.ms for part in parts), strict=True)
+    return Times(tuple(map(sum, rounds)), max((part.others for part in parts), default=0.0))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Callable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,11 +15,14 @@ from mpnet.engine.run import Session
 from mpnet.errors import ConfigError
 from mpnet.formats.cfg import read_cfg
 from mpnet.formats.weights import read_weights
+from mpnet.kernels.environment import cpu_count, cpu_name
 from mpnet.spec.network import NetworkSpec
 from mpnet.spec.weights import Weights, random_weights
-from mpnet.speed.clock import Times, Work, in_turn, together
+from mpnet.speed.clock import NOISY, Times, Work, in_turn, together
 
 LATENCY_RUNS, LATENCY_LEAST, LATENCY_SECONDS = 20, 3, 2.0
+ATTEMPTS = 3
+"""How often a pass is measured while other programs disturb it."""
 STEP_RUNS = 5
 
 
@@ -75,20 +78,63 @@ def time_steps(session: Session, batch: NDArray[np.float32], repeats: int = 10) 
     return tuple(found)
 
 
-def measure_latency(session: Session, batch: NDArray[np.float32]) -> dict[str, Any]:
-    """The `latency` of a result: milliseconds of a pass, input ready to heads, over a few passes, and of its steps."""
-    [times] = in_turn(
-        lambda: session.forward(batch), repeats=LATENCY_RUNS, least=LATENCY_LEAST, seconds=LATENCY_SECONDS
-    )
+def latency_of(times: Times, isa: str, threads: int, steps: list[dict[str, Any]]) -> dict[str, Any]:
+    """The `latency` of a result. doubt: why it should not be believed, '' where nothing speaks against it."""
+    low, high = times.quartiles_ms
     return {
-        "isa": session.prepared.kernels.name,
-        "threads": session.threads,
-        "median_ms": times.median_ms,
-        "min_ms": times.min_ms,
-        "images": len(times.ms),
-        "steps": [
+        "isa": isa, "threads": threads, "cpu": cpu_name(), "median_ms": times.median_ms, "min_ms": times.min_ms,
+        "low_ms": low, "high_ms": high, "images": len(times.ms), "doubt": times.doubt(threads, cpu_count()),
+        "steps": steps,
+    }
+
+
+def believable(measure: Callable[[], list[Times]], threads: int) -> list[Times]:
+    """Measure again, a few times, while the machine is too busy; the calmest attempt.
+
+    measure: times of pieces of work that were taken in turn.
+    """
+    attempts = []
+    for _ in range(ATTEMPTS):
+        attempts.append(measure())
+        if not any(times.doubt(threads, cpu_count()) for times in attempts[-1]):
+            return attempts[-1]
+    return min(attempts, key=lambda found: max(times.median_ms / times.min_ms for times in found))
+
+
+def measure_latencies(sessions: Sequence[Session], batch: NDArray[np.float32]) -> list[dict[str, Any]]:
+    """The `latency` of results: milliseconds of a pass, input ready to heads, taken in turn, and of its steps."""
+    passes = [partial(session.forward, batch) for session in sessions]
+    found = believable(lambda: in_turn(
+        *passes, repeats=LATENCY_RUNS, least=LATENCY_LEAST, seconds=LATENCY_SECONDS * len(passes)
+    ), max(session.threads for session in sessions))
+    return [
+        latency_of(times, session.prepared.kernels.name, session.threads, [
             {"step": timed.name, "layer": timed.step.layer, "ms": timed.median_ms}
             for timed in time_steps(session, batch, STEP_RUNS)
-        ],
-    }
+        ])
+        for session, times in zip(sessions, found, strict=True)
+    ]
+
+
+def doubt_of(latency: Mapping[str, Any] | None) -> str:
+    """Why a stored latency should not be believed, ''; 0.1.0's say it by their figures alone."""
+    if not latency:
+        return ""
+    least = latency.get("min_ms") or 0.0
+    return str(latency.get("doubt") or ("" if latency["median_ms"] <= NOISY * least or not least else
+                                        f"the median is {latency['median_ms'] / least:.1f} times the least"))
+
+
+def stale(latency: Mapping[str, Any] | None, isa: str, threads: int) -> bool:
+    """Whether a stored latency should be measured again: in doubt, or taken on another machine or with other threads."""
+    if not latency or doubt_of(latency):
+        return True
+    return (latency.get("cpu"), latency["isa"], latency["threads"]) != (cpu_name(), isa, threads)
+
+
+def latency_text(latency: Mapping[str, Any]) -> str:
+    """Median and middle half, for people; said so when it is not to be believed."""
+    low, high = latency.get("low_ms"), latency.get("high_ms")
+    middle = f"{latency['median_ms']:.2f} ms" + (f" ({low:.2f} to {high:.2f})" if low is not None and high is not None else "")
+    return f"unreliable: {middle}" if doubt_of(latency) else middle
 

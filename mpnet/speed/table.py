@@ -18,6 +18,10 @@ TABLE = DocumentFormat(
 )
 
 
+BOUND_PERCENT = 8.0
+"""The mean error of predictions above which a table misleads a sweep."""
+
+
 @dataclass(frozen=True)
 class LatencyTable:
     """network: SHA-256 of the cfg. step_ms: by signature (see engine.covering). machine: CPU, ISA, threads.
@@ -42,8 +46,16 @@ class LatencyTable:
         errors = [abs(c["predicted_ms"] / c["measured_ms"] - 1) * 100 for c in self.checks]
         return (sum(errors) / len(errors), max(errors)) if errors else (math.nan, math.nan)
 
-    def check(self, network: NetworkSpec, precisions: Iterable[str]) -> None:
-        """Raise ConfigError unless the table is of this network and holds all of these precisions."""
+    @property
+    def good(self) -> bool:
+        """Whether the predictions are near enough to choose by; a table without checks says nothing of itself."""
+        return not self.errors_percent[0] > BOUND_PERCENT
+
+    def check(self, network: NetworkSpec, precisions: Iterable[str], error: float | None = None) -> None:
+        """Raise ConfigError unless the table is of this network, holds all of these precisions and predicts well.
+
+        error: the mean error in percent that is accepted; None: BOUND_PERCENT.
+        """
         if self.network != network.digest:
             raise ConfigError(
                 f"sweep.latency: the table is of another network (digest {self.network[:12]}, this one's is "
@@ -53,6 +65,12 @@ class LatencyTable:
         if missing:
             raise ConfigError(f"sweep.latency: the table lacks {', '.join(missing)}; make it again with "
                               f"`mpnet profile --precisions {','.join((*self.precisions, *missing))}`")
+        mean = self.errors_percent[0]
+        if mean > (BOUND_PERCENT if error is None else error):
+            raise ConfigError(
+                f"sweep.latency: the table's predictions are off by {mean:.1f} % on average (at most {BOUND_PERCENT:g} % are "
+                f"taken); make it again on a quiet machine, or accept it with sweep.latency_error: {math.ceil(mean)}"
+            )
 
     def as_json(self) -> dict[str, Any]:
         """The file's document."""

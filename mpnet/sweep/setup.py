@@ -63,7 +63,7 @@ def set_up(bench: Workbench, section: SweepSection, space: Space) -> SweepSetup:
     plan = bench.assign()
     table = read_table(section.latency) if section.latency is not None else None
     if table is not None:
-        table.check(network, space.precisions)
+        table.check(network, space.precisions, section.latency_error)
     codes = None if experiment.baseline is None else split_key(bench.uniform(experiment.baseline).key)[0]
     holdout = section.held_out(len(bench.dataset.images))
     select, report = split_positions([image.sha256 for image in bench.dataset.images], holdout, section.seed)

@@ -19,8 +19,9 @@ from mpnet.spec.experiment import Experiment
 from mpnet.spec.identity import TrialIdentity
 from mpnet.spec.measures import AGREEMENT, DEPLOYED, names_of
 from mpnet.speed.clock import in_turn
-from mpnet.speed.steps import LATENCY_LEAST, LATENCY_RUNS, LATENCY_SECONDS
+from mpnet.speed.steps import LATENCY_LEAST, LATENCY_RUNS, LATENCY_SECONDS, believable, latency_of
 from mpnet.trial.experiment import RunReport, check_start, open_workbench
+from mpnet.trial.latency import latencies
 from mpnet.trial.result import Result, build_document, finished, mark_latest, publish
 from mpnet.trial.run import Forward, Outcome, Runner, own_runner, run_all
 from mpnet.trial.workbench import Workbench
@@ -67,7 +68,8 @@ def run_in_engine(
         found = run_deployed(bench, plan, deployment, reference, advance)
 
     def store(outcome: Outcome, document: dict[str, Any] | None = None) -> Result:
-        made = document or build_document(bench, outcome, baseline=found.baseline, command=command)
+        made = document or build_document(bench, outcome, baseline=found.baseline, command=command,
+                                          latency=latencies(bench, [outcome.plan])[0])
         return publish(made, bench.kit.to_json(outcome.found, bench.dataset), folder / made["id"])
 
     if found.baseline is None or found.baseline is found.own:
@@ -139,15 +141,14 @@ def measure_in_turn(
     """(the engine's `latency` of a result, mpnet's median milliseconds, the engine's by layer), passes taken in turn."""
     picture = bench.inputs.take([0]).x
     session, model = Session(bench.prepared, plan, bench.threads), deployment.open(bench.threads)
-    own, other = in_turn(
+    own, other = believable(lambda: in_turn(
         lambda: session.forward(picture), lambda: model.forward(picture), repeats=LATENCY_RUNS, least=LATENCY_LEAST,
         seconds=2 * LATENCY_SECONDS,
-    )
+    ), bench.threads)
     layer_ms = model.layer_ms()
     steps = [{"step": bench.network.layers[index].name, "layer": index, "ms": ms}
              for index, ms in sorted((layer_ms or {}).items())]
-    return {"isa": deployment.engine, "threads": bench.threads, "median_ms": other.median_ms, "min_ms": other.min_ms,
-            "images": len(other.ms), "steps": steps}, own.median_ms, layer_ms
+    return latency_of(other, deployment.engine, bench.threads, steps), own.median_ms, layer_ms
 
 
 def deployed_values(document: Mapping[str, Any]) -> dict[str, float]:

@@ -23,6 +23,7 @@ from mpnet.spec.experiment import DataSection, Experiment
 from mpnet.trial.calibration import calibrated
 from mpnet.trial.heads import class_names
 from mpnet.trial.inputs import Inputs
+from mpnet.trial.latency import latencies, measured_again, renewed
 from mpnet.trial.result import Result, build_document, finished, mark_latest, publish
 from mpnet.trial.run import Outcome, run_plans
 from mpnet.trial.task import for_task
@@ -96,18 +97,25 @@ def run_experiment(
     base = None if force or reference is None else finished(folder / bench.identity(reference).id)
     if known is not None and (reference is None or (base is not None and _compared(known, base))):
         mark_latest(known.folder)
-        return RunReport(known, base, True, bench)
+        known, *others = measured_again(bench, [known, *([base] if base is not None else [])])
+        return RunReport(known, others[0] if others else None, True, bench)
     plans = [bench.plan(p) for p in (reference, precisions) if p is not None]
     check_start(bench, folder)
     with progress("pictures", len(bench.inputs)) as advance:
         outcomes = run_plans(bench, plans, advance)
 
+    times = dict(zip((plan.precision.key for plan in plans), latencies(bench, plans), strict=True))
+
     def store(outcome: Outcome, baseline: Outcome | None) -> Result:
-        document = build_document(bench, outcome, baseline=baseline, command=command)
+        document = build_document(bench, outcome, baseline=baseline, command=command,
+                                  latency=times[outcome.plan.precision.key])
         return publish(document, bench.kit.to_json(outcome.found, bench.dataset), folder / document["id"])
 
     if reference is not None and base is None:
         base = store(outcomes[0], None)
+    elif base is not None and reference is not None:
+        # The stored one was taken at another time; beside this run's only what was taken with it can be compared.
+        [base] = renewed([base], [times[reference.key]])
     result = store(outcomes[-1], outcomes[0])
     mark_latest(result.folder)
     return RunReport(result, base, False, bench)

@@ -11,13 +11,11 @@ from pathlib import Path
 from typing import Any, Mapping
 
 from mpnet.engine.cost import layer_costs, plan_cost
-from mpnet.engine.run import Session
 from mpnet.errors import StoreError
 from mpnet.formats.atomic import recover, write_folder, write_link
 from mpnet.kernels.environment import versions
 from mpnet.spec.identity import ID_DIGITS, TrialIdentity
 from mpnet.spec.task import Task, task_of_protocol
-from mpnet.speed.steps import measure_latency
 from mpnet.trial.result_schema import RESULT
 from mpnet.trial.run import Outcome
 from mpnet.trial.workbench import Workbench
@@ -63,12 +61,12 @@ class Result:
 
 def build_document(
     bench: Workbench, outcome: Outcome, *, baseline: Outcome | None, command: str, identity: TrialIdentity | None = None,
-    latency: Mapping[str, Any] | None = None,
+    latency: Mapping[str, Any] | None,
 ) -> dict[str, Any]:
-    """The result.json of one outcome, as docs/architecture.md describes it; its latency is measured now.
+    """The result.json of one outcome, as docs/architecture.md describes it.
 
     baseline: what it is compared with. command: the command line, for the record.
-    identity, latency: of an outcome of another engine; None: mpnet's own.
+    identity: of an outcome of another engine; None: mpnet's own. latency: as `speed.steps.latency_of` gives it.
     """
     identity = identity or bench.identity(outcome.plan.precision)
     kit, dataset = bench.kit, bench.dataset
@@ -90,7 +88,7 @@ def build_document(
         "agreement": agreement,
         "per_class": per_class,
         "cost": plan_cost(outcome.plan),
-        "latency": latency or measure_latency(Session(bench.prepared, outcome.plan, bench.threads), bench.inputs.take([0]).x),
+        "latency": latency,
         "versions": versions(),
         "sources": dict(bench.sources or {}),
         "calibration": bench.calibration_pictures,
@@ -107,6 +105,15 @@ def publish(document: Mapping[str, Any], found: bytes, folder: Path) -> Result:
     result = Result(folder, document)
     write_folder(folder, {result.task.file: found, RESULT_FILE: text.encode()})
     return result
+
+
+def republish(result: Result, document: Mapping[str, Any]) -> Result:
+    """Write a result anew with another document and the detections that it has. Raises: StoreError as `publish`."""
+    try:
+        found = result.found_path.read_bytes()
+    except OSError as error:
+        raise StoreError(f"{result.found_path}: cannot be read ({error.strerror}); run the experiment again") from None
+    return publish(document, found, result.folder)
 
 
 def mark_latest(folder: Path) -> None:

@@ -18,7 +18,7 @@ AGREED = Fields({"baseline": str, "head_sqnr_db": Many(Maybe(DECIBELS))}, {
     name.removeprefix(AGREEMENT): Maybe(float) for name in names_of("agreement")
 })
 LATENCY = Fields({"isa": str, "threads": int, "median_ms": float}, {
-    "min_ms": float, "images": int,
+    "min_ms": float, "images": int, "cpu": str, "low_ms": float, "high_ms": float, "doubt": str,
     "steps": Many(Fields({}, {"step": str, "layer": Maybe(int), "ms": Maybe(float)})),
 })
 PROTOCOL = Fields({"dataset": str, "images": int, "batch_norm": str}, {

@@ -232,7 +232,10 @@ def test_interrupting_ends_workers_and_says_how_to_go_on(sweep_file: Path) -> No
 
 def board(mpnet: Mpnet, folder: Path, *more: Any) -> Path:
     result = mpnet("profile", folder / "net.cfg", "-o", folder / "board.json", "--repeats", 3, "--threads", 1, *more)
-    assert result.returncode == 0, result.stderr
+    # 1: this machine was too busy for sums that a sweep would take unasked.
+    table = json.loads((folder / "board.json").read_text(encoding="utf-8"))
+    assert result.returncode == (0 if table["error_percent"]["mean"] <= 8 else 1), result.stderr
+    assert ("too busy" in result.stderr) == (result.returncode == 1)
     return folder / "board.json"
 
 
@@ -246,7 +249,7 @@ def test_a_profile_predicts_every_configuration(mpnet: Mpnet, sweep_file: Path) 
     document = document_of(mpnet(
         "sweep", sweep_file, "--workers", 1, "--json", "--set", "sweep.latency=board.json", "--set",
         "sweep.strategy=one_at_a_time", "--set", "sweep.precisions=[fp32, fp16, int8]", "--set",
-        "sweep.objectives=[agreement_AP, latency_ms]"))
+        "sweep.objectives=[agreement_AP, latency_ms]", "--set", "sweep.latency_error=1000"))
     assert all(row["costs"]["latency_ms"] > 0 for row in document["front"])
 
 

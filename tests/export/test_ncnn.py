@@ -76,15 +76,10 @@ def test_half_sums_are_refused() -> None:
 
 
 @pytest.mark.parametrize("target", ["ncnn", "tflite"])
-@pytest.mark.parametrize(("section", "said"), [
-    ("[reorg]\nstride=2\n", r"no \[reorg\]"),
-    ("[convolutional]\nfilters=4\nsize=3\npad=1\nactivation=hard_mish\n", "no activation hard_mish"),
-    ("[convolutional]\nfilters=4\nsize=3\npad=1\nstride_x=2\nstride_y=1\nactivation=leaky\n", "strides that differ"),
-    ("[upsample]\nstride=2\nscale=0.5\n", "shrinks or scales"),
-])
-def test_layers_beyond_the_common_ones_are_refused(target: str, section: str, said: str) -> None:
-    text = one_layer(ONE.replace("6", "8") + section, width=16, height=16)
-    with pytest.raises(ConfigError, match=f"^--to {target}[^\n]*: layer 1 [^\n]*{said}[^\n]*$"):
+def test_a_layer_without_a_form_is_refused_by_its_place(target: str) -> None:
+    """Which these are: test_beyond_basic."""
+    text = one_layer(ONE.replace("6", "8") + "[reorg]\nstride=2\n", width=16, height=16)
+    with pytest.raises(ConfigError, match=rf"^--to {target}[^\n]*: layer 1 [^\n]*\[reorg\] takes Reorg[^\n]*$"):
         export(target, configured(text, "f"))
 
 

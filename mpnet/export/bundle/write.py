@@ -204,7 +204,8 @@ class _Bundle:
             nms_beta=GREEDY_BETA if nms.kind == "greedynms" else nms.beta,
             max_detections=protocol.get("max_detections") or 0, category_ids=self._list(_category_ids(document, classes)),
             class_names=text.several(names[:classes]), layer_names=text.several(layer.name for layer in network.layers),
-            nms_name=text.several((nms.kind, network.dialect, configuration.prepared.batch_norm)), cfg=text.one((document.get("sources") or {}).get("cfg") or network.source),
+            nms_name=text.several((nms.kind, network.dialect, configuration.prepared.batch_norm)),
+            cfg=text.one((document.get("sources") or {}).get("cfg") or network.source),
             cfg_digest=text.one(network.digest), weights_digest=text.one(digests.get("weights") or ""),
             precisions=text.one(",".join(timed)), arithmetic=text.one(str(ARITHMETIC_VERSION)),
         )
