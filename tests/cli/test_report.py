@@ -22,6 +22,7 @@ sweep:
   precisions: [fp32, int8]
   space: {layers: {"*": [fp32], 0: [fp32, int8], 2: [fp32, int8], 4: [fp32, int8]}}
   objectives: [agreement_AP, bit_operations]
+  holdout: 0
 """
 
 
