@@ -104,7 +104,7 @@ def _print_picks(document: Mapping[str, Any], out: Console) -> None:
         return
     costs = [name for name in document["objectives"] if measure(name).cost]
     table = Table(title="What you could take", title_justify="left")
-    for heading in ("pick", "precision", f"{_quality(picks)} lost, 95 % interval", *(f"{name} saved" for name in costs)):
+    for heading in ("pick", "precision", f"{_quality(picks)} change, 95 % interval", *(f"{name} saved" for name in costs)):
         table.add_column(heading, justify="right" if heading.endswith("saved") else "left")
     for name, row in picks.items():
         table.add_row(name, key_text(row["precision"]), loss_text(row["losses"]),
