@@ -144,7 +144,8 @@ class Workbench:
         """These precisions with everything else that decides a result. document: what else is known of it."""
         digests = {name: digest for name, digest in self.identity(precisions).digests().items() if digest is not None}
         said = {"name": self.experiment.name, "protocol": self.protocol, "digests": digests,
-                "sources": dict(self.sources or {}), **(document or {})}
+                "sources": dict(self.sources or {}), "dataset": {"category_ids": [c.id for c in self.dataset.categories]},
+                **(document or {})}
         return Configuration.of(
             self.prepared, precisions, self.options, content=read_cfg_bytes(self.experiment.model.cfg),
             names=self.dataset.names, document=said,

@@ -6,6 +6,7 @@ import json
 import subprocess
 from pathlib import Path
 
+import cv2
 import pytest
 
 from mpnet.api import load_network
@@ -69,6 +70,24 @@ def test_evaluation_writes_the_file_of_a_run(mprun: Program, jpeg_experiment: Pa
     mprun(tmp_path / "net.mpnet", "--evaluate", jpeg_experiment.parent / "images", "-o", tmp_path / "detections.json")
     assert (tmp_path / "detections.json").read_bytes() == (run / "detections.json").read_bytes()
     assert len(json.loads((run / "detections.json").read_text(encoding="utf-8"))) > 5
+
+
+def test_classes_have_the_ids_of_a_coco_data_set(mprun: Program, jpeg_experiment: Path, tmp_path: Path) -> None:
+    """Which are any numbers; those of pictures are 1, 2, ... in order, unless a list says otherwise."""
+    folder = jpeg_experiment.parent
+    names = (folder / "net.names").read_text(encoding="utf-8").split()
+    pictures = sorted((folder / "images").glob("*.jpg"))
+    (folder / "instances.json").write_text(json.dumps({
+        "images": [{"id": 1 + n, "file_name": path.name, "width": cv2.imread(str(path)).shape[1],
+                    "height": cv2.imread(str(path)).shape[0]} for n, path in enumerate(pictures)],
+        "categories": [{"id": 90 - 7 * n, "name": name} for n, name in enumerate(names)],
+        "annotations": [],
+    }), encoding="utf-8")
+    data = "data={format: coco, images: images, annotations: instances.json}"
+    run = Path(json.loads(mpnet("run", jpeg_experiment, "--set", data, "--json"))["folder"])
+    mpnet("export", run, "--to", "bundle", "-o", tmp_path / "net.mpnet", "--no-profile")
+    mprun(tmp_path / "net.mpnet", "--evaluate", folder / "images", "-o", tmp_path / "detections.json")
+    assert (tmp_path / "detections.json").read_bytes() == (run / "detections.json").read_bytes()
 
 
 def test_a_library_call_gives_the_boxes_of_a_network(
