@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import numpy as np
@@ -11,11 +10,11 @@ from numpy.typing import NDArray
 from mpnet.backends import Backend, Executed
 from mpnet.errors import EngineError
 from mpnet.export import Exported
+from mpnet.export.naming import layer_of
 from mpnet.packages import version_of
 
 _DELEGATE = "DELEGATE"
 _CONVOLUTIONS = ("CONV_2D", "DEPTHWISE_CONV_2D")
-_LAYER = re.compile(r"layer_(\d+)_")
 
 
 class LiteRTModel:
@@ -54,13 +53,13 @@ class LiteRTModel:
         taken = {int(tensor) for row in operators if row["op_name"] == _DELEGATE for tensor in row["inputs"]}
         found = {}
         for row in operators:
-            layer = _LAYER.match(names.get(int(row["outputs"][0]), ""))
-            if row["op_name"] in _CONVOLUTIONS and layer:
+            layer = layer_of(names.get(int(row["outputs"][0]), ""))
+            if row["op_name"] in _CONVOLUTIONS and layer is not None:
                 activations, weights = (np.dtype(kind).name for kind in row["operand_types"][:2])
                 precision = "int8" if weights == "int8" else "fp32"
                 where = "XNNPACK" if int(row["inputs"][1]) in taken else "a kernel of TensorFlow Lite, not XNNPACK"
                 hybrid = precision == "int8" and activations == "float32"
-                found[int(layer.group(1))] = (precision, f"{where}, hybrid" if hybrid else where)
+                found[layer] = (precision, f"{where}, hybrid" if hybrid else where)
         return found
 
     def layer_ms(self) -> None:

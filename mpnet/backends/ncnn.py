@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import json
-import re
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -15,9 +14,9 @@ from numpy.typing import NDArray
 from mpnet.backends import Backend, Executed
 from mpnet.errors import EngineError
 from mpnet.export import Exported
+from mpnet.export.naming import layer_of
 from mpnet.packages import version_of
 
-_LAYER = re.compile(r"layer_(\d+)_")
 _MACHINE_DEPENDENT = (
     "use_fp16_packed", "use_fp16_storage", "use_fp16_arithmetic", "use_bf16_storage", "use_bf16_packed", "use_vulkan_compute",
 )
@@ -72,8 +71,8 @@ class NcnnModel:
         option = self._net.opt
         for line in self._param.splitlines()[2:]:
             words = line.split()
-            layer = _LAYER.match(words[1])
-            if not words[0].startswith("Convolution") or not layer:
+            layer = layer_of(words[1])
+            if not words[0].startswith("Convolution") or layer is None:
                 continue
             if any(word.startswith("8=") for word in words):
                 runs = ("int8", "int8 scales in the file, int8 inference on") if option.use_int8_inference else (
@@ -81,7 +80,7 @@ class NcnnModel:
             else:
                 half = option.use_fp16_arithmetic
                 runs = ("fp16" if half else "fp32", f"16-bit arithmetic {'on' if half else 'off'}")
-            found[int(layer.group(1))] = runs
+            found[layer] = runs
         return found
 
     def layer_ms(self) -> None:

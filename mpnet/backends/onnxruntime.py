@@ -15,7 +15,7 @@ from mpnet.backends import Backend, Executed
 from mpnet.backends.pictures import by_picture, first_line
 from mpnet.errors import EngineError
 from mpnet.export import Exported
-from mpnet.export.onnx.graph import layer_of
+from mpnet.export.naming import layer_of
 
 # What the optimised graph calls a convolution: operator -> precision of its products.
 _CONVOLUTIONS = {

@@ -12,7 +12,7 @@ from mpnet.backends import Backend, Executed
 from mpnet.backends.pictures import by_picture, first_line
 from mpnet.errors import EngineError
 from mpnet.export import Exported
-from mpnet.export.onnx.graph import layer_of
+from mpnet.export.naming import layer_of
 
 _PRECISIONS = {"f32": "fp32", "u8": "int8", "i8": "int8", "f16": "fp16", "bf16": "bf16"}
 _WHY = {"fp16": "weights are widened when loaded"}

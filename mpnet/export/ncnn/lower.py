@@ -12,6 +12,7 @@ from mpnet.engine.plan import Step
 from mpnet.engine.prepare import Constants
 from mpnet.export.configuration import Configuration
 from mpnet.export.halves import halves_of
+from mpnet.export.naming import layer_name
 from mpnet.export.ncnn.file import Files
 from mpnet.quantization.scheme import QuantParams, range_to_params
 from mpnet.spec.network import ConvolutionSpec, LayerSpec
@@ -56,7 +57,7 @@ class Lowering:
         for step in self._plan.steps:
             self._step(step)
         self.outputs = {
-            f"layer_{index:03d}_output": self._blobs[slot]
+            layer_name(index, "output"): self._blobs[slot]
             for index, slot in zip(network.outputs, self._plan.outputs, strict=True)
         }
         for index in configuration.precisions.own:
@@ -81,7 +82,7 @@ class Lowering:
         elif isinstance(operation, Dequantize):
             self._blobs[step.output] = self._rounded(layer, self._blobs[source], self._maps[source])
         else:
-            made = _WRITERS[type(operation)](self, step, name_of(layer))
+            made = _WRITERS[type(operation)](self, step, layer_name(layer.index, layer.short))
             computes = not (operation.moves_values or isinstance(operation, Concat))
             rounds = self._exact_halves and computes and step.gives.stored is FLOAT16
             self._blobs[step.output] = self._halved(layer, made) if rounds else made
@@ -91,14 +92,14 @@ class Lowering:
     def _halved(self, layer: LayerSpec, blob: str) -> str:
         """The reals rounded to half, where mpnet stores halves: an int8 layer behind them then finds the same codes."""
         self._parts += 1
-        name = f"{name_of(layer)}/half_{self._parts}"
+        name = f"{layer_name(layer.index, layer.short)}/half_{self._parts}"
         half = self.files.layer("Cast", f"{name}/stored", [blob], p0=_FLOAT, p1=_HALF)
         return self.files.layer("Cast", name, [half], p0=_HALF, p1=_FLOAT)
 
     def _rounded(self, layer: LayerSpec, blob: str, codes: QuantParams) -> str:
         """The reals that codes mean: ncnn holds no codes between layers."""
         self._parts += 1
-        name = f"{name_of(layer)}/codes_{self._parts}"
+        name = f"{layer_name(layer.index, layer.short)}/codes_{self._parts}"
         quantised = self.files.layer("Quantize", name, [blob], p0=1)
         self.files.plain(np.array([codes.inv_scale], np.float32))
         wide = self.files.layer("Cast", f"{name}/wide", [quantised], p0=_CODE, p1=_FLOAT)
@@ -221,8 +222,3 @@ _WRITERS: dict[type[Any], Callable[[Lowering, Step, str], str]] = {
     Convolve: Lowering._convolve, MaxPool: Lowering._maxpool, Upsample: Lowering._upsample, Slice: Lowering._slice,
     Concat: Lowering._concat, Add: Lowering._add, AvgPool: Lowering._avgpool,
 }
-
-
-def name_of(layer: LayerSpec) -> str:
-    """What ncnn's layers and blobs of a layer are called; what else belongs to it has a / behind the name."""
-    return f"layer_{layer.index:03d}_{layer.short}"

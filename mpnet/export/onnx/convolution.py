@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from mpnet.engine.operations import Convolve
 from mpnet.engine.prepare import Constants, Prepared
 from mpnet.engine.rules import kernel_activation
+from mpnet.export.naming import layer_name
 from mpnet.export.onnx.activations import CLAMPS, RISING, activate
-from mpnet.export.onnx.graph import FLOAT, Graph, layer_name
+from mpnet.export.onnx.graph import FLOAT, Graph
 from mpnet.export.onnx.rules import Rules
 from mpnet.export.onnx.values import SHIFT, Coded, Later, Value, coded_value, fixed_map, quantised, real_of
 from mpnet.quantization.scheme import range_to_params

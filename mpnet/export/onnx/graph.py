@@ -7,22 +7,12 @@ from typing import Any, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from mpnet.export.naming import unused
+
 # Opset 17 and IR 8 hold all that is written, and engines of 2022 and later read them.
 OPSET, IR_VERSION = 17, 8
 # Of onnx.TensorProto.
 FLOAT, INT64, HALF = 1, 7, 10
-
-
-def layer_name(index: int, what: str) -> str:
-    """The name of what is written on behalf of a layer: `layer_012_conv`. `layer_of` reads it back."""
-    return f"layer_{index:03d}_{what}"
-
-
-def layer_of(name: str) -> int | None:
-    """The layer that a node's or a tensor's name tells, also with what engines put before or behind it."""
-    _, found, rest = name.partition("layer_")
-    digits = rest.partition("_")[0]
-    return int(digits) if found and digits.isdigit() else None
 
 
 class Graph:
@@ -42,14 +32,6 @@ class Graph:
         self._inputs: list[Any] = []
         self._outputs: list[Any] = []
 
-    def _free(self, name: str) -> str:
-        free, number = name, 1
-        while free in self._names:
-            number += 1
-            free = f"{name}_{number}"
-        self._names.add(free)
-        return free
-
     def input(self, name: str, shape: Sequence[int]) -> str:
         """A float32 input."""
         self._names.add(name)
@@ -68,19 +50,19 @@ class Graph:
         key = (value.dtype.str, value.shape, value.tobytes())
         known = self._constants.get(key)
         if known is None:
-            known = self._constants[key] = self._free(name)
+            known = self._constants[key] = unused(name, self._names)
             self._initializers.append(self._tensor(np.ascontiguousarray(value).reshape(value.shape), known))
         return known
 
     def node(self, operator: str, inputs: Sequence[str], name: str, **attributes: Any) -> str:
         """Append a node with one result; the result's name."""
-        result = self._free(name)
+        result = unused(name, self._names)
         self._nodes.append(self._helper.make_node(operator, list(inputs), [result], name=result, **attributes))
         return result
 
     def nodes(self, operator: str, inputs: Sequence[str], names: Sequence[str], **attributes: Any) -> list[str]:
         """Append a node with several results; their names."""
-        results = [self._free(name) for name in names]
+        results = [unused(name, self._names) for name in names]
         self._nodes.append(self._helper.make_node(operator, list(inputs), results, name=results[0], **attributes))
         return results
 

@@ -18,9 +18,10 @@ from mpnet.engine.operations import (
 )
 from mpnet.engine.plan import Plan, Step
 from mpnet.engine.prepare import Prepared
+from mpnet.export.naming import layer_name
 from mpnet.export.onnx.activations import activate
 from mpnet.export.onnx.convolution import convolve
-from mpnet.export.onnx.graph import Graph, layer_name
+from mpnet.export.onnx.graph import Graph
 from mpnet.export.onnx.operations import Job, write
 from mpnet.export.onnx.rules import Rules
 from mpnet.export.onnx.values import Later, Value, pair, quantised, real_of, rounded_to_half

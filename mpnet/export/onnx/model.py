@@ -7,8 +7,9 @@ from typing import Any
 import mpnet
 from mpnet.engine.operations import Convolve
 from mpnet.export import Configuration, Exported
+from mpnet.export.naming import layer_name
 from mpnet.export.onnx.boxes import refuse_kind, write_boxes
-from mpnet.export.onnx.graph import INT64, layer_name
+from mpnet.export.onnx.graph import INT64
 from mpnet.export.onnx.lower import Lowered
 from mpnet.export.onnx.metadata import metadata
 from mpnet.export.onnx.rules import FLAVOURS

@@ -14,6 +14,8 @@ import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 from numpy.typing import NDArray
 
+from mpnet.export.naming import unused
+
 SCHEMA_VERSION = 3
 # Readers map weights where they lie in the file: the schema asks for this alignment.
 _ALIGNMENT = 16
@@ -88,7 +90,7 @@ class Graph:
     def rename(self, tensor: int, name: str) -> None:
         """Give a tensor another name."""
         self._names.discard(self._tensors[tensor].name)
-        self._tensors[tensor].name = self._unique(name)
+        self._tensors[tensor].name = unused(name, self._names)
 
     def content(self, inputs: Sequence[int], outputs: Sequence[int], description: str, metadata: Mapping[str, bytes]) -> bytes:
         """The file. metadata: named blocks that readers find by their names."""
@@ -124,18 +126,10 @@ class Graph:
                 quantizedDimension=meaning.axis,
             )
         self._tensors.append(_table(
-            "Tensor", shape=[int(size) for size in shape], type=_TYPES[kind], buffer=buffer, name=self._unique(name),
+            "Tensor", shape=[int(size) for size in shape], type=_TYPES[kind], buffer=buffer, name=unused(name, self._names),
             quantization=quantization, hasRank=True,
         ))
         return len(self._tensors) - 1
-
-    def _unique(self, name: str) -> str:
-        chosen, number = name, 1
-        while chosen in self._names:
-            number += 1
-            chosen = f"{name}_{number}"
-        self._names.add(chosen)
-        return chosen
 
 
 def _table(kind: str, **values: Any) -> Any:

@@ -11,13 +11,14 @@ from mpnet.engine.operations import Add, AvgPool, Cast, Concat, Convolve, Dequan
 from mpnet.engine.plan import Step
 from mpnet.export.configuration import Configuration
 from mpnet.export.halves import halves_of
+from mpnet.export.naming import layer_name
 from mpnet.export.tflite.convolution import Convolution, write_convolution
 from mpnet.export.tflite.file import Codes, Graph
 from mpnet.export.tflite.forms import Form, Way, carries_codes, choose_forms
 from mpnet.export.tflite.operations import Writer
 from mpnet.export.tflite.rules import Rules
 from mpnet.export.tflite.sums import Ranges
-from mpnet.spec.network import LayerSpec, MaxpoolSpec
+from mpnet.spec.network import MaxpoolSpec
 from mpnet.spec.precision import FLOAT16, FP16, FP32, INT8
 
 Layers = dict[int, tuple[str, str, str]]
@@ -56,7 +57,7 @@ class Lowering:
         operation, layer = step.operation, self._plan.network.layers[step.layer]
         if operation.is_head:
             return
-        self._writer.name = name_of(layer)
+        self._writer.name = layer_name(layer.index, layer.short)
         source = step.inputs[0]
         if isinstance(operation, Cast) and self._exact_halves and operation.target.stored is FLOAT16:
             self._made[step.output, None] = self._writer.halve(self._get(source, None))
@@ -75,7 +76,7 @@ class Lowering:
             if self._exact_halves and form is None and not carries_codes(operation) and step.gives.stored is FLOAT16:
                 made = self._writer.halve(made)
             self._made[step.output, form] = made
-            self.graph.rename(made, name_of(layer))
+            self.graph.rename(made, layer_name(layer.index, layer.short))
 
     def _get(self, slot: int, form: Form) -> int:
         """The tensor of a slot in a form; converted once where it is kept in another."""
@@ -158,8 +159,3 @@ _WRITERS: dict[type[Any], Callable[[Lowering, int, Step, Form], int]] = {
     Convolve: Lowering._convolve, MaxPool: Lowering._maxpool, Upsample: Lowering._moved, Slice: Lowering._moved,
     Concat: Lowering._moved, Add: Lowering._computed, AvgPool: Lowering._computed,
 }
-
-
-def name_of(layer: LayerSpec) -> str:
-    """What tensors of a layer are called: its result by this name, what else belongs to it with a / behind it."""
-    return f"layer_{layer.index:03d}_{layer.short}"
