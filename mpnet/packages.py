@@ -1,13 +1,30 @@
-"""Packages that only some commands need: looked for when they are needed, with one line that says what to install."""
+"""What is found by name: declarations of a package's modules, and packages that only some commands need, with one line that
+says what to install."""
 
 from __future__ import annotations
 
 import importlib
+import pkgutil
 import re
 from importlib.util import find_spec
-from typing import Iterable
+from typing import Iterable, TypeVar
 
 from mpnet.errors import ConfigError
+
+Declared = TypeVar("Declared")
+
+
+def declared(package: str, path: Iterable[str], name: str, kind: type[Declared]) -> dict[str, Declared]:
+    """What the modules of a package declare as `name`, by module; a module without such a declaration is none of them.
+
+    package, path: its `__name__` and `__path__`.
+    """
+    found = {}
+    for module in pkgutil.iter_modules(path):
+        value = getattr(importlib.import_module(f"{package}.{module.name}"), name, None)
+        if isinstance(value, kind):
+            found[module.name] = value
+    return found
 
 
 def require(who: str, packages: Iterable[str], extra: str) -> None:

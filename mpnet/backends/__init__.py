@@ -6,8 +6,6 @@ A new backend is a file here that declares `BACKEND`, and its tests. Its module 
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 from dataclasses import dataclass, field
 from typing import Any, Callable, Mapping, Protocol
 
@@ -16,6 +14,7 @@ from numpy.typing import NDArray
 
 from mpnet.errors import ConfigError
 from mpnet.export import Exported
+from mpnet.packages import declared
 
 Executed = Mapping[int, tuple[str, str]]
 """By layer index: the precision that really runs ('fp32', 'fp16', 'int8'), and where that was read, or why it fell back."""
@@ -68,12 +67,7 @@ class Backend:
 
 def backends() -> dict[str, Backend]:
     """All backends by name; their programs are imported when a model is opened."""
-    found = {}
-    for module in pkgutil.iter_modules(__path__):
-        declared = getattr(importlib.import_module(f"{__name__}.{module.name}"), "BACKEND", None)
-        if isinstance(declared, Backend):
-            found[module.name] = declared
-    return found
+    return declared(__name__, __path__, "BACKEND", Backend)
 
 
 def backend(name: str) -> Backend:

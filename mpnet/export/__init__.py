@@ -5,8 +5,6 @@ A new target is a file here that declares `TARGET`, and its tests; `mpnet export
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 from dataclasses import dataclass, field
 from typing import Any, Callable, Mapping
 
@@ -14,7 +12,7 @@ from mpnet.engine.assign import PrecisionPlan, assign
 from mpnet.engine.options import LayerQuantization
 from mpnet.errors import ConfigError, PrecisionError
 from mpnet.export.configuration import Configuration, describe_layer
-from mpnet.packages import require
+from mpnet.packages import declared, require
 from mpnet.spec.network import LayerSpec
 from mpnet.spec.precision import PRECISIONS, Precision
 
@@ -89,12 +87,7 @@ class Target:
 
 def targets() -> dict[str, Target]:
     """All targets by name; what writing needs is imported when it is needed."""
-    found = {}
-    for module in pkgutil.iter_modules(__path__):
-        declared = getattr(importlib.import_module(f"{__name__}.{module.name}"), "TARGET", None)
-        if isinstance(declared, Target):
-            found[module.name] = declared
-    return found
+    return declared(__name__, __path__, "TARGET", Target)
 
 
 def target(name: str) -> Target:
