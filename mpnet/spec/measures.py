@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.errors import ConfigError
-from mpnet.spec.task import CLASSIFICATION, DETECTION, Task
+from mpnet.spec.task import CLASSIFICATION, DETECTION, TASKS, Task
 
 HELD_OUT = "held_out_"
 """Prefix of a measure on the pictures that only report; the plain name is then of those that select."""
@@ -141,6 +141,26 @@ _OF_CLASSIFIERS: tuple[Measure, ...] = (
             "baseline's; top-1 differs by no more than what is missing here.", headline=True, axis=1, itself=100.0,
             remedy=_BASELINE),
 )
+
+
+def _begun(label: str) -> str:
+    return label[0].upper() + label[1:]
+
+
+def _in_an_engine(task: Task) -> tuple[Measure, Measure]:
+    """What is measured of a task's configurations in the engine that they were exported for."""
+    rows = {row.name: row for row in (*_OF_DETECTORS, *_OF_CLASSIFIERS)}
+    quality, agreement = rows[task.quality], rows[task.agreement]
+    return (
+        Measure(DEPLOYED + quality.name, f"{quality.label} in the engine", "%", "deployed",
+                f"{_begun(quality.label)} of the exported configuration, run by the engine that it was exported for.",
+                stored="verified", task=task.name),
+        Measure(DEPLOYED + agreement.name, f"{agreement.label} in the engine", "%", "deployed",
+                f"{_begun(agreement.label)} of the exported configuration with mpnet's own baseline.", stored="verified",
+                task=task.name),
+    )
+
+
 MEASURES: tuple[Measure, ...] = (
     *(replace(row, task=DETECTION.name) for row in _OF_DETECTORS),
     *(replace(row, task=CLASSIFICATION.name) for row in _OF_CLASSIFIERS),
@@ -159,10 +179,7 @@ MEASURES: tuple[Measure, ...] = (
     Measure("latency_ms", "latency", "ms", "cost", "Time for one picture, input ready to heads: the median of a run; in a "
             "sweep the sum of a latency table's steps.", headline=True, axis=3,
             remedy="make a table with `mpnet profile` and name it in sweep.latency"),
-    Measure(f"{DEPLOYED}AP", "AP in the engine", "%", "deployed", "AP of the exported configuration, run by the engine that it "
-            "was exported for.", stored="verified"),
-    Measure(f"{DEPLOYED}agreement_AP", "agreement AP in the engine", "%", "deployed", "Agreement AP of the exported "
-            "configuration with mpnet's own baseline.", stored="verified"),
+    *(row for task in TASKS.values() for row in _in_an_engine(task)),
     Measure(f"{DEPLOYED}latency_ms", "latency in the engine", "ms", "deployed", "Time for one picture in the engine, taken in "
             "turn with mpnet's own.", stored="verified"),
 )

@@ -9,6 +9,8 @@ import pytest
 from mpnet.backends import Backend
 from mpnet.progress import silent
 from mpnet.report.build import collect
+from mpnet.spec.measures import measure
+from tests.classifier.conftest import shapes  # noqa: F401
 from tests.cli.conftest import Mpnet, document_of
 
 pytestmark = pytest.mark.usefixtures("scalar_backends")
@@ -43,6 +45,17 @@ def test_engines_do_not_mix_and_say_how_far_they_are(mpnet: Mpnet, experiment: P
     assert len(data.configurations) == 3  # baseline, mpnet's own, the engine's
     assert data.configurations.value(2, "deployed_AP") == rough["deployed"]["AP"]
     assert any("rough 1.0" in note for note in data.notes)
+
+
+def test_a_classifiers_figures_in_an_engine_are_measures(
+    mpnet: Mpnet, shapes: Path, tmp_path: Path  # noqa: F811
+) -> None:
+    found = document_of(mpnet("run", shapes / "shapes.yaml", "--engine", "rough", "--set", f"output={tmp_path}", "--json"))
+    data = collect([Path(found["folder"])], progress=silent, draws=100)
+    columns = {name: data.configurations.value(2, name) for name in ("deployed_top1", "deployed_agreement_top1")}
+    assert columns == {"deployed_top1": found["deployed"]["top1"],
+                       "deployed_agreement_top1": found["deployed"]["agreement_top1"]}
+    assert "top-1 in the engine" in {measure(name).label for name in columns}
 
 
 def test_another_mode_is_said(mpnet: Mpnet, experiment: Path) -> None:
