@@ -67,6 +67,8 @@ class SweepView:
             + (f" ({start.selecting} select, {start.images - start.selecting} are held out: sweep.holdout)"
                if start.selecting < start.images else " (all select; none is held out)")
         )
+        for note in start.notes:
+            self._console.print(f"note: {note}")
         if start.listed:
             self._console.print(f"all of them cost {start.theory:,.1f} forward passes per picture, "
                                 f"about {duration(start.estimate_seconds)} here")

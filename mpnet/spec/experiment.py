@@ -189,10 +189,11 @@ class BudgetSection:
 class VerifySection:
     """Whether what a sweep found survives in another engine.
 
-    engine: a backend's name. front: check the whole front; else only what the sweep chose.
+    engine: a backend's name, or several by preference; (): those of the experiment.
+    front:  check the whole front; else only what the sweep chose.
     """
 
-    engine: str = field(metadata=text())
+    engine: tuple[str, ...] = field(default=(), metadata=text(many=True))
     front: bool = field(default=True, metadata=flag())
 
 
@@ -246,6 +247,7 @@ class Experiment:
     """All that an experiment file says.
 
     backends: who runs the layers of `mpnet run`, by preference; what none of them supports runs on mpnet's scalar kernels.
+              Sweeps search with mpnet's own kernels and verify what they found in these (`sweep.verify`).
     source:   the file's path, for messages.
     """
 

@@ -11,13 +11,12 @@ from typing import Any, Callable
 
 import numpy as np
 
-from mpnet.backends.deployment import ready
 from mpnet.engine.plan import build_plan
 from mpnet.engine.run import Session
 from mpnet.errors import ConfigError
 from mpnet.formats.cfg import read_cfg
 from mpnet.progress import Progress, silent
-from mpnet.spec.experiment import Experiment
+from mpnet.spec.experiment import OWN_BACKENDS, Experiment, SweepSection
 from mpnet.spec.identity import digest_of
 from mpnet.spec.plan_key import split_key
 from mpnet.speed.clock import in_turn
@@ -31,7 +30,7 @@ from mpnet.sweep.sharing import forward_equivalents
 from mpnet.sweep.space import Space, build_space
 from mpnet.sweep.store import TrialStore
 from mpnet.sweep.strategies import EXACT, strategy
-from mpnet.sweep.verify import Verification
+from mpnet.sweep.verify import Verification, verifying
 from mpnet.trial.experiment import open_workbench
 from mpnet.trial.task import for_task
 from mpnet.trial.workbench import Workbench
@@ -46,7 +45,10 @@ SCORE_SECONDS = 60e-6
 
 @dataclass(frozen=True)
 class SweepStart:
-    """What is known before the first trial. theory: forward passes for one picture of a walk through the space."""
+    """What is known before the first trial.
+
+    theory: forward passes for one picture of a walk through the space. notes: what the user should know, one line each.
+    """
 
     problem: Problem
     theory: float
@@ -55,6 +57,7 @@ class SweepStart:
     store: Path
     estimate_seconds: float
     listed: bool
+    notes: tuple[str, ...] = ()
 
 
 def run_sweep(
@@ -82,8 +85,7 @@ def run_sweep(
     if section.strategy in EXACT and space.size > MAX_CONFIGURATIONS:
         raise ConfigError(f"sweep: {space.size:,} configurations are more than can be tried; narrow sweep.space, or use "
                           f"another strategy (additive, greedy, pareto)")
-    if section.verify is not None:
-        ready(section.verify.engine)
+    engines = () if section.verify is None else verifying(experiment, section.verify)
     bench = open_workbench(experiment)
     space = replace(space, suffix=split_key(bench.assign().key)[1])
     parallel = workers or bench.threads
@@ -106,7 +108,7 @@ def run_sweep(
             section.constraints, section.seed, section.budget.trials, section.sampler,
         )
         start = SweepStart(problem, float(forward_equivalents(network, space)), len(bench.dataset.images),
-                           len(setup.select), path, estimate, section.strategy in EXACT)
+                           len(setup.select), path, estimate, section.strategy in EXACT, _notes(experiment, section))
         on_start(start)
         describe(opened, setup, contexts, command)
         say(opened, "running", section.strategy, None)
@@ -127,10 +129,18 @@ def run_sweep(
         )
         document["layers"] = rank_layers(problem, state.known, network)
         if section.verify is not None:
-            document["verified"] = Verification(setup, opened, contexts, problem, section.verify, progress).of(document)
+            check = Verification(setup, opened, contexts, problem, section.verify, engines, progress)
+            document["verified"] = check.of(document)
         write_record(opened, contexts, FOUND, document)
         say(opened, "finished" if not state.stopped else "stopped", section.strategy, state.total)
     return document
+
+
+def _notes(experiment: Experiment, section: SweepSection) -> tuple[str, ...]:
+    if experiment.backends == OWN_BACKENDS or section.verify is not None:
+        return ()
+    return (f"backends {', '.join(experiment.backends)}: a sweep searches with mpnet's own kernels; with sweep.verify: {{}} "
+            "what it finds is run in these as well",)
 
 
 def estimate_seconds(bench: Workbench, space: Space, workers: int) -> float:

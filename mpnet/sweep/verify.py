@@ -12,13 +12,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Mapping, Sequence
 
-from mpnet.backends.deployment import Deployment
+from mpnet.backends.deployment import Deployment, ready
 from mpnet.backends.fate import fates, warnings_of
+from mpnet.backends.partition import OWN, SCALAR, check_backends
 from mpnet.engine.assign import assign_key
 from mpnet.engine.plan import Plan
 from mpnet.errors import ConfigError
 from mpnet.progress import Advance, Progress
-from mpnet.spec.experiment import VerifySection
+from mpnet.spec.experiment import OWN_BACKENDS, Experiment, VerifySection
 from mpnet.spec.measures import DEPLOYED
 from mpnet.sweep.problem import Problem
 from mpnet.sweep.setup import SweepSetup
@@ -33,6 +34,19 @@ RULE = (f"it survives when the engine's agreement AP is at most {AGREEMENT_LOST:
         f"{AP_LOST:g}) below mpnet's own, and all limits are still kept")
 
 
+def verifying(experiment: Experiment, section: VerifySection) -> tuple[str, ...]:
+    """The backends, by preference, that a sweep is verified in. Raises: ConfigError when they are unknown or missing."""
+    names = section.engine or experiment.backends
+    if names == OWN_BACKENDS:
+        raise ConfigError(f"{experiment.source}: key 'sweep.verify.engine' is missing; say in which engine to verify, such as "
+                          "sweep.verify: {engine: openvino}, or give the experiment `backends`")
+    check_backends(names)
+    for name in names:
+        if name not in (OWN, SCALAR):
+            ready(name)
+    return names
+
+
 @dataclass(frozen=True, eq=False)
 class Verification:
     """See the module. What was verified stays in the store, so that it is done once for one version of an engine."""
@@ -42,6 +56,7 @@ class Verification:
     contexts: Sequence[int]
     problem: Problem
     section: VerifySection
+    engines: tuple[str, ...]
     progress: Progress
 
     def of(self, document: Mapping[str, Any]) -> dict[str, Any]:
@@ -51,13 +66,13 @@ class Verification:
         notes: dict[str, None] = {}
         version = ""
         images = len(self.setup.bench.inputs)
-        with self.progress(f"verifying in {self.section.engine}", images * len(entries)) as advance:
+        with self.progress(f"verifying in {self._engine}", images * len(entries)) as advance:
             for entry in entries:
                 row = self._row(entry, advance)
                 version = row["version"] or version
                 notes.update(dict.fromkeys(row.pop("notes", [])))
                 rows.append(row)
-        found = {"engine": self.section.engine, "version": version, "rule": RULE, "notes": list(notes), "rows": rows}
+        found = {"engine": self._engine, "version": version, "rule": RULE, "notes": list(notes), "rows": rows}
         self.store.set_note(self._note, json.dumps(found))
         return found
 
@@ -69,7 +84,7 @@ class Verification:
         row: dict[str, Any] = {"precision": configuration.key, "options": entry["options"], "trial": entry["trial"],
                                "context": self.contexts[options], "version": ""}
         try:
-            deployment = deployment_of(bench, plan, self.section.engine)
+            deployment = deployment_of(bench, plan, self.engines if len(self.engines) > 1 else self.engines[0])
         except ConfigError as error:
             advance(len(bench.inputs))
             return {**row, "survived": False, "why": str(error)}
@@ -85,7 +100,11 @@ class Verification:
 
     @property
     def _note(self) -> str:
-        return f"verified/{','.join(map(str, self.contexts))}:{self.section.engine}"
+        return f"verified/{','.join(map(str, self.contexts))}:{self._engine}"
+
+    @property
+    def _engine(self) -> str:
+        return "+".join(self.engines)
 
     @property
     def _measures(self) -> tuple[str, str]:

@@ -59,3 +59,17 @@ def test_what_cannot_be_exported_does_not_survive_and_an_unknown_engine_stops_be
     failed = mpnet("sweep", experiment, "--set", SWEEP, "--set", "sweep.verify.engine=no-such")
     assert (failed.returncode, failed.stderr.count("\n")) == (2, 1)
     assert "engine 'no-such' is unknown" in failed.stderr
+
+
+def test_a_sweep_is_verified_in_the_experiments_backends_and_says_so_where_it_is_not(mpnet: Mpnet, experiment: Path) -> None:
+    shared = ("--set", "backends=[scalar, mpnet]")
+    verified = _swept(mpnet, experiment, "{front: false}", *shared)["verified"]
+    assert verified["engine"] == "scalar+mpnet"
+    [row] = verified["rows"]
+    assert row["survived"]
+    assert row["deployed_AP"] == row["AP"]
+    said = mpnet("sweep", experiment, "--set", SWEEP, "--workers", 1, *shared).stderr
+    assert "a sweep searches with mpnet's own kernels" in said
+    failed = mpnet("sweep", experiment, "--set", SWEEP, "--set", "sweep.verify={}")
+    assert (failed.returncode, failed.stderr.count("\n")) == (2, 1)
+    assert "sweep.verify.engine" in failed.stderr
