@@ -37,8 +37,9 @@ from mpnet.evaluation.signal import squared_sum  # noqa: E402
 from mpnet.formats.atomic import write_text  # noqa: E402
 from mpnet.formats.experiment_yaml import parse_experiment  # noqa: E402
 from mpnet.spec.precision import PRECISIONS  # noqa: E402
-from mpnet.trial.deploy import deployment_of, measure_in_turn  # noqa: E402
+from mpnet.trial.deploy import deployment_of  # noqa: E402
 from mpnet.trial.experiment import open_workbench  # noqa: E402
+from mpnet.trial.latency import measure_in_turn  # noqa: E402
 from mpnet.trial.measure import Meter  # noqa: E402
 from mpnet.trial.run import Runner, own_runner, relative_error, run_all  # noqa: E402
 from mpnet.trial.workbench import Workbench  # noqa: E402
@@ -136,9 +137,10 @@ def times(bench: Workbench, engine: str, keys: list[str]) -> list[dict[str, Any]
     for key in keys:
         plan = bench.plan(assign_key(bench.network, key))
         deployment = deployment_of(bench, plan, engine)
-        latency, own_ms, layer_ms = measure_in_turn(bench, plan, deployment)
-        rows.append({"key": key, "version": deployment.version, "engine_ms": latency["median_ms"], "mpnet_ms": own_ms,
-                     "engine_min_ms": latency["min_ms"], "layers": dict(layer_ms or {})})
+        turns = measure_in_turn(bench, {"own": plan}, deployment)
+        rows.append({"key": key, "version": deployment.version, "engine_ms": turns.times["deployed"].median_ms,
+                     "mpnet_ms": turns.times["own"].median_ms, "engine_min_ms": turns.times["deployed"].min_ms,
+                     "layers": dict(turns.layer_ms or {})})
     return rows
 
 

@@ -103,17 +103,23 @@ def believable(measure: Callable[[], list[Times]], threads: int) -> list[Times]:
 
 def measure_latencies(sessions: Sequence[Session], batch: NDArray[np.float32]) -> list[dict[str, Any]]:
     """The `latency` of results: milliseconds of a pass, input ready to heads, taken in turn, and of its steps."""
-    passes = [partial(session.forward, batch) for session in sessions]
-    found = believable(lambda: in_turn(
+    found = passes_in_turn([partial(session.forward, batch) for session in sessions], sessions[0].threads)
+    return [latency_with_steps(session, batch, times) for session, times in zip(sessions, found, strict=True)]
+
+
+def passes_in_turn(passes: Sequence[Work], threads: int) -> list[Times]:
+    """Times of forward passes as results state them."""
+    return believable(lambda: in_turn(
         *passes, repeats=LATENCY_RUNS, least=LATENCY_LEAST, seconds=LATENCY_SECONDS * len(passes)
-    ), max(session.threads for session in sessions))
-    return [
-        latency_of(times, session.prepared.kernels.name, session.threads, [
-            {"step": timed.name, "layer": timed.step.layer, "ms": timed.median_ms}
-            for timed in time_steps(session, batch, STEP_RUNS)
-        ])
-        for session, times in zip(sessions, found, strict=True)
-    ]
+    ), threads)
+
+
+def latency_with_steps(session: Session, batch: NDArray[np.float32], times: Times) -> dict[str, Any]:
+    """The `latency` of a session's passes; its steps are timed now."""
+    return latency_of(times, session.prepared.kernels.name, session.threads, [
+        {"step": timed.name, "layer": timed.step.layer, "ms": timed.median_ms}
+        for timed in time_steps(session, batch, STEP_RUNS)
+    ])
 
 
 def doubt_of(latency: Mapping[str, Any] | None) -> str:

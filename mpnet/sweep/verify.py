@@ -25,7 +25,8 @@ from mpnet.sweep.problem import Problem
 from mpnet.sweep.setup import SweepSetup
 from mpnet.sweep.space import Configuration
 from mpnet.sweep.store import Trial, TrialStore
-from mpnet.trial.deploy import Deployed, deployment_of, measure_in_turn, run_deployed
+from mpnet.trial.deploy import Deployed, deployment_of, run_deployed
+from mpnet.trial.latency import measure_in_turn
 from mpnet.trial.workbench import Workbench
 
 AGREEMENT_LOST, AP_LOST = 1.0, 0.5
@@ -127,11 +128,11 @@ class Verification:
         found: Deployed = run_deployed(bench, plan, deployment, reference, advance)
         meter = bench.kit.meter(bench.dataset, None if found.baseline is None else found.baseline.found)
         own, other = (meter.values(side.found, ()) for side in (found.own, found.outcome))
-        latency, own_ms, _ = measure_in_turn(bench, plan, deployment)
+        times = measure_in_turn(bench, {"own": plan}, deployment).both()
         layers = fates(bench.configuration(plan.precision), deployment.exported, deployment.executed)
         return {
-            **{name: own.get(name) for name in self._measures}, "latency_ms": own_ms,
-            **{DEPLOYED + name: other.get(name) for name in self._measures}, DEPLOYED + "latency_ms": latency["median_ms"],
+            **{name: own.get(name) for name in self._measures}, "latency_ms": times["mpnet_latency_ms"],
+            **{DEPLOYED + name: other.get(name) for name in self._measures}, DEPLOYED + "latency_ms": times["latency_ms"],
             "head_error": found.outcome.head_error,
             "falls_back": warnings_of(layers, deployment.engine),
         }

@@ -13,15 +13,13 @@ from mpnet.backends.deployment import Deployment, deploy
 from mpnet.backends.fate import fates, warnings_of
 from mpnet.backends.mixed import deploy_mixed
 from mpnet.engine.plan import Plan
-from mpnet.engine.run import Session
 from mpnet.progress import Progress, silent
 from mpnet.spec.experiment import Experiment
 from mpnet.spec.identity import TrialIdentity
 from mpnet.spec.measures import AGREEMENT, DEPLOYED, names_of
-from mpnet.speed.clock import in_turn
-from mpnet.speed.steps import LATENCY_LEAST, LATENCY_RUNS, LATENCY_SECONDS, believable, latency_of
+from mpnet.speed.steps import stale
 from mpnet.trial.experiment import RunReport, check_start, open_workbench
-from mpnet.trial.latency import latencies
+from mpnet.trial.latency import Turns, measure_in_turn, renewed_in_turn
 from mpnet.trial.result import Result, build_document, finished, mark_latest, publish
 from mpnet.trial.run import Forward, Outcome, Runner, own_runner, run_all
 from mpnet.trial.workbench import Workbench
@@ -55,32 +53,35 @@ def run_in_engine(
     identity = engine_identity(bench, plan, deployment)
     folder = experiment.output / experiment.name
     reference = None if experiment.baseline is None else bench.plan(bench.uniform(experiment.baseline))
-    places = {"deployed": folder / identity.id, "own": folder / bench.identity(plan.precision).id}
-    if reference is not None:
-        places["baseline"] = folder / bench.identity(reference.precision).id
-    known = {name: None if force else finished(place) for name, place in places.items()}
-    own, base, result = known["own"], known.get("baseline"), known["deployed"]
-    if own is not None and result is not None and (base is not None or reference is None):
-        mark_latest(result.folder)
-        return RunReport(own, None if base is None or base.id == own.id else base, True, bench, result)
+    plans = {"own": plan}
+    if reference is not None and reference.precision.key != plan.precision.key:
+        plans["baseline"] = reference
+    places = {"deployed": folder / identity.id, **{name: folder / bench.identity(each.precision).id
+                                                   for name, each in plans.items()}}
+    known = {name: result for name, place in places.items() if not force and (result := finished(place)) is not None}
+    if len(known) == len(places):
+        mark_latest(known["deployed"].folder)
+        kernels = {"deployed": deployment.engine}
+        if any(stale(result.document.get("latency"), kernels.get(name, bench.kernels.name), bench.threads)
+               for name, result in known.items()):
+            known = renewed_in_turn(known, measure_in_turn(bench, plans, deployment))
+        return RunReport(known["own"], known.get("baseline"), True, bench, known["deployed"])
     check_start(bench, folder)
     with progress("pictures", len(bench.inputs)) as advance:
         found = run_deployed(bench, plan, deployment, reference, advance)
+    turns = measure_in_turn(bench, plans, deployment)
 
-    def store(outcome: Outcome, document: dict[str, Any] | None = None) -> Result:
-        made = document or build_document(bench, outcome, baseline=found.baseline, command=command,
-                                          latency=latencies(bench, [outcome.plan])[0])
-        return publish(made, bench.kit.to_json(outcome.found, bench.dataset), folder / made["id"])
+    def store(outcome: Outcome, document: dict[str, Any]) -> Result:
+        return publish(document, bench.kit.to_json(outcome.found, bench.dataset), folder / document["id"])
 
-    if found.baseline is None or found.baseline is found.own:
-        base = None
-    elif base is None:
-        base = store(found.baseline)
-    if own is None:
-        own = store(found.own)
-    result = store(found.outcome, deployed_document(bench, found, identity, command))
-    mark_latest(result.folder)
-    return RunReport(own, base, False, bench, result)
+    stored = renewed_in_turn({name: known[name] for name in plans if name in known}, turns)
+    for name, outcome, beside in (("baseline", found.baseline, None), ("own", found.own, found.baseline)):
+        if name in plans and name not in stored and outcome is not None:
+            document = build_document(bench, outcome, baseline=beside, command=command, latency=turns.latency(name))
+            stored[name] = store(outcome, document)
+    deployed = store(found.outcome, deployed_document(bench, found, identity, turns, command))
+    mark_latest(deployed.folder)
+    return RunReport(stored["own"], stored.get("baseline"), False, bench, deployed)
 
 
 def deployment_of(bench: Workbench, plan: Plan, engine: str | Sequence[str]) -> Deployment:
@@ -112,12 +113,13 @@ def _forward(model: Model) -> Forward:
     return forward
 
 
-def deployed_document(bench: Workbench, found: Deployed, identity: TrialIdentity, command: str) -> dict[str, Any]:
-    """The result.json of an engine's outcome; times of engine and mpnet are taken now, in turn."""
+def deployed_document(
+    bench: Workbench, found: Deployed, identity: TrialIdentity, turns: Turns, command: str
+) -> dict[str, Any]:
+    """The result.json of an engine's outcome."""
     deployment, plan = found.deployment, found.own.plan
-    latency, own_ms, layer_ms = measure_in_turn(bench, plan, deployment)
     document = build_document(
-        bench, found.outcome, baseline=found.baseline, command=command, identity=identity, latency=latency
+        bench, found.outcome, baseline=found.baseline, command=command, identity=identity, latency=turns.latency("deployed")
     )
     layers = fates(bench.configuration(plan.precision), deployment.exported, deployment.executed)
     warnings, task = warnings_of(layers, deployment.engine), bench.kit.task
@@ -127,28 +129,12 @@ def deployed_document(bench: Workbench, found: Deployed, identity: TrialIdentity
         task.quality: document["metrics"][task.quality],
         task.agreement: (document["agreement"] or {}).get(task.agreement.removeprefix(AGREEMENT)),
         "head_error": found.outcome.head_error,
-        "latency_ms": latency["median_ms"], "mpnet_latency_ms": own_ms,
-        "layers": [{**asdict(layer), "ms": (layer_ms or {}).get(layer.index)} for layer in layers],
+        **turns.both(),
+        "layers": [{**asdict(layer), "ms": (turns.layer_ms or {}).get(layer.index)} for layer in layers],
     }
     document["notes"] = [*document["notes"], f"forward passes by {deployment.engine} {deployment.version}",
                          *deployment.notes, *warnings]
     return document
-
-
-def measure_in_turn(
-    bench: Workbench, plan: Plan, deployment: Deployment
-) -> tuple[dict[str, Any], float, Mapping[int, float] | None]:
-    """(the engine's `latency` of a result, mpnet's median milliseconds, the engine's by layer), passes taken in turn."""
-    picture = bench.inputs.take([0]).x
-    session, model = Session(bench.prepared, plan, bench.threads), deployment.open(bench.threads)
-    own, other = believable(lambda: in_turn(
-        lambda: session.forward(picture), lambda: model.forward(picture), repeats=LATENCY_RUNS, least=LATENCY_LEAST,
-        seconds=2 * LATENCY_SECONDS,
-    ), bench.threads)
-    layer_ms = model.layer_ms()
-    steps = [{"step": bench.network.layers[index].name, "layer": index, "ms": ms}
-             for index, ms in sorted((layer_ms or {}).items())]
-    return latency_of(other, deployment.engine, bench.threads, steps), own.median_ms, layer_ms
 
 
 def deployed_values(document: Mapping[str, Any]) -> dict[str, float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -78,3 +79,19 @@ def test_what_cannot_run_is_one_line(
     failed = mpnet("run", experiment, "--engine", "scalar" if changed else "none")
     assert (failed.returncode, failed.stderr.count("\n")) == (2, 1)
     assert said in failed.stderr
+
+
+def test_a_stored_result_of_another_machine_is_timed_again_beside_the_others(mpnet: Mpnet, experiment: Path) -> None:
+    first = document_of(mpnet("run", experiment, "--engine", "scalar", "--json"))
+    path = Path(first["folder"]) / "result.json"
+    stored = json.loads(path.read_text())
+    stored["latency"]["cpu"] = "another"
+    path.write_text(json.dumps(stored))
+    again = document_of(mpnet("run", experiment, "--engine", "scalar", "--json"))
+    assert again["reused"]
+    assert again["latency"]["cpu"] == first["latency"]["cpu"]
+    assert again["deployed"]["latency_ms"] == again["latency"]["median_ms"]
+    own = json.loads((Path(again["folder"]).parent / again["deployed"]["reference"] / "result.json").read_text())
+    assert own["latency"]["median_ms"] == again["deployed"]["mpnet_latency_ms"]
+    same = ("metrics", "agreement", "id", "created", "precision")
+    assert {name: again[name] for name in same} == {name: first[name] for name in same}
