@@ -8,8 +8,9 @@ from rich.console import Console
 from rich.table import Table
 
 from mpnet.messages import bytes_text, count_text
-from mpnet.report.terminal import blocks, key_text
+from mpnet.report.terminal import blocks
 from mpnet.spec.measures import DROP, measure
+from mpnet.spec.plan_key import short_key
 from mpnet.spec.task import DETECTION, TASKS
 from mpnet.sweep.picks import PICK_RULES
 
@@ -82,7 +83,7 @@ def _print_front(document: Mapping[str, Any], out: Console) -> None:
     values = [_value(row, objectives[0]) for row in rows]
     low, high = min(values), max(values)
     for row, value in zip(rows, values, strict=True):
-        cells = [key_text(row["precision"]) + (f" ({row['options']})" if row["options"] else "")]
+        cells = [short_key(row["precision"]) + (f" ({row['options']})" if row["options"] else "")]
         for name in objectives:
             cells.append(_shown(_value(row, name), name))
             if any(name in other.get("held_out", {}) for other in front):
@@ -107,7 +108,7 @@ def _print_picks(document: Mapping[str, Any], out: Console) -> None:
     for heading in ("pick", "precision", f"{_quality(picks)} change, 95 % interval", *(f"{name} saved" for name in costs)):
         table.add_column(heading, justify="right" if heading.endswith("saved") else "left")
     for name, row in picks.items():
-        table.add_row(name, key_text(row["precision"]), loss_text(row["losses"]),
+        table.add_row(name, short_key(row["precision"]), loss_text(row["losses"]),
                       *(f"{row['saves'][cost]:.1f} %" if cost in row["saves"] else "" for cost in costs))
     out.print(table)
     if "safe" not in picks and document["baseline"] is not None and nearest is None:

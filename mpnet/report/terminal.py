@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import sys
-from itertools import groupby
 from typing import IO, Iterable, Sequence
 
 from rich.box import SIMPLE_HEAD
@@ -14,8 +13,6 @@ from rich.text import Text
 
 from mpnet.spec.precision import BY_CODE
 
-LONGEST_KEY = 40
-"""Characters of a precision string that a table shows as they are."""
 EIGHTHS = " ▏▎▍▌▋▊▉█"
 
 STYLES = {"fp32": "blue", "fp16": "yellow", "int8": "green", "good": "green", "bad": "red", "noise": "dim", "none": ""}
@@ -110,12 +107,3 @@ def print_table(
     if limit is not None and len(all_rows) > limit:
         target.print(f"and {len(all_rows) - limit} more")
     target.print()
-
-
-def key_text(key: str) -> str:
-    """A precision string for a table: as it is, or runs of equal letters such as `f 98q 2f` where it is long."""
-    codes, plus, rest = key.partition("+")
-    if len(codes) <= LONGEST_KEY:
-        return key
-    runs = [(letter, len(list(same))) for letter, same in groupby(codes)]
-    return " ".join(letter if count == 1 else f"{count}{letter}" for letter, count in runs) + plus + rest

@@ -6,11 +6,18 @@ have a precision of their own follow after a `+`, as `index:code`, joined by com
 
 from __future__ import annotations
 
-from typing import Mapping, Sequence
+import hashlib
+from collections import Counter
+from itertools import groupby
+from typing import Iterable, Mapping, Sequence
 
 from mpnet.errors import PrecisionError
 from mpnet.spec.network import NetworkSpec, YoloSpec
 from mpnet.spec.precision import BY_CODE, Precision
+
+
+SHORT = 24
+"""Characters that a key takes in a table at most."""
 
 
 def format_key(weighted: Sequence[Precision], own: Mapping[int, Precision]) -> str:
@@ -24,6 +31,28 @@ def split_key(key: str) -> tuple[str, str]:
     """The codes of the layers with weights, and what follows them: '' or such as `+3:q,7:h`."""
     codes, plus, rest = key.partition("+")
     return codes, plus + rest
+
+
+def short_key(key: str, longest: int = SHORT) -> str:
+    """A key for people, at most about `longest` characters: as it is; else as runs, `h q*70 h*4`; else how many layers have
+    each precision and the first digits of its digest, so that keys that count alike stay apart: `q*70 h*14 #3f2a1c`.
+
+    What layers without weights have is shortened in the same way, to their number: `+12 more`. No two ways look alike,
+    and only a key as it is can be read back.
+    """
+    if len(key) <= longest:
+        return key
+    codes, rest = split_key(key)
+    own = rest if len(rest) <= longest // 3 else f" +{rest.count(',') + 1} more"
+    for shown in (codes, _counted((code, len(list(same))) for code, same in groupby(codes))):
+        if len(shown + own) <= longest and own in ("", rest):
+            return shown + own
+    counts = _counted(Counter(codes).most_common())
+    return f"{counts}{own} #{hashlib.sha256(key.encode()).hexdigest()[:6]}"
+
+
+def _counted(pairs: Iterable[tuple[str, int]]) -> str:
+    return " ".join(code if count == 1 else f"{code}*{count}" for code, count in pairs)
 
 
 def parse_key(network: NetworkSpec, key: str) -> dict[int, Precision]:

@@ -54,8 +54,3 @@ def test_a_pipe_gets_plain_text(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
 def test_a_limited_table_counts_the_rest(capsys: pytest.CaptureFixture[str]) -> None:
     terminal.print_table(console(), ["n"], [[i] for i in range(9)], limit=4)
     assert "and 5 more" in capsys.readouterr().out
-
-
-def test_long_precision_strings_are_told_by_runs() -> None:
-    assert terminal.key_text("fqqh+3:q") == "fqqh+3:q"
-    assert terminal.key_text("f" + 98 * "q" + "ff+3:q") == "f 98q 2f+3:q"

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from mpnet.errors import PrecisionError
 from mpnet.formats.cfg import parse_cfg
-from mpnet.spec.plan_key import format_key, parse_key
+from mpnet.spec.plan_key import SHORT, format_key, parse_key, short_key
 from mpnet.spec.precision import BY_CODE, FP16, FP32, INT8, PRECISIONS
 
 NETWORK = parse_cfg(
@@ -50,3 +50,21 @@ def test_keys_that_do_not_fit(key: str, message: str) -> None:
 def test_arbitrary_keys_are_read_or_refused(key: str) -> None:
     with contextlib.suppress(PrecisionError):
         assert {0, 2} <= set(parse_key(NETWORK, key))
+
+
+@pytest.mark.parametrize(("key", "shown"), [
+    ("fqqqqqqqhqh+3:q", "fqqqqqqqhqh+3:q"),
+    ("h" + 70 * "q" + 4 * "h", "h q*70 h*4"),
+    ("f" + 98 * "q" + "ff+3:q", "f q*98 f*2+3:q"),
+    (37 * "qh" + "q", "q*38 h*37 #eac2ce"),
+    (60 * "q" + "+3:q,7:q,9:h", "q*60 +3 more #0dfccf"),
+])
+def test_long_keys_are_shortened(key: str, shown: str) -> None:
+    assert short_key(key) == shown
+
+
+@given(st.sets(st.text("fhq", min_size=60, max_size=80), min_size=2, max_size=5))
+def test_short_keys_are_short_and_stay_apart(keys: set[str]) -> None:
+    shown = [short_key(key) for key in sorted(keys)]
+    assert max(map(len, shown)) <= SHORT
+    assert len(set(shown)) == len(keys)
