@@ -15,7 +15,6 @@ from mpnet.errors import PrecisionError
 from mpnet.spec.network import NetworkSpec, YoloSpec
 from mpnet.spec.precision import BY_CODE, Precision
 
-
 SHORT = 24
 """Characters that a key takes in a table at most."""
 
