@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any, Sequence
+from typing import Any, Mapping, Sequence
 
 
 def shown(value: Any) -> str:
@@ -60,3 +60,8 @@ def count_text(count: float, unit: str = "") -> str:
 def bytes_text(size: float) -> str:
     """Bytes for people: `948 B`, `3.45 MB` (powers of 1,000)."""
     return count_text(size, "B")
+
+
+def limits_text(limits: Mapping[str, float]) -> str:
+    """A sweep's limits by key: `ap_drop 3, weight_bytes 200,000`."""
+    return ", ".join(f"{key} {limit:,g}" for key, limit in limits.items())

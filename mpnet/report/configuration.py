@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Mapping
 
 from mpnet.errors import StoreError
+from mpnet.messages import limits_text
 from mpnet.report.model import Status
 from mpnet.report.store_source import from_store
 from mpnet.spec.measures import HELD_OUT
@@ -73,9 +74,8 @@ def _picked(path: Path, number: int | None, name: str) -> str | None:
     found = sweep_status(path, number)["findings"] or {}
     nearest = found.get("nearest")
     if nearest:
-        limits = ", ".join(f"{key} {value:,g}" for key, value in found["limits"].items())
-        raise StoreError(f"{path}: nothing meets the limits of this sweep ({limits}); nearest is {nearest['precision']}: "
-                         f"name it, or change sweep.constraints")
+        raise StoreError(f"{path}: nothing meets the limits of this sweep ({limits_text(found['limits'])}); nearest is "
+                         f"{nearest['precision']}: name it, or change sweep.constraints")
     if name == "chosen":
         return None
     pick = (found.get("picks") or {}).get(name)

@@ -7,7 +7,7 @@ from typing import Any, Mapping, Sequence
 from rich.console import Console
 from rich.table import Table
 
-from mpnet.messages import bytes_text, count_text
+from mpnet.messages import bytes_text, count_text, limits_text
 from mpnet.report.terminal import blocks
 from mpnet.spec.measures import DROP, measure
 from mpnet.spec.plan_key import short_key
@@ -98,9 +98,8 @@ def _print_picks(document: Mapping[str, Any], out: Console) -> None:
     """The picks with what each loses and saves, and the command that takes one away."""
     nearest, picks = document.get("nearest"), document.get("picks") or {}
     if nearest is not None:
-        limits = ", ".join(f"{key} {value:,g}" for key, value in document["limits"].items())
         beyond = ", ".join(f"{key} by {_shown(by, key.removesuffix(DROP))}" for key, by in nearest["beyond"].items())
-        out.print(f"Nothing meets the limits ({limits}). Nearest: {nearest['precision']}, beyond {beyond}.")
+        out.print(f"Nothing meets the limits ({limits_text(document['limits'])}). Nearest: {nearest['precision']}, beyond {beyond}.")
     if not picks:
         return
     costs = [name for name in document["objectives"] if measure(name).cost]

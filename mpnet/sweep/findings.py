@@ -114,7 +114,7 @@ def findings(
         "precisions": list(problem.space.precisions),
         "baseline": entry(Configuration(problem.baseline)) if baseline is not None else None,
         "limits": {key: value for key, value in problem.constraints.as_json().items() if value is not None},
-        "best": {name: value for name, value in picks[chosen].items() if name not in ("losses", "saves")} if chosen else best,
+        "best": entry(picked[chosen]) if chosen else best,
         "picks": picks,
         "nearest": nearest,
         "front": [entry(configuration) for configuration in front],
