@@ -99,7 +99,8 @@ def _print_picks(document: Mapping[str, Any], out: Console) -> None:
     nearest, picks = document.get("nearest"), document.get("picks") or {}
     if nearest is not None:
         beyond = ", ".join(f"{key} by {_shown(by, key.removesuffix(DROP))}" for key, by in nearest["beyond"].items())
-        out.print(f"Nothing meets the limits ({limits_text(document['limits'])}). Nearest: {nearest['precision']}, beyond {beyond}.")
+        limits = limits_text(document["limits"])
+        out.print(f"Nothing meets the limits ({limits}). Nearest: {nearest['precision']}, beyond {beyond}.")
     if not picks:
         return
     costs = [name for name in document["objectives"] if measure(name).cost]
