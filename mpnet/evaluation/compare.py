@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,7 @@ from mpnet.errors import ConfigError, DataError
 from mpnet.evaluation.match import Truths, match
 from mpnet.evaluation.metrics import AT_50, AT_75, CocoResult
 from mpnet.spec.detections import Detections
+from mpnet.spec.measures import Measure
 
 DRAWS = 2000
 MIN_DRAWS, MAX_DRAWS = 100, 1_000_000
@@ -37,6 +39,17 @@ class Interval:
     def noise(self) -> bool:
         """Whether zero lies in the interval: the difference may be chance."""
         return self.low <= 0 <= self.high
+
+
+Verdict = Literal["loss", "gain", "noise"]
+
+
+def verdict(measured: Measure, interval: Interval) -> Verdict | None:
+    """What a paired difference from the baseline says; None of a measure that cannot exceed what the baseline has
+    (`Measure.judged`), of which only the interval means something."""
+    if not measured.judged:
+        return None
+    return "noise" if interval.noise else "loss" if interval.difference * measured.sense > 0 else "gain"
 
 
 @dataclass(frozen=True, eq=False)

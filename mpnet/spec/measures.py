@@ -48,6 +48,7 @@ class Measure:
     compared: whether `mpnet compare` shows it.
     axis:     which measure of quality, and which cost, a front is drawn over when nobody says: 1 before 2; 0: never.
     itself:   what the baseline has, where the measure is against the baseline.
+    upper_bound: the most that it can be; None where nothing bounds it.
     stand_in: the finite value that stores keep for infinity.
     remedy:   what helps where a sweep did not measure it.
     task:     of spec.task that it is of; '' for any.
@@ -64,6 +65,7 @@ class Measure:
     compared: bool = True
     axis: int = 0
     itself: float | None = None
+    upper_bound: float | None = None
     stand_in: float | None = None
     remedy: str = "choose another objective"
     task: str = ""
@@ -87,6 +89,12 @@ class Measure:
     def objective(self) -> bool:
         """Whether a sweep's front may be drawn over it."""
         return self.stored == "trials" and self.kind != "count"
+
+    @property
+    def judged(self) -> bool:
+        """Whether a difference from the baseline is called a loss, a gain or noise. It is not where the baseline itself has
+        the upper bound: such a difference is never positive, so that its interval cannot reach zero by chance."""
+        return self.itself is None or self.itself != self.upper_bound
 
     @property
     def limit(self) -> bool:
@@ -154,19 +162,19 @@ def _in_an_engine(task: Task) -> tuple[Measure, Measure]:
     return (
         Measure(DEPLOYED + quality.name, f"{quality.label} in the engine", "%", "deployed",
                 f"{_begun(quality.label)} of the exported configuration, run by the engine that it was exported for.",
-                stored="verified", task=task.name),
+                stored="verified", task=task.name, upper_bound=100.0),
         Measure(DEPLOYED + agreement.name, f"{agreement.label} in the engine", "%", "deployed",
                 f"{_begun(agreement.label)} of the exported configuration with mpnet's own baseline.", stored="verified",
-                task=task.name),
+                task=task.name, upper_bound=100.0),
     )
 
 
 MEASURES: tuple[Measure, ...] = (
-    *(replace(row, task=DETECTION.name) for row in _OF_DETECTORS),
-    *(replace(row, task=CLASSIFICATION.name) for row in _OF_CLASSIFIERS),
+    *(replace(row, task=DETECTION.name, upper_bound=100.0) for row in _OF_DETECTORS),
+    *(replace(row, task=CLASSIFICATION.name, upper_bound=100.0) for row in _OF_CLASSIFIERS),
     Measure("head_sqnr_db", "head SQNR", "dB", "signal", "Signal to noise of the tensors that enter the heads, against "
             "the baseline's: -10 log10 of the mean over heads of noise / signal.", 1, headline=True, itself=np.inf,
-            stand_in=MAX_SQNR_DB, remedy=_BASELINE),
+            upper_bound=np.inf, stand_in=MAX_SQNR_DB, remedy=_BASELINE),
     Measure("weight_bytes", "weights", "B", "cost", "Stored parameters: weights at their precision, fp32 biases, int8 "
             "scales.", 0, headline=True, axis=2),
     Measure("peak_activation_bytes", "peak activations", "B", "cost", "Most memory that tensors take at one time, for "

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from mpnet.errors import ConfigError, DataError
-from mpnet.evaluation.compare import Differences, Interval, bootstrap, compare, draw_images, found_objects
+from mpnet.evaluation.compare import Differences, Interval, bootstrap, compare, draw_images, found_objects, verdict
 from mpnet.evaluation.match import Truths
 from mpnet.evaluation.metrics import CocoEvaluator, CocoResult
 from mpnet.spec.detections import Detections
+from mpnet.spec.measures import measure
 from tests.evaluation.evaluation_cases import random_dataset, random_detections
 
 
@@ -39,6 +40,16 @@ def test_a_run_does_not_differ_from_itself() -> None:
     comparison = paired_bootstrap(result, result, draws=100)
     for interval in comparison.metrics.values():
         assert (interval.difference, interval.low, interval.high, interval.noise) == (0.0, 0.0, 0.0, True)
+
+
+@pytest.mark.parametrize(("name", "interval", "said"), [
+    ("AP", Interval(-0.2, -0.6, 0.2), "noise"), ("AP", Interval(-0.9, -1.4, -0.4), "loss"),
+    ("AP", Interval(0.9, 0.4, 1.4), "gain"), ("weight_bytes", Interval(0.9, 0.4, 1.4), "loss"),
+    ("agreement_AP", Interval(-2.0, -3.0, -1.0), None), ("agreement_top1", Interval(0.0, -1.0, 0.0), None),
+    ("head_sqnr_db", Interval(-1.0, -2.0, -0.5), None),
+])
+def test_what_cannot_exceed_the_baselines_value_has_no_verdict(name: str, interval: Interval, said: str | None) -> None:
+    assert verdict(measure(name), interval) == said
 
 
 def test_a_clear_difference_is_real_and_the_interval_holds_it() -> None:
