@@ -12,6 +12,7 @@ from mpnet.formats.cfg_keys import DEFAULT_ONLY, MISTAKEN, PRECISION_KEYS, QUANT
 from mpnet.formats.cfg_layers import ALIASES, BUILDERS, REFUSED
 from mpnet.formats.cfg_position import Position
 from mpnet.formats.cfg_precision import precision_keys
+from mpnet.formats.cfg_published import misfits
 from mpnet.formats.cfg_tokens import MAX_CFG_BYTES, CfgSection, shorten, tokenize
 from mpnet.formats.values import is_real
 from mpnet.messages import bytes_text
@@ -25,9 +26,6 @@ MAX_SIDE = 16384
 MAX_PICTURE_CHANNELS = 64
 MAX_ACTIVATION_BYTES = 4 << 30
 MAX_PARAMETERS = 1 << 29
-
-# The official yolov3-tiny.cfg: its second head's mask does not fit the weights published with it.
-_WRONG_MASK_DIGEST = "84eb7a675ef87c906019ff5a6e0effe275d175adb75100dcb47f0727917dc2c7"
 
 
 def read_cfg(path: str | Path, dialect: str = "auto") -> NetworkSpec:
@@ -86,11 +84,7 @@ def parse_cfg(content: bytes | str, source: str = "<text>", dialect: str = "auto
         if parameters > MAX_PARAMETERS:
             section.fail(f"the layers up to here hold {parameters} parameters; the limit is {MAX_PARAMETERS}")
     digest = hashlib.sha256(b"".join([data, *(content for section in rest for content in section.read)])).hexdigest()
-    if digest == _WRONG_MASK_DIGEST:
-        warnings.append(
-            f"{source}: this is the official yolov3-tiny.cfg, whose second [yolo] says mask = 0,1,2; the official "
-            "weights were trained with 1,2,3 and lose half their AP with it; change the mask or use cfg/yolov3-tiny.cfg"
-        )
+    warnings += misfits(layers, source)
     network = NetworkSpec(
         width, height, channels, name_layers(layers), declared, net_options, source, digest, tuple(warnings), chosen,
         why if dialect == "auto" else "as asked for", suggested,
