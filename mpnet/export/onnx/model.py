@@ -39,7 +39,7 @@ def write(configuration: Configuration, flavour: str, with_boxes: bool = False) 
         graph.output("boxes", boxes, ("detections", 4))
         graph.output("scores", scores, ("detections",))
         graph.output("classes", classes, ("detections",), INT64)
-    model = graph.model("mpnet", mpnet.__version__, metadata(configuration, flavour, outputs, with_boxes))
+    model = graph.model("mpnet", mpnet.__version__, metadata(configuration, flavour, list(outputs.values()), with_boxes))
     content = model.SerializeToString(deterministic=True)
     return Exported({".onnx": content}, {"flavour": flavour, "bytes": len(content), **_counts(model)}, _written(lowered))
 
