@@ -129,7 +129,7 @@ def configured(
     """A configuration with random weights. key: a precision string, or one character for all layers."""
     network = parse_cfg(text, "net.cfg")
     prepared = Prepared(network, weights or random_weights(network, 3), kernels())
-    return _decided(prepared, key, activations, batch_of(network), content=text.encode(), **more)
+    return decided(prepared, key, QuantizationOptions(activations), batch_of(network), content=text.encode(), **more)
 
 
 def trained(shared_data: Path, name: str, key: str, activations: ActivationOptions) -> tuple[Configuration, Floats]:
@@ -143,13 +143,14 @@ def trained(shared_data: Path, name: str, key: str, activations: ActivationOptio
     files = sorted((shared_data / images).iterdir())[:6]
     pictures = np.concatenate([preprocess(read_picture(file), network.width, network.height, "stretch")[0] for file in files])
     prepared = Prepared(network, weights, kernels(), batch_norm=batch_norm)
-    return _decided(prepared, key, activations, pictures[2:]), pictures[:2]
+    return decided(prepared, key, QuantizationOptions(activations), pictures[2:]), pictures[:2]
 
 
-def _decided(
-    prepared: Prepared, key: str, activations: ActivationOptions, pictures: Floats, **more: Any
+def decided(
+    prepared: Prepared, key: str, quantization: QuantizationOptions, pictures: Floats, **more: Any
 ) -> Configuration:
-    network, quantization = prepared.network, QuantizationOptions(activations)
+    """A configuration whose ranges, where it has any, are of the pictures. key: as in `configured`."""
+    network = prepared.network
     options = resolve_options(network, quantization, batch_norm=prepared.batch_norm)
     requests = range_requests(network, options)
     if requests:

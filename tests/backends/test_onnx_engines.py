@@ -15,9 +15,6 @@ from mpnet.detection.decode import decode_head
 from mpnet.detection.nms import suppress
 from mpnet.detection.pictures import read_picture
 from mpnet.detection.preprocess import preprocess
-from mpnet.engine.assign import assign_key
-from mpnet.engine.calibrate import calibrate, range_requests
-from mpnet.engine.options import resolve_options
 from mpnet.engine.prepare import Prepared
 from mpnet.engine.run import Session
 from mpnet.errors import EngineError
@@ -29,87 +26,13 @@ from mpnet.spec.network import NetworkSpec
 from mpnet.spec.quantization import ActivationOptions, QuantizationOptions, WeightOptions
 from mpnet.spec.weights import Weights, random_weights
 from mpnet.trial.heads import yolo_heads
+from tests.backends.foreign_cases import ODD, decided, head_error
 from tests.conftest import DemoModel
 
 pytest.importorskip("onnx")
 Floats = NDArray[np.float32]
 CALIBRATED = ActivationOptions(ranges="calibrated")
-
-# Every kind of layer; odd sizes, stride 2, groups, depthwise, dilation, routes of groups, a pooling with padding.
-EVERYTHING = """[net]
-width=37
-height=23
-channels=3
-[convolutional]
-batch_normalize=1
-filters=16
-size=3
-stride=2
-pad=1
-activation=leaky
-[convolutional]
-filters=16
-size=3
-pad=1
-groups=16
-activation=relu6
-[convolutional]
-filters=16
-size=5
-pad=1
-groups=2
-activation=leaky
-[shortcut]
-from=0
-activation=leaky
-[dropout]
-[maxpool]
-size=2
-stride=2
-[maxpool]
-size=3
-stride=1
-[convolutional]
-filters=14
-size=1
-activation=linear
-[yolo]
-mask=0,1
-num=4
-classes=2
-anchors=2,3, 4,5, 6,7, 8,9
-[route]
-layers=-3
-groups=2
-group_id=1
-[convolutional]
-filters=24
-size=3
-dilation=2
-padding=2
-activation=mish
-[convolutional]
-filters=8
-size=1
-activation=swish
-[upsample]
-stride=2
-[convolutional]
-filters=8
-size=3
-pad=1
-activation=relu
-[convolutional]
-filters=14
-size=1
-activation=logistic
-[yolo]
-mask=2,3
-num=4
-classes=2
-anchors=2,3, 4,5, 6,7, 8,9
-"""
-COUNT = EVERYTHING.count("[convolutional]")
+COUNT = ODD.count("[convolutional]")
 
 
 @pytest.fixture(params=["onnxruntime", "openvino"])
@@ -120,29 +43,10 @@ def engine(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-def _configuration(
-    network: NetworkSpec, weights: Weights, batch: Floats, key: str, quantization: QuantizationOptions
-) -> Configuration:
-    prepared = Prepared(network, weights, kernels())
-    options = resolve_options(network, quantization)
-    requests = range_requests(network, options)
-    if requests:
-        ranges = calibrate(prepared, [batch], requests, {}).by_tensor()
-        options = resolve_options(network, quantization, ranges=ranges)
-    return Configuration.of(prepared, assign_key(network, key), options)
-
-
 def _open(engine: str, configuration: Configuration) -> tuple[Model, Exported]:
     chosen = backend(engine)
     exported = export(chosen.target, configuration, chosen.flavour)
     return chosen.load(exported, 1), exported
-
-
-def _error(found: list[Floats], own: list[Floats]) -> float:
-    """Relative RMS over all heads."""
-    assert [head.shape for head in found] == [head.shape for head in own]
-    squares = sum(float(((a.astype(np.float64) - b) ** 2).sum()) for a, b in zip(found, own, strict=True))
-    return float(np.sqrt(squares / sum(float((b.astype(np.float64) ** 2).sum()) for b in own)))
 
 
 @pytest.fixture(scope="module")
@@ -158,7 +62,7 @@ def batch() -> Floats:
     ("h" * COUNT, QuantizationOptions(), 2e-3),
     ("q" * COUNT, QuantizationOptions(CALIBRATED), 2e-2),
     ("q" * COUNT, QuantizationOptions(), 2e-2),
-    ("fhqqfqhq"[:COUNT], QuantizationOptions(CALIBRATED), 2e-2),
+    ("fhqqfqhqf", QuantizationOptions(CALIBRATED), 2e-2),
     ("q" * COUNT, QuantizationOptions(CALIBRATED, WeightOptions(granularity="per_tensor")), 2e-2),
     ("q" * COUNT, QuantizationOptions(ActivationOptions(mode="symmetric", ranges="calibrated")), 2e-2),
     ("q" * COUNT, QuantizationOptions(ActivationOptions(mode="symmetric")), 2e-2),
@@ -169,11 +73,11 @@ def batch() -> Floats:
 def test_every_layer_at_every_precision_gives_mpnets_heads(
     engine: str, batch: Floats, key: str, quantization: QuantizationOptions, bound: float
 ) -> None:
-    network = parse_cfg(EVERYTHING, "t.cfg")
-    configuration = _configuration(network, random_weights(network, seed=1), batch, key, quantization)
+    network = parse_cfg(ODD, "t.cfg")
+    configuration = decided(Prepared(network, random_weights(network, seed=1), kernels()), key, quantization, batch)
     model, _ = _open(engine, configuration)
     own = Session(configuration.prepared, configuration.plan).forward(batch)
-    assert _error(model.forward(batch), own) <= bound
+    assert head_error(model.forward(batch), own) <= bound
 
 
 @pytest.mark.parametrize("layers", ["[convolutional]\nfilters=5\nsize=1\nactivation=leaky\n[avgpool]\n", "[dropout]\n"])
@@ -181,9 +85,9 @@ def test_a_network_without_heads_gives_its_last_tensor(engine: str, layers: str)
     network = parse_cfg(f"[net]\nwidth=9\nheight=7\nchannels=3\n{layers}", "t.cfg")
     batch = np.random.Generator(np.random.PCG64(3)).random((2, 7, 9, 3), np.float32)
     key = "q" * len(network.convolutions)
-    configuration = _configuration(network, random_weights(network), batch, key, QuantizationOptions(CALIBRATED))
+    configuration = decided(Prepared(network, random_weights(network), kernels()), key, QuantizationOptions(CALIBRATED), batch)
     own = Session(configuration.prepared, configuration.plan).forward(batch)
-    assert _error(_open(engine, configuration)[0].forward(batch), own) <= 2e-6
+    assert head_error(_open(engine, configuration)[0].forward(batch), own) <= 2e-6
 
 
 @pytest.fixture(scope="module")
@@ -198,7 +102,7 @@ def test_what_layers_run_in_is_read_from_the_engine(engine: str, demo: tuple[Net
     network, weights, batch = demo
     count = len(network.convolutions)
     key = "f" + "q" * (count - 2) + "h"
-    configuration = _configuration(network, weights, batch, key, QuantizationOptions(CALIBRATED))
+    configuration = decided(Prepared(network, weights, kernels()), key, QuantizationOptions(CALIBRATED), batch)
     model, exported = _open(engine, configuration)
     executed = model.executed()
     assert executed is not None
@@ -225,19 +129,17 @@ def test_the_demos_heads_survive(
     engine: str, demo: tuple[NetworkSpec, Weights, Floats], key: str, bounds: dict[str, float]
 ) -> None:
     network, weights, batch = demo
-    configuration = _configuration(
-        network, weights, batch, key * len(network.convolutions), QuantizationOptions(CALIBRATED))
+    configuration = decided(Prepared(network, weights, kernels()), key, QuantizationOptions(CALIBRATED), batch)
     own = Session(configuration.prepared, configuration.plan).forward(batch)
-    assert _error(_open(engine, configuration)[0].forward(batch), own) <= bounds[engine]
+    assert head_error(_open(engine, configuration)[0].forward(batch), own) <= bounds[engine]
 
 
 def test_boxes_in_the_graph_are_mpnets_detections(demo: tuple[NetworkSpec, Weights, Floats]) -> None:
     runtime: Any = pytest.importorskip("onnxruntime")
     network, weights, batch = demo
-    configuration = _configuration(network, weights, batch, "f" * len(network.convolutions), QuantizationOptions())
-    document = {"protocol": {"confidence": 0.05, "nms": 0.45, "nms_kind": "default"}}
-    configuration = Configuration.of(
-        configuration.prepared, configuration.precisions, configuration.options, document=document)
+    configuration = decided(
+        Prepared(network, weights, kernels()), "f", QuantizationOptions(), batch,
+        document={"protocol": {"confidence": 0.05, "nms": 0.45, "nms_kind": "default"}})
     content = export("onnx", configuration, "onnxruntime", {"with_boxes": True}).content
     session = runtime.InferenceSession(content, providers=["CPUExecutionProvider"])
     heads = Session(configuration.prepared, configuration.plan).forward(batch)
