@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Mapping, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mpnet.detection.pictures import picture
 from mpnet.errors import ConfigError, MpnetError, StoreError
@@ -26,8 +27,10 @@ from mpnet.report.rerun import Machine
 from mpnet.report.source import from_results, layers_of
 from mpnet.report.store_source import from_store
 from mpnet.report.task import Shows, view_of
-from mpnet.spec.measures import MEASURES
+from mpnet.spec.dataset import Dataset
+from mpnet.spec.measures import HELD_OUT, MEASURES
 from mpnet.sweep.findings import sweep_status
+from mpnet.sweep.scoring import split_positions
 from mpnet.trial.reopen import read_evidence, reason, reopen
 from mpnet.trial.result import Result, finished, read_result
 
@@ -101,30 +104,39 @@ def _with_front(
     try:
         with progress("front", images) as advance:
             found = machine.found([table.keys[row] for row in rows], advance)
-        view, dataset, quality = view_of(data.task), machine.bench.dataset, data.task.quality
-        pairing = view.pairing(dataset, found[0], draws, seed)
-        pairs = {}
-        with progress("intervals", len(rows) - 1) as advance:
-            for row, other in zip(rows[1:], found[1:], strict=True):
-                pairs[row] = pairing.pair(other)
-                _check_same(data, row, pairs[row].values.get(quality), document)
-                advance(1)
-        gallery = view.gallery(dataset, found[0], found[rows.index(table.chosen)], picture)
-        return with_pairs(data, pairs, pairing.intervals_by, gallery)
+        view, dataset, chosen = view_of(data.task), machine.bench.dataset, found[rows.index(table.chosen)]
+        sets = _sets(dataset, document)
+        whole = view.pairing(dataset, found[0], draws, seed)
+        with progress("intervals", len(sets) * (len(rows) - 1)) as advance:
+            for prefix, positions in sets.items():
+                # A figure and its interval are of the same pictures: the stored figures' own.
+                part = dataset.subset(positions.tolist())
+                pairing = view.pairing(part, found[0].of_images(positions), draws, seed) if len(sets) > 1 else whole
+                pairs = {}
+                for row, other in zip(rows[1:], found[1:], strict=True):
+                    pairs[row] = pairing.pair(other.of_images(positions) if len(sets) > 1 else other)
+                    _check_same(data, row, prefix + data.task.quality, pairs[row].values.get(data.task.quality))
+                    advance(1)
+                data = with_pairs(data, pairs, pairing.intervals_by, prefix)
+        return with_changes(data, whole.pair(chosen), view.gallery(dataset, found[0], chosen, picture))
     except MpnetError as error:
         return with_missing(data, Missing("Intervals, classes, lost and gained objects, pictures", reason(error)))
 
 
-def _check_same(data: ReportData, row: int, again: float | None, document: Mapping[str, Any]) -> None:
+def _sets(dataset: Dataset, document: Mapping[str, Any]) -> dict[str, NDArray[np.intp]]:
+    """The pictures of a sweep's columns by their prefix: those that select and those that only report, or all."""
+    ids = [image.sha256 for image in dataset.images]
+    seed = document.get("seed")
+    select, report = split_positions(ids, document.get("holdout") or 0.0, seed if isinstance(seed, int) else 0)
+    return {"": select, HELD_OUT: report} if len(report) else {"": select}
+
+
+def _check_same(data: ReportData, row: int, column: str, again: float | None) -> None:
     """What runs again must give what was stored. Raises: StoreError when it does not."""
-    quality = data.task.quality
-    stored = data.configurations.value(row, quality)
-    # With a holdout the stored value is of a part of the pictures.
-    if document.get("holdout") or again is None or not np.isfinite(stored):
-        return
-    if abs(stored - again) > SAME:
+    stored = data.configurations.value(row, column)
+    if again is not None and np.isfinite(stored) and abs(stored - again) > SAME:
         key = data.configurations.keys[row]
-        raise StoreError(f"{key} gives {quality} {again:.4f} now, but {stored:.4f} is stored; sweep again with this version")
+        raise StoreError(f"{key} gives {column} {again:.4f} now, but {stored:.4f} is stored; sweep again with this version")
 
 
 def _with_layers(data: ReportData, document: Mapping[str, Any], progress: Progress) -> ReportData:
@@ -191,8 +203,8 @@ def _with_evidence(data: ReportData, results: list[Result], draws: int, seed: in
         view = view_of(data.task)
         pairing = view.pairing(dataset, found[0], draws, seed)
         pairs = {row: pairing.pair(other) for row, other in enumerate(found) if row}
-        gallery = view.gallery(dataset, found[0], found[-1], picture)
-        return with_pairs(data, pairs, pairing.intervals_by, gallery)
+        data = with_pairs(data, pairs, pairing.intervals_by)
+        return with_changes(data, pairs[len(found) - 1], view.gallery(dataset, found[0], found[-1], picture))
     except MpnetError as error:
         return with_missing(data, Missing(
             "Intervals, classes, lost and gained objects, pictures", reason(error),
@@ -214,39 +226,39 @@ def _with_cfg(data: ReportData, document: Mapping[str, Any]) -> ReportData:
                                           "`mpnet export --cfg FILE` writes it from a copy of the network file."))
 
 
-def with_pairs(
-    data: ReportData, pairs: Mapping[int, Pair], intervals_by: str, gallery: Shows | None = None
-) -> ReportData:
-    """`data` with intervals of the rows in `pairs`, and everything that compares the chosen row with the baseline.
+def with_pairs(data: ReportData, pairs: Mapping[int, Pair], intervals_by: str, prefix: str = "") -> ReportData:
+    """`data` with intervals of the rows in `pairs`, which are of the pictures whose columns begin with `prefix`."""
+    table = _filled(data.configurations, pairs, prefix)
+    named = {row: {prefix + name: interval for name, interval in pair.metrics.items()} for row, pair in pairs.items()}
+    intervals = {row: {**data.intervals.get(row, {}), **named.get(row, {})} for row in {**data.intervals, **named}}
+    return replace(data, configurations=table, intervals=intervals, intervals_by=intervals_by)
 
-    gallery: of baseline and chosen configuration, for pictures; None leaves them out.
+
+def with_changes(data: ReportData, chosen: Pair, gallery: Shows | None = None) -> ReportData:
+    """`data` with everything that compares the chosen configuration with the baseline, on all pictures.
+
+    gallery: of both, for pictures; None leaves them out.
     """
-    table = _filled(data.configurations, pairs)
-    intervals = {**data.intervals, **{row: pair.metrics for row, pair in pairs.items()}}
-    chosen = pairs.get(table.chosen) if table.chosen is not None else None
-    found = replace(data, configurations=table, intervals=intervals, intervals_by=intervals_by)
-    if chosen is None:
-        return found
-    changes = chosen.changes
-    pictures = data.pictures
+    changes, pictures = chosen.changes, data.pictures
     if gallery is not None:
         changes = gallery.changes(changes, CROPS)
         pictures = gallery.worst(chosen.pictures, WORST_PICTURES)
     harmed_first = sorted(chosen.classes, key=lambda row: row.interval.difference if row.interval else 0.0)
     changes = tuple(replace(change, picture=Path(change.picture).name) for change in changes)
-    return replace(found, classes=tuple(harmed_first), changes=changes, pictures=pictures, verdict=chosen.verdict)
+    return replace(data, classes=tuple(harmed_first), changes=changes, pictures=pictures, verdict=chosen.verdict)
 
 
-def _filled(table: Configurations, pairs: Mapping[int, Pair]) -> Configurations:
+def _filled(table: Configurations, pairs: Mapping[int, Pair], prefix: str) -> Configurations:
     """Columns that pairs know and the table does not: agreement with this baseline."""
     columns = dict(table.columns)
     for name, itself in ((m.name, m.itself) for m in MEASURES if m.itself is not None):
         values = {row: pair.values[name] for row, pair in pairs.items() if name in pair.values}
-        if values and name not in columns:
-            columns[name] = np.full(len(table), np.nan)
-            columns[name][list(values)] = list(values.values())
+        if values and prefix + name not in columns:
+            column = np.full(len(table), np.nan)
+            column[list(values)] = list(values.values())
             if table.baseline is not None:
-                columns[name][table.baseline] = itself
+                column[table.baseline] = itself
+            columns[prefix + name] = column
     return replace(table, columns=columns)
 
 

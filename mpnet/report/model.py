@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.evaluation.compare import Interval
+from mpnet.spec.measures import HELD_OUT, measure
 from mpnet.spec.task import Task, task_of_protocol
 
 
@@ -39,7 +40,7 @@ class Layer:
 class Configurations:
     """All measured assignments of precisions, as columns of equal length.
 
-    keys: precision strings. front: which are not dominated in (objective, cost).
+    keys: precision strings. front: which are not dominated in what was looked for; (objective, cost) are drawn.
     baseline and chosen: rows, or None. dropped: how many further rows were measured but are left out here.
     """
 
@@ -207,6 +208,22 @@ class Missing:
 
 
 @dataclass(frozen=True)
+class Pick:
+    """A configuration that somebody could take, and why. row: in the table, None when that has other options.
+
+    losses: of the task's quality, by words that name the pictures. saves: percent of each of the baseline's costs.
+    """
+
+    name: str
+    rule: str
+    key: str
+    row: int | None
+    losses: Mapping[str, Interval] = field(default_factory=dict)
+    saves: Mapping[str, float] = field(default_factory=dict)
+    options: str = ""
+
+
+@dataclass(frozen=True)
 class Status:
     """How far a sweep is. state: 'finished', 'running' or 'interrupted'; total None: unknown."""
 
@@ -233,11 +250,23 @@ class CfgTemplate:
         )
 
 
+def pictures_text(name: str, count: int) -> str:
+    """A set of pictures in words. name: 'all', 'selecting' or 'held_out'."""
+    plural = "" if count == 1 else "s"
+    return {"held_out": f"the {count} held-out picture{plural}", "all": f"all {count} picture{plural}"}.get(
+        name, f"the {count} picture{plural} that chose")
+
+
 @dataclass(frozen=True)
 class ReportData:
     """Everything that one page shows.
 
+    objectives:   what the front is of, () for (objective, cost) of the table.
+    picks:        what somebody could take, the first one first.
+    intervals:    by row and column of the table: each is of the pictures that its column is of.
     intervals_by: where intervals come from, for a sentence. verdict: what a test says of the chosen configuration.
+    held_out:     how many pictures did not select; columns of them begin with HELD_OUT.
+    board:        whose latency the table of a sweep is, in words.
     """
 
     title: str
@@ -258,7 +287,10 @@ class ReportData:
     versions: Mapping[str, Any] = field(default_factory=dict)
     latency: Mapping[str, Any] = field(default_factory=dict)
     cfg: CfgTemplate | None = None
-    held_out: bool = False
+    held_out: int = 0
+    objectives: tuple[str, ...] = ()
+    picks: tuple[Pick, ...] = ()
+    board: str = ""
     intervals_by: str = ""
     verdict: str = ""
     missing: tuple[Missing, ...] = ()
@@ -268,6 +300,24 @@ class ReportData:
     def task(self) -> Task:
         """What the network is for."""
         return task_of_protocol(self.protocol)
+
+    @property
+    def images(self) -> int:
+        """How many pictures were measured on, 0 when that is not known."""
+        images = self.protocol.get("images")
+        return images if isinstance(images, int) else 0
+
+    def pictures_of(self, column: str) -> str:
+        """The pictures that a column's values are of, in words; '' for what is not of pictures."""
+        return "" if measure(column).cost or not self.images else pictures_text(
+            "held_out" if column.startswith(HELD_OUT) else "selecting" if self.held_out else "all",
+            self.held_out if column.startswith(HELD_OUT) else self.images - self.held_out)
+
+    @property
+    def judged(self) -> str:
+        """Prefix of the columns that judge the chosen configuration: those of held-out pictures where there are any."""
+        there = self.held_out and HELD_OUT + self.task.quality in self.configurations.columns
+        return HELD_OUT if there else ""
 
     @property
     def weighted(self) -> tuple[Layer, ...]:

@@ -114,14 +114,17 @@ def front_rows(columns: Mapping[str, NDArray[np.float64]], objective: str, cost:
     return front
 
 
-def thinned(table: Configurations, limit: int = ROWS_SHOWN, seed: int = 0) -> Configurations:
-    """At most about `limit` rows: front, baseline, chosen, single steps from the uniform ones, and a fair sample."""
+def thinned(
+    table: Configurations, limit: int = ROWS_SHOWN, seed: int = 0, wanted: Iterable[str] = ()
+) -> Configurations:
+    """At most about `limit` rows: front, baseline, chosen, the wanted keys, single steps from the uniform ones, and a fair
+    sample."""
     if len(table) <= limit:
         return table
     keep = table.front.copy()
     keep[[row for row in (table.baseline, table.chosen) if row is not None]] = True
-    wanted = set(_uniform_and_neighbours(table))
-    keep |= np.fromiter((key in wanted for key in table.keys), dtype=bool, count=len(table))
+    named = {*wanted, *_uniform_and_neighbours(table)}
+    keep |= np.fromiter((key in named for key in table.keys), dtype=bool, count=len(table))
     rest = np.flatnonzero(~keep)
     random = np.random.RandomState(seed)
     keep[random.choice(rest, max(0, min(len(rest), limit - int(keep.sum()))), replace=False)] = True

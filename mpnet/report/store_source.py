@@ -10,11 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.errors import StoreError
-from mpnet.report.model import Configurations, Layer, ReportData, Status
+from mpnet.evaluation.compare import Interval
+from mpnet.report.model import Configurations, Layer, Pick, ReportData, Status, pictures_text
 from mpnet.report.source import axes, front_rows, thinned
 from mpnet.spec.measures import measure, names_of
 from mpnet.spec.plan_key import split_key
+from mpnet.spec.task import TASKS
 from mpnet.sweep.front import knee
+from mpnet.sweep.picks import PICK_RULES
 from mpnet.sweep.record import Record, choose_record
 from mpnet.sweep.store import TrialStore
 from mpnet.sweep.store_schema import damaged
@@ -45,31 +48,43 @@ def from_store(
         if len({len(split_key(key)[0]) for key in keys}) > 1:
             raise damaged(path, "its configurations have different numbers of layers")
         columns = _columns(trials)
+        options = str(contexts[context].get("options") or "")
         verified = (findings or {}).get("verified")
         checked = _checked(verified, context)
         columns.update(_verified_columns(checked, keys))
         objective, cost = axes(columns, sweep.get("objectives") or ())
         baseline = _row(keys, sweep.get("baseline"))
-        front = front_rows(columns, objective, cost)
+        front = _front(keys, findings, options, status) if findings else None
+        if front is None:
+            front = front_rows(columns, objective, cost)
         if choose is not None and choose not in keys:
             raise StoreError(f"{path}: configuration {choose[:80]!r} is not in the store; it has {keys[0]} and others; "
                              f"`mpnet sweep --status {path}` lists its sweeps")
         chosen, note = _chosen(keys, columns, front, baseline, findings, choose, objective, cost)
         digests = _digests(store, contexts[context], context, keys[chosen])
-    table = thinned(Configurations(tuple(keys), columns, front, objective, cost, baseline, chosen))
+    picks = (findings or {}).get("picks") or {}
+    table = thinned(Configurations(tuple(keys), columns, front, objective, cost, baseline, chosen),
+                    wanted=[str(pick.get("precision")) for pick in picks.values()])
     notes = [note] if note else []
+    whole = (findings or {}).get("front") or ()
+    foreign = sum(entry.get("options", "") != options for entry in whole)
+    if foreign:
+        notes.append(f"The sweep's front has {len(whole)} configurations; {foreign} of them have other quantisation options "
+                     "than this page shows.")
     notes += _survival(verified, checked)
     if others:
         notes.append(f"The sweep tried {others} more set(s) of quantisation options; this page shows one of them.")
     if baseline is None:
         notes.append("The baseline is not among the finished trials, so there is nothing to compare with yet.")
     protocol = dict(sweep.get("protocol") or {})
+    held_out = max(0, sweep.get("images", 0) - sweep.get("selecting", 0)) if sweep.get("holdout") else 0
     if sweep.get("holdout"):
         protocol["selected on"] = f"{sweep.get('selecting')} of {sweep.get('images')} pictures; the rest only reports"
     data = ReportData(
         title=str(sweep.get("name") or path.stem), kind="sweep", source=str(path), created=_date(created),
         status=status, layers=_unnamed(keys[0]), configurations=table, protocol=protocol, digests=digests,
-        held_out=bool(sweep.get("holdout")), notes=tuple(notes),
+        held_out=held_out, notes=tuple(notes), objectives=tuple(sweep.get("objectives") or ()),
+        picks=_picks(picks, table, options), board=_board(sweep.get("latency") or {}),
         versions={"strategy": sweep.get("strategy", ""), "command": sweep.get("command", "")},
     )
     measured = dict(sweep.get("protocol") or {})
@@ -79,8 +94,43 @@ def from_store(
     document = {
         "name": data.title, "protocol": measured, "sources": sweep.get("sources") or {},
         "digests": digests, "holdout": sweep.get("holdout", 0.0), "calibration": sweep.get("calibration"),
+        "seed": (contexts[context].get("measures") or {}).get("seed"),
     }
     return data, document
+
+
+def _front(
+    keys: Sequence[str], findings: Mapping[str, Any], options: str, status: Status
+) -> NDArray[np.bool_] | None:
+    """The rows of the front that the sweep found, which terminal and JSON show; None while that may still change."""
+    found = {row["precision"] for row in findings.get("front") or () if row.get("options", "") == options}
+    front = np.fromiter((key in found for key in keys), dtype=bool, count=len(keys))
+    return front if front.any() and status.state == "finished" else None
+
+
+def _picks(picks: Mapping[str, Any], table: Configurations, options: str) -> tuple[Pick, ...]:
+    """What the sweep's findings offer, held-out pictures first."""
+    rows = {key: row for row, key in enumerate(table.keys)}
+    found = []
+    for name, rule in PICK_RULES.items():
+        entry = picks.get(name)
+        if entry is None:
+            continue
+        losses = {}
+        for kind in ("held_out", "all", "selecting"):
+            loss = (entry.get("losses") or {}).get(kind)
+            of = next((loss[task.quality] for task in TASKS.values() if task.quality in loss), None) if loss else None
+            if loss and of:
+                losses[pictures_text(kind, int(loss["pictures"]))] = Interval(of["difference"], of["low"], of["high"])
+        said = str(entry.get("options") or "")
+        found.append(Pick(name, rule, str(entry["precision"]), rows.get(entry["precision"]) if said == options else None,
+                          losses, dict(entry.get("saves") or {}), said))
+    return tuple(found)
+
+
+def _board(machine: Mapping[str, Any]) -> str:
+    threads = machine.get("threads")
+    return f"{machine['cpu']}, {threads} thread{'' if threads == 1 else 's'}" if machine.get("cpu") else ""
 
 
 def _context(record: Record | None, contexts: Mapping[int, Mapping[str, Any]]) -> tuple[int | None, int]:

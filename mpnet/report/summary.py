@@ -8,16 +8,20 @@ from mpnet.evaluation.compare import Interval
 from mpnet.messages import bytes_text, count_text
 from mpnet.report.model import ReportData
 from mpnet.report.terminal import number_text
-from mpnet.spec.measures import HELD_OUT, measure
+from mpnet.spec.measures import measure
 
 
-def verdict(interval: Interval, unit: str = "") -> str:
+def verdict(interval: Interval) -> str:
     """A difference in words: within noise, a loss, or a gain, with its interval."""
-    said = f"{number_text(interval.difference, 2, True)}{unit}, 95 % interval " \
-           f"{number_text(interval.low, 2, True)} to {number_text(interval.high, 2, True)}"
+    said = f"{number_text(interval.difference, 2, True)}, 95 % interval {bounds(interval)}"
     if interval.noise:
         return f"within noise ({said})"
     return f"a real {'loss' if interval.difference < 0 else 'gain'} ({said})"
+
+
+def bounds(interval: Interval, start: float | None = None) -> str:
+    """An interval in words. start: what it is the difference from, for what cannot be better than that: its values."""
+    return " to ".join(number_text(value + (start or 0.0), 2, start is None) for value in (interval.low, interval.high))
 
 
 def amount(name: str, value: float) -> str:
@@ -39,7 +43,7 @@ def sentences(data: ReportData) -> tuple[str, ...]:
 
 def _measured(data: ReportData) -> str:
     table = data.configurations
-    images = data.protocol.get("images")
+    images = data.images
     on = f" on {images} pictures" if images else ""
     done, total = data.status.done, data.status.total
     if data.status.state != "finished":
@@ -50,9 +54,11 @@ def _measured(data: ReportData) -> str:
         return f"One configuration was measured{on}."
     front = int(table.front.sum())
     if front and data.kind == "sweep":
-        objective, cost = measure(table.objective).label, measure(table.cost).label
+        names = [measure(name).label for name in data.objectives or (table.objective, table.cost)]
+        if data.held_out:
+            on += f", of which {images - data.held_out} chose and {data.held_out} were held out"
         return (f"{done:,} configurations were measured{on}; {front} of them are on the front: "
-                f"no other one beats them in both {objective} and {cost}.")
+                f"no other one beats them in {', '.join(names[:-1])} and {names[-1]}.")
     return f"{len(table):,} configurations were compared{on}."
 
 
@@ -60,22 +66,25 @@ def _accuracy(data: ReportData) -> str:
     table, chosen, baseline = data.configurations, data.configurations.chosen, data.configurations.baseline
     if chosen is None:
         return ""
-    task, (quality, second) = data.task, data.task.per_class
-    label, value = measure(quality).label, number_text(table.value(chosen, quality), 2)
+    task = data.task
+    quality, second = (data.judged + name for name in task.per_class)
+    label, value = measure(task.quality).label, number_text(table.value(chosen, quality), 2)
+    on = f"On {data.pictures_of(quality)} " if data.images else ""
     if baseline is None or baseline == chosen:
-        return f"It reaches {label} {value} and {measure(second).label} {number_text(table.value(chosen, second), 2)}."
-    text = f"The chosen configuration reaches {label} {value} against {number_text(table.value(baseline, quality), 2)}"
-    interval = data.intervals.get(chosen, {}).get(quality)
-    if interval is not None:
-        text += f": the difference is {verdict(interval)}"
-    agreement = table.value(chosen, task.agreement)
+        it, other = "it" if on else "It", measure(task.per_class[1]).label
+        return f"{on}{it} reaches {label} {value} and {other} {number_text(table.value(chosen, second), 2)}."
+    text = f"{on}{'t' if on else 'T'}he chosen configuration reaches {label} {value} against " \
+           f"{number_text(table.value(baseline, quality), 2)}"
+    found = data.intervals.get(chosen, {})
+    if quality in found:
+        text += f": the difference is {verdict(found[quality])}"
+    name = data.judged + task.agreement
+    agreement = table.value(chosen, name)
     if math.isfinite(agreement):
         text += f", and it agrees with the baseline{task.agrees.format(agreement)}"
-    held = table.value(chosen, HELD_OUT + quality) - table.value(baseline, HELD_OUT + quality)
-    if math.isfinite(held):
-        chose = table.value(chosen, quality) - table.value(baseline, quality)
-        text += f" ({chose:+.2f} {label} on the pictures that chose it, {held:+.2f} on the held-out ones)"
-    elif data.kind == "sweep" and not data.held_out:
+        if name in found:
+            text += f" (95 % interval {bounds(found[name], measure(task.agreement).itself)})"
+    if data.kind == "sweep" and not data.held_out:
         text += "; no pictures were held out, so the best of many is partly luck"
     return text + "."
 
@@ -86,7 +95,7 @@ def _cost(data: ReportData) -> str:
         return ""
     parts = []
     for name, words in (("weight_bytes", "weights take {}"), ("bit_operations", "{} bit operations per picture"),
-                        ("latency_ms", "one picture takes {}")):
+                        ("latency_ms", f"one picture takes {{}} on {data.board}" if data.board else "one picture takes {}")):
         value, before = table.value(chosen, name), table.value(baseline, name)
         if not math.isfinite(value):
             continue

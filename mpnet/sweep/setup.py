@@ -156,7 +156,7 @@ def describe(store: TrialStore, setup: SweepSetup, contexts: tuple[int, ...], co
         "suffix": setup.space.suffix, "baseline": setup.baseline,
         "selecting": len(setup.select), "images": len(bench.dataset.images), "protocol": bench.protocol,
         "constraints": section.constraints.as_json(), "sources": dict(bench.sources or {}),
-        "calibration": _calibrated(setup),
+        "calibration": _calibrated(setup), "latency": dict(setup.table.machine) if setup.table is not None else None,
     })
 
 

@@ -38,7 +38,7 @@ DOCUMENTS: Mapping[str, Kind] = {
         "digests": Named(Maybe(str)), "layers": Many(dict), "notes": Many(str), "objectives": Many(str),
         "holdout": Within(0, 1), "contexts": Many(int), "suffix": str, "baseline": Maybe(KEY), "selecting": int,
         "images": int, "protocol": dict, "constraints": Maybe(dict), "sources": Maybe(Named(str)),
-        "calibration": Maybe(CALIBRATION),
+        "calibration": Maybe(CALIBRATION), "latency": Maybe(dict),
     }),
     "status": Fields({}, {"state": str, "owner": str, "strategy": str, "total": Maybe(int), "time": float}),
     "findings": Maybe(Fields({

@@ -118,7 +118,7 @@ def for_task(experiment: Experiment, network: NetworkSpec) -> Experiment:
         raise ConfigError(f"{source}: data.format is {data.format!r}, but {network.source} is {task.a}; use "
                           f"{' or '.join(task.formats)}")
     if sweep is not None:
-        wanted = sweep.objectives or task.objectives(experiment.baseline is not None)
+        wanted = sweep.objectives or task.objectives(experiment.baseline is not None, sweep.latency is not None)
         limits = ["AP" for limit in (sweep.constraints.ap_drop, sweep.constraints.ap_drop_relative) if limit is not None]
         for key, names in (("objectives", wanted), ("constraints", [*limits, *sweep.constraints.drop_names])):
             for name in names:

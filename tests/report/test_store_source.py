@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from mpnet.errors import ConfigError, StoreError
+from mpnet.evaluation.compare import Interval
 from mpnet.report.build import collect
 from mpnet.report.configuration import find_configuration, split_source
 from mpnet.report.page import render
@@ -117,7 +118,10 @@ def test_held_out_figures_stand_beside_those_that_chose(tmp_path: Path) -> None:
     store = make_store(tmp_path / "s.sqlite", held_out=True,
                        findings={"best": entry("q" * 11)})
     data = collect([store], progress=quiet)
-    assert "on the pictures that chose it" in sentences(data)[1]
+    assert "of which 57 chose and 58 were held out" in sentences(data)[0]
+    held = data.configurations.value(data.configurations.chosen, "held_out_AP")
+    assert sentences(data)[1].startswith(f"On the 58 held-out pictures the chosen configuration reaches AP {held:.2f} against")
+    assert "that chose" not in sentences(data)[1]
     assert "partly luck" not in sentences(data)[1]
     assert find_configuration(f"{store}:{'q' * 11}").held_out.keys() == {"AP"}
 
@@ -154,3 +158,37 @@ def test_a_table_of_one_row_is_its_own_knee() -> None:
     table = replace(configurations(), chosen=0)
     columns = {name: values[:1] for name, values in table.columns.items()}
     assert front_knee(columns, np.arange(1), "agreement_AP", "bit_operations") == 0
+
+
+def test_the_front_is_the_one_that_the_terminal_shows(tmp_path: Path) -> None:
+    front = ["f" * 11, "fqqqqqqqqqf", "q" * 11]
+    rows = [*map(entry, front), {**entry("fffffffffff"), "options": "calibrated"}]
+    store = make_store(tmp_path / "s.sqlite", findings={"front": rows, "best": entry("q" * 11)})
+    data = collect([store], progress=quiet)
+    table = data.configurations
+    assert sorted(table.keys[row] for row in np.flatnonzero(table.front)) == sorted(front)
+    assert "3 of them are on the front" in sentences(data)[0]
+    assert "1 of them have other quantisation options" in " ".join(data.notes)
+
+
+def pick(key: str, loss: tuple[float, float, float]) -> dict[str, object]:
+    """A pick as findings hold it."""
+    return {**entry(key), "saves": {"bit_operations": 93.75, "weight_bytes": 75.0}, "losses": {
+        name: {"pictures": count, "AP": dict(zip(("difference", "low", "high"), loss, strict=True))}
+        for name, count in (("selecting", 57), ("held_out", 58))}}
+
+
+def test_picks_come_with_loss_and_saving_on_held_out_pictures(tmp_path: Path) -> None:
+    picks = {"safe": pick("fqqqqqqqqqf", (-0.1, -0.6, 0.3)), "smallest": pick("q" * 11, (-3.0, -4.0, -2.0))}
+    found = {"picks": picks, "best": entry("q" * 11)}
+    data = collect([make_store(tmp_path / "s.sqlite", held_out=True, findings=found)], progress=quiet)
+    assert [(p.name, p.key, data.configurations.keys[p.row or 0]) for p in data.picks] == [
+        ("safe", "fqqqqqqqqqf", "fqqqqqqqqqf"), ("smallest", "q" * 11, "q" * 11)]
+    assert next(iter(data.picks[0].losses.items())) == ("the 58 held-out pictures", Interval(-0.1, -0.6, 0.3))
+    assert data.picks[0].saves["bit_operations"] == 93.75
+
+
+def test_thinning_keeps_what_is_wanted() -> None:
+    table = configurations()
+    dropped = next(key for key in table.keys if key not in thinned(table, limit=100).keys)
+    assert dropped in thinned(table, limit=100, wanted=[dropped]).keys
