@@ -18,7 +18,7 @@ from mpnet.trial.analysis import ANALYSIS_IMAGES, KEEP_MACS_PERCENT, analyze_exp
     "mpnet analyze experiments/demo.yaml --set precision.default=int8 --images 32 --csv error.csv --keep-macs 5",
     runtime=True,
 )
-@click.argument("experiment", type=click.Path(path_type=Path))
+@click.argument("source", metavar="EXPERIMENT|RUN|STORE[:KEY]")
 @set_option
 @click.option("--images", type=click.IntRange(1, 100_000), default=ANALYSIS_IMAGES, show_default=True,
               help="Pictures to run, evenly spread over the data set.")
@@ -27,16 +27,17 @@ from mpnet.trial.analysis import ANALYSIS_IMAGES, KEEP_MACS_PERCENT, analyze_exp
 @click.option("--rows", type=click.IntRange(1, 100_000), default=24, show_default=True, help="Most rows of a table.")
 @click.option("--csv", "csv_path", type=click.Path(path_type=Path), help="Write all steps to this file.")
 def command(
-    experiment: Path, overrides: tuple[str, ...], images: int, keep_macs: float, rows: int, csv_path: Path | None,
+    source: str, overrides: tuple[str, ...], images: int, keep_macs: float, rows: int, csv_path: Path | None,
     threads: int | None, isa: str | None, quiet: bool, as_json: bool,
 ) -> None:
-    """Run the configuration of an EXPERIMENT beside fp32 and list the error of every layer and step, worst first.
+    """Run the configuration of an EXPERIMENT, a RUN or a sweep (STORE:safe) beside fp32 and list the error of every layer and
+    step, worst first.
 
     Local error is what a step adds when everything before it is fp32, cumulative error what has piled up when the
     configuration runs. The list at the end names the layers that are worth a higher precision.
     """
     report = analyze_experiment(
-        experiment_of(experiment, overrides, threads, isa), images=images, keep_macs_percent=keep_macs,
+        experiment_of(source, overrides, threads, isa), images=images, keep_macs_percent=keep_macs,
         progress=progress(quiet),
     )
     if csv_path is not None:

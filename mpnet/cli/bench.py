@@ -7,34 +7,42 @@ from pathlib import Path
 import click
 from rich.table import Table
 
-from mpnet.cli.options import declare, words
+from mpnet.cli.options import cfg_or_experiment, declare, words
 from mpnet.cli.output import console, print_json, progress
 from mpnet.errors import ConfigError
 from mpnet.messages import count_text
-from mpnet.speed.bench import DEFAULT_PRECISIONS, Bench, BenchCase, BenchStep, bench_network, gops
+from mpnet.speed.bench import DEFAULT_PRECISIONS, Bench, BenchCase, BenchStep, bench_network, gops, key_of
 
 
 @declare(
     "mpnet bench cfg/yolov3-tiny.cfg",
     "mpnet bench cfg/yolov3-tiny.cfg --precisions fp32,int8 --threads 1,2 --isa all --json",
+    "mpnet bench runs/demo:safe",
 )
-@click.argument("cfg", type=click.Path(path_type=Path))
+@click.argument("source", metavar="CFG|EXPERIMENT|RUN|STORE[:KEY]")
 @click.option("--weights", type=click.Path(path_type=Path), help="Weights file.  [default: random weights]")
-@click.option("--precisions", default=",".join(DEFAULT_PRECISIONS), show_default=True,
-              help="What to measure, with commas; mixed is int8 with the first layer and the heads in fp16.")
+@click.option("--precisions", metavar="NAME,...",
+              help="What to measure: precisions, keys such as hqqh, and mixed, which is int8 with the first layer and heads "
+              f"in fp16.  [default: {','.join(DEFAULT_PRECISIONS)}; before them the configuration named]")
 @click.option("--threads", default="1", show_default=True, help="Numbers of threads, with commas.")
 @click.option("--isa", default="auto", show_default=True, help="Kernel tables, with commas; all: each that runs here.")
 @click.option("--repeats", type=click.IntRange(3, 10000), default=15, show_default=True, help="Passes per measurement.")
 def command(
-    cfg: Path, weights: Path | None, precisions: str, threads: str, isa: str, repeats: int, quiet: bool, as_json: bool
+    source: str, weights: Path | None, precisions: str | None, threads: str, isa: str, repeats: int, quiet: bool, as_json: bool
 ) -> None:
-    """Measure forward passes of the network CFG: whole and per step, batch 1, ranges measured on the way.
+    """Measure forward passes of the network CFG: whole and per step, batch 1.
 
-    Precisions take turns, pass by pass. Peak is what the kernel table's multiply-adds reach in registers on this
-    machine; int8's follows from its best instruction. Winograd variants do fewer products and may pass 100 %.
+    Of an EXPERIMENT, a RUN or a sweep's configuration (STORE:safe) its own precisions are measured beside the others,
+    quantised as it says; of a CFG ranges are measured on the way. Precisions take turns, pass by pass. Peak is what the
+    kernel table's multiply-adds reach in registers on this machine; int8's follows from its best instruction. Winograd
+    variants do fewer products and may pass 100 %.
     """
+    named = cfg_or_experiment(source)
+    names = DEFAULT_PRECISIONS if precisions is None else words(precisions)
+    if not isinstance(named, Path) and precisions is None:
+        names = (key_of(named), *names)
     found = bench_network(
-        cfg, weights=weights, precisions=words(precisions), threads=_numbers(threads), isa=words(isa), repeats=repeats,
+        named, weights=weights, precisions=names, threads=_numbers(threads), isa=words(isa), repeats=repeats,
         progress=progress(quiet),
     )
     if as_json:

@@ -1,101 +1,105 @@
-"""`mpnet detect`: find objects in pictures, folders and videos, and draw them."""
+"""`mpnet detect`: find objects in pictures, folders, videos and what a camera sees, and draw them."""
 
 from __future__ import annotations
 
 import os
 from collections import Counter
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Callable
+from typing import TYPE_CHECKING, Any
 
 import click
-import numpy as np
-from numpy.typing import NDArray
 
-from mpnet.cli.options import declare, dialect_option, layer_option, selected_precisions
+from mpnet.cli.looking import Find, Look, View
+from mpnet.cli.options import declare, dialect_option, experiment_of, layer_option, selected_precisions
 from mpnet.cli.output import fail, note, print_json, progress
 from mpnet.cli.picture_files import Source, find_sources
 from mpnet.detection.pictures import read_picture
 from mpnet.errors import ConfigError, DataError
-from mpnet.spec.precision import PRECISIONS
+from mpnet.spec.plan_key import parse_key, split_key
+from mpnet.spec.precision import BY_CODE, PRECISIONS, Precision
 from mpnet.spec.protocol import NMS_KINDS, RESIZES
-from mpnet.spec.task import CLASSIFICATION, DETECTION
-from mpnet.trial.network import Box, Label, load_network
+from mpnet.spec.task import CLASSIFICATION, DETECTION, Task
+from mpnet.trial.network import Network, load_network, network_of
 
-Detect = Callable[[NDArray[np.uint8]], "list[Box] | list[Label]"]
+if TYPE_CHECKING:
+    from mpnet.spec.experiment import DetectionSection, Experiment
 
-
-@dataclass(frozen=True)
-class _Look:
-    """find: in a picture. key: of what is found, in JSON."""
-
-    find: Detect
-    key: str
+NMS = 0.45
 
 
 @declare(
     "mpnet detect --cfg net.cfg --weights net.weights --names net.names street.jpg --out found/",
     "mpnet detect --cfg net.cfg --weights net.weights --default int8 --layer 'heads=fp16' pictures/ drive.mp4 --json",
+    "mpnet detect runs/demo:safe street.jpg --beside fp32 --out found/",
+    "mpnet detect experiments/demo.yaml --camera 0 --out seen/",
     runtime=True,
 )
-@click.argument("images", nargs=-1, required=True, metavar="IMAGE...", type=click.Path(path_type=Path))
-@click.option("--cfg", required=True, type=click.Path(path_type=Path), help="Darknet cfg.")
-@click.option("--weights", required=True, type=click.Path(path_type=Path), help="Darknet weights.")
+@click.argument("images", nargs=-1, metavar="[EXPERIMENT|RUN|STORE[:KEY]] IMAGE...")
+@click.option("--cfg", type=click.Path(path_type=Path), help="Darknet cfg, in place of an experiment, run or sweep.")
+@click.option("--weights", type=click.Path(path_type=Path), help="Darknet weights.  [default: beside the cfg]")
 @click.option("--names", type=click.Path(path_type=Path), help="Class names, one a line.")
+@click.option("--camera", metavar="NUMBER", help="Look through a camera, until Ctrl-C; also a device or a stream's address.")
+@click.option("--frames", "most", type=click.IntRange(1, 10**9), help="Stop after so many frames of a camera or video.")
 @click.option("--out", type=click.Path(path_type=Path), help="Folder for copies with boxes, or the best class, drawn.")
-@click.option("--confidence", type=click.FloatRange(0, 1, max_open=True), default=0.25, show_default=True,
-              help="Least score of a box.")
-@click.option("--nms", type=click.FloatRange(0, 1), default=0.45, show_default=True,
-              help="Overlap beyond which the weaker of two boxes of a class goes.")
-@click.option("--nms-kind", type=click.Choice(NMS_KINDS), help="Measure of overlap.  [default: as the cfg says]")
+@click.option("--beside", metavar="PRECISION", help="Put another precision beside it: a name such as fp32, or a key.")
+@click.option("--conf", "--confidence", "confidence", type=click.FloatRange(0, 1, max_open=True), default=0.25,
+              show_default=True, help="Least score of a box.")
+@click.option("--nms", type=click.FloatRange(0, 1),
+              help=f"Overlap beyond which the weaker of two boxes of a class goes.  [default: the experiment's, else {NMS}]")
+@click.option("--nms-kind", type=click.Choice(NMS_KINDS), help="Measure of overlap.  [default: as experiment or cfg say]")
 @click.option("--resize", type=click.Choice(RESIZES),
-              help="How a picture is fitted to the network.  [default: stretch; of classifiers crop]")
+              help="How a picture is fitted to the network.  [default: the experiment's, else stretch; of classifiers crop]")
 @click.option("--default", type=click.Choice(list(PRECISIONS)), help="Precision of layers for which the cfg says none.")
 @layer_option
 @dialect_option
 def command(
-    images: tuple[Path, ...], cfg: Path, weights: Path, names: Path | None, out: Path | None, confidence: float,
-    nms: float, nms_kind: str | None, resize: str | None, default: str | None, layers: tuple[str, ...], dialect: str,
-    threads: int | None, isa: str | None, quiet: bool, as_json: bool,
+    images: tuple[str, ...], cfg: Path | None, weights: Path | None, names: Path | None, camera: str | None, most: int | None,
+    out: Path | None, beside: str | None, confidence: float, nms: float | None, nms_kind: str | None, resize: str | None,
+    default: str | None, layers: tuple[str, ...], dialect: str, threads: int | None, isa: str | None, quiet: bool,
+    as_json: bool,
 ) -> int:
-    """Find objects in pictures, all pictures of folders, and videos; with a classifier, the best five classes of each.
+    """Find objects in pictures, all pictures of folders, videos, or what a camera sees; with a classifier, the best five
+    classes of each.
 
-    With --out, copies with boxes drawn are written there; boxes are in pixels: x, y of the upper left corner, width,
-    height. A file that is damaged is named, the others are looked at, and the exit code is 2.
+    The network is that of --cfg, or of what stands before the pictures: an EXPERIMENT.yaml, a RUN, a sweep's configuration
+    (STORE:safe) or a .cfg, at its precisions; without pictures those of the experiment are looked at. With --out, copies with
+    boxes drawn are written there; boxes are in pixels: x, y of the upper left corner, width, height. A file that is damaged
+    is named, the others are looked at, and the exit code is 2.
     """
-    sources = find_sources(images)
+    experiment = None
+    if cfg is None:
+        experiment, images = _experiment(images, weights, names, threads, isa)
+        network = _of_experiment(experiment, default, layers)
+    else:
+        network = load_network(
+            cfg, weights or cfg.with_suffix(".weights"), names, default=default, layers=selected_precisions(layers),
+            dialect=dialect, threads=threads, isa=isa,
+        )
+    sources = _sources(images, camera, experiment)
     if out is not None:
         from mpnet.formats.atomic import check_writable
 
         check_writable(out)
-    network = load_network(
-        cfg, weights, names, default=default, layers=selected_precisions(layers), dialect=dialect, threads=threads, isa=isa
-    )
     for warning in network.spec.warnings:
         note(warning)
-
-    detect: Detect
     task = network.spec.task or DETECTION
-    fitted = resize or task.resize
-    protocol: dict[str, Any] = {
-        "input": list(network.spec.in_shape), "resize": fitted, "dialect": network.spec.dialect,
-        "batch_norm": network.options.batch_norm,
-    }
-    if task is CLASSIFICATION:
-        protocol["task"], detect = task.name, partial(network.classify, resize=fitted)
-    else:
-        kind = nms_kind or (network.spec.yolos[-1].nms_kind if network.spec.yolos else None)
-        protocol |= {"confidence": confidence, "nms": nms, "nms_kind": kind}
-        detect = partial(network.detect, confidence=confidence, nms=nms, nms_kind=kind, resize=fitted)
-    look = _Look(detect, task.key)
+    protocol = _protocol(network, task, experiment.detection if experiment else None, confidence, nms, nms_kind, resize)
+    look = Look(task.key, tuple((_caption(side), _find(side, task, protocol)) for side in _sides(network, beside)))
     files: list[dict[str, Any]] = []
     failed: list[dict[str, str]] = []
     targets = [_target(source, out) for source in sources]
-    with progress(quiet or len(sources) == 1)("files", len(sources)) as advance:
+    if camera is not None:
+        from mpnet.cli.videos import look_at_camera
+
+        seen = look_at_camera(camera, None if out is None else out / "camera.mp4", look, _tell(quiet or as_json), most)
+        files.append(seen)
+        if not as_json:
+            _print(seen, look)
+    with progress(quiet or len(sources) <= 1)("files", len(sources)) as advance:
         for source, target in zip(sources, targets, strict=True):
             try:
-                found = _video(source, target, look, quiet) if source.is_video else _picture(source, target, look)
+                found = _video(source, target, look, quiet, most) if source.is_video else _picture(source, target, look)
             except DataError as error:
                 if len(sources) == 1:
                     raise
@@ -104,14 +108,87 @@ def command(
             else:
                 files.append(found)
                 if not as_json:
-                    _print(found)
+                    _print(found, look)
             advance(1)
     if as_json:
-        print_json({"cfg": str(cfg), "precision": network.precision, "protocol": protocol, "files": files,
+        print_json({"cfg": network.spec.source, "precision": network.precision, "protocol": protocol, "files": files,
                     **({"failed": failed} if failed else {})})
     if failed:
         fail(f"{len(failed)} of {len(sources)} files could not be looked at; they are named above")
     return 2 if failed else 0
+
+
+def _experiment(
+    images: tuple[str, ...], weights: Path | None, names: Path | None, threads: int | None, isa: str | None
+) -> tuple[Experiment, tuple[str, ...]]:
+    """The experiment that stands before the pictures, and these."""
+    from mpnet.formats.images import SUFFIXES
+
+    if not images or Path(images[0]).suffix.lower() in SUFFIXES:
+        raise ConfigError("no network is named; give --cfg and --weights, or an EXPERIMENT.yaml, a run or STORE:KEY before the "
+                          "pictures")
+    from mpnet.report.decision import Files
+
+    return experiment_of(images[0], (), threads, isa, Files(weights=weights, names=names)), images[1:]
+
+
+def _of_experiment(experiment: Experiment, default: str | None, layers: tuple[str, ...]) -> Network:
+    from dataclasses import replace
+
+    said = experiment.precision
+    over = tuple((str(selector), str(precision)) for selector, precision in selected_precisions(layers).items())
+    precision = replace(said, default=default or said.default, layers=(*said.layers, *over))
+    return network_of(replace(experiment, precision=precision))
+
+
+def _sources(images: tuple[str, ...], camera: str | None, experiment: Experiment | None) -> list[Source]:
+    if images or camera is not None:
+        return find_sources([Path(image) for image in images])
+    if experiment is None or experiment.data is None or experiment.data.images is None:
+        raise ConfigError("nothing to look at; name pictures, folders or videos, or --camera 0")
+    return find_sources([experiment.data.images])[:experiment.data.limit]
+
+
+def _protocol(
+    network: Network, task: Task, said: DetectionSection | None, confidence: float, nms: float | None, nms_kind: str | None,
+    resize: str | None,
+) -> dict[str, Any]:
+    """How pictures become boxes: by the command line, then the experiment, then the cfg."""
+    protocol: dict[str, Any] = {
+        "input": list(network.spec.in_shape), "resize": resize or (said.resize if said else None) or task.resize,
+        "dialect": network.spec.dialect, "batch_norm": network.options.batch_norm,
+    }
+    if task is CLASSIFICATION:
+        return {**protocol, "task": task.name}
+    kind = nms_kind or (said.nms_kind if said else None) or (network.spec.yolos[-1].nms_kind if network.spec.yolos else None)
+    overlap = nms if nms is not None else said.nms if said else NMS
+    return {**protocol, "confidence": confidence, "nms": overlap, "nms_kind": kind}
+
+
+def _sides(network: Network, beside: str | None) -> list[Network]:
+    """The network, and the same at the precision that goes beside it. Raises: ConfigError, PrecisionError."""
+    if beside is None:
+        return [network]
+    if beside in PRECISIONS:
+        return [network, network.with_precision(None, {"all": beside})]
+    if not set(split_key(beside)[0]) <= BY_CODE.keys():
+        raise ConfigError(f"--beside {beside[:60]!r}: is no precision ({', '.join(PRECISIONS)}) and no key such as "
+                          f"{network.precision[:60]}")
+    said = dict[str | int, str | Precision]()
+    said.update((index, own) for index, own in parse_key(network.spec, beside).items())
+    return [network, network.with_precision(None, said)]
+
+
+def _caption(network: Network) -> str:
+    """A key, or the one precision that all layers have."""
+    same = {network.plan.precision[index].name for index in network.plan.precision.weighted}
+    return same.pop() if len(same) == 1 else network.precision
+
+
+def _find(network: Network, task: Task, protocol: dict[str, Any]) -> Find:
+    if task is CLASSIFICATION:
+        return partial(network.classify, resize=protocol["resize"])
+    return partial(network.detect, **{name: protocol[name] for name in ("confidence", "nms", "nms_kind", "resize")})
 
 
 def _target(source: Source, out: Path | None) -> Path | None:
@@ -123,32 +200,48 @@ def _target(source: Source, out: Path | None) -> Path | None:
     return target
 
 
-def _picture(source: Source, target: Path | None, look: _Look) -> dict[str, Any]:
+def _picture(source: Source, target: Path | None, look: Look) -> dict[str, Any]:
     picture = read_picture(source.path, repaired=lambda path: note(
         f"{path}: a damaged JPEG, decoded by OpenCV, which guesses what is missing; restore it"))
-    found = look.find(picture)
+    views = look.at(picture)
     if target is not None:
         from mpnet.cli.drawing import write_drawn  # brings OpenCV, which reading a JPEG does without
 
-        write_drawn(target, picture, found)
+        write_drawn(target, picture, views)
     return {
         "path": str(source.path), "kind": "picture", "width": picture.shape[1], "height": picture.shape[0],
-        look.key: [one.plain() for one in found], "out": None if target is None else str(target),
+        **look.plain(views), "out": None if target is None else str(target),
     }
 
 
-def _video(source: Source, target: Path | None, look: _Look, quiet: bool) -> dict[str, Any]:
-    from mpnet.cli.drawing import look_at_video
+def _video(source: Source, target: Path | None, look: Look, quiet: bool, most: int | None) -> dict[str, Any]:
+    from mpnet.cli.videos import look_at_video
 
-    return look_at_video(source, target, look.find, look.key, quiet)
+    return look_at_video(source.path, target, look, quiet, most)
 
 
-def _print(file: dict[str, Any]) -> None:
+def _tell(quiet: bool) -> Any:
+    def tell(seconds: float, rate: float, views: list[View]) -> None:
+        if not quiet:
+            names = Counter(one.name for one in views[0].found)
+            seen = ", ".join(f"{name} {count}" for name, count in names.most_common()) or "nothing"
+            click.echo(f"{seconds:7.1f} s  {rate:5.1f} frames per second  {seen}")
+
+    return tell
+
+
+def _print(file: dict[str, Any], look: Look) -> None:
     target = f" -> {file['out']}" if file["out"] else ""
-    if file["kind"] == "video":
+    if file["kind"] != "picture":
+        rate = file["looked_at_per_second"]
         click.echo(f"{file['path']}: {len(file['frames'])} frames, {_headline(file['frames'])}{target}")
+        if rate:
+            click.echo(f"  {rate:.1f} frames per second with reading and drawing, {file['network_per_second']:.1f} of network "
+                       "and boxes alone")
         return
-    click.echo(f"{file['path']}: {_headline([file])}{target}")
+    other = file.get("beside")
+    beside = f" ({other['precision']}: {_headline([other])})" if other else ""
+    click.echo(f"{file['path']}: {_headline([file])}{beside}{target}")
     for box in file.get("detections", ()):
         x, y, width, height = box["box"]
         click.echo(f"  {box['score']:.3f}  {box['name']:<20} {x:7.1f} {y:7.1f} {width:7.1f} {height:7.1f}")

@@ -23,13 +23,14 @@ from mpnet.report.fate import print_fates
 @declare(
     "mpnet export runs/example/0123456789abcdef --to cfg -o mixed.cfg",
     "mpnet export runs/aix/sweep.sqlite:fqqqqqqqhqh --to cfg | diff net.cfg -",
+    "mpnet export runs/aix/sweep.sqlite:safe --to yaml",
     "mpnet export experiments/demo.yaml --to onnx --flavour openvino -o demo.onnx",
     "mpnet export runs/example/0123456789abcdef --to bundle --packed neon_dotprod,neon -o net.mpnet",
     quiet=False,
 )
 @click.argument("source", metavar="EXPERIMENT|RUN|STORE[:KEY]|CFG")
-@click.option("--to", "name", required=True, type=click.Choice(list(targets())),
-              help=f"What to write. {describe(targets())}.")
+@click.option("--to", "said", type=click.Choice(list(targets())),
+              help=f"What to write.  [default: what the suffix of -o says] {describe(targets())}.")
 @click.option("--flavour", default="", metavar="NAME", help="For which program, where a target has several; `mpnet targets` "
               "lists them.  [default: the first]")
 @click.option("--with-boxes", is_flag=True, help="Decode boxes and suppress overlaps in the file itself.")
@@ -43,9 +44,9 @@ from mpnet.report.fate import print_fates
 @click.option("--names", type=click.Path(path_type=Path, dir_okay=False), help="The class names, where they have moved.")
 @set_option
 @click.option("-o", "--out", type=click.Path(path_type=Path, dir_okay=False),
-              help="The file to write; further files of a target stand beside it.  [default: standard output, for cfg]")
+              help="The file to write; further files of a target stand beside it.  [default: standard output, for cfg, yaml]")
 def command(
-    source: str, name: str, flavour: str, with_boxes: bool, packed: str, no_profile: bool, cfg: Path | None,
+    source: str, said: str | None, flavour: str, with_boxes: bool, packed: str, no_profile: bool, cfg: Path | None,
     weights: Path | None, names: Path | None, overrides: tuple[str, ...], out: Path | None, as_json: bool,
 ) -> None:
     """Write a configuration in the form of another program.
@@ -57,6 +58,7 @@ def command(
     For the others the program that runs the file, where it is installed, is asked which precision it really executes in
     each layer; a layer that falls back is a warning.
     """
+    name = said or _meant(out)
     chosen = target(name)
     if out is None and chosen.reads_weights:
         raise ConfigError(f"--to {name}: writes {chosen.suffix}, which is no text; name a file with -o")
@@ -83,12 +85,25 @@ def command(
         })
     elif out is None:
         sys.stdout.buffer.write(exported.content)
-    elif layers:
-        print_fates(layers, engine, console())
+    else:
+        if layers:
+            print_fates(layers, engine, console())
         console().print(f"{configuration.precisions.key}: " + ", ".join(
             f"{path} ({bytes_text(len(content))})" for path, content in files.items()))
     for line in [*warnings, *([remark] if remark else [])]:
         note(line)
+
+
+def _meant(out: Path | None) -> str:
+    """The target that a file's suffix means. Raises: ConfigError when it means none or several."""
+    known = targets()
+    suffix = "" if out is None else {".yml": ".yaml"}.get(out.suffix, out.suffix)
+    fitting = [name for name, row in known.items() if row.suffix == suffix]
+    if len(fitting) != 1:
+        said = f"{out}: its suffix says nothing of what to write" if out else "nothing says what to write"
+        raise ConfigError(f"{said}; name --to, one of {', '.join(known)}, or a file with -o whose suffix says it, such as "
+                          f"{', '.join(sorted(row.suffix for row in known.values()))}")
+    return fitting[0]
 
 
 def _beside(out: Path, exported: Exported) -> dict[Path, bytes]:

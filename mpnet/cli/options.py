@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any, Callable
 
 import click
 
+from mpnet.cli.output import note
 from mpnet.errors import ConfigError
 from mpnet.formats.cache import LIMIT_VARIABLE
 from mpnet.spec.precision import PRECISIONS, Precision
 from mpnet.spec.protocol import DIALECTS
 
 if TYPE_CHECKING:
+    from mpnet.report.decision import Files
     from mpnet.spec.experiment import Experiment
 
 
@@ -120,13 +122,27 @@ def selected_precisions(layers: tuple[str, ...]) -> dict[str | int, str | Precis
     return chosen
 
 
-def experiment_of(path: Path, overrides: tuple[str, ...], threads: int | None, isa: str | None) -> Experiment:
-    """The experiment in a file, with what --set, --threads and --isa put over it."""
-    from mpnet.formats.experiment_yaml import read_experiment  # not every command reads one
+def experiment_of(
+    source: str, overrides: tuple[str, ...], threads: int | None, isa: str | None, files: Files | None = None
+) -> Experiment:
+    """The experiment that SOURCE names (EXPERIMENT.yaml, RUN, STORE[:KEY] or NET.cfg), with what --set, --threads and
+    --isa put over it; files: in place of those that it names."""
+    from mpnet.report.decision import NO_FILES, experiment_named  # not every command reads one
 
-    experiment = read_experiment(path, overrides)
+    experiment, remark = experiment_named(source, files or NO_FILES, overrides)
+    if remark:
+        note(remark)
     runtime = experiment.runtime
     return replace(experiment, runtime=replace(runtime, threads=threads or runtime.threads, isa=isa or runtime.isa))
+
+
+def cfg_or_experiment(source: str, overrides: tuple[str, ...] = ()) -> Path | Experiment:
+    """What commands that need no data take: a cfg as a path, everything else that names a configuration as an experiment."""
+    if Path(source).suffix != ".cfg":
+        return experiment_of(source, overrides, None, None)
+    if overrides:
+        raise ConfigError("--set changes an experiment file; with a cfg use --default and --layer")
+    return Path(source)
 
 
 def command_line() -> str:

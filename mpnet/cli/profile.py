@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from mpnet.cli.options import declare, words
+from mpnet.cli.options import cfg_or_experiment, declare, words
 from mpnet.cli.output import console, note, print_json, progress
 from mpnet.formats.atomic import write_text
 from mpnet.speed.profile import profile_network
@@ -20,24 +20,26 @@ from mpnet.speed.table import BOUND_PERCENT, LatencyTable
     "mpnet profile cfg/yolov3-tiny.cfg --precisions fp32,fp16,int8 --threads 4 -o board.json",
     runtime=True,
 )
-@click.argument("cfg", type=click.Path(path_type=Path))
+@click.argument("source", metavar="CFG|EXPERIMENT|RUN|STORE[:KEY]")
 @click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="The table to write (JSON).")
 @click.option("--weights", type=click.Path(path_type=Path), help="Weights file.  [default: random weights]")
 @click.option("--precisions", default="fp32,fp16,int8", show_default=True, help="What layers may have, with commas.")
 @click.option("--repeats", type=click.IntRange(3, 1000), default=15, show_default=True,
               help="Forward passes per measured configuration.")
 def command(
-    cfg: Path, output: Path, weights: Path | None, precisions: str, repeats: int, threads: int | None, isa: str | None,
+    source: str, output: Path, weights: Path | None, precisions: str, repeats: int, threads: int | None, isa: str | None,
     quiet: bool, as_json: bool,
 ) -> None:
     """Measure every step that a configuration of the network CFG can have on this machine.
+
+    Of an EXPERIMENT, a RUN or a sweep its network is measured, quantised as it says (calibrated ranges take other steps).
 
     The table gives `mpnet sweep` the latency of any configuration (sweep.latency). Whole configurations are measured as
     well and compared with the sum of their steps; the error is printed and stored. While it is too large the table is
     measured again, a few times; exit status 1: it stayed too large.
     """
     table = profile_network(
-        cfg, weights=weights, precisions=words(precisions), threads=threads, isa=isa, repeats=repeats,
+        cfg_or_experiment(source), weights=weights, precisions=words(precisions), threads=threads, isa=isa, repeats=repeats,
         progress=progress(quiet),
     )
     write_text(output, json.dumps(table.as_json(), indent=1) + "\n")

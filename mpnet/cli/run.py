@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict, replace
-from pathlib import Path
 from typing import Any
 
 import click
@@ -23,9 +22,10 @@ from mpnet.trial.experiment import run_experiment
 @declare(
     "mpnet run experiments/demo.yaml",
     "mpnet run experiments/demo.yaml --set precision.default=int8 --set 'precision.layers.*/yolo-*=fp16' --json",
+    "mpnet run runs/demo/sweep-0123456789ab.sqlite:safe",
     runtime=True,
 )
-@click.argument("experiment", type=click.Path(path_type=Path))
+@click.argument("source", metavar="EXPERIMENT|RUN|STORE[:KEY]")
 @set_option
 @click.option("--force", is_flag=True, help="Compute again what is finished already.")
 @click.option("--no-baseline", is_flag=True, help="Do not run the baseline along; no agreement then.")
@@ -34,10 +34,12 @@ from mpnet.trial.experiment import run_experiment
 @backends_option
 @click.option("--verify", "check", is_flag=True, help="Check int8 kernels against simulation on the run's own pictures.")
 def command(
-    experiment: Path, overrides: tuple[str, ...], force: bool, no_baseline: bool, engine: str | None, chosen: str | None,
+    source: str, overrides: tuple[str, ...], force: bool, no_baseline: bool, engine: str | None, chosen: str | None,
     check: bool, threads: int | None, isa: str | None, quiet: bool, as_json: bool,
 ) -> int:
     """Evaluate the configuration of an EXPERIMENT file and store result.json and detections.json.
+
+    It may be that of an earlier RUN or of a sweep as well: STORE:safe, STORE:KEY; its protocol and pictures are taken.
 
     The same configuration on the same data is not computed twice. When it is not the baseline (fp32 everywhere, unless
     the file says otherwise), the baseline runs along and the result says how far both agree. With --engine the same
@@ -47,7 +49,7 @@ def command(
     being the last; every fallback is named. With --verify the exit
     code is 1 when a kernel and its simulation differ by more than docs/arithmetic.md promises.
     """
-    spec = experiment_of(experiment, overrides, threads, isa)
+    spec = experiment_of(source, overrides, threads, isa)
     if no_baseline:
         spec = replace(spec, baseline=None)
     said: dict[str, Any] = {"force": force, "command": command_line(), "progress": progress(quiet)}

@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
 
 from mpnet.backends.partition import partition
-from mpnet.cli.options import backends_option, declare, dialect_option, layer_option, selected_precisions, set_option, words
+from mpnet.cli.options import (
+    backends_option,
+    cfg_or_experiment,
+    declare,
+    dialect_option,
+    layer_option,
+    selected_precisions,
+    set_option,
+    words,
+)
 from mpnet.cli.output import console, note, print_json
 from mpnet.engine.assign import assign
 from mpnet.engine.cost import layer_costs, plan_cost
-from mpnet.engine.options import resolve_options
+from mpnet.engine.options import resolve_options, with_some_ranges
 from mpnet.engine.plan import Plan, build_plan
-from mpnet.errors import ConfigError
 from mpnet.formats.cfg import read_cfg
 from mpnet.report.layers import describe_layer, print_layers
 from mpnet.spec.experiment import OWN_BACKENDS
 from mpnet.spec.precision import PRECISIONS, Precision
-from mpnet.spec.quantization import NOTHING_SAID
 
 
 @declare(
@@ -29,7 +35,7 @@ from mpnet.spec.quantization import NOTHING_SAID
     "mpnet show experiments/demo.yaml --json",
     quiet=False,
 )
-@click.argument("source", metavar="CFG|EXPERIMENT", type=click.Path(path_type=Path))
+@click.argument("source", metavar="CFG|EXPERIMENT|RUN|STORE[:KEY]")
 @click.option("--default", type=click.Choice(list(PRECISIONS)), help="Precision of layers for which the cfg says none.")
 @layer_option
 @click.option("--steps", is_flag=True, help="List the steps of a forward pass instead of the layers.")
@@ -37,12 +43,13 @@ from mpnet.spec.quantization import NOTHING_SAID
 @dialect_option
 @set_option
 def command(
-    source: Path, default: str | None, layers: tuple[str, ...], steps: bool, chosen: str | None, dialect: str,
+    source: str, default: str | None, layers: tuple[str, ...], steps: bool, chosen: str | None, dialect: str,
     overrides: tuple[str, ...], as_json: bool,
 ) -> None:
     """Show a network's layers: shapes, precision, inserted conversions, MACs, parameters, bytes, totals.
 
-    CFG is a Darknet cfg; with an EXPERIMENT (.yaml) its network is shown with its precisions. Where several backends share
+    CFG is a Darknet cfg; of an EXPERIMENT (.yaml), a RUN or a sweep's configuration (STORE:safe) the network is shown with its
+    precisions. Where several backends share
     the layers, who runs each is shown as well, and why a preferred one does not.
     """
     plan, backends = _plan(source, default, layers, overrides, dialect)
@@ -65,27 +72,22 @@ def command(
 
 
 def _plan(
-    source: Path, default: str | None, layers: tuple[str, ...], overrides: tuple[str, ...], dialect: str
+    source: str, default: str | None, layers: tuple[str, ...], overrides: tuple[str, ...], dialect: str
 ) -> tuple[Plan, tuple[str, ...]]:
     """The plan, and who is to run it."""
-    cfg, batch_norm, said = source, "auto", dict[str | int, Precision | str]()
-    quantization: tuple[Any, ...] = (NOTHING_SAID, ())
+    named = cfg_or_experiment(source, overrides)
+    said = dict[str | int, Precision | str]()
     backends = OWN_BACKENDS
-    if source.suffix in (".yaml", ".yml"):
-        from mpnet.formats.experiment_yaml import read_experiment  # a cfg does without
-
-        experiment = read_experiment(source, overrides)
-        cfg, batch_norm = experiment.model.cfg, experiment.model.batch_norm
-        dialect = experiment.model.dialect if dialect == "auto" else dialect
-        default, said = default or experiment.precision.default, dict(experiment.precision.layers)
-        quantization = (experiment.quantization.options, experiment.quantization.layers)
-        backends = experiment.backends
-    elif overrides:
-        raise ConfigError("--set changes an experiment file; with a cfg use --default and --layer")
-    network = read_cfg(cfg, dialect)
-    options = resolve_options(network, *quantization, batch_norm=batch_norm)
-    # Stand-ins for calibrated ranges: the table needs to know that there is a conversion, not what its range is.
-    options = replace(options, ranges={index: (0.0, 1.0) for index in range(-1, len(network.layers))})
+    if isinstance(named, Path):
+        network = read_cfg(named, dialect)
+        options = resolve_options(network)
+    else:
+        model, quantization = named.model, named.quantization
+        network = read_cfg(model.cfg, model.dialect if dialect == "auto" else dialect)
+        options = resolve_options(network, quantization.options, quantization.layers, batch_norm=model.batch_norm)
+        default, said = default or named.precision.default, dict(named.precision.layers)
+        backends = named.backends
+    options = with_some_ranges(options, network)
     return build_plan(network, assign(network, default, {**said, **selected_precisions(layers)}), options), backends
 
 

@@ -12,6 +12,7 @@ from mpnet.cli.sweep_view import SweepView
 from mpnet.errors import ConfigError
 from mpnet.report.sweep_text import print_salvaged, print_status, print_sweep
 from mpnet.sweep.findings import sweep_status
+from mpnet.sweep.latest import store_at
 from mpnet.sweep.salvage import salvage as salvage_store
 from mpnet.sweep.search import run_sweep
 
@@ -28,7 +29,8 @@ NOTHING_FITS = 1
 @click.argument("experiment", type=click.Path(path_type=Path), required=False)
 @set_option
 @click.option("--store", type=click.Path(path_type=Path), help="File that keeps all trials.  [default: under output]")
-@click.option("--status", type=click.Path(path_type=Path), metavar="STORE", help="Say how far a sweep is, and leave.")
+@click.option("--status", type=click.Path(path_type=Path), metavar="STORE",
+              help="Say how far a sweep, or the latest of a folder, is, and leave.")
 @click.option("--sweep", "number", type=click.IntRange(1), metavar="N",
               help="With --status: which of the store's sweeps.  [default: the last]")
 @click.option("--salvage", type=click.Path(path_type=Path), metavar="STORE",
@@ -47,7 +49,7 @@ def command(
     time, and nothing finished is ever computed twice. Exit status 1: it ended, but nothing meets sweep.constraints.
     """
     if status is not None:
-        document = sweep_status(status, number)
+        document = sweep_status(store_at(status) or status, number)
         if as_json:
             print_json(document)
         else:
@@ -64,7 +66,7 @@ def command(
         raise ConfigError("name an experiment file, or a store with --status or --salvage")
     with SweepView(console(stderr=True), quiet) as view:
         document = run_sweep(
-            experiment_of(experiment, overrides, threads, isa), store=store, workers=workers, scheduler=scheduler,
+            experiment_of(str(experiment), overrides, threads, isa), store=store, workers=workers, scheduler=scheduler,
             yes=yes, command=command_line(), on_start=view.start, on_update=view.update,
             progress=view.then(progress(quiet)),
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Iterable, Mapping
 
 from mpnet.errors import ConfigError
@@ -93,6 +93,12 @@ def resolve_options(
     schemes = {index: made[said] for index, said in chosen.items()}
     batch_norm = network.dialect if batch_norm == "auto" else batch_norm
     return EngineOptions(batch_norm, LayerQuantization(), schemes, dict(ranges or {}), chosen)
+
+
+def with_some_ranges(options: EngineOptions, network: NetworkSpec) -> EngineOptions:
+    """Options with stand-ins for calibrated ranges: enough to know that there is a conversion and what it takes, not what
+    it gives."""
+    return replace(options, ranges={index: (0.0, 1.0) for index in range(-1, len(network.layers))})
 
 
 def layer_quantization(said: QuantizationOptions) -> LayerQuantization:

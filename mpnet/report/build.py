@@ -20,7 +20,7 @@ from mpnet.evaluation.compare import DRAWS
 from mpnet.formats.cfg import read_cfg_bytes
 from mpnet.progress import Progress
 from mpnet.report.cfg_template import cfg_template
-from mpnet.report.configuration import is_store
+from mpnet.report.configuration import split_source
 from mpnet.report.model import Configurations, Missing, ReportData, Status
 from mpnet.report.paired import Pair
 from mpnet.report.rerun import Machine
@@ -30,6 +30,7 @@ from mpnet.report.task import Shows, view_of
 from mpnet.spec.dataset import Dataset
 from mpnet.spec.measures import HELD_OUT, MEASURES
 from mpnet.sweep.findings import sweep_status
+from mpnet.sweep.latest import is_store
 from mpnet.sweep.scoring import split_positions
 from mpnet.trial.reopen import read_evidence, reason, reopen
 from mpnet.trial.result import Result, finished, read_result
@@ -55,6 +56,7 @@ def collect(
     sweep:   which of a store's sweeps, by number; None: the last one.
     Raises: StoreError for what is neither run nor store, ConfigError for runs on different data.
     """
+    sources = [split_source(str(source))[0] if source.is_dir() else source for source in sources]
     if len(sources) == 1 and is_store(sources[0]):
         return _of_sweep(sources[0], progress, draws, seed, compute, choose, sweep)
     if any(is_store(source) for source in sources):

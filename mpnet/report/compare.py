@@ -10,11 +10,12 @@ from mpnet.errors import MpnetError
 from mpnet.evaluation.compare import DRAWS
 from mpnet.progress import Progress, silent
 from mpnet.report.comparison import Comparison, compare_results
-from mpnet.report.configuration import Found, find_configuration, is_store, split_source
+from mpnet.report.configuration import Found, find_configuration, split_source
 from mpnet.report.pictures import write_changes
 from mpnet.report.rerun import Machine
 from mpnet.report.task import View, view_of
 from mpnet.spec.dataset import Dataset
+from mpnet.sweep.latest import is_store
 from mpnet.trial.latency import latencies
 from mpnet.trial.reopen import open_dataset, reason, reopen
 from mpnet.trial.result import Result, build_document, read_result

@@ -1,4 +1,7 @@
-"""Names on the command line to configurations: RUN, STORE, STORE:KEY or STORE:PICK; STORE:2/KEY of its second sweep."""
+"""Names on the command line to configurations: RUN, STORE, STORE:KEY or STORE:PICK; STORE:2/KEY of its second sweep.
+
+A folder `runs/<name>` stands for its latest result, and as `runs/<name>:safe` for its latest sweep.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +17,9 @@ from mpnet.report.model import Status
 from mpnet.report.store_source import from_store
 from mpnet.spec.measures import HELD_OUT
 from mpnet.sweep.findings import sweep_status
+from mpnet.sweep.latest import is_store, store_at
 from mpnet.sweep.picks import PICK_RULES
-from mpnet.trial.result import read_result
-
-STORE_MAGIC = b"SQLite format 3\0"
+from mpnet.trial.result import holds_result, read_result
 
 
 @dataclass(frozen=True)
@@ -25,12 +27,20 @@ class Found:
     """key: precision string. document: name, protocol, sources and digests of what was measured.
 
     values: of a sweep's trial by column name; held-out ones too. store: its file, None for a run.
+    place:  what was found: the store, or the folder of the run.
     """
 
     key: str
     document: Mapping[str, Any]
     values: Mapping[str, float]
     store: Path | None = None
+    place: Path = Path()
+
+    @property
+    def output(self) -> Path | None:
+        """The folder of all results that this one is in, as `mpnet run` and `mpnet sweep` lay them out; None: elsewhere."""
+        folder = self.place.absolute().parent
+        return folder.parent if folder.name == self.document["name"] else None
 
     @property
     def held_out(self) -> dict[str, float]:
@@ -38,26 +48,20 @@ class Found:
         return {name.removeprefix(HELD_OUT): value for name, value in self.values.items() if name.startswith(HELD_OUT)}
 
 
-def is_store(path: Path) -> bool:
-    """Whether a path is a file that begins as SQLite databases do."""
-    try:
-        if not path.is_file():  # opening a named pipe would wait for a writer
-            return False
-        with path.open("rb") as file:
-            return file.read(len(STORE_MAGIC)) == STORE_MAGIC
-    except (OSError, ValueError):
-        return False
-
-
 def split_source(source: str) -> tuple[Path, str | None]:
-    """The path, and the key of STORE:KEY; a path that exists as it stands has none."""
-    if Path(source).exists():
-        return Path(source), None
+    """The path, and the key of STORE:KEY; a path that exists as it stands has none.
+
+    A folder stands for its latest result; where it has none, or a key follows it, for its latest sweep.
+    Raises: StoreError for a folder of several sweeps of which none is marked as the latest.
+    """
+    path = Path(source)
+    if path.exists():
+        return (path if is_store(path) or holds_result(path) else store_at(path) or path), None
     # Keys may hold colons as well (`fqq+3:q`), so the first cut behind which a store stands is the right one.
     for place, character in enumerate(source):
-        if character == ":" and is_store(Path(source[:place])):
-            return Path(source[:place]), source[place + 1:]
-    return Path(source), None
+        if character == ":" and (store := store_at(Path(source[:place] or "."))):
+            return store, source[place + 1:]
+    return path, None
 
 
 def _sweep_of(key: str | None) -> tuple[int | None, str | None]:
@@ -89,8 +93,8 @@ def find_configuration(source: str) -> Found:
     """The configuration that `source` names. Raises: StoreError when there is none."""
     path, key = split_source(source)
     if not is_store(path):
-        document = read_result(path).document
-        return Found(str(document["precision"].get("key", "")), document, {})
+        result = read_result(path)
+        return Found(str(result.document["precision"].get("key", "")), result.document, {}, place=result.folder)
     number, key = _sweep_of(key)
     if key in PICK_RULES or key in (None, "", "chosen"):
         key = _picked(path, number, key or "chosen")
@@ -100,4 +104,4 @@ def find_configuration(source: str) -> Found:
     if row is None:
         raise StoreError(f"{path}: has no baseline among its finished trials; name a precision string")
     values = {name: table.value(row, name) for name in table.columns if math.isfinite(table.value(row, name))}
-    return Found(table.keys[row], document, values, path)
+    return Found(table.keys[row], document, values, path, path)

@@ -1,11 +1,11 @@
-"""What `mpnet export` names, as a configuration with everything that decides its results: experiment, result, store, cfg."""
+"""What commands take as a configuration, EXPERIMENT.yaml, RUN, STORE[:KEY] or NET.cfg: as an experiment, or finished."""
 
 from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Mapping
+from typing import TYPE_CHECKING, Any, Mapping, Sequence
 
 from mpnet.engine.assign import assign, assign_key
 from mpnet.engine.options import resolve_options
@@ -13,15 +13,19 @@ from mpnet.engine.prepare import Prepared
 from mpnet.errors import ConfigError, StoreError
 from mpnet.export import Configuration
 from mpnet.export.configuration import Material
+from mpnet.export.yaml import precision_section
 from mpnet.formats.cfg import parse_cfg, read_cfg_bytes
 from mpnet.formats.experiment_yaml import read_experiment
 from mpnet.formats.weights import read_weights
 from mpnet.kernels.isa import kernels
-from mpnet.report.configuration import find_configuration
-from mpnet.spec.experiment import Experiment
+from mpnet.spec.experiment import Experiment, ModelSection
+from mpnet.spec.network import NetworkSpec
 from mpnet.trial.experiment import open_workbench
 from mpnet.trial.heads import class_names
-from mpnet.trial.reopen import reopen
+from mpnet.trial.reopen import experiment_of, reopen
+
+if TYPE_CHECKING:
+    from mpnet.report.configuration import Found
 
 
 @dataclass(frozen=True)
@@ -50,8 +54,30 @@ class Files:
 NO_FILES = Files()
 
 
-def decide(source: str, files: Files = NO_FILES, overrides: tuple[str, ...] = (), *, complete: bool = True) -> Decision:
-    """The configuration that SOURCE names: EXPERIMENT.yaml, RUN, STORE[:KEY] or NET.cfg.
+def experiment_named(source: str, files: Files = NO_FILES, overrides: Sequence[str] = ()) -> tuple[Experiment, str]:
+    """The experiment that measures the configuration which SOURCE names, and a remark or ''.
+
+    What a result or a sweep's trial stands for keeps its data, protocol, quantisation and precisions, and its results lie
+    beside it; a cfg has no data. overrides: KEY=VALUE over all of it, of a cfg none.
+    Raises: StoreError, ConfigError, FormatError, DataError; each message is one line with place and remedy.
+    """
+    path = Path(source)
+    if path.suffix in (".yaml", ".yml"):
+        return _with_files(read_experiment(path, overrides), files), ""
+    if path.suffix == ".cfg":
+        _nothing_to_set(overrides)
+        path = files.cfg or path
+        model = ModelSection(path, files.weights or path.with_suffix(".weights"), files.names)
+        return Experiment(path.stem, model, source=str(path)), ""
+    found, document = _stored(source, files)
+    network, _, remark = _measured_cfg(document)
+    section = precision_section(network, assign_key(network, found.key))
+    said = {"default": section.default, "layers": dict(section.layers)}
+    return experiment_of(document, said, found.output, overrides), remark
+
+
+def decide(source: str, files: Files = NO_FILES, overrides: Sequence[str] = (), *, complete: bool = True) -> Decision:
+    """The configuration that SOURCE names, with all that decides its results: EXPERIMENT.yaml, RUN, STORE[:KEY] or NET.cfg.
 
     overrides: KEY=VALUE over an experiment file.
     complete:  whether document and names are wanted, for which weights and pictures are read at once; else they are
@@ -60,55 +86,76 @@ def decide(source: str, files: Files = NO_FILES, overrides: tuple[str, ...] = ()
     """
     path = Path(source)
     if path.suffix in (".yaml", ".yml"):
-        return _of_experiment(read_experiment(path, overrides), files, complete)
-    if overrides:
-        raise ConfigError("--set changes an experiment file; of a result, a store or a cfg nothing can be set")
+        return _of_experiment(_with_files(read_experiment(path, overrides), files), complete)
+    _nothing_to_set(overrides)
     return _of_cfg(path, files) if path.suffix == ".cfg" else _of_stored(source, files, complete)
 
 
-def _of_experiment(experiment: Experiment, files: Files, complete: bool) -> Decision:
+def _nothing_to_set(overrides: Sequence[str]) -> None:
+    if overrides:
+        raise ConfigError("--set changes an experiment file; of a result, a store or a cfg nothing can be set")
+
+
+def _with_files(experiment: Experiment, files: Files) -> Experiment:
     model = experiment.model
-    cfg = files.cfg or model.cfg
-    model = replace(model, cfg=cfg, weights=files.weights or model.weights, names=files.names or model.names)
-    experiment = replace(experiment, model=model)
+    return replace(experiment, model=replace(model, cfg=files.cfg or model.cfg, weights=files.weights or model.weights,
+                                             names=files.names or model.names))
+
+
+def _of_experiment(experiment: Experiment, complete: bool) -> Decision:
+    model = experiment.model
     if complete:
         bench = open_workbench(experiment)
-        return Decision(bench.configuration(bench.assign()), cfg)
+        return Decision(bench.configuration(bench.assign()), model.cfg)
 
     def bring() -> Material:
         bench = open_workbench(experiment)
         return bench.options, bench.prepared
 
-    content = read_cfg_bytes(cfg)
-    network = parse_cfg(content, str(cfg), model.dialect)
+    content = read_cfg_bytes(model.cfg)
+    network = parse_cfg(content, str(model.cfg), model.dialect)
     section = experiment.precision
     return Decision(Configuration(network, assign(network, section.default, dict(section.layers)), bring, content,
-                                  document={"name": experiment.name}), cfg)
+                                  document={"name": experiment.name}), model.cfg)
 
 
 def _of_stored(source: str, files: Files, complete: bool) -> Decision:
+    found, document = _stored(source, files)
+    path = Path(document["sources"]["cfg"])
+    if complete:
+        bench = reopen(document, found.output)
+        known = {name: document[name] for name in ("metrics", "agreement", "id", "created") if document.get(name)}
+        values = {"values": dict(found.values)} if found.values else {}
+        return Decision(bench.configuration(assign_key(bench.network, found.key), {**known, **values}), path)
+
+    def bring() -> Material:
+        bench = reopen(document, found.output)
+        return bench.options, bench.prepared
+
+    network, content, remark = _measured_cfg(document)
+    return Decision(Configuration(network, assign_key(network, found.key), bring, content, document=document),
+                    path, (remark,) if remark else ())
+
+
+def _stored(source: str, files: Files) -> tuple[Found, dict[str, Any]]:
+    """A result or a sweep's trial, and its document with the files where they are now."""
+    from mpnet.report.configuration import find_configuration  # brings sweeps
+
     found = find_configuration(source)
     sources = files.over(found.document.get("sources") or {})
     if not sources.get("cfg"):
         raise StoreError(f"{source}: does not name its network file; name it with --cfg")
-    document = {**found.document, "sources": sources}
-    if complete:
-        bench = reopen(document)
-        known = {name: document[name] for name in ("metrics", "agreement", "id", "created") if document.get(name)}
-        values = {"values": dict(found.values)} if found.values else {}
-        return Decision(bench.configuration(assign_key(bench.network, found.key), {**known, **values}), Path(sources["cfg"]))
+    return found, {**found.document, "sources": sources}
 
-    def bring() -> Material:
-        bench = reopen(document)
-        return bench.options, bench.prepared
 
-    path = Path(sources["cfg"])
+def _measured_cfg(document: Mapping[str, Any]) -> tuple[NetworkSpec, bytes, str]:
+    """The network file that a document names, what it holds, and '' or that it is another one than was measured."""
+    path = Path(document["sources"]["cfg"])
     content = read_cfg_bytes(path)
-    notes = () if hashlib.sha256(content).hexdigest() == found.document["digests"].get("cfg") else (
-        f"{path} is not the file that was measured (its digest differs); the precisions are written all the same",)
-    network = parse_cfg(content, str(path), (found.document.get("protocol") or {}).get("dialect", "auto"))
-    return Decision(Configuration(network, assign_key(network, found.key), bring, content, document=document),
-                    path, notes)
+    network = parse_cfg(content, str(path), (document.get("protocol") or {}).get("dialect", "auto"))
+    same = hashlib.sha256(content).hexdigest() == document["digests"].get("cfg")
+    return network, content, "" if same else (
+        f"{path} is not the file that was measured (its digest differs); its precisions are taken all the same")
 
 
 def _of_cfg(path: Path, files: Files) -> Decision:

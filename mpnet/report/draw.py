@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 # Successive multiples of the golden ratio's fraction spread hues well for any number of classes.
 _GOLDEN = 0.618033988749895
 _FONT = cv2.FONT_HERSHEY_SIMPLEX
+_Area = tuple[int, int, int, int]
+"""Left, top, right, bottom, pixels."""
 
 
 @dataclass(frozen=True)
@@ -31,37 +33,103 @@ def class_colour(category: int) -> tuple[int, int, int]:
 
 
 def draw_labels(picture: NDArray[np.uint8], labels: Sequence[Label]) -> NDArray[np.uint8]:
-    """A copy of an RGB picture, uint8 (h, w, 3), with boxes and texts; the first label is drawn last, on top."""
+    """A copy of an RGB picture, uint8 (h, w, 3), with boxes and texts; the first label is drawn last, on top.
+
+    Texts keep clear of each other: above their box, else below it, inside, beside, or wherever is room nearest to it.
+    """
     out = np.ascontiguousarray(picture.copy())
     height, width = out.shape[:2]
     line = max(1, round((height + width) / 800))
-    scale = max(0.35, (height + width) / 3200)
-    for label in reversed(labels):
-        colour = class_colour(label.category)
+    corners = []
+    for label in labels:
         x, y, w, h = label.box
         # cv2 takes 32-bit ints; boxes may reach far beyond the picture.
         left, right = (int(np.clip(v, -10 * line, width + 10 * line)) for v in (x, x + w))
         top, bottom = (int(np.clip(v, -10 * line, height + 10 * line)) for v in (y, y + h))
-        cv2.rectangle(out, (left, top), (right, bottom), colour, line, cv2.LINE_AA)
-        _write(out, label.text, left, top, colour, scale, line)
+        corners.append((left, top, right, bottom))
+    for label, (left, top, right, bottom) in reversed(list(zip(labels, corners, strict=True))):
+        cv2.rectangle(out, (left, top), (right, bottom), class_colour(label.category), line, cv2.LINE_AA)
+    scale = max(0.35, (height + width) / 3200)
+    taken: list[_Area] = []
+    places = []
+    for label, box in zip(labels, corners, strict=True):
+        size = _text_size(label.text, scale, line)
+        place = _free_place(box, size, (width, height), taken) if label.text else (0, 0)
+        if label.text:
+            taken.append((*place, place[0] + size[0], place[1] + size[1]))
+        places.append(place)
+    for label, place in reversed(list(zip(labels, places, strict=True))):
+        _write(out, label.text, place, class_colour(label.category), scale, line)
     return out
 
 
+def side_by_side(pictures: Sequence[NDArray[np.uint8]], captions: Sequence[str]) -> NDArray[np.uint8]:
+    """Pictures of one size beside each other, below a strip that says what each shows; RGB, uint8 (h + strip, n x w, 3)."""
+    height, width = pictures[0].shape[:2]
+    line = max(1, round((height + width) / 800))
+    scale = max(0.35, (height + width) / 2400)
+    while scale > 0.2 and any(_text_size(text, scale, line)[0] + line > width for text in captions):
+        scale *= 0.9
+    ground, sides = (32, 32, 32), []
+    tall = max(_text_size(text, scale, line)[1] for text in captions) + 2 * line
+    for picture, text in zip(pictures, captions, strict=True):
+        strip = np.full((tall, width, 3), ground, np.uint8)
+        _write(strip, text, (line, line), ground, scale, line)
+        sides.append(np.vstack([strip, picture]))
+    return np.hstack(sides)
+
+
+def _text_size(text: str, scale: float, line: int) -> tuple[int, int]:
+    """Width and height of a text with its ground, pixels."""
+    (width, height), below = cv2.getTextSize(_ascii(text), _FONT, scale, max(1, line // 2))
+    return width + 2 * line, height + below + 2 * line
+
+
+def _ascii(text: str) -> str:
+    # The built-in font knows ASCII only.
+    return text.encode("ascii", "replace").decode()
+
+
+def _free_place(box: _Area, size: tuple[int, int], picture: tuple[int, int], taken: Sequence[_Area]) -> tuple[int, int]:
+    """Upper left corner for a text: of the places inside the picture the nearest to the box's upper left corner that is
+    free, above the box first; where all is taken, the place that covers least."""
+    (left, top, right, bottom), (w, h) = box, size
+    rightmost, lowest = max(picture[0] - w, 0), max(picture[1] - h, 0)
+
+    def inside(x: int, y: int) -> tuple[int, int]:
+        return min(max(x, 0), rightmost), min(max(y, 0), lowest)
+
+    # Above the box, else inside it below its upper edge.
+    first = inside(left, top - h if top >= h else top)
+    others = np.array(taken, dtype=np.int64).reshape(-1, 4)
+    if not _covered(np.array([first]), size, others)[0]:
+        return first
+    near = [(right - w, top - h), (left, bottom), (left, top), (left, bottom - h), (right, top), (left - w, top)]
+    # Edges of what is taken are where room begins.
+    near += [(x, y) for b in taken for x in (left, b[0] - w, b[2]) for y in (b[1] - h, b[3], top - h)]
+    places = np.array([inside(x, y) for x, y in near])
+    far = np.abs(places - first).sum(axis=1)
+    x, y = places[np.lexsort((far, _covered(places, size, others)))[0]].tolist()
+    return x, y
+
+
+def _covered(places: NDArray[np.int64], size: tuple[int, int], taken: NDArray[np.int64]) -> NDArray[np.int64]:
+    """How many pixels of what is taken, (n, 4), a text at each of some places, (m, 2), would cover: (m,)."""
+    low = np.maximum(places[:, None], taken[None, :, :2])
+    high = np.minimum(places[:, None] + size, taken[None, :, 2:])
+    covered: NDArray[np.int64] = np.maximum(high - low, 0).prod(axis=2).sum(axis=1)
+    return covered
+
+
 def _write(
-    out: NDArray[np.uint8], text: str, left: int, top: int, colour: tuple[int, int, int], scale: float, line: int
+    out: NDArray[np.uint8], text: str, place: tuple[int, int], colour: tuple[int, int, int], scale: float, line: int
 ) -> None:
     if not text:
         return
-    # The built-in font knows ASCII only.
-    shown = text.encode("ascii", "replace").decode()
-    height, width = out.shape[:2]
     thickness = max(1, line // 2)
-    (text_w, text_h), below = cv2.getTextSize(shown, _FONT, scale, thickness)
-    box_h = text_h + below + 2 * line
-    x = min(max(left, 0), max(width - text_w - 2 * line, 0))
-    # Above the box, else inside it below its upper edge.
-    y = top - box_h if top >= box_h else min(max(top, 0), max(height - box_h, 0))
-    cv2.rectangle(out, (x, y), (x + text_w + 2 * line, y + box_h), colour, -1)
+    (x, y), (w, h) = place, _text_size(text, scale, line)
+    below = cv2.getTextSize(_ascii(text), _FONT, scale, thickness)[1]
+    cv2.rectangle(out, (x, y), (x + w, y + h), colour, -1)
     bright = 0.299 * colour[0] + 0.587 * colour[1] + 0.114 * colour[2] > 140
     ink = (0, 0, 0) if bright else (255, 255, 255)
-    cv2.putText(out, shown, (x + line, y + text_h + line), _FONT, scale, ink, thickness, cv2.LINE_AA)
+    cv2.putText(out, _ascii(text), (x + line, y + h - below - line), _FONT, scale, ink, thickness, cv2.LINE_AA)

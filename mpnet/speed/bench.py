@@ -14,16 +14,19 @@ from numpy.typing import NDArray
 
 from mpnet.engine.assign import assign, assign_key
 from mpnet.engine.operations import Convolve
-from mpnet.engine.options import EngineOptions, resolve_options
+from mpnet.engine.options import EngineOptions
 from mpnet.engine.plan import Plan, build_plan
 from mpnet.engine.prepare import Prepared
 from mpnet.engine.run import Session
 from mpnet.errors import ConfigError
+from mpnet.formats.cfg import read_cfg
 from mpnet.kernels.environment import versions
 from mpnet.kernels.isa import active_level, kernels, usable_levels
 from mpnet.progress import Advance, Progress, silent, unseen
+from mpnet.spec.experiment import Experiment
 from mpnet.spec.network import NetworkSpec
-from mpnet.spec.precision import PRECISIONS, precision
+from mpnet.spec.plan_key import parse_key, split_key
+from mpnet.spec.precision import BY_CODE, PRECISIONS, precision
 from mpnet.speed.clock import in_turn, once, together
 from mpnet.speed.peak import Peak, measure_peak
 from mpnet.speed.steps import StepTime, open_network, random_picture, step_calls, time_steps
@@ -93,10 +96,18 @@ def gops(macs: int, ms: float) -> float:
 
 
 def bench_key(network: NetworkSpec, name: str) -> str:
-    """The plan key of a precision's name, or of `mixed`. Raises: PrecisionError for an unknown one."""
+    """The plan key of a precision's name, of `mixed`, or of itself. Raises: PrecisionError for an unknown one."""
     if name == MIXED:
         return assign(network, "int8", {"first": "fp16", "heads": "fp16"}).key
+    if name not in PRECISIONS and set(split_key(name)[0]) <= BY_CODE.keys():
+        return assign(network, overrides=parse_key(network, name)).key
     return precision(name).code * len(network.convolutions)
+
+
+def key_of(experiment: Experiment) -> str:
+    """The plan key of an experiment's own precisions. Raises: as `read_cfg` and `assign`."""
+    section = experiment.precision
+    return assign(read_cfg(experiment.model.cfg, experiment.model.dialect), section.default, dict(section.layers)).key
 
 
 def bench_level(
@@ -193,14 +204,16 @@ class Bench:
 
 
 def bench_network(
-    cfg: str | Path, *, weights: str | Path | None = None, precisions: Sequence[str] = DEFAULT_PRECISIONS,
-    threads: Sequence[int] = (1,), isa: Sequence[str] = ("auto",), repeats: int = 15,
-    progress: Progress = silent,
+    source: Experiment | str | Path, *, weights: str | Path | None = None,
+    precisions: Sequence[str] = DEFAULT_PRECISIONS, threads: Sequence[int] = (1,),
+    isa: Sequence[str] = ("auto",), repeats: int = 15, progress: Progress = silent,
 ) -> Bench:
     """Measure forward passes of one picture, step by step and whole.
 
-    weights: None: random ones, which take the same time. precisions: names of precisions, and `mixed` (int8, the first
-    layer and those that feed the heads fp16). isa: names of levels; `auto`: the active one, `all`: each that this CPU can run.
+    source:  a cfg, or an experiment that names one and says how it is quantised.
+    weights: None: random ones, which take the same time. precisions: names of precisions, `mixed` (int8, the first layer
+    and those that feed the heads fp16), and keys such as `hqqqqqqqqhqqh`. isa: names of levels; `auto`: the active one,
+    `all`: each that this CPU can run.
     Raises: ConfigError for nothing to measure or threads below 1, KernelError for an unknown or unusable level,
     PrecisionError for an unknown precision, and as the readers do.
     """
@@ -212,16 +225,15 @@ def bench_network(
             raise ConfigError(f"--threads {count}: must be from 1 to {MAX_THREADS}")
     chosen = [level for name in isa for level in (usable_levels() if name == "all" else [name])]
     levels = [kernels(active_level() if name == "auto" else name) for name in dict.fromkeys(chosen)]
-    network, values = open_network(cfg, weights, "measure")
+    network, values, options = open_network(source, weights, "measure")
     for name in names:
         bench_key(network, name)
-    options = resolve_options(network)
     peaks: dict[str, Peak] = {}
     cases: list[BenchCase] = []
     with progress("passes", len(levels) * len(counts) * len(names) * (repeats + 1)) as advance:
         for level in levels:
             peaks[level.name] = measure_peak(level)
-            prepared = Prepared(network, values, level, batch_norm=options.batch_norm)
+            prepared = Prepared(network, values, level, batch_norm=options.batch_norm, equalise=options.equalise)
             for count in counts:
                 cases += bench_level(prepared, options, peaks[level.name], names, count, repeats, advance)
     return Bench(network, peaks, tuple(cases))

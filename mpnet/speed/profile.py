@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.engine.covering import covering_plans, random_plans, step_signature
-from mpnet.engine.options import EngineOptions, resolve_options
+from mpnet.engine.options import EngineOptions
 from mpnet.engine.plan import Plan
 from mpnet.engine.prepare import Prepared
 from mpnet.engine.run import Session
@@ -19,6 +19,7 @@ from mpnet.errors import ConfigError
 from mpnet.kernels.environment import cpu_count, cpu_name
 from mpnet.kernels.isa import kernels
 from mpnet.progress import Advance, Progress, silent
+from mpnet.spec.experiment import Experiment
 from mpnet.spec.precision import precision
 from mpnet.speed.clock import Times, in_turn, together
 from mpnet.speed.latency import predicted_ms
@@ -98,12 +99,13 @@ def measure_steps(session: Session, picture: NDArray[np.float32], repeats: int) 
 
 
 def profile_network(
-    cfg: str | Path, *, weights: str | Path | None = None, precisions: Sequence[str] = ("fp32", "fp16", "int8"),
+    source: Experiment | str | Path, *, weights: str | Path | None = None, precisions: Sequence[str] = ("fp32", "fp16", "int8"),
     threads: int | None = None, isa: str | None = None, repeats: int = REPEATS,
     progress: Progress = silent,
 ) -> LatencyTable:
-    """Measure every step of every configuration of a network, batch 1, dynamic ranges.
+    """Measure every step of every configuration of a network, batch 1.
 
+    source:  a cfg, or an experiment that names one and says how it is quantised.
     weights: None: random ones, which take the same time. threads: None: all cores. isa: None: the best.
     Raises: ConfigError for no precision, PrecisionError for an unknown one, and as the readers do.
     """
@@ -111,9 +113,9 @@ def profile_network(
         raise ConfigError("--precisions: name at least one, such as fp32,int8")
     for name in precisions:
         precision(name)
-    network, values = open_network(cfg, weights, "choose for")
-    options = resolve_options(network)
-    prepared = Prepared(network, values, kernels(None if isa in (None, "auto") else isa), batch_norm=options.batch_norm)
+    network, values, options = open_network(source, weights, "choose for")
+    prepared = Prepared(network, values, kernels(None if isa in (None, "auto") else isa), batch_norm=options.batch_norm,
+                        equalise=options.equalise)
     return measure_table(
         prepared, options, tuple(dict.fromkeys(precisions)), threads=threads or cpu_count(), repeats=repeats,
         progress=progress,

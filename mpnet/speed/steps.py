@@ -10,12 +10,14 @@ from typing import Any, Callable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from mpnet.engine.options import EngineOptions, resolve_options, with_some_ranges
 from mpnet.engine.plan import Step
 from mpnet.engine.run import Session
 from mpnet.errors import ConfigError
 from mpnet.formats.cfg import read_cfg
 from mpnet.formats.weights import read_weights
 from mpnet.kernels.environment import cpu_count, cpu_name
+from mpnet.spec.experiment import Experiment
 from mpnet.spec.network import NetworkSpec
 from mpnet.spec.weights import Weights, random_weights
 from mpnet.speed.clock import NOISY, Times, Work, in_turn, together
@@ -36,15 +38,24 @@ class StepTime:
     median_ms: float
 
 
-def open_network(cfg: str | Path, weights: str | Path | None, purpose: str) -> tuple[NetworkSpec, Weights]:
-    """A network to measure and its weights; None: random ones, which take the same time.
+def open_network(
+    source: Experiment | str | Path, weights: str | Path | None, purpose: str
+) -> tuple[NetworkSpec, Weights, EngineOptions]:
+    """A network to measure, its weights, and how it is quantised; source: a cfg, or an experiment that names one.
 
+    weights: None: random ones, which take the same time; so do the ranges that stand in for calibrated ones.
     Raises: ConfigError without convolutions, saying that there is nothing to `purpose`; as the readers do.
     """
-    network = read_cfg(cfg)
+    if isinstance(source, (str, Path)):
+        network = read_cfg(source)
+        options = resolve_options(network)
+    else:
+        network, said = read_cfg(source.model.cfg, source.model.dialect), source.quantization
+        options = resolve_options(network, said.options, said.layers, batch_norm=source.model.batch_norm)
     if not network.convolutions:
         raise ConfigError(f"{network.source}: has no layer with weights, so there is nothing to {purpose}")
-    return network, random_weights(network) if weights is None else read_weights(weights, network)
+    values = random_weights(network) if weights is None else read_weights(weights, network)
+    return network, values, with_some_ranges(options, network)
 
 
 def random_picture(network: NetworkSpec, seed: int = 0) -> NDArray[np.float32]:

@@ -21,6 +21,7 @@ from mpnet.spec.identity import digest_of
 from mpnet.spec.plan_key import split_key
 from mpnet.speed.clock import in_turn
 from mpnet.sweep.findings import findings, rank_layers
+from mpnet.sweep.latest import mark_latest_store
 from mpnet.sweep.loop import OnUpdate, Sweep, Workforce
 from mpnet.sweep.picks import Judge
 from mpnet.sweep.problem import Problem, objectives_of
@@ -111,6 +112,8 @@ def run_sweep(
                            len(setup.select), path, estimate, section.strategy in EXACT, _notes(experiment, section))
         on_start(start)
         describe(opened, setup, contexts, command)
+        if store is None:
+            mark_latest_store(path)
         say(opened, "running", section.strategy, None)
 
         def hire() -> Workforce:

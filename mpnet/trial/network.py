@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Mapping
+from typing import TYPE_CHECKING, Any, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,9 @@ from mpnet.spec.network import NetworkSpec
 from mpnet.spec.precision import Precision
 from mpnet.spec.task import CLASSIFICATION, DETECTION
 from mpnet.trial.heads import class_names, yolo_heads
+
+if TYPE_CHECKING:
+    from mpnet.spec.experiment import Experiment
 
 
 @dataclass(frozen=True)
@@ -161,9 +164,33 @@ def load_network(
     Raises: FormatError, PrecisionError, ConfigError, KernelError; each message is one line with place and remedy.
     """
     spec = read_cfg(cfg, dialect)
+    return _ready(spec, weights, names, resolve_options(spec, batch_norm=batch_norm), assign(spec, default, layers),
+                  threads, isa, cache)
+
+
+def network_of(experiment: Experiment, *, cache: bool = True) -> Network:
+    """The network of an experiment at its precisions, quantised as it says; pictures are read only for calibration.
+
+    Raises: as `load_network`; as `open_workbench` where ranges are calibrated.
+    """
+    model, quantization, runtime = experiment.model, experiment.quantization, experiment.runtime
+    spec = read_cfg(model.cfg, model.dialect)
+    options = resolve_options(spec, quantization.options, quantization.layers, batch_norm=model.batch_norm)
+    if any(options.of(layer.index).calibrated or options.of(layer.index).corrected for layer in spec.convolutions):
+        from mpnet.trial.experiment import open_workbench  # brings all that evaluates
+
+        bench = open_workbench(experiment)
+        return Network(spec, class_names(spec, model.names), bench.prepared, bench.options, bench.assign(), bench.threads)
+    precisions = assign(spec, experiment.precision.default, dict(experiment.precision.layers))
+    isa = None if runtime.isa == "auto" else runtime.isa
+    return _ready(spec, model.weights, model.names, options, precisions, runtime.threads, isa, cache)
+
+
+def _ready(
+    spec: NetworkSpec, weights: str | Path, names: str | Path | None, options: EngineOptions, precisions: PrecisionPlan,
+    threads: int | None, isa: str | None, cache: bool,
+) -> Network:
     kept = open_cache() if cache else None
     constants = open_weights(weights, spec, kept)
-    options = resolve_options(spec, batch_norm=batch_norm)
-    prepared = Prepared(spec, constants, kernels(isa), batch_norm=batch_norm, cache=kept)
-    return Network(spec, class_names(spec, names), prepared, options, assign(spec, default, layers),
-                   threads or cpu_count())
+    prepared = Prepared(spec, constants, kernels(isa), batch_norm=options.batch_norm, equalise=options.equalise, cache=kept)
+    return Network(spec, class_names(spec, names), prepared, options, precisions, threads or cpu_count())

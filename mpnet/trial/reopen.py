@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, Mapping
+from typing import Any, Mapping, Sequence
 
 from mpnet.errors import DataError, MpnetError, StoreError
 from mpnet.evaluation.dataset import load_dataset
@@ -47,8 +47,14 @@ def open_dataset(document: Mapping[str, Any]) -> Dataset:
     return dataset
 
 
-def experiment_of(document: Mapping[str, Any]) -> Experiment:
-    """An experiment that measures what a result has measured, made from its protocol and sources."""
+def experiment_of(
+    document: Mapping[str, Any], precision: Mapping[str, Any] | None = None, output: Path | None = None,
+    overrides: Sequence[str] = (),
+) -> Experiment:
+    """An experiment that measures what a result has measured, made from its protocol and sources.
+
+    precision: its `precision` section; output: folder of results, None: the default. overrides: KEY=VALUE over all of it.
+    """
     sources, protocol = _sources(document), document["protocol"]
     model = {key: sources[key] for key in ("cfg", "weights", "names") if sources.get(key)}
     data = {key: sources[key] for key in ("images", "labels", "annotations") if sources.get(key)}
@@ -57,21 +63,23 @@ def experiment_of(document: Mapping[str, Any]) -> Experiment:
         "model": {**model, "batch_norm": protocol["batch_norm"], "dialect": protocol.get("dialect", "auto")},
         "data": {"format": protocol["dataset"], **data, "limit": protocol["images"],
                  **({"calibration": document["calibration"]} if document.get("calibration") else {})},
+        **({"precision": precision} if precision else {}), **({"output": str(output)} if output else {}),
         "detection": {key: protocol[key] for key in ("resize", "confidence", "nms", "nms_kind", "max_detections")
                       if protocol.get(key) is not None},
     }
     if protocol.get("quantization"):
         tree["quantization"] = protocol["quantization"]
     # JSON is YAML, and quotes what a path may contain.
-    return parse_experiment(json.dumps(tree), source=f"{document['name']}: its own record")
+    return parse_experiment(json.dumps(tree), overrides, source=f"{document['name']}: its own record")
 
 
-def reopen(document: Mapping[str, Any]) -> Workbench:
+def reopen(document: Mapping[str, Any], output: Path | None = None) -> Workbench:
     """The network, weights and pictures behind a result, ready to run again.
 
+    output: folder of its results, where its calibrated ranges are kept as well; None: the default.
     Raises: MpnetError, one line, when a file is gone or has changed.
     """
-    bench = open_workbench(experiment_of(document))
+    bench = open_workbench(experiment_of(document, output=output))
     digests = document["digests"]
     held = {"cfg": bench.network.digest, "weights": bench.weights.digest, "data": bench.dataset.digest}
     for name, digest in held.items():

@@ -149,6 +149,15 @@ def read_result(path: str | Path) -> Result:
     return result
 
 
+def holds_result(path: Path) -> bool:
+    """Whether a path is a result, or a folder of some."""
+    try:
+        return (path.name == RESULT_FILE or (path / RESULT_FILE).is_file()
+                or any(_ID.match(entry.name) and (entry / RESULT_FILE).is_file() for entry in path.iterdir()))
+    except (OSError, ValueError):
+        return False
+
+
 def _only_result(folder: Path) -> Path:
     try:
         found = sorted(entry for entry in folder.iterdir() if _ID.match(entry.name) and (entry / RESULT_FILE).is_file())

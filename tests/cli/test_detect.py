@@ -95,7 +95,7 @@ def test_text_lists_boxes(mpnet: Mpnet, folder: Path) -> None:
     (["labels"], "labels: holds no pictures or videos"),
     (["images", "--out", "images"], "images/scene-0.png: would replace the picture that is looked at"),
     (["images", "--out", "net.cfg"], "net.cfg"),
-    (["images", "--confidence", "1"], "Invalid value for '--confidence'"),
+    (["images", "--confidence", "1"], "Invalid value for '--conf' / '--confidence'"),
     (["images", "--isa", "nosuch"], "unknown ISA level 'nosuch'"),
 ])
 def test_bad_input_is_one_line(mpnet: Mpnet, folder: Path, arguments: list[str], message: str) -> None:
