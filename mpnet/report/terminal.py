@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import math
 import sys
-from typing import IO, Iterable, Sequence
+from dataclasses import dataclass
+from typing import IO, Iterable, Iterator, Mapping, Sequence
 
 from rich.box import SIMPLE_HEAD
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from mpnet.spec.precision import BY_CODE
 
+WIDEST = 100
+"""Columns of the widest table, whatever the terminal has."""
+GAP = 2
+SHORTEST_BAR, LONGEST_BAR = 6, 24
+FOLDED = 24
+"""To how many columns texts are folded at most."""
 EIGHTHS = " ▏▎▍▌▋▊▉█"
 
 STYLES = {"fp32": "blue", "fp16": "yellow", "int8": "green", "good": "green", "bad": "red", "noise": "dim", "none": ""}
@@ -84,26 +92,98 @@ def precision_text(key: str) -> Text:
     return text
 
 
+@dataclass(frozen=True)
+class Share:
+    """A cell that is a bar, 0 to 1 of whatever room the other columns leave."""
+
+    value: float
+
+
 def print_table(
     target: Console, columns: Sequence[str], rows: Iterable[Sequence[object]], title: str = "",
-    left: Sequence[int] = (0,), limit: int | None = None,
+    left: Sequence[int] = (0,), limit: int | None = None, keys: int = 1, optional: Sequence[int] = (),
 ) -> None:
     """Print a compact table under its title; columns whose index is in `left` align left, others right.
 
+    No line is wider than the terminal or WIDEST columns: bars take what room is left, long texts of `left` columns are
+    folded, columns in `optional` go, the last of it first, and what is still too wide becomes several tables that repeat
+    the first `keys` columns. Headings break at blanks where their cells are narrower.
     Cells are cleaned of control characters; a rich Text keeps its style. With `limit`, later rows are counted
     in one last line instead of shown.
     """
-    # Title and last line are printed apart: inside a table they would be wrapped to its width.
     if title:
-        target.print(Text(clean(title), style="bold"), soft_wrap=True)
-    out = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1))
-    for position, name in enumerate(columns):
-        out.add_column(clean(name), justify="left" if position in left else "right", no_wrap=position not in left,
-                       overflow="fold")
+        target.print(Text(clean(title), style="bold"))
     all_rows = list(rows)
-    for row in all_rows if limit is None else all_rows[:limit]:
-        out.add_row(*[cell if isinstance(cell, Text) else Text(clean(cell)) for cell in row])
-    target.print(out)
+    table = _Table(columns, all_rows if limit is None else all_rows[:limit], left)
+    for part in table.parts(min(target.width, WIDEST), keys, optional):
+        target.print(part)
     if limit is not None and len(all_rows) > limit:
         target.print(f"and {len(all_rows) - limit} more")
     target.print()
+
+
+class _Table:
+    def __init__(self, columns: Sequence[str], rows: Sequence[Sequence[object]], left: Sequence[int]) -> None:
+        self._left = left
+        self._cells = [[cell if isinstance(cell, (Text, Share)) else Text(clean(cell)) for cell in row] for row in rows]
+        self._bars = {place for row in self._cells for place, cell in enumerate(row) if isinstance(cell, Share)}
+        self._heads, self._widths = [], []
+        for place, name in enumerate(columns):
+            inner = max((row[place].cell_len for row in self._cells if isinstance(row[place], Text)), default=0)  # type: ignore[union-attr]
+            head = _broken(clean(name), inner)
+            self._heads.append(head)
+            self._widths.append(max([inner, *map(cell_len, head.split("\n"))]))
+
+    def parts(self, room: int, keys: int, optional: Sequence[int]) -> Iterator[Table]:
+        """Tables that fit, each with some of the columns."""
+        shown = [place for place in range(len(self._heads)) if place not in self._bars]
+        for place in reversed(optional):
+            if self._wide(shown) > room:
+                shown.remove(place)
+        self._fold(shown, room)
+        for part in self._groups(shown, room, keys):
+            spare = room - self._wide(part) - GAP
+            # A bar stands where it was asked for, if there is room for it.
+            bars = {place: min(LONGEST_BAR, spare) for place in self._bars if spare >= SHORTEST_BAR}
+            yield self._made(sorted([*part, *bars]), bars)
+
+    def _wide(self, shown: Sequence[int]) -> int:
+        return sum(self._widths[place] for place in shown) + GAP * max(0, len(shown) - 1)
+
+    def _fold(self, shown: Sequence[int], room: int) -> None:
+        for place in sorted(self._left, key=lambda place: -self._widths[place] if place in shown else 0):
+            over = self._wide(shown) - room
+            if place in shown and over > 0 and self._widths[place] > FOLDED:
+                self._widths[place] = max(FOLDED, self._widths[place] - over)
+
+    def _groups(self, shown: list[int], room: int, keys: int) -> list[list[int]]:
+        first = [place for place in shown if place < keys]
+        groups = [list(first)]
+        for place in shown[len(first):]:
+            if len(groups[-1]) > len(first) and self._wide([*groups[-1], place]) > room:
+                groups.append(list(first))
+            groups[-1].append(place)
+        return groups
+
+    def _made(self, shown: Sequence[int], bars: Mapping[int, int]) -> Table:
+        out = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, GAP - 1, 0, 0))
+        for place in shown:
+            out.add_column(self._heads[place], justify="left" if place in self._left or place in bars else "right",
+                           width=bars.get(place, self._widths[place]), overflow="fold", vertical="bottom")
+        for row in self._cells:
+            cells = (row[place] for place in shown)
+            out.add_row(*[Text(blocks(round(min(1.0, max(0.0, cell.value)) * bars[place] * 8))) if isinstance(cell, Share)
+                          else cell for place, cell in zip(shown, cells, strict=True)])
+        return out
+
+
+def _broken(heading: str, inner: int) -> str:
+    """A heading in lines of words, none longer than the column's cells if its words are not."""
+    width = max([inner, *map(cell_len, heading.split())])
+    lines = [""]
+    for word in heading.split():
+        if lines[-1] and cell_len(f"{lines[-1]} {word}") > width:
+            lines.append(word)
+        else:
+            lines[-1] = f"{lines[-1]} {word}".strip()
+    return "\n".join(lines)

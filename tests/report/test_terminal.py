@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import io
+
 import pytest
+from rich.cells import cell_len
+from rich.console import Console
 
 from mpnet.cli.output import console
 from mpnet.messages import bytes_text
@@ -44,13 +48,51 @@ def test_signed_numbers(value: float | None, expected: str) -> None:
 
 def test_a_pipe_gets_plain_text(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.delenv("FORCE_COLOR", raising=False)
-    wide = "x" * 150
+    wide = "y" * 150
     terminal.print_table(console(), ["name", "value"], [[wide, "\x1b[31mred"]], title="t")
     shown = capsys.readouterr().out
     assert "\x1b" not in shown
-    assert wide in shown
+    assert "".join(shown.split()).count("y") == 150
+    assert max(map(len, shown.splitlines())) <= terminal.WIDEST
 
 
 def test_a_limited_table_counts_the_rest(capsys: pytest.CaptureFixture[str]) -> None:
     terminal.print_table(console(), ["n"], [[i] for i in range(9)], limit=4)
     assert "and 5 more" in capsys.readouterr().out
+
+
+def _wide(columns: int) -> Console:
+    return Console(file=io.StringIO(), width=columns, force_terminal=True, color_system=None, legacy_windows=False)
+
+
+@pytest.mark.parametrize("columns", [60, 80, 100, 300])
+def test_a_table_is_never_wider_than_the_terminal_or_a_hundred_columns(columns: int) -> None:
+    target = _wide(columns)
+    rows = [[f"layer-{n}", *[f"{n}.{place:02d} value" for place in range(20)], terminal.Share(n / 9)] for n in range(10)]
+    terminal.print_table(target, ["name", *[f"column {n}" for n in range(20)], ""], rows)
+    lines = target.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    assert max(map(cell_len, lines)) <= min(columns, 100)
+    text = "\n".join(lines)
+    for row in rows:
+        assert all(str(cell) in text for cell in row[:-1])
+    # Each part repeats what its rows are about.
+    assert text.count("layer-3") == sum("layer-0" in line for line in lines) > 1
+
+
+def test_bars_fill_the_room_that_is_left() -> None:
+    rows = [["a", 1, terminal.Share(1.0)], ["b", 2, terminal.Share(0.5)]]
+    for columns, longest in ((40, 24), (20, 20 - 1 - 5 - 2 * terminal.GAP), (11, 0)):
+        target = _wide(columns)
+        terminal.print_table(target, ["", "count", "share"], rows)
+        lines = target.file.getvalue().splitlines()  # type: ignore[attr-defined]
+        assert max(line.count("█") for line in lines) == longest
+        assert max(map(cell_len, lines)) <= columns
+
+
+def test_optional_columns_go_before_a_table_is_cut() -> None:
+    target = _wide(24)
+    terminal.print_table(target, ["name", "first", "second", "third"], [["n" * 8, "1" * 8, "2" * 8, "3" * 8]], optional=(1, 3))
+    text = target.file.getvalue()  # type: ignore[attr-defined]
+    assert "2" * 8 in text
+    assert "3" not in text
+    assert "1" not in text
