@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import struct
 from pathlib import Path
 
 import cv2
 import numpy as np
 
 from mpnet.formats.cfg import parse_cfg
-from mpnet.spec.network import NetworkSpec
-from mpnet.spec.weights import Weights, random_weights
+from mpnet.formats.weights_write import weights_content
+from mpnet.spec.weights import random_weights
 
 NAMES = ("circle", "square", "bar")
 SIDE = 64
@@ -40,24 +39,12 @@ def tiny_cfg(side: int = SIDE) -> str:
     return f"[net]\nwidth={side}\nheight={side}\nchannels=3\n\n{trunk}{first}{second}"
 
 
-def weights_bytes(weights: Weights, network: NetworkSpec) -> bytes:
-    """The file that read_weights reads back to the same arrays; always with the 64-bit header."""
-    version = weights.version if weights.version[0] * 10 + weights.version[1] >= 2 else (0, 2, 0)
-    parts = [struct.pack("<3i", *version), struct.pack("<Q", weights.seen)]
-    for layer in network.convolutions:
-        own = weights.layers[layer.index]
-        for array in (own.biases, own.scales, own.means, own.variances, own.weights):
-            if array is not None:
-                parts.append(np.ascontiguousarray(array, "<f4").tobytes())
-    return b"".join(parts)
-
-
 def write_network(folder: Path, seed: int = 0) -> None:
     """net.cfg, net.weights and net.names."""
     text = tiny_cfg()
     (folder / "net.cfg").write_text(text, encoding="utf-8")
     network = parse_cfg(text, "net.cfg")
-    (folder / "net.weights").write_bytes(weights_bytes(random_weights(network, seed), network))
+    (folder / "net.weights").write_bytes(weights_content(random_weights(network, seed), network))
     (folder / "net.names").write_text("\n".join(NAMES) + "\n", encoding="utf-8")
 
 

@@ -15,6 +15,12 @@ static inline vf vf_loggy(vf x)
 
 static inline vf vf_line(vf x, float slope, float shift) { return vf_add(vf_mul(vf_set1(slope), x), vf_set1(shift)); }
 
+static inline vf vf_hard_sigmoid(vf x)
+{
+    const vf zero = vf_set1(0.0f), one = vf_set1(1.0f), line = vf_line(x, 1.0f / 6.0f, 0.5f);
+    return vf_select_gt(line, one, one, vf_select_gt(zero, line, zero, line));
+}
+
 /* All of docs/arithmetic.md, section 3. */
 static vf vf_activate_any(vf x, int activation)
 {
@@ -49,6 +55,8 @@ static vf vf_activate_any(vf x, int activation)
     case MP_HARD_MISH:
         return vf_select_gt(x, zero, x,
                             vf_select_gt(x, vf_set1(-2.0f), vf_add(vf_mul(vf_set1(0.5f), vf_mul(x, x)), x), zero));
+    case MP_HARD_SIGMOID: return vf_hard_sigmoid(x);
+    case MP_HARD_SWISH: return vf_mul(x, vf_hard_sigmoid(x));
     default: return vf_activate(x, activation);
     }
 }

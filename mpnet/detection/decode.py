@@ -8,6 +8,7 @@ from typing import Any, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from mpnet.detection.decoders import ImportedHead, ready
 from mpnet.detection.other_heads import HeadPlace, OtherHead, ready_head
 from mpnet.detection.preprocess import Geometry, geometry_array
 from mpnet.errors import ConfigError, DataError, EngineError
@@ -32,7 +33,7 @@ class YoloHead:
     net_height: int
     scale_x_y: float = 1.0
     new_coords: bool = False
-    other: OtherHead | None = None
+    other: OtherHead | ImportedHead | None = None
 
     @property
     def channels(self) -> int:
@@ -109,6 +110,9 @@ def decode_head(
     if yolo.other is not None:
         # Its centres are stretched already.
         coordinates, scale_x_y = yolo.other.coordinates, 1.0
+    if isinstance(yolo.other, ImportedHead):
+        tensor = ready(tensor, yolo.other)
+    elif yolo.other is not None:
         place = HeadPlace(yolo.net_width, yolo.net_height, yolo.scale_x_y, yolo.classes, confidence)
         tensor = ready_head(tensor, yolo.other, anchors, place)
     spec = ffi.new("mp_yolo_head *", {

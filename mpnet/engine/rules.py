@@ -23,6 +23,7 @@ from mpnet.engine.operations import (
     Multiply,
     Normalize,
     Operation,
+    Pad,
     Reorg,
     Reorg3d,
     Sample,
@@ -43,6 +44,7 @@ from mpnet.spec.layers import (
     ConvolutionSpec,
     CostSpec,
     CropSpec,
+    DecodedSpec,
     DeconvolutionalSpec,
     DetectionSpec,
     DropoutSpec,
@@ -55,6 +57,7 @@ from mpnet.spec.layers import (
     LogisticSpec,
     MaxpoolSpec,
     NormalizationSpec,
+    PadSpec,
     RegionSpec,
     Reorg3dSpec,
     ReorgSpec,
@@ -63,6 +66,7 @@ from mpnet.spec.layers import (
     ScaleChannelsSpec,
     Shape,
     ShortcutSpec,
+    SliceSpec,
     SoftmaxSpec,
     UpsampleSpec,
     YoloSpec,
@@ -174,6 +178,10 @@ def _crop(layer: CropSpec, *_: Any) -> Operations:
     return (main,) if layer.plain else (main, Map("linear", 2.0, -1.0))
 
 
+def _pad(layer: PadSpec, *_: Any) -> Operations:
+    return (Pad(layer.top, layer.bottom, layer.left, layer.right, layer.front, layer.back),)
+
+
 def _reorg(layer: ReorgSpec, *_: Any) -> Operations:
     if layer.flatten:
         return (ChannelsLast(layer.stride, layer.reverse),)
@@ -213,6 +221,8 @@ RULES: dict[type[LayerSpec], Rule] = {
     ActivationSpec: Rule(_activation),
     LogisticSpec: Rule(lambda *_: (Map("logistic"),)),
     CropSpec: Rule(_crop),
+    PadSpec: Rule(_pad),
+    SliceSpec: Rule(lambda *_: (), lambda layer, _: Slice(layer.first, layer.first + layer.channels)),
     ReorgSpec: Rule(_reorg),
     Reorg3dSpec: Rule(lambda layer, *_: (Reorg3d(layer.stride, layer.reverse),)),
     NormalizationSpec: Rule(
@@ -225,6 +235,7 @@ RULES: dict[type[LayerSpec], Rule] = {
     DropoutSpec: Rule(lambda *_: ()),
     EmptySpec: Rule(lambda *_: ()),
     YoloSpec: Rule(_head),
+    DecodedSpec: Rule(_head),
     GaussianYoloSpec: Rule(_head),
     RegionSpec: Rule(_head),
     DetectionSpec: Rule(_head),

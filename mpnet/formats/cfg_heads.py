@@ -7,10 +7,13 @@ from typing import Any
 from mpnet.formats.cfg_position import Position
 from mpnet.formats.cfg_tokens import CfgSection
 from mpnet.formats.cfg_tree import read_map, read_tree
+from mpnet.spec.heads import DECODERS
+from mpnet.spec.keys import Key
 from mpnet.spec.layers import (
     ActivationSpec,
     ContrastiveSpec,
     CostSpec,
+    DecodedSpec,
     DetectionSpec,
     DropoutSpec,
     EmptySpec,
@@ -72,8 +75,31 @@ def detection(section: CfgSection, at: Position) -> LayerSpec:
 
 
 def yolo(section: CfgSection, at: Position) -> LayerSpec:
-    """[yolo]; its input has len(mask) * (5 + classes) channels."""
+    """[yolo]; its input has len(mask) * (5 + classes) channels, or what its decoder asks for."""
+    decoder = section.value("decoder", Key("text", DECODERS), "darknet")
+    if decoder != "darknet":
+        return _decoded(section, at, decoder)
     return YoloSpec(**_masked(section, at, YoloSpec))
+
+
+def _decoded(section: CfgSection, at: Position, decoder: str) -> LayerSpec:
+    said, num = section.said(DecodedSpec), section.integer("num", 1, 1, 1000)
+    anchors: tuple[tuple[float, float], ...] = ()
+    mask: tuple[int, ...] = ()
+    if decoder in ("yolov5", "ssd"):
+        anchors = _anchors(section, at, num)
+        mask = section.integers("mask", 0, len(anchors) - 1) or tuple(range(num))
+    variances = section.reals("variances", 1e-9, 1e9) or DecodedSpec.variances
+    if len(variances) != 4:
+        section.fail("variances are four numbers: of x, y, w, h", "variances")
+    layer = DecodedSpec(**at.common(section, at.in_shape), **said, mask=mask, anchors=anchors, decoder=decoder,
+                        variances=variances)
+    if layer.head_channels not in (0, at.in_shape[2]):
+        section.fail(
+            f"decoder={decoder} with {len(mask) or 1} anchors and {layer.classes} classes needs {layer.head_channels} "
+            f"channels, but the layer before has {at.in_shape[2]}", "decoder",
+        )
+    return layer
 
 
 def gaussian_yolo(section: CfgSection, at: Position) -> LayerSpec:

@@ -57,6 +57,8 @@ TRAINING: dict[str, frozenset[str]] = {
     "normalization": frozenset(),
     "l2norm": frozenset(),
     "logistic": frozenset(),
+    "pad": frozenset(),
+    "slice": frozenset(),
     "reorg": frozenset(),
     "reorg3d": frozenset(),
     "empty": frozenset(),

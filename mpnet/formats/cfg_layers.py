@@ -30,6 +30,8 @@ BUILDERS: dict[str, Callable[[CfgSection, Position], LayerSpec]] = {
     "sam": cfg_joins.sam,
     "implicit": cfg_joins.implicit,
     "crop": cfg_windows.crop,
+    "pad": cfg_windows.pad,
+    "slice": cfg_windows.slice_,
     "batchnorm": cfg_convolutions.batchnorm,
     "activation": cfg_heads.activation,
     "normalization": cfg_heads.normalization,

@@ -12,9 +12,11 @@ from mpnet.spec.layers import (
     LayerSpec,
     LocalAvgpoolSpec,
     MaxpoolSpec,
+    PadSpec,
     Reorg3dSpec,
     ReorgSpec,
     Shape,
+    SliceSpec,
     UpsampleSpec,
 )
 
@@ -95,6 +97,26 @@ def crop(section: CfgSection, at: Position) -> LayerSpec:
     return CropSpec(
         **at.common(section, (high, wide, channels)), **said, left=(width - wide) // 2, top=(height - high) // 2
     )
+
+
+def pad(section: CfgSection, at: Position) -> LayerSpec:
+    """[pad]."""
+    height, width, channels = at.in_shape
+    said = section.said(PadSpec)
+    shape = (height + said["top"] + said["bottom"], width + said["left"] + said["right"],
+             channels + said["front"] + said["back"])
+    if shape[2] > MAX_CHANNELS or max(shape[:2]) > MAX_SIDE:
+        section.fail(f"the result would be {shape_text(shape)}; the limits are {MAX_SIDE} and {MAX_CHANNELS}")
+    return PadSpec(**at.common(section, shape), **said)
+
+
+def slice_(section: CfgSection, at: Position) -> LayerSpec:
+    """[slice]."""
+    height, width, channels = at.in_shape
+    said = section.said(SliceSpec)
+    if said["first"] + said["channels"] > channels:
+        section.fail(f"channels {said['first']} to {said['first'] + said['channels'] - 1} of {channels} do not exist", "first")
+    return SliceSpec(**at.common(section, (height, width, said["channels"])), **said)
 
 
 def reorg(section: CfgSection, at: Position) -> LayerSpec:

@@ -14,6 +14,7 @@ ACTIVATIONS: tuple[str, ...] = ("linear", "leaky", "relu", "relu6", "logistic", 
 """Those that every kernel with an activation has."""
 MAPPED_ACTIVATIONS: tuple[str, ...] = (
     "loggy", "tanh", "relie", "ramp", "plse", "elu", "selu", "gelu", "stair", "hardtan", "lhtan", "hard_mish",
+    "hard_sigmoid", "hard_swish",
 )
 """Those that only `map` has."""
 OPERANDS: tuple[str, ...] = ("same", "per_channel", "per_pixel")

@@ -110,7 +110,11 @@ def _activate_mapped(x: F32, activation: str) -> Any:
         return np.where(x > 1, one, np.where(x < -1, -one, x))
     if activation == "lhtan":
         return np.where(x < 0, mill * x, np.where(x > 1, mill * (x - one) + one, x))
-    return np.where(x > 0, x, np.where(x > -2, half * (x * x) + x, _f32(0)))  # hard_mish
+    if activation == "hard_mish":
+        return np.where(x > 0, x, np.where(x > -2, half * (x * x) + x, _f32(0)))
+    line = (one / _f32(6)) * x + half
+    gate = np.where(line > 1, one, np.where(line < 0, _f32(0), line))
+    return gate if activation == "hard_sigmoid" else x * gate
 
 
 def widened(x: NDArray[Any]) -> F32:

@@ -10,6 +10,8 @@ from mpnet.spec.layer import MAX_CHANNELS, LayerSpec
 from mpnet.spec.tree import Tree
 
 NMS_KINDS = ("default", "greedynms", "diounms", "cornersnms")
+DECODERS = ("darknet", "yolov5", "yolov8", "yolox", "ssd", "none")
+"""How a [yolo] section's tensor becomes boxes: Darknet's way, or that of the programs that networks are imported from."""
 
 
 @dataclass(frozen=True)
@@ -92,3 +94,33 @@ class DetectionSpec(YoloSpec, kind="detection"):
     boxes: int = field(default=1, metadata=integer(1, 1000, cfg="num"))
     root: bool = field(default=False, metadata=flag(cfg="sqrt"))
     softmax: bool = field(default=False, metadata=flag(cfg="softmax"))
+
+
+@dataclass(frozen=True)
+class DecodedSpec(YoloSpec, kind="yolo"):
+    """A [yolo] section with a `decoder` of another program: mpnet.detection.decoders has the formulas.
+
+    decoder:   yolov5: anchors x (x, y, w, h, objectness, classes). yolov8: 4 x reg_max bins of distances, classes. yolox: x, y,
+               w, h, objectness, classes. ssd: anchors x `coords` values, then anchors x classes. none: tensors are handed
+               out, nothing is decoded.
+    variances: of ssd: factors of x, y, w, h.
+    softmax:   of ssd: class 0 is the background and scores are shares of all classes; else each class by its logistic.
+    yx:        of ssd: a box is y, x, h, w. linear: its size is w, not e^w, of the anchor's.
+    """
+
+    decoder: str = "none"
+    reg_max: int = field(default=16, metadata=integer(1, 64, cfg="reg_max"))
+    coords: int = field(default=4, metadata=integer(4, 1024, cfg="coords"))
+    softmax: bool = field(default=True, metadata=flag(cfg="softmax"))
+    yx: bool = field(default=False, metadata=flag(cfg="yx"))
+    linear: bool = field(default=False, metadata=flag(cfg="linear"))
+    variances: tuple[float, float, float, float] = (0.1, 0.1, 0.2, 0.2)
+
+    @property
+    def head_channels(self) -> int:
+        """That its tensor has; 0: any."""
+        anchors, classes = len(self.mask), self.classes
+        return {
+            "yolov5": anchors * (5 + classes), "yolov8": 4 * self.reg_max + classes, "yolox": 5 + classes,
+            "ssd": anchors * (self.coords + classes + self.softmax),
+        }.get(self.decoder, 0)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from mpnet.spec.convolutions import BatchnormSpec, ConnectedSpec, ConvolutionSpec, DeconvolutionalSpec
-from mpnet.spec.heads import NMS_KINDS, DetectionSpec, GaussianYoloSpec, RegionSpec, YoloSpec
+from mpnet.spec.heads import NMS_KINDS, DecodedSpec, DetectionSpec, GaussianYoloSpec, RegionSpec, YoloSpec
 from mpnet.spec.keys import flag, integer, number, word
 from mpnet.spec.layer import ACTIVATIONS, MAX_CHANNELS, MAX_KERNEL, PICTURE, LayerSpec, PrecisionKeys, Shape
 from mpnet.spec.tree import Tree
@@ -17,10 +17,10 @@ from mpnet.spec.tree import Tree
 __all__ = [
     "ACTIVATIONS", "LAYER_KINDS", "MAX_CHANNELS", "MAX_KERNEL", "NMS_KINDS", "PICTURE", "SHORT_NAMES", "ActivationSpec",
     "AvgpoolSpec", "BatchnormSpec", "ConnectedSpec", "ContrastiveSpec", "ConvolutionSpec", "CostSpec", "CropSpec",
-    "DeconvolutionalSpec", "DetectionSpec", "DropoutSpec", "EmptySpec", "GaussianYoloSpec", "ImplicitSpec", "L2normSpec",
-    "LayerSpec", "LocalAvgpoolSpec", "LogisticSpec", "MaxpoolSpec", "NormalizationSpec", "PrecisionKeys", "RegionSpec",
-    "Reorg3dSpec", "ReorgSpec", "RouteSpec", "SamSpec", "ScaleChannelsSpec", "Shape", "ShortcutSpec", "SoftmaxSpec",
-    "UpsampleSpec", "YoloSpec",
+    "DecodedSpec", "DeconvolutionalSpec", "DetectionSpec", "DropoutSpec", "EmptySpec", "GaussianYoloSpec",
+    "ImplicitSpec", "L2normSpec", "LayerSpec", "LocalAvgpoolSpec", "LogisticSpec", "MaxpoolSpec", "NormalizationSpec",
+    "PadSpec", "PrecisionKeys", "RegionSpec", "Reorg3dSpec", "ReorgSpec", "RouteSpec", "SamSpec", "ScaleChannelsSpec",
+    "Shape", "ShortcutSpec", "SliceSpec", "SoftmaxSpec", "UpsampleSpec", "YoloSpec",
 ]
 
 
@@ -167,6 +167,26 @@ class CropSpec(LayerSpec, kind="crop"):
 
 
 @dataclass(frozen=True)
+class PadSpec(LayerSpec, kind="pad"):
+    """Zeros around its input: rows above and below, columns left and right, channels before (front) and behind (back)."""
+
+    top: int = field(default=0, metadata=integer(0, MAX_KERNEL, cfg="top"))
+    bottom: int = field(default=0, metadata=integer(0, MAX_KERNEL, cfg="bottom"))
+    left: int = field(default=0, metadata=integer(0, MAX_KERNEL, cfg="left"))
+    right: int = field(default=0, metadata=integer(0, MAX_KERNEL, cfg="right"))
+    front: int = field(default=0, metadata=integer(0, MAX_CHANNELS, cfg="front"))
+    back: int = field(default=0, metadata=integer(0, MAX_CHANNELS, cfg="back"))
+
+
+@dataclass(frozen=True)
+class SliceSpec(LayerSpec, kind="slice"):
+    """The channels from `first` on, `channels` of them."""
+
+    first: int = field(default=0, metadata=integer(0, MAX_CHANNELS - 1, cfg="first"))
+    channels: int = field(default=1, metadata=integer(1, MAX_CHANNELS, cfg="channels"))
+
+
+@dataclass(frozen=True)
 class ReorgSpec(LayerSpec, kind="reorg"):
     """Darknet's old permutation of pixels to channels (or back), which is not space-to-depth.
 
@@ -247,7 +267,7 @@ class DropoutSpec(LayerSpec, kind="dropout"):
 LAYER_KINDS: tuple[type[LayerSpec], ...] = (
     ConvolutionSpec, ConnectedSpec, BatchnormSpec, DeconvolutionalSpec, MaxpoolSpec, LocalAvgpoolSpec, AvgpoolSpec,
     UpsampleSpec, RouteSpec, ShortcutSpec, ScaleChannelsSpec, SamSpec, ImplicitSpec, ActivationSpec, LogisticSpec,
-    CropSpec, ReorgSpec, Reorg3dSpec, NormalizationSpec, L2normSpec, SoftmaxSpec, CostSpec, ContrastiveSpec,
+    CropSpec, PadSpec, SliceSpec, ReorgSpec, Reorg3dSpec, NormalizationSpec, L2normSpec, SoftmaxSpec, CostSpec, ContrastiveSpec,
     DropoutSpec, EmptySpec, YoloSpec, GaussianYoloSpec, RegionSpec,
     DetectionSpec,
 )

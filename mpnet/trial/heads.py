@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from mpnet.detection.decode import YoloHead
+from mpnet.detection.decoders import ImportedHead
 from mpnet.detection.other_heads import OtherHead
 from mpnet.errors import ConfigError
-from mpnet.spec.layers import DetectionSpec, GaussianYoloSpec, RegionSpec, YoloSpec
+from mpnet.spec.layers import DecodedSpec, DetectionSpec, GaussianYoloSpec, RegionSpec, YoloSpec
 from mpnet.spec.network import NetworkSpec
 
 
@@ -27,6 +28,9 @@ def _head(network: NetworkSpec, layer: YoloSpec) -> YoloHead:
     if isinstance(layer, GaussianYoloSpec):
         other = OtherHead("gaussian", layer.classes, point=layer.point)
         return YoloHead(layer.head_anchors, layer.classes, width, height, layer.scale_x_y, other=other)
+    if isinstance(layer, DecodedSpec):
+        imported = ImportedHead(layer, width, height)
+        return YoloHead(imported.anchors, layer.classes, width, height, other=imported)
     if isinstance(layer, DetectionSpec):
         by = "softmax" if layer.softmax else "nothing"
         other = OtherHead("detection", layer.classes, by, side=layer.side, boxes=layer.boxes, root=layer.root)

@@ -14,16 +14,16 @@ from mpnet.errors import MpnetError
 from mpnet.formats.cfg import parse_cfg
 from mpnet.formats.cfg_edit import edit_precisions
 from mpnet.formats.weights import parse_weights
+from mpnet.formats.weights_write import weights_content
 from mpnet.spec.precision import FP16
 from mpnet.spec.weights import random_weights
-from tests.networks import weights_bytes
 
 VALID = (Path(__file__).resolve().parents[2] / "cfg" / "yolov3-tiny-mixed.cfg").read_bytes()
 LINES = VALID.splitlines(keepends=True)
 SMALL = parse_cfg(
     "[net]\nwidth=8\nheight=8\n[convolutional]\nbatch_normalize=1\nfilters=4\nsize=3\n[convolutional]\ngroups=2\nfilters=2\n"
 )
-SMALL_WEIGHTS = weights_bytes(random_weights(SMALL), SMALL)
+SMALL_WEIGHTS = weights_content(random_weights(SMALL), SMALL)
 
 
 T = TypeVar("T")

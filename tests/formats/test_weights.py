@@ -11,8 +11,9 @@ import pytest
 from mpnet.errors import FormatError
 from mpnet.formats.cfg import parse_cfg
 from mpnet.formats.weights import parse_weights, read_weights
+from mpnet.formats.weights_write import weights_content
 from mpnet.spec.weights import random_weights
-from tests.networks import weights_bytes
+from tests.engine.family import family_cfg
 
 NETWORK = parse_cfg(
     "[net]\nwidth=8\nheight=8\nchannels=4\n"
@@ -46,9 +47,9 @@ def test_both_headers_and_the_order_of_values(header: bytes) -> None:
 def test_writing_and_reading_give_the_same(tmp_path: Path) -> None:
     weights = random_weights(NETWORK, seed=3)
     path = tmp_path / "t.weights"
-    path.write_bytes(weights_bytes(weights, NETWORK))
+    path.write_bytes(weights_content(weights, NETWORK))
     again = read_weights(path, NETWORK)
-    assert weights_bytes(again, NETWORK) == path.read_bytes()
+    assert weights_content(again, NETWORK) == path.read_bytes()
     for index, layer in weights.layers.items():
         assert np.array_equal(layer.weights, again.layers[index].weights)
     assert [p.name for p in tmp_path.iterdir()] == ["t.weights"]
@@ -144,3 +145,10 @@ def test_real_weights(shared_data: Path) -> None:
     base = shared_data / "aix2022" / "yolov3-tiny-aix2022"
     weights = read_weights(base.with_suffix(".weights"), read_cfg(base.with_suffix(".cfg")))
     assert (weights.version, weights.seen, len(weights.layers)) == ((0, 2, 5), 3212800, 11)
+
+
+def test_all_kinds_of_layers_are_written_as_they_are_read(tmp_path: Path) -> None:
+    for name in ("connected", "batchnorm", "deconvolutional", "share_index", "shortcuts", "sam"):
+        network = parse_cfg(family_cfg(name), "t.cfg")
+        content = weights_content(random_weights(network, 2), network)
+        assert weights_content(parse_weights(content, network, "t"), network) == content

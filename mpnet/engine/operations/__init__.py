@@ -9,6 +9,7 @@ from mpnet.engine.operations.rearrange import (
     ChannelsLast,
     Crop,
     Flatten,
+    Pad,
     Rearrange,
     Reorg,
     Reorg3d,
@@ -21,6 +22,6 @@ from mpnet.engine.operations.rows import Blur, ChannelMax, LocalAvgPool, Normali
 __all__ = [
     "Add", "AvgPool", "Blur", "Cast", "ChannelMax", "ChannelsLast", "Combine", "Concat", "Constant", "Conversion",
     "Convolve", "Crop", "Dequantize", "Flatten", "LocalAvgPool", "Map", "MaxPool", "Multiply", "Normalize", "Operation",
-    "Quantize", "Rearrange", "Reorg", "Reorg3d", "Sample", "Slice", "Spread", "Unflatten", "Upsample", "Yolo",
+    "Pad", "Quantize", "Rearrange", "Reorg", "Reorg3d", "Sample", "Slice", "Spread", "Unflatten", "Upsample", "Yolo",
     "conversion_between",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, ClassVar, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,6 +69,35 @@ class Crop(Rearrange):
 
     def order(self, shape: Shape) -> NDArray[np.int64]:
         return _positions(shape)[:, self.top : self.top + self.height, self.left : self.left + self.width]
+
+
+@dataclass(frozen=True)
+class Pad(Rearrange):
+    """Zeros: rows above and below, columns left and right, channels before and behind."""
+
+    top: int = 0
+    bottom: int = 0
+    left: int = 0
+    right: int = 0
+    front: int = 0
+    back: int = 0
+
+    def order(self, shape: Shape) -> NDArray[np.int64]:
+        margins = ((self.front, self.back), (self.top, self.bottom), (self.left, self.right))
+        return np.pad(_positions(shape), margins, constant_values=-1)
+
+    def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
+        x = inputs[0]
+        height, width, channels = x.shape
+        # Whole rows are copied faster than values are gathered.
+        inside = out.data[:, self.top : self.top + height, self.left : self.left + width,
+                          self.front : self.front + channels]
+        return [Call(_pad, (x.data, out.data, inside, None if x.code_map is None else x.code_map.scales.zero_point), 0)]
+
+
+def _pad(x: NDArray[Any], out: NDArray[Any], inside: NDArray[Any], fill: NDArray[np.int32] | None) -> None:
+    out[...] = 0 if fill is None else fill.astype(out.dtype)[:, None, None, None]
+    np.copyto(inside, x)
 
 
 @dataclass(frozen=True)

@@ -77,6 +77,8 @@ _OPERATORS: dict[str, Callable[[Graph, str, str], str]] = {
     "hardtan": lambda graph, x, name: _clip(graph, x, -1, 1, name),
     "lhtan": lambda graph, x, name: graph.node("Add", _slow_outside(graph, x, 0, 1, 0.001, name), name),
     "hard_mish": _hard_mish,
+    "hard_sigmoid": lambda graph, x, name: graph.node("HardSigmoid", [x], name, alpha=1 / 6, beta=0.5),
+    "hard_swish": lambda graph, x, name: graph.node("HardSwish", [x], name),
 }
 KNOWN = frozenset(_OPERATORS)
 
