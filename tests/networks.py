@@ -39,9 +39,17 @@ def tiny_cfg(side: int = SIDE) -> str:
     return f"[net]\nwidth={side}\nheight={side}\nchannels=3\n\n{trunk}{first}{second}"
 
 
-def write_network(folder: Path, seed: int = 0) -> None:
-    """net.cfg, net.weights and net.names."""
-    text = tiny_cfg()
+def small_cfg(side: int = SIDE) -> str:
+    """Two heads on four convolutions with every kind of layer between them: for what is done thousands of times."""
+    head = 3 * (5 + len(NAMES))
+    first = _conv(4) + _pool() + _conv(6) + _pool() + _conv(head, 1, linear=True) + _yolo("3,4,5")
+    second = "[route]\nlayers=-3\n\n[upsample]\nstride=2\n\n[route]\nlayers=-1,2\n\n" \
+        + _conv(head, 1, linear=True) + _yolo("1,2,3")
+    return f"[net]\nwidth={side}\nheight={side}\nchannels=3\n\n{first}{second}"
+
+
+def write_network(folder: Path, seed: int = 0, text: str = tiny_cfg()) -> None:
+    """net.cfg, which holds `text`, net.weights and net.names."""
     (folder / "net.cfg").write_text(text, encoding="utf-8")
     network = parse_cfg(text, "net.cfg")
     (folder / "net.weights").write_bytes(weights_content(random_weights(network, seed), network))
@@ -82,9 +90,9 @@ output: runs/
 """
 
 
-def write_experiment(folder: Path) -> Path:
+def write_experiment(folder: Path, cfg: str = tiny_cfg()) -> Path:
     """The network, the pictures and experiment.yaml, whose path is returned."""
-    write_network(folder)
+    write_network(folder, text=cfg)
     write_pictures(folder)
     path = folder / "experiment.yaml"
     path.write_text(EXPERIMENT, encoding="utf-8")

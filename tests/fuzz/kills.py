@@ -5,28 +5,36 @@ python -m tests.fuzz.kills KILLS PROCESSES [SEED]
 Kills hit the process (three of five), the process group with its two workers, or one worker; every twentieth sweep runs as
 process 1 of a PID namespace where that is allowed. After each kill everything that had been stored must be there unchanged,
 and the next sweep goes on at once. At last the store must equal that of a sweep that nobody disturbed.
+
+Sweeps are forks of this process, and their workers forks of them that keep no file open, for importing takes several times as
+long as the sweep: but for one in ten, and those in namespaces, which start as they do for users.
 """
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import random
 import signal
+import stat
 import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
+from contextlib import redirect_stdout
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Iterator
 
 from mpnet.cli.main import cli, guarded
 from mpnet.sweep.store import Trial, TrialStore
-from tests.networks import write_experiment
+from tests.networks import small_cfg, write_experiment
 
 SECONDS = 120
 CONTAINER = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
-SECTION = "sweep: {strategy: one_at_a_time, precisions: [fp32, int8]}\n"
+SECTION = "sweep: {strategy: greedy, precisions: [fp32, int8]}\n"
+"""Greedy commits again and again: one unit for each of its rounds."""
 
 
 def arguments(store: Path, workers: int) -> list[str]:
@@ -34,11 +42,31 @@ def arguments(store: Path, workers: int) -> list[str]:
             "--set", "data.limit=2", "--set", "detection.confidence=0.5"]
 
 
-def forked(folder: Path, store: Path, workers: int) -> int:
-    """A sweep in a fork, which has everything imported; its process id."""
+class _Worker(multiprocessing.get_context("fork").Process):  # type: ignore[misc]
+    """A worker as a fork that has no more open than one that was started fresh, and answers signals as that does."""
+
+    def run(self) -> None:
+        kept = self._args[0].fileno()
+        for descriptor in map(int, os.listdir("/proc/self/fd")):
+            try:
+                # Pipes are multiprocessing's own, by which either side learns of the other's end.
+                if descriptor > 2 and descriptor != kept and not stat.S_ISFIFO(os.fstat(descriptor).st_mode):
+                    os.close(descriptor)
+            except OSError:
+                pass  # of listdir itself
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_DFL)
+        super().run()
+
+
+def forked(folder: Path, store: Path, workers: int, spawn: bool = False) -> int:
+    """A sweep in a fork, which has everything imported; its process id. spawn: its workers are started as for users."""
     pid = os.fork()
     if pid == 0:
         os.setsid()
+        if not spawn:
+            fork = SimpleNamespace(Pipe=multiprocessing.Pipe, Process=_Worker)
+            multiprocessing.get_context = lambda method=None: fork  # type: ignore[assignment,misc,return-value]
         os.chdir(folder)
         devnull = os.open(os.devnull, os.O_WRONLY)
         os.dup2(devnull, 1)
@@ -93,16 +121,20 @@ def kinds(rng: random.Random, allowed: bool) -> Iterator[str]:
         yield "namespace" if allowed and rng.random() < 0.05 else rng.choice(("parent", "parent", "parent", "group", "worker"))
 
 
-def kill_sweeps(folder: Path, kills: int, seed: int, whole: dict[str, Trial]) -> Counter[str]:
+def kill_sweeps(folder: Path, kills: int, seed: int, whole: dict[str, Trial], took: float) -> Counter[str]:
+    """took: seconds of a sweep that nobody disturbs, within which it is killed."""
     rng = random.Random(seed)
     allowed = subprocess.run([*CONTAINER, "true"], capture_output=True, check=False).returncode == 0
     done: Counter[str] = Counter()
+    parted, waited = 0, 0.0
     number, which = 0, kinds(rng, allowed)
     store, before = folder / "0.sqlite", dict[str, Trial]()
     while sum(done.values()) < kills:
         kind = next(which)
-        delay = rng.uniform(0.0, 0.4) if kind == "parent" else rng.uniform(0.2, 2.0)
-        pid = in_container(folder, store) if kind == "namespace" else forked(folder, store, 1 if kind == "parent" else 2)
+        spawn = rng.random() < 0.1
+        fresh = kind == "namespace" or (spawn and kind != "parent")
+        delay = rng.uniform(0.2, 2.0) if fresh else rng.uniform(0.0, took if kind == "parent" else 2 * took)
+        pid = in_container(folder, store) if kind == "namespace" else forked(folder, store, 1 if kind == "parent" else 2, spawn)
         code = ended(pid, delay)
         if code is None:
             if kind == "worker":
@@ -125,23 +157,43 @@ def kill_sweeps(folder: Path, kills: int, seed: int, whole: dict[str, Trial]) ->
         assert all(now.get(key) == trial for key, trial in before.items()), f"kill {done}: a stored trial is lost or changed"
         assert all(whole.get(key) == trial for key, trial in now.items()), f"kill {done}: a trial has other values"
         before = now
+        parted += code is None and 0 < len(now) < len(whole)
         if len(now) == len(whole):
-            finish(folder, store, whole)
+            waited = max(waited, finish(folder, store, whole))
             store.unlink()
             number += 1
             store, before = folder / f"{number}.sqlite", {}
-    finish(folder, store, whole)
-    done["stores"] = number + 1
-    return done
+    waited = max(waited, finish(folder, store, whole))
+    return done + Counter({
+        "stores": number + 1, "found part of the trials": parted, "ms of the longest next sweep": round(waited * 1e3),
+    })
 
 
-def finish(folder: Path, store: Path, whole: dict[str, Trial]) -> None:
+def undisturbed(folder: Path, store: Path) -> float:
+    """A whole sweep in this process, so that all forks have imported what it imports; seconds of a second one, in a fork."""
+    here = os.getcwd()
+    os.chdir(folder)
+    try:
+        with open(os.devnull, "w") as devnull, redirect_stdout(devnull):
+            assert guarded(lambda: cli.main(arguments(store, 1), standalone_mode=False)) == 0
+    finally:
+        os.chdir(here)
+    began = time.monotonic()
+    assert ended(forked(folder, folder / "second.sqlite", 1), SECONDS) == 0
+    return time.monotonic() - began
+
+
+def finish(folder: Path, store: Path, whole: dict[str, Trial]) -> float:
+    """The seconds of a sweep that goes on where others were killed, and leaves what nobody disturbed would have left."""
+    began = time.monotonic()
     code = ended(forked(folder, store, 1), SECONDS)
     assert code == 0, f"the next sweep ended with {code} (None: still waiting after {SECONDS} s)"
+    took = time.monotonic() - began
     assert stored(store) == whole
     time.sleep(0.01)
     left = sorted(path.name for path in folder.glob(f"{store.name}-*"))
     assert left == [], f"left beside a finished store: {left}"
+    return took
 
 
 def crowd(folder: Path, processes: int, seed: int, whole: dict[str, Trial]) -> None:
@@ -162,12 +214,12 @@ def main(kills: int, processes: int, seed: int = 0) -> None:
     os.environ["OMP_NUM_THREADS"] = "1"
     with tempfile.TemporaryDirectory() as space:
         folder = Path(space)
-        experiment = write_experiment(folder)
+        experiment = write_experiment(folder, small_cfg())
         experiment.write_text(experiment.read_text() + SECTION)
-        assert ended(forked(folder, folder / "whole.sqlite", 1), SECONDS) == 0
+        took = undisturbed(folder, folder / "whole.sqlite")
         whole = stored(folder / "whole.sqlite")
         if kills:
-            done = dict(kill_sweeps(folder, kills, seed, whole))
+            done = dict(kill_sweeps(folder, kills, seed, whole, took))
             print(f"{kills} kills {done}: nothing lost, changed or repeated", flush=True)
         if processes:
             crowd(folder, processes, seed, whole)
