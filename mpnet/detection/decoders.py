@@ -5,7 +5,7 @@ One formula each, with s the logistic function and cells counted from 0; x and y
     yolov5  x = 2 s(x) - 0.5, w = (2 s(w))^2 anchor; score = s(objectness) s(class)
     yolov8  distance = mean of the bins 0 .. reg_max - 1 by softmax, in cells; score = s(class)
     yolox   x = x, w = e^w cells; score = s(objectness) s(class)
-    ssd     x = 0.5 + x v0 w_a / cell, w = e^(w v2) w_a (linear: w v2 w_a); score = softmax over background and classes, or s(class)
+    ssd     x = 0.5 + x v0 w_a / cell, w = e^(w v2) w_a (linear: w v2 w_a); score = softmax with background, or s(class)
 
 Sums go value by value in a fixed order: equal bits on every CPU.
 """
