@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Iterator
 
 import click
-from rich.table import Table
 
 from mpnet.cli.options import cfg_or_experiment, declare, words
 from mpnet.cli.output import console, print_json, progress
 from mpnet.errors import ConfigError
 from mpnet.messages import count_text
+from mpnet.report.terminal import print_table
+from mpnet.spec.plan_key import short_key
 from mpnet.speed.bench import DEFAULT_PRECISIONS, Bench, BenchCase, BenchStep, bench_network, gops, key_of
 
 
@@ -62,38 +64,27 @@ def _print(found: Bench) -> None:
     out = console()
     for isa, peak in found.peaks.items():
         out.print(f"{isa}: peak of one thread {2 * peak.fp32:.1f} GFLOP/s in fp32, {2 * peak.int8:.1f} GOP/s in int8")
-    table = Table()
-    for heading in ("ISA", "threads", "precision", "min ms", "median ms", "GOP/s", "of peak", "conversions", "engine",
-                    "new configuration"):
-        table.add_column(heading, justify="left" if heading in ("ISA", "precision") else "right")
-    for case in found.cases:
-        table.add_row(
-            case.isa, str(case.threads), case.precision, f"{case.min_ms:.2f}", f"{case.median_ms:.2f}",
-            f"{gops(case.macs, case.min_ms):.1f}", f"{case.share:.0%}", f"{case.conversions_ms / case.median_ms:.1%}",
-            f"{case.overhead_ms / case.median_ms:.1%}", f"{case.first_result:.2f}x",
-        )
-    out.print(table)
-    out.print("conversions and engine: share of a pass; new configuration: its first result over a plain pass of it")
-    groups = dict.fromkeys((case.isa, case.threads) for case in found.cases)
-    for isa, threads in groups:
-        out.print()
-        out.print(f"{isa}, {threads} thread{'s' if threads > 1 else ''}: ms (share of peak) per layer")
-        out.print(_layers(found, [case for case in found.cases if (case.isa, case.threads) == (isa, threads)]))
+    columns = ("precision", "min ms", "median ms", "GOP/s", "of peak", "conversions", "engine", "first result")
+    for isa, threads in dict.fromkeys((case.isa, case.threads) for case in found.cases):
+        cases = [case for case in found.cases if (case.isa, case.threads) == (isa, threads)]
+        where = f"{isa}, {threads} thread{'s' if threads > 1 else ''}"
+        print_table(out, columns, [[
+            short_key(case.precision), f"{case.min_ms:.2f}", f"{case.median_ms:.2f}", f"{gops(case.macs, case.min_ms):.1f}",
+            f"{case.share:.0%}", f"{case.conversions_ms / case.median_ms:.1%}", f"{case.overhead_ms / case.median_ms:.1%}",
+            f"{case.first_result:.2f}x",
+        ] for case in cases], where)
+        print_table(out, ("layer", "MACs", *(short_key(case.precision) for case in cases)), _layers(found, cases),
+                    f"{where}: ms (share of peak) per layer")
+    out.print("conversions and engine: share of a pass; first result: of a configuration that never ran, over a pass of it")
 
 
-def _layers(found: Bench, cases: list[BenchCase]) -> Table:
-    """A row per layer that takes time, with its conversions; a column per precision."""
-    table = Table()
-    table.add_column("layer")
-    table.add_column("MACs", justify="right")
-    for case in cases:
-        table.add_column(case.precision, justify="right")
+def _layers(found: Bench, cases: list[BenchCase]) -> Iterator[list[str]]:
+    """A row per layer that takes time, with its conversions; a cell per precision."""
     for layer in found.network.layers:
         parts = [[step for step in case.steps if step.time.step.layer == layer.index] for case in cases]
         if any(parts):
             macs = max((step.macs for part in parts for step in part), default=0)
-            table.add_row(f"{layer.index} {layer.name}", count_text(macs) if macs else "", *map(_cell, parts))
-    return table
+            yield [f"{layer.index} {layer.name}", count_text(macs) if macs else "", *map(_cell, parts)]
 
 
 def _cell(steps: list[BenchStep]) -> str:
@@ -101,4 +92,4 @@ def _cell(steps: list[BenchStep]) -> str:
         return ""
     taken = sum(step.time.min_ms for step in steps)
     shares = [step.share for step in steps if step.share is not None]
-    return f"{taken:.3f} ({shares[0]:4.0%})" if shares else f"{taken:.3f}       "
+    return f"{taken:.3f} ({shares[0]:.0%})" if shares else f"{taken:.3f}"

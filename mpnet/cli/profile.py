@@ -11,6 +11,8 @@ import click
 from mpnet.cli.options import cfg_or_experiment, declare, words
 from mpnet.cli.output import console, note, print_json, progress
 from mpnet.formats.atomic import write_text
+from mpnet.report.terminal import print_table
+from mpnet.spec.plan_key import short_key
 from mpnet.speed.profile import profile_network
 from mpnet.speed.table import BOUND_PERCENT, LatencyTable
 
@@ -60,8 +62,9 @@ def _print(table: LatencyTable, output: Path) -> None:
     out = console()
     out.print(f"{len(table.step_ms)} steps on {table.machine['cpu']}, {table.machine['isa']}, "
               f"{table.machine['threads']} threads")
-    out.print("configuration  measured  sum of steps")
-    for check in table.checks:
-        out.print(f"{check['precision']}  {check['measured_ms']:.3f} ms  {check['predicted_ms']:.3f} ms")
+    print_table(out, ("configuration", "measured ms", "sum of steps ms"), [
+        [short_key(check["precision"]), f"{check['measured_ms']:.3f}", f"{check['predicted_ms']:.3f}"]
+        for check in table.checks
+    ])
     out.print(f"predictions are off by {mean:.1f} % on average, {largest:.1f} % at most")
     out.print(f"written to {output}")

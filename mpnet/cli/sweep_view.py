@@ -14,6 +14,7 @@ from rich.text import Text
 
 from mpnet.progress import Advance, Progress
 from mpnet.report.sweep_text import front_chart
+from mpnet.spec.plan_key import short_key
 from mpnet.sweep.findings import front_of
 from mpnet.sweep.loop import SweepState
 from mpnet.sweep.search import SweepStart, duration
@@ -90,7 +91,7 @@ class SweepView:
         if now - self._drawn > FRONT_SECONDS and state.known:
             self._drawn = now
             problem, front = self._start.problem, front_of(self._start.problem, state.known)
-            points = [(problem.quality(state.known[c]), problem.cost(state.known[c]), c.key) for c in front]
+            points = [(problem.quality(state.known[c]), problem.cost(state.known[c]), short_key(c.key)) for c in front]
             self._front = [f"front: {len(front)} configurations", *front_chart(points, _FRONT_ROWS)]
         self._progress.update(self._task, completed=len(state.known), total=state.total)
         parts: list[RenderableType] = [self._progress, Text(line), *(Text(row) for row in self._front)]
@@ -109,6 +110,6 @@ class SweepView:
         baseline = state.known.get(Configuration(problem.baseline))
         best = problem.best(state.known.values(), baseline) if baseline is not None else None
         if best is not None:
-            parts.append(f"best so far {best.key}: {problem.quality_name} {problem.quality(best):.2f}, "
+            parts.append(f"best so far {short_key(best.key)}: {problem.quality_name} {problem.quality(best):.2f}, "
                          f"{problem.cost_name} {problem.cost(best):,.4g}")
         return ", ".join(parts)

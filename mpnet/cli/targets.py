@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from rich.table import Table
-
 from mpnet.backends import backends
 from mpnet.cli.options import declare
 from mpnet.cli.output import console, print_json
 from mpnet.export import targets
 from mpnet.export.table import columns, support_table
 from mpnet.packages import version_of
+from mpnet.report.terminal import print_table
 
 
 @declare("mpnet targets", "mpnet targets --json", quiet=False)
@@ -34,16 +33,15 @@ def command(as_json: bool) -> None:
                     "support": [row.__dict__ for row in rows], "engines": engines})
         return
     reasons = list(dict.fromkeys(reason for row in rows for reason in row.reasons.values() if reason))
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("operation", "precision", *names):
-        table.add_column(name, no_wrap=True)
+    table: list[list[str]] = []
     last = ""
     for row in rows:
         cells = ["yes" if not row.reasons[name] else f"no ({reasons.index(row.reasons[name]) + 1})" for name in names]
-        table.add_row("" if row.operation == last else row.operation, row.precision, *cells)
+        table.append(["" if row.operation == last else row.operation, row.precision, *cells])
         last = row.operation
     out = console()
-    out.print(table)
+    headings = ("operation", "precision", *(name.replace("/", " ") for name in names))
+    print_table(out, headings, table, left=range(len(headings)), keys=2, fold=())
     for number, reason in enumerate(reasons, 1):
         out.print(f"({number}) {reason}")
     for name, engine in engines.items():

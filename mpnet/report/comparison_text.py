@@ -9,8 +9,9 @@ from rich.text import Text
 
 from mpnet.messages import bytes_text, count_text
 from mpnet.report.task import view_of
-from mpnet.report.terminal import bar, clean, number_text, precision_text, print_table, signed_bar, utf8
+from mpnet.report.terminal import Share, clean, number_text, precision_text, print_table, signed_bar, utf8
 from mpnet.spec.measures import AGREEMENT, measure, names_of
+from mpnet.spec.plan_key import short_key
 from mpnet.spec.task import TASKS, Task
 from mpnet.speed.steps import doubt_of, latency_text
 
@@ -22,7 +23,7 @@ def print_comparison(document: Mapping[str, Any], console: Console) -> None:
     """Metrics, costs, layers, classes, lost and gained objects."""
     unicode = utf8(console.file)
     _metrics(document, console)
-    _costs(document, console, unicode)
+    _costs(document, console)
     _layers(document, console)
     _classes(document, console, unicode)
     for run in document["runs"][1:]:
@@ -35,13 +36,16 @@ def print_comparison(document: Mapping[str, Any], console: Console) -> None:
 
 
 def _names(document: Mapping[str, Any]) -> list[str]:
-    return [f"{run['name']} {run['id'][:8]}" + (f" in {run['deployed']['engine']}" if run.get("deployed") else "")
-            for run in document["runs"]]
+    """What tells runs apart: their names, with their ids where names are alike."""
+    runs = document["runs"]
+    distinct = len({(run["name"], bool(run.get("deployed"))) for run in runs}) == len(runs)
+    return [clean(run["name"] if distinct else f"{run['name']} {run['id'][:8]}")
+            + (f" in {run['deployed']['engine']}" if run.get("deployed") else "") for run in runs]
 
 
 def _metrics(document: Mapping[str, Any], console: Console) -> None:
     runs, task = document["runs"], TASKS[document["task"]]
-    rows: list[list[object]] = [["precision", *[precision_text(run["precision"]) for run in runs]]]
+    rows: list[list[object]] = [["precision", *[precision_text(short_key(run["precision"])) for run in runs]]]
     for name in names_of("accuracy"):
         if measure(name).compared and any(run["metrics"].get(name, -1) >= 0 for run in runs):
             rows.append([name, *[_metric(run, name, place > 0) for place, run in enumerate(runs)]])
@@ -64,7 +68,7 @@ def _metrics(document: Mapping[str, Any], console: Console) -> None:
                 rows.append([f"{name.replace('_', ' ')} {words}", *[_beside(v, found[0]) for v in found]])
     title = "metrics in percent, differences to the first run"
     if document["intervals_by"]:
-        title += f"; 95 % intervals from {document['intervals_by']}"
+        title += f"; 95 % intervals from {document['intervals_by']}; noise: the interval reaches zero"
     print_table(console, ["", *_names(document)], rows, title)
 
 
@@ -82,9 +86,9 @@ def _metric(run: Mapping[str, Any], name: str, compared: bool) -> Text:
     text.append(f" {number_text(difference, 2, True)}")
     if interval is None:
         return text
-    said = f" [{number_text(interval['low'], 2, True)}, {number_text(interval['high'], 2, True)}]"
+    said = f" [{number_text(interval['low'], 2, True)},{number_text(interval['high'], 2, True)}]"
     if interval["within_noise"]:
-        text.append(said + " within noise", style="dim")
+        text.append(said + " noise", style="dim")
     else:
         text.append(said, style="red" if difference < 0 else "green")
         text.append(" lower" if difference < 0 else " higher", style="red" if difference < 0 else "green")
@@ -97,31 +101,41 @@ def _beside(value: float | None, first: float | None) -> str:
     return f"{number_text(value)} {number_text(value - first, 2, True)}"
 
 
-def _costs(document: Mapping[str, Any], console: Console, unicode: bool) -> None:
+def _costs(document: Mapping[str, Any], console: Console) -> None:
     runs = document["runs"]
     rows: list[list[object]] = []
     for name in names_of("cost", "count"):
         values = [float(run["cost"].get(name, float("nan"))) for run in runs]
         if any(value == value for value in values):
             show = bytes_text if measure(name).unit == "B" else count_text
-            rows.append([name.replace("_", " "), *_shares(values, [show(v) for v in values], unicode)])
+            rows.append([name.replace("_", " "), *_shares(values, [show(v) for v in values])])
     times = [float((run["latency"] or {}).get("median_ms", float("nan"))) for run in runs]
     if any(time == time for time in times):
         texts = [latency_text(run["latency"]) if run["latency"] else "-" for run in runs]
         # Bars and shares of what cannot be believed would be believed.
         comparable = not any(doubt_of(run["latency"]) for run in runs)
-        rows.append(["latency", *(_shares(times, texts, unicode) if comparable else texts)])
+        nothing = [float("nan")] * len(runs)
+        rows.append(["latency", *_shares(times if comparable else nothing, texts)])
     machines = sorted({f"{run['latency'].get('isa')}, {run['latency'].get('threads')} threads"
                        for run in runs if run["latency"]})
     title = "cost" + (f" (latency: {'; '.join(machines)})" if machines else "")
-    print_table(console, ["", *_names(document)], rows, title)
+    columns = [""]
+    for place, name in enumerate(_names(document)):
+        columns += [name, *([""] if place else [])]
+    if len(runs) == 2:  # more leave no room
+        columns.append("")
+    print_table(console, columns, rows, title)
 
 
-def _shares(values: list[float], texts: list[str], unicode: bool) -> list[str]:
-    top = max((value for value in values if value == value), default=0.0)
-    first = values[0]
-    return [f"{text}{f' {value / first:4.0%}' if place and first > 0 and value == value else ''} "
-            f"{bar(value, top, 8, unicode):8s}" for place, (text, value) in enumerate(zip(texts, values, strict=True))]
+def _shares(values: list[float], texts: list[str]) -> list[object]:
+    """Cells of a row: each value, of all but the first its share of that one; of two runs a bar of the second's share."""
+    first, cells = values[0], list[object]()
+    for place, (text, value) in enumerate(zip(texts, values, strict=True)):
+        known = first > 0 and value == value
+        cells += [text, *([f"{value / first:.0%}" if known else ""] if place else [])]
+        if len(values) == 2 and place:
+            cells.append(Share(value / first) if known else "")
+    return cells
 
 
 def _layers(document: Mapping[str, Any], console: Console) -> None:
@@ -155,7 +169,7 @@ def _classes(document: Mapping[str, Any], console: Console, unicode: bool) -> No
             interval = row["intervals"][place] if row["intervals"] else None
             noise = "" if interval is None else " noise" if interval["within_noise"] else " real "
             change = f"{number_text(difference, 2, True):>7}{noise}"
-            cell.append(f"{value:.2f} {change} {signed_bar(difference, top, 5, unicode)}")
+            cell.append(f"{value:6.2f} {change} {signed_bar(difference, top, 5, unicode)}")
         cells.append(cell)
     title = f"{measure(quality).label} per class, largest differences first"
     if any(real):
@@ -163,7 +177,9 @@ def _classes(document: Mapping[str, Any], console: Console, unicode: bool) -> No
         title += f"; beyond noise: {', '.join(map(str, real))} of {len(rows)} (by chance alone about {by_chance})"
     elif real:
         title += "; none beyond noise"
-    print_table(console, ["class", "truths", *_names(document)], cells, title, limit=CLASSES_SHOWN)
+    names = _names(document)
+    print_table(console, ["class", "truths", *names], cells, title, (0, *range(3, len(names) + 2)), CLASSES_SHOWN,
+                fold=(0,))
 
 
 def _changes(run: Mapping[str, Any], console: Console, several: bool, task: Task) -> None:

@@ -16,10 +16,14 @@ from mpnet.messages import limits_text
 from mpnet.report.model import Status
 from mpnet.report.store_source import from_store
 from mpnet.spec.measures import HELD_OUT
+from mpnet.spec.plan_key import short_key
 from mpnet.sweep.findings import sweep_status
 from mpnet.sweep.latest import is_store, store_at
 from mpnet.sweep.picks import PICK_RULES
 from mpnet.trial.result import holds_result, read_result
+
+NEAREST = "nearest"
+"""What a sweep whose limits nothing meets has instead of picks."""
 
 
 @dataclass(frozen=True)
@@ -77,9 +81,14 @@ def _picked(path: Path, number: int | None, name: str) -> str | None:
     """
     found = sweep_status(path, number)["findings"] or {}
     nearest = found.get("nearest")
+    if name == NEAREST:
+        if not nearest:
+            raise StoreError(f"{path}: this sweep's limits are met, or it has none or has not ended; name one of "
+                             f"{', '.join(PICK_RULES)}")
+        return str(nearest["precision"])
     if nearest:
         raise StoreError(f"{path}: nothing meets the limits of this sweep ({limits_text(found['limits'])}); nearest is "
-                         f"{nearest['precision']}: name it, or change sweep.constraints")
+                         f"{short_key(nearest['precision'])}: name it {NEAREST!r}, or change sweep.constraints")
     if name == "chosen":
         return None
     pick = (found.get("picks") or {}).get(name)
@@ -96,7 +105,7 @@ def find_configuration(source: str) -> Found:
         result = read_result(path)
         return Found(str(result.document["precision"].get("key", "")), result.document, {}, place=result.folder)
     number, key = _sweep_of(key)
-    if key in PICK_RULES or key in (None, "", "chosen"):
+    if key in PICK_RULES or key in (None, "", "chosen", NEAREST):
         key = _picked(path, number, key or "chosen")
     data, document = from_store(path, Status("finished", 0), None if key in (None, "baseline") else key, number)
     table = data.configurations

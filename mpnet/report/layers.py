@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any, Callable, Mapping
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from mpnet.messages import bytes_text, count_text
-from mpnet.report.terminal import STYLES
+from mpnet.report.terminal import STYLES, print_table
 from mpnet.spec.network import ConvolutionSpec, LayerSpec, MaxpoolSpec, UpsampleSpec
+from mpnet.spec.plan_key import short_key
 from mpnet.spec.precision import PRECISIONS
 
 
@@ -30,40 +30,41 @@ def describe_layer(layer: LayerSpec) -> str:
     return f"x{layer.factor}" if isinstance(layer, UpsampleSpec) else ""
 
 
-# (heading, right-aligned, terminal width from which it is shown, cell of a row)
-_COLUMNS: tuple[tuple[str, bool, int, Callable[[Mapping[str, Any]], Text | str]], ...] = (
-    ("#", True, 0, lambda row: str(row["index"])),
-    ("layer", False, 0, lambda row: row["type"].replace("convolutional", "conv")),
-    ("selectors", False, 0, lambda row: " ".join(row["selectors"][1:])),
-    ("kernel", False, 140, lambda row: row["detail"]),
-    ("in", True, 170, lambda row: shape_text(row["in_shape"])),
-    ("out", True, 0, lambda row: shape_text(row["shape"])),
-    ("precision", False, 0, lambda row: Text(row["precision"], STYLES.get(PRECISIONS[row["precision"]].base, ""))),
-    ("conversions", False, 0, lambda row: ", ".join(row["conversions"])),
-    ("MACs", True, 0, lambda row: count_text(row["macs"]) if row["macs"] else ""),
-    ("parameters", True, 110, lambda row: f"{row['parameters']:,}" if row["parameters"] else ""),
-    ("weights", True, 100, lambda row: bytes_text(row["weight_bytes"]) if row["weight_bytes"] else ""),
-    ("activations", True, 120, lambda row: bytes_text(row["activation_bytes"])),
+# (heading, right-aligned, cell of a row), and which of them are there as far as there is room.
+_COLUMNS: tuple[tuple[str, bool, Callable[[Mapping[str, Any]], Text | str]], ...] = (
+    ("#", True, lambda row: str(row["index"])),
+    ("layer", False, lambda row: row["type"].replace("convolutional", "conv")),
+    ("selectors", False, lambda row: " ".join(row["selectors"][1:])),
+    ("kernel", False, lambda row: row["detail"]),
+    ("in", True, lambda row: shape_text(row["in_shape"])),
+    ("out", True, lambda row: shape_text(row["shape"])),
+    ("precision", False, lambda row: Text(row["precision"], STYLES.get(PRECISIONS[row["precision"]].base, ""))),
+    ("conversions", False, lambda row: ", ".join(row["conversions"])),
+    ("runs in", False, lambda row: row.get("backend", "")),
+    ("MACs", True, lambda row: count_text(row["macs"]) if row["macs"] else ""),
+    ("parameters", True, lambda row: f"{row['parameters']:,}" if row["parameters"] else ""),
+    ("weights", True, lambda row: bytes_text(row["weight_bytes"]) if row["weight_bytes"] else ""),
+    ("activations", True, lambda row: bytes_text(row["activation_bytes"])),
 )
+_OPTIONAL = ("conversions", "out", "weights", "kernel", "layer", "activations", "in", "parameters")
 
 
 def print_layers(document: Mapping[str, Any], console: Console) -> None:
-    """The document of `mpnet show` as a table with totals."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    columns = [column for column in _COLUMNS if column[2] <= console.width]
-    if any("backend" in row for row in document["layers"]):
-        columns.append(("runs in", False, 0, lambda row: row["backend"]))
-    for name, right, _, _ in columns:
-        table.add_column(name, justify="right" if right else "left", no_wrap=name != "selectors")
-    for row in document["layers"]:
-        table.add_row(*[cell(row) for _, _, _, cell in columns])
-    console.print(table)
+    """The document of `mpnet show` as a table with totals; columns for which there is no room are left out."""
+    backends = any("backend" in row for row in document["layers"])
+    columns = [column for column in _COLUMNS if column[0] != "runs in" or backends]
+    names = [name for name, _, _ in columns]
+    print_table(
+        console, names, [[cell(row) for _, _, cell in columns] for row in document["layers"]],
+        left=[place for place, (_, right, _) in enumerate(columns) if not right],
+        optional=[names.index(name) for name in _OPTIONAL], fold=[names.index("selectors"), names.index("conversions")],
+    )
     totals = document["totals"]
     share = 100 * totals["int8_macs"] / totals["macs"] if totals["macs"] else 0
     dialect = document["dialect"]
     console.print(f"dialect {dialect['name']} ({dialect['why']}), batch norm {dialect['batch_norm']}")
     console.print(
-        f"{len(document['layers'])} layers, precision {document['precision_key']}; {totals['conversions']} "
+        f"{len(document['layers'])} layers, precision {short_key(document['precision_key'])}; {totals['conversions']} "
         "conversions\n"
         f"{count_text(totals['macs'])} MACs ({share:.1f} % in int8), {totals['parameters']:,} parameters, "
         f"{count_text(totals['bit_operations'])} bit operations\n"

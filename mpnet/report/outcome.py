@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 
 from mpnet.messages import bytes_text, count_text
 from mpnet.report.task import view_of
+from mpnet.report.terminal import print_table
 from mpnet.spec.measures import AGREEMENT, names_of
+from mpnet.spec.plan_key import short_key
 from mpnet.speed.steps import doubt_of, latency_text
 from mpnet.trial.result import Result
 
@@ -25,32 +26,31 @@ def print_outcome(result: Result, baseline: Result | None, console: Console, dep
     )
     runs = [run for run in (baseline, result, deployed) if run is not None]
     engine = [] if deployed is None else ["{engine} {version}".format(**deployed.document["deployed"])]
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("")
-    for name in [*(["baseline"] if baseline else []), "mpnet" if deployed else "this run", *engine]:
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_row("precision", *[str(run.document["precision"]["key"]) for run in runs])
+    rows: list[list[object]] = [["precision", *[short_key(run.document["precision"]["key"]) for run in runs]]]
     for name in names_of("accuracy", stored="trials", task=result.task):
-        table.add_row(name, *[_percent(run.metrics.get(name)) for run in runs])
+        rows.append([name, *[_percent(run.metrics.get(name)) for run in runs]])
     agreements = [run.document.get("agreement") or {} for run in runs]
     if any(agreements):
         for name in names_of("agreement", task=result.task):
             values = [agreement.get(name.removeprefix(AGREEMENT)) for agreement in agreements]
-            table.add_row(name.replace("_", " "), *["" if value is None else _percent(value) for value in values])
-        table.add_row("SQNR of heads", *[_decibels(agreement["head_sqnr_db"]) if agreement else "" for agreement in agreements])
+            rows.append([name.replace("_", " "), *["" if value is None else _percent(value) for value in values]])
+        rows.append(["SQNR of heads", *[_decibels(agreement["head_sqnr_db"]) if agreement else "" for agreement in agreements]])
     if deployed is not None:
         errors = [(run.document.get("deployed") or {}).get("head_error") for run in runs]
-        table.add_row("head error to mpnet", *["" if error is None else f"{error:.1e}" for error in errors])
+        rows.append(["head error to mpnet", *["" if error is None else f"{error:.1e}" for error in errors]])
     costs = [run.document["cost"] for run in runs]
-    table.add_row("weights", *[bytes_text(cost["weight_bytes"]) for cost in costs])
-    table.add_row("peak activations", *[bytes_text(cost["peak_activation_bytes"]) for cost in costs])
-    table.add_row("MACs in int8", *map(_share, costs))
-    table.add_row("bit operations", *[count_text(cost["bit_operations"]) for cost in costs])
-    table.add_row("latency", *[_latency(run.document.get("latency")) for run in runs])
+    rows.append(["weights", *[bytes_text(cost["weight_bytes"]) for cost in costs]])
+    rows.append(["peak activations", *[bytes_text(cost["peak_activation_bytes"]) for cost in costs]])
+    rows.append(["MACs in int8", *map(_share, costs)])
+    rows.append(["bit operations", *[count_text(cost["bit_operations"]) for cost in costs]])
+    times = [run.document.get("latency") for run in runs]
+    rows.append(["latency", *[_latency(latency) for latency in times]])
+    rows.append(["  taken with", *[_machine(latency) for latency in times]])
     if deployed is not None:
         own, other = (deployed.document["deployed"][name] for name in ("mpnet_latency_ms", "latency_ms"))
-        table.add_row("latency, taken in turn", *[""] * (len(runs) - 2), f"{own:.2f} ms", f"{other:.2f} ms")
-    console.print(table)
+        rows.append(["latency, taken in turn", *[""] * (len(runs) - 2), f"{own:.2f} ms", f"{other:.2f} ms"])
+    names = [*(["baseline"] if baseline else []), "mpnet" if deployed else "this run", *engine]
+    print_table(console, ["", *names], rows)
     doubts = {doubt for run in runs if (doubt := doubt_of(run.document.get("latency")))}
     if doubts:
         console.print(f"note: the latency is unreliable: {'; '.join(sorted(doubts))}. The same command measures it again.")
@@ -75,4 +75,8 @@ def _share(cost: dict[str, Any]) -> str:
 def _latency(latency: dict[str, Any] | None) -> str:
     if not latency:
         return "-"
-    return f"{latency_text(latency)}, {latency['isa']}, {latency['threads']} threads"
+    return f"unreliable, {latency['median_ms']:.2f} ms" if doubt_of(latency) else latency_text(latency)
+
+
+def _machine(latency: dict[str, Any] | None) -> str:
+    return f"{latency['isa']}, {latency['threads']} thread{'s' if latency['threads'] != 1 else ''}" if latency else ""

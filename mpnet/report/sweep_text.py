@@ -5,16 +5,19 @@ from __future__ import annotations
 from typing import Any, Mapping, Sequence
 
 from rich.console import Console
-from rich.table import Table
+from rich.text import Text
 
 from mpnet.messages import bytes_text, count_text, limits_text
-from mpnet.report.terminal import blocks
+from mpnet.report.terminal import Share, blocks, clean, number_text, print_table
 from mpnet.spec.measures import DROP, measure
 from mpnet.spec.plan_key import short_key
 from mpnet.spec.task import DETECTION, TASKS
 from mpnet.sweep.picks import PICK_RULES
 
 _BAR = 24
+LATENCY = "latency_ms"
+FRONT_ROWS = 32
+"""Most rows of a front, beside those that were picked."""
 
 
 def front_chart(points: Sequence[tuple[float, float, str]], rows: int) -> list[str]:
@@ -52,7 +55,9 @@ def print_sweep(document: Mapping[str, Any], out: Console) -> None:
         out.print("No picture was held out: the figures are those that chose, and flatter what was chosen "
                   "(see sweep.holdout).")
     _print_gap(document.get("gap"), document, out)
-    out.print(f"store: {document['store']}")
+    if document.get("table"):
+        out.print(f"latency: predicted by {document['table']}")
+    out.print(f"store: {document['store']}", soft_wrap=True)
 
 
 def _theory(document: Mapping[str, Any]) -> str:
@@ -66,32 +71,65 @@ def _print_front(document: Mapping[str, Any], out: Console) -> None:
     if not front:
         out.print("no configuration was tried")
         return
-    objectives: Sequence[str] = document["objectives"]
-    baseline, best = document["baseline"], document["best"]
-    table = Table(title=f"Front: {len(front)} configurations that no other one beats", title_justify="left")
-    table.add_column("precision")
-    for name in objectives:
-        table.add_column(name, justify="right")
-        if any(name in row.get("held_out", {}) for row in front):
-            table.add_column(f"{name}, held out", justify="right")
-    table.add_column(objectives[0])
-    table.add_column("")
-    rows = list(front)
-    for marked in (baseline, best):
-        if marked is not None and all(row["trial"] != marked["trial"] for row in rows):
-            rows.append(marked)
+    objectives = document["objectives"]
+    marks = _marks(document)
+    rows = _thinned(front, [row["trial"] in marks for row in front])
+    known = {row["trial"] for row in rows}
+    for row in (document["baseline"], document["best"], *(document.get("picks") or {}).values()):
+        if row is not None and row["trial"] not in known:
+            known.add(row["trial"])
+            rows.append(row)
+    columns: list[tuple[str, list[object]]] = [("precision", [_key(row) for row in rows])]
+    for name in _measured(document, rows):
+        columns.append((measure(name).label, [_shown(_value(row, name), name) for row in rows]))
+        if any(name in row.get("held_out", {}) for row in rows):
+            columns.append(("held out", [_shown(row.get("held_out", {}).get(name), name) for row in rows]))
     values = [_value(row, objectives[0]) for row in rows]
     low, high = min(values), max(values)
-    for row, value in zip(rows, values, strict=True):
-        cells = [short_key(row["precision"]) + (f" ({row['options']})" if row["options"] else "")]
-        for name in objectives:
-            cells.append(_shown(_value(row, name), name))
-            if any(name in other.get("held_out", {}) for other in front):
-                cells.append(_shown(row.get("held_out", {}).get(name), name))
-        marks = [word for word, other in (("baseline", baseline), ("chosen", best))
-                 if other is not None and other["trial"] == row["trial"]]
-        table.add_row(*cells, bar((value - low) / ((high - low) or 1.0)), ", ".join(marks))
-    out.print(table)
+    columns.append(("", [", ".join(marks.get(row["trial"], ())) for row in rows]))
+    columns.append((measure(objectives[0]).label, [Share((value - low) / ((high - low) or 1.0)) for value in values]))
+    title = f"Front: {len(front)} configurations that no other one beats"
+    parts = document["holdout"]
+    if parts["held_out"]:
+        title += f"; on the {parts['selecting']} pictures that select, and on the {parts['held_out']} held out"
+    _print_columns(out, columns, title)
+    if len(front) > FRONT_ROWS:
+        out.print(f"{FRONT_ROWS} of the front's {len(front)} are shown; --json and `mpnet report` have all")
+
+
+def _marks(document: Mapping[str, Any]) -> dict[str, list[str]]:
+    """What is said of a trial: baseline, its picks, and chosen where that is none of these."""
+    marks: dict[str, list[str]] = {}
+    for name, row in (("baseline", document["baseline"]), *(document.get("picks") or {}).items()):
+        if row is not None:
+            marks.setdefault(row["trial"], []).append(name)
+    best = document["best"]
+    if best is not None and best["trial"] not in marks:
+        marks[best["trial"]] = ["chosen"]
+    return marks
+
+
+def _thinned(front: Sequence[Mapping[str, Any]], marked: Sequence[bool]) -> list[Mapping[str, Any]]:
+    """At most FRONT_ROWS rows, evenly spread, and those that are marked."""
+    if len(front) <= FRONT_ROWS:
+        return list(front)
+    even = {round(i * (len(front) - 1) / (FRONT_ROWS - 1)) for i in range(FRONT_ROWS)}
+    return [row for place, row in enumerate(front) if place in even or marked[place]]
+
+
+def _measured(document: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What a sweep ranked by, and a board's latency wherever its table gives one."""
+    known = any(LATENCY in row["costs"] for row in rows)
+    return [*document["objectives"], *([LATENCY] if known and LATENCY not in document["objectives"] else [])]
+
+
+def _key(row: Mapping[str, Any]) -> str:
+    return short_key(row["precision"]) + (f" ({row['options']})" if row["options"] else "")
+
+
+def _print_columns(out: Console, columns: Sequence[tuple[str, Sequence[object]]], title: str) -> None:
+    names, cells = zip(*columns, strict=True)
+    print_table(out, names, list(zip(*cells, strict=True)), title, left=(0, len(names) - 2))
 
 
 def _print_picks(document: Mapping[str, Any], out: Console) -> None:
@@ -99,22 +137,29 @@ def _print_picks(document: Mapping[str, Any], out: Console) -> None:
     nearest, picks = document.get("nearest"), document.get("picks") or {}
     if nearest is not None:
         beyond = ", ".join(f"{key} by {_shown(by, key.removesuffix(DROP))}" for key, by in nearest["beyond"].items())
-        limits = limits_text(document["limits"])
-        out.print(f"Nothing meets the limits ({limits}). Nearest: {nearest['precision']}, beyond {beyond}.")
+        out.print(f"Nothing meets the limits ({limits_text(document['limits'])}). Nearest: {_key(nearest)}, beyond {beyond}; "
+                  f"its name is {document['store']}:nearest.")
     if not picks:
         return
-    costs = [name for name in document["objectives"] if measure(name).cost]
-    table = Table(title="What you could take", title_justify="left")
-    for heading in ("pick", "precision", f"{_quality(picks)} change, 95 % interval", *(f"{name} saved" for name in costs)):
-        table.add_column(heading, justify="right" if heading.endswith("saved") else "left")
-    for name, row in picks.items():
-        table.add_row(name, short_key(row["precision"]), loss_text(row["losses"]),
-                      *(f"{row['saves'][cost]:.1f} %" if cost in row["saves"] else "" for cost in costs))
-    out.print(table)
+    costs = [name for name in _measured(document, list(picks.values())) if measure(name).cost]
+    quality = _quality(picks)
+    sets = {pictures_text(row["losses"]) for row in picks.values()} - {""}
+    columns: list[tuple[str, list[object]]] = [
+        ("pick", list(picks)), ("precision", [_key(row) for row in picks.values()]),
+        (f"{quality} change, 95 % interval", [change_text(row["losses"]) for row in picks.values()]),
+    ]
+    for cost in costs:
+        if cost == LATENCY:
+            columns.append((measure(cost).label, [_shown(_value(row, cost), cost) + " ms" for row in picks.values()]))
+        columns.append((f"{measure(cost).label} saved",
+                        [f"{row['saves'][cost]:.1f} %" if cost in row["saves"] else "" for row in picks.values()]))
+    names, cells = zip(*columns, strict=True)
+    title = "What you could take" + (f"; {quality} on {', '.join(sorted(sets))}" if sets else "")
+    print_table(out, names, list(zip(*cells, strict=True)), title, left=(0, 1))
     if "safe" not in picks and document["baseline"] is not None and nearest is None:
-        out.print(f"No configuration of the front is safe: every one loses {_quality(picks)} that can be told from none.")
+        out.print(f"No configuration of the front is safe: every one loses {quality} that can be told from none.")
     first = next(iter(picks))
-    out.print(f"{first}: {PICK_RULES[first]}; mpnet export {document['store']}:{first} --to cfg -o mixed.cfg")
+    out.print(f"{first}: {PICK_RULES[first]}; mpnet export {document['store']}:{first} -o mixed.cfg", soft_wrap=True)
 
 
 def _print_verified(verified: Mapping[str, Any] | None, out: Console) -> None:
@@ -123,23 +168,23 @@ def _print_verified(verified: Mapping[str, Any] | None, out: Console) -> None:
         return
     engine = f"{verified['engine']} {verified['version']}".strip()
     rows = verified["rows"]
-    table = Table(title=f"In {engine}: {sum(row['survived'] for row in rows)} of {len(rows)} configurations survive",
-                  title_justify="left")
     task = next((task for task in TASKS.values() if rows and task.quality in rows[0]), DETECTION)
     names, labels = (task.quality, task.agreement), [measure(name).label for name in (task.quality, task.agreement)]
-    for heading in ("precision", labels[0], "there", labels[1], "there", "head error", "ms", "there", ""):
-        table.add_column(heading, justify="left" if heading in ("precision", "") else "right")
+    cells: list[list[object]] = []
     for row in rows:
         figures = [row.get(name) for own in names for name in (own, f"deployed_{own}")]
         times = [row.get(name) for name in ("latency_ms", "deployed_latency_ms")]
-        table.add_row(
-            row["precision"] + (f" ({row['options']})" if row["options"] else ""),
-            *["" if value is None or value < 0 else f"{value:.2f}" for value in figures],
+        said = "survives" if row["survived"] else f"does not survive: {row['why']}"
+        cells.append([
+            _key(row), *["" if value is None or value < 0 else f"{value:.2f}" for value in figures],
             "" if row.get("head_error") is None else f"{row['head_error']:.1e}",
             *["" if value is None else f"{value:.2f}" for value in times],
-            "survives" if row["survived"] else f"does not survive: {row['why']}", style="" if row["survived"] else "bold red",
-        )
-    out.print(table)
+            Text(clean(said), style="" if row["survived"] else "bold red"),
+        ])
+    headings = ("precision", labels[0], "there", labels[1], "there", "head error", "ms", "there", "")
+    survived = sum(row["survived"] for row in rows)
+    print_table(out, headings, cells, f"In {engine}: {survived} of {len(rows)} configurations survive",
+                left=(0, len(headings) - 1))
     out.print(f"A configuration survives when {verified['rule'].removeprefix('it survives when ')}.")
     for line in verified["notes"]:
         out.print(f"note: {line}")
@@ -151,17 +196,24 @@ def _quality(picks: Mapping[str, Any]) -> str:
     return next((measure(task.quality).label for task in TASKS.values() if task.quality in named), "accuracy")
 
 
-def loss_text(losses: Mapping[str, Any]) -> str:
-    """Quality lost on the held-out pictures where there are any, named with their number."""
-    if not losses:
-        return "not measured"
-    name = "held_out" if "held_out" in losses else next(iter(losses))
-    loss = losses[name]
+def change_text(losses: Mapping[str, Any]) -> str:
+    """Quality lost on the held-out pictures where there are any, else on all."""
+    _, loss = _reported(losses)
     of = next((loss[task.quality] for task in TASKS.values() if task.quality in loss), None)
-    if of is None:
-        return "not measured"
-    on = {"held_out": "held-out pictures", "all": "pictures"}.get(name, name)
-    return f"{of['difference']:+.2f} ({of['low']:+.2f} to {of['high']:+.2f}), {loss['pictures']} {on}"
+    return "not measured" if of is None else f"{of['difference']:+.2f} ({of['low']:+.2f} to {of['high']:+.2f})"
+
+
+def pictures_text(losses: Mapping[str, Any]) -> str:
+    """Which pictures `change_text` is of: `46 held-out pictures`."""
+    name, loss = _reported(losses)
+    if not loss:
+        return ""
+    return f"{loss['pictures']} " + {"held_out": "held-out pictures", "all": "pictures"}.get(name, f"pictures ({name})")
+
+
+def _reported(losses: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
+    name = "held_out" if "held_out" in losses else next(iter(losses), "")
+    return name, losses.get(name, {})
 
 
 def _print_layers(document: Mapping[str, Any], out: Console) -> None:
@@ -170,23 +222,25 @@ def _print_layers(document: Mapping[str, Any], out: Console) -> None:
     if not rows:
         return
     qualities = [name for name in document["objectives"] if name in rows[0]["alone"]]
-    table = Table(title="Layers, most harm first: lowered alone, and kept alone while all others are lowered",
-                  title_justify="left")
-    for heading in ("layer", "name", "MACs", "to"):
-        table.add_column(heading, justify="right" if heading == "MACs" else "left")
-    for when in ("alone", "kept"):
-        for name in qualities:
-            table.add_column(f"{name}, {when}", justify="right")
-    table.add_column(f"{qualities[0]} lost alone")
     worst = max(-float(row["alone"][qualities[0]]) for row in rows)
+    headings = [f"{measure(name).label} {when}" for when in ("alone", "kept") for name in qualities]
+    cells: list[list[object]] = []
     for row in rows:
         changes = [row[when].get(name) for when in ("alone", "kept") for name in qualities]
-        table.add_row(
-            ", ".join(map(str, row["layers"])), ", ".join(row["names"]), f"{100 * row['mac_share']:.1f}%",
-            row["precision"], *["" if change is None else f"{change:+.2f}" for change in changes],
-            bar(-float(row["alone"][qualities[0]]) / worst if worst > 0 else 0.0),
-        )
-    out.print(table)
+        lost = -float(row["alone"][qualities[0]])
+        cells.append([
+            _several(row["layers"]), _several(row["names"]), f"{100 * row['mac_share']:.1f} %", row["precision"],
+            *["" if change is None else number_text(change, 2, True) for change in changes],
+            Share(lost / worst if worst > 0 else 0.0),
+        ])
+    title = ("Layers, most harm first: change when lowered alone, and when kept while all others are lowered; bars: "
+             f"{measure(qualities[0]).label} lost alone")
+    print_table(out, ["layer", "name", "MACs", "to", *headings, ""], cells, title, left=(0, 1, 3))
+
+
+def _several(items: Sequence[object]) -> str:
+    """Layers that are tied: the first ones, and how many there are besides."""
+    return ", ".join(map(str, items[:3])) + (f" + {len(items) - 3}" if len(items) > 3 else "")
 
 
 def _value(row: Mapping[str, Any], name: str) -> float:
@@ -217,14 +271,18 @@ def _print_gap(gap: Mapping[str, Any] | None, document: Mapping[str, Any], out: 
 
 def _print_sweeps(document: Mapping[str, Any], out: Console) -> None:
     """All sweeps of a store, with what tells them apart; `STORE:2/KEY` and `--sweep 2` name the second."""
-    table = Table(title="Sweeps of this store: name one as STORE:N/KEY or --sweep N", title_justify="left")
-    for heading in ("sweep", "strategy", "trials", "held out", "objectives", "options"):
-        table.add_column(heading, justify="right" if heading in ("sweep", "trials", "held out") else "left")
-    for row in document["sweeps"]:
-        table.add_row(f"{row['sweep']}{' *' if row['sweep'] == document['sweep'] else ''}", row["strategy"] or "",
-                      f"{row['trials']:,}", f"{100 * (row['holdout'] or 0):.0f} %", ", ".join(row["objectives"] or ()),
-                      "; ".join(row["options"]))
-    out.print(table)
+    print_sweeps(document["sweeps"], document["sweep"], out)
+
+
+def print_sweeps(sweeps: Sequence[Mapping[str, Any]], shown: int | None, out: Console) -> None:
+    """One row per sweep of a store; `shown` is the one that is spoken of."""
+    cells: list[list[object]] = [
+        [f"{row['sweep']}{' *' if row['sweep'] == shown else ''}", row["strategy"] or "", f"{row['trials']:,}",
+         f"{100 * (row['holdout'] or 0):.0f} %", ", ".join(row["objectives"] or ()), "; ".join(row["options"])]
+        for row in sweeps
+    ]
+    print_table(out, ("sweep", "strategy", "trials", "held out", "objectives", "options"), cells,
+                "Sweeps of this store: name one as STORE:N/KEY or --sweep N", left=(1, 4, 5))
 
 
 def print_status(document: Mapping[str, Any], out: Console) -> None:

@@ -102,19 +102,22 @@ class Share:
 def print_table(
     target: Console, columns: Sequence[str], rows: Iterable[Sequence[object]], title: str = "",
     left: Sequence[int] = (0,), limit: int | None = None, keys: int = 1, optional: Sequence[int] = (),
+    fold: Sequence[int] | None = None,
 ) -> None:
     """Print a compact table under its title; columns whose index is in `left` align left, others right.
 
-    No line is wider than the terminal or WIDEST columns: bars take what room is left, long texts of `left` columns are
-    folded, columns in `optional` go, the last of it first, and what is still too wide becomes several tables that repeat
-    the first `keys` columns. Headings break at blanks where their cells are narrower.
+    No line is wider than the terminal or WIDEST columns: bars take what room is left, long texts of the columns in `fold`
+    (None: `left`) are folded, those in `optional` are shown as far as there is room, the first of them first, and what is
+    still too wide becomes several tables that repeat the first `keys` columns. Headings break at blanks where their cells
+    are narrower.
     Cells are cleaned of control characters; a rich Text keeps its style. With `limit`, later rows are counted
     in one last line instead of shown.
     """
     if title:
         target.print(Text(clean(title), style="bold"))
     all_rows = list(rows)
-    table = _Table(columns, all_rows if limit is None else all_rows[:limit], left)
+    shown = all_rows if limit is None else all_rows[:limit]
+    table = _Table(columns, shown, left, left if fold is None else fold, utf8(target.file))
     for part in table.parts(min(target.width, WIDEST), keys, optional):
         target.print(part)
     if limit is not None and len(all_rows) > limit:
@@ -123,8 +126,9 @@ def print_table(
 
 
 class _Table:
-    def __init__(self, columns: Sequence[str], rows: Sequence[Sequence[object]], left: Sequence[int]) -> None:
-        self._left = left
+    def __init__(self, columns: Sequence[str], rows: Sequence[Sequence[object]], left: Sequence[int],
+                 fold: Sequence[int], unicode: bool) -> None:
+        self._left, self._foldable, self._unicode = left, fold, unicode
         self._cells = [[cell if isinstance(cell, (Text, Share)) else Text(clean(cell)) for cell in row] for row in rows]
         self._bars = {place for row in self._cells for place, cell in enumerate(row) if isinstance(cell, Share)}
         self._heads, self._widths = [], []
@@ -136,10 +140,10 @@ class _Table:
 
     def parts(self, room: int, keys: int, optional: Sequence[int]) -> Iterator[Table]:
         """Tables that fit, each with some of the columns."""
-        shown = [place for place in range(len(self._heads)) if place not in self._bars]
-        for place in reversed(optional):
-            if self._wide(shown) > room:
-                shown.remove(place)
+        shown = [place for place in range(len(self._heads)) if place not in self._bars and place not in optional]
+        for place in optional:
+            if self._wide([*shown, place]) <= room:
+                shown = sorted([*shown, place])
         self._fold(shown, room)
         for part in self._groups(shown, room, keys):
             spare = room - self._wide(part) - GAP
@@ -151,7 +155,7 @@ class _Table:
         return sum(self._widths[place] for place in shown) + GAP * max(0, len(shown) - 1)
 
     def _fold(self, shown: Sequence[int], room: int) -> None:
-        for place in sorted(self._left, key=lambda place: -self._widths[place] if place in shown else 0):
+        for place in sorted(self._foldable, key=lambda place: -self._widths[place] if place in shown else 0):
             over = self._wide(shown) - room
             if place in shown and over > 0 and self._widths[place] > FOLDED:
                 self._widths[place] = max(FOLDED, self._widths[place] - over)
@@ -172,8 +176,8 @@ class _Table:
                            width=bars.get(place, self._widths[place]), overflow="fold", vertical="bottom")
         for row in self._cells:
             cells = (row[place] for place in shown)
-            out.add_row(*[Text(blocks(round(min(1.0, max(0.0, cell.value)) * bars[place] * 8))) if isinstance(cell, Share)
-                          else cell for place, cell in zip(shown, cells, strict=True)])
+            out.add_row(*[Text(bar(cell.value, 1.0, bars[place], self._unicode)) if isinstance(cell, Share) else cell
+                          for place, cell in zip(shown, cells, strict=True)])
         return out
 
 

@@ -51,6 +51,13 @@ class LatencyTable:
         """Whether the predictions are near enough to choose by; a table without checks says nothing of itself."""
         return not self.errors_percent[0] > BOUND_PERCENT
 
+    @property
+    def text(self) -> str:
+        """Whose milliseconds these are, and how sure: for people."""
+        machine, mean = self.machine, self.errors_percent[0]
+        sure = "unchecked" if math.isnan(mean) else f"off by {mean:.1f} % on average"
+        return f"a table of {machine.get('cpu')}, {machine.get('isa')}, {machine.get('threads')} threads ({sure})"
+
     def check(self, network: NetworkSpec, precisions: Iterable[str], error: float | None = None) -> None:
         """Raise ConfigError unless the table is of this network, holds all of these precisions and predicts well.
 

@@ -130,6 +130,7 @@ def run_sweep(
             macs_per_pass=network.macs, images=start.images, selecting=start.selecting, theory=start.theory,
             judged=Judge(setup, opened, contexts, problem.baseline, progress), quality=bench.kit.task.quality,
         )
+        document["table"] = setup.table.text if setup.table is not None else None
         document["layers"] = rank_layers(problem, state.known, network)
         if section.verify is not None:
             check = Verification(setup, opened, contexts, problem, section.verify, engines, progress)

@@ -114,7 +114,7 @@ def test_the_tables_are_plain_in_a_pipe(runs: tuple[Result, Result, Result]) -> 
     print_comparison(document, Console(file=stream, width=200, markup=False, emoji=False, highlight=False))
     text = stream.getvalue()
     assert "\x1b" not in text
-    assert "within noise" in text
+    assert "] noise" in text
     assert "objects lost" in text
     assert NAMES[1] in text
     json.dumps(document, allow_nan=False)

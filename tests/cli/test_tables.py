@@ -1,0 +1,76 @@
+"""What commands print fits: no table is wider than the terminal, or than a hundred columns, whatever the network."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+from rich.cells import cell_len
+from rich.console import Console
+
+from mpnet.report.sweep_text import print_sweep
+from tests.cli.conftest import Mpnet, document_of
+
+SWEEP = "sweep={strategy: one_at_a_time, precisions: [fp32, int8], " \
+        "objectives: [agreement_AP, AP, bit_operations], holdout: 0.4}"
+
+
+def printed(document: dict[str, object], columns: int) -> list[str]:
+    stream = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
+    print_sweep(document, Console(file=stream, width=columns, force_terminal=True, color_system=None, legacy_windows=False))
+    stream.flush()
+    return stream.buffer.getvalue().decode().splitlines()  # type: ignore[attr-defined]
+
+
+@pytest.fixture
+def swept(mpnet: Mpnet, experiment: Path) -> dict[str, object]:
+    return dict(document_of(mpnet("sweep", experiment, "--set", SWEEP, "--workers", 1, "-q", "--json")))
+
+
+def test_a_sweep_fits_eighty_columns(swept: dict[str, object]) -> None:
+    lines = printed(swept, 80)
+    # Two lines end in what somebody copies, whole: a command and a path.
+    assert [line for line in lines if cell_len(line) > 80 and str(swept["store"]) not in line] == []
+    text = "\n".join(lines)
+    for row in swept["front"]:  # type: ignore[attr-defined]
+        assert row["precision"] in text
+    for heading in ("agreement", "held", "operations", "baseline", "smallest"):
+        assert heading in text
+
+
+def test_keys_of_large_networks_are_shortened(swept: dict[str, object]) -> None:
+    entries = [*swept["front"], swept["baseline"], swept["best"], *swept["picks"].values()]  # type: ignore[attr-defined]
+    for entry in {id(entry): entry for entry in entries}.values():
+        entry["precision"] = entry["precision"] * 9  # 117 layers
+    lines = printed(swept, 80)
+    assert [line for line in lines if cell_len(line) > 80 and str(swept["store"]) not in line] == []
+    assert "f*117" in "\n".join(lines)
+
+
+@pytest.mark.parametrize("command", [
+    "show experiment.yaml", "targets", "bench experiment.yaml --precisions fp32,fp16,int8,mixed --repeats 3 -q",
+    "run experiment.yaml -q",
+])
+def test_a_pipe_gets_a_hundred_columns_at_most(mpnet: Mpnet, experiment: Path, command: str) -> None:
+    lines = mpnet(*command.split()).stdout.splitlines()
+    rules = [len(line) for line in lines if set(line) == {"─"}]
+    assert rules
+    assert max(rules) <= 100
+
+
+@pytest.mark.slow
+def test_a_boards_latency_stands_in_the_summary(mpnet: Mpnet, experiment: Path) -> None:
+    assert mpnet("profile", "net.cfg", "-o", "board.json", "--repeats", 3, "-q", "--precisions", "fp32,int8",
+                 "--threads", 1).returncode in (0, 1)  # 1: the machine is busy
+    more = ("--set", "sweep.latency=board.json", "--set", "sweep.latency_error=100000", "--workers", 1, "-q")
+    asked = mpnet("sweep", experiment, "--set", SWEEP, *more)
+    assert asked.returncode == 0, asked.stderr
+    assert "latency: predicted by a table of" in asked.stdout
+    assert "latency saved" in " ".join(asked.stdout.split())
+    # Whoever says nothing of objectives pays in the board's milliseconds first.
+    open_ = "sweep={strategy: greedy, budget: {trials: 3}}"
+    document = document_of(mpnet("sweep", experiment, "--set", open_, *more, "--json"))
+    assert document["objectives"] == ["AP", "latency_ms"]
+    assert document["table"].startswith("a table of ")
+    assert all(row["costs"]["latency_ms"] > 0 for row in document["front"])
