@@ -31,6 +31,7 @@ COMMANDS: dict[str, str] = {
     "bench": "Speed of a network: layers, precisions, kernel tables, threads.",
     "analyze": "Where a configuration loses accuracy: error per layer and step.",
     "compare": "Differences between finished runs.",
+    "list": "Which results and sweeps there are.",
     "report": "One HTML page that explains runs or a sweep.",
     "export": "The chosen configuration as a ready .cfg, or for another engine.",
     "targets": "What can be exported to what, and why not.",

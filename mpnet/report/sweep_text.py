@@ -16,6 +16,9 @@ from mpnet.sweep.picks import PICK_RULES
 
 _BAR = 24
 LATENCY = "latency_ms"
+RANKING = ("one_at_a_time", "additive")
+"""Strategies that begin with each layer alone."""
+LAYERS_SHOWN = 16
 FRONT_ROWS = 32
 """Most rows of a front, beside those that were picked."""
 
@@ -45,7 +48,7 @@ def print_sweep(document: Mapping[str, Any], out: Console) -> None:
     )
     if document["stopped"]:
         out.print(f"stopped by budget.{document['stopped']}; the same command with a larger budget goes on")
-    if document["strategy"] == "one_at_a_time":
+    if document["strategy"] in RANKING:
         _print_layers(document, out)
     _print_front(document, out)
     _print_picks(document, out)
@@ -223,19 +226,20 @@ def _print_layers(document: Mapping[str, Any], out: Console) -> None:
         return
     qualities = [name for name in document["objectives"] if name in rows[0]["alone"]]
     worst = max(-float(row["alone"][qualities[0]]) for row in rows)
-    headings = [f"{measure(name).label} {when}" for when in ("alone", "kept") for name in qualities]
+    both = [(when, name) for when in ("alone", "kept") if any(row[when] for row in rows) for name in qualities]
     cells: list[list[object]] = []
     for row in rows:
-        changes = [row[when].get(name) for when in ("alone", "kept") for name in qualities]
+        changes = [row[when].get(name) for when, name in both]
         lost = -float(row["alone"][qualities[0]])
         cells.append([
             _several(row["layers"]), _several(row["names"]), f"{100 * row['mac_share']:.1f} %", row["precision"],
             *["" if change is None else number_text(change, 2, True) for change in changes],
             Share(lost / worst if worst > 0 else 0.0),
         ])
-    title = ("Layers, most harm first: change when lowered alone, and when kept while all others are lowered; bars: "
-             f"{measure(qualities[0]).label} lost alone")
-    print_table(out, ["layer", "name", "MACs", "to", *headings, ""], cells, title, left=(0, 1, 3))
+    kept = ", and when kept while all others are lowered" if any(when == "kept" for when, _ in both) else ""
+    title = f"Layers, most harm first: change when lowered alone{kept}; bars: {measure(qualities[0]).label} lost alone"
+    headings = [f"{measure(name).label} {when}" for when, name in both]
+    print_table(out, ["layer", "name", "MACs", "to", *headings, ""], cells, title, left=(0, 1, 3), limit=LAYERS_SHOWN)
 
 
 def _several(items: Sequence[object]) -> str:

@@ -179,7 +179,8 @@ def sweep_status(path: Path, number: int | None = None) -> dict[str, Any]:
     Raises: StoreError for a file that is no store, or a number that there is none of.
     """
     with TrialStore.read(path) as store:
-        record = choose_record(store, number)
+        records = read_records(store)
+        record = choose_record(store, number, records=records)
         status = store.document("status") if record is None or record.last else {}
         sweep: Mapping[str, Any] = record.sweep if record else {}
         findings = record.findings if record else None
@@ -199,7 +200,7 @@ def sweep_status(path: Path, number: int | None = None) -> dict[str, Any]:
             "store": str(path), "state": state, "name": sweep.get("name"), "strategy": sweep.get("strategy"),
             "trials": ended.get("trials", known) if ended else known, "known": known,
             "sweep": record.number if record else None,
-            "sweeps": [other.summary(store) for other in read_records(store)],
+            "sweeps": [other.summary(store) for other in records],
             "total": status.get("total"), "seconds": work.seconds,
             "workers": sorted({shown(owner) for owner in claims.values()}), "claims": list(claims), "findings": findings,
         }

@@ -37,11 +37,12 @@ class Record:
         return sum(store.count(context) for context in self.contexts)
 
     def summary(self, store: TrialStore) -> dict[str, Any]:
-        """For lists: number, strategy, trials, quantisation options, holdout, objectives, created."""
+        """For lists: number, name, state of its last end, contexts, strategy, trials, quantisation options, and so on."""
         documents = store.contexts()
         options = [str(documents[context].get("options", "")) for context in self.contexts if context in documents]
         return {
-            "sweep": self.number, "contexts": list(self.contexts), "strategy": self.sweep.get("strategy"),
+            "sweep": self.number, "name": self.sweep.get("name"), "state": (self.findings or {}).get("state", "interrupted"),
+            "contexts": list(self.contexts), "strategy": self.sweep.get("strategy"),
             "trials": self.trials(store), "options": [text for text in options if text],
             "holdout": self.sweep.get("holdout"), "objectives": self.sweep.get("objectives"),
             "created": self.sweep.get("created"), "last": self.last,
@@ -74,19 +75,21 @@ def read_records(store: TrialStore) -> list[Record]:
     return found
 
 
-def choose_record(store: TrialStore, number: int | None = None, key: str | None = None) -> Record | None:
+def choose_record(
+    store: TrialStore, number: int | None = None, key: str | None = None, records: Sequence[Record] | None = None
+) -> Record | None:
     """The sweep of a number; else the last one, or one that has `key` if that has not; None for an empty store.
 
-    Raises: StoreError for a number that there is none of.
+    records: of the store, None: to be read. Raises: StoreError for a number that there is none of.
     """
-    records = read_records(store)
+    records = read_records(store) if records is None else records
     if number is not None:
         for record in records:
             if record.number == number:
                 return record
         raise StoreError(f"{store.path}: has no sweep {number}; `mpnet sweep --status {store.path}` lists "
                          f"{', '.join(str(r.number) for r in records) or 'none'}")
-    records.sort(key=lambda record: (not record.last, -record.number))
+    records = sorted(records, key=lambda record: (not record.last, -record.number))
     if key is not None:
         for record in records:
             if any(store.find(context, [key]) for context in record.contexts):

@@ -155,7 +155,8 @@ def test_held_out_pictures_report_beside_those_that_select(mpnet: Mpnet, sweep_f
     assert document["holdout"] == {"selecting": 3, "held_out": 2}
     assert all("AP" in row["held_out"] for row in document["front"])
     text = mpnet("sweep", sweep_file, *held).stdout
-    assert "agreement_AP, held out" in text
+    assert "on the 3 pictures that select, and on the 2 held out" in " ".join(text.split())
+    assert " held " in text
     assert "No picture was held out" not in text
 
 

@@ -1,0 +1,29 @@
+"""`mpnet list`: which results and sweeps there are, and how they are named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from mpnet.cli.options import declare
+from mpnet.cli.output import console, print_json
+from mpnet.errors import StoreError
+from mpnet.report.inventory import inventory, print_inventory
+from mpnet.spec.experiment import DEFAULT_OUTPUT
+
+
+@declare("mpnet list", "mpnet list runs/demo --json", quiet=False)
+@click.argument("folder", type=click.Path(path_type=Path), default=DEFAULT_OUTPUT)
+def command(folder: Path, as_json: bool) -> None:
+    """List the results and sweeps below FOLDER (runs/), sweeps with their strategies, holdouts and options.
+
+    Other commands take what is listed as it stands here. Columns for which there is no room are in --json.
+    """
+    if not folder.is_dir():
+        raise StoreError(f"{folder}: no such folder; name one that `mpnet run` or `mpnet sweep` wrote to")
+    document = inventory(folder)
+    if as_json:
+        print_json(document)
+    else:
+        print_inventory(document, console())
