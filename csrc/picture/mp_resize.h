@@ -1,4 +1,4 @@
-/* Picture -> network input as Darknet does it; docs/evaluation.md states the arithmetic. One implementation for every program. */
+/* Picture -> network input as Darknet does it; docs/arithmetic.md, section 7, states it. One implementation for every program. */
 #ifndef MP_RESIZE_H
 #define MP_RESIZE_H
 #include <stdint.h>

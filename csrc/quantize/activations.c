@@ -19,6 +19,14 @@ static inline uint32_t nonfinite(float x)
 static inline int32_t round_even(float t) { return (int32_t)((t + 12582912.0f) - 12582912.0f); }
 static inline int32_t round_away(float t) { return (int32_t)(t + copysignf(0x1.fffffep-2f, t)); }
 
+/* floorf(t + 0.5f) of such t, as TensorFlow writes it. */
+static inline int32_t round_up(float t)
+{
+    const float raised = t + 0.5f;
+    const int32_t whole = (int32_t)raised;
+    return whole - ((float)whole > raised);
+}
+
 /* Flushing as mp_flush does; the sign of zero is irrelevant on the way to integers. */
 static inline float flushed(float x) { return fabsf(x) < FLT_MIN ? 0.0f : x; }
 
@@ -40,6 +48,7 @@ static inline float flushed(float x) { return fabsf(x) < FLT_MIN ? 0.0f : x; }
     }
 QUANTIZE(quantize_even, round_even)
 QUANTIZE(quantize_away, round_away)
+QUANTIZE(quantize_up, round_up)
 
 static uint32_t quantize_min_combined(const float *restrict x, int8_t *restrict q, size_t n, const mp_quant_params *p)
 {
@@ -56,18 +65,34 @@ static uint32_t quantize_min_combined(const float *restrict x, int8_t *restrict 
     return bad;
 }
 
+static uint32_t quantize_fake_quant(const float *restrict x, int8_t *restrict q, size_t n, const mp_quant_params *p)
+{
+    const float low = p->range_min, high = p->range_max, scale = p->scale, zero = (float)(p->zero_point - p->low);
+    const int32_t zero_point = p->zero_point;
+    uint32_t bad = 0;
+    for (size_t i = 0; i < n; i++) {
+        float bounded = flushed(x[i]);
+        bounded = bounded > low ? bounded : low;
+        bounded = bounded < high ? bounded : high;
+        q[i] = (int8_t)(round_up(flushed(flushed(bounded - low) / scale) - zero) + zero_point);
+        bad |= nonfinite(x[i]);
+    }
+    return bad;
+}
+
 static uint32_t quantize_piece(const float *x, int8_t *q, size_t n, const mp_quant_params *p)
 {
     if (p->mode == MP_TF_MIN_COMBINED) return quantize_min_combined(x, q, n, p);
+    if (p->mode == MP_TF_FAKE_QUANT) return quantize_fake_quant(x, q, n, p);
+    if (p->rounding == MP_HALF_UP) return quantize_up(x, q, n, p);
     return p->rounding == MP_HALF_TO_EVEN ? quantize_even(x, q, n, p) : quantize_away(x, q, n, p);
 }
 
 static int known(const mp_quant_params *params, size_t images)
 {
     for (size_t i = 0; i < images; i++)
-        if (params[i].mode < MP_TF_MIN_COMBINED || params[i].mode > MP_TF_SCALED ||
-            params[i].rounding < MP_HALF_TO_EVEN || params[i].rounding > MP_TRUNCATE || params[i].low < -128 ||
-            params[i].high > 127 || params[i].zero_point < -128 || params[i].zero_point > 127)
+        if (params[i].mode < MP_TF_MIN_COMBINED || !mp_known_scheme(params[i].mode, params[i].rounding) ||
+            params[i].low < -128 || params[i].high > 127 || params[i].zero_point < -128 || params[i].zero_point > 127)
             return 0;
     return 1;
 }
@@ -119,6 +144,9 @@ static void dequantize_piece(const int8_t *restrict q, float *restrict x, size_t
     if (p->mode == MP_TF_MIN_COMBINED) {
         shift = 128;
         base = p->range_min;
+    } else if (p->mode >= MP_TF_FAKE_QUANT) {
+        for (size_t i = 0; i < n; i++) x[i] = mp_flush((float)(q[i] - p->zero_point) * scale);
+        return;
     } else if (p->mode == MP_TF_MIN_FIRST) {
         const float rounded =
             p->range_max == p->range_min ? p->range_min : mp_flush(mp_round_away(p->range_min / scale) * scale);

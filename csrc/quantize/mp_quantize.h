@@ -1,6 +1,6 @@
 /* Ranges to scales, and TensorFlow's codes, one parameter set per image.
  *
- * The formulas and their order stand in docs/quantization.md; mpnet/quantization/scheme.py is the second implementation and
+ * The formulas and their order stand in docs/arithmetic.md, section 9; mpnet/quantization/scheme.py is the second implementation and
  * gives the same bits. Plain C that compilers vectorise: clamped in float before converting, no libm call per element. */
 #ifndef MP_QUANTIZE_H
 #define MP_QUANTIZE_H
@@ -9,20 +9,23 @@
 #include "../mpnet.h"
 
 /* cdef begin */
-/* Same order as MODES in mpnet/spec/quantization.py; ROUNDINGS there as in mpnet.h. */
+/* Same order as MODES in mpnet/spec/quantization.py; SCHEME_ROUNDINGS there as in mpnet.h, and MP_HALF_UP after them. */
 enum {
     MP_AFFINE = 0,
     MP_SYMMETRIC = 1,
     MP_POWER_OF_TWO = 2,
     MP_TF_MIN_COMBINED = 3,
     MP_TF_MIN_FIRST = 4,
-    MP_TF_SCALED = 5
+    MP_TF_SCALED = 5,
+    MP_TF_FAKE_QUANT = 6,
+    MP_TF_BOTH_WAYS = 7 /* quantize_and_dequantize */
 };
+enum { MP_HALF_UP = 3 }; /* rounding of the last two only */
 
 typedef struct {
     int32_t mode, rounding;
-    int32_t narrow_range;       /* MP_TF_SCALED only */
-    float ensure_minimum_range; /* MP_TF_* only */
+    int32_t narrow_range;       /* MP_TF_SCALED and what follows it */
+    float ensure_minimum_range; /* MP_TF_* up to MP_TF_SCALED */
 } mp_activation_scheme;
 
 typedef struct {
@@ -44,4 +47,11 @@ int mp_tf_quantize(const float *x, int8_t *q, size_t images, size_t size, const 
 /* The reals of the codes q by TensorFlow's own order of operations, as a Dequantize step gives them. */
 int mp_tf_dequantize(const int8_t *q, float *x, size_t images, size_t size, const mp_quant_params *params, int threads);
 /* cdef end */
+
+/* Whether a scheme's words are known: mode and rounding. */
+static inline int mp_known_scheme(int32_t mode, int32_t rounding)
+{
+    return mode >= MP_AFFINE && mode <= MP_TF_BOTH_WAYS && rounding >= MP_HALF_TO_EVEN &&
+           rounding <= (mode >= MP_TF_FAKE_QUANT ? MP_HALF_UP : MP_TRUNCATE);
+}
 #endif

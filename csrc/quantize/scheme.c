@@ -45,9 +45,7 @@ int mp_ranges_to_params(const float *ranges, size_t images, const mp_activation_
                         size_t *bad_image)
 {
     *bad_image = 0;
-    if (scheme->mode < MP_AFFINE || scheme->mode > MP_TF_SCALED || scheme->rounding < MP_HALF_TO_EVEN ||
-        scheme->rounding > MP_TRUNCATE)
-        return MP_BAD_ARGUMENT;
+    if (!mp_known_scheme(scheme->mode, scheme->rounding)) return MP_BAD_ARGUMENT;
     for (size_t i = 0; i < images; i++) {
         const int status = one_range(ranges[2 * i], ranges[2 * i + 1], scheme, &params[i]);
         if (status != MP_OK) {

@@ -95,9 +95,7 @@ static const char *step_problem(const mpr_file *file, const mpb_step *step, cons
     if (step->operation == MPB_YOLO) return in == out && in->type == MP_TYPE_F32 ? 0 : "a head takes fp32";
     mp_activation_scheme scheme;
     if (mpr_makes_codes(step, &scheme)) {
-        if (scheme.mode < MP_AFFINE || scheme.mode > MP_TF_SCALED || scheme.rounding < MP_HALF_TO_EVEN ||
-            scheme.rounding > MP_TRUNCATE)
-            return "its scheme is unknown";
+        if (!mp_known_scheme(scheme.mode, scheme.rounding)) return "its scheme is unknown";
         if (step->calibrated && !(isfinite(step->low) && isfinite(step->high) && step->low <= step->high))
             return "its range is none";
     }

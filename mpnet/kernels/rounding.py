@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.errors import KernelError
-from mpnet.spec.quantization import ROUNDINGS
+from mpnet.spec.quantization import SCHEME_ROUNDINGS
 
 F32 = NDArray[np.float32]
 _f32 = np.float32
@@ -24,7 +24,9 @@ def round_whole(x: F32, rounding: str) -> F32:
         return np.trunc(x + np.copysign(np.nextafter(_f32(0.5), _f32(0)), x))
     if rounding == "truncate":
         return np.trunc(x)
-    raise KernelError(f"unknown rounding {rounding!r}; known are {', '.join(ROUNDINGS)}")
+    if rounding == "half_up":
+        return np.floor(x + _f32(0.5))  # 0.49999997 becomes 1, as in TensorFlow
+    raise KernelError(f"unknown rounding {rounding!r}; known are {', '.join(SCHEME_ROUNDINGS)}")
 
 
 def quantized(x: F32, inv_scale: Any, zero_point: Any, rounding: str, low: int, high: int) -> NDArray[np.int8]:

@@ -5,6 +5,11 @@ from typing import TYPE_CHECKING
 from mpnet.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from mpnet.quantization.fake_quant import (
+        fake_quant_with_min_max_vars,
+        fake_quant_with_min_max_vars_per_channel,
+        quantize_and_dequantize,
+    )
     from mpnet.quantization.scheme import (
         ActivationScheme,
         QuantParams,
@@ -26,16 +31,22 @@ __all__ = [
     "dequantize_activation",
     "dequantize_step",
     "dequantize_weights",
+    "fake_quant_with_min_max_vars",
+    "fake_quant_with_min_max_vars_per_channel",
     "fake_quantize_activation",
     "params_to_quant",
     "quantize",
     "quantize_activation",
+    "quantize_and_dequantize",
     "quantize_weights",
     "range_to_params",
 ]
 
 # Formulas of TensorFlow's are not needed to run what uses none.
 __getattr__ = lazy_names(__name__, {
+    "mpnet.quantization.fake_quant": (
+        "fake_quant_with_min_max_vars", "fake_quant_with_min_max_vars_per_channel", "quantize_and_dequantize",
+    ),
     "mpnet.quantization.scheme": (
         "ActivationScheme", "QuantParams", "dequantize_activation", "dequantize_step", "fake_quantize_activation",
         "params_to_quant", "quantize_activation", "range_to_params",

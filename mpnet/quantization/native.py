@@ -15,7 +15,7 @@ from mpnet.kernels._core import ffi, lib
 from mpnet.kernels.interface import TensorQuant
 from mpnet.kernels.isa import kernels
 from mpnet.quantization.scheme import ActivationScheme, QuantParams
-from mpnet.spec.quantization import ACTIVATION_MODES, ROUNDINGS, TENSORFLOW_MODES
+from mpnet.spec.quantization import ACTIVATION_MODES, SCHEME_ROUNDINGS, TENSORFLOW_MODES
 
 PARAMS = np.dtype(
     [(name, np.int32) for name in ("mode", "rounding", "zero_point", "low", "high")]
@@ -54,7 +54,7 @@ def scale_arguments(ranges: NDArray[np.float32], params: NDArray[Any], scheme: A
     both alive. The last receives the number of the image that it cannot scale."""
     words = ffi.new("mp_activation_scheme *", {
         "mode": ACTIVATION_MODES.index(scheme.mode),
-        "rounding": ROUNDINGS.index(str(scheme.rounding)),
+        "rounding": SCHEME_ROUNDINGS.index(str(scheme.rounding)),
         "narrow_range": int(scheme.narrow_range),
         "ensure_minimum_range": scheme.ensure_minimum_range,
     })
@@ -65,7 +65,7 @@ def quant_params(params: NDArray[Any], image: int) -> QuantParams:
     """One row of an array of PARAMS as QuantParams."""
     row = params[image]
     return QuantParams(
-        ACTIVATION_MODES[row["mode"]], ROUNDINGS[row["rounding"]], float(row["scale"]), float(row["inv_scale"]),
+        ACTIVATION_MODES[row["mode"]], SCHEME_ROUNDINGS[row["rounding"]], float(row["scale"]), float(row["inv_scale"]),
         int(row["zero_point"]), float(row["offset"]), int(row["low"]), int(row["high"]),
         float(row["range_min"]), float(row["range_max"]),
     )  # fmt: skip

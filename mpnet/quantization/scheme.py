@@ -8,7 +8,7 @@ and offset (float32):
 offset is 0 but for MIN_COMBINED, whose codes do not hit the real 0: there zero_point is the code of 0, and offset is
 the real value of that code (at most half a step). So in every mode a padding tap holds zero_point.
 
-Quantising, all modes but MIN_COMBINED, every operation one float32 rounding:
+Quantising, all modes but MIN_COMBINED and fake_quant_with_min_max_vars, every operation one float32 rounding:
 
     t = x * inv_scale
     t = min(max(t, float(low - zero_point)), float(high - zero_point))      clamp before converting
@@ -19,9 +19,13 @@ For affine, symmetric and power_of_two, inv_scale is 1 / scale in float32; Tenso
 
     q = round((min(max(x, range_min), range_max) - range_min) * inv_scale - 128)
 
+fake_quant_with_min_max_vars, counting the real 0 as `zero_point - low` steps from range_min:
+
+    q = round((min(max(x, range_min), range_max) - range_min) / scale - (zero_point - low)) + zero_point
+
 TensorFlow's modes treat denormal numbers as zero.
 `csrc/quantize/scheme.c` computes the same bits.
-Source: docs/quantization.md.
+Source: docs/arithmetic.md, section 9.
 """
 
 from __future__ import annotations
@@ -36,10 +40,12 @@ from numpy.typing import NDArray
 from mpnet.errors import PrecisionError
 from mpnet.kernels.interface import TensorQuant
 from mpnet.kernels.rounding import quantized, round_whole
-from mpnet.spec.quantization import MODES, ROUNDINGS, TENSORFLOW_MODES, ActivationMode
+from mpnet.spec.quantization import MODES, SCHEME_ROUNDINGS, TENSORFLOW_MODES, ActivationMode
 
 # Narrower ranges count as this scale: its reciprocal and its product with a weight scale stay normal numbers.
 SMALLEST_SCALE = float(np.float32(2.0**-100))
+
+FAKE_QUANT = "fake_quant_with_min_max_vars"
 
 _f32 = np.float32
 
@@ -49,8 +55,9 @@ class ActivationScheme:
     """How activation tensors are quantised.
 
     mode:      affine (integer zero point, 0 is exact), symmetric ([-127, 127], zero point 0), power_of_two (symmetric,
-               the scale is a power of two), or TensorFlow's MIN_COMBINED, MIN_FIRST, SCALED with type qint8.
-    rounding:  half_to_even, half_away, truncate; None: the mode's own. Relative to the real zero.
+               the scale is a power of two), or TensorFlow's MIN_COMBINED, MIN_FIRST, SCALED with type qint8, and its
+               fake_quant_with_min_max_vars and (signed) quantize_and_dequantize of 8 bits.
+    rounding:  half_to_even, half_away, truncate, half_up; None: the mode's own. Relative to the real zero.
     narrow_range, ensure_minimum_range: as in TensorFlow; for its modes only.
     Raises: PrecisionError for a combination that does not exist.
     """
@@ -66,14 +73,17 @@ class ActivationScheme:
         roundings = self._row.roundings
         if self.rounding is None:
             object.__setattr__(self, "rounding", roundings[0])
-        if self.rounding not in ROUNDINGS:
-            raise PrecisionError(f"activations: unknown rounding {self.rounding!r}; known are {', '.join(ROUNDINGS)}")
+        if self.rounding not in SCHEME_ROUNDINGS:
+            raise PrecisionError(
+                f"activations: unknown rounding {self.rounding!r}; known are {', '.join(SCHEME_ROUNDINGS)}"
+            )
         if self.rounding not in roundings:
             raise PrecisionError(
                 f"activations: mode {self.mode} does not round {self.rounding}; use {' or '.join(roundings)}"
             )
-        if self.narrow_range and self.mode != "SCALED":
-            raise PrecisionError(f"activations: narrow_range has no effect in mode {self.mode}; use SCALED or drop it")
+        if self.narrow_range and not self._row.narrows:
+            narrowing = " or ".join(mode.name for mode in MODES.values() if mode.narrows)
+            raise PrecisionError(f"activations: narrow_range has no effect in mode {self.mode}; use {narrowing}, or drop it")
         if not (0.0 <= self.ensure_minimum_range < math.inf):
             raise PrecisionError(
                 f"activations: ensure_minimum_range is {self.ensure_minimum_range}; it must be 0 or more, and finite"
@@ -177,15 +187,14 @@ def _tensorflow_params(mn: np.float32, mx: np.float32, scheme: ActivationScheme)
     from mpnet.quantization import tensorflow as tf_formulas  # for its modes only
 
     assert scheme.rounding is not None
+    if MODES[scheme.mode].fake:
+        return _fake_params(mn, mx, scheme)
     factors = tf_formulas.quantize_factors(mn, mx, tf_formulas.QINT8, scheme.mode, scheme.narrow_range,
                                            scheme.ensure_minimum_range)
     scale = tf_formulas.dequantize_scale(factors.minimum, factors.maximum, tf_formulas.QINT8, scheme.mode,
                                          scheme.narrow_range)
     if not (np.isfinite(factors.scale) and factors.scale > 0 and np.isfinite(scale) and scale > 0):
-        raise PrecisionError(
-            f"activation range [{mn}, {mx}] is too narrow or too wide for mode {scheme.mode}; "
-            "set ensure_minimum_range above 0 or use mode affine"
-        )
+        raise _no_scale(mn, mx, scheme)
     zero_point, offset = 0, 0.0
     if scheme.mode == "MIN_COMBINED":
         zero = np.zeros(1, np.float32)
@@ -196,6 +205,32 @@ def _tensorflow_params(mn: np.float32, mx: np.float32, scheme: ActivationScheme)
     return QuantParams(
         scheme.mode, scheme.rounding, float(scale), float(factors.scale), zero_point, offset, scheme.low, scheme.high,
         float(factors.minimum), float(factors.maximum),
+    )
+
+
+def _fake_params(minimum: np.float32, maximum: np.float32, scheme: ActivationScheme) -> QuantParams:
+    from mpnet.quantization import fake_quant  # for these modes only
+
+    assert scheme.rounding is not None
+    mn, mx = min(minimum, _f32(0)), max(maximum, _f32(0))
+    zero_point = 0
+    if scheme.mode == FAKE_QUANT:
+        steps = fake_quant.fake_quant_steps(mn, mx, 8, scheme.narrow_range)
+        zero_point = scheme.low + int(steps.zero) if steps.usable else 0
+    else:
+        steps = fake_quant.both_ways_steps(mn, mx, scheme.low, scheme.high)
+    if not steps.usable:
+        raise _no_scale(minimum, maximum, scheme)
+    return QuantParams(
+        scheme.mode, scheme.rounding, float(steps.scale), float(steps.inv_scale), zero_point, 0.0, scheme.low, scheme.high,
+        float(steps.minimum), float(steps.maximum),
+    )
+
+
+def _no_scale(minimum: np.float32, maximum: np.float32, scheme: ActivationScheme) -> PrecisionError:
+    return PrecisionError(
+        f"activation range [{minimum}, {maximum}] is too narrow or too wide for mode {scheme.mode}; "
+        "set ensure_minimum_range above 0 or use mode affine"
     )
 
 
@@ -225,6 +260,11 @@ def quantize_activation(x: NDArray[Any], params: QuantParams) -> NDArray[np.int8
         bounded = np.maximum(np.minimum(values, _f32(params.range_max)), _f32(params.range_min))
         t = tf_formulas.flush(bounded - _f32(params.range_min)) * _f32(params.inv_scale) - _f32(128)
         return round_whole(t, params.rounding).astype(np.int8)
+    if params.mode == FAKE_QUANT:
+        bounded = np.maximum(np.minimum(values, _f32(params.range_max)), _f32(params.range_min))
+        position = tf_formulas.flush(tf_formulas.flush(bounded - _f32(params.range_min)) / _f32(params.scale))
+        whole = round_whole(position - _f32(params.zero_point - params.low), params.rounding)
+        return (whole.astype(np.int32) + params.zero_point).astype(np.int8)
     return quantized(
         values, _f32(params.inv_scale), np.int32(params.zero_point), params.rounding, params.low, params.high
     )
@@ -246,6 +286,8 @@ def dequantize_step(q: NDArray[np.int8], params: QuantParams) -> NDArray[np.floa
         return dequantize_activation(q, params)
     from mpnet.quantization import tensorflow as tf_formulas
 
+    if MODES[params.mode].fake:
+        return tf_formulas.flush(dequantize_activation(q, params))
     return tf_formulas.dequantize_slice(
         q, _f32(params.range_min), _f32(params.range_max), tf_formulas.QINT8, params.mode, params.low == -127
     )

@@ -3,7 +3,7 @@
 Every operation is one float32 rounding, nothing is fused; where TensorFlow computes in double, so does this module.
 TensorFlow's threads treat denormal numbers as zero, on the way in and out; `flush` does the same.
 Golden vectors made with TensorFlow itself (tools/make_tf_golden.py) hold it in place.
-Source: docs/quantization.md.
+Source: docs/arithmetic.md, section 9.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from mpnet.errors import PrecisionError
 from mpnet.kernels.rounding import round_whole
-from mpnet.spec.quantization import TENSORFLOW_MODES
+from mpnet.spec.quantization import QUANTIZE_MODES
 
 ROUND_MODES: dict[str, str] = {"HALF_AWAY_FROM_ZERO": "half_away", "HALF_TO_EVEN": "half_to_even"}
 
@@ -68,7 +68,7 @@ def flush(x: NDArray[np.float32]) -> NDArray[np.float32]:
     return np.where(np.abs(x) < _SMALLEST_NORMAL, np.copysign(_ZERO, x), x)
 
 
-def _flush_one(x: np.float32) -> np.float32:
+def flush_one(x: np.float32) -> np.float32:
     return np.copysign(_ZERO, x) if abs(x) < _SMALLEST_NORMAL else x
 
 
@@ -90,24 +90,24 @@ def quantize_factors(
 
     ensure_minimum_range is rounded to float32 first, as TensorFlow's attribute is.
     """
-    min_range, max_range = _flush_one(min_range), _flush_one(max_range)
+    min_range, max_range = flush_one(min_range), flush_one(max_range)
     mn = min(_ZERO, min_range)
     code = _ZERO
     with np.errstate(all="ignore"):
-        least = _flush_one(max(_f32(1), max(abs(min_range), abs(max_range))) * _f32(ensure_minimum_range))
-        mx = max(_ZERO, max(max_range, _flush_one(mn + least)))
-        span = np.float64(_flush_one(mx - mn))
+        least = flush_one(max(_f32(1), max(abs(min_range), abs(max_range))) * _f32(ensure_minimum_range))
+        mx = max(_ZERO, max(max_range, flush_one(mn + least)))
+        span = np.float64(flush_one(mx - mn))
         if mode == "MIN_COMBINED":
-            scale = _flush_one(_f32(np.float64(kind.steps) / span))
+            scale = flush_one(_f32(np.float64(kind.steps) / span))
         elif mode == "MIN_FIRST":
-            scale = _ZERO if mx == mn else _flush_one(_f32(np.float64(kind.steps) / span))
+            scale = _ZERO if mx == mn else flush_one(_f32(np.float64(kind.steps) / span))
             code = np.float32(round_whole(np.asarray(mn * scale), "half_away"))
         else:
             low, high = _scaled_codes(kind, narrow_range)
             from_min = low / mn if low * mn > 0 else _FLOAT_MAX
             from_max = high / mx if high * mx > 0 else _FLOAT_MAX
-            scale = _flush_one(min(from_min, from_max))
-            mn, mx = _flush_one(low / scale), _flush_one(high / scale)
+            scale = flush_one(min(from_min, from_max))
+            mn, mx = flush_one(low / scale), flush_one(high / scale)
     return QuantizeFactors(mn, mx, scale, code)
 
 
@@ -116,17 +116,17 @@ def dequantize_scale(
 ) -> np.float32:
     """The real value of one code. The range is taken as it is."""
     low, high = _scaled_codes(kind, narrow_range)
-    min_range, max_range = _flush_one(min_range), _flush_one(max_range)
+    min_range, max_range = flush_one(min_range), flush_one(max_range)
     with np.errstate(all="ignore"):
         if mode == "MIN_COMBINED":
-            scale = _flush_one(max_range - min_range) / (high - _f32(kind.lowest))
+            scale = flush_one(max_range - min_range) / (high - _f32(kind.lowest))
         elif mode == "MIN_FIRST":
-            scale = _f32(np.float64(_flush_one(max_range - min_range)) / np.float64(kind.steps))
+            scale = _f32(np.float64(flush_one(max_range - min_range)) / np.float64(kind.steps))
         elif kind.signed:
-            scale = max(_flush_one(min_range / low), _flush_one(max_range / high))
+            scale = max(flush_one(min_range / low), flush_one(max_range / high))
         else:
             scale = max_range / high
-    return _flush_one(scale)
+    return flush_one(scale)
 
 
 def _scaled_codes(kind: QuantizedType, narrow_range: bool) -> tuple[np.float32, np.float32]:
@@ -166,7 +166,7 @@ def dequantize_slice(
 ) -> NDArray[np.float32]:
     """Codes -> float32. whole: one range holds for the whole tensor."""
     scale = dequantize_scale(min_range, max_range, kind, mode, narrow_range)
-    min_range, max_range = _flush_one(min_range), _flush_one(max_range)
+    min_range, max_range = flush_one(min_range), flush_one(max_range)
     real: NDArray[np.float32] = q.astype(np.float32)
     with np.errstate(all="ignore"):
         if mode == "MIN_COMBINED":
@@ -174,8 +174,8 @@ def dequantize_slice(
         elif mode == "MIN_FIRST":
             base = min_range
             if max_range != min_range:
-                base = _flush_one(np.float32(round_whole(np.asarray(min_range / scale), "half_away")) * scale)
-            real = _flush_one(base - _flush_one(_f32(kind.lowest) * scale)) + flush(real * scale)
+                base = flush_one(np.float32(round_whole(np.asarray(min_range / scale), "half_away")) * scale)
+            real = flush_one(base - flush_one(_f32(kind.lowest) * scale)) + flush(real * scale)
         else:
             if whole and kind is QINT32:
                 # For whole tensors TensorFlow goes from qint32 through float to int32, and the topmost 64 codes, which
@@ -258,8 +258,8 @@ def _type(dtype: Any) -> QuantizedType:
 
 
 def _check_mode(mode: str) -> None:
-    if mode not in TENSORFLOW_MODES:
-        raise PrecisionError(f"unknown mode {mode!r}; known are {', '.join(TENSORFLOW_MODES)}")
+    if mode not in QUANTIZE_MODES:
+        raise PrecisionError(f"unknown mode {mode!r}; known are {', '.join(QUANTIZE_MODES)}")
 
 
 @dataclass(frozen=True)

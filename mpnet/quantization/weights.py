@@ -1,6 +1,7 @@
 """Weights as int8 in [-127, 127]: per tensor or per output channel, min-max, MSE-optimal or power of two.
 
 real = float(q) * scale. Per element, each operation one float32 rounding: q = round(clamp(w * (1 / scale), -127, 127)).
+TensorFlow's methods are its operations from -max|w| to max|w|, without the lowest code (mpnet.quantization.fake_quant).
 Searches add squared errors in float64 one after the other per channel, so the chosen scale is the same on every CPU.
 """
 
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 
 from mpnet.errors import PrecisionError
 from mpnet.kernels.rounding import round_whole
-from mpnet.spec.quantization import ROUNDINGS, WEIGHT_GRANULARITIES, WEIGHT_METHODS
+from mpnet.spec.quantization import SCHEME_ROUNDINGS, WEIGHT_GRANULARITIES, WEIGHT_METHODS, WEIGHTS
 
 _f32 = np.float32
 # Candidates of the MSE search: the largest magnitude times 100 %, 99 %, ... 30 %.
@@ -31,10 +32,10 @@ class WeightScheme:
 
     granularity: per_channel (one scale per output channel) or per_tensor.
     method:      min_max: scale = max|w| / 127; mse: the scale of 71 candidates (100 % .. 30 % of max|w|) with the least
-                 squared error; power_of_two: the scale 2^-15 .. 2^16 with the least squared error.
-    rounding:    half_to_even, half_away or truncate; None: truncate for power_of_two (as the reference program), else
-                 half_to_even.
-    Raises: PrecisionError for an unknown word.
+                 squared error; power_of_two: the scale 2^-15 .. 2^16 with the least squared error;
+                 fake_quant_with_min_max_vars, quantize_and_dequantize: as that operation of TensorFlow's does.
+    rounding:    half_to_even, half_away, truncate or half_up, as far as the method does; None: its own.
+    Raises: PrecisionError for an unknown word, or one that does not fit the method.
     """
 
     granularity: str = "per_channel"
@@ -42,15 +43,20 @@ class WeightScheme:
     rounding: str | None = None
 
     def __post_init__(self) -> None:
+        roundings = WEIGHTS[self.method].roundings if self.method in WEIGHTS else SCHEME_ROUNDINGS
         if self.rounding is None:
-            object.__setattr__(self, "rounding", "truncate" if self.method == "power_of_two" else "half_to_even")
+            object.__setattr__(self, "rounding", roundings[0])
         for what, value, known in (
             ("granularity", self.granularity, WEIGHT_GRANULARITIES),
             ("method", self.method, WEIGHT_METHODS),
-            ("rounding", self.rounding, ROUNDINGS),
+            ("rounding", self.rounding, SCHEME_ROUNDINGS),
         ):
             if value not in known:
                 raise PrecisionError(f"weights: unknown {what} {value!r}; known are {', '.join(known)}")
+        if self.rounding not in roundings:
+            raise PrecisionError(
+                f"weights: method {self.method} does not round {self.rounding}; use {' or '.join(roundings)}"
+            )
 
 
 def quantize_weights(w: NDArray[Any], scheme: WeightScheme) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
@@ -68,8 +74,12 @@ def quantize_weights(w: NDArray[Any], scheme: WeightScheme) -> tuple[NDArray[np.
         raise PrecisionError(f"weights: NaN or infinity in output channel {channel}")
     channels = values.shape[0]
     rows = values.reshape(channels if scheme.granularity == "per_channel" else 1, -1)
-    scales = _scales(rows, scheme)
-    codes = _codes(rows, scales, scheme).astype(np.int8).reshape(values.shape)
+    if WEIGHTS[scheme.method].tensorflow:
+        whole, scales = _tensorflow(rows, scheme)
+    else:
+        scales = _scales(rows, scheme)
+        whole = _codes(rows, scales, scheme)
+    codes = whole.astype(np.int8).reshape(values.shape)
     return codes, np.broadcast_to(scales, (channels,)).copy()
 
 
@@ -77,6 +87,27 @@ def dequantize_weights(codes: NDArray[np.int8], scales: NDArray[np.float32]) -> 
     """The float32 weights that the codes stand for; scales: (out_channels,)."""
     real: NDArray[np.float32] = codes.astype(np.float32) * scales.reshape(-1, *([1] * (codes.ndim - 1)))
     return real
+
+
+def _tensorflow(
+    rows: NDArray[np.float32], scheme: WeightScheme
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    from mpnet.quantization import fake_quant  # for its methods only
+
+    whole, scales = np.zeros(rows.shape, np.float32), np.ones(len(rows), np.float32)
+    channel = scheme.granularity == "per_channel"
+    for at, row in enumerate(rows):
+        most = np.abs(row).max()
+        fake = scheme.method == "fake_quant_with_min_max_vars"
+        steps = (fake_quant.fake_quant_steps(-most, most, 8, True) if fake
+                 else fake_quant.both_ways_steps(-most, most, -127, 127))
+        if not steps.usable:
+            raise PrecisionError(f"weights: {most} is too small or too large a weight for method {scheme.method}; use min_max")
+        assert scheme.rounding is not None
+        whole[at] = (fake_quant.fake_quant_whole(row, steps, channel=channel) if fake
+                     else fake_quant.both_ways_whole(row, steps, scheme.rounding))
+        scales[at] = steps.scale
+    return whole, scales
 
 
 def _codes(rows: NDArray[np.float32], scales: NDArray[np.float32], scheme: WeightScheme) -> NDArray[np.float32]:

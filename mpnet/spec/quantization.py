@@ -11,8 +11,10 @@ ACTIVATION_RANGES: tuple[str, ...] = ("dynamic", "calibrated")
 CALIBRATION_METHODS: tuple[str, ...] = ("min_max", "moving_average", "percentile", "entropy", "mse")
 # Order = code in csrc/mpnet.h.
 ROUNDINGS: tuple[str, ...] = ("half_to_even", "half_away", "truncate")
+"""Of the kernels."""
+SCHEME_ROUNDINGS: tuple[str, ...] = (*ROUNDINGS, "half_up")
+"""Of schemes: halves toward plus infinity are rounded so by TensorFlow only."""
 WEIGHT_GRANULARITIES: tuple[str, ...] = ("per_channel", "per_tensor")
-WEIGHT_METHODS: tuple[str, ...] = ("min_max", "mse", "power_of_two")
 
 
 @dataclass(frozen=True)
@@ -22,12 +24,16 @@ class ActivationMode:
     roundings:  how it can round, its own first.
     symmetric:  whether its codes lie evenly around the real zero.
     tensorflow: whether its formulas are TensorFlow's.
+    fake:       whether that operation gives reals at once, not codes.
+    narrows:    whether it can leave out the lowest code (narrow_range).
     """
 
     name: str
     roundings: tuple[str, ...]
     symmetric: bool = False
     tensorflow: bool = False
+    fake: bool = False
+    narrows: bool = False
 
 
 # Order = code in csrc/quantize/mp_quantize.h.
@@ -37,10 +43,35 @@ MODES: dict[str, ActivationMode] = {mode.name: mode for mode in (
     ActivationMode("power_of_two", ("truncate", "half_to_even", "half_away"), symmetric=True),
     ActivationMode("MIN_COMBINED", ("half_away",), tensorflow=True),
     ActivationMode("MIN_FIRST", ("half_away",), tensorflow=True),
-    ActivationMode("SCALED", ("half_away", "half_to_even"), symmetric=True, tensorflow=True),
+    ActivationMode("SCALED", ("half_away", "half_to_even"), symmetric=True, tensorflow=True, narrows=True),
+    ActivationMode("fake_quant_with_min_max_vars", ("half_up",), tensorflow=True, fake=True, narrows=True),
+    ActivationMode("quantize_and_dequantize", ("half_to_even", "half_up"), symmetric=True, tensorflow=True, fake=True,
+                   narrows=True),
 )}
 ACTIVATION_MODES: tuple[str, ...] = tuple(MODES)
 TENSORFLOW_MODES: tuple[str, ...] = tuple(name for name, mode in MODES.items() if mode.tensorflow)
+QUANTIZE_MODES: tuple[str, ...] = tuple(name for name in TENSORFLOW_MODES if not MODES[name].fake)
+"""Of TensorFlow's quantize and dequantize."""
+
+
+
+@dataclass(frozen=True)
+class WeightMethod:
+    """How weights get their scale. roundings: how it can round, its own first; tensorflow: by TensorFlow's formulas."""
+
+    name: str
+    roundings: tuple[str, ...]
+    tensorflow: bool = False
+
+
+WEIGHTS: dict[str, WeightMethod] = {method.name: method for method in (
+    WeightMethod("min_max", ROUNDINGS),
+    WeightMethod("mse", ROUNDINGS),
+    WeightMethod("power_of_two", ("truncate", "half_to_even", "half_away")),
+    WeightMethod("fake_quant_with_min_max_vars", ("half_up",), tensorflow=True),
+    WeightMethod("quantize_and_dequantize", ("half_to_even", "half_up"), tensorflow=True),
+)}
+WEIGHT_METHODS: tuple[str, ...] = tuple(WEIGHTS)
 
 _Options = TypeVar("_Options", "ActivationOptions", "WeightOptions", "QuantizationOptions")
 _Scheme = TypeVar("_Scheme")
@@ -55,7 +86,7 @@ class ActivationOptions:
     method:      how calibration finds a range (CALIBRATION_METHODS).
     percentile:  share of values kept by method `percentile`, in percent, 50 to 100.
     momentum:    weight of the past in method `moving_average`, 0 to 1.
-    rounding:    one of ROUNDINGS; the mode's own when None.
+    rounding:    one of SCHEME_ROUNDINGS; the mode's own when None.
     narrow_range, ensure_minimum_range: as in TensorFlow, for its modes.
     """
 
@@ -64,7 +95,7 @@ class ActivationOptions:
     method: str | None = field(default=None, metadata=word(CALIBRATION_METHODS, cfg="quantize_calibration"))
     percentile: float | None = field(default=None, metadata=number(50, 100, cfg="quantize_percentile"))
     momentum: float | None = field(default=None, metadata=number(0, 1))
-    rounding: str | None = field(default=None, metadata=word(ROUNDINGS, cfg="quantize_rounding"))
+    rounding: str | None = field(default=None, metadata=word(SCHEME_ROUNDINGS, cfg="quantize_rounding"))
     narrow_range: bool | None = field(default=None, metadata=flag())
     ensure_minimum_range: float | None = field(default=None, metadata=number(0, 1e30))
 
@@ -74,13 +105,14 @@ class WeightOptions:
     """What is asked of int8 weights; None means "not said here".
 
     granularity: one scale per output channel or one per tensor.
-    method:      min_max; mse: the scale with the smallest squared error; power_of_two: the same among powers of two.
-    rounding:    one of ROUNDINGS.
+    method:      min_max; mse: the scale with the smallest squared error; power_of_two: the same among powers of two; or as
+                 the TensorFlow operation of that name does it, narrow, from -max|w| to max|w|.
+    rounding:    one of SCHEME_ROUNDINGS; the method's own when None.
     """
 
     granularity: str | None = field(default=None, metadata=word(WEIGHT_GRANULARITIES, cfg="quantize_weights"))
     method: str | None = field(default=None, metadata=word(WEIGHT_METHODS, cfg="quantize_weight_method"))
-    rounding: str | None = field(default=None, metadata=word(ROUNDINGS))
+    rounding: str | None = field(default=None, metadata=word(SCHEME_ROUNDINGS))
 
 
 @dataclass(frozen=True)

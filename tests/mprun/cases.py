@@ -24,9 +24,9 @@ from mpnet.spec.network import NetworkSpec
 from mpnet.spec.precision import BASE_NAMES, PRECISIONS
 from mpnet.spec.quantization import (
     MODES,
-    ROUNDINGS,
     WEIGHT_GRANULARITIES,
     WEIGHT_METHODS,
+    WEIGHTS,
     ActivationOptions,
     QuantizationOptions,
     WeightOptions,
@@ -84,7 +84,7 @@ def _said(draw: random.Random) -> QuantizationOptions:
     method = draw.choice(WEIGHT_METHODS)
     return QuantizationOptions(
         ActivationOptions(mode=mode.name, ranges=draw.choice(("dynamic", "calibrated")), rounding=draw.choice(mode.roundings)),
-        WeightOptions(draw.choice(WEIGHT_GRANULARITIES), method, draw.choice(ROUNDINGS)),
+        WeightOptions(draw.choice(WEIGHT_GRANULARITIES), method, draw.choice(WEIGHTS[method].roundings)),
         bias_correction=draw.random() < 0.3, equalisation=None,
     )
 

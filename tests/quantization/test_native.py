@@ -8,12 +8,12 @@ import pytest
 from mpnet.errors import PrecisionError
 from mpnet.quantization import native, scheme, tensorflow
 from mpnet.quantization.scheme import ActivationScheme, QuantParams
-from mpnet.spec.quantization import ACTIVATION_MODES, MODES, ROUNDINGS, TENSORFLOW_MODES
+from mpnet.spec.quantization import ACTIVATION_MODES, MODES, QUANTIZE_MODES, SCHEME_ROUNDINGS
 
-SCHEMES = [ActivationScheme(m.name, r) for m in MODES.values() if not m.tensorflow for r in ROUNDINGS] + [
-    *(ActivationScheme(m, ensure_minimum_range=e) for m in TENSORFLOW_MODES for e in (0.01, 0.0)),
-    ActivationScheme("SCALED", "half_to_even"),
-    ActivationScheme("SCALED", narrow_range=True),
+SCHEMES = [
+    *(ActivationScheme(m.name, r, narrow) for m in MODES.values() for r in m.roundings for narrow in (False, True)
+      if m.narrows or not narrow),
+    *(ActivationScheme(m, ensure_minimum_range=0.0) for m in QUANTIZE_MODES),
 ]
 
 
@@ -29,7 +29,7 @@ def ranges(seed: int, count: int) -> np.ndarray:
 
 def params_array(params: list[QuantParams]) -> np.ndarray:
     """QuantParams, one per image, as an array of PARAMS."""
-    words = [(ACTIVATION_MODES.index(p.mode), ROUNDINGS.index(p.rounding)) for p in params]
+    words = [(ACTIVATION_MODES.index(p.mode), SCHEME_ROUNDINGS.index(p.rounding)) for p in params]
     return np.array([
         (*word, p.zero_point, p.low, p.high, p.scale, p.inv_scale, p.offset, p.range_min, p.range_max)
         for word, p in zip(words, params, strict=True)
@@ -83,7 +83,7 @@ def test_codes_and_reals_equal_numpy(kind: ActivationScheme, threads: int) -> No
         np.testing.assert_array_equal(linear[i].view(np.uint32), expected.view(np.uint32))
 
 
-@pytest.mark.parametrize("mode", TENSORFLOW_MODES)
+@pytest.mark.parametrize("mode", QUANTIZE_MODES)
 @pytest.mark.parametrize("narrow", [False, True])
 @pytest.mark.parametrize("round_mode", tensorflow.ROUND_MODES)
 def test_codes_and_reals_equal_tensorflow(mode: str, narrow: bool, round_mode: str) -> None:

@@ -23,7 +23,7 @@ from mpnet.errors import EngineError
 from mpnet.kernels._core import lib
 from mpnet.kernels.interface import ACTIVATIONS
 from mpnet.spec.network import LayerSpec
-from mpnet.spec.quantization import ACTIVATION_MODES, ROUNDINGS
+from mpnet.spec.quantization import ACTIVATION_MODES, SCHEME_ROUNDINGS
 
 _Fields = dict[str, Any]
 
@@ -32,7 +32,7 @@ def _quantize(operation: Quantize) -> _Fields:
     scheme = operation.scheme
     low, high = operation.range or (0.0, 0.0)
     return {
-        "mode": ACTIVATION_MODES.index(scheme.mode), "rounding": ROUNDINGS.index(str(scheme.rounding)),
+        "mode": ACTIVATION_MODES.index(scheme.mode), "rounding": SCHEME_ROUNDINGS.index(str(scheme.rounding)),
         "narrow_range": int(scheme.narrow_range), "ensure_minimum_range": scheme.ensure_minimum_range,
         "calibrated": int(operation.range is not None), "low": low, "high": high,
     }
