@@ -63,8 +63,8 @@ typedef struct {
     /* A 6x6 tile of staged pixels -> 36 positions, position_bytes apart; may read and write whole vectors past channels. */
     void (*input)(const char *pixel, size_t pixel_bytes, size_t row_bytes, int channels, char *v,
                   size_t position_bytes);
-    /* 36 positions of nr sums -> y[16][nr], each started from init[nr]. */
-    void (*output)(const char *m, size_t position_bytes, const void *init, void *y, int nr);
+    /* 36 positions of nr sums -> y[4][4][nr], rows y_row elements apart, each started from init[nr]. */
+    void (*output)(const char *m, size_t position_bytes, const void *init, void *y, size_t y_row, int nr);
 } mp_winograd;
 
 /* Leaf kernels that are one function of a level. LEAF(what it gives, name, arguments).

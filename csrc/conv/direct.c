@@ -86,6 +86,8 @@ static void run_pass(const mp_item *item, const depth_pass *pass)
     const size_t row_bytes = (size_t)m->nr * 4,
                  sums_step = item->schedule->passes > 1 ? row_bytes : 0; /* of all, or of a unit */
     const int out_w = item->plan->out_w, windows = item->schedule->windows, unit = item->schedule->unit;
+    const int step = windows ? 4 : 1; /* rows of sums for a result */
+    const size_t out_step = pass->out_ld * pass->out_bytes;
     const char *a[MP_MAX_UNIT + MP_MAX_ROWS];
     const char *fetched = ahead.from;
     cursor at = {pass->a, pass->a, 0};
@@ -96,12 +98,15 @@ static void run_pass(const mp_item *item, const depth_pass *pass)
         char *sums = item->sums + pixel * sums_step;
         for (int first = 0, rows; first < count; first += rows, fetched += ahead.per_tile) {
             rows = mp_tile_rows(count - first, m->mr);
+            if (pass->output)
+                mp_fetch_results(pass->out + (size_t)((pixel + first) / step) * out_step, rows / step, out_step,
+                                 pass->channels * pass->out_bytes);
             m->tile(a + first, item->segments, pass->segments, pass->run, pass->b, pass->init, sums + first * row_bytes,
                     rows, pass->channels, fetched, ahead.step);
         }
         /* Soon: they are in the first cache level, and the multipliers start on the next tile meanwhile. */
         if (pass->output) {
-            char *out = pass->out + (size_t)(windows ? pixel / 4 : pixel) * pass->out_ld * pass->out_bytes;
+            char *out = pass->out + (size_t)(pixel / step) * out_step;
             item->table->output(pass->output, sums, (size_t)m->nr, count, pass->channels, pass->packed_channel, out,
                                 pass->out_ld);
         }

@@ -96,9 +96,9 @@ static void lay_out(const mp_conv_plan *plan, int pooled, mp_schedule *schedule)
         rows = (size_t)((schedule->tiles + schedule->tiles_x - 2) / schedule->tiles_x + 1) * MP_TILE + 2;
         transformed = MP_POSITIONS * schedule->transformed_bytes * schedule->tiles;
         sums = MP_POSITIONS * panel * schedule->tiles * schedule->group;
-        tile = MP_TILE * MP_TILE * panel;
+        tile = MP_TILES_BESIDE * MP_TILE * MP_TILE * panel;
         zeros = panel;
-        pool = tile * schedule->tiles_x; /* a row of tiles */
+        pool = MP_TILE * MP_TILE * panel * schedule->tiles_x; /* a row of tiles */
     } else {
         rows = (size_t)(schedule->rows - 1) * plan->shape.stride + plan->row_span;
         sums = plan->depthwise         ? plan->out_w * channels

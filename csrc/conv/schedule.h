@@ -12,7 +12,7 @@ typedef struct {
     size_t stage;             /* input rows */
     size_t transformed;       /* Winograd: input tiles of a block, [position][tile] */
     size_t sums;              /* direct: of a tile or a block; Winograd: products, [panel][position][tile] */
-    size_t tile;              /* Winograd: sums of one finished tile */
+    size_t tile;              /* Winograd: sums of a few finished tiles side by side */
     size_t bias, scale, init; /* per packed channel */
     size_t zeros;             /* Winograd: what products start from */
     size_t segments;          /* direct: offsets */

@@ -24,7 +24,8 @@ static void multiply(const mp_item *item, int tiles, int position, int panel, ch
     }
 }
 
-/* One panel of all tiles, from t0 on: products -> pixels -> the result, or pooled tiles of a row. */
+/* One panel of all tiles, from t0 on: products -> pixels -> the result, or pooled tiles of a row. A few tiles side by side go
+ * through the output stage at once. */
 static void finish(mp_item *item, int t0, int tiles, int panel, const char *products)
 {
     const mp_conv_plan *plan = item->plan;
@@ -32,21 +33,27 @@ static void finish(mp_item *item, int t0, int tiles, int panel, const char *prod
     const int nr = plan->micro->nr, tiles_x = item->schedule->tiles_x;
     const int channel = panel * nr, channels = clamp(plan->shape.out_c - channel, 1, nr);
     const size_t out_bytes = mp_type_bytes(args->out_type), position_bytes = (size_t)tiles * nr * 4;
+    const size_t tile_row = (size_t)MP_TILES_BESIDE * MP_TILE * nr;
     /* Tiles of one row, from ox0 to ox1: pooled together. */
-    for (int t = 0, ox0 = 0, ox1 = 0; t < tiles; t++) {
+    for (int t = 0, count, ox0 = 0, ox1 = 0; t < tiles; t += count) {
         const int oy = (t0 + t) / tiles_x * MP_TILE, ox = (t0 + t) % tiles_x * MP_TILE;
-        plan->winograd->output(products + (size_t)t * nr * 4, position_bytes,
-                               (const char *)item->init + (size_t)channel * 4, item->tile, nr);
-        const int height = clamp(plan->out_h - oy, 1, MP_TILE), width = clamp(plan->out_w - ox, 1, MP_TILE);
         if (t == 0 || ox == 0) ox0 = ox, ox1 = clamp(plan->out_w, 1, ox + (tiles - t) * MP_TILE);
+        count = clamp(ceil_div(ox1 - ox, MP_TILE), 1, MP_TILES_BESIDE);
+        const int height = clamp(plan->out_h - oy, 1, MP_TILE), width = clamp(ox1 - ox, 1, count * MP_TILE);
         const size_t pixel = ((size_t)item->image * plan->out_h + oy) * plan->out_w + ox;
         char *to = args->pool_h ? item->pool + (size_t)(ox - ox0) * channels * out_bytes
                                 : (char *)args->out + (pixel * plan->shape.out_c + channel) * out_bytes;
         const size_t to_ld = (size_t)(args->pool_h ? channels : plan->shape.out_c);
         const size_t to_row = to_ld * (size_t)(args->pool_h ? ox1 - ox0 : plan->out_w);
+        for (int r = 0; r < height && !args->pool_h; r++)
+            mp_fetch_results(to + r * to_row * out_bytes, width, to_ld * out_bytes, channels * out_bytes);
+        for (int i = 0; i < count; i++)
+            plan->winograd->output(products + (size_t)(t + i) * nr * 4, position_bytes,
+                                   (const char *)item->init + (size_t)channel * 4,
+                                   item->tile + (size_t)i * MP_TILE * nr * 4, tile_row, nr);
         for (int r = 0; r < height; r++)
-            item->table->output(&item->output, item->tile + (size_t)r * MP_TILE * nr * 4, (size_t)nr, width, channels,
-                                channel, to + r * to_row * out_bytes, to_ld);
+            item->table->output(&item->output, item->tile + r * tile_row * 4, (size_t)nr, width, channels, channel,
+                                to + r * to_row * out_bytes, to_ld);
         if (args->pool_h && ox + width == ox1) mp_item_pool(item, oy, ox0, height, ox1 - ox0, channel, channels);
     }
 }

@@ -67,9 +67,10 @@ WINOGRAD_INPUT(winograd_input_s16, wv_s16, int16_t)
         Y3 = (s_ << 1) - q_ + ((M5 << 1) + (M5 << 2));                                                                 \
     } while (0)
 
-/* m: 36 positions, position_bytes apart, nr sums each -> y[16][nr]: a 4x4 tile of sums, started from init. */
+/* m: 36 positions, position_bytes apart, nr sums each -> y[4][4][nr], rows y_row elements apart: a 4x4 tile of sums, started
+ * from init. */
 #define WINOGRAD_OUTPUT(NAME, TYPE, LINE, FINISH)                                                                      \
-    static inline void NAME(const char *m, size_t position_bytes, const void *init, void *y, int nr)                   \
+    static inline void NAME(const char *m, size_t position_bytes, const void *init, void *y, size_t y_row, int nr)     \
     {                                                                                                                  \
         for (int c = 0; c < nr; c += VL) {                                                                             \
             TYPE t[4][6];                                                                                              \
@@ -86,7 +87,7 @@ WINOGRAD_INPUT(winograd_input_s16, wv_s16, int16_t)
                 LINE(t[i][0], t[i][1], t[i][2], t[i][3], t[i][4], t[i][5], r[0], r[1], r[2], r[3]);                    \
                 for (int x = 0; x < 4; x++) {                                                                          \
                     const TYPE sum = FINISH(r[x], i, x) + first;                                                       \
-                    memcpy((char *)y + ((size_t)(i * 4 + x) * nr + c) * 4, &sum, sizeof sum);                          \
+                    memcpy((char *)y + (i * y_row + (size_t)x * nr + c) * 4, &sum, sizeof sum);                        \
                 }                                                                                                      \
             }                                                                                                          \
         }                                                                                                              \
