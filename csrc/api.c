@@ -1,4 +1,5 @@
 /* Checks arguments, then calls the driver. */
+#include <stdlib.h>
 #include <string.h>
 #include "conv/pack.h"
 #include "conv/run.h"
@@ -45,8 +46,9 @@ static int pack(const mp_table *table, const mp_conv_shape *shape, int precision
     plan.half_weights = half_weights;
     if (plan.codes) {
         const size_t count = (size_t)plan.depth * shape->out_c;
+        const int largest = mp_largest_code(plan.traits);
         for (size_t i = 0; i < count; i++)
-            if (((const int8_t *)weights)[i] == -128) return MP_OVERFLOW;
+            if (abs(((const int8_t *)weights)[i]) > largest) return MP_OVERFLOW;
     }
     mp_conv_pack(&plan, table, weights, packed);
     return MP_OK;

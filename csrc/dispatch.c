@@ -54,7 +54,7 @@ int mp_table_usable(const mp_table *table)
 
 int mp_table_has(const mp_table *table, int precision)
 {
-    return table && precision >= 0 && precision < MP_PRECISIONS && table->micro[precision] != 0;
+    return table && precision >= 0 && precision < MP_PRECISIONS && table->micro[mp_precisions[precision].tiles] != 0;
 }
 
 int mp_lanes(const mp_table *table) { return table->lanes; }

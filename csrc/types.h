@@ -41,17 +41,26 @@ enum mp_sum_kind {
 };
 
 typedef struct {
-    int type; /* what its convolutions read. Weights come as codes of it, or as floats that are rounded to it */
-    int sums; /* enum mp_sum_kind */
+    int type;  /* what its convolutions read. Weights come as codes of it, or as floats that are rounded to it */
+    int sums;  /* enum mp_sum_kind */
+    int tiles; /* the precision whose kernels multiply, in every table */
+    int bits; /* of a weight in memory where that is fewer than its code's eight (conv/narrow.h); 0: as the kernels read it */
 } mp_precision;
 /* clang-format off */
 static const mp_precision mp_precisions[] = {
-    [MP_FP32] = {MP_TYPE_F32, MP_SUM_FLOAT},
-    [MP_FP16] = {MP_TYPE_F16, MP_SUM_FLOAT},
-    [MP_INT8] = {MP_TYPE_I8, MP_SUM_INT},
-    [MP_FP32_WINOGRAD] = {MP_TYPE_F32, MP_SUM_FLOAT},
-    [MP_FP16_HALF] = {MP_TYPE_F16, MP_SUM_HALF},
+    [MP_FP32] = {MP_TYPE_F32, MP_SUM_FLOAT, MP_FP32},
+    [MP_FP16] = {MP_TYPE_F16, MP_SUM_FLOAT, MP_FP16},
+    [MP_INT8] = {MP_TYPE_I8, MP_SUM_INT, MP_INT8},
+    [MP_FP32_WINOGRAD] = {MP_TYPE_F32, MP_SUM_FLOAT, MP_FP32_WINOGRAD},
+    [MP_FP16_HALF] = {MP_TYPE_F16, MP_SUM_HALF, MP_FP16_HALF},
+    [MP_INT4] = {MP_TYPE_I8, MP_SUM_INT, MP_INT8, 4},
 };
 /* clang-format on */
 enum { MP_PRECISIONS = sizeof mp_precisions / sizeof *mp_precisions };
+
+/* Largest magnitude of a code of this precision's weights. */
+static inline int mp_largest_code(const mp_precision *precision)
+{
+    return (1 << ((precision->bits ? precision->bits : 8) - 1)) - 1;
+}
 #endif

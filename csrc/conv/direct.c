@@ -17,7 +17,7 @@ static next_input next_input_of(const mp_item *item, int oy, int rows)
     const mp_conv_args *args = item->args;
     const mp_conv_shape *s = &plan->shape;
     if (!plan->staged || plan->depthwise || item->schedule->passes > 1 ||
-        plan->panel_bytes * plan->total_panels > KEPT_BYTES)
+        plan->stored_bytes * plan->total_panels > KEPT_BYTES)
         return (next_input){0};
     const size_t in_row = (size_t)s->in_w * s->in_c * mp_type_bytes(plan->traits->type);
     const size_t tiles = (size_t)rows * plan->out_w / plan->micro->mr + 1;
@@ -143,7 +143,7 @@ static void run_panel(mp_item *item, int panel, next_input *next, const char *st
     const mp_conv_plan *plan = item->plan;
     const mp_schedule *schedule = item->schedule;
     const mp_micro *m = plan->micro;
-    const char *weights = mp_packed_weights(plan, item->args->packed) + panel * plan->panel_bytes;
+    const char *weights = mp_packed_weights(plan, item->args->packed) + panel * plan->stored_bytes;
     depth_pass pass = {
         .a = staged + (size_t)(panel / plan->panels) * plan->group_in * plan->a_bytes,
         .pixel = (size_t)plan->shape.stride * plan->shape.in_c * plan->a_bytes,
@@ -155,7 +155,6 @@ static void run_panel(mp_item *item, int panel, next_input *next, const char *st
         .out_ld = (size_t)out_ld,
         .out_bytes = mp_type_bytes(item->args->out_type),
     };
-    const size_t run_bytes = (size_t)plan->run_padded * m->nr * plan->weight_bytes;
     for (int segment = 0, k = 0; segment < plan->segments;) {
         pass.segments = 1;
         if (schedule->pass_segments) {
@@ -165,7 +164,10 @@ static void run_panel(mp_item *item, int panel, next_input *next, const char *st
             pass.run = clamp(plan->run_padded - k, 1, schedule->pass_run);
         }
         segment_offsets(item, segment, pass.segments, k);
-        pass.b = weights + segment * run_bytes + (size_t)k * m->nr * plan->weight_bytes;
+        const size_t first = ((size_t)segment * plan->run_padded + k) * m->nr,
+                     count = (size_t)pass.segments * pass.run * m->nr;
+        const char *stored = weights + first * plan->stored_bits / 8;
+        pass.b = mp_item_weights(item, weights, first, count);
         pass.init = segment == 0 && k == 0 ? (const char *)item->init + (size_t)pass.packed_channel * 4 : 0;
         k += pass.run;
         if (k == plan->run_padded) {
@@ -177,7 +179,7 @@ static void run_panel(mp_item *item, int panel, next_input *next, const char *st
             pass.ahead = (mp_ahead){next->from, next->step, pass.segments * pass.run / m->kstep * next->step};
             next->from += pass.pixels / m->mr * pass.ahead.per_tile;
         } else {
-            pass.ahead = mp_ahead_of(plan, pass.b, pass.segments * pass.run, pass.pixels);
+            pass.ahead = mp_ahead_of(plan, stored, pass.segments * pass.run, pass.pixels);
         }
         run_pass(item, &pass);
     }
@@ -188,11 +190,13 @@ static void run_depthwise(mp_item *item, const char *staged, char *out, int rows
     const mp_conv_plan *plan = item->plan;
     const mp_conv_shape *s = &plan->shape;
     const size_t out_row = (size_t)plan->out_w * s->out_c * mp_type_bytes(item->args->out_type);
+    const char *weights =
+        mp_item_weights(item, mp_packed_weights(plan, item->args->packed), 0, plan->panel_bytes / plan->weight_bytes);
     segment_offsets(item, 0, plan->segments, 0);
     for (int y = 0; y < rows; y++) {
         plan->depthwise->row(staged + (size_t)y * s->stride * item->schedule->stage_row, item->segments, plan->depth,
-                             (size_t)s->stride * s->in_c * plan->a_bytes, plan->out_w, plan->packed_channels,
-                             mp_packed_weights(plan, item->args->packed), item->init, item->sums);
+                             (size_t)s->stride * s->in_c * plan->a_bytes, plan->out_w, plan->packed_channels, weights,
+                             item->init, item->sums);
         item->table->output(&item->output, item->sums, (size_t)plan->packed_channels, plan->out_w, s->out_c, 0,
                             out + y * out_row, (size_t)s->out_c);
     }

@@ -1,6 +1,7 @@
 #include "item.h"
 #include <math.h>
 #include <string.h>
+#include "narrow.h"
 
 /* Spreads values over packed channels; what no channel stands behind becomes 0. */
 static void spread(const mp_conv_plan *plan, const float *values, float factor, float *out)
@@ -67,6 +68,7 @@ void mp_item_prepare(mp_item *item, int chunk, char *scratch)
     item->init = scratch + at->init;
     item->zeros = scratch + at->zeros;
     item->segments = (ptrdiff_t *)(scratch + at->segments);
+    item->weights = scratch + at->weights;
     item->pool = scratch + at->pool;
 
     spread(plan, args->bias, 1.0f, item->bias);
@@ -99,6 +101,19 @@ void mp_item_prepare(mp_item *item, int chunk, char *scratch)
         o->maximum[lane] = -INFINITY;
         o->bad[lane] = 0.0f;
     }
+}
+
+const char *mp_item_weights(mp_item *item, const char *stored, size_t first, size_t count)
+{
+    const mp_conv_plan *plan = item->plan;
+    const int bits = plan->traits->bits;
+    if (!bits) return stored + first * plan->weight_bytes;
+    const size_t before = first % MP_NARROW_BLOCK;
+    const char *from = stored + mp_narrow_bytes(first - before, bits);
+    if (from != item->unpacked || item->schedule->passes > 1)
+        item->table->unpack(from, mp_narrow_blocks(before + count), bits, plan->weight_type, item->weights);
+    item->unpacked = from;
+    return item->weights + before * plan->weight_bytes;
 }
 
 static void fill(char *staged, size_t count, size_t a_bytes, int value)

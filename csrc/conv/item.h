@@ -12,7 +12,8 @@ typedef struct {
     int image, block;
     int first_panel, last_panel; /* before last_panel */
     /* Parts of the thread's scratch, as mp_scratch has them. */
-    char *stage, *transformed, *sums, *tile, *pool;
+    char *stage, *transformed, *sums, *tile, *weights, *pool;
+    const char *unpacked; /* stored weights that stand in `weights` */
     float *bias, *scale;
     void *init; /* starting values per packed channel: bias, 0 or the zero point's correction */
     char *zeros;
@@ -33,7 +34,7 @@ static inline int mp_tile_rows(int left, int mr)
     return (left + 1) / 2;
 }
 
-/* The weights after those at b (depth x nr of them) are needed next: each of the tiles that use b fetches its share. */
+/* The stored weights after those at b (depth x nr of them) are needed next: each of the tiles that use b fetches its share. */
 typedef struct {
     const char *from;
     ptrdiff_t step, per_tile;
@@ -41,7 +42,7 @@ typedef struct {
 static inline mp_ahead mp_ahead_of(const mp_conv_plan *plan, const void *b, int depth, int pixels)
 {
     const int steps = depth / plan->micro->kstep, tiles = (pixels + plan->micro->mr - 1) / plan->micro->mr;
-    const ptrdiff_t per_step = (ptrdiff_t)plan->micro->nr * plan->micro->kstep * (ptrdiff_t)plan->weight_bytes;
+    const ptrdiff_t per_step = (ptrdiff_t)plan->micro->nr * plan->micro->kstep * plan->stored_bits / 8;
     mp_ahead ahead = {(const char *)b + steps * per_step, per_step / tiles, 0};
     ahead.per_tile = steps * ahead.step;
     return ahead;
@@ -61,6 +62,8 @@ static inline void mp_fetch_results(const char *out, int count, size_t step, siz
 
 /* Scratch, bias, scale, starting values and the output stage's state. chunk: of the schedule's ranges of panels. */
 void mp_item_prepare(mp_item *item, int chunk, char *scratch);
+/* Weights first .. first + count of a panel that is stored at `stored`, as tiles read them; valid until the next call. */
+const char *mp_item_weights(mp_item *item, const char *stored, size_t first, size_t count);
 /* Pads and converts `count` input rows, from the first that output row oy reads. */
 void mp_item_stage(const mp_item *item, int oy, int count);
 /* Pools rows x width results of some channels, dense in item->pool, whose first pixel is (oy, ox), both even,

@@ -2,6 +2,7 @@
 #include "pack.h"
 #include <string.h>
 #include "../half.h"
+#include "narrow.h"
 
 /* weights[index] as the products see it; codes are exact. */
 static float weight_at(const mp_conv_plan *plan, const void *weights, size_t index)
@@ -17,6 +18,10 @@ static float weight_at(const mp_conv_plan *plan, const void *weights, size_t ind
 
 static void put(const mp_conv_plan *plan, float weight, char *packed, size_t at)
 {
+    if (plan->traits->bits) {
+        mp_narrow_put(packed, at, plan->traits->bits, (int)weight);
+        return;
+    }
     switch (plan->weight_type) {
     case MP_W_F32: ((float *)packed)[at] = weight; break;
     case MP_W_F16: ((uint16_t *)packed)[at] = mp_float_to_half(weight); break;
@@ -86,7 +91,7 @@ static void sum_weights(const mp_conv_plan *plan, const int8_t *weights, int32_t
 size_t mp_conv_packed_bytes(const mp_conv_plan *plan)
 {
     return MP_HEADER_BYTES + mp_align((size_t)plan->packed_channels * sizeof(int32_t)) +
-           mp_align(plan->panel_bytes * plan->total_panels);
+           mp_align(plan->stored_bytes * plan->total_panels);
 }
 
 void mp_packed_header_of(const mp_conv_plan *plan, const mp_table *table, mp_packed_header *header)
@@ -121,5 +126,5 @@ void mp_conv_pack(const mp_conv_plan *plan, const mp_table *table, const void *w
                     (size_t)tap * plan->packed_channels + c);
     else
         for (int panel = 0; panel < plan->total_panels; panel++)
-            pack_panel(plan, weights, panel / plan->panels, panel % plan->panels, out + panel * plan->panel_bytes);
+            pack_panel(plan, weights, panel / plan->panels, panel % plan->panels, out + panel * plan->stored_bytes);
 }

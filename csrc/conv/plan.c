@@ -1,4 +1,5 @@
 #include "plan.h"
+#include "narrow.h"
 
 /* Below this many channels the transforms cost more than they save. For fp32_winograd part of the contract. */
 enum { WINOGRAD_MIN_CHANNELS = 16 };
@@ -71,6 +72,13 @@ static void plan_tiles(mp_conv_plan *plan)
     if (!plan->staged) plan->stage_w = s->in_w;
 }
 
+static void plan_stored(mp_conv_plan *plan)
+{
+    const int bits = plan->traits->bits;
+    plan->stored_bits = bits ? bits : 8 * (int)plan->weight_bytes;
+    plan->stored_bytes = bits ? mp_narrow_bytes(plan->panel_bytes / plan->weight_bytes, bits) : plan->panel_bytes;
+}
+
 int mp_conv_plan_make(mp_conv_plan *plan, const mp_table *table, const mp_conv_shape *s, int precision, int algorithm,
                       const void *weights)
 {
@@ -87,8 +95,8 @@ int mp_conv_plan_make(mp_conv_plan *plan, const mp_table *table, const mp_conv_s
     const int64_t reach = (int64_t)s->dilation * (s->size - 1) + 1;
     const int64_t h = s->in_h + 2 * (int64_t)s->padding - reach, w = s->in_w + 2 * (int64_t)s->padding - reach;
     if (h < 0 || w < 0) return MP_BAD_SHAPE;
-    if (!table->micro[precision]) return MP_UNSUPPORTED;
     const mp_precision *traits = &mp_precisions[precision];
+    if (!table->micro[traits->tiles]) return MP_UNSUPPORTED;
     const int64_t depth = (int64_t)s->size * s->size * (s->in_c / s->groups);
     if (traits->sums == MP_SUM_INT && depth > MP_INT8_MAX_DEPTH) return MP_OVERFLOW;
     const int64_t staged_row = (w / s->stride * s->stride + reach) * s->in_c;
@@ -101,7 +109,7 @@ int mp_conv_plan_make(mp_conv_plan *plan, const mp_table *table, const mp_conv_s
         .shape = *s,
         .precision = precision,
         .traits = traits,
-        .micro = table->micro[precision],
+        .micro = table->micro[traits->tiles],
         .codes = !mp_is_real(traits->type),
         .out_h = (int)(h / s->stride) + 1,
         .out_w = out_w,
@@ -111,18 +119,21 @@ int mp_conv_plan_make(mp_conv_plan *plan, const mp_table *table, const mp_conv_s
         .stage_w = (out_w - 1) * s->stride + (int)reach,
         .row_span = (int)reach,
     };
-    plan->depthwise = plan->group_in == 1 && plan->group_out == 1 && s->groups > 1 ? table->depthwise[precision] : 0;
+    plan->depthwise =
+        plan->group_in == 1 && plan->group_out == 1 && s->groups > 1 ? table->depthwise[traits->tiles] : 0;
     if (plan->depthwise) {
         plan_depthwise(plan);
+        plan_stored(plan);
         return MP_OK;
     }
     /* Sums of floats depend on the algorithm, so that a precision has it or not; whole numbers are the same either way. */
-    if (table->winograd[precision] && winograd_shape(s) &&
+    if (table->winograd[traits->tiles] && !traits->bits && winograd_shape(s) &&
         (!plan->codes || algorithm == MP_WINOGRAD ||
          (algorithm == MP_BY_WEIGHTS && weights && winograd_fits_int8(s, weights)))) {
-        plan->winograd = table->winograd[precision];
+        plan->winograd = table->winograd[traits->tiles];
         plan->micro = plan->winograd->micro;
     }
     plan_tiles(plan);
+    plan_stored(plan);
     return MP_OK;
 }

@@ -34,7 +34,9 @@ typedef struct {
     int packed_channels;        /* total_panels * nr; depthwise: channels up to whole vectors */
     int weight_type;            /* enum mp_weight_type */
     size_t weight_bytes;        /* one element of packed weights */
-    size_t panel_bytes;         /* packed weights of one panel */
+    size_t panel_bytes;         /* packed weights of one panel, as tiles read them; */
+    size_t stored_bytes;        /* as they lie in memory: the same, or narrow, */
+    int stored_bits;            /* with this many bits for each */
     int staged;                 /* 0: read the input in place */
     int stage_w;                /* staged pixels per row */
     int row_span;               /* staged rows for one output row */

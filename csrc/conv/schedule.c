@@ -1,5 +1,6 @@
 /* Cuts a convolution into items that fit the caches and feed the threads. */
 #include "schedule.h"
+#include "narrow.h"
 
 enum {
     STAGE_BYTES = 192 << 10, /* staged rows of a block: they share the second cache level with weights and results */
@@ -86,6 +87,16 @@ static size_t place(size_t *end, size_t bytes)
     return at;
 }
 
+/* Of a pass, with the rest of its first and last block. */
+static size_t narrow_bytes(const mp_conv_plan *plan, const mp_schedule *schedule)
+{
+    const size_t run = (size_t)plan->micro->nr * (size_t)plan->run_padded;
+    const size_t pass =
+        schedule->pass_segments ? schedule->pass_segments * run : (size_t)plan->micro->nr * (size_t)schedule->pass_run;
+    const size_t count = plan->depthwise ? plan->panel_bytes / plan->weight_bytes : pass;
+    return (count + 2 * MP_NARROW_BLOCK) * plan->weight_bytes;
+}
+
 /* The only layout of scratch memory: who asks for its size and who runs in it both come here. */
 static void lay_out(const mp_conv_plan *plan, int pooled, mp_schedule *schedule)
 {
@@ -116,6 +127,7 @@ static void lay_out(const mp_conv_plan *plan, int pooled, mp_schedule *schedule)
     at->init = place(&end, channels);
     at->zeros = place(&end, zeros);
     at->segments = place(&end, plan->segments * sizeof(ptrdiff_t));
+    at->weights = place(&end, plan->traits->bits ? narrow_bytes(plan, schedule) : 0);
     at->pool = place(&end, pooled && !schedule->windows ? pool : 0);
     at->bytes = end;
 }

@@ -13,4 +13,5 @@
 #include "half.h"
 #include "depthwise.h"
 #include "winograd.h"
+#include "unpack.h"
 #include "peak.h"

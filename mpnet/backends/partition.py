@@ -98,7 +98,7 @@ def _choice(
         return ""
     refused: list[str] = []
     for name, (row, form) in rows.items():
-        why = form.support(layer, precisions[index], options.of(index), row.flavour)
+        why = form.refuses(layer, precisions[index], options.of(index), row.flavour)
         if not why and result_storage(layer, precisions[index]).carries_scale:
             why = "its result is int8 codes, which do not leave mpnet"
         if not why and layer in network.valued:

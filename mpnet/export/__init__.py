@@ -59,6 +59,7 @@ class Target:
                   for a configuration that it cannot express.
     flavours:     name -> what `write` wants to know of it; the first is the default. Empty: there is only one.
     support:      whether a layer can be expressed.
+    narrow:       whether it has weights of fewer than eight bits.
     options:      names of the options that `write` knows.
     reads_weights: whether `write` asks for more than the network file: weights, ranges, the plan.
     packages:     requirements that writing has besides mpnet's own; extra: the extra of mpnet that brings them.
@@ -72,8 +73,15 @@ class Target:
     extra: str = ""
     flavours: Mapping[str, Any] = field(default_factory=dict)
     support: Support = everything
+    narrow: bool = False
     options: tuple[str, ...] = ()
     reads_weights: bool = True
+
+    def refuses(self, layer: LayerSpec, precision: Precision, quantization: LayerQuantization, flavour: str) -> str:
+        """'' or why a layer cannot be expressed."""
+        if precision.is_narrow and not self.narrow:
+            return f"it has no weights of {precision.weight_bits} bits that mpnet writes"
+        return self.support(layer, precision, quantization, flavour)
 
     def flavour(self, name: str) -> str:
         """The flavour that a name means; '' is the first. Raises: ConfigError listing the known ones."""
@@ -129,9 +137,10 @@ def export(
 
 def unsupported(wanted: Target, configuration: Configuration, flavour: str) -> dict[int, str]:
     """Why, by layer index, of the layers that the target cannot express at their precision."""
-    if wanted.support is everything:
+    plan = configuration.precisions
+    if wanted.support is everything and (wanted.narrow or not any(plan[index].is_narrow for index in plan.weighted)):
         return {}
-    return _refused(wanted, configuration, configuration.precisions, flavour)
+    return _refused(wanted, configuration, plan, flavour)
 
 
 def nearest(wanted: Target, configuration: Configuration, flavour: str) -> PrecisionPlan | None:
@@ -151,7 +160,7 @@ def nearest(wanted: Target, configuration: Configuration, flavour: str) -> Preci
         quantization = configuration.options.of(index)
         fits = next((other for other in _by_distance(asked)
                      if (layer.has_weights or other is other.tensor) and not layer.always_fp32
-                     and not wanted.support(layer, other, quantization, flavour)), None)
+                     and not wanted.refuses(layer, other, quantization, flavour)), None)
         if fits is None or (index in overrides and overrides[index] is fits):
             return None
         overrides[index] = fits
@@ -166,7 +175,7 @@ def _refused(wanted: Target, configuration: Configuration, plan: PrecisionPlan, 
     options = configuration.options
     found = {}
     for layer in configuration.network.layers:
-        reason = wanted.support(layer, plan[layer.index], options.of(layer.index), flavour)
+        reason = wanted.refuses(layer, plan[layer.index], options.of(layer.index), flavour)
         if reason:
             found[layer.index] = reason
     return found

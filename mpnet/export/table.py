@@ -70,7 +70,7 @@ def support_table(known: Mapping[str, Target]) -> list[Row]:
 def _reason(
     target: Target, layer: LayerSpec, precision: Precision, hows: Sequence[LayerQuantization], flavour: str
 ) -> str:
-    reasons = [target.support(layer, precision, how, flavour) for how in hows]
+    reasons = [target.refuses(layer, precision, how, flavour) for how in hows]
     return "" if "" in reasons else reasons[-1]
 
 

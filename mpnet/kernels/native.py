@@ -89,15 +89,15 @@ class NativeKernels(Kernels):
         reasons = {
             lib.MP_BAD_ARGUMENT: "an argument is out of range",
             lib.MP_BAD_SHAPE: "this shape cannot be computed",
-            lib.MP_OVERFLOW: "its sums could leave int32, or a weight is -128; int8 weights must lie in [-127, 127]"
-            " and at most 66311 products may be summed",
+            lib.MP_OVERFLOW: "a weight lies beyond its codes, or the sums could leave int32: at most 66311 products may be summed",
             lib.MP_UNSUPPORTED: f"ISA level {self.name} does not have this precision",
         }
         raise KernelError(f"{what}: {reasons.get(status, f'status {status}')}")
 
     def pack_conv(self, shape: ConvShape, precision: Precision, weights: NDArray[Any]) -> PackedConv:
         """See Kernels.pack_conv."""
-        what = f"convolution {shape} in {precision.name}"
+        codes = f" (weights in [{-precision.largest_code}, {precision.largest_code}])" if precision.carries_scale else ""
+        what = f"convolution {shape} in {precision.name}{codes}"
         c_shape, code = _c_shape(shape), PRECISION_CODE.get(precision.name)
         if code is None:
             raise KernelError(f"no kernels for precision {precision.name!r}")

@@ -18,7 +18,7 @@ from mpnet.kernels.interface import ACTIVATIONS, ConvShape, PackedConv
 from mpnet.kernels.reference_math import activate, fma, narrowed, widened
 from mpnet.kernels.reference_plain import PLAIN_FUNCTIONS
 from mpnet.kernels.rounding import quantized
-from mpnet.spec.precision import Precision
+from mpnet.spec.precision import PRECISIONS, Precision
 from mpnet.spec.quantization import ROUNDINGS
 
 _f32 = np.float32
@@ -147,10 +147,15 @@ def _winograd(packed: PackedConv, x: F32, fields: Fields) -> F32:
     return np.ascontiguousarray(out[:, : shape.out_h, : shape.out_w])
 
 
-# What each precision makes of packed weights, x (float32, or codes) and the fields: float32 before the activation.
+# What each precision makes of packed weights, x (float32, or codes) and the fields: float32 before the activation. Precisions that
+# only store weights in fewer bits do what their base does.
 _RESULTS: dict[str, Callable[[PackedConv, Any, Fields], F32]] = {
     "fp32": _chains, "fp16": _chains, "int8": _integers, "fp32_winograd": _winograd, "fp16_half": _half_chains,
 }
+
+
+def _result(precision: Precision) -> Callable[[PackedConv, Any, Fields], F32]:
+    return _RESULTS[precision.base if precision.is_narrow else precision.name]
 
 
 def _conv(x: NDArray[Any], packed: PackedConv, fields: Fields) -> None:
@@ -158,7 +163,7 @@ def _conv(x: NDArray[Any], packed: PackedConv, fields: Fields) -> None:
     # A connected layer reads the same values as one pixel.
     x = x.reshape(len(x), shape.in_h, shape.in_w, shape.in_channels)
     with np.errstate(over="ignore", invalid="ignore"):
-        value = _RESULTS[packed.precision.name](packed, x if packed.precision.carries_scale else widened(x), fields)
+        value = _result(packed.precision)(packed, x if packed.precision.carries_scale else widened(x), fields)
         _finite(value, "a convolution's result")
         value = activate(value, ACTIVATIONS[fields["activation"]])
     whole = np.empty(value.shape, out.dtype)
@@ -269,15 +274,16 @@ class ReferenceKernels(Kernels):
 
     def precisions(self) -> tuple[str, ...]:
         """Names of the precisions that it computes."""
-        return tuple(_RESULTS)
+        return tuple(name for name, row in PRECISIONS.items() if name in _RESULTS or row.is_narrow)
 
     def pack_conv(self, shape: ConvShape, precision: Precision, weights: NDArray[Any]) -> PackedConv:
         """Weights as given, rounded to the stored type."""
-        if precision.name not in _RESULTS:
+        if precision.name not in self.precisions():
             raise KernelError(f"the oracle does not compute {precision.name}")
         if precision.carries_scale:
-            if weights.min() < -127:
-                raise KernelError("an int8 weight is -128; they must lie in [-127, 127]")
+            largest = precision.largest_code
+            if np.abs(weights.astype(np.int16)).max() > largest:
+                raise KernelError(f"a weight of {precision} leaves [{-largest}, {largest}]")
             if shape.depth > INT8_MAX_DEPTH:
                 raise KernelError(f"{shape.depth} products could leave int32; at most {INT8_MAX_DEPTH} may be summed")
             return PackedConv(shape, precision, self.name, weights.nbytes, weights.copy())

@@ -1,7 +1,8 @@
-"""Weights as int8 in [-127, 127]: per tensor or per output channel, min-max, MSE-optimal or power of two.
+"""Weights as codes: per tensor or per output channel, min-max, MSE-optimal or power of two.
 
-real = float(q) * scale. Per element, each operation one float32 rounding: q = round(clamp(w * (1 / scale), -127, 127)).
-TensorFlow's methods are its operations from -max|w| to max|w|, without the lowest code (mpnet.quantization.fake_quant).
+real = float(q) * scale. Per element, each operation one float32 rounding: q = round(clamp(w * (1 / scale), -L, L)), with
+L = 127 for eight bits, 2^(bits - 1) - 1 for others. TensorFlow's methods are its operations from -max|w| to max|w|, without
+the lowest code (mpnet.quantization.fake_quant).
 Searches add squared errors in float64 one after the other per channel, so the chosen scale is the same on every CPU.
 """
 
@@ -31,16 +32,23 @@ class WeightScheme:
     """How weights are quantised.
 
     granularity: per_channel (one scale per output channel) or per_tensor.
-    method:      min_max: scale = max|w| / 127; mse: the scale of 71 candidates (100 % .. 30 % of max|w|) with the least
+    method:      min_max: scale = max|w| / L; mse: the scale of 71 candidates (100 % .. 30 % of max|w|) with the least
                  squared error; power_of_two: the scale 2^-15 .. 2^16 with the least squared error;
                  fake_quant_with_min_max_vars, quantize_and_dequantize: as that operation of TensorFlow's does.
     rounding:    half_to_even, half_away, truncate or half_up, as far as the method does; None: its own.
+    bits:        of a code, 2 to 8.
     Raises: PrecisionError for an unknown word, or one that does not fit the method.
     """
 
     granularity: str = "per_channel"
     method: str = "min_max"
     rounding: str | None = None
+    bits: int = 8
+
+    @property
+    def largest(self) -> int:
+        """Largest magnitude of a code."""
+        return (1 << (self.bits - 1)) - 1
 
     def __post_init__(self) -> None:
         roundings = WEIGHTS[self.method].roundings if self.method in WEIGHTS else SCHEME_ROUNDINGS
@@ -63,7 +71,7 @@ def quantize_weights(w: NDArray[Any], scheme: WeightScheme) -> tuple[NDArray[np.
     """(codes, scales) of a layer's weights.
 
     w:      (out_channels, ...), finite; taken as float32.
-    Result: int8 of w's shape, and float32 (out_channels,), filled with one value when per tensor.
+    Result: int8 of w's shape, in [-scheme.largest, scheme.largest], and float32 (out_channels,), one value when per tensor.
     Raises: PrecisionError if w is empty, holds NaN or infinity.
     """
     values = np.asarray(w, np.float32)
@@ -99,8 +107,8 @@ def _tensorflow(
     for at, row in enumerate(rows):
         most = np.abs(row).max()
         fake = scheme.method == "fake_quant_with_min_max_vars"
-        steps = (fake_quant.fake_quant_steps(-most, most, 8, True) if fake
-                 else fake_quant.both_ways_steps(-most, most, -127, 127))
+        steps = (fake_quant.fake_quant_steps(-most, most, scheme.bits, True) if fake
+                 else fake_quant.both_ways_steps(-most, most, -scheme.largest, scheme.largest))
         if not steps.usable:
             raise PrecisionError(f"weights: {most} is too small or too large a weight for method {scheme.method}; use min_max")
         assert scheme.rounding is not None
@@ -114,12 +122,12 @@ def _codes(rows: NDArray[np.float32], scales: NDArray[np.float32], scheme: Weigh
     assert scheme.rounding is not None
     with np.errstate(over="ignore"):
         t = rows * (_f32(1) / scales)[:, None]
-    return round_whole(np.minimum(np.maximum(t, _f32(-127)), _f32(127)), scheme.rounding)
+    return round_whole(np.minimum(np.maximum(t, _f32(-scheme.largest)), _f32(scheme.largest)), scheme.rounding)
 
 
 def _scales(rows: NDArray[np.float32], scheme: WeightScheme) -> NDArray[np.float32]:
     largest = np.abs(rows).max(axis=1)
-    base = np.where(largest == 0, _f32(1), np.maximum(largest / _f32(127), _f32(2.0**-100))).astype(np.float32)
+    base = np.where(largest == 0, _f32(1), np.maximum(largest / _f32(scheme.largest), _f32(2.0**-100))).astype(np.float32)
     if scheme.method == "min_max":
         return np.asarray(base, np.float32)
     if scheme.method == "mse":

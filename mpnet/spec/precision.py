@@ -48,7 +48,7 @@ class Precision:
 
     name:        the word in cfg, YAML, code and reports; in capitals behind MP_ that of csrc/mpnet.h.
     code:        one character, used in a plan's canonical text (its identity).
-    base:        the precision that tensors between layers have; a variant (fp16_half, fp32_winograd) shares its base's.
+    base:        the precision that tensors between layers have; a variant (fp16_half, int4) shares its base's.
     stored:      how activations lie in memory.
     weight_bits: bits of one stored weight.
     accumulates: NumPy dtype name of what a convolution's sums are held in.
@@ -79,6 +79,16 @@ class Precision:
         return self.stored.is_code
 
     @property
+    def largest_code(self) -> int:
+        """Largest magnitude of a weight's code, where weights are codes."""
+        return (1 << (self.weight_bits - 1)) - 1
+
+    @property
+    def is_narrow(self) -> bool:
+        """Whether weights are codes of fewer bits than activations: they lie packed, and are rounded with more care."""
+        return self.carries_scale and self.weight_bits < 8 * self.stored.item_bytes
+
+    @property
     def tensor(self) -> Precision:
         """The row of its tensors: its base's."""
         return PRECISIONS[self.base]
@@ -95,8 +105,10 @@ INT8 = Precision("int8", "q", "int8", CODE8, 8, "int32", "fp32", 1)
 # Declared variants: other arithmetic over the same storage, with their own fixed order of operations.
 FP32_WINOGRAD = Precision("fp32_winograd", "w", "fp32", FLOAT32, 32, "float32", "fp32", 3)
 FP16_HALF = Precision("fp16_half", "H", "fp16", FLOAT16, 16, "float16", "fp16", 2)
+# int8 with fewer bits for each weight.
+INT4 = Precision("int4", "4", "int8", CODE8, 4, "int32", "fp32", 1)
 
-PRECISIONS: dict[str, Precision] = {p.name: p for p in (FP32, FP16, INT8, FP32_WINOGRAD, FP16_HALF)}
+PRECISIONS: dict[str, Precision] = {p.name: p for p in (FP32, FP16, INT8, FP32_WINOGRAD, FP16_HALF, INT4)}
 BY_CODE: dict[str, Precision] = {p.code: p for p in PRECISIONS.values()}
 BASE_NAMES: tuple[str, ...] = tuple(p.name for p in PRECISIONS.values() if p.base == p.name)
 

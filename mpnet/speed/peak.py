@@ -26,9 +26,9 @@ class Peak:
     fp32: float
     int8: float
 
-    def of(self, storage_bits: int) -> float:
-        """The peak for products of this many bits; halves are multiplied as fp32."""
-        return self.int8 if storage_bits == 8 else self.fp32
+    def of(self, weight_bits: int) -> float:
+        """The peak for products of weights of this many bits; halves are multiplied as fp32, narrower codes as int8."""
+        return self.int8 if weight_bits <= 8 else self.fp32
 
 
 def measure_peak(kernels: NativeKernels) -> Peak:

@@ -86,9 +86,10 @@ def conv_arguments(case: ConvCase) -> tuple[NDArray[Any], NDArray[Any], dict[str
         "activation": case.activation,
     }
     if stored.is_code:
-        weights = rng.integers(-127, 128, weight_shape).astype(np.int8)
+        largest = precision(case.precision).largest_code
+        weights = rng.integers(-largest, largest + 1, weight_shape).astype(np.int8)
         if case.fill in ("lowest", "highest"):
-            weights = rng.choice(np.array([-127, 127], np.int8), (s.out_channels, 1, 1, 1)) * np.ones(
+            weights = rng.choice(np.array([-largest, largest], np.int8), (s.out_channels, 1, 1, 1)) * np.ones(
                 weight_shape, np.int8
             )
         options["weight_scale"] = (rng.random(s.out_channels) * 0.01 + 0.001).astype(np.float32)

@@ -79,7 +79,8 @@ static void convolution(const mp_table *reference, const mp_table *table, mp_con
     fill(weights, taps, codes ? storage : MP_TYPE_F32, extreme);
     if (codes)
         for (size_t i = 0; i < taps; i++)
-            if (((int8_t *)weights)[i] == -128) ((int8_t *)weights)[i] = -127;
+            ((int8_t *)weights)[i] =
+                (int8_t)(((int8_t *)weights)[i] % (mp_largest_code(&mp_precisions[precision]) + 1));
     for (int i = 0; i < s.out_c; i++) bias[i] = real(), scales[i] = 0.001f + 0.01f * (float)(next() & 255);
     for (int k = 0; k < 2; k++) {
         const mp_table *t = k ? table : reference;

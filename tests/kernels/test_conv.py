@@ -12,7 +12,7 @@ from mpnet.errors import KernelError, NonFiniteError
 from mpnet.kernels import isa
 from mpnet.kernels.interface import ConvShape, TensorQuant
 from mpnet.kernels.reference import ReferenceKernels
-from mpnet.spec.precision import STORED_TYPES, precision
+from mpnet.spec.precision import PRECISIONS, STORED_TYPES, Precision, precision
 from tests.kernels.cases import ConvCase, conv_arguments, conv_cases, output_shape
 
 GUARD = 0x5A
@@ -123,14 +123,15 @@ def test_bad_arguments_are_named(level: str) -> None:
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_int8_bounds(level: str) -> None:
+@pytest.mark.parametrize("row", [row for row in PRECISIONS.values() if row.carries_scale], ids=str)
+def test_bounds_of_codes(level: str, row: Precision) -> None:
     k = isa.kernels(level)
-    weights = np.zeros((1, 1, 1, 1), np.int8)
-    weights[0, 0, 0, 0] = -128
-    with pytest.raises(KernelError, match=r"\[-127, 127\]"):
-        k.pack_conv(ConvShape(1, 1, 1, 1, 1), precision("int8"), weights)
+    for beyond in {-row.largest_code - 1, min(row.largest_code + 1, 127)} - {row.largest_code}:
+        weights = np.full((1, 1, 1, 1), beyond, np.int8)
+        with pytest.raises(KernelError, match=rf"\[-{row.largest_code}, {row.largest_code}\]"):
+            k.pack_conv(ConvShape(1, 1, 1, 1, 1), row, weights)
     with pytest.raises(KernelError, match="at most 66311 products"):
-        k.pack_conv(ConvShape(1, 1, 66312, 1, 1), precision("int8"), np.zeros((1, 66312, 1, 1), np.int8))
+        k.pack_conv(ConvShape(1, 1, 66312, 1, 1), row, np.zeros((1, 66312, 1, 1), np.int8))
 
 
 @pytest.mark.parametrize("level", LEVELS)

@@ -73,7 +73,7 @@ class Convolve(Operation):
     def weight_bytes(self, layer: LayerSpec) -> int:
         """Weights, one fp32 bias per filter, scales of quantised weights."""
         assert isinstance(layer, ConvolutionSpec)
-        stored = layer.weight_count * self.precision.weight_bits // 8 + 4 * layer.filters
+        stored = -(-layer.weight_count * self.precision.weight_bits // 8) + 4 * layer.filters
         if self.weights is not None:
             stored += 4 * (layer.filters if self.weights.granularity == "per_channel" else 1)
         return stored
