@@ -54,6 +54,8 @@ static const mp_precision mp_precisions[] = {
     [MP_FP32_WINOGRAD] = {MP_TYPE_F32, MP_SUM_FLOAT, MP_FP32_WINOGRAD},
     [MP_FP16_HALF] = {MP_TYPE_F16, MP_SUM_HALF, MP_FP16_HALF},
     [MP_INT4] = {MP_TYPE_I8, MP_SUM_INT, MP_INT8, 4},
+    [MP_INT5] = {MP_TYPE_I8, MP_SUM_INT, MP_INT8, 5},
+    [MP_INT6] = {MP_TYPE_I8, MP_SUM_INT, MP_INT8, 6},
 };
 /* clang-format on */
 enum { MP_PRECISIONS = sizeof mp_precisions / sizeof *mp_precisions };

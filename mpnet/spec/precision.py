@@ -106,9 +106,11 @@ INT8 = Precision("int8", "q", "int8", CODE8, 8, "int32", "fp32", 1)
 FP32_WINOGRAD = Precision("fp32_winograd", "w", "fp32", FLOAT32, 32, "float32", "fp32", 3)
 FP16_HALF = Precision("fp16_half", "H", "fp16", FLOAT16, 16, "float16", "fp16", 2)
 # int8 with fewer bits for each weight.
+INT6 = Precision("int6", "6", "int8", CODE8, 6, "int32", "fp32", 1)
+INT5 = Precision("int5", "5", "int8", CODE8, 5, "int32", "fp32", 1)
 INT4 = Precision("int4", "4", "int8", CODE8, 4, "int32", "fp32", 1)
 
-PRECISIONS: dict[str, Precision] = {p.name: p for p in (FP32, FP16, INT8, FP32_WINOGRAD, FP16_HALF, INT4)}
+PRECISIONS: dict[str, Precision] = {p.name: p for p in (FP32, FP16, INT8, FP32_WINOGRAD, FP16_HALF, INT6, INT5, INT4)}
 BY_CODE: dict[str, Precision] = {p.code: p for p in PRECISIONS.values()}
 BASE_NAMES: tuple[str, ...] = tuple(p.name for p in PRECISIONS.values() if p.base == p.name)
 
