@@ -147,8 +147,8 @@ def _winograd(packed: PackedConv, x: F32, fields: Fields) -> F32:
     return np.ascontiguousarray(out[:, : shape.out_h, : shape.out_w])
 
 
-# What each precision makes of packed weights, x (float32, or codes) and the fields: float32 before the activation. Precisions that
-# only store weights in fewer bits do what their base does.
+# What each precision makes of packed weights, x (float32, or codes) and the fields: float32 before the activation.
+# Precisions that only store weights in fewer bits do what their base does.
 _RESULTS: dict[str, Callable[[PackedConv, Any, Fields], F32]] = {
     "fp32": _chains, "fp16": _chains, "int8": _integers, "fp32_winograd": _winograd, "fp16_half": _half_chains,
 }
