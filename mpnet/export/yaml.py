@@ -63,6 +63,12 @@ def _ranges(weighted: Sequence[int], layers: Sequence[int]) -> list[tuple[int, s
     return found
 
 
+def section_text(section: PrecisionSection) -> str:
+    """A section in words: `int8, but fp16 in first, heads`."""
+    layers = " and ".join(f"{of} in {name}" for name, of in section.layers)
+    return f"{section.default}, but {layers}" if layers else f"{section.default} everywhere"
+
+
 def _write(configuration: Configuration, flavour: str, options: Mapping[str, Any]) -> Exported:
     section = precision_section(configuration.network, configuration.precisions)
     layers = ", ".join(f'"{name}": {of}' if "," in name else f"{name}: {of}" for name, of in section.layers)
