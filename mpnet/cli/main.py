@@ -23,6 +23,7 @@ from mpnet.errors import MpnetError
 
 # Command -> what it does, in the order of `mpnet --help`. Each is in the file of its name, imported when called.
 COMMANDS: dict[str, str] = {
+    "init": "An experiment file for a network and pictures of your own.",
     "show": "A network's layers: shapes, precisions, conversions, cost.",
     "detect": "Find objects in pictures, folders and videos.",
     "run": "Evaluate one configuration of an experiment file.",

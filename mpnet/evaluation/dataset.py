@@ -8,22 +8,29 @@ from typing import Sequence
 from mpnet.errors import ConfigError
 from mpnet.formats.coco_json import read_coco
 from mpnet.formats.labels_class import read_imagefolder, read_list
+from mpnet.formats.labels_listed import describe_listed, read_listed
 from mpnet.formats.labels_yolo import read_yolo
 from mpnet.spec.dataset import Dataset
-from mpnet.spec.experiment import DATA_FORMATS
+from mpnet.spec.experiment import DATA_FORMATS, LISTED, DataSection
 
 
 def load_dataset(
-    format: str, images: Path | str, *, labels: Path | str | None = None, annotations: Path | str | None = None,
+    format: str, images: Path | str | None, *, labels: Path | str | None = None, annotations: Path | str | None = None,
     names: Sequence[str] | None = None, limit: int | None = None,
 ) -> Dataset:
     """The data set of `data: {format, images, labels | annotations, limit}`.
 
-    names: the network's class names in index order (required for all formats but coco).
+    names: the network's class names in index order (required for all formats but coco, and those whose file names them).
     Raises: ConfigError for settings that do not go together, DataError and FormatError as the readers.
     """
     if limit is not None and limit < 1:
         raise ConfigError(f"data.limit: {limit} pictures; it must be at least 1")
+    if format in LISTED:
+        if labels is None:
+            raise ConfigError(f"data.format {format} needs data.labels (a .data, a list of pictures, or a data.yaml)")
+        return read_listed(labels, images or None, names, limit=limit)
+    if images is None:
+        raise ConfigError(f"data.format {format} needs data.images")
     if format == "yolo":
         if labels is None or names is None:
             raise ConfigError("data.format yolo needs data.labels (a folder) and model.names")
@@ -41,3 +48,10 @@ def load_dataset(
             raise ConfigError("data.format list needs data.labels (a text file of lines `path class`)")
         return read_list(labels, images, names, limit=limit)
     raise ConfigError(f"data.format: unknown format {format!r}; known are {', '.join(DATA_FORMATS)}")
+
+
+def names_in(data: DataSection | None) -> tuple[str, ...] | None:
+    """The names of the classes that a data set's own file gives, None where it gives none. Raises: DataError, FormatError."""
+    if data is None or data.format not in LISTED or data.labels is None:
+        return None
+    return describe_listed(data.labels, data.images).names

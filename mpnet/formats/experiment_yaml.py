@@ -11,7 +11,7 @@ from mpnet.errors import ConfigError
 from mpnet.formats.yaml_section import mapping, missing, read_section
 from mpnet.formats.yaml_tree import Mapping, Node, Scalar, parse_yaml, read_yaml_file
 from mpnet.messages import shown
-from mpnet.spec.experiment import DEFAULT_OUTPUT, LABEL_KEYS, DataSection, Experiment
+from mpnet.spec.experiment import DEFAULT_OUTPUT, LABEL_KEYS, LISTED, DataSection, Experiment
 from mpnet.spec.keys import paths_of
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}\Z")
@@ -57,6 +57,8 @@ def _experiment(root: Node, overrides: Sequence[str], source: str, base: Path) -
 
 def _check_data(data: DataSection, node: Mapping) -> None:
     """Each format has its own kind of labels."""
+    if data.images is None and data.format not in LISTED:
+        raise missing(node, "data.images")
     needed = LABEL_KEYS[data.format]
     if needed is not None and getattr(data, needed) is None:
         raise missing(node, f"data.{needed}")

@@ -22,7 +22,7 @@ def read_names(path: Path | str) -> tuple[str, ...]:
 
     Raises: DataError when the file cannot be read, FormatError for no names, an empty line between or binary content.
     """
-    lines = [line.strip() for line in _read_text(path).split("\n")]
+    lines = [line.strip() for line in read_text(path).split("\n")]
     while lines and not lines[-1]:
         lines.pop()
     if not lines:
@@ -63,7 +63,7 @@ def read_yolo(
     rows: list[tuple[int, int, list[float], float, bool]] = []
     for position, (file, record) in enumerate(zip(chosen, records, strict=True)):
         if file.stem in texts:
-            for index, (cx, cy, w, h) in parse_labels(_read_text(texts[file.stem]), texts[file.stem], len(names)):
+            for index, (cx, cy, w, h) in parse_labels(read_text(texts[file.stem]), texts[file.stem], len(names)):
                 pixels = [(cx - w / 2) * record.width, (cy - h / 2) * record.height, w * record.width, h * record.height]
                 rows.append((position, index, pixels, pixels[2] * pixels[3], False))
     categories = [Category(index + 1, name) for index, name in enumerate(names)]
@@ -125,7 +125,8 @@ def list_files(folder: Path, suffixes: tuple[str, ...], what: str, key: str) -> 
         ) from None
 
 
-def _read_text(path: Path | str) -> str:
+def read_text(path: Path | str) -> str:
+    """A text of labels or names, its line ends as `\\n`. Raises: DataError, FormatError for what is no UTF-8 text."""
     data = read_bounded(path, MAX_TEXT_BYTES, "text of labels or names", DataError)
     try:
         return data.decode("utf-8-sig").replace("\r\n", "\n")

@@ -17,8 +17,11 @@ from mpnet.spec.protocol import BATCH_NORMS, DIALECTS, NMS_KINDS, RESIZES
 from mpnet.spec.quantization import NOTHING_SAID, QuantizationOptions
 from mpnet.spec.task import TASKS
 
-LABEL_KEYS: dict[str, str | None] = {"yolo": "labels", "coco": "annotations", "imagefolder": None, "list": "labels"}
+LABEL_KEYS: dict[str, str | None] = {"yolo": "labels", "coco": "annotations", "imagefolder": None, "list": "labels",
+                                     "darknet": "labels", "ultralytics": "labels"}
 """Formats of data, and the key that names the labels; None: folders do."""
+LISTED: tuple[str, ...] = ("darknet", "ultralytics")
+"""Those whose file names the pictures as well, and may name the classes."""
 DATA_FORMATS: tuple[str, ...] = tuple(name for task in TASKS.values() for name in task.formats)
 STRATEGIES: tuple[str, ...] = ("grid", "one_at_a_time", "exhaustive", "greedy", "pareto", "additive")
 SAMPLERS: tuple[str, ...] = ("nsga2", "tpe")
@@ -61,12 +64,14 @@ class DataSection:
 
     format yolo: `labels` holds one text file per picture; coco: `annotations` is an instances JSON. For classifiers:
     imagefolder: `images` holds a folder per class; list: `labels` is a text file of paths with a class.
+    darknet, ultralytics: `labels` is a .data or a list of pictures, or a data.yaml; `images`, None: found from there, is the
+    folder that its paths count from.
     limit: use the first so many pictures in order of their names (imagefolder: of every class in turn; list: of its
            lines); None: all.
     """
 
     format: str = field(metadata=word(DATA_FORMATS))
-    images: Path = field(metadata=path())
+    images: Path | None = field(default=None, metadata=path())
     labels: Path | None = field(default=None, metadata=path())
     annotations: Path | None = field(default=None, metadata=path())
     limit: int | None = field(default=None, metadata=integer(1, MAX_IMAGES))

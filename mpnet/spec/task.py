@@ -42,8 +42,8 @@ class Task:
 
 
 DETECTION = Task(
-    "detection", "a detector", ("yolo", "coco"), "stretch", "AP", ("AP", "AP50"), "agreement_AP", "AP", "object",
-    "'s detections to {:.2f} AP", "detections.json", "detections",
+    "detection", "a detector", ("yolo", "coco", "darknet", "ultralytics"), "stretch", "AP", ("AP", "AP50"), "agreement_AP",
+    "AP", "object", "'s detections to {:.2f} AP", "detections.json", "detections",
 )
 # Agreement bounds the loss: top-1 cannot fall by more than the share of pictures whose best class changes.
 CLASSIFICATION = Task(

@@ -56,7 +56,7 @@ def open_workbench(experiment: Experiment) -> Workbench:
     network = read_cfg(experiment.model.cfg, experiment.model.dialect)
     experiment = for_task(experiment, network)
     weights = open_weights(experiment.model.weights, network, open_cache())
-    names = class_names(network, experiment.model.names)
+    names = class_names(network, experiment.model.names, data)
     dataset = load_dataset(
         data.format, data.images, labels=data.labels, annotations=data.annotations, names=names, limit=data.limit
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mpnet.detection.decode import YoloHead
 from mpnet.detection.decoders import ImportedHead
@@ -10,6 +11,9 @@ from mpnet.detection.other_heads import OtherHead
 from mpnet.errors import ConfigError
 from mpnet.spec.layers import DecodedSpec, DetectionSpec, GaussianYoloSpec, RegionSpec, YoloSpec
 from mpnet.spec.network import NetworkSpec
+
+if TYPE_CHECKING:
+    from mpnet.spec.experiment import DataSection
 
 
 def yolo_heads(network: NetworkSpec) -> tuple[YoloHead, ...]:
@@ -39,9 +43,21 @@ def _head(network: NetworkSpec, layer: YoloSpec) -> YoloHead:
     return YoloHead(layer.head_anchors, layer.classes, width, height, layer.scale_x_y, layer.new_coords)
 
 
-def class_names(spec: NetworkSpec, path: str | Path | None) -> tuple[str, ...]:
-    """One name per class of the network. Raises: ConfigError when the file holds another number of names."""
+def class_names(spec: NetworkSpec, path: str | Path | None, data: DataSection | None = None) -> tuple[str, ...]:
+    """One name per class of the network: of the file, else as the data set's own file has them, else made up.
+
+    Raises: ConfigError when there is another number of names.
+    """
     classes = spec.classes
+    if path is None and data is not None:
+        from mpnet.evaluation.dataset import names_in
+
+        given = names_in(data)
+        if given is not None and classes and len(given) != classes:
+            raise ConfigError(f"{data.labels}: holds {len(given)} names, but {spec.source} has {classes} classes; name its own "
+                              "with model.names")
+        if given is not None:
+            return given
     if path is None:
         return tuple(f"class-{index}" for index in range(classes))
     from mpnet.formats.labels_yolo import read_names

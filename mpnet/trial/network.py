@@ -164,8 +164,8 @@ def load_network(
     Raises: FormatError, PrecisionError, ConfigError, KernelError; each message is one line with place and remedy.
     """
     spec = read_cfg(cfg, dialect)
-    return _ready(spec, weights, names, resolve_options(spec, batch_norm=batch_norm), assign(spec, default, layers),
-                  threads, isa, cache)
+    options = resolve_options(spec, batch_norm=batch_norm)
+    return _ready(spec, weights, class_names(spec, names), options, assign(spec, default, layers), threads, isa, cache)
 
 
 def network_of(experiment: Experiment, *, cache: bool = True) -> Network:
@@ -175,22 +175,23 @@ def network_of(experiment: Experiment, *, cache: bool = True) -> Network:
     """
     model, quantization, runtime = experiment.model, experiment.quantization, experiment.runtime
     spec = read_cfg(model.cfg, model.dialect)
+    names = class_names(spec, model.names, experiment.data)
     options = resolve_options(spec, quantization.options, quantization.layers, batch_norm=model.batch_norm)
     if any(options.of(layer.index).calibrated or options.of(layer.index).corrected for layer in spec.convolutions):
         from mpnet.trial.experiment import open_workbench  # brings all that evaluates
 
         bench = open_workbench(experiment)
-        return Network(spec, class_names(spec, model.names), bench.prepared, bench.options, bench.assign(), bench.threads)
+        return Network(spec, names, bench.prepared, bench.options, bench.assign(), bench.threads)
     precisions = assign(spec, experiment.precision.default, dict(experiment.precision.layers))
     isa = None if runtime.isa == "auto" else runtime.isa
-    return _ready(spec, model.weights, model.names, options, precisions, runtime.threads, isa, cache)
+    return _ready(spec, model.weights, names, options, precisions, runtime.threads, isa, cache)
 
 
 def _ready(
-    spec: NetworkSpec, weights: str | Path, names: str | Path | None, options: EngineOptions, precisions: PrecisionPlan,
+    spec: NetworkSpec, weights: str | Path, names: tuple[str, ...], options: EngineOptions, precisions: PrecisionPlan,
     threads: int | None, isa: str | None, cache: bool,
 ) -> Network:
     kept = open_cache() if cache else None
     constants = open_weights(weights, spec, kept)
     prepared = Prepared(spec, constants, kernels(isa), batch_norm=options.batch_norm, equalise=options.equalise, cache=kept)
-    return Network(spec, class_names(spec, names), prepared, options, precisions, threads or cpu_count())
+    return Network(spec, names, prepared, options, precisions, threads or cpu_count())

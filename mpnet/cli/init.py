@@ -1,0 +1,57 @@
+"""`mpnet init`: an experiment file for a network and pictures of one's own."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import click
+
+from mpnet.cli.options import declare
+from mpnet.cli.output import console, note, print_json
+from mpnet.errors import ConfigError
+from mpnet.formats.atomic import write_text
+from mpnet.trial.template import Parts, experiment_template
+
+
+@declare(
+    "mpnet init --cfg net.cfg --weights net.weights --names net.names --images val/images",
+    "mpnet init --cfg net.cfg --weights net.weights --images street.data -o street.yaml",
+    "mpnet init --cfg net.cfg --weights net.weights --images coco8.yaml",
+    quiet=False,
+)
+@click.option("--cfg", required=True, type=click.Path(path_type=Path), help="Darknet cfg.")
+@click.option("--weights", type=click.Path(path_type=Path), help="Darknet weights.  [default: beside the cfg]")
+@click.option("--images", required=True, type=click.Path(path_type=Path),
+              help="Labelled pictures: a folder, Darknet's .data or valid.txt, or Ultralytics' data.yaml.")
+@click.option("--labels", type=click.Path(path_type=Path),
+              help="Folder of label files.  [default: labels/ in place of images/, or beside the pictures]")
+@click.option("--annotations", type=click.Path(path_type=Path), help="Labels as an instances JSON (COCO).")
+@click.option("--names", type=click.Path(path_type=Path),
+              help="Class names, one a line.  [default: as the .data or data.yaml says]")
+@click.option("-o", "--out", type=click.Path(path_type=Path, dir_okay=False),
+              help="The file to write.  [default: NAME.yaml, of the cfg]")
+@click.option("--force", is_flag=True, help="Replace a file that is there.")
+def command(
+    cfg: Path, weights: Path | None, images: Path, labels: Path | None, annotations: Path | None, names: Path | None,
+    out: Path | None, force: bool, as_json: bool,
+) -> None:
+    """Write a commented experiment file, after reading network, weights and labels once to see that they fit.
+
+    Paths in it count from its folder, so that it may be moved with its files.
+    """
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", (out or cfg).stem).strip("-._") or "experiment"
+    target = out or Path(f"{name}.yaml")
+    if target.exists() and not force:
+        raise ConfigError(f"{target}: exists already; name another file with -o, or replace it with --force")
+    parts = Parts(cfg, weights or cfg.with_suffix(".weights"), images, names, labels, annotations)
+    text, dataset, network = experiment_template(parts, target, name)
+    for warning in (*network.warnings, *dataset.notes):
+        note(warning)
+    write_text(target, text)
+    if as_json:
+        print_json({"experiment": str(target), "images": len(dataset.images), "boxes": len(dataset.box),
+                    "classes": list(dataset.names), "warnings": [*network.warnings, *dataset.notes]})
+        return
+    console().print(f"{target}: {len(dataset.images)} pictures, {len(dataset.box)} labelled objects, {len(dataset.names)} "
+                    f"classes. Next: mpnet run {target}")

@@ -1,0 +1,145 @@
+"""The experiment file that `mpnet init` writes: short, commented, its data read once to see that all of it fits."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from mpnet.errors import ConfigError
+from mpnet.evaluation.dataset import load_dataset
+from mpnet.formats.cfg import read_cfg
+from mpnet.formats.experiment_yaml import parse_experiment
+from mpnet.formats.images import SUFFIXES
+from mpnet.formats.weights import open_weights
+from mpnet.spec.dataset import Dataset
+from mpnet.spec.experiment import HOLDOUT, MANY_IMAGES, DataSection
+from mpnet.spec.network import NetworkSpec
+from mpnet.spec.selectors import layer_groups
+from mpnet.spec.task import CLASSIFICATION
+from mpnet.trial.heads import class_names
+from mpnet.trial.task import task_of
+
+_PLAIN = re.compile(r"[A-Za-z0-9_./][A-Za-z0-9_./@+-]*")
+"""Paths that YAML takes as they are."""
+_PAGE = "# All keys: docs/experiments.md. Try it:\n"
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Files of a network and its labelled pictures. images: a folder, a .data, a list of pictures or a data.yaml.
+
+    labels: a folder (None: `labels` in place of `images`) or a list; annotations: an instances JSON in COCO format.
+    """
+
+    cfg: Path
+    weights: Path
+    images: Path
+    names: Path | None = None
+    labels: Path | None = None
+    annotations: Path | None = None
+
+
+def experiment_template(parts: Parts, target: Path, name: str) -> tuple[str, Dataset, NetworkSpec]:
+    """The text of an experiment file at `target`, whose paths count from its folder; and what it names.
+
+    Raises: ConfigError, DataError, FormatError for whatever does not fit together; each message is one line.
+    """
+    network = read_cfg(parts.cfg)
+    open_weights(parts.weights, network, None)
+    data = _data(parts, network)
+    base = target.absolute().parent
+
+    def relative(path: Path | str) -> str:
+        text = os.path.relpath(Path(path).absolute(), base)
+        return text if _PLAIN.fullmatch(text) and text.lower() not in ("null", "none") else json.dumps(text, ensure_ascii=False)
+
+    paths = ", ".join(f"{key}: {value if key == 'format' else relative(value)}" for key, value in data.items())
+    names = f", names: {relative(parts.names)}" if parts.names else ""
+    model = f"{{cfg: {relative(parts.cfg)}, weights: {relative(parts.weights)}{names}}}"
+    head = f"name: {name}\nmodel: {model}\ndata: {{{paths}}}\n"
+    section = DataSection(**data)  # type: ignore[arg-type]
+    classes = class_names(network, parts.names, section) if parts.names or section.format != "coco" else None
+    dataset = load_dataset(section.format, section.images, labels=section.labels, annotations=section.annotations,
+                           names=classes)
+    text = _text(head, network, len(dataset.images), target)
+    parse_experiment(text, source=str(target), base=base)
+    return text, dataset, network
+
+
+def _data(parts: Parts, network: NetworkSpec) -> dict[str, str | Path]:
+    """The keys of the data section."""
+    images = parts.images
+    if parts.annotations is not None:
+        return {"format": "coco", "images": images, "annotations": parts.annotations}
+    if images.suffix in (".yaml", ".yml"):
+        return {"format": "ultralytics", "labels": images}
+    if task_of(network) is CLASSIFICATION:
+        if parts.labels is not None:
+            return {"format": "list", "images": images, "labels": parts.labels}
+        return {"format": "imagefolder", "images": images}
+    if images.suffix in (".data", ".txt"):
+        return {"format": "darknet", "labels": images}
+    if not images.is_dir():
+        raise ConfigError(f"{images}: no such folder; name one of pictures, a .data, a list of pictures or a data.yaml")
+    labels = parts.labels or _beside(images)
+    if labels is None:
+        raise ConfigError(f"{images}: its labels are neither in a folder `labels` in place of `images` nor beside the "
+                          "pictures; name them with --labels, or a JSON with --annotations")
+    return {"format": "yolo", "images": images, "labels": labels}
+
+
+def _beside(images: Path) -> Path | None:
+    """Where the labels of a folder of pictures are by custom: `labels` in place of the last `images`, a folder beside it,
+    or the folder itself."""
+    parts = list(images.absolute().parts)
+    places = [images.absolute().parent / "labels", images]
+    if "images" in parts:
+        place = len(parts) - 1 - parts[::-1].index("images")
+        places.insert(0, Path(*parts[:place], "labels", *parts[place + 1:]))
+    return next((place for place in places if place.is_dir() and any(
+        file.suffix == ".txt" and any(images.joinpath(file.stem + suffix).is_file() for suffix in SUFFIXES)
+        for file in place.iterdir())), None)
+
+
+def _text(head: str, network: NetworkSpec, images: int, target: Path) -> str:
+    task = task_of(network)
+    name, model, data, *_ = head.splitlines()
+    groups = ", ".join(f"{group} ({len(layers)})" for group, layers in layer_groups(network).items() if group != "conv")
+    careful = "first, heads" if "heads" in layer_groups(network) else "first, last"
+    holdout = "# A share of the pictures, such as 0.4, that only reports and does not choose."
+    if images < MANY_IMAGES:
+        holdout = f"# Fewer than {MANY_IMAGES} pictures: {100 * HOLDOUT:.0f} % of them only report and do not choose."
+    drop = "ap_drop" if task.quality == "AP" else f"{task.quality}_drop"
+    limit = f"# limit: {min(100, images)} uses the first {min(100, images)} of the {images} pictures, for a quick try."
+    fit = ("# resize: crop takes the middle; stretch and letterbox are the others.\ndetection: {resize: crop}\n"
+           if task is CLASSIFICATION else
+           "# From pictures to boxes. resize: letterbox for networks that were trained that way.\n"
+           "detection: {resize: stretch, confidence: 0.005, nms: 0.45}\n")
+    return f"""{_PAGE}#
+#   mpnet run {target.name}       this file's own precisions beside fp32
+#   mpnet sweep {target.name}     which layers may be lowered, and what to take
+{name}
+{model}
+{limit}
+{data}
+{fit}# The groups of layers of this network: {groups}.
+# `mpnet show {target.name}` lists what selects each layer.
+precision:
+  default: int8
+  layers: {{"{careful}": fp16}}
+# Ranges of activations: dynamic measures them per picture; calibrated finds them once, on some of the pictures above.
+quantization: {{weights: per_channel, activations: dynamic}}
+sweep:
+  # greedy and additive answer soon; exhaustive tries every combination, exactly.
+  strategy: additive
+  precisions: [fp32, fp16, int8]
+  objectives: [{task.agreement}, {task.quality}, bit_operations]
+  {holdout}
+  # holdout: {HOLDOUT if images < MANY_IMAGES else 0}
+  # What a choice must keep, such as {drop}: 1 (points) or weight_bytes: 4000000.
+  # constraints: {{{drop}: 1}}
+output: runs/
+"""

@@ -1,0 +1,95 @@
+"""`mpnet init`: a file that runs as it is, from whatever a user has."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import cv2
+import pytest
+
+from mpnet.formats.experiment_yaml import read_experiment
+from tests.cli.conftest import Mpnet, document_of
+from tests.networks import NAMES
+
+MODEL = ("--cfg", "net.cfg", "--weights", "net.weights")
+
+
+@pytest.fixture
+def own(experiment: Path) -> Path:
+    """A network and pictures in several forms, in the folder of the tiny experiment."""
+    folder = experiment.parent
+    pictures = sorted((folder / "images").iterdir())
+    (folder / "valid.txt").write_text("".join(f"images/{file.name}\n" for file in pictures))
+    (folder / "street.data").write_text("classes = 3\nvalid = valid.txt\nnames = net.names\n")
+    (folder / "data.yaml").write_text("path: .\nval: images\nnames: [circle, square, bar]\n")
+    images, annotations = [], []
+    for number, file in enumerate(pictures, 1):
+        height, width = cv2.imread(str(file)).shape[:2]
+        images.append({"id": number, "file_name": file.name, "width": width, "height": height})
+        for line in (folder / "labels" / f"{file.stem}.txt").read_text().splitlines():
+            kind, cx, cy, w, h = map(float, line.split())
+            box = [(cx - w / 2) * width, (cy - h / 2) * height, w * width, h * height]
+            annotations.append({"id": len(annotations) + 1, "image_id": number, "category_id": int(kind) + 1, "bbox": box,
+                                "area": box[2] * box[3], "iscrowd": 0})
+    (folder / "instances.json").write_text(json.dumps({
+        "images": images, "annotations": annotations, "categories": [{"id": i + 1, "name": n} for i, n in enumerate(NAMES)]}))
+    return folder
+
+
+@pytest.mark.parametrize("pictures", [
+    ("--images", "images", "--names", "net.names"), ("--images", "images", "--labels", "labels", "--names", "net.names"),
+    ("--images", "street.data"), ("--images", "valid.txt", "--names", "net.names"), ("--images", "data.yaml"),
+    ("--images", "images", "--annotations", "instances.json"),
+])
+def test_what_it_writes_runs(mpnet: Mpnet, own: Path, pictures: tuple[str, ...]) -> None:
+    said = document_of(mpnet("init", *MODEL, *pictures, "-o", "made/street.yaml", "--json"))
+    assert said == {"experiment": "made/street.yaml", "images": 5, "boxes": 9, "classes": list(NAMES), "warnings": []}
+    text = (own / "made" / "street.yaml").read_text()
+    assert text.count("#") > 8
+    experiment = read_experiment(own / "made" / "street.yaml")
+    assert (experiment.name, experiment.precision.default, experiment.sweep is not None) == ("street", "int8", True)
+    run = document_of(mpnet("run", "made/street.yaml", "-q", "--json"))
+    assert run["precision"]["key"] == "hqqqqqqqqhqqh"
+    assert run["protocol"]["images"] == 5
+    # The same pictures and labels, however they are named; only coordinates of JSON are in pixels.
+    plain = document_of(mpnet("run", "experiment.yaml", "-q", "--json", "--set", "precision.layers={first: fp16, heads: fp16}"))
+    assert run["metrics"]["AP50"] == pytest.approx(plain["metrics"]["AP50"], abs=0.01)
+    if "instances.json" not in pictures:
+        assert run["digests"]["data"] == plain["digests"]["data"]
+    # A result finds its pictures again.
+    compared = document_of(mpnet("compare", run["folder"], run["folder"], "--draws", 100, "-q", "--json"))
+    assert compared["missing"] in (None, "")
+
+
+def test_a_sweep_of_what_it_writes(mpnet: Mpnet, own: Path) -> None:
+    said = mpnet("init", *MODEL, "--images", "street.data")
+    assert said.stdout == "net.yaml: 5 pictures, 9 labelled objects, 3 classes. Next: mpnet run net.yaml\n"
+    document = document_of(mpnet("sweep", "net.yaml", "--workers", 1, "-q", "--json"))
+    assert (document["strategy"], document["holdout"]) == ("additive", {"selecting": 3, "held_out": 2})
+    found = document_of(mpnet("detect", "net.yaml", "images/scene-0.png", "--conf", "0.1", "--json"))
+    assert {box["name"] for box in found["files"][0]["detections"]} <= set(NAMES)
+
+
+def test_files_that_are_there_stay(mpnet: Mpnet, own: Path) -> None:
+    (own / "net.yaml").write_text("mine")
+    refused = mpnet("init", *MODEL, "--images", "street.data")
+    assert (refused.returncode, refused.stderr) == (
+        2, "error: net.yaml: exists already; name another file with -o, or replace it with --force\n")
+    assert (own / "net.yaml").read_text() == "mine"
+    assert mpnet("init", *MODEL, "--images", "street.data", "--force").returncode == 0
+
+
+@pytest.mark.parametrize(("arguments", "said"), [
+    (("--images", "none"), "none: no such folder"),
+    (("--images", "images", "--labels", "none"), "none: the folder of labels cannot be read"),
+    (("--images", "runs"), "its labels are neither"),
+    (("--images", "net.names"), "net.names: no such folder"),
+    (("--images", "none.yaml"), "none.yaml: cannot be read"),
+])
+def test_what_does_not_fit_is_one_line(mpnet: Mpnet, own: Path, arguments: tuple[str, ...], said: str) -> None:
+    (own / "runs").mkdir()
+    refused = mpnet("init", *MODEL, *arguments, "--names", "net.names")
+    assert (refused.returncode, refused.stdout, refused.stderr.count("\n")) == (2, "", 1)
+    assert said in refused.stderr
+    assert not (own / "net.yaml").exists()
