@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sqlite3
 from contextlib import ExitStack, suppress
 from dataclasses import fields
@@ -121,18 +122,42 @@ def _trials(db: sqlite3.Connection, lost: list[str]) -> Iterator[tuple[int, list
 
 
 def _notes(db: sqlite3.Connection, lost: list[str], numbers: dict[int, int]) -> dict[str, Any]:
-    """The notes that are whole, about the new numbers of contexts."""
+    """The notes that are whole, about the new numbers of contexts; those about contexts that are lost are left out."""
     found: dict[str, Any] = {}
-    texts = {str(row.get("name")): row.get("value") for row in _rows(db, "meta", "name", lost)}
-    # Some are named after the contexts that they are about.
-    same = all(old == new for old, new in numbers.items())
-    for name in texts:
-        if name.partition("/")[0] not in DOCUMENTS or name == "subject" or ("/" in name and not same):
+    for row in _rows(db, "meta", "name", lost):
+        name = str(row.get("name"))
+        if name.partition("/")[0] not in DOCUMENTS or name == "subject":
             continue
         try:
-            found[name] = read_document(name, str(texts[name]))
+            document = read_document(name, str(row.get("value")))
         except ValueError:
             lost.append(f"the note {name!r}")
-    if "contexts" in (found.get("sweep") or {}):
-        found["sweep"]["contexts"] = [numbers[old] for old in found["sweep"]["contexts"] if old in numbers]
-    return {name: document for name, document in found.items() if document is not None}
+            continue
+        renamed = _renamed(name, numbers)
+        if document is not None and renamed is not None:
+            found[renamed] = _renumbered(name.partition("/")[0], document, numbers)
+    return found
+
+
+def _renamed(name: str, numbers: dict[int, int]) -> str | None:
+    """The name of a note that is called after contexts: `findings/2,3`, `verified/2:openvino`; None when these are lost."""
+    kind, slash, about = name.partition("/")
+    contexts, colon, rest = about.partition(":")
+    if not slash or not re.fullmatch(r"[0-9]{1,9}(,[0-9]{1,9})*", contexts):
+        return name
+    kept = [str(numbers[old]) for old in map(int, contexts.split(",")) if old in numbers]
+    return f"{kind}/{','.join(kept)}{colon}{rest}" if kept else None
+
+
+def _renumbered(kind: str, document: Any, numbers: dict[int, int]) -> Any:
+    """A document about the new numbers of contexts."""
+    if kind == "losses":  # by `context:key`
+        pairs = ((*name.split(":", 1), losses) for name, losses in document.items() if ":" in name)
+        return {f"{numbers[int(old)]}:{key}": losses for old, key, losses in pairs if old.isdigit() and int(old) in numbers}
+    if "contexts" in document:
+        document["contexts"] = [numbers[old] for old in document["contexts"] if old in numbers]
+    for verified in (document, document.get("verified") or {}):
+        if "rows" in verified:
+            verified["rows"] = [{**row, "context": numbers[row["context"]]} for row in verified["rows"]
+                                if row["context"] in numbers]
+    return document

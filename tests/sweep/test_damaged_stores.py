@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sqlite3
 import subprocess
@@ -17,6 +18,7 @@ from mpnet.report.model import Status
 from mpnet.report.store_source import from_store
 from mpnet.spec.identity import digest_of
 from mpnet.sweep.findings import sweep_status
+from mpnet.sweep.record import read_records
 from mpnet.sweep.salvage import salvage
 from mpnet.sweep.store import Trial, TrialStore
 from tests.report.made_store import CONTEXT, SUBJECT, make_store
@@ -85,6 +87,36 @@ def test_what_is_whole_is_salvaged(made: Path, tmp_path: Path, name: str, trials
         subject = replace(SUBJECT, protocol=digest_of(CONTEXT["identity"]["protocol"]))
     with TrialStore.open(tmp_path / "new.sqlite", subject) as resumed:
         assert resumed.context(CONTEXT) == 1
+
+
+def test_every_sweep_of_a_store_is_salvaged_with_what_was_found(tmp_path: Path) -> None:
+    """Also where a context is lost, so that the others get other numbers."""
+    path = tmp_path / "s.sqlite"
+    contexts = [{**CONTEXT, "options": f"percentile={n}"} for n in range(3)]
+    loss = {"all": [4, -0.5, -1.0, 0.0]}
+    row = {"precision": "fq", "options": "", "version": "1", "survived": True, "why": ""}
+    with TrialStore.open(path, SUBJECT) as store:
+        numbers = [store.context(context) for context in contexts]
+        for number in numbers:
+            store.add(number, [Trial("fq", {"AP": float(number)})])
+            sweep = {"name": "street", "strategy": f"strategy-{number}", "contexts": [number], "objectives": ["AP"]}
+            found = {"trials": 1, "space": 4, "front": [], "objectives": ["AP"], "baseline": None, "best": None}
+            for name, document in (("sweep", sweep), ("findings", found)):
+                store.set_note(name, json.dumps(document))
+                store.set_note(f"{name}/{number}", json.dumps(document))
+            verified = {"engine": "e", "version": "1", "rule": "", "notes": [], "rows": [{**row, "context": number}]}
+            store.set_note(f"verified/{number}:e", json.dumps(verified))
+        store.set_note("losses", json.dumps({f"{number}:fq": loss for number in numbers}))
+    change(path, "UPDATE contexts SET document = '{' WHERE id = 1")
+    document = salvage(path, tmp_path / "new.sqlite")
+    assert (document["trials"], document["contexts"]) == (2, 2)
+    with TrialStore.read(tmp_path / "new.sqlite") as store:
+        assert [(record.number, record.contexts, record.sweep["strategy"], record.findings is not None, record.last)
+                for record in read_records(store)] == [
+            (1, (1,), "strategy-2", True, False), (2, (2,), "strategy-3", True, True)]
+        assert store.document("losses") == {"1:fq": loss, "2:fq": loss}
+        assert store.document("verified/2:e")["rows"][0]["context"] == 2
+        assert [trial.values["AP"] for number in (1, 2) for trial in store.trials(number)] == [2.0, 3.0]
 
 
 def test_a_damaged_page_costs_what_lies_on_it(tmp_path: Path) -> None:
