@@ -15,7 +15,7 @@ from mpnet.cli.options import declare, dialect_option, experiment_of, layer_opti
 from mpnet.cli.output import fail, note, print_json, progress
 from mpnet.cli.picture_files import Source, find_sources
 from mpnet.detection.pictures import read_picture
-from mpnet.errors import ConfigError, DataError
+from mpnet.errors import ConfigError, DataError, StoreError
 from mpnet.spec.plan_key import parse_key, split_key
 from mpnet.spec.precision import BY_CODE, PRECISIONS, Precision
 from mpnet.spec.protocol import NMS_KINDS, RESIZES
@@ -129,7 +129,10 @@ def _experiment(
                           "pictures")
     from mpnet.report.decision import Files
 
-    return experiment_of(images[0], (), threads, isa, Files(weights=weights, names=names)), images[1:]
+    try:
+        return experiment_of(images[0], (), threads, isa, Files(weights=weights, names=names)), images[1:]
+    except StoreError as error:
+        raise ConfigError(f"{error}; or name a network before pictures, with --cfg and --weights") from None
 
 
 def _of_experiment(experiment: Experiment, default: str | None, layers: tuple[str, ...]) -> Network:

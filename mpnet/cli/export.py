@@ -18,6 +18,7 @@ from mpnet.messages import bytes_text
 from mpnet.packages import require
 from mpnet.report.decision import Files, decide
 from mpnet.report.fate import print_fates
+from mpnet.spec.plan_key import short_key
 
 
 @declare(
@@ -88,7 +89,7 @@ def command(
     else:
         if layers:
             print_fates(layers, engine, console())
-        console().print(f"{configuration.precisions.key}: " + ", ".join(
+        console().print(f"{short_key(configuration.precisions.key)}: " + ", ".join(
             f"{path} ({bytes_text(len(content))})" for path, content in files.items()))
     for line in [*warnings, *([remark] if remark else [])]:
         note(line)

@@ -6,7 +6,9 @@ Both list pictures; the labels of `images/x.jpg` are in `labels/x.txt`, one `cla
 from __future__ import annotations
 
 import itertools
+import os
 from dataclasses import dataclass
+from os.path import exists, isdir, isfile
 from pathlib import Path, PurePath
 from typing import Iterator, Sequence
 
@@ -16,10 +18,12 @@ from mpnet.formats.images import SUFFIXES, probe_all
 from mpnet.formats.labels_yolo import parse_labels, read_names, read_text
 from mpnet.formats.yaml_tree import Mapping, Node, Scalar, read_yaml_file
 from mpnet.formats.yaml_tree import Sequence as YamlSequence
-from mpnet.messages import named, shown
+from mpnet.messages import named, reason_of, shown
 from mpnet.spec.dataset import MAX_CATEGORIES, Category, Dataset
 
 MAX_LIST_BYTES = 256 * 1024 * 1024
+DEEPEST = 4
+"""Folders below one of pictures that are looked through."""
 ANCESTORS = 4
 """How many folders above a file its relative paths may count from: Darknet's count from where it was started."""
 
@@ -54,17 +58,17 @@ def read_listed(
     chosen = found.pictures[:limit]
     texts = [_label_file(picture) for picture in chosen]
     records = probe_all(chosen)
-    if not any(text.is_file() for text in texts):
+    if not any(map(isfile, texts)):
         raise DataError(f"{named(texts[0])}: no such file, and no other picture of {named(file)} has labels either; they "
                         "stand in `labels/` for pictures in `images/`, or beside their pictures")
     rows: list[tuple[int, int, list[float], float, bool]] = []
     for position, (text, record) in enumerate(zip(texts, records, strict=True)):
-        if text.is_file():
+        if isfile(text):
             for index, (cx, cy, w, h) in parse_labels(read_text(text), text, len(names)):
                 pixels = [(cx - w / 2) * record.width, (cy - h / 2) * record.height, w * record.width, h * record.height]
                 rows.append((position, index, pixels, pixels[2] * pixels[3], False))
     notes = []
-    without = [picture for picture, text in zip(chosen, texts, strict=True) if not text.is_file()]
+    without = [picture for picture, text in zip(chosen, texts, strict=True) if not isfile(text)]
     if without:
         notes.append(f"{len(without)} of {len(chosen)} pictures have no label file and count as empty, "
                      f"for example {shown(without[0].name)}")
@@ -103,7 +107,7 @@ def _darknet(path: Path, bases: list[Path]) -> Listed:
         raise FormatError(f"{named(path)}: names no `valid` list of pictures; add a line such as valid = valid.txt")
     names = read_names(_existing(said["names"], bases, path, "names")) if said.get("names") else None
     valid = _listed(_existing(said["valid"], bases, path, "valid"), bases)
-    training = next((file for base in bases if said.get("train") and (file := base / said["train"]).is_file()), None)
+    training = next((base / said["train"] for base in bases if said.get("train") and isfile(base / said["train"])), None)
     return Listed(valid, names, _quietly(training, bases))
 
 
@@ -121,7 +125,7 @@ def _ultralytics(path: Path, bases: list[Path]) -> Listed:
     return Listed(
         tuple(picture for place in _texts(items[split]) for picture in _split(place, roots, path, split)), _names(items, path),
         frozenset() if _nothing(training) else frozenset(
-            picture for place in _texts(training) for base in roots if (base / place).exists()  # type: ignore[arg-type]
+            picture for place in _texts(training) for base in roots if exists(base / place)  # type: ignore[arg-type]
             for picture in _quietly(base / place, roots)),
     )
 
@@ -137,7 +141,7 @@ def _roots(base: Path, said: str) -> Iterator[Path]:
 def _split(place: str, roots: list[Path], path: Path, key: str) -> tuple[Path, ...]:
     tried = [place, *([place.removeprefix("../")] if place.startswith("../") else [])]
     for root, name in itertools.product(roots, tried):
-        if (root / name).exists():
+        if exists(root / name):
             return _pictures_at(root / name, roots)
     raise DataError(f"{named(path)}: {key} is {shown(place)}, which is nowhere ({named(roots[0] / place)} was looked for "
                     "first); check `path`, or set data.images to the folder that paths count from")
@@ -145,12 +149,24 @@ def _split(place: str, roots: list[Path], path: Path, key: str) -> tuple[Path, .
 
 def _pictures_at(place: Path, bases: list[Path]) -> tuple[Path, ...]:
     """The pictures of a folder and of those below it, or of a list."""
-    if not place.is_dir():
+    if not isdir(place):
         return _listed(place, bases)
-    found = tuple(sorted(file for file in place.rglob("*") if file.suffix.lower() in SUFFIXES and file.is_file()))
+    found = tuple(sorted(_below(place, DEEPEST)))
     if not found:
         raise DataError(f"{named(place)}: holds no pictures ({' '.join(SUFFIXES)})")
     return found
+
+
+def _below(folder: Path, deep: int) -> Iterator[Path]:
+    try:
+        entries = list(os.scandir(folder))
+    except OSError as error:
+        raise DataError(f"{named(folder)}: cannot be read ({reason_of(error)})") from None
+    for entry in entries:
+        if entry.is_dir(follow_symlinks=False):
+            yield from _below(folder / entry.name, deep - 1) if deep else ()
+        elif PurePath(entry.name).suffix.lower() in SUFFIXES and entry.is_file():
+            yield folder / entry.name
 
 
 def _quietly(place: Path | None, bases: list[Path]) -> frozenset[Path]:
@@ -193,7 +209,7 @@ def _texts(node: Node) -> list[str]:
 
 def _existing(said: str, bases: list[Path], path: Path, key: str) -> Path:
     for base in bases:
-        if (base / said).is_file():
+        if isfile(base / said):
             return base / said
     raise DataError(f"{named(path)}: {key} is {shown(said)}, which is nowhere ({named(bases[0] / said)} was looked for "
                     "first); set data.images to the folder that paths count from")
@@ -215,7 +231,7 @@ def _listed(path: Path, bases: list[Path]) -> tuple[Path, ...]:
         if not text.isprintable() or PurePath(text).suffix.lower() not in SUFFIXES:
             raise FormatError(f"{named(path)}:{number}: {shown(text)} is no path of a picture ({' '.join(SUFFIXES)})")
         if base is None:
-            base = next((folder for folder in bases if (folder / text).is_file()), bases[0])
+            base = next((folder for folder in bases if isfile(folder / text)), bases[0])
         if base / text in found:
             raise FormatError(f"{named(path)}:{number}: {shown(text)} is in line {found[base / text]} already; list each "
                               "picture once")
@@ -232,6 +248,6 @@ def _label_file(picture: Path) -> Path:
         if own in parts[:-1]:
             place = len(parts) - 2 - parts[:-1][::-1].index(own)
             moved = Path(*parts[:place], other, *parts[place + 1:]).with_suffix(".txt")
-            if moved.is_file() or not picture.with_suffix(".txt").is_file():
+            if isfile(moved) or not isfile(picture.with_suffix(".txt")):
                 return moved
     return picture.with_suffix(".txt")

@@ -81,7 +81,7 @@ def _sides(sources: Sequence[str], progress: Progress) -> list[_Compared]:
 
 
 def _run_again(configurations: Sequence[Found], progress: Progress) -> list[_Compared]:
-    machine = Machine(reopen(configurations[0].document))
+    machine = Machine(reopen(configurations[0].document, configurations[0].output))
     bench = machine.bench
     with progress("pictures", len(bench.inputs)) as advance:
         outcomes = run_plans(bench, [machine.plan(found.key) for found in configurations], advance)

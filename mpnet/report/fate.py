@@ -5,18 +5,15 @@ from __future__ import annotations
 from typing import Mapping, Sequence
 
 from rich.console import Console
-from rich.table import Table
+from rich.text import Text
 
 from mpnet.backends.fate import LayerFate
+from mpnet.report.terminal import clean, print_table
 
 
 def print_fates(layers: Sequence[LayerFate], engine: Mapping[str, str] | None, console: Console) -> None:
     """The layers as a table. engine: name and version of the program that was asked."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
     runs = f"{engine['engine']} {engine['version']} runs" if engine else "runs"
-    for name in ("#", "layer", "asked", "written", runs, ""):
-        table.add_column(name, justify="right" if name == "#" else "left", no_wrap=True)
-    for layer in layers:
-        table.add_row(str(layer.index), layer.name, layer.asked, layer.written, layer.executed or "-", layer.why,
-                      style="bold red" if layer.falls_back else "")
-    console.print(table)
+    rows = [[Text(clean(cell), style="bold red" if layer.falls_back else "") for cell in (
+        str(layer.index), layer.name, layer.asked, layer.written, layer.executed or "-", layer.why)] for layer in layers]
+    print_table(console, ("#", "layer", "asked", "written", runs, ""), rows, left=range(1, 6), keys=2)

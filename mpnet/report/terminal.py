@@ -173,7 +173,7 @@ class _Table:
         out = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, GAP - 1, 0, 0))
         for place in shown:
             out.add_column(self._heads[place], justify="left" if place in self._left or place in bars else "right",
-                           width=bars.get(place, self._widths[place]), overflow="fold", vertical="bottom")
+                           width=bars.get(place, self._widths[place]), overflow="fold")
         for row in self._cells:
             cells = (row[place] for place in shown)
             out.add_row(*[Text(bar(cell.value, 1.0, bars[place], self._unicode)) if isinstance(cell, Share) else cell

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from mpnet.errors import MpnetError
 from mpnet.evaluation.dataset import load_dataset
-from mpnet.formats.labels_listed import read_listed
+from mpnet.formats.labels_listed import describe_listed, read_listed
 from mpnet.formats.labels_yolo import read_yolo
 from mpnet.spec.dataset import Dataset
 from tests.networks import NAMES, write_pictures
@@ -88,6 +91,17 @@ def test_a_picture_without_labels_is_empty_and_said(root: Path, plain: Dataset) 
     assert len(found.images) == 5
     assert 0 not in found.image_index
     assert found.notes == ("1 of 5 pictures have no label file and count as empty, for example 'scene-0.png'",)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(suffix=st.sampled_from([".data", ".txt", ".yaml"]), text=st.one_of(st.text(max_size=80), st.builds(
+    lambda key, sep, value: f"{key}{sep}{value}\nnames: [a]\n", st.sampled_from(["val", "path", "valid", "names", "train"]),
+    st.sampled_from(["=", ": "]), st.text(max_size=300))))
+def test_whatever_stands_there_is_read_or_refused(tmp_path: Path, suffix: str, text: str) -> None:
+    file = tmp_path / f"any{suffix}"
+    file.write_bytes(text.encode("utf-8", "surrogatepass"))
+    with contextlib.suppress(MpnetError):
+        describe_listed(file)
 
 
 @pytest.mark.parametrize(("name", "text", "said"), [
