@@ -259,17 +259,3 @@ def _layers(plan: Plan, results: dict[int, _Meters], alone: dict[int, list[Error
             decibels[index], noises[index] / total if total > 0 else 0.0,
         ))
     return tuple(found)
-
-
-def worth_keeping(analysis: Analysis, plan: Plan, macs_share: float) -> tuple[LayerAnalysis, ...]:
-    """The layers to keep at higher precision: most noise per multiply-accumulate first, while they stay within
-    `macs_share` (0 to 1) of the network's multiply-accumulates. In network order.
-    """
-    budget = macs_share * plan.network.macs
-    chosen = []
-    for layer in sorted(analysis.layers, key=lambda layer: (-layer.noise / max(layer.macs, 1), layer.layer)):
-        if layer.noise > 0 and layer.macs <= budget:
-            budget -= layer.macs
-            chosen.append(layer)
-    return tuple(sorted(chosen, key=lambda layer: layer.layer))
-

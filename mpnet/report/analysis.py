@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from mpnet.quantization.measure import sparkline
+from mpnet.spec.measures import measure
 
 
 def print_analysis(document: Mapping[str, Any], console: Console, rows: int) -> None:
@@ -19,23 +20,46 @@ def print_analysis(document: Mapping[str, Any], console: Console, rows: int) -> 
     )
     _print_layers(document["layers"], console, rows)
     _print_steps(document["steps"], console, rows)
+    _print_keep(document, console)
+
+
+def _print_keep(document: Mapping[str, Any], console: Console) -> None:
+    """What the given configuration is, what would be raised over it, and what that brings and costs."""
     keep = document["keep"]
-    if keep["layers"]:
-        noise = sum(row["noise_percent"] for row in document["layers"] if row["layer"] in keep["layers"])
-        macs = sum(row["macs_percent"] for row in document["layers"] if row["layer"] in keep["layers"])
-        console.print(
-            f"\nworth a higher precision within {keep['macs_percent']:g} % of the MACs: {len(keep['layers'])} layers "
-            f"with {macs:.1f} % of the MACs and {noise:.0f} % of the noise\n{keep['yaml']}"
-        )
+    kept = [f"default {keep['kept']['default']}"] if keep["kept"]["default"] else ["the cfg's own precisions"]
+    kept += [f"{selector}: {precision}" for selector, precision in keep["kept"]["layers"].items()]
+    console.print(f"\nthe given configuration stays: {', '.join(kept)}", markup=False)
+    if not keep["layers"]:
+        console.print(f"no layer within {keep['macs_percent']:g} % of the MACs is worth a higher precision: none that was "
+                      f"tried agrees better with the baseline on {keep['pictures']} pictures")
+        return
+    noise = sum(row["noise_percent"] for row in document["layers"] if row["layer"] in keep["layers"])
+    given, raised, heads = keep["given"], keep["raised"], keep["heads"]
+    more = 100 * (raised["bit_operations"] / max(1, given["bit_operations"]) - 1)
+    console.print(
+        f"worth a higher precision within {keep['macs_percent']:g} % of the MACs: {len(keep['layers'])} layers with "
+        f"{raised['macs_percent']:.1f} % of the MACs and {noise:.0f} % of the noise"
+    )
+    beside = "" if heads is None else \
+        f"; {heads['agreement']:.2f} with the heads alone, {heads['macs_percent']:.1f} % of the MACs"
+    console.print(
+        f"{measure(keep['measure']).label} on {keep['pictures']} pictures: {given['agreement']:.2f} -> "
+        f"{raised['agreement']:.2f} for {more:+.1f} % bit operations{beside}"
+    )
+    for row in keep["over"]:
+        console.print(f"this changes a choice of yours: {row['name']} is {row['precision']} by {row['said']}", markup=False)
+    console.print(keep["yaml"], markup=False, soft_wrap=True)
 
 
 def _print_layers(layers: list[Mapping[str, Any]], console: Console, rows: int) -> None:
     cells = [[
-        str(row["layer"]), row["name"], row["precision"], f"{row['macs_percent']:.1f} %", f"{row['noise_percent']:.1f} %",
+        str(row["layer"]), row["name"], row["precision"], f"{row['macs_percent']:.1f} %",
+        f"{row['raised_bit_operations_percent']:+.1f} %", f"{row['noise_percent']:.1f} %",
         _decibels(row["alone_db"]), _decibel(row["local"]["sqnr_db"]), _decibel(row["cumulative"]["sqnr_db"]),
         f"{row['cumulative']['cosine']:.6f}",
     ] for row in layers[:rows]]
-    columns = ["#", "layer", "precision", "MACs", "noise", "heads, this one alone", "local", "cumulative", "cosine"]
+    columns = ["#", "layer", "precision", "MACs", "raised costs", "noise", "heads, this one alone", "local", "cumulative",
+               "cosine"]
     _print_table("layers by the noise that they alone bring to the heads", columns, {"layer", "precision"}, cells, console,
                  len(layers) - rows, "layers")
 

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 from dataclasses import asdict, dataclass, fields
-from typing import Any, Iterator
+from typing import Any, Iterator, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mpnet.engine.analyze import Analysis, LayerAnalysis, StepAnalysis, analyze, worth_keeping
+from mpnet.engine.analyze import Analysis, LayerAnalysis, StepAnalysis, analyze
 from mpnet.engine.plan import Plan
 from mpnet.engine.verify import StepCheck, Verifier
 from mpnet.progress import Progress, silent
 from mpnet.quantization.measure import TensorError
-from mpnet.spec.experiment import Experiment
+from mpnet.spec.experiment import Experiment, PrecisionSection
+from mpnet.spec.precision import Precision
 from mpnet.trial.experiment import open_workbench
+from mpnet.trial.inputs import spread
+from mpnet.trial.keeping import Measured, Proposal, propose, raising_costs
 from mpnet.trial.workbench import Workbench
 
 ANALYSIS_IMAGES = 8
@@ -28,12 +32,12 @@ _ERRORS = tuple(field.name for field in fields(TensorError))
 
 @dataclass(frozen=True, eq=False)
 class AnalysisReport:
-    """analysis of `plan`; keep: the layers worth a higher precision within keep_macs_percent of the MACs."""
+    """analysis of `plan`; proposal: the layers worth a higher precision within keep_macs_percent of the MACs."""
 
     bench: Workbench
     plan: Plan
     analysis: Analysis
-    keep: tuple[LayerAnalysis, ...]
+    proposal: Proposal
     keep_macs_percent: float
 
     def document(self) -> dict[str, Any]:
@@ -48,13 +52,37 @@ class AnalysisReport:
             "head_sqnr_db": list(analysis.head_db),
             "layers": [self._layer(layer) for layer in analysis.layers],
             "steps": [_step(step) for step in worst_first(analysis.steps)],
-            "keep": {
-                "macs_percent": self.keep_macs_percent,
-                "layers": [layer.layer for layer in self.keep],
-                "names": [layer.name for layer in self.keep],
-                "yaml": keep_yaml(self.keep),
-            },
+            "keep": self._keep(),
         }
+
+    def _keep(self) -> dict[str, Any]:
+        """What is proposed: the given section of precisions stays, layers are raised over it.
+
+        given, raised, heads: agreement with the baseline on `pictures` pictures, and cost. over: explicit choices of the
+        given configuration that would change.
+        """
+        proposal, given = self.proposal, self.bench.experiment.precision
+        precisions, origins = proposal.precisions, self.plan.precision.origins
+        heads = proposal.heads
+        return {
+            "macs_percent": self.keep_macs_percent,
+            "layers": [layer.layer for layer in proposal.layers],
+            "names": [layer.name for layer in proposal.layers],
+            "yaml": precision_yaml(given, precisions) if precisions else "",
+            "pictures": proposal.pictures,
+            "measure": proposal.measure,
+            "given": self._measured(proposal.given),
+            "raised": self._measured(proposal.raised),
+            "heads": None if heads is None else self._measured(heads),
+            "kept": {"default": given.default, "layers": dict(given.layers)},
+            "over": [{"layer": index, "name": self.plan.network.layers[index].name, "said": origins[index],
+                      "precision": str(self.plan.precision[index]), "raised": str(precision)}
+                     for index, precision in precisions.items() if origins[index] != "default"],
+        }
+
+    def _measured(self, found: Measured) -> dict[str, Any]:
+        return {"agreement": found.agreement, "macs_percent": 100 * found.macs / max(1, self.plan.network.macs),
+                "bit_operations": found.bit_operations}
 
     def _layer(self, layer: LayerAnalysis) -> dict[str, Any]:
         return {
@@ -63,6 +91,8 @@ class AnalysisReport:
             "precision": str(layer.precision),
             "macs": layer.macs,
             "macs_percent": 100 * layer.macs / max(1, self.plan.network.macs),
+            "raised_bit_operations_percent": 100 * raising_costs(self.plan, layer.layer) / max(
+                1, self.proposal.given.bit_operations),
             "noise_percent": 100 * layer.noise,
             "alone_db": list(layer.alone_db),
             "local": asdict(layer.local),
@@ -99,8 +129,8 @@ def analyze_experiment(
     positions = spread(len(bench.inputs), images)
     with progress("pictures", len(positions)) as advance:
         analysis = analyze(bench.prepared, plan, _batches(bench, positions), bench.threads, advance)
-    keep = worth_keeping(analysis, plan, keep_macs_percent / 100)
-    return AnalysisReport(bench, plan, analysis, keep, keep_macs_percent)
+    proposal = propose(bench, plan, analysis, keep_macs_percent, progress)
+    return AnalysisReport(bench, plan, analysis, proposal, keep_macs_percent)
 
 
 def verify(bench: Workbench, images: int = VERIFY_IMAGES) -> tuple[int, tuple[StepCheck, ...]]:
@@ -113,24 +143,20 @@ def verify(bench: Workbench, images: int = VERIFY_IMAGES) -> tuple[int, tuple[St
     return len(positions), verifier.run(_batches(bench, positions))
 
 
-def spread(available: int, wanted: int) -> list[int]:
-    """Positions of `wanted` pictures, evenly spread; all when there are no more."""
-    if wanted >= available:
-        return list(range(available))
-    return [i * available // wanted for i in range(wanted)]
-
-
 def worst_first(steps: tuple[StepAnalysis, ...]) -> list[StepAnalysis]:
     """Steps by local SQNR, the lowest first; exact ones at the end, in the order of running."""
     return sorted(steps, key=lambda step: (step.local is None, step.local.sqnr_db if step.local else 0.0, step.number))
 
 
-def keep_yaml(keep: tuple[LayerAnalysis, ...]) -> str:
-    """Lines for an experiment file."""
-    if not keep:
-        return ""
-    pairs = ", ".join(f"{layer.layer}: fp16" for layer in keep)
-    return f"precision: {{default: int8, layers: {{{pairs}}}}}"
+def precision_yaml(section: PrecisionSection, layers: Mapping[int, Precision]) -> str:
+    """A line for an experiment file: the given section with some layers over it; a choice that is replaced by its own key
+    stands no more."""
+    pairs = {selector: name for selector, name in section.layers if not (selector.isdigit() and int(selector) in layers)}
+    said = [f"{selector if selector.isdigit() else json.dumps(selector)}: {name}" for selector, name in pairs.items()]
+    said += [f"{index}: {precision}" for index, precision in layers.items()]
+    default = [] if section.default is None else [f"default: {section.default}"]
+    entries = [f"layers: {{{', '.join(said)}}}"] if said else []
+    return f"precision: {{{', '.join([*default, *entries])}}}"
 
 
 def _batches(bench: Workbench, positions: list[int]) -> Iterator[NDArray[np.float32]]:

@@ -52,6 +52,13 @@ def in_order(work: Callable[[_Item], _Answer], items: Sequence[_Item], workers: 
         pool.shutdown(wait=True, cancel_futures=True)
 
 
+def spread(available: int, wanted: int) -> list[int]:
+    """Positions of `wanted` pictures, evenly spread; all when there are no more."""
+    if wanted >= available:
+        return list(range(available))
+    return [i * available // wanted for i in range(wanted)]
+
+
 class Inputs:
     """The pictures of a data set as inputs of one network; each is decoded once when there is memory to keep them."""
 
@@ -71,6 +78,11 @@ class Inputs:
 
     def __len__(self) -> int:
         return len(self.records)
+
+    def of(self, positions: Sequence[int]) -> Inputs:
+        """Those at `positions`; what is decoded of them is kept apart."""
+        chosen = [self.records[position] for position in positions]
+        return Inputs(chosen, self._network, self._resize, self._load, self._workers)
 
     def take(self, positions: Sequence[int]) -> Batch:
         """The pictures at `positions`, read by the calling thread. Raises: DataError for a broken picture."""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Mapping
+from typing import Any, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -86,6 +86,12 @@ class Workbench:
     def uniform(self, name: str) -> PrecisionPlan:
         """Every layer with weights at one precision, whatever cfg and experiment say: baselines."""
         return assign(self.network, overrides=dict.fromkeys(self._weighted, PRECISIONS[name]))
+
+    def of_pictures(self, positions: Sequence[int]) -> Workbench:
+        """The same with some of its pictures; prepared weights are shared."""
+        part = replace(self, dataset=self.dataset.subset(list(positions)), inputs=self.inputs.of(positions))
+        part.__dict__["prepared"] = self.prepared
+        return part
 
     def plan(self, precisions: PrecisionPlan) -> Plan:
         """The steps of a forward pass."""

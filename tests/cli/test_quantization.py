@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.cli.conftest import Mpnet, document_of
 
@@ -125,6 +126,36 @@ def test_what_analyze_says_to_keep_can_be_pasted(mpnet: Mpnet, experiment: Path)
     kept = [layer["index"] for layer in run["precision"]["layers"] if layer["precision"] == "fp16" and layer["macs"]]
     assert kept == keep["layers"]
     assert run["cost"]["int8_macs"] >= 0.7 * run["cost"]["macs"]
+
+
+def test_what_analyze_proposes_stays_within_its_share_and_agrees_no_less(mpnet: Mpnet, experiment: Path) -> None:
+    for share in (0, 3, 30):
+        document = document_of(mpnet("analyze", experiment, "--keep-macs", share, "--json"))
+        keep, rows = document["keep"], {row["layer"]: row for row in document["layers"]}
+        assert keep["raised"]["macs_percent"] == pytest.approx(sum(rows[index]["macs_percent"] for index in keep["layers"]))
+        assert keep["raised"]["macs_percent"] <= share
+        for other in filter(None, (keep["given"], keep["heads"])):
+            assert keep["raised"]["agreement"] >= other["agreement"]
+        added = sum(rows[index]["raised_bit_operations_percent"] for index in keep["layers"]) / 100
+        assert keep["raised"]["bit_operations"] == pytest.approx((1 + added) * keep["given"]["bit_operations"])
+
+
+def test_analyze_drops_no_choice_of_the_users(mpnet: Mpnet, experiment: Path) -> None:
+    given = "precision={default: int8, layers: {first: fp16, 8: fp16, heads: int8}}"
+    process = mpnet("analyze", experiment, "--set", given, "--keep-macs", "30")
+    assert "the given configuration stays: default int8, first: fp16, 8: fp16, heads: int8" in process.stdout
+    keep = document_of(mpnet("analyze", experiment, "--set", given, "--keep-macs", "30", "--json"))["keep"]
+    proposed = yaml.safe_load(keep["yaml"])["precision"]
+    assert proposed["default"] == "int8"
+    assert {"first": "fp16", "heads": "int8"}.items() <= proposed["layers"].items()
+    assert proposed["layers"][8] in ("fp16", "fp32")
+    run = document_of(mpnet("run", experiment, "--set", keep["yaml"].replace(": ", "=", 1), "--json"))
+    precisions = {layer["index"]: layer["precision"] for layer in run["precision"]["layers"]}
+    assert {precisions[0], precisions[8]} <= {"fp16", "fp32"}
+    for row in keep["over"]:
+        assert precisions[row["layer"]] == row["raised"] != row["precision"]
+        assert f"this changes a choice of yours: {row['name']} is {row['precision']} by {row['said']}" in process.stdout
+    assert {row["said"] for row in keep["over"]} <= {"experiment: first", "experiment: 8", "experiment: heads"}
 
 
 def test_analyze_prints_tables_and_refuses_fp32(mpnet: Mpnet, experiment: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mpnet.engine.analyze import Analysis, analyze, worth_keeping
+from mpnet.engine.analyze import Analysis, analyze
 from mpnet.engine.assign import assign
 from mpnet.engine.options import EngineOptions, LayerQuantization
 from mpnet.engine.plan import Plan, build_plan
@@ -133,21 +133,6 @@ def test_every_kind_of_layer_is_analysed(default: str, layers: dict[str | int, s
     for step in found.steps:
         if step.local is not None:
             assert step.local.sqnr_db > 15, step
-
-
-def test_what_is_worth_keeping_stays_within_its_share(
-    network: NetworkSpec, prepared: Prepared, pictures: np.ndarray
-) -> None:
-    plan = build_plan(network, assign(network, "int8"))
-    found = analysed(prepared, plan, pictures)
-    assert worth_keeping(found, plan, 0.0) == ()
-    assert len(worth_keeping(found, plan, 1.0)) == len(found.layers)
-    for share in (0.05, 0.2, 0.5):
-        keep = worth_keeping(found, plan, share)
-        assert sum(layer.macs for layer in keep) <= share * network.macs
-        assert [layer.layer for layer in keep] == sorted(layer.layer for layer in keep)
-    best = max(found.layers, key=lambda layer: layer.noise / layer.macs)
-    assert best in worth_keeping(found, plan, best.macs / network.macs)
 
 
 def test_nothing_to_analyse_is_an_error(network: NetworkSpec, prepared: Prepared, pictures: np.ndarray) -> None:

@@ -29,6 +29,17 @@ def aix(shared_data: Path) -> Experiment:
 
 
 @pytest.fixture(scope="session")
+def tiny(shared_data: Path, repository: Path) -> Experiment:
+    folder, coco = shared_data / "yolov3-tiny", shared_data / "coco"
+    return Experiment(
+        "tiny",
+        ModelSection(repository / "cfg" / "yolov3-tiny.cfg", folder / "yolov3-tiny.weights"),
+        DataSection("coco", coco / "images", annotations=coco / "instances_dev.json"),
+        DetectionSection("letterbox", 0.005, 0.45),
+    )
+
+
+@pytest.fixture(scope="session")
 def fastest(shared_data: Path) -> Experiment:
     folder, coco = shared_data / "yolo-fastest", shared_data / "coco"
     return Experiment(

@@ -77,7 +77,7 @@ def kept(experiment: Experiment, options: QuantizationOptions, tmp: Path) -> dic
     asked = replace(
         experiment, precision=PrecisionSection("int8"), quantization=QuantizationSection(options), output=tmp
     )
-    return {f"_{layer.layer}": "fp16" for layer in analyze_experiment(asked).keep}
+    return {f"_{layer.layer}": "fp16" for layer in analyze_experiment(asked).proposal.layers}
 
 
 def test_aix_mixed_with_nine_tenths_of_the_macs_in_int8(aix: Experiment, run: Run, tmp_path: Path) -> None:

@@ -1,0 +1,171 @@
+"""Which layers of a configuration are worth a higher precision: proposed by noise, decided by measured agreement.
+
+The noise that a layer brings to the heads says where error comes from, not what it does to boxes: a head's error moves
+them at once, a trunk's may hardly matter. So sets of layers are run on a few pictures, and the one that agrees best with
+the baseline is proposed. The heads are in all of them where they fit into the share of the MACs: `heads: fp16` is the
+rule of thumb that a proposal must not fall behind.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Sequence
+
+from mpnet.engine.analyze import Analysis, LayerAnalysis
+from mpnet.engine.cost import LAYER_COSTS, plan_cost
+from mpnet.engine.plan import Plan
+from mpnet.progress import Progress, silent
+from mpnet.spec.precision import FP16, FP32, Precision
+from mpnet.spec.selectors import layer_groups
+from mpnet.trial.inputs import spread
+from mpnet.trial.run import run_plans
+from mpnet.trial.workbench import Workbench
+
+PICTURES = 32
+CANDIDATES = 8
+"""Layers that are tried one by one, those with most noise per MAC; each costs three passes per picture at most."""
+AT_ONCE = 12
+"""Configurations that run in one walk through the pictures: each needs memory for its activations."""
+
+MUCH_LESS = 0.8
+"""Of the noise, about 1 dB: what is told from the luck of a few pictures where agreement says nothing."""
+
+_Layers = frozenset[int]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """layers: that are raised. agreement: with the baseline, percent, -1 where it finds nothing; noise: over signal, mean of
+    the heads; macs: of the raised layers; bit_operations: of the whole configuration."""
+
+    layers: _Layers
+    agreement: float
+    noise: float
+    macs: int
+    bit_operations: int
+
+    def better(self, other: Measured) -> bool:
+        """Whether a few pictures show it: more agreement and no more noise, or as much agreement and much less noise."""
+        if self.agreement > other.agreement:
+            return self.noise <= other.noise
+        return self.agreement == other.agreement and self.noise <= MUCH_LESS * other.noise
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """layers: to raise, in network order. given, raised: the configuration before and after, heads: with the heads alone
+    raised, None where that is too much; all three on the same `pictures` pictures. measure: which agreement."""
+
+    layers: tuple[LayerAnalysis, ...]
+    pictures: int
+    measure: str
+    given: Measured
+    raised: Measured
+    heads: Measured | None
+
+    @property
+    def precisions(self) -> dict[int, Precision]:
+        """The precision to which each layer is raised."""
+        return {layer.layer: raised(layer.precision) for layer in self.layers}
+
+
+def raised(precision: Precision) -> Precision:
+    """The next higher precision: of codes fp16, else fp32."""
+    return FP16 if precision.carries_scale else FP32
+
+
+def raising_costs(plan: Plan, layer: int) -> int:
+    """Bit operations that are added when a layer is raised."""
+    low = plan.lowerings[layer]
+    higher = replace(low, precision=raised(low.precision))
+    return LAYER_COSTS["bit_operations"](higher) - LAYER_COSTS["bit_operations"](low)
+
+
+def propose(bench: Workbench, plan: Plan, analysis: Analysis, macs_percent: float, progress: Progress = silent) -> Proposal:
+    """The layers of `plan` to raise within `macs_percent` of the network's MACs.
+
+    Raises: as `run_plans`.
+    """
+    trials = _Trials(bench, plan)
+    budget = plan.network.macs * macs_percent / 100
+    lowered = {layer.layer: layer for layer in analysis.layers}
+    layers = {i: layer for i, layer in lowered.items()
+              if layer.macs <= budget and raised(layer.precision) is not layer.precision}
+    by_noise = sorted((i for i, layer in layers.items() if layer.noise > 0),
+                      key=lambda i: (-layers[i].noise / max(layers[i].macs, 1), i))
+    heads: _Layers = frozenset(lowered).intersection(layer_groups(plan.network).get("heads", ()))
+    fits = heads <= layers.keys() and trials.macs(heads) <= budget
+    start = heads if fits else frozenset()
+    tried = [i for i in by_noise if i not in start and trials.macs(start | {i}) <= budget][:CANDIDATES]
+    trials.run([frozenset(), start, *(start | {i} for i in tried)], progress)
+    by_gain = sorted(tried, key=lambda i: (-trials.gain(start, i), tried.index(i)))
+    rest = [i for i in by_noise if i not in start]
+    chains = [_within(trials, start, order, budget) for order in (rest, by_gain)]
+    trials.run([kept for chain in chains for kept in chain], progress)
+    least = trials[start]
+    known = [least, *(found for found in trials.known() if start <= found.layers and found.better(least))]
+    best = max(known, key=lambda found: (found.agreement, -found.noise, -found.macs))
+    chosen = tuple(sorted((layers[i] for i in best.layers), key=lambda layer: layer.layer))
+    by_thumb = trials[heads] if fits and heads else None
+    return Proposal(chosen, trials.pictures, trials.measure, trials[frozenset()], best, by_thumb)
+
+
+def _within(trials: _Trials, start: _Layers, order: Sequence[int], budget: float) -> list[_Layers]:
+    """The sets that come of adding layers in an order while they fit, at most CANDIDATES of them and the fullest one."""
+    sets, kept = [], start
+    for index in order:
+        if trials.macs(kept | {index}) <= budget:
+            kept = kept | {index}
+            sets.append(kept)
+    return sets if len(sets) <= CANDIDATES else [*sets[:CANDIDATES - 1], sets[-1]]
+
+
+class _Trials:
+    """Sets of raised layers, each run once on a few of the workbench's pictures, evenly spread."""
+
+    def __init__(self, bench: Workbench, plan: Plan) -> None:
+        positions = spread(len(bench.inputs), PICTURES)
+        self.pictures = len(positions)
+        self._bench = bench.of_pictures(positions)
+        self._plan = plan
+        self._task = bench.kit.task
+        self._baseline = self._bench.plan(bench.uniform(bench.experiment.baseline or str(FP32)))
+        self._known: dict[_Layers, Measured] = {}
+
+    @property
+    def measure(self) -> str:
+        """What agreement is called."""
+        return self._task.agreement
+
+    def __getitem__(self, layers: _Layers) -> Measured:
+        return self._known[layers]
+
+    def known(self) -> list[Measured]:
+        """All that ran."""
+        return list(self._known.values())
+
+    def macs(self, layers: _Layers) -> int:
+        """Of some layers."""
+        return sum(self._plan.network.layers[i].macs for i in layers)
+
+    def gain(self, start: _Layers, index: int) -> float:
+        """Agreement that a layer brings, per MAC; a tie has none."""
+        return (self[start | {index}].agreement - self[start].agreement) / max(self.macs(frozenset({index})), 1)
+
+    def run(self, sets: Sequence[_Layers], progress: Progress) -> None:
+        """Measure those that are not known."""
+        missing = [kept for kept in dict.fromkeys(sets) if kept not in self._known]
+        groups = [missing[first:first + AT_ONCE] for first in range(0, len(missing), AT_ONCE)]
+        with progress("configurations", len(groups) * self.pictures) as advance:
+            for group in groups:
+                plans = [self._raised(kept) for kept in group]
+                baseline, *outcomes = run_plans(self._bench, [self._baseline, *plans], advance)
+                meter = self._bench.kit.meter(self._bench.dataset, baseline.found)
+                for kept, plan, outcome in zip(group, plans, outcomes, strict=True):
+                    agreement = meter.values(outcome.found, (self.measure,)).get(self.measure, -1.0)
+                    ratios = [10 ** (-db / 10) for db in outcome.head_sqnr_db]
+                    self._known[kept] = Measured(kept, agreement, sum(ratios) / max(1, len(ratios)), self.macs(kept),
+                                                 plan_cost(plan)["bit_operations"])
+
+    def _raised(self, layers: _Layers) -> Plan:
+        return self._bench.plan(self._bench.assign({i: raised(self._plan.precision[i]) for i in layers}))
