@@ -41,6 +41,11 @@ def all_at_once(problems: Sequence[str], total: int, what: str) -> str:
     return f"{len(problems)} of {total} {what} cannot be used: {'; '.join(problems[:MOST_NAMED])}{more}"
 
 
+def few(names: Sequence[str], most: int = 5) -> str:
+    """The first of some names, and whether there are others."""
+    return ", ".join(names[:most]) + (" and others" if len(names) > most else "")
+
+
 def reason_of(error: Exception) -> str:
     """What the system said, without its number and the file's name."""
     return error.strerror if isinstance(error, OSError) and error.strerror else str(error)

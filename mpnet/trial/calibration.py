@@ -17,6 +17,7 @@ from mpnet.errors import DataError
 from mpnet.formats.images import SUFFIXES, probe
 from mpnet.formats.labels_yolo import list_files
 from mpnet.formats.ranges_json import ranges_json, read_ranges, write_ranges
+from mpnet.spec.dataset import Dataset
 from mpnet.spec.experiment import CalibrationSection
 from mpnet.spec.identity import digest_of
 from mpnet.spec.ranges import CalibratedRanges
@@ -62,7 +63,8 @@ def calibrated(bench: Workbench) -> Workbench:
         options = replace(options, ranges=ranges.by_tensor())
         parts["ranges"] = hashlib.sha256(ranges_json(ranges).encode()).hexdigest()
     means = channel_means(prepared, pictures.batches(), bench.threads) if corrected else {}
-    return replace(bench, options=options, calibration=digest_of(parts), channel_means=means)
+    return replace(bench, options=options, calibration=digest_of(parts), channel_means=means,
+                   calibrated_on=pictures.among(bench.dataset))
 
 
 def ranges_path(bench: Workbench, digests: dict[str, str]) -> Path:
@@ -89,6 +91,11 @@ class _Pictures:
         self._inputs = Inputs(records, bench.network, experiment.detection.fitted, picture, workers=bench.threads)
         self._batch = experiment.runtime.batch
         self.digest = digest_of([record.sha256 for record in records])
+
+    def among(self, dataset: Dataset) -> tuple[str, ...]:
+        """Names of those that are pictures of a data set as well, by what is in the files."""
+        evaluated = {record.sha256 for record in dataset.images}
+        return tuple(Path(record.path).name for record in self._inputs.records if record.sha256 in evaluated)
 
     def batches(self) -> Iterator[NDArray[np.float32]]:
         """Network inputs, a few pictures at a time."""

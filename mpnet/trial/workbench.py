@@ -19,6 +19,7 @@ from mpnet.export import Configuration
 from mpnet.formats.cache import open_cache
 from mpnet.formats.cfg import read_cfg_bytes
 from mpnet.kernels.calls import Kernels
+from mpnet.messages import few
 from mpnet.spec.dataset import Dataset
 from mpnet.spec.experiment import Experiment
 from mpnet.spec.identity import ARITHMETIC_VERSION, TrialIdentity
@@ -36,6 +37,7 @@ class Workbench:
     calibration: digest of what calibration gave: ranges, channel means; None where nothing asks for it.
     channel_means: of each convolution's input over the calibration pictures, for bias correction.
     repaired:    damaged JPEGs of which a picture was made all the same; known once they were decoded.
+    calibrated_on: names of the data set's pictures that calibration took as well.
     sources:     paths of the files that it was loaded from, by what they are.
     """
 
@@ -49,6 +51,7 @@ class Workbench:
     threads: int
     calibration: str | None = None
     channel_means: Mapping[int, NDArray[np.float64]] | None = None
+    calibrated_on: tuple[str, ...] = ()
     sources: Mapping[str, str] | None = None
     repaired: list[str] = field(default_factory=list)
 
@@ -64,9 +67,13 @@ class Workbench:
     def notes(self) -> list[str]:
         """What a reader of results should know of the pictures."""
         names = sorted({Path(path).name for path in self.repaired})
-        few = ", ".join(names[:5]) + (" and others" if len(names) > 5 else "")
-        said = f"{len(names)} damaged JPEGs were decoded by OpenCV, which guesses what is missing: {few}"
-        return [*self.dataset.notes, *([said] if names else [])]
+        said = [*self.dataset.notes]
+        if names:
+            said.append(f"{len(names)} damaged JPEGs were decoded by OpenCV, which guesses what is missing: {few(names)}")
+        if self.calibrated_on:
+            said.append(f"{len(self.calibrated_on)} calibration pictures are evaluated as well, so their ranges fit better "
+                        f"than those of other pictures: {few(self.calibrated_on)}; name others in data.calibration.images")
+        return said
 
     @cached_property
     def kit(self) -> Kit[Any]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 from pathlib import Path
 
+import cv2
 import pytest
 import yaml
 
@@ -32,6 +34,28 @@ def test_ranges_are_kept_as_text_and_used_again(mpnet: Mpnet, experiment: Path) 
     document_of(mpnet("run", experiment, *CALIBRATED, "--set", "data.calibration.count=2", "--json"))
     document_of(mpnet("run", experiment, *CALIBRATED, "--set", "quantization.activations.method=mse", "--json"))
     assert len(ranges_files(experiment)) == 3
+
+
+def test_calibration_on_pictures_that_are_evaluated_is_said(mpnet: Mpnet, experiment: Path, tmp_path: Path) -> None:
+    names = sorted(path.name for path in (experiment.parent / "images").iterdir())
+    own = document_of(mpnet("run", experiment, *CALIBRATED, "--json"))
+    [note] = [note for note in own["notes"] if "calibration" in note]
+    assert note == (f"{len(names)} calibration pictures are evaluated as well, so their ranges fit better than those of other "
+                    f"pictures: {', '.join(names[:5])}; name others in data.calibration.images")
+    others = tmp_path / "others"
+    others.mkdir()
+    for number, name in enumerate(names):
+        picture = cv2.imread(str(experiment.parent / "images" / name))
+        cv2.imwrite(str(others / f"{number}.png"), picture[::-1])
+    # The same bytes under another name are the same picture.
+    shutil.copy(experiment.parent / "images" / names[2], others / "copy.png")
+    mixed = document_of(mpnet("run", experiment, *CALIBRATED, "--set", f"data.calibration.images={others}", "--json"))
+    [note] = [note for note in mixed["notes"] if "calibration" in note]
+    assert note.startswith("1 calibration pictures are evaluated as well, so")
+    assert "pictures: copy.png;" in note
+    (others / "copy.png").unlink()
+    apart = document_of(mpnet("run", experiment, *CALIBRATED, "--set", f"data.calibration.images={others}", "--json"))
+    assert not [note for note in apart.get("notes", []) if "calibration" in note]
 
 
 def test_dynamic_runs_have_no_calibration(mpnet: Mpnet, experiment: Path) -> None:
