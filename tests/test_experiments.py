@@ -12,7 +12,9 @@ import pytest
 from mpnet.demo.project import write_project
 from mpnet.formats.experiment_yaml import read_experiment
 
-FILES = sorted((Path(__file__).resolve().parent.parent / "experiments").glob("*.yaml"))
+FOLDER = Path(__file__).resolve().parent.parent / "experiments"
+FILES = sorted(FOLDER.glob("*.yaml"))
+STUDY = FOLDER / "yolov3-tiny"
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
@@ -20,6 +22,29 @@ def test_every_example_is_valid(path: Path) -> None:
     experiment = read_experiment(path)
     assert experiment.name == path.stem
     assert experiment.data is not None
+
+
+@pytest.mark.parametrize("path", sorted(STUDY.glob("*.yaml")), ids=lambda path: path.name)
+def test_the_files_of_the_study_share_one_store(path: Path) -> None:
+    """Which is named after network, pictures and protocol."""
+    experiment, other = read_experiment(path), read_experiment(STUDY / "each-precision.yaml")
+    assert experiment.sweep is not None
+    assert (experiment.name, experiment.output) == ("yolov3-tiny", other.output)
+    assert (experiment.model, experiment.data, experiment.detection) == (other.model, other.data, other.detection)
+
+
+def test_the_pictures_of_the_study_are_cut_out_of_coco_s_annotations(tmp_path: Path) -> None:
+    names = [*(STUDY / "pictures.txt").read_text(encoding="utf-8").split(), "other.jpg"]
+    assert len(set(names)) == 80
+    images = [{"id": number, "file_name": name} for number, name in enumerate(names)]
+    boxes = [{"id": 1, "image_id": 3, "bbox": [0, 0, 1, 1], "segmentation": [[0, 0, 1, 1]]}, {"id": 2, "image_id": 79}]
+    source, target = tmp_path / "all.json", tmp_path / "study.json"
+    source.write_text(json.dumps({"images": images, "annotations": boxes, "categories": [{"id": 1}]}), encoding="utf-8")
+    subprocess.run([sys.executable, str(STUDY / "pictures.py"), str(source), str(target)], check=True, timeout=60)
+    written = json.loads(target.read_text(encoding="utf-8"))
+    assert written["images"] == images[:-1]
+    assert written["annotations"] == [{"id": 1, "image_id": 3, "bbox": [0, 0, 1, 1]}]
+    assert written["categories"] == [{"id": 1}]
 
 
 @pytest.mark.slow
