@@ -9,6 +9,9 @@
 /* cdef begin */
 enum { MPB_VERSION = 1, MPB_ALIGN = 64 };
 
+/* A table of latencies is measured again, so often at most, while its predictions are off by more on average. */
+enum { MPB_PROFILE_ROUNDS = 3, MPB_PROFILE_PERCENT = 8 };
+
 /* Sections, in this order; those of a later minor addition follow and are not read. */
 enum {
     MPB_NETWORK = 0,

@@ -15,8 +15,12 @@ void mpr_paths_free(mpr_paths *paths);
 
 /* Detections of all pictures as COCO results; list: a folder, or a file with a picture a line, as `path` or `id path`. */
 int mpr_evaluate(mprun *net, const char *list, const char *out, double confidence, double nms, int resize);
-/* The latency table that `mpnet sweep` takes. */
+enum { MPR_POOR = 1 };
+/* The latency table that `mpnet sweep` takes. MPR_POOR: written, but its predictions are too far off; a line in net->error. */
 int mpr_profile(mprun *net, const char *out, int repeats);
+/* Milliseconds of passes step by step, parts[step * repeats + r], in turn with those of whole ones; parts may be NULL.
+ * 0, or -1 with a line in error. */
+int mpr_time(mpr_pass *pass, int repeats, double *parts, double *whole, char *error);
 /* Milliseconds of a pass and its steps. */
 int mpr_bench(mprun *net, int repeats, int json);
 /* What the CPU and, if there is one, the bundle offer. */

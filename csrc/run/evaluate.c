@@ -15,8 +15,10 @@ static int add(mpr_paths *paths, const char *path, char *error)
         if (!larger) return mpr_fail(error, "no memory");
         paths->path = larger;
     }
-    paths->path[paths->count] = strdup(path);
-    return paths->path[paths->count++] ? 0 : mpr_fail(error, "no memory");
+    char *own = strdup(path);
+    if (!own) return mpr_fail(error, "no memory");
+    paths->path[paths->count++] = own;
+    return 0;
 }
 
 static int by_name(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
@@ -97,8 +99,12 @@ static int read_list(mpr_paths *paths, const char *list, char *error)
 {
     size_t bytes;
     uint8_t *data = mpr_read(list, 1 << 26, &bytes, error);
-    char *text = data ? realloc(data, bytes + 1) : 0;
-    if (!text) return -1;
+    if (!data) return -1;
+    char *text = realloc(data, bytes + 1);
+    if (!text) {
+        free(data);
+        return mpr_fail(error, "%s: no memory", list);
+    }
     text[bytes] = 0;
     int result = 0;
     char *rest = text;

@@ -6,7 +6,7 @@
 #include <string.h>
 #include "commands.h"
 
-enum { DONE = 0, BAD_INPUT = 2 };
+enum { DONE = 0, CHECK_FAILED = 1, BAD_INPUT = 2 };
 static const char *const RESIZES[] = {[MP_STRETCH] = "stretch", [MP_LETTERBOX] = "letterbox", [MP_CROP] = "crop"};
 
 static const char USAGE[] =
@@ -212,12 +212,12 @@ int main(int count, char **words)
     int failed = parse(count, words, &o, error);
     if (!failed && !o.bundle) {
         const mp_table *table = mpr_table(o.isa, error);
-        failed = !table;
+        failed = table ? 0 : -1;
         if (table) mpr_info(0, table, o.threads ? o.threads : mpr_cores(), o.json);
     } else if (!failed) {
         if (!o.evaluate && o.confidence < 0) o.confidence = 0.25;
         mprun *net = mprun_open(o.bundle, o.isa, o.threads, error, sizeof error);
-        failed = !net || run(net, &o);
+        failed = net ? run(net, &o) : -1;
         if (net && failed) snprintf(error, sizeof error, "%s", net->error);
         mprun_close(net);
     }
@@ -225,5 +225,5 @@ int main(int count, char **words)
     if (!failed && (ferror(stdout) || fflush(stdout)))
         failed = mpr_fail(error, "standard output: cannot be written (%s)", strerror(errno));
     if (failed) fprintf(stderr, "mprun: %s\n", error);
-    return failed ? BAD_INPUT : DONE;
+    return failed == MPR_POOR ? CHECK_FAILED : failed ? BAD_INPUT : DONE;
 }

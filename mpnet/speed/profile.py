@@ -16,6 +16,7 @@ from mpnet.engine.plan import Plan
 from mpnet.engine.prepare import Prepared
 from mpnet.engine.run import Session
 from mpnet.errors import ConfigError
+from mpnet.kernels._core import lib
 from mpnet.kernels.environment import cpu_count, cpu_name
 from mpnet.kernels.isa import kernels
 from mpnet.progress import Advance, Progress, silent
@@ -28,7 +29,7 @@ from mpnet.speed.table import LatencyTable
 
 CHECKS = 8
 REPEATS = 15
-ROUNDS = 3
+ROUNDS: int = lib.MPB_PROFILE_ROUNDS
 """How often a table is measured while its error is above `table.BOUND_PERCENT`; the best is kept."""
 
 

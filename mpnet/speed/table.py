@@ -9,6 +9,7 @@ from typing import Any, Iterable, Mapping
 
 from mpnet.errors import ConfigError
 from mpnet.formats.json_text import DocumentFormat
+from mpnet.kernels._core import lib
 from mpnet.spec.identity import digest_of
 from mpnet.spec.network import NetworkSpec
 
@@ -17,8 +18,7 @@ TABLE = DocumentFormat(
     {"network": str, "precisions": list, "steps": dict}, ConfigError,
 )
 
-
-BOUND_PERCENT = 8.0
+BOUND_PERCENT = float(lib.MPB_PROFILE_PERCENT)
 """The mean error of predictions above which a table misleads a sweep."""
 
 

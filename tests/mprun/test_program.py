@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -26,8 +27,14 @@ def bundle(mixed_cfg: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_table_is_one_that_sweeps_take(mprun: Program, bundle: Path, mixed_cfg: Path, tmp_path: Path) -> None:
-    mprun(bundle, "--profile", "-o", tmp_path / "board.json", "--repeats", 1, "--threads", 1)
+    words = (bundle, "--profile", "-o", tmp_path / "board.json", "--repeats", 1, "--threads", 1)
+    done = subprocess.run([str(word) for word in (mprun.path, *words)], capture_output=True, text=True, timeout=300)
     table = read_table(tmp_path / "board.json")
+    # As `mpnet profile`: whether sweeps will take it is the exit status, and the reason one line.
+    assert done.returncode == (0 if table.good else 1)
+    assert done.stderr.count("\n") == done.returncode
+    assert json.loads((tmp_path / "board.json").read_text())["error_percent"] == pytest.approx(table.as_json()["error_percent"])
+    assert table.machine["scale"] > 0
     network = read_cfg(mixed_cfg)
     table.check(network, ("fp32", "fp16", "int8"), error=math.inf)  # a busy machine is not what is asked here
     assert table.machine["isa"] == active_level()

@@ -1,0 +1,67 @@
+/* Times of a pass and of its steps. */
+#include <stdlib.h>
+#include "commands.h"
+
+enum { WARM_UP = 1 };
+
+/* An input as good as any: what it holds does not change the time. */
+static void fill(mpr_pass *pass)
+{
+    uint32_t state = 1;
+    for (uint64_t i = 0; i < mpr_values(&pass->slots[0]); i++) {
+        state = state * 1664525u + 1013904223u;
+        pass->picture[i] = (float)(state >> 8) * 0x1p-24f;
+    }
+}
+
+int mpr_time(mpr_pass *pass, int repeats, double *parts, double *whole, char *error)
+{
+    const int steps = pass->program->steps;
+    fill(pass);
+    for (int r = -WARM_UP; r < repeats; r++) {
+        pass->tensors[0].known = 0;
+        for (int n = 0; parts && n < steps; n++) {
+            const double begin = mpr_now_ms();
+            mpr_pass_step(pass, &pass->steps[n]);
+            /* Heads only hand tensors over: no call, no time. */
+            const double ms = pass->steps[n].operation == MPB_YOLO ? 0 : mpr_now_ms() - begin;
+            if (r >= 0) parts[(size_t)n * repeats + r] = ms;
+        }
+        const double begin = mpr_now_ms();
+        if (mpr_pass_run(pass, error)) return -1;
+        if (r >= 0) whole[r] = mpr_now_ms() - begin;
+    }
+    return 0;
+}
+
+int mpr_bench(mprun *net, int repeats, int json)
+{
+    const int steps = net->pass.program->steps;
+    double *parts = malloc(((size_t)steps + 1) * repeats * sizeof *parts), *whole = malloc(repeats * sizeof *whole);
+    const int failed =
+        parts && whole ? mpr_time(&net->pass, repeats, parts, whole, net->error) : mpr_fail(net->error, "no memory");
+    if (!failed) {
+        const double median = mpr_median(whole, repeats); /* which sorts them */
+        const char *isa = mp_table_name(net->weights.table);
+        printf(json ? "{\"isa\": \"%s\", \"threads\": %d, \"median_ms\": %.17g, \"images\": %d, \"min_ms\": %.17g, "
+                      "\"steps\": ["
+                    : "%s, %d threads: %.3f ms (median of %d), %.3f ms at least\n",
+               isa, net->weights.threads, median, repeats, whole[0]);
+        for (int n = 0, first = 1; n < steps; n++) {
+            const mpb_step *step = &net->pass.steps[n];
+            if (step->operation == MPB_YOLO) continue;
+            const double ms = mpr_median(parts + (size_t)n * repeats, repeats);
+            const char *layer = mpr_layer_name(&net->file, step->layer);
+            if (json)
+                printf("%s{\"step\": \"%s for %s\", \"layer\": %d, \"ms\": %.17g}", first ? "" : ", ",
+                       mpr_operation_name(step), layer, (int)step->layer, ms);
+            else
+                printf("  %8.3f ms  %s for %s\n", ms, mpr_operation_name(step), layer);
+            first = 0;
+        }
+        if (json) printf("]}\n");
+    }
+    free(parts);
+    free(whole);
+    return failed;
+}
