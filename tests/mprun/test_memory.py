@@ -1,0 +1,89 @@
+"""The core takes no memory of its own, and mprun ends well whichever of its requests to the system fails."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.mprun.conftest import Program, mpnet
+from tests.networks import small_cfg, write_network
+
+ALLOCATING = {"malloc", "calloc", "realloc", "free", "strdup", "posix_memalign", "aligned_alloc", "mmap", "alloca"}
+WRAPPED = ("malloc", "calloc", "realloc", "free", "strdup", "posix_memalign", "mmap", "open_memstream", "fopen",
+           "pthread_create")
+
+COMMANDS = ("main", "evaluate", "bench", "profile", "info", "output")  # of the program alone, as its Makefile says
+
+
+def test_the_core_takes_memory_from_its_callers(mprun: Program) -> None:
+    """Of all that mpnet calls, JPEG included, nothing allocates: there is no n-th allocation to fail. mprun does."""
+    objects = mprun.path.parent / "objects"
+    found = {}
+    for path in sorted(objects.rglob("*.o")):
+        text = subprocess.run(["nm", "-u", "-f", "posix", str(path)], check=True, capture_output=True, text=True).stdout
+        if used := ALLOCATING & {line.split()[0].split("@")[0] for line in text.splitlines()}:
+            found[str(path.relative_to(objects))] = used
+    assert found
+    assert {name for name in found if not name.startswith("run/")} == set()
+
+
+@pytest.fixture(scope="module")
+def failing(mprun: Program, repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """mprun with failing.c between it and the system."""
+    program = tmp_path_factory.mktemp("failing") / "mprun"
+    objects = [str(mprun.path.parent / "objects" / "run" / f"{name}.o") for name in COMMANDS]
+    subprocess.run(["gcc", "-Wall", "-Werror", *(f"-Wl,--wrap={name}" for name in WRAPPED), "tests/mprun/failing.c", *objects,
+                    str(mprun.library), "-lm", "-pthread", "-o", str(program)], check=True, cwd=repository)
+    return program
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("memory")
+    write_network(folder, text=small_cfg().replace("[convolutional]", "[convolutional]\nint8=1"))
+    mpnet("export", folder / "net.cfg", "--to", "bundle", "-o", folder / "net.mpnet")
+    return folder / "net.mpnet"
+
+
+@pytest.mark.parametrize("words", [
+    ("--json", "{folder}"), ("{folder}",), ("--evaluate", "{folder}", "-o", "{out}"), ("--info", "--json"),
+    ("--evaluate", "{list}", "-o", "{out}"), ("--bench", "--repeats", "1"),
+    pytest.param(("--profile", "--repeats", "1", "-o", "{out}"), marks=pytest.mark.slow),
+], ids=lambda words: " ".join(words))
+def test_any_request_that_fails(failing: Path, bundle: Path, pictures: Path, words: tuple[str, ...], tmp_path: Path) -> None:
+    out = tmp_path / "out" / "out.json"
+    listed = tmp_path / "list"
+    listed.write_text("".join(f"{path}\n" for path in sorted(pictures.iterdir())))
+    filled = [word.format(folder=pictures, out=out, list=listed) for word in words]
+    # A table asks for the same again and again, and may say that the machine is busy.
+    step, well = (7, (0, 1)) if "--profile" in words else (1, (0,))
+
+    def run(number: int) -> tuple[int, str, list[str], int]:
+        shutil.rmtree(out.parent, ignore_errors=True)
+        out.parent.mkdir()
+        done = subprocess.run([str(failing), str(bundle), "--threads", "2", *filled], capture_output=True, text=True,
+                              timeout=60, env={**os.environ, "MPRUN_FAIL": str(number)})
+        *said, last = done.stderr.splitlines()
+        counted = re.fullmatch(r"requests (\d+), left 0", last)
+        assert counted, f"request {number}: {done.stderr}"
+        return done.returncode, done.stdout, said, int(counted[1])
+
+    code, whole, said, requests = run(0)
+    assert code in well
+    assert len(said) == code
+    content = out.read_bytes() if out.exists() else b""
+    for number in range(1, requests + 1, step):
+        code, printed, said, _ = run(number)
+        assert code in (*well, 2), f"request {number}"
+        assert len(said) == (code > 0), f"request {number}: {said}"
+        assert all(re.match(r"mprun: .", line) for line in said)
+        if code == 2:
+            assert list(out.parent.iterdir()) == []
+        elif not {"--bench", "--profile", "--info"} & set(words):  # times differ, and a CPU without its name
+            assert (printed, out.read_bytes() if out.exists() else b"") == (whole, content)
+    assert requests > 5
