@@ -74,9 +74,8 @@ def fake_quant_steps(minimum: np.float32, maximum: np.float32, num_bits: int, na
 
 def fake_quant_whole(x: NDArray[np.float32], steps: Steps, *, channel: bool = False) -> NDArray[np.float32]:
     """Whole numbers of steps from the real 0 for finite x. channel: as the operation per channel does."""
-    clamped: NDArray[np.float32] = np.maximum(np.minimum(flush(x), steps.maximum), steps.minimum)
-    shifted = flush(np.subtract(clamped, steps.minimum, dtype=np.float32))
-    position = flush(shifted * steps.inv_scale) if channel else flush(shifted / steps.scale)
+    shifted = flush(np.maximum(np.minimum(flush(x), steps.maximum), steps.minimum) - steps.minimum)
+    position = flush(shifted * steps.inv_scale if channel else np.divide(shifted, steps.scale, dtype=_f32))
     return round_whole(position - steps.zero, "half_up")
 
 

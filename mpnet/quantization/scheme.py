@@ -262,8 +262,8 @@ def quantize_activation(x: NDArray[Any], params: QuantParams) -> NDArray[np.int8
         return round_whole(t, params.rounding).astype(np.int8)
     if params.mode == FAKE_QUANT:
         bounded = np.maximum(np.minimum(values, _f32(params.range_max)), _f32(params.range_min))
-        shifted = tf_formulas.flush(np.subtract(bounded, _f32(params.range_min), dtype=_f32))
-        position = tf_formulas.flush(shifted / _f32(params.scale))
+        shifted = tf_formulas.flush(bounded - _f32(params.range_min))
+        position = tf_formulas.flush(np.divide(shifted, _f32(params.scale), dtype=_f32))
         whole = round_whole(position - _f32(params.zero_point - params.low), params.rounding)
         return (whole.astype(np.int32) + params.zero_point).astype(np.int8)
     return quantized(
