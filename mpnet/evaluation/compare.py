@@ -1,8 +1,8 @@
-"""Is a difference real? Paired bootstrap over images, and the objects that one run finds and the other does not.
+"""Is a difference real? Paired resampling of pictures, and the objects that one run finds and the other does not.
 
 A draw takes as many images as there are, with replacement, for both runs alike; the metric is computed anew from the
-stored matches. The interval is that of the percentiles of the differences. It tells how far the result depends on
-which images happen to be in the data set, and nothing about other kinds of pictures.
+stored matches, and again with images left out. `intervals` makes an interval of both. It tells how far the result
+depends on which images happen to be in the data set, and nothing about other kinds of pictures.
 """
 
 from __future__ import annotations
@@ -15,16 +15,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.errors import ConfigError, DataError
+from mpnet.evaluation.intervals import Resampled, difference_interval, left_out
 from mpnet.evaluation.match import Truths, match
-from mpnet.evaluation.metrics import AT_50, AT_75, CocoResult
+from mpnet.evaluation.metrics import AT_50, AT_75, PERCENT, CocoResult
 from mpnet.spec.detections import Detections
 from mpnet.spec.measures import Measure
 
-DRAWS = 2000
+DRAWS = 500
+"""Enough for a variance: it is known to 6 %, the width of an interval to 3 %."""
 MIN_DRAWS, MAX_DRAWS = 100, 1_000_000
 # Draws computed in one call: bounds the memory for large sets of categories.
 _BLOCK = 250
-CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True)
@@ -54,17 +55,18 @@ def verdict(measured: Measure, interval: Interval) -> Verdict | None:
 
 @dataclass(frozen=True, eq=False)
 class Draws:
-    """Metrics of one run over bootstrap draws, fractions: `summary` per name, float64 (draws,); `per_class` per name,
-    float64 (draws, categories), NaN where a draw has no truth of a class."""
+    """AP, AP50, AP75 and AR100 of one run on resampled pictures: `summary` (draws,), `per_class` (draws, categories), NaN
+    where a draw has no truth of a class."""
 
     weight_digest: str
-    summary: dict[str, NDArray[np.float64]]
-    per_class: dict[str, NDArray[np.float64]]
+    summary: dict[str, Resampled]
+    per_class: dict[str, Resampled]
 
 
 @dataclass(frozen=True)
 class Differences:
-    """metrics: AP, AP50, AP75, AR100; per_class: the same names, one interval per category, None without truths."""
+    """metrics: AP, AP50, AP75, AR100; per_class: the same names, one interval per category, None where fewer than two
+    pictures have truths of it: one picture says nothing about others."""
 
     metrics: dict[str, Interval]
     per_class: dict[str, tuple[Interval | None, ...]]
@@ -86,12 +88,21 @@ def draw_images(image_count: int, draws: int = DRAWS, seed: int = 0) -> NDArray[
 
 
 def bootstrap(result: CocoResult, weight: NDArray[np.int32]) -> Draws:
-    """The metrics of a run for every draw (`draw_images`); done once per run, compared with any number of others."""
+    """The metrics of a run for every draw (`draw_images`) and with images left out; once per run, for any number of
+    comparisons."""
+    images = weight.shape[1]
+    drawn, left = (_resampled(result, counts) for counts in (weight, left_out(images)))
+    return Draws(
+        hashlib.sha256(weight.tobytes()).hexdigest(),
+        {name: Resampled(_mean_of_present(drawn[name]), _mean_of_present(left[name]), images) for name in drawn},
+        {name: Resampled(drawn[name], left[name], images) for name in drawn},
+    )
+
+
+def _resampled(result: CocoResult, weight: NDArray[np.int32]) -> dict[str, NDArray[np.float64]]:
+    """Percent, float64 (rows of the weight, categories), by name."""
     blocks = [_draw_block(result, weight[first:first + _BLOCK]) for first in range(0, len(weight), _BLOCK)]
-    per_class = {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
-    with np.errstate(invalid="ignore"):
-        summary = {name: _mean_of_present(values) for name, values in per_class.items()}
-    return Draws(hashlib.sha256(weight.tobytes()).hexdigest(), summary, per_class)
+    return {name: PERCENT * np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
 
 
 def _draw_block(result: CocoResult, weight: NDArray[np.int32]) -> dict[str, NDArray[np.float64]]:
@@ -105,11 +116,14 @@ def _draw_block(result: CocoResult, weight: NDArray[np.int32]) -> dict[str, NDAr
 def _mean_of_present(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """Mean over the categories that a draw has truths of; NaN when it has none."""
     present = ~np.isnan(values)
-    return np.asarray(np.where(present, values, 0).sum(axis=1) / present.sum(axis=1), dtype=np.float64)
+    with np.errstate(invalid="ignore"):
+        return np.asarray(np.where(present, values, 0).sum(axis=1) / present.sum(axis=1), dtype=np.float64)
 
 
-def compare(baseline: CocoResult, baseline_draws: Draws, other: CocoResult, other_draws: Draws) -> Differences:
-    """Differences other - baseline of AP, AP50, AP75 and AR100, overall and per class, with percentile intervals.
+def compare(
+    baseline: CocoResult, baseline_draws: Draws, other: CocoResult, other_draws: Draws, *, per_class: bool = True
+) -> Differences:
+    """Differences other - baseline of AP, AP50, AP75 and AR100, overall and (unless told not to) per class.
 
     Both runs must be of one data set and drawn with the same weights (`draw_images`). Raises: DataError otherwise.
     """
@@ -118,28 +132,31 @@ def compare(baseline: CocoResult, baseline_draws: Draws, other: CocoResult, othe
     if baseline_draws.weight_digest != other_draws.weight_digest:
         raise DataError("the two runs were drawn differently; use the same weights for both")
     metrics = {
-        name: _interval(baseline.summary[name], other.summary[name],
-                        other_draws.summary[name] - baseline_draws.summary[name])
-        for name in baseline_draws.summary
+        name: _interval(baseline.summary[name], other.summary[name], drawn, other_draws.summary[name])
+        for name, drawn in baseline_draws.summary.items()
     }
-    per_class: dict[str, tuple[Interval | None, ...]] = {}
+    if not per_class:
+        return Differences(metrics, {})
+    several = (baseline.matches.positives > 0).sum(axis=0) > 1
     tables = [result.per_class() for result in (baseline, other)]
-    for name, values in baseline_draws.per_class.items():
-        difference = other_draws.per_class[name] - values
-        per_class[name] = tuple(
-            _interval(before[name], after[name], difference[:, c]) if before["truths"] else None
-            for c, (before, after) in enumerate(zip(*tables, strict=True))
+    classes = {
+        name: tuple(
+            _interval(before[name], after[name], _of_class(drawn, c), _of_class(other_draws.per_class[name], c))
+            if several[c] else None for c, (before, after) in enumerate(zip(*tables, strict=True))
         )
-    return Differences(metrics, per_class)
+        for name, drawn in baseline_draws.per_class.items()
+    }
+    return Differences(metrics, classes)
 
 
-def _interval(before: float, after: float, differences: NDArray[np.float64]) -> Interval:
-    present = differences[~np.isnan(differences)]
-    if before <= -1 or not present.size:
+def _of_class(resampled: Resampled, category: int) -> Resampled:
+    return Resampled(resampled.drawn[:, category], resampled.left[:, category], resampled.pictures)
+
+
+def _interval(before: float, after: float, first: Resampled, second: Resampled) -> Interval:
+    if before <= -1:
         return Interval(0.0, 0.0, 0.0)
-    tail = (1 - CONFIDENCE) / 2
-    low, high = np.quantile(present * 100.0, [tail, 1 - tail])
-    return Interval(after - before, float(low), float(high))
+    return Interval(after - before, *difference_interval(after - before, first, second))
 
 
 def found_objects(detections: Detections, truths: Truths, score: float = 0.25) -> NDArray[np.int64]:

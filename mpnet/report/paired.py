@@ -10,14 +10,13 @@ from numpy.typing import NDArray
 from mpnet.errors import DataError
 from mpnet.evaluation.agreement import BASELINE_SCORE, Agreement, inside_pictures
 from mpnet.evaluation.compare import DRAWS, Differences, Draws, Interval, bootstrap, compare, draw_images, found_objects
+from mpnet.evaluation.intervals import METHOD, value_interval
 from mpnet.evaluation.metrics import SIZES, CocoEvaluator, CocoResult
 from mpnet.report.model import Change, ClassRow, ObjectChange
 from mpnet.spec.dataset import Dataset
 from mpnet.spec.detections import Detections
 from mpnet.spec.measures import AGREEMENT, names_of
 from mpnet.spec.task import DETECTION
-
-TAIL = (2.5, 97.5)
 
 
 @dataclass(frozen=True)
@@ -60,7 +59,7 @@ class Pairing:
         if not len(dataset.images):
             raise DataError("the data set has no pictures; nothing can be compared")
         self.dataset = dataset
-        self.intervals_by = f"{draws:,} paired bootstrap draws over pictures"
+        self.intervals_by = f"{METHOD}, {draws:,} draws"
         self._evaluator = CocoEvaluator(dataset)
         self._weight = draw_images(len(dataset.images), draws, seed)
         self._agreement = Agreement(baseline, dataset.sizes, len(dataset.categories))
@@ -103,10 +102,10 @@ class Pairing:
         if values["AP"] < 0:
             return {}, {}
         result = CocoEvaluator(self._agreement.truths).evaluate(other, sizes=False)
-        drawn = bootstrap(result, self._weight).summary["AP"]
-        low, high = np.nanpercentile(drawn * 100, TAIL)
+        unseen = self._baseline.draws["all"].summary["AP"].variance()
+        low, high = value_interval(values["AP"], bootstrap(result, self._weight).summary["AP"], unseen)
         named = {name: values[name.removeprefix(AGREEMENT)] for name in names_of("agreement", task=DETECTION)}
-        return named, {"agreement_AP": Interval(values["AP"] - 100, float(low) - 100, float(high) - 100)}
+        return named, {"agreement_AP": Interval(values["AP"] - 100, low - 100, high - 100)}
 
     def _changes(self, other: Detections) -> tuple[tuple[Change, ...], tuple[PictureScore, ...]]:
         truths = self._evaluator.truths

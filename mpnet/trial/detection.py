@@ -91,7 +91,7 @@ class _Loss:
         return result, bootstrap(result, self._weight)
 
     def __call__(self, detections: Detections) -> Interval:
-        return compare(*self._baseline, *self._measured(detections)).metrics["AP"]
+        return compare(*self._baseline, *self._measured(detections), per_class=False).metrics["AP"]
 
 
 _loss: Callable[[Dataset, Detections], Callable[[Detections], Interval]] = _Loss

@@ -1,0 +1,103 @@
+"""95 % intervals of measures over pictures, from values on resampled pictures. docs/decisions/0007 says how they were chosen.
+
+A measure such as AP is no mean over pictures, so its variance is taken from pictures drawn again (bootstrap) and from
+pictures left out (jackknife). The bootstrap loses the classes that only one or two pictures have and is too sure; the
+jackknife counts their loss in full and is not sure enough; the mean of both variances is near the truth. Half the width is
+t times its root, t of Student's distribution with the degrees of freedom that the influence of single pictures leaves:
+few when two or three pictures decide (Satterthwaite, Biometrics Bulletin 2, 1946, 110).
+
+A difference is widened by what one more picture could do of which the pictures at hand say nothing: a fifth of the variance
+of a mean of one. So two runs that differ nowhere on 50 pictures may still differ a little, as with Tango's interval.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+METHOD = "Student's t with the variances of bootstrap and jackknife over pictures"
+MOST_GROUPS = 200
+"""Of pictures that the jackknife leaves out: single pictures up to so many, else every 200th together."""
+UNSEEN = 0.2
+"""Of the variance that one picture brings to the measure itself; 0.2 gives the coverage of docs/evaluation.md."""
+
+# Student's 97.5 % points by degrees of freedom; between them linear in 1 / degrees, to 0.004.
+_DEGREES = np.array([2, 2.5, 3, 3.5, 4, 5, 6, 8, 10, 15, 20, 30, 60, 120, np.inf])
+_POINTS = np.array([4.3027, 3.5582, 3.1824, 2.9455, 2.7764, 2.5706, 2.4469, 2.3060, 2.2281, 2.1314, 2.0860, 2.0423, 2.0003,
+                    1.9799, 1.95996])
+
+
+def t_point(degrees: Floats | float) -> Floats:
+    """Student's 97.5 % point; below 2 degrees that of 2."""
+    return np.asarray(np.interp(1 / np.maximum(degrees, 2.0), 1 / _DEGREES[::-1], _POINTS[::-1]))
+
+
+def left_out(images: int) -> NDArray[np.int32]:
+    """int32 (groups, images): how often each picture counts when one group is left out."""
+    groups = min(images, MOST_GROUPS)
+    kept: NDArray[np.bool_] = np.arange(images)[None, :] % groups != np.arange(groups)[:, None]
+    return kept.astype(np.int32)
+
+
+@dataclass(frozen=True, eq=False)
+class Resampled:
+    """One number of a run, percent, on pictures drawn again (draws, ...) and with groups left out (groups, ...); NaN where
+    the pictures have no truths. Differences of two runs on the same pictures are `second - first`. pictures: how many."""
+
+    drawn: Floats
+    left: Floats
+    pictures: int
+
+    def __sub__(self, other: Resampled) -> Resampled:
+        return Resampled(self.drawn - other.drawn, self.left - other.left, self.pictures)
+
+    def bias(self, value: float) -> float:
+        """How much larger the measure comes out on resampled pictures than on the pictures themselves."""
+        present = self.drawn[~np.isnan(self.drawn)]
+        return float(present.mean() - value) if present.size else 0.0
+
+    def variance(self) -> float:
+        """Of the measure; NaN where two draws or two groups without it are not to be had."""
+        drawn, left = self.drawn[~np.isnan(self.drawn)], self.left[~np.isnan(self.left)]
+        if drawn.size < 2 or left.size < 2:
+            return float("nan")
+        jackknife = (left.size - 1) / left.size * float(((left - left.mean()) ** 2).sum())
+        return (float(drawn.var(ddof=1)) + jackknife) / 2
+
+    def degrees(self) -> float:
+        """Of freedom: 2 g / (kurtosis - 1) of g groups' influences, at most g - 1."""
+        left = self.left[~np.isnan(self.left)]
+        squares = (left - left.mean()) ** 2
+        total = float(squares.sum())
+        if total == 0:
+            return float(left.size - 1)
+        kurtosis = left.size * float((squares ** 2).sum()) / total ** 2
+        return min(2 * left.size / max(kurtosis - 1, 1e-9), left.size - 1.0)
+
+    def half_width(self, unseen: float = 0.0) -> float:
+        """Half of the interval's width. unseen: variance of the measure itself. NaN where nothing can be said."""
+        variance = self.variance()
+        if np.isnan(variance):
+            return float("nan")
+        return float(t_point(self.degrees()) * np.sqrt(variance + UNSEEN * unseen / self.pictures))
+
+
+def value_interval(value: float, resampled: Resampled, unseen: float = 0.0) -> tuple[float, float]:
+    """Interval of a measure from 0 to 100, its bias taken off: AP of few pictures comes out too high."""
+    half = resampled.half_width(unseen)
+    if np.isnan(half):
+        return 0.0, 100.0
+    middle = value - resampled.bias(value)
+    return max(0.0, middle - half), min(100.0, middle + half)
+
+
+def difference_interval(difference: float, first: Resampled, second: Resampled) -> tuple[float, float]:
+    """Interval of a paired difference second - first of a measure from 0 to 100."""
+    half = (second - first).half_width((first.variance() + second.variance()) / 2)
+    if np.isnan(half):
+        return -100.0, 100.0
+    return max(-100.0, difference - half), min(100.0, difference + half)
