@@ -13,7 +13,7 @@ import math
 import struct
 import threading
 from pathlib import Path
-from typing import Any, Iterator, Mapping
+from typing import Any, Callable, Iterator, Mapping, Sequence, TypeVar
 
 import numpy as np
 
@@ -33,6 +33,7 @@ from mpnet.spec.layers import (
 from mpnet.spec.network import NetworkSpec
 from mpnet.spec.weights import ConvolutionWeights, Floats, Weights
 
+_Value = TypeVar("_Value")
 _VERSION = struct.Struct("<3i")
 _MAX_VERSION = 1 << 20
 _OLDEST_TRANSPOSED = 1000
@@ -68,7 +69,9 @@ def open_weights(path: str | Path, network: NetworkSpec, cache: FileCache | None
     with open(path, "rb") as file:
         version, seen, _ = _parse_header(file.read(_HEADER_BYTES), file_size(path), network, str(path))
     unread = _File(path, network, digest)
-    return Weights(_Unread(unread), version, seen, str(path), digest, _UnreadValues(unread))
+    layers = _Unread(unread, network.convolutions, lambda weights: weights.layers)
+    values = _Unread(unread, network.valued, lambda weights: weights.values)
+    return Weights(layers, version, seen, str(path), digest, values)
 
 
 class _File:
@@ -91,42 +94,26 @@ class _File:
             return self._read
 
 
-class _Unread(Mapping[int, ConvolutionWeights]):
-    """The layers of a file that is read on first use; another process gets what was read."""
+class _Unread(Mapping[int, _Value]):
+    """What some layers have in a file that is read on first use; another process gets what was read.
 
-    def __init__(self, file: _File) -> None:
-        self._file = file
+    part: of all weights, those of these layers.
+    """
 
-    def __getitem__(self, index: int) -> ConvolutionWeights:
-        return self._file.weights.layers[index]
+    def __init__(self, file: _File, layers: Sequence[LayerSpec], part: Callable[[Weights], Mapping[int, _Value]]) -> None:
+        self._file, self._layers, self._part = file, layers, part
 
-    def __iter__(self) -> Iterator[int]:
-        return (layer.index for layer in self._file.network.convolutions)
-
-    def __len__(self) -> int:
-        return len(self._file.network.convolutions)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return dict, (dict(self._file.weights.layers),)
-
-
-class _UnreadValues(Mapping[int, Floats]):
-    """The values of its other layers, likewise."""
-
-    def __init__(self, file: _File) -> None:
-        self._file = file
-
-    def __getitem__(self, index: int) -> Floats:
-        return self._file.weights.values[index]
+    def __getitem__(self, index: int) -> _Value:
+        return self._part(self._file.weights)[index]
 
     def __iter__(self) -> Iterator[int]:
-        return (layer.index for layer in self._file.network.valued)
+        return (layer.index for layer in self._layers)
 
     def __len__(self) -> int:
-        return len(self._file.network.valued)
+        return len(self._layers)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return dict, (dict(self._file.weights.values),)
+        return dict, (dict(self._part(self._file.weights)),)
 
 
 def parse_weights(content: bytes, network: NetworkSpec, source: str = "<bytes>") -> Weights:
