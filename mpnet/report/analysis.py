@@ -6,16 +6,17 @@ import math
 from typing import Any, Mapping, Sequence
 
 from rich.console import Console
-from rich.table import Table
 
 from mpnet.quantization.measure import sparkline
+from mpnet.report.terminal import print_table
 from mpnet.spec.measures import measure
+from mpnet.spec.plan_key import short_key
 
 
 def print_analysis(document: Mapping[str, Any], console: Console, rows: int) -> None:
     """The document of `mpnet analyze`: layers and steps, worst first, at most `rows` of each; what to keep."""
     console.print(
-        f"{document['name']}, precision {document['precision_key']}: {document['images']} pictures against fp32; "
+        f"{document['name']}, precision {short_key(document['precision_key'])}: {document['images']} pictures against fp32; "
         f"SQNR of the heads {_decibels(document['head_sqnr_db'])}"
     )
     _print_layers(document["layers"], console, rows)
@@ -60,8 +61,8 @@ def _print_layers(layers: list[Mapping[str, Any]], console: Console, rows: int) 
     ] for row in layers[:rows]]
     columns = ["#", "layer", "precision", "MACs", "raised costs", "noise", "heads, this one alone", "local", "cumulative",
                "cosine"]
-    _print_table("layers by the noise that they alone bring to the heads", columns, {"layer", "precision"}, cells, console,
-                 len(layers) - rows, "layers")
+    _print_table("layers by the noise that they alone bring to the heads", columns, cells, console, len(layers) - rows,
+                 "layers", left=(1, 2), optional=(4, 6, 8, 7, 9))
 
 
 def _print_steps(steps: list[Mapping[str, Any]], console: Console, rows: int) -> None:
@@ -77,8 +78,8 @@ def _print_steps(steps: list[Mapping[str, Any]], console: Console, rows: int) ->
             f"{local['minimum']:.4g} to {local['maximum']:.4g}", sparkline(step["histogram"]),
         ])
     columns = ["step", "what", "SQNR", "cosine", "RMSE/scale", "saturated", "cumulative", "fp32 range", "histogram"]
-    _print_table("steps by the error that they alone make", columns, {"what", "fp32 range", "histogram"}, cells, console,
-                 len(rounding) - rows, "steps that round")
+    _print_table("steps by the error that they alone make", columns, cells, console, len(rounding) - rows,
+                 "steps that round", left=(1, 7, 8), optional=(6, 8, 7, 3, 5, 4))
 
 
 def print_checks(images: int, checks: Sequence[Mapping[str, Any]], console: Console) -> None:
@@ -100,14 +101,10 @@ def print_checks(images: int, checks: Sequence[Mapping[str, Any]], console: Cons
 
 
 def _print_table(
-    title: str, columns: list[str], left: set[str], rows: list[list[str]], console: Console, hidden: int, what: str
+    title: str, columns: Sequence[str], rows: list[list[str]], console: Console, hidden: int, what: str,
+    left: Sequence[int], optional: Sequence[int],
 ) -> None:
-    table = Table(box=None, pad_edge=False, header_style="bold", title=title, title_justify="left", title_style="")
-    for column in columns:
-        table.add_column(column, justify="left" if column in left else "right", no_wrap=True)
-    for row in rows:
-        table.add_row(*row)
-    console.print(table)
+    print_table(console, columns, rows, title, left=left, keys=2, optional=optional, fold=())
     if hidden > 0:
         console.print(f"... and {hidden} more {what}; --rows, --csv or --json show all")
 
