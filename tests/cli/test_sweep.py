@@ -138,6 +138,12 @@ def test_limits_that_nothing_meets_are_said(mpnet: Mpnet, sweep_file: Path) -> N
     refused = mpnet("export", document["store"], "--to", "cfg")
     assert (refused.returncode, refused.stdout) == (2, "")
     assert "nothing meets the limits" in refused.stderr
+    # What comes nearest has a name, and its key needs not be typed.
+    named = document_of(mpnet("show", f"{document['store']}:nearest", "--json"))
+    assert named["precision_key"] == document["nearest"]["precision"]
+    assert f"{document['store']}:nearest" in text.stdout
+    met = document_of(mpnet("sweep", sweep_file, *SMALL, "--json"))
+    assert "this sweep's limits are met" in mpnet("show", f"{met['store']}:nearest").stderr
 
 
 def test_text_shows_the_front_and_says_that_nothing_was_held_out(mpnet: Mpnet, sweep_file: Path) -> None:
