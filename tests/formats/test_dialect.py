@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mpnet.demo.model import model_files
 from mpnet.engine.options import resolve_options
 from mpnet.engine.prepare import fold_network
 from mpnet.errors import ConfigError, FormatError
@@ -35,8 +36,8 @@ def test_auto_goes_by_what_the_cfg_uses(rest: str, dialect: str, why: str) -> No
 
 
 def test_the_demo_and_yolov3_tiny_stay_with_the_original(repository: Path) -> None:
-    for cfg in ("cfg/yolov3-tiny.cfg", "mpnet/demo/data/demo.cfg"):
-        assert read_cfg(repository / cfg).dialect == "darknet"
+    for cfg in (repository / "cfg" / "yolov3-tiny.cfg", model_files().cfg):
+        assert read_cfg(cfg).dialect == "darknet"
 
 
 def test_batch_norm_follows_the_dialect_and_can_be_set_alone() -> None:
