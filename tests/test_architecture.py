@@ -10,8 +10,8 @@ from pathlib import Path
 # Lower stands for lower in the house: a room may import itself and what stands below it.
 FLOORS = (
     {"errors", "lazy", "messages", "progress"}, {"packages", "spec"}, {"formats", "kernels"}, {"quantization"}, {"engine"},
-    {"detection"}, {"export"}, {"backends"}, {"evaluation"}, {"speed"}, {"trial"}, {"sweep"}, {"report"}, {"api", "demo"},
-    {"cli"}, {"__main__"},
+    {"detection"}, {"export", "importing"}, {"backends"}, {"evaluation"}, {"speed"}, {"trial"}, {"sweep"}, {"report"},
+    {"api", "demo"}, {"cli"}, {"__main__"},
 )
 LEVEL = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 # The rooms of csrc/ and the other rooms that each may include; "" is csrc/ itself.

@@ -34,6 +34,7 @@ COMMANDS: dict[str, str] = {
     "compare": "Differences between finished runs.",
     "list": "Which results and sweeps there are.",
     "report": "One HTML page that explains runs or a sweep.",
+    "import": "A model of another program as a .cfg whose layers take precisions.",
     "export": "The chosen configuration as a ready .cfg, or for another engine.",
     "targets": "What can be exported to what, and why not.",
     "info": "This machine: CPU features, kernels, compiler, versions.",

@@ -1,0 +1,118 @@
+"""`mpnet import`: a model of another program as a cfg whose layers take precisions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.table import Table
+
+from mpnet.cli.options import declare
+from mpnet.cli.output import console, note, print_json
+from mpnet.errors import ConfigError
+from mpnet.formats.atomic import write_files
+from mpnet.importing import Choices, Imported, import_model
+from mpnet.importing.described import Pixels
+from mpnet.importing.experiment import experiment_text
+from mpnet.messages import count_text
+from mpnet.spec.heads import DECODERS
+from mpnet.spec.protocol import RESIZES
+
+
+@declare(
+    "mpnet import yolov8n.onnx -o yolov8n/",
+    "mpnet import ssd.onnx -o ssd/ --heads boxes_0+scores_0,boxes_1+scores_1 --decoder ssd --anchors '60,60/120,120'",
+    quiet=False,
+)
+@click.argument("model", metavar="MODEL", type=click.Path(path_type=Path))
+@click.option("-o", "--out", required=True, type=click.Path(path_type=Path, file_okay=False), help="The folder for the files.")
+@click.option("--name", default="", help="Of the files.  [default: the model's]")
+@click.option("--heads", default="", metavar="TENSORS", help="The tensors that enter box decoding, with commas; those of one "
+              "grid joined by +.  [default: found]")
+@click.option("--decoder", default="", type=click.Choice(("", *DECODERS)), help="How boxes come from them, where the file does "
+              "not tell.")
+@click.option("--anchors", default="", metavar="W,H,.../...", help="Of yolov5, ssd and darknet: in pixels, heads separated by "
+              "/.")
+@click.option("--key", "keys", multiple=True, metavar="KEY=VALUE", help="Another key of [yolo], such as coords=16.")
+@click.option("--size", default="", metavar="WxH", help="The input's size, where the file leaves it open.")
+@click.option("--mean", default="", metavar="R,G,B", help="Pixels enter as (value - mean) / std, values from 0 to 255.  "
+              "[default: as the file says, else 0]")
+@click.option("--std", default="", metavar="R,G,B", help="[default: as the file says, else 255]")
+@click.option("--bgr", is_flag=True, help="Blue comes first.")
+@click.option("--resize", default="", type=click.Choice(("", *RESIZES)), help="How pictures fit in.")
+def command(
+    model: Path, out: Path, name: str, heads: str, decoder: str, anchors: str, keys: tuple[str, ...], size: str, mean: str,
+    std: str, bgr: bool, resize: str, as_json: bool,
+) -> None:
+    """Write a model of another program (ONNX) as NAME.cfg, NAME.weights, NAME.names and NAME.yaml, and say what each of its
+    nodes became.
+
+    Static shapes, one picture, convolutional networks up to the tensors that enter box decoding; docs/import.md lists what
+    is possible. What is not is refused by the node's name.
+    """
+    stem = name or model.stem
+    if "/" in stem or not stem:
+        raise ConfigError(f"--name {stem}: is a file's name, without folders")
+    pixels = None
+    if mean or std or bgr or resize:
+        pixels = Pixels(_numbers("--mean", mean or "0"), _numbers("--std", std or "255"), bgr, resize or "stretch")
+        if 0 in pixels.std or {len(pixels.mean), len(pixels.std)} - {1, 3}:
+            raise ConfigError("--mean and --std take one number or three, of which no --std is 0")
+    choices = Choices(
+        tuple(tuple(head.split("+")) for head in heads.split(",")) if heads else (), decoder,
+        tuple(_pair(key) for key in keys), tuple(anchors.split("/")) if anchors else (), _size(size), pixels,
+    )
+    found = import_model(model, choices)
+    files = {
+        out / f"{stem}.cfg": found.cfg.encode(), out / f"{stem}.weights": found.weights,
+        out / f"{stem}.names": "".join(f"{own}\n" for own in found.names).encode(),
+        out / f"{stem}.yaml": experiment_text(stem, found).encode(),
+    }
+    write_files(files)
+    if as_json:
+        print_json(_document(found, files))
+        return
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("node", "operator", "became"):
+        table.add_column(heading, no_wrap=heading == "operator")
+    for row in found.rows:
+        table.add_row(row.node, row.operator, row.fate)
+    console().print(table)
+    network = found.network
+    console().print(f"{len(network.layers)} layers, {network.parameters:,} parameters, {count_text(network.macs)} MACs: "
+                    + ", ".join(str(path) for path in files), markup=False)
+    for line in [*found.notes, *network.warnings]:
+        note(line)
+
+
+def _document(found: Imported, files: dict[Path, bytes]) -> dict[str, Any]:
+    return {
+        "files": {str(path): len(content) for path, content in files.items()},
+        "nodes": [{"node": row.node, "operator": row.operator, "became": row.fate} for row in found.rows],
+        "layers": len(found.network.layers), "heads": [list(head) for head in found.heads], "notes": list(found.notes),
+        "classes": len(found.names), "digest": found.network.digest,
+    }
+
+
+def _numbers(option: str, text: str) -> tuple[float, ...]:
+    try:
+        return tuple(float(part) for part in text.split(","))
+    except ValueError:
+        raise ConfigError(f"{option} {text}: not numbers with commas") from None
+
+
+def _pair(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals or not key.isidentifier() or not value or not value.isprintable():
+        raise ConfigError(f"--key {text}: write KEY=VALUE")
+    return key, value
+
+
+def _size(text: str) -> tuple[int, int] | None:
+    if not text:
+        return None
+    width, _, height = text.partition("x")
+    if not (width.isdecimal() and height.isdecimal() and 0 < int(width) <= 16384 and 0 < int(height) <= 16384):
+        raise ConfigError(f"--size {text}: write WIDTHxHEIGHT, such as 640x640")
+    return int(width), int(height)

@@ -1,0 +1,8 @@
+"""Networks of other programs become a cfg: read, fold, find the heads, fuse, write sections.
+
+`import_model` tells the story; docs/import.md says what is possible.
+"""
+
+from mpnet.importing.model import Choices, Imported, import_model
+
+__all__ = ["Choices", "Imported", "import_model"]

@@ -1,0 +1,194 @@
+"""ONNX files as graphs: what is read is bounded before it is parsed, and nothing outside the file's folder is opened."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, Iterator
+
+import numpy as np
+
+from mpnet.errors import FormatError
+from mpnet.formats.bounded import read_bounded
+from mpnet.importing.graph import MAX_NODES, MAX_TENSORS, Array, Graph, Node
+from mpnet.messages import bytes_text, shown
+from mpnet.packages import require
+
+MAX_FILE_BYTES = 1 << 30
+MAX_EXTERNAL_BYTES = 1 << 31
+# Fields of ModelProto and GraphProto.
+_GRAPH, _NODE, _INITIALIZER = 7, 1, 5
+
+
+def read_onnx(path: Path) -> Graph:
+    """The graph of a file, its opset's operators as they are.
+
+    Raises: FormatError, ConfigError without the package onnx.
+    """
+    require(f"reading {path.name}", ("onnx>=1.14",), "onnx")
+    content = read_bounded(path, MAX_FILE_BYTES, "ONNX model")
+    _check_size(content, str(path))
+    try:
+        import onnx
+
+        model = onnx.ModelProto()
+        model.ParseFromString(content)
+    except Exception as error:  # protobuf's own, which differ by implementation
+        raise FormatError(f"{path}: is no ONNX file ({str(error)[:80] or type(error).__name__})") from None
+    del content
+    if not model.graph.node:
+        raise FormatError(f"{path}: holds no nodes; is it an ONNX model?")
+    try:
+        return _graph(model, path)
+    except (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError, UnicodeError) as error:
+        if isinstance(error, FormatError):
+            raise
+        raise FormatError(f"{path}: is damaged ({str(error)[:120]})") from None
+
+
+def _graph(model: Any, path: Path) -> Graph:
+    source, graph = str(path), model.graph
+    domains = {entry.domain: entry.version for entry in model.opset_import}
+    opset = domains.get("", domains.get("ai.onnx", 0))
+    if not 7 <= opset <= 100:
+        raise FormatError(f"{source}: opset {opset} is not supported; write it with opset 11 to 22")
+    if len(graph.initializer) + len(graph.sparse_initializer) > MAX_TENSORS:
+        raise FormatError(f"{source}: {len(graph.initializer)} constants; the limit is {MAX_TENSORS}")
+    constants = {tensor.name: _array(tensor, path) for tensor in graph.initializer}
+    inputs = {}
+    for value in graph.input:
+        if value.name not in constants:
+            inputs[value.name] = _shape(value, source)
+    nodes = [_node(node, number, path) for number, node in enumerate(graph.node)]
+    metadata = {entry.key: entry.value for entry in model.metadata_props}
+    if model.producer_name:
+        metadata.setdefault("producer", f"{model.producer_name} {model.producer_version}".strip())
+    return Graph(source, nodes, constants, inputs, [value.name for value in graph.output], metadata)
+
+
+def _shape(value: Any, source: str) -> tuple[int, ...]:
+    """0 for a side that the file leaves open."""
+    if not value.type.HasField("tensor_type") or not value.type.tensor_type.HasField("shape"):
+        raise FormatError(f"{source}: the input {shown(value.name)} has no shape; export it with a fixed one")
+    sides = tuple(int(side.dim_value) if side.HasField("dim_value") else 0 for side in value.type.tensor_type.shape.dim)
+    if any(side < 0 or side > 1 << 24 for side in sides):
+        return tuple(0 if side < 0 else side for side in sides)
+    return sides
+
+
+def _node(node: Any, number: int, path: Path) -> Node:
+    operator = node.op_type if node.domain in ("", "ai.onnx") else f"{node.domain}.{node.op_type}"
+    attributes = {attribute.name: _attribute(attribute, path) for attribute in node.attribute}
+    if operator == "Split":
+        attributes["outputs"] = len(node.output)
+    return Node(operator, node.name or f"{node.op_type}_{number}", list(node.input), list(node.output) or [""], attributes)
+
+
+def _attribute(attribute: Any, path: Path) -> Any:
+    # Of onnx.AttributeProto: FLOAT 1, INT 2, STRING 3, TENSOR 4, FLOATS 6, INTS 7, STRINGS 8; graphs are not read.
+    match attribute.type:
+        case 1:
+            return float(attribute.f)
+        case 2:
+            return int(attribute.i)
+        case 3:
+            return attribute.s.decode("utf-8", "replace")
+        case 4:
+            return _array(attribute.t, path)
+        case 6:
+            return [float(value) for value in attribute.floats]
+        case 7:
+            return [int(value) for value in attribute.ints]
+        case 8:
+            return [value.decode("utf-8", "replace") for value in attribute.strings]
+    return None
+
+
+def _array(tensor: Any, path: Path) -> Array:
+    from onnx import TensorProto, numpy_helper
+
+    sides = [int(side) for side in tensor.dims]
+    if min(sides, default=0) < 0 or len(sides) > 8:
+        raise FormatError(f"{path}: the constant {shown(tensor.name)} has the shape {sides[:8]}; the file is damaged")
+    count = int(np.prod(np.array(sides, np.float64))) if sides else 1
+    if tensor.data_location == TensorProto.EXTERNAL:
+        return _external(tensor, sides, path)
+    held = max(len(tensor.raw_data), *(len(getattr(tensor, name)) * size for name, size in (
+        ("float_data", 4), ("int32_data", 8), ("int64_data", 8), ("double_data", 8), ("uint64_data", 8), ("string_data", 64))))
+    if count > 2 * held + 1:  # two values of 4 bits in a byte
+        raise FormatError(f"{path}: the constant {shown(tensor.name)} of shape {sides[:8]} holds {bytes_text(held)}; the file "
+                          "is damaged")
+    return np.asarray(numpy_helper.to_array(tensor))
+
+
+def _external(tensor: Any, sides: list[int], path: Path) -> Array:
+    """A constant in a file of its own, which must lie in the model's folder."""
+    from onnx import helper
+
+    said = {entry.key: entry.value for entry in tensor.external_data}
+    place, folder = said.get("location", ""), os.path.realpath(path.parent)
+    target = os.path.realpath(os.path.join(folder, place))
+    if not place or os.path.isabs(place) or os.path.commonpath([folder, target]) != folder:
+        raise FormatError(f"{path}: the constant {shown(tensor.name)} lies in {shown(place)}, outside of the model's folder; "
+                          "put its data beside the model")
+    dtype = helper.tensor_dtype_to_np_dtype(tensor.data_type)
+    offset, length = int(said.get("offset", 0) or 0), int(np.prod(sides, dtype=np.int64)) * dtype.itemsize
+    if offset < 0 or length < 0 or length > MAX_EXTERNAL_BYTES:
+        raise FormatError(f"{path}: the constant {shown(tensor.name)} takes {length} bytes from {offset}; the file is damaged")
+    try:
+        size = os.stat(target).st_size if os.path.isfile(target) else -1
+        if offset + length > size:
+            raise OSError(f"it has {size} bytes, {offset + length} are wanted" if size >= 0 else "no such file")
+        with open(target, "rb") as file:
+            file.seek(offset)
+            data = file.read(length)
+    except (OSError, ValueError) as error:
+        raise FormatError(f"{path}: the data of constant {shown(tensor.name)} in {shown(place)} cannot be read "
+                          f"({error})") from None
+    return np.frombuffer(data, dtype).reshape(sides)
+
+
+def _check_size(content: bytes, source: str) -> None:
+    """Count nodes and constants before anything is parsed: a node may take two bytes of a file and kilobytes of memory."""
+    counts = {_NODE: 0, _INITIALIZER: 0}
+    for number, (field, start, stop) in enumerate(_fields(content, 0, len(content))):
+        if number > MAX_TENSORS:
+            raise FormatError(f"{source}: has more than {MAX_TENSORS} fields; this is no ONNX file")
+        if field != _GRAPH:
+            continue
+        for inner, _first, _last in _fields(content, start, stop):
+            counts[inner] = counts.get(inner, 0) + 1
+            if sum(counts.values()) > 4 * MAX_TENSORS:
+                raise FormatError(f"{source}: has more than {4 * MAX_TENSORS} fields; this is no ONNX file")
+            if counts[_NODE] > MAX_NODES or counts[_INITIALIZER] > MAX_TENSORS:
+                raise FormatError(f"{source}: has more than {MAX_NODES} nodes or {MAX_TENSORS} constants")
+
+
+def _fields(content: bytes, position: int, end: int) -> Iterator[tuple[int, int, int]]:
+    """(number, first, one past the last byte) of the fields of a protobuf message; ends where it is none."""
+    while position < end:
+        tag, position = _varint(content, position, end)
+        kind = tag & 7
+        if kind == 0:
+            start, (_, position) = position, _varint(content, position, end)
+            yield tag >> 3, start, position
+            continue
+        if kind == 2:
+            length, position = _varint(content, position, end)
+        else:
+            length = {1: 8, 5: 4}.get(kind, -1)
+        if length < 0 or position + length > end:
+            return
+        yield tag >> 3, position, position + length
+        position += length
+
+
+def _varint(content: bytes, position: int, end: int) -> tuple[int, int]:
+    value = shift = 0
+    while position < end and shift < 64:
+        byte = content[position]
+        value |= (byte & 127) << shift
+        position, shift = position + 1, shift + 7
+        if byte < 128:
+            return value, position
+    return 0, end

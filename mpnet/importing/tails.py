@@ -1,0 +1,330 @@
+"""What stands behind the last layers: box decoding that mpnet knows is found by trying it.
+
+The nodes behind the layers are computed on zeros and on random values; where some tensor of theirs is what one of the decoders
+gives for the same values, that decoder takes their place. Anchors are what comes out of zeros.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Callable, Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpnet.importing.evaluate import evaluate
+from mpnet.importing.graph import Array, Graph, Node, Refused
+from mpnet.importing.items import Body, Item
+from mpnet.importing.sections import Head
+
+Doubles = NDArray[np.float64]
+# Tail arithmetic is float32, the formulas here are float64.
+_TOLERANCE = 2e-4
+_MAX_TRIED = 400
+_SEED = 7
+
+
+@dataclass(frozen=True)
+class Tail:
+    """heads: of the network. classes: that they tell apart. what: the decoder, for people. nodes: that it stands for."""
+
+    heads: list[Head]
+    classes: int
+    what: str
+
+
+@dataclass(frozen=True)
+class _Level:
+    """The tensors of one grid, in the order of the graph."""
+
+    tensors: tuple[str, ...]
+    channels: tuple[int, ...]
+    rows: int
+    columns: int
+
+    @property
+    def cells(self) -> int:
+        return self.rows * self.columns
+
+    def grid(self) -> Doubles:
+        """(cells, 2): column and row."""
+        return np.stack(np.meshgrid(np.arange(self.columns), np.arange(self.rows)), -1).reshape(-1, 2).astype(float)
+
+
+def frontier(graph: Graph, body: Body, nodes: list[Node]) -> list[str]:
+    """Tensors of the body that leave it: outputs, and what nodes that are no layers read. nodes: that reach an output."""
+    lifted = {name for item in body.items for name in item.nodes}
+    found = [
+        name for node in nodes if node.name not in lifted for name in node.inputs
+        if name in body.shapes and name != graph.picture
+    ]
+    return list(dict.fromkeys([*found, *(name for name in graph.outputs if name in body.shapes)]))
+
+
+def recognise(graph: Graph, body: Body, edge: list[str], nodes: list[Node]) -> Tail | None:
+    """The decoder that the nodes behind the edge are, None for anything else."""
+    levels = _levels(body, edge)
+    height, width = graph.shapes[graph.picture][2:]
+    if len(levels) > 16:
+        return None
+    lifted = {name for item in body.items for name in item.nodes}
+    behind = [node for node in nodes if node.name not in lifted]
+    random = np.random.Generator(np.random.PCG64(_SEED))
+    tried = [{name: make((1, *body.shapes[name])) for name in edge} for make in (
+        np.zeros, lambda shape: random.uniform(0.02, 0.98, shape))]
+    results = [_computed(graph, behind, values) for values in tried]
+    for decoder, function in _FORMS.items():
+        for ordered in (levels, levels[::-1]):
+            trial = _Trial(graph, body, ordered, tried, results, (width, height))
+            found = function(trial)
+            if found is not None:
+                return Tail(*found, decoder)
+    return None
+
+
+def _levels(body: Body, edge: list[str]) -> list[_Level]:
+    grids: dict[tuple[int, int], list[str]] = {}
+    for name in edge:
+        grids.setdefault(body.shapes[name][1:], []).append(name)
+    levels = [
+        _Level(tuple(names), tuple(body.shapes[name][0] for name in names), *grid) for grid, names in grids.items()
+    ]
+    return sorted(levels, key=lambda level: -level.cells)
+
+
+def _computed(graph: Graph, nodes: list[Node], values: dict[str, Array]) -> dict[str, Array]:
+    """Every tensor behind the edge that can be computed."""
+    known = {name: value.astype(np.float32) for name, value in values.items()}
+    for node in nodes[:_MAX_TRIED]:
+        given = [None if not name else known.get(name, graph.constants.get(name)) for name in node.inputs]
+        if all(value is not None or not name for value, name in zip(given, node.inputs, strict=True)):
+            try:
+                known.update(zip(node.outputs, evaluate(node, given), strict=False))
+            except Refused:
+                continue
+    return {name: value for name, value in known.items() if name not in values}
+
+
+@dataclass(frozen=True)
+class _Trial:
+    """levels: in the order tried. tried: values of the edge: zeros, then random ones; results: what came of them."""
+
+    graph: Graph
+    body: Body
+    levels: list[_Level]
+    tried: list[dict[str, Array]]
+    results: list[dict[str, Array]]
+    picture: tuple[int, int]
+
+    def tables(self, rows: int, least: int) -> Iterator[tuple[Doubles, Doubles]]:
+        """(of zeros, of random values) of every tensor that has so many rows of at least `least` values."""
+        return islice(self._tables(rows, least), 64)
+
+    def _tables(self, rows: int, least: int) -> Iterator[tuple[Doubles, Doubles]]:
+        for name, value in self.results[1].items():
+            zero = self.results[0].get(name)
+            if zero is None or value.ndim not in (2, 3) or (value.ndim == 3 and value.shape[0] != 1):
+                continue
+            flat, still = (x.reshape(x.shape[-2:]).astype(float) for x in (value, zero))
+            for a, b in ((still, flat), (still.T, flat.T)):
+                if a.shape[0] == rows and a.shape[1] >= least:
+                    yield a, b
+
+    def values(self, level: _Level) -> Doubles:
+        """(cells, channels) of the random values of one level's tensors, side by side."""
+        parts = [self.tried[1][name][0].reshape(-1, level.cells).T for name in level.tensors]
+        return np.concatenate(parts, axis=1).astype(float)
+
+    def stride(self, level: _Level) -> Doubles:
+        """(x, y) pixels of a cell."""
+        return np.array([self.picture[0] / level.columns, self.picture[1] / level.rows])
+
+
+_Found = tuple[list[Head], int] | None
+
+
+def _close(a: Doubles, b: Doubles) -> bool:
+    return a.shape == b.shape and bool(np.allclose(a, b, rtol=_TOLERANCE, atol=_TOLERANCE * max(1.0, float(np.abs(b).max()))))
+
+
+def _s(x: Doubles) -> Doubles:
+    return np.asarray(1 / (1 + np.exp(-x)))
+
+
+def _corners(boxes: Doubles) -> Doubles:
+    return np.concatenate([boxes[:, :2] - boxes[:, 2:] / 2, boxes[:, :2] + boxes[:, 2:] / 2], axis=1)
+
+
+def _yolov8(trial: _Trial) -> _Found:
+    total = sum(level.cells for level in trial.levels)
+    for _, table in trial.tables(total, 5):
+        classes = table.shape[1] - 4
+        rest = {sum(level.channels) - classes for level in trial.levels}
+        if len(rest) > 1 or min(rest) < 8 or min(rest) % 4:
+            continue
+        bins, wanted, heads = min(rest) // 4, [], []
+        for level in trial.levels:
+            ordered = _ordered(level, 4 * bins, classes)
+            if ordered is None:
+                break
+            x = trial.values(ordered)
+            shares = np.exp(x[:, : 4 * bins].reshape(-1, 4, bins))
+            distance = (shares / shares.sum(-1, keepdims=True)) @ np.arange(float(bins))
+            near, far = ordered.grid() + 0.5 - distance[:, :2], ordered.grid() + 0.5 + distance[:, 2:]
+            stride = trial.stride(level)
+            wanted.append(np.concatenate([(near + far) / 2 * stride, (far - near) * stride, _s(x[:, 4 * bins :])], axis=1))
+            heads.append(Head(ordered.tensors, "yolov8", (("reg_max", str(bins)),)))
+        if len(wanted) < len(trial.levels):
+            continue
+        boxes = np.concatenate(wanted)
+        if _close(table, boxes) or _close(table, np.concatenate([_corners(boxes[:, :4]), boxes[:, 4:]], axis=1)):
+            return heads, classes
+    return None
+
+
+def _ordered(level: _Level, first: int, second: int) -> _Level | None:
+    """The level's tensors with that of so many channels first."""
+    if level.channels == (first + second,) or level.channels == (first, second):
+        return level
+    if level.channels == (second, first):
+        return _Level(level.tensors[::-1], level.channels[::-1], level.rows, level.columns)
+    return None
+
+
+def _yolov5(trial: _Trial) -> _Found:
+    if any(len(level.tensors) > 1 for level in trial.levels):
+        return None
+    for anchors in range(1, 10):
+        total = anchors * sum(level.cells for level in trial.levels)
+        for zero, table in trial.tables(total, 6):
+            values = table.shape[1]
+            if any(level.channels != (anchors * values,) for level in trial.levels):
+                continue
+            wanted, heads, start = [], [], 0
+            for level in trial.levels:
+                stop = start + anchors * level.cells
+                # Of zeros: (2 * 0.5)^2 anchors.
+                sizes = zero[start:stop, 2:4].reshape(anchors, level.cells, 2)
+                x = _s(trial.values(level).reshape(level.cells, anchors, values).transpose(1, 0, 2))
+                xy = (2 * x[..., :2] - 0.5 + level.grid()) * trial.stride(level)
+                size = (2 * x[..., 2:4]) ** 2 * sizes[:, :1]
+                wanted.append(np.concatenate([xy, size, x[..., 4:]], axis=-1).reshape(-1, values))
+                heads.append(Head(level.tensors, "yolov5", _anchors(sizes[:, 0])))
+                start = stop
+            if _close(table, np.concatenate(wanted)):
+                return heads, values - 5
+    return None
+
+
+def _anchors(sizes: Doubles) -> tuple[tuple[str, str], ...]:
+    return (("num", str(len(sizes))), ("anchors", ", ".join(f"{w:.7g},{h:.7g}" for w, h in sizes)))
+
+
+def _yolox(trial: _Trial) -> _Found:
+    """Boxes may be decoded in the file or not; objectness and classes have gone through the logistic function."""
+    total = sum(level.cells for level in trial.levels)
+    makers = trial.body.makers()
+    parts = [_yolox_parts(makers, makers.get(level.tensors[0])) for level in trial.levels if len(level.tensors) == 1]
+    found = [part for part in parts if part is not None]
+    if len(found) < len(trial.levels):
+        return None
+    for _, table in trial.tables(total, 6):
+        if any(level.channels != (table.shape[1],) for level in trial.levels):
+            continue
+        raw = [trial.values(level) for level in trial.levels]
+        decoded = [
+            np.concatenate([
+                (x[:, :2] + level.grid()) * trial.stride(level), np.exp(x[:, 2:4]) * trial.stride(level), x[:, 4:]], axis=1)
+            for x, level in zip(raw, trial.levels, strict=True)
+        ]
+        if _close(table, np.concatenate(raw)) or _close(table, np.concatenate(decoded)):
+            return [Head(part, "yolox") for part in found], table.shape[1] - 5
+    return None
+
+
+def _yolox_parts(makers: dict[str, Item], item: Item | None) -> tuple[str, ...] | None:
+    """The tensors of a concatenation of boxes and what went through a logistic function, before that."""
+    if item is None or item.kind != "concat" or len(item.inputs) != 3:
+        return None
+    gates = [makers.get(name) for name in item.inputs[1:]]
+    raw = [gate.inputs[0] for gate in gates if gate is not None and gate.values.get("word") == "logistic"]
+    return (item.inputs[0], *raw) if len(raw) == 2 else None
+
+
+def _ssd(trial: _Trial) -> _Found:
+    """Two tensors a level: boxes and classes; boxes by priors in the middle of cells, in corners or centres, in shares of the
+    picture or pixels."""
+    if any(len(level.tensors) != 2 for level in trial.levels):
+        return None
+    for flip in (False, True):
+        levels = [
+            _Level(level.tensors[::-1], level.channels[::-1], level.rows, level.columns) if flip else level
+            for level in trial.levels
+        ]
+        if any(level.channels[0] % 4 for level in levels):
+            continue
+        counts = [level.channels[0] // 4 for level in levels]
+        if any(level.channels[1] % count for level, count in zip(levels, counts, strict=True)):
+            continue
+        classes = {level.channels[1] // count for level, count in zip(levels, counts, strict=True)}
+        total = sum(level.cells * count for level, count in zip(levels, counts, strict=True))
+        if len(classes) > 1:
+            continue
+        softmax = _softmaxed(trial, levels, counts, min(classes), total)
+        if softmax is None:
+            continue
+        for zero, table in trial.tables(total, 4):
+            if table.shape[1] == 4 and (heads := _priors(trial, levels, counts, zero, table, softmax)):
+                return heads, min(classes) - int(softmax)
+    return None
+
+
+def _rows(trial: _Trial, levels: list[_Level], counts: list[int], part: int, width: int) -> Doubles:
+    """(all boxes, width) of the random values, cell by cell."""
+    return np.concatenate([
+        trial.tried[1][level.tensors[part]][0].reshape(-1, level.cells).T.reshape(level.cells * count, width)
+        for level, count in zip(levels, counts, strict=True)
+    ]).astype(float)
+
+
+def _softmaxed(trial: _Trial, levels: list[_Level], counts: list[int], classes: int, total: int) -> bool | None:
+    """Whether scores go through a softmax; None: neither that nor a logistic function is found."""
+    x = _rows(trial, levels, counts, 1, classes)
+    shares = np.exp(x) / np.exp(x).sum(axis=1, keepdims=True)
+    for _, table in trial.tables(total, classes):
+        if _close(table, shares):
+            return True
+        if _close(table, _s(x)):
+            return False
+    return None
+
+
+def _priors(
+    trial: _Trial, levels: list[_Level], counts: list[int], zero: Doubles, table: Doubles, softmax: bool
+) -> list[Head] | None:
+    x, side = _rows(trial, levels, counts, 0, 4), np.array(trial.picture * 2, float)
+    for corners in (True, False):
+        centres = np.concatenate([(zero[:, :2] + zero[:, 2:]) / 2, zero[:, 2:] - zero[:, :2]], axis=1) if corners else zero
+        for unit in (side, np.ones(4)):
+            priors = centres * unit
+            wanted = np.concatenate([
+                priors[:, :2] + x[:, :2] * 0.1 * priors[:, 2:], priors[:, 2:] * np.exp(0.2 * x[:, 2:])], axis=1) / unit
+            if not _close(table, _corners(wanted) if corners else wanted):
+                continue
+            heads, start = [], 0
+            for level, count in zip(levels, counts, strict=True):
+                own = priors[start : start + level.cells * count].reshape(level.cells, count, 4)
+                middle = (level.grid() + 0.5) * trial.stride(level)
+                if not (_close(own[:, :, :2], np.repeat(middle[:, None], count, 1)) and _close(
+                    own[:, :, 2:], np.broadcast_to(own[:1, :, 2:], (level.cells, count, 2))
+                )):
+                    return None
+                keys = (*_anchors(own[0, :, 2:]), ("softmax", str(int(softmax))))
+                heads.append(Head(level.tensors, "ssd", keys))
+                start += level.cells * count
+            return heads
+    return None
+
+
+_FORMS: dict[str, Callable[[_Trial], Any]] = {"yolov8": _yolov8, "yolov5": _yolov5, "yolox": _yolox, "ssd": _ssd}

@@ -1,0 +1,142 @@
+"""Networks of other programs give what ONNX Runtime gives, and what has no form is refused by its node's name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Callable
+
+import numpy as np
+import pytest
+
+from mpnet.errors import FormatError
+from mpnet.importing import Imported
+from tests.importing.conftest import heads_of, reference_heads
+from tests.importing.graphs import ANCHORS, MODELS, Builder, yolov8n
+
+Importing = Callable[..., tuple[Path, Imported]]
+DECODERS = {
+    "yolov8n": "yolov8", "yolov8n-relu": "yolov8", "yolov5n": "yolov5", "yolov3-tiny": "yolov5", "yolox-nano": "yolox",
+    "yolox-nano-raw": "yolox", "mobilenetv2-ssdlite": "ssd",
+}
+# Two engines sum in different orders: depths of up to 4608 products, some hundred layers. The deepest, whose late grids are one
+# pixel of small values, lie a little above what the others keep.
+BOUND, DEEP = 2e-6, {"yolox-nano": 4e-6, "yolox-nano-raw": 4e-6, "mobilenetv2-ssdlite": 6e-6}
+
+
+@pytest.mark.parametrize("name", list(MODELS))
+def test_heads_equal_onnx_runtimes(name: str, importing: Importing) -> None:
+    path, imported = importing(MODELS[name]())
+    network = imported.network
+    x = np.random.default_rng(1).random((1, *network.in_shape), np.float32)
+    found, expected = heads_of(imported, x), reference_heads(path, imported, x)
+    assert len(found) == len(expected)
+    for own, other in zip(found, expected, strict=True):
+        assert np.abs(own - other).max() <= DEEP.get(name, BOUND) * np.abs(other).max()
+    assert {yolo.decoder for yolo in network.yolos} == ({DECODERS[name]} if name in DECODERS else set())
+    if name in DECODERS:
+        assert len(imported.names) == network.classes
+    assert all(row.fate for row in imported.rows)
+
+
+def test_anchors_come_out_of_the_graph(importing: Importing) -> None:
+    _, imported = importing(MODELS["yolov5n"]())
+    assert [yolo.anchors for yolo in imported.network.yolos] == [tuple(map(tuple, own.tolist())) for own in ANCHORS]
+
+
+def test_names_come_from_the_metadata(importing: Importing) -> None:
+    _, imported = importing(yolov8n(64, classes=3, w=8))
+    assert imported.names == ("thing 0", "thing 1", "thing 2")
+
+
+def small(*, then: Callable[[Builder, str], str]) -> Any:
+    b = Builder(16)
+    return b.model([then(b, b.conv("images", 8, 3, 2, act="Relu"))])
+
+
+FORMS: dict[str, Callable[[Builder, str], str]] = {
+    "prelu": lambda b, x: b.node("PRelu", [x, b.constant(np.linspace(-0.2, 0.7, 8).reshape(8, 1, 1))]),
+    "leaky": lambda b, x: b.node("LeakyRelu", [b.conv(x, 8)], alpha=0.3),
+    "clip": lambda b, x: b.node("Clip", [b.conv(x, 8), b.constant(-0.5), b.constant(0.25)]),
+    "hard sigmoid": lambda b, x: b.node("HardSigmoid", [b.conv(x, 8)], alpha=0.2),
+    "hard swish in parts": lambda b, x: b.node("Div", [b.node("Mul", [x, b.act(b.node("Add", [x, b.constant(3.0)]), "relu6")]),
+                                                       b.constant(6.0)]),
+    "mish": lambda b, x: b.node("Mul", [x, b.node("Tanh", [b.node("Softplus", [x])])]),
+    "tanh": lambda b, x: b.node("Tanh", [b.conv(x, 4)]),
+    "unequal split": lambda b, x: b.node("Mul", b.node("Split", [
+        b.conv(x, 8), b.constant([3, 2, 3], np.int64)], 3, 3, axis=1)[::2]),
+    "average": lambda b, x: b.node("AveragePool", [x], kernel_shape=[3, 3], strides=[2, 2], pads=[1] * 4, count_include_pad=1),
+    "average inside": lambda b, x: b.node("AveragePool", [x], kernel_shape=[3, 3], strides=[2, 2], pads=[1] * 4),
+    "transposed": lambda b, x: b.node("ConvTranspose", [x, b.constant(b.random.normal(0, 0.3, (8, 5, 2, 2)))], 5,
+                                      kernel_shape=[2, 2], strides=[2, 2]),
+    "one axis": lambda b, x: b.node("Conv", [x, b.constant(b.random.normal(0, 0.3, (6, 8, 1, 5)))], 6, kernel_shape=[1, 5],
+                                    pads=[0, 2, 0, 2]),
+    "strides": lambda b, x: b.node("Conv", [x, b.constant(b.random.normal(0, 0.3, (6, 8, 3, 3)))], 6, kernel_shape=[3, 3],
+                                   pads=[1, 1, 1, 1], strides=[2, 1]),
+    "dilated": lambda b, x: b.node("Conv", [x, b.constant(b.random.normal(0, 0.3, (6, 4, 3, 3)))], 6, kernel_shape=[3, 3],
+                                   pads=[2] * 4, dilations=[2, 2], group=2),
+    "same lower": lambda b, x: b.node("Conv", [x, b.constant(b.random.normal(0, 0.3, (6, 8, 4, 4)))], 6, kernel_shape=[4, 4],
+                                      auto_pad="SAME_LOWER"),
+    "space to depth": lambda b, x: b.node("Relu", [b.node("SpaceToDepth", [x], 32, blocksize=2)]),
+    "picture twice": lambda b, x: b.concat([b.pool("images", 2, 2, 0), x]),
+    "difference": lambda b, x: b.node("Sub", [x, b.conv(x, 8)]),
+    "per pixel": lambda b, x: b.node("Mul", [x, b.node("Sigmoid", [b.conv(x, 1)])]),
+    "channel padding": lambda b, x: b.node("Pad", [x, b.constant([0, 0, 0, 0, 0, 4, 1, 0], np.int64)], 12),
+    "ceil": lambda b, x: b.node("MaxPool", [x], kernel_shape=[3, 3], strides=[2, 2], ceil_mode=1),
+    "batch norm alone": lambda b, x: b.node("BatchNormalization", [
+        b.concat([x, x]), *(b.constant(b.random.uniform(0.5, 1.5, 16)) for _ in range(4))]),
+    "dead end": lambda b, x: [b.node("Exp", [b.conv(x, 3)]), b.conv(x, 4)][1],
+    "wide dense": lambda b, x: b.node("Gemm", [b.node("Flatten", [x]), b.constant(b.random.normal(0, 0.1, (512, 7)))], 7),
+}
+
+
+@pytest.mark.parametrize("name", list(FORMS))
+def test_each_form_equals_onnx_runtimes(name: str, importing: Importing) -> None:
+    path, imported = importing(small(then=FORMS[name]))
+    x = np.random.default_rng(2).random((1, *imported.network.in_shape), np.float32)
+    for own, other in zip(heads_of(imported, x), reference_heads(path, imported, x), strict=True):
+        assert own.shape == other.shape
+        assert np.abs(own - other).max() <= 2e-6 * np.abs(other).max()
+
+
+REFUSED: dict[str, tuple[Callable[[Builder, str], str], str]] = {
+    "attention": (lambda b, x: b.conv(b.node("Einsum", [x, x], 8, equation="nchw,nkhw->nchw"), 4),
+                  r"node '/Einsum_2' \(Einsum\): has no form in a cfg; name tensors before it with --heads"),
+    "bilinear": (lambda b, x: b.conv(b.node("Resize", [x, "", b.constant([1, 1, 2, 2])], mode="linear"), 4),
+                 r"node '/Resize_2' \(Resize\): mode linear to 16x16 has no form in a cfg; nearest by a whole factor has"),
+    "shuffle": (lambda b, x: b.conv(b.reshape(b.node("Transpose", [b.reshape(x, [1, 2, 4, 8, 8])], perm=[0, 2, 1, 3, 4]),
+                                              [1, 8, 8, 8]), 80),
+                r"node '/Reshape_2' \(Reshape\): its result has the shape \[1, 2, 4, 8, 8\]"),
+    "per pixel constant": (lambda b, x: b.conv(b.node("Add", [x, b.constant(np.ones((8, 8, 8)))]), 80),
+                           r"node '/Add_2' \(Add\): its constant differs by pixel; one value per channel is possible"),
+}
+
+
+@pytest.mark.parametrize("name", list(REFUSED))
+def test_what_has_no_form_is_refused_by_name(name: str, importing: Importing) -> None:
+    then, message = REFUSED[name]
+    with pytest.raises(FormatError, match=message):
+        importing(small(then=then))
+
+
+def test_heads_that_the_user_names_leave_as_they_are(importing: Importing) -> None:
+    _, imported = importing(yolov8n(64, classes=3, w=8))
+    names = tuple(head for head in imported.heads[:2])
+    path, imported = importing(yolov8n(64, classes=3, w=8), heads=names)
+    assert [yolo.decoder for yolo in imported.network.yolos] == ["none", "none"]
+    x = np.random.default_rng(2).random((1, *imported.network.in_shape), np.float32)
+    for own, other in zip(heads_of(imported, x), reference_heads(path, imported, x), strict=True):
+        assert np.abs(own - other).max() <= 2e-6 * np.abs(other).max()
+
+
+def test_pictures_enter_as_the_network_takes_them(importing: Importing) -> None:
+    from mpnet.importing.described import Pixels
+
+    model = small(then=lambda b, x: b.conv(x, 4))
+    _, plain = importing(model)
+    mean, std = np.array([120.0, 110, 100]), np.array([50.0, 60, 70])
+    _, shifted = importing(model, pixels=Pixels(tuple(mean), tuple(std), True))
+    x = np.random.default_rng(2).random((1, 16, 16, 3), np.float32)
+    # The shift comes before the zeros of the first padding, so only what lies inside is equal to the shifted picture's.
+    given = ((x[..., ::-1] * 255 - mean) / std).astype(np.float32)
+    [own], [other] = heads_of(shifted, x), heads_of(plain, given)
+    np.testing.assert_allclose(own, other, rtol=2e-5, atol=2e-5)
