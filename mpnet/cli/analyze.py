@@ -23,7 +23,7 @@ from mpnet.trial.analysis import ANALYSIS_IMAGES, KEEP_MACS_PERCENT, analyze_exp
 @click.option("--images", type=click.IntRange(1, 100_000), default=ANALYSIS_IMAGES, show_default=True,
               help="Pictures to run, evenly spread over the data set.")
 @click.option("--keep-macs", type=click.FloatRange(0, 100), default=KEEP_MACS_PERCENT, show_default=True,
-              help="Share of the MACs, in percent, that may run at a higher precision.")
+              help="Share of the MACs, in percent, that may be raised to a higher precision.")
 @click.option("--rows", type=click.IntRange(1, 100_000), default=24, show_default=True, help="Most rows of a table.")
 @click.option("--csv", "csv_path", type=click.Path(path_type=Path), help="Write all steps to this file.")
 def command(
@@ -34,7 +34,8 @@ def command(
     step, worst first.
 
     Local error is what a step adds when everything before it is fp32, cumulative error what has piled up when the
-    configuration runs. The list at the end names the layers that are worth a higher precision.
+    configuration runs. The last lines are the given configuration with the layers over it that are worth a higher precision,
+    by the agreement with the baseline that was measured on a few pictures.
     """
     report = analyze_experiment(
         experiment_of(source, overrides, threads, isa), images=images, keep_macs_percent=keep_macs,

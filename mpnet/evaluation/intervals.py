@@ -1,10 +1,10 @@
 """95 % intervals of measures over pictures, from values on resampled pictures. docs/decisions/0007 says how they were chosen.
 
-A measure such as AP is no mean over pictures, so its variance is taken from pictures drawn again (bootstrap) and from
-pictures left out (jackknife). The bootstrap loses the classes that only one or two pictures have and is too sure; the
-jackknife counts their loss in full and is not sure enough; the mean of both variances is near the truth. Half the width is
-t times its root, t of Student's distribution with the degrees of freedom that the influence of single pictures leaves:
-few when two or three pictures decide (Satterthwaite, Biometrics Bulletin 2, 1946, 110).
+A measure such as AP is no mean over pictures, so its variance is taken from pictures left out (jackknife) and from pictures
+drawn again (bootstrap). The bootstrap loses the classes that only one or two pictures have and is too sure; the jackknife
+counts their loss in full. A value takes the jackknife's variance, a difference, in which much of that loss cancels, the mean
+of both. Half the width is t times its root, t of Student's distribution with the degrees of freedom that the influence
+of single pictures leaves: few when two or three pictures decide (Satterthwaite, Biometrics Bulletin 2, 1946, 110).
 
 A difference is widened by what one more picture could do of which the pictures at hand say nothing: a fifth of the variance
 of a mean of one. So two runs that differ nowhere on 50 pictures may still differ a little, as with Tango's interval.
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
-METHOD = "Student's t with the variances of bootstrap and jackknife over pictures"
+METHOD = "Student's t, bootstrap and jackknife over pictures"
 MOST_GROUPS = 200
 """Of pictures that the jackknife leaves out: single pictures up to so many, else every 200th together."""
 UNSEEN = 0.2
@@ -60,13 +60,15 @@ class Resampled:
         present = self.drawn[~np.isnan(self.drawn)]
         return float(present.mean() - value) if present.size else 0.0
 
+    def left_out_variance(self) -> float:
+        """The jackknife's; NaN where there are fewer than two groups with truths."""
+        left = self.left[~np.isnan(self.left)]
+        return (left.size - 1) / left.size * float(((left - left.mean()) ** 2).sum()) if left.size > 1 else float("nan")
+
     def variance(self) -> float:
-        """Of the measure; NaN where two draws or two groups without it are not to be had."""
-        drawn, left = self.drawn[~np.isnan(self.drawn)], self.left[~np.isnan(self.left)]
-        if drawn.size < 2 or left.size < 2:
-            return float("nan")
-        jackknife = (left.size - 1) / left.size * float(((left - left.mean()) ** 2).sum())
-        return (float(drawn.var(ddof=1)) + jackknife) / 2
+        """The mean of the bootstrap's and the jackknife's; NaN where one of them is not to be had."""
+        drawn = self.drawn[~np.isnan(self.drawn)]
+        return (float(drawn.var(ddof=1)) + self.left_out_variance()) / 2 if drawn.size > 1 else float("nan")
 
     def degrees(self) -> float:
         """Of freedom: 2 g / (kurtosis - 1) of g groups' influences, at most g - 1."""
@@ -78,26 +80,24 @@ class Resampled:
         kurtosis = left.size * float((squares ** 2).sum()) / total ** 2
         return min(2 * left.size / max(kurtosis - 1, 1e-9), left.size - 1.0)
 
-    def half_width(self, unseen: float = 0.0) -> float:
-        """Half of the interval's width. unseen: variance of the measure itself. NaN where nothing can be said."""
-        variance = self.variance()
-        if np.isnan(variance):
-            return float("nan")
-        return float(t_point(self.degrees()) * np.sqrt(variance + UNSEEN * unseen / self.pictures))
-
 
 def value_interval(value: float, resampled: Resampled, unseen: float = 0.0) -> tuple[float, float]:
-    """Interval of a measure from 0 to 100, its bias taken off: AP of few pictures comes out too high."""
-    half = resampled.half_width(unseen)
-    if np.isnan(half):
+    """Interval of a measure from 0 to 100, its bias taken off: AP of few pictures comes out too high.
+
+    unseen: variance of a measure whose variance one more picture may show, see the module.
+    """
+    variance = resampled.left_out_variance() + UNSEEN * unseen / resampled.pictures
+    if np.isnan(variance):
         return 0.0, 100.0
-    middle = value - resampled.bias(value)
+    middle, half = value - resampled.bias(value), float(t_point(resampled.degrees()) * np.sqrt(variance))
     return max(0.0, middle - half), min(100.0, middle + half)
 
 
 def difference_interval(difference: float, first: Resampled, second: Resampled) -> tuple[float, float]:
     """Interval of a paired difference second - first of a measure from 0 to 100."""
-    half = (second - first).half_width((first.variance() + second.variance()) / 2)
-    if np.isnan(half):
+    between, unseen = second - first, (first.variance() + second.variance()) / 2
+    variance = between.variance() + UNSEEN * unseen / between.pictures
+    if np.isnan(variance):
         return -100.0, 100.0
+    half = float(t_point(between.degrees()) * np.sqrt(variance))
     return max(-100.0, difference - half), min(100.0, difference + half)

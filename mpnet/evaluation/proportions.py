@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from mpnet.errors import DataError
 
+METHOD = "Tango's score method for paired shares of pictures (agreement: Wilson's)"
 Counts = NDArray[np.int64] | int
 Z95 = 1.959963984540054
 """The normal distribution's 97.5 % point."""

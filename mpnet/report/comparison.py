@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from typing import Any, Mapping, Sequence
 
 from mpnet.errors import ConfigError
-from mpnet.evaluation.compare import DRAWS, Interval
+from mpnet.evaluation.compare import DRAWS, Interval, verdict
 from mpnet.report.model import ClassRow
 from mpnet.report.paired import Pair
 from mpnet.report.task import view_of
 from mpnet.spec.dataset import Dataset
-from mpnet.spec.measures import AGREEMENT, names_of
+from mpnet.spec.measures import AGREEMENT, measure, names_of
 from mpnet.spec.task import DETECTION, Task
 from mpnet.trial.result import Result
 
@@ -102,7 +102,7 @@ def _run(result: Result, baseline: Result, pair: Pair | None, task: Task) -> dic
         "precision": result.document["precision"].get("key", ""),
         "metrics": metrics,
         "differences": differences,
-        "intervals": {} if pair is None else {name: _interval(found) for name, found in pair.metrics.items()},
+        "intervals": {} if pair is None else {name: _interval(name, found) for name, found in pair.metrics.items()},
         "cost": dict(result.document["cost"]),
         "latency": result.document.get("latency"),
         "deployed": result.document.get("deployed"),
@@ -124,8 +124,11 @@ def _agreement(result: Result, baseline: Result, pair: Pair | None, task: Task) 
     return {"baseline": baseline.id, **values, "head_sqnr_db": own["head_sqnr_db"] if own else None}
 
 
-def _interval(found: Interval) -> dict[str, Any]:
-    return {"difference": found.difference, "low": found.low, "high": found.high, "within_noise": found.noise}
+def _interval(name: str, found: Interval) -> dict[str, Any]:
+    """within_noise: None of what gets no verdict (`Measure.judged`)."""
+    said = verdict(measure(name), found)
+    return {"difference": found.difference, "low": found.low, "high": found.high,
+            "within_noise": None if said is None else said == "noise"}
 
 
 def _layers(results: Sequence[Result]) -> list[dict[str, Any]]:
@@ -152,6 +155,6 @@ def _per_class(results: Sequence[Result], pairs: Sequence[Pair], quality: str) -
         rows.append({
             "id": first["id"], "name": first["name"], "truths": first["truths"], quality: values,
             "differences": [value - values[0] for value in values],
-            "intervals": [None if row is None or row.interval is None else _interval(row.interval) for row in found],
+            "intervals": [None if row is None or row.interval is None else _interval(quality, row.interval) for row in found],
         })
     return rows

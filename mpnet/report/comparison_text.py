@@ -53,7 +53,8 @@ def _metrics(document: Mapping[str, Any], console: Console) -> None:
         found = [(run["agreement"] or {}).get(name.removeprefix(AGREEMENT)) if place else None
                  for place, run in enumerate(runs)]
         if any(value is not None for value in found):
-            rows.append([name.replace("_", " "), "", *[number_text(value) for value in found[1:]]])
+            rows.append([name.replace("_", " "), "", *[_of_itself(run, name, value)
+                                                       for run, value in zip(runs[1:], found[1:], strict=True)]])
     heads = [(run["agreement"] or {}).get("head_sqnr_db") if place else None for place, run in enumerate(runs)]
     if any(heads):
         rows.append(["head SQNR (dB)", "", *[", ".join("exact" if v is None else f"{v:.1f}" for v in values)
@@ -92,6 +93,14 @@ def _metric(run: Mapping[str, Any], name: str, compared: bool) -> Text:
     else:
         text.append(said, style="red" if difference < 0 else "green")
         text.append(" lower" if difference < 0 else " higher", style="red" if difference < 0 else "green")
+    return text
+
+
+def _of_itself(run: Mapping[str, Any], name: str, value: float | None) -> Text:
+    """What the baseline has by definition: no difference and no verdict, an interval of the value."""
+    text, interval, itself = Text(number_text(value)), run["intervals"].get(name), measure(name).itself
+    if interval is not None and itself is not None:
+        text.append(f" [{number_text(itself + interval['low'])},{number_text(itself + interval['high'])}]", style="dim")
     return text
 
 

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from mpnet.errors import DataError
 from mpnet.evaluation.classification import TOP, per_class, right, share
 from mpnet.evaluation.compare import Interval
-from mpnet.evaluation.proportions import mcnemar, paired_interval, share_interval
+from mpnet.evaluation.proportions import METHOD, mcnemar, paired_interval, share_interval
 from mpnet.report.model import ClassRow, Guess, PictureChange
 from mpnet.report.paired import Pair
 from mpnet.spec.classifications import Classifications
@@ -26,7 +26,7 @@ class ClassPairing:
         if not len(dataset.images):
             raise DataError("the data set has no pictures; nothing can be compared")
         self.dataset = dataset
-        self.intervals_by = "Tango's score method for paired shares of pictures (agreement: Wilson's)"
+        self.intervals_by = METHOD
         self._baseline = baseline
         self._right = {name: right(baseline, dataset.labels, best) for name, best in TOP.items()}
 

@@ -56,11 +56,12 @@ def exact_gap(problem: Problem, tried: Mapping[Configuration, Trial],
 def findings(
     problem: Problem, state: SweepState, store: TrialStore, contexts: tuple[int, ...], *, name: str,
     strategy: str, macs_per_pass: int, images: int, selecting: int, theory: float, judged: Judged,
-    quality: str = DETECTION.quality,
+    quality: str = DETECTION.quality, intervals_by: str = "",
 ) -> dict[str, Any]:
     """The document of a sweep.
 
-    judged:        quality lost by configurations, as `picks.pick` wants it; quality: the measure that it is of.
+    judged:        quality lost by configurations, as `picks.pick` wants it; quality: the measure that it is of;
+                   intervals_by: where its intervals come from.
     macs_per_pass: of one forward pass of one picture; images: all pictures; selecting: those that select;
     theory: forward passes for one picture that one uninterrupted walk through the space needs.
     """
@@ -116,6 +117,7 @@ def findings(
         "limits": {key: value for key, value in problem.constraints.as_json().items() if value is not None},
         "best": entry(picked[chosen]) if chosen else best,
         "picks": picks,
+        "intervals_by": intervals_by,
         "nearest": nearest,
         "front": [entry(configuration) for configuration in front],
         "own_front": [configuration.key for configuration in own],

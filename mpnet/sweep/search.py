@@ -129,6 +129,7 @@ def run_sweep(
             problem, state, opened, contexts, name=experiment.name, strategy=section.strategy,
             macs_per_pass=network.macs, images=start.images, selecting=start.selecting, theory=start.theory,
             judged=Judge(setup, opened, contexts, problem.baseline, progress), quality=bench.kit.task.quality,
+            intervals_by=bench.kit.intervals_by,
         )
         document["table"] = setup.table.text if setup.table is not None else None
         document["layers"] = rank_layers(problem, state.known, network)

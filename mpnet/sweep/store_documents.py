@@ -44,8 +44,8 @@ DOCUMENTS: Mapping[str, Kind] = {
     "findings": Maybe(Fields({
         "trials": int, "space": Count(), "front": Many(_ENTRY), "objectives": Many(str, 1), "baseline": Maybe(_ENTRY),
         "best": Maybe(_ENTRY),
-    }, {"gap": Maybe(_GAP), "picks": Named(_PICK), "nearest": Maybe(_NEAREST), "limits": _VALUES, "known": int, "state": str,
-        "verified": _VERIFIED})),
+    }, {"gap": Maybe(_GAP), "picks": Named(_PICK), "nearest": Maybe(_NEAREST), "limits": _VALUES, "intervals_by": str,
+        "known": int, "state": str, "verified": _VERIFIED})),
     "verified": Maybe(_VERIFIED),
     "losses": Named(Named(Many(float, 4))),
     "context": Fields({}, {"identity": _IDENTITY, "options": str, "measures": dict}),

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from mpnet.evaluation.classification import TOP, agreement, per_class, right, share
 from mpnet.evaluation.compare import Interval
-from mpnet.evaluation.proportions import paired_interval
+from mpnet.evaluation.proportions import METHOD, paired_interval
 from mpnet.formats.predictions_json import predictions_json, read_predictions
 from mpnet.spec.classifications import Classifications, best_classes, class_scores, join_images
 from mpnet.spec.dataset import Dataset
@@ -76,5 +76,5 @@ def measure_classifications(found: Classifications, dataset: Dataset) -> tuple[d
 
 CLASSIFICATION_KIT: Kit[Classifications] = Kit(
     CLASSIFICATION, lambda *_: ClassificationDecoder(), _protocol, ClassMeter,
-    measure_classifications, _loss, predictions_json, read_predictions,
+    measure_classifications, _loss, METHOD, predictions_json, read_predictions,
 )

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from mpnet.detection.decode import Candidates, YoloHead, decode_head, join_images
 from mpnet.detection.nms import NmsOptions, suppress
 from mpnet.evaluation.compare import Draws, Interval, bootstrap, compare, draw_images
+from mpnet.evaluation.intervals import METHOD
 from mpnet.evaluation.metrics import CocoEvaluator, CocoResult
 from mpnet.formats.detections_json import detections_json, read_detections
 from mpnet.spec.dataset import Dataset
@@ -96,6 +97,6 @@ class _Loss:
 
 _loss: Callable[[Dataset, Detections], Callable[[Detections], Interval]] = _Loss
 DETECTION_KIT: Kit[Detections] = Kit(
-    DETECTION, _decoder, _protocol, Meter, measure_detections, _loss,
+    DETECTION, _decoder, _protocol, Meter, measure_detections, _loss, METHOD,
     detections_json, read_detections,
 )

@@ -66,6 +66,7 @@ class Kit(Generic[F]):
     meter:     of a data set, and of the baseline's findings for agreement.
     measure:   the `metrics` and the `per_class` of a result.
     loss:      of a data set and the baseline's findings: the difference of the task's quality of another run, paired.
+    intervals_by: where the interval of `loss` comes from, in words.
     to_json, read: the file that a result keeps.
     """
 
@@ -75,6 +76,7 @@ class Kit(Generic[F]):
     meter: Callable[[Dataset, F | None], Meter[F]]
     measure: Callable[[F, Dataset], tuple[dict[str, float], list[dict[str, Any]]]]
     loss: Callable[[Dataset, F], Callable[[F], Interval]]
+    intervals_by: str
     to_json: Callable[[F, Dataset], bytes]
     read: Callable[[Path, Dataset], F]
 

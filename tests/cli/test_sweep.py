@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from mpnet.evaluation.intervals import METHOD
 from mpnet.spec.identity import digest_of
 from mpnet.spec.measures import AGREEMENT, names_of, trial_costs
 from mpnet.spec.task import DETECTION
@@ -108,6 +109,7 @@ def test_picks_are_named_and_can_be_exported(mpnet: Mpnet, sweep_file: Path, tmp
     assert picks["smallest"]["precision"] == "q" * 13
     assert set(picks["smallest"]["losses"]) == {"selecting", "held_out"}
     assert picks["smallest"]["losses"]["held_out"]["pictures"] == 2
+    assert document["intervals_by"] == METHOD
     cost = [pick["costs"]["bit_operations"] for pick in document["front"]]
     assert min(cost) <= picks["balanced"]["costs"]["bit_operations"] <= max(cost)
     text = mpnet("sweep", sweep_file, *SMALL, "--set", "sweep.holdout=0.4").stdout

@@ -40,6 +40,7 @@ def test_noise_and_a_real_loss_are_told_apart(runs: tuple[Result, Result, Result
     close, worse = document["runs"][1:]
     assert close["intervals"]["AP"]["within_noise"] is True
     assert worse["intervals"]["AP"]["within_noise"] is False
+    assert worse["intervals"]["agreement_AP"]["within_noise"] is None  # it cannot be positive, so zero says nothing
     assert worse["intervals"]["AP"]["high"] < 0
     assert worse["differences"]["AP"] == runs[2].metrics["AP"] - runs[0].metrics["AP"]
     assert document["draws"] == DRAWS
