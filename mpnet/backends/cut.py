@@ -7,6 +7,7 @@ from typing import Sequence
 
 from mpnet.backends.partition import Part
 from mpnet.engine.assign import PrecisionPlan
+from mpnet.engine.lessons import Lessons, RenumberedLessons
 from mpnet.engine.lowering import range_owner
 from mpnet.engine.options import EngineOptions
 from mpnet.engine.prepare import Prepared
@@ -38,9 +39,13 @@ def cut(configuration: Configuration, part: Part) -> Configuration:
     folded = {new[index]: prepared.folded[index] for index in part.layers if index in prepared.folded}
     means = {new[index]: prepared.channel_means[index] for index in part.layers if index in prepared.channel_means}
     own = Prepared(network, Weights({}), prepared.kernels, batch_norm=prepared.batch_norm, folded=folded,
-                   channel_means=means)
+                   channel_means=means, lessons=_lessons(prepared, part))
     return Configuration.of(own, _precisions(configuration.precisions, part, network), _options(whole, options, part, new),
                             names=configuration.names, document=configuration.document)
+
+
+def _lessons(prepared: Prepared, part: Part) -> Lessons | None:
+    return None if prepared.lessons is None else RenumberedLessons(prepared.lessons, dict(enumerate(part.layers)))
 
 
 def _precisions(plan: PrecisionPlan, part: Part, network: NetworkSpec) -> PrecisionPlan:

@@ -83,6 +83,8 @@ def command(
         check_writable(out)
     for warning in network.spec.warnings:
         note(warning)
+    if experiment is None and any(precision.is_narrow for precision in network.plan.precision.of_weights):
+        note("weights of fewer than eight bits are rounded to nearest here: experiments have calibration pictures")
     task = network.spec.task or DETECTION
     protocol = _protocol(network, task, experiment.detection if experiment else None, confidence, nms, nms_kind, resize)
     look = Look(task.key, tuple((_caption(side), _find(side, task, protocol)) for side in _sides(network, beside)))

@@ -36,6 +36,11 @@ class PrecisionPlan:
             [self.precisions[index] for index in self.weighted], {index: self.precisions[index] for index in self.own}
         )
 
+    @property
+    def of_weights(self) -> list[Precision]:
+        """Those of the layers with weights, in their order."""
+        return [self.precisions[index] for index in self.weighted]
+
     def __getitem__(self, index: int) -> Precision:
         return self.precisions[index]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Iterable, Sequence
+from typing import Any, Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,8 @@ from mpnet.engine.prepare import Prepared
 from mpnet.engine.run import Session
 from mpnet.engine.tensor import Tensor
 from mpnet.quantization.bias_correction import ChannelMeans
-from mpnet.spec.layers import ConnectedSpec
+from mpnet.quantization.learnt_rounding import InputProducts
+from mpnet.spec.layers import ConnectedSpec, ConvolutionSpec
 from mpnet.spec.network import PICTURE, NetworkSpec
 from mpnet.spec.precision import FP32
 
@@ -77,3 +78,38 @@ def channel_means(
 
     observe_tensors(prepared, batches, [show], threads)
     return {layer: meters[tensor].result() for layer, tensor in owners.items()}
+
+
+def input_products(
+    prepared: Prepared, batches: Callable[[], Iterator[NDArray[np.float32]]], layers: Sequence[int], threads: int = 1
+) -> dict[int, NDArray[np.float64]]:
+    """The covariance of what the filters of each of these convolutions read, by layer index: for learnt rounding.
+
+    batches: a pass over the pictures; there are two, the first for the largest values. Raises: DataError without pictures.
+    """
+    network = prepared.network
+    chosen = [layer for layer in network.convolutions if layer.index in set(layers)]
+    readers: dict[int, list[ConvolutionSpec]] = {}
+    for layer in chosen:
+        readers.setdefault(range_owner(network, layer.inputs[0]), []).append(layer)
+    largest = dict.fromkeys(readers, 0.0)
+
+    def measure(tensor: int, data: NDArray[Any]) -> None:
+        if tensor in largest:
+            largest[tensor] = max(largest[tensor], float(np.abs(data).max()))
+
+    observe_tensors(prepared, batches(), [measure], threads)
+    products = {
+        layer.index: InputProducts(
+            layer.kernel_input[2], largest[tensor], size=layer.size, stride=layer.stride, padding=layer.padding,
+            dilation=layer.dilation, groups=layer.groups,
+        )
+        for tensor, own in readers.items() for layer in own
+    }
+
+    def show(tensor: int, data: NDArray[Any]) -> None:
+        for layer in readers.get(tensor, ()):
+            products[layer.index].observe(data.reshape(len(data), *layer.kernel_input))
+
+    observe_tensors(prepared, batches(), [show], threads)
+    return {index: own.covariance() for index, own in products.items()}

@@ -7,10 +7,18 @@ from typing import Iterable, Mapping
 
 from mpnet.errors import ConfigError
 from mpnet.quantization.scheme import ActivationScheme
-from mpnet.quantization.weights import WeightScheme
+from mpnet.quantization.weights import LEARNT, WeightScheme
 from mpnet.spec.network import NetworkSpec
+from mpnet.spec.precision import Precision
 from mpnet.spec.protocol import BATCH_NORMS
-from mpnet.spec.quantization import NOTHING_SAID, ActivationOptions, QuantizationOptions, WeightOptions, scheme_of
+from mpnet.spec.quantization import (
+    NARROW_METHODS,
+    NOTHING_SAID,
+    ActivationOptions,
+    QuantizationOptions,
+    WeightOptions,
+    scheme_of,
+)
 from mpnet.spec.selectors import select_layers
 
 Ranges = Mapping[int, tuple[float, float]]
@@ -18,16 +26,34 @@ Ranges = Mapping[int, tuple[float, float]]
 
 
 @dataclass(frozen=True)
+class NarrowScheme:
+    """How weights of fewer than eight bits are quantised, one scale per channel; corrected: as in LayerQuantization."""
+
+    method: str = "mse"
+    rounding: str = "half_to_even"
+    corrected: bool = False
+
+
+@dataclass(frozen=True)
 class LayerQuantization:
-    """How one layer is quantised when it runs in int8.
+    """How one layer is quantised when it runs on codes.
 
     calibrated: the range of its input is fixed beforehand. corrected: its bias takes back the mean rounding error.
+    weights, corrected: with eight bits; narrow: with fewer.
     """
 
     activations: ActivationScheme = field(default_factory=ActivationScheme)
     weights: WeightScheme = field(default_factory=WeightScheme)
     calibrated: bool = False
     corrected: bool = False
+    narrow: NarrowScheme = NarrowScheme()
+
+    def rounded_to(self, precision: Precision) -> tuple[WeightScheme, bool]:
+        """How weights become codes of a precision, and whether the bias is corrected."""
+        if not precision.is_narrow:
+            return self.weights, self.corrected
+        narrow = self.narrow
+        return WeightScheme("per_channel", narrow.method, narrow.rounding, precision.weight_bits), narrow.corrected
 
 
 @dataclass(frozen=True)
@@ -101,10 +127,25 @@ def with_some_ranges(options: EngineOptions, network: NetworkSpec) -> EngineOpti
     return replace(options, ranges={index: (0.0, 1.0) for index in range(-1, len(network.layers))})
 
 
+def without_lessons(options: EngineOptions) -> EngineOptions:
+    """The same where no calibration pictures are at hand: weights of fewer than eight bits are rounded to nearest."""
+    def untaught(how: LayerQuantization) -> LayerQuantization:
+        rounding = "half_to_even" if how.narrow.rounding == LEARNT else how.narrow.rounding
+        return replace(how, narrow=replace(how.narrow, rounding=rounding, corrected=False))
+
+    layers = {index: untaught(how) for index, how in options.layers.items()}
+    return replace(options, default=untaught(options.default), layers=layers)
+
+
 def layer_quantization(said: QuantizationOptions) -> LayerQuantization:
     """Options as the schemes of mpnet.quantization; what is not said is the default."""
     said = _COMPLETE.overlaid(said)
+    narrow = said.narrow
     return LayerQuantization(
         scheme_of(ActivationScheme, said.activations), scheme_of(WeightScheme, said.weights),
         said.activations.ranges == "calibrated", bool(said.bias_correction),
+        NarrowScheme(
+            narrow.method or NARROW_METHODS[0],
+            "half_to_even" if narrow.rounding == "nearest" else LEARNT, narrow.bias_correction is not False,
+        ),
     )

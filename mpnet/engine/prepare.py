@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from typing import Any, Iterable, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from mpnet.engine.lessons import Lessons
 from mpnet.engine.memory import ArenaPool
 from mpnet.engine.operations import Blur, Convolve
 from mpnet.engine.prepared_cache import PreparedCache
@@ -22,7 +24,7 @@ from mpnet.kernels.interface import ConvShape, PackedConv
 from mpnet.quantization.bias_correction import bias_shift
 from mpnet.quantization.equalise import FoldedConvolution
 from mpnet.quantization.equalise import equalise as equalise_network
-from mpnet.quantization.weights import dequantize_weights, quantize_weights
+from mpnet.quantization.weights import LEARNT, dequantize_weights, quantize_weights
 from mpnet.spec.network import ConvolutionSpec, NetworkSpec, Shape, ShortcutSpec
 from mpnet.spec.precision import Precision
 from mpnet.spec.protocol import BATCH_NORMS
@@ -114,13 +116,16 @@ class Prepared:
     equalise:      move scale between layers before quantising (mpnet.quantization.equalise); no fp32 result changes.
     channel_means: mean of each input channel of a convolution over calibration pictures, by layer index; needed by
                    layers with bias correction that run in int8.
+    lessons:       what calibration pictures teach about layers with weights of fewer than eight bits; needed where their
+                   rounding is learnt or their bias corrected.
     cache:         where prepared weights are kept for the next process; weights without a digest, and `folded`, are not.
     """
 
     def __init__(
         self, network: NetworkSpec, weights: Weights, kernels: Kernels, *, batch_norm: str = "auto",
         folded: Mapping[int, FoldedConvolution] | None = None, equalise: bool = False,
-        channel_means: Mapping[int, NDArray[np.float64]] | None = None, cache: FileCache | None = None,
+        channel_means: Mapping[int, NDArray[np.float64]] | None = None, lessons: Lessons | None = None,
+        cache: FileCache | None = None,
     ) -> None:
         if batch_norm not in BATCH_NORMS:
             raise ConfigError(f"batch_norm {batch_norm!r} is unknown; known are {', '.join(BATCH_NORMS)}")
@@ -135,6 +140,7 @@ class Prepared:
             if cache is not None and weights.digest and folded is None else None
         )
         self.channel_means = dict(channel_means or {})
+        self.lessons = lessons
         self._packed: dict[Convolve, PreparedConvolution] = {}
         self._lock = threading.Lock()
         self._folding = threading.Lock()
@@ -145,7 +151,7 @@ class Prepared:
     def on(self, kernels: Kernels) -> Prepared:
         """The same weights for another table of kernels."""
         return Prepared(self.network, self._weights, kernels, batch_norm=self.batch_norm, folded=self.folded,
-                        channel_means=self.channel_means)
+                        channel_means=self.channel_means, lessons=self.lessons)
 
     @property
     def folded(self) -> dict[int, FoldedConvolution]:
@@ -188,7 +194,7 @@ class Prepared:
         if self._cache is None:
             return self._pack(operation)
         layer = operation.layer_of(self.network)
-        key = self._cache.key(operation, layer, self.channel_means.get(layer.index))
+        key = self._cache.key(operation, layer, self._taught(operation))
         kept = self._cache.load(key, conv_shape(layer), operation)
         if kept is not None:
             return PreparedConvolution(*kept, kernel_activation(layer.activation))
@@ -228,9 +234,30 @@ class Prepared:
             self._blurs[key] = self.kernels.pack_conv(conv, precision, np.ascontiguousarray(stored))
         return self._blurs[key]
 
-    def _bias_shift(self, layer: ConvolutionSpec, rounded: Floats) -> Floats:
-        means = self.channel_means.get(layer.index)
-        if means is None:
+    def _taught(self, operation: Convolve) -> str | None:
+        """A digest of what calibration pictures say of an operation's constants; None: nothing."""
+        if operation.precision.is_narrow:
+            asked = operation.corrected or (operation.weights is not None and operation.weights.rounding == LEARNT)
+            return f"{self._lessons(operation).digest} {operation.corrected}" if asked else None
+        means = self.channel_means.get(operation.layer) if operation.corrected else None
+        return None if means is None else hashlib.sha256(means.tobytes()).hexdigest()
+
+    def _lessons(self, operation: Convolve) -> Lessons:
+        if self.lessons is None:
+            layer = operation.layer_of(self.network)
+            raise EngineError(
+                f"layer {layer.index} ({layer.name}) at {operation.precision} learns its rounding and its bias from "
+                "calibration pictures; calibrate first, or set narrow.rounding to nearest and narrow.bias_correction to false"
+            )
+        return self.lessons
+
+    def _bias_shift(self, operation: Convolve, rounded: Floats) -> Floats:
+        layer = operation.layer_of(self.network)
+        if operation.precision.is_narrow:
+            means = self._lessons(operation).means(layer.index)
+        elif layer.index in self.channel_means:
+            means = self.channel_means[layer.index]
+        else:
             raise EngineError(
                 f"layer {layer.index} ({layer.name}) asks for bias correction, which needs the means of its input over "
                 "calibration pictures; calibrate first or set bias_correction to false"
@@ -240,16 +267,20 @@ class Prepared:
     def constants(self, operation: Convolve) -> Constants:
         """Weights and bias of one layer at one precision, for kernels to pack and for other programs to read.
 
-        Raises: EngineError when bias correction lacks its means.
+        Raises: EngineError when calibration pictures are needed and none were shown.
         """
         layer = operation.layer_of(self.network)
         folded = self.folded[layer.index]
         if operation.weights is None:
             return Constants(folded.weights, folded.bias, None)
-        codes, scale = quantize_weights(folded.weights, operation.weights)
+        scheme = operation.weights
+        if scheme.rounding == LEARNT:
+            codes, scale = self._lessons(operation).rounded(layer.index, scheme)
+        else:
+            codes, scale = quantize_weights(folded.weights, scheme)
         bias = folded.bias
         if operation.corrected:
-            bias = bias + self._bias_shift(layer, dequantize_weights(codes, scale))
+            bias = bias + self._bias_shift(operation, dequantize_weights(codes, scale))
         return Constants(codes, np.ascontiguousarray(bias), scale)
 
     def _pack(self, operation: Convolve) -> PreparedConvolution:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 import os
 from dataclasses import astuple
 from typing import Any
@@ -42,12 +41,11 @@ class PreparedCache:
             "batch_norm": batch_norm, "equalise": equalise, "table": kernels.name, "program": _program(),
         }
 
-    def key(self, operation: Convolve, layer: ConvolutionSpec, means: NDArray[np.float64] | None) -> str:
-        """SHA-256 (hex) of everything that decides an entry. means: of the layer's input, for a corrected bias."""
-        corrected = hashlib.sha256(means.tobytes()).hexdigest() if operation.corrected and means is not None else None
+    def key(self, operation: Convolve, layer: ConvolutionSpec, taught: str | None) -> str:
+        """SHA-256 (hex) of everything that decides an entry. taught: digest of what calibration pictures have to do with it."""
         return digest_of({
             **self._common, "layer": operation.layer, "precision": operation.precision.name,
-            "weight_scheme": None if operation.weights is None else astuple(operation.weights), "corrected": corrected,
+            "weight_scheme": None if operation.weights is None else astuple(operation.weights), "corrected": taught,
             "in_shape": layer.kernel_input, "geometry": [layer.stride, layer.padding, layer.dilation, layer.groups],
         })
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Callable
 
 from mpnet.engine.operations import (
@@ -121,7 +121,7 @@ def _sampled(sample: tuple[int, int]) -> Operations:
 
 def _convolve(layer: ConvolutionSpec, precision: Precision, how: LayerQuantization) -> Operations:
     if precision.carries_scale:
-        main = Convolve(layer.index, precision, replace(how.weights, bits=precision.weight_bits), how.corrected)
+        main = Convolve(layer.index, precision, *how.rounded_to(precision))
     else:
         main = Convolve(layer.index, precision)
     follows = _activate(layer.activation)

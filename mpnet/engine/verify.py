@@ -27,7 +27,7 @@ from mpnet.errors import ConfigError, DataError
 from mpnet.kernels.interface import ConvShape, PackedConv
 from mpnet.quantization.native import dequantize_activations, quant_params
 from mpnet.quantization.scheme import quantize_activation
-from mpnet.quantization.weights import dequantize_weights, quantize_weights
+from mpnet.quantization.weights import dequantize_weights
 from mpnet.spec.precision import FP32
 
 Floats = NDArray[np.float32]
@@ -127,8 +127,9 @@ class Verifier:
 
     def _pack(self, operation: Convolve) -> _Simulation:
         layer = operation.layer_of(self._plan.network)
-        assert operation.weights is not None
-        weights = dequantize_weights(*quantize_weights(self._prepared.folded[layer.index].weights, operation.weights))
+        constants = self._prepared.constants(operation)
+        assert constants.weight_scale is not None
+        weights = dequantize_weights(constants.weights, constants.weight_scale)
         shape = conv_shape(layer)
         wide = replace(shape, in_h=shape.in_h + 2 * shape.padding, in_w=shape.in_w + 2 * shape.padding, padding=0)
         pack = self._prepared.kernels.pack_conv

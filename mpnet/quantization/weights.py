@@ -19,6 +19,8 @@ from mpnet.kernels.rounding import round_whole
 from mpnet.spec.quantization import SCHEME_ROUNDINGS, WEIGHT_GRANULARITIES, WEIGHT_METHODS, WEIGHTS
 
 _f32 = np.float32
+LEARNT = "learnt"
+"""The rounding that mpnet.quantization.learnt_rounding does."""
 # Candidates of the MSE search: the largest magnitude times 100 %, 99 %, ... 30 %.
 _SHRINK = np.arange(100, 29, -1, dtype=np.float32) / np.float32(100)
 # The reference program's multipliers are 2^-16 .. 2^15, so its scales are 2^16 .. 2^-15.
@@ -35,7 +37,8 @@ class WeightScheme:
     method:      min_max: scale = max|w| / L; mse: the scale of 71 candidates (100 % .. 30 % of max|w|) with the least
                  squared error; power_of_two: the scale 2^-15 .. 2^16 with the least squared error;
                  fake_quant_with_min_max_vars, quantize_and_dequantize: as that operation of TensorFlow's does.
-    rounding:    half_to_even, half_away, truncate or half_up, as far as the method does; None: its own.
+    rounding:    half_to_even, half_away, truncate or half_up, as far as the method does; None: its own. learnt: by
+                 mpnet.quantization.learnt_rounding, not here.
     bits:        of a code, 2 to 8.
     Raises: PrecisionError for an unknown word, or one that does not fit the method.
     """
@@ -57,11 +60,11 @@ class WeightScheme:
         for what, value, known in (
             ("granularity", self.granularity, WEIGHT_GRANULARITIES),
             ("method", self.method, WEIGHT_METHODS),
-            ("rounding", self.rounding, SCHEME_ROUNDINGS),
+            ("rounding", self.rounding, (*SCHEME_ROUNDINGS, LEARNT)),
         ):
             if value not in known:
                 raise PrecisionError(f"weights: unknown {what} {value!r}; known are {', '.join(known)}")
-        if self.rounding not in roundings:
+        if self.rounding not in (*roundings, LEARNT):
             raise PrecisionError(
                 f"weights: method {self.method} does not round {self.rounding}; use {' or '.join(roundings)}"
             )
@@ -85,7 +88,7 @@ def quantize_weights(w: NDArray[Any], scheme: WeightScheme) -> tuple[NDArray[np.
     if WEIGHTS[scheme.method].tensorflow:
         whole, scales = _tensorflow(rows, scheme)
     else:
-        scales = _scales(rows, scheme)
+        scales = weight_scales(rows, scheme)
         whole = _codes(rows, scales, scheme)
     codes = whole.astype(np.int8).reshape(values.shape)
     return codes, np.broadcast_to(scales, (channels,)).copy()
@@ -125,7 +128,8 @@ def _codes(rows: NDArray[np.float32], scales: NDArray[np.float32], scheme: Weigh
     return round_whole(np.minimum(np.maximum(t, _f32(-scheme.largest)), _f32(scheme.largest)), scheme.rounding)
 
 
-def _scales(rows: NDArray[np.float32], scheme: WeightScheme) -> NDArray[np.float32]:
+def weight_scales(rows: NDArray[np.float32], scheme: WeightScheme) -> NDArray[np.float32]:
+    """The scale of each row (rows, values) of weights, which are finite."""
     largest = np.abs(rows).max(axis=1)
     base = np.where(largest == 0, _f32(1), np.maximum(largest / _f32(scheme.largest), _f32(2.0**-100))).astype(np.float32)
     if scheme.method == "min_max":

@@ -213,7 +213,7 @@ def _digests(store: TrialStore, context: Mapping[str, Any], number: int, key: st
     return {
         "cfg": subject.network, "weights": subject.weights, "data": subject.data, "protocol": subject.protocol,
         **({"arithmetic": str(identity["arithmetic"])} if "arithmetic" in identity else {}),
-        **({"calibration": str(identity["calibration"])} if identity.get("calibration") else {}),
+        **{name: str(identity[name]) for name in ("calibration", "lessons") if identity.get(name)},
         "chosen trial": store.trial_digest(number, key),
     }
 

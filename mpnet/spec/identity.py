@@ -7,6 +7,9 @@ import json
 from dataclasses import dataclass, fields
 from typing import Any, Mapping
 
+from mpnet.spec.plan_key import split_key
+from mpnet.spec.precision import BY_CODE
+
 FORMAT = "mpnet-trial-1"
 ARITHMETIC_VERSION = "1"
 """Raised whenever docs/arithmetic.md changes a bit of any result, so that stored results are not taken for new ones."""
@@ -32,6 +35,8 @@ class TrialIdentity:
     options:             quantisation options as plain values.
     protocol:            how pictures become boxes and boxes become metrics, as plain values.
     arithmetic:          version of the arithmetic contract.
+    lessons:             digest of what calibration pictures teach about weights of fewer than eight bits, if anything; a plan
+                         without any has nothing to do with it.
     engine:              who ran it, if not mpnet's engine alone: name, version, digest of what it was given.
     """
 
@@ -44,14 +49,17 @@ class TrialIdentity:
     protocol: Mapping[str, Any]
     arithmetic: str
     engine: Mapping[str, Any] | None = None
+    lessons: str | None = None
 
     def digests(self) -> dict[str, str | None]:
         """The `digests` of a result: one per part, and the whole trial's."""
         parts: dict[str, str | None] = {
             own.name: digest_of(value) if own.name in ("plan", "options", "protocol", "engine") else value
             for own in fields(self) for value in [getattr(self, own.name)]
-            if own.name != "engine" or value is not None  # identities of mpnet's own are those of 0.1.0
+            if value is not None or own.name == "calibration"  # the others: identities without them are those of 0.1.0
         }
+        if not any(BY_CODE[code].is_narrow for code in split_key(self.plan)[0] if code in BY_CODE):
+            parts.pop("lessons", None)
         return {**parts, "trial": digest_of({"format": FORMAT, **parts})}
 
     @property

@@ -15,6 +15,8 @@ ROUNDINGS: tuple[str, ...] = ("half_to_even", "half_away", "truncate")
 SCHEME_ROUNDINGS: tuple[str, ...] = (*ROUNDINGS, "half_up")
 """Of schemes: halves toward plus infinity are rounded so by TensorFlow only."""
 WEIGHT_GRANULARITIES: tuple[str, ...] = ("per_channel", "per_tensor")
+NARROW_METHODS: tuple[str, ...] = ("mse", "min_max")
+NARROW_ROUNDINGS: tuple[str, ...] = ("learnt", "nearest")
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,7 @@ WEIGHTS: dict[str, WeightMethod] = {method.name: method for method in (
 )}
 WEIGHT_METHODS: tuple[str, ...] = tuple(WEIGHTS)
 
-_Options = TypeVar("_Options", "ActivationOptions", "WeightOptions", "QuantizationOptions")
+_Options = TypeVar("_Options", "ActivationOptions", "WeightOptions", "NarrowOptions", "QuantizationOptions")
 _Scheme = TypeVar("_Scheme")
 
 
@@ -116,11 +118,26 @@ class WeightOptions:
 
 
 @dataclass(frozen=True)
+class NarrowOptions:
+    """What is asked of weights of fewer than eight bits, in place of WeightOptions; None: the first words, and true.
+
+    method:          how a scale is found.
+    rounding:        learnt from calibration pictures, or to the nearest code.
+    bias_correction: whether biases take back the mean error.
+    """
+
+    method: str | None = field(default=None, metadata=word(NARROW_METHODS, cfg="narrow_method"))
+    rounding: str | None = field(default=None, metadata=word(NARROW_ROUNDINGS, cfg="narrow_rounding"))
+    bias_correction: bool | None = field(default=None, metadata=flag(cfg="narrow_bias_correction"))
+
+
+@dataclass(frozen=True)
 class QuantizationOptions:
     """Everything that can be said about one layer's quantisation."""
 
     activations: ActivationOptions = field(default=ActivationOptions(), metadata=section(ActivationOptions, short="ranges"))
     weights: WeightOptions = field(default=WeightOptions(), metadata=section(WeightOptions, short="granularity"))
+    narrow: NarrowOptions = field(default=NarrowOptions(), metadata=section(NarrowOptions, short="rounding"))
     bias_correction: bool | None = field(default=None, metadata=flag(cfg="bias_correction"))
     equalisation: bool | None = field(default=None, metadata=flag(cfg="equalisation"))
 

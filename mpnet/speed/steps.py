@@ -10,7 +10,7 @@ from typing import Any, Callable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from mpnet.engine.options import EngineOptions, resolve_options, with_some_ranges
+from mpnet.engine.options import EngineOptions, resolve_options, with_some_ranges, without_lessons
 from mpnet.engine.plan import Step
 from mpnet.engine.run import Session
 from mpnet.errors import ConfigError
@@ -55,7 +55,7 @@ def open_network(
     if not network.convolutions:
         raise ConfigError(f"{network.source}: has no layer with weights, so there is nothing to {purpose}")
     values = random_weights(network) if weights is None else read_weights(weights, network)
-    return network, values, with_some_ranges(options, network)
+    return network, values, with_some_ranges(without_lessons(options), network)
 
 
 def random_picture(network: NetworkSpec, seed: int = 0) -> NDArray[np.float32]:

@@ -8,6 +8,7 @@ from typing import Any, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from mpnet.engine.lessons import Lessons
 from mpnet.engine.options import EngineOptions
 from mpnet.errors import StoreError
 from mpnet.spec.dataset import Dataset
@@ -33,10 +34,11 @@ def values_of(array: Array) -> NDArray[np.float32]:
 
 @dataclass(frozen=True, eq=False)
 class OptionsInForce:
-    """One option set, made complete. channel_means: for bias correction, see engine.prepare.Prepared."""
+    """One option set, made complete. channel_means, lessons: see engine.prepare.Prepared."""
 
     engine: EngineOptions
     channel_means: Mapping[int, NDArray[np.float64]] | None = None
+    lessons: Lessons | None = None
 
 
 @dataclass(frozen=True, eq=False)

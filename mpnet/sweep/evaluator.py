@@ -56,7 +56,7 @@ class Evaluator:
             context, chosen = self.context, self.context.options[options]
             self._prepared[options] = Prepared(
                 context.network, context.weights, self._kernels, batch_norm=chosen.engine.batch_norm,
-                equalise=chosen.engine.equalise, channel_means=chosen.channel_means,
+                equalise=chosen.engine.equalise, channel_means=chosen.channel_means, lessons=chosen.lessons,
                 cache=open_cache(),
             )
         return self._prepared[options]

@@ -15,11 +15,14 @@ from numpy.typing import NDArray
 
 from mpnet.detection.preprocess import geometry_array
 from mpnet.engine.cost import layer_costs
+from mpnet.engine.lessons import Lessons
 from mpnet.engine.options import resolve_options
 from mpnet.kernels.environment import versions
+from mpnet.quantization.weights import LEARNT
 from mpnet.spec.experiment import SweepSection
 from mpnet.spec.identity import digest_of
 from mpnet.spec.plan_key import split_key
+from mpnet.spec.precision import PRECISIONS, Precision
 from mpnet.speed.table import LatencyTable, read_table
 from mpnet.sweep.context import Baseline, OptionsInForce, SweepContext
 from mpnet.sweep.evaluator import Evaluator
@@ -69,8 +72,10 @@ def set_up(bench: Workbench, section: SweepSection, space: Space) -> SweepSetup:
     select, report = split_positions([image.sha256 for image in bench.dataset.images], holdout, section.seed)
     documents: list[dict[str, Any]] = []
     for number, chosen in enumerate(benches):
-        parts = asdict(chosen.identity(plan))
+        parts = asdict(chosen.identity(plan, _rows(bench, space)))
         del parts["plan"], parts["engine"]
+        if parts["lessons"] is None:
+            del parts["lessons"]
         documents.append({
             "identity": parts, "options": space.option_sets[number].text,
             "measures": {
@@ -90,7 +95,22 @@ def under_options(bench: Workbench, space: Space, number: int) -> Workbench:
     quantization = bench.experiment.quantization
     said = quantization.options.overlaid(space.option_sets[number].options)
     options = resolve_options(bench.network, said, quantization.layers, batch_norm=bench.options.batch_norm)
-    return calibrated(replace(bench, options=options, calibration=None, channel_means=None))
+    return calibrated(replace(bench, options=options, calibration=None, channel_means=None, lessons=None))
+
+
+def _rows(bench: Workbench, space: Space) -> list[Precision]:
+    """All precisions that a trial's layers with weights may have, the baseline's among them."""
+    baseline = bench.experiment.baseline
+    return [PRECISIONS[name] for name in (*space.precisions, *([baseline] if baseline else []))]
+
+
+def _lessons(bench: Workbench, space: Space) -> Lessons | None:
+    """What workers need of the bench's lessons."""
+    pairs = [(index, row) for row in _rows(bench, space) for index in space.layers if bench.is_taught(index, row)]
+    if bench.lessons is None or not pairs:
+        return None
+    schemes = [(index, bench.options.of(index).rounded_to(row)[0]) for index, row in pairs]
+    return bench.lessons.written((index, scheme) for index, scheme in schemes if scheme.rounding == LEARNT)
 
 
 def make_context(setup: SweepSetup, stack: ExitStack, threads: int, remote: bool) -> SweepContext:
@@ -106,7 +126,7 @@ def make_context(setup: SweepSetup, stack: ExitStack, threads: int, remote: bool
         geometry += list(batch.geometry)
     context = SweepContext(
         network=bench.network, weights=bench.weights,
-        options=tuple(OptionsInForce(b.options, b.channel_means) for b in setup.benches),
+        options=tuple(OptionsInForce(b.options, b.channel_means, _lessons(b, setup.space)) for b in setup.benches),
         own={i: plan[i] for i in plan.own}, decoder=bench.decoder, dataset=bench.dataset,
         pictures=np.array(pictures) if remote else where, geometry=geometry_array(geometry),
         select=setup.select, report=setup.report, wanted=setup.section.objectives,
@@ -149,7 +169,7 @@ def describe(store: TrialStore, setup: SweepSetup, contexts: tuple[int, ...], co
     write_record(store, contexts, LAST, {
         "name": bench.experiment.name, "strategy": section.strategy, "command": command,
         "created": datetime.now(timezone.utc).isoformat(timespec="seconds"), "versions": versions(),
-        "digests": {**bench.identity(top.precision).digests(), "plan": None, "trial": None},
+        "digests": {**bench.identity(top.precision, _rows(bench, setup.space)).digests(), "plan": None, "trial": None},
         "layers": layer_costs(top), "notes": bench.notes,
         "objectives": list(section.objectives), "holdout": section.held_out(len(bench.dataset.images)),
         "contexts": list(contexts),
@@ -162,7 +182,8 @@ def describe(store: TrialStore, setup: SweepSetup, contexts: tuple[int, ...], co
 
 def _calibrated(setup: SweepSetup) -> dict[str, Any] | None:
     """Which pictures any of the option sets was calibrated on."""
-    return next((found for bench in setup.benches if (found := bench.calibration_pictures) is not None), None)
+    rows = _rows(setup.bench, setup.space)
+    return next((found for bench in setup.benches if (found := bench.calibration_pictures(rows)) is not None), None)
 
 
 def say(store: TrialStore, state: str, strategy: str, total: int | None) -> None:

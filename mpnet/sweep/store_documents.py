@@ -28,7 +28,7 @@ _VERIFIED = Fields({"engine": str, "version": str, "rule": str, "notes": Many(st
 _GAP = Fields({name: float for name in (
     "hypervolume_ratio", "quality_lost_max", "quality_lost_mean", "uncovered", "found", "exact_points")})
 _IDENTITY = Fields({"options": dict, "protocol": dict, "arithmetic": str, **dict.fromkeys(("cfg", "weights", "data"), str),
-                    "calibration": Maybe(str)}, {"engine": Maybe(dict)})
+                    "calibration": Maybe(str)}, {"engine": Maybe(dict), "lessons": Maybe(str)})
 assert {*_IDENTITY.required, *_IDENTITY.optional, "plan"} == {field.name for field in fields(TrialIdentity)}
 
 DOCUMENTS: Mapping[str, Kind] = {

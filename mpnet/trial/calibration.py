@@ -13,7 +13,9 @@ from numpy.typing import NDArray
 from mpnet.detection.pictures import picture
 from mpnet.engine.calibrate import calibrate, range_requests
 from mpnet.engine.observe import channel_means
+from mpnet.engine.prepare import Prepared
 from mpnet.errors import DataError
+from mpnet.formats.cache import open_cache
 from mpnet.formats.images import SUFFIXES, probe
 from mpnet.formats.labels_yolo import list_files
 from mpnet.formats.ranges_json import ranges_json, read_ranges, write_ranges
@@ -22,23 +24,25 @@ from mpnet.spec.experiment import CalibrationSection
 from mpnet.spec.identity import digest_of
 from mpnet.spec.ranges import CalibratedRanges
 from mpnet.trial.inputs import Inputs
+from mpnet.trial.lessons import Batches, PictureLessons
 from mpnet.trial.workbench import Workbench
 
 
 def calibrated(bench: Workbench) -> Workbench:
-    """The workbench with what its options ask of calibration pictures: ranges, and channel means for bias correction.
+    """The workbench with what its options ask of calibration pictures: ranges, and channel means for bias correction; and with
+    lessons, for which pictures are looked at when a layer with weights of fewer than eight bits asks.
 
     Ranges are written to `output/calibration/<digest>.json`, and taken from there when they were found before.
-    Returns the bench itself when nothing is asked for.
     Raises: ConfigError, DataError, FormatError, EngineError, StoreError.
     """
     options = bench.options
     requests = range_requests(bench.network, options)
     corrected = any(options.of(layer.index).corrected for layer in bench.network.convolutions)
+    taught = replace(bench, lessons=_lessons(bench))
     if not requests and not corrected:
-        return bench
+        return taught
     pictures = _Pictures(bench)
-    prepared = bench.prepared
+    prepared = taught.prepared
     digests = {
         "network": bench.network.digest,
         "weights": bench.weights.digest,
@@ -63,8 +67,22 @@ def calibrated(bench: Workbench) -> Workbench:
         options = replace(options, ranges=ranges.by_tensor())
         parts["ranges"] = hashlib.sha256(ranges_json(ranges).encode()).hexdigest()
     means = channel_means(prepared, pictures.batches(), bench.threads) if corrected else {}
-    return replace(bench, options=options, calibration=digest_of(parts), channel_means=means,
+    return replace(taught, options=options, calibration=digest_of(parts), channel_means=means,
                    calibrated_on=pictures.among(bench.dataset))
+
+
+def _lessons(bench: Workbench) -> PictureLessons:
+    options, cache = bench.options, open_cache()
+    prepared = Prepared(bench.network, bench.weights, bench.kernels, batch_norm=options.batch_norm, equalise=options.equalise,
+                        cache=cache)
+
+    def pictures() -> tuple[str, Batches]:
+        chosen = _Pictures(bench)
+        return chosen.digest, chosen.batches
+
+    decides = [bench.network.digest, bench.weights.digest, options.batch_norm, options.equalise, bench.network.dialect,
+               bench.experiment.detection.fitted]
+    return PictureLessons(pictures, prepared, decides, bench.threads, cache)
 
 
 def ranges_path(bench: Workbench, digests: dict[str, str]) -> Path:

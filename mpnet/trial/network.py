@@ -14,7 +14,7 @@ from mpnet.detection.nms import NmsOptions, suppress
 from mpnet.detection.pictures import read_picture
 from mpnet.detection.preprocess import preprocess
 from mpnet.engine.assign import PrecisionPlan, assign
-from mpnet.engine.options import EngineOptions, resolve_options
+from mpnet.engine.options import EngineOptions, resolve_options, without_lessons
 from mpnet.engine.plan import Plan, build_plan
 from mpnet.engine.prepare import Prepared
 from mpnet.engine.run import Session
@@ -160,29 +160,31 @@ def load_network(
     default, layers: precisions, as in `Network.with_precision`.
     dialect: whose program's ways to follow: auto, darknet, alexeyab. batch_norm: its formula; auto: the dialect's.
     threads: None: all cores. isa: a kernel table as `mpnet info` lists them; None: the best.
+    Weights of fewer than eight bits are rounded to nearest: there are no calibration pictures here to learn from.
     cache:   keep prepared weights for the next process, and use what was kept (docs/engine.md).
     Raises: FormatError, PrecisionError, ConfigError, KernelError; each message is one line with place and remedy.
     """
     spec = read_cfg(cfg, dialect)
-    options = resolve_options(spec, batch_norm=batch_norm)
+    options = without_lessons(resolve_options(spec, batch_norm=batch_norm))
     return _ready(spec, weights, class_names(spec, names), options, assign(spec, default, layers), threads, isa, cache)
 
 
 def network_of(experiment: Experiment, *, cache: bool = True) -> Network:
     """The network of an experiment at its precisions, quantised as it says; pictures are read only for calibration.
 
-    Raises: as `load_network`; as `open_workbench` where ranges are calibrated.
+    Raises: as `load_network`; as `open_workbench` where calibration pictures are needed.
     """
     model, quantization, runtime = experiment.model, experiment.quantization, experiment.runtime
     spec = read_cfg(model.cfg, model.dialect)
     names = class_names(spec, model.names, experiment.data)
     options = resolve_options(spec, quantization.options, quantization.layers, batch_norm=model.batch_norm)
-    if any(options.of(layer.index).calibrated or options.of(layer.index).corrected for layer in spec.convolutions):
+    precisions = assign(spec, experiment.precision.default, dict(experiment.precision.layers))
+    if any(options.of(layer.index).calibrated or options.of(layer.index).corrected or precisions[layer.index].is_narrow
+           for layer in spec.convolutions):
         from mpnet.trial.experiment import open_workbench  # brings all that evaluates
 
         bench = open_workbench(experiment)
         return Network(spec, names, bench.prepared, bench.options, bench.assign(), bench.threads)
-    precisions = assign(spec, experiment.precision.default, dict(experiment.precision.layers))
     isa = None if runtime.isa == "auto" else runtime.isa
     return _ready(spec, model.weights, names, options, precisions, runtime.threads, isa, cache)
 

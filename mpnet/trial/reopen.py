@@ -15,6 +15,7 @@ from mpnet.formats.experiment_yaml import parse_experiment
 from mpnet.formats.labels_yolo import read_names
 from mpnet.spec.dataset import Dataset
 from mpnet.spec.experiment import Experiment
+from mpnet.spec.precision import PRECISIONS
 from mpnet.trial.experiment import open_workbench
 from mpnet.trial.result import Result
 from mpnet.trial.task import kit_of
@@ -86,7 +87,10 @@ def reopen(document: Mapping[str, Any], output: Path | None = None) -> Workbench
         if digests.get(name) != digest:
             place = _sources(document).get(name, name)
             raise StoreError(f"{place}: has changed since this was measured; measure again")
-    if digests.get("calibration") not in (None, bench.calibration):
+    lessons = digests.get("lessons")
+    if digests.get("calibration") not in (None, bench.calibration) or (
+        lessons is not None and lessons != bench.lessons_digest(PRECISIONS.values())
+    ):
         raise StoreError(f"{document['name']}: was calibrated on other pictures than its record says; name its experiment file")
     return bench
 

@@ -91,7 +91,7 @@ def build_document(
         "latency": latency,
         "versions": versions(),
         "sources": dict(bench.sources or {}),
-        "calibration": bench.calibration_pictures,
+        "calibration": bench.calibration_pictures(outcome.plan.precision.of_weights),
         "notes": bench.notes,
     }
 

@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Mapping, Sequence
+from typing import Any, Iterable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,7 @@ from mpnet.formats.cache import open_cache
 from mpnet.formats.cfg import read_cfg_bytes
 from mpnet.kernels.calls import Kernels
 from mpnet.messages import few
+from mpnet.quantization.weights import LEARNT
 from mpnet.spec.dataset import Dataset
 from mpnet.spec.experiment import Experiment
 from mpnet.spec.identity import ARITHMETIC_VERSION, TrialIdentity
@@ -27,6 +28,7 @@ from mpnet.spec.network import NetworkSpec
 from mpnet.spec.precision import PRECISIONS, Precision
 from mpnet.spec.weights import Weights
 from mpnet.trial.inputs import Inputs
+from mpnet.trial.lessons import PictureLessons
 from mpnet.trial.task import Decoder, Kit, kit_of, task_of
 
 
@@ -36,6 +38,7 @@ class Workbench:
 
     calibration: digest of what calibration gave: ranges, channel means; None where nothing asks for it.
     channel_means: of each convolution's input over the calibration pictures, for bias correction.
+    lessons:     what calibration pictures teach about weights of fewer than eight bits; None: nothing was calibrated yet.
     repaired:    damaged JPEGs of which a picture was made all the same; known once they were decoded.
     calibrated_on: names of the data set's pictures that calibration took as well.
     sources:     paths of the files that it was loaded from, by what they are.
@@ -52,6 +55,7 @@ class Workbench:
     calibration: str | None = None
     channel_means: Mapping[int, NDArray[np.float64]] | None = None
     calibrated_on: tuple[str, ...] = ()
+    lessons: PictureLessons | None = None
     sources: Mapping[str, str] | None = None
     repaired: list[str] = field(default_factory=list)
 
@@ -60,7 +64,8 @@ class Workbench:
         """Folded, quantised and packed weights, made on first use and shared by all plans."""
         return Prepared(
             self.network, self.weights, self.kernels, batch_norm=self.options.batch_norm,
-            equalise=self.options.equalise, channel_means=self.channel_means, cache=open_cache(),
+            equalise=self.options.equalise, channel_means=self.channel_means, lessons=self.lessons,
+            cache=open_cache(),
         )
 
     @property
@@ -134,23 +139,35 @@ class Workbench:
             "input": list(self.network.in_shape),
         }
 
-    @property
-    def calibration_pictures(self) -> dict[str, Any] | None:
+    def is_taught(self, index: int, precision: Precision) -> bool:
+        """Whether calibration pictures decide a layer's weights or bias at a precision of fewer than eight bits."""
+        if not precision.is_narrow:
+            return False
+        scheme, corrected = self.options.of(index).rounded_to(precision)
+        return corrected or scheme.rounding == LEARNT
+
+    def lessons_digest(self, precisions: Iterable[Precision]) -> str | None:
+        """Of what calibration pictures teach networks with layers of these precisions; None where they teach nothing."""
+        taught = any(self.is_taught(index, row) for row in set(precisions) for index in self._weighted)
+        return self.lessons.digest if self.lessons is not None and taught else None
+
+    def calibration_pictures(self, precisions: Iterable[Precision]) -> dict[str, Any] | None:
         """Which pictures calibration took, as an experiment file says it; None where nothing was calibrated."""
-        if self.calibration is None or self.experiment.data is None:
+        if self.experiment.data is None or (self.calibration is None and self.lessons_digest(precisions) is None):
             return None
         section = self.experiment.data.calibration
         images = {} if section.images is None else {"images": os.path.abspath(section.images)}
         return {**images, "count": section.count, "seed": section.seed}
 
-    def identity(self, precisions: PrecisionPlan) -> TrialIdentity:
-        """What decides the result of this plan."""
+    def identity(self, precisions: PrecisionPlan, among: Iterable[Precision] = ()) -> TrialIdentity:
+        """What decides the result of this plan. among: precisions of other plans that its parts shall do for."""
         # The cfg's own dialect is said by the cfg's digest.
         beside = {"quantization", "dataset"} | ({"dialect"} if self.network.dialect == self.network.own_dialect else set())
         protocol = {key: value for key, value in self.protocol.items() if key not in beside}
         return TrialIdentity(
             self.network.digest, self.weights.digest, self.dataset.digest, self.calibration, precisions.key,
             self.quantization, protocol, ARITHMETIC_VERSION,
+            lessons=self.lessons_digest([*precisions.of_weights, *among]),
         )
 
     def configuration(self, precisions: PrecisionPlan, document: Mapping[str, Any] | None = None) -> Configuration:

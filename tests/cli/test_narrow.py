@@ -1,0 +1,81 @@
+"""Weights of fewer than eight bits: runs and sweeps agree, every level gives the same, exports say what they lack."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from mpnet.kernels.isa import usable_levels
+from mpnet.spec.measures import trial_costs
+from mpnet.sweep.store import TrialStore
+from tests.cli.conftest import Mpnet, document_of
+
+MIXED = ("--set", "precision={default: int4, layers: {3x3: int5, first: fp32, heads: int6}}")
+DATA = "--set", "data.calibration.count=3"
+
+
+def test_every_level_and_any_number_of_threads_give_the_same(mpnet: Mpnet, experiment: Path) -> None:
+    found = [
+        document_of(mpnet("run", experiment, *MIXED, *DATA, "--json", "--force", "--isa", level, "--threads", threads))
+        for level, threads in [*((level, 1) for level in usable_levels()), (usable_levels()[0], 3)]
+    ]
+    assert {code for code in found[0]["precision"]["key"]} == set("f456")
+    assert found[0]["digests"]["lessons"]
+    assert found[0]["calibration"] == {"count": 3, "seed": 0}
+    for other in found[1:]:
+        for part in ("metrics", "agreement", "digests", "per_class"):
+            assert other[part] == found[0][part]
+
+
+def test_a_swept_configuration_is_what_a_run_of_it_gives(mpnet: Mpnet, experiment: Path) -> None:
+    with experiment.open("a", encoding="utf-8") as file:
+        file.write("sweep: {strategy: exhaustive, objectives: [agreement_AP, bit_operations], holdout: 0}\n")
+    document = document_of(mpnet("sweep", experiment, *DATA, "--set", "sweep.precisions=[int8, int4]", "--workers", "1",
+                                 "--set", "sweep.space.tied=[['0..6'], ['8..22']]", "--json"))
+    with TrialStore.read(document["store"]) as store:
+        trials = {trial.key: (trial.values, store.trial_digest(1, trial.key)) for trial in store.trials(1)}
+    assert sorted({key[0] + key[-1] for key in trials}) == ["44", "4q", "q4", "qq"]
+    for key, (values, digest) in trials.items():
+        names = {"4": "int4", "q": "int8"}
+        layers = {"0..6": names[key[0]], "8..22": names[key[-1]]}
+        run = document_of(mpnet("run", experiment, *DATA, "--json", "--set", f"precision.layers={json.dumps(layers)}"))
+        assert run["precision"]["key"] == key
+        assert run["digests"]["trial"] == digest
+        assert ("lessons" in run["digests"]) == ("4" in key)
+        assert run["metrics"]["AP"] == values["AP"]
+        assert [run["cost"][name] for name in trial_costs() if name != "latency_ms"] == [
+            values[name] for name in trial_costs() if name != "latency_ms"]
+
+
+def test_options_of_narrow_weights_decide_the_identity(mpnet: Mpnet, experiment: Path) -> None:
+    said = ("narrow={}", "narrow=nearest", "narrow.bias_correction=false", "narrow.method=min_max")
+    trials = [document_of(mpnet("run", experiment, *DATA, "--json", "--set", "precision.default=int4", "--set",
+                                f"quantization.{text}")) for text in said]
+    assert len({trial["digests"]["trial"] for trial in trials}) == len(said)
+    assert len({tuple(trial["agreement"]["head_sqnr_db"]) for trial in trials}) == len(said)
+
+
+def test_other_pictures_are_another_trial(mpnet: Mpnet, experiment: Path) -> None:
+    a, b = (document_of(mpnet("run", experiment, "--json", "--set", "precision.default=int4", "--set",
+                              f"data.calibration.count={count}"))["digests"] for count in (2, 3))
+    assert a["lessons"] != b["lessons"]
+    assert a["trial"] != b["trial"]
+
+
+@pytest.mark.parametrize("target", ["onnx", "ncnn", "tflite", "bundle"])
+def test_exports_that_lack_them_name_the_layer_and_the_nearest(mpnet: Mpnet, experiment: Path, target: str) -> None:
+    experiment.write_text(experiment.read_text().replace("default: int8", "default: fp32, layers: {last: int4}"))
+    found = mpnet("export", experiment, "--to", target, "-o", "out")
+    assert found.returncode == 2
+    assert "(conv-13/yolo-2) as int4: it has no weights of 4 bits" in found.stderr
+    assert "the nearest configuration that can is ffffffffffff" in found.stderr
+
+
+def test_commands_without_calibration_pictures_round_to_nearest(mpnet: Mpnet, experiment: Path) -> None:
+    cfg, weights = experiment.parent / "net.cfg", experiment.parent / "net.weights"
+    picture = next(path for path in experiment.parent.rglob("*.png"))
+    found = mpnet("detect", "--cfg", cfg, "--weights", weights, picture, "--default", "int4")
+    assert found.returncode == 0, found.stderr
+    assert "rounded to nearest" in found.stderr

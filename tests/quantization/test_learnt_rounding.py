@@ -1,0 +1,112 @@
+"""Learnt rounding: better than the nearest codes where inputs hang together, the same where they do not, never chance."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from mpnet.errors import DataError
+from mpnet.quantization.learnt_rounding import InputProducts, descend, learn_codes
+from mpnet.quantization.weights import LEARNT, WeightScheme, dequantize_weights, quantize_weights
+
+SCHEME = WeightScheme("per_channel", "mse", LEARNT, 4)
+NEAREST = WeightScheme("per_channel", "mse", "half_to_even", 4)
+
+
+def activations(seed: int, images: int = 6, channels: int = 8) -> NDArray[np.float32]:
+    """Channels that are mixtures of a few, as features are."""
+    random = np.random.default_rng(seed)
+    causes = random.standard_normal((images, 9, 10, 3))
+    mixed = causes @ random.standard_normal((3, channels)) + 0.1 * random.standard_normal((images, 9, 10, channels)) + 1
+    return np.maximum(mixed, 0.1 * mixed).astype(np.float32)
+
+
+def products(x: NDArray[np.float32], size: int = 3, padding: int = 1, groups: int = 1, **more: int) -> InputProducts:
+    geometry = {"stride": 1, "dilation": 1, **more}
+    return InputProducts(x.shape[-1], float(np.abs(x).max()), size=size, padding=padding, groups=groups, **geometry)
+
+
+def observed(x: NDArray[np.float32], groups: int = 1) -> NDArray[np.float64]:
+    own = products(x, groups=groups)
+    own.observe(x)
+    return own.covariance()
+
+
+def weights(seed: int, filters: int = 12, inputs: int = 8) -> NDArray[np.float32]:
+    return np.random.default_rng(seed).standard_normal((filters, inputs, 3, 3)).astype(np.float32)
+
+
+def test_the_output_has_a_smaller_error_than_that_of_the_nearest_codes() -> None:
+    x, w = activations(1), weights(2)
+    covariance = observed(x)
+
+    def error(codes: NDArray[np.int8], scales: NDArray[np.float32]) -> NDArray[np.float64]:
+        off = (dequantize_weights(codes, scales).astype(np.float64) - w).reshape(len(w), -1)
+        return np.einsum("fi,ij,fj->f", off, covariance[0], off)
+
+    learnt, nearest = learn_codes(w, covariance, SCHEME), quantize_weights(w, NEAREST)
+    assert np.array_equal(learnt[1], nearest[1])
+    assert np.abs(learnt[0]).max() <= 7
+    assert (error(*learnt) < error(*nearest)).all()
+    assert error(*learnt).sum() < 0.5 * error(*nearest).sum()
+
+
+def test_inputs_that_have_nothing_to_do_with_each_other_are_rounded_to_nearest() -> None:
+    steps = np.random.default_rng(3).uniform(-9, 9, (5, 130))
+    codes = descend(steps, np.diag(np.arange(1.0, 131.0)), 7)
+    assert np.array_equal(codes, np.clip(np.rint(np.rint(steps * 1024) / 1024), -7, 7))
+
+
+def test_how_pictures_are_shown_changes_nothing() -> None:
+    """Sums are exact, so neither batches nor their order count."""
+    x = activations(4)
+    parts = products(x)
+    for image in reversed(range(len(x))):
+        parts.observe(x[image : image + 1])
+    assert np.array_equal(parts.covariance(), observed(x))
+
+
+def test_products_are_those_of_the_convolutions_windows() -> None:
+    """Against a filter bank run tap by tap: stride, padding and dilation."""
+    x = activations(5, images=2, channels=2)
+    own = products(x, size=2, padding=1, stride=2, dilation=3)
+    own.observe(x)
+    codes = np.rint(x / np.float32(np.abs(x).max() / 2047)).astype(np.float64)
+    padded = np.pad(codes, ((0, 0), (1, 1), (1, 1), (0, 0)))
+    rows = np.array([
+        [padded[n, y + ky * 3, z + kx * 3, c] for c in range(2) for ky in range(2) for kx in range(2)]
+        for n in range(2) for y in range(0, 8, 2) for z in range(0, 9, 2)
+    ])
+    assert np.array_equal(own._products[0], rows.T @ rows)
+
+
+def test_groups_learn_on_their_own() -> None:
+    x, w = activations(6), weights(7, inputs=4)
+    codes, _ = learn_codes(w, observed(x, groups=2), SCHEME)
+    for group in range(2):
+        half = np.ascontiguousarray(x[..., 4 * group : 4 * group + 4])
+        own = products(x, groups=2)  # the same steps for both halves
+        own.observe(x)
+        alone = products(half)
+        alone._step = own._step
+        alone.observe(half)
+        filters = slice(6 * group, 6 * group + 6)
+        assert np.array_equal(codes[filters], learn_codes(w[filters], alone.covariance(), SCHEME)[0])
+
+
+def test_without_a_covariance_codes_are_the_nearest() -> None:
+    w = weights(8)
+    for learnt, nearest in zip(learn_codes(w, None, SCHEME), quantize_weights(w, NEAREST), strict=True):
+        assert np.array_equal(learnt, nearest)
+
+
+def test_inputs_that_never_change_are_no_reason_to_fail() -> None:
+    x = np.zeros((1, 5, 5, 8), np.float32)
+    codes, _ = learn_codes(weights(9), observed(x), SCHEME)
+    assert np.array_equal(codes, quantize_weights(weights(9), NEAREST)[0])
+
+
+def test_no_pictures_are_an_error() -> None:
+    with pytest.raises(DataError, match="calibration set is empty"):
+        products(activations(1)).covariance()
