@@ -22,7 +22,8 @@ Request = tuple[CalibrationMethod, ActivationScheme]
 
 
 def range_requests(network: NetworkSpec, options: EngineOptions) -> dict[int, Request]:
-    """How to find the range of every tensor that some assignment of precisions may need calibrated, by tensor index.
+    """How to find the range of every tensor that some assignment of precisions may need calibrated, by tensor index; the cfg
+    states those of the others.
 
     Raises: ConfigError when two layers read one tensor and ask for ranges that may differ.
     """
@@ -36,6 +37,8 @@ def range_requests(network: NetworkSpec, options: EngineOptions) -> dict[int, Re
             tensors.append(layer.index)
         request = (scheme_of(CalibrationMethod, options.said[layer.index].activations), how.activations)
         for tensor in (range_owner(network, tensor) for tensor in tensors):
+            if tensor in network.stated_ranges:
+                continue
             known = found.setdefault(tensor, (request, layer.index))
             if _decides(known[0]) != _decides(request):
                 raise ConfigError(

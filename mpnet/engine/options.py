@@ -102,7 +102,7 @@ def resolve_options(
 ) -> EngineOptions:
     """Defaults < [net] < the layer's cfg keys < `options` < `layers` (selector, options), later ones over earlier.
 
-    batch_norm: auto: the dialect's.
+    batch_norm: auto: the dialect's. ranges: over those that the cfg states.
     Raises: PrecisionError for combinations that do not exist, ConfigError for selectors that choose nothing.
     """
     chosen = {}
@@ -118,7 +118,7 @@ def resolve_options(
     made = {said: layer_quantization(said) for said in dict.fromkeys(chosen.values())}
     schemes = {index: made[said] for index, said in chosen.items()}
     batch_norm = network.dialect if batch_norm == "auto" else batch_norm
-    return EngineOptions(batch_norm, LayerQuantization(), schemes, dict(ranges or {}), chosen)
+    return EngineOptions(batch_norm, LayerQuantization(), schemes, {**network.stated_ranges, **(ranges or {})}, chosen)
 
 
 def with_some_ranges(options: EngineOptions, network: NetworkSpec) -> EngineOptions:

@@ -10,7 +10,7 @@ from mpnet.spec.keys import paths_of
 from mpnet.spec.precision import PRECISIONS
 from mpnet.spec.quantization import QuantizationOptions
 
-PRECISION_KEYS: tuple[str, ...] = (*PRECISIONS, "quantize")
+PRECISION_KEYS: tuple[str, ...] = (*PRECISIONS, "quantize", "quantize_range")
 QUANTIZATION_KEYS: tuple[str, ...] = tuple(key.cfg for key in paths_of(QuantizationOptions).values() if key.cfg)
 """How a layer is quantised."""
 

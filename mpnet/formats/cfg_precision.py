@@ -30,8 +30,13 @@ def precision_keys(section: CfgSection) -> PrecisionKeys | None:
         )
     quantize = section.flag("quantize", True) if "quantize" in section.entries else None
     options = any(key in section.entries for key in QUANTIZATION_KEYS)
-    if not given and quantize is None and not options:
+    reals = section.reals("quantize_range", -3e38, 3e38)
+    if reals and (len(reals) != 2 or reals[0] > reals[1]):
+        section.fail("quantize_range is minimum,maximum of the section's result, such as -1.5,6", "quantize_range")
+    stated = (reals[0], reals[1]) if reals else None
+    if not given and quantize is None and not options and stated is None:
         return None
     quantize_line = section.entries["quantize"].line if quantize is not None else 0
     precision = PRECISIONS[chosen[0]] if chosen else None
-    return PrecisionKeys(precision, line, quantize, quantize_line, QuantizationOptions(**section.said(QuantizationOptions)))
+    said = QuantizationOptions(**section.said(QuantizationOptions))
+    return PrecisionKeys(precision, line, quantize, quantize_line, said, stated)

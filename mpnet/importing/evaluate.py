@@ -163,13 +163,13 @@ def _expand(attributes: Mapping[str, Any], given: Given) -> Array:
 def _tile(attributes: Mapping[str, Any], given: Given) -> Array:
     x, times = _need(given, 0), _need(given, 1).ravel().tolist()
     _sized([a * b for a, b in zip(x.shape, times, strict=True)])
-    return np.tile(x, times)
+    return np.asarray(np.tile(x, times))
 
 
 def _range(attributes: Mapping[str, Any], given: Given) -> Array:
     start, stop, step = (_need(given, i) for i in range(3))
     _sized([max(0, math.ceil((stop.item() - start.item()) / step.item()))])
-    return np.arange(start.item(), stop.item(), step.item(), start.dtype)
+    return np.asarray(np.arange(start.item(), stop.item(), step.item())).astype(start.dtype)
 
 
 def _constant_of_shape(attributes: Mapping[str, Any], given: Given) -> Array:
@@ -184,7 +184,7 @@ def _conv(attributes: Mapping[str, Any], given: Given) -> Array:
         attributes.get("strides", [1])
     ) != {1}:
         raise ValueError("a convolution that large behind the heads")
-    found = np.einsum("oc,nchw->nohw", w[:, :, 0, 0], x)
+    found = np.asarray(np.einsum("oc,nchw->nohw", w[:, :, 0, 0], x))
     return found if len(given) < 3 or given[2] is None else found + np.asarray(given[2]).reshape(1, -1, 1, 1)
 
 
@@ -196,7 +196,7 @@ def _softmax(attributes: Mapping[str, Any], given: Given) -> Array:
 
 def _clip(attributes: Mapping[str, Any], given: Given) -> Array:
     low, high = (given[at] if len(given) > at else attributes.get(name) for at, name in ((1, "min"), (2, "max")))
-    return np.clip(_need(given, 0), -np.inf if low is None else low, np.inf if high is None else high)
+    return np.asarray(np.clip(_need(given, 0), -np.inf if low is None else low, np.inf if high is None else high))
 
 
 def _cast(attributes: Mapping[str, Any], given: Given) -> Array:

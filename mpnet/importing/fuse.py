@@ -132,11 +132,11 @@ def _lines(state: _State) -> bool:
             if before is not None:
                 before.nodes = [*before.nodes, *item.nodes]
             return True
-        before = state.made(item.inputs[0], "affine")
-        if before is not None and before.activation == "linear" and state.only(before.output):
+        earlier = state.made(item.inputs[0], "affine")
+        if earlier is not None and earlier.activation == "linear" and state.only(earlier.output):
             scale, shift = item.values["scale"], item.values["shift"]
-            item.values |= {"scale": before.values["scale"] * scale, "shift": before.values["shift"] * scale + shift}
-            _absorb(state, item, before)
+            item.values |= {"scale": earlier.values["scale"] * scale, "shift": earlier.values["shift"] * scale + shift}
+            _absorb(state, item, earlier)
             return True
     return False
 
@@ -158,8 +158,7 @@ def _into_weights(state: _State) -> bool:
         sides = [-1 if at == axis else 1 for at in range(values["weights"].ndim)]
         values["weights"] = (values["weights"].astype(np.float64) * scale.reshape(sides)).astype(np.float32)
         values["bias"] = (values["bias"].astype(np.float64) * scale + item.values["shift"]).astype(np.float32)
-        values["weights_name"] = ""
-        values |= {"activation": item.activation}
+        values |= {"activation": item.activation, "factor": values.get("factor", 1.0) * scale}
         item.kind, item.values = before.kind, values
         _absorb(state, item, before)
         return True
@@ -202,8 +201,8 @@ def _order(state: _State) -> bool:
         if item.kind != "space_to_depth" or item.values["order"] is None:
             continue
         block, order = item.values["block"], item.values["order"]
-        [reader] = state.readers[item.output] if state.only(item.output) else [None]
-        if reader is None or reader.kind != "conv" or reader.values["groups"] != 1:
+        reader = state.readers[item.output][0]
+        if not state.only(item.output) or reader.kind != "conv" or reader.values["groups"] != 1:
             continue
         weights, channels = reader.values["weights"], item.shape[0] // (block * block)
         parts = weights.reshape(len(weights), block * block, channels, *weights.shape[2:])

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Callable
 
 from mpnet.errors import FormatError, MpnetError
+from mpnet.importing.codes import quantised_keys
 from mpnet.importing.described import Pixels, class_names, pixels_of
 from mpnet.importing.fold import fold, reaching
 from mpnet.importing.front import put_pixels, set_picture
@@ -107,14 +108,14 @@ def _imported(graph: Graph, choices: Choices) -> Imported:
     pixels = pixels_of(graph, tail.what, choices.pixels)
     fuse(body, kept)
     put_pixels(graph, body, pixels)
-    written = _written(graph, body, tail)
+    written, about_codes = _written(graph, body, tail)
     classes = tail.classes or written.network.classes
     names, about_names = class_names(graph, classes)
     rows = tuple(
         Row(name, operator, f"layer {written.fates[name]}" if name in written.fates else graph.fates.get(name, "folded"))
         for name, operator in operators.items()
     )
-    return Imported(written.text, written.weights, names, written.network, rows, (*notes, pixels.note, about_names),
+    return Imported(written.text, written.weights, names, written.network, rows, (*notes, *about_codes, pixels.note, about_names),
                     tuple(head.tensors for head in tail.heads), pixels)
 
 
@@ -124,7 +125,7 @@ def _beyond(graph: Graph, body: Body, kept: list[str]) -> list[Node]:
     return [node for node in graph.nodes if node not in needed]
 
 
-def _written(graph: Graph, body: Body, tail: Tail) -> Written:
+def _written(graph: Graph, body: Body, tail: Tail) -> tuple[Written, list[str]]:
     makers = {node.name: node for node in graph.nodes}
     writer = Writer(body, graph.picture)
     heads = list(tail.heads)
@@ -142,6 +143,9 @@ def _written(graph: Graph, body: Body, tail: Tail) -> Written:
     net = {"width": width, "height": height, "channels": graph.shapes[graph.picture][1]}
     try:
         written = writer.written(net, {}, graph.source)
+        keys, about_codes = quantised_keys(graph, body, writer, written.network)
+        if keys:
+            written = writer.written(net | keys.pop(-1, {}), keys, graph.source)
     except FormatError as error:
         graph.fail(f"as a cfg it would be refused: {error}")
     for name, index in written.layer_of.items():
@@ -151,4 +155,4 @@ def _written(graph: Graph, body: Body, tail: Tail) -> Written:
             if made != (shape[1], shape[2], shape[0]):
                 graph.fail(f"the tensor {shown(name)} became {made}, not {(shape[1], shape[2], shape[0])} (height, width, "
                            "channels); this is a mistake in mpnet")
-    return written
+    return written, about_codes

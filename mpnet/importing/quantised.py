@@ -17,6 +17,10 @@ from mpnet.importing.shapes import shapes_of
 _QUANTIZE = ("QuantizeLinear", "com.microsoft.QuantizeLinear")
 _DEQUANTIZE = ("DequantizeLinear", "com.microsoft.DequantizeLinear")
 _INTEGER_NODES = ("QLinearConv", "ConvInteger", "QLinearMatMul", "MatMulInteger", "DynamicQuantizeLinear", "QLinearAdd")
+_POSITIVE = ("Relu", "Sigmoid", "HardSigmoid", "Softmax", "Clip")
+_PASSING = ("MaxPool", "AveragePool", "GlobalAveragePool", "ReduceMean", "Concat", "Resize", "Reshape", "Flatten", "Split", "Slice",
+            "Add", "Transpose", "Squeeze", "Unsqueeze", "Pad")
+_NEAR_6, _MAX_DEPTH = 0.05, 64
 _LIMITS: dict[str, tuple[int, int]] = {"int8": (-128, 127), "uint8": (0, 255)}
 
 
@@ -43,8 +47,13 @@ def unquantise(graph: Graph) -> None:
             graph.refuse(node, "reads integers that no QuantizeLinear makes; export the model with float inputs")
         codes, real = _codes(graph, maker), maker.inputs[0]
         graph.codes.setdefault(real, codes)
-        renamed[node.output] = real
         graph.fates[node.name] = graph.fates[maker.name] = "the range of the tensor"
+        if codes.scale.size == 1 and codes.zero_point[0] == codes.low and not _never_negative(graph, makers, real):
+            # Quantisers leave out a Relu whose work the lowest code does.
+            left.append(_clamp(node, real, codes))
+            graph.codes[node.output] = codes
+            continue
+        renamed[node.output] = real
     graph.nodes = left
     outputs = [renamed.get(name, name) for name in graph.outputs]
     for name in outputs:
@@ -56,6 +65,29 @@ def unquantise(graph: Graph) -> None:
         shapes = shapes_of(graph, node)
         if shapes is not None:
             graph.shapes.update(zip(node.outputs, shapes, strict=False))
+
+
+def _clamp(node: Node, real: str, codes: Codes) -> Node:
+    top = float(codes.scale[0]) * (codes.high - codes.low)
+    if abs(top - 6) < _NEAR_6:
+        return Node("Clip", node.name, [real], [node.output], {"min": 0.0, "max": 6.0})
+    return Node("Relu", node.name, [real], [node.output])
+
+
+def _never_negative(graph: Graph, makers: dict[str, Node], name: str, depth: int = 0) -> bool:
+    node = makers.get(name)
+    if node is None:
+        return name in graph.inputs
+    if node.operator in _POSITIVE or node.operator in _DEQUANTIZE:
+        return node.operator in _POSITIVE or _lowest_is_zero(graph, node)
+    passing = node.operator in _PASSING and depth < _MAX_DEPTH
+    given = [other for other in node.inputs if other and other not in graph.constants]
+    return passing and all(_never_negative(graph, makers, other, depth + 1) for other in given)
+
+
+def _lowest_is_zero(graph: Graph, node: Node) -> bool:
+    zero = graph.constants.get(node.inputs[2]) if len(node.inputs) > 2 else None
+    return zero is not None and zero.dtype.name in _LIMITS and bool((zero == _LIMITS[zero.dtype.name][0]).all())
 
 
 def _constant(graph: Graph, node: Node) -> None:

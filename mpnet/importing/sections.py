@@ -45,7 +45,11 @@ class _Section:
 
 
 class Writer:
-    """Sections so far. weights, values: as mpnet.spec.weights has them, by layer index."""
+    """Sections so far.
+
+    layer_of: index of the layer that makes a tensor. layers, values: as mpnet.spec.weights has them, by layer index.
+    flat:     tensors that are many pixels as one row. padded: tensor that a [pad] of a convolution's own surrounds, by index.
+    """
 
     def __init__(self, body: Body, picture: str) -> None:
         self.body = body
@@ -56,6 +60,7 @@ class Writer:
         self.fates: dict[str, str] = {}
         self.heads: list[int] = []
         self.flat: set[str] = set()
+        self.padded: dict[int, str] = {}
         readers = body.readers().get(picture, [])
         if len(readers) > 1 or (body.items and picture not in body.items[0].inputs) or any(r.kind == "concat" for r in readers):
             # Only the first layer reads the picture; others name a layer.
@@ -121,7 +126,9 @@ def _conv(to: Writer, item: Item) -> int:
     padding, zeros = _padding(to, item, pads, size, (stride_y, stride_x), dilation)
     to.place(item.inputs[0])
     if any(zeros):
-        to.emit("pad", **{key: zero or None for key, zero in zip(("top", "left", "bottom", "right"), zeros, strict=True)})
+        to.padded[to.emit("pad", **{
+            key: zero or None for key, zero in zip(("top", "left", "bottom", "right"), zeros, strict=True)
+        })] = item.inputs[0]
     index = to.emit(
         "convolutional", _name(item), filters=len(weights), size=size, **_strides(stride_y, stride_x),
         padding=padding // dilation or None, dilation=dilation if dilation > 1 else None,

@@ -21,6 +21,8 @@ from mpnet.importing.sections import Head
 Doubles = NDArray[np.float64]
 # Tail arithmetic is float32, the formulas here are float64.
 _TOLERANCE = 2e-4
+# In quantised files the constants of the tail, such as a grid's, have 8 bits as well.
+_QUANTISED_TOLERANCE = 3e-2
 _MAX_TRIED = 400
 _SEED = 7
 
@@ -144,8 +146,11 @@ class _Trial:
 _Found = tuple[list[Head], int] | None
 
 
-def _close(a: Doubles, b: Doubles) -> bool:
-    return a.shape == b.shape and bool(np.allclose(a, b, rtol=_TOLERANCE, atol=_TOLERANCE * max(1.0, float(np.abs(b).max()))))
+def _close(trial: _Trial, a: Doubles, b: Doubles) -> bool:
+    tolerance = _QUANTISED_TOLERANCE if trial.graph.codes else _TOLERANCE
+    if a.shape != b.shape or not (np.isfinite(a).all() and np.isfinite(b).all()):
+        return False
+    return bool(np.allclose(a, b, rtol=tolerance, atol=tolerance * max(1.0, float(np.abs(b).max()))))
 
 
 def _s(x: Doubles) -> Doubles:
@@ -178,7 +183,7 @@ def _yolov8(trial: _Trial) -> _Found:
         if len(wanted) < len(trial.levels):
             continue
         boxes = np.concatenate(wanted)
-        if _close(table, boxes) or _close(table, np.concatenate([_corners(boxes[:, :4]), boxes[:, 4:]], axis=1)):
+        if _close(trial, table, boxes) or _close(trial, table, np.concatenate([_corners(boxes[:, :4]), boxes[:, 4:]], axis=1)):
             return heads, classes
     return None
 
@@ -212,7 +217,7 @@ def _yolov5(trial: _Trial) -> _Found:
                 wanted.append(np.concatenate([xy, size, x[..., 4:]], axis=-1).reshape(-1, values))
                 heads.append(Head(level.tensors, "yolov5", _anchors(sizes[:, 0])))
                 start = stop
-            if _close(table, np.concatenate(wanted)):
+            if _close(trial, table, np.concatenate(wanted)):
                 return heads, values - 5
     return None
 
@@ -238,7 +243,7 @@ def _yolox(trial: _Trial) -> _Found:
                 (x[:, :2] + level.grid()) * trial.stride(level), np.exp(x[:, 2:4]) * trial.stride(level), x[:, 4:]], axis=1)
             for x, level in zip(raw, trial.levels, strict=True)
         ]
-        if _close(table, np.concatenate(raw)) or _close(table, np.concatenate(decoded)):
+        if _close(trial, table, np.concatenate(raw)) or _close(trial, table, np.concatenate(decoded)):
             return [Head(part, "yolox") for part in found], table.shape[1] - 5
     return None
 
@@ -293,9 +298,9 @@ def _softmaxed(trial: _Trial, levels: list[_Level], counts: list[int], classes: 
     x = _rows(trial, levels, counts, 1, classes)
     shares = np.exp(x) / np.exp(x).sum(axis=1, keepdims=True)
     for _, table in trial.tables(total, classes):
-        if _close(table, shares):
+        if _close(trial, table, shares):
             return True
-        if _close(table, _s(x)):
+        if _close(trial, table, _s(x)):
             return False
     return None
 
@@ -310,13 +315,13 @@ def _priors(
             priors = centres * unit
             wanted = np.concatenate([
                 priors[:, :2] + x[:, :2] * 0.1 * priors[:, 2:], priors[:, 2:] * np.exp(0.2 * x[:, 2:])], axis=1) / unit
-            if not _close(table, _corners(wanted) if corners else wanted):
+            if not _close(trial, table, _corners(wanted) if corners else wanted):
                 continue
             heads, start = [], 0
             for level, count in zip(levels, counts, strict=True):
                 own = priors[start : start + level.cells * count].reshape(level.cells, count, 4)
                 middle = (level.grid() + 0.5) * trial.stride(level)
-                if not (_close(own[:, :, :2], np.repeat(middle[:, None], count, 1)) and _close(
+                if not (_close(trial, own[:, :, :2], np.repeat(middle[:, None], count, 1)) and _close(trial, 
                     own[:, :, 2:], np.broadcast_to(own[:1, :, 2:], (level.cells, count, 2))
                 )):
                     return None

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Mapping, Sequence
 
 from mpnet.engine.assign import assign, assign_key
+from mpnet.engine.calibrate import range_requests
 from mpnet.engine.options import resolve_options
 from mpnet.engine.prepare import Prepared
 from mpnet.errors import ConfigError, StoreError
@@ -166,7 +167,7 @@ def _of_cfg(path: Path, files: Files) -> Decision:
 
     def bring() -> Material:
         options = resolve_options(network)
-        if any(options.of(layer.index).calibrated for layer in network.convolutions):
+        if range_requests(network, options):
             raise ConfigError(f"{path}: asks for calibrated ranges, which need pictures; name an experiment file instead")
         if not weights.is_file():
             raise ConfigError(f"{weights}: no such file; name the weights with --weights")

@@ -33,6 +33,7 @@ class PrecisionKeys:
                   conversion is needed, None when absent.
     quantize_line: its line, 0 when absent.
     quantization: what the section says about how to quantise.
+    range:        (minimum, maximum) of its result, in [net] of the picture: what a calibration would find; None: not said.
     """
 
     precision: Precision | None
@@ -40,6 +41,7 @@ class PrecisionKeys:
     quantize: bool | None = None
     quantize_line: int = 0
     quantization: QuantizationOptions = NOTHING_SAID
+    range: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True)

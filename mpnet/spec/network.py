@@ -166,6 +166,12 @@ class NetworkSpec:
                     found[index].append(layer.index)
         return tuple(tuple(readers) for readers in found)
 
+    @cached_property
+    def stated_ranges(self) -> Mapping[int, tuple[float, float]]:
+        """What the cfg says of calibrated ranges: (minimum, maximum) by layer index, of the picture by PICTURE."""
+        keys = {PICTURE: self.declared, **{layer.index: layer.declared for layer in self.layers}}
+        return {index: said.range for index, said in keys.items() if said is not None and said.range is not None}
+
     def readers_of(self, index: int) -> set[int]:
         """The layers that get this layer's tensor, also through layers without weights, which follow its precision."""
         found: set[int] = set()

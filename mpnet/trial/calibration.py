@@ -64,7 +64,7 @@ def calibrated(bench: Workbench) -> Workbench:
         else:
             ranges = calibrate(prepared, pictures.batches(), requests, digests, bench.threads)
             write_ranges(path, ranges)
-        options = replace(options, ranges=ranges.by_tensor())
+        options = replace(options, ranges={**options.ranges, **ranges.by_tensor()})
         parts["ranges"] = hashlib.sha256(ranges_json(ranges).encode()).hexdigest()
     means = channel_means(prepared, pictures.batches(), bench.threads) if corrected else {}
     return replace(taught, options=options, calibration=digest_of(parts), channel_means=means,

@@ -1,0 +1,76 @@
+"""What a quantised file says, as keys of a cfg: ranges of tensors, and which layers run on its integers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mpnet.engine.lowering import range_owner
+from mpnet.importing.graph import Codes, Graph
+from mpnet.importing.items import Body
+from mpnet.importing.sections import Writer
+from mpnet.quantization.weights import WeightScheme, quantize_weights
+from mpnet.spec.network import PICTURE, NetworkSpec
+
+_WEIGHTED = ("conv", "deconv", "dense")
+
+
+def quantised_keys(
+    graph: Graph, body: Body, writer: Writer, network: NetworkSpec
+) -> tuple[dict[int, dict[str, Any]], list[str]]:
+    """Keys by layer index (-1: of [net]), and what is worth saying. A layer is int8 where its weights have integers in the file
+    and the range of its input is known."""
+    ranges: dict[int, tuple[float, float]] = {}
+    for name, index in writer.layer_of.items():
+        if name in graph.codes and name not in graph.constants:
+            found = _range(graph.codes[name])
+            if found is not None:
+                ranges.setdefault(index, found)
+    for index, name in writer.padded.items():
+        if writer.layer_of[name] in ranges:
+            low, high = ranges[writer.layer_of[name]]
+            ranges[index] = (min(low, 0.0), max(high, 0.0))
+    keys: dict[int, dict[str, Any]] = {}
+    if not graph.codes:
+        return keys, []
+    for index, (low, high) in ranges.items():
+        keys[index] = {"quantize_range": f"{low:.9g},{high:.9g}"}
+    quantised = differing = values = 0
+    left: list[str] = []
+    for item in body.items:
+        if item.kind not in _WEIGHTED:
+            continue
+        index, name = writer.layer_of[item.output], item.values["weights_name"]
+        codes = graph.codes.get(name)
+        owner = range_owner(network, network.layers[index].inputs[0])
+        if codes is None or owner not in ranges or codes.low != -128 or codes.zero_point.any():
+            if name in graph.stored:
+                left.append(item.nodes[0])
+            continue
+        per_tensor = codes.scale.size == 1
+        factor = item.values.get("factor", 1.0)
+        per_tensor = per_tensor and bool(np.all(factor == 1.0))
+        wrong, count = _compare(writer.layers[index].weights, codes.scale * factor, per_tensor)
+        own = keys.setdefault(index, {}) | {"int8": 1, "quantize_activations": "calibrated"}
+        keys[index] = own | ({"quantize_weights": "per_tensor"} if per_tensor else {})
+        quantised, differing, values = quantised + 1, differing + wrong, values + count
+    notes = [f"int8: {quantised} layers with the file's own ranges; {values - differing} of {values} weights keep their integers"]
+    if left:
+        notes.append(f"fp32 though quantised in the file ({len(left)}): {', '.join(left[:6])}: mpnet's weights are int8 without "
+                     "zero point, and the range of the input must be known")
+    return {PICTURE if index < 0 else index: own for index, own in keys.items()}, notes
+
+
+def _range(codes: Codes) -> tuple[float, float] | None:
+    if codes.scale.size != 1:
+        return None
+    scale, zero = float(codes.scale[0]), int(codes.zero_point[0])
+    return ((codes.low - zero) * scale, (codes.high - zero) * scale)
+
+
+def _compare(weights: np.ndarray[Any, Any], scales: np.ndarray[Any, Any], per_tensor: bool) -> tuple[int, int]:
+    """(integers that mpnet makes otherwise, all); a line behind the weights may turn a channel's sign."""
+    scale = np.broadcast_to(scales, len(weights)).reshape(-1, *[1] * (weights.ndim - 1))
+    made, _ = quantize_weights(weights, WeightScheme("per_tensor" if per_tensor else "per_channel"))
+    return int(np.count_nonzero(made != np.rint(weights / scale))), weights.size

@@ -1,0 +1,89 @@
+"""Files that ONNX Runtime quantised keep their integers and ranges."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any, Iterator
+
+import numpy as np
+import onnx
+import pytest
+
+from mpnet.engine.calibrate import range_requests
+from mpnet.engine.options import resolve_options
+from mpnet.errors import FormatError
+from mpnet.formats.weights import parse_weights
+from mpnet.importing import import_model
+from mpnet.quantization.weights import WeightScheme, quantize_weights
+from tests.importing.conftest import heads_of, reference_heads
+from tests.importing.graphs import Builder, yolov8n
+
+quantization = pytest.importorskip("onnxruntime.quantization")
+
+
+class Pictures:
+    """What the quantiser calibrates on."""
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self._left: Iterator[Any] = iter([{"images": np.random.default_rng(i).random(shape, np.float32)} for i in range(4)])
+
+    def get_next(self) -> Any:
+        return next(self._left, None)
+
+
+def quantised(model: onnx.ModelProto, folder: Path, per_channel: bool, **kinds: Any) -> Path:
+    plain, path = folder / "plain.onnx", folder / "quantised.onnx"
+    onnx.save(model, plain)
+    shape = tuple(side.dim_value for side in model.graph.input[0].type.tensor_type.shape.dim)
+    logging.disable(logging.WARNING)
+    quantization.quantize_static(plain, path, Pictures(shape), quant_format=quantization.QuantFormat.QDQ,
+                                 per_channel=per_channel, weight_type=quantization.QuantType.QInt8, **kinds)
+    logging.disable(logging.NOTSET)
+    return path
+
+
+def integers(path: Path) -> dict[bytes, None]:
+    """The weights of four dimensions in a file, in order, as bytes."""
+    return {np.ascontiguousarray(array).tobytes(): None for tensor in onnx.load(path).graph.initializer
+            if (array := onnx.numpy_helper.to_array(tensor)).ndim == 4 and array.dtype == np.int8}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("per_channel", "kind"), [(True, "QUInt8"), (False, "QInt8")])
+def test_a_detector_runs_on_the_files_integers(per_channel: bool, kind: str, tmp_path: Path) -> None:
+    path = quantised(yolov8n(64, "Relu", 4, w=8), tmp_path, per_channel, activation_type=quantization.QuantType[kind])
+    imported = import_model(path)
+    network = imported.network
+    options = resolve_options(network)
+    assert range_requests(network, options) == {}  # nothing is left to be calibrated
+    weights = parse_weights(imported.weights, network, "w")
+    scheme = WeightScheme("per_channel" if per_channel else "per_tensor")
+    made = {quantize_weights(weights.layers[layer.index].weights, scheme)[0].tobytes() for layer in network.convolutions}
+    # Beside those, the file holds the 16 bins of box decoding.
+    assert made < set(integers(path))
+    assert len(network.convolutions) == 63
+    assert all(layer.declared is not None and str(layer.declared.precision) == "int8" for layer in network.convolutions)
+    assert [yolo.decoder for yolo in network.yolos] == ["yolov8"] * 3
+    x = np.random.default_rng(9).random((1, *network.in_shape), np.float32)
+    for own, other in zip(heads_of(imported, x), reference_heads(path, imported, x), strict=True):
+        # ONNX Runtime rounds to 8 bits after every node, mpnet where an int8 layer reads; random weights hide nothing.
+        assert np.sqrt(np.mean((own - other) ** 2) / np.mean(other**2)) < 0.06
+
+
+def test_a_relu_that_the_lowest_code_stands_for_comes_back(tmp_path: Path) -> None:
+    b = Builder(16)
+    x = b.conv("images", 8, 3, act="Relu")
+    y = b.node("Relu", [b.node("Add", [x, b.conv(x, 8, 3)])])
+    path = quantised(b.model([b.conv(y, 4)]), tmp_path, True)
+    assert [node.op_type for node in onnx.load(path).graph.node].count("Relu") < 2
+    imported = import_model(path)
+    assert imported.cfg.count("activation=relu") == 2
+
+
+def test_integers_that_mpnet_does_not_have_are_refused_by_name(tmp_path: Path) -> None:
+    b = Builder(16)
+    model = b.model([b.conv(b.conv("images", 8, 3), 4)])
+    path = quantised(model, tmp_path, True, activation_type=quantization.QuantType.QInt16)
+    with pytest.raises(FormatError, match=r"node '.*' \(QuantizeLinear\): values of int16 are no precision of mpnet; quantise to int8 or uint8"):
+        import_model(path)
