@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# What an installation without plotly, jinja2 and pycocotools must do: detect, run and profile; `report` says what is missing.
+# What an installation without jinja2 and pycocotools must do: detect, run and profile; `report` says what is missing.
 # Usage: slim.sh FOLDER       with the installation's `mpnet` first in PATH.
 set -euo pipefail
 folder=${1:?folder}
 mkdir -p "$folder"
 cd "$folder"
-for module in plotly jinja2 pycocotools; do
+for module in jinja2 pycocotools; do
     if python -c "import $module" 2>/dev/null; then echo "slim: $module is installed here" >&2; exit 2; fi
 done
 python - <<'END'

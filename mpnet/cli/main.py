@@ -165,7 +165,7 @@ def guarded(call: Callable[[], object]) -> int:
 
 # Packages that only some commands need, and what brings them: an installation for a board may lack them.
 _BRINGS = {
-    "jinja2": "mpnet[report]", "plotly": "mpnet[report]", "markupsafe": "mpnet[report]", "cv2": "opencv-python-headless",
+    "jinja2": "mpnet[report]", "markupsafe": "mpnet[report]", "cv2": "opencv-python-headless",
     "yaml": "PyYAML", "rich": "rich", "optuna": "mpnet[search]", "distributed": "mpnet[dask]", "dask": "mpnet[dask]",
 }
 

@@ -7,6 +7,7 @@ digests that were measured; otherwise the page says what is missing and why.
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Mapping, Sequence
@@ -21,12 +22,12 @@ from mpnet.formats.cfg import read_cfg_bytes
 from mpnet.progress import Progress
 from mpnet.report.cfg_template import cfg_template
 from mpnet.report.configuration import split_source
-from mpnet.report.model import Configurations, Missing, ReportData, Status
+from mpnet.report.model import Change, Configurations, Confusion, Missing, ReportData, Status
 from mpnet.report.paired import Pair
 from mpnet.report.rerun import Machine
 from mpnet.report.source import from_results, layers_of
 from mpnet.report.store_source import from_store
-from mpnet.report.task import Shows, view_of
+from mpnet.report.task import Shows, View, view_of
 from mpnet.spec.dataset import Dataset
 from mpnet.spec.measures import HELD_OUT, MEASURES
 from mpnet.sweep.findings import sweep_status
@@ -40,7 +41,7 @@ FRONT_RUNS = 32
 SAME = 1e-6
 """Percent points by which a configuration that runs again may differ from its stored quality."""
 WORST_PICTURES = 6
-CROPS = 24
+CROPS = 48
 
 
 def collect(
@@ -120,7 +121,8 @@ def _with_front(
                     _check_same(data, row, prefix + data.task.quality, pairs[row].values.get(data.task.quality))
                     advance(1)
                 data = with_pairs(data, pairs, pairing.intervals_by, prefix)
-        return with_changes(data, whole.pair(chosen), view.gallery(dataset, found[0], chosen, picture))
+        data = with_changes(data, whole.pair(chosen), view.gallery(dataset, found[0], chosen, picture))
+        return _with_confusion(data, view, dataset, found[0], chosen)
     except MpnetError as error:
         return with_missing(data, Missing("Intervals, classes, lost and gained objects, pictures", reason(error)))
 
@@ -206,7 +208,8 @@ def _with_evidence(data: ReportData, results: list[Result], draws: int, seed: in
         pairing = view.pairing(dataset, found[0], draws, seed)
         pairs = {row: pairing.pair(other) for row, other in enumerate(found) if row}
         data = with_pairs(data, pairs, pairing.intervals_by)
-        return with_changes(data, pairs[len(found) - 1], view.gallery(dataset, found[0], found[-1], picture))
+        data = with_changes(data, pairs[len(found) - 1], view.gallery(dataset, found[0], found[-1], picture))
+        return _with_confusion(data, view, dataset, found[0], found[-1])
     except MpnetError as error:
         return with_missing(data, Missing(
             "Intervals, classes, lost and gained objects, pictures", reason(error),
@@ -243,11 +246,26 @@ def with_changes(data: ReportData, chosen: Pair, gallery: Shows | None = None) -
     """
     changes, pictures = chosen.changes, data.pictures
     if gallery is not None:
-        changes = gallery.changes(changes, CROPS)
+        changes = gallery.changes(_spread(changes), CROPS)
         pictures = gallery.worst(chosen.pictures, WORST_PICTURES)
     harmed_first = sorted(chosen.classes, key=lambda row: row.interval.difference if row.interval else 0.0)
     changes = tuple(replace(change, picture=Path(change.picture).name) for change in changes)
     return replace(data, classes=tuple(harmed_first), changes=changes, pictures=pictures, verdict=chosen.verdict)
+
+
+def _spread(changes: Sequence[Change]) -> list[Change]:
+    """The surest lost and gained of every class first: pictures are drawn of the first ones."""
+    seen: Counter[tuple[str, str]] = Counter()
+    ranked = []
+    for change in sorted(changes, key=lambda change: -change.score):
+        seen[change.kind, change.name] += 1
+        ranked.append((seen[change.kind, change.name], change))
+    return [change for _, change in sorted(ranked, key=lambda pair: pair[0])]
+
+
+def _with_confusion(data: ReportData, view: View, dataset: Dataset, baseline: Any, chosen: Any) -> ReportData:
+    names = (*dataset.names, view.nothing) if view.nothing else dataset.names
+    return replace(data, confusion=Confusion(names, view.confusion(baseline, dataset), view.confusion(chosen, dataset)))
 
 
 def _filled(table: Configurations, pairs: Mapping[int, Pair], prefix: str) -> Configurations:

@@ -1,4 +1,4 @@
-"""Every plot of a report as data: the page draws it with Plotly, `svg` for papers, `tables` writes its numbers."""
+"""Every plot of a report as data: `svg` draws it for page and papers, `export` writes its numbers."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from mpnet.report.sensitivity import by_layer
 from mpnet.spec.measures import leading, measure
 from mpnet.spec.precision import BY_CODE
 
-HEAT_ROWS = 400
-"""Most configurations that a heat map shows: more rows than pixels say nothing."""
+HEAT_ROWS = 24
+"""Most configurations that a heat map shows: rows that can be told apart, with a label each."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Series:
 class Figure:
     """kind: 'xy' (numbers against numbers), 'bars' (categories), 'heat' (codes in cells) or 'histogram'.
 
-    lines: vertical lines as (x, label). cells: for 'heat', one precision string per row.
+    lines: vertical lines as (x, label). cells: for 'heat', one precision string per row; rows: their labels.
     """
 
     name: str
@@ -43,11 +43,11 @@ class Figure:
     y_label: str
     series: tuple[Series, ...] = ()
     cells: tuple[str, ...] = ()
+    rows: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
     lines: tuple[tuple[float, str], ...] = ()
     note: str = ""
     columns: Mapping[str, Sequence[Any]] = field(default_factory=dict)
-    log_y: bool = False
 
 
 def all_figures(data: ReportData) -> tuple[Figure, ...]:
@@ -76,13 +76,27 @@ def front(data: ReportData) -> Figure | None:
     low, high = _intervals(data, best, objective)
     series = [Series("measured", x[rest].tolist(), y[rest].tolist(), "muted"),
               Series("front", x[best].tolist(), y[best].tolist(), "accent", low, high, "line+points")]
-    for name, row, colour in (("baseline", table.baseline, "baseline"), ("chosen", table.chosen, "chosen")):
-        if row is not None and known[row]:
-            series.append(Series(name, [x[row]], [y[row]], colour))
+    for row, name in _named(data).items():
+        if known[row]:
+            series.append(Series(name, [x[row]], [y[row]], "baseline" if row == table.baseline else "chosen"))
     columns: dict[str, Sequence[Any]] = {"precision": list(table.keys), "front": table.front.tolist()}
     columns.update({name: values.tolist() for name, values in table.columns.items()})
     title = f"{measure(objective).label} against {measure(cost).label}"
-    return Figure("front", "xy", title, _label(cost), _label(objective), tuple(series), columns=columns)
+    on = data.pictures_of(objective)
+    return Figure("front", "xy", title, _label(cost), _label(objective), tuple(series), columns=columns,
+                  note=f"on {on}" if on else "")
+
+
+def _named(data: ReportData) -> dict[int, str]:
+    """The rows that have names: the baseline, and the picks, or what is chosen where there are none."""
+    table = data.configurations
+    found = {} if table.baseline is None else {table.baseline: "baseline"}
+    for pick in data.picks:
+        if pick.row is not None:
+            found[pick.row] = f"{found[pick.row]}, {pick.name}" if pick.row in found else pick.name
+    if table.chosen is not None:
+        found.setdefault(table.chosen, "chosen")
+    return found
 
 
 def _intervals(data: ReportData, rows: Any, name: str) -> tuple[list[float] | None, list[float] | None]:
@@ -125,35 +139,38 @@ def sensitivities(data: ReportData) -> list[Figure]:
 
 
 def heat(data: ReportData) -> Figure | None:
-    """Precision of each layer (columns) in the best configurations (rows), the dearest on top."""
+    """Precision of each layer (columns) in the best configurations (rows): the front, its most accurate one on top."""
     table = data.configurations
-    if len(table) < 2 or not data.weighted:
+    if len(table) < 2 or not data.weighted or not {table.objective, table.cost} <= set(table.columns):
         return None
-    objective = table.columns.get(table.objective)
-    cost = table.columns.get(table.cost)
-    if objective is None or cost is None:
-        order = np.arange(len(table))
-    else:
-        others = np.flatnonzero(~table.front)
-        others = others[np.argsort(-np.nan_to_num(objective[others], nan=-np.inf), kind="stable")]
-        rows = np.concatenate([np.flatnonzero(table.front), others])[:HEAT_ROWS]
-        order = rows[np.lexsort((objective[rows], cost[rows]))]
-    keys = tuple(table.keys[int(row)] for row in order)
+    objective, cost = table.columns[table.objective], table.columns[table.cost]
+    front = np.flatnonzero(table.front)
+    named = _named(data)
+    rest = [int(row) for row in front[np.lexsort((cost[front], -objective[front]))] if row not in named]
+    room = HEAT_ROWS - len(named)
+    spread = rest if len(rest) <= room else [rest[i * len(rest) // room] for i in range(room)]
+    rows = sorted({*spread, *named}, key=lambda row: (-objective[row], cost[row]))
+    start = table.value(table.baseline, table.cost)
+    digits = measure(table.objective).digits
+    labels = tuple(" · ".join(filter(None, (
+        named.get(row, ""), f"{objective[row]:.{digits}f}", f"{100 * cost[row] / start:.0f} %" if start > 0 else "")))
+        for row in rows)
+    keys = tuple(table.keys[row] for row in rows)
     names = tuple(layer.name for layer in data.weighted)
-    columns: dict[str, Sequence[Any]] = {"precision": list(keys)}
+    columns: dict[str, Sequence[Any]] = {"precision": list(keys), "named": [named.get(row, "") for row in rows]}
     for place, name in enumerate(names):
         columns[name] = [key[place] if place < len(key) else "" for key in keys]
     for name in (table.objective, table.cost):
-        if name in table.columns:
-            columns[name] = [float(table.columns[name][int(row)]) for row in order]
-    total = len(table) + table.dropped
-    note = f"the front and the best of the rest: {len(keys)} of {total:,}" if len(keys) < total else ""
-    return Figure("heat", "heat", "Precision of each layer", "layer", "configuration, cheapest first", cells=keys,
-                  categories=names, note=note, columns=columns)
+        columns[name] = [float(table.columns[name][row]) for row in rows]
+    note = f"{measure(table.objective).label} and share of the baseline's {measure(table.cost).label} before each row"
+    if len(spread) < len(rest):
+        note += f"; {len(rows)} of the front's {len(front)}, evenly thinned"
+    return Figure("heat", "heat", "Precision of each layer", "layer", "", cells=keys, rows=labels, categories=names,
+                  note=note, columns=columns)
 
 
 def errors(data: ReportData) -> list[Figure]:
-    """SQNR, cosine and RMSE / scale of every layer of the chosen configuration."""
+    """Share of noise and SQNR of every layer of the chosen configuration; the other figures of its table are columns."""
     if not data.errors:
         return []
     names = [e.name for e in data.errors]
@@ -167,13 +184,7 @@ def errors(data: ReportData) -> list[Figure]:
     sqnr = Figure("error-sqnr", "bars", "Signal to noise against fp32", "layer", "SQNR (dB)", (
         Series("cumulative", names, every["sqnr_db"], "accent"),
         Series("only this layer's rounding", names, every["local_sqnr_db"], "muted")), columns=every)
-    cosine = Figure("error-cosine", "bars", "Angle to fp32", "layer", "1 - cosine", (
-        Series("1 - cosine", names, [max(1 - e.cosine, 0.0) for e in data.errors], "accent"),), columns=every,
-        log_y=True)
-    rmse = Figure("error-rmse", "bars", "Error in integer steps", "layer", "RMSE / scale", (
-        Series("RMSE / scale", names, every["rmse_over_scale"], "accent"),), columns=every,
-        note="0.289 is the ideal of rounding alone")
-    return [noise, sqnr, rmse, cosine]
+    return [noise, sqnr]
 
 
 def histogram(error: LayerError) -> Figure | None:

@@ -107,20 +107,23 @@ class ObjectChange(Change):
     """An object that one configuration finds and the other does not.
 
     overlap: IoU of the detection that exists with the truth. box: truth, (x0, y0, x1, y1) in pixels of the picture.
+    size:    of the truth, as COCO has it: small, medium or large.
     """
 
     overlap: float
     box: tuple[float, float, float, float]
+    size: str = ""
 
     @property
     def details(self) -> str:
-        return f"score {self.score:.2f} · IoU {self.overlap:.2f}"
+        return f"{self.size + ' · ' if self.size else ''}score {self.score:.2f} · IoU {self.overlap:.2f}"
 
     def columns(self) -> dict[str, Any]:
-        return {**super().columns(), "iou": self.overlap, **dict(zip(("x0", "y0", "x1", "y1"), self.box, strict=True))}
+        corners = zip(("x0", "y0", "x1", "y1"), self.box, strict=True)
+        return {**super().columns(), "size": self.size, "iou": self.overlap, **dict(corners)}
 
     def as_json(self) -> dict[str, Any]:
-        return {**super().as_json(), "iou": self.overlap, "box": list(self.box)}
+        return {**super().as_json(), "size": self.size, "iou": self.overlap, "box": list(self.box)}
 
 
 @dataclass(frozen=True)
@@ -147,6 +150,16 @@ class PictureChange(Change):
         sides = (("baseline", self.before), ("other", self.after))
         return {**super().columns(), **{f"{side}_{key}": value for side, guess in sides
                                         for key, value in (("class", guess.name), ("score", guess.score))}}
+
+
+@dataclass(frozen=True, eq=False)
+class Confusion:
+    """Which class is taken for which: int64 (n, n) of baseline and chosen configuration, rows the truth, columns what is
+    found. names: of the n classes; of a detector the last is nothing: not found, or no object there."""
+
+    names: tuple[str, ...]
+    baseline: NDArray[np.int64]
+    chosen: NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -282,6 +295,7 @@ class ReportData:
     errors: tuple[LayerError, ...] = ()
     costs: tuple[LayerPair, ...] = ()
     pictures: tuple[Picture, ...] = ()
+    confusion: Confusion | None = None
     protocol: Mapping[str, Any] = field(default_factory=dict)
     digests: Mapping[str, str] = field(default_factory=dict)
     versions: Mapping[str, Any] = field(default_factory=dict)

@@ -7,6 +7,7 @@ import hashlib
 import json
 import math
 import re
+from dataclasses import replace
 from functools import lru_cache
 from importlib import resources
 from typing import Any, Mapping, Sequence
@@ -15,78 +16,79 @@ import jinja2
 import numpy as np
 from markupsafe import Markup
 
-from mpnet.errors import StoreError
-from mpnet.evaluation.compare import Interval
+from mpnet.evaluation.compare import Interval, verdict
+from mpnet.evaluation.metrics import SIZES
 from mpnet.formats.json_text import finite
 from mpnet.report import figures, svg
 from mpnet.report.figures import Figure
 from mpnet.report.model import ClassRow, ReportData
-from mpnet.report.summary import amount, sentences
+from mpnet.report.summary import amount, bounds, sentences
 from mpnet.report.task import view_of
 from mpnet.report.terminal import clean, number_text
-from mpnet.spec.measures import MEASURES, in_report_order, measure
+from mpnet.spec.measures import HELD_OUT, MEASURES, in_report_order, measure
+from mpnet.spec.plan_key import SHORT, short_key
 from mpnet.spec.precision import BY_CODE, PRECISIONS
 
-CROPS_SHOWN = 24
-"""Most lost or gained objects with a picture on the page; the data files list all."""
+CLOUD_DRAWN = 400
+"""Most dominated configurations in the front's first picture, before the page's program draws all."""
 
 
 def render(data: ReportData) -> str:
     """The page. Names, notes and file names in `data` are shown as text, whatever they contain."""
     script = _scripts()
-    plotly = _plotly()
     shown = {figure.name: figure for figure in figures.all_figures(data)}
-    needs_plotly = any(f.kind != "histogram" for f in shown.values())
     environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True,
                                      undefined=jinja2.StrictUndefined)
     environment.filters.update(num=_number, jpeg=lambda data: f"data:image/jpeg;base64,{_base64(data)}",
-                               product=lambda shape: int(np.prod(shape)))
-    environment.globals.update(chip=_chip, whisker=_Whisker(data.classes), tone=_tone)
-    # The policy lets exactly these scripts run, so a name that slipped through as markup could still do nothing.
-    hashes = " ".join(f"'sha256-{_base64(hashlib.sha256(text.encode()).digest())}'" for text in (script, plotly))
-    policy = f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data: blob:; " \
-             "base-uri 'none'; form-action 'none'"
-    changes = sorted(data.changes, key=lambda c: -c.score)
-    with_picture = [c for c in changes if c.jpeg is not None] or changes
+                               product=lambda shape: int(np.prod(shape)), short=short_key)
+    environment.globals.update(chip=_chip, whisker=_Whisker(data.classes), tone=_tone, measure=measure)
+    # The policy lets exactly this script run, so a name that slipped through as markup could still do nothing.
+    policy = f"default-src 'none'; script-src 'sha256-{_base64(hashlib.sha256(script.encode()).digest())}'; " \
+             "style-src 'unsafe-inline'; img-src data: blob:; base-uri 'none'; form-action 'none'"
+    drawn = [c for c in data.changes if c.jpeg is not None]
     return environment.from_string(_asset("templates", "report.html.j2")).render(
         data=data, table=data.configurations, policy=policy, css=Markup(_asset("static", "report.css")),
-        script=Markup(script), plotly=Markup(plotly if needs_plotly else ""),
-        payload=Markup(embedded_json(payload(data, shown))),
+        script=Markup(script), payload=Markup(embedded_json(payload(data, shown))),
         sentences=[_minus(sentence) for sentence in sentences(data)], status_text=_status(data), tiles=_tiles(data),
-        sections=_sections(data, shown),
-        figure_names=shown, sensitivity_names=[name for name in shown if name.startswith("sensitivity-")],
-        objectives=_axes(data, False), costs=_axes(data, True),
+        picks=_picks(data), sections=_sections(data, shown), charts={name: _chart(figure) for name, figure in shown.items()},
+        figures=shown, sensitivity_names=[name for name in shown if name.startswith("sensitivity-")],
+        objectives=_axes(data, False), costs=_axes(data, True), means=_means(data),
         per_class=[measure(name) for name in data.task.per_class], matched=view_of(data.task).matched,
         precisions=_precisions(data), histograms=_histograms(data, shown),
         total_macs=sum(layer.macs for layer in data.layers), latency_text=_latency(data),
-        class_verdict=_class_verdict(data), changes_shown=with_picture[:CROPS_SHOWN],
-        changes_hidden=max(len(changes) - CROPS_SHOWN, 0),
-        lost=sum(c.kind == "lost" for c in changes), gained=sum(c.kind == "gained" for c in changes),
+        class_verdict=_class_verdict(data), confusion=_confusion(data),
+        crops=sorted(drawn, key=lambda c: (c.kind != "lost", -c.score)),
+        changes=sorted(data.changes, key=lambda c: (c.kind != "lost", -c.score)), filters=_filters(data),
+        lost=sum(c.kind == "lost" for c in data.changes), gained=sum(c.kind == "gained" for c in data.changes),
         documents=[("Protocol", _pairs(data.protocol)), ("Digests", _pairs(data.digests)),
                    ("Versions", _pairs(data.versions)), ("Latency", _pairs(data.latency))],
     )
 
 
 def payload(data: ReportData, shown: Mapping[str, Figure]) -> dict[str, Any]:
-    """What the page's program reads: the table of configurations in columns, figures, and the .cfg in pieces."""
+    """What the page's program reads: the table of configurations in columns, numbers of figures, the .cfg in pieces."""
     table = data.configurations
     names = [m.name for m in in_report_order() if m.name in table.columns]
     names += [name for name in table.columns if name not in names]
+    long = max(map(len, table.keys), default=0) > SHORT
     return {
         "table": {
-            "keys": list(table.keys), "front": np.flatnonzero(table.front).tolist(), "baseline": table.baseline,
+            "keys": list(table.keys), "short": [short_key(key) for key in table.keys] if long else None,
+            "front": np.flatnonzero(table.front).tolist(), "baseline": table.baseline,
             "chosen": table.chosen, "objective": table.objective, "cost": table.cost,
             "columns": {name: _base64(table.columns[name].astype("<f8").tobytes()) for name in names},
         },
-        "measures": {name: {"label": m.label, "unit": m.unit, "higher": m.higher, "cost": m.cost, "digits": m.digits}
+        "measures": {name: {"label": m.label, "unit": m.unit, "higher": m.higher, "cost": m.cost, "digits": m.digits,
+                            "judged": m.judged, "itself": m.itself, "means": m.means, "pictures": data.pictures_of(name)}
                      for name in names for m in (measure(name),)},
         "hover": [m.name for m in MEASURES if m.headline and m.name in table.columns],
+        "picks": [{"name": pick.name, "row": pick.row} for pick in data.picks if pick.row is not None],
         "precisions": {p.code: {"name": p.name, "base": p.base} for p in _precisions(data)},
         "layers": [{"index": layer.index, "name": layer.name, "position": layer.position} for layer in data.layers],
         "intervals": {row: {name: [i.difference, i.low, i.high] for name, i in found.items()}
                       for row, found in data.intervals.items()},
         # The front's numbers are the table's; a second copy would double the page.
-        "figures": {name: _figure(figure) for name, figure in shown.items() if name != "front"},
+        "figures": {name: {k: list(v) for k, v in figure.columns.items()} for name, figure in shown.items() if name != "front"},
         "cfg": None if data.cfg is None else {
             "file": data.cfg.file_name, "encoding": data.cfg.encoding,
             "parts": [[part if isinstance(part, str) else dict(part), place] for part, place in data.cfg.parts],
@@ -94,21 +96,23 @@ def payload(data: ReportData, shown: Mapping[str, Figure]) -> dict[str, Any]:
     }
 
 
+def _chart(figure: Figure) -> Markup:
+    """A figure for the page, in colours that follow light and dark."""
+    if figure.name == "front":
+        series = tuple(replace(s, x=s.x[::step], y=s.y[::step]) if (step := -(-len(s.x) // CLOUD_DRAWN)) > 1
+                       and s.colour == "muted" else s for s in figure.series)
+        figure = replace(figure, series=series)
+        return Markup(svg.draw(figure, 960, 440, svg.PAGE, titled=False))
+    drawn = svg.draw(figure, 520, 300, svg.PAGE, titled=False)
+    width = int(drawn.partition(' width="')[2].partition('"')[0])
+    # Letters stay readable: what is wider than the screen scrolls.
+    return Markup(f'<div style="min-width: {0.85 * width:.0f}px; max-width: {1.4 * width:.0f}px">{drawn}</div>')
+
+
 def embedded_json(document: Any) -> str:
     """JSON that may stand inside a <script> element: no '<', '>' or '&', no NaN, no line separators of JavaScript."""
     text = json.dumps(finite(document), separators=(",", ":"), allow_nan=False, ensure_ascii=True)
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
-
-
-def _figure(figure: Figure) -> dict[str, Any]:
-    return {
-        "kind": figure.kind, "y_label": figure.y_label, "log_y": figure.log_y, "cells": list(figure.cells),
-        "categories": list(figure.categories), "columns": {k: list(v) for k, v in figure.columns.items()},
-        "series": [] if figure.kind == "histogram" else [
-            {"name": s.name, "x": list(s.x), "y": list(s.y), "colour": s.colour,
-             "low": None if s.low is None else list(s.low), "high": None if s.high is None else list(s.high)}
-            for s in figure.series],
-    }
 
 
 def _base64(data: bytes) -> str:
@@ -124,17 +128,6 @@ def _scripts() -> str:
     found = sorted(item.name for item in resources.files("mpnet.report").joinpath("static").iterdir()
                    if item.name.endswith(".js"))
     return "\n".join(_asset("static", name) for name in found)
-
-
-@lru_cache(maxsize=1)
-def _plotly() -> str:
-    """plotly.js as the plotly package brings it; text that may stand in a script element."""
-    try:
-        text = (resources.files("plotly") / "package_data" / "plotly.min.js").read_text(encoding="utf-8")
-    except OSError as error:
-        raise StoreError(f"plotly.js cannot be read ({error}); install the plotly package again") from None
-    # The first closes the element, the second would change how HTML reads it; neither occurs outside strings.
-    return text.replace("</script", "<\\/script").replace("<!--", "<\\!--")
 
 
 def _number(value: float | None, digits: int = 2, signed: bool = False) -> str:
@@ -185,38 +178,90 @@ def _status(data: ReportData) -> str:
 
 
 def _tiles(data: ReportData) -> list[dict[str, str]]:
+    """The chosen configuration's headline figures: on held-out pictures where there are any."""
     table = data.configurations
     if table.chosen is None:
         return []
     tiles = []
     for row in (row for row in MEASURES if row.headline):
-        name = row.name
+        name = row.name if row.cost or data.judged + row.name not in table.columns else data.judged + row.name
         value, start = table.value(table.chosen, name), table.value(table.baseline, name)
         if not math.isfinite(value):
             continue
         interval = data.intervals.get(table.chosen, {}).get(name)
-        change, tone, note = "", "noise", ""
+        said = verdict(row, interval) if interval is not None else None
+        change, note = "", ""
         if table.baseline != table.chosen and math.isfinite(start):
             if row.cost and start > 0:
                 change = f"{value / start:.0%} of baseline"
             elif row.kind != "agreement":
                 change = _number(value - start, row.digits, True)
-            tone = "noise" if row.cost or interval is None or interval.noise else \
-                "good" if (interval.difference > 0) == row.higher else "bad"
         if interval is not None:
-            note = f"95 %: {_number(interval.low, 2, True)} to {_number(interval.high, 2, True)}" \
-                   + (", within noise" if interval.noise else "")
-        tiles.append({"label": row.label, "value": amount(name, value), "change": change, "tone": tone, "note": note})
+            note = f"95 %: {_minus_all(bounds(interval, None if row.judged else row.itself))}" + (
+                ", within noise" if said == "noise" else "")
+        tiles.append({"label": row.label, "value": amount(name, value), "change": change, "note": note, "means": row.means,
+                      "tone": {"loss": "bad", "gain": "good"}.get(said or "", "noise"), "on": data.pictures_of(name)})
     return tiles
+
+
+def _picks(data: ReportData) -> list[dict[str, Any]]:
+    """What somebody could take, each with its loss, what it saves and the command that takes it away."""
+    label = measure(data.task.quality).label
+    headline = [row.name for row in MEASURES if row.headline and row.cost]
+    found = []
+    for pick in data.picks:
+        losses = [(f"{_number(i.difference, 2, True)}", f"({_minus_all(bounds(i))})", words)
+                  for words, i in list(pick.losses.items())[:1]]
+        saves = [f"{_number(pick.saves[name], 1)} % of {measure(name).label}" for name in headline if name in pick.saves]
+        found.append({"pick": pick, "label": label, "losses": losses, "saves": saves})
+    return found
+
+
+def _minus_all(text: str) -> str:
+    return text.replace("-", "−")
+
+
+def _means(data: ReportData) -> list[Any]:
+    """Every measure of the page, for an explanation of terms."""
+    names = {name.removeprefix(HELD_OUT) for name in data.configurations.columns}
+    return [row for row in in_report_order() if row.name in names and row.means]
+
+
+def _confusion(data: ReportData) -> dict[str, Any] | None:
+    """The confusion matrices without classes that neither occur nor are found, largest count for shades."""
+    found = data.confusion
+    if found is None:
+        return None
+    both = found.baseline + found.chosen
+    used = np.flatnonzero(both.sum(axis=0) + both.sum(axis=1))
+    rows = [{"name": found.names[r], "cells": [_cell(int(found.baseline[r, c]), int(found.chosen[r, c]),
+                                                     int(found.chosen[r].sum()), bool(r == c)) for c in used]} for r in used]
+    return {"columns": [found.names[c] for c in used], "rows": rows, "left_out": len(found.names) - len(used),
+            "nothing": view_of(data.task).nothing}
+
+
+def _cell(before: int, after: int, total: int, right: bool) -> dict[str, Any]:
+    share = 0.0 if not total else after / total
+    return {"before": before, "after": after, "change": "" if before == after else f"{after - before:+d}".replace("-", "−"),
+            "tone": "" if before == after else "good" if (after > before) == right else "bad",
+            "shade": "" if not after else f"{'good' if right else 'bad'}-{min(4, 1 + int(4 * share))}"}
+
+
+def _filters(data: ReportData) -> dict[str, list[str]]:
+    """What lost and gained things can be filtered by: kinds, classes and, of objects, sizes."""
+    rows = [change.columns() for change in data.changes]
+    found = {name: {str(row.get(name) or "") for row in rows} - {""} for name in ("kind", "class", "size")}
+    order = {"lost": 0, "gained": 1, **{size: place for place, size in enumerate(SIZES)}}
+    return {name: sorted(values, key=lambda value: (order.get(value, 0), value)) for name, values in found.items()
+            if len(values) > 1}
 
 
 def _sections(data: ReportData, shown: Mapping[str, Figure]) -> list[tuple[str, str]]:
     wanted = [
-        ("choice", "Front" if "front" in shown else "Configuration", True),
-        ("sensitivity", "Sensitivity", any(n.startswith("sensitivity") for n in shown)),
-        ("heat", "Heat map", "heat" in shown), ("error", "Error", bool(data.errors)),
-        ("layers", "Layers", bool(data.layers)), ("classes", "Classes", bool(data.classes)),
-        ("pictures", "Pictures", bool(data.changes or data.pictures)),
+        ("choice", "Front" if "front" in shown else "Configuration", True), ("classes", "Classes", bool(data.classes)),
+        ("pictures", "Lost and gained", bool(data.changes or data.pictures)),
+        ("sensitivity", "Sensitivity", "heat" in shown or any(n.startswith("sensitivity") for n in shown)),
+        ("error", "Error", bool(data.errors)), ("layers", "Layers", bool(data.layers)),
         ("configurations", "Table", len(data.configurations) > 1), ("protocol", "Protocol", True),
     ]
     return [(name, label) for name, label, there in wanted if there]
@@ -245,14 +290,18 @@ def _latency(data: ReportData) -> str:
 
 def _class_verdict(data: ReportData) -> str:
     found = [c for c in data.classes if c.interval]
-    real = [c for c in found if c.interval and not c.interval.noise]
+    real = sorted((c for c in found if c.interval and not c.interval.noise),
+                  key=lambda c: c.interval.difference if c.interval else 0)
     if not found:
         return ""
-    names = ", ".join(clean(c.name) for c in sorted(real, key=lambda c: c.interval.difference if c.interval else 0)[:5])
-    by_chance = f"; with {len(found)} classes about {max(1, round(len(found) * 0.05))} would be by chance alone"
+    on = f"On all {data.images} pictures " if data.images else ""
+    left_out = (len(data.confusion.names) - bool(view_of(data.task).nothing) if data.confusion else 0) - len(data.classes)
+    rest = f" {left_out} more have no {data.task.thing} in these pictures and are not listed." if left_out > 0 else ""
     if not real:
-        return f"None of {len(found)} classes changes beyond noise."
-    return f"{len(real)} of {len(found)} classes change beyond noise ({names}){by_chance}."
+        return f"{on}{'n' if on else 'N'}one of {len(found)} classes changes beyond noise.{rest}"
+    names = ", ".join(clean(c.name) for c in real[:5]) + (f" and {len(real) - 5} more" if len(real) > 5 else "")
+    by_chance = f"; with {len(found)} classes about {max(1, round(len(found) * 0.05))} would be by chance alone"
+    return f"{on}{len(real)} of {len(found)} classes change beyond noise ({names}){by_chance}.{rest}"
 
 
 def _pairs(document: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:

@@ -11,6 +11,7 @@ from mpnet.errors import DataError
 from mpnet.evaluation.agreement import BASELINE_SCORE, Agreement, inside_pictures
 from mpnet.evaluation.compare import DRAWS, Differences, Draws, Interval, bootstrap, compare, draw_images, found_objects
 from mpnet.evaluation.intervals import METHOD, value_interval
+from mpnet.evaluation.match import AREA_RANGES
 from mpnet.evaluation.metrics import SIZES, CocoEvaluator, CocoResult
 from mpnet.report.model import Change, ClassRow, ObjectChange
 from mpnet.spec.dataset import Dataset
@@ -130,7 +131,13 @@ class Pairing:
         box = (x, y, x + width, y + height)
         position = int(self.dataset.image_index[index])
         return ObjectChange(kind, self.dataset.images[position].path, self.dataset.names[int(self.dataset.category[index])],
-                      float(detections.score[hit]), overlap(self.dataset.box[index], detections.box[hit]), box)
+                      float(detections.score[hit]), overlap(self.dataset.box[index], detections.box[hit]), box,
+                      size_of(float(self.dataset.area[index])))
+
+
+def size_of(area: float) -> str:
+    """The name of a size, as COCO bounds them; area: of the truth, square pixels."""
+    return next(name for name in SIZES if area <= AREA_RANGES[name][1])
 
 
 def overlap(a: NDArray[np.floating], b: NDArray[np.floating]) -> float:

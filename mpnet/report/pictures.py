@@ -21,7 +21,7 @@ from mpnet.spec.dataset import Dataset, ImageRecord
 from mpnet.spec.detections import Detections
 
 LoadPicture = Callable[[ImageRecord], NDArray[np.uint8]]
-CROP_SIDE = 200
+CROP_SIDE = 400
 TRIPLE_WIDTH = 480
 NEAR = 0.2
 """Least IoU with an object of detections that are drawn beside it."""

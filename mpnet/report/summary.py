@@ -14,9 +14,7 @@ from mpnet.spec.measures import measure
 def verdict(interval: Interval) -> str:
     """A difference in words: within noise, a loss, or a gain, with its interval."""
     said = f"{number_text(interval.difference, 2, True)}, 95 % interval {bounds(interval)}"
-    if interval.noise:
-        return f"within noise ({said})"
-    return f"a real {'loss' if interval.difference < 0 else 'gain'} ({said})"
+    return f"within noise ({said})" if interval.noise else f"a real {'loss' if interval.difference < 0 else 'gain'} ({said})"
 
 
 def bounds(interval: Interval, start: float | None = None) -> str:

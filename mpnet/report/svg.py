@@ -1,10 +1,10 @@
-"""Figures as SVG for papers: small, self-contained, with no program but this one needed to write them."""
+"""Figures as SVG for page and papers: small, self-contained, with no program but this one needed to write them."""
 
 from __future__ import annotations
 
 import math
 from typing import Mapping, Sequence
-from xml.sax.saxutils import escape
+from xml.sax.saxutils import escape, quoteattr
 
 from mpnet.report.figures import Figure, Series
 from mpnet.report.terminal import clean
@@ -32,9 +32,15 @@ class Canvas:
     def colour(self, role: str) -> str:
         return self.palette.get(role, self.palette["accent"])
 
-    def rect(self, x: float, y: float, width: float, height: float, role: str) -> None:
+    def rect(
+        self, x: float, y: float, width: float, height: float, role: str, words: str = "", key: str | None = None
+    ) -> None:
+        """words: shown where a pointer rests. key: of the configuration that a page selects on a click."""
+        tail = f"><title>{escape(clean(words))}</title></rect>" if words else "/>"
+        fill = 'fill="transparent" pointer-events="all"' if role == "" else f'fill="{self.colour(role)}"'
+        named = "" if key is None else f" data-key={quoteattr(clean(key))}"
         self.parts.append(f'<rect x="{x:.2f}" y="{y:.2f}" width="{max(width, 0):.2f}" height="{max(height, 0):.2f}" '
-                          f'fill="{self.colour(role)}"/>')
+                          f'{fill}{named}{tail}')
 
     def segment(
         self, x0: float, y0: float, x1: float, y1: float, role: str, width: float = 1.0, dash: str = ""
@@ -63,20 +69,48 @@ class Canvas:
                 f"<title>{escape(clean(title))}</title>{''.join(self.parts)}</svg>\n")
 
 
-def draw(figure: Figure, width: int = 640, height: int = 400, palette: Mapping[str, str] = PRINT) -> str:
-    """`figure` as an SVG document of width x height pixels."""
+def draw(
+    figure: Figure, width: int = 640, height: int | None = None, palette: Mapping[str, str] = PRINT, titled: bool = True
+) -> str:
+    """`figure` as an SVG document of at least width x height pixels: more where it has many layers or rows.
+
+    titled: whether its title stands above it.
+    """
     if figure.kind == "histogram":
-        return histogram(figure, width, height, palette)
-    longest = max((len(name) for name in (figure.categories or _names(figure))), default=0)
-    bottom = 46 if figure.kind == "xy" else min(40 + 5 * min(longest, 16), height // 3)
-    canvas = Canvas(width, height, palette, (64, 34, 14, bottom))
-    canvas.text(canvas.left, 14, figure.title, "start", 13)
+        return histogram(figure, width, height or 400, palette)
+    names = figure.categories or _names(figure)
+    bottom = 46 if figure.kind == "xy" else 24 + 5 * min(max(map(len, names), default=0), 16)
+    left = 64 if figure.kind != "heat" else 14 + round(6.2 * max(map(len, figure.rows), default=0))
+    slots = len(figure.categories) * 18 if figure.kind == "heat" else len(names) * len(figure.series) * 8
+    width = max(width, left + 14 + slots)
+    legend, lines = _legend_places(figure, width - left)
+    top = (20 if titled else 4) + 16 * lines + (0 if titled else 6)
     if figure.kind == "heat":
-        _heat(canvas, figure)
-    else:
-        _legend(canvas, figure)
-        (_points if figure.kind == "xy" else _bars)(canvas, figure)
+        height = top + bottom + 19 * len(figure.cells)
+    canvas = Canvas(width, height or 400, palette, (left, top, 14, bottom))
+    if titled:
+        canvas.text(canvas.left, 14, figure.title, "start", 13)
+    for x, line, series in legend:
+        y = (21 if titled else 3) + 16 * line
+        canvas.rect(x + left, y, 9, 9, series.colour)
+        canvas.text(x + left + 13, y + 8, series.name, "start", 11)
+    {"heat": _heat, "xy": _points}.get(figure.kind, _bars)(canvas, figure)
     return canvas.document(figure.title)
+
+
+def _legend_places(figure: Figure, width: int) -> tuple[list[tuple[float, int, Series]], int]:
+    """(x, line, series) of each name, and how many lines they take."""
+    found: list[tuple[float, int, Series]] = []
+    x, line = 0.0, 0
+    for series in figure.series if len(figure.series) > 1 else ():
+        if figure.kind == "xy" and len(series.x) == 1:
+            continue  # its name stands beside its dot
+        long = 26 + 6.2 * len(series.name)
+        if x and x + long > width:
+            x, line = 0.0, line + 1
+        found.append((x, line, series))
+        x += long
+    return found, line + bool(found)
 
 
 def ticks(low: float, high: float, about: int = 6) -> list[float]:
@@ -91,7 +125,7 @@ def ticks(low: float, high: float, about: int = 6) -> list[float]:
 
 def tick_text(value: float) -> str:
     """A number on an axis: `1.2G`, `350k`, `0.25`."""
-    for factor, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+    for factor, unit in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= factor:
             return f"{value / factor:g}{unit}"
     return f"{value:.6g}"
@@ -115,22 +149,14 @@ def _scale(low: float, high: float, start: float, end: float) -> tuple[float, fl
     return factor, start - low * factor
 
 
-def _axis_y(canvas: Canvas, low: float, high: float, label: str, exponent: bool = False) -> tuple[float, float]:
+def _axis_y(canvas: Canvas, low: float, high: float, label: str) -> tuple[float, float]:
     factor, offset = _scale(low, high, canvas.bottom, canvas.top)
     for value in ticks(low, high):
         y = value * factor + offset
         canvas.segment(canvas.left, y, canvas.right, y, "line")
-        canvas.text(canvas.left - 6, y + 4, f"1e{value:g}" if exponent else tick_text(value), "end")
+        canvas.text(canvas.left - 6, y + 4, tick_text(value), "end")
     canvas.text(14, (canvas.top + canvas.bottom) / 2, label, "middle", 12, -90)
     return factor, offset
-
-
-def _legend(canvas: Canvas, figure: Figure) -> None:
-    x = float(canvas.left)
-    for series in figure.series if len(figure.series) > 1 else ():
-        canvas.rect(x, 21, 9, 9, series.colour)
-        canvas.text(x + 13, 29, series.name, "start", 11)
-        x += 26 + 6.2 * len(series.name)
 
 
 def _whiskers(canvas: Canvas, series: Series, xs: Sequence[float], factor: float, offset: float, role: str) -> None:
@@ -157,6 +183,9 @@ def _points(canvas: Canvas, figure: Figure) -> None:
             canvas.path(places, series.colour)
         _whiskers(canvas, series, [x for x, _ in places], fy, oy, series.colour)
         single = len(places) == 1
+        if single:
+            late = places[0][0] > (canvas.left + canvas.right) / 2
+            canvas.text(places[0][0] + (-9 if late else 9), places[0][1] + 15, series.name, "end" if late else "start")
         for x, y in places:
             canvas.dot(x, y, 5.5 if single else 2 if series.colour == "muted" else 3.2, series.colour,
                        0.4 if series.colour == "muted" else 1.0)
@@ -164,26 +193,21 @@ def _points(canvas: Canvas, figure: Figure) -> None:
 
 def _bars(canvas: Canvas, figure: Figure) -> None:
     names = _names(figure)
-
-    def height_of(value: float) -> float:
-        return math.log10(value) if figure.log_y and value > 0 else (math.nan if figure.log_y else value)
-
-    values = [height_of(float(v)) for s in figure.series for v in (*s.y, *(s.low or ()), *(s.high or ()))]
+    values = [float(v) for s in figure.series for v in (*s.y, *(s.low or ()), *(s.high or ()))]
     low, high = _span(values)
-    if not figure.log_y:
-        low, high = min(low, 0.0) if min(values, default=0) < 0 else 0.0, max(high, 0.0)
-        high = high if high > low else low + 1
-    factor, offset = _axis_y(canvas, low, high, figure.y_label, figure.log_y)
-    floor = offset if not figure.log_y else canvas.bottom
+    low, high = min(low, 0.0) if min(values, default=0) < 0 else 0.0, max(high, 0.0)
+    high = high if high > low else low + 1
+    factor, floor = _axis_y(canvas, low, high, figure.y_label)
     slot = (canvas.right - canvas.left) / max(len(names), 1)
     width = slot * 0.75 / max(len(figure.series), 1)
     for number, series in enumerate(figure.series):
         middles = [canvas.left + slot * (i + 0.125) + width * (number + 0.5) for i in range(len(names))]
-        for x, value in zip(middles, series.y, strict=True):
-            y = height_of(float(value)) * factor + offset
+        for name, x, value in zip(names, middles, series.y, strict=True):
+            y = float(value) * factor + floor
             if math.isfinite(y):
-                canvas.rect(x - width / 2, min(y, floor), width, abs(floor - y), series.colour)
-        _whiskers(canvas, series, middles, factor, offset, "text")
+                words = f"{name}: {float(value):.4g} ({series.name})"
+                canvas.rect(x - width / 2, min(y, floor), width, abs(floor - y), series.colour, words)
+        _whiskers(canvas, series, middles, factor, floor, "text")
     canvas.segment(canvas.left, floor, canvas.right, floor, "muted")
     _category_names(canvas, names, slot)
 
@@ -197,12 +221,14 @@ def _category_names(canvas: Canvas, names: Sequence[str], slot: float) -> None:
 def _heat(canvas: Canvas, figure: Figure) -> None:
     slot = (canvas.right - canvas.left) / max(len(figure.categories), 1)
     tall = (canvas.bottom - canvas.top) / max(len(figure.cells), 1)
-    for row, key in enumerate(figure.cells):
+    for row, (key, label) in enumerate(zip(figure.cells, figure.rows, strict=True)):
+        y = canvas.top + tall * row
         for place in range(len(figure.categories)):
             precision = BY_CODE.get(key[place]) if place < len(key) else None
             if precision is not None:
-                canvas.rect(canvas.left + slot * place, canvas.top + tall * row, slot - 0.5, tall, precision.base)
-    canvas.text(14, (canvas.top + canvas.bottom) / 2, figure.y_label, "middle", 12, -90)
+                canvas.rect(canvas.left + slot * place, y, slot - 1, tall - 1, precision.base)
+        canvas.text(canvas.left - 6, y + tall / 2 + 4, label, "end")
+        canvas.rect(0, y, canvas.right, tall, "", key, key)
     _category_names(canvas, figure.categories, slot)
 
 

@@ -5,6 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Callable, Mapping, Protocol, Sequence
 
+import numpy as np
+from numpy.typing import NDArray
+
+from mpnet.evaluation.confusion import classifier_confusion, detector_confusion
 from mpnet.report.class_pictures import ClassGallery
 from mpnet.report.model import Change, Picture
 from mpnet.report.paired import Pair, Pairing, PictureScore
@@ -43,6 +47,7 @@ class View:
     protocol: how pictures were made into findings, for a line in the terminal.
     change:   column heading -> its key in `Change.as_json`, for tables.
     matched:  what makes one right, for a sentence.
+    confusion: (n, n) counts of a run's findings on a data set; nothing: what its last class is, '' where there is none.
     """
 
     pairing: Callable[[Dataset, Any, int, int], Compares]
@@ -50,6 +55,8 @@ class View:
     protocol: Callable[[Mapping[str, Any]], str]
     change: Mapping[str, str]
     matched: str
+    confusion: Callable[[Any, Dataset], NDArray[np.int64]]
+    nothing: str = ""
 
 
 def _detector(protocol: Mapping[str, Any]) -> str:
@@ -63,10 +70,12 @@ def _classifier(protocol: Mapping[str, Any]) -> str:
 
 _VIEWS: dict[str, View] = {
     DETECTION.name: View(Pairing, Gallery, _detector, {
-        "class": "class", "picture": "picture", "score": "score", "IoU": "iou"}, "score 0.25 or more, IoU 0.5"),
+        "class": "class", "picture": "picture", "score": "score", "IoU": "iou"}, "score 0.25 or more, IoU 0.5",
+        detector_confusion, "nothing"),
     CLASSIFICATION.name: View(ClassPairing, ClassGallery, _classifier, {
         "class": "class", "picture": "picture", "first run": "baseline_class", "score": "baseline_score",
-        "this run": "other_class", "its score": "other_score"}, "right in one run, wrong in the other"),
+        "this run": "other_class", "its score": "other_score"}, "right in one run, wrong in the other",
+        classifier_confusion),
 }
 
 

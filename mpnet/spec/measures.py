@@ -81,11 +81,6 @@ class Measure:
         return not self.cost
 
     @property
-    def two_sided(self) -> bool:
-        """Whether it can be better than the baseline's: not where the baseline's own findings are the truth."""
-        return self.itself is None
-
-    @property
     def sense(self) -> int:
         """Factor that turns a value into one to be minimised."""
         return -1 if self.higher else 1

@@ -23,7 +23,7 @@ cp -a "$work/headers/usr/include" "$root/usr/"
 "${PYTHON:-python3}" -m pip install -q --no-cache-dir --disable-pip-version-check --target "$root/opt/site" --implementation cp --python-version 3.11 \
     --abi cp311 --abi abi3 --abi none --platform manylinux2014_aarch64 --platform manylinux_2_17_aarch64 \
     --platform manylinux_2_28_aarch64 --only-binary=:all: \
-    numpy cffi PyYAML opencv-python-headless click rich jinja2 plotly pytest hypothesis setuptools
+    numpy cffi PyYAML opencv-python-headless click rich jinja2 pytest hypothesis setuptools
 qemu-aarch64-static -L "$root" -E PYTHONPATH="$root/opt/site" "$root/usr/bin/python3.11" -c \
     'import numpy, cffi, yaml, cv2, click, rich, platform; assert platform.machine() == "aarch64"'
 touch "$root/.complete"

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+# As on virtual machines, remote desktops and locked-down browsers. Root may not use the sandbox.
+WITHOUT_WEBGL = ["--no-sandbox", "--disable-gpu", "--disable-3d-apis"]
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 
 
@@ -25,8 +27,7 @@ def browser() -> Iterator[Any]:
     if program is None:
         pytest.skip("SKIPPED WITHOUT CHROMIUM: apt-get install chromium (or set MPNET_CHROMIUM) to test the report")
     with sync_playwright() as playwright:
-        # Root may not use the sandbox; the pages are our own and ask for nothing.
-        running = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        running = playwright.chromium.launch(executable_path=program, args=WITHOUT_WEBGL)
         yield running
         running.close()
 

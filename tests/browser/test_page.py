@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +26,12 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def scroll_through(page: Any) -> None:
-    """Bring every part near the screen, so that all plots are drawn."""
+    """Unfold everything and bring it onto the screen."""
+    page.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true; })")
     height = page.evaluate("document.body.scrollHeight")
     for top in range(0, height, 500):
         page.evaluate(f"window.scrollTo(0, {top})")
         page.wait_for_timeout(40)
-    for name in page.eval_on_selector_all(".plot", "nodes => nodes.map(n => n.id)"):
-        page.wait_for_selector(f"#{name} .main-svg", state="attached")
     page.evaluate("window.scrollTo(0, 0)")
 
 
@@ -40,11 +40,15 @@ def point(page: Any, row: int) -> tuple[float, float]:
     place = page.evaluate("""row => {
         const node = document.getElementById('plot-front');
         node.scrollIntoView({ block: 'center', behavior: 'instant' });
-        const box = node.getBoundingClientRect(), { xaxis, yaxis } = node._fullLayout;
-        const at = (name) => TABLE.columns[document.getElementById(name).value][row];
-        return [box.x + xaxis._offset + xaxis.l2p(at('front-x')), box.y + yaxis._offset + yaxis.l2p(at('front-y'))];
+        const box = node.getBoundingClientRect(), [x, y] = FRONT.place(row);
+        return [box.x + x, box.y + y];
     }""", row)
     return place[0], place[1]
+
+
+def drawn(page: Any) -> list[int]:
+    """The rows of the front's points, from left to right."""
+    return page.eval_on_selector_all("#front-points .point", "nodes => nodes.map(n => Number(n.dataset.row))")
 
 
 def test_nothing_is_asked_of_any_network_and_nothing_goes_wrong(report: Path, open_page: Any) -> None:
@@ -65,8 +69,8 @@ def test_hovering_shows_the_precision_string(report: Path, open_page: Any) -> No
     page = open_page(report).page
     row = lonely_front_row()
     page.mouse.move(*point(page, row))
-    page.wait_for_selector("#plot-front .hovertext")
-    assert TABLE.keys[row] in page.text_content("#plot-front .hoverlayer")
+    page.wait_for_selector("#plot-front .tip:visible")
+    assert TABLE.keys[row] in page.text_content("#plot-front .tip")
 
 
 def test_clicking_a_point_selects_its_configuration(report: Path, open_page: Any) -> None:
@@ -80,6 +84,38 @@ def test_clicking_a_point_selects_its_configuration(report: Path, open_page: Any
     assert page.text_content("#panel-title") == "On the front"
     page.click("#back")
     assert page.text_content("#panel-key") == TABLE.keys[int(TABLE.chosen or 0)]
+
+
+def test_the_front_is_svg_and_the_cloud_is_drawn_without_webgl(report: Path, open_page: Any) -> None:
+    page = open_page(report).page
+    assert page.evaluate("document.createElement('canvas').getContext('webgl')") is None
+    front = sorted(np.flatnonzero(TABLE.front).tolist(), key=lambda row: TABLE.columns[TABLE.cost][row])
+    assert drawn(page) == front
+    assert page.locator("#front-points .whisker").count() == len(front)
+    assert page.locator("#front-points .mark").count() == 4
+    painted = page.evaluate("""() => { const c = document.querySelector('#plot-front canvas');
+        return c.getContext('2d').getImageData(0, 0, c.width, c.height).data.filter((v, i) => i % 4 === 3 && v).length; }""")
+    assert painted > len(TABLE)
+    assert page.evaluate("FRONT.cloud.length") == len(TABLE) - len(front)
+
+
+def test_a_dominated_point_can_be_clicked_and_a_rectangle_enlarged(report: Path, open_page: Any) -> None:
+    page = open_page(report).page
+    lonely = page.evaluate("""FRONT.cloud.find(row => { const [x, y] = FRONT.place(row);
+        const far = other => { const [u, v] = FRONT.place(other); return Math.hypot(u - x, v - y) > 2; };
+        return rowAt(x, y) === row && FRONT.cloud.every(other => other === row || far(other)); })""")
+    page.mouse.click(*point(page, lonely))
+    assert page.text_content("#panel-key") == TABLE.keys[lonely]
+    x, y = point(page, int(TABLE.chosen or 0))
+    page.mouse.move(x - 40, y - 40)
+    page.mouse.down()
+    page.mouse.move(x + 40, y + 40)
+    page.mouse.up()
+    assert 0 < len(page.evaluate("FRONT.marks")) < TABLE.front.sum()
+    page.click("#front-whole")
+    assert set(page.evaluate("FRONT.marks")) == set(np.flatnonzero(TABLE.front).tolist()) | {0}
+    page.select_option("#front-range", "front")
+    assert page.evaluate("FRONT.cloud") == []
 
 
 def test_arrow_keys_walk_along_the_front(report: Path, open_page: Any) -> None:
@@ -108,6 +144,7 @@ def test_tables_sort_by_numbers_both_ways(report: Path, open_page: Any) -> None:
 
 def test_the_table_of_configurations_sorts_filters_and_selects(report: Path, open_page: Any) -> None:
     page = open_page(report).page
+    page.click("nav a[href='#configurations']")
     page.select_option("#rows-filter", "all")
     assert "of 2,048" in page.text_content("#rows-said")
     page.fill("#rows-find", "q?????????q")
@@ -136,6 +173,7 @@ def test_the_saved_cfg_is_that_of_the_selected_configuration(report: Path, open_
 
 def test_data_beside_every_figure(report: Path, open_page: Any) -> None:
     page = open_page(report).page
+    page.click("nav a[href='#configurations']")
     with page.expect_download() as saving:
         page.locator("[data-figure='heat'] button[data-format='json']").click()
     document = json.loads(Path(saving.value.path()).read_text(encoding="utf-8"))
@@ -150,11 +188,65 @@ def test_data_beside_every_figure(report: Path, open_page: Any) -> None:
 def test_another_cost_redraws_the_front(report: Path, open_page: Any) -> None:
     page = open_page(report).page
     page.select_option("#front-x", "latency_ms")
-    page.wait_for_selector("#plot-front .xtitle:has-text('latency')")
-    shown = page.evaluate("document.getElementById('plot-front').data.find(t => t.name === 'front').customdata")
-    expected = page.evaluate("currentFront('latency_ms', 'agreement_AP')")
-    assert shown == expected
+    assert "latency (ms)" in page.text_content("#plot-front svg")
+    assert "latency: Time for one picture" in page.text_content("#front-means")
+    shown = drawn(page)
+    x, y = TABLE.columns["latency_ms"], TABLE.columns["agreement_AP"]
+    expected = [row for row in range(len(TABLE)) if not ((x <= x[row]) & (y >= y[row]) & ((x < x[row]) | (y > y[row]))).any()]
+    assert sorted(shown) == expected
     assert len(shown) > 1
+
+
+def test_sections_unfold_when_they_are_asked_for(report: Path, open_page: Any) -> None:
+    page = open_page(report).page
+    assert not page.is_visible("#table-layers")
+    page.click("nav a[href='#layers']")
+    assert page.is_visible("#table-layers")
+    page.evaluate("document.querySelector('#layers > details').open = false")
+    page.click("nav a[href='#layers']")
+    assert page.is_visible("#table-layers")
+
+
+def test_picks_and_rows_of_the_best_show_their_configuration(report: Path, open_page: Any) -> None:
+    page = open_page(report).page
+    picks = report_data().picks
+    assert page.locator(".pick h3").all_text_contents() == ["safe", "balanced", "smallest"]
+    page.locator(".pick button").nth(2).click()
+    assert page.text_content("#panel-key") == picks[2].key
+    assert page.text_content("#panel-title") == "On the front: smallest"
+    page.locator("#plot-heat [data-key]").first.click()
+    assert page.text_content("#panel-key") == "f" * 11
+
+
+def test_lost_and_gained_are_filtered_by_class_and_true_size(report: Path, open_page: Any) -> None:
+    page = open_page(report).page
+    changes = report_data(tuple(f"class {i}" for i in range(20))).changes
+    page.select_option("[data-filter='size']", "small")
+    small = [change for change in changes if change.size == "small"]  # type: ignore[attr-defined]
+    assert page.locator("#crops > li:visible").count() == len(small)
+    page.select_option("[data-filter='class']", small[1].name)
+    assert page.locator("#crops > li:visible").count() == 1
+    assert page.text_content("#changes-said") == f"1 of {len(changes)}"
+
+
+def test_the_confusion_matrix_counts_and_compares(report: Path, open_page: Any) -> None:
+    page = open_page(report).page
+    page.click("#confusion summary")
+    confusion = report_data(tuple(f"class {i}" for i in range(20))).confusion
+    assert confusion is not None
+    cell = page.locator("#table-confusion tbody tr").nth(3).locator("td").nth(3)
+    assert cell.get_attribute("title") == (
+        f"class 3 as class 3: baseline {confusion.baseline[3, 3]}, chosen {confusion.chosen[3, 3]}")
+
+
+def test_figures_are_saved_as_svg_with_colours(report: Path, open_page: Any) -> None:
+    page = open_page(report).page
+    for name, circles in (("front", len(TABLE)), ("sensitivity-AP", 0)):
+        with page.expect_download() as saving:
+            page.locator(f".save-data[data-figure='{name}'] [data-format='svg']").click()
+        root = ElementTree.parse(saving.value.path()).getroot()
+        assert "var(" not in ElementTree.tostring(root, encoding="unicode")
+        assert sum(node.tag.endswith("circle") for node in root.iter()) >= circles
 
 
 def test_hostile_names_show_as_text(open_page: Any, tmp_path: Path) -> None:
@@ -166,7 +258,7 @@ def test_hostile_names_show_as_text(open_page: Any, tmp_path: Path) -> None:
     assert opened.page.text_content("h1") == HOSTILE[0]
     assert HOSTILE[0] in opened.page.locator("#table-classes td").all_text_contents()
     assert HOSTILE[0] in opened.page.locator("#table-layers td").all_text_contents()
-    assert "<script>alert(1…" in opened.page.text_content("#plot-heat .xaxislayer-above")
+    assert "<script>alert(1…" in opened.page.text_content("#plot-heat svg")
     assert opened.page.locator("#plot-heat a").count() == 0
     assert opened.problems == []
     assert opened.requests == []
@@ -185,13 +277,45 @@ def test_colours_change_on_demand(report: Path, open_page: Any) -> None:
     page.click("#theme")
     page.click("#theme")
     assert page.evaluate("document.documentElement.dataset.theme") == "dark"
-    drawn = page.evaluate("document.getElementById('plot-front').layout.font.color")
-    assert drawn == page.evaluate("getComputedStyle(document.documentElement).getPropertyValue('--text').trim()")
+    for node, role in (("#plot-front .point", "accent"), ("#plot-heat text", "text")):
+        shown = page.evaluate(f"getComputedStyle(document.querySelector('{node}')).fill")
+        wanted = page.evaluate(f"getComputedStyle(document.documentElement).getPropertyValue('--{role}').trim()")
+        assert shown == f"rgb({', '.join(str(int(wanted[i:i + 2], 16)) for i in (1, 3, 5))})"
+
+
+@pytest.fixture(scope="session")
+def long_names(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page of a network whose classes and layers have long names without spaces."""
+    path = tmp_path_factory.mktemp("page") / "long.html"
+    names = tuple(f"pepperidge_farm_milk_chocolate_macadamia_cookies_{i}" for i in range(5))
+    path.write_text(render(report_data(names, names)), encoding="utf-8")
+    return path
+
+
+def overlapping(page: Any, selector: str) -> list[str]:
+    """Texts of shown elements of which one covers another."""
+    return page.evaluate("""selector => {
+        const boxes = [...document.querySelectorAll(selector)].map(n => [n.textContent.trim(), n.getBoundingClientRect()])
+            .filter(([, b]) => b.width && b.height);
+        const before = (a, b) => a.right <= b.left + 1 || a.bottom <= b.top + 1;
+        return boxes.flatMap(([text, a], i) => boxes.slice(i + 1).filter(([, b]) => !before(a, b) && !before(b, a))
+            .map(([other]) => `${text} | ${other}`));
+    }""", selector)
+
+
+def test_a_phone_has_a_navigation_and_nothing_overlaps(long_names: Path, open_page: Any) -> None:
+    page = open_page(long_names, viewport={"width": 390, "height": 800}, has_touch=True, is_mobile=True).page
+    assert page.is_visible("nav a[href='#choice']")
+    scroll_through(page)
+    for selector in ("header *:not(div):not(nav)", ".controls > *, #plot-front, .marks, #front-means", ".pairs dt, .pairs dd",
+                     "#plot-front .mark", ".pick, .tile", ".chart, figcaption"):
+        assert overlapping(page, selector) == []
 
 
 @pytest.mark.parametrize("width", [320, 360, 390, 768, 1280])
-def test_nothing_is_wider_than_the_screen(report: Path, open_page: Any, width: int) -> None:
-    page = open_page(report, viewport={"width": width, "height": 800}).page
+def test_nothing_is_wider_than_the_screen(long_names: Path, open_page: Any, width: int) -> None:
+    page = open_page(long_names, viewport={"width": width, "height": 800}).page
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
     scroll_through(page)
     assert page.evaluate("document.documentElement.scrollWidth") <= width
 

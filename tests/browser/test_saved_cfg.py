@@ -17,6 +17,7 @@ def test_a_saved_cfg_runs_to_the_same_ap(
     document_of(mpnet("report", store, "-o", "page.html", "--draws", 100, "--json"))
     opened: Opened = open_page(tmp_path / "page.html")
     page = opened.page
+    page.click("nav a[href='#configurations']")
     page.select_option("#rows-filter", "all")
     page.fill("#rows-find", "qfq" + "f" * 10)
     page.locator("#table-configurations tbody button").first.click()

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 # Slow to import; who needs one asks for it when it is needed.
-HEAVY = ("cv2", "dask", "distributed", "jinja2", "optuna", "plotly", "pycocotools", "rich", "yaml", "multiprocessing",
+HEAVY = ("cv2", "dask", "distributed", "jinja2", "optuna", "pycocotools", "rich", "yaml", "multiprocessing",
          "importlib.metadata", "mpnet.report", "mpnet.sweep", "mpnet.evaluation", "mpnet.speed", "mpnet.demo",
          "mpnet.spec.experiment", "mpnet.spec.dataset", "mpnet.quantization.tensorflow", "mpnet.kernels.reference")
 PROGRAM = """
@@ -70,7 +70,7 @@ def test_the_api_imports_what_is_asked_for() -> None:
 
 SLIM = """
 import sys
-sys.modules.update(dict.fromkeys(["plotly", "jinja2", "markupsafe", "pycocotools"]))  # as if they were not installed
+sys.modules.update(dict.fromkeys(["jinja2", "markupsafe", "pycocotools"]))  # as if they were not installed
 from mpnet.cli.main import main
 main(sys.argv[1:])
 """

@@ -73,8 +73,8 @@ def test_wrong_usage_is_one_line_and_exit_code_2(arguments: list[str], message: 
     (ImportError("libGL.so.1: cannot open shared object file"), 2,
      "error: libGL.so.1: cannot open shared object file; install mpnet anew, with the packages that it needs: "
      "pip install --force-reinstall .\n"),
-    (ModuleNotFoundError("No module named 'plotly'", name="plotly"), 2,
-     "error: this needs plotly, which is not installed; pip install 'mpnet[report]'\n"),
+    (ModuleNotFoundError("No module named 'jinja2'", name="jinja2"), 2,
+     "error: this needs jinja2, which is not installed; pip install 'mpnet[report]'\n"),
     (ModuleNotFoundError("No module named 'x.y'", name="x.y"), 2,
      "error: the Python module 'x.y' is missing; install mpnet anew, with all that it needs: pip install mpnet\n"),
     (KeyboardInterrupt(), 130, "interrupted\n"),

@@ -26,6 +26,7 @@ from rich.console import Console
 
 from mpnet.cli.main import cli, guarded
 from mpnet.detection.pictures import read_picture
+from mpnet.evaluation.compare import MIN_DRAWS
 from mpnet.evaluation.dataset import load_dataset
 from mpnet.formats.cfg import read_cfg
 from mpnet.formats.detections_json import read_detections
@@ -50,7 +51,7 @@ from tests.networks import NAMES, small_cfg, tiny_cfg, write_experiment
 
 SECONDS, MEMORY_BYTES = 10, 1 << 30
 PRINTED, RENDERED = 8, 200  # of so many, one becomes a table, or a whole page, which take long
-DRAWS = 20
+DRAWS = MIN_DRAWS
 
 
 class Hang(BaseException):

@@ -12,14 +12,17 @@ from mpnet.report.model import (
     CfgTemplate,
     ClassRow,
     Configurations,
+    Confusion,
     Layer,
     LayerError,
     LayerPair,
     ObjectChange,
+    Pick,
     Picture,
     ReportData,
     Status,
 )
+from mpnet.sweep.picks import PICK_RULES
 
 MACS = (22_118_400, 29_491_200, 29_491_200, 29_491_200, 29_491_200, 29_491_200, 3_276_800, 29_491_200, 3_276_800,
         1_638_400, 26_214_400)
@@ -123,7 +126,15 @@ def report_data(
                             4.0 * layer.parameters, (1.0 if key[i] == "q" else 4.0) * layer.parameters)
                   for i, layer in enumerate(weighted))
     changes = tuple(ObjectChange("lost" if i % 3 else "gained", picture_name, class_names[i % len(class_names)],
-                                 0.3 + 0.05 * i, 0.7, (10, 20, 60, 80), jpeg=jpeg(i, 160, 120)) for i in range(8))
+                                 0.3 + 0.05 * i, 0.7, (10, 20, 60, 80), ("small", "large")[i % 2], jpeg=jpeg(i, 160, 120))
+                    for i in range(8))
+    sides = len(class_names) + 1
+    counts = random.integers(0, 3, (2, sides, sides)) + 5 * np.eye(sides, dtype=np.int64)
+    confusion = Confusion((*class_names, "nothing"), counts[0], counts[1])
+    cheapest_first = sorted(np.flatnonzero(table.front).tolist(), key=lambda row: table.columns["bit_operations"][row])
+    picks = tuple(Pick(name, rule, table.keys[row], row, {"all 115 pictures": Interval(-0.2, -0.7, 0.3)}, {
+        "bit_operations": 81.0, "weight_bytes": 62.5}) for (name, rule), row in zip(
+            PICK_RULES.items(), (table.chosen or 0, cheapest_first[len(cheapest_first) // 3], cheapest_first[0]), strict=True))
     pictures = tuple(Picture(picture_name, "agreement 81.2; 2 objects lost", jpeg(20 + i), jpeg(30 + i), jpeg(40 + i))
                      for i in range(3))
     total = len(table)
@@ -134,4 +145,5 @@ def report_data(
         protocol={"dataset": "aix2022", "images": 115, "resize": "stretch", "confidence": 0.005, "nms": 0.45,
                   "quantization": {"weights": "per_channel", "activations": "dynamic"}},
         digests={"cfg": "ab" * 32, "weights": "cd" * 32, "data": "ef" * 32}, versions={"mpnet": "0.1.0"},
-        latency={"isa": "avx2", "threads": 2}, cfg=cfg(), intervals_by="2,000 paired bootstrap draws over pictures")
+        latency={"isa": "avx2", "threads": 2}, cfg=cfg(), intervals_by="2,000 paired bootstrap draws over pictures",
+        objectives=("agreement_AP", "bit_operations"), picks=picks, confusion=confusion)

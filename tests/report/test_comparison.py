@@ -21,6 +21,7 @@ from mpnet.report.comparison import check_limits
 from mpnet.report.comparison_text import print_comparison
 from mpnet.report.page import render
 from mpnet.report.paired import Pairing, overlap
+from mpnet.report.pictures import CROP_SIDE
 from mpnet.trial.result import Result
 from tests.report.made_runs import NAMES, make_dataset, make_detections, make_runs
 from tests.report.test_store_source import quiet
@@ -97,7 +98,7 @@ def test_pictures_of_lost_objects(runs: tuple[Result, Result, Result], tmp_path:
     assert [str(path) for path in files] == sorted(change["file"] for change in changes)
     picture = cv2.imread(str(files[0]))
     assert picture is not None
-    assert picture.shape[1] == 2 * 200 + 4
+    assert picture.shape[1] == 2 * CROP_SIDE + 4
 
 
 def test_without_pictures_metrics_remain(tmp_path: Path) -> None:

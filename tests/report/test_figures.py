@@ -41,7 +41,7 @@ def test_the_svg_of_the_front_has_a_dot_for_every_configuration() -> None:
     figure = figures.front(data)
     assert figure is not None
     dots = svg.draw(figure).count("<circle")
-    assert dots == len(data.configurations) + 2  # baseline and chosen are drawn once more
+    assert dots == len(data.configurations) + 4  # baseline and picks are drawn once more
 
 
 def test_figures_and_data_are_written_side_by_side(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ function decodeColumn(text) {
 
 const TABLE = {
   keys: DATA.table.keys,
+  short: DATA.table.short || DATA.table.keys,
   columns: Object.fromEntries(Object.entries(DATA.table.columns).map(([name, text]) => [name, decodeColumn(text)])),
   front: new Set(DATA.table.front),
   baseline: DATA.table.baseline,
@@ -21,7 +22,7 @@ const TABLE = {
 const RENDER = { selected: TABLE.chosen, listeners: [] };
 
 function select(row) {
-  if (row === null || row === RENDER.selected) return;
+  if (row === null || row < 0 || row === RENDER.selected) return;
   RENDER.selected = row;
   for (const listener of RENDER.listeners) listener(row);
 }
@@ -97,7 +98,7 @@ function csvCell(value) {
 }
 
 function columnsOf(name) {
-  if (name !== "front") return DATA.figures[name].columns;
+  if (name !== "front") return DATA.figures[name];
   const front = TABLE.keys.map((_, row) => TABLE.front.has(row));
   const columns = { precision: TABLE.keys, front };
   for (const [column, values] of Object.entries(TABLE.columns)) {

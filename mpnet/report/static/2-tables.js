@@ -70,7 +70,7 @@ function drawRows() {
   const names = Object.keys(TABLE.columns);
   const first = LIST.page * PAGE;
   const rows = LIST.rows.slice(first, first + PAGE).map((row) => {
-    const button = element("button", { type: "button", class: "row", text: TABLE.keys[row] });
+    const button = element("button", { type: "button", class: "row", text: TABLE.short[row], title: TABLE.keys[row] });
     const mark = row === TABLE.baseline ? " baseline" : row === TABLE.chosen ? " chosen" : TABLE.front.has(row) ? " front" : "";
     const line = element("tr", { "data-row": row }, element("td", {}, button, element("small", { text: mark })));
     for (const name of names) line.append(element("td", { text: show(name, TABLE.columns[name][row]) }));
@@ -89,7 +89,7 @@ function startConfigurations() {
   if (!table) return;
   const header = element("tr");
   for (const name of ["precision", ...Object.keys(TABLE.columns)]) {
-    const cell = element("th", { scope: "col", text: name === "precision" ? name : measureOf(name).label });
+    const cell = element("th", { scope: "col", text: name === "precision" ? name : measureOf(name).label, title: measureOf(name).means || "" });
     headerButton(cell, (direction) => {
       LIST.sort = name;
       LIST.direction = direction;

@@ -15,27 +15,66 @@ function cfgName(key) {
   return `${stem}-${key.replace(/[^\w]+/g, "_")}.cfg`;
 }
 
-function differenceCell(name, row) {
-  const value = TABLE.columns[name][row];
-  const start = TABLE.baseline === null ? NaN : TABLE.columns[name][TABLE.baseline];
-  const difference = value - start;
-  const cell = element("td", { text: row === TABLE.baseline ? "–" : showDifference(name, difference) });
-  const interval = (DATA.intervals[row] || {})[name];
-  if (interval) {
-    const noise = interval[1] <= 0 && interval[2] >= 0;
-    if (noise) cell.append(" ", element("small", { text: "noise" }));
-    const bounds = `${show(name, interval[1], false)} to ${signed(show(name, interval[2], false), interval[2])}`;
-    cell.append(element("br"), element("small", { text: bounds }));
-    if (!noise) cell.className = (interval[0] > 0) === measureOf(name).higher ? "good" : "bad";
-  }
+function valueCell(name, row) {
+  const cell = element("td", { text: show(name, TABLE.columns[name][row]) });
+  if (TABLE.baseline !== null && row !== TABLE.baseline) cell.append(" ", element("small", { text: show(name, TABLE.columns[name][TABLE.baseline]) }));
   return cell;
+}
+
+function differenceCell(name, row) {
+  const m = measureOf(name);
+  const start = TABLE.baseline === null ? NaN : TABLE.columns[name][TABLE.baseline];
+  const cell = element("td", { text: row === TABLE.baseline ? "–" : showDifference(name, TABLE.columns[name][row] - start) });
+  const interval = (DATA.intervals[row] || {})[name];
+  if (!interval) return cell;
+  // What cannot be better than the baseline has an interval of its values, and no verdict.
+  const [low, high] = m.judged ? interval.slice(1) : interval.slice(1).map((bound) => bound + start);
+  const noise = m.judged && low <= 0 && high >= 0;
+  if (noise) cell.append(" ", element("small", { text: "noise" }));
+  const sign = (text, value) => (m.judged ? signed(text, value) : text);
+  cell.append(element("br"), element("small", { text: `${sign(show(name, low, false), low)} to ${sign(show(name, high, false), high)}` }));
+  if (m.judged && !noise) cell.className = (interval[0] > 0) === m.higher ? "good" : "bad";
+  return cell;
+}
+
+function measureRows(row) {
+  const held = "held_out_";
+  const two = byId("panel-metrics").tHead.rows.length > 1;
+  const rows = [];
+  for (const name of Object.keys(TABLE.columns)) {
+    if (measureOf(name).cost || (two && name.startsWith(held))) continue;
+    const beside = two && held + name in TABLE.columns ? held + name : null;
+    if ([name, beside].every((n) => n === null || Number.isNaN(TABLE.columns[n][row]))) continue;
+    const line = element("tr", {}, element("th", { scope: "row", text: measureOf(name).label, title: measureOf(name).means || "" }), valueCell(name, row), differenceCell(name, row));
+    if (two) line.append(...(beside ? [valueCell(beside, row), differenceCell(beside, row)] : [element("td"), element("td")]));
+    rows.push(line);
+  }
+  return rows;
+}
+
+function costRows(row) {
+  const rows = [];
+  for (const name of Object.keys(TABLE.columns)) {
+    const value = TABLE.columns[name][row];
+    if (!measureOf(name).cost || Number.isNaN(value)) continue;
+    const start = TABLE.baseline === null ? NaN : TABLE.columns[name][TABLE.baseline];
+    rows.push(element("tr", {}, element("th", { scope: "row", text: measureOf(name).label, title: measureOf(name).means || "" }), element("td", { text: show(name, value) }),
+      element("td", { text: show(name, start) }), element("td", { text: start > 0 ? Math.round((100 * value) / start) + " %" : "–" })));
+  }
+  return rows;
+}
+
+function titleOf(row) {
+  const picked = DATA.picks.filter((pick) => pick.row === row).map((pick) => pick.name);
+  const name = row === TABLE.baseline ? "Baseline" : row === TABLE.chosen ? "Chosen configuration" : TABLE.front.has(row) ? "On the front" : "Selected configuration";
+  return picked.length ? `${name}: ${picked.join(", ")}` : name;
 }
 
 function drawPanel(row) {
   if (row === null || row === undefined) return;
   const key = TABLE.keys[row];
   const chosen = row === TABLE.chosen;
-  byId("panel-title").textContent = row === TABLE.baseline ? "Baseline" : chosen ? "Chosen configuration" : TABLE.front.has(row) ? "On the front" : "Selected configuration";
+  byId("panel-title").textContent = titleOf(row);
   byId("panel-key").textContent = key;
   const base = TABLE.baseline === null ? "" : TABLE.keys[TABLE.baseline];
   const chips = [];
@@ -47,15 +86,8 @@ function drawPanel(row) {
   }
   byId("panel-layers").replaceChildren(...chips);
   byId("panel-layers").setAttribute("aria-label", "Precision per layer: " + key + (base ? ", baseline " + base : ""));
-  const rows = [];
-  for (const name of Object.keys(TABLE.columns)) {
-    const value = TABLE.columns[name][row];
-    if (Number.isNaN(value)) continue;
-    const start = TABLE.baseline === null ? NaN : TABLE.columns[name][TABLE.baseline];
-    rows.push(element("tr", {}, element("th", { scope: "row", text: measureOf(name).label }),
-      element("td", { text: show(name, value) }), element("td", { text: show(name, start) }), differenceCell(name, row)));
-  }
-  byId("panel-metrics").tBodies[0].replaceChildren(...rows);
+  byId("panel-metrics").tBodies[0].replaceChildren(...measureRows(row));
+  byId("panel-costs").tBodies[0].replaceChildren(...costRows(row));
   const back = byId("back");
   back.hidden = chosen || TABLE.chosen === null;
   for (const cell of document.querySelectorAll("[data-position]")) {

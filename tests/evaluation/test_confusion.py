@@ -1,0 +1,48 @@
+"""Confusion matrices, counted by hand and against what else counts objects."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mpnet.evaluation.compare import found_objects
+from mpnet.evaluation.confusion import classifier_confusion, detector_confusion
+from mpnet.evaluation.match import Truths
+from mpnet.spec.classifications import Classifications
+from mpnet.spec.dataset import Category, Dataset, ImageRecord
+from mpnet.spec.detections import Detections
+from tests.evaluation.evaluation_cases import random_dataset, random_detections
+
+IMAGES = tuple(ImageRecord(i + 1, f"{i}.png", 100, 100, f"{i:064d}") for i in range(2))
+CLASSES = tuple(Category(i + 1, name) for i, name in enumerate(("circle", "square", "star")))
+BOX = (10.0, 10.0, 30.0, 30.0)
+FAR = (60.0, 60.0, 20.0, 20.0)
+
+
+def test_objects_are_found_taken_for_others_missed_and_invented() -> None:
+    dataset = Dataset.of(IMAGES, CLASSES, [
+        (0, 0, BOX, 900.0, False), (0, 1, FAR, 400.0, False), (1, 2, BOX, 900.0, False), (1, 0, FAR, 400.0, True)])
+    found = Detections.of(2, [0, 0, 0, 1, 1, 1], [0, 1, 2, 0, 0, 1], [0.5, 0.9, 0.8, 0.7, 0.6, 0.1],
+                          [BOX, BOX, FAR, BOX, FAR, FAR])
+    # circle found although a surer square lies on it; the square taken for a star; the star for a circle; the circle of
+    # the crowd counts nowhere; the surer square is nothing's; a doubtful one is no detection.
+    expected = [[1, 0, 0, 0], [0, 0, 1, 0], [1, 0, 0, 0], [0, 1, 0, 0]]
+    assert detector_confusion(found, dataset).tolist() == expected
+
+
+def test_rows_are_the_objects_columns_the_detections_and_the_diagonal_what_is_found() -> None:
+    dataset = random_dataset(3)
+    found = random_detections(dataset, 4)
+    matrix = detector_confusion(found, dataset)
+    counted = ~dataset.crowd
+    hit = found_objects(found, Truths.of_dataset(dataset))
+    assert matrix[:-1].sum(axis=1).tolist() == np.bincount(dataset.category[counted], minlength=len(matrix) - 1).tolist()
+    assert np.trace(matrix) == np.count_nonzero(counted & (hit >= 0))
+    sure = np.bincount(found.category[found.score >= np.float32(0.25)], minlength=len(matrix) - 1)
+    on_crowds = np.unique(hit[dataset.crowd & (hit >= 0)]).size
+    assert matrix[:, :-1].sum() == sure.sum() - on_crowds
+
+
+def test_a_classifier_names_one_class_for_each_picture() -> None:
+    dataset = Dataset.labelled(IMAGES, CLASSES, [0, 2])
+    found = Classifications.of([[0, 1, 2], [1, 2, 0]], [[0.9, 0.1, 0.0], [0.8, 0.1, 0.1]], 3)
+    assert classifier_confusion(found, dataset).tolist() == [[1, 0, 0], [0, 0, 0], [0, 1, 0]]
