@@ -13,7 +13,7 @@ from mpnet.report.terminal import Share, clean, number_text, precision_text, pri
 from mpnet.spec.measures import AGREEMENT, measure, names_of
 from mpnet.spec.plan_key import short_key
 from mpnet.spec.task import TASKS, Task
-from mpnet.speed.steps import doubt_of, latency_text
+from mpnet.speed.steps import doubt_of, short_latency
 
 CLASSES_SHOWN = 12
 CHANGES_SHOWN = 12
@@ -120,7 +120,7 @@ def _costs(document: Mapping[str, Any], console: Console) -> None:
             rows.append([name.replace("_", " "), *_shares(values, [show(v) for v in values])])
     times = [float((run["latency"] or {}).get("median_ms", float("nan"))) for run in runs]
     if any(time == time for time in times):
-        texts = [latency_text(run["latency"]) if run["latency"] else "-" for run in runs]
+        texts = [short_latency(run["latency"]) if run["latency"] else "-" for run in runs]
         # Bars and shares of what cannot be believed would be believed.
         comparable = not any(doubt_of(run["latency"]) for run in runs)
         nothing = [float("nan")] * len(runs)

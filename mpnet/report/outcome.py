@@ -11,7 +11,7 @@ from mpnet.report.task import view_of
 from mpnet.report.terminal import print_table
 from mpnet.spec.measures import AGREEMENT, names_of
 from mpnet.spec.plan_key import short_key
-from mpnet.speed.steps import doubt_of, latency_text
+from mpnet.speed.steps import doubt_of, short_latency
 from mpnet.trial.result import Result
 
 
@@ -44,7 +44,7 @@ def print_outcome(result: Result, baseline: Result | None, console: Console, dep
     rows.append(["MACs in int8", *map(_share, costs)])
     rows.append(["bit operations", *[count_text(cost["bit_operations"]) for cost in costs]])
     times = [run.document.get("latency") for run in runs]
-    rows.append(["latency", *[_latency(latency) for latency in times]])
+    rows.append(["latency", *[short_latency(latency) if latency else "-" for latency in times]])
     rows.append(["  taken with", *[_machine(latency) for latency in times]])
     if deployed is not None:
         own, other = (deployed.document["deployed"][name] for name in ("mpnet_latency_ms", "latency_ms"))
@@ -70,12 +70,6 @@ def _decibels(values: list[float | None]) -> str:
 
 def _share(cost: dict[str, Any]) -> str:
     return f"{100 * cost['int8_macs'] / cost['macs']:.1f} %" if cost.get("macs") else "-"
-
-
-def _latency(latency: dict[str, Any] | None) -> str:
-    if not latency:
-        return "-"
-    return f"unreliable, {latency['median_ms']:.2f} ms" if doubt_of(latency) else latency_text(latency)
 
 
 def _machine(latency: dict[str, Any] | None) -> str:

@@ -20,7 +20,7 @@ WIDEST = 100
 GAP = 2
 SHORTEST_BAR, LONGEST_BAR = 6, 24
 FOLDED = 24
-"""To how many columns texts are folded at most."""
+"""To how many columns words are folded at most."""
 EIGHTHS = " ▏▎▍▌▋▊▉█"
 
 STYLES = {"fp32": "blue", "fp16": "yellow", "int8": "green", "good": "green", "bad": "red", "noise": "dim", "none": ""}
@@ -145,11 +145,13 @@ class _Table:
             if self._wide([*shown, place]) <= room:
                 shown = sorted([*shown, place])
         self._fold(shown, room)
-        for part in self._groups(shown, room, keys):
-            spare = room - self._wide(part) - GAP
-            # A bar stands where it was asked for, if there is room for it.
-            bars = {place: min(LONGEST_BAR, spare) for place in self._bars if spare >= SHORTEST_BAR}
-            yield self._made(sorted([*part, *bars]), bars)
+        *groups, last = self._groups(shown, room, keys)
+        for part in groups:
+            yield self._made(part, {})
+        # A bar stands where it was asked for, if there is room for it.
+        spare = room - self._wide(last) - GAP
+        bars = {place: min(LONGEST_BAR, spare) for place in self._bars if spare >= SHORTEST_BAR}
+        yield self._made(sorted([*last, *bars]), bars)
 
     def _wide(self, shown: Sequence[int]) -> int:
         return sum(self._widths[place] for place in shown) + GAP * max(0, len(shown) - 1)
@@ -157,8 +159,11 @@ class _Table:
     def _fold(self, shown: Sequence[int], room: int) -> None:
         for place in sorted(self._foldable, key=lambda place: -self._widths[place] if place in shown else 0):
             over = self._wide(shown) - room
-            if place in shown and over > 0 and self._widths[place] > FOLDED:
-                self._widths[place] = max(FOLDED, self._widths[place] - over)
+            if place in shown and over > 0:
+                cells = (str(row[place]) for row in self._cells)
+                words = max((cell_len(word) for cell in cells for word in cell.split()), default=0)
+                least = min(self._widths[place], max([min(FOLDED, words), *map(cell_len, self._heads[place].split("\n"))]))
+                self._widths[place] = max(least, self._widths[place] - over)
 
     def _groups(self, shown: list[int], room: int, keys: int) -> list[list[int]]:
         first = [place for place in shown if place < keys]

@@ -155,3 +155,7 @@ def latency_text(latency: Mapping[str, Any]) -> str:
     middle = f"{latency['median_ms']:.2f} ms" + (f" ({low:.2f} to {high:.2f})" if low is not None and high is not None else "")
     return f"unreliable: {middle}" if doubt_of(latency) else middle
 
+
+def short_latency(latency: Mapping[str, Any]) -> str:
+    """The same for narrow tables: what is not to be believed without its middle half."""
+    return f"unreliable, {latency['median_ms']:.2f} ms" if doubt_of(latency) else latency_text(latency)

@@ -97,3 +97,21 @@ def test_optional_columns_go_before_a_table_is_cut() -> None:
     assert "2" * 8 in text
     assert "3" not in text
     assert "1" not in text
+
+
+def test_words_are_folded_before_a_table_is_cut() -> None:
+    target = _wide(32)
+    rows = [["qqqqqqqqqqqqq", "12.34", "safe, balanced, smallest", terminal.Share(1.0)]]
+    terminal.print_table(target, ["precision", "AP", "", "share"], rows, left=(0, 2))
+    lines = target.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    assert sum("precision" in line for line in lines) == 1
+    assert "balanced," in " ".join(lines)
+    assert max(map(cell_len, lines)) <= 32
+
+
+def test_only_the_last_part_of_a_table_has_bars() -> None:
+    target = _wide(40)
+    terminal.print_table(target, ["", *["column"] * 4, ""], [["a", *["1" * 12] * 4, terminal.Share(1.0)]])
+    parts = target.file.getvalue().split("column")  # type: ignore[attr-defined]
+    assert "#" not in "".join(parts[:-1])
+    assert "#" in parts[-1]
