@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.table import Table
 
 from mpnet.cli.options import declare
 from mpnet.cli.output import console, note, print_json
@@ -16,6 +15,7 @@ from mpnet.importing import Choices, Imported, import_model
 from mpnet.importing.described import Pixels
 from mpnet.importing.experiment import experiment_text
 from mpnet.messages import count_text
+from mpnet.report.terminal import print_table
 from mpnet.spec.heads import DECODERS
 from mpnet.spec.protocol import RESIZES
 
@@ -73,12 +73,8 @@ def command(
     if as_json:
         print_json(_document(found, files))
         return
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("node", "operator", "became"):
-        table.add_column(heading, no_wrap=heading == "operator")
-    for row in found.rows:
-        table.add_row(row.node, row.operator, row.fate)
-    console().print(table)
+    rows = [(row.node, row.operator, row.fate) for row in found.rows]
+    print_table(console(), ("node", "operator", "became"), rows, left=(0, 1, 2), fold=(0, 2))
     network = found.network
     console().print(f"{len(network.layers)} layers, {network.parameters:,} parameters, {count_text(network.macs)} MACs: "
                     + ", ".join(str(path) for path in files), markup=False)

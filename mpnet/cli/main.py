@@ -25,7 +25,7 @@ from mpnet.errors import MpnetError
 COMMANDS: dict[str, str] = {
     "init": "An experiment file for a network and pictures of your own.",
     "show": "A network's layers: shapes, precisions, conversions, cost.",
-    "detect": "Find objects in pictures, folders and videos.",
+    "detect": "Find objects in pictures, videos and what a camera sees.",
     "run": "Evaluate one configuration of an experiment file.",
     "sweep": "Search over precisions: every combination, or a quick first answer.",
     "profile": "Measure this machine, for sweeps with its latency.",
