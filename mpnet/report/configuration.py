@@ -56,7 +56,7 @@ def split_source(source: str) -> tuple[Path, str | None]:
     """The path, and the key of STORE:KEY; a path that exists as it stands has none.
 
     A folder stands for its latest result; where it has none, or a key follows it, for its latest sweep.
-    Raises: StoreError for a folder of several sweeps of which none is marked as the latest.
+    Raises: StoreError for a folder of several sweeps of which none is marked as the latest, or of none where a key follows.
     """
     path = Path(source)
     if path.exists():
@@ -65,6 +65,9 @@ def split_source(source: str) -> tuple[Path, str | None]:
     for place, character in enumerate(source):
         if character == ":" and (store := store_at(Path(source[:place] or "."))):
             return store, source[place + 1:]
+    folder, colon, key = source.rpartition(":")
+    if colon and Path(folder).is_dir():
+        raise StoreError(f"{folder}: holds no sweep, so {key[:60]!r} names nothing in it; `mpnet list` shows what there is")
     return path, None
 
 

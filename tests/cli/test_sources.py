@@ -135,7 +135,7 @@ def test_two_precisions_side_by_side(mpnet: Mpnet, experiment: Path) -> None:
     (("detect", "images/scene-0.png"), "no network is named"),
     (("detect", "net.cfg"), "nothing to look at"),
     (("bench", "none.sqlite:safe"), "none.sqlite:safe"),
-    (("show", "runs/none"), "holds no result"),
+    (("show", "runs/none"), "holds no result"), (("show", "images:safe"), "images: holds no sweep, so 'safe' names nothing"),
 ])
 def test_what_names_nothing_is_one_line(mpnet: Mpnet, experiment: Path, arguments: tuple[str, ...], said: str) -> None:
     failed = mpnet(*arguments)
