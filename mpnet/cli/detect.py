@@ -23,7 +23,7 @@ from mpnet.spec.task import CLASSIFICATION, DETECTION, Task
 from mpnet.trial.network import Network, load_network, network_of
 
 if TYPE_CHECKING:
-    from mpnet.spec.experiment import DetectionSection, Experiment
+    from mpnet.spec.experiment import DataSection, DetectionSection, Experiment
 
 NMS = 0.45
 
@@ -149,9 +149,23 @@ def _of_experiment(experiment: Experiment, default: str | None, layers: tuple[st
 def _sources(images: tuple[str, ...], camera: str | None, experiment: Experiment | None) -> list[Source]:
     if images or camera is not None:
         return find_sources([Path(image) for image in images])
-    if experiment is None or experiment.data is None or experiment.data.images is None:
+    if experiment is None or experiment.data is None:
         raise ConfigError("nothing to look at; name pictures, folders or videos, or --camera 0")
-    return find_sources([experiment.data.images])[:experiment.data.limit]
+    return find_sources(_own_pictures(experiment.data))[:experiment.data.limit]
+
+
+def _own_pictures(data: DataSection) -> list[Path]:
+    """Files and folders with the pictures of an experiment's data."""
+    from mpnet.formats.labels_listed import describe_listed
+    from mpnet.spec.experiment import LISTED
+
+    if data.format in LISTED and data.labels is not None:
+        return list(describe_listed(data.labels, data.images).pictures)
+    if data.images is None:
+        raise ConfigError("the experiment names no pictures; name some, folders or videos")
+    if data.format == "imagefolder":  # a folder for each class
+        return sorted(path for path in data.images.iterdir() if path.is_dir())
+    return [data.images]
 
 
 def _protocol(

@@ -44,15 +44,16 @@ def find_sources(paths: Sequence[Path]) -> list[Source]:
 def _files(path: Path) -> list[Path]:
     known = (*PICTURE_SUFFIXES, *VIDEO_SUFFIXES)
     try:
-        if path.is_dir():
-            found = sorted(entry for entry in path.iterdir() if entry.suffix.lower() in known and entry.is_file())
-            if not found:
-                raise ConfigError(f"{path}: holds no pictures or videos (known suffixes: {', '.join(known)})")
-            return found
-        if not path.is_file():
-            raise DataError(f"{path}: no such file or folder; check the path")
+        folder, there = path.is_dir(), path.is_file()
+        found = sorted(entry for entry in path.iterdir() if entry.suffix.lower() in known and entry.is_file()) if folder else []
     except ValueError as error:
         raise DataError(f"{str(path)!r}: {error}; check the path") from None
+    if folder and not found:
+        raise ConfigError(f"{path}: holds no pictures or videos (known suffixes: {', '.join(known)})")
+    if folder:
+        return found
+    if not there:
+        raise DataError(f"{path}: no such file or folder; check the path")
     if path.suffix.lower() not in known:
         raise DataError(f"{path}: is neither a picture nor a video (known suffixes: {', '.join(known)})")
     return [path]

@@ -91,7 +91,7 @@ def _print_front(document: Mapping[str, Any], out: Console) -> None:
     low, high = min(values), max(values)
     columns.append(("", [", ".join(marks.get(row["trial"], ())) for row in rows]))
     columns.append((measure(objectives[0]).label, [Share((value - low) / ((high - low) or 1.0)) for value in values]))
-    title = f"Front: {len(front)} configurations that no other one beats"
+    title = f"Front: {len(front)} configuration{'' if len(front) == 1 else 's'} that no other one beats"
     parts = document["holdout"]
     if parts["held_out"]:
         title += f"; on the {parts['selecting']} pictures that select, and on the {parts['held_out']} held out"

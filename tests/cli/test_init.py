@@ -69,6 +69,9 @@ def test_a_sweep_of_what_it_writes(mpnet: Mpnet, own: Path) -> None:
     assert (document["strategy"], document["holdout"]) == ("additive", {"selecting": 3, "held_out": 2})
     found = document_of(mpnet("detect", "net.yaml", "images/scene-0.png", "--conf", "0.1", "--json"))
     assert {box["name"] for box in found["files"][0]["detections"]} <= set(NAMES)
+    # Without pictures those of the data set are looked at, whoever names them.
+    own_pictures = document_of(mpnet("detect", "net.yaml", "--json"))
+    assert [Path(file["path"]).name for file in own_pictures["files"]] == [f"scene-{n}.png" for n in range(5)]
 
 
 def test_files_that_are_there_stay(mpnet: Mpnet, own: Path) -> None:
