@@ -13,6 +13,7 @@ from mpnet.evaluation.compare import DRAWS, MAX_DRAWS, MIN_DRAWS
 from mpnet.formats.atomic import write_text
 from mpnet.messages import bytes_text
 from mpnet.report.build import collect
+from mpnet.report.configuration import in_store
 from mpnet.report.export import write_data, write_figures
 from mpnet.report.page import render
 from mpnet.report.summary import sentences
@@ -21,6 +22,7 @@ from mpnet.report.summary import sentences
 @declare(
     "mpnet report runs/example/0123456789abcdef -o report.html",
     "mpnet report runs/aix/sweep.sqlite -o report.html --figures figures/ --data data/",
+    "mpnet report runs/aix:balanced -o report.html",
 )
 @click.argument("sources", nargs=-1, required=True, metavar="STORE_OR_RUN...", type=click.Path(path_type=Path))
 @click.option("-o", "--out", default="report.html", show_default=True, type=click.Path(path_type=Path, dir_okay=False),
@@ -41,10 +43,15 @@ def command(
 ) -> None:
     """Write a report of runs (the first is the baseline) or of a sweep, as one HTML file without outside parts.
 
-    A sweep may still be running or have been interrupted. Errors per layer, intervals and pictures that are not stored
-    are computed when network and data are still there and unchanged; otherwise the page says what it lacks.
+    STORE:safe, STORE:KEY and STORE:N/KEY say which configuration the page is about; a folder stands for its latest result,
+    or else for its latest sweep. A sweep may still be running or have been interrupted. Errors per layer, intervals and
+    pictures that are not stored are computed when network and data are still there and unchanged; otherwise the page says
+    what it lacks.
     """
     start = time.perf_counter()
+    if len(sources) == 1 and not sources[0].exists() and choose is None and sweep is None:
+        path, sweep, choose = in_store(str(sources[0]))
+        sources = (path,)
     data = collect(sources, progress=progress(quiet), draws=draws, compute=not no_compute, choose=choose, sweep=sweep)
     html = render(data)
     write_text(out, html)

@@ -101,15 +101,22 @@ def _picked(path: Path, number: int | None, name: str) -> str | None:
     return str(pick["precision"])
 
 
+def in_store(source: str) -> tuple[Path, int | None, str | None]:
+    """The path that `source` names; of a store also the sweep's number and the key, picks by their precision string, None:
+    as the sweep chose or has not yet. Raises: StoreError for a pick that there is none of."""
+    path, key = split_source(source)
+    number, key = _sweep_of(key)
+    if is_store(path) and (key in PICK_RULES or key in (None, "", "chosen", NEAREST)):
+        key = _picked(path, number, key or "chosen")
+    return path, number, key
+
+
 def find_configuration(source: str) -> Found:
     """The configuration that `source` names. Raises: StoreError when there is none."""
-    path, key = split_source(source)
+    path, number, key = in_store(source)
     if not is_store(path):
         result = read_result(path)
         return Found(str(result.document["precision"].get("key", "")), result.document, {}, place=result.folder)
-    number, key = _sweep_of(key)
-    if key in PICK_RULES or key in (None, "", "chosen", NEAREST):
-        key = _picked(path, number, key or "chosen")
     data, document = from_store(path, Status("finished", 0), None if key in (None, "baseline") else key, number)
     table = data.configurations
     row = table.baseline if key == "baseline" else table.chosen

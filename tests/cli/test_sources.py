@@ -48,6 +48,11 @@ def test_a_folder_stands_for_its_latest_sweep(mpnet: Mpnet, experiment: Path, st
     assert mpnet("export", f"{folder}:{KEY}", "--to", "cfg").stdout == mpnet("export", f"{store}:{KEY}", "--to", "cfg").stdout
     assert document_of(mpnet("sweep", "--status", folder, "--json"))["store"] == str(store)
     assert mpnet("report", folder, "-o", "page.html", "--no-compute", "-q").returncode == 0
+    # A page is about the configuration that is named.
+    page = mpnet("report", f"{folder}:{KEY}", "-o", "named.html", "--no-compute", "-q", "--json")
+    asked = mpnet("report", store, "--choose", KEY, "-o", "asked.html", "--no-compute", "-q", "--json")
+    assert document_of(page)["summary"] == document_of(asked)["summary"]
+    assert (folder.parent.parent / "named.html").read_bytes() == (folder.parent.parent / "asked.html").read_bytes()
     # Other data, another store: the later one is meant.
     other = Path(document_of(mpnet("sweep", experiment, *SWEEP, "--set", "data.limit=4"))["store"])
     assert other.parent == folder
