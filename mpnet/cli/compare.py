@@ -35,8 +35,9 @@ def command(
     """Compare finished runs, or configurations of a sweep; the first is the baseline.
 
     A RUN is a folder runs/<name>/<id>, its result.json, runs/<name> for its latest result, or STORE:KEY for a
-    configuration of a sweep (its precision string, `baseline` or `chosen`). Differences come with 95 % intervals from a
-    paired bootstrap over pictures: one whose interval contains zero is within noise.
+    configuration of a sweep (its precision string, `baseline` or `chosen`). Differences come with paired 95 %
+    intervals over pictures: one whose interval contains zero is within noise. Agreement, which cannot exceed the baseline's,
+    has an interval and no verdict.
     """
     wanted = _limits(limits)
     compared = compare_runs(runs, draws=draws, seed=seed, pictures=pictures, progress=progress(quiet))
