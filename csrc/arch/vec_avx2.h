@@ -66,18 +66,20 @@ static inline vf vf_load_s8_n(const int8_t *p, int n)
     memcpy(t, p, (size_t)n);
     return vf_load_s8(t);
 }
-static inline void vf_store_s8(int8_t *p, vf x)
+static inline vi vi_near(vf x) { return _mm256_cvtps_epi32(x); }
+static inline void vi_store_s8(int8_t *p, vi x)
 {
-    const __m256i i = _mm256_cvtps_epi32(x);
-    const __m128i s = _mm_packs_epi32(_mm256_castsi256_si128(i), _mm256_extracti128_si256(i, 1));
+    const __m128i s = _mm_packs_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1));
     _mm_storel_epi64((__m128i *)p, _mm_packs_epi16(s, s));
 }
-static inline void vf_store_s8_n(int8_t *p, vf x, int n)
+static inline void vi_store_s8_n(int8_t *p, vi x, int n)
 {
     int8_t t[8];
-    vf_store_s8(t, x);
+    vi_store_s8(t, x);
     memcpy(p, t, (size_t)n);
 }
+static inline void vf_store_s8(int8_t *p, vf x) { vi_store_s8(p, vi_near(x)); }
+static inline void vf_store_s8_n(int8_t *p, vf x, int n) { vi_store_s8_n(p, vi_near(x), n); }
 static inline vf vf_pow2(vf x)
 {
     const __m256i n = _mm256_slli_epi32(_mm256_castps_si256(x), 23);
@@ -103,6 +105,8 @@ static inline vi vi_load(const void *p) { return _mm256_loadu_si256((const __m25
 static inline void vi_store(void *p, vi x) { _mm256_storeu_si256((__m256i *)p, x); }
 static inline vf vi_to_float(vi x) { return _mm256_cvtepi32_ps(x); }
 static inline vi vi_set1(int32_t x) { return _mm256_set1_epi32(x); }
+static inline vi vi_add(vi a, vi b) { return _mm256_add_epi32(a, b); }
+static inline vi vi_max(vi a, vi b) { return _mm256_max_epi32(a, b); }
 /* acc += the products of each lane's pair of int16, both added. */
 static inline vi vi_dot16(vi acc, vi a, vi b) { return _mm256_add_epi32(acc, _mm256_madd_epi16(a, b)); }
 /* VL int16, widened. */

@@ -53,14 +53,14 @@ static inline vf vf_load_s8_n(const int8_t *p, int n)
 {
     return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_maskz_loadu_epi8(v_first(n), p)));
 }
-static inline void vf_store_s8(int8_t *p, vf x)
+static inline vi vi_near(vf x) { return _mm512_cvtps_epi32(x); }
+static inline void vi_store_s8(int8_t *p, vi x) { _mm_storeu_si128((__m128i *)p, _mm512_cvtsepi32_epi8(x)); }
+static inline void vi_store_s8_n(int8_t *p, vi x, int n)
 {
-    _mm_storeu_si128((__m128i *)p, _mm512_cvtsepi32_epi8(_mm512_cvtps_epi32(x)));
+    _mm_mask_storeu_epi8(p, v_first(n), _mm512_cvtsepi32_epi8(x));
 }
-static inline void vf_store_s8_n(int8_t *p, vf x, int n)
-{
-    _mm_mask_storeu_epi8(p, v_first(n), _mm512_cvtsepi32_epi8(_mm512_cvtps_epi32(x)));
-}
+static inline void vf_store_s8(int8_t *p, vf x) { vi_store_s8(p, vi_near(x)); }
+static inline void vf_store_s8_n(int8_t *p, vf x, int n) { vi_store_s8_n(p, vi_near(x), n); }
 static inline vf vf_pow2(vf x)
 {
     const __m512i n = _mm512_slli_epi32(_mm512_castps_si512(x), 23);
@@ -85,6 +85,8 @@ static inline vi vi_load(const void *p) { return _mm512_loadu_si512(p); }
 static inline void vi_store(void *p, vi x) { _mm512_storeu_si512(p, x); }
 static inline vf vi_to_float(vi x) { return _mm512_cvtepi32_ps(x); }
 static inline vi vi_set1(int32_t x) { return _mm512_set1_epi32(x); }
+static inline vi vi_add(vi a, vi b) { return _mm512_add_epi32(a, b); }
+static inline vi vi_max(vi a, vi b) { return _mm512_max_epi32(a, b); }
 static inline vi vi_dot16(vi acc, vi a, vi b) { return _mm512_add_epi32(acc, _mm512_madd_epi16(a, b)); }
 static inline vi vi_load_s16(const void *p) { return _mm512_cvtepi16_epi32(_mm256_loadu_si256((const __m256i *)p)); }
 static inline vi vi_low16(vi b) { return _mm512_and_si512(b, _mm512_set1_epi32(0xffff)); }

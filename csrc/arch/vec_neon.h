@@ -70,18 +70,21 @@ static inline vf vf_load_s8_n(const int8_t *p, int n)
     memcpy(t, p, (size_t)n);
     return vf_load_s8(t);
 }
-static inline void vf_store_s8(int8_t *p, vf x)
+static inline vi vi_near(vf x) { return vcvtnq_s32_f32(x); }
+static inline void vi_store_s8(int8_t *p, vi x)
 {
-    const int16x4_t narrow = vmovn_s32(vcvtq_s32_f32(x));
+    const int16x4_t narrow = vmovn_s32(x);
     const int32_t four = vget_lane_s32(vreinterpret_s32_s8(vmovn_s16(vcombine_s16(narrow, narrow))), 0);
     memcpy(p, &four, sizeof four);
 }
-static inline void vf_store_s8_n(int8_t *p, vf x, int n)
+static inline void vi_store_s8_n(int8_t *p, vi x, int n)
 {
     int8_t t[4];
-    vf_store_s8(t, x);
+    vi_store_s8(t, x);
     memcpy(p, t, (size_t)n);
 }
+static inline void vf_store_s8(int8_t *p, vf x) { vi_store_s8(p, vcvtq_s32_f32(x)); }
+static inline void vf_store_s8_n(int8_t *p, vf x, int n) { vi_store_s8_n(p, vcvtq_s32_f32(x), n); }
 static inline vf vf_pow2(vf x)
 {
     const uint32x4_t n = vshlq_n_u32(vreinterpretq_u32_f32(x), 23);
@@ -106,6 +109,10 @@ static inline vf vf_round_odd(vf s, vf e)
 /* Integers: VL int32 sums. There is no multiply of int16 pairs; depthwise, the one user here, needs single products. */
 static inline vi vi_load(const void *p) { return vld1q_s32((const int32_t *)p); }
 static inline void vi_store(void *p, vi x) { vst1q_s32((int32_t *)p, x); }
+static inline vi vi_set1(int32_t x) { return vdupq_n_s32(x); }
+static inline vi vi_add(vi a, vi b) { return vaddq_s32(a, b); }
+static inline vi vi_max(vi a, vi b) { return vmaxq_s32(a, b); }
+static inline vf vi_to_float(vi x) { return vcvtq_f32_s32(x); }
 static inline vi vi_load_s16(const void *p) { return vmovl_s16(vld1_s16((const int16_t *)p)); }
 static inline vi vi_low16(vi b) { return b; }
 static inline vi vi_dot16(vi acc, vi a, vi b) { return vmlaq_s32(acc, a, b); }

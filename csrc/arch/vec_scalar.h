@@ -65,6 +65,15 @@ static inline vf vf_round_odd(vf s, vf e)
 typedef int32_t vi;
 static inline vi vi_load(const void *p) { int32_t x; memcpy(&x, p, sizeof x); return x; }
 static inline void vi_store(void *p, vi x) { memcpy(p, &x, sizeof x); }
+static inline vi vi_set1(int32_t x) { return x; }
+static inline vi vi_add(vi a, vi b) { return a + b; }
+static inline vi vi_max(vi a, vi b) { return a > b ? a : b; }
+static inline vf vi_to_float(vi x) { return (float)x; }
+/* The nearest whole number, even between two. |x| < 2^22. */
+static inline vi vi_near(vf x) { return (vi)vf_round(x); }
+/* In [-128, 127]. */
+static inline void vi_store_s8(int8_t *p, vi x) { *p = (int8_t)x; }
+static inline void vi_store_s8_n(int8_t *p, vi x, int n) { (void)n; *p = (int8_t)x; }
 static inline vi vi_load_s16(const void *p) { int16_t x; memcpy(&x, p, sizeof x); return x; }
 static inline vi vi_low16(vi x) { return x; }
 static inline vi vi_dot16(vi acc, vi a, vi b) { return acc + a * b; }

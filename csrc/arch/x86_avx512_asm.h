@@ -2,10 +2,10 @@
  * sums where none of that is needed (gcc 12: 111 instructions for 24 VPDPBUSD), and park row pointers in vector registers,
  * from where they come back through a multiplier's port. Tiles with fewer rows stay in C.
  *
- * zmm0 to zmm23 sums, two a row; zmm28 and zmm29 weights, zmm31 a row's activation in all lanes. All fifteen general
- * registers: the first row's address moves, the other eleven rows are distances from it; rdi weights, rbx what to fetch
- * ahead, rbp the end of a segment's weights. The compiler may not lend rbx and rbp (frame and base pointers), so they are
- * saved here, below the red zone; what else is needed lies beside them on the stack. */
+ * zmm0 to zmm23 sums, two a row; zmm28 and zmm29 weights, zmm31 a row's activation in all lanes, where two multiplications
+ * read it. All fifteen general registers: the first row's address moves, the other eleven rows are distances from it; rdi
+ * weights, rbx what to fetch ahead, rbp the end of a segment's weights. The compiler may not lend rbx and rbp (frame and base
+ * pointers), so they are saved here, below the red zone; what else is needed lies beside them on the stack. */
 #ifndef MP_X86_AVX512_ASM_H
 #define MP_X86_AVX512_ASM_H
 #include <stddef.h>
@@ -38,14 +38,15 @@ typedef struct {
 #define ASM_MAC_F32(b, c) "vfmadd231ps %%zmm" #b ", %%zmm31, %%zmm" #c "\n"
 #define ASM_MAC_U8(b, c) "vpdpbusd %%zmm" #b ", %%zmm31, %%zmm" #c "\n"
 #define ASM_MAC_S16(b, c) "vpmaddwd %%zmm" #b ", %%zmm31, %%zmm30\n vpaddd %%zmm30, %%zmm" #c ", %%zmm" #c "\n"
-#define ASM_ROW_F32_2(c0, c1, row) ASM_ROW_F32_1(c0, c1, row) ASM_MAC_F32(29, c1)
-#define ASM_ROW_F32_1(c0, c1, row) "vbroadcastss (%%rax" row "), %%zmm31\n" ASM_MAC_F32(28, c0)
+#define ASM_ROW_F32_2(c0, c1, row)                                                                                     \
+    "vbroadcastss (%%rax" row "), %%zmm31\n" ASM_MAC_F32(28, c0) ASM_MAC_F32(29, c1)
+#define ASM_ROW_F32_1(c0, c1, row) "vfmadd231ps (%%rax" row ")%{1to16%}, %%zmm28, %%zmm" #c0 "\n"
 #define ASM_ROW_U8_2(c0, c1, row) ASM_ROW_U8_1(c0, c1, row) ASM_MAC_U8(29, c1)
 #define ASM_ROW_U8_1(c0, c1, row) "vpbroadcastd (%%rax" row "), %%zmm31\n" ASM_MAC_U8(28, c0)
 #define ASM_ROW_S16_2(c0, c1, row) ASM_ROW_S16_1(c0, c1, row) ASM_MAC_S16(29, c1)
 #define ASM_ROW_S16_1(c0, c1, row) "vpbroadcastd (%%rax" row "), %%zmm31\n" ASM_MAC_S16(28, c0)
-#define ASM_SECOND_2 "vmovups 64(%%rdi), %%zmm29\n"
-#define ASM_SECOND_1
+#define ASM_SECOND_2 "vmovups 64(%%rdi), %%zmm29\n prefetcht1 (%%rbx)\n add 32(%%rsp), %%rbx\n"
+#define ASM_SECOND_1 /* bound by loads: what is ahead is fetched before */
 
 #define ASM_TILE(NAME, ROW, VECTORS)                                                                                   \
     static void NAME(const asm_tile *tile)                                                                             \
@@ -76,8 +77,7 @@ typedef struct {
                          "add %%rdi, %%rbp\n"                                                                          \
                          ".p2align 6\n"                                                                                \
                          "2: vmovups (%%rdi), %%zmm28\n" ASM_SECOND_##VECTORS                                          \
-                         "prefetcht1 (%%rbx)\n"                                                                        \
-                         "add 32(%%rsp), %%rbx\n" ASM_ROWS(ASM_ROW_##ROW##_##VECTORS)                                  \
+                         ASM_ROWS(ASM_ROW_##ROW##_##VECTORS)                                                           \
                          "add $128, %%rdi\n"                                                                           \
                          "add $4, %%rax\n"                                                                             \
                          "cmp %%rbp, %%rdi\n"                                                                          \
@@ -106,7 +106,13 @@ typedef struct {
         const ptrdiff_t row = 8 * VL;                                                                                  \
         const asm_tile tile = {a, ahead, seg, segments, init ? init : acc, init ? 0 : row, b, run / KSTEP * row,       \
                                ahead_step, acc};                                                                       \
-        (channels > VL ? NAME##_full : NAME##_half)(&tile);                                                            \
+        if (channels > VL) {                                                                                           \
+            NAME##_full(&tile);                                                                                        \
+            return;                                                                                                    \
+        }                                                                                                              \
+        const char *const end = ahead + (ptrdiff_t)segments * (run / KSTEP) * ahead_step;                              \
+        for (const char *line = ahead; line < end; line += 64) __builtin_prefetch(line, 0, 2);                         \
+        NAME##_half(&tile);                                                                                            \
         return;                                                                                                        \
     }                                                                                                                  \
     if (rows < 1)                                                                                                      \

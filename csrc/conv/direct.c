@@ -19,7 +19,8 @@ static next_input next_input_of(const mp_item *item, int oy, int rows)
     if (!plan->staged || plan->depthwise || item->schedule->passes > 1 ||
         plan->stored_bytes * plan->total_panels > KEPT_BYTES)
         return (next_input){0};
-    const size_t in_row = (size_t)s->in_w * s->in_c * mp_type_bytes(plan->traits->type);
+    const size_t in_row =
+        (size_t)s->in_w * s->in_c * mp_type_bytes(plan->traits->type);
     const size_t tiles = (size_t)rows * plan->out_w / plan->micro->mr + 1;
     const size_t steps = tiles * plan->total_panels * ((size_t)plan->segments * plan->run_padded / plan->micro->kstep);
     const size_t row = (size_t)item->image * s->in_h + (size_t)(oy + item->schedule->rows * args->threads) * s->stride;
@@ -86,7 +87,7 @@ static void run_pass(const mp_item *item, const depth_pass *pass)
     const size_t row_bytes = (size_t)m->nr * 4,
                  sums_step = item->schedule->passes > 1 ? row_bytes : 0; /* of all, or of a unit */
     const int out_w = item->plan->out_w, windows = item->schedule->windows, unit = item->schedule->unit;
-    const int step = windows ? 4 : 1; /* rows of sums for a result */
+    const int shift = windows ? 2 : 0; /* a result has 1 << shift rows of sums */
     const size_t out_step = pass->out_ld * pass->out_bytes;
     const char *a[MP_MAX_UNIT + MP_MAX_ROWS];
     const char *fetched = ahead.from;
@@ -99,14 +100,14 @@ static void run_pass(const mp_item *item, const depth_pass *pass)
         for (int first = 0, rows; first < count; first += rows, fetched += ahead.per_tile) {
             rows = mp_tile_rows(count - first, m->mr);
             if (pass->output)
-                mp_fetch_results(pass->out + (size_t)((pixel + first) / step) * out_step, rows / step, out_step,
+                mp_fetch_results(pass->out + (size_t)((pixel + first) >> shift) * out_step, rows >> shift, out_step,
                                  pass->channels * pass->out_bytes);
             m->tile(a + first, item->segments, pass->segments, pass->run, pass->b, pass->init, sums + first * row_bytes,
                     rows, pass->channels, fetched, ahead.step);
         }
         /* Soon: they are in the first cache level, and the multipliers start on the next tile meanwhile. */
         if (pass->output) {
-            char *out = pass->out + (size_t)(pixel / step) * out_step;
+            char *out = pass->out + (size_t)(pixel >> shift) * out_step;
             item->table->output(pass->output, sums, (size_t)m->nr, count, pass->channels, pass->packed_channel, out,
                                 pass->out_ld);
         }

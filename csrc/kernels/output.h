@@ -18,10 +18,22 @@ enum { OUT_I8_EVEN = -1 };
 /* What quantising needs, out of the way of stores, which might change memory. */
 typedef struct {
     vf inv_scale, low, high, zero_point;
+    vi zero;
 } out_scale;
 static inline out_scale out_scale_of(const mp_output *o)
 {
-    return (out_scale){vf_set1(o->inv_scale), vf_set1(o->low), vf_set1(o->high), vf_set1(o->zero_point)};
+    return (out_scale){vf_set1(o->inv_scale), vf_set1(o->low), vf_set1(o->high), vf_set1(o->zero_point),
+                       vi_set1((int32_t)o->zero_point)};
+}
+
+/* Code of t, which is clamped: rounded half to even, by the conversion itself. */
+static inline __attribute__((always_inline)) void store_code(void *out, size_t at, vf t, vi zero, int n)
+{
+    const vi code = vi_add(vi_near(t), zero);
+    if (n == VL)
+        vi_store_s8((int8_t *)out + at, code);
+    else
+        vi_store_s8_n((int8_t *)out + at, code, n);
 }
 
 /* The first n lanes of x to element `at` of out, as out_type; returns bad with what rounding to a narrow type made infinite. */
@@ -30,12 +42,16 @@ static inline __attribute__((always_inline)) vf store_finished(const out_scale *
 {
     if (!mp_is_real(out_type)) {
         const vf t = vf_min_any(vf_max_any(vf_mul(x, q->inv_scale), q->low), q->high);
-        x = vf_add(round_by(t, out_type == OUT_I8_EVEN ? MP_HALF_TO_EVEN : rounding), q->zero_point);
+        if (out_type == OUT_I8_EVEN) {
+            store_code(out, at, t, q->zero, n);
+            return bad;
+        }
+        x = vf_add(round_by(t, rounding), q->zero_point);
     } else if (mp_type_bytes(out_type) < sizeof(float)) {
         x = round_as(out_type, x);
         bad = note_bad(bad, x);
     }
-    store_as(out, at, out_type == OUT_I8_EVEN ? MP_TYPE_I8 : out_type, x, n);
+    store_as(out, at, out_type, x, n);
     return bad;
 }
 
@@ -90,9 +106,9 @@ static inline __attribute__((always_inline)) void output_rows(mp_output *o, cons
 #define LARGEST_SUM(AT, N)                                                                                             \
     {                                                                                                                  \
         const int32_t *at = sums + AT;                                                                                 \
-        const vf top = largest_of(vf_load_i32(at), vf_load_i32(at + acc_ld), vf_load_i32(at + 2 * acc_ld),             \
-                                  vf_load_i32(at + 3 * acc_ld));                                                       \
-        vf x = vf_fma(top, vf_load(scales + AT), vf_load(biases + AT));                                                \
+        const vi upper = vi_max(vi_load(at), vi_load(at + acc_ld));                                                    \
+        const vi lower = vi_max(vi_load(at + 2 * acc_ld), vi_load(at + 3 * acc_ld));                                   \
+        vf x = vf_fma(vi_to_float(vi_max(upper, lower)), vf_load(scales + AT), vf_load(biases + AT));                  \
         x = vf_activate(N == VL ? x : vf_keep_n(x, N), activation);                                                    \
         FINISH(x, AT, N)                                                                                               \
     }

@@ -35,7 +35,10 @@ static inline __attribute__((always_inline)) void quantize_from(const int type, 
 #define BODY(AT, N)                                                                                                    \
     {                                                                                                                  \
         const vf t = vf_min_any(vf_max(vf_mul(load_as(x, AT, type, N), inv), bottom), top);                            \
-        store_as(out, AT, MP_TYPE_I8, vf_add(round_by(t, rounding), zero), N);                                         \
+        if (rounding == MP_HALF_TO_EVEN)                                                                               \
+            store_code(out, AT, t, vi_set1(zero_point), N);                                                            \
+        else                                                                                                           \
+            store_as(out, AT, MP_TYPE_I8, vf_add(round_by(t, rounding), zero), N);                                     \
     }
     FOR_VECTORS(count, BODY);
 #undef BODY

@@ -38,9 +38,9 @@ class HotLoop:
 HOT_LOOPS = (
     HotLoop("avx512vnni", "x86_avx512vnni.c", "tile_u8", "vpdpbusd", 24, 44, {"cascadelake": 13.07}),
     HotLoop("avx512vnni", "x86_avx512vnni.c", "tile_f32", r"vfmadd\d+ps", 24, 44, {"cascadelake": 13.07}),
-    HotLoop("avx512vnni", "x86_avx512vnni.c", "tile_u8_half", "vpdpbusd", 12, 31, {"cascadelake": 8.74}),
-    HotLoop("avx512vnni", "x86_avx512vnni.c", "tile_f32_half", r"vfmadd\d+ps", 12, 31, {"cascadelake": 8.74}),
-    HotLoop("avx512", "x86_avx512.c", "tile_s16_half", "vpmaddwd", 12, 43, {"cascadelake": 12.52}),
+    HotLoop("avx512vnni", "x86_avx512vnni.c", "tile_u8_half", "vpdpbusd", 12, 29, {"cascadelake": 8.46}),
+    HotLoop("avx512vnni", "x86_avx512vnni.c", "tile_f32_half", r"vfmadd\d+ps", 12, 17, {"cascadelake": 6.52}),
+    HotLoop("avx512", "x86_avx512.c", "tile_s16_half", "vpmaddwd", 12, 41, {"cascadelake": 12.52}),
     HotLoop("avx512", "x86_avx512.c", "tile_s16", "vpmaddwd", 24, 68, {"cascadelake": 21.9}),
     HotLoop("avx512", "x86_avx512.c", "tile_f32", r"vfmadd\d+ps", 24, 44, {"cascadelake": 13.07}),
     HotLoop("avx2", "x86_avx2.c", "tile_s16", "vpmaddwd", 12, 38, {"haswell": 12.08}),
