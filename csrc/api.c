@@ -117,6 +117,12 @@ int mp_conv(const mp_table *table, const mp_conv_args *a)
     if ((a->pool_h || a->pool_w) && !(is_half(a->pool_h, plan.out_h) && is_half(a->pool_w, plan.out_w)))
         return MP_BAD_SHAPE;
     if (plan.codes && (!a->weight_scale || !a->in_scale || !a->in_zero_point || !a->in_offset)) return MP_BAD_ARGUMENT;
+    if (a->converts && (plan.traits->type == MP_TYPE_F32 || !mp_is_real(a->in_type) || a->in_type == plan.traits->type))
+        return MP_BAD_ARGUMENT;
+    if (a->converts && plan.codes &&
+        (!a->in_inv_scale || a->in_rounding < 0 || a->in_rounding > MP_TRUNCATE || a->in_low < -128 ||
+         a->in_high > 127 || a->in_low > a->in_high))
+        return MP_BAD_ARGUMENT;
     const int out_codes = !mp_is_real(a->out_type);
     if (out_codes && a->pool_h && a->ranges) return MP_BAD_ARGUMENT;
     if (out_codes && (!a->out_inv_scale || !a->out_zero_point || a->out_rounding < 0 || a->out_rounding > MP_TRUNCATE ||

@@ -54,6 +54,10 @@ typedef struct {
                                   * that is pooled reals; or NULL, which it has to be for pooled codes */
     void *scratch;                 /* mp_conv_scratch_bytes, 64-byte aligned; contents need not survive */
     size_t scratch_bytes;
+    /* converts = 1: `in` holds reals of in_type, another than the precision reads, which become what it reads on their way: as
+     * by mp_cast, or by mp_quantize with in_zero_point and these. Not for precisions that read float. */
+    int32_t converts, in_type, in_rounding, in_low, in_high;
+    const float *in_inv_scale; /* int8: images */
 } mp_conv_args;
 
 const char *mp_compiler(void);

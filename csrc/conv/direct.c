@@ -20,7 +20,7 @@ static next_input next_input_of(const mp_item *item, int oy, int rows)
         plan->stored_bytes * plan->total_panels > KEPT_BYTES)
         return (next_input){0};
     const size_t in_row =
-        (size_t)s->in_w * s->in_c * mp_type_bytes(plan->traits->type);
+        (size_t)s->in_w * s->in_c * mp_type_bytes(args->converts ? args->in_type : plan->traits->type);
     const size_t tiles = (size_t)rows * plan->out_w / plan->micro->mr + 1;
     const size_t steps = tiles * plan->total_panels * ((size_t)plan->segments * plan->run_padded / plan->micro->kstep);
     const size_t row = (size_t)item->image * s->in_h + (size_t)(oy + item->schedule->rows * args->threads) * s->stride;

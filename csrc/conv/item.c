@@ -60,6 +60,7 @@ void mp_item_prepare(mp_item *item, int chunk, char *scratch)
     item->first_panel = (int)(panels * chunk / item->schedule->chunks);
     item->last_panel = (int)(panels * (chunk + 1) / item->schedule->chunks);
     item->stage = scratch + at->stage;
+    item->converted = scratch + at->converted;
     item->transformed = scratch + at->transformed;
     item->sums = scratch + at->sums;
     item->tile = scratch + at->tile;
@@ -128,12 +129,29 @@ static void fill(char *staged, size_t count, size_t a_bytes, int value)
     }
 }
 
+/* Pixels of an image's row, from the first on, as the precision stores them. */
+static const void *input_row(const mp_item *item, int iy, size_t count)
+{
+    const mp_conv_plan *plan = item->plan;
+    const mp_conv_args *args = item->args;
+    const mp_conv_shape *s = &plan->shape;
+    const int type = args->converts ? args->in_type : plan->traits->type;
+    const size_t row = ((size_t)item->image * s->in_h + iy) * s->in_w * s->in_c * mp_type_bytes(type);
+    const char *in = (const char *)args->in + row;
+    if (!args->converts) return in;
+    if (plan->codes)
+        item->table->quantize(in, type, (int8_t *)item->converted, count, args->in_inv_scale[item->image],
+                              args->in_zero_point[item->image], args->in_rounding, args->in_low, args->in_high);
+    else
+        item->table->cast(in, type, item->converted, plan->traits->type, count);
+    return item->converted;
+}
+
 void mp_item_stage(const mp_item *item, int oy, int count)
 {
     const mp_conv_plan *plan = item->plan;
     const mp_conv_shape *s = &plan->shape;
-    const size_t a_bytes = plan->a_bytes, in_row = (size_t)s->in_w * s->in_c * mp_type_bytes(plan->traits->type);
-    const char *in = (const char *)item->args->in + (size_t)item->image * s->in_h * in_row;
+    const size_t a_bytes = plan->a_bytes;
     const int value = zero_code(item), zero_point = plan->subtracts_zero ? item->args->in_zero_point[item->image] : 0;
     const int left = clamp(s->padding, 0, plan->stage_w);
     const int middle = clamp(s->in_w, 0, plan->stage_w - left);
@@ -146,7 +164,7 @@ void mp_item_stage(const mp_item *item, int oy, int count)
         }
         fill(to, (size_t)left * s->in_c, a_bytes, value);
         to += (size_t)left * s->in_c * a_bytes;
-        plan->stage(to, in + iy * in_row, (size_t)middle * s->in_c, zero_point);
+        plan->stage(to, input_row(item, iy, (size_t)middle * s->in_c), (size_t)middle * s->in_c, zero_point);
         to += (size_t)middle * s->in_c * a_bytes;
         fill(to, (size_t)(plan->stage_w - left - middle) * s->in_c, a_bytes, value);
     }

@@ -119,6 +119,8 @@ static void lay_out(const mp_conv_plan *plan, int pooled, mp_schedule *schedule)
     }
     mp_scratch *at = &schedule->at;
     at->stage = place(&end, plan->staged ? schedule->stage_row * rows + MP_PAST_STAGE : 0);
+    at->converted =
+        place(&end, plan->staged ? (size_t)plan->shape.in_w * plan->shape.in_c * mp_type_bytes(plan->traits->type) : 0);
     at->transformed = place(&end, transformed);
     at->sums = place(&end, sums);
     at->tile = place(&end, tile);

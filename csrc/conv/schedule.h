@@ -10,6 +10,7 @@ enum {
 /* One thread's scratch: where each part begins, and the length of all. What an algorithm does not use is empty. */
 typedef struct {
     size_t stage;             /* input rows */
+    size_t converted;         /* one row of the input as the precision stores it, on its way into stage */
     size_t transformed;       /* Winograd: input tiles of a block, [position][tile] */
     size_t sums;              /* direct: of a tile or a block; Winograd: products, [panel][position][tile] */
     size_t tile;              /* Winograd: sums of a few finished tiles side by side */

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.engine.memory import Arena, allocate
-from mpnet.engine.operations import Operation, Quantize
+from mpnet.engine.operations import Cast, Convolve, Operation, Quantize
 from mpnet.engine.plan import Plan
 from mpnet.engine.prepare import Prepared
 from mpnet.engine.tensor import ScaleCall, Tensor
@@ -62,6 +62,22 @@ def named_error(network: NetworkSpec, index: int, error: MpnetError) -> EngineEr
     return EngineError(f"{network.source}: {where}: {error}")
 
 
+def picture_conversions(plan: Plan) -> set[int]:
+    """Numbers of the steps that convert the picture for one convolution, which then does it while it reads: the picture is the
+    largest tensor of most networks, comes from memory, and stays where it is, so that no other tensor's place changes."""
+    readers: dict[int, list[int]] = {}
+    for number, step in enumerate(plan.steps):
+        for slot in step.inputs:
+            readers.setdefault(slot, []).append(number)
+    found = set()
+    for number, step in enumerate(plan.steps):
+        if step.inputs == (0,) and isinstance(step.operation, Quantize | Cast) and step.operation.rules is not None:
+            own = readers.get(step.output, [])
+            if len(own) == 1 and isinstance(plan.steps[own[0]].operation, Convolve) and step.output not in plan.outputs:
+                found.add(number)
+    return found
+
+
 class BoundPlan:
     """Memory and calls for batches of `images`.
 
@@ -87,16 +103,23 @@ class BoundPlan:
             slot: Tensor(data, plan.slots[slot].precision, measured=slot in measured)
             for slot, data in enumerate(arrays) if data is not None
         }
+        joined = picture_conversions(plan)
         context = Context.of(prepared, threads)
         self.calls: list[tuple[int, Call]] = []
         self._picture_calls: list[Call] = []
         for number, step in enumerate(plan.steps):
+            inputs, out, operation = [tensors[slot] for slot in step.inputs], tensors[step.output], step.operation
             try:
-                calls = context.bind(step.operation, [tensors[slot] for slot in step.inputs], tensors[step.output])
+                if number in joined:
+                    assert isinstance(operation, Quantize | Cast)
+                    calls = operation.bind_scales(context, inputs[0], out)
+                    out.unconverted = inputs[0], operation
+                else:
+                    calls = context.bind(operation, inputs, out)
             except (KernelError, PrecisionError) as error:
                 raise named_error(plan.network, step.layer, error) from None
             self.calls += [(number, call) for call in calls]
-            self._picture_calls += calls if 0 in step.inputs else []
+            self._picture_calls += calls if 0 in step.inputs or inputs[0].unconverted is not None else []
         context.binder.finish()
         for slot, number in plan.unchecked_outputs:
             check = context.binder.value_range(tensors[slot].data, np.zeros((images, 2), np.float32))

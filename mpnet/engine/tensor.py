@@ -79,6 +79,7 @@ class Tensor:
     code_map:  what codes mean, per image; None for reals.
     ranges:    (n, 2) minimum and maximum per image where they are known already.
     measured:  whether an operation that gets the ranges of its result for nothing should leave them here.
+    unconverted: (the tensor that it is made of, by what), where nothing is written here and who reads it converts.
     converted: conversions of this tensor that were made before, by operation; they live as long as it does.
     """
 
@@ -87,6 +88,7 @@ class Tensor:
     code_map: CodeMap | None = None
     ranges: NDArray[np.float32] | None = None
     measured: bool = True
+    unconverted: tuple[Tensor, Operation] | None = field(default=None, repr=False)
     converted: dict[Operation, Tensor] = field(default_factory=dict, repr=False)
 
     @property

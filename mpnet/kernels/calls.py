@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from mpnet.errors import KernelError, NonFiniteError
 from mpnet.kernels import arguments
 from mpnet.kernels.arguments import ANY, CODES, FLOAT, INT, REALS, check, check_images, check_output, code_of
-from mpnet.kernels.interface import ACTIVATIONS, ConvShape, PackedConv, TensorQuant
+from mpnet.kernels.interface import ACTIVATIONS, CodeRules, ConvShape, PackedConv, TensorQuant
 from mpnet.kernels.plain_calls import PlainCalls
 from mpnet.spec.precision import Precision
 from mpnet.spec.quantization import ROUNDINGS
@@ -141,13 +141,19 @@ class Binder(PlainCalls):
         out_low: int = -128,
         out_high: int = 127,
         pool: bool = False,
+        converts: CodeRules | None = None,
     ) -> Call:
-        """Scales instead of quants; it can run after `finish`."""
+        """Scales instead of quants; it can run after `finish`.
+
+        converts: x holds reals of another stored type, which become what the precision reads as by `cast`, or as by
+        `quantize` with in_scales and these rules.
+        """
         if packed.made_by != self._kernels.name:
             raise KernelError(f"these weights were not packed by ISA level {self._kernels.name}; call its pack_conv")
         shape, precision = packed.shape, packed.precision
         images = len(x) if isinstance(x, np.ndarray) and x.ndim else 0
-        check(x, "x", (precision.stored.dtype,), (images, shape.in_h, shape.in_w, shape.in_channels))
+        check(x, "x", (precision.stored.dtype,) if converts is None else REALS,
+              (images, shape.in_h, shape.in_w, shape.in_channels))
         height, width = arguments.pooled_size(shape, out) if pool else (shape.out_h, shape.out_w)
         check(out, "out", ANY, (images, height, width, shape.out_channels))
         check_output(out, x)
@@ -164,6 +170,13 @@ class Binder(PlainCalls):
             check(weight_scale, "weight_scale", FLOAT, (shape.out_channels,))
             fields |= {"weight_scale": weight_scale, "in_scale": scale, "in_zero_point": zero_point,
                        "in_offset": offset}
+        if converts is not None:
+            fields |= {"converts": 1, "in_type": x.dtype}
+            if precision.carries_scale:
+                [inv_scale] = _per_image(in_scales, images, "in_quant", "inv_scale")
+                arguments.check_codes(converts.low, converts.high)
+                fields |= {"in_inv_scale": inv_scale, "in_low": converts.low, "in_high": converts.high,
+                           "in_rounding": code_of(converts.rounding, ROUNDINGS, "rounding")}
         if out.dtype in CODES:
             inv_scale, zero_point = _per_image(out_scales, images, "out_quant", "inv_scale", "zero_point")
             arguments.check_codes(out_low, out_high)
@@ -341,6 +354,7 @@ class Kernels(ABC):
         out_high: int = 127,
         ranges: Floats | None = None,
         pool: bool = False,
+        converts: CodeRules | None = None,
         threads: int = 1,
     ) -> None:
         """out = activation(conv(x) + bias), stored as out's dtype.
@@ -350,14 +364,17 @@ class Kernels(ABC):
         itself when it is pooled, where it may not be int8.
         pool: out is what maxpool of size 2 and stride 2 makes of the result, with padding 0 or 1 as out's shape says.
         out_rounding, out_low, out_high: how an int8 out is rounded and clamped.
+        converts: see Binder.conv; in_quant's offset must be 0 then.
         Raises: KernelError for shapes and types that do not fit; NonFiniteError (both a KernelError and an EngineError)
         when a result is not finite before the activation, or after rounding to half; out is then unspecified.
         """
         binder = Binder(self, threads)
         call = binder.conv(
             packed, x, out, bias=bias, activation=activation, weight_scale=weight_scale,
-            in_scales=_scales(in_quant, "in_quant"), out_scales=_scales(out_quant, "out_quant", written=True),
+            in_scales=_scales(in_quant, "in_quant", written=converts is not None),
+            out_scales=_scales(out_quant, "out_quant", written=True),
             out_rounding=out_rounding, out_low=out_low, out_high=out_high, ranges=ranges, pool=pool,
+            converts=converts,
         )
         binder.finish(scratch)
         self._run(call, "convolution")

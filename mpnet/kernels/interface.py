@@ -86,3 +86,12 @@ class PackedConv:
     data: NDArray[Any] = field(repr=False)
     c_shape: Any = field(repr=False, default=None)
     scratch_bytes: dict[tuple[bool, int], int] = field(repr=False, default_factory=dict)
+
+
+@dataclass(frozen=True)
+class CodeRules:
+    """How reals become codes, beside scale and zero point."""
+
+    rounding: str = "half_to_even"
+    low: int = -128
+    high: int = 127

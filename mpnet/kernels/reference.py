@@ -158,18 +158,22 @@ def _result(precision: Precision) -> Callable[[PackedConv, Any, Fields], F32]:
     return _RESULTS[precision.base if precision.is_narrow else precision.name]
 
 
+_CODE_RULES = ("inv_scale", "zero_point", "rounding", "low", "high")
+
+
 def _conv(x: NDArray[Any], packed: PackedConv, fields: Fields) -> None:
     out, shape = fields["out"], packed.shape
     # A connected layer reads the same values as one pixel.
     x = x.reshape(len(x), shape.in_h, shape.in_w, shape.in_channels)
+    if "converts" in fields:
+        x = _converted(x, packed, fields)
     with np.errstate(over="ignore", invalid="ignore"):
         value = _result(packed.precision)(packed, x if packed.precision.carries_scale else widened(x), fields)
         _finite(value, "a convolution's result")
         value = activate(value, ACTIVATIONS[fields["activation"]])
     whole = np.empty(value.shape, out.dtype)
     if out.dtype in CODES:
-        how = [fields[f"out_{name}"] for name in ("inv_scale", "zero_point", "rounding", "low", "high")]
-        _quantize(value, value.dtype, whole, len(x), 0, *how)
+        _quantize(value, value.dtype, whole, len(x), 0, *(fields[f"out_{name}"] for name in _CODE_RULES))
     else:
         whole = narrowed(value, out.dtype)
         _finite(widened(whole), "a convolution's result")
@@ -183,6 +187,16 @@ def _conv(x: NDArray[Any], packed: PackedConv, fields: Fields) -> None:
         out[:] = whole
     if "ranges" in fields:
         fields["ranges"][:] = _extremes(value)
+
+
+def _converted(x: NDArray[Any], packed: PackedConv, fields: Fields) -> NDArray[Any]:
+    """What the precision reads."""
+    out = np.empty(x.shape, packed.precision.stored.dtype)
+    if packed.precision.carries_scale:
+        _quantize(x, x.dtype, out, len(x), 0, *(fields[f"in_{name}"] for name in _CODE_RULES))
+    else:
+        _cast(x, x.dtype, out, out.dtype)
+    return out
 
 
 def _extremes(x: F32) -> F32:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from mpnet.errors import KernelError, NonFiniteError
 from mpnet.kernels import isa
-from mpnet.kernels.interface import ConvShape, TensorQuant
+from mpnet.kernels.interface import CodeRules, ConvShape, TensorQuant
 from mpnet.kernels.reference import ReferenceKernels
 from mpnet.spec.precision import PRECISIONS, STORED_TYPES, Precision, precision
 from tests.kernels.cases import ConvCase, conv_arguments, conv_cases, output_shape
@@ -174,3 +174,38 @@ def test_int8_winograd_and_direct_give_the_same_sums(level: str, magnitude: int)
             in_quant=quant,
         )
     assert same(expected, out)
+
+
+@pytest.mark.parametrize("rounding", ["half_to_even", "half_away", "truncate"])
+@pytest.mark.parametrize("name", ["fp16", "int8", "fp16_half"])
+def test_an_input_converted_on_its_way_is_one_converted_before(name: str, rounding: str) -> None:
+    rng = np.random.default_rng(5)
+    kind = precision(name)
+    for shape in (ConvShape(9, 8, 3, 16, 3, 1, 1), ConvShape(6, 7, 5, 20, 1, 2), ConvShape(8, 8, 16, 16, 3, 1, 1),
+                  ConvShape(7, 7, 8, 8, 3, 2, 1, 1, 8)):
+        for source in (np.float32, np.float16):
+            if not kind.carries_scale and source is np.float16:
+                continue
+            x = rng.standard_normal((2, shape.in_h, shape.in_w, shape.in_channels)).astype(source)
+            options: dict[str, Any] = {"bias": rng.standard_normal(shape.out_channels).astype(np.float32)}
+            weights: NDArray[Any] = rng.standard_normal(
+                (shape.out_channels, shape.in_channels // shape.groups, shape.size, shape.size)
+            ).astype(np.float32)
+            rules = CodeRules(rounding, -127, 120) if kind.carries_scale else CodeRules()
+            oracle = ReferenceKernels()
+            before = np.empty(x.shape, kind.stored.dtype)
+            if kind.carries_scale:
+                weights = rng.integers(-127, 128, weights.shape).astype(np.int8)
+                quant = TensorQuant(np.array([0.02, 0.013], np.float32), np.array([-3, 77], np.int32), np.zeros(2, np.float32))
+                options |= {"in_quant": quant, "weight_scale": np.full(shape.out_channels, 0.01, np.float32)}
+                oracle.quantize(x, before, quant, rounding=rounding, low=-127, high=120)
+            else:
+                oracle.cast(x, before)
+            expected = np.empty((2, shape.out_h, shape.out_w, shape.out_channels), np.float32)
+            oracle.conv(oracle.pack_conv(shape, kind, weights), before, expected, **options)
+            for kernels in (oracle, *(isa.kernels(level) for level in LEVELS)):
+                packed = kernels.pack_conv(shape, kind, weights)
+                for threads in (1, 3):
+                    out = np.empty_like(expected)
+                    kernels.conv(packed, x, out, converts=rules, threads=threads, **options)
+                    assert same(expected, out), f"{kernels.name}, {threads} threads: {shape}"

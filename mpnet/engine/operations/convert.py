@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from mpnet.engine.operations.base import Operation
 from mpnet.engine.tensor import CodeMap, Tensor
 from mpnet.kernels.calls import Call
+from mpnet.kernels.interface import CodeRules
 from mpnet.quantization import native as activations
 from mpnet.quantization.scheme import ActivationScheme
 from mpnet.spec.precision import FP32, INT8, Precision
@@ -40,8 +41,16 @@ class Quantize(Operation):
         ranges = np.repeat(np.array([self.range], np.float32), images, axis=0)
         return CodeMap(activations.ranges_to_params(ranges, self.scheme))
 
-    def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
-        x, scheme = inputs[0], self.scheme
+    @property
+    def rules(self) -> CodeRules | None:
+        """None in TensorFlow's modes, which have their own formulas."""
+        if self.scheme.rounding is None or self.scheme.is_tensorflow:
+            return None
+        return CodeRules(self.scheme.rounding, self.scheme.low, self.scheme.high)
+
+    def bind_scales(self, context: Context, x: Tensor, out: Tensor) -> list[Call]:
+        """Only what finds the scale: whoever reads `out` converts x."""
+        scheme = self.scheme
         calls: list[Call] = []
         if self.range is not None:
             out.code_map = self.fixed_map(x.images)
@@ -51,6 +60,12 @@ class Quantize(Operation):
                 calls.append(context.binder.value_range(x.data, x.ranges))
             out.code_map = CodeMap.unknown(x.images, scheme)
             calls += out.code_map.filled_from(x.ranges, scheme)
+        return calls
+
+    def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
+        x, scheme = inputs[0], self.scheme
+        calls = self.bind_scales(context, x, out)
+        assert out.code_map is not None
         if scheme.is_tensorflow:
             calls.append(Call(_quantize_tensorflow, (x.data, out.code_map.params, out.data, context.threads), 0))
         else:
@@ -89,6 +104,15 @@ class Cast(Operation):
 
     def gives(self, takes: Precision) -> Precision | None:
         return None if takes.carries_scale or takes is self.target else self.target
+
+    @property
+    def rules(self) -> CodeRules | None:
+        """Of results that scale nothing: none are asked. Halves only, since what reads float reads it in place."""
+        return None if self.target is FP32 else CodeRules()
+
+    def bind_scales(self, context: Context, x: Tensor, out: Tensor) -> list[Call]:
+        """Nothing."""
+        return []
 
     def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
         return [context.binder.cast(inputs[0].data, out.data)]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Sequence
 import numpy as np
 
 from mpnet.engine.operations.base import Operation
-from mpnet.engine.operations.convert import Quantize
+from mpnet.engine.operations.convert import Cast, Quantize
 from mpnet.engine.operations.plain import MaxPool
 from mpnet.kernels.calls import Call
 from mpnet.quantization.weights import WeightScheme
@@ -96,8 +96,13 @@ class Convolve(Operation):
     def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
         x, ready, binder = inputs[0], context.prepared.convolution(self.alone), context.binder
         shape = ready.packed.shape
+        source, converts = x.data, None
+        if x.unconverted is not None:
+            tensor, conversion = x.unconverted
+            assert isinstance(conversion, Quantize | Cast)
+            source, converts = tensor.data, conversion.rules
         # What a connected layer reads as channels of one pixel lies in memory just so.
-        values = x.data.reshape(x.images, shape.in_h, shape.in_w, shape.in_channels)
+        values = source.reshape(x.images, shape.in_h, shape.in_w, shape.in_channels)
         ranges = None
         target: dict[str, Any] = {}
         if self.quantize is not None:
@@ -111,7 +116,7 @@ class Convolve(Operation):
         calls = [binder.conv(
             ready.packed, values, out.data, bias=ready.bias, activation=ready.activation,
             weight_scale=ready.weight_scale, in_scales=None if x.code_map is None else x.code_map.scales,
-            ranges=ranges, pool=self.pool is not None, **target,
+            ranges=ranges, pool=self.pool is not None, converts=converts, **target,
         )]
         if ranges is not None and out.precision.stored is not FLOAT32:
             # They were measured before rounding, which never changes the order of values.
