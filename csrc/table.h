@@ -74,6 +74,7 @@ typedef struct {
  *   k < size, where that lies in [0, w); minus infinity (int8: -128) when nothing does.
  * map, combine, multiply: mpnet.h; combine without b: a * a_weight; without a_weight: a.
  * mean: out[c] = (sum over pixels, in order, of x[pixel][c]) / pixels.
+ * winograd_weights: steps x 9 taps x width codes -> 36 positions of steps x width, without the denominators.
  * unpack: blocks of conv/narrow.h -> codes as weight_type, int8 or int16.
  * multiply_adds: rounds times 12 vectors of multiply-adds on start[12][lanes], for measuring the machine. */
 /* clang-format off */
@@ -94,6 +95,7 @@ typedef struct {
                           size_t count))                                                                               \
     LEAF(void, maxpool, (const char *const *rows, int count, int w, int channels, int type, int size, int stride,      \
                          int offset, int out_w, void *out, size_t out_ld))                                             \
+    LEAF(void, winograd_weights, (const int16_t *taps, int steps, int width, int16_t *out, size_t position_elements))  \
     LEAF(void, unpack, (const void *packed, size_t blocks, int bits, int weight_type, void *out))                      \
     LEAF(void, mean, (const void *x, void *out, int type, size_t pixels, size_t channels))                             \
     LEAF(float, multiply_adds, (const float *start, int64_t rounds))

@@ -70,6 +70,7 @@ void mp_item_prepare(mp_item *item, int chunk, char *scratch)
     item->zeros = scratch + at->zeros;
     item->segments = (ptrdiff_t *)(scratch + at->segments);
     item->weights = scratch + at->weights;
+    item->kernels = scratch + at->kernels;
     item->pool = scratch + at->pool;
 
     spread(plan, args->bias, 1.0f, item->bias);

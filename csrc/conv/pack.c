@@ -70,6 +70,12 @@ static void pack_winograd(const mp_conv_plan *plan, const void *weights, char *p
             float kernel[9];
             for (int t = 0; t < 9; t++)
                 kernel[t] = weight_at(plan, weights, ((size_t)k * plan->shape.in_c + c) * 9 + t);
+            if (plan->traits->bits) { /* as they are: [panel][step][tap][nr][kstep] */
+                char *panel = packed + k / nr * plan->stored_bytes;
+                for (int t = 0; t < 9; t++)
+                    put(plan, kernel[t], panel, (((size_t)(c / kstep) * 9 + t) * nr + k % nr) * kstep + c % kstep);
+                continue;
+            }
             const size_t at =
                 (size_t)(k / nr) * position_elements + ((size_t)(c / kstep) * nr + k % nr) * kstep + c % kstep;
             for (int position = 0; position < MP_POSITIONS; position++)

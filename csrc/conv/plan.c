@@ -75,8 +75,11 @@ static void plan_tiles(mp_conv_plan *plan)
 static void plan_stored(mp_conv_plan *plan)
 {
     const int bits = plan->traits->bits;
+    /* Narrow weights are transformed when they are unpacked. */
+    const size_t codes =
+        plan->winograd ? (size_t)9 * plan->run_padded * plan->micro->nr : plan->panel_bytes / plan->weight_bytes;
     plan->stored_bits = bits ? bits : 8 * (int)plan->weight_bytes;
-    plan->stored_bytes = bits ? mp_narrow_bytes(plan->panel_bytes / plan->weight_bytes, bits) : plan->panel_bytes;
+    plan->stored_bytes = bits ? mp_narrow_bytes(codes, bits) : plan->panel_bytes;
 }
 
 int mp_conv_plan_make(mp_conv_plan *plan, const mp_table *table, const mp_conv_shape *s, int precision, int algorithm,
@@ -127,7 +130,7 @@ int mp_conv_plan_make(mp_conv_plan *plan, const mp_table *table, const mp_conv_s
         return MP_OK;
     }
     /* Sums of floats depend on the algorithm, so that a precision has it or not; whole numbers are the same either way. */
-    if (table->winograd[traits->tiles] && !traits->bits && winograd_shape(s) &&
+    if (table->winograd[traits->tiles] && winograd_shape(s) &&
         (!plan->codes || algorithm == MP_WINOGRAD ||
          (algorithm == MP_BY_WEIGHTS && weights && winograd_fits_int8(s, weights)))) {
         plan->winograd = table->winograd[traits->tiles];

@@ -77,7 +77,7 @@ static void cut_winograd(const mp_conv_plan *plan, int threads, mp_schedule *sch
     }
     schedule->blocks = ceil_div(tiles, schedule->tiles);
     const size_t panel_bytes = (size_t)MP_POSITIONS * schedule->tiles * plan->micro->nr * 4;
-    schedule->group = clamp((int)(PRODUCT_BYTES / panel_bytes), 1, plan->total_panels);
+    schedule->group = plan->traits->bits ? 1 : clamp((int)(PRODUCT_BYTES / panel_bytes), 1, plan->total_panels);
 }
 
 static size_t place(size_t *end, size_t bytes)
@@ -93,7 +93,7 @@ static size_t narrow_bytes(const mp_conv_plan *plan, const mp_schedule *schedule
     const size_t run = (size_t)plan->micro->nr * (size_t)plan->run_padded;
     const size_t pass =
         schedule->pass_segments ? schedule->pass_segments * run : (size_t)plan->micro->nr * (size_t)schedule->pass_run;
-    const size_t count = plan->depthwise ? plan->panel_bytes / plan->weight_bytes : pass;
+    const size_t count = plan->winograd ? 9 * run : plan->depthwise ? plan->panel_bytes / plan->weight_bytes : pass;
     return (count + 2 * MP_NARROW_BLOCK) * plan->weight_bytes;
 }
 
@@ -130,6 +130,7 @@ static void lay_out(const mp_conv_plan *plan, int pooled, mp_schedule *schedule)
     at->zeros = place(&end, zeros);
     at->segments = place(&end, plan->segments * sizeof(ptrdiff_t));
     at->weights = place(&end, plan->traits->bits ? narrow_bytes(plan, schedule) : 0);
+    at->kernels = place(&end, plan->traits->bits && plan->winograd ? plan->panel_bytes : 0);
     at->pool = place(&end, pooled && !schedule->windows ? pool : 0);
     at->bytes = end;
 }

@@ -17,7 +17,8 @@ typedef struct {
     size_t bias, scale, init; /* per packed channel */
     size_t zeros;             /* Winograd: what products start from */
     size_t segments;          /* direct: offsets */
-    size_t weights;           /* narrow ones, unpacked: those of a pass */
+    size_t weights;           /* narrow ones, unpacked: those of a pass, or of a panel; */
+    size_t kernels;           /* Winograd: these transformed */
     size_t pool;              /* results on their way into pooling */
     size_t bytes;
 } mp_scratch;

@@ -5,13 +5,11 @@
 #include <string.h>
 
 /* All tiles of one panel at one position: sums[tile][nr]. */
-static void multiply(const mp_item *item, int tiles, int position, int panel, char *sums)
+static void multiply(const mp_item *item, int tiles, int position, const char *weights, char *sums)
 {
     const mp_conv_plan *plan = item->plan;
     const mp_micro *micro = plan->micro;
-    const size_t tile_bytes = item->schedule->transformed_bytes, panel_elements = (size_t)plan->run_padded * micro->nr;
-    const char *weights = mp_packed_weights(plan, item->args->packed) +
-                          ((size_t)position * plan->total_panels + panel) * panel_elements * plan->weight_bytes;
+    const size_t tile_bytes = item->schedule->transformed_bytes;
     const char *from = item->transformed + (size_t)position * tiles * tile_bytes, *a[MP_MAX_ROWS];
     const ptrdiff_t segment = 0;
     const mp_ahead ahead = mp_ahead_of(plan, weights, plan->run_padded, tiles);
@@ -22,6 +20,21 @@ static void multiply(const mp_item *item, int tiles, int position, int panel, ch
                     micro->nr, ahead.from + ahead.per_tile * count, ahead.step);
         tile += rows;
     }
+}
+
+/* Transformed weights of a panel, from where those of position 0 begin; `step` bytes from one position to the next. Narrow ones lie
+ * as they are, a group has one panel of them, and they are transformed here. */
+static const char *panel_weights(mp_item *item, int panel, size_t *step)
+{
+    const mp_conv_plan *plan = item->plan;
+    const char *stored = mp_packed_weights(plan, item->args->packed);
+    const size_t elements = (size_t)plan->run_padded * plan->micro->nr, bytes = elements * plan->weight_bytes;
+    *step = bytes * (plan->traits->bits ? 1 : plan->total_panels);
+    if (!plan->traits->bits) return stored + panel * bytes;
+    const char *taps = mp_item_weights(item, stored + panel * plan->stored_bytes, 0, 9 * elements);
+    item->table->winograd_weights((const int16_t *)taps, plan->run_padded / plan->micro->kstep,
+                                  plan->micro->nr * plan->micro->kstep, (int16_t *)item->kernels, elements);
+    return item->kernels;
 }
 
 /* One panel of all tiles, from t0 on: products -> pixels -> the result, or pooled tiles of a row. A few tiles side by side go
@@ -79,9 +92,12 @@ void mp_winograd_item(mp_item *item)
     const size_t position_bytes = (size_t)tiles * nr * 4;
     for (int first = item->first_panel; first < item->last_panel; first += schedule->group) {
         const int panels = clamp(item->last_panel - first, 1, schedule->group);
+        size_t step;
+        const char *weights = panel_weights(item, first, &step);
+        const size_t panel_bytes = (size_t)plan->run_padded * nr * plan->weight_bytes;
         for (int position = 0; position < MP_POSITIONS; position++)
             for (int i = 0; i < panels; i++)
-                multiply(item, tiles, position, first + i,
+                multiply(item, tiles, position, weights + position * step + i * panel_bytes,
                          item->sums + (size_t)(i * MP_POSITIONS + position) * position_bytes);
         for (int i = 0; i < panels; i++)
             finish(item, t0, tiles, first + i, item->sums + (size_t)i * MP_POSITIONS * position_bytes);

@@ -98,3 +98,34 @@ WINOGRAD_OUTPUT(winograd_output_f32, wv_f32, WINOGRAD_OUTPUT_F32, WINOGRAD_AS_IT
 #define WINOGRAD_DIVIDE(R, I, X) ((wv_u32)((wv_s32)((R) * 0x38e38e39u) >> (winograd_shift[I] + winograd_shift[X])))
 static const int winograd_shift[4] = {3, 2, 1, 1};
 WINOGRAD_OUTPUT(winograd_output_s32, wv_u32, WINOGRAD_OUTPUT_U32, WINOGRAD_DIVIDE)
+
+#define WINOGRAD_WEIGHT_LINE(W0, W1, W2, U0, U1, U2, U3, U4, U5)                                                       \
+    do {                                                                                                               \
+        const wv_s16 w0_ = W0, w1_ = W1, w2_ = W2, s_ = w0_ + w2_, q_ = w0_ + w2_ * 4;                                 \
+        U0 = w0_;                                                                                                      \
+        U1 = s_ + w1_;                                                                                                 \
+        U2 = s_ - w1_;                                                                                                 \
+        U3 = q_ + w1_ * 2;                                                                                             \
+        U4 = q_ - w1_ * 2;                                                                                             \
+        U5 = w2_;                                                                                                      \
+    } while (0)
+
+static void winograd_weights(const int16_t *taps, int steps, int width, int16_t *out, size_t position_elements)
+{
+    enum { LANES = sizeof(wv_s16) / sizeof(int16_t) };
+    for (int step = 0; step < steps; step++, taps += 9 * width, out += width)
+        for (int at = 0; at < width; at += LANES) {
+            wv_s16 t[6][3];
+            for (int x = 0; x < 3; x++) {
+                wv_s16 w[3];
+                for (int y = 0; y < 3; y++) memcpy(&w[y], taps + (y * 3 + x) * width + at, sizeof w[y]);
+                WINOGRAD_WEIGHT_LINE(w[0], w[1], w[2], t[0][x], t[1][x], t[2][x], t[3][x], t[4][x], t[5][x]);
+            }
+            int16_t *to = out + at;
+            for (int y = 0; y < 6; y++) {
+                wv_s16 u[6];
+                WINOGRAD_WEIGHT_LINE(t[y][0], t[y][1], t[y][2], u[0], u[1], u[2], u[3], u[4], u[5]);
+                for (int x = 0; x < 6; x++, to += position_elements) memcpy(to, &u[x], sizeof u[x]);
+            }
+        }
+}
