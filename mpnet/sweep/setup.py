@@ -170,7 +170,7 @@ def describe(store: TrialStore, setup: SweepSetup, contexts: tuple[int, ...], co
         "name": bench.experiment.name, "strategy": section.strategy, "command": command,
         "created": datetime.now(timezone.utc).isoformat(timespec="seconds"), "versions": versions(),
         "digests": {**bench.identity(top.precision, _rows(bench, setup.space)).digests(), "plan": None, "trial": None},
-        "layers": layer_costs(top), "notes": bench.notes,
+        "layers": layer_costs(top), "notes": bench.notes(_rows(bench, setup.space)),
         "objectives": list(section.objectives), "holdout": section.held_out(len(bench.dataset.images)),
         "contexts": list(contexts),
         "suffix": setup.space.suffix, "baseline": setup.baseline,

@@ -24,7 +24,7 @@ from mpnet.spec.experiment import CalibrationSection
 from mpnet.spec.identity import digest_of
 from mpnet.spec.ranges import CalibratedRanges
 from mpnet.trial.inputs import Inputs
-from mpnet.trial.lessons import Batches, PictureLessons
+from mpnet.trial.lessons import PictureLessons, Shown
 from mpnet.trial.workbench import Workbench
 
 
@@ -76,9 +76,9 @@ def _lessons(bench: Workbench) -> PictureLessons:
     prepared = Prepared(bench.network, bench.weights, bench.kernels, batch_norm=options.batch_norm, equalise=options.equalise,
                         cache=cache)
 
-    def pictures() -> tuple[str, Batches]:
+    def pictures() -> Shown:
         chosen = _Pictures(bench)
-        return chosen.digest, chosen.batches
+        return Shown(chosen.digest, chosen.among(bench.dataset), chosen.batches)
 
     decides = [bench.network.digest, bench.weights.digest, options.batch_norm, options.equalise, bench.network.dialect,
                bench.experiment.detection.fitted]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import astuple
+from dataclasses import astuple, dataclass
 from functools import cached_property
 from typing import Callable, Iterable, Iterator
 
@@ -18,19 +18,27 @@ from mpnet.quantization.learnt_rounding import MOST_INPUTS, VERSION, learn_codes
 from mpnet.quantization.weights import WeightScheme
 from mpnet.spec.identity import digest_of
 
-Batches = Callable[[], Iterator[NDArray[np.float32]]]
 PRODUCT_BYTES = 1 << 30
 """Covariances that are kept at a time; what needs more takes several passes over the pictures."""
 
 
+@dataclass(frozen=True, eq=False)
+class Shown:
+    """Pictures to learn from. evaluated: names of those that are pictures of the data set as well; batches: a pass over all."""
+
+    digest: str
+    evaluated: tuple[str, ...]
+    batches: Callable[[], Iterator[NDArray[np.float32]]]
+
+
 class PictureLessons(Lessons):
-    """pictures: (their digest, a pass over them as network inputs), asked for once. prepared: the network that looks at them.
+    """pictures: asked for once. prepared: the network that looks at them.
 
     decides: what changes fp32 activations besides pictures, weights and network, as plain values.
     """
 
     def __init__(
-        self, pictures: Callable[[], tuple[str, Batches]], prepared: Prepared, decides: object, threads: int,
+        self, pictures: Callable[[], Shown], prepared: Prepared, decides: object, threads: int,
         cache: FileCache | None,
     ) -> None:
         self._bring, self._prepared, self._decides = pictures, prepared, decides
@@ -39,16 +47,21 @@ class PictureLessons(Lessons):
         self._looking = threading.Lock()
 
     @cached_property
-    def _pictures(self) -> tuple[str, Batches]:
+    def _pictures(self) -> Shown:
         return self._bring()
 
     @cached_property
     def digest(self) -> str:
-        return digest_of({"version": VERSION, "pictures": self._pictures[0], "decides": self._decides})
+        return digest_of({"version": VERSION, "pictures": self._pictures.digest, "decides": self._decides})
+
+    @property
+    def shown(self) -> tuple[str, ...]:
+        """Names of the data set's pictures that taught."""
+        return self._pictures.evaluated
 
     @cached_property
     def _means(self) -> dict[int, NDArray[np.float64]]:
-        return channel_means(self._prepared, self._pictures[1](), self._threads)
+        return channel_means(self._prepared, self._pictures.batches(), self._threads)
 
     def means(self, layer: int) -> NDArray[np.float64]:
         with self._looking:
@@ -87,5 +100,5 @@ class PictureLessons(Lessons):
                 if depths[index] <= MOST_INPUTS and (size <= room or not chosen):
                     room -= size
                     chosen.append(index)
-            self._covariances = input_products(self._prepared, self._pictures[1], chosen, self._threads)
+            self._covariances = input_products(self._prepared, self._pictures.batches, chosen, self._threads)
         return self._covariances[layer]

@@ -92,7 +92,7 @@ def build_document(
         "versions": versions(),
         "sources": dict(bench.sources or {}),
         "calibration": bench.calibration_pictures(outcome.plan.precision.of_weights),
-        "notes": bench.notes,
+        "notes": bench.notes(outcome.plan.precision.of_weights),
     }
 
 

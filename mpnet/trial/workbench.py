@@ -68,16 +68,18 @@ class Workbench:
             cache=open_cache(),
         )
 
-    @property
-    def notes(self) -> list[str]:
-        """What a reader of results should know of the pictures."""
+    def notes(self, precisions: Iterable[Precision]) -> list[str]:
+        """What a reader of results of networks with layers of these precisions should know of the pictures."""
         names = sorted({Path(path).name for path in self.repaired})
         said = [*self.dataset.notes]
         if names:
             said.append(f"{len(names)} damaged JPEGs were decoded by OpenCV, which guesses what is missing: {few(names)}")
-        if self.calibrated_on:
-            said.append(f"{len(self.calibrated_on)} calibration pictures are evaluated as well, so their ranges fit better "
-                        f"than those of other pictures: {few(self.calibrated_on)}; name others in data.calibration.images")
+        shown, what = self.calibrated_on, "ranges"
+        if not shown and self.lessons is not None and self.lessons_digest(precisions) is not None:
+            shown, what = self.lessons.shown, "weights"
+        if shown:
+            said.append(f"{len(shown)} calibration pictures are evaluated as well, so their {what} fit better than those of "
+                        f"other pictures: {few(shown)}; name others in data.calibration.images")
         return said
 
     @cached_property

@@ -79,3 +79,10 @@ def test_commands_without_calibration_pictures_round_to_nearest(mpnet: Mpnet, ex
     found = mpnet("detect", "--cfg", cfg, "--weights", weights, picture, "--default", "int4")
     assert found.returncode == 0, found.stderr
     assert "rounded to nearest" in found.stderr
+
+
+def test_a_result_says_that_its_pictures_taught(mpnet: Mpnet, experiment: Path) -> None:
+    taught = document_of(mpnet("run", experiment, *DATA, "--json", "--set", "precision.default=int4"))
+    assert any("3 calibration pictures are evaluated as well, so their weights fit better" in note for note in taught["notes"])
+    plain = document_of(mpnet("run", experiment, *DATA, "--json"))
+    assert not any("calibration pictures" in note for note in plain["notes"])
