@@ -45,8 +45,8 @@ def command(
     model: Path, out: Path, name: str, heads: str, decoder: str, anchors: str, keys: tuple[str, ...], size: str, mean: str,
     std: str, bgr: bool, resize: str, as_json: bool,
 ) -> None:
-    """Write a model of another program (ONNX) as NAME.cfg, NAME.weights, NAME.names and NAME.yaml, and say what each of its
-    nodes became.
+    """Write a model of another program (ONNX, TensorFlow Lite) as NAME.cfg, NAME.weights, NAME.names and NAME.yaml, and say
+    what each of its nodes became.
 
     Static shapes, one picture, convolutional networks up to the tensors that enter box decoding; docs/import.md lists what
     is possible. What is not is refused by the node's name.

@@ -44,7 +44,9 @@ def quantised_keys(
         index, name = writer.layer_of[item.output], item.values["weights_name"]
         codes = graph.codes.get(name)
         owner = range_owner(network, network.layers[index].inputs[0])
-        if codes is None or owner not in ranges or codes.low != -128 or codes.zero_point.any():
+        # TensorFlow Lite's hybrid layers measure their input when they run.
+        hybrid = graph.format == "TensorFlow Lite" and owner not in ranges
+        if codes is None or (owner not in ranges and not hybrid) or codes.low != -128 or codes.zero_point.any():
             if name in graph.stored:
                 left.append(item.nodes[0])
             continue
@@ -52,13 +54,14 @@ def quantised_keys(
         factor = item.values.get("factor", 1.0)
         per_tensor = per_tensor and bool(np.all(factor == 1.0))
         wrong, count = _compare(writer.layers[index].weights, codes.scale * factor, per_tensor)
-        own = keys.setdefault(index, {}) | {"int8": 1, "quantize_activations": "calibrated"}
+        own = keys.setdefault(index, {}) | {"int8": 1, "quantize_activations": "dynamic" if hybrid else "calibrated"}
         keys[index] = own | ({"quantize_weights": "per_tensor"} if per_tensor else {})
         quantised, differing, values = quantised + 1, differing + wrong, values + count
-    notes = [f"int8: {quantised} layers with the file's own ranges; {values - differing} of {values} weights keep their integers"]
+    kept = values - differing
+    notes = [f"int8: {quantised} layers with the file's own ranges; {kept} of {values} weights keep their integers"]
     if left:
-        notes.append(f"fp32 though quantised in the file ({len(left)}): {', '.join(left[:6])}: mpnet's weights are int8 without "
-                     "zero point, and the range of the input must be known")
+        notes.append(f"fp32 though quantised in the file ({len(left)}): {', '.join(left[:6])}: mpnet's weights are int8 "
+                     "without zero point, and the range of the input must be known")
     return {PICTURE if index < 0 else index: own for index, own in keys.items()}, notes
 
 

@@ -100,7 +100,7 @@ def _gates(state: _State) -> bool:
                 _become_line(item, inside, factor)
                 return True
             gate = state.made(b, "activation")
-            word = None
+            word: str | None = None
             if gate is not None and gate.inputs[0] == a and item.values["operand"] == "same":
                 word = _GATED.get(gate.values["word"])
             if gate is not None and gate.values["word"] == "tanh" and item.values["operand"] == "same":

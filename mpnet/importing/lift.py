@@ -12,6 +12,10 @@ from mpnet.importing.items import Body, Chw, Item
 from mpnet.importing.shapes import Place, window
 
 _SIXTH = 1 / 6
+_ROUNDS: dict[str, Callable[[Array], Array]] = {
+    "floor": np.floor, "ceil": np.ceil, "round_prefer_floor": lambda x: np.ceil(x - 0.5),
+    "round_prefer_ceil": lambda x: np.floor(x + 0.5),
+}
 
 
 def lift(graph: Graph) -> Body:
@@ -248,8 +252,7 @@ def _resize(to: _Lifter, node: Node) -> None:
         places, rounding = places / factor, "floor" if node.operator == "Upsample" else rounding
     else:
         raise Refused(f"coordinates {coordinates} have no form in a cfg; half_pixel and asymmetric have")
-    rounds = {"floor": np.floor, "ceil": np.ceil, "round_prefer_floor": lambda x: np.ceil(x - 0.5),
-              "round_prefer_ceil": lambda x: np.floor(x + 0.5)}[rounding]
+    rounds = _ROUNDS[rounding]
     if not np.array_equal(np.clip(rounds(places), 0, shape[1] - 1), np.arange(result[1]) // factor):
         raise Refused(f"{coordinates} with {rounding} copies other pixels than Darknet's upsampling")
     to.add(node, "upsample", node.inputs[:1], result, factor=factor)

@@ -72,7 +72,13 @@ def _onnx(path: Path) -> Graph:
     return read_onnx(path)
 
 
-READERS: dict[str, Callable[[Path], Graph]] = {".onnx": _onnx}
+def _tflite(path: Path) -> Graph:
+    from mpnet.importing.tflite_file import read_tflite
+
+    return read_tflite(path)
+
+
+READERS: dict[str, Callable[[Path], Graph]] = {".onnx": _onnx, ".tflite": _tflite}
 """By the file's suffix."""
 
 
@@ -115,7 +121,8 @@ def _imported(graph: Graph, choices: Choices) -> Imported:
         Row(name, operator, f"layer {written.fates[name]}" if name in written.fates else graph.fates.get(name, "folded"))
         for name, operator in operators.items()
     )
-    return Imported(written.text, written.weights, names, written.network, rows, (*notes, *about_codes, pixels.note, about_names),
+    said = (*notes, *about_codes, pixels.note, about_names)
+    return Imported(written.text, written.weights, names, written.network, rows, said,
                     tuple(head.tensors for head in tail.heads), pixels)
 
 

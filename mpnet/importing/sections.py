@@ -66,7 +66,7 @@ class Writer:
             # Only the first layer reads the picture; others name a layer.
             self.layer_of[picture] = self.emit("empty", "the picture, for several readers")
 
-    def emit(self, kind: str, comment: str = "", **keys: Any) -> int:
+    def emit(self, kind: str, comment: str = "", /, **keys: Any) -> int:
         """Append a section that reads the one before it; its layer index."""
         self.sections.append(_Section(kind, {name: value for name, value in keys.items() if value is not None}, comment))
         return len(self.sections) - 1

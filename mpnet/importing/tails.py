@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Callable, Iterator
+from typing import Callable, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,15 +73,18 @@ def recognise(graph: Graph, body: Body, edge: list[str], nodes: list[Node]) -> T
     lifted = {name for item in body.items for name in item.nodes}
     behind = [node for node in nodes if node.name not in lifted]
     random = np.random.Generator(np.random.PCG64(_SEED))
-    tried = [{name: make((1, *body.shapes[name])) for name in edge} for make in (
-        np.zeros, lambda shape: random.uniform(0.02, 0.98, shape))]
+    tried: list[dict[str, Array]] = [
+        {name: np.zeros((1, *body.shapes[name])) for name in edge},
+        {name: np.asarray(random.uniform(0.02, 0.98, (1, *body.shapes[name]))) for name in edge},
+    ]
     results = [_computed(graph, behind, values) for values in tried]
     for decoder, function in _FORMS.items():
         for ordered in (levels, levels[::-1]):
             trial = _Trial(graph, body, ordered, tried, results, (width, height))
             found = function(trial)
             if found is not None:
-                return Tail(*found, decoder)
+                heads, classes = found
+                return Tail(heads, classes, decoder)
     return None
 
 
@@ -128,7 +131,7 @@ class _Trial:
             zero = self.results[0].get(name)
             if zero is None or value.ndim not in (2, 3) or (value.ndim == 3 and value.shape[0] != 1):
                 continue
-            flat, still = (x.reshape(x.shape[-2:]).astype(float) for x in (value, zero))
+            flat, still = (x.reshape(x.shape[x.ndim - 2 :]).astype(float) for x in (value, zero))
             for a, b in ((still, flat), (still.T, flat.T)):
                 if a.shape[0] == rows and a.shape[1] >= least:
                     yield a, b
@@ -332,4 +335,4 @@ def _priors(
     return None
 
 
-_FORMS: dict[str, Callable[[_Trial], Any]] = {"yolov8": _yolov8, "yolov5": _yolov5, "yolox": _yolox, "ssd": _ssd}
+_FORMS: dict[str, Callable[[_Trial], _Found]] = {"yolov8": _yolov8, "yolov5": _yolov5, "yolox": _yolox, "ssd": _ssd}

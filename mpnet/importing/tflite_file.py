@@ -1,0 +1,178 @@
+"""TensorFlow Lite files as graphs in ONNX's words, channels first. Read by the schema that ai-edge-litert brings, lazily: what
+a damaged file promises is looked at before it is made.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import struct
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mpnet.errors import FormatError
+from mpnet.formats.bounded import read_bounded
+from mpnet.importing.graph import MAX_NODES, MAX_TENSORS, Array, Codes, Graph, Node, Refused
+from mpnet.importing.tflite_operators import Reader, convert
+from mpnet.packages import require
+
+MAX_FILE_BYTES = 1 << 30
+_MAX_LABELS = 1 << 20
+# Of TensorType.
+_TYPES: dict[int, Any] = {
+    0: np.float32, 1: np.float16, 2: np.int32, 3: np.uint8, 4: np.int64, 6: np.bool_, 7: np.int16, 9: np.int8, 10: np.float64,
+    15: np.uint32,
+}
+_LIMITS = {"int8": (-128, 127), "uint8": (0, 255)}
+_BROKEN = (struct.error, IndexError, ValueError, TypeError, KeyError, AttributeError, OverflowError, UnicodeError,
+           AssertionError, zipfile.BadZipFile)
+
+
+def read_tflite(path: Path) -> Graph:
+    """The graph of a file. Raises: FormatError, ConfigError without ai-edge-litert."""
+    require(f"reading {path.name}", ("ai-edge-litert>=1.4", "flatbuffers>=23.5"), "litert")
+    content = read_bounded(path, MAX_FILE_BYTES, "TensorFlow Lite model")
+    if content[4:8] != b"TFL3":
+        raise FormatError(f"{path}: is no TensorFlow Lite file: its identifier is missing")
+    try:
+        return _graph(content, path)
+    except Refused as reason:
+        raise FormatError(f"{path}: {reason}") from None
+    except _BROKEN as error:
+        if isinstance(error, FormatError):
+            raise
+        raise FormatError(f"{path}: is damaged ({str(error)[:120] or type(error).__name__})") from None
+
+
+def _graph(content: bytes, path: Path) -> Graph:
+    from ai_edge_litert import schema_py_generated as schema
+
+    model = schema.Model.GetRootAs(content, 0)
+    if model.SubgraphsLength() != 1:
+        raise FormatError(f"{path}: {model.SubgraphsLength()} subgraphs; one is possible, without control flow")
+    source = model.Subgraphs(0)
+    if source.OperatorsLength() > MAX_NODES or source.TensorsLength() > MAX_TENSORS or model.BuffersLength() > MAX_TENSORS:
+        raise FormatError(f"{path}: has more than {MAX_NODES} operators or {MAX_TENSORS} tensors")
+    graph = Graph(str(path), [], {}, {}, [], _metadata(model, content), format="TensorFlow Lite")
+    reader = Reader(graph, schema)
+    stored_bytes = 0
+    for number in range(source.TensorsLength()):
+        tensor = source.Tensors(number)
+        name = (tensor.Name() or b"").decode("utf-8", "replace") or f"tensor_{number}"
+        name = name if name not in reader.known else f"{name}:{number}"
+        shape = tuple(int(side) for side in tensor.ShapeAsNumpy()) if tensor.ShapeLength() else ()
+        if len(shape) > 8 or min(shape, default=1) < 0:
+            raise FormatError(f"{path}: the tensor {name[:60]!r} has the shape {list(shape)[:8]}; export it with static shapes")
+        kind = _TYPES.get(tensor.Type())
+        values = _values(model, tensor, shape, kind)
+        stored_bytes += 0 if values is None else values.nbytes
+        if stored_bytes > 4 * MAX_FILE_BYTES:
+            raise FormatError(f"{path}: its constants take more than the file; the file is damaged")
+        reader.add(name, shape, values, _codes(tensor), kind is None or kind is np.int16)
+    inputs = [int(i) for i in source.InputsAsNumpy()] if source.InputsLength() else []
+    outputs = [int(i) for i in source.OutputsAsNumpy()] if source.OutputsLength() else []
+    for number in range(source.OperatorsLength()):
+        operator = source.Operators(number)
+        code = model.OperatorCodes(operator.OpcodeIndex())
+        builtin = max(code.BuiltinCode(), code.DeprecatedBuiltinCode())
+        custom = (code.CustomCode() or b"").decode("utf-8", "replace")
+        given = [int(i) for i in operator.InputsAsNumpy()] if operator.InputsLength() else []
+        made = [int(i) for i in operator.OutputsAsNumpy()] if operator.OutputsLength() else []
+        word = custom or reader.words.get(builtin, f"operator {builtin}")
+        name = f"{reader.name(made[0])}" if made else f"{word}_{number}"
+        options = operator.BuiltinOptions()
+        try:
+            convert(reader, word, name, given, made, options)
+        except Refused as reason:
+            graph.refuse(Node(word, name, [], []), str(reason))
+    reader.finish(inputs, outputs)
+    return graph
+
+
+def _values(model: Any, tensor: Any, shape: tuple[int, ...], kind: Any) -> Array | None:
+    buffer = model.Buffers(tensor.Buffer())
+    if buffer is None or buffer.DataLength() == 0:
+        return None
+    if kind is None:
+        raise ValueError(f"a constant of type {tensor.Type()}, which is no precision of mpnet")
+    data = buffer.DataAsNumpy()
+    count = int(np.prod(shape, dtype=np.int64)) if shape else 1
+    if tensor.Sparsity() is not None:
+        raise ValueError("a sparse constant; export it dense")
+    if count * np.dtype(kind).itemsize != data.nbytes:
+        raise ValueError(f"a constant of {data.nbytes} bytes for the shape {list(shape)}")
+    return np.frombuffer(data.tobytes(), kind).reshape(shape)
+
+
+def _codes(tensor: Any) -> Codes | None:
+    said = tensor.Quantization()
+    kind = _TYPES.get(tensor.Type())
+    if said is None or said.ScaleLength() == 0:
+        return None
+    scale = np.asarray(said.ScaleAsNumpy(), np.float64)
+    zero = np.asarray(said.ZeroPointAsNumpy(), np.int64) if said.ZeroPointLength() else np.zeros(1, np.int64)
+    if not np.isfinite(scale).all() or (scale <= 0).any() or zero.size not in (1, scale.size):
+        raise ValueError("a scale that is no positive number")
+    low, high = _LIMITS.get(np.dtype(kind).name if kind is not None else "", (0, 0))
+    return Codes(scale, np.broadcast_to(zero, scale.size), low, high, said.QuantizedDimension())
+
+
+def _metadata(model: Any, content: bytes) -> dict[str, str]:
+    """Labels and normalisation of TensorFlow Lite's metadata, and mpnet's own block."""
+    found: dict[str, str] = {}
+    for number in range(min(model.MetadataLength(), 64)):
+        entry = model.Metadata(number)
+        block = model.Buffers(entry.Buffer())
+        data = b"" if block is None or block.DataLength() == 0 else block.DataAsNumpy().tobytes()
+        if entry.Name() == b"mpnet" and len(data) < _MAX_LABELS:
+            own = json.loads(data)
+            found |= {key: json.dumps(own[key]) for key in ("names", "heads", "input") if key in own}
+        elif entry.Name() == b"TFLITE_METADATA" and len(data) < _MAX_LABELS:
+            numbers = normalisation(data)
+            if numbers is not None:
+                found["mpnet.pixels"] = json.dumps({"mean": numbers[0], "std": numbers[1]})
+    if "names" not in found and zipfile.is_zipfile(io.BytesIO(content)):
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            for info in archive.infolist()[:16]:
+                if info.filename.endswith(".txt") and info.file_size < _MAX_LABELS:
+                    found["names"] = json.dumps(archive.read(info).decode("utf-8", "replace").split("\n")[:-1])
+                    break
+    return found
+
+
+def normalisation(data: bytes) -> tuple[list[float], list[float]] | None:
+    """(means, deviations) of the first input, of values from 0 to 255: fields of TensorFlow Lite Support's metadata schema."""
+    from flatbuffers import number_types
+    from flatbuffers.table import Table
+
+    def field(table: Table, number: int) -> int:
+        return int(table.Offset(4 + 2 * number))
+
+    def tables(table: Table, number: int) -> list[Table]:
+        offset = field(table, number)
+        if not offset:
+            return []
+        start, count = table.Vector(offset), table.VectorLen(offset)
+        return [Table(data, table.Indirect(start + 4 * i)) for i in range(min(count, 64))]
+
+    root = Table(data, struct.unpack_from("<I", data)[0])
+    for graph in tables(root, 3):
+        for tensor in tables(graph, 2)[:1]:
+            for unit in tables(tensor, 4):
+                kind = field(unit, 0)
+                if not kind or unit.Get(number_types.Uint8Flags, kind + unit.Pos) != 1 or not field(unit, 1):
+                    continue
+                options = Table(data, unit.Indirect(field(unit, 1) + unit.Pos))
+                both = []
+                for number in (0, 1):
+                    offset = field(options, number)
+                    both.append([
+                        float(options.Get(number_types.Float32Flags, options.Vector(offset) + 4 * i))
+                        for i in range(min(options.VectorLen(offset), 4))
+                    ] if offset else [])
+                if both[0] and both[1] and all(both[1]):
+                    return both[0], both[1]
+    return None

@@ -1,0 +1,113 @@
+"""TensorFlow Lite files, as mpnet's own exporter writes them and LiteRT runs them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mpnet.engine.assign import assign
+from mpnet.engine.options import resolve_options
+from mpnet.engine.prepare import Prepared
+from mpnet.errors import FormatError
+from mpnet.export import Configuration, export
+from mpnet.formats.cfg import parse_cfg
+from mpnet.formats.weights import parse_weights
+from mpnet.importing import import_model
+from mpnet.kernels.isa import kernels
+from mpnet.quantization.weights import WeightScheme, quantize_weights
+from mpnet.spec.network import NetworkSpec
+from mpnet.spec.quantization import ActivationOptions, QuantizationOptions
+from mpnet.spec.weights import Weights, random_weights
+from tests.importing.conftest import heads_of
+from tests.importing.test_hostile import TRY, mutated
+from tests.networks import NAMES, tiny_cfg
+
+pytest.importorskip("ai_edge_litert")
+interpreter = pytest.importorskip("ai_edge_litert.interpreter")
+
+MOBILE = (
+    "[net]\nwidth=33\nheight=33\nchannels=3\n[convolutional]\nfilters=8\nsize=3\nstride=2\npad=1\nactivation=relu6\n"
+    "[convolutional]\nfilters=8\nsize=3\npad=1\ngroups=8\nactivation=relu\n[convolutional]\nfilters=8\nsize=1\nactivation=linear\n"
+    "[shortcut]\nfrom=-3\nactivation=linear\n[convolutional]\nfilters=16\nsize=3\nstride=2\npad=1\nactivation=swish\n"
+    "[maxpool]\nsize=5\nstride=1\n[route]\nlayers=-1,-2\n[route]\nlayers=-1\ngroups=2\ngroup_id=1\n"
+    "[upsample]\nstride=2\n[convolutional]\nfilters=6\nsize=1\nactivation=logistic\n"
+)
+
+
+def exported(network: NetworkSpec, weights: Weights, precision: str, flavour: str, folder: Path) -> Path:
+    asked = QuantizationOptions(ActivationOptions(mode="affine", ranges="calibrated" if flavour == "armnn" else "dynamic"))
+    options = resolve_options(network, asked, ranges=dict.fromkeys(range(-1, len(network.layers)), (-3.0, 3.0)))
+    configuration = Configuration.of(Prepared(network, weights, kernels()), assign(network, precision), options, names=NAMES)
+    path = folder / f"{flavour}-{precision}.tflite"
+    path.write_bytes(export("tflite", configuration, flavour, {}).content)
+    return path
+
+
+def litert(path: Path, x: np.ndarray) -> list[np.ndarray]:
+    engine = interpreter.Interpreter(model_path=str(path), num_threads=1)
+    engine.allocate_tensors()
+    engine.set_tensor(engine.get_input_details()[0]["index"], x)
+    engine.invoke()
+    return [engine.get_tensor(output["index"]) for output in engine.get_output_details()]
+
+
+@pytest.mark.parametrize("text", [tiny_cfg(), MOBILE], ids=["tiny", "mobile"])
+def test_heads_equal_litert_and_the_weights_those_exported(text: str, tmp_path: Path) -> None:
+    network = parse_cfg(text, "t.cfg")
+    path = exported(network, random_weights(network, 3), "fp32", "litert", tmp_path)
+    imported = import_model(path)
+    x = np.random.default_rng(4).random((1, *network.in_shape), np.float32)
+    for own, other in zip(heads_of(imported, x), litert(path, x), strict=True):
+        assert np.abs(own - other).max() <= 2e-6 * np.abs(other).max()
+    again = exported(imported.network, parse_weights(imported.weights, imported.network, "w"), "fp32", "litert", tmp_path)
+    assert import_model(again).weights == imported.weights
+    if network.yolos:
+        assert imported.names == NAMES
+        assert [yolo.head_anchors for yolo in imported.network.yolos] == [yolo.head_anchors for yolo in network.yolos]
+
+
+@pytest.mark.parametrize(("flavour", "ranges"), [("armnn", "calibrated"), ("litert", "dynamic")])
+def test_int8_files_keep_their_integers(flavour: str, ranges: str, tmp_path: Path) -> None:
+    network = parse_cfg(tiny_cfg(), "t.cfg")
+    weights = random_weights(network, 3)
+    path = exported(network, weights, "int8", flavour, tmp_path)
+    imported = import_model(path)
+    assert imported.cfg.count("int8=1") == imported.cfg.count(f"quantize_activations={ranges}") == 13
+    prepared = Prepared(network, weights, kernels())
+    read = parse_weights(imported.weights, imported.network, "w")
+    for old, new in zip(network.convolutions, imported.network.convolutions, strict=True):
+        codes, _ = quantize_weights(prepared.folded[old.index].weights, WeightScheme())
+        made, _ = quantize_weights(read.layers[new.index].weights[:, :, : old.size, : old.size], WeightScheme())
+        assert made.tobytes() == codes.tobytes()
+    x = np.random.default_rng(4).random((1, *network.in_shape), np.float32)
+    for own, other in zip(heads_of(imported, x), litert(path, x), strict=True):
+        # One step of the ranges above, 6 / 255, is a tenth of what these heads hold; LiteRT rounds sums as well.
+        assert np.sqrt(np.mean((own - other) ** 2) / np.mean(other**2)) < 0.15
+
+
+def test_what_has_no_form_is_refused_by_name(tmp_path: Path) -> None:
+    path = tmp_path / "m.tflite"
+    path.write_bytes(b"\0" * 64)
+    with pytest.raises(FormatError, match="is no TensorFlow Lite file"):
+        import_model(path)
+
+
+@pytest.mark.slow
+def test_mutated_files_end_in_one_line_under_a_memory_limit(tmp_path: Path) -> None:
+    import subprocess
+    import sys
+
+    network = parse_cfg(tiny_cfg(), "t.cfg")
+    content = exported(network, random_weights(network, 3), "fp32", "litert", tmp_path).read_bytes()
+    folder = tmp_path / "mutated"
+    folder.mkdir()
+    for seed in range(200):
+        (folder / f"m{seed:03d}.tflite").write_bytes(mutated(content, seed))
+    found = subprocess.run([sys.executable, "-c", TRY, str(folder)], capture_output=True, text=True, timeout=300)
+    lines = found.stdout.splitlines()
+    assert found.returncode == 0, found.stderr[-500:]
+    assert len(lines) == 200
+    assert set(lines) <= {"imported", "FormatError 1 True"}
+    assert lines.count("FormatError 1 True") > 50
