@@ -157,7 +157,7 @@ def _concat(attributes: Mapping[str, Any], given: Given) -> Array:
 def _expand(attributes: Mapping[str, Any], given: Given) -> Array:
     x = _need(given, 0)
     shape = np.broadcast_shapes(x.shape, _sized(_need(given, 1).ravel().tolist()))
-    return np.asarray(np.broadcast_to(x, _sized(shape))).copy()
+    return np.array(np.broadcast_to(x, _sized(shape)))
 
 
 def _tile(attributes: Mapping[str, Any], given: Given) -> Array:

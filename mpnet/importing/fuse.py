@@ -78,9 +78,9 @@ def _gates(state: _State) -> bool:
             line = state.made(item.inputs[0], "affine")
             if line is not None and _uniform(line, 1.0, 3.0):
                 inside = f"{item.output}/hard_sigmoid"
-                gate = Item("activation", [*line.nodes, *item.nodes], line.inputs, inside, item.shape, {"word": "hard_sigmoid"})
+                made = Item("activation", [*line.nodes, *item.nodes], line.inputs, inside, item.shape, {"word": "hard_sigmoid"})
                 at = state.body.items.index(item)
-                state.body.items.insert(at, gate)
+                state.body.items.insert(at, made)
                 state.body.shapes[inside] = item.shape
                 _become_line(item, inside, 6.0)
                 return True

@@ -131,7 +131,8 @@ class _Trial:
             zero = self.results[0].get(name)
             if zero is None or value.ndim not in (2, 3) or (value.ndim == 3 and value.shape[0] != 1):
                 continue
-            flat, still = (x.reshape(x.shape[x.ndim - 2 :]).astype(float) for x in (value, zero))
+            sides = value.shape
+            flat, still = (x.reshape(sides[-2], sides[-1]).astype(float) for x in (value, zero))
             for a, b in ((still, flat), (still.T, flat.T)):
                 if a.shape[0] == rows and a.shape[1] >= least:
                     yield a, b

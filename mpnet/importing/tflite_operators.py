@@ -181,6 +181,10 @@ def _conv(to: Reader, name: str, given: list[int], made: list[int], options: Any
         dilations=[said.DilationHFactor(), said.DilationWFactor()]))
 
 
+def _depthwise(to: Reader, name: str, given: list[int], made: list[int], options: Any) -> None:
+    _conv(to, name, given, made, options, depthwise=True)
+
+
 def _transposed(to: Reader, name: str, given: list[int], made: list[int], options: Any) -> None:
     said = _options(to, "TransposeConvOptions", options)
     weights = to.weights(given[1], (3, 0, 1, 2))
@@ -374,7 +378,7 @@ def _space_to_depth(to: Reader, name: str, given: list[int], made: list[int], op
 
 
 _CONVERT: dict[str, Callable[..., None]] = {
-    "CONV_2D": _conv, "DEPTHWISE_CONV_2D": lambda *a: _conv(*a, depthwise=True), "TRANSPOSE_CONV": _transposed,
+    "CONV_2D": _conv, "DEPTHWISE_CONV_2D": _depthwise, "TRANSPOSE_CONV": _transposed,
     "MAX_POOL_2D": _pool("MaxPool"), "AVERAGE_POOL_2D": _pool("AveragePool"), "ADD": _binary("Add", "AddOptions"),
     "SUB": _binary("Sub", "SubOptions"), "MUL": _binary("Mul", "MulOptions"), "DIV": _binary("Div", "DivOptions"),
     "CONCATENATION": _concat, "RELU": _unary("Relu"), "RELU6": _unary("Clip", min=0.0, max=6.0),
