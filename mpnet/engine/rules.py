@@ -179,7 +179,7 @@ def _crop(layer: CropSpec, *_: Any) -> Operations:
 
 
 def _pad(layer: PadSpec, *_: Any) -> Operations:
-    return (Pad(layer.top, layer.bottom, layer.left, layer.right, layer.front, layer.back),)
+    return (Pad(layer.top, layer.bottom, layer.left, layer.right, layer.front, layer.back, layer.edge),)
 
 
 def _reorg(layer: ReorgSpec, *_: Any) -> Operations:

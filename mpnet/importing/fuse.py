@@ -217,7 +217,9 @@ def _padding(state: _State) -> bool:
     """Zeros around a picture are a convolution's own."""
     for item in state.body.items:
         before = state.made(item.inputs[0], "pad") if item.kind == "conv" else None
-        if before is not None and state.only(before.output) and not any(before.values["channels"]):
+        if before is not None and state.only(before.output) and not any(before.values["channels"]) and (
+            not before.values.get("edge")
+        ):
             pads = [a + b for a, b in zip(item.values["pads"], before.values["pads"], strict=True)]
             item.values = item.values | {"pads": pads}
             _absorb(state, item, before)

@@ -294,7 +294,8 @@ def _pad(to: Writer, item: Item) -> int:
     to.place(item.inputs[0])
     zeros = [*item.values["pads"], *item.values["channels"]]
     names = ("top", "left", "bottom", "right", "front", "back")
-    return to.emit("pad", _name(item), **{key: zero or None for key, zero in zip(names, zeros, strict=True)})
+    edge = 1 if item.values.get("edge") else None
+    return to.emit("pad", _name(item), **{key: zero or None for key, zero in zip(names, zeros, strict=True)}, edge=edge)
 
 
 def _flatten(to: Writer, item: Item) -> int:

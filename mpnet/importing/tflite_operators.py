@@ -308,6 +308,8 @@ def _resize(kind: str) -> Callable[..., None]:
         sizes = to.constant(f"{name}/sizes", np.array([n, c, h, w], np.int64))
         # (x + 0.5) / factor, cut off, is x / factor, cut off.
         mode = "align_corners" if said.AlignCorners() else "asymmetric"
+        if kind == "Bilinear" and said.HalfPixelCenters():
+            mode = "half_pixel"
         to.node("Resize", name, [to.name(given[0]), "", "", sizes], to.name(made[0]), nearest_mode="floor",
                 mode="nearest" if kind == "NearestNeighbor" else "linear", coordinate_transformation_mode=mode)
 

@@ -168,7 +168,10 @@ class CropSpec(LayerSpec, kind="crop"):
 
 @dataclass(frozen=True)
 class PadSpec(LayerSpec, kind="pad"):
-    """Zeros around its input: rows above and below, columns left and right, channels before (front) and behind (back)."""
+    """Zeros around its input: rows above and below, columns left and right, channels before (front) and behind (back).
+
+    edge: the nearest values inside instead of zeros.
+    """
 
     top: int = field(default=0, metadata=integer(0, MAX_KERNEL, cfg="top"))
     bottom: int = field(default=0, metadata=integer(0, MAX_KERNEL, cfg="bottom"))
@@ -176,6 +179,7 @@ class PadSpec(LayerSpec, kind="pad"):
     right: int = field(default=0, metadata=integer(0, MAX_KERNEL, cfg="right"))
     front: int = field(default=0, metadata=integer(0, MAX_CHANNELS, cfg="front"))
     back: int = field(default=0, metadata=integer(0, MAX_CHANNELS, cfg="back"))
+    edge: bool = field(default=False, metadata=flag(cfg="edge"))
 
 
 @dataclass(frozen=True)

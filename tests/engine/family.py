@@ -28,7 +28,7 @@ LAYERS: dict[str, str] = {
     "pools": A + "[maxpool]\nmaxpool_depth=1\nout_channels=3\n[local_avgpool]\nsize=2\nstride=2\n" + END,
     "upsample": A + "[upsample]\nstride=2\nscale=0.5\n[upsample]\nstride=-2\nscale=2\n" + END,
     "crop": "[crop]\ncrop_width=9\ncrop_height=7\n" + A + "[crop]\ncrop_width=3\ncrop_height=3\nnoadjust=1\n" + END,
-    "pad": "[pad]\nbottom=1\nright=2\n" + A + "[pad]\ntop=2\nleft=1\nfront=3\nback=1\n" + B
+    "pad": "[pad]\nbottom=1\nright=2\n[pad]\ntop=1\nleft=2\nedge=1\n" + A + "[pad]\ntop=2\nleft=1\nfront=3\nback=1\n" + B
     + "[slice]\nfirst=3\nchannels=4\n" + B + "[pad]\nback=2\n" + END,
     "reorg": CONV.format(8, 1) + "[reorg]\nstride=2\n" + END + "[reorg]\nstride=2\nreverse=1\n[reorg]\nflatten=1\n",
     "reorg3d": CONV.format(16, 1) + "[reorg3d]\nstride=2\n" + END.replace("4", "16")

@@ -64,6 +64,9 @@ FORMS: dict[str, Callable[[Builder, str], str]] = {
     "tanh": lambda b, x: b.node("Tanh", [b.conv(x, 4)]),
     "unequal split": lambda b, x: b.node("Mul", b.node("Split", [
         b.conv(x, 8), b.constant([3, 2, 3], np.int64)], 3, 3, axis=1)[::2]),
+    "bilinear by 2": lambda b, x: b.node("Resize", [x, "", b.constant([1, 1, 2, 2])], mode="linear"),
+    "bilinear by 3": lambda b, x: b.node("Resize", [x, "", b.constant([1, 1, 3, 3])], mode="linear"),
+    "bilinear by 4": lambda b, x: b.node("Resize", [x, "", b.constant([1, 1, 4, 4])], mode="linear"),
     "average": lambda b, x: b.node("AveragePool", [x], kernel_shape=[3, 3], strides=[2, 2], pads=[1] * 4, count_include_pad=1),
     "average inside": lambda b, x: b.node("AveragePool", [x], kernel_shape=[3, 3], strides=[2, 2], pads=[1] * 4),
     "transposed": lambda b, x: b.node("ConvTranspose", [x, b.constant(b.random.normal(0, 0.3, (8, 5, 2, 2)))], 5,
@@ -101,8 +104,8 @@ def test_each_form_equals_onnx_runtimes(name: str, importing: Importing) -> None
 REFUSED: dict[str, tuple[Callable[[Builder, str], str], str]] = {
     "attention": (lambda b, x: b.conv(b.node("Einsum", [x, x], 8, equation="nchw,nkhw->nchw"), 4),
                   r"node '/Einsum_2' \(Einsum\): has no form in a cfg; name tensors before it with --heads"),
-    "bilinear": (lambda b, x: b.conv(b.node("Resize", [x, "", b.constant([1, 1, 2, 2])], mode="linear"), 4),
-                 r"node '/Resize_2' \(Resize\): mode linear to 16x16 has no form in a cfg; nearest by a whole factor has"),
+    "cubic": (lambda b, x: b.conv(b.node("Resize", [x, "", b.constant([1, 1, 2, 2])], mode="cubic"), 4),
+              r"node '/Resize_2' \(Resize\): mode cubic to 16x16 has no form in a cfg; nearest by a whole factor has"),
     "shuffle": (lambda b, x: b.conv(b.reshape(b.node("Transpose", [b.reshape(x, [1, 2, 4, 8, 8])], perm=[0, 2, 1, 3, 4]),
                                               [1, 8, 8, 8]), 80),
                 r"node '/Reshape_2' \(Reshape\): its result has the shape \[1, 2, 4, 8, 8\]"),

@@ -73,7 +73,7 @@ class Crop(Rearrange):
 
 @dataclass(frozen=True)
 class Pad(Rearrange):
-    """Zeros: rows above and below, columns left and right, channels before and behind."""
+    """Zeros, or with `edge` the nearest values: rows above and below, columns left and right, channels before and behind."""
 
     top: int = 0
     bottom: int = 0
@@ -81,12 +81,17 @@ class Pad(Rearrange):
     right: int = 0
     front: int = 0
     back: int = 0
+    edge: bool = False
 
     def order(self, shape: Shape) -> NDArray[np.int64]:
         margins = ((self.front, self.back), (self.top, self.bottom), (self.left, self.right))
+        if self.edge:
+            return np.pad(_positions(shape), margins, mode="edge")
         return np.pad(_positions(shape), margins, constant_values=-1)
 
     def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
+        if self.edge:
+            return super().bind(context, inputs, out)
         x = inputs[0]
         height, width, channels = x.shape
         # Whole rows are copied faster than values are gathered.
