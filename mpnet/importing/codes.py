@@ -9,11 +9,18 @@ import numpy as np
 from mpnet.engine.lowering import range_owner
 from mpnet.importing.graph import Codes, Graph
 from mpnet.importing.items import Body
-from mpnet.importing.sections import Writer
+from mpnet.importing.sections import WEIGHTED, Writer
 from mpnet.quantization.weights import WeightScheme, quantize_weights
 from mpnet.spec.network import PICTURE, NetworkSpec
 
-_WEIGHTED = ("conv", "deconv", "dense")
+
+def rounded_tensors(graph: Graph, body: Body) -> frozenset[str]:
+    """Tensors that the file rounds to 8 bits for other readers than its int8 layers, which do that themselves."""
+    readers = body.readers()
+    return frozenset(
+        name for name in graph.codes if name in body.shapes and not (readers.get(name) and all(
+            item.kind in WEIGHTED and item.values["weights_name"] in graph.stored for item in readers[name]))
+    )
 
 
 def quantised_keys(
@@ -26,7 +33,7 @@ def quantised_keys(
         if name in graph.codes and name not in graph.constants:
             found = _range(graph.codes[name])
             if found is not None:
-                ranges.setdefault(index, found)
+                ranges.setdefault(writer.made_at.get(name, index), found)
     for index, name in writer.padded.items():
         if writer.layer_of[name] in ranges:
             low, high = ranges[writer.layer_of[name]]
@@ -36,12 +43,15 @@ def quantised_keys(
         return keys, []
     for index, (low, high) in ranges.items():
         keys[index] = {"quantize_range": f"{low:.9g},{high:.9g}"}
+        if writer.rounded and index >= 0:
+            keys[index]["quantize_activations"] = "calibrated"
     quantised = differing = values = 0
     left: list[str] = []
     for item in body.items:
-        if item.kind not in _WEIGHTED:
+        if item.kind not in WEIGHTED:
             continue
-        index, name = writer.layer_of[item.output], item.values["weights_name"]
+        index = writer.made_at.get(item.output, writer.layer_of[item.output])
+        name = item.values["weights_name"]
         codes = graph.codes.get(name)
         owner = range_owner(network, network.layers[index].inputs[0])
         # TensorFlow Lite's hybrid layers measure their input when they run.

@@ -13,11 +13,14 @@ _GATED = {"logistic": "swish", "hard_sigmoid": "hard_swish"}
 _ALMOST = 1e-6
 
 
-def fuse(body: Body, kept: list[str]) -> None:
-    """Make the body as short as layers can say it. kept: tensors that must stay, the heads'."""
+def fuse(body: Body, kept: list[str], apart: frozenset[str] = frozenset()) -> None:
+    """Make the body as short as layers can say it.
+
+    kept:  tensors that must stay, the heads'. apart: those that are rounded before an activation, which then is a layer.
+    """
     _drop_dead(body, kept)
     for rule in (_same_shape, _gates, _lines, _lines, _into_weights, _samples, _order, _padding, _activations):
-        while rule(_State(body, kept)):
+        while rule(_State(body, kept, apart)):
             _drop_dead(body, kept)
     _drop_dead(body, kept)
 
@@ -25,8 +28,8 @@ def fuse(body: Body, kept: list[str]) -> None:
 class _State:
     """A body with who makes and reads each tensor."""
 
-    def __init__(self, body: Body, kept: list[str]) -> None:
-        self.body, self.kept = body, kept
+    def __init__(self, body: Body, kept: list[str], apart: frozenset[str]) -> None:
+        self.body, self.kept, self.apart = body, kept, apart
         self.makers, self.readers = body.makers(), body.readers()
 
     def only(self, name: str) -> bool:
@@ -231,7 +234,9 @@ def _activations(state: _State) -> bool:
     """An activation belongs to the layer whose result nothing else reads."""
     for item in state.body.items:
         before = state.made(item.inputs[0], *_ACTIVATED) if item.kind == "activation" else None
-        if before is not None and before.activation == "linear" and state.only(before.output):
+        if before is not None and before.activation == "linear" and state.only(before.output) and (
+            before.output not in state.apart
+        ):
             item.kind, item.values = before.kind, before.values | {"activation": item.values["word"]}
             _absorb(state, item, before)
             return True

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Callable
 
 from mpnet.errors import FormatError, MpnetError
-from mpnet.importing.codes import quantised_keys
+from mpnet.importing.codes import quantised_keys, rounded_tensors
 from mpnet.importing.described import Pixels, class_names, pixels_of
 from mpnet.importing.fold import fold, reaching
 from mpnet.importing.front import put_pixels, set_picture
@@ -30,6 +30,7 @@ class Choices:
     heads:   tensors of each head, joined along channels; (): found. decoder, keys, anchors: of [yolo] sections where the file
              does not tell; anchors by head.
     size:    (width, height) where the file leaves them open. pixels: how pictures enter; None: as the file says.
+    rounded: round wherever a quantised file does, not only where int8 layers read.
     """
 
     heads: tuple[tuple[str, ...], ...] = ()
@@ -38,6 +39,7 @@ class Choices:
     anchors: tuple[str, ...] = ()
     size: tuple[int, int] | None = None
     pixels: Pixels | None = None
+    rounded: bool = False
 
 
 @dataclass(frozen=True)
@@ -112,9 +114,10 @@ def _imported(graph: Graph, choices: Choices) -> Imported:
     for node in _beyond(graph, body, kept):
         graph.fates.setdefault(node.name, f"replaced by {tail.what}" if tail.what else "behind the heads")
     pixels = pixels_of(graph, tail.what, choices.pixels)
-    fuse(body, kept)
+    rounded = rounded_tensors(graph, body) if choices.rounded else frozenset[str]()
+    fuse(body, kept, rounded)
     put_pixels(graph, body, pixels)
-    written, about_codes = _written(graph, body, tail)
+    written, about_codes = _written(graph, body, tail, rounded)
     classes = tail.classes or written.network.classes
     names, about_names = class_names(graph, classes)
     rows = tuple(
@@ -132,9 +135,9 @@ def _beyond(graph: Graph, body: Body, kept: list[str]) -> list[Node]:
     return [node for node in graph.nodes if node not in needed]
 
 
-def _written(graph: Graph, body: Body, tail: Tail) -> tuple[Written, list[str]]:
+def _written(graph: Graph, body: Body, tail: Tail, rounded: frozenset[str]) -> tuple[Written, list[str]]:
     makers = {node.name: node for node in graph.nodes}
-    writer = Writer(body, graph.picture)
+    writer = Writer(body, graph.picture, rounded)
     heads = list(tail.heads)
     if len(heads) == 1 and heads[0].decoder == "":
         heads = []

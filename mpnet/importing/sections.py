@@ -14,6 +14,9 @@ from mpnet.importing.items import Body, Item
 from mpnet.spec.network import NetworkSpec
 from mpnet.spec.weights import ConvolutionWeights, Floats, Weights
 
+WEIGHTED = ("conv", "deconv", "dense")
+"""Kinds of items that have weights."""
+
 
 @dataclass(frozen=True)
 class Head:
@@ -48,11 +51,14 @@ class Writer:
     """Sections so far.
 
     layer_of: index of the layer that makes a tensor. layers, values: as mpnet.spec.weights has them, by layer index.
+    rounded:  tensors of layers with weights that are rounded to 8 bits whoever reads them, by a layer of its own; made_at: the
+              layer before that.
     flat:     tensors that are many pixels as one row. padded: tensor that a [pad] of a convolution's own surrounds, by index.
     """
 
-    def __init__(self, body: Body, picture: str) -> None:
-        self.body = body
+    def __init__(self, body: Body, picture: str, rounded: frozenset[str] = frozenset()) -> None:
+        self.body, self.rounded = body, rounded
+        self.made_at: dict[str, int] = {}
         self.sections: list[_Section] = []
         self.layer_of: dict[str, int] = {picture: -1}
         self.layers: dict[int, ConvolutionWeights] = {}
@@ -82,7 +88,11 @@ class Writer:
         if any(name in self.flat for name in item.inputs) and item.kind != "dense":
             raise Refused("reads values of many pixels as one row; only fully connected layers do")
         index = _WRITERS[item.kind](self, item)
-        self.layer_of[item.output] = index
+        if item.output in self.rounded and item.kind in WEIGHTED:
+            self.made_at[item.output] = index
+            self.layer_of[item.output] = self.emit("empty", "rounded as in the file", int8=1, quantize_activations="calibrated")
+        else:
+            self.layer_of[item.output] = index
         for node in item.nodes:
             if index >= 0:
                 self.fates[node] = f"{index} [{self.sections[index].kind}]"
