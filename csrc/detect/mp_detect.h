@@ -35,6 +35,9 @@ typedef struct {
 int mp_ready_head(const mp_other_head *h, const float *anchor_wh, const float *head, int64_t cells, float *node,
                   float *out);
 
+/* e^(x - largest) over their sum, in double; count of them. out may be x. */
+void mp_softmax(const float *x, int32_t count, float *out);
+
 /* Entries of one head over a set of images, per image ordered by class, then falling score, then grid cell and anchor.
  * box[entry][4]: centre x, centre y, width, height relative to the picture. */
 typedef struct {

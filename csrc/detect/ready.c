@@ -16,8 +16,7 @@ static void gaussian_box(const mp_other_head *h, const float *anchor, const floa
     out[1] += side * (out[3] * anchor[1] / h->net_h * (float)h->grid_h);
 }
 
-/* e^(x - largest) over their sum, in double; count of them. */
-static void softmax(const float *x, int32_t count, float *out)
+void mp_softmax(const float *x, int32_t count, float *out)
 {
     float top = x[0];
     for (int32_t i = 1; i < count; i++) top = x[i] > top ? x[i] : top;
@@ -30,7 +29,7 @@ static void softmax(const float *x, int32_t count, float *out)
 static int tree_classes(const mp_other_head *h, const float *raw, float *node, float *out)
 {
     for (int32_t g = 0; g < h->groups; g++)
-        softmax(raw + h->starts[g], h->starts[g + 1] - h->starts[g], node + h->starts[g]);
+        mp_softmax(raw + h->starts[g], h->starts[g + 1] - h->starts[g], node + h->starts[g]);
     for (int32_t i = 0; i < h->classes; i++)
         if (h->parents[i] >= 0) node[i] = node[i] * node[h->parents[i]];
     if (h->map) {
@@ -83,7 +82,7 @@ int mp_ready_head(const mp_other_head *h, const float *anchor_wh, const float *h
             for (int32_t k = -1; k < h->classes; k++) sum += mp_expf(classes[k] - top);
             for (int32_t k = 0; k < h->classes; k++) to[5 + k] = (float)(mp_expf(classes[k] - top) / sum);
         } else if (h->classes_by == MP_BY_SOFTMAX) {
-            softmax(classes, h->classes, to + 5);
+            mp_softmax(classes, h->classes, to + 5);
         } else {
             for (int32_t k = 0; k < h->classes; k++)
                 to[5 + k] = h->classes_by == MP_BY_LOGISTIC ? mp_logisticf(classes[k]) : classes[k];

@@ -7,7 +7,7 @@
 #include "../mpnet.h"
 
 /* cdef begin */
-enum { MPB_VERSION = 1, MPB_ALIGN = 64 };
+enum { MPB_VERSION = 2, MPB_ALIGN = 64 };
 
 /* A table of latencies is measured again, so often at most, while its predictions are off by more on average. */
 enum { MPB_PROFILE_ROUNDS = 3, MPB_PROFILE_PERCENT = 8 };
@@ -18,7 +18,7 @@ enum {
     MPB_PROGRAMS = 1,
     MPB_SLOTS = 2,
     MPB_STEPS = 3,
-    MPB_PLACES = 4, /* int32: lists of slots and of identities, which other records point into */
+    MPB_PLACES = 4, /* int32: lists of slots, identities, places in trees, which other records point into */
     MPB_CONVOLUTIONS = 5,
     MPB_HEADS = 6,
     MPB_ANCHORS = 7, /* floats: width, height in pixels of the network input */
@@ -91,11 +91,22 @@ enum {
     MPB_CONCAT = 8,
     MPB_ADD = 9,
     MPB_YOLO = 10,
-    MPB_OPERATIONS = 11
+    MPB_MAP = 11,
+    MPB_COMBINE = 12,
+    MPB_MULTIPLY = 13,
+    MPB_CONSTANT = 14,
+    MPB_GATHER = 15,
+    MPB_NORMALIZE = 16,
+    MPB_LOCAL_AVGPOOL = 17,
+    MPB_CHANNEL_MAX = 18,
+    MPB_OPERATIONS = 19
 };
 
 /* One step; slots count within the program. What an operation does not use is 0. */
 typedef struct {
+    /* MPB_COMBINE: float32, for each input after the first weights per channel of the sum so far, and of the input.
+     * MPB_CONSTANT: float32, the tensor. MPB_GATHER: int32, for each value of the result its place in the input's, -1: 0. */
+    mpb_piece values;
     int32_t operation, layer, output;
     int32_t first_input, inputs;          /* in MPB_PLACES */
     uint32_t signature;                   /* text: what its time depends on */
@@ -104,10 +115,15 @@ typedef struct {
     int32_t calibrated;                   /* quantising by the range low .. high; 0: by the tensor's own */
     int32_t mode, rounding, narrow_range; /* as mp_activation_scheme */
     float ensure_minimum_range, low, high;
-    int32_t size, stride, padding; /* MPB_MAXPOOL; padding of both sides together */
+    int32_t size, stride, padding; /* MPB_MAXPOOL, MPB_LOCAL_AVGPOOL; padding of both sides together */
+    int32_t stride_y;              /* MPB_LOCAL_AVGPOOL, whose stride is the horizontal one */
     int32_t factor;                /* MPB_UPSAMPLE */
     int32_t first;                 /* MPB_SLICE: channel */
-    int32_t activation;            /* MPB_ADD */
+    int32_t activation;            /* MPB_ADD, MPB_MAP, MPB_COMBINE, MPB_MULTIPLY */
+    int32_t kind;    /* MPB_MULTIPLY: what the second input has values for; MPB_NORMALIZE: MP_SOFTMAX, ... */
+    int32_t swapped; /* MPB_MULTIPLY: the second input comes first */
+    int32_t length, first_start, segments; /* MPB_NORMALIZE: of a row; starts and the end of segments in MPB_PLACES */
+    float parameters[4];                   /* MPB_NORMALIZE; MPB_MAP: scale, shift */
 } mpb_step;
 
 /* A layer's weights at one precision, as mp_pack_conv takes them, but halves for the half precisions. */
@@ -119,11 +135,18 @@ typedef struct {
     int32_t zero;
 } mpb_convolution;
 
+/* Kinds of heads: of the three programs' layers [yolo], [region], [Gaussian_yolo], [detection]. */
+enum { MPB_HEAD_YOLO = 0, MPB_HEAD_REGION = 1, MPB_HEAD_GAUSSIAN = 2, MPB_HEAD_DETECTION = 3 };
 typedef struct {
     int32_t output; /* which of the program's outputs */
     int32_t first_anchor, anchors, classes;
     float scale_x_y;
-    int32_t new_coords;
+    int32_t new_coords;                        /* MPB_HEAD_YOLO */
+    int32_t kind, raw_classes;                 /* raw_classes: of the tensor, for all but MPB_HEAD_YOLO */
+    int32_t classes_by, point, background;     /* as mp_other_head */
+    int32_t groups, first_start, first_parent; /* tree: MPB_PLACES has starts[groups + 1], parents[raw_classes] */
+    int32_t mapped, first_map;                 /* mapped: MPB_PLACES has map[classes] */
+    int32_t side, root;                        /* MPB_HEAD_DETECTION, whose anchors are its boxes */
 } mpb_head;
 
 /* A convolution's weights as one table packs them. */

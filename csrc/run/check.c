@@ -1,6 +1,7 @@
 /* What a program must be so that running it stays within its memory, whatever a file says. */
 #include <stdlib.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 #include "../types.h"
 #include "pass.h"
@@ -21,9 +22,10 @@ int mpr_makes_codes(const mpb_step *step, mp_activation_scheme *scheme)
 
 const char *mpr_operation_name(const mpb_step *step)
 {
-    static const char *const NAMES[MPB_OPERATIONS] = {"Convolve", "Quantize", "Dequantize", "Cast",
-                                                      "MaxPool",  "AvgPool",  "Upsample",   "Slice",
-                                                      "Concat",   "Add",      "Yolo"};
+    static const char *const NAMES[MPB_OPERATIONS] = {"Convolve",  "Quantize",  "Dequantize",   "Cast",      "MaxPool",
+                                                      "AvgPool",   "Upsample",  "Slice",        "Concat",    "Add",
+                                                      "Yolo",      "Map",       "Combine",      "Multiply",  "Constant",
+                                                      "Rearrange", "Normalize", "LocalAvgPool", "ChannelMax"};
     if (step->operation == MPB_CONVOLVE && step->pooled) return "ConvolvePool";
     if (step->operation == MPB_CONVOLVE && step->quantizes) return "ConvolveQuantize";
     return step->operation >= 0 && step->operation < MPB_OPERATIONS ? NAMES[step->operation] : "?";
@@ -83,13 +85,81 @@ static const char *convolution_problem(const mpr_file *file, const mpb_step *ste
     return 0;
 }
 
+static const char *multiply_problem(const mpb_step *step, const mpb_slot *a, const mpb_slot *b, const mpb_slot *out)
+{
+    if (step->activation < 0 || step->activation > MP_SWISH) return "its activation is unknown";
+    if (!mp_is_real(a->type) || b->type != a->type || !mp_is_real(out->type) || !same_shape(a, out))
+        return "its inputs do not fit";
+    switch (step->kind) {
+    case MP_SAME: return same_shape(a, b) ? 0 : "its inputs do not fit";
+    case MP_PER_CHANNEL: return b->h == 1 && b->w == 1 && b->c == a->c ? 0 : "its inputs do not fit";
+    case MP_PER_PIXEL: return b->h == a->h && b->w == a->w && b->c == 1 ? 0 : "its inputs do not fit";
+    default: return "it multiplies otherwise";
+    }
+}
+
+static const char *normalize_problem(const mpr_file *file, const mpb_step *step, const mpb_slot *in)
+{
+    if (step->kind < MP_SOFTMAX || step->kind > MP_LOCAL_RESPONSE) return "its formula is unknown";
+    if (step->length < 1 || mpr_values(in) % (uint64_t)step->length || step->segments < 1 ||
+        !mpr_has(file, MPB_PLACES, step->first_start, (int64_t)step->segments + 1))
+        return "its rows do not fit";
+    for (int i = 0; i < 4; i++)
+        if (!isfinite(step->parameters[i])) return "its parameters make no sense";
+    if (step->kind == MP_LOCAL_RESPONSE && !(step->parameters[0] >= 1 && step->parameters[0] <= MOST_CHANNELS))
+        return "its parameters make no sense";
+    return 0; /* the kernel looks at the segments */
+}
+
+static const char *local_avgpool_problem(const mpb_step *step, const mpb_slot *in, const mpb_slot *out)
+{
+    if (step->size < 1 || step->size > 256 || step->stride < 1 || step->stride > MOST_SIDE || step->stride_y < 1 ||
+        step->stride_y > MOST_SIDE || step->padding < 0 || step->padding > MOST_SIDE ||
+        in->h + step->padding < step->size || in->w + step->padding < step->size)
+        return "its window makes no sense";
+    return mp_is_real(in->type) && in->type == out->type && in->c == out->c &&
+                   out->h == pooled_side(in->h, step->size, step->stride_y, step->padding) &&
+                   out->w == pooled_side(in->w, step->size, step->stride, step->padding)
+               ? 0
+               : "its result has another size";
+}
+
+/* Values that a step brings along, of four bytes each. */
+static uint64_t own_values(const mpb_step *step, const mpb_slot *out)
+{
+    switch (step->operation) {
+    case MPB_COMBINE: return 2 * (uint64_t)(step->inputs - 1) * out->c;
+    case MPB_CONSTANT:
+    case MPB_GATHER: return mpr_values(out);
+    default: return 0;
+    }
+}
+
+/* Of a step that brings values along: whether the piece fits and holds what it should. A line in error. */
+int mpr_check_values(const mpr_file *file, const mpb_step *step, const mpb_slot *in, const mpb_slot *out, char *error)
+{
+    const uint64_t count = own_values(step, out);
+    if (!count) return 0;
+    char what[96];
+    snprintf(what, sizeof what, "values of layer %d (%.48s)", (int)step->layer, mpr_layer_name(file, step->layer));
+    const void *values = mpr_piece(file, &step->values, 4 * count, what, error);
+    if (!values) return -1;
+    for (uint64_t i = 0; i < count; i++)
+        if (step->operation == MPB_GATHER ? ((const int32_t *)values)[i] >= (int64_t)mpr_values(in)
+                                          : !isfinite(((const float *)values)[i]))
+            return mpr_fail(error, "%s: %s: make no sense; export it again", file->name, what);
+    return 0;
+}
+
 /* NULL, or what is wrong with a step whose slots exist. */
 static const char *step_problem(const mpr_file *file, const mpb_step *step, const mpb_slot *slots,
                                 const int32_t *inputs, int64_t *work)
 {
     const mpb_slot *in = &slots[inputs[0]], *out = &slots[step->output];
     const int real = mp_is_real(in->type), out_real = mp_is_real(out->type);
-    const int expected = step->operation == MPB_ADD ? 2 : step->operation == MPB_CONCAT ? step->inputs : 1;
+    const int expected = step->operation == MPB_ADD || step->operation == MPB_MULTIPLY     ? 2
+                         : step->operation == MPB_CONCAT || step->operation == MPB_COMBINE ? step->inputs
+                                                                                           : 1;
     if (step->inputs != expected) return "it has another number of inputs";
     *work += (int64_t)mpr_values(out);
     if (step->operation == MPB_YOLO) return in == out && in->type == MP_TYPE_F32 ? 0 : "a head takes fp32";
@@ -140,6 +210,33 @@ static const char *step_problem(const mpr_file *file, const mpb_step *step, cons
                    ? 0
                    : "its inputs do not fit";
     }
+    case MPB_MAP:
+        return step->activation >= 0 && step->activation <= MP_HARD_MISH && isfinite(step->parameters[0]) &&
+                       isfinite(step->parameters[1]) && real && out_real && same_shape(in, out)
+                   ? 0
+                   : "it cannot map this";
+    case MPB_COMBINE:
+        if (step->activation < 0 || step->activation > MP_SWISH) return "its activation is unknown";
+        /* The sum so far is stored as the result is, and read as the next input is. */
+        for (int i = 1; i < step->inputs; i++)
+            if (slots[inputs[i]].type != (i == 1 ? in->type : out->type)) return "its inputs do not fit";
+        *work += (int64_t)mpr_values(out) * step->inputs;
+        return step->inputs > 1 && real && out_real && same_shape(in, out) ? 0 : "its inputs do not fit";
+    case MPB_MULTIPLY:
+        return multiply_problem(step, &slots[inputs[!!step->swapped]], &slots[inputs[!step->swapped]], out);
+    case MPB_CONSTANT: return out_real ? 0 : "its result is stored otherwise";
+    case MPB_GATHER: return in->type == out->type ? 0 : "its result is stored otherwise";
+    case MPB_NORMALIZE:
+        if (!real || in->type != out->type || !same_shape(in, out)) return "it cannot normalise this";
+        return normalize_problem(file, step, in);
+    case MPB_LOCAL_AVGPOOL:
+        *work += (int64_t)mpr_values(out) * step->size * step->size;
+        return local_avgpool_problem(step, in, out);
+    case MPB_CHANNEL_MAX:
+        *work += (int64_t)mpr_values(in);
+        return in->type == out->type && in->h == out->h && in->w == out->w && out->c <= in->c
+                   ? 0
+                   : "it pools something else";
     default: return "this program does not know the operation; build a newer mprun";
     }
 }

@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "../detect/mp_detect.h"
 
 const mp_table *mpr_table(const char *isa, char *error)
 {
@@ -47,29 +46,12 @@ static int check_network(const mpr_file *file, char *error)
     return 0;
 }
 
-static int check_heads(const mprun *net, char *error)
-{
-    const mpr_file *file = &net->file;
-    for (int64_t h = 0; h < file->count[MPB_HEADS]; h++) {
-        const mpb_head *head = &file->heads[h];
-        const float *data;
-        const mpb_slot *slot = head->output >= 0 && head->output < net->pass.program->outputs
-                                   ? mpr_pass_output(&net->pass, head->output, &data)
-                                   : 0;
-        if (!slot || head->anchors < 1 || head->anchors > 1 << 10 || head->classes < 1 ||
-            head->classes != file->network->classes || !mpr_has(file, MPB_ANCHORS, head->first_anchor, head->anchors) ||
-            slot->c != (int64_t)head->anchors * (5 + head->classes) || !isfinite(head->scale_x_y))
-            return mpr_fail(error, "%s: head %d: does not fit its tensor; export it again", file->name, (int)h);
-    }
-    return 0;
-}
-
 int mpr_net_open(mprun *net, const char *isa, int threads, char *error)
 {
     const mp_table *table = mpr_table(isa, error);
     if (table && !check_network(&net->file, error) &&
         !mpr_weights_open(&net->weights, &net->file, table, threads < 1 ? mpr_cores() : threads, error)) {
-        if (!mpr_pass_open(&net->pass, &net->weights, 0, error) && !check_heads(net, error)) return 0;
+        if (!mpr_pass_open(&net->pass, &net->weights, 0, error) && !mpr_check_heads(net, error)) return 0;
     }
     mpr_net_close(net);
     return -1;
@@ -86,6 +68,7 @@ void mpr_net_close(mprun *net)
         free(all[i]->box);
     }
     free(net->scratch);
+    free(net->ready);
     free(net->boxes);
     mpr_pass_close(&net->pass);
     if (net->weights.file) mpr_weights_close(&net->weights);
@@ -140,15 +123,16 @@ const float *mprun_head(const mprun *net, int head, int shape[3])
     return data;
 }
 
-/* Memory that grows, and keeps nothing. */
-static int scratch(mprun *net, size_t bytes)
+int mpr_grow(mprun *net, void **memory, size_t *have, size_t bytes)
 {
-    if (bytes <= net->scratch_bytes) return 0;
-    free(net->scratch);
-    net->scratch = malloc(bytes);
-    net->scratch_bytes = net->scratch ? bytes : 0;
-    return net->scratch ? 0 : mpr_fail(net->error, "%s: no memory", net->file.name);
+    if (bytes <= *have) return 0;
+    free(*memory);
+    *memory = malloc(bytes);
+    *have = *memory ? bytes : 0;
+    return *memory ? 0 : mpr_fail(net->error, "%s: no memory", net->file.name);
 }
+
+static int scratch(mprun *net, size_t bytes) { return mpr_grow(net, &net->scratch, &net->scratch_bytes, bytes); }
 
 static int room(mprun *net, mpr_found *found, int64_t entries)
 {
@@ -183,16 +167,9 @@ static int decode_head(mprun *net, int number, const mp_geometry *place, double 
     const mpr_file *file = &net->file;
     const mpb_head *head = &file->heads[number];
     mpr_found *found = &net->heads[number];
-    const float *data;
-    const mpb_slot *slot = mpr_pass_output(&net->pass, head->output, &data);
-    const mp_yolo_head yolo = {.grid_h = slot->h,
-                               .grid_w = slot->w,
-                               .anchors = head->anchors,
-                               .classes = head->classes,
-                               .net_w = (float)file->network->in_w,
-                               .net_h = (float)file->network->in_h,
-                               .scale_x_y = head->scale_x_y,
-                               .new_coords = head->new_coords};
+    mp_yolo_head yolo;
+    const float *data = mpr_head_tensor(net, head, confidence, &yolo);
+    if (!data) return -1;
     for (int64_t needed = 256;; needed = found->count) {
         if (room(net, found, needed) || scratch(net, (size_t)mp_decode_scratch(found->room))) return -1;
         const int status = mp_decode_yolo(&yolo, file->anchors + 2 * (int64_t)head->first_anchor, data, 1,
@@ -222,7 +199,7 @@ int mpr_decode(mprun *net, const mp_geometry *place, int width, int height, doub
     const int heads = (int)file->count[MPB_HEADS];
     mp_candidates candidates[16];
     int64_t total = 0;
-    if (!heads) return mpr_fail(net->error, "%s: has no [yolo] layer, so it detects nothing", file->name);
+    if (!heads) return mpr_fail(net->error, "%s: has no head, so it detects nothing", file->name);
     confidence = confidence < 0 ? n->confidence : confidence;
     nms = nms < 0 ? n->nms : nms;
     for (int h = 0; h < heads; h++) {

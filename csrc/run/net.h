@@ -1,6 +1,7 @@
 /* The handle of mprun.h, for the program's own commands. Internal. */
 #ifndef MPR_NET_H
 #define MPR_NET_H
+#include "../detect/mp_detect.h"
 #include "../picture/mp_resize.h"
 #include "mprun.h"
 #include "pass.h"
@@ -17,8 +18,8 @@ struct mprun {
     mpr_weights weights;
     mpr_pass pass;
     mpr_found heads[16], kept;
-    void *scratch;
-    size_t scratch_bytes;
+    void *scratch, *ready;
+    size_t scratch_bytes, ready_bytes; /* ready: a head of another kind as one of [yolo] */
     mprun_box *boxes;
     char error[MPR_ERROR];
 };
@@ -33,6 +34,12 @@ void mpr_net_close(mprun *net);
 int mpr_set_picture(mprun *net, const uint8_t *rgb, int width, int height, int resize, mp_geometry *place);
 /* Boxes by class, then falling score, cut at the picture's edges, after a forward pass; their number or -1. */
 int mpr_decode(mprun *net, const mp_geometry *place, int width, int height, double confidence, double nms);
+/* Whether the heads fit their tensors: 0, or -1 with a line in error. */
+int mpr_check_heads(const mprun *net, char *error);
+/* What decoding takes of a head: its own tensor, or the one that is made of it; NULL with a line in net->error. */
+const float *mpr_head_tensor(mprun *net, const mpb_head *head, double confidence, mp_yolo_head *yolo);
+/* Memory that grows, and keeps nothing. 0, or -1 with a line in net->error. */
+int mpr_grow(mprun *net, void **memory, size_t *have, size_t bytes);
 /* The same from pixels; resize -1: as the bundle says. */
 int mpr_detect(mprun *net, const uint8_t *rgb, int width, int height, double confidence, double nms, int resize);
 /* The boxes of mpr_decode by falling score, equal ones in their order. */

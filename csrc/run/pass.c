@@ -1,160 +1,12 @@
 #define _GNU_SOURCE
 #include "pass.h"
-#include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "../half.h"
 #include "../types.h"
-
-static void *take(size_t bytes)
-{
-    void *memory = 0;
-    return posix_memalign(&memory, MPB_ALIGN, bytes ? bytes : MPB_ALIGN) == 0 ? memory : 0;
-}
-
-int mpr_weights_open(mpr_weights *weights, const mpr_file *file, const mp_table *table, int threads, char *error)
-{
-    const size_t count = (size_t)file->count[MPB_CONVOLUTIONS];
-    *weights = (mpr_weights){.file = file, .table = table, .threads = threads};
-    weights->packed = calloc(count + 1, sizeof *weights->packed);
-    weights->own = calloc(count + 1, sizeof *weights->own);
-    if (weights->packed && weights->own) return 0;
-    mpr_weights_close(weights);
-    return mpr_fail(error, "%s: no memory", file->name);
-}
-
-void mpr_weights_close(mpr_weights *weights)
-{
-    for (int64_t i = 0; weights->own && i < weights->file->count[MPB_CONVOLUTIONS]; i++) free(weights->own[i]);
-    free(weights->own);
-    free(weights->packed);
-    weights->own = 0;
-    weights->packed = 0;
-}
-
-static const float *floats_of(const mpr_weights *weights, const mpb_piece *piece, int count, int above_zero,
-                              const char *what, char *error)
-{
-    const float *values = mpr_piece(weights->file, piece, (uint64_t)count * sizeof(float), what, error);
-    for (int i = 0; values && i < count; i++)
-        if (!isfinite(values[i]) || (above_zero && !(values[i] > 0.0f))) {
-            mpr_fail(error, "%s: %s: value %d makes no sense; export it again", weights->file->name, what, i);
-            return 0;
-        }
-    return values;
-}
-
-/* Weights that the table packed before, at the export; NULL: there are none for it. */
-static const void *from_file(const mpr_weights *weights, int32_t number, char *error)
-{
-    const mpr_file *file = weights->file;
-    const mpb_convolution *own = &file->convolutions[number];
-    for (int64_t i = 0; i < file->count[MPB_PACKED]; i++) {
-        const mpb_packed *packed = &file->packed[i];
-        if (packed->convolution != number ||
-            strncmp(packed->table, mp_table_name(weights->table), sizeof packed->table) != 0)
-            continue;
-        const void *bytes = mpr_piece(file, &packed->weights, packed->weights.bytes, "packed weights", error);
-        if (bytes &&
-            mp_check_packed(weights->table, &own->shape, own->precision, bytes, packed->weights.bytes) == MP_OK)
-            return bytes;
-        return 0;
-    }
-    return 0;
-}
-
-/* Weights of another precision as this one's, where only time matters. NULL: no memory, or a line in error. */
-static void *stand_in(const mpr_weights *weights, const mpb_convolution *from, const mpb_convolution *own,
-                      const void *source, uint64_t per_channel, char *error)
-{
-    const int source_type = mp_precisions[from->precision].type, type = mp_precisions[own->precision].type;
-    const int channels = own->shape.out_c;
-    const float *from_scale = 0, *scale = 0;
-    if (source_type == MP_TYPE_I8 && !(from_scale = floats_of(weights, &from->scale, channels, 1, "scales", error)))
-        return 0;
-    if (type == MP_TYPE_I8 && !(scale = floats_of(weights, &own->scale, channels, 1, "scales", error))) return 0;
-    void *made = take(channels * per_channel * mp_type_bytes(type));
-    for (uint64_t i = 0; made && i < channels * per_channel; i++) {
-        const int channel = (int)(i / per_channel);
-        const float real = source_type == MP_TYPE_I8    ? (float)((const int8_t *)source)[i] * from_scale[channel]
-                           : source_type == MP_TYPE_F16 ? mp_half_to_float(((const uint16_t *)source)[i])
-                                                        : ((const float *)source)[i];
-        if (type == MP_TYPE_I8)
-            ((int8_t *)made)[i] = (int8_t)fminf(fmaxf(rintf(real / scale[channel]), -127.0f), 127.0f);
-        else if (type == MP_TYPE_F16)
-            ((uint16_t *)made)[i] = mp_float_to_half(real);
-        else
-            ((float *)made)[i] = real;
-    }
-    return made;
-}
-
-/* Packs a convolution's weights, or finds them packed in the file. */
-static int ready(mpr_weights *weights, int32_t number, char *error)
-{
-    const mpr_file *file = weights->file;
-    const mpb_convolution *own = &file->convolutions[number], *from = own;
-    const mp_table *table = weights->table;
-    char what[96];
-    snprintf(what, sizeof what, "weights of layer %d (%.48s)", (int)own->layer, mpr_layer_name(file, own->layer));
-    if (weights->packed[number]) return 0;
-    const int status = mp_check_conv(table, &own->shape, own->precision);
-    if (status == MP_UNSUPPORTED)
-        return mpr_fail(error, "%s: %s: ISA level %s lacks their precision", file->name, what, mp_table_name(table));
-    if (status != MP_OK) return mpr_fail(error, "%s: %s: have a shape that cannot be computed", file->name, what);
-    error[0] = 0;
-    if (own->stands_in < 0 && (weights->packed[number] = from_file(weights, number, error)) != 0) {
-        weights->mapped++;
-        return 0;
-    }
-    if (error[0]) return -1;
-    if (own->stands_in >= 0) {
-        if (own->stands_in >= file->count[MPB_CONVOLUTIONS] || file->convolutions[own->stands_in].stands_in >= 0)
-            return mpr_fail(error, "%s: %s: have none to stand in; export it again", file->name, what);
-        from = &file->convolutions[own->stands_in];
-        if (from->precision < 0 || from->precision >= MP_PRECISIONS ||
-            memcmp(&from->shape, &own->shape, sizeof own->shape))
-            return mpr_fail(error, "%s: %s: stand in for another shape; export it again", file->name, what);
-    }
-    const mp_conv_shape *s = &own->shape;
-    const uint64_t count = (uint64_t)s->out_c * (s->in_c / s->groups) * s->size * s->size;
-    const void *source =
-        mpr_piece(file, &from->weights, count * mp_type_bytes(mp_precisions[from->precision].type), what, error);
-    if (!source) return -1;
-    void *made = from == own ? 0 : stand_in(weights, from, own, source, count / s->out_c, error);
-    if (from != own && !made) return *error ? -1 : mpr_fail(error, "%s: %s: no memory", file->name, what);
-    if (made) source = made;
-    const size_t bytes = mp_pack_bytes(table, s, own->precision, source);
-    void *packed = bytes ? take(bytes) : 0;
-    int packed_well = -1;
-    if (packed)
-        packed_well = mp_precisions[own->precision].type == MP_TYPE_F16
-                          ? mp_pack_conv_half(table, s, own->precision, source, packed, bytes)
-                          : mp_pack_conv(table, s, own->precision, source, packed, bytes);
-    free(made);
-    if (packed_well != MP_OK) {
-        free(packed);
-        return mpr_fail(error, "%s: %s: cannot be packed (status %d)", file->name, what, packed_well);
-    }
-    mpr_forget(file, &from->weights);
-    weights->packed[number] = weights->own[number] = packed;
-    weights->packed_here++;
-    return 0;
-}
 
 static const float *floats_at(const mpr_weights *weights, const mpb_piece *piece)
 {
     return (const void *)(weights->file->data + piece->at);
-}
-
-static int ready_with_floats(mpr_weights *weights, int32_t number, char *error)
-{
-    const mpb_convolution *own = &weights->file->convolutions[number];
-    if (ready(weights, number, error)) return -1;
-    if (!floats_of(weights, &own->bias, own->shape.out_c, 0, "biases", error)) return -1;
-    const int codes = mp_precisions[own->precision].type == MP_TYPE_I8;
-    return !codes || floats_of(weights, &own->scale, own->shape.out_c, 1, "scales", error) ? 0 : -1;
 }
 
 int mpr_pass_open(mpr_pass *pass, mpr_weights *weights, int64_t number, char *error)
@@ -167,8 +19,8 @@ int mpr_pass_open(mpr_pass *pass, mpr_weights *weights, int64_t number, char *er
     pass->steps = file->steps + program->first_step;
     pass->places = file->places;
     pass->tensors = calloc((size_t)program->slots, sizeof *pass->tensors);
-    pass->picture = take(mpr_slot_bytes(&pass->slots[0]));
-    pass->arena = take(program->arena_bytes);
+    pass->picture = mpr_take(mpr_slot_bytes(&pass->slots[0]));
+    pass->arena = mpr_take(program->arena_bytes);
     size_t wide = 0;
     if (!pass->tensors || !pass->picture || !pass->arena) goto no_memory;
     for (int32_t i = 0; i < program->slots; i++)
@@ -195,15 +47,16 @@ int mpr_pass_open(mpr_pass *pass, mpr_weights *weights, int64_t number, char *er
             const mpb_slot *reals = &pass->slots[step->operation == MPB_QUANTIZE ? input : step->output];
             if (reals->type != MP_TYPE_F32 && wide < mpr_values(reals)) wide = mpr_values(reals);
         }
+        if (mpr_check_values(file, step, &pass->slots[input], &pass->slots[step->output], error)) goto failed;
         if (step->operation == MPB_CONVOLVE) {
-            if (ready_with_floats(weights, step->convolution, error)) goto failed;
+            if (mpr_weights_ready(weights, step->convolution, error)) goto failed;
             const size_t bytes = mp_conv_scratch_bytes(weights->table, weights->packed[step->convolution], step->pooled,
                                                        weights->threads);
             if (bytes > pass->scratch_bytes) pass->scratch_bytes = bytes;
         }
     }
-    pass->scratch = take(pass->scratch_bytes);
-    if (wide) pass->wide = take(wide * sizeof(float));
+    pass->scratch = mpr_take(pass->scratch_bytes);
+    if (wide) pass->wide = mpr_take(wide * sizeof(float));
     if (pass->scratch && (pass->wide || !wide)) return 0;
 no_memory:
     mpr_fail(error, "%s: no memory for the tensors (%llu bytes)", file->name, (unsigned long long)program->arena_bytes);
@@ -336,6 +189,29 @@ static int concat(mpr_pass *pass, const mpb_step *step, mpr_tensor *out, const m
     return status;
 }
 
+static int combine(mpr_pass *pass, const mpb_step *step, const mpr_tensor *x, mpr_tensor *out, const mpb_slot *to)
+{
+    const float *weights = (const void *)(pass->weights->file->data + step->values.at);
+    int status = MP_OK;
+    for (int32_t i = 1; i < step->inputs && status == MP_OK; i++, weights += 2 * (size_t)to->c) {
+        const int32_t input = pass->places[step->first_input + i];
+        const mpb_slot *b = &pass->slots[input];
+        status = mp_combine(pass->weights->table, i == 1 ? x->data : out->data, pass->tensors[input].data, out->data,
+                            b->type, to->type, i == step->inputs - 1 ? step->activation : MP_LINEAR, weights,
+                            weights + to->c, 1, to->h, to->w, to->c, b->h, b->w, b->c, pass->weights->threads);
+    }
+    return status;
+}
+
+static int multiply(mpr_pass *pass, const mpb_step *step, mpr_tensor *out, const mpb_slot *to)
+{
+    const int32_t a = pass->places[step->first_input + !!step->swapped],
+                  b = pass->places[step->first_input + !step->swapped];
+    return mp_multiply(pass->weights->table, pass->tensors[a].data, pass->tensors[b].data, out->data,
+                       pass->slots[a].type, to->type, step->activation, step->kind, 1, to->h, to->w, to->c,
+                       pass->weights->threads);
+}
+
 int mpr_pass_step(mpr_pass *pass, const mpb_step *step)
 {
     const mp_table *table = pass->weights->table;
@@ -343,6 +219,8 @@ int mpr_pass_step(mpr_pass *pass, const mpb_step *step)
     const int32_t input = pass->places[step->first_input];
     mpr_tensor *x = &pass->tensors[input], *out = &pass->tensors[step->output];
     const mpb_slot *in = &pass->slots[input], *to = &pass->slots[step->output];
+    const void *values = pass->weights->file->data + step->values.at;
+    const float *p = step->parameters;
     if (step->operation != MPB_YOLO) out->known = 0;
     switch (step->operation) {
     case MPB_CONVOLVE: return convolve(pass, step, x, out, to);
@@ -362,6 +240,26 @@ int mpr_pass_step(mpr_pass *pass, const mpb_step *step)
     case MPB_ADD:
         return mp_add(table, x->data, pass->tensors[pass->places[step->first_input + 1]].data, out->data, in->type,
                       to->type, step->activation, mpr_values(in), threads);
+    case MPB_MAP:
+        return mp_map(table, x->data, in->type, out->data, to->type, step->activation, p[0], p[1], mpr_values(in),
+                      threads);
+    case MPB_COMBINE: return combine(pass, step, x, out, to);
+    case MPB_MULTIPLY: return multiply(pass, step, out, to);
+    case MPB_CONSTANT: return mp_cast(table, values, MP_TYPE_F32, out->data, to->type, mpr_values(to), threads);
+    case MPB_GATHER:
+        out->params = x->params;
+        return mp_gather(table, x->data, out->data, in->type, 1, mpr_values(in), mpr_values(to), values,
+                         &x->params.zero_point, threads);
+    case MPB_NORMALIZE:
+        return mp_normalize(table, x->data, out->data, in->type, step->kind, mpr_values(in) / step->length,
+                            step->length, pass->places + step->first_start, step->segments, p[0], p[1], p[2], p[3],
+                            threads);
+    case MPB_LOCAL_AVGPOOL:
+        return mp_local_avgpool(table, x->data, out->data, in->type, 1, in->h, in->w, in->c, to->h, to->w, step->size,
+                                step->stride, step->stride_y, step->padding, threads);
+    case MPB_CHANNEL_MAX:
+        out->params = x->params;
+        return mp_channel_max(table, x->data, out->data, in->type, (size_t)in->h * in->w, in->c, to->c, threads);
     default: return MP_OK; /* a head hands its tensor over */
     }
 }

@@ -16,6 +16,10 @@ typedef struct {
 
 int mpr_weights_open(mpr_weights *weights, const mpr_file *file, const mp_table *table, int threads, char *error);
 void mpr_weights_close(mpr_weights *weights);
+/* Finds or packs a convolution's weights, and looks at its biases and scales: 0, or -1 with a line in error. */
+int mpr_weights_ready(mpr_weights *weights, int32_t number, char *error);
+/* Memory at a multiple of MPB_ALIGN, to be freed with free(); NULL when there is none. */
+void *mpr_take(size_t bytes);
 
 /* A tensor at run time. params: of codes. range: of reals, while known. */
 typedef struct {
@@ -49,6 +53,8 @@ const mpb_slot *mpr_pass_output(const mpr_pass *pass, int number, const float **
 
 /* Whether a program can be run without leaving its memory: 0, or -1 with a line in error. */
 int mpr_check_program(const mpr_file *file, int64_t program, char *error);
+/* Whether what a step brings along fits it: 0, or -1 with a line in error. */
+int mpr_check_values(const mpr_file *file, const mpb_step *step, const mpb_slot *in, const mpb_slot *out, char *error);
 static inline uint64_t mpr_values(const mpb_slot *slot) { return (uint64_t)slot->h * slot->w * slot->c; }
 uint64_t mpr_slot_bytes(const mpb_slot *slot);
 /* Whether a step makes codes; if so, fills the scheme. */

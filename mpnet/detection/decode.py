@@ -95,7 +95,9 @@ def decode_head(
     that are not finite.
     Source: reference Darknet's yolo layer; exp and logistic as in csrc/mp_math.h.
     """
-    if head.ndim != 4 or head.shape[3] != yolo.channels:
+    # A [detection] layer takes all values as one row, whatever shape they have.
+    flat = isinstance(yolo.other, OtherHead) and yolo.other.kind == "detection"
+    if head.ndim != 4 or (head[0].size if flat else head.shape[3]) != yolo.channels:
         raise DataError(f"a head of {len(yolo.anchors)} anchors and {yolo.classes} classes has {yolo.channels} "
                         f"channels; got an array of shape {head.shape}")
     if not 0 <= confidence < 1:

@@ -56,6 +56,16 @@ class PreparedConvolution:
     activation: str
 
 
+def blur_weights(operation: Blur, shape: Shape) -> tuple[ConvShape, Floats]:
+    """The convolution that antialiasing is for tensors (h, w, c), and its weights (c, 1, size, size)."""
+    height, width, channels = shape
+    size = operation.size
+    line = np.array([1, 2, 1] if size == 3 else [1, 1], np.float32)
+    weights = (np.outer(line, line) / line.sum() ** 2).astype(np.float32)
+    conv = ConvShape(height, width, channels, channels, size, operation.stride, operation.padding, groups=channels)
+    return conv, np.ascontiguousarray(np.broadcast_to(weights, (channels, 1, size, size)))
+
+
 def conv_shape(layer: ConvolutionSpec) -> ConvShape:
     """The kernels' view of a layer."""
     height, width, channels = layer.kernel_input
@@ -223,15 +233,8 @@ class Prepared:
         """The fixed weights of antialiasing for tensors (h, w, c) of a precision."""
         key = (operation, shape, precision)
         if key not in self._blurs:
-            height, width, channels = shape
-            size = operation.size
-            line = np.array([1, 2, 1] if size == 3 else [1, 1], np.float32)
-            weights = np.outer(line, line) / line.sum() ** 2
-            conv = ConvShape(
-                height, width, channels, channels, size, operation.stride, operation.padding, groups=channels
-            )
-            stored = np.broadcast_to(weights.astype(np.float32), (channels, 1, size, size))
-            self._blurs[key] = self.kernels.pack_conv(conv, precision, np.ascontiguousarray(stored))
+            conv, weights = blur_weights(operation, shape)
+            self._blurs[key] = self.kernels.pack_conv(conv, precision, weights)
         return self._blurs[key]
 
     def _taught(self, operation: Convolve) -> str | None:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.detection.decode import Candidates, YoloHead, decode_head, join_images
+from mpnet.detection.heads import yolo_heads
 from mpnet.detection.nms import NmsOptions, suppress
 from mpnet.evaluation.compare import Draws, Interval, bootstrap, compare, draw_images
 from mpnet.evaluation.intervals import METHOD
@@ -19,7 +20,6 @@ from mpnet.spec.detections import Detections
 from mpnet.spec.experiment import Experiment
 from mpnet.spec.network import NetworkSpec
 from mpnet.spec.task import DETECTION
-from mpnet.trial.heads import yolo_heads
 from mpnet.trial.measure import Meter, measure_detections
 from mpnet.trial.task import Kit
 

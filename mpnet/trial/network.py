@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.detection.decode import decode_head
+from mpnet.detection.heads import yolo_heads
 from mpnet.detection.nms import NmsOptions, suppress
 from mpnet.detection.pictures import read_picture
 from mpnet.detection.preprocess import preprocess
@@ -28,7 +29,7 @@ from mpnet.spec.classifications import best_classes, class_scores
 from mpnet.spec.network import NetworkSpec
 from mpnet.spec.precision import Precision
 from mpnet.spec.task import CLASSIFICATION, DETECTION
-from mpnet.trial.heads import class_names, yolo_heads
+from mpnet.trial.heads import class_names
 
 if TYPE_CHECKING:
     from mpnet.spec.experiment import Experiment

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from mpnet.backends import Model, backend
 from mpnet.detection.decode import decode_head
+from mpnet.detection.heads import yolo_heads
 from mpnet.detection.nms import suppress
 from mpnet.detection.pictures import read_picture
 from mpnet.detection.preprocess import preprocess
@@ -25,7 +26,6 @@ from mpnet.kernels.isa import kernels
 from mpnet.spec.network import NetworkSpec
 from mpnet.spec.quantization import ActivationOptions, QuantizationOptions, WeightOptions
 from mpnet.spec.weights import Weights, random_weights
-from mpnet.trial.heads import yolo_heads
 from tests.backends.foreign_cases import ODD, decided, head_error
 from tests.conftest import DemoModel
 

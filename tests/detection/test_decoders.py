@@ -9,10 +9,10 @@ import pytest
 from numpy.typing import NDArray
 
 from mpnet.detection.decode import decode_head
+from mpnet.detection.heads import yolo_heads
 from mpnet.detection.preprocess import plan_geometry
 from mpnet.errors import FormatError
 from mpnet.formats.cfg import parse_cfg
-from mpnet.trial.heads import yolo_heads
 
 WIDTH, HEIGHT, STRIDE, CLASSES = 96, 64, 16, 3
 ROWS, COLUMNS = HEIGHT // STRIDE, WIDTH // STRIDE

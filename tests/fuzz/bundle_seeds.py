@@ -10,7 +10,10 @@ import numpy as np
 
 from mpnet.export.bundle.write import bundle_bytes
 from mpnet.formats.cfg import parse_cfg
-from tests.mprun.cases import configuration
+from tests.mprun.cases import FAMILY, configuration
+
+MAX_BYTES = 9 << 10
+"""Of a seed: mutations of large ones change little that matters. run.sh has room for a little more."""
 
 CFG = """[net]
 width=8
@@ -73,6 +76,10 @@ def main() -> None:
     for seed in range(8):
         content, _ = bundle_bytes(configuration(network, seed), ("scalar",) if seed % 2 else (), profile=False)
         (folder / f"network-{seed}.mpnet").write_bytes(content)
+    for name, text in FAMILY.items():
+        content, _ = bundle_bytes(configuration(parse_cfg(text(), name), 1), (), profile=False)
+        if len(content) <= MAX_BYTES:
+            (folder / f"{name}.mpnet").write_bytes(content)
     picture = np.random.default_rng(0).integers(0, 256, (6, 9, 3), np.uint8)
     for name, options in {"a.ppm": [], "b.jpg": [], "c.jpg": [cv2.IMWRITE_JPEG_PROGRESSIVE, 1]}.items():
         cv2.imwrite(str(folder / name), picture, options)

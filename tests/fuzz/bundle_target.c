@@ -39,6 +39,8 @@ static void repair(uint8_t *bundle, size_t size)
         repair_piece(bundle, data, &one->bias);
         repair_piece(bundle, data, &one->scale);
     }
+    for (size_t i = 0; i < sections[MPB_STEPS].bytes / sizeof(mpb_step); i++)
+        repair_piece(bundle, data, &((mpb_step *)(void *)(bundle + sections[MPB_STEPS].at))[i].values);
     for (size_t i = 0; i < packed->bytes / sizeof(mpb_packed); i++)
         repair_piece(bundle, data, &((mpb_packed *)(void *)(bundle + packed->at))[i].weights);
     for (int s = 0; s < MPB_DATA; s++) sections[s].crc = mp_crc32c(0, bundle + sections[s].at, sections[s].bytes);

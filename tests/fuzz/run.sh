@@ -17,7 +17,7 @@ for target in $targets; do
         continue
     fi
     mkdir -p ".cache/fuzz/corpus-$target"
-    ".cache/fuzz/$target" -max_total_time="$seconds" -max_len=2048 -rss_limit_mb=512 -timeout=60 -print_final_stats=1 \
+    ".cache/fuzz/$target" -max_total_time="$seconds" -max_len=10240 -rss_limit_mb=512 -timeout=60 -print_final_stats=1 \
         -artifact_prefix=.cache/fuzz/found/ ".cache/fuzz/corpus-$target" $(ls -d "tests/fuzz/corpus/$target" 2>/dev/null) || failed=1
 done
 until=$((SECONDS + minutes * 30)) round=0

@@ -38,6 +38,6 @@ def test_a_short_hunt_finds_nothing(target: str, tmp_path: Path) -> None:
     build(target, tmp_path / target, "clang", replay=False)
     (tmp_path / "found").mkdir()
     done = subprocess.run(
-        [tmp_path / target, f"-runs={RUNS}", "-seed=1", "-max_len=2048", "-rss_limit_mb=512", "-timeout=10",
+        [tmp_path / target, f"-runs={RUNS}", "-seed=1", "-max_len=10240", "-rss_limit_mb=512", "-timeout=10",
          tmp_path / "found", HERE / "corpus" / target], capture_output=True, text=True, env=ENVIRONMENT, cwd=tmp_path)
     assert done.returncode == 0, done.stderr[-2000:]

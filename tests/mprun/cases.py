@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -32,6 +33,7 @@ from mpnet.spec.quantization import (
     WeightOptions,
 )
 from mpnet.spec.weights import random_weights
+from tests.engine.family import LAYERS, family_cfg
 from tests.networks import tiny_cfg
 
 
@@ -77,6 +79,7 @@ def pyramid() -> str:
 
 
 NETWORKS = {"tiny": tiny_cfg, "residual": residual, "mobile": mobile, "pyramid": pyramid}
+FAMILY = {f"family-{name.replace(' ', '-')}": partial(family_cfg, name) for name in LAYERS}
 
 
 def _said(draw: random.Random) -> QuantizationOptions:
@@ -123,13 +126,13 @@ def picture(network: NetworkSpec) -> np.ndarray:
 
 
 def write(folder: Path, count: int, levels: tuple[str, ...] = ()) -> None:
-    """`count` bundles of each network, their inputs, the expected tensors and the list for heads.c."""
+    """`count` bundles of each network, a tenth of each kind of layer, their inputs, the expected tensors and heads.c's list."""
     lines = []
-    for name, text in NETWORKS.items():
+    for name, text in {**NETWORKS, **FAMILY}.items():
         network = parse_cfg(text(), name)
         x = picture(network)
         x.tofile(folder / f"{name}.input")
-        for seed in range(count):
+        for seed in range(count if name in NETWORKS else -(-count // 10)):
             made = configuration(network, seed)
             stem = folder / f"{name}-{seed}"
             stem.with_suffix(".mpnet").write_bytes(bundle_bytes(made, levels, profile=False)[0])

@@ -10,9 +10,13 @@ import cv2
 import pytest
 
 from mpnet.api import load_network
+from mpnet.formats.cfg import read_cfg
 from mpnet.kernels.isa import usable_levels
+from mpnet.spec.weights import random_weights
+from tests.engine.family import family_cfg
 from tests.mprun import cases
 from tests.mprun.conftest import Program, mpnet
+from tests.networks import weights_bytes, write_network
 
 CONFIGURATIONS = 30
 
@@ -58,6 +62,44 @@ def test_the_document_is_that_of_mpnet_detect(
     found = json.loads(mprun(bundle, pictures, "--json", *options).stdout)
     assert sum(len(file["detections"]) for file in found["files"]) > 2
     assert found == expected
+
+
+@pytest.mark.parametrize("kind", ["region", "gaussian", "detection", "left top", "background", "plain classes", "flat"])
+def test_boxes_of_every_kind_of_head(mprun: Program, kind: str, pictures: Path, tmp_path: Path) -> None:
+    said = {
+        "left top": ("gaussian", "[Gaussian_yolo]\n", "[Gaussian_yolo]\nyolo_point=left_top\nscale_x_y=1.1\n"),
+        "background": ("region", "softmax=1", "softmax=1\nbackground=1"),
+        "plain classes": ("region", "softmax=1", "softmax=0"),
+        # Without a connected layer before it the tensor lies in another order.
+        "flat": ("detection", "[connected]\noutput=48\n", "[convolutional]\nfilters=8\nstride=2\nsize=3\n"),
+    }
+    name, old, new = said.get(kind, (kind, "", ""))
+    text = family_cfg(name).replace(old, new, 1)
+    assert new in text
+    write_network(tmp_path, seed=2, text=text)
+    (tmp_path / "net.names").write_text("a\nb\n", encoding="utf-8")
+    bundle = _export(tmp_path / "net.cfg", tmp_path / "net.mpnet")
+    expected = json.loads(_detect(tmp_path / "net.cfg", pictures, "--json", "--confidence", "0.01"))
+    found = json.loads(mprun(bundle, pictures, "--json", "--confidence", "0.01").stdout)
+    assert sum(len(file["detections"]) for file in found["files"]) > 0
+    assert found == expected
+
+
+def test_boxes_of_a_tree_of_classes(mprun: Program, pictures: Path, tmp_path: Path) -> None:
+    """YOLO9000's: probabilities multiply on the way to the root; with and without a map."""
+    (tmp_path / "tree").write_text("x -1\ny -1\nz 0\nu 0\nv 1\n", encoding="utf-8")
+    (tmp_path / "map").write_text("2\n4\n1\n", encoding="utf-8")
+    for keys, classes in (("tree=tree\n", 5), ("tree=tree\nmap=map\n", 3)):
+        text = family_cfg("region").replace("filters=14", "filters=20").replace("classes=2", f"classes=5\n{keys}")
+        (tmp_path / "net.cfg").write_text(text, encoding="utf-8")
+        network = read_cfg(tmp_path / "net.cfg")
+        (tmp_path / "net.weights").write_bytes(weights_bytes(random_weights(network, 1), network))
+        (tmp_path / "net.names").write_text("\n".join("abcde"[:classes]) + "\n", encoding="utf-8")
+        bundle = _export(tmp_path / "net.cfg", tmp_path / "net.mpnet")
+        expected = json.loads(_detect(tmp_path / "net.cfg", pictures, "--json", "--confidence", "0.01"))
+        found = json.loads(mprun(bundle, pictures, "--json", "--confidence", "0.01").stdout)
+        assert sum(len(file["detections"]) for file in found["files"]) > 0
+        assert found == expected
 
 
 def test_the_text_is_that_of_mpnet_detect(mprun: Program, mixed_cfg: Path, pictures: Path, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from mpnet.detection.decode import decode_head
+from mpnet.detection.heads import yolo_heads
 from mpnet.detection.nms import NmsOptions, suppress
 from mpnet.detection.preprocess import plan_geometry
 from mpnet.engine.assign import assign
@@ -20,7 +21,6 @@ from mpnet.formats.cfg import read_cfg
 from mpnet.formats.weights import read_weights
 from mpnet.kernels.isa import kernels, usable_levels
 from mpnet.spec.network import NetworkSpec, YoloSpec
-from mpnet.trial.heads import yolo_heads
 
 RELATIVE = 1e-4
 CASES = {

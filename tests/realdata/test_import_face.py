@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from mpnet.detection.decode import decode_head, join_images
+from mpnet.detection.heads import yolo_heads
 from mpnet.detection.pictures import read_picture
 from mpnet.detection.preprocess import preprocess
 from mpnet.importing import Choices, import_model
 from mpnet.importing.described import Pixels
-from mpnet.trial.heads import yolo_heads
 from tests.importing.conftest import heads_of
 
 CHOICES = Choices(

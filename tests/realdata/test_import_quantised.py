@@ -11,6 +11,7 @@ import onnx
 import pytest
 
 from mpnet.detection.decode import decode_head, join_images
+from mpnet.detection.heads import yolo_heads
 from mpnet.detection.nms import suppress
 from mpnet.detection.pictures import picture
 from mpnet.detection.preprocess import preprocess
@@ -26,7 +27,6 @@ from mpnet.formats.cfg import read_cfg
 from mpnet.formats.weights import parse_weights, read_weights
 from mpnet.importing import Choices, Imported, import_model
 from mpnet.kernels.isa import kernels
-from mpnet.trial.heads import yolo_heads
 
 Floats = np.ndarray[Any, Any]
 

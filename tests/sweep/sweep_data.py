@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from mpnet.detection.heads import yolo_heads
 from mpnet.detection.nms import NmsOptions
 from mpnet.engine.options import resolve_options
 from mpnet.spec.dataset import Category, Dataset, ImageRecord
@@ -15,7 +16,6 @@ from mpnet.spec.weights import random_weights
 from mpnet.sweep.context import OptionsInForce, SweepContext
 from mpnet.sweep.evaluator import Evaluator
 from mpnet.trial.detection import DetectionDecoder
-from mpnet.trial.heads import yolo_heads
 
 PER_TENSOR = QuantizationOptions(weights=WeightOptions(granularity="per_tensor"))
 

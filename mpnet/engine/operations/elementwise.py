@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mpnet.engine.operations.base import Operation
 from mpnet.kernels.calls import Call
@@ -14,7 +15,10 @@ from mpnet.spec.network import NetworkSpec, Shape
 
 if TYPE_CHECKING:
     from mpnet.engine.bind import Context
+    from mpnet.engine.prepare import Prepared
     from mpnet.engine.tensor import Tensor
+
+Floats = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
@@ -53,19 +57,26 @@ class Combine(Operation):
     def weight_bytes(self, layer: LayerSpec) -> int:
         return 4 * layer.parameters
 
-    def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
-        channels = out.shape[2]
+    def factors(self, prepared: Prepared, inputs: Sequence[Shape]) -> list[tuple[Floats, Floats]]:
+        """For each input after the first: weights per channel of the sum so far, and of the input."""
+        channels = inputs[0][2]
         ones = np.ones(channels, np.float32)
-        calls = []
+        found = []
         for number, other in enumerate(inputs[1:], 1):
-            shared = min(channels, other.shape[2])
             if self.layer >= 0:
-                weights = context.prepared.shortcut_weights(self.layer)
+                weights = prepared.shortcut_weights(self.layer)
                 first, second = (weights[0] if number == 1 else ones), weights[number]
             else:
                 first, second = ones.copy(), ones * np.float32(self.beta)
                 if number == 1:
-                    first[:shared] = self.alpha
+                    first[: min(channels, other[2])] = self.alpha
+            found.append((first, second))
+        return found
+
+    def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
+        calls = []
+        factors = self.factors(context.prepared, [x.shape for x in inputs])
+        for number, (other, (first, second)) in enumerate(zip(inputs[1:], factors, strict=True), 1):
             last = number == len(inputs) - 1
             calls.append(context.binder.combine(
                 inputs[0].data if number == 1 else out.data, other.data, out.data, first, second,
@@ -109,7 +120,9 @@ class Constant(Operation):
         assert isinstance(layer, ImplicitSpec)
         return 4 * layer.parameters
 
+    def tiled(self, prepared: Prepared, shape: tuple[int, ...]) -> Floats:
+        """The values in the shape of the result, (n, h, w, c)."""
+        return np.ascontiguousarray(np.broadcast_to(prepared.values[self.layer].T[:, None, :], shape), np.float32)
+
     def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
-        values = context.prepared.values[self.layer]
-        tiled = np.ascontiguousarray(np.broadcast_to(values.T[:, None, :], out.data.shape))
-        return [context.binder.cast(tiled, out.data)]
+        return [context.binder.cast(self.tiled(context.prepared, out.data.shape), out.data)]

@@ -33,9 +33,13 @@ class Normalize(Operation):
     def detail(self) -> str:
         return self.kind
 
+    def rows(self, channels: int) -> tuple[int, tuple[int, ...]]:
+        """(values of a row, where its segments begin, and its end)."""
+        length = channels // self.groups
+        return length, (0, length) if self.tree is None else self.tree.starts
+
     def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
-        length = inputs[0].shape[2] // self.groups
-        starts = (0, length) if self.tree is None else self.tree.starts
+        length, starts = self.rows(inputs[0].shape[2])
         return [context.binder.normalize(
             inputs[0].data, out.data, self.kind, length, np.array(starts, np.int32), self.parameters
         )]

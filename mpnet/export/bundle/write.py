@@ -3,35 +3,39 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import astuple, replace
 from typing import Any, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mpnet import __version__
+from mpnet.detection.decoders import ImportedHead
+from mpnet.detection.heads import yolo_heads
 from mpnet.detection.nms import GREEDY_BETA, KINDS, NmsOptions
+from mpnet.detection.other_heads import CLASSES_BY, POINTS, OtherHead
 from mpnet.engine.covering import covering_plans, random_plans, step_signature
 from mpnet.engine.fuse import fuse_plan
 from mpnet.engine.memory import plan_arena
-from mpnet.engine.operations import Convolve
+from mpnet.engine.operations import Blur, Convolve, Normalize
 from mpnet.engine.options import EngineOptions
 from mpnet.engine.plan import Plan
-from mpnet.engine.prepare import Constants, Prepared, conv_shape
-from mpnet.errors import EngineError
+from mpnet.engine.prepare import Constants, Prepared, blur_weights, conv_shape
+from mpnet.engine.rules import kernel_activation
 from mpnet.export import Configuration
 from mpnet.export.bundle.packed import pack_for
 from mpnet.export.bundle.records import Data, Records, Texts, assembled
-from mpnet.export.bundle.steps import step_fields
+from mpnet.export.bundle.steps import step_fields, step_values
 from mpnet.formats.json_text import finite
 from mpnet.kernels._core import lib
-from mpnet.kernels.interface import ACTIVATIONS
+from mpnet.kernels.interface import ACTIVATIONS, ConvShape
 from mpnet.kernels.native import PRECISION_CODE, TYPE_CODE
 from mpnet.spec.identity import ARITHMETIC_VERSION
-from mpnet.spec.network import PICTURE, YoloSpec
-from mpnet.spec.precision import BASE_NAMES, FLOAT16, PRECISIONS
+from mpnet.spec.network import PICTURE, Shape
+from mpnet.spec.precision import BASE_NAMES, FLOAT16, PRECISIONS, Precision
 
 CHECKS = 8
+_HEADS = {"region": lib.MPB_HEAD_REGION, "gaussian": lib.MPB_HEAD_GAUSSIAN, "detection": lib.MPB_HEAD_DETECTION}
 
 
 def bundle_bytes(
@@ -83,10 +87,10 @@ class _Bundle:
         self._places: list[int] = []
         self._anchors: list[tuple[float, float]] = []
         self._texts, self._data = Texts(), Data()
-        self._known: dict[Convolve, int] = {}
+        self._known: dict[Any, int] = {}
         self._made: dict[Convolve, Constants] = {}
         self._own: dict[int, int] = {}  # by layer, the record that has weights
-        self._weights: dict[int, tuple[Convolve, NDArray[Any]]] = {}  # by record, what `packed` packs
+        self._weights: dict[int, tuple[ConvShape, Precision, NDArray[Any]]] = {}  # by record, what `packed` packs
 
     def program(self, plan: Plan, purpose: int) -> None:
         """A fused plan."""
@@ -105,7 +109,15 @@ class _Bundle:
             fields = step_fields(step, layer)
             if isinstance(step.operation, Convolve):
                 fields["convolution"] = self._convolution(self._timed(step.operation, purpose), purpose)
+            shapes = [plan.slots[index].shape for index in step.inputs]
+            if isinstance(step.operation, Blur):
+                fields["convolution"] = self._blur(step.operation, shapes[0], step.takes, step.layer)
+            if isinstance(step.operation, Normalize):
+                fields["length"], starts = step.operation.rows(shapes[0][2])
+                fields |= {"first_start": self._list(starts), "segments": len(starts) - 1}
+            values = step_values(step.operation, self._prepared, shapes, plan.slots[step.output].shape)
             self._steps.add(
+                values=self._data.piece(b"" if values is None else values.tobytes()),
                 layer=step.layer, output=step.output, first_input=self._list(step.inputs), inputs=len(step.inputs),
                 signature=self._texts.one(step_signature(plan, step)), **fields,
             )
@@ -147,33 +159,59 @@ class _Bundle:
         number = self._convolutions.add(
             weights=self._data.piece(b"" if stands_in >= 0 else weights.tobytes()),
             layer=layer.index,
-            precision=PRECISION_CODE[operation.precision.name], activation=ACTIVATIONS.index(layer.activation),
-            shape=[shape.in_h, shape.in_w, shape.in_channels, shape.out_channels, shape.size, shape.stride, shape.padding,
-                   shape.dilation, shape.groups],
+            precision=PRECISION_CODE[operation.precision.name],
+            activation=ACTIVATIONS.index(kernel_activation(layer.activation)),
+            shape=list(astuple(shape)),
             stands_in=stands_in, **self._floats(operation),
         )
         self._known[operation] = number
         if stands_in < 0:
             self._own[layer.index] = number
-            self._weights[number] = operation, constants.weights
+            self._weights[number] = shape, operation.precision, constants.weights
         return number
+
+    def _blur(self, operation: Blur, tensor: Shape, precision: Precision, layer: int) -> int:
+        """Antialiasing, whose few weights every program has for itself."""
+        known = operation, tensor, precision
+        if known not in self._known:
+            shape, weights = blur_weights(operation, tensor)
+            stored = weights.astype(np.float16) if precision.stored is FLOAT16 else weights
+            number = self._known[known] = self._convolutions.add(
+                weights=self._data.piece(stored.tobytes()), layer=layer, precision=PRECISION_CODE[precision.name],
+                activation=ACTIVATIONS.index("linear"), shape=list(astuple(shape)), stands_in=-1,
+                bias=self._data.piece(np.zeros(tensor[2], np.float32).tobytes()), scale=self._data.piece(b""),
+            )
+            self._weights[number] = shape, precision, weights
+        return self._known[known]
 
     def heads(self, configuration: Configuration) -> None:
         """What box decoding needs."""
-        for output, yolo in enumerate(configuration.network.yolos):
-            if type(yolo) is not YoloSpec:
-                raise EngineError(f"--to bundle: layer {yolo.index} ({yolo.name}): bundles have no [{yolo.kind}] heads; "
-                                  "run this network with mpnet itself")
+        for output, head in enumerate(yolo_heads(configuration.network)):
+            assert not isinstance(head.other, ImportedHead)  # the target refuses them
             first = len(self._anchors)
-            self._anchors += yolo.head_anchors
-            self._heads.add(output=output, first_anchor=first, anchors=len(yolo.head_anchors), classes=yolo.classes,
-                            scale_x_y=yolo.scale_x_y, new_coords=yolo.new_coords)
+            self._anchors += head.anchors
+            self._heads.add(output=output, first_anchor=first, anchors=len(head.anchors), classes=head.classes,
+                            scale_x_y=head.scale_x_y, new_coords=head.new_coords, **self._other(head.other))
+
+    def _other(self, head: OtherHead | None) -> dict[str, int]:
+        """How a head differs from [yolo]."""
+        if head is None:
+            return {}
+        fields = {
+            "kind": _HEADS[head.kind], "raw_classes": head.classes, "classes_by": CLASSES_BY.index(head.classes_by),
+            "point": POINTS.index(head.point), "background": int(head.background), "side": head.side, "root": int(head.root),
+        }
+        if head.tree is None:
+            return fields
+        return fields | {
+            "groups": len(head.tree.starts) - 1, "first_start": self._list(head.tree.starts),
+            "first_parent": self._list(head.tree.parents), "mapped": int(bool(head.map)), "first_map": self._list(head.map),
+        }
 
     def packed(self, level: str) -> None:
         """The configuration's weights as a level reads them."""
-        for number, (operation, weights) in self._weights.items():
-            layer = operation.layer_of(self._prepared.network)
-            content = pack_for(level, conv_shape(layer), operation.precision, weights)
+        for number, (shape, precision, weights) in self._weights.items():
+            content = pack_for(level, shape, precision, weights)
             self._packed.add(table=level.encode(), weights=self._data.piece(content), convolution=number)
 
     def content(self, configuration: Configuration, timed: Sequence[str]) -> bytes:
@@ -193,7 +231,7 @@ class _Bundle:
         last = network.yolos[-1] if network.yolos else None
         kind = protocol.get("nms_kind") or (last.nms_kind if last else "default")
         nms = NmsOptions(kind, protocol.get("nms", 0.45), last.beta_nms if last and last.beta_nms else GREEDY_BETA)
-        classes = last.classes if last else 0
+        classes = network.classes
         names = configuration.names or tuple(f"class-{index}" for index in range(classes))
         text = self._texts
         row = Records("mpb_network")

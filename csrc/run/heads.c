@@ -1,0 +1,140 @@
+/* Heads: what they must be, and those of other kinds than [yolo] as decoding takes them. */
+#include <math.h>
+#include <string.h>
+#include "net.h"
+
+static const char *tree_problem(const mpr_file *file, const mpb_head *head)
+{
+    const int32_t *starts = file->places + head->first_start, *parents = file->places + head->first_parent;
+    const int32_t *map = file->places + head->first_map;
+    if (head->groups < 1 || !mpr_has(file, MPB_PLACES, head->first_start, (int64_t)head->groups + 1) ||
+        !mpr_has(file, MPB_PLACES, head->first_parent, head->raw_classes) ||
+        (head->mapped && !mpr_has(file, MPB_PLACES, head->first_map, head->classes)))
+        return "its tree is missing";
+    if (starts[0] != 0 || starts[head->groups] != head->raw_classes) return "its tree makes no sense";
+    for (int32_t g = 0; g < head->groups; g++)
+        if (starts[g + 1] <= starts[g]) return "its tree makes no sense";
+    for (int32_t i = 0; i < head->raw_classes; i++)
+        if (parents[i] < -1 || parents[i] >= i) return "its tree makes no sense";
+    for (int32_t i = 0; head->mapped && i < head->classes; i++)
+        if (map[i] < 0 || map[i] >= head->raw_classes) return "its classes are no nodes";
+    return 0;
+}
+
+static const char *problem(const mpr_file *file, const mpb_head *head, const mpb_slot *slot)
+{
+    if (head->anchors < 1 || head->anchors > 1 << 10 || head->classes < 1 || head->classes > 1 << 16 ||
+        head->classes != file->network->classes || !mpr_has(file, MPB_ANCHORS, head->first_anchor, head->anchors) ||
+        !isfinite(head->scale_x_y))
+        return "its numbers make no sense";
+    const int64_t classes = head->kind == MPB_HEAD_YOLO ? head->classes : head->raw_classes;
+    const int tree = head->kind == MPB_HEAD_REGION && head->classes_by == MP_BY_TREE;
+    if (classes < 1 || classes > 1 << 16 || (tree && head->mapped ? head->classes > classes : head->classes != classes))
+        return "its numbers make no sense";
+    if (head->classes_by < MP_BY_LOGISTIC || head->classes_by > MP_BY_TREE || head->point < MP_CENTER ||
+        head->point > MP_RIGHT_BOTTOM)
+        return "its kind is unknown";
+    switch (head->kind) {
+    case MPB_HEAD_YOLO: return slot->c == head->anchors * (5 + classes) ? 0 : "does not fit its tensor";
+    case MPB_HEAD_REGION:
+        if (slot->c != head->anchors * (5 + classes)) return "does not fit its tensor";
+        return tree ? tree_problem(file, head) : 0;
+    case MPB_HEAD_GAUSSIAN:
+        if (head->classes_by == MP_BY_TREE) return "its kind is unknown";
+        return slot->c == head->anchors * (9 + classes) ? 0 : "does not fit its tensor";
+    case MPB_HEAD_DETECTION:
+        return head->side >= 1 && head->side <= 1024 &&
+                       (int64_t)head->side * head->side * head->anchors * (5 + classes) <= 1 << 24 &&
+                       mpr_values(slot) == (uint64_t)head->side * head->side * (classes + 5 * head->anchors)
+                   ? 0
+                   : "does not fit its tensor";
+    default: return "its kind is unknown";
+    }
+}
+
+int mpr_check_heads(const mprun *net, char *error)
+{
+    const mpr_file *file = &net->file;
+    for (int64_t h = 0; h < file->count[MPB_HEADS]; h++) {
+        const mpb_head *head = &file->heads[h];
+        const float *data;
+        const mpb_slot *slot = head->output >= 0 && head->output < net->pass.program->outputs
+                                   ? mpr_pass_output(&net->pass, head->output, &data)
+                                   : 0;
+        const char *wrong = slot ? problem(file, head, slot) : "does not fit its tensor";
+        if (wrong) return mpr_fail(error, "%s: head %d: %s; export it again", file->name, (int)h, wrong);
+    }
+    return 0;
+}
+
+/* Rows of classes, of objectness, of boxes -> cells of [boxes][x, y, w, h, objectness, classes]. */
+static void detection(const mpb_head *head, const mpb_slot *slot, const float *data, float *flat, float *out)
+{
+    const int64_t cells = (int64_t)head->side * head->side, boxes = head->anchors, classes = head->raw_classes;
+    const int64_t pixels = (int64_t)slot->h * slot->w;
+    /* What a layer makes without a connected one before it lies in another order. */
+    for (int64_t p = 0; p < pixels; p++)
+        for (int64_t c = 0; c < slot->c; c++) flat[c * pixels + p] = data[p * slot->c + c];
+    const float *objectness = flat + cells * classes, *places = objectness + cells * boxes;
+    if (head->classes_by == MP_BY_SOFTMAX)
+        for (int64_t i = 0; i < cells; i++) mp_softmax(flat + i * classes, (int32_t)classes, flat + i * classes);
+    for (int64_t i = 0; i < cells * boxes; i++, out += 5 + classes) {
+        memcpy(out, places + 4 * i, 4 * sizeof *out);
+        /* Decoding squares them. */
+        for (int k = 2; k < 4 && !head->root; k++) out[k] = sqrtf(out[k] < 0 ? 0 : out[k]);
+        out[4] = objectness[i];
+        memcpy(out + 5, flat + i / boxes * classes, (size_t)classes * sizeof *out);
+    }
+}
+
+const float *mpr_head_tensor(mprun *net, const mpb_head *head, double confidence, mp_yolo_head *yolo)
+{
+    const mpr_file *file = &net->file;
+    const float *data;
+    const mpb_slot *slot = mpr_pass_output(&net->pass, head->output, &data);
+    *yolo = (mp_yolo_head){.grid_h = slot->h,
+                           .grid_w = slot->w,
+                           .anchors = head->anchors,
+                           .classes = head->classes,
+                           .net_w = (float)file->network->in_w,
+                           .net_h = (float)file->network->in_h,
+                           .scale_x_y = head->scale_x_y,
+                           .new_coords = head->new_coords};
+    if (head->kind == MPB_HEAD_YOLO) return data;
+    /* Its centres are stretched already. */
+    yolo->scale_x_y = 1.0f;
+    yolo->new_coords = head->kind == MPB_HEAD_DETECTION ? 1 : 2;
+    if (head->kind == MPB_HEAD_DETECTION) yolo->grid_h = yolo->grid_w = head->side;
+    const size_t cells = (size_t)yolo->grid_h * yolo->grid_w, more = mpr_values(slot) + (size_t)head->raw_classes;
+    const size_t made = cells * head->anchors * (5 + (size_t)head->classes);
+    if (mpr_grow(net, &net->ready, &net->ready_bytes, (made + more) * sizeof(float))) return 0;
+    float *out = net->ready;
+    if (head->kind == MPB_HEAD_DETECTION) {
+        detection(head, slot, data, out + made, out);
+        return out;
+    }
+    const int tree = head->classes_by == MP_BY_TREE;
+    const mp_other_head other = {.gaussian = head->kind == MPB_HEAD_GAUSSIAN,
+                                 .grid_h = slot->h,
+                                 .grid_w = slot->w,
+                                 .anchors = head->anchors,
+                                 .entries = head->kind == MPB_HEAD_GAUSSIAN ? 9 : 5,
+                                 .classes = head->raw_classes,
+                                 .out_classes = head->classes,
+                                 .classes_by = head->classes_by,
+                                 .point = head->point,
+                                 .background = head->background,
+                                 .net_w = (float)file->network->in_w,
+                                 .net_h = (float)file->network->in_h,
+                                 .scale_x_y = head->scale_x_y,
+                                 .threshold = (float)confidence,
+                                 .groups = head->groups,
+                                 .starts = tree ? file->places + head->first_start : 0,
+                                 .parents = tree ? file->places + head->first_parent : 0,
+                                 .map = tree && head->mapped ? file->places + head->first_map : 0};
+    if (mp_ready_head(&other, file->anchors + 2 * (int64_t)head->first_anchor, data, (int64_t)cells, out + made, out) ==
+        MP_OK)
+        return out;
+    mpr_fail(net->error, "%s: a head cannot be decoded; export it again", file->name);
+    return 0;
+}

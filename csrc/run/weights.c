@@ -1,0 +1,154 @@
+/* A bundle's weights as a table reads them: mapped where they were packed for it, else packed. */
+#define _GNU_SOURCE
+#include "pass.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "../half.h"
+#include "../types.h"
+
+void *mpr_take(size_t bytes)
+{
+    void *memory = 0;
+    return posix_memalign(&memory, MPB_ALIGN, bytes ? bytes : MPB_ALIGN) == 0 ? memory : 0;
+}
+
+int mpr_weights_open(mpr_weights *weights, const mpr_file *file, const mp_table *table, int threads, char *error)
+{
+    const size_t count = (size_t)file->count[MPB_CONVOLUTIONS];
+    *weights = (mpr_weights){.file = file, .table = table, .threads = threads};
+    weights->packed = calloc(count + 1, sizeof *weights->packed);
+    weights->own = calloc(count + 1, sizeof *weights->own);
+    if (weights->packed && weights->own) return 0;
+    mpr_weights_close(weights);
+    return mpr_fail(error, "%s: no memory", file->name);
+}
+
+void mpr_weights_close(mpr_weights *weights)
+{
+    for (int64_t i = 0; weights->own && i < weights->file->count[MPB_CONVOLUTIONS]; i++) free(weights->own[i]);
+    free(weights->own);
+    free(weights->packed);
+    weights->own = 0;
+    weights->packed = 0;
+}
+
+static const float *floats_of(const mpr_weights *weights, const mpb_piece *piece, int count, int above_zero,
+                              const char *what, char *error)
+{
+    const float *values = mpr_piece(weights->file, piece, (uint64_t)count * sizeof(float), what, error);
+    for (int i = 0; values && i < count; i++)
+        if (!isfinite(values[i]) || (above_zero && !(values[i] > 0.0f))) {
+            mpr_fail(error, "%s: %s: value %d makes no sense; export it again", weights->file->name, what, i);
+            return 0;
+        }
+    return values;
+}
+
+/* Weights that the table packed before, at the export; NULL: there are none for it. */
+static const void *from_file(const mpr_weights *weights, int32_t number, char *error)
+{
+    const mpr_file *file = weights->file;
+    const mpb_convolution *own = &file->convolutions[number];
+    for (int64_t i = 0; i < file->count[MPB_PACKED]; i++) {
+        const mpb_packed *packed = &file->packed[i];
+        if (packed->convolution != number ||
+            strncmp(packed->table, mp_table_name(weights->table), sizeof packed->table) != 0)
+            continue;
+        const void *bytes = mpr_piece(file, &packed->weights, packed->weights.bytes, "packed weights", error);
+        if (bytes &&
+            mp_check_packed(weights->table, &own->shape, own->precision, bytes, packed->weights.bytes) == MP_OK)
+            return bytes;
+        return 0;
+    }
+    return 0;
+}
+
+/* Weights of another precision as this one's, where only time matters. NULL: no memory, or a line in error. */
+static void *stand_in(const mpr_weights *weights, const mpb_convolution *from, const mpb_convolution *own,
+                      const void *source, uint64_t per_channel, char *error)
+{
+    const int source_type = mp_precisions[from->precision].type, type = mp_precisions[own->precision].type;
+    const int channels = own->shape.out_c;
+    const float *from_scale = 0, *scale = 0;
+    if (source_type == MP_TYPE_I8 && !(from_scale = floats_of(weights, &from->scale, channels, 1, "scales", error)))
+        return 0;
+    if (type == MP_TYPE_I8 && !(scale = floats_of(weights, &own->scale, channels, 1, "scales", error))) return 0;
+    void *made = mpr_take(channels * per_channel * mp_type_bytes(type));
+    for (uint64_t i = 0; made && i < channels * per_channel; i++) {
+        const int channel = (int)(i / per_channel);
+        const float real = source_type == MP_TYPE_I8    ? (float)((const int8_t *)source)[i] * from_scale[channel]
+                           : source_type == MP_TYPE_F16 ? mp_half_to_float(((const uint16_t *)source)[i])
+                                                        : ((const float *)source)[i];
+        if (type == MP_TYPE_I8)
+            ((int8_t *)made)[i] = (int8_t)fminf(fmaxf(rintf(real / scale[channel]), -127.0f), 127.0f);
+        else if (type == MP_TYPE_F16)
+            ((uint16_t *)made)[i] = mp_float_to_half(real);
+        else
+            ((float *)made)[i] = real;
+    }
+    return made;
+}
+
+/* Packs a convolution's weights, or finds them packed in the file. */
+static int ready(mpr_weights *weights, int32_t number, char *error)
+{
+    const mpr_file *file = weights->file;
+    const mpb_convolution *own = &file->convolutions[number], *from = own;
+    const mp_table *table = weights->table;
+    char what[96];
+    snprintf(what, sizeof what, "weights of layer %d (%.48s)", (int)own->layer, mpr_layer_name(file, own->layer));
+    if (weights->packed[number]) return 0;
+    const int status = mp_check_conv(table, &own->shape, own->precision);
+    if (status == MP_UNSUPPORTED)
+        return mpr_fail(error, "%s: %s: ISA level %s lacks their precision", file->name, what, mp_table_name(table));
+    if (status != MP_OK) return mpr_fail(error, "%s: %s: have a shape that cannot be computed", file->name, what);
+    error[0] = 0;
+    if (own->stands_in < 0 && (weights->packed[number] = from_file(weights, number, error)) != 0) {
+        weights->mapped++;
+        return 0;
+    }
+    if (error[0]) return -1;
+    if (own->stands_in >= 0) {
+        if (own->stands_in >= file->count[MPB_CONVOLUTIONS] || file->convolutions[own->stands_in].stands_in >= 0)
+            return mpr_fail(error, "%s: %s: have none to stand in; export it again", file->name, what);
+        from = &file->convolutions[own->stands_in];
+        if (from->precision < 0 || from->precision >= MP_PRECISIONS ||
+            memcmp(&from->shape, &own->shape, sizeof own->shape))
+            return mpr_fail(error, "%s: %s: stand in for another shape; export it again", file->name, what);
+    }
+    const mp_conv_shape *s = &own->shape;
+    const uint64_t count = (uint64_t)s->out_c * (s->in_c / s->groups) * s->size * s->size;
+    const void *source =
+        mpr_piece(file, &from->weights, count * mp_type_bytes(mp_precisions[from->precision].type), what, error);
+    if (!source) return -1;
+    void *made = from == own ? 0 : stand_in(weights, from, own, source, count / s->out_c, error);
+    if (from != own && !made) return *error ? -1 : mpr_fail(error, "%s: %s: no memory", file->name, what);
+    if (made) source = made;
+    const size_t bytes = mp_pack_bytes(table, s, own->precision, source);
+    void *packed = bytes ? mpr_take(bytes) : 0;
+    int packed_well = -1;
+    if (packed)
+        packed_well = mp_precisions[own->precision].type == MP_TYPE_F16
+                          ? mp_pack_conv_half(table, s, own->precision, source, packed, bytes)
+                          : mp_pack_conv(table, s, own->precision, source, packed, bytes);
+    free(made);
+    if (packed_well != MP_OK) {
+        free(packed);
+        return mpr_fail(error, "%s: %s: cannot be packed (status %d)", file->name, what, packed_well);
+    }
+    mpr_forget(file, &from->weights);
+    weights->packed[number] = weights->own[number] = packed;
+    weights->packed_here++;
+    return 0;
+}
+
+int mpr_weights_ready(mpr_weights *weights, int32_t number, char *error)
+{
+    const mpb_convolution *own = &weights->file->convolutions[number];
+    if (ready(weights, number, error)) return -1;
+    if (!floats_of(weights, &own->bias, own->shape.out_c, 0, "biases", error)) return -1;
+    const int codes = mp_precisions[own->precision].type == MP_TYPE_I8;
+    return !codes || floats_of(weights, &own->scale, own->shape.out_c, 1, "scales", error) ? 0 : -1;
+}
