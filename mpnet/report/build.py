@@ -99,10 +99,11 @@ def _with_front(
     table = data.configurations
     if table.baseline is None or table.chosen is None:
         return data
-    front = [int(row) for row in np.flatnonzero(table.front) if row not in (table.baseline, table.chosen)]
+    named = list(dict.fromkeys([table.baseline, table.chosen, *(p.row for p in data.picks if p.row is not None)]))
+    front = [int(row) for row in np.flatnonzero(table.front) if row not in named]
     if len(front) > FRONT_RUNS:
         front = [front[i * len(front) // FRONT_RUNS] for i in range(FRONT_RUNS)]
-    rows = [table.baseline, *([table.chosen] if table.chosen != table.baseline else []), *front]
+    rows = [*named, *front]
     images = len(machine.bench.dataset.images)
     try:
         with progress("front", images) as advance:
@@ -121,10 +122,22 @@ def _with_front(
                     _check_same(data, row, prefix + data.task.quality, pairs[row].values.get(data.task.quality))
                     advance(1)
                 data = with_pairs(data, pairs, pairing.intervals_by, prefix)
+        data = _with_losses(data)
         data = with_changes(data, whole.pair(chosen), view.gallery(dataset, found[0], chosen, picture))
         return _with_confusion(data, view, dataset, found[0], chosen)
     except MpnetError as error:
         return with_missing(data, Missing("Intervals, classes, lost and gained objects, pictures", reason(error)))
+
+
+def _with_losses(data: ReportData) -> ReportData:
+    """Picks with the intervals of this report, which all its other parts show: the stored ones may be another version's."""
+    columns = [prefix + data.task.quality for prefix in (HELD_OUT, "")]
+    picks = []
+    for pick in data.picks:
+        known = {} if pick.row is None else data.intervals.get(pick.row, {})
+        losses = {data.pictures_of(column): known[column] for column in columns if column in known}
+        picks.append(replace(pick, losses=losses or pick.losses))
+    return replace(data, picks=tuple(picks))
 
 
 def _sets(dataset: Dataset, document: Mapping[str, Any]) -> dict[str, NDArray[np.intp]]:

@@ -297,11 +297,12 @@ def _class_verdict(data: ReportData) -> str:
     on = f"On all {data.images} pictures " if data.images else ""
     left_out = (len(data.confusion.names) - bool(view_of(data.task).nothing) if data.confusion else 0) - len(data.classes)
     rest = f" {left_out} more have no {data.task.thing} in these pictures and are not listed." if left_out > 0 else ""
+    of = f"{len(found)} classes" + (" that have an interval" if len(found) < len(data.classes) else "")
     if not real:
-        return f"{on}{'n' if on else 'N'}one of {len(found)} classes changes beyond noise.{rest}"
+        return f"{on}{'n' if on else 'N'}one of {of} changes beyond noise.{rest}"
     names = ", ".join(clean(c.name) for c in real[:5]) + (f" and {len(real) - 5} more" if len(real) > 5 else "")
     by_chance = f"; with {len(found)} classes about {max(1, round(len(found) * 0.05))} would be by chance alone"
-    return f"{on}{len(real)} of {len(found)} classes change beyond noise ({names}){by_chance}.{rest}"
+    return f"{on}{len(real)} of {of} change beyond noise ({names}){by_chance}.{rest}"
 
 
 def _pairs(document: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:

@@ -10,6 +10,7 @@ import pytest
 
 from mpnet.errors import ConfigError
 from mpnet.spec.measures import MEASURES, limits, measure, objective, objectives
+from mpnet.spec.task import TASKS
 
 
 def test_names_are_unique_and_every_row_says_what_it_is() -> None:
@@ -47,3 +48,9 @@ def test_what_is_stored_is_not_always_what_was_measured() -> None:
 def test_not_everything_is_an_objective(name: str) -> None:
     with pytest.raises(ConfigError, match=f"unknown objective '{name}'; known are AP, AP50"):
         objective(name)
+
+
+def test_a_boards_table_makes_latency_the_first_cost() -> None:
+    for task in TASKS.values():
+        assert task.objectives(baseline=True) == (task.objective, "bit_operations")
+        assert task.objectives(baseline=False, latency=True) == (task.quality, "latency_ms")
