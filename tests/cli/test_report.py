@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import difflib
 import json
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from mpnet.errors import FormatError, StoreError
@@ -66,6 +68,27 @@ def test_report_of_a_sweep_shows_what_the_store_lacks_too(mpnet: Mpnet, store: P
     assert document["intervals"]
     assert {str(pick["row"]) for pick in document["picks"] if pick["row"] != table["baseline"]} <= set(document["intervals"])
     assert "error-noise" in document["figures"]  # type: ignore[operator]
+
+
+def test_intervals_are_of_the_pictures_that_their_figures_are_of(mpnet: Mpnet, store: Path, tmp_path: Path) -> None:
+    swept = document_of(mpnet("sweep", tmp_path / "experiment.yaml", "--set", "sweep.holdout=0.5", "--store", "held.sqlite",
+                              "--workers", 1, "--json"))
+    assert swept["holdout"]["held_out"] > 0
+    assert document_of(mpnet("report", "held.sqlite", "-o", "page.html", "--draws", 100, "--json"))["missing"] == []
+    document = embedded(tmp_path / "page.html")
+    table = document["table"]
+    columns = {name: np.frombuffer(base64.b64decode(text), dtype="<f8")
+               for name, text in table["columns"].items()}  # type: ignore[index]
+    seen = set()
+    for row, found in document["intervals"].items():  # type: ignore[attr-defined]
+        for name, (difference, _, _) in found.items():
+            if name in columns and np.isfinite(columns[name]).all():
+                start = columns[name][table["baseline"]]  # type: ignore[index]
+                assert difference == pytest.approx(columns[name][int(row)] - start, abs=1e-9)
+                seen.add(name)
+    assert {"agreement_AP", "held_out_agreement_AP", "AP", "held_out_AP"} <= seen
+    assert [table["keys"][row] for row in sorted(table["front"])] == sorted(  # type: ignore[index]
+        row["precision"] for row in swept["front"])
 
 
 def test_report_says_why_something_is_missing(mpnet: Mpnet, store: Path, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
+from mpnet.evaluation.compare import Interval
 from mpnet.report import page
 from mpnet.report.model import Missing
 from tests.report.synthetic import configurations, report_data
@@ -151,3 +152,32 @@ def test_missing_parts_are_named() -> None:
 
 def test_the_same_data_give_the_same_bytes() -> None:
     assert page.render(report_data()) == page.render(report_data())
+
+
+def test_agreement_has_an_interval_and_no_verdict() -> None:
+    data = report_data()
+    assert data.configurations.chosen is not None
+    interval = Interval(0.0, -1.25, 0.0)
+    data = replace(data, intervals={data.configurations.chosen: {"agreement_AP": interval, "AP": interval}})
+    found = {tile["label"]: tile["note"] for tile in page._tiles(data)}
+    assert found["agreement AP"] == "95 %: 98.75 to 100.00"
+    assert found["AP"] == "95 %: −1.25 to +0.00, within noise"
+
+
+def test_held_out_figures_stand_beside_those_that_chose() -> None:
+    data = report_data()
+    columns = dict(data.configurations.columns)
+    columns |= {f"held_out_{name}": columns[name] - 0.5 for name in ("AP", "AP50", "agreement_AP")}
+    data = replace(data, held_out=58, configurations=replace(data.configurations, columns=columns))
+    parsed = Text(page.render(data))
+    assert "the 57 pictures that chose" in parsed.text
+    assert "AP on the 58 held-out pictures" in " ".join(parsed.text.split())
+    assert "On the 58 held-out pictures the chosen configuration reaches" in parsed.text
+
+
+def test_all_classes_are_listed_and_the_missing_ones_counted() -> None:
+    names = tuple(f"class {i}" for i in range(33))
+    data = report_data(class_names=names)
+    parsed = Text(page.render(replace(data, classes=data.classes[:20])))
+    assert "13 more have no object in these pictures and are not listed" in parsed.text
+    assert {f"class {i}" for i in range(20)} <= set(parsed.words)
