@@ -109,7 +109,7 @@ function drawAxes(svg, frame, view, xName, yName) {
     svg.append(svgNode("path", { d: `M${left} ${y}H${right}`, stroke: "var(--line)" }));
     text(left - 6, Number(y) + 4, tickText(value), "end");
   }
-  for (const value of ticks(...view.x, Math.max(3, (right - left) / 90))) {
+  for (const value of ticks(...view.x, Math.max(5, (right - left) / 100))) {
     const x = frame.x(value).toFixed(1);
     svg.append(svgNode("path", { d: `M${x} ${bottom}v4`, stroke: "var(--muted)" }));
     text(x, bottom + 17, tickText(value), "middle");
