@@ -14,7 +14,7 @@ import pytest
 
 from mpnet.evaluation.compare import Interval
 from mpnet.report import page
-from mpnet.report.model import Missing
+from mpnet.report.model import Guess, Missing, PictureChange
 from tests.report.synthetic import configurations, report_data
 
 MAX_BYTES = 12_000_000
@@ -181,3 +181,11 @@ def test_all_classes_are_listed_and_the_missing_ones_counted() -> None:
     parsed = Text(page.render(replace(data, classes=data.classes[:20])))
     assert "13 more have no object in these pictures and are not listed" in parsed.text
     assert {f"class {i}" for i in range(20)} <= set(parsed.words)
+
+
+def test_pictures_that_a_classifier_lost_have_no_size() -> None:
+    lost = PictureChange("lost", "p.png", "circle", 0.75, Guess("circle", 0.75), Guess("square", 0.5))
+    data = replace(report_data(), changes=(lost,), confusion=None, protocol={"task": "classification", "images": 115})
+    parsed = Text(page.render(replace(data, classes=())))
+    assert "1 picture lost and 0 gained" in parsed.text
+    assert "True size" not in parsed.text
