@@ -70,7 +70,7 @@ def command(
     experiment = None
     if cfg is None:
         experiment, images = _experiment(images, weights, names, threads, isa)
-        network = _of_experiment(experiment, default, layers)
+        network = _of_experiment(experiment, default, layers, dialect)
     else:
         network = load_network(
             cfg, weights or cfg.with_suffix(".weights"), names, default=default, layers=selected_precisions(layers),
@@ -137,13 +137,14 @@ def _experiment(
         raise ConfigError(f"{error}; or name a network before pictures, with --cfg and --weights") from None
 
 
-def _of_experiment(experiment: Experiment, default: str | None, layers: tuple[str, ...]) -> Network:
+def _of_experiment(experiment: Experiment, default: str | None, layers: tuple[str, ...], dialect: str) -> Network:
     from dataclasses import replace
 
     said = experiment.precision
     over = tuple((str(selector), str(precision)) for selector, precision in selected_precisions(layers).items())
     precision = replace(said, default=default or said.default, layers=(*said.layers, *over))
-    return network_of(replace(experiment, precision=precision))
+    model = experiment.model if dialect == "auto" else replace(experiment.model, dialect=dialect)
+    return network_of(replace(experiment, precision=precision, model=model))
 
 
 def _sources(images: tuple[str, ...], camera: str | None, experiment: Experiment | None) -> list[Source]:

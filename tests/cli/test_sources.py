@@ -112,6 +112,8 @@ def test_an_experiment_file_is_enough_to_detect(mpnet: Mpnet, experiment: Path) 
     model = ("--cfg", "net.cfg", "--weights", "net.weights", "--names", "net.names", "--default", "int8", "--conf", "0.1")
     named = document_of(mpnet("detect", *model, "images", "--json"))
     assert [file["detections"] for file in document["files"]] == [file["detections"] for file in named["files"]]
+    other_way = document_of(mpnet("detect", experiment, "--dialect", "alexeyab", "--layer", "first=fp16", "--json"))
+    assert (other_way["protocol"]["dialect"], other_way["precision"]) == ("alexeyab", "h" + "q" * 12)
     # Quantised as the experiment says, calibrated ranges included.
     calibrated = experiment.parent / "calibrated.yaml"
     calibrated.write_text(experiment.read_text() + "quantization: {activations: calibrated}\n")
