@@ -1,0 +1,68 @@
+"""`mpnet import`: files that every other command takes, and one line for what cannot be."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Mpnet
+from tests.networks import write_pictures
+
+onnx = pytest.importorskip("onnx")
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    from tests.importing.graphs import yolov8n
+
+    path = tmp_path / "model.onnx"
+    onnx.save(yolov8n(64, classes=3, w=4), path)
+    return path
+
+
+def test_an_imported_network_is_shown_edited_run_and_exported(model: Path, tmp_path: Path, mpnet: Mpnet) -> None:
+    told = mpnet("import", model, "-o", "net", "--json")
+    assert told.returncode == 0, told.stderr
+    document = json.loads(told.stdout)
+    assert document["layers"] == 118
+    assert {Path(name).name for name in document["files"]} == {"model.cfg", "model.weights", "model.names", "model.yaml"}
+    became = {row["node"]: row["became"] for row in document["nodes"]}
+    assert became["/Conv_0"] == "layer 0 [convolutional]"
+    assert set(became.values()) >= {"replaced by yolov8"}
+    shutil.rmtree(tmp_path / "pictures", ignore_errors=True)
+    write_pictures(tmp_path / "net", 3)
+    cfg = tmp_path / "net/model.cfg"
+    cfg.write_text(cfg.read_text(encoding="utf-8").replace("filters=4\n", "filters=4\nint8=1\n", 1), encoding="utf-8")
+    shown = mpnet("show", cfg, "--json")
+    assert json.loads(shown.stdout)["precision_key"].startswith("qff")
+    ran = mpnet("run", "net/model.yaml", "--json", "--set", "runtime.threads=1")
+    assert ran.returncode == 0, ran.stderr
+    assert mpnet("export", cfg, "--to", "onnx", "-o", "again.onnx").returncode == 0
+
+
+def test_the_table_names_every_node(model: Path, mpnet: Mpnet) -> None:
+    told = mpnet("import", model, "-o", "net")
+    assert told.returncode == 0
+    assert "[convolutional]" in told.stdout
+    assert "boxes: decoded as yolov8 does" in told.stderr
+
+
+@pytest.mark.parametrize(("arguments", "message"), [
+    (("model.bin",), "files of other programs end in .onnx or .tflite"),
+    (("missing.onnx",), "cannot be read"),
+    (("model.onnx", "--heads", "nowhere"), "has no such tensor of a layer"),
+    (("model.onnx", "--heads", "t0_0", "--decoder", "yolov5"), "needs anchors"),
+    (("model.onnx", "--std", "0"), "of which no --std is 0"),
+    (("model.onnx", "--size", "wide"), "write WIDTHxHEIGHT"),
+    (("model.onnx", "--name", "a/b"), "without folders"),
+])
+def test_what_cannot_be_is_one_line(arguments: tuple[str, ...], message: str, model: Path, mpnet: Mpnet) -> None:
+    (model.parent / "model.bin").write_bytes(b"")
+    told = mpnet("import", *arguments, "-o", "net")
+    assert told.returncode == 2
+    assert len(told.stderr.splitlines()) == 1
+    assert message in told.stderr
+    assert not (model.parent / "net").exists()
