@@ -6,6 +6,7 @@ import json
 from typing import Any, Sequence
 
 from mpnet.export.configuration import Configuration
+from mpnet.spec.heads import DecodedSpec
 from mpnet.spec.network import YoloSpec
 
 
@@ -45,4 +46,5 @@ def _head(head: YoloSpec | None, output: str) -> dict[str, Any]:
     return {
         "output": output, "kind": head.kind, "anchors": [list(anchor) for anchor in head.head_anchors], "classes": head.classes,
         "scale_x_y": head.scale_x_y, "new_coords": head.new_coords,
+        **(head.decoding if isinstance(head, DecodedSpec) else {}),
     }

@@ -18,6 +18,7 @@ from mpnet.spec.heads import DECODERS
 
 # The largest constant of arithmetic on boxes that is written as a convolution: a mean of bins.
 _MAX_TAIL_WEIGHTS = 256
+_DECODING = ("reg_max", "coords", "softmax", "yx", "linear", "variances")
 _WEIGHTED = ("Conv", "ConvTranspose", "Gemm", "MatMul", "LSTM", "GRU", "RNN")
 
 
@@ -158,15 +159,20 @@ def _told(graph: Graph, body: Body) -> Tail | None:
         for head in heads or []:
             name = graph.tensor(str(head["output"]))
             anchors = np.array(head["anchors"], np.float32).reshape(-1, 2)
-            keys = {"num": str(len(anchors)), "anchors": ", ".join(f"{w:.9g},{h:.9g}" for w, h in anchors.tolist())}
-            if head.get("scale_x_y", 1) != 1:
-                keys["scale_x_y"] = f"{float(head['scale_x_y']):.9g}"
-            if head.get("new_coords"):
-                keys["new_coords"] = "1"
+            decoder, keys = str(head.get("decoder", "darknet")), {}
+            if len(anchors):
+                keys = {"num": str(len(anchors)), "anchors": ", ".join(f"{w:.9g},{h:.9g}" for w, h in anchors.tolist())}
+            for key, usual in (("scale_x_y", 1), ("new_coords", 0), *((key, None) for key in _DECODING)):
+                value = head.get(key, usual)
+                if value != usual:
+                    numbers = value if isinstance(value, list) else [value]
+                    keys[key] = ",".join(f"{float(number):.9g}" for number in numbers)
             classes = int(head["classes"])
-            if name not in body.shapes or body.shapes[name][0] != len(anchors) * (5 + classes):
+            if name not in body.shapes or decoder not in DECODERS:
                 return None
-            found.append(Head((name,), "darknet", tuple(keys.items())))
+            if decoder == "darknet" and body.shapes[name][0] != len(anchors) * (5 + classes):
+                return None
+            found.append(Head((name,), decoder, tuple(keys.items())))
         return Tail(found, classes, "yolo") if found else None
     except (ValueError, KeyError, TypeError, RecursionError, AttributeError):
         return None

@@ -389,12 +389,14 @@ def _pad(to: _Lifter, node: Node) -> None:
     numbers = [int(v) for v in np.asarray(pads).ravel()]
     value = node.attributes.get("value", to.constant(node, 2))
     zero = value is None or float(np.asarray(value).ravel()[0]) == 0
-    if node.attributes.get("mode", "constant") != "constant" or not zero or len(numbers) != 8 or min(numbers) < 0 or (
+    mode = node.attributes.get("mode", "constant")
+    edge = mode == "edge"
+    if mode not in ("constant", "edge") or not zero or len(numbers) != 8 or min(numbers) < 0 or (
         numbers[0] or numbers[4] or (len(node.inputs) > 3 and node.inputs[3])
     ):
-        raise Refused("only zeros around a picture, or behind its channels, have a form in a cfg")
+        raise Refused("only zeros or the nearest values around a picture, or its channels, have a form in a cfg")
     to.add(node, "pad", node.inputs[:1], to.result(node), pads=[numbers[2], numbers[3], numbers[6], numbers[7]],
-           channels=[numbers[1], numbers[5]])
+           channels=[numbers[1], numbers[5]], edge=edge)
 
 
 def _flatten(to: _Lifter, node: Node) -> None:

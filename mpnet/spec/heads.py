@@ -124,3 +124,14 @@ class DecodedSpec(YoloSpec, kind="yolo"):
             "yolov5": anchors * (5 + classes), "yolov8": 4 * self.reg_max + classes, "yolox": 5 + classes,
             "ssd": anchors * (self.coords + classes + self.softmax),
         }.get(self.decoder, 0)
+
+    @property
+    def decoding(self) -> dict[str, object]:
+        """Its decoder and that one's keys, as plain values."""
+        own: dict[str, object] = {"decoder": self.decoder}
+        if self.decoder == "yolov8":
+            own["reg_max"] = self.reg_max
+        if self.decoder == "ssd":
+            own |= {"coords": self.coords, "softmax": int(self.softmax), "yx": int(self.yx), "linear": int(self.linear),
+                    "variances": list(self.variances)}
+        return own

@@ -19,9 +19,10 @@ from mpnet.kernels.isa import kernels
 from mpnet.spec.network import NetworkSpec
 from mpnet.spec.weights import Weights, random_weights
 from tests.importing.conftest import heads_of
+from tests.importing.graphs import MODELS
 from tests.networks import NAMES, tiny_cfg
 
-pytest.importorskip("onnx")
+onnx = pytest.importorskip("onnx")
 
 
 def exported(network: NetworkSpec, weights: Weights, folder: Path) -> Path:
@@ -43,5 +44,28 @@ def test_heads_and_digests_are_the_same(tmp_path: Path) -> None:
     weights = parse_weights(first.weights, first.network, "w")
     second = import_model(exported(first.network, weights, tmp_path))
     assert second.weights == first.weights == weights_content(weights, first.network)
+    x = np.random.default_rng(4).random((1, *network.in_shape), np.float32)
+    assert [y.tobytes() for y in heads_of(second, x)] == [y.tobytes() for y in heads_of(first, x)]
+
+
+@pytest.mark.parametrize("target", ["onnx", "tflite"])
+@pytest.mark.parametrize("name", ["yolov8n-relu", "yolov5n", "yolox-nano"])
+def test_networks_of_other_programs_come_back_with_their_decoders(name: str, target: str, tmp_path: Path) -> None:
+    if target == "tflite":
+        pytest.importorskip("ai_edge_litert")
+        if name == "yolox-nano":
+            pytest.skip("the exporter has no form for space to depth in TensorFlow Lite")
+    source = tmp_path / "model.onnx"
+    onnx.save(MODELS[name](), source)
+    first = import_model(source)
+    network = first.network
+    prepared = Prepared(network, parse_weights(first.weights, network, "w"), kernels())
+    configuration = Configuration.of(prepared, assign(network, "fp32"), resolve_options(network), names=first.names)
+    again = tmp_path / f"again.{target}"
+    again.write_bytes(export(target, configuration, "", {}).content)
+    second = import_model(again)
+    assert second.weights == first.weights
+    assert [(y.decoder, y.anchors, y.classes) for y in second.network.yolos] == [
+        (y.decoder, y.anchors, y.classes) for y in network.yolos]
     x = np.random.default_rng(4).random((1, *network.in_shape), np.float32)
     assert [y.tobytes() for y in heads_of(second, x)] == [y.tobytes() for y in heads_of(first, x)]

@@ -21,7 +21,9 @@ from mpnet.engine.operations import (
     Multiply,
     Normalize,
     Operation,
+    Pad,
     Rearrange,
+    Reorg3d,
     Slice,
     Upsample,
 )
@@ -136,6 +138,18 @@ def _rearrange(job: Job) -> str:
     return job.node("Reshape", [taken, job.constant("shape", [1, channels, height, width], np.int64)])
 
 
+def _reorg3d(job: Job) -> str:
+    if job.operation.reverse:
+        return _rearrange(job)
+    return job.node("SpaceToDepth", job.inputs, blocksize=job.operation.stride)
+
+
+def _pad(job: Job) -> str:
+    pad: Pad = job.operation
+    pads = [0, pad.front, pad.top, pad.left, 0, pad.back, pad.bottom, pad.right]
+    return job.node("Pad", [*job.inputs, job.constant("pads", pads, np.int64)], mode="edge" if pad.edge else "constant")
+
+
 def _map(job: Job) -> str:
     operation: Map = job.operation
     [x] = job.inputs
@@ -236,6 +250,8 @@ _WRITERS: dict[type[Operation], Callable[[Job], str]] = {
     ChannelMax: _channel_max,
     Upsample: _upsample,
     Slice: _slice,
+    Pad: _pad,
+    Reorg3d: _reorg3d,
     Rearrange: _rearrange,
     Concat: lambda job: job.node("Concat", job.inputs, axis=1),
     Add: lambda job: job.activated(job.node("Add", job.inputs)),
