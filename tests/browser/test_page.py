@@ -25,14 +25,9 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def scroll_through(page: Any) -> None:
-    """Unfold everything and bring it onto the screen."""
+def unfold(page: Any) -> None:
+    """Open every folded part; nothing else of the page is drawn later than at its start."""
     page.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true; })")
-    height = page.evaluate("document.body.scrollHeight")
-    for top in range(0, height, 500):
-        page.evaluate(f"window.scrollTo(0, {top})")
-        page.wait_for_timeout(40)
-    page.evaluate("window.scrollTo(0, 0)")
 
 
 def point(page: Any, row: int) -> tuple[float, float]:
@@ -53,7 +48,7 @@ def drawn(page: Any) -> list[int]:
 
 def test_nothing_is_asked_of_any_network_and_nothing_goes_wrong(report: Path, open_page: Any) -> None:
     opened = open_page(report)
-    scroll_through(opened.page)
+    unfold(opened.page)
     assert opened.requests == []
     assert opened.problems == []
 
@@ -254,7 +249,7 @@ def test_hostile_names_show_as_text(open_page: Any, tmp_path: Path) -> None:
     data = report_data(class_names=HOSTILE, layer_names=HOSTILE, title=HOSTILE[0], picture_name='a"b\nc<d>.jpg')
     path.write_text(render(data), encoding="utf-8")
     opened = open_page(path)
-    scroll_through(opened.page)
+    unfold(opened.page)
     assert opened.page.text_content("h1") == HOSTILE[0]
     assert HOSTILE[0] in opened.page.locator("#table-classes td").all_text_contents()
     assert HOSTILE[0] in opened.page.locator("#table-layers td").all_text_contents()
@@ -267,7 +262,7 @@ def test_hostile_names_show_as_text(open_page: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_every_text_has_contrast(report: Path, open_page: Any, scheme: str) -> None:
     page = open_page(report, color_scheme=scheme).page
-    scroll_through(page)
+    unfold(page)
     assert page.evaluate("document.documentElement.dataset.theme") == scheme
     assert page.evaluate(CONTRAST) == []
 
@@ -306,7 +301,7 @@ def overlapping(page: Any, selector: str) -> list[str]:
 def test_a_phone_has_a_navigation_and_nothing_overlaps(long_names: Path, open_page: Any) -> None:
     page = open_page(long_names, viewport={"width": 390, "height": 800}, has_touch=True, is_mobile=True).page
     assert page.is_visible("nav a[href='#choice']")
-    scroll_through(page)
+    unfold(page)
     for selector in ("header *:not(div):not(nav)", ".controls > *, #plot-front, .marks, #front-means", ".pairs dt, .pairs dd",
                      "#plot-front .mark", ".pick, .tile", ".chart, figcaption"):
         assert overlapping(page, selector) == []
@@ -316,7 +311,7 @@ def test_a_phone_has_a_navigation_and_nothing_overlaps(long_names: Path, open_pa
 def test_nothing_is_wider_than_the_screen(long_names: Path, open_page: Any, width: int) -> None:
     page = open_page(long_names, viewport={"width": width, "height": 800}).page
     assert page.evaluate("document.documentElement.scrollWidth") <= width
-    scroll_through(page)
+    unfold(page)
     assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
