@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from itertools import pairwise
 from typing import Any, Callable, Sequence
 
@@ -13,6 +14,7 @@ from mpnet.importing.items import Body, Chw, Item
 from mpnet.importing.shapes import Place, window
 
 _SIXTH = 1 / 6
+_MAX_VALUES = 1 << 30
 _ROUNDS: dict[str, Callable[[Array], Array]] = {
     "floor": np.floor, "ceil": np.ceil, "round_prefer_floor": lambda x: np.ceil(x - 0.5),
     "round_prefer_ceil": lambda x: np.floor(x + 0.5),
@@ -61,6 +63,8 @@ class _Lifter:
         shape = self.graph.shapes.get(node.outputs[at])
         if shape is None:
             raise Refused("the shape of its result is not fixed; export the model with static shapes")
+        if math.prod(shape) > _MAX_VALUES:
+            raise Refused(f"its result of the shape {list(shape)[:8]} is larger than mpnet holds")
         if len(shape) == 2 and shape[0] == 1:
             return (shape[1], 1, 1)
         if len(shape) != 4 or shape[0] != 1:

@@ -93,7 +93,7 @@ def import_model(path: Path, choices: Choices | None = None) -> Imported:
         return _imported(reader(path), choices or Choices())
     except MpnetError:
         raise
-    except (MemoryError, RecursionError) as error:
+    except (MemoryError, RecursionError, OverflowError) as error:
         raise FormatError(f"{path}: needs more memory than there is ({type(error).__name__}); the file is damaged, or too "
                           "large for this machine") from None
 

@@ -23,7 +23,7 @@ Doubles = NDArray[np.float64]
 _TOLERANCE = 2e-4
 # In quantised files the constants of the tail, such as a grid's, have 8 bits as well.
 _QUANTISED_TOLERANCE = 3e-2
-_MAX_TRIED = 400
+_MAX_TRIED, _MAX_VALUES = 400, 1 << 25
 _SEED = 7
 
 
@@ -68,7 +68,7 @@ def recognise(graph: Graph, body: Body, edge: list[str], nodes: list[Node]) -> T
     """The decoder that the nodes behind the edge are, None for anything else."""
     levels = _levels(body, edge)
     height, width = graph.shapes[graph.picture][2:]
-    if len(levels) > 16:
+    if len(levels) > 16 or sum(sum(level.channels) * level.cells for level in levels) > _MAX_VALUES:
         return None
     lifted = {name for item in body.items for name in item.nodes}
     behind = [node for node in nodes if node.name not in lifted]
