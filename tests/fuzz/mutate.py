@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import random
 import re
@@ -68,7 +69,7 @@ def json_of(data: bytes, rng: random.Random) -> bytes:
 def _change(document: Any, rng: random.Random) -> Any:
     places = list(_places(document))
     if not places or rng.random() < 0.02:
-        return rng.choice(ODD)
+        return _odd(rng)
     # Objects deep in long lists would otherwise take all the changes.
     depth = rng.choice(sorted({depth for _, _, depth in places}))
     holder, key, _ = rng.choice([place for place in places if place[2] == depth])
@@ -82,10 +83,15 @@ def _change(document: Any, rng: random.Random) -> Any:
         if name in other if isinstance(other, dict) else name < len(other):
             holder[key] = json.loads(json.dumps(other[name]))
     elif kind == 3 and isinstance(holder, list):
-        holder.append(holder[key])
+        holder.append(copy.deepcopy(holder[key]))
     else:
-        holder[key] = rng.choice(ODD)
+        holder[key] = _odd(rng)
     return document
+
+
+def _odd(rng: random.Random) -> Any:
+    """A value that nobody else holds, so that no later change puts it into itself."""
+    return copy.deepcopy(rng.choice(ODD))
 
 
 def _places(value: Any, depth: int = 0) -> Any:

@@ -73,7 +73,7 @@ def test_damage_is_one_line_wherever_it_is(mprun: Program, bundle: Path, picture
     damaged = {
         "empty": (b"", "is empty or not a file"),
         "other": (b"PK\3\4" * 100, "is no bundle"),
-        "newer": (content[:8] + b"\2" + content[9:], "build a newer mprun"),
+        "newer": (content[:8] + b"\xff" + content[9:], "build a newer mprun"),
         "cut": (content[:-64], "copy it again"),
         "header": (content[:40] + b"\x55" + content[41:], "is damaged (CRC)"),
         "weights": (content[:place] + bytes([content[place] ^ 1]) + content[place + 1:], "is damaged (CRC)"),
