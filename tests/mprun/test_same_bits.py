@@ -11,12 +11,13 @@ import pytest
 
 from mpnet.api import load_network
 from mpnet.formats.cfg import read_cfg
+from mpnet.formats.weights_write import weights_content
 from mpnet.kernels.isa import usable_levels
 from mpnet.spec.weights import random_weights
 from tests.engine.family import family_cfg
 from tests.mprun import cases
 from tests.mprun.conftest import Program, mpnet
-from tests.networks import weights_bytes, write_network
+from tests.networks import write_network
 
 CONFIGURATIONS = 30
 
@@ -93,7 +94,7 @@ def test_boxes_of_a_tree_of_classes(mprun: Program, pictures: Path, tmp_path: Pa
         text = family_cfg("region").replace("filters=14", "filters=20").replace("classes=2", f"classes=5\n{keys}")
         (tmp_path / "net.cfg").write_text(text, encoding="utf-8")
         network = read_cfg(tmp_path / "net.cfg")
-        (tmp_path / "net.weights").write_bytes(weights_bytes(random_weights(network, 1), network))
+        (tmp_path / "net.weights").write_bytes(weights_content(random_weights(network, 1), network))
         (tmp_path / "net.names").write_text("\n".join("abcde"[:classes]) + "\n", encoding="utf-8")
         bundle = _export(tmp_path / "net.cfg", tmp_path / "net.mpnet")
         expected = json.loads(_detect(tmp_path / "net.cfg", pictures, "--json", "--confidence", "0.01"))
