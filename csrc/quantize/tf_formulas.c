@@ -48,8 +48,12 @@ static int fake_params(float minimum, float maximum, const mp_activation_scheme 
     p->high = 127;
     p->offset = 0.0f;
     p->zero_point = 0;
-    if (mn != mx) return scheme->mode == MP_TF_FAKE_QUANT ? fake_quant_params(mn, mx, p) : both_ways_params(mn, mx, p);
-    /* Nothing but 0, which every real becomes. */
+    if (mn != mx) {
+        const int status =
+            scheme->mode == MP_TF_FAKE_QUANT ? fake_quant_params(mn, mx, p) : both_ways_params(mn, mx, p);
+        if (status == MP_OK || mx - mn > 1.0f) return status;
+    }
+    /* Nothing but 0, or too narrow for a scale: every real becomes 0. */
     p->scale = 1.0f;
     p->inv_scale = p->range_min = p->range_max = 0.0f;
     if (scheme->mode == MP_TF_FAKE_QUANT) p->zero_point = p->low;

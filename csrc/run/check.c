@@ -211,7 +211,7 @@ static const char *step_problem(const mpr_file *file, const mpb_step *step, cons
                    : "its inputs do not fit";
     }
     case MPB_MAP:
-        return step->activation >= 0 && step->activation <= MP_HARD_MISH && isfinite(step->parameters[0]) &&
+        return step->activation >= 0 && step->activation <= MP_HARD_SWISH && isfinite(step->parameters[0]) &&
                        isfinite(step->parameters[1]) && real && out_real && same_shape(in, out)
                    ? 0
                    : "it cannot map this";

@@ -216,11 +216,14 @@ def _fake_params(minimum: np.float32, maximum: np.float32, scheme: ActivationSch
     zero_point = 0
     if scheme.mode == FAKE_QUANT:
         steps = fake_quant.fake_quant_steps(mn, mx, 8, scheme.narrow_range)
-        zero_point = scheme.low + int(steps.zero) if steps.usable else 0
     else:
         steps = fake_quant.both_ways_steps(mn, mx, scheme.low, scheme.high)
-    if not steps.usable:
+    if not steps.usable and max(-mn, mx) > 1:
         raise _no_scale(minimum, maximum, scheme)
+    if not steps.usable:
+        steps = fake_quant.EMPTY  # too narrow for a scale: every real becomes 0
+    if scheme.mode == FAKE_QUANT:
+        zero_point = scheme.low + int(steps.zero)
     return QuantParams(
         scheme.mode, scheme.rounding, float(steps.scale), float(steps.inv_scale), zero_point, 0.0, scheme.low, scheme.high,
         float(steps.minimum), float(steps.maximum),
