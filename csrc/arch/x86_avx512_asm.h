@@ -49,7 +49,7 @@ typedef struct {
 #define ASM_SECOND_1 /* bound by loads: what is ahead is fetched before */
 
 #define ASM_TILE(NAME, ROW, VECTORS)                                                                                   \
-    static void NAME(const asm_tile *tile)                                                                             \
+    __attribute__((noinline)) static void NAME(const asm_tile *tile)                                                   \
     {                                                                                                                  \
         __asm__ volatile("lea -128(%%rsp), %%rsp\n"                                                                    \
                          "push %%rbx\n"                                                                                \
