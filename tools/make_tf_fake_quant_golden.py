@@ -15,9 +15,7 @@ Whole tensors: v2, v4 and, where halves go to even, v3, which must agree; slices
 
 from __future__ import annotations
 
-import io
 import os
-import zipfile
 from itertools import product
 from pathlib import Path
 
@@ -26,6 +24,7 @@ os.environ["TF_ENABLE_ONEDNN_OPTS"] = "0"
 
 import numpy as np
 import tensorflow as tf
+from golden import write_arrays
 
 SEED = 21
 OUT = Path(__file__).resolve().parent.parent / "tests" / "golden" / "tf_fake_quant.npz"
@@ -104,12 +103,7 @@ def main() -> None:
         "tensorflow": np.array(tf.__version__),
         **{name: np.concatenate([part.ravel() for part in parts]) for name, parts in answers.items()},
     }
-    # Not np.savez: the time stamps of its entries would make every run another file.
-    with zipfile.ZipFile(OUT, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
-        for name, array in arrays.items():
-            buffer = io.BytesIO()
-            np.save(buffer, array)
-            archive.writestr(zipfile.ZipInfo(f"{name}.npy"), buffer.getvalue(), zipfile.ZIP_DEFLATED, 9)
+    write_arrays(OUT, arrays)
     print(f"{OUT}: {sum(map(len, answers.values()))} cases, {sum(a.size for n, a in arrays.items() if n in answers)} values, "
           f"{OUT.stat().st_size} bytes, TensorFlow {tf.__version__}")
 

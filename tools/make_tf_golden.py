@@ -19,13 +19,12 @@ Runs on x86: TensorFlow's ARM build computes quint8 MIN_FIRST otherwise.
 
 from __future__ import annotations
 
-import io
-import zipfile
 from itertools import pairwise, product
 from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
+from golden import write_arrays
 
 SEED = 20
 OUT = Path(__file__).resolve().parent.parent / "tests" / "golden" / "tf_quantization.npz"
@@ -172,12 +171,7 @@ def main() -> None:
         **quantize_all(found),
         **dequantize_all(rng),
     }
-    # Not np.savez: the time stamps of its entries would make every run another file.
-    with zipfile.ZipFile(OUT, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
-        for name, array in arrays.items():
-            buffer = io.BytesIO()
-            np.save(buffer, array)
-            archive.writestr(zipfile.ZipInfo(f"{name}.npy"), buffer.getvalue(), zipfile.ZIP_DEFLATED, 9)
+    write_arrays(OUT, arrays)
     print(f"{OUT}: {len(arrays['quantize_cases'])} quantize cases, {len(arrays['dequantize_cases'])} dequantize cases, "
           f"{OUT.stat().st_size} bytes, TensorFlow {tf.__version__}")
     assert all(a <= b for a, b in pairwise(arrays["x_start"]))
