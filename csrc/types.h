@@ -48,11 +48,11 @@ typedef struct {
 } mp_precision;
 /* clang-format off */
 static const mp_precision mp_precisions[] = {
-    [MP_FP32] = {MP_TYPE_F32, MP_SUM_FLOAT, MP_FP32},
-    [MP_FP16] = {MP_TYPE_F16, MP_SUM_FLOAT, MP_FP16},
-    [MP_INT8] = {MP_TYPE_I8, MP_SUM_INT, MP_INT8},
-    [MP_FP32_WINOGRAD] = {MP_TYPE_F32, MP_SUM_FLOAT, MP_FP32_WINOGRAD},
-    [MP_FP16_HALF] = {MP_TYPE_F16, MP_SUM_HALF, MP_FP16_HALF},
+    [MP_FP32] = {MP_TYPE_F32, MP_SUM_FLOAT, MP_FP32, 0},
+    [MP_FP16] = {MP_TYPE_F16, MP_SUM_FLOAT, MP_FP16, 0},
+    [MP_INT8] = {MP_TYPE_I8, MP_SUM_INT, MP_INT8, 0},
+    [MP_FP32_WINOGRAD] = {MP_TYPE_F32, MP_SUM_FLOAT, MP_FP32_WINOGRAD, 0},
+    [MP_FP16_HALF] = {MP_TYPE_F16, MP_SUM_HALF, MP_FP16_HALF, 0},
     [MP_INT4] = {MP_TYPE_I8, MP_SUM_INT, MP_INT8, 4},
     [MP_INT5] = {MP_TYPE_I8, MP_SUM_INT, MP_INT8, 5},
     [MP_INT6] = {MP_TYPE_I8, MP_SUM_INT, MP_INT8, 6},
