@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -93,13 +92,8 @@ def test_quantize_and_dequantize_equals_tensorflow(golden: dict[str, np.ndarray]
     assert checked > 10 * refused > 0
 
 
-def test_equals_tensorflow_installed_here() -> None:
-    if importlib.util.find_spec("tensorflow") is None:
-        pytest.skip("SKIPPED WITHOUT TENSORFLOW: pip install 'mpnet[tf]' compares with it live; golden vectors did run")
-    # oneDNN's kernels, which TensorFlow takes on CPUs with VNNI, answer otherwise; it is read when TensorFlow is imported.
-    os.environ["TF_ENABLE_ONEDNN_OPTS"] = "0"
-    import tensorflow as tf
-
+def test_equals_tensorflow_installed_here(tensorflow_here: Any) -> None:
+    tf = tensorflow_here
     rng = np.random.default_rng(8)
     print("seed 8")
     for _ in range(60):

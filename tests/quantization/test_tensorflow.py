@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-import os
 from pathlib import Path
 from typing import Any
 
@@ -85,13 +83,8 @@ def test_dequantize_of_slices_equals_tensorflow_golden(golden: dict[str, np.ndar
 
 
 @pytest.mark.parametrize("kind", TYPE_NAMES)
-def test_equals_tensorflow_installed_here(kind: str) -> None:
-    if importlib.util.find_spec("tensorflow") is None:
-        pytest.skip("SKIPPED WITHOUT TENSORFLOW: pip install 'mpnet[tf]' compares with it live; golden vectors did run")
-    # oneDNN's kernels, which TensorFlow takes on CPUs with VNNI, answer otherwise; it is read when TensorFlow is imported.
-    os.environ["TF_ENABLE_ONEDNN_OPTS"] = "0"
-    import tensorflow as tf
-
+def test_equals_tensorflow_installed_here(kind: str, tensorflow_here: Any) -> None:
+    tf = tensorflow_here
     rng = np.random.default_rng(7)
     print("seed 7")
     for _ in range(40):
