@@ -37,11 +37,11 @@ from mpnet.evaluation.signal import squared_sum  # noqa: E402
 from mpnet.formats.atomic import write_text  # noqa: E402
 from mpnet.formats.experiment_yaml import parse_experiment  # noqa: E402
 from mpnet.spec.precision import PRECISIONS  # noqa: E402
-from mpnet.trial.deploy import deployment_of  # noqa: E402
 from mpnet.trial.experiment import open_workbench  # noqa: E402
 from mpnet.trial.latency import measure_in_turn  # noqa: E402
 from mpnet.trial.measure import Meter  # noqa: E402
 from mpnet.trial.run import Runner, own_runner, relative_error, run_all  # noqa: E402
+from mpnet.trial.sides import deployment_of  # noqa: E402
 from mpnet.trial.workbench import Workbench  # noqa: E402
 
 COCO = {"format": "coco", "images": "coco/images", "annotations": "coco/instances_dev.json"}

@@ -15,7 +15,6 @@ from mpnet.errors import ConfigError
 from mpnet.report.analysis import print_checks
 from mpnet.report.outcome import print_outcome
 from mpnet.trial.analysis import verify
-from mpnet.trial.deploy import run_in_engine
 from mpnet.trial.experiment import run_experiment
 
 
@@ -58,7 +57,7 @@ def command(
         raise ConfigError("--engine is one engine for all layers, --backends several by preference; give one of both")
     check_backends(names)
     other = engine or (None if names[0] == OWN else names)
-    report = run_experiment(spec, **said) if other is None else run_in_engine(spec, other, **said)
+    report = run_experiment(spec, engine=other, **said)
     result = report.deployed or report.result
     if report.reused and not quiet:
         note(f"finished before, taken from {result.folder}; --force computes it again")

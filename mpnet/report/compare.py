@@ -16,7 +16,7 @@ from mpnet.report.rerun import Machine
 from mpnet.report.task import View, view_of
 from mpnet.spec.dataset import Dataset
 from mpnet.sweep.latest import is_store
-from mpnet.trial.latency import latencies
+from mpnet.trial.latency import measure_in_turn
 from mpnet.trial.reopen import open_dataset, reason, reopen
 from mpnet.trial.result import Result, build_document, read_result
 from mpnet.trial.run import run_plans
@@ -86,9 +86,10 @@ def _run_again(configurations: Sequence[Found], progress: Progress) -> list[_Com
     with progress("pictures", len(bench.inputs)) as advance:
         outcomes = run_plans(bench, [machine.plan(found.key) for found in configurations], advance)
     sides: list[_Compared] = []
-    times = latencies(bench, [outcome.plan for outcome in outcomes])
-    for found, outcome, latency in zip(configurations, outcomes, times, strict=True):
-        document = build_document(bench, outcome, baseline=outcomes[0], command="mpnet compare", latency=latency)
+    turns = measure_in_turn(bench, {outcome.plan.precision.key: outcome.plan for outcome in outcomes})
+    for found, outcome in zip(configurations, outcomes, strict=True):
+        document = build_document(bench, outcome, baseline=outcomes[0], command="mpnet compare",
+                                  latency=turns.latency(outcome.plan.precision.key))
         if found.held_out:
             chose = {name: found.values[name] for name in found.held_out if name in found.values}
             document["selection"], document["held_out"] = chose, found.held_out

@@ -112,12 +112,6 @@ def believable(measure: Callable[[], list[Times]], threads: int) -> list[Times]:
     return min(attempts, key=lambda found: max(times.median_ms / times.min_ms for times in found))
 
 
-def measure_latencies(sessions: Sequence[Session], batch: NDArray[np.float32]) -> list[dict[str, Any]]:
-    """The `latency` of results: milliseconds of a pass, input ready to heads, taken in turn, and of its steps."""
-    found = passes_in_turn([partial(session.forward, batch) for session in sessions], sessions[0].threads)
-    return [latency_with_steps(session, batch, times) for session, times in zip(sessions, found, strict=True)]
-
-
 def passes_in_turn(passes: Sequence[Work], threads: int) -> list[Times]:
     """Times of forward passes as results state them."""
     return believable(lambda: in_turn(

@@ -25,8 +25,8 @@ from mpnet.sweep.problem import Problem
 from mpnet.sweep.setup import SweepSetup
 from mpnet.sweep.space import Configuration
 from mpnet.sweep.store import Trial, TrialStore
-from mpnet.trial.deploy import Deployed, deployment_of, run_deployed
-from mpnet.trial.latency import measure_in_turn
+from mpnet.trial.latency import IN_ENGINE, IN_MPNET, measure_in_turn
+from mpnet.trial.sides import Sides, deployment_of
 from mpnet.trial.workbench import Workbench
 
 AGREEMENT_LOST, AP_LOST = 1.0, 0.5
@@ -125,15 +125,16 @@ class Verification:
     def _measure(self, bench: Workbench, plan: Plan, deployment: Deployment, advance: Advance) -> dict[str, Any]:
         key = self.setup.baseline
         reference = None if key is None else bench.plan(assign_key(bench.network, key))
-        found: Deployed = run_deployed(bench, plan, deployment, reference, advance)
-        meter = bench.kit.meter(bench.dataset, None if found.baseline is None else found.baseline.found)
-        own, other = (meter.values(side.found, ()) for side in (found.own, found.outcome))
-        times = measure_in_turn(bench, {"own": plan}, deployment).both()
+        sides = Sides(bench, plan, reference, deployment)
+        found = sides.run(advance)
+        meter = bench.kit.meter(bench.dataset, None if sides.compared is None else found[sides.compared].found)
+        own, other = (meter.values(found[name].found, ()) for name in (IN_MPNET, IN_ENGINE))
+        times = measure_in_turn(bench, {IN_MPNET: plan}, deployment).both()
         layers = fates(bench.configuration(plan.precision), deployment.exported, deployment.executed)
         return {
             **{name: own.get(name) for name in self._measures}, "latency_ms": times["mpnet_latency_ms"],
             **{DEPLOYED + name: other.get(name) for name in self._measures}, DEPLOYED + "latency_ms": times["latency_ms"],
-            "head_error": found.outcome.head_error,
+            "head_error": found[IN_ENGINE].head_error,
             "falls_back": warnings_of(layers, deployment.engine),
         }
 

@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Sequence
 
 from mpnet.detection.pictures import picture
 from mpnet.engine.options import resolve_options
@@ -20,12 +21,13 @@ from mpnet.kernels.environment import cpu_count
 from mpnet.kernels.isa import kernels
 from mpnet.progress import Progress, silent
 from mpnet.spec.experiment import DataSection, Experiment
+from mpnet.speed.steps import stale
 from mpnet.trial.calibration import calibrated
 from mpnet.trial.heads import class_names
 from mpnet.trial.inputs import Inputs
-from mpnet.trial.latency import latencies, measured_again, renewed
-from mpnet.trial.result import Result, build_document, finished, mark_latest, publish
-from mpnet.trial.run import Outcome, run_plans
+from mpnet.trial.latency import IN_ENGINE, IN_MPNET, renewed
+from mpnet.trial.result import Result, finished, mark_latest, publish
+from mpnet.trial.sides import BASELINE, Sides, sides_of
 from mpnet.trial.task import for_task
 from mpnet.trial.workbench import Workbench
 
@@ -76,60 +78,55 @@ def open_workbench(experiment: Experiment) -> Workbench:
 
 
 def run_experiment(
-    experiment: Experiment | str | Path, *, force: bool = False, command: str = "", progress: Progress = silent
+    experiment: Experiment | str | Path, *, engine: str | Sequence[str] | None = None, force: bool = False, command: str = "",
+    progress: Progress = silent,
 ) -> RunReport:
     """Evaluate the experiment's configuration and store result and detections under its output folder.
 
-    A trial that is finished already is not computed again, unless `force`. When the experiment has a baseline (fp32
-    unless it says otherwise) and the configuration differs from it, the baseline runs along, on the same decoded
-    pictures, and is stored as well. progress: counts pictures. command: the command line, for the record.
-    Raises: as `open_workbench`; EngineError, StoreError.
+    When the experiment has a baseline (fp32 unless it says otherwise) and the configuration differs from it, the baseline
+    runs along, on the same decoded pictures, and is stored as well. engine: another one that runs the configuration beside
+    mpnet, a backend's name, or several by preference, of which each runs the layers that it supports; its result says in
+    `deployed` how far it is from mpnet's. What is finished already is not computed again, unless `force`; its times are
+    taken again where they are in doubt or another machine's.
+    progress: counts pictures. command: the command line, for the record.
+    Raises: as `open_workbench` and `mpnet.backends.deployment.deploy`; EngineError, StoreError.
     """
     if not isinstance(experiment, Experiment):
         experiment = read_experiment(experiment)
     bench = open_workbench(experiment)
-    experiment, precisions = bench.experiment, bench.assign()
-    reference = bench.uniform(experiment.baseline) if experiment.baseline else None
-    if reference is not None and reference.key == precisions.key:
-        reference = None
-    folder = experiment.output / experiment.name
-    known = None if force else finished(folder / bench.identity(precisions).id)
-    base = None if force or reference is None else finished(folder / bench.identity(reference).id)
-    if known is not None and (reference is None or (base is not None and _compared(known, base))):
-        mark_latest(known.folder)
-        known, *others = measured_again(bench, [known, *([base] if base is not None else [])])
-        return RunReport(known, others[0] if others else None, True, bench)
-    plans = [bench.plan(p) for p in (reference, precisions) if p is not None]
-    check_start(bench, folder)
-    with progress("pictures", len(bench.inputs)) as advance:
-        outcomes = run_plans(bench, plans, advance)
-
-    times = dict(zip((plan.precision.key for plan in plans), latencies(bench, plans), strict=True))
-
-    def store(outcome: Outcome, baseline: Outcome | None) -> Result:
-        document = build_document(bench, outcome, baseline=baseline, command=command,
-                                  latency=times[outcome.plan.precision.key])
-        return publish(document, bench.kit.to_json(outcome.found, bench.dataset), folder / document["id"])
-
-    if reference is not None and base is None:
-        base = store(outcomes[0], None)
-    elif base is not None and reference is not None:
-        # The stored one was taken at another time; beside this run's only what was taken with it can be compared.
-        [base] = renewed([base], [times[reference.key]])
-    result = store(outcomes[-1], outcomes[0])
-    mark_latest(result.folder)
-    return RunReport(result, base, False, bench)
+    sides = sides_of(bench, engine)
+    folder = bench.experiment.output / bench.experiment.name
+    known = {} if force else _finished(sides, folder)
+    reused = len(known) == len(sides.kernels())
+    if reused:
+        mark_latest(known[sides.asked].folder)
+        kernels = sides.kernels()
+        if any(stale(result.document.get("latency"), kernels[name], bench.threads) for name, result in known.items()):
+            known = renewed(known, sides.turns())
+    else:
+        check_writable(folder)  # what would end an evaluation before its result is stored is found first
+        bench.inputs.check()
+        with progress("pictures", len(bench.inputs)) as advance:
+            outcomes = sides.run(advance)
+        turns = sides.turns()
+        known = renewed(known, turns)
+        for name in outcomes.keys() - known.keys():
+            document = sides.document(name, outcomes, turns, command)
+            found = bench.kit.to_json(outcomes[name].found, bench.dataset)
+            known[name] = publish(document, found, folder / document["id"])
+        mark_latest(known[sides.asked].folder)
+    return RunReport(known[IN_MPNET], known.get(BASELINE), reused, bench, known.get(IN_ENGINE))
 
 
-def check_start(bench: Workbench, folder: Path) -> None:
-    """What would end an evaluation before its result is stored, found first. Raises: StoreError, DataError."""
-    check_writable(folder)
-    bench.inputs.check()
-
-
-def _compared(result: Result, baseline: Result) -> bool:
-    agreement = result.document.get("agreement")
-    return isinstance(agreement, dict) and agreement.get("baseline") == baseline.id
+def _finished(sides: Sides, folder: Path) -> dict[str, Result]:
+    """Stored results of sides; those that were compared with something else do not count."""
+    identities = sides.identities()
+    found = {name: result for name, identity in identities.items() if (result := finished(folder / identity.id)) is not None}
+    if sides.compared is not None:
+        reference = identities[sides.compared].id
+        found = {name: result for name, result in found.items()
+                 if name == sides.compared or (result.document.get("agreement") or {}).get("baseline") == reference}
+    return found
 
 
 def _sources(experiment: Experiment, data: DataSection) -> dict[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -32,6 +33,18 @@ def test_an_engine_with_mpnets_arithmetic_gives_mpnets_result(mpnet: Mpnet, expe
     again = document_of(mpnet("run", experiment, "--engine", "scalar", "--json"))
     assert (again["reused"], again["id"]) == (True, found["id"])
     assert "deployed" not in document_of(mpnet("run", experiment, "--json"))
+
+
+def test_with_another_baseline_both_are_compared_with_that(mpnet: Mpnet, experiment: Path) -> None:
+    def sides(*more: str) -> list[dict[str, Any]]:
+        found = document_of(mpnet("run", experiment, "--engine", "rough", "--json", *more))
+        own = Path(found["folder"]).parent / found["deployed"]["reference"] / "result.json"
+        return [found, json.loads(own.read_text())]
+
+    first, other = sides(), sides("--set", "baseline=fp16")
+    assert [side["id"] for side in first] == [side["id"] for side in other]
+    assert len({side["agreement"]["baseline"] for side in first}) == len({side["agreement"]["baseline"] for side in other}) == 1
+    assert first[0]["agreement"]["baseline"] != other[0]["agreement"]["baseline"]
 
 
 def test_engines_do_not_mix_and_say_how_far_they_are(mpnet: Mpnet, experiment: Path) -> None:

@@ -1,0 +1,124 @@
+"""A configuration beside what it is compared with: mpnet's run of it, of the baseline, and another engine's run of it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Mapping, Sequence
+
+from mpnet.backends.deployment import Deployment, deploy
+from mpnet.backends.fate import fates, warnings_of
+from mpnet.backends.mixed import deploy_mixed
+from mpnet.engine.plan import Plan
+from mpnet.progress import Advance, unseen
+from mpnet.spec.identity import TrialIdentity
+from mpnet.spec.measures import AGREEMENT, DEPLOYED, names_of
+from mpnet.trial.latency import IN_ENGINE, IN_MPNET, Turns, measure_in_turn
+from mpnet.trial.result import build_document
+from mpnet.trial.run import Outcome, Runner, own_runner, run_all
+from mpnet.trial.workbench import Workbench
+
+BASELINE = "baseline"
+
+
+@dataclass(frozen=True, eq=False)
+class Sides:
+    """own: the configuration. baseline: of the one it is compared with, None for none; may be the same.
+
+    deployment: who runs the configuration beside mpnet, None for nobody.
+    """
+
+    bench: Workbench
+    own: Plan
+    baseline: Plan | None
+    deployment: Deployment | None = None
+
+    @property
+    def plans(self) -> dict[str, Plan]:
+        """What mpnet runs, by name; the configuration last."""
+        own = {IN_MPNET: self.own}
+        return own if self.baseline is None or self.compared == IN_MPNET else {BASELINE: self.baseline, **own}
+
+    @property
+    def compared(self) -> str | None:
+        """Name of the side that the others' agreement is measured against."""
+        if self.baseline is None:
+            return None
+        return IN_MPNET if self.baseline.precision.key == self.own.precision.key else BASELINE
+
+    @property
+    def asked(self) -> str:
+        """Name of the side that the user asked for."""
+        return IN_MPNET if self.deployment is None else IN_ENGINE
+
+    def identities(self) -> dict[str, TrialIdentity]:
+        """What decides each side's result. The engine's: all that decides mpnet's own, and who it is and what it was given."""
+        found = {name: self.bench.identity(plan.precision) for name, plan in self.plans.items()}
+        if self.deployment is not None:
+            found[IN_ENGINE] = replace(found[IN_MPNET], engine=self.deployment.identity)
+        return found
+
+    def kernels(self) -> dict[str, str]:
+        """Name of what computes each side, as latencies state it."""
+        own = dict.fromkeys(self.plans, self.bench.kernels.name)
+        return own if self.deployment is None else {**own, IN_ENGINE: self.deployment.engine}
+
+    def run(self, advance: Advance = unseen) -> dict[str, Outcome]:
+        """Forward all pictures through every side, picture by picture. Raises: as `run_all`."""
+        plans, prepared, deployment = self.plans, self.bench.prepared, self.deployment
+        runners = {name: own_runner(prepared, plan) for name, plan in plans.items()}
+        if deployment is not None:
+            runners[IN_ENGINE] = Runner(self.own, lambda: deployment.open(1).forward, list(plans).index(IN_MPNET))
+        return dict(zip(runners, run_all(self.bench, list(runners.values()), advance), strict=True))
+
+    def turns(self) -> Turns:
+        """Times of every side's passes."""
+        return measure_in_turn(self.bench, self.plans, self.deployment)
+
+    def document(self, name: str, outcomes: Mapping[str, Outcome], turns: Turns, command: str) -> dict[str, Any]:
+        """The result.json of a side."""
+        document = build_document(
+            self.bench, outcomes[name], baseline=None if self.compared is None else outcomes[self.compared], command=command,
+            identity=self.identities()[name], latency=turns.latency(name),
+        )
+        if name == IN_ENGINE and self.deployment is not None:
+            _add_deployed(document, self, self.deployment, outcomes[name], turns)
+        return document
+
+
+def _add_deployed(document: dict[str, Any], sides: Sides, deployment: Deployment, outcome: Outcome, turns: Turns) -> None:
+    """What an engine's result says beyond a result of mpnet's own."""
+    bench, own = sides.bench, sides.own.precision
+    layers = fates(bench.configuration(own), deployment.exported, deployment.executed)
+    task = bench.kit.task
+    document["deployed"] = {
+        "engine": deployment.engine, "version": deployment.version,
+        "reference": bench.identity(own).id,
+        task.quality: document["metrics"][task.quality],
+        task.agreement: (document["agreement"] or {}).get(task.agreement.removeprefix(AGREEMENT)),
+        "head_error": outcome.head_error,
+        **turns.both(),
+        "layers": [{**asdict(layer), "ms": (turns.layer_ms or {}).get(layer.index)} for layer in layers],
+    }
+    document["notes"] = [*document["notes"], f"forward passes by {deployment.engine} {deployment.version}",
+                         *deployment.notes, *warnings_of(layers, deployment.engine)]
+
+
+def sides_of(bench: Workbench, engine: str | Sequence[str] | None) -> Sides:
+    """The experiment's configuration, its baseline, and an engine: a backend's name, or several by preference, of which each
+    runs the layers that it supports. Raises: as `deploy`."""
+    plan, name = bench.plan(bench.assign()), bench.experiment.baseline
+    return Sides(bench, plan, bench.plan(bench.uniform(name)) if name else None,
+                 None if engine is None else deployment_of(bench, plan, engine))
+
+
+def deployment_of(bench: Workbench, plan: Plan, engine: str | Sequence[str]) -> Deployment:
+    """The workbench's configuration in an engine; the files say where it comes from, but not where that lies."""
+    configuration = bench.configuration(plan.precision, {"sources": {}})
+    return deploy(engine, configuration) if isinstance(engine, str) else deploy_mixed(engine, configuration)
+
+
+def deployed_values(document: Mapping[str, Any]) -> dict[str, float]:
+    """The measures of kind `deployed` that a result holds."""
+    deployed = document.get("deployed") or {}
+    return {name: float(deployed[name.removeprefix(DEPLOYED)]) for name in names_of("deployed")
+            if deployed.get(name.removeprefix(DEPLOYED)) is not None}
