@@ -59,10 +59,6 @@ function showDifference(name, value) {
   return signed(show(name, value), value);
 }
 
-function codesOf(key) {
-  return key.split("+")[0];
-}
-
 function element(tag, attributes, ...children) {
   const node = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes || {})) {
