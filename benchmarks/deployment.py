@@ -9,9 +9,9 @@ Usage: python benchmarks/deployment.py measure --data ../shared/data --network a
 `--count` mixed configurations drawn with `--seed` on the first `--pictures`; the engine's own quantisation mode, mpnet
 beside it: head error (relative RMS against mpnet's own heads), AP, agreement AP with mpnet's fp32, and how many pairs more
 than a point of agreement apart keep their order. times: passes of engine and mpnet in turn, and milliseconds per layer
-where the engine says. floor: how far mpnet is from itself when every value of the pictures changes by up to 1e-6: no engine
-that is not equal bit by bit can be nearer, since a sum beside a rounding step moves a code. What was measured is a JSON
-file each; table prints them as Markdown.
+where the engine says. floor: the mixed configurations again, mpnet beside itself on pictures of which every value changed by
+up to 1e-6, in the engine's mode: no engine that is not equal bit by bit can be nearer, since a sum beside a rounding step
+moves a code. What was measured is a JSON file each; table prints them as Markdown.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import json
 import sys
 from itertools import combinations
 from pathlib import Path
-from typing import Any, Mapping
+from typing import Any, Callable, Mapping
 
 import numpy as np
 
@@ -29,18 +29,17 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
 from mpnet.backends import backend  # noqa: E402
+from mpnet.backends.deployment import Deployment  # noqa: E402
 from mpnet.demo.project import write_project  # noqa: E402
 from mpnet.engine.assign import assign_key  # noqa: E402
-from mpnet.engine.run import Session  # noqa: E402
 from mpnet.errors import ConfigError  # noqa: E402
-from mpnet.evaluation.signal import squared_sum  # noqa: E402
 from mpnet.formats.atomic import write_text  # noqa: E402
 from mpnet.formats.experiment_yaml import parse_experiment  # noqa: E402
 from mpnet.spec.precision import PRECISIONS  # noqa: E402
 from mpnet.trial.experiment import open_workbench  # noqa: E402
 from mpnet.trial.latency import measure_in_turn  # noqa: E402
 from mpnet.trial.measure import Meter  # noqa: E402
-from mpnet.trial.run import Runner, own_runner, relative_error, run_all  # noqa: E402
+from mpnet.trial.run import Forward, Runner, own_runner, run_all  # noqa: E402
 from mpnet.trial.sides import deployment_of  # noqa: E402
 from mpnet.trial.workbench import Workbench  # noqa: E402
 
@@ -66,6 +65,7 @@ DRAWN = (("f", 0.25), ("h", 0.25), ("q", 0.5))
 UNIFORM = ("fp32", "fp16", "int8")
 AT_ONCE = 4
 DISTURBED = 1e-6
+ITSELF = "itself"
 
 
 def workbench(name: str, data: Path, engine: str, limit: int | None, out: Path) -> Workbench:
@@ -98,7 +98,10 @@ def mixed(layers: int, count: int, seed: int) -> list[str]:
 
 
 def measure(bench: Workbench, engine: str, keys: list[str]) -> list[dict[str, Any]]:
-    """AP, agreement and head error of configurations, mpnet's own and the engine's. A group shares each picture."""
+    """AP, agreement and head error of configurations, mpnet's own and the engine's, or those of ITSELF on disturbed pictures.
+
+    A group shares each picture.
+    """
     network = bench.network
     base = bench.plan(bench.uniform("fp32"))
     rows: list[dict[str, Any]] = []
@@ -106,15 +109,17 @@ def measure(bench: Workbench, engine: str, keys: list[str]) -> list[dict[str, An
         runners, places = [own_runner(bench.prepared, base)], []
         for key in keys[start:start + AT_ONCE]:
             plan = bench.plan(assign_key(network, key))
+            deployment = None
             try:
-                deployment = deployment_of(bench, plan, engine)
+                deployment = None if engine == ITSELF else deployment_of(bench, plan, engine)
             except ConfigError as error:
                 rows.append({"key": key, "refused": str(error)})
                 continue
             own = 0 if key == base.precision.key else len(runners)
             if own:
                 runners.append(own_runner(bench.prepared, plan))
-            runners.append(Runner(plan, lambda d=deployment: d.open(1).forward, own))
+            opened = disturbed(own_runner(bench.prepared, plan).open) if deployment is None else forward_of(deployment)
+            runners.append(Runner(plan, opened, own))
             places.append((key, own, len(runners) - 1, deployment))
         outcomes = run_all(bench, runners)
         meter = Meter(bench.dataset, outcomes[0].found)
@@ -123,12 +128,29 @@ def measure(bench: Workbench, engine: str, keys: list[str]) -> list[dict[str, An
             for side, number in (("mpnet", own), ("engine", place)):
                 values = meter.measure(outcomes[number].found, sizes=False, darknet=False).values
                 figures[side] = {"AP": values["AP"], "agreement_AP": values["agreement_AP"]}
-            executed = deployment.executed or {}
-            rows.append({"key": key, **figures, "head_error": outcomes[place].head_error, "version": deployment.version,
-                         "executed": "".join({"fp32": "f", "fp16": "h", "int8": "q"}.get(executed[i][0], "?") if i in executed
-                                             else "." for i in assign_key(network, key).weighted)})
-            print(json.dumps(rows[-1]), file=sys.stderr, flush=True)
+            row: dict[str, Any] = {"key": key, **figures, "head_error": outcomes[place].head_error}
+            if deployment is not None:
+                executed = deployment.executed or {}
+                row["version"] = deployment.version
+                row["executed"] = "".join({"fp32": "f", "fp16": "h", "int8": "q"}.get(executed[i][0], "?") if i in executed
+                                          else "." for i in assign_key(network, key).weighted)
+            rows.append(row)
+            print(json.dumps(row), file=sys.stderr, flush=True)
     return rows
+
+
+def forward_of(deployment: Deployment) -> Callable[[], Forward]:
+    """What opens the engine's model."""
+    return lambda: deployment.open(1).forward
+
+
+def disturbed(open_own: Callable[[], Forward]) -> Callable[[], Forward]:
+    """The same passes on pictures of which every value changed by at most DISTURBED."""
+    def opened() -> Forward:
+        forward, random = open_own(), np.random.Generator(np.random.PCG64(0))
+        return lambda x: forward(x + random.uniform(-DISTURBED, DISTURBED, x.shape).astype(np.float32))
+
+    return opened
 
 
 def times(bench: Workbench, engine: str, keys: list[str]) -> list[dict[str, Any]]:
@@ -141,18 +163,6 @@ def times(bench: Workbench, engine: str, keys: list[str]) -> list[dict[str, Any]
         rows.append({"key": key, "version": deployment.version, "engine_ms": turns.times["deployed"].median_ms,
                      "mpnet_ms": turns.times["own"].median_ms, "engine_min_ms": turns.times["deployed"].min_ms,
                      "layers": dict(turns.layer_ms or {})})
-    return rows
-
-
-def floor(bench: Workbench, keys: list[str], pictures: int = 4) -> list[dict[str, Any]]:
-    """Head error of mpnet against itself, on pictures that differ by no more than DISTURBED."""
-    x = bench.inputs.take(range(min(pictures, len(bench.inputs)))).x
-    moved = x + np.random.Generator(np.random.PCG64(0)).uniform(-DISTURBED, DISTURBED, x.shape).astype(np.float32)
-    rows = []
-    for key in keys:
-        session = Session(bench.prepared, bench.plan(assign_key(bench.network, key)))
-        pairs = list(zip(session.forward(x), session.forward(moved), strict=True))
-        rows.append({"key": key, "head_error": relative_error((squared_sum(a), squared_sum(b, a)) for a, b in pairs)})
     return rows
 
 
@@ -184,11 +194,12 @@ def table(out: Path) -> str:
             lines.append(f"| {document['network']} | {document['engine']} {row['version']} | `{row['key']}` | "
                          f"{row['engine_ms']:.1f} | {row['mpnet_ms']:.1f} | "
                          + ", ".join(f"{layer}: {ms:.2f}" for layer, ms in row["layers"].items()) + " |")
-    lines += ["", "| network | mode of | head error of mpnet against itself, median / max |", "|---|---|---|"]
+    lines += ["", "| network, mode of | head error of mpnet against itself, median / max | AP apart, mean / max | "
+              "agreement apart, mean / max | rank correlation | pairs kept |", "|---|---|---|---|---|---|"]
     for path in sorted(out.glob("*-floor.json")):
         document = json.loads(path.read_text())
-        errors = [row["head_error"] for row in document["rows"]]
-        lines.append(f"| {document['network']} | {document['engine']} | {np.median(errors):.1e} / {max(errors):.1e} |")
+        lines.append(f"| {document['network']}, {document['pictures']} pictures, {document['engine']} | "
+                     + " | ".join(summary(document["rows"])) + " |")
     return "\n".join(lines)
 
 
@@ -219,15 +230,15 @@ def main() -> None:
         print(table(said.out))
         return
     bench = workbench(said.network, said.data, said.engine, None, said.out)
+    few = workbench(said.network, said.data, said.engine, said.pictures, said.out)
     layers = len(bench.network.convolutions)
     drawn = mixed(layers, said.count, said.seed)
     document: dict[str, Any] = {"network": said.network, "engine": said.engine, "seed": said.seed}
     if said.what == "times":
         document["rows"] = times(bench, said.engine, ["f" * layers, "q" * layers, drawn[0]])
     elif said.what == "floor":
-        document["rows"] = floor(bench, drawn)
+        document.update(pictures=len(few.inputs), rows=measure(few, ITSELF, drawn))
     else:
-        few = workbench(said.network, said.data, said.engine, said.pictures, said.out)
         document["pictures"] = {**dict.fromkeys(UNIFORM, len(bench.inputs)), "mixed": len(few.inputs)}
         document["rows"] = {
             **{name: measure(bench, said.engine, [PRECISIONS[name].code * layers]) for name in UNIFORM},
