@@ -5,17 +5,9 @@
 #include "mpnet.h"
 #include "picture/jpeg.h"
 #include "picture/mp_jpeg.h"
+#include "red_zone.h"
 
 enum { MAX_SCANS = 100 };
-
-/* Fuzzers compile with JPEG_RED_ZONE bytes that nobody may touch behind every part of the scratch memory. */
-#ifdef JPEG_RED_ZONE
-#include <sanitizer/asan_interface.h>
-static void forbid(uint8_t *at) { ASAN_POISON_MEMORY_REGION(at, JPEG_RED_ZONE); }
-#else
-enum { JPEG_RED_ZONE = 0 };
-static void forbid(uint8_t *at) { (void)at; }
-#endif
 
 static int64_t plane_bytes(const jpeg_component *c) { return (int64_t)c->blocks_w * c->blocks_h * 64; }
 
@@ -24,7 +16,7 @@ static int64_t needed_bytes(const jpeg_decoder *j)
     int64_t total = (sizeof(jpeg_decoder) + 63) / 64 * 64 + 3 * ((int64_t)j->width + 16);
     for (int k = 0; k < j->components; ++k)
         total += plane_bytes(&j->component[k]) * (j->progressive ? 1 + (int64_t)sizeof(int16_t) : 1);
-    return total + 64 + (1 + 2 * JPEG_COMPONENTS) * JPEG_RED_ZONE;
+    return total + 64 + (1 + 2 * JPEG_COMPONENTS) * MP_RED_ZONE;
 }
 
 static void start(jpeg_decoder *j, const uint8_t *data, int64_t size)
@@ -80,23 +72,23 @@ int mp_jpeg_decode(const uint8_t *data, int64_t size, int32_t width, int32_t hei
     start(j, data, size);
     if (jpeg_find_frame(j, width, height) || scratch_bytes < needed_bytes(j)) return MP_UNSUPPORTED;
     uint8_t *memory = (uint8_t *)scratch + (sizeof *j + 63) / 64 * 64;
-    forbid(memory);
-    memory += JPEG_RED_ZONE;
+    mp_forbid(memory);
+    memory += MP_RED_ZONE;
     for (int k = 0; k < j->components && j->progressive; ++k) {
         jpeg_component *c = &j->component[k];
         c->coefficients = (int16_t *)(void *)memory;
         memset(memory, 0, (size_t)plane_bytes(c) * sizeof(int16_t));
         memory += plane_bytes(c) * (int64_t)sizeof(int16_t);
-        forbid(memory);
-        memory += JPEG_RED_ZONE;
+        mp_forbid(memory);
+        memory += MP_RED_ZONE;
     }
     for (int k = 0; k < j->components; ++k) {
         j->component[k].plane = memory;
         /* A scan may leave padding blocks out. */
         memset(memory, 128, (size_t)plane_bytes(&j->component[k]));
         memory += plane_bytes(&j->component[k]);
-        forbid(memory);
-        memory += JPEG_RED_ZONE;
+        mp_forbid(memory);
+        memory += MP_RED_ZONE;
     }
     int seen[JPEG_COMPONENTS] = {0};
     for (int scans = 0;;) {

@@ -2,11 +2,18 @@
 #include "pass.h"
 #include <stdlib.h>
 #include <string.h>
+#include "../red_zone.h"
 #include "../types.h"
 
 static const float *floats_at(const mpr_weights *weights, const mpb_piece *piece)
 {
     return (const void *)(weights->file->data + piece->at);
+}
+
+/* Where in a memory that is cut up the part after this one begins. */
+static size_t after(size_t at, uint64_t bytes)
+{
+    return at + (size_t)(bytes + MPB_ALIGN - 1) / MPB_ALIGN * MPB_ALIGN + MP_RED_ZONE;
 }
 
 int mpr_pass_open(mpr_pass *pass, mpr_weights *weights, int64_t number, char *error)
@@ -19,14 +26,8 @@ int mpr_pass_open(mpr_pass *pass, mpr_weights *weights, int64_t number, char *er
     pass->steps = file->steps + program->first_step;
     pass->places = file->places;
     pass->tensors = calloc((size_t)program->slots, sizeof *pass->tensors);
-    pass->picture = mpr_take(mpr_slot_bytes(&pass->slots[0]));
-    pass->arena = mpr_take(program->arena_bytes);
     size_t wide = 0;
-    if (!pass->tensors || !pass->picture || !pass->arena) goto no_memory;
-    for (int32_t i = 0; i < program->slots; i++)
-        pass->tensors[i].data = i == 0                  ? (void *)pass->picture
-                                : pass->slots[i].at < 0 ? 0
-                                                        : (char *)pass->arena + pass->slots[i].at;
+    if (!pass->tensors) goto no_memory;
     for (int32_t n = 0; n < program->steps; n++) {
         const mpb_step *step = &pass->steps[n];
         const int32_t input = pass->places[step->first_input];
@@ -55,9 +56,18 @@ int mpr_pass_open(mpr_pass *pass, mpr_weights *weights, int64_t number, char *er
             if (bytes > pass->scratch_bytes) pass->scratch_bytes = bytes;
         }
     }
-    pass->scratch = mpr_take(pass->scratch_bytes);
-    if (wide) pass->wide = mpr_take(wide * sizeof(float));
-    if (pass->scratch && (pass->wide || !wide)) return 0;
+    const size_t picture = after(0, program->arena_bytes), scratch = after(picture, mpr_slot_bytes(&pass->slots[0]));
+    const size_t reals = after(scratch, pass->scratch_bytes), end = after(reals, wide * sizeof(float));
+    char *memory = pass->memory = mpr_take(end);
+    if (!memory) goto no_memory;
+    pass->picture = (void *)(memory + picture);
+    pass->scratch = memory + scratch;
+    pass->wide = (void *)(memory + reals);
+    const size_t ends[] = {picture, scratch, reals, end};
+    for (int i = 0; i < 4; i++) mp_forbid(memory + ends[i] - MP_RED_ZONE);
+    for (int32_t i = 0; i < program->slots; i++)
+        pass->tensors[i].data = i == 0 ? (void *)pass->picture : pass->slots[i].at < 0 ? 0 : memory + pass->slots[i].at;
+    return 0;
 no_memory:
     mpr_fail(error, "%s: no memory for the tensors (%llu bytes)", file->name, (unsigned long long)program->arena_bytes);
 failed:
@@ -68,13 +78,9 @@ failed:
 void mpr_pass_close(mpr_pass *pass)
 {
     free(pass->tensors);
-    free(pass->picture);
-    free(pass->arena);
-    free(pass->scratch);
-    free(pass->wide);
+    free(pass->memory);
     pass->tensors = 0;
-    pass->picture = pass->wide = 0;
-    pass->arena = pass->scratch = 0;
+    pass->memory = 0;
 }
 
 static int convolve(mpr_pass *pass, const mpb_step *step, mpr_tensor *x, mpr_tensor *out, const mpb_slot *out_slot)

@@ -18,7 +18,7 @@ int mpr_weights_open(mpr_weights *weights, const mpr_file *file, const mp_table 
 void mpr_weights_close(mpr_weights *weights);
 /* Finds or packs a convolution's weights, and looks at its biases and scales: 0, or -1 with a line in error. */
 int mpr_weights_ready(mpr_weights *weights, int32_t number, char *error);
-/* Memory at a multiple of MPB_ALIGN, to be freed with free(); NULL when there is none. */
+/* Memory at a multiple of MPB_ALIGN, on huge pages where it is large, to be freed with free(); NULL when there is none. */
 void *mpr_take(size_t bytes);
 
 /* A tensor at run time. params: of codes. range: of reals, while known. */
@@ -36,8 +36,9 @@ typedef struct {
     const mpb_step *steps;
     const int32_t *places;
     mpr_tensor *tensors;
+    void *memory; /* of all that follows */
     float *picture;
-    void *arena, *scratch;
+    void *scratch;
     size_t scratch_bytes;
     float *wide; /* values of a half tensor on their way to or from TensorFlow's codes */
 } mpr_pass;

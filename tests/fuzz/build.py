@@ -23,7 +23,7 @@ def build(target: str, out: Path, compiler: str, replay: bool) -> None:
     driver = [ROOT / "tests/fuzz/replay.c"] if replay else []
     command = [
         compiler, "-g", "-O1", f"-fsanitize={SANITIZERS}" + ("" if replay else ",fuzzer"), "-fno-sanitize-recover=undefined",
-        "-std=gnu11", "-DJPEG_RED_ZONE=64", "-DMP_ONLY_SCALAR", "-pthread", f"-I{ROOT / 'csrc'}",
+        "-std=gnu11", "-DMP_RED_ZONE=64", "-DMP_ONLY_SCALAR", "-pthread", f"-I{ROOT / 'csrc'}",
         str(ROOT / f"tests/fuzz/{target}_target.c"), *map(str, driver + sources), "-o", str(out), "-lm",
     ]
     made = subprocess.run(command, capture_output=True, text=True, check=False)

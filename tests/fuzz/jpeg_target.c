@@ -1,7 +1,7 @@
 /* Any bytes as a JPEG: nothing outside its memory is touched, and what it decodes hangs on the bytes alone.
  *
  * The file is decoded twice, into buffers of exact size that hold different garbage, with red zones between the parts of the
- * scratch memory (JPEG_RED_ZONE, see csrc/picture/jpeg_file.c). */
+ * scratch memory (csrc/red_zone.h). */
 #include <sanitizer/asan_interface.h>
 #include <stdint.h>
 #include <stdio.h>
