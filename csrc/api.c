@@ -1,5 +1,4 @@
 /* Checks arguments, then calls the driver. */
-#include <stdlib.h>
 #include <string.h>
 #include "conv/pack.h"
 #include "conv/run.h"
@@ -44,12 +43,7 @@ static int pack(const mp_table *table, const mp_conv_shape *shape, int precision
     if (packed_bytes != mp_conv_packed_bytes(&plan)) return MP_BAD_ARGUMENT;
     if (half_weights && plan.traits->type != MP_TYPE_F16) return MP_BAD_ARGUMENT;
     plan.half_weights = half_weights;
-    if (plan.codes) {
-        const size_t count = (size_t)plan.depth * shape->out_c;
-        const int largest = mp_largest_code(plan.traits);
-        for (size_t i = 0; i < count; i++)
-            if (abs(((const int8_t *)weights)[i]) > largest) return MP_OVERFLOW;
-    }
+    if (plan.codes && !mp_conv_packable(&plan, weights)) return MP_OVERFLOW;
     mp_conv_pack(&plan, table, weights, packed);
     return MP_OK;
 }
@@ -70,8 +64,8 @@ int mp_pack_conv_half(const mp_table *table, const mp_conv_shape *shape, int pre
 static int plan_of(const mp_table *table, const mp_packed_header *h, mp_conv_plan *plan)
 {
     if (!table || !h || (uintptr_t)h % MP_ALIGN || h->magic != MP_PACKED_MAGIC) return MP_BAD_ARGUMENT;
-    const int status =
-        mp_conv_plan_make(plan, table, &h->shape, h->precision, h->winograd ? MP_WINOGRAD : MP_DIRECT, 0);
+    const int asked = (h->winograd ? MP_WINOGRAD : MP_DIRECT) | (h->grouped ? MP_GROUPED : 0);
+    const int status = mp_conv_plan_make(plan, table, &h->shape, h->precision, asked, 0);
     if (status != MP_OK) return status;
     mp_packed_header expected;
     mp_packed_header_of(plan, table, &expected);

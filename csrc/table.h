@@ -76,6 +76,7 @@ typedef struct {
  * mean: out[c] = (sum over pixels, in order, of x[pixel][c]) / pixels.
  * winograd_weights: steps x 9 taps x width codes -> 36 positions of steps x width, without the denominators.
  * unpack: blocks of conv/narrow.h -> codes as weight_type, int8 or int16.
+ * multiply_codes: steps x width of these, each times the multiplier of its place in the width.
  * multiply_adds: rounds times 12 vectors of multiply-adds on start[12][lanes], for measuring the machine. */
 /* clang-format off */
 #define MP_LEAVES(LEAF)                                                                                                \
@@ -97,6 +98,7 @@ typedef struct {
                          int offset, int out_w, void *out, size_t out_ld))                                             \
     LEAF(void, winograd_weights, (const int16_t *taps, int steps, int width, int16_t *out, size_t position_elements))  \
     LEAF(void, unpack, (const void *packed, size_t blocks, int bits, int weight_type, void *out))                      \
+    LEAF(void, multiply_codes, (void *codes, const int8_t *multipliers, size_t width, size_t steps, int weight_type))  \
     LEAF(void, mean, (const void *x, void *out, int type, size_t pixels, size_t channels))                             \
     LEAF(float, multiply_adds, (const float *start, int64_t rounds))
 #define MP_LEAF_FIELD(RESULT, NAME, ARGUMENTS) RESULT (*NAME) ARGUMENTS;

@@ -1,6 +1,7 @@
 #include "item.h"
 #include <math.h>
 #include <string.h>
+#include "groups.h"
 #include "narrow.h"
 
 /* Spreads values over packed channels; what no channel stands behind becomes 0. */
@@ -71,6 +72,7 @@ void mp_item_prepare(mp_item *item, int chunk, char *scratch)
     item->segments = (ptrdiff_t *)(scratch + at->segments);
     item->weights = scratch + at->weights;
     item->kernels = scratch + at->kernels;
+    item->multipliers = scratch + at->multipliers;
     item->pool = scratch + at->pool;
 
     spread(plan, args->bias, 1.0f, item->bias);
@@ -112,10 +114,18 @@ const char *mp_item_weights(mp_item *item, const char *stored, size_t first, siz
     if (!bits) return stored + first * plan->weight_bytes;
     const size_t before = first % MP_NARROW_BLOCK;
     const char *from = stored + mp_narrow_bytes(first - before, bits);
-    if (from != item->unpacked || item->schedule->passes > 1)
-        item->table->unpack(from, mp_narrow_blocks(before + count), bits, plan->weight_type, item->weights);
+    char *weights = item->weights + before * plan->weight_bytes;
+    if (from == item->unpacked && item->schedule->passes == 1) return weights;
     item->unpacked = from;
-    return item->weights + before * plan->weight_bytes;
+    item->table->unpack(from, mp_narrow_blocks(before + count), bits, plan->weight_type, item->weights);
+    if (!plan->grouped) return weights;
+    int8_t *multipliers = (int8_t *)item->multipliers;
+    if (stored != item->multipliers_of)
+        mp_spread_multipliers(plan, item->table, stored, multipliers + mp_multipliers(plan) * plan->micro->kstep,
+                              multipliers);
+    item->multipliers_of = stored;
+    mp_multiply_groups(plan, item->table, multipliers, first, count, weights);
+    return weights;
 }
 
 static void fill(char *staged, size_t count, size_t a_bytes, int value)

@@ -12,8 +12,9 @@ typedef struct {
     int image, block;
     int first_panel, last_panel; /* before last_panel */
     /* Parts of the thread's scratch, as mp_scratch has them. */
-    char *stage, *converted, *transformed, *sums, *tile, *weights, *kernels, *pool;
-    const char *unpacked; /* stored weights that stand in `weights` */
+    char *stage, *converted, *transformed, *sums, *tile, *weights, *kernels, *multipliers, *pool;
+    const char *unpacked;       /* stored weights that stand in `weights` */
+    const char *multipliers_of; /* the stored panel whose multipliers stand in `multipliers` */
     float *bias, *scale;
     void *init; /* starting values per packed channel: bias, 0 or the zero point's correction */
     char *zeros;

@@ -1,7 +1,9 @@
 /* Weights from (out, in / groups, ky, kx) to the order in which tiles read them. */
 #include "pack.h"
 #include <string.h>
+#include <stdlib.h>
 #include "../half.h"
+#include "groups.h"
 #include "narrow.h"
 
 /* weights[index] as the products see it; codes are exact. */
@@ -40,13 +42,18 @@ static size_t source_index(const mp_conv_plan *plan, int channel, int depth)
 static void pack_panel(const mp_conv_plan *plan, const void *weights, int group, int panel, char *out)
 {
     const int nr = plan->micro->nr, kstep = plan->micro->kstep, first = panel * nr;
-    for (int j = 0; j < nr && first + j < plan->group_out; j++)
+    for (int j = 0; j < nr && first + j < plan->group_out; j++) {
+        if (plan->traits->bits) {
+            mp_pack_narrow(plan, weights, group * plan->group_out + first + j, j, out);
+            continue;
+        }
         for (int segment = 0; segment < plan->segments; segment++)
             for (int k = 0; k < plan->run; k++) {
                 const size_t from = source_index(plan, group * plan->group_out + first + j, segment * plan->run + k);
                 const size_t step = (size_t)segment * (plan->run_padded / kstep) + k / kstep;
                 put(plan, weight_at(plan, weights, from), out, (step * nr + j) * kstep + k % kstep);
             }
+    }
 }
 
 static const int ROW[6][3] = {{1, 0, 0}, {1, 1, 1}, {1, -1, 1}, {1, 2, 4}, {1, -2, 4}, {0, 0, 1}};
@@ -65,23 +72,22 @@ static void pack_winograd(const mp_conv_plan *plan, const void *weights, char *p
 {
     const int nr = plan->micro->nr, kstep = plan->micro->kstep;
     const size_t position_elements = (size_t)plan->run_padded * nr;
-    for (int k = 0; k < plan->shape.out_c; k++)
+    for (int k = 0; k < plan->shape.out_c; k++) {
+        if (plan->traits->bits) { /* as they are: [panel][step][tap][nr][kstep] */
+            mp_pack_narrow(plan, weights, k, k % nr, packed + k / nr * plan->stored_bytes);
+            continue;
+        }
         for (int c = 0; c < plan->shape.in_c; c++) {
             float kernel[9];
             for (int t = 0; t < 9; t++)
                 kernel[t] = weight_at(plan, weights, ((size_t)k * plan->shape.in_c + c) * 9 + t);
-            if (plan->traits->bits) { /* as they are: [panel][step][tap][nr][kstep] */
-                char *panel = packed + k / nr * plan->stored_bytes;
-                for (int t = 0; t < 9; t++)
-                    put(plan, kernel[t], panel, (((size_t)(c / kstep) * 9 + t) * nr + k % nr) * kstep + c % kstep);
-                continue;
-            }
             const size_t at =
                 (size_t)(k / nr) * position_elements + ((size_t)(c / kstep) * nr + k % nr) * kstep + c % kstep;
             for (int position = 0; position < MP_POSITIONS; position++)
                 put(plan, transformed(plan, kernel, position / 6, position % 6), packed,
                     at + position * position_elements * plan->total_panels);
         }
+    }
 }
 
 /* Of each channel's codes, at the packed channel. */
@@ -92,6 +98,22 @@ static void sum_weights(const mp_conv_plan *plan, const int8_t *weights, int32_t
         int32_t *sum = sums + (size_t)(channel / plan->group_out) * width + channel % plan->group_out;
         for (int i = 0; i < plan->depth; i++) *sum += weights[(size_t)channel * plan->depth + i];
     }
+}
+
+int mp_conv_packable(const mp_conv_plan *plan, const int8_t *weights)
+{
+    const size_t count = (size_t)plan->depth * plan->shape.out_c;
+    const int largest = mp_largest_code(plan->traits), taps = plan->shape.size * plan->shape.size;
+    if (!plan->grouped) {
+        for (size_t i = 0; i < count; i++)
+            if (abs(weights[i]) > largest) return 0;
+        return 1;
+    }
+    for (int channel = 0; channel < plan->shape.out_c; channel++)
+        for (int tap = 0; tap < taps; tap++)
+            for (int group = 0; group < mp_groups(plan); group++)
+                if (!mp_group_multiplier(plan, weights, channel, tap, group)) return 0;
+    return 1;
 }
 
 size_t mp_conv_packed_bytes(const mp_conv_plan *plan)
@@ -113,6 +135,7 @@ void mp_packed_header_of(const mp_conv_plan *plan, const mp_table *table, mp_pac
     header->nr = plan->depthwise ? 0 : plan->micro->nr;
     header->kstep = plan->depthwise ? 0 : plan->micro->kstep;
     header->weight_type = plan->weight_type;
+    header->grouped = plan->grouped;
 }
 
 void mp_conv_pack(const mp_conv_plan *plan, const mp_table *table, const void *weights, void *packed)

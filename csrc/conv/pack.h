@@ -12,6 +12,7 @@ typedef struct {
     mp_conv_shape shape;
     int32_t precision, winograd;
     int32_t version, nr, kstep, weight_type; /* the layout: MP_PACK_VERSION, and what the table's tiles say */
+    int32_t grouped;
 } mp_packed_header;
 #define MP_PACKED_MAGIC 0x6d706e657470616bull
 enum { MP_HEADER_BYTES = 128 };
@@ -28,5 +29,7 @@ static inline const char *mp_packed_weights(const mp_conv_plan *plan, const void
 size_t mp_conv_packed_bytes(const mp_conv_plan *plan);
 /* Everything that a buffer packed for this plan and table begins with. */
 void mp_packed_header_of(const mp_conv_plan *plan, const mp_table *table, mp_packed_header *header);
+/* Whether all weights are codes of the precision, or multiples of some. */
+int mp_conv_packable(const mp_conv_plan *plan, const int8_t *weights);
 void mp_conv_pack(const mp_conv_plan *plan, const mp_table *table, const void *weights, void *packed);
 #endif

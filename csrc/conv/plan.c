@@ -1,4 +1,6 @@
 #include "plan.h"
+#include <stdlib.h>
+#include "groups.h"
 #include "narrow.h"
 
 /* Below this many channels the transforms cost more than they save. For fp32_winograd part of the contract. */
@@ -21,6 +23,15 @@ static int winograd_fits_int8(const mp_conv_shape *s, const int8_t *weights)
         if (sum * 128 >= 1 << 25) return 0;
     }
     return 1;
+}
+
+static int is_beyond_codes(const mp_conv_plan *plan, const int8_t *weights)
+{
+    const size_t count = (size_t)plan->depth * plan->shape.out_c;
+    const int largest = mp_largest_code(plan->traits);
+    for (size_t i = 0; i < count; i++)
+        if (abs(weights[i]) > largest) return 1;
+    return 0;
 }
 
 static void plan_depthwise(mp_conv_plan *plan)
@@ -63,7 +74,9 @@ static void plan_tiles(mp_conv_plan *plan)
     plan->subtracts_zero = kernel->subtracts_zero;
     plan->bias_q = kernel->bias_q;
     /* Taps of one kernel row are contiguous in NHWC unless dilation or groups tear them apart. */
-    const int joined = (s->groups == 1 && s->dilation == 1) || s->size == 1;
+    int joined = (s->groups == 1 && s->dilation == 1) || s->size == 1;
+    /* No kstep may reach from one group's channels into another tap's. */
+    if (plan->grouped && s->size > 1 && s->in_c % kernel->kstep) joined = 0;
     plan->segments = s->size == 1 ? 1 : joined ? s->size : s->size * s->size;
     plan->run = plan->depth / plan->segments;
     plan->run_padded = ceil_div(plan->run, kernel->kstep) * kernel->kstep;
@@ -79,10 +92,11 @@ static void plan_stored(mp_conv_plan *plan)
     const size_t codes =
         plan->winograd ? (size_t)9 * plan->run_padded * plan->micro->nr : plan->panel_bytes / plan->weight_bytes;
     plan->stored_bits = bits ? bits : 8 * (int)plan->weight_bytes;
-    plan->stored_bytes = bits ? mp_narrow_bytes(codes, bits) : plan->panel_bytes;
+    plan->codes_bytes = plan->stored_bytes = bits ? mp_narrow_bytes(codes, bits) : plan->panel_bytes;
+    if (plan->grouped) plan->stored_bytes += mp_narrow_bytes(mp_multipliers(plan), mp_multiplier_bits(plan));
 }
 
-int mp_conv_plan_make(mp_conv_plan *plan, const mp_table *table, const mp_conv_shape *s, int precision, int algorithm,
+int mp_conv_plan_make(mp_conv_plan *plan, const mp_table *table, const mp_conv_shape *s, int precision, int asked,
                       const void *weights)
 {
     /* One side, one channel count: far above any network in use, low enough that products fit 64 bits. */
@@ -129,10 +143,13 @@ int mp_conv_plan_make(mp_conv_plan *plan, const mp_table *table, const mp_conv_s
         plan_stored(plan);
         return MP_OK;
     }
+    const int by_weights = asked & MP_BY_WEIGHTS && weights;
+    /* Filters of one channel would have a multiplier for every weight. */
+    plan->grouped =
+        traits->bits && plan->group_in > 1 && (asked & MP_GROUPED || (by_weights && is_beyond_codes(plan, weights)));
     /* Sums of floats depend on the algorithm, so that a precision has it or not; whole numbers are the same either way. */
     if (table->winograd[traits->tiles] && winograd_shape(s) &&
-        (!plan->codes || algorithm == MP_WINOGRAD ||
-         (algorithm == MP_BY_WEIGHTS && weights && winograd_fits_int8(s, weights)))) {
+        (!plan->codes || asked & MP_WINOGRAD || (by_weights && winograd_fits_int8(s, weights)))) {
         plan->winograd = table->winograd[traits->tiles];
         plan->micro = plan->winograd->micro;
     }

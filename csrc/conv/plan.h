@@ -11,6 +11,7 @@ enum {
     MP_INT8_MAX_DEPTH = 66311, /* largest depth with 255 * 127 * depth < 2^31 */
     MP_POSITIONS = 36,         /* Winograd: of a transformed tile, */
     MP_TILE = 4,               /* pixels per side of a finished one */
+    MP_GROUP = 32,             /* input channels that share a multiplier (groups.h) */
     MP_TILES_BESIDE = 4        /* finished together */
 };
 static inline size_t mp_align(size_t bytes) { return (bytes + MP_ALIGN - 1) / MP_ALIGN * MP_ALIGN; }
@@ -35,7 +36,9 @@ typedef struct {
     int weight_type;            /* enum mp_weight_type */
     size_t weight_bytes;        /* one element of packed weights */
     size_t panel_bytes;         /* packed weights of one panel, as tiles read them; */
+    int grouped;                /* 1: narrow weights with multipliers */
     size_t stored_bytes;        /* as they lie in memory: the same, or narrow, */
+    size_t codes_bytes;         /* without multipliers, */
     int stored_bits;            /* with this many bits for each */
     int staged;                 /* 0: read the input in place */
     int stage_w;                /* staged pixels per row */
@@ -45,12 +48,16 @@ typedef struct {
     void (*stage)(void *staged, const void *source, size_t count, int zero_point);
 } mp_conv_plan;
 
+/* Bits of what is asked of a plan. */
 enum mp_algorithm {
-    MP_DIRECT,
-    MP_WINOGRAD,
-    MP_BY_WEIGHTS /* int8: Winograd if the shape allows and these weights cannot make a result wrap; else direct */
+    MP_DIRECT = 0,
+    MP_WINOGRAD = 1,
+    MP_GROUPED = 2,
+    /* int8: Winograd if the shape allows and these weights cannot make a result wrap, else direct; narrow weights: grouped
+     * if one of these is beyond their codes */
+    MP_BY_WEIGHTS = 4
 };
 /* MP_OK, MP_BAD_ARGUMENT, MP_BAD_SHAPE, MP_OVERFLOW or MP_UNSUPPORTED. weights: for MP_BY_WEIGHTS only. */
-int mp_conv_plan_make(mp_conv_plan *plan, const mp_table *table, const mp_conv_shape *shape, int precision,
-                      int algorithm, const void *weights);
+int mp_conv_plan_make(mp_conv_plan *plan, const mp_table *table, const mp_conv_shape *shape, int precision, int asked,
+                      const void *weights);
 #endif

@@ -19,6 +19,7 @@ typedef struct {
     size_t segments;          /* direct: offsets */
     size_t weights;           /* narrow ones, unpacked: those of a pass, or of a panel; */
     size_t kernels;           /* Winograd: these transformed */
+    size_t multipliers;       /* grouped: of a panel, spread, behind them as they were unpacked */
     size_t pool;              /* results on their way into pooling */
     size_t bytes;
 } mp_scratch;

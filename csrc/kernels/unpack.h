@@ -72,3 +72,47 @@ static void unpack(const void *packed, size_t blocks, int bits, int weight_type,
         UNPACK_CASE(2) UNPACK_CASE(3) UNPACK_CASE(4) UNPACK_CASE(5) UNPACK_CASE(6) UNPACK_CASE(7)
     }
 }
+
+/* Vectors of sixteen codes; products are codes of eight bits again. */
+typedef int8_t mc_s8 __attribute__((vector_size(16)));
+typedef int16_t mc_s16 __attribute__((vector_size(32)));
+
+static inline __attribute__((always_inline)) void
+multiply_codes_as(const int wide, char *codes, const int8_t *multipliers, size_t width, size_t steps)
+{
+    enum { LANES = 16 };
+    const size_t bytes = wide ? 2 : 1, whole = width / LANES * LANES;
+    for (size_t at = 0; at < whole; at += LANES) {
+        mc_s8 narrow;
+        memcpy(&narrow, multipliers + at, sizeof narrow);
+        const mc_s16 factor = __builtin_convertvector(narrow, mc_s16);
+        char *to = codes + at * bytes;
+        for (size_t step = 0; step < steps; step++, to += width * bytes) {
+            mc_s16 x;
+            if (wide) {
+                memcpy(&x, to, sizeof x);
+                x *= factor;
+                memcpy(to, &x, sizeof x);
+            } else {
+                memcpy(&narrow, to, sizeof narrow);
+                narrow = __builtin_convertvector(__builtin_convertvector(narrow, mc_s16) * factor, mc_s8);
+                memcpy(to, &narrow, sizeof narrow);
+            }
+        }
+    }
+    for (size_t step = 0; step < steps; step++)
+        for (size_t at = whole; at < width; at++) {
+            if (wide)
+                ((int16_t *)codes)[step * width + at] *= multipliers[at];
+            else
+                ((int8_t *)codes)[step * width + at] *= multipliers[at];
+        }
+}
+
+static void multiply_codes(void *codes, const int8_t *multipliers, size_t width, size_t steps, int weight_type)
+{
+    if (weight_type == MP_W_I16)
+        multiply_codes_as(1, codes, multipliers, width, steps);
+    else
+        multiply_codes_as(0, codes, multipliers, width, steps);
+}

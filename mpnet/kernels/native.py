@@ -89,7 +89,8 @@ class NativeKernels(Kernels):
         reasons = {
             lib.MP_BAD_ARGUMENT: "an argument is out of range",
             lib.MP_BAD_SHAPE: "this shape cannot be computed",
-            lib.MP_OVERFLOW: "a weight is beyond its codes, or the sums could leave int32: at most 66311 products may be added",
+            lib.MP_OVERFLOW: "a weight is beyond its codes and their multiples, or the sums could leave int32: at most 66311 "
+                             "products may be added",
             lib.MP_UNSUPPORTED: f"ISA level {self.name} does not have this precision",
         }
         raise KernelError(f"{what}: {reasons.get(status, f'status {status}')}")

@@ -281,6 +281,21 @@ _FUNCTIONS: dict[str, Callable[..., None]] = {
 } | PLAIN_FUNCTIONS
 
 
+def _are_codes(weights: NDArray[np.int8], precision: Precision) -> bool:
+    """Whether weights are codes; or, of narrow precisions, those of each tap and 32 input channels multiples of codes."""
+    filters, channels = weights.shape[:2]
+    wide = weights.astype(np.int16).reshape(filters, channels, -1)
+    if np.abs(wide).max() <= precision.largest_code:
+        return True
+    if not precision.is_narrow or channels == 1:
+        return False
+    return all(
+        np.any([(group % multiplier == 0).all(axis=1) & (np.abs(group).max(axis=1) <= multiplier * precision.largest_code)
+                for multiplier in range(1, (1 << (8 - precision.weight_bits)) + 1)], axis=0).all()
+        for group in (wide[:, first : first + 32] for first in range(0, channels, 32))
+    )
+
+
 class ReferenceKernels(Kernels):
     """The oracle as kernels. threads is accepted and has no effect."""
 
@@ -295,8 +310,8 @@ class ReferenceKernels(Kernels):
         if precision.name not in self.precisions():
             raise KernelError(f"the oracle does not compute {precision.name}")
         if precision.carries_scale:
-            largest = precision.largest_code
-            if np.abs(weights.astype(np.int16)).max() > largest:
+            if not _are_codes(weights, precision):
+                largest = precision.largest_code
                 raise KernelError(f"a weight of {precision} leaves [{-largest}, {largest}]")
             if shape.depth > INT8_MAX_DEPTH:
                 raise KernelError(f"{shape.depth} products could leave int32; at most {INT8_MAX_DEPTH} may be summed")

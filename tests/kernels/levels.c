@@ -81,6 +81,13 @@ static void convolution(const mp_table *reference, const mp_table *table, mp_con
         for (size_t i = 0; i < taps; i++)
             ((int8_t *)weights)[i] =
                 (int8_t)(((int8_t *)weights)[i] % (mp_largest_code(&mp_precisions[precision]) + 1));
+    /* Narrow ones of every other convolution in groups: multiples of codes, for each channel, tap and 32 inputs. */
+    const int square = s.size * s.size, inputs = s.in_c / s.groups, bits = mp_precisions[precision].bits;
+    if (bits && number % 2)
+        for (size_t i = 0; i < taps && inputs > 1; i++) {
+            const size_t c = i / square % inputs, group = (i / square / inputs * square + i % square) * 40 + c / 32;
+            ((int8_t *)weights)[i] = (int8_t)(((int8_t *)weights)[i] * (1 + (int)(group * 7 % (1u << (8 - bits)))));
+        }
     for (int i = 0; i < s.out_c; i++) bias[i] = real(), scales[i] = 0.001f + 0.01f * (float)(next() & 255);
     for (int k = 0; k < 2; k++) {
         const mp_table *t = k ? table : reference;

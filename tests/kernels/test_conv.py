@@ -12,7 +12,7 @@ from mpnet.errors import KernelError, NonFiniteError
 from mpnet.kernels import isa
 from mpnet.kernels.interface import CodeRules, ConvShape, TensorQuant
 from mpnet.kernels.reference import ReferenceKernels
-from mpnet.spec.precision import PRECISIONS, STORED_TYPES, Precision, precision
+from mpnet.spec.precision import INT8, PRECISIONS, STORED_TYPES, Precision, precision
 from tests.kernels.cases import ConvCase, conv_arguments, conv_cases, output_shape
 
 GUARD = 0x5A
@@ -174,6 +174,52 @@ def test_int8_winograd_and_direct_give_the_same_sums(level: str, magnitude: int)
             in_quant=quant,
         )
     assert same(expected, out)
+
+
+def in_groups(rng: np.random.Generator, row: Precision, shape: ConvShape) -> NDArray[np.int8]:
+    """Random codes, times a random multiplier for each filter, tap and 32 input channels."""
+    channels = shape.in_channels // shape.groups
+    size = (shape.out_channels, channels, shape.size, shape.size)
+    codes = rng.integers(-row.largest_code, row.largest_code + 1, size)
+    groups = rng.integers(1, 2 ** (8 - row.weight_bits) + 1, (size[0], -(-channels // 32), *size[2:]))
+    return (codes * np.repeat(groups, 32, axis=1)[:, :channels]).astype(np.int8)
+
+
+@pytest.mark.parametrize("row", [row for row in PRECISIONS.values() if row.is_narrow], ids=str)
+@pytest.mark.parametrize("shape", [
+    ConvShape(5, 4, 64, 40, 1), ConvShape(7, 6, 17, 9, 3, 1, 1), ConvShape(6, 6, 96, 33, 3, 1, 1),
+    ConvShape(9, 8, 3, 16, 3, 2, 1), ConvShape(6, 7, 80, 12, 3, 1, 2, 2), ConvShape(5, 5, 72, 70, 3, 1, 1, 1, 2),
+    ConvShape(4, 3, 700, 34, 3, 2, 1), ConvShape(3, 2, 5000, 20, 1),
+], ids=str)
+def test_weights_in_groups_are_int8_weights_that_take_less_memory(row: Precision, shape: ConvShape) -> None:
+    rng = np.random.default_rng(shape.depth)
+    weights = in_groups(rng, row, shape)
+    x = rng.integers(-128, 128, (2, shape.in_h, shape.in_w, shape.in_channels)).astype(np.int8)
+    quant = TensorQuant(np.full(2, 0.02, np.float32), np.array([-3, 100], np.int32), np.zeros(2, np.float32))
+    options = {"bias": rng.standard_normal(shape.out_channels).astype(np.float32), "in_quant": quant,
+               "weight_scale": np.full(shape.out_channels, 0.01, np.float32)}
+    results = []
+    for kernels in (*map(isa.kernels, LEVELS), *([ReferenceKernels()] if shape.depth < 2000 else [])):
+        for precise in (INT8, row):
+            packed = kernels.pack_conv(shape, precise, weights)
+            out = np.empty((2, shape.out_h, shape.out_w, shape.out_channels), np.float32)
+            kernels.conv(packed, x, out, threads=2, **options)
+            results.append(out)
+    assert all(same(results[0], result) for result in results)
+    if shape.depth > 1000:
+        sizes = {precise: isa.kernels().pack_conv(shape, precise, weights).data.nbytes for precise in (INT8, row)}
+        assert sizes[row] < sizes[INT8] * (row.weight_bits + 1) / 8
+
+
+@pytest.mark.parametrize("level", [*LEVELS, "oracle"])
+@pytest.mark.parametrize("row", [row for row in PRECISIONS.values() if row.is_narrow], ids=str)
+def test_weights_that_are_no_multiples_of_codes_are_refused(level: str, row: Precision) -> None:
+    k = ReferenceKernels() if level == "oracle" else isa.kernels(level)
+    for wrong in ([127] * 2, [row.largest_code + 1, 1], [-128, 0]):
+        weights = np.zeros((3, 70, 1, 1), np.int8)
+        weights[1, 62:64, 0, 0] = wrong
+        with pytest.raises(KernelError, match=rf"\[-{row.largest_code}, {row.largest_code}\]"):
+            k.pack_conv(ConvShape(4, 4, 70, 3, 1), row, weights)
 
 
 @pytest.mark.parametrize("rounding", ["half_to_even", "half_away", "truncate"])
