@@ -12,6 +12,7 @@ from mpnet.spec.network import NetworkSpec
 from mpnet.spec.precision import Precision
 from mpnet.spec.protocol import BATCH_NORMS
 from mpnet.spec.quantization import (
+    NARROW_GRANULARITIES,
     NARROW_METHODS,
     NOTHING_SAID,
     ActivationOptions,
@@ -27,8 +28,9 @@ Ranges = Mapping[int, tuple[float, float]]
 
 @dataclass(frozen=True)
 class NarrowScheme:
-    """How weights of fewer than eight bits are quantised, one scale per channel; corrected: as in LayerQuantization."""
+    """How weights of fewer than eight bits are quantised; corrected: as in LayerQuantization."""
 
+    granularity: str = "per_channel"
     method: str = "mse"
     rounding: str = "half_to_even"
     corrected: bool = False
@@ -53,7 +55,8 @@ class LayerQuantization:
         if not precision.is_narrow:
             return self.weights, self.corrected
         narrow = self.narrow
-        return WeightScheme("per_channel", narrow.method, narrow.rounding, precision.weight_bits), narrow.corrected
+        scheme = WeightScheme(narrow.granularity, narrow.method, narrow.rounding, precision.weight_bits)
+        return scheme, narrow.corrected
 
 
 @dataclass(frozen=True)
@@ -145,7 +148,7 @@ def layer_quantization(said: QuantizationOptions) -> LayerQuantization:
         scheme_of(ActivationScheme, said.activations), scheme_of(WeightScheme, said.weights),
         said.activations.ranges == "calibrated", bool(said.bias_correction),
         NarrowScheme(
-            narrow.method or NARROW_METHODS[0],
+            narrow.granularity or NARROW_GRANULARITIES[0], narrow.method or NARROW_METHODS[0],
             "half_to_even" if narrow.rounding == "nearest" else LEARNT, narrow.bias_correction is not False,
         ),
     )

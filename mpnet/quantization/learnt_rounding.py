@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.errors import DataError
+from mpnet.quantization.groups import group_steps, in_groups, largest_multiplier
 from mpnet.quantization.weights import WeightScheme, quantize_weights, weight_scales
 
 Reals = NDArray[np.float64]
@@ -98,28 +99,36 @@ def learn_codes(
 
     weights:    (out, in / groups, size, size), finite.
     covariance: of what its filters read, see InputProducts; None: rounded to nearest.
-    scheme:     bits, and how scales are found, with one per channel.
+    scheme:     bits, and how steps are found: one per channel, or per group.
     """
-    if covariance is None:
-        return quantize_weights(weights, WeightScheme(scheme.granularity, scheme.method, "half_to_even", scheme.bits))
-    rows = np.asarray(weights, np.float32).reshape(len(weights), -1)
     nearest = WeightScheme(scheme.granularity, scheme.method, "half_to_even", scheme.bits)
-    scales = weight_scales(rows, nearest)
+    if covariance is None:
+        return quantize_weights(weights, nearest)
+    rows = np.asarray(weights, np.float32).reshape(len(weights), -1)
+    scales, multipliers, unit = weight_scales(rows, nearest), np.ones_like(rows), WEIGHT_UNIT
+    if in_groups(scheme, weights.shape[1]):
+        # As fine for the largest steps, so that no error has more bits.
+        (scales, multipliers), unit = group_steps(weights, nearest), WEIGHT_UNIT / largest_multiplier(scheme.bits)
     steps = (rows / scales[:, None]).astype(np.float64)
     groups = len(covariance)
     filters = len(rows) // groups
     codes = [
-        descend(steps[group * filters : (group + 1) * filters], covariance[group], scheme.largest) for group in range(groups)
+        descend(steps[own], covariance[group], scheme.largest, multipliers[own].astype(np.float64), unit)
+        for group in range(groups) for own in [slice(group * filters, (group + 1) * filters)]
     ]
     return np.concatenate(codes).astype(np.int8).reshape(weights.shape), scales
 
 
-def descend(steps: Reals, covariance: Reals, largest: int) -> Reals:
-    """Codes in [-largest, largest] of filters.
+def descend(
+    steps: Reals, covariance: Reals, largest: int, multipliers: Reals | None = None, unit: float = WEIGHT_UNIT
+) -> Reals:
+    """Codes of filters, times their multipliers.
 
     steps: (filters, depth), weights in steps of their scale. covariance: (depth, depth), as `InputProducts` gives it.
+    largest: magnitude of a code. multipliers: of each weight's step, None: 1. unit: parts of a step that errors count.
     """
-    wanted = np.rint(steps * WEIGHT_UNIT)
+    wanted = np.rint(steps * unit)
+    parts = np.full_like(wanted, unit) if multipliers is None else multipliers * unit
     error = np.zeros_like(wanted)
     pull = np.zeros_like(wanted)  # error @ covariance, kept up to date
     variances = np.diag(covariance)
@@ -131,8 +140,8 @@ def descend(steps: Reals, covariance: Reals, largest: int) -> Reals:
             for j in range(near.shape[1]):
                 at = start + j
                 best = (wanted[:, at] - error[:, at]) + near[:, j] / variances[at]
-                codes = np.minimum(np.maximum(np.rint(best / WEIGHT_UNIT), -largest), largest)
-                moved = (wanted[:, at] - codes * WEIGHT_UNIT) - error[:, at]
+                codes = np.minimum(np.maximum(np.rint(best / parts[:, at]), -largest), largest)
+                moved = (wanted[:, at] - codes * parts[:, at]) - error[:, at]
                 if moved.any():
                     error[:, at] += moved
                     near += moved[:, None] * inside[j]
@@ -142,4 +151,4 @@ def descend(steps: Reals, covariance: Reals, largest: int) -> Reals:
                 pull += step @ covariance[block]
         if not changed:
             break
-    return (wanted - error) / WEIGHT_UNIT
+    return np.asarray((wanted - error) / unit)

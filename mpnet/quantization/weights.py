@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from mpnet.errors import PrecisionError
 from mpnet.kernels.rounding import round_whole
-from mpnet.spec.quantization import SCHEME_ROUNDINGS, WEIGHT_GRANULARITIES, WEIGHT_METHODS, WEIGHTS
+from mpnet.spec.quantization import PER_GROUP, SCHEME_ROUNDINGS, WEIGHT_GRANULARITIES, WEIGHT_METHODS, WEIGHTS
 
 _f32 = np.float32
 LEARNT = "learnt"
@@ -33,7 +33,8 @@ _PIECE = 1 << 20
 class WeightScheme:
     """How weights are quantised.
 
-    granularity: per_channel (one scale per output channel) or per_tensor.
+    granularity: per_channel (one scale per output channel), per_tensor, or per_group (mpnet.quantization.groups), with
+                 fewer than eight bits.
     method:      min_max: scale = max|w| / L; mse: the scale of 71 candidates (100 % .. 30 % of max|w|) with the least
                  squared error; power_of_two: the scale 2^-15 .. 2^16 with the least squared error;
                  fake_quant_with_min_max_vars, quantize_and_dequantize: as that operation of TensorFlow's does.
@@ -58,7 +59,7 @@ class WeightScheme:
         if self.rounding is None:
             object.__setattr__(self, "rounding", roundings[0])
         for what, value, known in (
-            ("granularity", self.granularity, WEIGHT_GRANULARITIES),
+            ("granularity", self.granularity, WEIGHT_GRANULARITIES if self.bits == 8 else (*WEIGHT_GRANULARITIES, PER_GROUP)),
             ("method", self.method, WEIGHT_METHODS),
             ("rounding", self.rounding, (*SCHEME_ROUNDINGS, LEARNT)),
         ):
@@ -83,13 +84,17 @@ def quantize_weights(w: NDArray[Any], scheme: WeightScheme) -> tuple[NDArray[np.
     if not np.isfinite(values).all():
         channel = int(np.flatnonzero(~np.isfinite(values.reshape(values.shape[0], -1)).all(axis=1))[0])
         raise PrecisionError(f"weights: NaN or infinity in output channel {channel}")
+    if scheme.granularity == PER_GROUP and values.ndim > 1 and values.shape[1] > 1:
+        from mpnet.quantization.groups import quantize_groups  # which needs what stands below
+
+        return quantize_groups(values, scheme)
     channels = values.shape[0]
-    rows = values.reshape(channels if scheme.granularity == "per_channel" else 1, -1)
+    rows = values.reshape(channels if scheme.granularity != "per_tensor" else 1, -1)
     if WEIGHTS[scheme.method].tensorflow:
         whole, scales = _tensorflow(rows, scheme)
     else:
         scales = weight_scales(rows, scheme)
-        whole = _codes(rows, scales, scheme)
+        whole = whole_codes(rows, scales[:, None], scheme)
     codes = whole.astype(np.int8).reshape(values.shape)
     return codes, np.broadcast_to(scales, (channels,)).copy()
 
@@ -106,7 +111,7 @@ def _tensorflow(
     from mpnet.quantization import fake_quant  # for its methods only
 
     whole, scales = np.zeros(rows.shape, np.float32), np.ones(len(rows), np.float32)
-    channel = scheme.granularity == "per_channel"
+    channel = scheme.granularity != "per_tensor"
     for at, row in enumerate(rows):
         most = np.abs(row).max()
         fake = scheme.method == "fake_quant_with_min_max_vars"
@@ -121,10 +126,11 @@ def _tensorflow(
     return whole, scales
 
 
-def _codes(rows: NDArray[np.float32], scales: NDArray[np.float32], scheme: WeightScheme) -> NDArray[np.float32]:
+def whole_codes(rows: NDArray[np.float32], steps: NDArray[np.float32], scheme: WeightScheme) -> NDArray[np.float32]:
+    """Codes, as floats, of weights (rows, values); steps: of each, or (rows, 1)."""
     assert scheme.rounding is not None
     with np.errstate(over="ignore"):
-        t = rows * (_f32(1) / scales)[:, None]
+        t = rows * (_f32(1) / steps)
     return round_whole(np.minimum(np.maximum(t, _f32(-scheme.largest)), _f32(scheme.largest)), scheme.rounding)
 
 
@@ -139,24 +145,24 @@ def weight_scales(rows: NDArray[np.float32], scheme: WeightScheme) -> NDArray[np
     else:
         candidates = [np.full_like(base, 2.0**exponent) for exponent in _EXPONENTS]
     best = candidates[0]
-    least = _squared_error(rows, best, scheme)
+    least = squared_error(rows, best, scheme)
     for candidate in candidates[1:]:
-        error = _squared_error(rows, candidate, scheme)
+        error = squared_error(rows, candidate, scheme)
         better = error < least
         best = np.where(better, candidate, best)
         least = np.where(better, error, least)
     return np.where(largest == 0, _f32(1), best).astype(np.float32)
 
 
-def _squared_error(
+def squared_error(
     rows: NDArray[np.float32], scales: NDArray[np.float32], scheme: WeightScheme
 ) -> NDArray[np.float64]:
-    """Sum of squares per row, added in the order of the elements."""
+    """Sum of the squared errors of each row of weights with these scales, added in the order of the elements."""
     total = np.zeros(rows.shape[0])
     step = max(1, _PIECE // rows.shape[0])
     for start in range(0, rows.shape[1], step):
         piece = rows[:, start : start + step]
-        wide = piece.astype(np.float64) - _codes(piece, scales, scheme).astype(np.float64) * scales[:, None]
+        wide = piece.astype(np.float64) - whole_codes(piece, scales[:, None], scheme).astype(np.float64) * scales[:, None]
         # accumulate is sequential by definition, where sum() may add in an order that depends on the CPU.
         squares = np.concatenate([total[:, None], wide * wide], axis=1)
         total = np.add.accumulate(squares, axis=1)[:, -1]

@@ -15,6 +15,8 @@ ROUNDINGS: tuple[str, ...] = ("half_to_even", "half_away", "truncate")
 SCHEME_ROUNDINGS: tuple[str, ...] = (*ROUNDINGS, "half_up")
 """Of schemes: halves toward plus infinity are rounded so by TensorFlow only."""
 WEIGHT_GRANULARITIES: tuple[str, ...] = ("per_channel", "per_tensor")
+PER_GROUP = "per_group"
+NARROW_GRANULARITIES: tuple[str, ...] = ("per_channel", PER_GROUP)
 NARROW_METHODS: tuple[str, ...] = ("mse", "min_max")
 NARROW_ROUNDINGS: tuple[str, ...] = ("learnt", "nearest")
 
@@ -121,11 +123,13 @@ class WeightOptions:
 class NarrowOptions:
     """What is asked of weights of fewer than eight bits, in place of WeightOptions; None: the first words, and true.
 
-    method:          how a scale is found.
+    granularity:     one step per output channel, or one for every 32 input channels of each of its taps.
+    method:          how a step is found.
     rounding:        learnt from calibration pictures, or to the nearest code.
     bias_correction: whether biases take back the mean error.
     """
 
+    granularity: str | None = field(default=None, metadata=word(NARROW_GRANULARITIES, cfg="narrow_weights"))
     method: str | None = field(default=None, metadata=word(NARROW_METHODS, cfg="narrow_method"))
     rounding: str | None = field(default=None, metadata=word(NARROW_ROUNDINGS, cfg="narrow_rounding"))
     bias_correction: bool | None = field(default=None, metadata=flag(cfg="narrow_bias_correction"))

@@ -50,7 +50,8 @@ def test_a_swept_configuration_is_what_a_run_of_it_gives(mpnet: Mpnet, experimen
 
 
 def test_options_of_narrow_weights_decide_the_identity(mpnet: Mpnet, experiment: Path) -> None:
-    said = ("narrow={}", "narrow=nearest", "narrow.bias_correction=false", "narrow.method=min_max")
+    said = ("narrow={}", "narrow=nearest", "narrow.bias_correction=false", "narrow.method=min_max",
+            "narrow.granularity=per_group")
     trials = [document_of(mpnet("run", experiment, *DATA, "--json", "--set", "precision.default=int4", "--set",
                                 f"quantization.{text}")) for text in said]
     assert len({trial["digests"]["trial"] for trial in trials}) == len(said)

@@ -11,6 +11,7 @@ from mpnet.engine.operations.base import Operation
 from mpnet.engine.operations.convert import Cast, Quantize
 from mpnet.engine.operations.plain import MaxPool
 from mpnet.kernels.calls import Call
+from mpnet.quantization.groups import in_groups, multiplier_bytes
 from mpnet.quantization.weights import WeightScheme
 from mpnet.spec.network import ConvolutionSpec, LayerSpec, NetworkSpec, Shape
 from mpnet.spec.precision import FLOAT32, FP32, Precision
@@ -71,11 +72,14 @@ class Convolve(Operation):
         return shape if self.pool is None else self.pool.result_shape(network, [shape])
 
     def weight_bytes(self, layer: LayerSpec) -> int:
-        """Weights, one fp32 bias per filter, scales of quantised weights."""
+        """Weights, one fp32 bias per filter, scales of quantised weights and multipliers of their groups."""
         assert isinstance(layer, ConvolutionSpec)
         stored = -(-layer.weight_count * self.precision.weight_bits // 8) + 4 * layer.filters
         if self.weights is not None:
-            stored += 4 * (layer.filters if self.weights.granularity == "per_channel" else 1)
+            stored += 4 * (layer.filters if self.weights.granularity != "per_tensor" else 1)
+            channels, bits = layer.kernel_input[2] // layer.groups, self.precision.weight_bits
+            if in_groups(self.weights, channels):
+                stored += multiplier_bytes(layer.filters, layer.size**2, channels, bits)
         return stored
 
     def joined(self, reader: Operation) -> Operation | None:
