@@ -1,0 +1,69 @@
+"""Random configurations with weights below eight bits: a direct run and a sweep give the same bits, and so does every level."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mpnet.engine.assign import assign_key
+from mpnet.engine.options import resolve_options
+from mpnet.engine.plan import build_plan
+from mpnet.engine.prepare import Prepared
+from mpnet.engine.run import Session
+from mpnet.engine.tensor import Tensor
+from mpnet.formats.cache import FileCache
+from mpnet.kernels.isa import kernels, usable_levels
+from mpnet.kernels.reference import ReferenceKernels
+from mpnet.spec.network import NetworkSpec
+from mpnet.spec.precision import PRECISIONS
+from mpnet.spec.quantization import NarrowOptions, QuantizationOptions
+from mpnet.spec.weights import random_weights
+from mpnet.sweep.space import build_space
+from mpnet.sweep.trie import build_graph, run_graph, run_stem
+from mpnet.trial.lessons import PictureLessons, Shown
+from tests.sweep.sweep_networks import conv, parse, tiny_yolo, yolo
+
+CONFIGURATIONS = 20
+# Narrow ones twice as often as the others.
+CHOICES = [name for name, row in PRECISIONS.items() for _ in range(2 if row.is_narrow else 1)]
+
+
+def wide() -> NetworkSpec:
+    """Channels for several groups and for Winograd, a strided, a grouped and a depthwise convolution, one head."""
+    return parse(
+        12, conv(40), conv(48, 3, 2), "[convolutional]\nfilters=48\nsize=3\npad=1\nstride=1\ngroups=48\nactivation=relu\n",
+        "[convolutional]\nfilters=24\nsize=3\npad=1\nstride=1\ngroups=2\nactivation=leaky\n", conv(66),
+        conv(24, 1, 1, "linear"), yolo("0,1,2"),
+    )
+
+
+@pytest.mark.parametrize("granularity", ["per_channel", "per_group"])
+@pytest.mark.parametrize("network", [tiny_yolo(), wide()], ids=["tiny_yolo", "wide"])
+def test_runs_sweeps_and_levels_agree_in_every_bit(network: NetworkSpec, granularity: str, tmp_path: Path) -> None:
+    options = resolve_options(network, QuantizationOptions(narrow=NarrowOptions(granularity)))
+    draw = random.Random(f"{network.digest}{granularity}")
+    space = build_space(network, tuple(PRECISIONS))
+    keys = [space.key_of([PRECISIONS[draw.choice(CHOICES)].code for _ in space.variables]) for _ in range(CONFIGURATIONS)]
+    pictures = np.random.default_rng(4).random((2, *network.in_shape), np.float32)
+    weights = random_weights(network, 3)
+    first = Prepared(network, weights, kernels())
+    lessons = PictureLessons(lambda: Shown("two", (), lambda: iter([pictures])), first, None, 1, FileCache(tmp_path, 1 << 24))
+    expected: dict[str, list[bytes]] = {}
+    for level in (*map(kernels, usable_levels()), ReferenceKernels()):
+        prepared = Prepared(network, weights, level, lessons=lessons)
+        graph = build_graph(network, keys if level.name != "numpy" else keys[:2], options)
+        heads: dict[tuple[int, str], bytes] = {}
+
+        def keep(head: int, name: str, tensor: Tensor, to: dict[tuple[int, str], bytes] = heads) -> None:
+            to[head, name] = tensor.data.tobytes()
+
+        run_graph(graph, run_stem(graph, Tensor(pictures), prepared), prepared, keep, picture=Tensor(pictures))
+        for key in graph.keys:
+            swept = [heads[head, name] for head, name in enumerate(graph.head_names(key))]
+            session = Session(prepared, build_plan(network, assign_key(network, key), options), threads=2)
+            assert [tensor.tobytes() for tensor in session.forward(pictures)] == swept, (level.name, key)
+            assert expected.setdefault(key, swept) == swept, (level.name, key)
+    assert len(expected) == len(set(keys))
