@@ -33,16 +33,15 @@ size_t mp_pack_bytes(const mp_table *table, const mp_conv_shape *shape, int prec
     return mp_conv_packed_bytes(&plan);
 }
 
-static int pack(const mp_table *table, const mp_conv_shape *shape, int precision, const void *weights, int half_weights,
-                void *packed, size_t packed_bytes)
+static int pack(const mp_table *table, const mp_conv_shape *shape, int precision, const void *weights,
+                int stored_weights, void *packed, size_t packed_bytes)
 {
     mp_conv_plan plan;
     if (!table || !shape || !weights || !packed || (uintptr_t)packed % MP_ALIGN) return MP_BAD_ARGUMENT;
     const int status = mp_conv_plan_make(&plan, table, shape, precision, MP_BY_WEIGHTS, weights);
     if (status != MP_OK) return status;
     if (packed_bytes != mp_conv_packed_bytes(&plan)) return MP_BAD_ARGUMENT;
-    if (half_weights && plan.traits->type != MP_TYPE_F16) return MP_BAD_ARGUMENT;
-    plan.half_weights = half_weights;
+    plan.stored_weights = stored_weights;
     if (plan.codes && !mp_conv_packable(&plan, weights)) return MP_OVERFLOW;
     mp_conv_pack(&plan, table, weights, packed);
     return MP_OK;
@@ -54,8 +53,8 @@ int mp_pack_conv(const mp_table *table, const mp_conv_shape *shape, int precisio
     return pack(table, shape, precision, weights, 0, packed, packed_bytes);
 }
 
-int mp_pack_conv_half(const mp_table *table, const mp_conv_shape *shape, int precision, const uint16_t *weights,
-                      void *packed, size_t packed_bytes)
+int mp_pack_conv_stored(const mp_table *table, const mp_conv_shape *shape, int precision, const void *weights,
+                        void *packed, size_t packed_bytes)
 {
     return pack(table, shape, precision, weights, 1, packed, packed_bytes);
 }

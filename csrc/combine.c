@@ -111,12 +111,6 @@ int mp_combine(const mp_table *table, const void *a, const void *b, void *out, i
     return MP_OK;
 }
 
-static float value_at(const char *p, int type)
-{
-    if (type == MP_TYPE_F32) return *(const float *)p;
-    return mp_half_to_float(*(const uint16_t *)p);
-}
-
 /* A piece of the whole, or one pixel. */
 static void multiply_item(const void *context, int64_t item, int member)
 {
@@ -139,8 +133,7 @@ static void multiply_item(const void *context, int64_t item, int member)
         if (o->kind == MP_PER_CHANNEL)
             o->table->multiply(a, o->b + image * channels * bytes, out, o->type, o->out_type, o->activation, channels);
         else
-            o->table->map(a, out, o->type, o->out_type, o->activation, value_at(o->b + p * bytes, o->type), 0.0f,
-                          channels);
+            o->table->map(a, out, o->type, o->out_type, o->activation, mp_real_at(o->b, p, o->type), 0.0f, channels);
     }
 }
 

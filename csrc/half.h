@@ -1,9 +1,10 @@
-/* Half precision by integer arithmetic: exact widening, narrowing to nearest even. The same bits as F16C and NEON
- * give for everything but NaN payloads. */
+/* The reals of 16 bits by integer arithmetic: exact widening, narrowing to nearest even. Halves: the same bits as F16C and
+ * NEON give for everything but NaN payloads. */
 #ifndef MP_HALF_H
 #define MP_HALF_H
 #include <stdint.h>
 #include <string.h>
+#include "types.h"
 
 static inline float mp_half_to_float(uint16_t half)
 {
@@ -42,5 +43,29 @@ static inline uint16_t mp_float_to_half(float value)
     }
     bits += 0xfffu + (bits >> 13 & 1); /* nearest even on 13 dropped bits; a carry moves into the exponent */
     return (uint16_t)(sign | ((bits - 0x38000000u) >> 13));
+}
+
+/* Value `at` of memory that holds reals of a type. */
+static inline float mp_real_at(const void *p, size_t at, int type)
+{
+    switch (type) {
+    case MP_TYPE_F16: return mp_half_to_float(((const uint16_t *)p)[at]);
+    default: return ((const float *)p)[at];
+    }
+}
+/* What such memory makes of x. */
+static inline float mp_round_real(float x, int type)
+{
+    switch (type) {
+    case MP_TYPE_F16: return mp_half_to_float(mp_float_to_half(x));
+    default: return x;
+    }
+}
+static inline void mp_put_real(void *p, size_t at, int type, float x)
+{
+    switch (type) {
+    case MP_TYPE_F16: ((uint16_t *)p)[at] = mp_float_to_half(x); break;
+    default: ((float *)p)[at] = x;
+    }
 }
 #endif

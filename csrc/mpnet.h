@@ -39,11 +39,11 @@ typedef struct {
 typedef struct {
     mp_conv_shape shape;
     int32_t precision, activation, out_type, out_rounding, out_low, out_high, images, threads;
-    int32_t pool_h, pool_w;        /* out after mp_maxpool of size 2, stride 2, padding 0 or 1; 0, 0: not pooled */
-    const void *packed;            /* by mp_pack_conv of the same table, shape and precision; 64-byte aligned */
-    const void *in;                /* images x in_h x in_w x in_c: float, half bits, or int8, as the precision says */
-    void *out;                     /* images x out_h x out_w (or pool_h x pool_w) x out_c of out_type */
-    const float *bias;             /* out_c */
+    int32_t pool_h, pool_w; /* out after mp_maxpool of size 2, stride 2, padding 0 or 1; 0, 0: not pooled */
+    const void *packed;     /* by mp_pack_conv of the same table, shape and precision; 64-byte aligned */
+    const void *in;    /* images x in_h x in_w x in_c: float, bits of 16-bit reals, or int8, as the precision says */
+    void *out;         /* images x out_h x out_w (or pool_h x pool_w) x out_c of out_type */
+    const float *bias; /* out_c */
     const float *weight_scale;     /* int8: out_c */
     const float *in_scale;         /* int8: images */
     const int32_t *in_zero_point;  /* int8: images */
@@ -81,9 +81,9 @@ int mp_check_conv(const mp_table *table, const mp_conv_shape *shape, int precisi
 size_t mp_pack_bytes(const mp_table *table, const mp_conv_shape *shape, int precision, const void *weights);
 int mp_pack_conv(const mp_table *table, const mp_conv_shape *shape, int precision, const void *weights, void *packed,
                  size_t packed_bytes);
-/* The same for the half precisions, from weights that are rounded already. */
-int mp_pack_conv_half(const mp_table *table, const mp_conv_shape *shape, int precision, const uint16_t *weights,
-                      void *packed, size_t packed_bytes);
+/* The same from weights as the precision stores them: reals of 16 bits are rounded already. */
+int mp_pack_conv_stored(const mp_table *table, const mp_conv_shape *shape, int precision, const void *weights,
+                        void *packed, size_t packed_bytes);
 /* Packed weights hold no address, so they may come from a file: MP_OK when this table would have begun packed_bytes of its own
  * for this shape and precision in the same way. What follows the header is not looked at. */
 int mp_check_packed(const mp_table *table, const mp_conv_shape *shape, int precision, const void *packed,

@@ -7,18 +7,6 @@
 #include "table.h"
 #include "team.h"
 
-static float load(const void *p, size_t at, int type)
-{
-    return type == MP_TYPE_F32 ? ((const float *)p)[at] : mp_half_to_float(((const uint16_t *)p)[at]);
-}
-static void store(void *p, size_t at, int type, float x)
-{
-    if (type == MP_TYPE_F32)
-        ((float *)p)[at] = x;
-    else
-        ((uint16_t *)p)[at] = mp_float_to_half(x);
-}
-
 typedef struct {
     const void *x;
     void *out;
@@ -78,24 +66,24 @@ static void local_response(const normalised *o, size_t at)
     const double alpha = o->p[1];
     double norm = o->p[3];
     for (int k = 0; k < size / 2 && (size_t)k < o->length; k++) {
-        const double v = load(o->x, at + k, o->type);
+        const double v = mp_real_at(o->x, at + k, o->type);
         norm += alpha * (v * v);
     }
     for (int64_t k = 0; k < (int64_t)o->length; k++) {
         if (k > 0) {
             const int64_t gone = k - (size - 1) / 2 - 1, come = k + size / 2;
             if (gone >= 0) {
-                const double v = load(o->x, at + gone, o->type);
+                const double v = mp_real_at(o->x, at + gone, o->type);
                 norm -= alpha * (v * v);
             }
             if (come < (int64_t)o->length) {
-                const double v = load(o->x, at + come, o->type);
+                const double v = mp_real_at(o->x, at + come, o->type);
                 norm += alpha * (v * v);
             }
         }
         /* Darknet's sum can fall below 0, which has no power. */
         const float factor = norm > 0.0 ? mp_expf((float)(-(double)o->p[2] * mp_log(norm))) : NAN;
-        store(o->out, at + k, o->type, load(o->x, at + k, o->type) * factor);
+        mp_put_real(o->out, at + k, o->type, mp_real_at(o->x, at + k, o->type) * factor);
     }
 }
 
@@ -105,7 +93,7 @@ static void shares(const normalised *o, size_t at, size_t count)
     const int type = o->type, kind = o->kind;
     float top = -INFINITY;
     for (size_t i = 0; i < count; i++) {
-        const float v = load(o->x, at + i, type);
+        const float v = mp_real_at(o->x, at + i, type);
         top = v > top ? v : top;
     }
     double sum = kind == MP_SOFTMAX || kind == MP_L2 ? 0.0 : (double)0.0001f;
@@ -116,13 +104,13 @@ static void shares(const normalised *o, size_t at, size_t count)
      : kind == MP_CHANNELS_EXP_MAX ? mp_expf((V) - top)                                                                \
                                    : (V))
     for (size_t i = 0; i < count; i++) {
-        const double part = PART(load(o->x, at + i, type));
+        const double part = PART(mp_real_at(o->x, at + i, type));
         sum += kind == MP_L2 ? part * part : part;
     }
     if (kind == MP_L2) sum = sqrt(sum);
     for (size_t i = 0; i < count; i++) {
-        const double part = PART(load(o->x, at + i, type));
-        store(o->out, at + i, type, (float)(part / sum));
+        const double part = PART(mp_real_at(o->x, at + i, type));
+        mp_put_real(o->out, at + i, type, (float)(part / sum));
     }
 #undef PART
 }
@@ -172,8 +160,9 @@ int mp_local_avgpool(const mp_table *table, const void *x, void *out, int type, 
                 for (int k = 0; k < c; k++) {
                     float sum = 0.0f;
                     for (int y = y0; y < y1; y++)
-                        for (int at = x0; at < x1; at++) sum = sum + load(x, ((image * h + y) * w + at) * c + k, type);
-                    store(out, to + k, type, sum / (float)((y1 - y0) * (x1 - x0)));
+                        for (int at = x0; at < x1; at++)
+                            sum = sum + mp_real_at(x, ((image * h + y) * w + at) * c + k, type);
+                    mp_put_real(out, to + k, type, sum / (float)((y1 - y0) * (x1 - x0)));
                 }
             }
     return MP_OK;
@@ -190,7 +179,7 @@ int mp_channel_max(const mp_table *table, const void *x, void *out, int type, si
             size_t best = p * c + g;
             for (int k = g + out_c; k < c; k += out_c) {
                 const size_t at = p * c + k;
-                const int larger = mp_is_real(type) ? load(x, at, type) > load(x, best, type)
+                const int larger = mp_is_real(type) ? mp_real_at(x, at, type) > mp_real_at(x, best, type)
                                                     : ((const int8_t *)x)[at] > ((const int8_t *)x)[best];
                 best = larger ? at : best;
             }

@@ -9,13 +9,10 @@
 /* weights[index] as the products see it; codes are exact. */
 static float weight_at(const mp_conv_plan *plan, const void *weights, size_t index)
 {
-    switch (plan->traits->type) {
-    case MP_TYPE_I8: return ((const int8_t *)weights)[index];
-    case MP_TYPE_F16:
-        return mp_half_to_float(plan->half_weights ? ((const uint16_t *)weights)[index]
-                                                   : mp_float_to_half(((const float *)weights)[index]));
-    default: return ((const float *)weights)[index];
-    }
+    const int type = plan->traits->type;
+    if (plan->codes) return ((const int8_t *)weights)[index];
+    if (plan->stored_weights) return mp_real_at(weights, index, type);
+    return mp_round_real(((const float *)weights)[index], type);
 }
 
 static void put(const mp_conv_plan *plan, float weight, char *packed, size_t at)

@@ -24,7 +24,7 @@ typedef struct {
     const mp_depthwise *depthwise; /* set: depthwise path */
     const mp_winograd *winograd;   /* set: Winograd path */
     int codes;                     /* 1: int8 in, weights with scales; 0: reals */
-    int half_weights;              /* packing: they come as half bits */
+    int stored_weights;            /* packing: they come as the precision stores them, else reals as floats */
     int out_h, out_w;
     int group_in, group_out; /* channels per group */
     int depth;

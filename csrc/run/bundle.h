@@ -126,7 +126,7 @@ typedef struct {
     float parameters[4];                   /* MPB_NORMALIZE; MPB_MAP: scale, shift */
 } mpb_step;
 
-/* A layer's weights at one precision, as mp_pack_conv takes them, but halves for the half precisions. */
+/* A layer's weights at one precision, as mp_pack_conv_stored takes them. */
 typedef struct {
     mpb_piece weights, bias, scale;
     int32_t layer, precision, activation;

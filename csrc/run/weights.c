@@ -87,15 +87,12 @@ static void *stand_in(const mpr_weights *weights, const mpb_convolution *from, c
     void *made = mpr_take(channels * per_channel * mp_type_bytes(type));
     for (uint64_t i = 0; made && i < channels * per_channel; i++) {
         const int channel = (int)(i / per_channel);
-        const float real = source_type == MP_TYPE_I8    ? (float)((const int8_t *)source)[i] * from_scale[channel]
-                           : source_type == MP_TYPE_F16 ? mp_half_to_float(((const uint16_t *)source)[i])
-                                                        : ((const float *)source)[i];
+        const float real = source_type == MP_TYPE_I8 ? (float)((const int8_t *)source)[i] * from_scale[channel]
+                                                     : mp_real_at(source, i, source_type);
         if (type == MP_TYPE_I8)
             ((int8_t *)made)[i] = (int8_t)fminf(fmaxf(rintf(real / scale[channel]), -127.0f), 127.0f);
-        else if (type == MP_TYPE_F16)
-            ((uint16_t *)made)[i] = mp_float_to_half(real);
         else
-            ((float *)made)[i] = real;
+            mp_put_real(made, i, type, real);
     }
     return made;
 }
@@ -138,10 +135,7 @@ static int ready(mpr_weights *weights, int32_t number, char *error)
     const size_t bytes = mp_pack_bytes(table, s, own->precision, source);
     void *packed = bytes ? mpr_take(bytes) : 0;
     int packed_well = -1;
-    if (packed)
-        packed_well = mp_precisions[own->precision].type == MP_TYPE_F16
-                          ? mp_pack_conv_half(table, s, own->precision, source, packed, bytes)
-                          : mp_pack_conv(table, s, own->precision, source, packed, bytes);
+    if (packed) packed_well = mp_pack_conv_stored(table, s, own->precision, source, packed, bytes);
     free(made);
     if (packed_well != MP_OK) {
         free(packed);

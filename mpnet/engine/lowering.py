@@ -14,7 +14,7 @@ from mpnet.engine.rules import RULES
 from mpnet.errors import EngineError, PrecisionError
 from mpnet.spec.layers import LayerSpec, Shape
 from mpnet.spec.network import NetworkSpec
-from mpnet.spec.precision import FP32, PRECISIONS, Precision
+from mpnet.spec.precision import FP32, PRECISIONS, Precision, highest
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +52,7 @@ def layer_precision(layer: LayerSpec, own: Precision | None, inputs: Sequence[Pr
         return FP32
     if layer.has_weights:
         return own or FP32
-    return own.tensor if own is not None else max(inputs, key=lambda p: p.rank)
+    return own.tensor if own is not None else highest(inputs)
 
 
 def result_storage(layer: LayerSpec, precision: Precision) -> Precision:

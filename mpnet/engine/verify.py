@@ -29,6 +29,7 @@ from mpnet.quantization.native import dequantize_activations, quant_params
 from mpnet.quantization.scheme import quantize_activation
 from mpnet.quantization.weights import dequantize_weights
 from mpnet.spec.precision import FP32
+from mpnet.spec.reals import widened
 
 Floats = NDArray[np.float32]
 STRETCH = 1.1
@@ -94,7 +95,7 @@ class Verifier:
         if isinstance(operation, Quantize):
             assert result.params is not None
             wrong = sum(
-                int(np.count_nonzero(result.data[i] != quantize_activation(x.data[i], quant_params(result.params, i))))
+                int(np.count_nonzero(result.data[i] != quantize_activation(widened(x.data[i]), quant_params(result.params, i))))
                 for i in range(x.images)
             )
             self._add(number, step, result.data.size, wrong, float(wrong > 0), float(wrong > 0))

@@ -12,7 +12,7 @@ from mpnet.errors import FormatError
 from mpnet.formats.cfg import parse_cfg
 from mpnet.spec.network import YoloSpec
 from mpnet.spec.plan_key import parse_key
-from mpnet.spec.precision import BASE_NAMES, FP32, PRECISIONS, Precision
+from mpnet.spec.precision import FP32, PRECISIONS, USUAL_NAMES, Precision
 
 # Indentation, key (Darknet ignores blanks even inside it), equals sign, value, the rest.
 _KEY_LINE = re.compile(r"([ \t]*)([A-Za-z0-9_][A-Za-z0-9_ \t]*?)([ \t]*=[ \t]*)([^\s#;]+)(.*)", re.DOTALL)
@@ -109,7 +109,7 @@ def _set_precision(lines: list[list[str]], start: int, stop: int, target: Precis
                 lines[number][0] = f"{indent}{written}{equals}{new}{rest}"
     if target.name in found:
         return
-    missing = [name for name in BASE_NAMES if name not in found] if not found else []
+    missing = [name for name in USUAL_NAMES if name not in found] if not found else []
     if target.name not in missing:
         missing.append(target.name)
     end = lines[last_key][1] or lines[start][1]

@@ -15,11 +15,12 @@ from mpnet.errors import KernelError, NonFiniteError
 from mpnet.kernels.arguments import CODES
 from mpnet.kernels.calls import Call, Kernels
 from mpnet.kernels.interface import ACTIVATIONS, ConvShape, PackedConv
-from mpnet.kernels.reference_math import activate, fma, narrowed, widened
+from mpnet.kernels.reference_math import activate, fma
 from mpnet.kernels.reference_plain import PLAIN_FUNCTIONS
 from mpnet.kernels.rounding import quantized
 from mpnet.spec.precision import PRECISIONS, Precision
 from mpnet.spec.quantization import ROUNDINGS
+from mpnet.spec.reals import narrowed, widened
 
 _f32 = np.float32
 F32 = NDArray[np.float32]

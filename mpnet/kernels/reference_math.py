@@ -116,13 +116,3 @@ def _activate_mapped(x: F32, activation: str) -> Any:
     gate = np.where(line > 1, one, np.where(line < 0, _f32(0), line))
     return gate if activation == "hard_sigmoid" else x * gate
 
-
-def widened(x: NDArray[Any]) -> F32:
-    """Reals of a stored type as float32. A type that NumPy does not have is widened here."""
-    return x.astype(np.float32)
-
-
-def narrowed(x: NDArray[Any], dtype: Any) -> NDArray[Any]:
-    """float32 as the reals of a stored type, to nearest even. A type that NumPy does not have is made here."""
-    with np.errstate(over="ignore"):
-        return x.astype(dtype)

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from mpnet.kernels.arguments import CODES
 from mpnet.kernels.interface import ACTIVATIONS, MAPPED_ACTIVATIONS, NORMALISATIONS, OPERANDS
-from mpnet.kernels.reference_math import F32, activate, exp, fma, narrowed, widened
+from mpnet.kernels.reference_math import F32, activate, exp, fma
+from mpnet.spec.reals import narrowed, widened
 
 _f32, _f64 = np.float32, np.float64
 _ALL_ACTIVATIONS = ACTIVATIONS + MAPPED_ACTIVATIONS
@@ -34,7 +35,7 @@ def _combine(
     shared = min(c, b_c)
     rows = [y for y in range(min(h, b_h)) if y * spread < h and y * skip < b_h]
     columns = [x for x in range(min(w, b_w)) if x * spread < w and x * skip < b_w]
-    value = widened(a)
+    value = widened(a).copy()
     for y in rows:
         for x in columns:
             pixel = value[:, y * spread, x * spread] * a_weight

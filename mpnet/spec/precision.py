@@ -7,7 +7,7 @@ kernels asks which precision it has, but what that precision is like.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Iterable
 
 import numpy as np
 
@@ -113,6 +113,20 @@ INT4 = Precision("int4", "4", "int8", CODE8, 4, "int32", "fp32", 1)
 PRECISIONS: dict[str, Precision] = {p.name: p for p in (FP32, FP16, INT8, FP32_WINOGRAD, FP16_HALF, INT6, INT5, INT4)}
 BY_CODE: dict[str, Precision] = {p.code: p for p in PRECISIONS.values()}
 BASE_NAMES: tuple[str, ...] = tuple(p.name for p in PRECISIONS.values() if p.base == p.name)
+USUAL_NAMES: tuple[str, ...] = (FP32.name, FP16.name, INT8.name)
+"""What a cfg's full set of keys switches between and what every bundle can be timed in; others where they are used."""
+
+
+def highest(met: Iterable[Precision]) -> Precision:
+    """What tensors of these precisions, which are bases, meet in: the highest; of two that rank alike, neither of
+    which holds the other's values, the next above both.
+    """
+    found = set(met)
+    top = max(row.rank for row in found)
+    of_top = [row for row in found if row.rank == top]
+    if len(of_top) == 1:
+        return of_top[0]
+    return min((PRECISIONS[name] for name in BASE_NAMES if PRECISIONS[name].rank > top), key=lambda row: row.rank)
 
 
 def precision(name: str) -> Precision:

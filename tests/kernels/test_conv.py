@@ -10,9 +10,11 @@ from numpy.typing import NDArray
 
 from mpnet.errors import KernelError, NonFiniteError
 from mpnet.kernels import isa
+from mpnet.kernels.arguments import FLOAT, REALS
 from mpnet.kernels.interface import CodeRules, ConvShape, TensorQuant
 from mpnet.kernels.reference import ReferenceKernels
 from mpnet.spec.precision import INT8, PRECISIONS, STORED_TYPES, Precision, precision
+from mpnet.spec.reals import narrowed
 from tests.kernels.cases import ConvCase, conv_arguments, conv_cases, output_shape
 
 GUARD = 0x5A
@@ -223,16 +225,15 @@ def test_weights_that_are_no_multiples_of_codes_are_refused(level: str, row: Pre
 
 
 @pytest.mark.parametrize("rounding", ["half_to_even", "half_away", "truncate"])
-@pytest.mark.parametrize("name", ["fp16", "int8", "fp16_half"])
+@pytest.mark.parametrize("name", ["fp16", "bf16", "int8", "fp16_half"])
 def test_an_input_converted_on_its_way_is_one_converted_before(name: str, rounding: str) -> None:
     rng = np.random.default_rng(5)
     kind = precision(name)
     for shape in (ConvShape(9, 8, 3, 16, 3, 1, 1), ConvShape(6, 7, 5, 20, 1, 2), ConvShape(8, 8, 16, 16, 3, 1, 1),
                   ConvShape(7, 7, 8, 8, 3, 2, 1, 1, 8)):
-        for source in (np.float32, np.float16):
-            if not kind.carries_scale and source is np.float16:
-                continue
-            x = rng.standard_normal((2, shape.in_h, shape.in_w, shape.in_channels)).astype(source)
+        for source in REALS if kind.carries_scale else FLOAT:
+            values = rng.standard_normal((2, shape.in_h, shape.in_w, shape.in_channels)).astype(np.float32)
+            x = narrowed(values, source)
             options: dict[str, Any] = {"bias": rng.standard_normal(shape.out_channels).astype(np.float32)}
             weights: NDArray[Any] = rng.standard_normal(
                 (shape.out_channels, shape.in_channels // shape.groups, shape.size, shape.size)

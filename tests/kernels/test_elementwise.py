@@ -13,8 +13,8 @@ from mpnet.kernels import isa
 from mpnet.kernels.arguments import ANY, CODES, REALS
 from mpnet.kernels.interface import ACTIVATIONS, TensorQuant
 from mpnet.kernels.reference import ReferenceKernels
-from mpnet.kernels.reference_math import narrowed, widened
 from mpnet.spec.quantization import ROUNDINGS
+from mpnet.spec.reals import narrowed, widened
 
 ORACLE = ReferenceKernels()
 LEVELS = isa.usable_levels()
@@ -86,10 +86,11 @@ def test_dequantize(dtype: Any) -> None:
 
 
 @pytest.mark.parametrize("dtype", [dtype for dtype in REALS if dtype.itemsize == 2], ids=str)
-def test_cast_rounds_every_half_and_its_neighbours(dtype: Any) -> None:
+def test_cast_rounds_every_real_of_16_bits_and_its_neighbours(dtype: Any) -> None:
     halves = np.arange(65536, dtype=np.uint16).view(dtype)
     halves = halves[np.isfinite(widened(halves))]
     exact = widened(halves)
+    assert narrowed(exact, dtype).tobytes() == halves.tobytes()
     middle = ((exact[:-1].astype(np.float64) + exact[1:]) / 2).astype(np.float32)
     floats = np.concatenate(
         [
@@ -97,7 +98,7 @@ def test_cast_rounds_every_half_and_its_neighbours(dtype: Any) -> None:
             middle,
             np.nextafter(middle, np.float32(np.inf)),
             np.nextafter(middle, np.float32(-np.inf)),
-            np.array([65519.996, 65520, 1e30, -1e30, 1e-45, 2.9802322e-08, 2.9802326e-08], np.float32),
+            np.array([65519.996, 65520, 1e30, -1e30, 3.4e38, 3.3961775e38, 1e-45, 2.9802322e-08, 2.9802326e-08], np.float32),
         ]
     )
     agree(lambda k, out, t: k.cast(floats, out, threads=t), np.empty(floats.shape, dtype), "all halves")

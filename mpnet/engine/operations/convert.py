@@ -15,6 +15,7 @@ from mpnet.kernels.interface import CodeRules
 from mpnet.quantization import native as activations
 from mpnet.quantization.scheme import ActivationScheme
 from mpnet.spec.precision import FP32, INT8, Precision
+from mpnet.spec.reals import narrowed, widened
 
 if TYPE_CHECKING:
     from mpnet.engine.bind import Context
@@ -133,8 +134,8 @@ def conversion_between(
 
 
 def _quantize_tensorflow(x: NDArray[Any], params: NDArray[Any], out: NDArray[np.int8], threads: int) -> None:
-    activations.quantize_activations(x.astype(np.float32, copy=False), params, out, threads=threads)
+    activations.quantize_activations(widened(x), params, out, threads=threads)
 
 
 def _dequantize_tensorflow(x: NDArray[np.int8], params: NDArray[Any], out: NDArray[Any], threads: int) -> None:
-    out[...] = activations.dequantize_activations(x, params, tensorflow=True, threads=threads)
+    out[...] = narrowed(activations.dequantize_activations(x, params, tensorflow=True, threads=threads), out.dtype)

@@ -32,7 +32,8 @@ from mpnet.kernels.interface import ACTIVATIONS, ConvShape
 from mpnet.kernels.native import PRECISION_CODE, TYPE_CODE
 from mpnet.spec.identity import ARITHMETIC_VERSION
 from mpnet.spec.network import PICTURE, Shape
-from mpnet.spec.precision import BASE_NAMES, FLOAT16, PRECISIONS, Precision
+from mpnet.spec.precision import PRECISIONS, USUAL_NAMES, Precision
+from mpnet.spec.reals import narrowed
 
 CHECKS = 8
 _HEADS = {"region": lib.MPB_HEAD_REGION, "gaussian": lib.MPB_HEAD_GAUSSIAN, "detection": lib.MPB_HEAD_DETECTION}
@@ -66,7 +67,7 @@ def bundle_bytes(
 def _timed(configuration: Configuration) -> tuple[str, ...]:
     plan = configuration.precisions
     used = {str(plan[index]) for index in plan.weighted}
-    return tuple(name for name in PRECISIONS if name in BASE_NAMES or name in used)
+    return tuple(name for name in PRECISIONS if name in USUAL_NAMES or name in used)
 
 
 def _with_all_ranges(configuration: Configuration) -> EngineOptions:
@@ -153,8 +154,8 @@ class _Bundle:
         stands_in = -1 if purpose == lib.MPB_CONFIGURATION else self._own[layer.index]
         constants = self._constants(operation)
         weights = constants.weights
-        if operation.precision.stored is FLOAT16:
-            weights = weights.astype(np.float16)
+        if not operation.precision.carries_scale:
+            weights = narrowed(weights, operation.precision.stored.dtype)
         shape = conv_shape(layer)
         number = self._convolutions.add(
             weights=self._data.piece(b"" if stands_in >= 0 else weights.tobytes()),
@@ -175,7 +176,7 @@ class _Bundle:
         known = operation, tensor, precision
         if known not in self._known:
             shape, weights = blur_weights(operation, tensor)
-            stored = weights.astype(np.float16) if precision.stored is FLOAT16 else weights
+            stored = narrowed(weights, precision.stored.dtype)
             number = self._known[known] = self._convolutions.add(
                 weights=self._data.piece(stored.tobytes()), layer=layer, precision=PRECISION_CODE[precision.name],
                 activation=ACTIVATIONS.index("linear"), shape=list(astuple(shape)), stands_in=-1,
