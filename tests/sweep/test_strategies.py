@@ -111,6 +111,18 @@ def test_a_long_prediction_is_thinned_with_its_ends() -> None:
     assert predicted[-1] == "f" * 13
 
 
+def test_a_prediction_fills_the_budget_from_end_to_end() -> None:
+    task = problem(yolov3_tiny(), THREE, trials=60)
+    measure = measure_of(task, additive_quality(1, 13))
+    known = run(strategy("additive")(task), measure)
+    alone = len(only_lowered(task, 0))
+    assert alone < len(known) <= 60
+    predicted = predicted_front(task, 0, known, limit=60 - alone)
+    assert {key for key, _ in known} == {key for key, _ in only_lowered(task, 0)} | set(predicted)
+    few = problem(yolov3_tiny(), THREE, trials=10)
+    assert len(run(strategy("additive")(few), measure)) == alone
+
+
 def test_greedy_lowers_the_cheapest_harm_first() -> None:
     task = problem()
     # Layer 1 harms nothing, layer 3 a great deal: the walk down takes one first and the other last.

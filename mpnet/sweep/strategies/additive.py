@@ -18,11 +18,15 @@ _MAX_PARTIAL = 20_000  # points of a partial front; beyond, evenly thinned along
 
 
 def additive(problem: Problem) -> Walk:
-    """One variable at a time from the baseline, then the predicted front (at most 256 configurations)."""
+    """One variable at a time from the baseline, then the predicted front: at most 256 configurations, or as many as the
+    budget of trials leaves, from one end of the front to the other."""
     for options in range(len(problem.space.option_sets)):
-        single = only_lowered(problem, options)
-        known = yield single
-        yield [Configuration(key, options) for key in predicted_front(problem, options, known)]
+        known = yield only_lowered(problem, options)
+        room = MAX_VERIFIED
+        if problem.trials is not None:
+            room = min(room, (options + 1) * problem.trials // len(problem.space.option_sets) - len(known))
+        if room > 0:
+            yield [Configuration(key, options) for key in predicted_front(problem, options, known, room)]
 
 
 def predicted_front(problem: Problem, options: int, known: Results, limit: int = MAX_VERIFIED) -> list[str]:
