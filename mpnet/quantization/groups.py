@@ -83,11 +83,11 @@ def _blocks(weights: NDArray[np.float32]) -> NDArray[np.float32]:
     groups = -(-channels // GROUP)
     padded = np.zeros((filters, groups * GROUP, weights[0, 0].size), np.float32)
     padded[:, :channels] = weights.reshape(filters, channels, -1)
-    return padded.reshape(filters, groups, GROUP, -1).transpose(0, 3, 1, 2).reshape(filters, -1, GROUP)
+    return np.asarray(padded.reshape(filters, groups, GROUP, -1).transpose(0, 3, 1, 2).reshape(filters, -1, GROUP))
 
 
 def _spread(multipliers: NDArray[np.float32], weights: NDArray[np.float32]) -> NDArray[np.float32]:
     """Of each group, (out, taps * groups) -> of each weight, (out, in / groups * taps)."""
     filters, channels = weights.shape[:2]
     of_group = multipliers.reshape(filters, weights[0, 0].size, -1).transpose(0, 2, 1)
-    return np.repeat(of_group, GROUP, axis=1)[:, :channels].reshape(filters, -1)
+    return np.asarray(np.repeat(of_group, GROUP, axis=1)[:, :channels].reshape(filters, -1))
