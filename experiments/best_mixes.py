@@ -28,7 +28,8 @@ def main(experiment: str, path: str) -> None:
     with TrialStore.read(path) as store:
         for context, document in store.contexts().items():
             trials = list(store.trials(context))
-            print(f"\n{len(trials)} trials of {document.get('options') or 'the plain options'}, {document['measures']}")
+            narrow, held = document["identity"]["options"].get("narrow", {}), document["measures"]["holdout"]
+            print(f"\n{len(trials)} trials, narrow: {narrow}, {document['options']} held out: {held:.0%}")
             for average in AVERAGES:
                 for measure in MEASURES:
                     fitting = [trial for trial in trials if bits(trial) <= average]
