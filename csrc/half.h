@@ -1,5 +1,5 @@
 /* The reals of 16 bits by integer arithmetic: exact widening, narrowing to nearest even. Halves: the same bits as F16C and
- * NEON give for everything but NaN payloads. */
+ * NEON give for everything but NaN payloads. bfloat16: the upper half of a float's bits. */
 #ifndef MP_HALF_H
 #define MP_HALF_H
 #include <stdint.h>
@@ -45,11 +45,29 @@ static inline uint16_t mp_float_to_half(float value)
     return (uint16_t)(sign | ((bits - 0x38000000u) >> 13));
 }
 
+static inline float mp_bf16_to_float(uint16_t upper)
+{
+    const uint32_t bits = (uint32_t)upper << 16;
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+static inline uint16_t mp_float_to_bf16(float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    /* Rounding would carry a NaN of many bits into the sign. */
+    if (value != value) return (uint16_t)(bits >> 16 | 0x40);
+    return (uint16_t)((bits + 0x7fffu + (bits >> 16 & 1)) >> 16);
+}
+
 /* Value `at` of memory that holds reals of a type. */
 static inline float mp_real_at(const void *p, size_t at, int type)
 {
     switch (type) {
     case MP_TYPE_F16: return mp_half_to_float(((const uint16_t *)p)[at]);
+    case MP_TYPE_BF16: return mp_bf16_to_float(((const uint16_t *)p)[at]);
     default: return ((const float *)p)[at];
     }
 }
@@ -58,6 +76,7 @@ static inline float mp_round_real(float x, int type)
 {
     switch (type) {
     case MP_TYPE_F16: return mp_half_to_float(mp_float_to_half(x));
+    case MP_TYPE_BF16: return mp_bf16_to_float(mp_float_to_bf16(x));
     default: return x;
     }
 }
@@ -65,6 +84,7 @@ static inline void mp_put_real(void *p, size_t at, int type, float x)
 {
     switch (type) {
     case MP_TYPE_F16: ((uint16_t *)p)[at] = mp_float_to_half(x); break;
+    case MP_TYPE_BF16: ((uint16_t *)p)[at] = mp_float_to_bf16(x); break;
     default: ((float *)p)[at] = x;
     }
 }

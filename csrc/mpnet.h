@@ -1,7 +1,7 @@
 /* The public C API of mpnet. Opaque kernel tables, caller-owned buffers, no globals that change results,
  * no allocation in kernels, no printing, int status. Declarations between the cdef marks are read by cffi.
  *
- * Activations are dense NHWC. fp16 crosses this border as uint16_t bits. What each function computes, bit for
+ * Activations are dense NHWC. fp16 and bf16 cross this border as uint16_t bits. What each function computes, bit for
  * bit, stands in docs/arithmetic.md; nothing here depends on `threads` or on the table that is chosen. */
 #ifndef MPNET_H
 #define MPNET_H
@@ -11,8 +11,8 @@
 /* cdef begin */
 enum { MP_OK = 0, MP_BAD_ARGUMENT = 1, MP_BAD_SHAPE = 2, MP_OVERFLOW = 3, MP_NONFINITE = 4, MP_UNSUPPORTED = 5 };
 enum { MP_FP32 = 0, MP_FP16 = 1, MP_INT8 = 2, MP_FP32_WINOGRAD = 3, MP_FP16_HALF = 4 }; /* precisions */
-enum { MP_INT4 = 5, MP_INT5 = 6, MP_INT6 = 7 };
-enum { MP_TYPE_F32 = 0, MP_TYPE_F16 = 1, MP_TYPE_I8 = 2 }; /* stored types */
+enum { MP_INT4 = 5, MP_INT5 = 6, MP_INT6 = 7, MP_BF16 = 8 };
+enum { MP_TYPE_F32 = 0, MP_TYPE_F16 = 1, MP_TYPE_I8 = 2, MP_TYPE_BF16 = 3 }; /* stored types */
 enum { MP_LINEAR = 0, MP_LEAKY = 1, MP_RELU = 2, MP_RELU6 = 3, MP_LOGISTIC = 4, MP_MISH = 5, MP_SWISH = 6 };
 /* Those that only mp_map has. */
 enum { MP_LOGGY = 7, MP_TANH = 8, MP_RELIE = 9, MP_RAMP = 10, MP_PLSE = 11, MP_ELU = 12, MP_SELU = 13, MP_GELU = 14 };

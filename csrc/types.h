@@ -8,7 +8,8 @@
  * the vocabulary (arch/vec_scalar.h) that load it as floats, store floats in it and round floats to it, what ROW is given). */
 #define MP_REAL_TYPES(ROW, ...)                                                                                        \
     ROW(F32, float, vf_load, vf_store, vf_same, __VA_ARGS__)                                                           \
-    ROW(F16, uint16_t, vf_load_half, vf_store_half, vf_round_half, __VA_ARGS__)
+    ROW(F16, uint16_t, vf_load_half, vf_store_half, vf_round_half, __VA_ARGS__)                                        \
+    ROW(BF16, uint16_t, vf_load_bf16, vf_store_bf16, vf_round_bf16, __VA_ARGS__)
 #define MP_CODE_TYPES(ROW, ...) ROW(I8, int8_t, vf_load_s8, vf_store_s8, vf_same, __VA_ARGS__)
 #define MP_STORED_TYPES(ROW, ...) MP_REAL_TYPES(ROW, __VA_ARGS__) MP_CODE_TYPES(ROW, __VA_ARGS__)
 
@@ -56,6 +57,7 @@ static const mp_precision mp_precisions[] = {
     [MP_INT4] = {MP_TYPE_I8, MP_SUM_INT, MP_INT8, 4},
     [MP_INT5] = {MP_TYPE_I8, MP_SUM_INT, MP_INT8, 5},
     [MP_INT6] = {MP_TYPE_I8, MP_SUM_INT, MP_INT8, 6},
+    [MP_BF16] = {MP_TYPE_BF16, MP_SUM_FLOAT, MP_BF16, 0},
 };
 /* clang-format on */
 enum { MP_PRECISIONS = sizeof mp_precisions / sizeof *mp_precisions };

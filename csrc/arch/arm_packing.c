@@ -24,12 +24,14 @@ static const mp_winograd winograd_f32 = {.micro = &f32};
                   [MP_FP16] = &f32,                                                                                    \
                   [MP_INT8] = &CODES,                                                                                  \
                   [MP_FP16_HALF] = &HALF,                                                                              \
-                  [MP_FP32_WINOGRAD] = &f32},                                                                          \
+                  [MP_FP32_WINOGRAD] = &f32,                                                                           \
+                  [MP_BF16] = &f32},                                                                                   \
         .depthwise = {[MP_FP32] = &depthwise_f32,                                                                      \
                       [MP_FP16] = &depthwise_f32,                                                                      \
                       [MP_INT8] = &depthwise_s8,                                                                       \
                       [MP_FP16_HALF] = &depthwise_f32,                                                                 \
-                      [MP_FP32_WINOGRAD] = &depthwise_f32},                                                            \
+                      [MP_FP32_WINOGRAD] = &depthwise_f32,                                                             \
+                      [MP_BF16] = &depthwise_f32},                                                                     \
         .winograd = {[MP_FP32_WINOGRAD] = &winograd_f32},                                                              \
         .lanes = ARM_LANES,                                                                                            \
     }

@@ -56,6 +56,37 @@ static inline void vf_store_half_n(uint16_t *p, vf x, int n)
     vf_store_half(t, x);
     memcpy(p, t, (size_t)n * sizeof *t);
 }
+static inline vf vf_load_bf16(const uint16_t *p)
+{
+    const __m256i wide = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)p));
+    return _mm256_castsi256_ps(_mm256_slli_epi32(wide, 16));
+}
+static inline vf vf_load_bf16_n(const uint16_t *p, int n)
+{
+    uint16_t t[8] = {0};
+    memcpy(t, p, (size_t)n * sizeof *t);
+    return vf_load_bf16(t);
+}
+/* The upper halves rounded, what is below them undefined. */
+static inline __m256i v_near_bf16(vf x)
+{
+    const __m256i bits = _mm256_castps_si256(x),
+                  odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
+    const __m256i near = _mm256_add_epi32(bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff)));
+    const __m256i quiet = _mm256_or_si256(bits, _mm256_set1_epi32(0x400000));
+    return _mm256_blendv_epi8(near, quiet, _mm256_castps_si256(_mm256_cmp_ps(x, x, _CMP_UNORD_Q)));
+}
+static inline void vf_store_bf16(uint16_t *p, vf x)
+{
+    const __m256i upper = _mm256_srli_epi32(v_near_bf16(x), 16);
+    _mm_storeu_si128((__m128i *)p, _mm_packus_epi32(_mm256_castsi256_si128(upper), _mm256_extracti128_si256(upper, 1)));
+}
+static inline void vf_store_bf16_n(uint16_t *p, vf x, int n)
+{
+    uint16_t t[8];
+    vf_store_bf16(t, x);
+    memcpy(p, t, (size_t)n * sizeof *t);
+}
 static inline vf vf_load_s8(const int8_t *p)
 {
     return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)p)));
@@ -90,6 +121,10 @@ static inline vf vf_keep_n(vf x, int n)
     return _mm256_blendv_ps(_mm256_broadcastss_ps(_mm256_castps256_ps128(x)), x, _mm256_castsi256_ps(v_first(n)));
 }
 static inline vf vf_round_half(vf x) { return _mm256_cvtph_ps(v_to_half(x)); }
+static inline vf vf_round_bf16(vf x)
+{
+    return _mm256_castsi256_ps(_mm256_and_si256(v_near_bf16(x), _mm256_set1_epi32((int)0xffff0000u)));
+}
 static inline vf vf_round_odd(vf s, vf e)
 {
     const __m256i bits = _mm256_castps_si256(s), one = _mm256_set1_epi32(1);

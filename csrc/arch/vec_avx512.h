@@ -45,6 +45,26 @@ static inline vf vf_load_half_n(const uint16_t *p, int n)
 static inline __m256i v_to_half(vf x) { return _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
 static inline void vf_store_half(uint16_t *p, vf x) { _mm256_storeu_si256((__m256i *)p, v_to_half(x)); }
 static inline void vf_store_half_n(uint16_t *p, vf x, int n) { _mm256_mask_storeu_epi16(p, v_first(n), v_to_half(x)); }
+static inline vf v_widen_bf16(__m256i x)
+{
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(x), 16));
+}
+static inline vf vf_load_bf16(const uint16_t *p) { return v_widen_bf16(_mm256_loadu_si256((const __m256i *)p)); }
+static inline vf vf_load_bf16_n(const uint16_t *p, int n)
+{
+    return v_widen_bf16(_mm256_maskz_loadu_epi16(v_first(n), p));
+}
+/* The upper halves rounded, what is below them undefined. VCVTNEPS2BF16 would make 0 of subnormals. */
+static inline __m512i v_near_bf16(vf x)
+{
+    const __m512i bits = _mm512_castps_si512(x),
+                  odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
+    const __m512i near = _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
+    return _mm512_mask_or_epi32(near, _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q), bits, _mm512_set1_epi32(0x400000));
+}
+static inline __m256i v_to_bf16(vf x) { return _mm512_cvtepi32_epi16(_mm512_srli_epi32(v_near_bf16(x), 16)); }
+static inline void vf_store_bf16(uint16_t *p, vf x) { _mm256_storeu_si256((__m256i *)p, v_to_bf16(x)); }
+static inline void vf_store_bf16_n(uint16_t *p, vf x, int n) { _mm256_mask_storeu_epi16(p, v_first(n), v_to_bf16(x)); }
 static inline vf vf_load_s8(const int8_t *p)
 {
     return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)p)));
@@ -71,6 +91,10 @@ static inline vf vf_keep_n(vf x, int n)
     return _mm512_mask_blend_ps(v_first(n), _mm512_broadcastss_ps(_mm512_castps512_ps128(x)), x);
 }
 static inline vf vf_round_half(vf x) { return _mm512_cvtph_ps(v_to_half(x)); }
+static inline vf vf_round_bf16(vf x)
+{
+    return _mm512_castsi512_ps(_mm512_and_si512(v_near_bf16(x), _mm512_set1_epi32((int)0xffff0000u)));
+}
 static inline vf vf_round_odd(vf s, vf e)
 {
     const __m512i bits = _mm512_castps_si512(s), one = _mm512_set1_epi32(1);

@@ -57,6 +57,27 @@ static inline void vf_store_half_n(uint16_t *p, vf x, int n)
     vf_store_half(t, x);
     memcpy(p, t, (size_t)n * sizeof *t);
 }
+static inline vf vf_load_bf16(const uint16_t *p) { return vreinterpretq_f32_u32(vshll_n_u16(vld1_u16(p), 16)); }
+static inline vf vf_load_bf16_n(const uint16_t *p, int n)
+{
+    uint16_t t[4] = {0};
+    memcpy(t, p, (size_t)n * sizeof *t);
+    return vf_load_bf16(t);
+}
+/* The upper halves rounded, what is below them undefined. */
+static inline uint32x4_t v_near_bf16(vf x)
+{
+    const uint32x4_t bits = vreinterpretq_u32_f32(x), odd = vandq_u32(vshrq_n_u32(bits, 16), vdupq_n_u32(1));
+    const uint32x4_t near = vaddq_u32(bits, vaddq_u32(odd, vdupq_n_u32(0x7fff)));
+    return vbslq_u32(vceqq_f32(x, x), near, vorrq_u32(bits, vdupq_n_u32(0x400000)));
+}
+static inline void vf_store_bf16(uint16_t *p, vf x) { vst1_u16(p, vshrn_n_u32(v_near_bf16(x), 16)); }
+static inline void vf_store_bf16_n(uint16_t *p, vf x, int n)
+{
+    uint16_t t[4];
+    vf_store_bf16(t, x);
+    memcpy(p, t, (size_t)n * sizeof *t);
+}
 static inline vf vf_load_s8(const int8_t *p)
 {
     int32_t four;
@@ -96,6 +117,10 @@ static inline vf vf_keep_n(vf x, int n)
     return vbslq_f32(vcltq_s32(vld1q_s32(lane), vdupq_n_s32(n)), x, vdupq_laneq_f32(x, 0));
 }
 static inline vf vf_round_half(vf x) { return vcvt_f32_f16(vcvt_f16_f32(x)); }
+static inline vf vf_round_bf16(vf x)
+{
+    return vreinterpretq_f32_u32(vandq_u32(v_near_bf16(x), vdupq_n_u32(0xffff0000u)));
+}
 static inline vf vf_round_odd(vf s, vf e)
 {
     const int32x4_t bits = vreinterpretq_s32_f32(s), one = vdupq_n_s32(1);

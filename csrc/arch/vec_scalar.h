@@ -42,6 +42,10 @@ static inline vf vf_load_half(const uint16_t *p) { return mp_half_to_float(*p); 
 static inline vf vf_load_half_n(const uint16_t *p, int n) { (void)n; return mp_half_to_float(*p); }
 static inline void vf_store_half(uint16_t *p, vf x) { *p = mp_float_to_half(x); }
 static inline void vf_store_half_n(uint16_t *p, vf x, int n) { (void)n; *p = mp_float_to_half(x); }
+static inline vf vf_load_bf16(const uint16_t *p) { return mp_bf16_to_float(*p); }
+static inline vf vf_load_bf16_n(const uint16_t *p, int n) { (void)n; return mp_bf16_to_float(*p); }
+static inline void vf_store_bf16(uint16_t *p, vf x) { *p = mp_float_to_bf16(x); }
+static inline void vf_store_bf16_n(uint16_t *p, vf x, int n) { (void)n; *p = mp_float_to_bf16(x); }
 /* int8: loads widen; stores take whole numbers in [-128, 127]. */
 static inline vf vf_load_s8(const int8_t *p) { return *p; }
 static inline vf vf_load_s8_n(const int8_t *p, int n) { (void)n; return *p; }
@@ -52,6 +56,7 @@ static inline vf vf_pow2(vf x) { return vf_of_bits((vf_bits(x) << 23) + 0x3f8000
 /* Lanes from n on get lane 0's value. */
 static inline vf vf_keep_n(vf x, int n) { (void)n; return x; }
 static inline vf vf_round_half(vf x) { return mp_half_to_float(mp_float_to_half(x)); }
+static inline vf vf_round_bf16(vf x) { return mp_bf16_to_float(mp_float_to_bf16(x)); }
 /* s + e rounded to odd: s, moved one unit towards e where e != 0 and s is even. */
 static inline vf vf_round_odd(vf s, vf e)
 {

@@ -13,6 +13,7 @@ static void stage_f32(void *staged, const void *source, size_t count, int zero_p
         cast_from(TYPE, source, staged, MP_TYPE_F32, count);                                                           \
     }
 STAGE_WIDENED(stage_f16, MP_TYPE_F16)
+STAGE_WIDENED(stage_bf16, MP_TYPE_BF16)
 
 /* q - zero_point as int16: in [-255, 255]. */
 static void stage_s16(void *staged, const void *source, size_t count, int zero_point)

@@ -18,6 +18,8 @@ static const mp_micro micro_f32 = {.mr = MP_MR, .nr = 2 * VL, .kstep = 1, .a_byt
                                    .stage = stage_f32, .tile = tile_f32};
 static const mp_micro micro_f16 = {.mr = MP_MR, .nr = 2 * VL, .kstep = 1, .a_bytes = 4, .weight_type = MP_W_F32, .needs_stage = 1,
                                    .stage = stage_f16, .tile = tile_f32};
+static const mp_micro micro_bf16 = {.mr = MP_MR, .nr = 2 * VL, .kstep = 1, .a_bytes = 4, .weight_type = MP_W_F32,
+                                    .needs_stage = 1, .stage = stage_bf16, .tile = tile_f32};
 #ifndef MP_OWN_HALF
 static const mp_micro micro_half = {.mr = MP_MR, .nr = 2 * VL, .kstep = 1, .a_bytes = 4, .weight_type = MP_W_F32,
                                     .needs_stage = 1, .stage = stage_f16, .tile = tile_half};
@@ -31,6 +33,7 @@ static const mp_micro micro_i8 = {.mr = MP_MR, .nr = 2 * VL, .kstep = VL > 1 ? 2
 #endif
 static const mp_depthwise depthwise_micro_f32 = {.a_bytes = 4, .weight_type = MP_W_F32, .stage = stage_f32, .row = depthwise_f32};
 static const mp_depthwise depthwise_micro_f16 = {.a_bytes = 4, .weight_type = MP_W_F32, .stage = stage_f16, .row = depthwise_f32};
+static const mp_depthwise depthwise_micro_bf16 = {.a_bytes = 4, .weight_type = MP_W_F32, .stage = stage_bf16, .row = depthwise_f32};
 static const mp_depthwise depthwise_micro_half = {.a_bytes = 4, .weight_type = MP_W_F32, .stage = stage_f16, .row = depthwise_half};
 static const mp_depthwise depthwise_micro_i8 = {.a_bytes = 2, .weight_type = MP_W_I16, .subtracts_zero = 1, .stage = stage_s16,
                                                 .row = depthwise_s16};
@@ -43,9 +46,10 @@ const mp_table MP_JOIN(mp_table_, MP_LEVEL) = {
     .name = MP_STRING(MP_LEVEL),
     .usable = usable,
     .micro = {[MP_FP32] = &micro_f32, [MP_FP16] = &micro_f16, [MP_INT8] = &micro_i8, [MP_FP16_HALF] = &micro_half,
-              [MP_FP32_WINOGRAD] = &micro_f32},
+              [MP_FP32_WINOGRAD] = &micro_f32, [MP_BF16] = &micro_bf16},
     .depthwise = {[MP_FP32] = &depthwise_micro_f32, [MP_FP16] = &depthwise_micro_f16, [MP_INT8] = &depthwise_micro_i8,
-                  [MP_FP16_HALF] = &depthwise_micro_half, [MP_FP32_WINOGRAD] = &depthwise_micro_f32},
+                  [MP_FP16_HALF] = &depthwise_micro_half, [MP_FP32_WINOGRAD] = &depthwise_micro_f32,
+                  [MP_BF16] = &depthwise_micro_bf16},
     .winograd = {[MP_FP32_WINOGRAD] = &winograd_f32,
 #ifdef MP_INT8_WINOGRAD
                  [MP_INT8] = &winograd_i8,

@@ -14,7 +14,7 @@ from mpnet.errors import ConfigError, PrecisionError
 from mpnet.export.configuration import Configuration, describe_layer
 from mpnet.packages import declared, require
 from mpnet.spec.network import LayerSpec
-from mpnet.spec.precision import PRECISIONS, Precision
+from mpnet.spec.precision import PRECISIONS, USUAL_NAMES, Precision
 
 __all__ = [
     "Configuration", "Exported", "Support", "Target", "describe", "everything", "export", "nearest", "target", "targets",
@@ -59,7 +59,7 @@ class Target:
                   for a configuration that it cannot express.
     flavours:     name -> what `write` wants to know of it; the first is the default. Empty: there is only one.
     support:      whether a layer can be expressed.
-    narrow:       whether it has weights of fewer than eight bits.
+    precisions:   names of those that it has besides fp32, fp16, int8 and their variants, by flavour; None: all there are.
     options:      names of the options that `write` knows.
     reads_weights: whether `write` asks for more than the network file: weights, ranges, the plan.
     packages:     requirements that writing has besides mpnet's own; extra: the extra of mpnet that brings them.
@@ -73,14 +73,15 @@ class Target:
     extra: str = ""
     flavours: Mapping[str, Any] = field(default_factory=dict)
     support: Support = everything
-    narrow: bool = False
+    precisions: Mapping[str, tuple[str, ...]] | None = field(default_factory=dict)
     options: tuple[str, ...] = ()
     reads_weights: bool = True
 
     def refuses(self, layer: LayerSpec, precision: Precision, quantization: LayerQuantization, flavour: str) -> str:
         """'' or why a layer cannot be expressed."""
-        if precision.is_narrow and not self.narrow:
-            return f"it has no weights of {precision.weight_bits} bits that mpnet writes"
+        if self.precisions is not None and not _is_usual(precision) and precision.name not in self.precisions.get(flavour, ()):
+            what = f"weights of {precision.weight_bits} bits" if precision.is_narrow else precision.stored.name
+            return f"it has no {what} that mpnet writes"
         return self.support(layer, precision, quantization, flavour)
 
     def flavour(self, name: str) -> str:
@@ -91,6 +92,10 @@ class Target:
             known = f"known are {', '.join(self.flavours)}" if self.flavours else "this target has none; leave it out"
             raise ConfigError(f"--flavour {name!r}: unknown; {known}")
         return name
+
+
+def _is_usual(precision: Precision) -> bool:
+    return precision.base in USUAL_NAMES and not precision.is_narrow
 
 
 def targets() -> dict[str, Target]:
@@ -138,7 +143,7 @@ def export(
 def unsupported(wanted: Target, configuration: Configuration, flavour: str) -> dict[int, str]:
     """Why, by layer index, of the layers that the target cannot express at their precision."""
     plan = configuration.precisions
-    if wanted.support is everything and (wanted.narrow or not any(plan[index].is_narrow for index in plan.weighted)):
+    if wanted.support is everything and (wanted.precisions is None or all(map(_is_usual, plan.precisions))):
         return {}
     return _refused(wanted, configuration, plan, flavour)
 

@@ -14,4 +14,4 @@ def _write(configuration: Configuration, flavour: str, options: Mapping[str, Any
     return Exported({".cfg": edited}, {"changed": edited != content})
 
 
-TARGET = Target("the network file with its precision keys", ".cfg", _write, narrow=True, reads_weights=False)
+TARGET = Target("the network file with its precision keys", ".cfg", _write, precisions=None, reads_weights=False)

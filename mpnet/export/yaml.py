@@ -76,4 +76,4 @@ def _write(configuration: Configuration, flavour: str, options: Mapping[str, Any
     return Exported({".yaml": (text + (f"  layers: {{{layers}}}\n" if layers else "")).encode()})
 
 
-TARGET = Target("the precision section of an experiment file", ".yaml", _write, reads_weights=False)
+TARGET = Target("the precision section of an experiment file", ".yaml", _write, precisions=None, reads_weights=False)

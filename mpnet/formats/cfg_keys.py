@@ -17,7 +17,8 @@ QUANTIZATION_KEYS: tuple[str, ...] = tuple(key.cfg for key in paths_of(Quantizat
 # Words that people write for a precision and that are no key here -> what they mean.
 MISTAKEN: dict[str, str] = {
     "precision": "int8=1", "dtype": "int8=1", "float": "fp32", "float32": "fp32", "float16": "fp16", "half": "fp16",
-    "single": "fp32", "char": "int8", "i8": "int8", "f16": "fp16", "f32": "fp32", "q8": "int8", "quant": "quantize",
+    "bfloat16": "bf16", "single": "fp32", "char": "int8", "i8": "int8", "f16": "fp16", "f32": "fp32", "q8": "int8",
+    "quant": "quantize",
 }
 
 

@@ -152,6 +152,7 @@ def _winograd(packed: PackedConv, x: F32, fields: Fields) -> F32:
 # Precisions that only store weights in fewer bits do what their base does.
 _RESULTS: dict[str, Callable[[PackedConv, Any, Fields], F32]] = {
     "fp32": _chains, "fp16": _chains, "int8": _integers, "fp32_winograd": _winograd, "fp16_half": _half_chains,
+    "bf16": _chains,
 }
 
 

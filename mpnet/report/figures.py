@@ -18,7 +18,7 @@ HEAT_ROWS = 24
 
 @dataclass(frozen=True)
 class Series:
-    """One set of marks. colour: a role that page and SVG translate (accent, muted, baseline, fp32, fp16, int8)."""
+    """One set of marks. colour: a role that page and SVG translate (accent, muted, baseline, a base precision)."""
 
     name: str
     x: Sequence[Any]

@@ -13,7 +13,7 @@ from mpnet.spec.precision import BY_CODE
 PRINT: dict[str, str] = {
     "text": "#17202c", "line": "#d5dae1", "muted": "#9aa6b5", "accent": "#1d5fc4", "baseline": "#3c4655",
     "chosen": "#c2185b", "fp32": "#4a8fd0", "fp32-light": "#a5c9ea", "fp16": "#dd9412", "fp16-light": "#f3cf8d",
-    "int8": "#179a70", "int8-light": "#93d4bc",
+    "bf16": "#8a63c4", "bf16-light": "#cdbce6", "int8": "#179a70", "int8-light": "#93d4bc",
 }
 """Colours on white paper; the page passes its own, which follow light and dark."""
 PAGE: dict[str, str] = {role: f"var(--{role})" for role in PRINT}

@@ -23,7 +23,10 @@ FOLDED = 24
 """To how many columns words are folded at most."""
 EIGHTHS = " ▏▎▍▌▋▊▉█"
 
-STYLES = {"fp32": "blue", "fp16": "yellow", "int8": "green", "good": "green", "bad": "red", "noise": "dim", "none": ""}
+STYLES = {
+    "fp32": "blue", "fp16": "yellow", "bf16": "magenta", "int8": "green", "good": "green", "bad": "red",
+    "noise": "dim", "none": "",
+}
 
 
 def utf8(stream: IO[str] | None = None) -> bool:

@@ -37,14 +37,16 @@ class StoredType:
 
 FLOAT32 = StoredType("float32", np.dtype(np.float32), "F32")
 FLOAT16 = StoredType("float16", np.dtype(np.float16), "F16")
+# NumPy has no bfloat16: such tensors hold its bits, which mpnet.spec.reals converts.
+BFLOAT16 = StoredType("bfloat16", np.dtype(np.uint16), "BF16")
 CODE8 = StoredType("int8", np.dtype(np.int8), "I8", is_code=True)
 
-STORED_TYPES: dict[str, StoredType] = {t.name: t for t in (FLOAT32, FLOAT16, CODE8)}
+STORED_TYPES: dict[str, StoredType] = {t.name: t for t in (FLOAT32, FLOAT16, BFLOAT16, CODE8)}
 
 
 @dataclass(frozen=True, eq=False)
 class Precision:
-    """What a layer's `fp32=`, `fp16=` or `int8=` selects. Rows are compared by identity, and pickled as their names.
+    """What a layer's `fp32=`, `fp16=`, `bf16=` or `int8=` selects. Rows are compared by identity, and pickled as their names.
 
     name:        the word in cfg, YAML, code and reports; in capitals behind MP_ that of csrc/mpnet.h.
     code:        one character, used in a plan's canonical text (its identity).
@@ -101,6 +103,7 @@ class Precision:
 
 FP32 = Precision("fp32", "f", "fp32", FLOAT32, 32, "float32", "fp32", 3, exact=True)
 FP16 = Precision("fp16", "h", "fp16", FLOAT16, 16, "float32", "fp16", 2)
+BF16 = Precision("bf16", "b", "bf16", BFLOAT16, 16, "float32", "bf16", 2)
 INT8 = Precision("int8", "q", "int8", CODE8, 8, "int32", "fp32", 1)
 # Declared variants: other arithmetic over the same storage, with their own fixed order of operations.
 FP32_WINOGRAD = Precision("fp32_winograd", "w", "fp32", FLOAT32, 32, "float32", "fp32", 3)
@@ -110,16 +113,16 @@ INT6 = Precision("int6", "6", "int8", CODE8, 6, "int32", "fp32", 1)
 INT5 = Precision("int5", "5", "int8", CODE8, 5, "int32", "fp32", 1)
 INT4 = Precision("int4", "4", "int8", CODE8, 4, "int32", "fp32", 1)
 
-PRECISIONS: dict[str, Precision] = {p.name: p for p in (FP32, FP16, INT8, FP32_WINOGRAD, FP16_HALF, INT6, INT5, INT4)}
+PRECISIONS: dict[str, Precision] = {p.name: p for p in (FP32, FP16, BF16, INT8, FP32_WINOGRAD, FP16_HALF, INT6, INT5, INT4)}
 BY_CODE: dict[str, Precision] = {p.code: p for p in PRECISIONS.values()}
 BASE_NAMES: tuple[str, ...] = tuple(p.name for p in PRECISIONS.values() if p.base == p.name)
 USUAL_NAMES: tuple[str, ...] = (FP32.name, FP16.name, INT8.name)
-"""What a cfg's full set of keys switches between and what every bundle can be timed in; others where they are used."""
+"""What a cfg's full set of keys switches between, what bundles can be timed in and targets have; others are rarer."""
 
 
 def highest(met: Iterable[Precision]) -> Precision:
-    """What tensors of these precisions, which are bases, meet in: the highest; of two that rank alike, neither of
-    which holds the other's values, the next above both.
+    """What tensors of these precisions, which are bases, meet in: the highest; of two that rank alike (fp16 and bf16, neither
+    of which holds the other's values) the next above both.
     """
     found = set(met)
     top = max(row.rank for row in found)

@@ -26,7 +26,7 @@ from mpnet.kernels.isa import kernels, usable_levels
 from mpnet.spec.weights import random_weights
 
 PLANS: dict[str, dict[str | int, str]] = {
-    "fp32": {}, "fp32_winograd": {}, "fp16": {}, "fp16_half": {}, "int8": {},
+    "fp32": {}, "fp32_winograd": {}, "fp16": {}, "fp16_half": {}, "bf16": {}, "int8": {},
     "mixed": {"all": "int8", "first": "fp16", "heads": "fp32"},
 }
 
@@ -46,7 +46,7 @@ def digests(level: str) -> list[str]:
 
 
 def family_digests(level: str) -> list[str]:
-    """One line per kind of layer of the Darknet family: fp32, fp16 and int8 of a small network together."""
+    """One line per kind of layer of the Darknet family: fp32, fp16, bf16 and int8 of a small network together."""
     family = runpy.run_path(str(Path(__file__).parents[1] / "engine" / "family.py"))
     x = np.random.Generator(np.random.PCG64(3)).random((2, 10, 14, 3), np.float32)
     lines = []
@@ -54,7 +54,7 @@ def family_digests(level: str) -> list[str]:
         network = parse_cfg(family["family_cfg"](name))
         prepared = Prepared(network, random_weights(network, 4), kernels(level))
         digest = hashlib.sha256()
-        for precision in ("fp32", "fp16", "int8"):
+        for precision in ("fp32", "fp16", "bf16", "int8"):
             for tensor in Session(prepared, build_plan(network, assign(network, precision)), 2).forward(x):
                 digest.update(tensor.tobytes())
         lines.append(f"{name:20s} {digest.hexdigest()}")

@@ -53,6 +53,14 @@ def test_a_route_of_differing_inputs_takes_the_highest(network: NetworkSpec) -> 
     assert plan.key == "ffffff+3:h,11:q"
 
 
+def test_halves_and_bfloat16_meet_in_fp32(network: NetworkSpec) -> None:
+    # Neither holds the other's values: halves end at 65504, bfloat16 has fewer digits.
+    plan = assign(network, layers={"upsample-1": "bf16", "shortcut-1": "fp16"})
+    assert (plan.key, str(plan[12])) == ("ffffff+3:h,11:b", "fp32")
+    plan = assign(network, layers={"upsample-1": "bf16", "shortcut-1": "int8"})
+    assert (plan.key, str(plan[12])) == ("ffffff+3:q,11:b", "bf16")
+
+
 def test_keys_say_everything(network: NetworkSpec) -> None:
     plan = assign(network, "int8", {"maxpool-*": "int8", "heads": "fp16", "route-2": "fp16"})
     assert plan.key == "qqqhqh+5:q,6:q,12:h"

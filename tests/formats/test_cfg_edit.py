@@ -11,7 +11,7 @@ from mpnet.errors import FormatError
 from mpnet.formats.cfg import parse_cfg
 from mpnet.formats.cfg_edit import cfg_for_key, edit_precisions
 from mpnet.spec.plan_key import parse_key
-from mpnet.spec.precision import BASE_NAMES, FP16, FP32, INT8, Precision
+from mpnet.spec.precision import FP16, FP32, INT8, USUAL_NAMES, Precision
 
 TEXT = b"""[net]
 width=8
@@ -35,7 +35,7 @@ size=2
 
 def keys(chosen: str) -> list[str]:
     """What a section without precision keys gets."""
-    return [f"{name}={int(name == chosen)}" for name in BASE_NAMES]
+    return [f"{name}={int(name == chosen)}" for name in USUAL_NAMES]
 
 
 def changed_lines(before: bytes, after: bytes) -> list[str]:
@@ -53,7 +53,7 @@ def test_only_the_keys_that_differ_change() -> None:
 def test_missing_keys_follow_the_last_key_of_the_section() -> None:
     after = edit_precisions(TEXT, [None, FP16, None])
     assert changed_lines(TEXT, after) == [f"+ {line}" for line in keys("fp16")]
-    assert after.decode("latin-1").splitlines()[13 : 15 + len(BASE_NAMES)] == ["filters=2", *keys("fp16"), ""]
+    assert after.decode("latin-1").splitlines()[13 : 15 + len(USUAL_NAMES)] == ["filters=2", *keys("fp16"), ""]
 
 
 def test_a_key_that_is_not_there_yet_is_added_to_the_others() -> None:

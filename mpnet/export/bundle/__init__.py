@@ -24,4 +24,4 @@ def _support(layer: LayerSpec, precision: Precision, quantization: LayerQuantiza
 
 
 TARGET = Target("one file for mprun, the program without Python", ".mpnet", _write, support=_support,
-                options=("packed", "no_profile"))
+                options=("packed", "no_profile"), precisions={"": ("bf16",)})
