@@ -58,7 +58,7 @@ def main() -> int:
     folder = Path(sys.argv[1]).resolve()
     folder.mkdir(parents=True, exist_ok=True)
     compiler = shlex.split(os.environ.get("CC", "aarch64-linux-gnu-gcc"))
-    build = [sys.executable, str(ROOT / "tests/kernels/build_static.py"), str(HERE / "kernels.c"), str(folder / "kernels")]
+    build = [sys.executable, str(ROOT / "tests/core.py"), str(HERE / "kernels.c"), str(folder / "kernels")]
     subprocess.run([*build, *compiler], check=True)
     subprocess.run(["gcc", "-O2", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared", str(HERE / "plugin.c"),
                     "-o", str(folder / "plugin.so")], check=True)

@@ -4,24 +4,19 @@ from __future__ import annotations
 
 import os
 import platform
+import shlex
 import shutil
-import subprocess
-import sys
-from concurrent.futures import Future, ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
-from typing import Callable, Iterator
+from typing import Callable
 
 import pytest
 
+from tests.core import core
 from tests.counts.limits import HOT_LOOPS, TOLERANCE, HotLoop
 from tests.counts.loops import ARM, X86, Isa, Loop, hottest, innermost_loops, modelled_cycles
 
 pytestmark = pytest.mark.slow  # every table, compiled by every compiler
-
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "csrc"))
-
-from isa_flags import COMMON, isa_flags  # noqa: E402
 
 MCA = os.environ.get("LLVM_MCA", "llvm-mca-19")
 COMPILERS = ("gcc", "clang")
@@ -52,35 +47,34 @@ def _compiler(loop: HotLoop, family: str) -> list[str] | None:
     return [found, "--target=aarch64-linux-gnu"] if cross and family == "clang" else [found]
 
 
-def _compile(loop: HotLoop, compiler: list[str], obj: Path) -> Path:
-    flags = [*COMMON, "-fPIC", *isa_flags(loop.source, "x86_64" if _isa(loop) is X86 else "aarch64")]
-    source = ROOT / "csrc" / "arch" / loop.source
-    subprocess.run([*compiler, *flags, f"-I{ROOT / 'csrc'}", "-c", str(source), "-o", str(obj)], check=True)
-    return obj
+def _object(loop: HotLoop) -> str:
+    return f"objects/arch/{Path(loop.source).stem}.o"
 
 
 @pytest.fixture(scope="module")
-def loops(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loops]:
-    """The hot loops of a table as a compiler makes them. What the chosen tests ask for is compiled side by side."""
-    asked = [(test.callspec.params["loop"], test.callspec.params["family"])
-             for test in request.session.items if isinstance(test, pytest.Function) and test.module is request.module]
-    folder = tmp_path_factory.mktemp("objects")
-    objects: dict[tuple[str, str], Future[Path]] = {}
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        for loop, family in asked:
+def loops(request: pytest.FixtureRequest) -> Loops:
+    """The hot loops of a table as a compiler makes them. What the chosen tests ask of one compiler is compiled side by side."""
+    asked: dict[str, tuple[list[str], set[str]]] = {}
+    for test in request.session.items:
+        if isinstance(test, pytest.Function) and test.module is request.module:
+            loop, family = test.callspec.params["loop"], test.callspec.params["family"]
             compiler = _compiler(loop, family)
-            if _missing(loop, family) is None and compiler and (loop.source, family) not in objects:
-                obj = folder / f"{loop.source}-{family}.o"
-                objects[loop.source, family] = pool.submit(_compile, loop, compiler, obj)
+            if compiler and _missing(loop, family) is None:
+                asked.setdefault(shlex.join(compiler), (compiler, set()))[1].add(_object(loop))
 
-        def of(loop: HotLoop, family: str) -> list[Loop]:
-            why = _missing(loop, family)
-            if why:
-                pytest.skip(why)
-            made = objects[loop.source, family].result()
-            return hottest(innermost_loops(_isa(loop), made), loop.function, loop.multiply, loop.multiplies)
+    @cache
+    def folder(name: str) -> Path:
+        compiler, objects = asked[name]
+        return core(compiler, [], *sorted(objects))
 
-        yield of
+    def of(loop: HotLoop, family: str) -> list[Loop]:
+        why = _missing(loop, family)
+        if why:
+            pytest.skip(why)
+        made = folder(shlex.join(_compiler(loop, family) or [])) / _object(loop)
+        return hottest(innermost_loops(_isa(loop), made), loop.function, loop.multiply, loop.multiplies)
+
+    return of
 
 
 @pytest.mark.parametrize("family", COMPILERS)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import io
 import shutil
 import subprocess
@@ -16,6 +15,7 @@ import pytest
 from mpnet.cli.main import main
 from mpnet.demo.model import model_files
 from mpnet.demo.scenes import scene
+from tests.core import core
 from tests.networks import write_experiment
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -51,15 +51,11 @@ def mpnet(*words: object, code: int = 0) -> str:
 
 
 @pytest.fixture(scope="session")
-def mprun(repository: Path) -> Program:
+def mprun() -> Program:
     """Built by `make mprun`, once for all processes that test."""
     if not (shutil.which("make") and shutil.which("gcc")):
         pytest.skip("SKIPPED: mprun is built by make and gcc, and one is missing")
-    folder = repository / "build" / "mprun"
-    folder.mkdir(parents=True, exist_ok=True)
-    with open(folder / "lock", "w", encoding="utf-8") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        subprocess.run(["make", "-s", "-C", "csrc/run", f"OUT={folder}"], cwd=repository, check=True, capture_output=True)
+    folder = core(["gcc"], [], "mprun")
     return Program(folder / "mprun", folder / "libmprun.a")
 
 

@@ -6,7 +6,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/../../.."
 program=.cache/levels-avx512
-python3 tests/kernels/build_static.py tests/kernels/levels.c "$program" ${CC:-gcc} -- -static '-DREFERENCE="avx2"' '-DLEFT_OUT="scalar"'
+python3 tests/core.py '-DREFERENCE="avx2"' '-DLEFT_OUT="scalar"' tests/kernels/levels.c "$program" ${CC:-gcc}
 status=0
 found=$(tests/kernels/bochs/run.sh "$program" "${1:-600}") || status=$?
 echo "$found"

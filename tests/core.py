@@ -1,0 +1,61 @@
+"""The C core without Python, built once per compiler and flags and shared by all that looks at it: programs over its library,
+tests that read its objects. csrc/run/Makefile does it, on all cores, and only what changed.
+
+core.py [-DNAME=VALUE...] SOURCE PROGRAM [CC...] [-- FLAGS...]     a program of one C file over the library, FLAGS for both;
+                                        without any it is static. The definitions in front are the source's own.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "csrc"))
+
+from isa_flags import COMMON  # noqa: E402
+
+# What `make mprun` and `make mprun-arm` build, so that they find it built.
+_FOLDERS = {"gcc": "build/mprun", "aarch64-linux-gnu-gcc": "build/mprun-arm"}
+
+
+def core(compiler: list[str], flags: list[str], *targets: str) -> Path:
+    """The folder with `targets` of csrc/run/Makefile, such as libmprun.a or objects/arch/scalar.o. Other processes wait.
+
+    Raises: RuntimeError with what make said.
+    """
+    name = shlex.join([*compiler, *flags])
+    folder = ROOT / _FOLDERS.get(name, f".cache/core/{compiler[0]}-{hashlib.sha256(name.encode()).hexdigest()[:12]}")
+    folder.mkdir(parents=True, exist_ok=True)
+    command = ["make", "-s", f"-j{len(os.sched_getaffinity(0))}", "-C", str(ROOT / "csrc/run"), f"CC={shlex.join(compiler)}",
+               f"CFLAGS={shlex.join(flags)}", f"OUT={folder}", *(f"{folder}/{target}" for target in targets)]
+    # A make above this one would hand down its own flags.
+    environment = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")}
+    with open(folder / "lock", "w", encoding="utf-8") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        made = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    if made.returncode:
+        raise RuntimeError(f"{shlex.join(command)}\n{made.stdout}{made.stderr}")
+    return folder
+
+
+def main() -> int:
+    words = sys.argv[1:]
+    at = next(number for number, word in enumerate(words) if not word.startswith("-D"))
+    own, (source, program, *rest) = words[:at], words[at:]
+    at = rest.index("--") if "--" in rest else len(rest)
+    compiler, flags = rest[:at] or ["gcc"], rest[at + 1:]
+    library = core(compiler, flags, "libmprun.a") / "libmprun.a"
+    Path(program).parent.mkdir(parents=True, exist_ok=True)
+    subprocess.run([*compiler, *COMMON, *(flags or ["-static"]), *own, f"-I{ROOT / 'csrc'}", source, str(library),
+                    "-o", program, "-lm", "-pthread"], check=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
