@@ -16,8 +16,10 @@ from mpnet.kernels.reference import ReferenceKernels
 from mpnet.spec.precision import INT8, PRECISIONS, STORED_TYPES, Precision, precision
 from mpnet.spec.reals import narrowed
 from tests.kernels.cases import ConvCase, conv_arguments, conv_cases, output_shape
+from tests.kernels.oracle import oracle
 
 GUARD = 0x5A
+ORACLE = oracle()
 LEVELS = isa.usable_levels()
 
 
@@ -46,9 +48,9 @@ def same(expected: NDArray[Any], actual: NDArray[Any]) -> bool:
 @pytest.mark.parametrize("case", conv_cases(), ids=str)
 def test_every_level_equals_scalar_and_scalar_equals_oracle(case: ConvCase) -> None:
     scalar, scalar_ranges = run(isa.kernels("scalar"), case)
-    oracle, oracle_ranges = run(ReferenceKernels(), case)
-    assert same(oracle, scalar), f"scalar differs from the oracle: {case}"
-    assert same(oracle_ranges, scalar_ranges), f"scalar ranges differ from the oracle: {case}"
+    expected, expected_ranges = run(ORACLE, case)
+    assert same(expected, scalar), f"scalar differs from the oracle: {case}"
+    assert same(expected_ranges, scalar_ranges), f"scalar ranges differ from the oracle: {case}"
     for level in LEVELS:
         for threads in (1, 2, 3):
             actual, ranges = run(isa.kernels(level), case, threads)
@@ -166,7 +168,7 @@ def test_int8_winograd_and_direct_give_the_same_sums(level: str, magnitude: int)
     x = rng.choice(np.array([-128, 127], np.int8), (2, 6, 5, 512), p=[0.9, 0.1])
     quant = TensorQuant(np.ones(2, np.float32), np.array([127, -128], np.int32), np.zeros(2, np.float32))
     out, expected = np.empty((2, 6, 5, 18), np.float32), np.empty((2, 6, 5, 18), np.float32)
-    for kernels, result in ((isa.kernels(level), out), (ReferenceKernels(), expected)):
+    for kernels, result in ((isa.kernels(level), out), (ORACLE, expected)):
         kernels.conv(
             kernels.pack_conv(shape, precision("int8"), weights),
             x,
@@ -239,18 +241,17 @@ def test_an_input_converted_on_its_way_is_one_converted_before(name: str, roundi
                 (shape.out_channels, shape.in_channels // shape.groups, shape.size, shape.size)
             ).astype(np.float32)
             rules = CodeRules(rounding, -127, 120) if kind.carries_scale else CodeRules()
-            oracle = ReferenceKernels()
             before = np.empty(x.shape, kind.stored.dtype)
             if kind.carries_scale:
                 weights = rng.integers(-127, 128, weights.shape).astype(np.int8)
                 quant = TensorQuant(np.array([0.02, 0.013], np.float32), np.array([-3, 77], np.int32), np.zeros(2, np.float32))
                 options |= {"in_quant": quant, "weight_scale": np.full(shape.out_channels, 0.01, np.float32)}
-                oracle.quantize(x, before, quant, rounding=rounding, low=-127, high=120)
+                ORACLE.quantize(x, before, quant, rounding=rounding, low=-127, high=120)
             else:
-                oracle.cast(x, before)
+                ORACLE.cast(x, before)
             expected = np.empty((2, shape.out_h, shape.out_w, shape.out_channels), np.float32)
-            oracle.conv(oracle.pack_conv(shape, kind, weights), before, expected, **options)
-            for kernels in (oracle, *(isa.kernels(level) for level in LEVELS)):
+            ORACLE.conv(ORACLE.pack_conv(shape, kind, weights), before, expected, **options)
+            for kernels in (ORACLE, *(isa.kernels(level) for level in LEVELS)):
                 packed = kernels.pack_conv(shape, kind, weights)
                 for threads in (1, 3):
                     out = np.empty_like(expected)

@@ -12,11 +12,11 @@ from mpnet.errors import KernelError, NonFiniteError
 from mpnet.kernels import isa
 from mpnet.kernels.arguments import ANY, CODES, REALS
 from mpnet.kernels.interface import ACTIVATIONS, TensorQuant
-from mpnet.kernels.reference import ReferenceKernels
 from mpnet.spec.quantization import ROUNDINGS
 from mpnet.spec.reals import narrowed, widened
+from tests.kernels.oracle import oracle
 
-ORACLE = ReferenceKernels()
+ORACLE = oracle()
 LEVELS = isa.usable_levels()
 # Around every vector length, and one that several threads share.
 COUNTS = (1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 33, 63, 64, 65, 70001)

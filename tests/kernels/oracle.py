@@ -1,0 +1,85 @@
+"""The NumPy oracle, which under emulation and sanitizers takes most of the time of the kernels' tests, though NumPy is not what
+they look at. With $MPNET_ORACLE, a folder, what it gave for the same arguments is kept there and read back, whichever process
+and CPU asked first: so emulated kernels are held against results of a CPU of another make.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import os
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Callable, Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpnet.kernels import reference, reference_math, reference_plain, rounding
+from mpnet.kernels.calls import Call
+from mpnet.kernels.interface import PackedConv
+from mpnet.kernels.reference import ReferenceKernels
+from mpnet.spec import reals
+
+RESULTS = ("out", "ranges")
+
+
+def oracle() -> ReferenceKernels:
+    """The oracle itself, unless MPNET_ORACLE names a folder."""
+    folder = os.environ.get("MPNET_ORACLE")
+    return RecordedKernels(Path(folder)) if folder else ReferenceKernels()
+
+
+def _named(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Iterator[tuple[str, Any]]:
+    """Every argument that decides what a function of the oracle gives, and where it puts that."""
+    for name, value in zip(inspect.signature(function).parameters, arguments, strict=False):
+        if name == "_":
+            return  # threads
+        if isinstance(value, PackedConv):
+            yield from (("shape", value.shape), ("precision", value.precision.name), ("weights", value.data))
+        elif isinstance(value, dict):
+            yield from sorted(value.items())
+        else:
+            yield name, value
+
+
+class RecordedKernels(ReferenceKernels):
+    """The oracle with a memory on disk. What its code or any argument changes is another record; errors are none."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        sources = (inspect.getsource(module) for module in (reference, reference_math, reference_plain, rounding, reals))
+        self._folder, self._version = folder, hashlib.sha256("".join(sources).encode()).digest()
+
+    def call(self, function: str, x: NDArray[Any], *rest: Any) -> Call:
+        """See Kernels.call."""
+        return self._recorded(super().call(function, x, *rest))
+
+    def conv_call(self, packed: PackedConv, x: NDArray[Any], fields: dict[str, Any]) -> Call:
+        """See Kernels.conv_call."""
+        return self._recorded(super().conv_call(packed, x, fields))
+
+    def _recorded(self, call: Call) -> Call:
+        return replace(call, function=partial(self._once, call.function))
+
+    def _once(self, function: Callable[..., Any], *arguments: Any) -> None:
+        key, results = hashlib.sha256(self._version + function.__name__.encode()), []
+        for name, value in _named(function, arguments):
+            if isinstance(value, np.ndarray):
+                key.update(f"{name} {value.dtype} {value.shape}".encode())
+                results += [value] if name in RESULTS else []
+                key.update(b"" if name in RESULTS else value.tobytes())
+            else:
+                key.update(f"{name} {value}".encode())
+        path = self._folder / key.hexdigest()
+        if not path.exists():
+            function(*arguments)
+            unfinished = path.with_suffix(f".{os.getpid()}")
+            unfinished.write_bytes(b"".join(result.tobytes() for result in results))
+            unfinished.replace(path)
+            return
+        at, kept = 0, path.read_bytes()
+        for result in results:
+            result[...] = np.frombuffer(kept, result.dtype, result.size, at).reshape(result.shape)
+            at += result.nbytes
