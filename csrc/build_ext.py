@@ -1,4 +1,4 @@
-"""Compiles each C file with the flags of its ISA level (isa_flags.py), so that one wheel holds every level."""
+"""Compiles each C file with the flags of its ISA level (isa_flags.py), so that one wheel holds every level; on all cores."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import shlex
 import subprocess
 import sys
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from isa_flags import COMMON, isa_flags
@@ -28,10 +29,18 @@ class BuildExt(build_ext):
         for extension in self.extensions:
             extension.extra_compile_args = [*(extension.extra_compile_args or []), *COMMON, "-pthread", *extra]
             extension.extra_link_args = [*(extension.extra_link_args or []), "-pthread", *extra, *self.stripped(extra), "-lm"]
-        original = compiler._compile
+        one, link = compiler._compile, compiler.link_shared_object
+        compiled: list[Future[None]] = []
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
 
-        def compile_one(obj: str, src: str, ext: str, cc_args: Any, extra_postargs: Any, pp_opts: Any) -> None:
-            original(obj, src, ext, cc_args, [*extra_postargs, *isa_flags(src, target)], pp_opts)
+            def compile_one(obj: str, src: str, ext: str, cc_args: Any, extra_postargs: Any, pp_opts: Any) -> None:
+                flags = [*extra_postargs, *isa_flags(src, target)]
+                compiled.append(pool.submit(one, obj, src, ext, cc_args, flags, pp_opts))
 
-        compiler._compile = compile_one
-        super().build_extensions()
+            def link_all(*arguments: Any, **options: Any) -> None:
+                for done in compiled:
+                    done.result()
+                link(*arguments, **options)
+
+            compiler._compile, compiler.link_shared_object = compile_one, link_all
+            super().build_extensions()
