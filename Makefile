@@ -5,7 +5,8 @@ VENV ?= .venv
 EXTRAS ?= test
 BIN := $(VENV)/bin
 # Tests share the cores, one process each. Threads that wait for work leave the core to the other processes.
-PYTEST := OMP_NUM_THREADS=2 $(BIN)/python -m pytest -n logical --maxprocesses 8 --dist worksteal
+# No test takes minutes; one that hangs (an emulator, a browser, a cluster) fails with its stack.
+PYTEST := OMP_NUM_THREADS=2 $(BIN)/python -m pytest -n logical --maxprocesses 8 --dist worksteal --timeout 600
 # What has to be built; Python modules are used where they lie.
 SOURCES := $(shell find csrc -type f -name '*.[chpt]*')
 
