@@ -77,12 +77,11 @@ static int keep_best(mprun *net, int count, int most)
 static int evaluate_one(mprun *net, const char *path, long long id, FILE *out, int *written, double confidence,
                         double nms, int resize)
 {
-    int width, height;
+    mpr_picture picture;
     const mpb_network *n = net->file.network;
-    uint8_t *rgb = mprun_read_picture(path, &width, &height, net->error, sizeof net->error);
-    if (!rgb) return -1;
-    int count = mpr_detect(net, rgb, width, height, confidence, nms, resize);
-    free(rgb);
+    if (mpr_picture_read(&picture, path, mpr_room_of(net), net->error)) return -1;
+    int count = mpr_detect(net, &picture, confidence, nms, resize);
+    mpr_picture_drop(&picture);
     if (count < 0) return -1;
     count = keep_best(net, count, n->max_detections);
     for (int i = 0; i < count; i++) {

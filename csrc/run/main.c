@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <math.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include "commands.h"
@@ -155,7 +156,29 @@ static void json_head(FILE *out, const mprun *net, const options *o)
     fprintf(out, ", \"input\": [%d, %d, %d]},\n  \"files\": [", (int)n->in_h, (int)n->in_w, (int)n->in_c);
 }
 
-static int detect(mprun *net, const options *o)
+/* The first picture, which is read while the bundle is opened where there is a second thread. */
+typedef struct {
+    const char *path;
+    mpr_picture picture;
+    int failed;
+    char error[MPR_ERROR];
+} first_picture;
+
+static void *read_first(void *of)
+{
+    first_picture *first = of;
+    first->failed = mpr_picture_read(&first->picture, first->path, (mpr_room){0}, first->error);
+    return 0;
+}
+
+static int read_picture(mprun *net, const char *path, const first_picture *first, mpr_picture *picture)
+{
+    if (!first) return mpr_picture_read(picture, path, mpr_room_of(net), net->error);
+    *picture = first->picture;
+    return first->failed ? mpr_fail(net->error, "%s", first->error) : 0;
+}
+
+static int detect(mprun *net, const options *o, const first_picture *first)
 {
     /* One document or none: it is complete before anything is printed. */
     char *text = 0;
@@ -164,18 +187,18 @@ static int detect(mprun *net, const options *o)
     int result = out ? 0 : mpr_fail(net->error, "no memory");
     if (out && o->json) json_head(out, net, o);
     for (int i = 0; i < o->pictures.count && !result; i++) {
-        int width, height;
+        mpr_picture picture;
         const char *path = o->pictures.path[i];
-        uint8_t *rgb = mprun_read_picture(path, &width, &height, net->error, sizeof net->error);
-        const int count = rgb ? mpr_detect(net, rgb, width, height, o->confidence, o->nms, o->resize) : -1;
-        free(rgb);
+        const int unread = read_picture(net, path, i ? 0 : first, &picture);
+        const int count = unread ? -1 : mpr_detect(net, &picture, o->confidence, o->nms, o->resize);
+        mpr_picture_drop(&picture);
         if (count < 0) {
             result = -1;
             break;
         }
         mpr_best_first(net, count);
         if (o->json)
-            json_file(out, path, width, height, net->boxes, count, i == 0);
+            json_file(out, path, picture.width, picture.height, net->boxes, count, i == 0);
         else
             text_file(out, path, net->boxes, count);
     }
@@ -188,7 +211,7 @@ static int detect(mprun *net, const options *o)
     return result;
 }
 
-static int run(mprun *net, const options *o)
+static int run(mprun *net, const options *o, const first_picture *first)
 {
     if (o->bench) return mpr_bench(net, o->repeats, o->json);
     if (o->profile) return mpr_profile(net, o->out, o->repeats);
@@ -197,7 +220,7 @@ static int run(mprun *net, const options *o)
         mpr_info(net, net->weights.table, net->weights.threads, o->json);
         return 0;
     }
-    return detect(net, o);
+    return detect(net, o, first);
 }
 
 int main(int count, char **words)
@@ -216,8 +239,14 @@ int main(int count, char **words)
         if (table) mpr_info(0, table, o.threads ? o.threads : mpr_cores(), o.json);
     } else if (!failed) {
         if (!o.evaluate && o.confidence < 0) o.confidence = 0.25;
+        pthread_t reader;
+        first_picture first = {.path = o.pictures.count ? o.pictures.path[0] : 0};
+        const int beside = first.path && (o.threads ? o.threads : mpr_cores()) > 1 &&
+                           pthread_create(&reader, 0, read_first, &first) == 0;
         mprun *net = mprun_open(o.bundle, o.isa, o.threads, error, sizeof error);
-        failed = net ? run(net, &o) : -1;
+        if (beside) pthread_join(reader, 0);
+        failed = net ? run(net, &o, beside ? &first : 0) : -1;
+        if (!net) mpr_picture_drop(&first.picture);
         if (net && failed) snprintf(error, sizeof error, "%s", net->error);
         mprun_close(net);
     }

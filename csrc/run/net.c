@@ -149,14 +149,15 @@ static int room(mprun *net, mpr_found *found, int64_t entries)
     return mpr_fail(net->error, "%s: no memory", net->file.name);
 }
 
-int mpr_set_picture(mprun *net, const uint8_t *rgb, int width, int height, int resize, mp_geometry *place)
+static int set_picture(mprun *net, const mpr_picture *picture, int resize, mp_geometry *place)
 {
     const mpb_network *n = net->file.network;
+    const int width = picture->width, height = picture->height;
     if (n->in_c != 3)
         return mpr_fail(net->error, "%s: takes %d channels, but pictures are RGB", net->file.name, (int)n->in_c);
     if (scratch(net, (size_t)mp_preprocess_scratch(width, n->in_w, n->in_h))) return -1;
-    return mp_preprocess(rgb, width, height, n->in_w, n->in_h, resize < 0 ? n->resize : resize, 0, net->scratch,
-                         net->pass.picture, place) == MP_OK
+    return mp_preprocess(picture->rgb, width, height, n->in_w, n->in_h, resize < 0 ? n->resize : resize, 0,
+                         net->scratch, net->pass.picture, place) == MP_OK
                ? 0
                : mpr_fail(net->error, "a picture of %d x %d pixels cannot be fitted to %d x %d", width, height,
                           (int)n->in_w, (int)n->in_h);
@@ -192,7 +193,7 @@ static void cut(float *at, float *length, float limit)
     *length += 0.0f;
 }
 
-int mpr_decode(mprun *net, const mp_geometry *place, int width, int height, double confidence, double nms)
+static int decode(mprun *net, const mp_geometry *place, int width, int height, double confidence, double nms)
 {
     const mpr_file *file = &net->file;
     const mpb_network *n = file->network;
@@ -229,11 +230,13 @@ int mpr_decode(mprun *net, const mp_geometry *place, int width, int height, doub
     return (int)count;
 }
 
-int mpr_detect(mprun *net, const uint8_t *rgb, int width, int height, double confidence, double nms, int resize)
+mpr_room mpr_room_of(const mprun *net) { return (mpr_room){net->pass.memory, net->pass.program->arena_bytes}; }
+
+int mpr_detect(mprun *net, const mpr_picture *picture, double confidence, double nms, int resize)
 {
     mp_geometry place;
-    if (mpr_set_picture(net, rgb, width, height, resize, &place) || mpr_pass_run(&net->pass, net->error)) return -1;
-    return mpr_decode(net, &place, width, height, confidence, nms);
+    if (set_picture(net, picture, resize, &place) || mpr_pass_run(&net->pass, net->error)) return -1;
+    return decode(net, &place, picture->width, picture->height, confidence, nms);
 }
 
 static void sort(mprun_box *boxes, mprun_box *spare, int count)
@@ -256,7 +259,7 @@ int mprun_detections(mprun *net, const uint8_t *rgb, int width, int height, doub
                      const mprun_box **boxes)
 {
     if (!(confidence < 1) || !(nms <= 1)) return mpr_fail(net->error, "confidence or nms is outside its limits");
-    const int count = mpr_detect(net, rgb, width, height, confidence, nms, -1);
+    const int count = mpr_detect(net, &(mpr_picture){(uint8_t *)(uintptr_t)rgb, width, height, 1}, confidence, nms, -1);
     if (count < 0) return -1;
     mpr_best_first(net, count);
     *boxes = net->boxes;

@@ -13,6 +13,17 @@ typedef struct {
     int64_t room, count;
 } mpr_found; /* of one head, or of all */
 
+/* A picture's pixels, RGB. lent: in memory that somebody else frees. */
+typedef struct {
+    uint8_t *rgb;
+    int width, height, lent;
+} mpr_picture;
+/* Memory that lies idle while a picture is decoded, at a multiple of MPB_ALIGN. */
+typedef struct {
+    void *at;
+    size_t bytes;
+} mpr_room;
+
 struct mprun {
     mpr_file file;
     mpr_weights weights;
@@ -30,21 +41,24 @@ int mpr_cores(void);
 /* Opens the first program of a bundle that is mapped already; closes the file when it fails. */
 int mpr_net_open(mprun *net, const char *isa, int threads, char *error);
 void mpr_net_close(mprun *net);
-/* A picture as the input of the next pass. */
-int mpr_set_picture(mprun *net, const uint8_t *rgb, int width, int height, int resize, mp_geometry *place);
-/* Boxes by class, then falling score, cut at the picture's edges, after a forward pass; their number or -1. */
-int mpr_decode(mprun *net, const mp_geometry *place, int width, int height, double confidence, double nms);
 /* Whether the heads fit their tensors: 0, or -1 with a line in error. */
 int mpr_check_heads(const mprun *net, char *error);
 /* What decoding takes of a head: its own tensor, or the one that is made of it; NULL with a line in net->error. */
 const float *mpr_head_tensor(mprun *net, const mpb_head *head, double confidence, mp_yolo_head *yolo);
 /* Memory that grows, and keeps nothing. 0, or -1 with a line in net->error. */
 int mpr_grow(mprun *net, void **memory, size_t *have, size_t bytes);
-/* The same from pixels; resize -1: as the bundle says. */
-int mpr_detect(mprun *net, const uint8_t *rgb, int width, int height, double confidence, double nms, int resize);
-/* The boxes of mpr_decode by falling score, equal ones in their order. */
+/* The boxes in a picture by class, then falling score, cut at its edges; their number or -1. resize -1: as the bundle says. */
+int mpr_detect(mprun *net, const mpr_picture *picture, double confidence, double nms, int resize);
+/* What a pass writes its tensors to, between two passes. */
+mpr_room mpr_room_of(const mprun *net);
+/* Those boxes by falling score, equal ones in their order. */
 void mpr_best_first(mprun *net, int count);
 /* Reads a whole file of at most `most` bytes; free() it. */
 uint8_t *mpr_read(const char *path, size_t most, size_t *bytes, char *error);
-uint8_t *mpr_picture_of(const char *name, const uint8_t *data, size_t bytes, int *width, int *height, char *error);
+/* From a file's bytes: 0, or -1 with a line in error. The pixels lie in the room where they and all else fit there, else in
+ * memory of their own; mpr_picture_drop frees it. */
+int mpr_picture_of(mpr_picture *picture, const char *name, const uint8_t *data, size_t bytes, mpr_room room,
+                   char *error);
+int mpr_picture_read(mpr_picture *picture, const char *path, mpr_room room, char *error);
+void mpr_picture_drop(mpr_picture *picture);
 #endif

@@ -51,10 +51,11 @@ static int sizes_fit(int64_t width, int64_t height)
     return width >= 1 && height >= 1 && width <= MOST_SIDE && height <= MOST_SIDE && width * height <= MOST_PIXELS;
 }
 
-static void too_large(const char *name, int64_t width, int64_t height, char *error)
+static int too_large(const char *name, int64_t width, int64_t height, char *error)
 {
-    mpr_fail(error, "%s: %lld x %lld pixels are outside the limits (1 to %d a side, %d in all); scale the picture",
-             name, (long long)width, (long long)height, MOST_SIDE, MOST_PIXELS);
+    return mpr_fail(error,
+                    "%s: %lld x %lld pixels are outside the limits (1 to %d a side, %d in all); scale the picture",
+                    name, (long long)width, (long long)height, MOST_SIDE, MOST_PIXELS);
 }
 
 static int is_space(int c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
@@ -73,78 +74,81 @@ static int64_t number(const uint8_t *data, size_t bytes, size_t *at)
     return value;
 }
 
-static uint8_t *ppm(const char *name, const uint8_t *data, size_t bytes, int *width, int *height, char *error)
+static int ppm(mpr_picture *picture, const char *name, const uint8_t *data, size_t bytes, char *error)
 {
     size_t at = 2;
     const int channels = data[1] == '6' ? 3 : 1;
     const int64_t w = number(data, bytes, &at), h = number(data, bytes, &at), largest = number(data, bytes, &at);
     at++; /* one separator */
-    if (w < 0 || h < 0 || largest != 255) {
-        mpr_fail(error, "%s: is no PPM of 8 bits; convert it (`convert IN -depth 8 OUT.ppm`)", name);
-        return 0;
-    }
-    if (!sizes_fit(w, h)) {
-        too_large(name, w, h, error);
-        return 0;
-    }
-    if (at > bytes || (uint64_t)w * h * channels > bytes - at) {
-        mpr_fail(error, "%s: is cut; its header says %lld x %lld pixels; restore or remove it", name, (long long)w,
-                 (long long)h);
-        return 0;
-    }
+    if (w < 0 || h < 0 || largest != 255)
+        return mpr_fail(error, "%s: is no PPM of 8 bits; convert it (`convert IN -depth 8 OUT.ppm`)", name);
+    if (!sizes_fit(w, h)) return too_large(name, w, h, error);
+    if (at > bytes || (uint64_t)w * h * channels > bytes - at)
+        return mpr_fail(error, "%s: is cut; its header says %lld x %lld pixels; restore or remove it", name,
+                        (long long)w, (long long)h);
     uint8_t *rgb = malloc((size_t)w * h * 3);
-    if (!rgb) {
-        mpr_fail(error, "%s: no memory", name);
-        return 0;
-    }
+    if (!rgb) return mpr_fail(error, "%s: no memory", name);
     for (size_t i = 0; i < (size_t)w * h * 3; i++) rgb[i] = data[at + (channels == 3 ? i : i / 3)];
-    *width = (int)w;
-    *height = (int)h;
-    return rgb;
+    *picture = (mpr_picture){rgb, (int)w, (int)h, 0};
+    return 0;
 }
 
-static uint8_t *jpeg(const char *name, const uint8_t *data, size_t bytes, int *width, int *height, char *error)
+static int jpeg(mpr_picture *picture, const char *name, const uint8_t *data, size_t bytes, mpr_room room, char *error)
 {
     int32_t w = 0, h = 0;
-    if (mp_jpeg_size(data, (int64_t)bytes, &w, &h) != MP_OK) {
-        mpr_fail(error, "%s: is no JPEG of a kind that is read here (8 bits, grey or colour, not CMYK); save it again",
-                 name);
-        return 0;
-    }
-    if (!sizes_fit(w, h)) {
-        too_large(name, w, h, error);
-        return 0;
-    }
+    if (mp_jpeg_size(data, (int64_t)bytes, &w, &h) != MP_OK)
+        return mpr_fail(error,
+                        "%s: is no JPEG of a kind that is read here (8 bits, grey or colour, not CMYK); save it again",
+                        name);
+    if (!sizes_fit(w, h)) return too_large(name, w, h, error);
     const int64_t needed = mp_jpeg_scratch(data, (int64_t)bytes, w, h);
-    void *scratch = needed > 0 ? malloc((size_t)needed) : 0;
-    uint8_t *rgb = malloc((size_t)w * h * 3);
+    const size_t pixels = ((size_t)w * h * 3 + MPB_ALIGN - 1) / MPB_ALIGN * MPB_ALIGN;
+    const int lent = needed > 0 && (uint64_t)needed + pixels <= room.bytes;
+    uint8_t *rgb = lent ? room.at : malloc(pixels);
+    void *scratch = lent ? rgb + pixels : needed > 0 ? malloc((size_t)needed) : 0;
     const int status =
         scratch && rgb ? mp_jpeg_decode(data, (int64_t)bytes, w, h, scratch, needed, rgb) : MP_UNSUPPORTED;
-    free(scratch);
-    *width = w;
-    *height = h;
-    if (status == MP_OK) return rgb;
-    free(rgb);
-    mpr_fail(error, "%s: the picture is damaged, or a JPEG of a kind that is not read here; save it again", name);
-    return 0;
+    if (!lent) free(scratch);
+    *picture = (mpr_picture){rgb, w, h, lent};
+    if (status == MP_OK) return 0;
+    mpr_picture_drop(picture);
+    return mpr_fail(error, "%s: the picture is damaged, or a JPEG of a kind that is not read here; save it again",
+                    name);
 }
 
-uint8_t *mpr_picture_of(const char *name, const uint8_t *data, size_t bytes, int *width, int *height, char *error)
+int mpr_picture_of(mpr_picture *picture, const char *name, const uint8_t *data, size_t bytes, mpr_room room,
+                   char *error)
 {
-    if (bytes > 3 && data[0] == 0xff && data[1] == 0xd8) return jpeg(name, data, bytes, width, height, error);
+    *picture = (mpr_picture){0};
+    if (bytes > 3 && data[0] == 0xff && data[1] == 0xd8) return jpeg(picture, name, data, bytes, room, error);
     if (bytes > 3 && data[0] == 'P' && (data[1] == '6' || data[1] == '5'))
-        return ppm(name, data, bytes, width, height, error);
-    mpr_fail(error, "%s: is neither JPEG nor PPM; convert it, for example `convert IN OUT.ppm` (ImageMagick)", name);
-    return 0;
+        return ppm(picture, name, data, bytes, error);
+    return mpr_fail(error, "%s: is neither JPEG nor PPM; convert it, for example `convert IN OUT.ppm` (ImageMagick)",
+                    name);
+}
+
+int mpr_picture_read(mpr_picture *picture, const char *path, mpr_room room, char *error)
+{
+    size_t bytes;
+    *picture = (mpr_picture){0};
+    uint8_t *data = mpr_read(path, MOST_FILE, &bytes, error);
+    const int failed = data ? mpr_picture_of(picture, path, data, bytes, room, error) : -1;
+    free(data);
+    return failed;
+}
+
+void mpr_picture_drop(mpr_picture *picture)
+{
+    if (!picture->lent) free(picture->rgb);
+    picture->rgb = 0;
 }
 
 uint8_t *mprun_read_picture(const char *path, int *width, int *height, char *error, size_t error_bytes)
 {
     char line[MPR_ERROR] = "";
-    size_t bytes;
-    uint8_t *data = mpr_read(path, MOST_FILE, &bytes, line), *rgb = 0;
-    if (data) rgb = mpr_picture_of(path, data, bytes, width, height, line);
-    free(data);
-    if (!rgb && error_bytes) snprintf(error, error_bytes, "%s", line);
-    return rgb;
+    mpr_picture picture;
+    if (mpr_picture_read(&picture, path, (mpr_room){0}, line) && error_bytes) snprintf(error, error_bytes, "%s", line);
+    *width = picture.width;
+    *height = picture.height;
+    return picture.rgb;
 }

@@ -75,14 +75,14 @@ static void run_bundle(const uint8_t *bundle, size_t size)
 static void read_picture(const uint8_t *data, size_t size)
 {
     char error[MPR_ERROR] = "";
-    int width = 0, height = 0;
+    mpr_picture picture;
     uint8_t *file = malloc(size ? size : 1);
     if (!file) abort();
     memcpy(file, data, size);
-    uint8_t *rgb = mpr_picture_of("picture", file, size, &width, &height, error);
-    if (!rgb && !*error) abort();
-    if (rgb && (size_t)width * height * 3 > 0 && rgb[(size_t)width * height * 3 - 1] > 255) abort();
-    free(rgb);
+    const int failed = mpr_picture_of(&picture, "picture", file, size, (mpr_room){0}, error);
+    if (failed != (picture.rgb == 0) || (failed && !*error)) abort();
+    if (!failed && picture.rgb[(size_t)picture.width * picture.height * 3 - 1] > 255) abort();
+    mpr_picture_drop(&picture);
     free(file);
 }
 
