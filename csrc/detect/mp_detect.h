@@ -35,6 +35,28 @@ typedef struct {
 int mp_ready_head(const mp_other_head *h, const float *anchor_wh, const float *head, int64_t cells, float *node,
                   float *out);
 
+/* How heads of other programs are decoded; detect/imported.c has the formulas. */
+enum { MP_NOT_DECODED = 0, MP_YOLOV5 = 1, MP_YOLOV8 = 2, MP_YOLOX = 3, MP_SSD = 4 };
+typedef struct {
+    int32_t decoder;
+    int32_t reg_max; /* yolov8: bins of a distance */
+    int32_t coords, softmax, yx,
+        linear; /* ssd: values of a box; classes share with a background; y comes first; sizes are no logarithms */
+    float variances[4]; /* ssd: factors of x, y, w, h */
+} mp_decoding;
+
+typedef struct {
+    mp_decoding how;
+    int32_t grid_h, grid_w, boxes, classes; /* boxes: of a cell */
+    float net_w, net_h;                     /* network input, pixels */
+} mp_imported_head;
+
+/* Channels of its tensor; -1: there is no such head. */
+int64_t mp_imported_channels(const mp_imported_head *h);
+/* head: [cells][channels] -> out: [cells][boxes][x, y, w, h, objectness, classes] for new_coords = 2 with anchors of the
+ * network's size. anchor_wh: [boxes][2], pixels, of yolov5 and ssd. */
+int mp_ready_imported(const mp_imported_head *h, const float *anchor_wh, const float *head, int64_t cells, float *out);
+
 /* e^(x - largest) over their sum, in double; count of them. out may be x. */
 void mp_softmax(const float *x, int32_t count, float *out);
 

@@ -4,10 +4,11 @@
 #ifndef MPB_BUNDLE_H
 #define MPB_BUNDLE_H
 #include <stdint.h>
+#include "../detect/mp_detect.h"
 #include "../mpnet.h"
 
 /* cdef begin */
-enum { MPB_VERSION = 2, MPB_ALIGN = 64 };
+enum { MPB_VERSION = 3, MPB_ALIGN = 64 };
 
 /* A table of latencies is measured again, so often at most, while its predictions are off by more on average. */
 enum { MPB_PROFILE_ROUNDS = 3, MPB_PROFILE_PERCENT = 8 };
@@ -135,8 +136,8 @@ typedef struct {
     int32_t zero;
 } mpb_convolution;
 
-/* Kinds of heads: of the three programs' layers [yolo], [region], [Gaussian_yolo], [detection]. */
-enum { MPB_HEAD_YOLO = 0, MPB_HEAD_REGION = 1, MPB_HEAD_GAUSSIAN = 2, MPB_HEAD_DETECTION = 3 };
+/* Kinds of heads: of the layers [yolo], [region], [Gaussian_yolo], [detection], and [yolo] with a decoder of another program. */
+enum { MPB_HEAD_YOLO = 0, MPB_HEAD_REGION = 1, MPB_HEAD_GAUSSIAN = 2, MPB_HEAD_DETECTION = 3, MPB_HEAD_IMPORTED = 4 };
 typedef struct {
     int32_t output; /* which of the program's outputs */
     int32_t first_anchor, anchors, classes;
@@ -147,6 +148,8 @@ typedef struct {
     int32_t groups, first_start, first_parent; /* tree: MPB_PLACES has starts[groups + 1], parents[raw_classes] */
     int32_t mapped, first_map;                 /* mapped: MPB_PLACES has map[classes] */
     int32_t side, root;                        /* MPB_HEAD_DETECTION, whose anchors are its boxes */
+    /* MPB_HEAD_IMPORTED, whose anchors are as large as the network's input. MP_YOLOV5, MP_SSD: their own follow. */
+    mp_decoding how;
 } mpb_head;
 
 /* A convolution's weights as one table packs them. */

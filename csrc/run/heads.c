@@ -21,6 +21,34 @@ static const char *tree_problem(const mpr_file *file, const mpb_head *head)
     return 0;
 }
 
+static mp_imported_head imported_head(const mpr_file *file, const mpb_head *head, const mpb_slot *slot)
+{
+    return (mp_imported_head){.how = head->how,
+                              .grid_h = slot->h,
+                              .grid_w = slot->w,
+                              .boxes = head->anchors,
+                              .classes = head->classes,
+                              .net_w = (float)file->network->in_w,
+                              .net_h = (float)file->network->in_h};
+}
+
+static const char *imported_problem(const mpr_file *file, const mpb_head *head, const mpb_slot *slot)
+{
+    const mp_decoding *how = &head->how;
+    if (how->decoder < MP_NOT_DECODED || how->decoder > MP_SSD) return "its kind is unknown";
+    if (how->reg_max < 1 || how->reg_max > 64 || how->coords < 4 || how->coords > 1024 || how->softmax < 0 ||
+        how->softmax > 1)
+        return "its numbers make no sense";
+    for (int k = 0; k < 4; k++)
+        if (!isfinite(how->variances[k])) return "its numbers make no sense";
+    if (how->decoder == MP_NOT_DECODED) return 0;
+    if ((how->decoder == MP_YOLOV5 || how->decoder == MP_SSD) &&
+        !mpr_has(file, MPB_ANCHORS, head->first_anchor, 2 * (int64_t)head->anchors))
+        return "its anchors are missing";
+    const mp_imported_head spec = imported_head(file, head, slot);
+    return mp_imported_channels(&spec) == slot->c ? 0 : "does not fit its tensor";
+}
+
 static const char *problem(const mpr_file *file, const mpb_head *head, const mpb_slot *slot)
 {
     if (head->anchors < 1 || head->anchors > 1 << 10 || head->classes < 1 || head->classes > 1 << 16 ||
@@ -48,6 +76,7 @@ static const char *problem(const mpr_file *file, const mpb_head *head, const mpb
                        mpr_values(slot) == (uint64_t)head->side * head->side * (classes + 5 * head->anchors)
                    ? 0
                    : "does not fit its tensor";
+    case MPB_HEAD_IMPORTED: return imported_problem(file, head, slot);
     default: return "its kind is unknown";
     }
 }
@@ -87,6 +116,40 @@ static void detection(const mpb_head *head, const mpb_slot *slot, const float *d
     }
 }
 
+/* [region] and [Gaussian_yolo]; node: scratch of as many values as the tensor has classes. */
+static int other(const mpr_file *file, const mpb_head *head, const mpb_slot *slot, double confidence, const float *data,
+                 float *node, float *out)
+{
+    const int gaussian = head->kind == MPB_HEAD_GAUSSIAN, tree = head->classes_by == MP_BY_TREE;
+    const mp_other_head spec = {.gaussian = gaussian,
+                                .grid_h = slot->h,
+                                .grid_w = slot->w,
+                                .anchors = head->anchors,
+                                .entries = gaussian ? 9 : 5,
+                                .classes = head->raw_classes,
+                                .out_classes = head->classes,
+                                .classes_by = head->classes_by,
+                                .point = head->point,
+                                .background = head->background,
+                                .net_w = (float)file->network->in_w,
+                                .net_h = (float)file->network->in_h,
+                                .scale_x_y = head->scale_x_y,
+                                .threshold = (float)confidence,
+                                .groups = head->groups,
+                                .starts = tree ? file->places + head->first_start : 0,
+                                .parents = tree ? file->places + head->first_parent : 0,
+                                .map = tree && head->mapped ? file->places + head->first_map : 0};
+    return mp_ready_head(&spec, file->anchors + 2 * (int64_t)head->first_anchor, data, (int64_t)slot->h * slot->w, node,
+                         out);
+}
+
+static int imported(const mpr_file *file, const mpb_head *head, const mpb_slot *slot, const float *data, float *out)
+{
+    const mp_imported_head spec = imported_head(file, head, slot);
+    const float *anchors = file->anchors + 2 * ((int64_t)head->first_anchor + head->anchors);
+    return mp_ready_imported(&spec, anchors, data, (int64_t)slot->h * slot->w, out);
+}
+
 const float *mpr_head_tensor(mprun *net, const mpb_head *head, double confidence, mp_yolo_head *yolo)
 {
     const mpr_file *file = &net->file;
@@ -105,36 +168,23 @@ const float *mpr_head_tensor(mprun *net, const mpb_head *head, double confidence
     yolo->scale_x_y = 1.0f;
     yolo->new_coords = head->kind == MPB_HEAD_DETECTION ? 1 : 2;
     if (head->kind == MPB_HEAD_DETECTION) yolo->grid_h = yolo->grid_w = head->side;
-    const size_t cells = (size_t)yolo->grid_h * yolo->grid_w, more = mpr_values(slot) + (size_t)head->raw_classes;
-    const size_t made = cells * head->anchors * (5 + (size_t)head->classes);
+    /* What nobody decodes: one box, which is no object. */
+    const int nothing = head->kind == MPB_HEAD_IMPORTED && head->how.decoder == MP_NOT_DECODED;
+    if (nothing) yolo->grid_h = yolo->grid_w = yolo->anchors = 1;
+    const size_t made = (size_t)yolo->grid_h * yolo->grid_w * yolo->anchors * (5 + (size_t)head->classes);
+    const size_t more = mpr_values(slot) + (size_t)head->raw_classes;
     if (mpr_grow(net, &net->ready, &net->ready_bytes, (made + more) * sizeof(float))) return 0;
     float *out = net->ready;
-    if (head->kind == MPB_HEAD_DETECTION) {
+    int status = MP_OK;
+    if (nothing)
+        memset(out, 0, made * sizeof *out);
+    else if (head->kind == MPB_HEAD_DETECTION)
         detection(head, slot, data, out + made, out);
-        return out;
-    }
-    const int tree = head->classes_by == MP_BY_TREE;
-    const mp_other_head other = {.gaussian = head->kind == MPB_HEAD_GAUSSIAN,
-                                 .grid_h = slot->h,
-                                 .grid_w = slot->w,
-                                 .anchors = head->anchors,
-                                 .entries = head->kind == MPB_HEAD_GAUSSIAN ? 9 : 5,
-                                 .classes = head->raw_classes,
-                                 .out_classes = head->classes,
-                                 .classes_by = head->classes_by,
-                                 .point = head->point,
-                                 .background = head->background,
-                                 .net_w = (float)file->network->in_w,
-                                 .net_h = (float)file->network->in_h,
-                                 .scale_x_y = head->scale_x_y,
-                                 .threshold = (float)confidence,
-                                 .groups = head->groups,
-                                 .starts = tree ? file->places + head->first_start : 0,
-                                 .parents = tree ? file->places + head->first_parent : 0,
-                                 .map = tree && head->mapped ? file->places + head->first_map : 0};
-    if (mp_ready_head(&other, file->anchors + 2 * (int64_t)head->first_anchor, data, (int64_t)cells, out + made, out) ==
-        MP_OK)
-        return out;
+    else if (head->kind == MPB_HEAD_IMPORTED)
+        status = imported(file, head, slot, data, out);
+    else
+        status = other(file, head, slot, confidence, data, out + made, out);
+    if (status == MP_OK) return out;
     mpr_fail(net->error, "%s: a head cannot be decoded; export it again", file->name);
     return 0;
 }

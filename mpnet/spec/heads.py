@@ -98,7 +98,7 @@ class DetectionSpec(YoloSpec, kind="detection"):
 
 @dataclass(frozen=True)
 class DecodedSpec(YoloSpec, kind="yolo"):
-    """A [yolo] section with a `decoder` of another program: mpnet.detection.decoders has the formulas.
+    """A [yolo] section with a `decoder` of another program: csrc/detect/imported.c has the formulas.
 
     decoder:   yolov5: anchors x (x, y, w, h, objectness, classes). yolov8: 4 x reg_max bins of distances, classes. yolox: x, y,
                w, h, objectness, classes. ssd: anchors x `coords` values, then anchors x classes. none: tensors are handed

@@ -14,6 +14,7 @@ from mpnet.formats.cfg import read_cfg
 from mpnet.formats.weights_write import weights_content
 from mpnet.kernels.isa import usable_levels
 from mpnet.spec.weights import random_weights
+from tests.detection.test_decoders import FORMS, head_cfg
 from tests.engine.family import family_cfg
 from tests.mprun import cases
 from tests.mprun.conftest import Program, mpnet
@@ -84,6 +85,19 @@ def test_boxes_of_every_kind_of_head(mprun: Program, kind: str, pictures: Path, 
     found = json.loads(mprun(bundle, pictures, "--json", "--confidence", "0.01").stdout)
     assert sum(len(file["detections"]) for file in found["files"]) > 0
     assert found == expected
+
+
+@pytest.mark.parametrize("level", usable_levels())
+@pytest.mark.parametrize("decoder", [*FORMS, "none"])
+def test_boxes_of_imported_heads(mprun: Program, decoder: str, level: str, pictures: Path, tmp_path: Path) -> None:
+    channels, keys = (7, "decoder=none") if decoder == "none" else FORMS[decoder][:2]
+    write_network(tmp_path, seed=2, text=head_cfg(channels, keys))
+    (tmp_path / "net.names").write_text("a\nb\nc\n", encoding="utf-8")
+    bundle = _export(tmp_path / "net.cfg", tmp_path / "net.mpnet")
+    words = pictures, "--json", "--confidence", "0.01"
+    found = json.loads(mprun(bundle, *words, "--isa", level).stdout)
+    assert found == json.loads(_detect(tmp_path / "net.cfg", *words))
+    assert (sum(len(file["detections"]) for file in found["files"]) > 5) == (decoder != "none")
 
 
 def test_boxes_of_a_tree_of_classes(mprun: Program, pictures: Path, tmp_path: Path) -> None:

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Mapping
 
-from mpnet.engine.options import LayerQuantization
 from mpnet.export import Configuration, Exported, Target
 from mpnet.export.bundle.write import bundle_bytes
-from mpnet.spec.layers import DecodedSpec, LayerSpec
-from mpnet.spec.precision import Precision
 
 
 def _write(configuration: Configuration, flavour: str, options: Mapping[str, Any]) -> Exported:
@@ -19,9 +16,5 @@ def _write(configuration: Configuration, flavour: str, options: Mapping[str, Any
     return Exported({".mpnet": content}, details, layers)
 
 
-def _support(layer: LayerSpec, precision: Precision, quantization: LayerQuantization, flavour: str) -> str:
-    return f"mprun does not decode heads of {layer.decoder}" if isinstance(layer, DecodedSpec) else ""
-
-
-TARGET = Target("one file for mprun, the program without Python", ".mpnet", _write, support=_support,
+TARGET = Target("one file for mprun, the program without Python", ".mpnet", _write,
                 options=("packed", "no_profile"), precisions={"": ("bf16",)})

@@ -188,16 +188,19 @@ class _Bundle:
     def heads(self, configuration: Configuration) -> None:
         """What box decoding needs."""
         for output, head in enumerate(yolo_heads(configuration.network)):
-            assert not isinstance(head.other, ImportedHead)  # the target refuses them
             first = len(self._anchors)
             self._anchors += head.anchors
+            if isinstance(head.other, ImportedHead):
+                self._anchors += head.other.layer.head_anchors
             self._heads.add(output=output, first_anchor=first, anchors=len(head.anchors), classes=head.classes,
                             scale_x_y=head.scale_x_y, new_coords=head.new_coords, **self._other(head.other))
 
-    def _other(self, head: OtherHead | None) -> dict[str, int]:
+    def _other(self, head: OtherHead | ImportedHead | None) -> dict[str, Any]:
         """How a head differs from [yolo]."""
         if head is None:
             return {}
+        if isinstance(head, ImportedHead):
+            return {"kind": lib.MPB_HEAD_IMPORTED, "raw_classes": head.layer.classes, "how": head.decoding}
         fields = {
             "kind": _HEADS[head.kind], "raw_classes": head.classes, "classes_by": CLASSES_BY.index(head.classes_by),
             "point": POINTS.index(head.point), "background": int(head.background), "side": head.side, "root": int(head.root),

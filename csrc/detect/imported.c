@@ -1,0 +1,124 @@
+/* Heads of the programs that networks are imported from. One formula each, with s the logistic function; x and y of a centre in
+ * cells from the cell's corner, w and h relative to the network's input:
+ *
+ *     yolov5  x = 2 s(x) - 0.5, w = (2 s(w))^2 anchor; objectness s(o), classes s(c)
+ *     yolov8  distance = mean of the bins 0 .. reg_max - 1 by softmax, in cells; objectness 1, classes s(c)
+ *     yolox   x = x, w = e^w cells; objectness s(o), classes s(c)
+ *     ssd     x = 0.5 + x v0 w_a / cell, w = e^(w v2) w_a (linear: w v2 w_a); objectness 1, classes: softmax with background, or s(c)
+ *
+ * Every operation rounds to float32 in the order in which it stands here: equal bits on every CPU. */
+#include "../mp_math.h"
+#include "../mpnet.h"
+#include "mp_detect.h"
+
+static void logistic(const float *x, int32_t count, float *out)
+{
+    for (int32_t i = 0; i < count; i++) out[i] = mp_logisticf(x[i]);
+}
+
+static void yolov5(const mp_imported_head *h, const float *raw, const float relative[2], float *out)
+{
+    for (int k = 0; k < 2; k++) {
+        const float side = 2.0f * mp_logisticf(raw[2 + k]);
+        out[k] = 2.0f * mp_logisticf(raw[k]) - 0.5f;
+        out[2 + k] = side * side * relative[k];
+    }
+    logistic(raw + 4, 1 + h->classes, out + 4);
+}
+
+/* The mean of the bins 0, 1, ... by softmax. */
+static float distance(const float *bins, int32_t count)
+{
+    float top = bins[0], total = 0.0f, weighted = 0.0f;
+    for (int32_t i = 1; i < count; i++) top = bins[i] > top ? bins[i] : top;
+    for (int32_t i = 0; i < count; i++) {
+        const float share = mp_expf(bins[i] - top);
+        total += share;
+        weighted += (float)i * share;
+    }
+    return weighted / total;
+}
+
+static void yolov8(const mp_imported_head *h, const float *raw, const float cell[2], float *out)
+{
+    for (int k = 0; k < 2; k++) {
+        const float near = distance(raw + k * h->how.reg_max, h->how.reg_max);
+        const float far = distance(raw + (2 + k) * h->how.reg_max, h->how.reg_max);
+        out[k] = 0.5f + (far - near) * 0.5f;
+        out[2 + k] = (near + far) * cell[k];
+    }
+    out[4] = 1.0f;
+    logistic(raw + 4 * h->how.reg_max, h->classes, out + 5);
+}
+
+static void yolox(const mp_imported_head *h, const float *raw, const float cell[2], float *out)
+{
+    for (int k = 0; k < 2; k++) {
+        out[k] = raw[k];
+        out[2 + k] = mp_expf(raw[2 + k]) * cell[k];
+    }
+    logistic(raw + 4, 1 + h->classes, out + 4);
+}
+
+/* Shares of all classes without that of the first, the background. */
+static void shares(const float *x, int32_t classes, float *out)
+{
+    float top = x[0];
+    for (int32_t i = 1; i <= classes; i++) top = x[i] > top ? x[i] : top;
+    double total = 0.0;
+    for (int32_t i = 0; i <= classes; i++) total += mp_expf(x[i] - top);
+    for (int32_t i = 0; i < classes; i++) out[i] = (float)(mp_expf(x[i + 1] - top) / total);
+}
+
+static void ssd(const mp_imported_head *h, const float *raw, const float *scores, const float relative[2],
+                const float cell[2], float *out)
+{
+    const mp_decoding *how = &h->how;
+    for (int k = 0; k < 2; k++) {
+        const float at = raw[how->yx ? 1 - k : k] * how->variances[k];
+        const float side = raw[2 + (how->yx ? 1 - k : k)] * how->variances[2 + k];
+        out[k] = 0.5f + at * relative[k] / cell[k];
+        out[2 + k] = (how->linear ? side : mp_expf(side)) * relative[k];
+    }
+    out[4] = 1.0f;
+    if (how->softmax)
+        shares(scores, h->classes, out + 5);
+    else
+        logistic(scores, h->classes, out + 5);
+}
+
+int64_t mp_imported_channels(const mp_imported_head *h)
+{
+    const int64_t boxes = h->boxes, classes = h->classes;
+    switch (h->how.decoder) {
+    case MP_YOLOV5: return boxes * (5 + classes);
+    case MP_YOLOV8: return boxes == 1 ? 4 * (int64_t)h->how.reg_max + classes : -1;
+    case MP_YOLOX: return boxes == 1 ? 5 + classes : -1;
+    case MP_SSD: return boxes * (h->how.coords + classes + h->how.softmax);
+    default: return -1;
+    }
+}
+
+int mp_ready_imported(const mp_imported_head *h, const float *anchor_wh, const float *head, int64_t cells, float *out)
+{
+    const int64_t channels = mp_imported_channels(h), wide = 5 + (int64_t)h->classes;
+    const mp_decoding *how = &h->how;
+    if (cells < 0 || h->boxes < 1 || h->classes < 1 || h->grid_w < 1 || h->grid_h < 1 || channels < 1 ||
+        how->reg_max < 1 || how->coords < 4 || how->softmax < 0 || how->softmax > 1)
+        return MP_BAD_ARGUMENT;
+    const float cell[2] = {1.0f / (float)h->grid_w, 1.0f / (float)h->grid_h};
+    for (int64_t i = 0; i < cells * h->boxes; i++, out += wide) {
+        const int64_t box = i % h->boxes;
+        const float *raw = head + i / h->boxes * channels, *anchor = anchor_wh ? anchor_wh + 2 * box : cell;
+        const float relative[2] = {anchor[0] / h->net_w, anchor[1] / h->net_h};
+        switch (how->decoder) {
+        case MP_YOLOV5: yolov5(h, raw + box * wide, relative, out); break;
+        case MP_YOLOV8: yolov8(h, raw, cell, out); break;
+        case MP_YOLOX: yolox(h, raw, cell, out); break;
+        default:
+            ssd(h, raw + box * how->coords, raw + h->boxes * (int64_t)how->coords + box * (h->classes + how->softmax),
+                relative, cell, out);
+        }
+    }
+    return MP_OK;
+}
