@@ -20,7 +20,7 @@ def widened(x: NDArray[Any]) -> F32:
     return x.astype(np.float32, copy=False)
 
 
-def narrowed(x: F32, dtype: np.dtype[Any]) -> NDArray[Any]:
+def narrowed(x: NDArray[np.floating[Any]], dtype: np.dtype[Any]) -> NDArray[Any]:
     """float32 of any shape as the reals of a stored type of this dtype: to nearest even, beyond the largest infinite."""
     if dtype == BFLOAT16.dtype:
         bits = x.astype(np.float32, copy=False).view(np.uint32)
