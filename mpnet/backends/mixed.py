@@ -21,7 +21,7 @@ from mpnet.engine.plan import Plan, Step, layout_of, plan_of
 from mpnet.engine.prepare import Prepared
 from mpnet.engine.run import Session
 from mpnet.export import Configuration, Exported
-from mpnet.kernels.calls import Call
+from mpnet.kernels.call import Call
 from mpnet.kernels.isa import kernels
 from mpnet.spec.network import PICTURE, NetworkSpec, Shape
 from mpnet.spec.precision import FP32, Precision

@@ -15,7 +15,8 @@ from mpnet.engine.prepare import Prepared
 from mpnet.engine.tensor import ScaleCall, Tensor
 from mpnet.errors import EngineError, KernelError, MpnetError, NonFiniteError, PrecisionError
 from mpnet.kernels._core import lib
-from mpnet.kernels.calls import Binder, Call
+from mpnet.kernels.call import Call
+from mpnet.kernels.calls import Binder
 from mpnet.messages import bytes_text
 from mpnet.spec.network import PICTURE, NetworkSpec
 

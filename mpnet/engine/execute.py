@@ -16,7 +16,7 @@ from mpnet.engine.options import DEFAULT_OPTIONS, EngineOptions
 from mpnet.engine.prepare import Prepared
 from mpnet.engine.tensor import Tensor
 from mpnet.errors import KernelError, MpnetError, PrecisionError
-from mpnet.kernels.calls import scratch
+from mpnet.kernels.call import scratch
 from mpnet.spec.precision import Precision
 
 

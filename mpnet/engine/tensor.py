@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.kernels._core import lib
-from mpnet.kernels.calls import Call, ImageScales
+from mpnet.kernels.call import Call, ImageScales
 from mpnet.quantization import native as activations
 from mpnet.quantization.scheme import ActivationScheme
 from mpnet.spec.network import Shape

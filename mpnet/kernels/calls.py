@@ -7,10 +7,7 @@ scaled dynamically is so per image, and no result depends on N, on the number of
 
 from __future__ import annotations
 
-import math
-import threading
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
 from typing import Any, Callable, Sequence
 
 import numpy as np
@@ -18,92 +15,12 @@ from numpy.typing import NDArray
 
 from mpnet.errors import KernelError, NonFiniteError
 from mpnet.kernels import arguments
-from mpnet.kernels.arguments import ANY, CODES, FLOAT, INT, REALS, check, check_images, check_output, code_of
+from mpnet.kernels.arguments import ANY, CODES, FLOAT, REALS, check, check_images, check_output, code_of
+from mpnet.kernels.call import Call, Floats, ImageScales, per_image, scales_of, scratch
 from mpnet.kernels.interface import ACTIVATIONS, CodeRules, ConvShape, PackedConv, TensorQuant
 from mpnet.kernels.plain_calls import PlainCalls
 from mpnet.spec.precision import Precision
 from mpnet.spec.quantization import ROUNDINGS
-
-Floats = NDArray[np.float32]
-
-@dataclass(eq=False)
-class Call:
-    """function(*arguments) returns an mp_status, or None from Python.
-
-    x_at: position of the input among the arguments; None: no tensor is read. keep: what must stay alive beside them.
-    scratch_bytes: scratch memory that it needs.
-    """
-
-    function: Callable[..., Any]
-    arguments: tuple[Any, ...]
-    x_at: int | None = None
-    keep: tuple[Any, ...] = field(default=(), repr=False)
-    scratch_bytes: int = 0
-
-    def set_input(self, x: NDArray[Any]) -> None:
-        """Let the next call read another array of the same type and shape, which the caller keeps alive."""
-        if self.x_at is not None:
-            before, after = self.arguments[: self.x_at], self.arguments[self.x_at + 1 :]
-            self.arguments = (*before, self._passed(x), *after)
-
-    def use_scratch(self, memory: NDArray[np.uint8]) -> None:
-        """Let it use this memory, of at least scratch_bytes and aligned to 64, for intermediate values."""
-
-    def _passed(self, x: NDArray[Any]) -> Any:
-        """What stands for the input among the arguments."""
-        return x
-
-
-@dataclass(frozen=True, eq=False)
-class ImageScales:
-    """How int8 images map to reals, one value per image; filled before the calls that read them run."""
-
-    scale: Floats
-    inv_scale: Floats
-    zero_point: NDArray[np.int32]
-    offset: Floats
-
-
-_local = threading.local()
-
-
-def scratch(size_bytes: int) -> NDArray[np.uint8]:
-    """The calling thread's scratch memory, grown when needed."""
-    buffer: NDArray[np.uint8] | None = getattr(_local, "buffer", None)
-    if buffer is None or buffer.size < size_bytes:
-        buffer = _local.buffer = arguments.aligned(size_bytes)
-    return buffer
-
-
-def _scales(quant: TensorQuant | None, what: str, *, written: bool = False) -> ImageScales | None:
-    """The quant with its reciprocal. written: codes are made with it, not read. Raises: KernelError for bad values."""
-    if quant is None:
-        return None
-    scale, zero_point, offset = quant.scale, quant.zero_point, quant.offset
-    # Lists: batches are small, and NumPy takes a microsecond for each question.
-    if not all(0 < s < math.inf for s in scale.tolist()) or not all(map(math.isfinite, offset.tolist())):
-        raise KernelError(f"{what} has scale {scale} and offset {offset}; scales must be finite and above 0")
-    if not all(-128 <= z <= 127 for z in zero_point.tolist()):
-        raise KernelError(f"{what} has zero point {zero_point}; it must be in [-128, 127]")
-    with np.errstate(over="ignore"):
-        inverse: NDArray[np.float32] = np.float32(1) / scale
-    if written and not np.isfinite(inverse).all():
-        raise KernelError(f"{what}.scale is {scale}; its reciprocal must be finite")
-    if written and offset.any():
-        raise KernelError(f"{what}.offset is not 0; such codes are made by the quantise step of the mode that made it")
-    return ImageScales(scale, inverse, zero_point, offset)
-
-
-def _per_image(scales: ImageScales | None, images: int, what: str, *fields: str) -> list[NDArray[Any]]:
-    """These fields."""
-    if scales is None:
-        raise KernelError(f"{what} is missing; int8 tensors need scale and zero point")
-    arrays = []
-    for name in fields:
-        array = getattr(scales, name)
-        check(array, f"{what}.{name}", INT if name == "zero_point" else FLOAT, (images,))
-        arrays.append(array)
-    return arrays
 
 
 class Binder(PlainCalls):
@@ -164,7 +81,7 @@ class Binder(PlainCalls):
             "activation": code_of(activation, ACTIVATIONS, "activation"),
         }
         if precision.carries_scale:
-            scale, zero_point, offset = _per_image(in_scales, images, "in_quant", "scale", "zero_point", "offset")
+            scale, zero_point, offset = per_image(in_scales, images, "in_quant", "scale", "zero_point", "offset")
             if weight_scale is None:
                 raise KernelError("weight_scale is missing; an int8 convolution needs one value per output channel")
             check(weight_scale, "weight_scale", FLOAT, (shape.out_channels,))
@@ -173,12 +90,12 @@ class Binder(PlainCalls):
         if converts is not None:
             fields |= {"converts": 1, "in_type": x.dtype}
             if precision.carries_scale:
-                [inv_scale] = _per_image(in_scales, images, "in_quant", "inv_scale")
+                [inv_scale] = per_image(in_scales, images, "in_quant", "inv_scale")
                 arguments.check_codes(converts.low, converts.high)
                 fields |= {"in_inv_scale": inv_scale, "in_low": converts.low, "in_high": converts.high,
                            "in_rounding": code_of(converts.rounding, ROUNDINGS, "rounding")}
         if out.dtype in CODES:
-            inv_scale, zero_point = _per_image(out_scales, images, "out_quant", "inv_scale", "zero_point")
+            inv_scale, zero_point = per_image(out_scales, images, "out_quant", "inv_scale", "zero_point")
             arguments.check_codes(out_low, out_high)
             fields |= {"out_inv_scale": inv_scale, "out_zero_point": zero_point, "out_low": out_low,
                        "out_high": out_high, "out_rounding": code_of(out_rounding, ROUNDINGS, "rounding")}
@@ -216,7 +133,7 @@ class Binder(PlainCalls):
         arguments.check_codes(low, high)
         return self._call(
             "quantize", x, x.dtype, out, len(x), x.size // len(x),
-            *_per_image(scales, len(x), "quant", "inv_scale", "zero_point"),
+            *per_image(scales, len(x), "quant", "inv_scale", "zero_point"),
             code_of(rounding, ROUNDINGS, "rounding"), low, high,
         )
 
@@ -227,7 +144,7 @@ class Binder(PlainCalls):
         check_output(out, x)
         return self._call(
             "dequantize", x, out, out.dtype, len(x), x.size // len(x),
-            *_per_image(scales, len(x), "quant", "scale", "zero_point", "offset"),
+            *per_image(scales, len(x), "quant", "scale", "zero_point", "offset"),
         )
 
     def cast(self, x: NDArray[Any], out: NDArray[Any]) -> Call:
@@ -371,8 +288,8 @@ class Kernels(ABC):
         binder = Binder(self, threads)
         call = binder.conv(
             packed, x, out, bias=bias, activation=activation, weight_scale=weight_scale,
-            in_scales=_scales(in_quant, "in_quant", written=converts is not None),
-            out_scales=_scales(out_quant, "out_quant", written=True),
+            in_scales=scales_of(in_quant, "in_quant", written=converts is not None),
+            out_scales=scales_of(out_quant, "out_quant", written=True),
             out_rounding=out_rounding, out_low=out_low, out_high=out_high, ranges=ranges, pool=pool,
             converts=converts,
         )
@@ -393,12 +310,12 @@ class Kernels(ABC):
         rounding: str = "half_to_even", low: int = -128, high: int = 127, threads: int = 1,
     ) -> None:
         """q = clamp(round(x / scale) + zero_point, low, high) as docs/arithmetic.md says; quant.offset must be 0."""
-        scales = _scales(quant, "quant", written=True)
+        scales = scales_of(quant, "quant", written=True)
         self._run(Binder(self, threads).quantize(x, out, scales, rounding, low, high), "quantize")
 
     def dequantize(self, x: NDArray[np.int8], out: NDArray[Any], quant: TensorQuant, *, threads: int = 1) -> None:
         """out (reals) = (q - zero_point) * scale + offset."""
-        self._run(Binder(self, threads).dequantize(x, out, _scales(quant, "quant")), "dequantize")
+        self._run(Binder(self, threads).dequantize(x, out, scales_of(quant, "quant")), "dequantize")
 
     def cast(self, x: NDArray[Any], out: NDArray[Any], *, threads: int = 1) -> None:
         """Reals of one stored type as those of another, to nearest even."""

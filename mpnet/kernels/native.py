@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from mpnet.errors import KernelError, NonFiniteError
 from mpnet.kernels._core import ffi, lib
 from mpnet.kernels.arguments import FLOAT, aligned, check
-from mpnet.kernels.calls import Call, Kernels
+from mpnet.kernels.call import Call
+from mpnet.kernels.calls import Kernels
 from mpnet.kernels.core import C_ARRAY, address
 from mpnet.kernels.interface import ConvShape, PackedConv
 from mpnet.spec.precision import PRECISIONS, STORED_TYPES, Precision

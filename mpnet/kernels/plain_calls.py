@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, Sequence
+from typing import Any, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.errors import KernelError
 from mpnet.kernels.arguments import ANY, CODES, FLOAT, INT, REALS, check, check_images, check_output, code_of
+from mpnet.kernels.call import Call, Floats
 from mpnet.kernels.interface import ACTIVATIONS, MAPPED_ACTIVATIONS, NORMALISATIONS, OPERANDS
-
-if TYPE_CHECKING:
-    from mpnet.kernels.calls import Call
-
-Floats = NDArray[np.float32]
 
 
 class PlainCalls(ABC):

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from mpnet.errors import KernelError, NonFiniteError
 from mpnet.kernels.arguments import CODES
-from mpnet.kernels.calls import Call, Kernels
+from mpnet.kernels.call import Call
+from mpnet.kernels.calls import Kernels
 from mpnet.kernels.interface import ACTIVATIONS, ConvShape, PackedConv
 from mpnet.kernels.reference_math import activate, fma
 from mpnet.kernels.reference_plain import PLAIN_FUNCTIONS

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.kernels import reference, reference_math, reference_plain, rounding
-from mpnet.kernels.calls import Call
+from mpnet.kernels.call import Call
 from mpnet.kernels.interface import PackedConv
 from mpnet.kernels.reference import ReferenceKernels
 from mpnet.spec import reals

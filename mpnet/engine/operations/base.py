@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Sequence
 
-from mpnet.kernels.calls import Call
+from mpnet.kernels.call import Call
 from mpnet.spec.network import LayerSpec, NetworkSpec, Shape
 from mpnet.spec.precision import Precision
 

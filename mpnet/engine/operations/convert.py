@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from mpnet.engine.operations.base import Operation
 from mpnet.engine.tensor import CodeMap, Tensor
-from mpnet.kernels.calls import Call
+from mpnet.kernels.call import Call
 from mpnet.kernels.interface import CodeRules
 from mpnet.quantization import native as activations
 from mpnet.quantization.scheme import ActivationScheme

@@ -10,7 +10,7 @@ import numpy as np
 from mpnet.engine.operations.base import Operation
 from mpnet.engine.operations.convert import Cast, Quantize
 from mpnet.engine.operations.plain import MaxPool
-from mpnet.kernels.calls import Call
+from mpnet.kernels.call import Call
 from mpnet.quantization.groups import in_groups, multiplier_bytes
 from mpnet.quantization.weights import WeightScheme
 from mpnet.spec.network import ConvolutionSpec, LayerSpec, NetworkSpec, Shape

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.engine.operations.base import Operation
-from mpnet.kernels.calls import Call
+from mpnet.kernels.call import Call
 from mpnet.spec.network import NetworkSpec, Shape
 from mpnet.spec.precision import FP32, Precision
 

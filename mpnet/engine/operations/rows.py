@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Sequence
 import numpy as np
 
 from mpnet.engine.operations.base import Operation
-from mpnet.kernels.calls import Call
+from mpnet.kernels.call import Call
 from mpnet.spec.network import NetworkSpec, Shape
 from mpnet.spec.tree import Tree
 
