@@ -1,5 +1,6 @@
 #include "groups.h"
 #include <stdlib.h>
+#include <string.h>
 #include "narrow.h"
 
 static const int8_t *source(const mp_conv_plan *plan, const int8_t *weights, int channel, int tap, int c)
@@ -50,14 +51,22 @@ void mp_pack_narrow(const mp_conv_plan *plan, const int8_t *weights, int channel
         }
 }
 
+size_t mp_multiplier_scratch(const mp_conv_plan *plan, size_t *codes)
+{
+    *codes = mp_narrow_blocks(mp_multipliers(plan)) * MP_NARROW_BLOCK;
+    return *codes + mp_multipliers(plan) * plan->micro->kstep + 8;
+}
+
 void mp_spread_multipliers(const mp_conv_plan *plan, const mp_table *table, const char *panel, int8_t *codes,
                            int8_t *multipliers)
 {
     const int bits = mp_multiplier_bits(plan), kstep = plan->micro->kstep;
     const size_t count = mp_multipliers(plan);
     table->unpack(panel + plan->codes_bytes, mp_narrow_blocks(count), bits, MP_W_I8, codes);
-    for (size_t i = 0; i < count; i++)
-        for (int k = 0; k < kstep; k++) *multipliers++ = (int8_t)((codes[i] & ((1 << bits) - 1)) + 1);
+    for (size_t i = 0; i < count; i++, multipliers += kstep) {
+        const uint64_t eight = ((codes[i] & ((1u << bits) - 1)) + 1) * UINT64_C(0x0101010101010101);
+        for (int k = 0; k < kstep; k += 8) memcpy(multipliers + k, &eight, sizeof eight);
+    }
 }
 
 void mp_multiply_groups(const mp_conv_plan *plan, const mp_table *table, const int8_t *multipliers, size_t first,

@@ -20,10 +20,12 @@ int mp_group_multiplier(const mp_conv_plan *plan, const int8_t *weights, int cha
 size_t mp_narrow_at(const mp_conv_plan *plan, int j, int tap, int c);
 /* One filter's codes and multipliers into those of a panel, as its channel j. */
 void mp_pack_narrow(const mp_conv_plan *plan, const int8_t *weights, int channel, int j, char *panel);
-/* A panel's multipliers, each as often as tiles read weights of it at a time: [tap][group][nr][kstep]. codes: scratch for
- * mp_narrow_blocks(mp_multipliers(plan)) blocks. */
+/* A panel's multipliers, each as often as tiles read weights of it at a time: [tap][group][nr][kstep]; up to 7 bytes more are
+ * written. codes: scratch for mp_narrow_blocks(mp_multipliers(plan)) blocks. */
 void mp_spread_multipliers(const mp_conv_plan *plan, const mp_table *table, const char *panel, int8_t *codes,
                            int8_t *multipliers);
+/* Bytes of both: the codes, and behind them what is spread. */
+size_t mp_multiplier_scratch(const mp_conv_plan *plan, size_t *codes);
 /* Multiplies unpacked codes first .. first + count of a panel, which stand at `weights`. */
 void mp_multiply_groups(const mp_conv_plan *plan, const mp_table *table, const int8_t *multipliers, size_t first,
                         size_t count, char *weights);

@@ -119,10 +119,11 @@ const char *mp_item_weights(mp_item *item, const char *stored, size_t first, siz
     item->unpacked = from;
     item->table->unpack(from, mp_narrow_blocks(before + count), bits, plan->weight_type, item->weights);
     if (!plan->grouped) return weights;
-    int8_t *multipliers = (int8_t *)item->multipliers;
+    size_t codes;
+    mp_multiplier_scratch(plan, &codes);
+    int8_t *multipliers = (int8_t *)item->multipliers + codes;
     if (stored != item->multipliers_of)
-        mp_spread_multipliers(plan, item->table, stored, multipliers + mp_multipliers(plan) * plan->micro->kstep,
-                              multipliers);
+        mp_spread_multipliers(plan, item->table, stored, (int8_t *)item->multipliers, multipliers);
     item->multipliers_of = stored;
     mp_multiply_groups(plan, item->table, multipliers, first, count, weights);
     return weights;

@@ -132,9 +132,8 @@ static void lay_out(const mp_conv_plan *plan, int pooled, mp_schedule *schedule)
     at->segments = place(&end, plan->segments * sizeof(ptrdiff_t));
     at->weights = place(&end, plan->traits->bits ? narrow_bytes(plan, schedule) : 0);
     at->kernels = place(&end, plan->traits->bits && plan->winograd ? plan->panel_bytes : 0);
-    at->multipliers = place(&end, plan->grouped ? mp_multipliers(plan) * plan->micro->kstep +
-                                                      mp_narrow_blocks(mp_multipliers(plan)) * MP_NARROW_BLOCK
-                                                : 0);
+    size_t codes;
+    at->multipliers = place(&end, plan->grouped ? mp_multiplier_scratch(plan, &codes) : 0);
     at->pool = place(&end, pooled && !schedule->windows ? pool : 0);
     at->bytes = end;
 }

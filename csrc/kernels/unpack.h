@@ -73,36 +73,42 @@ static void unpack(const void *packed, size_t blocks, int bits, int weight_type,
     }
 }
 
-/* Vectors of sixteen codes; products are codes of eight bits again. */
-typedef int8_t mc_s8 __attribute__((vector_size(16)));
-typedef int16_t mc_s16 __attribute__((vector_size(32)));
+/* Products are codes of eight bits again, so that only their low bits count. */
+typedef uint16_t uw_u16 __attribute__((vector_size(8 * UNPACK_WORDS)));
+
+/* Two codes a lane: the low byte of a product depends on low bytes alone, and a high byte alone makes only a high one. */
+static inline __attribute__((always_inline)) uw_u16 multiply_bytes(uw_u16 x, uw_u16 low, uw_u16 high)
+{
+    return ((x * low) & 0x00ff) | ((x & 0xff00) * high);
+}
 
 static inline __attribute__((always_inline)) void
-multiply_codes_as(const int wide, char *codes, const int8_t *multipliers, size_t width, size_t steps)
+multiply_codes_of(const size_t bytes, char *codes, const int8_t *multipliers, size_t width, size_t steps)
 {
-    enum { LANES = 16 };
-    const size_t bytes = wide ? 2 : 1, whole = width / LANES * LANES;
-    for (size_t at = 0; at < whole; at += LANES) {
-        mc_s8 narrow;
-        memcpy(&narrow, multipliers + at, sizeof narrow);
-        const mc_s16 factor = __builtin_convertvector(narrow, mc_s16);
-        char *to = codes + at * bytes;
-        for (size_t step = 0; step < steps; step++, to += width * bytes) {
-            mc_s16 x;
-            if (wide) {
-                memcpy(&x, to, sizeof x);
-                x *= factor;
-                memcpy(to, &x, sizeof x);
-            } else {
-                memcpy(&narrow, to, sizeof narrow);
-                narrow = __builtin_convertvector(__builtin_convertvector(narrow, mc_s16) * factor, mc_s8);
-                memcpy(to, &narrow, sizeof narrow);
-            }
+    enum { BYTES = sizeof(uw_u16) };
+    const size_t row = width * bytes;
+    size_t at = 0;
+    for (; at + BYTES <= row; at += BYTES) {
+        uw_u16 low, high = {0};
+        if (bytes == 2) {
+            uw_half_s8 narrow;
+            memcpy(&narrow, multipliers + at / 2, sizeof narrow);
+            low = __builtin_convertvector(narrow, uw_u16);
+        } else {
+            memcpy(&low, multipliers + at, sizeof low);
+            high = low >> 8;
+        }
+        char *to = codes + at;
+        for (size_t step = 0; step < steps; step++, to += row) {
+            uw_u16 x;
+            memcpy(&x, to, sizeof x);
+            x = bytes == 2 ? x * low : multiply_bytes(x, low, high);
+            memcpy(to, &x, sizeof x);
         }
     }
-    for (size_t step = 0; step < steps; step++)
-        for (size_t at = whole; at < width; at++) {
-            if (wide)
+    for (at /= bytes; at < width; at++)
+        for (size_t step = 0; step < steps; step++) {
+            if (bytes == 2)
                 ((int16_t *)codes)[step * width + at] *= multipliers[at];
             else
                 ((int8_t *)codes)[step * width + at] *= multipliers[at];
@@ -112,7 +118,7 @@ multiply_codes_as(const int wide, char *codes, const int8_t *multipliers, size_t
 static void multiply_codes(void *codes, const int8_t *multipliers, size_t width, size_t steps, int weight_type)
 {
     if (weight_type == MP_W_I16)
-        multiply_codes_as(1, codes, multipliers, width, steps);
+        multiply_codes_of(2, codes, multipliers, width, steps);
     else
-        multiply_codes_as(0, codes, multipliers, width, steps);
+        multiply_codes_of(1, codes, multipliers, width, steps);
 }
