@@ -59,7 +59,7 @@ def test_steps_are_listed_one_a_line(mpnet: Mpnet, cfg: Path) -> None:
 
 
 @pytest.mark.parametrize("arguments", [
-    ["--layer", "first"], ["--layer", "first=int3"], ["--layer", "=int8"], ["--layer", "conv-77=int8"],
+    ["--layer", "first"], ["--layer", "first=int9"], ["--layer", "=int8"], ["--layer", "conv-77=int8"],
     ["--layer", "yolo-1=int8"], ["--set", "detection.nms=0.5"],
 ])
 def test_impossible_choices_are_one_line(mpnet: Mpnet, cfg: Path, arguments: list[str]) -> None:

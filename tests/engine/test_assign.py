@@ -75,8 +75,8 @@ def test_variants_are_for_convolutions(network: NetworkSpec) -> None:
 
 
 @pytest.mark.parametrize(("layers", "error", "message"), [
-    ({"heads": "int3"}, PrecisionError,
-     f"unknown precision 'int3'; known are {', '.join(PRECISIONS)}"),
+    ({"heads": "int9"}, PrecisionError,
+     f"unknown precision 'int9'; known are {', '.join(PRECISIONS)}"),
     ({"yolo-1": "int8"}, PrecisionError,
      "t.cfg:37: layer 8 (yolo-1): [yolo] is always fp32, int8 is not possible; leave it out of precision.layers"),
     ({"nothing": "int8"}, ConfigError,

@@ -127,7 +127,7 @@ def test_overrides_replace_what_the_file_says(override: str, expected: object) -
     (MINIMAL + "runtime: {threads: 0}", "x.yaml:3: runtime.threads is '0'; it must be a whole number from 1 to 1024"),
     (MINIMAL + "runtime: {threads: 1e3}",
      "x.yaml:3: runtime.threads is '1e3'; it must be a whole number from 1 to 1024"),
-    (MINIMAL + "precision: {default: int3}", "x.yaml:3: precision.default is 'int3'; did you mean 'int8'?"),
+    (MINIMAL + "precision: {default: int9}", "x.yaml:3: precision.default is 'int9'; did you mean 'int8'?"),
     (MINIMAL + "name: b", "x.yaml:3: key 'name' is given twice (first in line 1); keep one"),
     ("name: ../b\nmodel: {cfg: a, weights: b}",
      "x.yaml:1: name is '../b'; it names a folder: use up to 100 of letters, digits, '.', '_' and '-', the first a "

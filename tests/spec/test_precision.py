@@ -42,8 +42,8 @@ def test_rows_travel_between_processes_as_themselves() -> None:
 
 
 def test_an_unknown_precision_is_named() -> None:
-    with pytest.raises(PrecisionError, match="unknown precision 'int3'; known are fp32"):
-        precision("int3")
+    with pytest.raises(PrecisionError, match="unknown precision 'int9'; known are fp32"):
+        precision("int9")
 
 
 @EVERY

@@ -63,7 +63,7 @@ def test_options_multiply_the_space() -> None:
     (SpaceSection(layers=(("99", ("fp32",)),)), r"sweep.space.layers.99: .*layers 0 to"),
     (SpaceSection(layers=(("firts", ("fp32",)),)), r"sweep.space.layers.firts: .*did you mean 'first'"),
     (SpaceSection(layers=(("1", ("fp32",)),)), r"layer 1 \(maxpool-1\) has no weights"),
-    (SpaceSection(layers=(("0", ("int3",)),)), "unknown precision 'int3'"),
+    (SpaceSection(layers=(("0", ("int9",)),)), "unknown precision 'int9'"),
     (SpaceSection(layers=(("0", ()),)), "sweep.space.layers.0: is empty"),
     (SpaceSection(layers=(("all", ("int8",)),)), "every layer is pinned"),
     (SpaceSection(tied=(("0", "nowhere"),)), "sweep.space.tied: .*'nowhere'"),
