@@ -11,7 +11,7 @@
 /* cdef begin */
 enum { MP_OK = 0, MP_BAD_ARGUMENT = 1, MP_BAD_SHAPE = 2, MP_OVERFLOW = 3, MP_NONFINITE = 4, MP_UNSUPPORTED = 5 };
 enum { MP_FP32 = 0, MP_FP16 = 1, MP_INT8 = 2, MP_FP32_WINOGRAD = 3, MP_FP16_HALF = 4 }; /* precisions */
-enum { MP_INT4 = 5, MP_INT5 = 6, MP_INT6 = 7, MP_BF16 = 8 };
+enum { MP_INT4 = 5, MP_INT5 = 6, MP_INT6 = 7, MP_BF16 = 8, MP_INT3 = 9 };
 enum { MP_TYPE_F32 = 0, MP_TYPE_F16 = 1, MP_TYPE_I8 = 2, MP_TYPE_BF16 = 3 }; /* stored types */
 enum { MP_LINEAR = 0, MP_LEAKY = 1, MP_RELU = 2, MP_RELU6 = 3, MP_LOGISTIC = 4, MP_MISH = 5, MP_SWISH = 6 };
 /* Those that only mp_map has. */

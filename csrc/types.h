@@ -58,6 +58,7 @@ static const mp_precision mp_precisions[] = {
     [MP_INT5] = {MP_TYPE_I8, MP_SUM_INT, MP_INT8, 5},
     [MP_INT6] = {MP_TYPE_I8, MP_SUM_INT, MP_INT8, 6},
     [MP_BF16] = {MP_TYPE_BF16, MP_SUM_FLOAT, MP_BF16, 0},
+    [MP_INT3] = {MP_TYPE_I8, MP_SUM_INT, MP_INT8, 3},
 };
 /* clang-format on */
 enum { MP_PRECISIONS = sizeof mp_precisions / sizeof *mp_precisions };

@@ -112,8 +112,11 @@ FP16_HALF = Precision("fp16_half", "H", "fp16", FLOAT16, 16, "float16", "fp16", 
 INT6 = Precision("int6", "6", "int8", CODE8, 6, "int32", "fp32", 1)
 INT5 = Precision("int5", "5", "int8", CODE8, 5, "int32", "fp32", 1)
 INT4 = Precision("int4", "4", "int8", CODE8, 4, "int32", "fp32", 1)
+INT3 = Precision("int3", "3", "int8", CODE8, 3, "int32", "fp32", 1)
 
-PRECISIONS: dict[str, Precision] = {p.name: p for p in (FP32, FP16, BF16, INT8, FP32_WINOGRAD, FP16_HALF, INT6, INT5, INT4)}
+PRECISIONS: dict[str, Precision] = {
+    p.name: p for p in (FP32, FP16, BF16, INT8, FP32_WINOGRAD, FP16_HALF, INT6, INT5, INT4, INT3)
+}
 BY_CODE: dict[str, Precision] = {p.code: p for p in PRECISIONS.values()}
 BASE_NAMES: tuple[str, ...] = tuple(p.name for p in PRECISIONS.values() if p.base == p.name)
 USUAL_NAMES: tuple[str, ...] = (FP32.name, FP16.name, INT8.name)

@@ -30,7 +30,7 @@ def squared_error(w: NDArray[np.float32], found: tuple[NDArray[np.int8], NDArray
     return float(((dequantize_weights(*found).astype(np.float64) - w) ** 2).sum())
 
 
-@pytest.mark.parametrize("bits", [4, 5, 6])
+@pytest.mark.parametrize("bits", [3, 4, 5, 6])
 @pytest.mark.parametrize(("channels", "size"), [(3, 3), (40, 3), (70, 1)])
 @pytest.mark.parametrize("method", ["mse", "min_max"])
 def test_they_come_nearer_and_kernels_take_them(bits: int, channels: int, size: int, method: str) -> None:
@@ -65,6 +65,6 @@ def test_filters_of_one_channel_have_one_step() -> None:
         assert np.array_equal(a[1], b[1])
 
 
-@pytest.mark.parametrize(("bits", "expected"), [(4, 8 * 9 * 3 * 4 // 8), (5, 8 * 9 * 3 * 3 // 8), (6, 8 * 9 * 3 * 2 // 8)])
+@pytest.mark.parametrize(("bits", "expected"), [(3, 135), (4, 108), (5, 81), (6, 54)])
 def test_multipliers_have_the_bits_that_codes_leave_of_eight(bits: int, expected: int) -> None:
     assert multiplier_bytes(8, 9, 70, bits) == expected
