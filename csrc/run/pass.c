@@ -16,6 +16,28 @@ static size_t after(size_t at, uint64_t bytes)
     return at + (size_t)(bytes + MPB_ALIGN - 1) / MPB_ALIGN * MPB_ALIGN + MP_RED_ZONE;
 }
 
+/* The picture is the largest tensor of most networks and comes from memory: where a step converts it for one convolution alone, that
+ * one does it while it reads, as in a session. */
+static void leave_conversions(mpr_pass *pass)
+{
+    const mpb_program *program = pass->program;
+    mp_activation_scheme scheme;
+    for (int32_t n = 0; n < program->steps; n++)
+        for (int32_t i = 0; i < pass->steps[n].inputs; i++)
+            pass->tensors[pass->places[pass->steps[n].first_input + i]].readers++;
+    for (int32_t i = 0; i < program->outputs; i++) pass->tensors[pass->places[program->first_output + i]].readers++;
+    for (int32_t n = 0; n < program->steps; n++) {
+        const mpb_step *step = &pass->steps[n];
+        const int32_t input = pass->places[step->first_input];
+        const int plain =
+            step->operation == MPB_CAST ||
+            (step->operation == MPB_QUANTIZE && mpr_makes_codes(step, &scheme) && scheme.mode < MP_TF_MIN_COMBINED);
+        if (plain && input == 0) pass->tensors[step->output].left = pass->tensors[step->output].readers == 1;
+        for (int32_t i = 0; step->operation != MPB_CONVOLVE && i < step->inputs; i++)
+            pass->tensors[pass->places[step->first_input + i]].left = 0;
+    }
+}
+
 int mpr_pass_open(mpr_pass *pass, mpr_weights *weights, int64_t number, char *error)
 {
     const mpr_file *file = weights->file;
@@ -28,6 +50,7 @@ int mpr_pass_open(mpr_pass *pass, mpr_weights *weights, int64_t number, char *er
     pass->tensors = calloc((size_t)program->slots, sizeof *pass->tensors);
     size_t wide = 0;
     if (!pass->tensors) goto no_memory;
+    leave_conversions(pass);
     for (int32_t n = 0; n < program->steps; n++) {
         const mpb_step *step = &pass->steps[n];
         const int32_t input = pass->places[step->first_input];
@@ -105,6 +128,15 @@ static int convolve(mpr_pass *pass, const mpb_step *step, mpr_tensor *x, mpr_ten
         args.in_zero_point = &x->params.zero_point;
         args.in_offset = &x->params.offset;
     }
+    if (x->left) {
+        args.converts = 1;
+        args.in = pass->picture;
+        args.in_type = MP_TYPE_F32;
+        args.in_inv_scale = &x->params.inv_scale;
+        args.in_rounding = x->params.rounding;
+        args.in_low = x->params.low;
+        args.in_high = x->params.high;
+    }
     if (step->quantizes) {
         args.out_inv_scale = &out->params.inv_scale;
         args.out_zero_point = &out->params.zero_point;
@@ -145,6 +177,7 @@ static int quantize(mpr_pass *pass, const mpb_step *step, mpr_tensor *x, const m
         if (status != MP_OK) return status;
     }
     const mp_quant_params *p = &out->params;
+    if (out->left) return MP_OK;
     if (scheme.mode < MP_TF_MIN_COMBINED)
         return mp_quantize(table, x->data, slot->type, out->data, 1, count, &p->inv_scale, &p->zero_point, p->rounding,
                            p->low, p->high, threads);
@@ -232,7 +265,8 @@ int mpr_pass_step(mpr_pass *pass, const mpb_step *step)
     case MPB_CONVOLVE: return convolve(pass, step, x, out, to);
     case MPB_QUANTIZE: return quantize(pass, step, x, in, out);
     case MPB_DEQUANTIZE: return dequantize(pass, x, out, to);
-    case MPB_CAST: return mp_cast(table, x->data, in->type, out->data, to->type, mpr_values(in), threads);
+    case MPB_CAST:
+        return out->left ? MP_OK : mp_cast(table, x->data, in->type, out->data, to->type, mpr_values(in), threads);
     case MPB_MAXPOOL:
         out->params = x->params;
         return mp_maxpool(table, x->data, out->data, in->type, 1, in->h, in->w, in->c, to->h, to->w, step->size,

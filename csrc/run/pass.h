@@ -27,6 +27,8 @@ typedef struct {
     mp_quant_params params;
     float range[2];
     int measured, known; /* measured: some step asks for the range; known: it is in `range` */
+    int readers;         /* steps that read it, and outputs that it is */
+    int left;            /* nothing is written: the convolution that reads it converts the picture */
 } mpr_tensor;
 
 typedef struct {
