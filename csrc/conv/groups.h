@@ -6,14 +6,6 @@
 #define MP_CONV_GROUPS_H
 #include "plan.h"
 
-static inline int mp_multiplier_bits(const mp_conv_plan *plan) { return 8 - plan->traits->bits; }
-/* Of the input channels that a filter reads. */
-static inline int mp_groups(const mp_conv_plan *plan) { return ceil_div(plan->group_in, MP_GROUP); }
-/* Of a panel. */
-static inline size_t mp_multipliers(const mp_conv_plan *plan)
-{
-    return (size_t)plan->shape.size * plan->shape.size * mp_groups(plan) * plan->micro->nr;
-}
 /* The smallest multiplier that makes codes of these weights of a channel; 0: there is none. */
 int mp_group_multiplier(const mp_conv_plan *plan, const int8_t *weights, int channel, int tap, int group);
 /* Where weight (tap, c of its filter) of a panel's channel j lies among the panel's narrow codes. */

@@ -1,6 +1,5 @@
 #include "plan.h"
 #include <stdlib.h>
-#include "groups.h"
 #include "narrow.h"
 
 /* Below this many channels the transforms cost more than they save. For fp32_winograd part of the contract. */

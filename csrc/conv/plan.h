@@ -60,4 +60,14 @@ enum mp_algorithm {
 /* MP_OK, MP_BAD_ARGUMENT, MP_BAD_SHAPE, MP_OVERFLOW or MP_UNSUPPORTED. weights: for MP_BY_WEIGHTS only. */
 int mp_conv_plan_make(mp_conv_plan *plan, const mp_table *table, const mp_conv_shape *shape, int precision, int asked,
                       const void *weights);
+
+/* Of narrow weights in groups (groups.h): bits of a multiplier; */
+static inline int mp_multiplier_bits(const mp_conv_plan *plan) { return 8 - plan->traits->bits; }
+/* groups of the input channels that a filter reads; */
+static inline int mp_groups(const mp_conv_plan *plan) { return ceil_div(plan->group_in, MP_GROUP); }
+/* multipliers of a panel. */
+static inline size_t mp_multipliers(const mp_conv_plan *plan)
+{
+    return (size_t)plan->shape.size * plan->shape.size * mp_groups(plan) * plan->micro->nr;
+}
 #endif
