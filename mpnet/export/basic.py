@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from mpnet.engine.operations import Add, AvgPool, Concat, Convolve, MaxPool, Slice, Upsample, Yolo
+from typing import Callable
+
+from mpnet.engine.operations import Add, AvgPool, Concat, Convolve, MaxPool, Operation, Slice, Upsample, Yolo
 from mpnet.engine.options import LayerQuantization
 from mpnet.engine.rules import RULES
 from mpnet.spec.layers import ConvolutionSpec, DetectionSpec, LayerSpec
@@ -11,12 +13,12 @@ from mpnet.spec.precision import FP32
 _OPERATIONS = (Add, AvgPool, Concat, Convolve, MaxPool, Slice, Upsample, Yolo)
 
 
-def beyond(layer: LayerSpec, form: str) -> str:
-    """'' or why a layer has no form in `form`, such as `ONNX`."""
+def beyond(layer: LayerSpec, form: str, known: Callable[[Operation], bool] = lambda operation: False) -> str:
+    """'' or why a layer has no form in `form`, such as `ONNX`. known: whether it writes another operation."""
     rule = RULES[type(layer)]
     part = None if rule.part is None else rule.part(layer, layer.in_shape)
     operations = [*rule.operations(layer, FP32, LayerQuantization()), *(() if part is None else (part,))]
-    unknown = [operation.name for operation in operations if not isinstance(operation, _OPERATIONS)]
+    unknown = [operation.name for operation in operations if not isinstance(operation, _OPERATIONS) and not known(operation)]
     if unknown:
         return f"[{layer.kind}] takes {unknown[0]} here, which has no form in {form} that mpnet writes"
     other_head = isinstance(layer, DetectionSpec)

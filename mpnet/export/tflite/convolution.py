@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.engine.prepare import Constants
+from mpnet.engine.rules import kernel_activation
 from mpnet.export.halves import halves_of
 from mpnet.export.tflite.file import Channels, Codes
 from mpnet.export.tflite.forms import Form, Way
@@ -63,9 +64,10 @@ def write_convolution(writer: Writer, rules: Rules, conv: Convolution, x: int) -
     out = _grouped(writer, rules, conv, x, word)
     if conv.way == "descaled":
         out = writer.dequantize(out)
+    activation = kernel_activation(layer.activation)
     if conv.result is not None:
-        return out if layer.activation in FUSED else writer.leaky(out, conv.result)
-    return writer.activate(out, layer.activation)
+        return out if activation in FUSED else writer.leaky(out, conv.result)
+    return writer.activate(out, activation)
 
 
 def _zeros_around(layer: ConvolutionSpec) -> tuple[int, int, int, int]:

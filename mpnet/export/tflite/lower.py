@@ -7,7 +7,23 @@ from typing import Any, Callable
 
 import numpy as np
 
-from mpnet.engine.operations import Add, AvgPool, Cast, Concat, Convolve, Dequantize, MaxPool, Quantize, Slice, Upsample
+from mpnet.engine.operations import (
+    Add,
+    AvgPool,
+    Cast,
+    Concat,
+    Convolve,
+    Dequantize,
+    Map,
+    MaxPool,
+    Multiply,
+    Normalize,
+    Pad,
+    Quantize,
+    Reorg3d,
+    Slice,
+    Upsample,
+)
 from mpnet.engine.plan import Step
 from mpnet.export.configuration import Configuration
 from mpnet.export.halves import halves_of
@@ -121,12 +137,24 @@ class Lowering:
             return self._writer.upsample(tensors[0], operation.factor, form)
         if isinstance(operation, Slice):
             return self._writer.part(tensors[0], operation.start, operation.stop, form)
+        if isinstance(operation, Pad):
+            around = (operation.top, operation.bottom, operation.left, operation.right)
+            return self._writer.pad(tensors[0], around, form, channels=(operation.front, operation.back))
+        if isinstance(operation, Reorg3d):
+            return self._writer.space_to_depth(tensors[0], operation.stride, form)
         return self._writer.concatenate(tensors, form)
 
     def _computed(self, number: int, step: Step, form: Form) -> int:
         operation, tensors = step.operation, [self._get(slot, None) for slot in step.inputs]
         if isinstance(operation, Add):
             return self._writer.add(tensors[0], tensors[1], operation.activation)
+        if isinstance(operation, Multiply):
+            a, b = tensors[::-1] if operation.swapped else tensors
+            return self._writer.multiply(a, b, operation.activation)
+        if isinstance(operation, Map):
+            return self._writer.line(tensors[0], operation.scale, operation.shift, operation.activation)
+        if isinstance(operation, Normalize):
+            return self._writer.softmax(tensors[0])
         return self._writer.avgpool(tensors[0])
 
     def _outputs(self) -> list[int]:
@@ -157,5 +185,6 @@ class Lowering:
 
 _WRITERS: dict[type[Any], Callable[[Lowering, int, Step, Form], int]] = {
     Convolve: Lowering._convolve, MaxPool: Lowering._maxpool, Upsample: Lowering._moved, Slice: Lowering._moved,
-    Concat: Lowering._moved, Add: Lowering._computed, AvgPool: Lowering._computed,
+    Concat: Lowering._moved, Pad: Lowering._moved, Reorg3d: Lowering._moved, Add: Lowering._computed,
+    AvgPool: Lowering._computed, Multiply: Lowering._computed, Map: Lowering._computed, Normalize: Lowering._computed,
 }

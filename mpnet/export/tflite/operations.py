@@ -49,13 +49,17 @@ class Writer:
             "DEQUANTIZE", [x], self.made("reals", self.graph.shape(x)), version=2, options="DequantizeOptions"
         )
 
-    def pad(self, x: int, around: tuple[int, int, int, int], codes: Codes | None, lowest: bool = False) -> int:
-        """Zeros (or the lowest value) around each channel. around: rows before and after, columns before and after."""
+    def pad(
+        self, x: int, around: tuple[int, int, int, int], codes: Codes | None, lowest: bool = False,
+        channels: tuple[int, int] = (0, 0),
+    ) -> int:
+        """Zeros (or the lowest value) around each channel. around: rows before and after, columns before and after.
+        channels: more of them, before and after."""
         graph = self.graph
-        _, height, width, channels = graph.shape(x)
+        _, height, width, own = graph.shape(x)
         top, bottom, left, right = around
-        out = self.made("padded", (1, height + top + bottom, width + left + right, channels), codes)
-        amounts = self.fixed("padding", [[0, 0], [top, bottom], [left, right], [0, 0]])
+        out = self.made("padded", (1, height + top + bottom, width + left + right, own + sum(channels)), codes)
+        amounts = self.fixed("padding", [[0, 0], [top, bottom], [left, right], channels])
         version = 1 if codes is None else 2
         if not lowest:
             return graph.operator("PAD", [x, amounts], out, version=version, options="PadOptions")
@@ -112,6 +116,33 @@ class Writer:
             options="ConcatenationOptions", axis=CHANNELS,
         )
 
+    def space_to_depth(self, x: int, block: int, codes: Codes | None) -> int:
+        """The pixels of a square as channels of one."""
+        _, height, width, channels = self.graph.shape(x)
+        return self.graph.operator(
+            "SPACE_TO_DEPTH", [x], self.made("depth", (1, height // block, width // block, channels * block * block), codes),
+            version=1 if codes is None else 2, options="SpaceToDepthOptions", blockSize=block,
+        )
+
+    def softmax(self, x: int) -> int:
+        """Over the channels of each pixel."""
+        out = self.made("softmax", self.graph.shape(x))
+        return self.graph.operator("SOFTMAX", [x], out, options="SoftmaxOptions", beta=1.0)
+
+    def multiply(self, a: int, b: int, activation: str) -> int:
+        """activation(a * b) of reals; b may have one value per channel, or per pixel."""
+        return self.activate(self._two("MUL", a, b, FUSED.get(activation, NO_FUSION)), activation)
+
+    def line(self, x: int, scale: float, shift: float, activation: str) -> int:
+        """activation(x * scale + shift)."""
+        if scale != 1:
+            x = self._two("MUL", x, self._number(scale))
+        if shift != 0:
+            x = self._two("ADD", x, self._number(shift))
+        if activation in ("relu", "relu6"):
+            return self.graph.operator(activation.upper(), [x], self.made(activation, self.graph.shape(x)))
+        return self.activate(x, activation)
+
     def add(self, a: int, b: int, activation: str) -> int:
         """activation(a + b) of reals."""
         return self.activate(self._two("ADD", a, b, FUSED.get(activation, NO_FUSION)), activation)
@@ -129,6 +160,13 @@ class Writer:
                                options="ExpOptions")
             n = self._two("MUL", e, self._two("ADD", e, self._number(2)))
             return self._two("MUL", x, self._two("DIV", n, self._two("ADD", n, self._number(2))))
+        if activation == "tanh":
+            return graph.operator("TANH", [x], self.made("tanh", shape))
+        if activation == "hard_swish":
+            return graph.operator("HARD_SWISH", [x], self.made("hard_swish", shape), options="HardSwishOptions")
+        if activation == "hard_sigmoid":
+            sixths = self._two("ADD", x, self._number(3), FUSED["relu6"])
+            return self._two("MUL", sixths, self._number(1 / 6))
         logistic = graph.operator("LOGISTIC", [x], self.made("logistic", shape))
         return logistic if activation == "logistic" else self._two("MUL", x, logistic)
 

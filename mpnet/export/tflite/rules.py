@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from mpnet.engine.operations import Map, Multiply, Normalize, Operation, Pad, Reorg3d
 from mpnet.engine.options import LayerQuantization
 from mpnet.export.basic import beyond
 from mpnet.spec.network import ConvolutionSpec, LayerSpec, MaxpoolSpec
@@ -20,6 +21,7 @@ class Rules:
     stored_halves: whether 16-bit weights lie in the file, behind a DEQUANTIZE; else as float32 values rounded to half.
     grouped:       whether a convolution may have groups, other than one per channel; else it is written group by group.
     padding_value: whether a padding by something else than zero is known (PADV2).
+    wide:          whether operations beside those of Darknet's own detectors are written.
     """
 
     what: str
@@ -27,12 +29,16 @@ class Rules:
     stored_halves: bool
     grouped: bool
     padding_value: bool
+    wide: bool
 
 
 FLAVOURS: dict[str, Rules] = {
-    "litert": Rules("LiteRT", hybrid=True, stored_halves=True, grouped=True, padding_value=True),
-    "armnn": Rules("ArmNN", hybrid=False, stored_halves=False, grouped=False, padding_value=False),
+    "litert": Rules("LiteRT", hybrid=True, stored_halves=True, grouped=True, padding_value=True, wide=True),
+    "armnn": Rules("ArmNN", hybrid=False, stored_halves=False, grouped=False, padding_value=False, wide=False),
 }
+
+MAPPED_ACTIVATIONS = ("linear", "relu", "relu6", "logistic", "swish", "mish", "tanh", "hard_sigmoid", "hard_swish")
+"""Those that are written as operators of their own."""
 
 CODED_ACTIVATIONS = ("linear", "relu", "relu6", "leaky")
 """Those that a full int8 convolution can have without leaving int8."""
@@ -42,7 +48,7 @@ _CALIBRATED_MODES = ("affine", "symmetric", "power_of_two", "MIN_FIRST", "SCALED
 def support(layer: LayerSpec, precision: Precision, quantization: LayerQuantization, flavour: str) -> str:
     """'' or why a layer cannot be expressed."""
     rules = FLAVOURS[flavour]
-    if problem := beyond(layer, "TensorFlow Lite"):
+    if problem := beyond(layer, "TensorFlow Lite", _known if rules.wide else lambda operation: False):
         return problem
     if isinstance(layer, MaxpoolSpec) and not rules.padding_value and same_or_valid_pool(layer) is None:
         return (f"a window of {layer.size} with a padding of {layer.padding} is neither SAME nor VALID, and {rules.what} "
@@ -65,6 +71,19 @@ def support(layer: LayerSpec, precision: Precision, quantization: LayerQuantizat
     if scheme.rounding == "truncate":
         return "QUANTIZE rounds to the nearest code, never towards zero; set quantization.activations.rounding to half_to_even"
     return ""
+
+
+def _known(operation: Operation) -> bool:
+    """Whether an operation that not every reader knows is written."""
+    if isinstance(operation, Normalize):
+        return operation.kind == "softmax" and operation.parameters in ((), (1.0,)) and operation.groups == 1 and (
+            operation.tree is None
+        )
+    if isinstance(operation, Pad):
+        return not operation.edge
+    if isinstance(operation, Reorg3d):
+        return not operation.reverse
+    return isinstance(operation, (Map, Multiply)) and operation.activation in MAPPED_ACTIVATIONS
 
 
 def same_or_valid_pool(layer: MaxpoolSpec) -> str | None:
