@@ -217,11 +217,11 @@ def _order(state: _State) -> bool:
 
 
 def _padding(state: _State) -> bool:
-    """Zeros around a picture are a convolution's own."""
+    """Zeros around a picture are a convolution's own, the lowest values a largest one's."""
     for item in state.body.items:
-        before = state.made(item.inputs[0], "pad") if item.kind == "conv" else None
+        before = state.made(item.inputs[0], "pad") if item.kind in ("conv", "maxpool") else None
         if before is not None and state.only(before.output) and not any(before.values["channels"]) and (
-            not before.values.get("edge")
+            not before.values.get("edge") and bool(before.values.get("lowest")) == (item.kind == "maxpool")
         ):
             pads = [a + b for a, b in zip(item.values["pads"], before.values["pads"], strict=True)]
             item.values = item.values | {"pads": pads}

@@ -158,10 +158,10 @@ def _told(graph: Graph, body: Body) -> Tail | None:
         found, classes = [], 0
         for head in heads or []:
             name = graph.tensor(str(head["output"]))
-            anchors = np.array(head["anchors"], np.float32).reshape(-1, 2)
+            anchors = np.array(head["anchors"], np.float64).reshape(-1, 2)
             decoder, keys = str(head.get("decoder", "darknet")), {}
             if len(anchors):
-                keys = {"num": str(len(anchors)), "anchors": ", ".join(f"{w:.9g},{h:.9g}" for w, h in anchors.tolist())}
+                keys = {"num": str(len(anchors)), "anchors": ", ".join(f"{w:.12g},{h:.12g}" for w, h in anchors.tolist())}
             for key, usual in (("scale_x_y", 1), ("new_coords", 0), *((key, None) for key in _DECODING)):
                 value = head.get(key, usual)
                 if value != usual:

@@ -392,15 +392,17 @@ def _pad(to: _Lifter, node: Node) -> None:
     pads = node.attributes.get("pads", to.constant(node, 1) if len(node.inputs) > 1 else None)
     numbers = [int(v) for v in np.asarray(pads).ravel()]
     value = node.attributes.get("value", to.constant(node, 2))
-    zero = value is None or float(np.asarray(value).ravel()[0]) == 0
+    number = 0.0 if value is None else float(np.asarray(value).ravel()[0])
+    # As small as numbers are: what a maximum never takes.
+    lowest = number <= float(np.finfo(np.float32).min)
     mode = node.attributes.get("mode", "constant")
     edge = mode == "edge"
-    if mode not in ("constant", "edge") or not zero or len(numbers) != 8 or min(numbers) < 0 or (
+    if mode not in ("constant", "edge") or not (number == 0 or lowest) or len(numbers) != 8 or min(numbers) < 0 or (
         numbers[0] or numbers[4] or (len(node.inputs) > 3 and node.inputs[3])
     ):
         raise Refused("only zeros or the nearest values around a picture, or its channels, have a form in a cfg")
     to.add(node, "pad", node.inputs[:1], to.result(node), pads=[numbers[2], numbers[3], numbers[6], numbers[7]],
-           channels=[numbers[1], numbers[5]], edge=edge)
+           channels=[numbers[1], numbers[5]], edge=edge, lowest=lowest and not edge)
 
 
 def _flatten(to: _Lifter, node: Node) -> None:

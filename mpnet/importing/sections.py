@@ -301,6 +301,8 @@ def _mul(to: Writer, item: Item) -> int:
 
 
 def _pad(to: Writer, item: Item) -> int:
+    if item.values.get("lowest"):
+        raise Refused("pads with the lowest value, and no maximum pooling alone reads it")
     to.place(item.inputs[0])
     zeros = [*item.values["pads"], *item.values["channels"]]
     names = ("top", "left", "bottom", "right", "front", "back")
