@@ -14,7 +14,7 @@ from mpnet.export import Configuration, export
 from mpnet.formats.cfg import parse_cfg
 from mpnet.formats.weights import parse_weights
 from mpnet.formats.weights_write import weights_content
-from mpnet.importing import import_model
+from mpnet.importing import Imported, import_model
 from mpnet.kernels.isa import kernels
 from mpnet.spec.network import NetworkSpec
 from mpnet.spec.weights import Weights, random_weights
@@ -48,24 +48,39 @@ def test_heads_and_digests_are_the_same(tmp_path: Path) -> None:
     assert [y.tobytes() for y in heads_of(second, x)] == [y.tobytes() for y in heads_of(first, x)]
 
 
-@pytest.mark.parametrize("target", ["onnx", "tflite"])
-@pytest.mark.parametrize("name", ["yolov8n-relu", "yolov5n", "yolox-nano"])
-def test_networks_of_other_programs_come_back_with_their_decoders(name: str, target: str, tmp_path: Path) -> None:
-    if target == "tflite":
-        pytest.importorskip("ai_edge_litert")
-        if name == "yolox-nano":
-            pytest.skip("the exporter has no form for space to depth in TensorFlow Lite")
-    source = tmp_path / "model.onnx"
+def again(name: str, target: str, folder: Path) -> tuple[Path, Imported, Imported]:
+    """A network of another program, imported; exported again, the file; and imported from there."""
+    source = folder / "model.onnx"
     onnx.save(MODELS[name](), source)
     first = import_model(source)
-    network = first.network
-    prepared = Prepared(network, parse_weights(first.weights, network, "w"), kernels())
-    configuration = Configuration.of(prepared, assign(network, "fp32"), resolve_options(network), names=first.names)
-    again = tmp_path / f"again.{target}"
-    again.write_bytes(export(target, configuration, "", {}).content)
-    second = import_model(again)
+    prepared = Prepared(first.network, parse_weights(first.weights, first.network, "w"), kernels())
+    configuration = Configuration.of(
+        prepared, assign(first.network, "fp32"), resolve_options(first.network), names=first.names)
+    path = folder / f"again.{target}"
+    path.write_bytes(export(target, configuration, "", {}).content)
+    return path, first, import_model(path)
+
+
+@pytest.mark.parametrize("name", ["yolov8n-relu", "yolov5n", "yolox-nano", "mobilenetv2-ssdlite"])
+def test_networks_of_other_programs_come_back_with_their_decoders(name: str, tmp_path: Path) -> None:
+    _, first, second = again(name, "onnx", tmp_path)
     assert second.weights == first.weights
     assert [(y.decoder, y.anchors, y.classes) for y in second.network.yolos] == [
-        (y.decoder, y.anchors, y.classes) for y in network.yolos]
-    x = np.random.default_rng(4).random((1, *network.in_shape), np.float32)
+        (y.decoder, y.anchors, y.classes) for y in first.network.yolos]
+    x = np.random.default_rng(4).random((1, *first.network.in_shape), np.float32)
     assert [y.tobytes() for y in heads_of(second, x)] == [y.tobytes() for y in heads_of(first, x)]
+
+
+@pytest.mark.parametrize("name", [name for name in MODELS if name != "yolox-nano-raw"])
+def test_through_tensorflow_lite_too_and_litert_gives_the_same(name: str, tmp_path: Path) -> None:
+    pytest.importorskip("ai_edge_litert")
+    from tests.importing.test_tflite import litert
+
+    path, first, second = again(name, "tflite", tmp_path)
+    assert second.weights == first.weights
+    assert [(y.decoder, y.anchors, y.classes) for y in second.network.yolos] == [
+        (y.decoder, y.anchors, y.classes) for y in first.network.yolos]
+    x = np.random.default_rng(4).random((1, *first.network.in_shape), np.float32)
+    for own, before, other in zip(heads_of(second, x), heads_of(first, x), litert(path, x), strict=True):
+        assert own.tobytes() == before.tobytes()
+        assert np.abs(own - other.reshape(own.shape)).max() <= 2e-6 * np.abs(other).max()
