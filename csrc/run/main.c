@@ -171,14 +171,15 @@ static void *read_first(void *of)
     return 0;
 }
 
-static int read_picture(mprun *net, const char *path, const first_picture *first, mpr_picture *picture)
+static int read_picture(mprun *net, const char *path, first_picture *first, mpr_picture *picture)
 {
     if (!first) return mpr_picture_read(picture, path, mpr_room_of(net), net->error);
     *picture = first->picture;
+    first->picture = (mpr_picture){0};
     return first->failed ? mpr_fail(net->error, "%s", first->error) : 0;
 }
 
-static int detect(mprun *net, const options *o, const first_picture *first)
+static int detect(mprun *net, const options *o, first_picture *first)
 {
     /* One document or none: it is complete before anything is printed. */
     char *text = 0;
@@ -211,7 +212,7 @@ static int detect(mprun *net, const options *o, const first_picture *first)
     return result;
 }
 
-static int run(mprun *net, const options *o, const first_picture *first)
+static int run(mprun *net, const options *o, first_picture *first)
 {
     if (o->bench) return mpr_bench(net, o->repeats, o->json);
     if (o->profile) return mpr_profile(net, o->out, o->repeats);
@@ -246,7 +247,7 @@ int main(int count, char **words)
         mprun *net = mprun_open(o.bundle, o.isa, o.threads, error, sizeof error);
         if (beside) pthread_join(reader, 0);
         failed = net ? run(net, &o, beside ? &first : 0) : -1;
-        if (!net) mpr_picture_drop(&first.picture);
+        mpr_picture_drop(&first.picture);
         if (net && failed) snprintf(error, sizeof error, "%s", net->error);
         mprun_close(net);
     }

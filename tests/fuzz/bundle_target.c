@@ -80,7 +80,7 @@ static void read_picture(const uint8_t *data, size_t size)
     if (!file) abort();
     memcpy(file, data, size);
     const int failed = mpr_picture_of(&picture, "picture", file, size, (mpr_room){0}, error);
-    if (failed != (picture.rgb == 0) || (failed && !*error)) abort();
+    if (!failed != (picture.rgb != 0) || (failed && !*error)) abort();
     if (!failed && picture.rgb[(size_t)picture.width * picture.height * 3 - 1] > 255) abort();
     mpr_picture_drop(&picture);
     free(file);
