@@ -111,12 +111,13 @@ static const char *normalize_problem(const mpr_file *file, const mpb_step *step,
     return 0; /* the kernel looks at the segments */
 }
 
-static const char *local_avgpool_problem(const mpb_step *step, const mpb_slot *in, const mpb_slot *out)
+static const char *local_avgpool_problem(const mpb_step *step, const mpb_slot *in, const mpb_slot *out, int64_t *work)
 {
     if (step->size < 1 || step->size > 256 || step->stride < 1 || step->stride > MOST_SIDE || step->stride_y < 1 ||
         step->stride_y > MOST_SIDE || step->padding < 0 || step->padding > MOST_SIDE ||
         in->h + step->padding < step->size || in->w + step->padding < step->size)
         return "its window makes no sense";
+    *work += (int64_t)mpr_values(out) * step->size * step->size;
     return mp_is_real(in->type) && in->type == out->type && in->c == out->c &&
                    out->h == pooled_side(in->h, step->size, step->stride_y, step->padding) &&
                    out->w == pooled_side(in->w, step->size, step->stride, step->padding)
@@ -229,9 +230,7 @@ static const char *step_problem(const mpr_file *file, const mpb_step *step, cons
     case MPB_NORMALIZE:
         if (!real || in->type != out->type || !same_shape(in, out)) return "it cannot normalise this";
         return normalize_problem(file, step, in);
-    case MPB_LOCAL_AVGPOOL:
-        *work += (int64_t)mpr_values(out) * step->size * step->size;
-        return local_avgpool_problem(step, in, out);
+    case MPB_LOCAL_AVGPOOL: return local_avgpool_problem(step, in, out, work);
     case MPB_CHANNEL_MAX:
         *work += (int64_t)mpr_values(in);
         return in->type == out->type && in->h == out->h && in->w == out->w && out->c <= in->c
