@@ -29,7 +29,7 @@ def core(compiler: list[str], flags: list[str], *targets: str) -> Path:
 
     Raises: RuntimeError with what make said.
     """
-    name = shlex.join([*compiler, *flags])
+    name = shlex.join([*compiler, *(flag for flag in flags if flag != "-Werror")])  # which gives the same objects
     folder = ROOT / _FOLDERS.get(name, f".cache/core/{compiler[0]}-{hashlib.sha256(name.encode()).hexdigest()[:12]}")
     folder.mkdir(parents=True, exist_ok=True)
     command = ["make", "-s", f"-j{len(os.sched_getaffinity(0))}", "-C", str(ROOT / "csrc/run"), f"CC={shlex.join(compiler)}",

@@ -1,51 +1,42 @@
-"""Cross-builds the package for arm64 into a folder: `build.py ROOT OUT`.
+"""The package for arm64 in a folder: `build.py ROOT OUT`.
 
-ROOT is the folder that root.sh made (its headers are used); OUT receives mpnet/ with an arm64 extension module. The
-flags of each file are those of an ordinary build (csrc/isa_flags.py). CC names the cross compiler.
+ROOT is the folder that root.sh made (its headers are used); OUT receives mpnet/ with an arm64 extension module, of the objects
+that `make mprun-arm` has as well. CC names the cross compiler.
 """
 
 from __future__ import annotations
 
+import compileall
 import os
 import shlex
 import shutil
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(REPOSITORY / "csrc"))
+sys.path[:0] = [str(REPOSITORY), str(REPOSITORY / "csrc")]
 
-from build_ffi import ffi, sources  # noqa: E402
-from isa_flags import COMMON, isa_flags  # noqa: E402
+from build_ffi import ffi  # noqa: E402
+from isa_flags import COMMON  # noqa: E402
+
+from tests.core import core  # noqa: E402
 
 
 def main() -> int:
     root, out = Path(sys.argv[1]).resolve(), Path(sys.argv[2]).resolve()
     compiler = shlex.split(os.environ.get("CC", "aarch64-linux-gnu-gcc"))
-    package, objects = out / "mpnet", out / "objects"
+    package = out / "mpnet"
     shutil.rmtree(package, ignore_errors=True)
     shutil.copytree(REPOSITORY / "mpnet", package, ignore=shutil.ignore_patterns("*.so", "_core.c", "__pycache__"))
-    objects.mkdir(parents=True, exist_ok=True)
-    module = objects / "_core.c"
+    module = out / "_core.c"
     ffi.emit_c_code(str(module))
     include = [f"-I{REPOSITORY / 'csrc'}", f"-I{root / 'usr/include/python3.11'}", f"-I{root / 'usr/include'}"]
-
-    def compile_one(source: Path) -> str:
-        name = "-".join(source.relative_to(source.parents[1]).parts)
-        target = objects / f"{name}.o"
-        flags = [*COMMON, "-Werror", "-pthread", "-fPIC", *isa_flags(str(source), "aarch64")]
-        # cffi's own generated file is not held to our warnings.
-        if source == module:
-            flags.remove("-Werror")
-        subprocess.run([*compiler, *flags, *include, "-c", str(source), "-o", str(target)], check=True)
-        return str(target)
-
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        made = list(pool.map(compile_one, [module, *sources]))
-    library = str(package / "kernels" / "_core.abi3.so")
-    subprocess.run([*compiler, "-shared", "-pthread", *made, "-lm", "-o", library], check=True)
+    library = core(compiler, [], "libmprun.a") / "libmprun.a"
+    subprocess.run([*compiler, *COMMON, "-shared", "-pthread", "-fPIC", *include, str(module), str(library), "-lm",
+                    "-o", str(package / "kernels" / "_core.abi3.so")], check=True)
+    if sys.version_info[:2] == (3, 11):  # as in ROOT; emulated, each process would do it anew
+        compileall.compile_dir(package, quiet=1)
     return 0
 
 

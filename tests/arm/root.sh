@@ -26,4 +26,9 @@ cp -a "$work/headers/usr/include" "$root/usr/"
     numpy cffi PyYAML opencv-python-headless click rich jinja2 pytest hypothesis setuptools
 qemu-aarch64-static -L "$root" -E PYTHONPATH="$root/opt/site" "$root/usr/bin/python3.11" -c \
     'import numpy, cffi, yaml, cv2, click, rich, platform; assert platform.machine() == "aarch64"'
+# Compiling modules under emulation would take most of the time of short programs.
+python=${PYTHON:-python3}
+if "$python" -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))'; then
+    "$python" -m compileall -q -j 0 -x 'lib2to3|/tests?/' "$root/usr/lib/python3.11" "$root/opt/site" >/dev/null || true
+fi
 touch "$root/.complete"

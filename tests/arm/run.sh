@@ -2,6 +2,7 @@
 # `make test-arm`: the kernel tests and a whole network through the real package on emulated arm64 CPUs, and what the kernels cost
 # there in instructions (needs x86-64 Debian 12). Says which parts ran, and for how long.
 # Usage: run.sh [CPU...]     default: the six that stand for the supported boards. PYTHON: one with mpnet and pytest installed.
+# a64fx stands for CPUs with fp16 and without dot products; its SVE, which mpnet does not use and glibc does, takes minutes to emulate.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 python=${PYTHON:-python3}
@@ -17,74 +18,77 @@ if [ ${#missing[@]} -gt 0 ]; then
     echo "test-arm: missing: ${missing[*]} (Debian: apt-get install --no-install-recommends ${missing[*]})" >&2
     exit 2
 fi
+. tests/parts.sh
 cpus=("$@")
-[ ${#cpus[@]} -gt 0 ] || cpus=(cortex-a57 cortex-a72 a64fx cortex-a76 neoverse-n1 max,sve=off)
-cache=$PWD/.cache/arm
+[ ${#cpus[@]} -gt 0 ] || cpus=(cortex-a57 cortex-a72 a64fx,sve=off cortex-a76 neoverse-n1 max,sve=off)
+export cache=$PWD/.cache/arm repository=$PWD PYTHONPATH=$PWD
+export MPNET_ORACLE=${MPNET_ORACLE:-$PWD/.cache/oracle}
+export ARMROOT=$cache/root ARMPATH=$cache/out:$cache/tree armpy=$PWD/tests/arm/armpy
 mkdir -p "$cache"
-ran=()
-# Runs a part, and remembers it with its seconds for the last lines.
-part() {
-    local name=$1 begin=$SECONDS
-    shift
-    echo "test-arm: $name"
-    "$@" || { echo "test-arm: failed: $name" >&2; exit 1; }
-    ran+=("$(printf '%5d s  %s' $((SECONDS - begin)) "$name")")
-}
+kernel_files="tests/kernels/test_conv.py tests/kernels/test_elementwise.py"
+export kernel_files
 
-build() {
-    "$python" tests/arm/build.py "$cache/root" "$cache/out" >/dev/null
-    rm -rf "$cache/tree" && mkdir -p "$cache/tree" && cp -r tests "$cache/tree/"
+# The core, compiled once: mprun, the package's library, instruction counts and hot loops are all about the same objects.
+core() {
+    make -s -j"$(nproc)" mprun-arm CFLAGS=-Werror
+    local size
+    size=$(stat -c %s build/mprun-arm/mprun)
+    [ "$size" -le 1500000 ] || { echo "mprun has $size bytes; 1,500,000 are the limit" >&2; return 1; }
+    aarch64-linux-gnu-gcc -static -Icsrc/run tests/mprun/heads.c build/mprun-arm/libmprun.a -lm -pthread -o "$cache/heads"
     aarch64-linux-gnu-gcc -O1 -static tests/arm/half_storage.c -o "$cache/half_storage"
-    "$python" tests/arm/network.py > "$cache/expected.txt"
-    cat "$cache/expected.txt"
 }
-
+here() {
+    "$PYTHON" tests/arm/network.py | tee "$cache/expected.txt"
+    "$PYTHON" -m pytest -q $kernel_files
+}
+package() {
+    "$PYTHON" tests/arm/build.py "$cache/root" "$cache/out"
+    rm -rf "$cache/tree"
+    mkdir "$cache/tree"
+    cp -r tests "$cache/tree/"
+}
 network() {
     [ "$(qemu-aarch64-static -cpu "$1" "$cache/half_storage")" = "2.240234 1.360352 1.800781" ] ||
         { echo "__fp16 program prints something else" >&2; return 1; }
-    (cd "$cache/tree" && QCPU=$1 "$armpy" tests/arm/network.py > "$cache/$1.txt" 2> "$cache/$1.err") ||
-        { cat "$cache/$1.err" >&2; return 1; }
-    cmp "$cache/expected.txt" "$cache/$1.txt" && cat "$cache/$1.err"
+    cd "$cache/tree"
+    QCPU=$1 "$armpy" tests/arm/network.py >"$cache/$1.txt"
+    cmp "$cache/expected.txt" "$cache/$1.txt"
 }
-
 # Nothing above the tree may be listed: there the emulator shows the arm64 root's folders (its /tmp is empty).
 kernel_tests() {
-    (cd "$cache/tree" && QCPU=$1 "$armpy" -m pytest -q -x -p no:cacheprovider -c /dev/null --rootdir=. --confcutdir=. \
-        tests/kernels/test_conv.py tests/kernels/test_elementwise.py)
+    cd "$cache/tree"
+    QCPU=$1 "$armpy" -m pytest -q -x -p no:cacheprovider -c /dev/null --rootdir=. --confcutdir=. $kernel_files
 }
-
 # mprun, static: what sessions of this machine expect of random configurations, with weights packed here for the board.
 bundles() {
-    make -s mprun-arm
-    aarch64-linux-gnu-gcc -static -Icsrc/run tests/mprun/heads.c build/mprun-arm/libmprun.a -lm -pthread -o "$cache/heads"
-    rm -rf "$cache/bundles" && mkdir -p "$cache/bundles"
-    PYTHONPATH=$PWD "$python" -m tests.mprun.cases "$cache/bundles" 30 neon neon_i8mm
-    size=$(stat -c %s build/mprun-arm/mprun)
-    [ "$size" -le 1500000 ] || { echo "mprun has $size bytes; 1,500,000 are the limit" >&2; return 1; }
+    rm -rf "$cache/bundles"
+    mkdir "$cache/bundles"
+    "$PYTHON" -m tests.mprun.cases "$cache/bundles" 30 neon neon_i8mm
+    local cpu
+    for cpu; do
+        qemu-aarch64-static -cpu "$cpu" "$cache/heads" auto 1 "$cache/bundles/list.txt"
+        "$PYTHON" -m tests.mprun.cases compare "$cache/bundles"
+    done
 }
-mprun() {
-    qemu-aarch64-static -cpu "$1" "$cache/heads" auto 1 "$cache/bundles/list.txt" &&
-        PYTHONPATH=$PWD "$python" -m tests.mprun.cases compare "$cache/bundles"
-}
+# Of these two, which between them have all levels: mprun, and every level against the scalar one. The others run the same code.
+both=()
+for cpu in cortex-a57 max,sve=off; do
+    case " ${cpus[*]} " in *" $cpu "*) both+=("$cpu") ;; esac
+done
 
-part "hot loops as compiled, and modelled cycles" "$python" -m pytest tests/counts -k neon
-part "executed instructions, emulated" "$python" tests/counts/executed.py "$cache/counts"
-part "mprun built; bundles of random configurations" bundles
-for cpu in cortex-a57 max,sve=off; do
-    case " ${cpus[*]} " in *" $cpu "*) part "mprun on $cpu" mprun "$cpu" ;; esac
-done
-part "docs/board.md, command by command" env MPNET_ARM=1 "$python" -m pytest -q tests/mprun/test_board.py
-part "arm64 root (kept in .cache/arm)" tests/arm/root.sh "$cache/root"
-export ARMROOT=$cache/root ARMPATH=$cache/out:$cache/tree
-armpy=$PWD/tests/arm/armpy
-part "cross build; the whole network on this machine" build
-for cpu in "${cpus[@]}"; do
-    part "whole network on $cpu" network "$cpu"
-done
-# Every level against the scalar one. These two CPUs cover all levels; the others run the same code.
-for cpu in cortex-a57 max,sve=off; do
-    case " ${cpus[*]} " in *" $cpu "*) part "kernel tests on $cpu" kernel_tests "$cpu" ;; esac
-done
+start "the core, compiled once" 600 core
+start "arm64 root (kept in .cache/arm)" 600 tests/arm/root.sh "$cache/root"
+start "the same networks and kernels on this machine" 600 here
+finish
+start "the package on the root" 120 package
+finish
+for cpu in "${both[@]}"; do start "kernel tests on $cpu" 900 kernel_tests "$cpu"; done
+start "docs/board.md, command by command" 900 env MPNET_ARM=1 "$PYTHON" -m pytest -q tests/mprun/test_board.py
+start "mprun: random configurations on ${both[*]}" 600 bundles "${both[@]}"
+for cpu in "${cpus[@]}"; do start "whole network on $cpu" 600 network "$cpu"; done
+start "hot loops as compiled, and modelled cycles" 600 "$PYTHON" -m pytest -q tests/counts -k neon
+start "executed instructions, emulated" 600 "$PYTHON" tests/counts/executed.py "$cache/counts"
+finish
 echo "test-arm: passed on ${cpus[*]}"
-printf '%s\n' "${ran[@]}"
+times
 printf '%5d s  in all\n' $SECONDS
