@@ -25,10 +25,12 @@ from mpnet.spec.network import NetworkSpec
 from mpnet.spec.precision import BASE_NAMES, PRECISIONS
 from mpnet.spec.quantization import (
     MODES,
+    NARROW_METHODS,
     WEIGHT_GRANULARITIES,
     WEIGHT_METHODS,
     WEIGHTS,
     ActivationOptions,
+    NarrowOptions,
     QuantizationOptions,
     WeightOptions,
 )
@@ -89,6 +91,8 @@ def _said(draw: random.Random) -> QuantizationOptions:
         ActivationOptions(mode=mode.name, ranges=draw.choice(("dynamic", "calibrated")), rounding=draw.choice(mode.roundings)),
         WeightOptions(draw.choice(WEIGHT_GRANULARITIES), method, draw.choice(WEIGHTS[method].roundings)),
         bias_correction=draw.random() < 0.3, equalisation=None,
+        # What is learnt needs pictures.
+        narrow=NarrowOptions(method=draw.choice(NARROW_METHODS), rounding="nearest", bias_correction=False),
     )
 
 
