@@ -38,6 +38,12 @@ static void leave_conversions(mpr_pass *pass)
     }
 }
 
+/* Only of steps that have values: others' are not looked at. */
+static const void *values_of(const mpr_pass *pass, const mpb_step *step)
+{
+    return pass->weights->file->data + step->values.at;
+}
+
 int mpr_pass_open(mpr_pass *pass, mpr_weights *weights, int64_t number, char *error)
 {
     const mpr_file *file = weights->file;
@@ -230,7 +236,7 @@ static int concat(mpr_pass *pass, const mpb_step *step, mpr_tensor *out, const m
 
 static int combine(mpr_pass *pass, const mpb_step *step, const mpr_tensor *x, mpr_tensor *out, const mpb_slot *to)
 {
-    const float *weights = (const void *)(pass->weights->file->data + step->values.at);
+    const float *weights = values_of(pass, step);
     int status = MP_OK;
     for (int32_t i = 1; i < step->inputs && status == MP_OK; i++, weights += 2 * (size_t)to->c) {
         const int32_t input = pass->places[step->first_input + i];
@@ -258,7 +264,6 @@ int mpr_pass_step(mpr_pass *pass, const mpb_step *step)
     const int32_t input = pass->places[step->first_input];
     mpr_tensor *x = &pass->tensors[input], *out = &pass->tensors[step->output];
     const mpb_slot *in = &pass->slots[input], *to = &pass->slots[step->output];
-    const void *values = pass->weights->file->data + step->values.at;
     const float *p = step->parameters;
     if (step->operation != MPB_YOLO) out->known = 0;
     switch (step->operation) {
@@ -285,10 +290,11 @@ int mpr_pass_step(mpr_pass *pass, const mpb_step *step)
                       threads);
     case MPB_COMBINE: return combine(pass, step, x, out, to);
     case MPB_MULTIPLY: return multiply(pass, step, out, to);
-    case MPB_CONSTANT: return mp_cast(table, values, MP_TYPE_F32, out->data, to->type, mpr_values(to), threads);
+    case MPB_CONSTANT:
+        return mp_cast(table, values_of(pass, step), MP_TYPE_F32, out->data, to->type, mpr_values(to), threads);
     case MPB_GATHER:
         out->params = x->params;
-        return mp_gather(table, x->data, out->data, in->type, 1, mpr_values(in), mpr_values(to), values,
+        return mp_gather(table, x->data, out->data, in->type, 1, mpr_values(in), mpr_values(to), values_of(pass, step),
                          &x->params.zero_point, threads);
     case MPB_NORMALIZE:
         return mp_normalize(table, x->data, out->data, in->type, step->kind, mpr_values(in) / step->length,
