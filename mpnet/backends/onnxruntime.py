@@ -21,9 +21,14 @@ from mpnet.export.naming import layer_of
 _CONVOLUTIONS = {
     "QLinearConv": "int8", "ConvInteger": "int8", "Conv": "fp32", "FusedConv": "fp32", "NhwcFusedConv": "fp32",
 }
+_READ_AS_REALS = "its int8 convolution gives 8 bits only, and something reads this one's result as reals"
+# What was asked for, and what runs.
 _WHY = {
-    "int8": "its int8 convolution gives 8 bits only, and something reads this one's result as reals",
-    "fp16": "weights are widened when loaded, results rounded to half",
+    ("int8", "fp32"): _READ_AS_REALS,
+    ("int4", "fp32"): _READ_AS_REALS,
+    ("int4", "int8"): "codes are widened to 8 bits when loaded",
+    ("fp16", "fp32"): "weights are widened when loaded, results rounded to half",
+    ("bf16", "fp32"): "weights are widened when loaded, results rounded to bfloat16",
 }
 PASSES = 20
 """Of which layers' times are means."""
@@ -76,7 +81,7 @@ class OnnxRuntimeModel:
             if precision is not None and layer is not None:
                 asked = self._exported.layers[layer][0] if layer in self._exported.layers else precision
                 found[layer] = (precision, f"{node.op_type} of the optimised graph"
-                                           + (f": {_WHY[asked]}" if asked != precision and asked in _WHY else ""))
+                                           + (f": {_WHY[asked, precision]}" if (asked, precision) in _WHY else ""))
         return found
 
     def layer_ms(self) -> Mapping[int, float]:
@@ -99,5 +104,5 @@ class OnnxRuntimeModel:
 
 BACKEND = Backend(
     "ONNX Runtime", "onnx", "onnxruntime", OnnxRuntimeModel,
-    {"activations": {"mode": "affine", "ranges": "calibrated"}}, ("onnxruntime>=1.17", "onnx>=1.14"), "onnxruntime",
+    {"activations": {"mode": "affine", "ranges": "calibrated"}}, ("onnxruntime>=1.17", "onnx>=1.16"), "onnxruntime",
 )

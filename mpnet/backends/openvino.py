@@ -15,7 +15,11 @@ from mpnet.export import Exported
 from mpnet.export.naming import layer_of
 
 _PRECISIONS = {"f32": "fp32", "u8": "int8", "i8": "int8", "f16": "fp16", "bf16": "bf16"}
-_WHY = {"fp16": "weights are widened when loaded"}
+# What was asked for, and what runs.
+_WHY = {
+    ("fp16", "fp32"): "weights are widened when loaded", ("bf16", "fp32"): "weights are widened when loaded",
+    ("int4", "int8"): "codes are widened to 8 bits when loaded",
+}
 PASSES = 20
 """Of which layers' times are means."""
 
@@ -67,7 +71,7 @@ class OpenVinoModel:
                 precision = _PRECISIONS.get(facts.get("runtimePrecision", "").lower(), facts.get("runtimePrecision", "?"))
                 asked = self._exported.layers[layer][0] if layer in self._exported.layers else precision
                 found[layer] = (precision, f"{facts.get('primitiveType', 'convolution')} of the runtime model"
-                                           + (f": {_WHY[asked]}" if asked != precision and asked in _WHY else ""))
+                                           + (f": {_WHY[asked, precision]}" if (asked, precision) in _WHY else ""))
         return found
 
     def layer_ms(self) -> Mapping[int, float]:
@@ -93,5 +97,5 @@ def _text(value: Any) -> str:
 
 BACKEND = Backend(
     "OpenVINO", "onnx", "openvino", OpenVinoModel, {"activations": {"mode": "affine", "ranges": "calibrated"}},
-    ("openvino>=2024.0", "onnx>=1.14"), "openvino",
+    ("openvino>=2024.0", "onnx>=1.16"), "openvino",
 )

@@ -20,12 +20,13 @@ from mpnet.formats.cfg import parse_cfg, read_cfg
 from mpnet.formats.weights import read_weights
 from mpnet.kernels.isa import kernels
 from mpnet.spec.network import NetworkSpec
-from mpnet.spec.quantization import ActivationOptions, QuantizationOptions
+from mpnet.spec.quantization import ActivationOptions, NarrowOptions, QuantizationOptions
 from mpnet.spec.weights import Weights, random_weights
 
 Floats = NDArray[np.float32]
 DYNAMIC = ActivationOptions(mode="affine", ranges="dynamic")
 CALIBRATED = ActivationOptions(mode="affine", ranges="calibrated")
+UNTAUGHT = NarrowOptions(rounding="nearest", bias_correction=False)  # few bits without calibration pictures
 SYMMETRIC = ActivationOptions(mode="symmetric", ranges="calibrated", rounding="half_away")
 
 # Odd sizes, stride 2 and 3, groups, depthwise, dilation, 1x1 with stride and with padding, every activation, pooling with
@@ -124,12 +125,14 @@ def batch_of(network: NetworkSpec, images: int = 2, seed: int = 5) -> Floats:
 
 
 def configured(
-    text: str, key: str, activations: ActivationOptions = DYNAMIC, weights: Weights | None = None, **more: Any
+    text: str, key: str, activations: ActivationOptions = DYNAMIC, weights: Weights | None = None,
+    narrow: NarrowOptions = UNTAUGHT, **more: Any,
 ) -> Configuration:
     """A configuration with random weights. key: a precision string, or one character for all layers."""
     network = parse_cfg(text, "net.cfg")
     prepared = Prepared(network, weights or random_weights(network, 3), kernels())
-    return decided(prepared, key, QuantizationOptions(activations), batch_of(network), content=text.encode(), **more)
+    options = QuantizationOptions(activations, narrow=narrow)
+    return decided(prepared, key, options, batch_of(network), content=text.encode(), **more)
 
 
 def trained(shared_data: Path, name: str, key: str, activations: ActivationOptions) -> tuple[Configuration, Floats]:

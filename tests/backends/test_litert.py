@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from mpnet.backends import Model, backend
-from mpnet.errors import EngineError
+from mpnet.errors import ConfigError, EngineError
 from mpnet.export import Configuration, Exported, export
 from mpnet.spec.weights import random_weights
 from tests.backends.foreign_cases import (
     CALIBRATED,
     DYNAMIC,
     ODD,
+    UNTAUGHT,
     batch_of,
     configured,
     head_error,
@@ -44,6 +46,30 @@ def test_fp32_gives_the_same_bits() -> None:
     batch = batch_of(configuration.network, 3)
     for found, wanted in zip(_open(configuration).forward(batch), own(configuration, batch), strict=True):
         np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("key", ["4", "4qhfq4f4h"])
+def test_weights_of_four_bits_give_the_sums_of_eight(key: str) -> None:
+    text = ODD.replace("groups=16", "groups=1")  # it has no depthwise convolution of four bits
+    configuration = configured(text, key)
+    assert _error(configuration) <= 2e-2
+    executed = _open(configuration).executed()
+    assert executed is not None
+    for layer in configuration.network.convolutions:
+        if configuration.precisions[layer.index].is_narrow:
+            assert executed[layer.index] == ("int8", "a kernel of TensorFlow Lite, not XNNPACK, hybrid")
+
+
+def test_a_depthwise_convolution_of_four_bits_is_refused_with_the_nearest() -> None:
+    with pytest.raises(ConfigError, match=r"layer 1 .* as int4: LiteRT has no depthwise .* by weights of 4 bits.*can is 4q44"):
+        export("tflite", configured(ODD, "4"), "litert")
+
+
+def test_groups_of_channels_are_refused() -> None:
+    text = one_layer("[convolutional]\nfilters=4\nsize=1\nactivation=linear\n")
+    configuration = configured(text, "4", narrow=replace(UNTAUGHT, granularity="per_group"))
+    with pytest.raises(ConfigError, match=r"layer 0 .* narrow\.granularity to per_channel; .* configuration that can is q$"):
+        export("tflite", configuration, "litert")
 
 
 @pytest.mark.parametrize("head", [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from mpnet.kernels.isa import kernels
 from mpnet.spec.network import NetworkSpec
 from mpnet.spec.quantization import ActivationOptions, QuantizationOptions, WeightOptions
 from mpnet.spec.weights import Weights, random_weights
-from tests.backends.foreign_cases import ODD, decided, head_error
+from tests.backends.foreign_cases import ODD, UNTAUGHT, decided, head_error
 from tests.conftest import DemoModel
 
 pytest.importorskip("onnx")
@@ -60,9 +61,14 @@ def batch() -> Floats:
     ("f" * COUNT, QuantizationOptions(), 2e-6),
     ("w" * COUNT, QuantizationOptions(), 2e-5),
     ("h" * COUNT, QuantizationOptions(), 2e-3),
+    ("b" * COUNT, QuantizationOptions(), 1.6e-2),
     ("q" * COUNT, QuantizationOptions(CALIBRATED), 2e-2),
     ("q" * COUNT, QuantizationOptions(), 2e-2),
     ("fhqqfqhqf", QuantizationOptions(CALIBRATED), 2e-2),
+    ("4" * COUNT, QuantizationOptions(CALIBRATED, narrow=UNTAUGHT), 2e-2),
+    ("4" * COUNT, QuantizationOptions(narrow=UNTAUGHT), 2e-2),
+    ("4bq4fhb4f", QuantizationOptions(CALIBRATED, narrow=UNTAUGHT), 2e-2),
+    ("4" * COUNT, QuantizationOptions(CALIBRATED, narrow=replace(UNTAUGHT, granularity="per_group")), 2e-2),
     ("q" * COUNT, QuantizationOptions(CALIBRATED, WeightOptions(granularity="per_tensor")), 2e-2),
     ("q" * COUNT, QuantizationOptions(ActivationOptions(mode="symmetric", ranges="calibrated")), 2e-2),
     ("q" * COUNT, QuantizationOptions(ActivationOptions(mode="symmetric")), 2e-2),

@@ -11,9 +11,9 @@ from mpnet.engine.operations import Add, AvgPool, Cast, Concat, Convolve, Dequan
 from mpnet.engine.plan import Step
 from mpnet.engine.prepare import Constants
 from mpnet.export.configuration import Configuration
-from mpnet.export.halves import halves_of
 from mpnet.export.naming import layer_name
 from mpnet.export.ncnn.file import Files
+from mpnet.export.weights import halves_of
 from mpnet.quantization.scheme import QuantParams, range_to_params
 from mpnet.spec.network import ConvolutionSpec, LayerSpec
 from mpnet.spec.precision import FLOAT16

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -13,12 +14,13 @@ from mpnet.engine.prepare import Constants, Prepared
 from mpnet.engine.rules import kernel_activation
 from mpnet.export.naming import layer_name
 from mpnet.export.onnx.activations import CLAMPS, RISING, activate
-from mpnet.export.onnx.graph import FLOAT, Graph
+from mpnet.export.onnx.graph import FLOAT, INT4, INT8, Graph
 from mpnet.export.onnx.rules import Rules
-from mpnet.export.onnx.values import SHIFT, Coded, Later, Value, coded_value, fixed_map, quantised, real_of
+from mpnet.export.onnx.values import NARROW, SHIFT, Coded, Later, Value, coded_value, fixed_map, quantised, real_of
+from mpnet.export.weights import in_bits, in_blocks
 from mpnet.quantization.scheme import range_to_params
 from mpnet.spec.layers import ConvolutionSpec
-from mpnet.spec.precision import FLOAT16
+from mpnet.spec.reals import narrowed
 
 LEAKY_SLOPE = 0.1
 
@@ -63,11 +65,40 @@ class _Writer:
             if coded is not None and coded.params is None and self.rules.integer:
                 return self.on_integers(coded)
             return self.convolution(self.weights(), self.constants.bias)
-        dtype = self.operation.precision.stored.dtype
-        stored = self.constant("weights", self.constants.weights.astype(dtype))
-        if self.operation.precision.stored is FLOAT16:
-            stored = self.graph.node("Cast", [stored], self.name("weights_widened"), to=FLOAT)
-        return self.convolution(stored, self.constants.bias)
+        return self.convolution(self.reals(), self.constants.bias)
+
+    def reals(self) -> str:
+        """Weights that are no codes, from the type that they are stored in."""
+        weights, stored = self.constants.weights, self.operation.precision.stored
+        if stored not in NARROW:
+            return self.constant("weights", weights)
+        bits = narrowed(weights, stored.dtype)
+        constant = self.graph.packed(self.name("weights"), NARROW[stored][0], bits.shape, bits.tobytes())
+        return self.graph.node("Cast", [constant], self.name("weights_widened"), to=FLOAT)
+
+    @cached_property
+    def codes(self) -> str:
+        """Of the weights, in 8 bits. Those of 4 become that when the file is loaded: engines convolve codes of 8 bits only, and
+        DequantizeLinear of 4 bits leaves them with reals."""
+        weights, precision, node = self.constants.weights, self.operation.precision, self.graph.node
+        if not precision.is_narrow:
+            return self.constant("weights", weights)
+        codes, multipliers = in_blocks(weights, precision.weight_bits)
+        if (multipliers == 1).all():
+            constant = self.graph.packed(self.name("weights"), INT4, weights.shape, in_bits(weights, precision.weight_bits))
+        else:
+            # Of nodes that engines compute once, when they load the file.
+            constant = self.graph.packed(self.name("weights"), INT4, codes.shape, in_bits(codes, precision.weight_bits))
+            factors = [node("Cast", [each], self.name("weights_factor"), to=FLOAT)
+                       for each in (constant, self.constant("weights_multipliers", multipliers))]
+            product = node("Mul", factors, self.name("weights_product"))
+            shape = self.constant("weights_shape", np.array([len(codes), -1, *weights.shape[2:]], np.int64))
+            constant = node("Reshape", [product, shape], self.name("weights_reshaped"))
+            if codes.shape[1] * codes.shape[2] > weights.shape[1]:
+                ends = [self.constant(what, np.array([value], np.int64))
+                        for what, value in (("first", 0), ("channels", weights.shape[1]), ("axis", 1))]
+                constant = node("Slice", [constant, *ends], self.name("weights_cut"))
+        return node("Cast", [constant], self.name("weights_codes"), to=INT8)
 
     def convolution(self, weights: str, bias: NDArray[np.float32], what: str = "conv") -> str:
         inputs = [real_of(self.graph, self.x, self.name(what)), weights, self.constant("bias", bias)]
@@ -75,7 +106,7 @@ class _Writer:
 
     def weights(self, factor: float = 1.0) -> str:
         """What the weight codes mean, times a factor."""
-        codes, scales = self.constant("weights", self.constants.weights), self.scales * np.float32(factor)
+        codes, scales = self.codes, self.scales * np.float32(factor)
         if self.rules.fused_only and not self.in_codes:
             # Engines fold these into real weights, which DequantizeLinear keeps them from.
             reals = self.graph.node("Cast", [codes], self.name("weights_widened"), to=FLOAT)
@@ -93,8 +124,7 @@ class _Writer:
 
     def on_integers(self, x: Coded) -> str:
         """Biased sums of codes whose scale is known when they are."""
-        stored = self.constant("weights", self.constants.weights)
-        sums = self.graph.node("ConvInteger", [x.tensor, stored, x.zero_point], self.name("conv"), **self.window)
+        sums = self.graph.node("ConvInteger", [x.tensor, self.codes, x.zero_point], self.name("conv"), **self.window)
         reals = self.graph.node("Cast", [sums], self.name("sums"), to=FLOAT)
         factor = self.graph.node(
             "Mul", [x.scale, self.constant("weights_scale", self.scales.reshape(1, -1, 1, 1))], self.name("factor"))

@@ -9,10 +9,11 @@ from numpy.typing import NDArray
 
 from mpnet.export.naming import unused
 
-# Opset 17 and IR 8 hold all that is written, and engines of 2022 and later read them.
-OPSET, IR_VERSION = 17, 8
 # Of onnx.TensorProto.
-FLOAT, INT64, HALF = 1, 7, 10
+FLOAT, INT8, INT64, HALF, BFLOAT16, INT4 = 1, 3, 7, 10, 16, 22
+# Opset 17 and IR 8 hold most of what is written, and engines of 2022 and later read them; types that came later ask for more.
+VERSIONS = (17, 8)
+SINCE = {INT4: (21, 10)}
 
 
 class Graph:
@@ -31,6 +32,7 @@ class Graph:
         self._names: set[str] = set()
         self._inputs: list[Any] = []
         self._outputs: list[Any] = []
+        self._versions = VERSIONS
 
     def input(self, name: str, shape: Sequence[int]) -> str:
         """A float32 input."""
@@ -54,6 +56,16 @@ class Graph:
             self._initializers.append(self._tensor(np.ascontiguousarray(value).reshape(value.shape), known))
         return known
 
+    def packed(self, name: str, kind: int, shape: Sequence[int], content: bytes) -> str:
+        """A constant of a type that NumPy lacks, as the bytes that ONNX stores."""
+        key = (str(kind), tuple(shape), content)
+        known = self._constants.get(key)
+        if known is None:
+            known = self._constants[key] = unused(name, self._names)
+            self._initializers.append(self._helper.make_tensor(known, kind, list(shape), content, raw=True))
+            self._versions = max(self._versions, SINCE.get(kind, VERSIONS))
+        return known
+
     def node(self, operator: str, inputs: Sequence[str], name: str, **attributes: Any) -> str:
         """Append a node with one result; the result's name."""
         result = unused(name, self._names)
@@ -68,9 +80,10 @@ class Graph:
 
     def model(self, name: str, producer_version: str, metadata: dict[str, str]) -> Any:
         """The whole, checked. Raises: onnx.checker.ValidationError for a mistake in the writer."""
+        opset, ir_version = self._versions
         graph = self._helper.make_graph(self._nodes, name, self._inputs, self._outputs, self._initializers)
         model = self._helper.make_model(
-            graph, opset_imports=[self._helper.make_opsetid("", OPSET)], ir_version=IR_VERSION, producer_name="mpnet",
+            graph, opset_imports=[self._helper.make_opsetid("", opset)], ir_version=ir_version, producer_name="mpnet",
             producer_version=producer_version,
         )
         self._helper.set_model_props(model, metadata)

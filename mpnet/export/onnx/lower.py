@@ -24,9 +24,8 @@ from mpnet.export.onnx.convolution import convolve
 from mpnet.export.onnx.graph import Graph
 from mpnet.export.onnx.operations import Job, write
 from mpnet.export.onnx.rules import Rules
-from mpnet.export.onnx.values import Later, Value, pair, quantised, real_of, rounded_to_half
+from mpnet.export.onnx.values import NARROW, Later, Value, pair, quantised, real_of, rounded
 from mpnet.spec.network import Shape
-from mpnet.spec.precision import FLOAT16
 
 INPUT = "picture"
 
@@ -80,7 +79,7 @@ class Lowered:
             real = activate(self.graph, later.activation, value.real, layer_name(later.layer, later.activation))
             name = layer_name(later.layer, "result")
             if later.quantize is None:
-                value = Value(rounded_to_half(self.graph, real, name, self.rules))
+                value = Value(rounded(self.graph, real, name, later.stored, self.rules))
             else:
                 value = quantised(self.graph, real, name, later.quantize)
             self._values[slot] = value
@@ -88,9 +87,10 @@ class Lowered:
 
     def _stored(self, real: str, step: Step) -> Value:
         """A result that is stored as the step gives it."""
-        has_halves = step.operation.moves_values and step.takes is step.gives
-        rounds = step.gives.stored is FLOAT16 and not has_halves
-        return Value(real, later=Later(step.layer, "linear", None) if rounds else None)
+        stored = step.gives.stored
+        has_rounded = step.operation.moves_values and step.takes is step.gives
+        rounds = stored in NARROW and not has_rounded
+        return Value(real, later=Later(step.layer, "linear", None, stored) if rounds else None)
 
     def _convolve(self, step: Step, x: Value) -> Value:
         operation = step.operation

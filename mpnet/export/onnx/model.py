@@ -55,6 +55,7 @@ def _written(lowered: Lowered) -> dict[int, tuple[str, str, str]]:
         operation = step.operation
         if isinstance(operation, Convolve):
             asked = operation.precision
-            said = "" if asked is asked.tensor else f"{asked}'s order of operations is mpnet's own"
-            found[step.layer] = (asked.name, asked.tensor.name, said)
+            written = asked if asked.is_narrow else asked.tensor
+            said = "" if asked is written else f"{asked}'s order of operations is mpnet's own"
+            found[step.layer] = (asked.name, written.name, said)
     return found

@@ -16,8 +16,9 @@ class Rules:
     leaky_depth:  with fused_only, an int8 convolution with LeakyReLU whose result is quantised is written as two that
                   store codes and the larger of both, where it sums at least this many products; below, one convolution
                   of reals is faster.
-    half:         how a result is rounded to half: "cast" there and back, or "split", where an engine drops such casts.
+    half:         how a result is rounded to 16 bits: "cast" there and back, or "split", where an engine drops such casts.
     integer:      whether convolutions of dynamic ranges are written on integers; else on the reals that codes mean.
+    precisions:   those it takes besides fp32, fp16 and int8.
     """
 
     what: str
@@ -25,6 +26,7 @@ class Rules:
     leaky_depth: int = 0
     half: str = "cast"
     integer: bool = True
+    precisions: tuple[str, ...] = ("bf16", "int4")
 
 
 FLAVOURS: dict[str, Rules] = {

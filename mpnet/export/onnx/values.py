@@ -7,15 +7,18 @@ from dataclasses import dataclass
 import numpy as np
 
 from mpnet.engine.operations import Quantize
+from mpnet.export.onnx.graph import BFLOAT16 as BFLOAT16_TENSOR
 from mpnet.export.onnx.graph import FLOAT, HALF, Graph
 from mpnet.export.onnx.rules import Rules
 from mpnet.quantization.scheme import QuantParams, range_to_params
+from mpnet.spec.precision import BFLOAT16, FLOAT16, StoredType
 
 # Codes are written as uint8: OpenVINO gives wrong results for int8 activations, and x86 multiplies uint8 by int8.
 SHIFT = 128
-# (2^13 x + x) - 2^13 x has the 11 leading bits of a float32 x, rounded to nearest, a half's: Veltkamp's splitting with a
-# factor that multiplies exactly, so that it is the same whatever an engine contracts or folds into the layer before.
-SPLIT = np.float32(2**13)
+# Reals of 16 bits: their number in ONNX, and s for which (2^s x + x) - 2^s x has as many leading bits of a float32 x as they
+# have, rounded to nearest: Veltkamp's splitting with a factor that multiplies exactly, so that it is the same whatever an
+# engine contracts or folds into the layer before.
+NARROW = {FLOAT16: (HALF, 13), BFLOAT16: (BFLOAT16_TENSOR, 16)}
 
 
 @dataclass(frozen=True)
@@ -30,7 +33,8 @@ class Coded:
 
 @dataclass(frozen=True)
 class Later:
-    """What a layer's reals lack before anything computes with them: an activation, then codes, or without a Quantize halves.
+    """What a layer's reals lack before anything computes with them: an activation, then codes, or without a Quantize
+    rounding to what is stored.
 
     All of it keeps the order of values, so that a pooling or a slice may come before and leave less to be done.
     """
@@ -38,6 +42,7 @@ class Later:
     layer: int
     activation: str
     quantize: Quantize | None
+    stored: StoredType = FLOAT16
 
 
 @dataclass(frozen=True)
@@ -124,13 +129,12 @@ def real_of(graph: Graph, value: Value, name: str) -> str:
     return graph.node("DequantizeLinear", inputs, f"{name}_dequantize")
 
 
-def rounded_to_half(graph: Graph, x: str, name: str, rules: Rules) -> str:
-    """x with the values that halves have, as float32."""
-    if rules.half == "none":
-        return x
+def rounded(graph: Graph, x: str, name: str, stored: StoredType, rules: Rules) -> str:
+    """x with the values that a type of 16 bits has, as float32."""
+    number, split = NARROW[stored]
     if rules.half == "cast":
-        half = graph.node("Cast", [x], f"{name}_half", to=HALF)
+        half = graph.node("Cast", [x], f"{name}_half", to=number)
         return graph.node("Cast", [half], f"{name}_widened", to=FLOAT)
-    large = graph.node("Mul", [x, graph.constant("split", SPLIT)], f"{name}_large")
+    large = graph.node("Mul", [x, graph.constant(f"split_{split}", np.float32(2**split))], f"{name}_large")
     sum_ = graph.node("Add", [large, x], f"{name}_sum")
     return graph.node("Sub", [sum_, large], f"{name}_half")

@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 from mpnet.engine.prepare import Constants
 from mpnet.engine.rules import kernel_activation
-from mpnet.export.halves import halves_of
 from mpnet.export.tflite.file import Channels, Codes
 from mpnet.export.tflite.forms import Form, Way
 from mpnet.export.tflite.operations import CHANNELS, FUSED, NO_FUSION, PADDING, Writer
 from mpnet.export.tflite.rules import Rules, missing, same_or_valid_convolution
+from mpnet.export.weights import halves_of
 from mpnet.quantization.weights import dequantize_weights
 from mpnet.spec.network import ConvolutionSpec
 
@@ -24,19 +24,22 @@ _LARGEST_BIAS = 2.0**30
 _LEAST_FACTOR = 2.0**-31
 _VERSION = {"CONV_2D": {"float": 1, "hybrid": 5, "coded": 3}, "DEPTHWISE_CONV_2D": {"float": 1, "hybrid": 6, "coded": 3}}
 _GROUPED_VERSION = 6
+_4_BITS_VERSION = 7
 
 
 @dataclass(frozen=True)
 class Convolution:
     """One convolution as it is to be written.
 
-    codes: of the input, None for reals. sums: codes of the sums, None for reals. result: codes of the result.
+    in_4_bits: weights are codes of four bits. codes: of the input, None for reals. sums: codes of the sums, None for reals.
+    result: codes of the result.
     """
 
     layer: ConvolutionSpec
     constants: Constants
     way: Way
     halves: bool
+    in_4_bits: bool
     codes: Codes | None
     sums: Codes | None
     result: Form
@@ -117,6 +120,8 @@ def _operator(writer: Writer, conv: Convolution, x: int, word: str, filters: sli
         version = max(version, 2 if layer.dilation > 1 else 1)
     elif graph.shape(x)[CHANNELS] != stored.shape[CHANNELS]:
         version = _GROUPED_VERSION
+    if conv.in_4_bits:
+        version = _4_BITS_VERSION
     return graph.operator(
         name, [x, kernel, offset], out, version=version, options="DepthwiseConv2DOptions" if depthwise else "Conv2DOptions",
         padding=PADDING[word], strideW=layer.stride, strideH=layer.stride, dilationWFactor=layer.dilation,
@@ -127,7 +132,7 @@ def _operator(writer: Writer, conv: Convolution, x: int, word: str, filters: sli
 def _kernel(writer: Writer, conv: Convolution, stored: NDArray[Any], meaning: Channels | None) -> int:
     graph, name = writer.graph, f"{writer.name}/weights"
     if not conv.halves:
-        return graph.constant(name, stored, meaning)
+        return graph.constant(name, stored, meaning, in_4_bits=conv.in_4_bits)
     halves = halves_of(conv.layer, stored)
     wide = graph.tensor(f"{name}_wide", stored.shape)
     return graph.operator("DEQUANTIZE", [graph.constant(name, halves)], wide, version=3, options="DequantizeOptions")

@@ -15,13 +15,14 @@ from ai_edge_litert import schema_py_generated as schema
 from numpy.typing import NDArray
 
 from mpnet.export.naming import unused
+from mpnet.export.weights import in_bits
 
 SCHEMA_VERSION = 3
 # Readers map weights where they lie in the file: the schema asks for this alignment.
 _ALIGNMENT = 16
 _TYPES: dict[str, int] = {
     "float32": schema.TensorType.FLOAT32, "float16": schema.TensorType.FLOAT16, "int8": schema.TensorType.INT8,
-    "int32": schema.TensorType.INT32,
+    "int32": schema.TensorType.INT32, "int4": schema.TensorType.INT4,
 }
 
 
@@ -55,14 +56,17 @@ class Graph:
         """A tensor that an operator writes, or the input. shape: with the leading 1 of one picture."""
         return self._add(name, shape, kind, 0, codes)
 
-    def constant(self, name: str, values: NDArray[Any], meaning: Channels | Codes | None = None) -> int:
-        """A tensor whose values stand in the file."""
-        content = np.ascontiguousarray(values)
+    def constant(
+        self, name: str, values: NDArray[Any], meaning: Channels | Codes | None = None, in_4_bits: bool = False
+    ) -> int:
+        """A tensor whose values stand in the file. in_4_bits: they are int8, but lie there in half of that."""
+        content = in_bits(np.ascontiguousarray(values), 4) if in_4_bits else values.tobytes()
+        kind = "int4" if in_4_bits else values.dtype.name
         said = (meaning.scales.tobytes(), meaning.axis) if isinstance(meaning, Channels) else meaning
-        key = (hashlib.sha256(content.tobytes()).digest(), content.shape, content.dtype.name, said)
+        key = (hashlib.sha256(content).digest(), values.shape, kind, said)
         if key not in self._constants:
             self._buffers.append(_Aligned(content))
-            self._constants[key] = self._add(name, content.shape, content.dtype.name, len(self._buffers) - 1, meaning)
+            self._constants[key] = self._add(name, values.shape, kind, len(self._buffers) - 1, meaning)
         return self._constants[key]
 
     def shape(self, tensor: int) -> tuple[int, ...]:
@@ -96,7 +100,7 @@ class Graph:
         """The file. metadata: named blocks that readers find by their names."""
         blocks = []
         for name, block in metadata.items():
-            self._buffers.append(_Aligned(np.frombuffer(block, np.uint8)))
+            self._buffers.append(_Aligned(block))
             blocks.append(_table("Metadata", name=name, buffer=len(self._buffers) - 1))
         model = _table(
             "Model", version=SCHEMA_VERSION, description=description, buffers=self._buffers, metadata=blocks,
@@ -143,9 +147,9 @@ def _table(kind: str, **values: Any) -> Any:
 class _Aligned(schema.BufferT):  # type: ignore[misc]
     """A buffer whose bytes lie on a multiple of 16, which the schema's classes leave to chance."""
 
-    def __init__(self, values: NDArray[Any]) -> None:
+    def __init__(self, content: bytes) -> None:
         super().__init__()
-        self._bytes = values.tobytes()
+        self._bytes = content
 
     def Pack(self, builder: Any) -> int:
         builder.StartVector(1, len(self._bytes), _ALIGNMENT)

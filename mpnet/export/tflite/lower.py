@@ -26,7 +26,6 @@ from mpnet.engine.operations import (
 )
 from mpnet.engine.plan import Step
 from mpnet.export.configuration import Configuration
-from mpnet.export.halves import halves_of
 from mpnet.export.naming import layer_name
 from mpnet.export.tflite.convolution import Convolution, write_convolution
 from mpnet.export.tflite.file import Codes, Graph
@@ -34,6 +33,7 @@ from mpnet.export.tflite.forms import Form, Way, carries_codes, choose_forms
 from mpnet.export.tflite.operations import Writer
 from mpnet.export.tflite.rules import Rules
 from mpnet.export.tflite.sums import Ranges
+from mpnet.export.weights import halves_of
 from mpnet.spec.network import MaxpoolSpec
 from mpnet.spec.precision import FLOAT16, FP16, FP32, INT8
 
@@ -119,11 +119,13 @@ class Lowering:
                 rounded = halves_of(layer, constants.weights).astype(np.float32)
                 constants, halves = replace(constants, weights=rounded), False
         elif operation.weights is not None:
-            written, why = _WRITTEN[way]
+            written, why = (asked.name, "") if asked.is_narrow else _WRITTEN[way]
             if way == "hybrid" and self._forms.maps[step.inputs[0]] is not None:
                 why = "hybrid: ranges are the picture's own, not the calibrated ones"
         self.layers[layer.index] = (asked.name, written, why)
-        convolution = Convolution(layer, constants, way, halves, codes, self._forms.sums.get(number), form)
+        convolution = Convolution(
+            layer, constants, way, halves, asked.is_narrow, codes, self._forms.sums.get(number), form
+        )
         return write_convolution(self._writer, self._rules, convolution, self._get(step.inputs[0], codes))
 
     def _maxpool(self, number: int, step: Step, form: Form) -> int:

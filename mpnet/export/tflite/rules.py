@@ -9,6 +9,7 @@ from mpnet.engine.options import LayerQuantization
 from mpnet.export.basic import beyond
 from mpnet.spec.network import ConvolutionSpec, LayerSpec, MaxpoolSpec
 from mpnet.spec.precision import FLOAT16, Precision
+from mpnet.spec.quantization import PER_GROUP
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,7 @@ class Rules:
     grouped:       whether a convolution may have groups, other than one per channel; else it is written group by group.
     padding_value: whether a padding by something else than zero is known (PADV2).
     wide:          whether operations beside those of Darknet's own detectors are written.
+    precisions:    those it takes besides fp32, fp16 and int8.
     """
 
     what: str
@@ -30,10 +32,12 @@ class Rules:
     grouped: bool
     padding_value: bool
     wide: bool
+    precisions: tuple[str, ...] = ()
 
 
 FLAVOURS: dict[str, Rules] = {
-    "litert": Rules("LiteRT", hybrid=True, stored_halves=True, grouped=True, padding_value=True, wide=True),
+    "litert": Rules(
+        "LiteRT", hybrid=True, stored_halves=True, grouped=True, padding_value=True, wide=True, precisions=("int4",)),
     "armnn": Rules("ArmNN", hybrid=False, stored_halves=False, grouped=False, padding_value=False, wide=False),
 }
 
@@ -57,6 +61,10 @@ def support(layer: LayerSpec, precision: Precision, quantization: LayerQuantizat
         return "it has no sums in half in a fixed order; fp16 stores the same tensors"
     if not precision.carries_scale or not isinstance(layer, ConvolutionSpec):
         return ""
+    if precision.is_narrow and rules.hybrid and layer.depthwise:
+        return f"{rules.what} has no depthwise convolution of reals by weights of {precision.weight_bits} bits"
+    if precision.is_narrow and quantization.narrow.granularity == PER_GROUP and layer.in_shape[2] > layer.groups:
+        return f"{rules.what} has no steps for groups of a convolution's input channels; set narrow.granularity to per_channel"
     scheme = quantization.activations
     if not quantization.calibrated:
         if not rules.hybrid:

@@ -1,0 +1,35 @@
+"""Weights as files of other programs store them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mpnet.export.weights import in_bits, in_blocks
+from mpnet.quantization.groups import quantize_groups
+from mpnet.quantization.weights import WeightScheme
+
+
+def test_codes_follow_one_another_from_the_lowest_bit_on() -> None:
+    assert in_bits(np.array([[1, -1], [-8, 7], [3, 0]], np.int8), 4) == bytes([0xF1, 0x78, 0x03])
+    assert in_bits(np.array([-7], np.int8), 4) == bytes([0x09])
+    assert in_bits(np.array([1, -1, 2], np.int8), 6) == bytes([0xC1, 0x2F, 0x00])
+
+
+@pytest.mark.parametrize("channels", [3, 32, 40, 64])
+@pytest.mark.parametrize("bits", [4, 6])
+def test_weights_in_groups_come_apart_into_codes_and_multipliers(channels: int, bits: int) -> None:
+    real = np.random.default_rng(channels).standard_normal((5, channels, 3, 3)).astype(np.float32)
+    real[:, :2] *= 9
+    real[4] = 0
+    weights, _ = quantize_groups(real, WeightScheme("per_group", "mse", bits=bits))
+    codes, multipliers = in_blocks(weights, bits)
+    size = min(channels, 32)
+    assert codes.shape == (5, -(-channels // size), size, 3, 3)
+    assert multipliers.shape == (5, len(codes[0]), 1, 3, 3)
+    assert (np.abs(codes) < 1 << bits - 1).all()
+    assert ((multipliers >= 1) & (multipliers <= 1 << 8 - bits)).all()
+    assert (multipliers > 1).any()
+    together = (codes * multipliers).reshape(5, -1, 3, 3)
+    np.testing.assert_array_equal(together[:, :channels], weights)
+    assert not together[:, channels:].any()
