@@ -55,7 +55,7 @@ def quantised_keys(
         codes = graph.codes.get(name)
         owner = range_owner(network, network.layers[index].inputs[0])
         # TensorFlow Lite's hybrid layers measure their input when they run.
-        hybrid = graph.format == "TensorFlow Lite" and owner not in ranges
+        hybrid = owner not in ranges and (graph.format == "TensorFlow Lite" or item.inputs[0] in graph.measured)
         if codes is None or (owner not in ranges and not hybrid) or codes.low != -128 or codes.zero_point.any():
             if name in graph.stored:
                 left.append(item.nodes[0])

@@ -77,7 +77,8 @@ def class_names(graph: Graph, classes: int) -> tuple[tuple[str, ...], str]:
     if classes > _MAX_NAMES:
         graph.fail(f"{classes} classes; the limit is {_MAX_NAMES}")
     made = tuple(f"class-{number}" for number in range(classes))
-    return made, f"names: class-0 to class-{max(classes - 1, 0)}, for the file has none that fit; edit the .names"
+    shown = "class-0" if classes < 2 else f"class-0 to class-{classes - 1}"
+    return made, f"names: {shown}, for the file has none that fit; edit the .names"
 
 
 def _json(text: str) -> Any:

@@ -58,6 +58,7 @@ class Graph:
     inputs:    shape by name, of tensors that no node makes and no constant is.
     shapes:    of all tensors for which they are known.
     codes:     by tensor: how it is quantised in the file. stored: the integers of quantised constants.
+    measured:  tensors that some int8 node quantises by a range of their own, found when the file runs.
     metadata:  texts that came with the file. picture: the input's name, once it is known.
     """
 
@@ -70,6 +71,7 @@ class Graph:
     shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
     codes: dict[str, Codes] = field(default_factory=dict)
     stored: dict[str, Array] = field(default_factory=dict)
+    measured: set[str] = field(default_factory=set)
     picture: str = ""
     format: str = "ONNX"
     fates: dict[str, str] = field(default_factory=dict)

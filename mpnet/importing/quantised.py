@@ -16,7 +16,8 @@ from mpnet.importing.shapes import shapes_of
 
 _QUANTIZE = ("QuantizeLinear", "com.microsoft.QuantizeLinear")
 _DEQUANTIZE = ("DequantizeLinear", "com.microsoft.DequantizeLinear")
-_INTEGER_NODES = ("QLinearConv", "ConvInteger", "QLinearMatMul", "MatMulInteger", "DynamicQuantizeLinear", "QLinearAdd")
+_INTEGER_NODES = ("QLinearConv", "ConvInteger", "QLinearMatMul", "MatMulInteger", "QLinearAdd")
+_MEASURED = "DynamicQuantizeLinear"
 _POSITIVE = ("Relu", "Sigmoid", "HardSigmoid", "Softmax", "Clip")
 _PASSING = ("MaxPool", "AveragePool", "GlobalAveragePool", "ReduceMean", "Concat", "Resize", "Reshape", "Flatten", "Split",
             "Slice", "Add", "Transpose", "Squeeze", "Unsqueeze", "Pad")
@@ -36,6 +37,8 @@ def unquantise(graph: Graph) -> None:
         if node.operator in _QUANTIZE:
             renamed[node.output] = node.output
             continue
+        if node.operator == _MEASURED:
+            continue
         if node.operator not in _DEQUANTIZE:
             left.append(node)
             continue
@@ -43,6 +46,11 @@ def unquantise(graph: Graph) -> None:
             _constant(graph, node)
             continue
         maker = makers.get(node.inputs[0])
+        if maker is not None and maker.operator == _MEASURED and node.inputs == maker.outputs:
+            graph.measured.add(maker.inputs[0])
+            graph.fates[node.name] = graph.fates[maker.name] = "a range that is measured on the picture"
+            renamed[node.output] = maker.inputs[0]
+            continue
         if maker is None or maker.operator not in _QUANTIZE:
             graph.refuse(node, "reads integers that no QuantizeLinear makes; export the model with float inputs")
         codes, real = _codes(graph, maker), maker.inputs[0]
@@ -55,6 +63,8 @@ def unquantise(graph: Graph) -> None:
             continue
         renamed[node.output] = real
     graph.nodes = left
+    # Zeros around a tensor are in every range; the padding may become the convolution's own.
+    graph.measured.update(node.inputs[0] for node in left if node.operator == "Pad" and node.output in graph.measured)
     outputs = [renamed.get(name, name) for name in graph.outputs]
     for name in outputs:
         if name in makers and makers[name].operator in _QUANTIZE:

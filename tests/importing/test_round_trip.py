@@ -9,7 +9,9 @@ import pytest
 
 from mpnet.engine.assign import assign
 from mpnet.engine.options import resolve_options
+from mpnet.engine.plan import build_plan
 from mpnet.engine.prepare import Prepared
+from mpnet.engine.run import Session
 from mpnet.export import Configuration, export
 from mpnet.formats.cfg import parse_cfg
 from mpnet.formats.weights import parse_weights
@@ -84,3 +86,22 @@ def test_through_tensorflow_lite_too_and_litert_gives_the_same(name: str, tmp_pa
     for own, before, other in zip(heads_of(second, x), heads_of(first, x), litert(path, x), strict=True):
         assert own.tobytes() == before.tobytes()
         assert np.abs(own - other.reshape(own.shape)).max() <= 2e-6 * np.abs(other).max()
+
+
+def test_a_mixture_with_measured_ranges_keeps_its_precisions_and_integers(tmp_path: Path) -> None:
+    network = parse_cfg(tiny_cfg(), "t.cfg")
+    weights = random_weights(network, 3)
+    prepared = Prepared(network, weights, kernels())
+    precisions = assign(network, "int8", {"first, heads": "fp32"})
+    options = resolve_options(network)
+    path = tmp_path / "mixed.onnx"
+    path.write_bytes(export("onnx", Configuration.of(prepared, precisions, options, names=NAMES), "openvino", {}).content)
+    imported = import_model(path)
+    own = [layer for layer in imported.network.convolutions if layer.declared is not None]
+    assert len(own) == sum(precisions[layer.index].name == "int8" for layer in network.convolutions)
+    assert imported.cfg.count("quantize_activations=dynamic") == len(own)
+    x = np.random.default_rng(4).random((1, *network.in_shape), np.float32)
+    expected = Session(prepared, build_plan(network, precisions, options)).forward(x)
+    for head, other in zip(heads_of(imported, x), expected, strict=True):
+        # A batch norm in the weights: a value in the middle between two codes may fall to the other.
+        assert np.abs(head - other).max() <= 1e-3 * np.abs(other).max()
