@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import signal
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -83,3 +85,15 @@ def demo_model(tmp_path_factory: pytest.TempPathFactory) -> DemoModel:
         model / "demo.cfg", model / "demo.weights", model / "demo.names", val / "images", val / "labels",
         project.experiment,
     )
+
+
+@pytest.fixture
+def tensorflow_here() -> Any:
+    """TensorFlow, which answers with its own kernels; the test is skipped aloud without it."""
+    if importlib.util.find_spec("tensorflow") is None:
+        pytest.skip("SKIPPED WITHOUT TENSORFLOW: pip install 'mpnet[tf]' compares with it live")
+    # oneDNN's kernels, which TensorFlow takes on CPUs with VNNI, answer otherwise; it is read when TensorFlow is imported.
+    os.environ["TF_ENABLE_ONEDNN_OPTS"] = "0"
+    import tensorflow
+
+    return tensorflow
