@@ -91,9 +91,9 @@ def main() -> None:
     for name, text in {**FAMILY, **others}.items():
         network = parse_cfg(text(), name)
         made = (bundle_bytes(configuration(network, seed), (), profile=False)[0] for seed in range(1, 5))
-        content = next((content for content in made if len(content) <= MAX_BYTES), None)
-        if content:
-            (folder / f"{name}.mpnet").write_bytes(content)
+        small = next((content for content in made if len(content) <= MAX_BYTES), None)
+        if small:
+            (folder / f"{name}.mpnet").write_bytes(small)
     picture = np.random.default_rng(0).integers(0, 256, (6, 9, 3), np.uint8)
     for name, options in {"a.ppm": [], "b.jpg": [], "c.jpg": [cv2.IMWRITE_JPEG_PROGRESSIVE, 1]}.items():
         cv2.imwrite(str(folder / name), picture, options)
