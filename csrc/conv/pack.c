@@ -15,13 +15,9 @@ static float weight_at(const mp_conv_plan *plan, const void *weights, size_t ind
     return mp_round_real(((const float *)weights)[index], type);
 }
 
-static void put(const mp_conv_plan *plan, float weight, char *packed, size_t at)
+static inline __attribute__((always_inline)) void put_as(int type, float weight, char *packed, size_t at)
 {
-    if (plan->traits->bits) {
-        mp_narrow_put(packed, at, plan->traits->bits, (int)weight);
-        return;
-    }
-    switch (plan->weight_type) {
+    switch (type) {
     case MP_W_F32: ((float *)packed)[at] = weight; break;
     case MP_W_F16: ((uint16_t *)packed)[at] = mp_float_to_half(weight); break;
     case MP_W_I16: ((int16_t *)packed)[at] = (int16_t)weight; break;
@@ -29,27 +25,53 @@ static void put(const mp_conv_plan *plan, float weight, char *packed, size_t at)
     }
 }
 
-/* Index of weight (channel, depth position) in the source; depth runs over (ky, kx, c). */
-static size_t source_index(const mp_conv_plan *plan, int channel, int depth)
+static void put(const mp_conv_plan *plan, float weight, char *packed, size_t at)
 {
-    const int taps = plan->shape.size * plan->shape.size, tap = depth / plan->group_in, c = depth % plan->group_in;
-    return ((size_t)channel * plan->group_in + c) * taps + tap;
+    if (plan->traits->bits)
+        mp_narrow_put(packed, at, plan->traits->bits, (int)weight);
+    else
+        put_as(plan->weight_type, weight, packed, at);
+}
+
+/* Depth runs over (ky, kx, c). Counting on is what makes it quick: a division for each weight would take most of the time. */
+static inline __attribute__((always_inline)) void pack_as(const mp_conv_plan *plan, const void *weights, size_t source,
+                                                          int j, char *out, int codes, int type)
+{
+    const int nr = plan->micro->nr, kstep = plan->micro->kstep, taps = plan->shape.size * plan->shape.size;
+    size_t step = 0;
+    int k = 0, part = 0; /* of a segment; of a step */
+    for (int tap = 0; tap < taps; tap++)
+        for (int c = 0; c < plan->group_in; c++) {
+            const size_t from = source + (size_t)c * taps + tap, to = (step * nr + j) * kstep + part;
+            put_as(type, codes ? ((const int8_t *)weights)[from] : weight_at(plan, weights, from), out, to);
+            part = part + 1 == kstep ? 0 : part + 1;
+            step += part == 0;
+            if (++k < plan->run) continue;
+            step += part != 0; /* the rest of a segment's last step is padding */
+            k = part = 0;
+        }
+}
+
+/* Once for codes of either size, which most weights are, and once for all. */
+static void pack_channel(const mp_conv_plan *plan, const void *weights, size_t source, int j, char *out)
+{
+    if (plan->codes && plan->weight_type == MP_W_I8)
+        pack_as(plan, weights, source, j, out, 1, MP_W_I8);
+    else if (plan->codes && plan->weight_type == MP_W_I16)
+        pack_as(plan, weights, source, j, out, 1, MP_W_I16);
+    else
+        pack_as(plan, weights, source, j, out, 0, plan->weight_type);
 }
 
 static void pack_panel(const mp_conv_plan *plan, const void *weights, int group, int panel, char *out)
 {
-    const int nr = plan->micro->nr, kstep = plan->micro->kstep, first = panel * nr;
+    const int nr = plan->micro->nr, first = panel * nr;
     for (int j = 0; j < nr && first + j < plan->group_out; j++) {
-        if (plan->traits->bits) {
-            mp_pack_narrow(plan, weights, group * plan->group_out + first + j, j, out);
-            continue;
-        }
-        for (int segment = 0; segment < plan->segments; segment++)
-            for (int k = 0; k < plan->run; k++) {
-                const size_t from = source_index(plan, group * plan->group_out + first + j, segment * plan->run + k);
-                const size_t step = (size_t)segment * (plan->run_padded / kstep) + k / kstep;
-                put(plan, weight_at(plan, weights, from), out, (step * nr + j) * kstep + k % kstep);
-            }
+        const int channel = group * plan->group_out + first + j;
+        if (plan->traits->bits)
+            mp_pack_narrow(plan, weights, channel, j, out);
+        else
+            pack_channel(plan, weights, (size_t)channel * plan->depth, j, out);
     }
 }
 
@@ -63,6 +85,48 @@ static float transformed(const mp_conv_plan *plan, const float kernel[9], int i,
     for (int y = 0; y < 3; y++)
         for (int x = 0; x < 3; x++) total += (double)(ROW[i][y] * ROW[j][x]) * kernel[y * 3 + x];
     return (float)(plan->codes ? total : total / (DENOMINATOR[i] * DENOMINATOR[j]));
+}
+
+/* Three lines of codes -> six, `apart` elements from one to the next. */
+static void transform_codes(const int16_t *w0, const int16_t *w1, const int16_t *w2, int width, int16_t *out,
+                            size_t apart)
+{
+    for (int i = 0; i < width; i++) {
+        const int sum = w0[i] + w2[i], wide = w0[i] + 4 * w2[i];
+        out[i] = w0[i];
+        out[apart + i] = (int16_t)(sum + w1[i]);
+        out[2 * apart + i] = (int16_t)(sum - w1[i]);
+        out[3 * apart + i] = (int16_t)(wide + 2 * w1[i]);
+        out[4 * apart + i] = (int16_t)(wide - 2 * w1[i]);
+        out[5 * apart + i] = w2[i];
+    }
+}
+
+/* The same numbers as pack_winograd's where they are codes: a step of a panel at a time, whose channels lie side by side. */
+static void pack_winograd_codes(const mp_conv_plan *plan, const int8_t *weights, int16_t *packed)
+{
+    enum { MOST = 4 * MP_MAX_LANES };
+    const int nr = plan->micro->nr, kstep = plan->micro->kstep, width = nr * kstep, depth = plan->shape.in_c;
+    const size_t panel_elements = (size_t)plan->run_padded * nr, apart = panel_elements * plan->total_panels;
+    int16_t taps[9 * MOST], lines[3 * 6 * MOST];
+    for (int panel = 0; panel < plan->total_panels; panel++)
+        for (int step = 0; step < plan->run_padded / kstep; step++) {
+            const int channels = clamp(depth - step * kstep, 0, kstep);
+            memset(taps, 0, sizeof taps);
+            for (int j = 0; j < nr && panel * nr + j < plan->shape.out_c; j++) {
+                const int8_t *kernel = weights + ((size_t)(panel * nr + j) * depth + (size_t)step * kstep) * 9;
+                for (int c = 0; c < channels; c++, kernel += 9)
+                    for (int t = 0; t < 9; t++) taps[t * width + j * kstep + c] = kernel[t];
+            }
+            for (int x = 0; x < 3; x++)
+                transform_codes(taps + x * width, taps + (3 + x) * width, taps + (6 + x) * width, width,
+                                lines + x * width, 3 * (size_t)width);
+            for (int y = 0; y < 6; y++) {
+                const int16_t *line = lines + y * 3 * width;
+                transform_codes(line, line + width, line + 2 * width, width,
+                                packed + panel * panel_elements + (size_t)step * width + y * 6 * apart, apart);
+            }
+        }
 }
 
 static void pack_winograd(const mp_conv_plan *plan, const void *weights, char *packed)
@@ -143,7 +207,9 @@ void mp_conv_pack(const mp_conv_plan *plan, const mp_table *table, const void *w
     memcpy(packed, &header, sizeof header);
     if (plan->codes) sum_weights(plan, weights, (int32_t *)((char *)packed + MP_HEADER_BYTES));
     char *out = (char *)packed + (mp_packed_weights(plan, packed) - (const char *)packed);
-    if (plan->winograd)
+    if (plan->winograd && plan->codes && plan->weight_type == MP_W_I16 && !plan->traits->bits)
+        pack_winograd_codes(plan, weights, (int16_t *)out);
+    else if (plan->winograd)
         pack_winograd(plan, weights, out);
     else if (plan->depthwise)
         for (int c = 0; c < plan->shape.out_c; c++)

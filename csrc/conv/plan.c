@@ -17,8 +17,12 @@ static int winograd_fits_int8(const mp_conv_shape *s, const int8_t *weights)
     const size_t depth = (size_t)s->in_c * 9;
     for (int k = 0; k < s->out_c; k++) {
         int64_t sum = 0;
-        for (size_t i = 0; i < depth; i++)
-            sum += weights[k * depth + i] < 0 ? -weights[k * depth + i] : weights[k * depth + i];
+        for (size_t i = 0; i < depth;) { /* in parts whose sums fit 32 bits, which compilers add side by side */
+            const size_t end = depth - i > 1 << 16 ? i + (1 << 16) : depth;
+            int part = 0;
+            for (; i < end; i++) part += weights[k * depth + i] < 0 ? -weights[k * depth + i] : weights[k * depth + i];
+            sum += part;
+        }
         if (sum * 128 >= 1 << 25) return 0;
     }
     return 1;
