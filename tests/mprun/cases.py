@@ -25,6 +25,7 @@ from mpnet.spec.network import NetworkSpec
 from mpnet.spec.precision import BASE_NAMES, PRECISIONS
 from mpnet.spec.quantization import (
     MODES,
+    NARROW_GRANULARITIES,
     NARROW_METHODS,
     WEIGHT_GRANULARITIES,
     WEIGHT_METHODS,
@@ -92,7 +93,7 @@ def _said(draw: random.Random) -> QuantizationOptions:
         WeightOptions(draw.choice(WEIGHT_GRANULARITIES), method, draw.choice(WEIGHTS[method].roundings)),
         bias_correction=draw.random() < 0.3, equalisation=None,
         # What is learnt needs pictures.
-        narrow=NarrowOptions(method=draw.choice(NARROW_METHODS), rounding="nearest", bias_correction=False),
+        narrow=NarrowOptions(draw.choice(NARROW_GRANULARITIES), draw.choice(NARROW_METHODS), "nearest", False),
     )
 
 
