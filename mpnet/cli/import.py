@@ -40,11 +40,12 @@ from mpnet.spec.protocol import RESIZES
               "[default: as the file says, else 0]")
 @click.option("--std", default="", metavar="R,G,B", help="[default: as the file says, else 255]")
 @click.option("--bgr", is_flag=True, help="Blue comes first.")
-@click.option("--rounded", is_flag=True, help="Round wherever a quantised file does, not only where int8 layers read.")
+@click.option("--rounding", default="file", show_default=True, type=click.Choice(("file", "int8")), help="Of quantised files: "
+              "wherever they round to 8 bits, as deployed, or only where int8 layers read, which is more exact.")
 @click.option("--resize", default="", type=click.Choice(("", *RESIZES)), help="How pictures fit in.")
 def command(
     model: Path, out: Path, name: str, heads: str, decoder: str, anchors: str, keys: tuple[str, ...], size: str, mean: str,
-    std: str, bgr: bool, rounded: bool, resize: str, as_json: bool,
+    std: str, bgr: bool, rounding: str, resize: str, as_json: bool,
 ) -> None:
     """Write a model of another program (ONNX, TensorFlow Lite) as NAME.cfg, NAME.weights, NAME.names and NAME.yaml, and say
     what each of its nodes became.
@@ -63,7 +64,7 @@ def command(
     choices = Choices(
         tuple(tuple(head.split("+")) for head in heads.split(",")) if heads else (), decoder,
         tuple(_pair(key) for key in keys), tuple(anchors.split("/")) if anchors else (), _size(size), pixels,
-        rounded,
+        rounding == "file",
     )
     found = import_model(model, choices)
     files = {

@@ -30,7 +30,7 @@ class Choices:
     heads:   tensors of each head, joined along channels; (): found. decoder, keys, anchors: of [yolo] sections where the file
              does not tell; anchors by head.
     size:    (width, height) where the file leaves them open. pixels: how pictures enter; None: as the file says.
-    rounded: round wherever a quantised file does, not only where int8 layers read.
+    rounded: round wherever a quantised file does, as what was deployed does; else only where int8 layers read.
     """
 
     heads: tuple[tuple[str, ...], ...] = ()
@@ -39,7 +39,7 @@ class Choices:
     anchors: tuple[str, ...] = ()
     size: tuple[int, int] | None = None
     pixels: Pixels | None = None
-    rounded: bool = False
+    rounded: bool = True
 
 
 @dataclass(frozen=True)
@@ -124,6 +124,9 @@ def _imported(graph: Graph, choices: Choices) -> Imported:
         Row(name, operator, f"layer {written.fates[name]}" if name in written.fates else graph.fates.get(name, "folded"))
         for name, operator in operators.items()
     )
+    if rounded:
+        about_codes.append(f"rounded to 8 bits as in the file, besides what int8 layers read: {len(rounded)} tensors; "
+                           "--rounding int8 leaves that out, which is more exact than what was deployed")
     said = (*notes, *about_codes, pixels.note, about_names)
     return Imported(written.text, written.weights, names, written.network, rows, said,
                     tuple(head.tensors for head in tail.heads), pixels)

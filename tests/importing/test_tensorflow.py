@@ -49,7 +49,8 @@ def _function(tf: Any, x: Any) -> Any:
     x = x * random.uniform(0.5, 1.5, 16).astype("f") - random.uniform(0, 0.5, 16).astype("f")
     x = tf.concat([x[..., 4:12], x * tf.sigmoid(x)], -1)
     x = tf.image.resize(x, (SIDE // 2, SIDE // 2), "nearest")
-    return tf.nn.conv2d(tf.pad(x, [[0, 0], [1, 1], [1, 1], [0, 0]]), random.normal(0, 0.1, (3, 3, 24, 9)).astype("f"), 1, "VALID")
+    x = tf.pad(x, [[0, 0], [1, 1], [1, 1], [0, 0]])
+    return tf.nn.conv2d(x, random.normal(0, 0.1, (3, 3, 24, 9)).astype("f"), 1, "VALID")
 
 
 NETWORKS: dict[str, Callable[[Any, Any], Any]] = {"mobile": _mobile, "detector": _detector, "function": _function}
