@@ -43,6 +43,35 @@ def test_an_imported_network_is_shown_edited_run_and_exported(model: Path, tmp_p
     assert mpnet("export", cfg, "--to", "onnx", "-o", "again.onnx").returncode == 0
 
 
+@pytest.mark.slow
+def test_a_sweep_over_an_imported_network_ends_in_a_front(tmp_path: Path, mpnet: Mpnet) -> None:
+    from tests.importing.graphs import yolov3_tiny
+
+    onnx.save(yolov3_tiny(64, classes=3, w=4), tmp_path / "tiny.onnx")
+    assert mpnet("import", "tiny.onnx", "-o", "net").returncode == 0
+    shutil.rmtree(tmp_path / "pictures", ignore_errors=True)
+    write_pictures(tmp_path / "net", 3)
+    experiment, quick = "net/tiny.yaml", ("--set", "runtime.threads=1")
+    # Random weights find nothing, but agree with themselves more or less.
+    objectives = "sweep.objectives=[agreement_AP, bit_operations]"
+    swept = mpnet("sweep", experiment, *quick, "--set", objectives, "--json")
+    assert swept.returncode == 0, swept.stderr
+    front = json.loads(swept.stdout)["front"]
+    keys = {point["precision"] for point in front}
+    assert len(keys) > 1
+    assert any("q" in key for key in keys)
+    picked = mpnet("compare", "net/runs/tiny:baseline", "net/runs/tiny:smallest")
+    assert picked.returncode == 0, picked.stderr
+    assert mpnet("report", "net/runs/tiny/latest.sqlite", "-o", "tiny.html").returncode == 0
+    analysed = mpnet("analyze", experiment, *quick, "--set", "precision.default=int8")
+    assert analysed.returncode == 0, analysed.stderr
+    # And out again, as it was decided, and in once more.
+    assert mpnet("export", "net/runs/tiny:smallest", "--to", "onnx", "-o", "mixed.onnx").returncode == 0
+    assert mpnet("import", "mixed.onnx", "-o", "again").returncode == 0
+    shown = json.loads(mpnet("show", "again/mixed.cfg", "--json").stdout)
+    assert shown["precision_key"].count("q") == max(key.count("q") for key in keys)
+
+
 def test_the_table_names_every_node(model: Path, mpnet: Mpnet) -> None:
     told = mpnet("import", model, "-o", "net")
     assert told.returncode == 0
