@@ -17,6 +17,7 @@ from mpnet.importing.heads import chosen_heads
 from mpnet.importing.items import Body
 from mpnet.importing.lift import lift
 from mpnet.importing.quantised import unquantise
+from mpnet.importing.repeats import find_repeats
 from mpnet.importing.sections import Head, Writer, Written
 from mpnet.importing.tails import Tail
 from mpnet.messages import shown
@@ -103,6 +104,7 @@ def _imported(graph: Graph, choices: Choices) -> Imported:
     set_picture(graph, choices.size)
     fold(graph)
     unquantise(graph)
+    find_repeats(graph)
     living = reaching(graph.nodes, graph.outputs)
     for node in graph.nodes:
         if node not in living:

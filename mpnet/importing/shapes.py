@@ -221,6 +221,7 @@ _SHAPES: dict[str, Callable[[Place], Sides | list[Sides]]] = {
     **dict.fromkeys(("Add", "Sub", "Mul", "Div", "Pow", "Min", "Max", "Sum"), _broadcast),
     "Conv": _conv, "ConvTranspose": _deconv, "MaxPool": _pool, "AveragePool": _pool, "Concat": _concat, "Split": _split,
     "GlobalAveragePool": lambda p: (*p.shape()[:2], *[1] * (len(p.shape()) - 2)), "Slice": _slice, "Transpose": _transpose,
+    "Tile": lambda p: tuple(a * int(b) for a, b in zip(p.shape(), np.asarray(p.constant(1)).ravel(), strict=True)),
     "Reshape": lambda p: reshaped(p.shape(), np.asarray(p.constant(1)).ravel().tolist(), bool(p.attributes.get("allowzero"))),
     "Flatten": lambda p: flattened(p.shape(), p.attributes), "Squeeze": _squeeze, "Gemm": _gemm, "MatMul": _matmul,
     "Unsqueeze": lambda p: unsqueezed(p.shape(), axes_of(p.attributes, p.given) or []), "Resize": _resize,

@@ -316,6 +316,13 @@ def _resize(kind: str) -> Callable[..., None]:
     return convert_resize
 
 
+def _tile(to: Reader, name: str, given: list[int], made: list[int], options: Any) -> None:
+    if len(to.shape(given[0])) == 4:
+        raise Refused("repeats a whole picture or its channels")
+    times = to.constant(f"{name}/times", np.array(to.ints(given[1]), np.int64))
+    to.node("Tile", name, [to.name(given[0]), times], to.name(made[0]))
+
+
 def _pad(to: Reader, name: str, given: list[int], made: list[int], options: Any) -> None:
     pads = np.array(to.ints(given[1])).reshape(-1, 2)
     pads = pads[_FIRST] if len(pads) == 4 else pads
@@ -389,5 +396,5 @@ _CONVERT: dict[str, Callable[..., None]] = {
     "RESHAPE": _reshape, "SQUEEZE": _reshape, "EXPAND_DIMS": _reshape, "FULLY_CONNECTED": _dense, "SOFTMAX": _softmax,
     "RESIZE_NEAREST_NEIGHBOR": _resize("NearestNeighbor"), "RESIZE_BILINEAR": _resize("Bilinear"), "PAD": _pad, "PADV2": _pad,
     "SPLIT": _split, "SPLIT_V": _split, "SLICE": _slice, "STRIDED_SLICE": _strided, "TRANSPOSE": _transpose,
-    "DEQUANTIZE": _dequantize, "QUANTIZE": _dequantize, "SPACE_TO_DEPTH": _space_to_depth,
+    "DEQUANTIZE": _dequantize, "QUANTIZE": _dequantize, "SPACE_TO_DEPTH": _space_to_depth, "TILE": _tile,
 }

@@ -52,6 +52,14 @@ def small(*, then: Callable[[Builder, str], str]) -> Any:
     return b.model([then(b, b.conv("images", 8, 3, 2, act="Relu"))])
 
 
+def _repeated(b: Builder, x: str) -> str:
+    """Pixels three times along both axes, as Keras 3 writes it."""
+    x = b.reshape(b.node("Transpose", [x], perm=[0, 2, 3, 1]), [1, 8, 1, 8, 8])
+    x = b.node("Tile", [x, b.constant([1, 1, 3, 1, 1], np.int64)])
+    x = b.node("Tile", [b.reshape(x, [1, 24, 8, 1, 8]), b.constant([1, 1, 1, 3, 1], np.int64)])
+    return str(b.node("Transpose", [b.reshape(x, [1, 24, 24, 8])], 8, perm=[0, 3, 1, 2]))
+
+
 FORMS: dict[str, Callable[[Builder, str], str]] = {
     "prelu": lambda b, x: b.node("PRelu", [x, b.constant(np.linspace(-0.2, 0.7, 8).reshape(8, 1, 1))]),
     "leaky": lambda b, x: b.node("LeakyRelu", [b.conv(x, 8)], alpha=0.3),
@@ -68,6 +76,7 @@ FORMS: dict[str, Callable[[Builder, str], str]] = {
     "bilinear by 4": lambda b, x: b.node("Resize", [x, "", b.constant([1, 1, 4, 4])], mode="linear"),
     "average": lambda b, x: b.node("AveragePool", [x], kernel_shape=[3, 3], strides=[2, 2], pads=[1] * 4, count_include_pad=1),
     "average inside": lambda b, x: b.node("AveragePool", [x], kernel_shape=[3, 3], strides=[2, 2], pads=[1] * 4),
+    "repeated": lambda b, x: b.conv(_repeated(b, x), 4),
     "transposed": lambda b, x: b.node("ConvTranspose", [x, b.constant(b.random.normal(0, 0.3, (8, 5, 2, 2)))], 5,
                                       kernel_shape=[2, 2], strides=[2, 2]),
     "one axis": lambda b, x: b.node("Conv", [x, b.constant(b.random.normal(0, 0.3, (6, 8, 1, 5)))], 6, kernel_shape=[1, 5],

@@ -36,7 +36,7 @@ def _detector(tf: Any, x: Any) -> Any:
     a, b = tf.keras.ops.split(k.Conv2D(16, 1, activation="swish")(x), 2, axis=-1)
     x = k.Concatenate()([a, k.Conv2D(8, 3, padding="same", activation="tanh")(b), k.MaxPooling2D(5, 1, "same")(b)])
     small = k.Conv2D(24, 3, strides=2, activation="elu")(k.ZeroPadding2D(1)(x))
-    up = k.Concatenate()([k.Conv2DTranspose(8, 2, strides=2, activation="relu")(small), x])
+    up = k.Concatenate()([k.UpSampling2D()(small), k.Conv2DTranspose(8, 2, strides=2, activation="relu")(small), x])
     large = k.Conv2D(12, 1, activation="sigmoid")(k.AveragePooling2D(3, 1, "same")(up))
     return [k.Conv2D(18, 1)(small), k.Conv2D(18, 3, dilation_rate=2, padding="same")(large)]
 
