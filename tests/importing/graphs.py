@@ -19,10 +19,12 @@ AIX data has 1.50 and 0.64 after folding, as medians over its layers."""
 
 
 class Builder:
-    """Nodes of one graph. Tensors are names; `channels` keeps how many each has."""
+    """Nodes of one graph. Tensors are names; `channels` keeps how many each has. draw: which random weights, 0: the tests'."""
+
+    draw = 0
 
     def __init__(self, side: int, seed: int = 0, channels: int = 3) -> None:
-        self.random = np.random.default_rng(seed)
+        self.random = np.random.default_rng(seed + 100 * self.draw)
         self.nodes: list[Any] = []
         self.constants: list[Any] = []
         self.channels = {"images": channels}
