@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-import math
-from itertools import pairwise
-from typing import Any, Callable, Sequence
+from typing import Any, Callable
 
 import numpy as np
 
 from mpnet.importing.evaluate import axes_of, parts_of, slices_of
 from mpnet.importing.graph import Array, Graph, Node, Refused
-from mpnet.importing.items import Body, Chw, Item
+from mpnet.importing.items import Body
+from mpnet.importing.lift_activations import ACTIVATIONS
+from mpnet.importing.lift_sizes import SIZES
+from mpnet.importing.lifter import Lifter
 from mpnet.importing.shapes import Place, window
-
-_SIXTH = 1 / 6
-_MAX_VALUES = 1 << 30
-_ROUNDS: dict[str, Callable[[Array], Array]] = {
-    "floor": np.floor, "ceil": np.ceil, "round_prefer_floor": lambda x: np.ceil(x - 0.5),
-    "round_prefer_ceil": lambda x: np.floor(x + 0.5),
-}
 
 
 def lift(graph: Graph) -> Body:
     """Everything that is computed of the picture by operations that layers have."""
-    lifter = _Lifter(graph)
+    lifter = Lifter(graph)
     for node in graph.nodes:
         if not any(name in lifter.body.shapes for name in node.inputs):
             continue
@@ -41,49 +35,7 @@ def lift(graph: Graph) -> Body:
     return lifter.body
 
 
-class _Lifter:
-    """Items so far."""
-
-    def __init__(self, graph: Graph) -> None:
-        self.graph = graph
-        _, c, h, w = graph.shapes[graph.picture]
-        self.body = Body([], {graph.picture: (c, h, w)}, {})
-
-    def constant(self, node: Node, at: int) -> Array | None:
-        """An input that is a constant; None when it is left out. Raises: Refused for another tensor."""
-        if len(node.inputs) <= at or not node.inputs[at]:
-            return None
-        found = self.graph.constants.get(node.inputs[at])
-        if found is None:
-            raise Refused(f"its input {at} is computed when the model runs; only constants are possible there")
-        return found
-
-    def result(self, node: Node, at: int = 0) -> Chw:
-        """The shape of a result, as the file's rules give it. Raises: Refused."""
-        shape = self.graph.shapes.get(node.outputs[at])
-        if shape is None:
-            raise Refused("the shape of its result is not fixed; export the model with static shapes")
-        if math.prod(shape) > _MAX_VALUES:
-            raise Refused(f"its result of the shape {list(shape)[:8]} is larger than mpnet holds")
-        if len(shape) == 2 and shape[0] == 1:
-            return (shape[1], 1, 1)
-        if len(shape) != 4 or shape[0] != 1:
-            raise Refused(f"its result has the shape {list(shape)}; layers give (1, channels, height, width)")
-        return shape[1:]
-
-    def add(self, node: Node, kind: str, inputs: Sequence[str], shape: Chw, output: str = "", **values: Any) -> str:
-        """Append an item; its output."""
-        name = output or node.output
-        self.body.items.append(Item(kind, [node.name], list(inputs), name, shape, values))
-        self.body.shapes[name] = shape
-        return name
-
-    def rank(self, name: str) -> int:
-        """Of a tensor in the file."""
-        return len(self.graph.shapes[name])
-
-
-def _conv(to: _Lifter, node: Node) -> None:
+def _conv(to: Lifter, node: Node) -> None:
     weights = to.constant(node, 1)
     if weights is None or weights.ndim != 4:
         raise Refused("only convolutions over two axes have a form in a cfg")
@@ -93,12 +45,12 @@ def _conv(to: _Lifter, node: Node) -> None:
            groups=int(node.attributes.get("group", 1)))
 
 
-def _bias(to: _Lifter, node: Node, filters: int) -> Array:
+def _bias(to: Lifter, node: Node, filters: int) -> Array:
     bias = to.constant(node, 2)
     return np.zeros(filters, np.float32) if bias is None else np.asarray(bias, np.float32).ravel()
 
 
-def _deconv(to: _Lifter, node: Node) -> None:
+def _deconv(to: Lifter, node: Node) -> None:
     weights = to.constant(node, 1)
     assert weights is not None
     strides, dilations, pads = window(Place(to.graph, node), 2, weights.shape[2:])
@@ -111,7 +63,7 @@ def _deconv(to: _Lifter, node: Node) -> None:
            bias=_bias(to, node, weights.shape[1]), stride=strides[0], padding=pads[0])
 
 
-def _gemm(to: _Lifter, node: Node) -> None:
+def _gemm(to: Lifter, node: Node) -> None:
     weights = to.constant(node, 1)
     assert weights is not None
     if node.operator == "Gemm":
@@ -127,91 +79,19 @@ def _gemm(to: _Lifter, node: Node) -> None:
            transposed=matrix is not weights, bias=np.broadcast_to(bias, len(matrix)))
 
 
-def _batch_norm(to: _Lifter, node: Node) -> None:
+def _batch_norm(to: Lifter, node: Node) -> None:
     scale, shift, mean, variance = (np.asarray(to.constant(node, at), np.float64) for at in range(1, 5))
     factor = scale / np.sqrt(variance + float(node.attributes.get("epsilon", 1e-5)))
     to.add(node, "affine", node.inputs[:1], to.result(node), scale=factor, shift=shift - mean * factor)
 
 
-def _activation(word: str) -> Callable[[_Lifter, Node], None]:
-    def lifted(to: _Lifter, node: Node) -> None:
-        to.add(node, "activation", node.inputs[:1], to.result(node), word=word)
-
-    return lifted
-
-
-def _leaky(to: _Lifter, node: Node) -> None:
-    _slope(to, node, np.array([node.attributes.get("alpha", 0.01)], np.float32))
-
-
-def _prelu(to: _Lifter, node: Node) -> None:
-    slopes = to.constant(node, 1)
-    assert slopes is not None
-    channels = to.result(node)[0]
-    if slopes.size not in (1, channels):
-        raise Refused("its slopes differ by pixel; one per channel is possible")
-    _slope(to, node, np.asarray(slopes, np.float32).ravel())
-
-
-def _slope(to: _Lifter, node: Node, slopes: Array) -> None:
-    words = {0.0: "relu", round(0.1, 6): "leaky", round(0.01, 6): "relie"}
-    only = round(float(slopes[0]), 6) if (slopes == slopes[0]).all() else None
-    if only in words:
-        _activation(words[only])(to, node)
-    else:
-        to.add(node, "prelu", node.inputs[:1], to.result(node), slopes=np.broadcast_to(slopes, to.result(node)[0]))
-
-
-def _clip(to: _Lifter, node: Node) -> None:
-    low, high = (
-        float(np.asarray(value).ravel()[0]) if value is not None else default
-        for value, default in (
-            (to.constant(node, 1) if "min" not in node.attributes else node.attributes["min"], -np.inf),
-            (to.constant(node, 2) if "max" not in node.attributes else node.attributes["max"], np.inf))
-    )
-    clamp(to, node, low, high)
-
-
-def clamp(to: _Lifter, node: Node, low: float, high: float) -> None:
-    """Values kept in [low, high]."""
-    word = {(0.0, 6.0): "relu6", (-1.0, 1.0): "hardtan"}.get((low, high))
-    if low == 0 and high > 1e30:
-        word = "relu"
-    if word is not None:
-        return _activation(word)(to, node)
-    if not (np.isfinite(low) and np.isfinite(high) and high > low):
-        raise Refused(f"a clamp to [{low:g}, {high:g}] has no form in a cfg")
-    # By relu6, between two lines.
-    shape, factor = to.result(node), 6 / (high - low)
-    x = to.add(node, "affine", node.inputs[:1], shape, f"{node.output}/line", scale=np.full(shape[0], factor),
-               shift=np.full(shape[0], -low * factor))
-    x = to.add(node, "activation", [x], shape, f"{node.output}/relu6", word="relu6")
-    to.add(node, "affine", [x], shape, scale=np.full(shape[0], 1 / factor), shift=np.full(shape[0], low))
-    return None
-
-
-def _hard_sigmoid(to: _Lifter, node: Node) -> None:
-    slope, middle = node.attributes.get("alpha", 0.2), node.attributes.get("beta", 0.5)
-    x, shape = node.inputs[0], to.result(node)
-    if abs(slope - _SIXTH) > 1e-6 or middle != 0.5:
-        x = to.add(node, "affine", [x], shape, f"{node.output}/line", scale=np.full(shape[0], 6 * slope),
-                   shift=np.full(shape[0], 6 * middle - 3))
-    to.add(node, "activation", [x], shape, word="hard_sigmoid")
-
-
-def _elu(to: _Lifter, node: Node) -> None:
-    if node.attributes.get("alpha", 1.0) != 1.0:
-        raise Refused("alpha must be 1")
-    _activation("elu")(to, node)
-
-
-def _maxpool(to: _Lifter, node: Node) -> None:
+def _maxpool(to: Lifter, node: Node) -> None:
     if len(node.outputs) > 1 and node.outputs[1]:
         raise Refused("the places of maxima have no form in a cfg")
     to.add(node, "maxpool", node.inputs[:1], to.result(node), **_pooling(to, node))
 
 
-def _avgpool(to: _Lifter, node: Node) -> None:
+def _avgpool(to: Lifter, node: Node) -> None:
     values = _pooling(to, node)
     shape = to.body.shapes[node.inputs[0]]
     if values["size"] == list(shape[1:]) and not any(values["pads"]):
@@ -223,7 +103,7 @@ def _avgpool(to: _Lifter, node: Node) -> None:
     to.add(node, "avgpool", node.inputs[:1], to.result(node), counted=counted, **values)
 
 
-def _pooling(to: _Lifter, node: Node) -> dict[str, Any]:
+def _pooling(to: Lifter, node: Node) -> dict[str, Any]:
     size = [int(v) for v in node.attributes["kernel_shape"]]
     strides, dilations, pads = window(Place(to.graph, node), 2, size)
     if dilations != [1, 1]:
@@ -231,61 +111,18 @@ def _pooling(to: _Lifter, node: Node) -> dict[str, Any]:
     return {"size": size, "strides": strides, "pads": pads}
 
 
-def _global(to: _Lifter, node: Node) -> None:
+def _global(to: Lifter, node: Node) -> None:
     to.add(node, "global", node.inputs[:1], to.result(node))
 
 
-def _mean(to: _Lifter, node: Node) -> None:
+def _mean(to: Lifter, node: Node) -> None:
     axes = axes_of(node.attributes, [None, *(to.constant(node, at) for at in range(1, len(node.inputs)))])
     if to.rank(node.inputs[0]) != 4 or axes is None or {axis % 4 for axis in axes} != {2, 3}:
         raise Refused("only means over height and width have a form in a cfg")
     _global(to, node)
 
 
-def _resize(to: _Lifter, node: Node) -> None:
-    mode, shape = node.attributes.get("mode", "nearest"), to.body.shapes[node.inputs[0]]
-    result = to.result(node)
-    factor = result[1] // shape[1]
-    if mode == "linear" and factor > 1 and result == (shape[0], shape[1] * factor, shape[2] * factor):
-        return _bilinear(to, node, factor)
-    if mode not in ("nearest", b"nearest") or result != (shape[0], shape[1] * factor, shape[2] * factor) or factor < 1:
-        raise Refused(f"mode {mode} to {result[2]}x{result[1]} has no form in a cfg; nearest by a whole factor has")
-    coordinates = node.attributes.get("coordinate_transformation_mode", "half_pixel")
-    rounding = node.attributes.get("nearest_mode", "round_prefer_floor")
-    places = np.arange(result[1], dtype=np.float64)
-    if coordinates in ("half_pixel", "pytorch_half_pixel"):
-        places = (places + 0.5) / factor - 0.5
-    elif coordinates == "asymmetric" or node.operator == "Upsample":
-        places, rounding = places / factor, "floor" if node.operator == "Upsample" else rounding
-    else:
-        raise Refused(f"coordinates {coordinates} have no form in a cfg; half_pixel and asymmetric have")
-    rounds = _ROUNDS[rounding]
-    if not np.array_equal(np.clip(rounds(places), 0, shape[1] - 1), np.arange(result[1]) // factor):
-        raise Refused(f"{coordinates} with {rounding} copies other pixels than Darknet's upsampling")
-    to.add(node, "upsample", node.inputs[:1], result, factor=factor)
-    return None
-
-
-def _bilinear(to: _Lifter, node: Node, factor: int) -> None:
-    """Nearest pixels, then a filter that mixes in the neighbour's share: at the p-th of a pixel's `factor` copies from its
-    border that is 1/2 - (p + 1/2) / factor."""
-    coordinates = node.attributes.get("coordinate_transformation_mode", "half_pixel")
-    if coordinates not in ("half_pixel", "pytorch_half_pixel"):
-        raise Refused(f"bilinear with coordinates {coordinates} has no form in a cfg; half_pixel has")
-    shares = [max(0.0, 0.5 - (p + 0.5) / factor) for p in range(factor)]
-    side = [before - own for before, own in pairwise(shares) if before > own]
-    line = np.array([*side[::-1], 1 - 2 * sum(side), *side])
-    reach, result = len(side), to.result(node)
-    channels, height, width = result
-    x = to.add(node, "upsample", node.inputs[:1], result, f"{node.output}/nearest", factor=factor)
-    x = to.add(node, "pad", [x], (channels, height + 2 * reach, width + 2 * reach), f"{node.output}/edge",
-               pads=[reach] * 4, channels=[0, 0], edge=True)
-    weights = np.broadcast_to(np.outer(line, line).astype(np.float32), (channels, 1, len(line), len(line)))
-    to.add(node, "conv", [x], result, weights=weights, weights_name="", bias=np.zeros(channels, np.float32), strides=[1, 1],
-           dilations=[1, 1], pads=[0] * 4, groups=channels)
-
-
-def _concat(to: _Lifter, node: Node) -> None:
+def _concat(to: Lifter, node: Node) -> None:
     if int(node.attributes["axis"]) not in (1, -3) or any(name in to.graph.constants for name in node.inputs):
         raise Refused("only tensors of layers are joined, along channels")
     if to.rank(node.inputs[0]) != 4:
@@ -293,7 +130,7 @@ def _concat(to: _Lifter, node: Node) -> None:
     to.add(node, "concat", node.inputs, to.result(node))
 
 
-def _split(to: _Lifter, node: Node) -> None:
+def _split(to: Lifter, node: Node) -> None:
     if int(node.attributes.get("axis", 0)) % to.rank(node.inputs[0]) != 1:
         raise Refused("only channels are split")
     channels = to.body.shapes[node.inputs[0]][0]
@@ -304,7 +141,7 @@ def _split(to: _Lifter, node: Node) -> None:
         first += part
 
 
-def _slice(to: _Lifter, node: Node) -> None:
+def _slice(to: Lifter, node: Node) -> None:
     given = [None, *(to.constant(node, at) for at in range(1, len(node.inputs)))]
     rank, x = to.rank(node.inputs[0]), node.inputs[0]
     shape = (1, *to.body.shapes[x])[:rank]
@@ -321,12 +158,12 @@ def _slice(to: _Lifter, node: Node) -> None:
         raise Refused("only channels in their order, or every n-th pixel, are taken")
 
 
-def _space_to_depth(to: _Lifter, node: Node) -> None:
+def _space_to_depth(to: Lifter, node: Node) -> None:
     to.add(node, "space_to_depth", node.inputs[:1], to.result(node), block=int(node.attributes["blocksize"]),
            order=None)
 
 
-def _sum(to: _Lifter, node: Node) -> None:
+def _sum(to: Lifter, node: Node) -> None:
     if len(node.inputs) == 1:
         raise Refused("a sum of one tensor")
     constants = [at for at, name in enumerate(node.inputs) if name in to.graph.constants]
@@ -347,7 +184,7 @@ def _sum(to: _Lifter, node: Node) -> None:
     return None
 
 
-def _line(to: _Lifter, node: Node, constants: list[int]) -> None:
+def _line(to: Lifter, node: Node, constants: list[int]) -> None:
     """A sum, difference, product or quotient with a constant that has a value per channel."""
     [at] = constants
     [x] = [name for number, name in enumerate(node.inputs) if number != at]
@@ -370,7 +207,7 @@ def _line(to: _Lifter, node: Node, constants: list[int]) -> None:
     to.add(node, "affine", [x], shape, scale=scale, shift=shift)
 
 
-def _product(to: _Lifter, node: Node) -> None:
+def _product(to: Lifter, node: Node) -> None:
     constants = [at for at, name in enumerate(node.inputs) if name in to.graph.constants]
     if constants:
         return _line(to, node, constants)
@@ -388,7 +225,7 @@ def _product(to: _Lifter, node: Node) -> None:
     return None
 
 
-def _pad(to: _Lifter, node: Node) -> None:
+def _pad(to: Lifter, node: Node) -> None:
     pads = node.attributes.get("pads", to.constant(node, 1) if len(node.inputs) > 1 else None)
     numbers = [int(v) for v in np.asarray(pads).ravel()]
     value = node.attributes.get("value", to.constant(node, 2))
@@ -405,7 +242,7 @@ def _pad(to: _Lifter, node: Node) -> None:
            channels=[numbers[1], numbers[5]], edge=edge, lowest=lowest and not edge)
 
 
-def _flatten(to: _Lifter, node: Node) -> None:
+def _flatten(to: Lifter, node: Node) -> None:
     shape = to.body.shapes[node.inputs[0]]
     result = to.result(node)
     if result == shape or result == (shape[0] * shape[1] * shape[2], 1, 1):
@@ -414,7 +251,7 @@ def _flatten(to: _Lifter, node: Node) -> None:
         raise Refused("puts values elsewhere; no layer does that")
 
 
-def _softmax(to: _Lifter, node: Node) -> None:
+def _softmax(to: Lifter, node: Node) -> None:
     axis = int(node.attributes.get("axis", -1)) % to.rank(node.inputs[0])
     shape = to.result(node)
     if shape[1:] != (1, 1) or axis != 1:
@@ -422,13 +259,11 @@ def _softmax(to: _Lifter, node: Node) -> None:
     to.add(node, "softmax", node.inputs[:1], shape)
 
 
-_LIFTS: dict[str, Callable[[_Lifter, Node], None]] = {
+_LIFTS: dict[str, Callable[[Lifter, Node], None]] = {
+    **ACTIVATIONS, **SIZES,
     "Conv": _conv, "ConvTranspose": _deconv, "Gemm": _gemm, "MatMul": _gemm, "BatchNormalization": _batch_norm,
-    "Relu": _activation("relu"), "Sigmoid": _activation("logistic"), "Tanh": _activation("tanh"),
-    "HardSwish": _activation("hard_swish"), "Mish": _activation("mish"), "Softplus": _activation("softplus"),
-    "Swish": _activation("swish"), "LeakyRelu": _leaky, "PRelu": _prelu, "Clip": _clip, "HardSigmoid": _hard_sigmoid,
-    "Elu": _elu, "MaxPool": _maxpool, "AveragePool": _avgpool, "GlobalAveragePool": _global, "ReduceMean": _mean,
-    "Resize": _resize, "Upsample": _resize, "Concat": _concat, "Split": _split, "Slice": _slice, "Add": _sum, "Sub": _sum,
-    "Sum": _sum, "Mul": _product, "Div": _product, "Pad": _pad, "Flatten": _flatten, "Reshape": _flatten,
-    "Squeeze": _flatten, "Unsqueeze": _flatten, "Softmax": _softmax, "SpaceToDepth": _space_to_depth,
+    "MaxPool": _maxpool, "AveragePool": _avgpool, "GlobalAveragePool": _global, "ReduceMean": _mean, "Concat": _concat,
+    "Split": _split, "Slice": _slice, "Add": _sum, "Sub": _sum, "Sum": _sum, "Mul": _product, "Div": _product, "Pad": _pad,
+    "Flatten": _flatten, "Reshape": _flatten, "Squeeze": _flatten, "Unsqueeze": _flatten, "Softmax": _softmax,
+    "SpaceToDepth": _space_to_depth,
 }

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from mpnet.importing.evaluate import evaluate
-from mpnet.importing.graph import Graph, Node, Refused
+from mpnet.importing.graph import Array, Graph, Node, Refused
 
 _MOVING = ("Transpose", "Reshape", "Squeeze", "Unsqueeze", "Tile", "Expand")
 _REPEATING = ("Tile", "Expand")
@@ -43,8 +43,7 @@ def find_repeats(graph: Graph) -> None:
 
 
 def _chain(graph: Graph, readers: dict[str, list[Node]], start: Node) -> list[Node]:
-    """The nodes from `start` on that only move values, each read by the next alone, up to the last that repeats, and one or two
-    that bring its result into order."""
+    """The nodes from `start` on that only move values, each read by the next alone; [] where none repeats them."""
     chain = [start]
     while len(chain) < _LONGEST and len(after := readers.get(chain[-1].output, [])) == 1 and (
         chain[-1].output not in graph.outputs and after[0].operator in _MOVING and after[0].inputs[0] == chain[-1].output
@@ -55,7 +54,7 @@ def _chain(graph: Graph, readers: dict[str, list[Node]], start: Node) -> list[No
 
 def _factor(graph: Graph, chain: list[Node], shape: tuple[int, ...]) -> int:
     """How often each pixel stands in the last result; 0: it is something else."""
-    values = np.arange(math.prod(shape), dtype=np.float64).reshape(shape)
+    values: Array = np.arange(math.prod(shape), dtype=np.float64).reshape(shape)
     x = values
     for node in chain:
         given = [x, *(graph.constants.get(name) if name else None for name in node.inputs[1:])]
