@@ -27,9 +27,10 @@ def find_repeats(graph: Graph) -> None:
         ):
             continue
         chain = _chain(graph, readers, start)
-        factor = _factor(graph, chain, shape) if chain else 0
+        factor, count = _factor(graph, chain, shape) if chain else (0, 0)
         if factor < 2:
             continue
+        chain = chain[:count]
         last = chain[-1]
         scales = f"{last.output}/scales"
         graph.constants[scales] = np.array([1, 1, factor, factor], np.float32)
@@ -52,19 +53,21 @@ def _chain(graph: Graph, readers: dict[str, list[Node]], start: Node) -> list[No
     return chain if any(node.operator in _REPEATING for node in chain) else []
 
 
-def _factor(graph: Graph, chain: list[Node], shape: tuple[int, ...]) -> int:
-    """How often each pixel stands in the last result; 0: it is something else."""
+def _factor(graph: Graph, chain: list[Node], shape: tuple[int, ...]) -> tuple[int, int]:
+    """(how often each pixel stands along an axis, after how many nodes); (0, 0): it is something else."""
     values: Array = np.arange(math.prod(shape), dtype=np.float64).reshape(shape)
-    x = values
-    for node in chain:
+    x, found = values, (0, 0)
+    for count, node in enumerate(chain, 1):
         given = [x, *(graph.constants.get(name) if name else None for name in node.inputs[1:])]
         try:
             if any(name and value is None for name, value in zip(node.inputs[1:], given[1:], strict=True)):
-                return 0
+                break
             [x] = evaluate(node, given)
         except (Refused, ValueError):
-            return 0
+            break
         if x.size > _MAX_VALUES:
-            return 0
-    factor = x.shape[2] // shape[2] if x.ndim == 4 else 0
-    return factor if factor and np.array_equal(x, values.repeat(factor, 2).repeat(factor, 3)) else 0
+            break
+        factor = x.shape[2] // shape[2] if x.ndim == 4 else 0
+        if factor > 1 and np.array_equal(x, values.repeat(factor, 2).repeat(factor, 3)):
+            found = (factor, count)
+    return found

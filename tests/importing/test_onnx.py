@@ -77,6 +77,8 @@ FORMS: dict[str, Callable[[Builder, str], str]] = {
     "average": lambda b, x: b.node("AveragePool", [x], kernel_shape=[3, 3], strides=[2, 2], pads=[1] * 4, count_include_pad=1),
     "average inside": lambda b, x: b.node("AveragePool", [x], kernel_shape=[3, 3], strides=[2, 2], pads=[1] * 4),
     "repeated": lambda b, x: b.conv(_repeated(b, x), 4),
+    "repeated, then flat": lambda b, x: b.node("Gemm", [
+        b.reshape(_repeated(b, x), [1, -1]), b.constant(b.random.normal(0, 0.1, (8 * 24 * 24, 5)))], 5),
     "transposed": lambda b, x: b.node("ConvTranspose", [x, b.constant(b.random.normal(0, 0.3, (8, 5, 2, 2)))], 5,
                                       kernel_shape=[2, 2], strides=[2, 2]),
     "one axis": lambda b, x: b.node("Conv", [x, b.constant(b.random.normal(0, 0.3, (6, 8, 1, 5)))], 6, kernel_shape=[1, 5],
