@@ -160,14 +160,18 @@ static void json_head(FILE *out, const mprun *net, const options *o)
 typedef struct {
     const char *path;
     mpr_picture picture;
+    void *room;
     int failed;
     char error[MPR_ERROR];
 } first_picture;
 
 static void *read_first(void *of)
 {
+    enum { ROOM = 1 << 21 }; /* one huge page holds most pictures, and what decoding needs */
     first_picture *first = of;
-    first->failed = mpr_picture_read(&first->picture, first->path, (mpr_room){0}, first->error);
+    first->room = mpr_take(ROOM);
+    first->failed =
+        mpr_picture_read(&first->picture, first->path, (mpr_room){first->room, first->room ? ROOM : 0}, first->error);
     return 0;
 }
 
@@ -245,9 +249,11 @@ int main(int count, char **words)
         const int beside = first.path && (o.threads ? o.threads : mpr_cores()) > 1 &&
                            pthread_create(&reader, 0, read_first, &first) == 0;
         mprun *net = mprun_open(o.bundle, o.isa, o.threads, error, sizeof error);
+        if (beside && net) mpr_pass_touch(&net->pass);
         if (beside) pthread_join(reader, 0);
         failed = net ? run(net, &o, beside ? &first : 0) : -1;
         mpr_picture_drop(&first.picture);
+        free(first.room);
         if (net && failed) snprintf(error, sizeof error, "%s", net->error);
         mprun_close(net);
     }

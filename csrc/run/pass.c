@@ -87,7 +87,7 @@ int mpr_pass_open(mpr_pass *pass, mpr_weights *weights, int64_t number, char *er
     }
     const size_t picture = after(0, program->arena_bytes), scratch = after(picture, mpr_slot_bytes(&pass->slots[0]));
     const size_t reals = after(scratch, pass->scratch_bytes), end = after(reals, wide * sizeof(float));
-    char *memory = pass->memory = mpr_take(end);
+    char *memory = pass->memory = mpr_take(pass->memory_bytes = end);
     if (!memory) goto no_memory;
     pass->picture = (void *)(memory + picture);
     pass->scratch = memory + scratch;
@@ -110,6 +110,12 @@ void mpr_pass_close(mpr_pass *pass)
     free(pass->memory);
     pass->tensors = 0;
     pass->memory = 0;
+}
+
+void mpr_pass_touch(mpr_pass *pass)
+{
+    enum { PAGE = 4096 };
+    for (size_t at = 0; at < pass->memory_bytes; at += PAGE) ((volatile char *)pass->memory)[at] = 0;
 }
 
 static int convolve(mpr_pass *pass, const mpb_step *step, mpr_tensor *x, mpr_tensor *out, const mpb_slot *out_slot)
