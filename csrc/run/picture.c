@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include "../mpnet.h"
 #include "../picture/mp_jpeg.h"
 #include "net.h"
@@ -17,7 +18,10 @@ uint8_t *mpr_read(const char *path, size_t most, size_t *bytes, char *error)
         mpr_fail(error, "%s: cannot be opened (%s); check the path", path, strerror(errno));
         return 0;
     }
-    size_t room = 1 << 16, count = 0;
+    struct stat status;
+    const int known = fstat(fileno(file), &status) == 0 && S_ISREG(status.st_mode) && status.st_size > 0;
+    /* One byte more shows the end. What is no file, or grows meanwhile, is read in larger and larger pieces. */
+    size_t room = known && (uint64_t)status.st_size < most ? (size_t)status.st_size + 1 : 1 << 16, count = 0;
     uint8_t *data = malloc(room);
     while (data) {
         const size_t got = fread(data + count, 1, room - count, file);
