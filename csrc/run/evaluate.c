@@ -81,7 +81,6 @@ static int evaluate_one(mprun *net, const char *path, long long id, FILE *out, i
     const mpb_network *n = net->file.network;
     if (mpr_picture_read(&picture, path, mpr_room_of(net), net->error)) return -1;
     int count = mpr_detect(net, &picture, confidence, nms, resize);
-    mpr_picture_drop(&picture);
     if (count < 0) return -1;
     count = keep_best(net, count, n->max_detections);
     for (int i = 0; i < count; i++) {

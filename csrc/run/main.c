@@ -156,22 +156,25 @@ static void json_head(FILE *out, const mprun *net, const options *o)
     fprintf(out, ", \"input\": [%d, %d, %d]},\n  \"files\": [", (int)n->in_h, (int)n->in_w, (int)n->in_c);
 }
 
+enum { ROOM = 1 << 21 }; /* one huge page holds most pictures, and what decoding needs */
+
 /* The first picture, which is read while the bundle is opened where there is a second thread. */
 typedef struct {
     const char *path;
     mpr_picture picture;
-    void *room;
     int failed;
     char error[MPR_ERROR];
 } first_picture;
 
 static void *read_first(void *of)
 {
-    enum { ROOM = 1 << 21 }; /* one huge page holds most pictures, and what decoding needs */
     first_picture *first = of;
-    first->room = mpr_take(ROOM);
-    first->failed =
-        mpr_picture_read(&first->picture, first->path, (mpr_room){first->room, first->room ? ROOM : 0}, first->error);
+    void *room = mpr_take(ROOM);
+    first->failed = mpr_picture_read(&first->picture, first->path, (mpr_room){room, room ? ROOM : 0}, first->error);
+    if (first->picture.rgb == room)
+        first->picture.own = room;
+    else
+        free(room);
     return 0;
 }
 
@@ -196,7 +199,6 @@ static int detect(mprun *net, const options *o, first_picture *first)
         const char *path = o->pictures.path[i];
         const int unread = read_picture(net, path, i ? 0 : first, &picture);
         const int count = unread ? -1 : mpr_detect(net, &picture, o->confidence, o->nms, o->resize);
-        mpr_picture_drop(&picture);
         if (count < 0) {
             result = -1;
             break;
@@ -249,11 +251,11 @@ int main(int count, char **words)
         const int beside = first.path && (o.threads ? o.threads : mpr_cores()) > 1 &&
                            pthread_create(&reader, 0, read_first, &first) == 0;
         mprun *net = mprun_open(o.bundle, o.isa, o.threads, error, sizeof error);
-        if (beside && net) mpr_pass_touch(&net->pass);
+        /* Not all of it: what decoding has meanwhile would raise the most memory that is ever used. */
+        if (beside && net) mpr_pass_touch(&net->pass, 2 * (size_t)ROOM);
         if (beside) pthread_join(reader, 0);
         failed = net ? run(net, &o, beside ? &first : 0) : -1;
         mpr_picture_drop(&first.picture);
-        free(first.room);
         if (net && failed) snprintf(error, sizeof error, "%s", net->error);
         mprun_close(net);
     }

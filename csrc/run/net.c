@@ -230,12 +230,14 @@ static int decode(mprun *net, const mp_geometry *place, int width, int height, d
     return (int)count;
 }
 
-mpr_room mpr_room_of(const mprun *net) { return (mpr_room){net->pass.memory, net->pass.program->arena_bytes}; }
+mpr_room mpr_room_of(const mprun *net) { return (mpr_room){net->pass.arena, net->pass.program->arena_bytes}; }
 
-int mpr_detect(mprun *net, const mpr_picture *picture, double confidence, double nms, int resize)
+int mpr_detect(mprun *net, mpr_picture *picture, double confidence, double nms, int resize)
 {
     mp_geometry place;
-    if (set_picture(net, picture, resize, &place) || mpr_pass_run(&net->pass, net->error)) return -1;
+    const int failed = set_picture(net, picture, resize, &place);
+    mpr_picture_drop(picture);
+    if (failed || mpr_pass_run(&net->pass, net->error)) return -1;
     return decode(net, &place, picture->width, picture->height, confidence, nms);
 }
 
@@ -259,7 +261,7 @@ int mprun_detections(mprun *net, const uint8_t *rgb, int width, int height, doub
                      const mprun_box **boxes)
 {
     if (!(confidence < 1) || !(nms <= 1)) return mpr_fail(net->error, "confidence or nms is outside its limits");
-    const int count = mpr_detect(net, &(mpr_picture){(uint8_t *)(uintptr_t)rgb, width, height, 1}, confidence, nms, -1);
+    const int count = mpr_detect(net, &(mpr_picture){(uint8_t *)(uintptr_t)rgb, width, height, 0}, confidence, nms, -1);
     if (count < 0) return -1;
     mpr_best_first(net, count);
     *boxes = net->boxes;

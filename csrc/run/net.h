@@ -13,10 +13,11 @@ typedef struct {
     int64_t room, count;
 } mpr_found; /* of one head, or of all */
 
-/* A picture's pixels, RGB. lent: in memory that somebody else frees. */
+/* A picture's pixels, RGB. own: what is to be freed; NULL: they lie in memory of somebody else. */
 typedef struct {
     uint8_t *rgb;
-    int width, height, lent;
+    int width, height;
+    void *own;
 } mpr_picture;
 /* Memory that lies idle while a picture is decoded, at a multiple of MPB_ALIGN. */
 typedef struct {
@@ -47,8 +48,9 @@ int mpr_check_heads(const mprun *net, char *error);
 const float *mpr_head_tensor(mprun *net, const mpb_head *head, double confidence, mp_yolo_head *yolo);
 /* Memory that grows, and keeps nothing. 0, or -1 with a line in net->error. */
 int mpr_grow(mprun *net, void **memory, size_t *have, size_t bytes);
-/* The boxes in a picture by class, then falling score, cut at its edges; their number or -1. resize -1: as the bundle says. */
-int mpr_detect(mprun *net, const mpr_picture *picture, double confidence, double nms, int resize);
+/* The boxes in a picture by class, then falling score, cut at its edges; their number or -1. resize -1: as the bundle says. The
+ * picture is dropped as soon as it is the network's input. */
+int mpr_detect(mprun *net, mpr_picture *picture, double confidence, double nms, int resize);
 /* What a pass writes its tensors to, between two passes. */
 mpr_room mpr_room_of(const mprun *net);
 /* Those boxes by falling score, equal ones in their order. */

@@ -85,17 +85,20 @@ int mpr_pass_open(mpr_pass *pass, mpr_weights *weights, int64_t number, char *er
             if (bytes > pass->scratch_bytes) pass->scratch_bytes = bytes;
         }
     }
-    const size_t picture = after(0, program->arena_bytes), scratch = after(picture, mpr_slot_bytes(&pass->slots[0]));
+    const size_t arena = after(0, mpr_slot_bytes(&pass->slots[0])), scratch = after(arena, program->arena_bytes);
     const size_t reals = after(scratch, pass->scratch_bytes), end = after(reals, wide * sizeof(float));
     char *memory = pass->memory = mpr_take(pass->memory_bytes = end);
     if (!memory) goto no_memory;
-    pass->picture = (void *)(memory + picture);
+    pass->picture = (void *)memory;
+    pass->arena = memory + arena;
     pass->scratch = memory + scratch;
     pass->wide = (void *)(memory + reals);
-    const size_t ends[] = {picture, scratch, reals, end};
+    const size_t ends[] = {arena, scratch, reals, end};
     for (int i = 0; i < 4; i++) mp_forbid(memory + ends[i] - MP_RED_ZONE);
     for (int32_t i = 0; i < program->slots; i++)
-        pass->tensors[i].data = i == 0 ? (void *)pass->picture : pass->slots[i].at < 0 ? 0 : memory + pass->slots[i].at;
+        pass->tensors[i].data = i == 0                  ? (void *)pass->picture
+                                : pass->slots[i].at < 0 ? 0
+                                                        : memory + arena + pass->slots[i].at;
     return 0;
 no_memory:
     mpr_fail(error, "%s: no memory for the tensors (%llu bytes)", file->name, (unsigned long long)program->arena_bytes);
@@ -112,10 +115,10 @@ void mpr_pass_close(mpr_pass *pass)
     pass->memory = 0;
 }
 
-void mpr_pass_touch(mpr_pass *pass)
+void mpr_pass_touch(mpr_pass *pass, size_t but)
 {
     enum { PAGE = 4096 };
-    for (size_t at = 0; at < pass->memory_bytes; at += PAGE) ((volatile char *)pass->memory)[at] = 0;
+    for (size_t at = 0; at + but < pass->memory_bytes; at += PAGE) ((volatile char *)pass->memory)[at] = 0;
 }
 
 static int convolve(mpr_pass *pass, const mpb_step *step, mpr_tensor *x, mpr_tensor *out, const mpb_slot *out_slot)

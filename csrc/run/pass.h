@@ -41,7 +41,7 @@ typedef struct {
     void *memory; /* of the tensors and all that follows */
     size_t memory_bytes;
     float *picture;
-    void *scratch;
+    void *arena, *scratch;
     size_t scratch_bytes;
     float *wide; /* values of a half tensor on their way to or from TensorFlow's codes */
 } mpr_pass;
@@ -49,8 +49,8 @@ typedef struct {
 /* 0, or -1 with a line in error. */
 int mpr_pass_open(mpr_pass *pass, mpr_weights *weights, int64_t program, char *error);
 void mpr_pass_close(mpr_pass *pass);
-/* Touches all of its memory, so that the first pass does not wait for pages. */
-void mpr_pass_touch(mpr_pass *pass);
+/* Touches all of its memory but so many bytes at the end, so that the first pass does not wait for pages. */
+void mpr_pass_touch(mpr_pass *pass, size_t but);
 /* One forward pass of `picture`. The outputs stay until the next. */
 int mpr_pass_run(mpr_pass *pass, char *error);
 /* One of its steps, for measurements: an mp_status. */

@@ -93,7 +93,7 @@ static int ppm(mpr_picture *picture, const char *name, const uint8_t *data, size
     uint8_t *rgb = malloc((size_t)w * h * 3);
     if (!rgb) return mpr_fail(error, "%s: no memory", name);
     for (size_t i = 0; i < (size_t)w * h * 3; i++) rgb[i] = data[at + (channels == 3 ? i : i / 3)];
-    *picture = (mpr_picture){rgb, (int)w, (int)h, 0};
+    *picture = (mpr_picture){rgb, (int)w, (int)h, rgb};
     return 0;
 }
 
@@ -113,7 +113,7 @@ static int jpeg(mpr_picture *picture, const char *name, const uint8_t *data, siz
     const int status =
         scratch && rgb ? mp_jpeg_decode(data, (int64_t)bytes, w, h, scratch, needed, rgb) : MP_UNSUPPORTED;
     if (!lent) free(scratch);
-    *picture = (mpr_picture){rgb, w, h, lent};
+    *picture = (mpr_picture){rgb, w, h, lent ? 0 : rgb};
     if (status == MP_OK) return 0;
     mpr_picture_drop(picture);
     return mpr_fail(error, "%s: the picture is damaged, or a JPEG of a kind that is not read here; save it again",
@@ -143,8 +143,8 @@ int mpr_picture_read(mpr_picture *picture, const char *path, mpr_room room, char
 
 void mpr_picture_drop(mpr_picture *picture)
 {
-    if (!picture->lent) free(picture->rgb);
-    picture->rgb = 0;
+    free(picture->own);
+    picture->own = picture->rgb = 0;
 }
 
 uint8_t *mprun_read_picture(const char *path, int *width, int *height, char *error, size_t error_bytes)
