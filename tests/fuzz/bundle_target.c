@@ -22,9 +22,10 @@ static void repair_piece(uint8_t *bundle, const mpb_section *data, mpb_piece *pi
 static void repair(uint8_t *bundle, size_t size)
 {
     mpb_header *header = (void *)bundle;
-    mpb_section *sections = (void *)(header + 1);
-    const size_t head = sizeof *header + MPB_SECTIONS * sizeof *sections;
+    mpb_section *table = (void *)(header + 1), sections[MPB_SECTIONS];
+    const size_t head = sizeof *header + sizeof sections;
     if (size < head) return;
+    memcpy(sections, table, sizeof sections); /* records may lie over the table, and change it below */
     header->bytes = size;
     header->version = MPB_VERSION;
     if (header->sections != MPB_SECTIONS) return;
@@ -43,9 +44,9 @@ static void repair(uint8_t *bundle, size_t size)
         repair_piece(bundle, data, &((mpb_step *)(void *)(bundle + sections[MPB_STEPS].at))[i].values);
     for (size_t i = 0; i < packed->bytes / sizeof(mpb_packed); i++)
         repair_piece(bundle, data, &((mpb_packed *)(void *)(bundle + packed->at))[i].weights);
-    for (int s = 0; s < MPB_DATA; s++) sections[s].crc = mp_crc32c(0, bundle + sections[s].at, sections[s].bytes);
+    for (int s = 0; s < MPB_DATA; s++) table[s].crc = mp_crc32c(0, bundle + sections[s].at, sections[s].bytes);
     header->crc = 0;
-    header->crc = mp_crc32c(mp_crc32c(0, header, sizeof *header), sections, head - sizeof *header);
+    header->crc = mp_crc32c(mp_crc32c(0, header, sizeof *header), table, head - sizeof *header);
 }
 
 static void run_bundle(const uint8_t *bundle, size_t size)
