@@ -62,6 +62,9 @@ static const mp_precision mp_precisions[] = {
 };
 /* clang-format on */
 enum { MP_PRECISIONS = sizeof mp_precisions / sizeof *mp_precisions };
+enum {
+    MP_GROUP = 32
+}; /* input channels of a tap that share a multiplier, where narrow weights have such (conv/groups.h) */
 
 /* Largest magnitude of a code of this precision's weights. */
 static inline int mp_largest_code(const mp_precision *precision)

@@ -11,7 +11,6 @@ enum {
     MP_INT8_MAX_DEPTH = 66311, /* largest depth with 255 * 127 * depth < 2^31 */
     MP_POSITIONS = 36,         /* Winograd: of a transformed tile, */
     MP_TILE = 4,               /* pixels per side of a finished one */
-    MP_GROUP = 32,             /* input channels that share a multiplier (groups.h) */
     MP_TILES_BESIDE = 4        /* finished together */
 };
 static inline size_t mp_align(size_t bytes) { return (bytes + MP_ALIGN - 1) / MP_ALIGN * MP_ALIGN; }

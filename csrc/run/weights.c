@@ -80,7 +80,7 @@ static void *stand_in(const mpr_weights *weights, const mpb_convolution *from, c
 {
     const int source_type = mp_precisions[from->precision].type, type = mp_precisions[own->precision].type;
     const int channels = own->shape.out_c;
-    const float *from_scale = 0, *scale = 0;
+    const float *from_scale = 0, *scale = 0, most = (float)mp_largest_code(&mp_precisions[own->precision]);
     if (source_type == MP_TYPE_I8 && !(from_scale = floats_of(weights, &from->scale, channels, 1, "scales", error)))
         return 0;
     if (type == MP_TYPE_I8 && !(scale = floats_of(weights, &own->scale, channels, 1, "scales", error))) return 0;
@@ -90,9 +90,37 @@ static void *stand_in(const mpr_weights *weights, const mpb_convolution *from, c
         const float real = source_type == MP_TYPE_I8 ? (float)((const int8_t *)source)[i] * from_scale[channel]
                                                      : mp_real_at(source, i, source_type);
         if (type == MP_TYPE_I8)
-            ((int8_t *)made)[i] = (int8_t)fminf(fmaxf(rintf(real / scale[channel]), -127.0f), 127.0f);
+            ((int8_t *)made)[i] = (int8_t)fminf(fmaxf(rintf(real / scale[channel]), -most), most);
         else
             mp_put_real(made, i, type, real);
+    }
+    return made;
+}
+
+/* Number `number` of those of `bits` bits each that lie one behind the other. */
+static int field_at(const uint8_t *bytes, uint64_t number, int bits)
+{
+    const uint64_t at = number * bits, low = at % 8;
+    unsigned both = bytes[at / 8];
+    if (low + bits > 8) both |= (unsigned)bytes[at / 8 + 1] << 8;
+    return (int)(both >> low & ((1u << bits) - 1));
+}
+
+/* Codes of fewer than eight bits, times their multipliers if the file has some, as int8. NULL: no memory, or a line in error. */
+static int8_t *widened(const mpr_file *file, const mpb_convolution *from, uint64_t count, const char *what, char *error)
+{
+    const int bits = mp_precisions[from->precision].bits, rest = 8 - bits, sign = 1 << (bits - 1);
+    const int taps = from->shape.size * from->shape.size, inputs = from->shape.in_c / from->shape.groups;
+    const uint64_t blocks = (inputs + MP_GROUP - 1) / MP_GROUP, multipliers = blocks * taps * from->shape.out_c;
+    const uint64_t own_bytes = (count * bits + 7) / 8, more_bytes = (multipliers * rest + 7) / 8;
+    const int grouped = from->weights.bytes > own_bytes;
+    const uint8_t *bytes = mpr_piece(file, &from->weights, own_bytes + (grouped ? more_bytes : 0), what, error);
+    int8_t *made = bytes ? mpr_take(count) : 0;
+    for (uint64_t i = 0; made && i < count; i++) {
+        const int code = (field_at(bytes, i, bits) ^ sign) - sign;
+        const uint64_t filter = i / taps / inputs, block = i / taps % inputs / MP_GROUP;
+        const int less = grouped ? field_at(bytes + own_bytes, (filter * taps + i % taps) * blocks + block, rest) : 0;
+        made[i] = (int8_t)(code * (1 + less));
     }
     return made;
 }
@@ -126,17 +154,21 @@ static int ready(mpr_weights *weights, int32_t number, char *error)
     }
     const mp_conv_shape *s = &own->shape;
     const uint64_t count = (uint64_t)s->out_c * (s->in_c / s->groups) * s->size * s->size;
+    const mp_precision *given = &mp_precisions[from->precision];
+    void *codes = given->bits ? widened(file, from, count, what, error) : 0, *made = 0;
     const void *source =
-        mpr_piece(file, &from->weights, count * mp_type_bytes(mp_precisions[from->precision].type), what, error);
-    if (!source) return -1;
-    void *made = from == own ? 0 : stand_in(weights, from, own, source, count / s->out_c, error);
-    if (from != own && !made) return *error ? -1 : mpr_fail(error, "%s: %s: no memory", file->name, what);
-    if (made) source = made;
+        given->bits ? codes : mpr_piece(file, &from->weights, count * mp_type_bytes(given->type), what, error);
+    if (source && from != own) source = made = stand_in(weights, from, own, source, count / s->out_c, error);
+    if (!source) {
+        free(codes);
+        return *error ? -1 : mpr_fail(error, "%s: %s: no memory", file->name, what);
+    }
     const size_t bytes = mp_pack_bytes(table, s, own->precision, source);
     void *packed = bytes ? mpr_take(bytes) : 0;
     int packed_well = -1;
     if (packed) packed_well = mp_pack_conv_stored(table, s, own->precision, source, packed, bytes);
     free(made);
+    free(codes);
     if (packed_well != MP_OK) {
         free(packed);
         return mpr_fail(error, "%s: %s: cannot be packed (status %d)", file->name, what, packed_well);

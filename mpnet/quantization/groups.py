@@ -14,7 +14,7 @@ from mpnet.quantization.weights import WeightScheme, squared_error, weight_scale
 from mpnet.spec.quantization import PER_GROUP
 
 GROUP = 32
-"""Input channels that share a step. The same as MP_GROUP of csrc/conv/plan.h."""
+"""Input channels that share a step. The same as MP_GROUP of csrc/types.h."""
 # Of the largest step that a filter's groups want, in parts of the largest multiplier.
 _SCALES = np.arange(100, 69, -2, dtype=np.float32) / np.float32(100)
 

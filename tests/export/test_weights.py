@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from mpnet.export.bundle.weights import as_stored
 from mpnet.export.weights import in_bits, in_blocks
-from mpnet.quantization.groups import quantize_groups
-from mpnet.quantization.weights import WeightScheme
+from mpnet.quantization.groups import multiplier_bytes, quantize_groups
+from mpnet.quantization.weights import WeightScheme, quantize_weights
+from mpnet.spec.precision import PRECISIONS, Precision
 
 
 def test_codes_follow_one_another_from_the_lowest_bit_on() -> None:
@@ -33,3 +35,14 @@ def test_weights_in_groups_come_apart_into_codes_and_multipliers(channels: int, 
     together = (codes * multipliers).reshape(5, -1, 3, 3)
     np.testing.assert_array_equal(together[:, :channels], weights)
     assert not together[:, channels:].any()
+
+
+@pytest.mark.parametrize("row", [row for row in PRECISIONS.values() if row.is_narrow], ids=str)
+def test_a_bundle_has_as_many_bits_as_the_precision(row: Precision) -> None:
+    real = np.random.default_rng(row.weight_bits).standard_normal((6, 40, 3, 3)).astype(np.float32)
+    real[:, :2] *= 9
+    code_bytes = -(-real.size * row.weight_bits // 8)
+    plain, _ = quantize_weights(real, WeightScheme(method="mse", bits=row.weight_bits))
+    assert len(as_stored(plain, row)) == code_bytes
+    grouped, _ = quantize_groups(real, WeightScheme("per_group", "mse", bits=row.weight_bits))
+    assert len(as_stored(grouped, row)) == code_bytes + multiplier_bytes(6, 9, 40, row.weight_bits)

@@ -17,4 +17,4 @@ def _write(configuration: Configuration, flavour: str, options: Mapping[str, Any
 
 
 TARGET = Target("one file for mprun, the program without Python", ".mpnet", _write,
-                options=("packed", "no_profile"), precisions={"": ("bf16",)})
+                options=("packed", "no_profile"), precisions=None)

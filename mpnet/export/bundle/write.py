@@ -26,6 +26,7 @@ from mpnet.export import Configuration
 from mpnet.export.bundle.packed import pack_for
 from mpnet.export.bundle.records import Data, Records, Texts, assembled
 from mpnet.export.bundle.steps import step_fields, step_values
+from mpnet.export.bundle.weights import as_stored
 from mpnet.formats.json_text import finite
 from mpnet.kernels._core import lib
 from mpnet.kernels.interface import ACTIVATIONS, ConvShape
@@ -33,7 +34,6 @@ from mpnet.kernels.native import PRECISION_CODE, TYPE_CODE
 from mpnet.spec.identity import ARITHMETIC_VERSION
 from mpnet.spec.network import PICTURE, Shape
 from mpnet.spec.precision import PRECISIONS, USUAL_NAMES, Precision
-from mpnet.spec.reals import narrowed
 
 CHECKS = 8
 _HEADS = {"region": lib.MPB_HEAD_REGION, "gaussian": lib.MPB_HEAD_GAUSSIAN, "detection": lib.MPB_HEAD_DETECTION}
@@ -153,12 +153,9 @@ class _Bundle:
         layer = operation.layer_of(self._prepared.network)
         stands_in = -1 if purpose == lib.MPB_CONFIGURATION else self._own[layer.index]
         constants = self._constants(operation)
-        weights = constants.weights
-        if not operation.precision.carries_scale:
-            weights = narrowed(weights, operation.precision.stored.dtype)
         shape = conv_shape(layer)
         number = self._convolutions.add(
-            weights=self._data.piece(b"" if stands_in >= 0 else weights.tobytes()),
+            weights=self._data.piece(b"" if stands_in >= 0 else as_stored(constants.weights, operation.precision)),
             layer=layer.index,
             precision=PRECISION_CODE[operation.precision.name],
             activation=ACTIVATIONS.index(kernel_activation(layer.activation)),
@@ -176,9 +173,8 @@ class _Bundle:
         known = operation, tensor, precision
         if known not in self._known:
             shape, weights = blur_weights(operation, tensor)
-            stored = narrowed(weights, precision.stored.dtype)
             number = self._known[known] = self._convolutions.add(
-                weights=self._data.piece(stored.tobytes()), layer=layer, precision=PRECISION_CODE[precision.name],
+                weights=self._data.piece(as_stored(weights, precision)), layer=layer, precision=PRECISION_CODE[precision.name],
                 activation=ACTIVATIONS.index("linear"), shape=list(astuple(shape)), stands_in=-1,
                 bias=self._data.piece(np.zeros(tensor[2], np.float32).tobytes()), scale=self._data.piece(b""),
             )

@@ -1,0 +1,28 @@
+"""Weights as a bundle holds them: docs/bundle.md."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpnet.export.weights import in_bits, in_blocks
+from mpnet.spec.precision import Precision
+from mpnet.spec.reals import narrowed
+
+
+def as_stored(weights: NDArray[Any], precision: Precision) -> bytes:
+    """Weights (out, in / groups, size, size) in as many bits as their precision has; reals as float32 come in."""
+    if not precision.carries_scale:
+        return narrowed(weights, precision.stored.dtype).tobytes()
+    bits = precision.weight_bits
+    if not precision.is_narrow:
+        return weights.tobytes()
+    codes, multipliers = in_blocks(weights, bits)
+    plain = np.ascontiguousarray(codes.reshape(len(weights), -1, *weights.shape[2:])[:, : weights.shape[1]])
+    if (multipliers == 1).all():
+        return in_bits(plain, bits)
+    # One for each block, behind those of the tap before: as mprun's tables want them.
+    steps = np.ascontiguousarray(multipliers[:, :, 0].transpose(0, 2, 3, 1))
+    return in_bits(plain, bits) + in_bits(steps - np.int8(1), 8 - bits)
