@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from mpnet.export import targets
 from mpnet.kernels.isa import usable_levels
 from mpnet.spec.measures import trial_costs
 from mpnet.sweep.store import TrialStore
@@ -65,13 +66,26 @@ def test_other_pictures_are_another_trial(mpnet: Mpnet, experiment: Path) -> Non
     assert a["trial"] != b["trial"]
 
 
-@pytest.mark.parametrize("target", ["onnx", "ncnn", "tflite", "bundle"])
-def test_exports_that_lack_them_name_the_layer_and_the_nearest(mpnet: Mpnet, experiment: Path, target: str) -> None:
-    experiment.write_text(experiment.read_text().replace("default: int8", "default: fp32, layers: {last: int4}"))
+@pytest.mark.parametrize(("target", "bits"), [("onnx", 5), ("ncnn", 4), ("tflite", 6)])
+def test_exports_that_lack_them_name_the_layer_and_the_nearest(mpnet: Mpnet, experiment: Path, target: str, bits: int) -> None:
+    experiment.write_text(experiment.read_text().replace("default: int8", f"default: fp32, layers: {{last: int{bits}}}"))
     found = mpnet("export", experiment, "--to", target, "-o", "out")
     assert found.returncode == 2
-    assert "(conv-13/yolo-2) as int4: it has no weights of 4 bits" in found.stderr
+    assert f"(conv-13/yolo-2) as int{bits}: it has no weights of {bits} bits" in found.stderr
     assert "the nearest configuration that can is ffffffffffff" in found.stderr
+
+
+@pytest.mark.parametrize(("target", "package"), [
+    ("onnx", "onnx"), ("tflite", "ai_edge_litert"), ("bundle", "mpnet"), ("yaml", "mpnet"),
+])
+def test_exports_that_have_them_say_so(mpnet: Mpnet, experiment: Path, target: str, package: str) -> None:
+    pytest.importorskip(package)
+    experiment.write_text(experiment.read_text().replace("default: int8", "default: fp32, layers: {last: int4}"))
+    out = experiment.with_suffix(f".out{targets()[target].suffix}")
+    document = document_of(mpnet("export", experiment, "--to", target, "-o", out, "--json"))
+    assert out.stat().st_size > 0
+    asked = [layer for layer in document["layers"] if layer["asked"] == "int4"]
+    assert {layer["written"] for layer in asked} == (set() if target == "yaml" else {"int4"})
 
 
 def test_commands_without_calibration_pictures_round_to_nearest(mpnet: Mpnet, experiment: Path) -> None:
