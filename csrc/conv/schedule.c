@@ -65,6 +65,9 @@ static void cut_winograd(const mp_conv_plan *plan, int threads, mp_schedule *sch
                  weights = plan->panel_bytes * plan->total_panels;
     /* Weights that leave the second cache level should be read once, whatever the transformed input then needs. */
     const size_t budget = weights > TRANSFORMED_BYTES ? 8 * TRANSFORMED_BYTES : TRANSFORMED_BYTES;
+    /* An odd number of cache lines: all positions of transformed narrow weights are written side by side, and would else share
+     * their cache sets. */
+    schedule->kernel_bytes = mp_align((size_t)plan->run_padded * plan->micro->nr * plan->weight_bytes) | MP_ALIGN;
     schedule->tiles_x = tiles_x;
     schedule->tiles =
         clamp((int)(budget / (tile_bytes * tiles_x)), 1, tiles_y) * tiles_x; /* whole rows are staged once */
@@ -131,7 +134,7 @@ static void lay_out(const mp_conv_plan *plan, int pooled, mp_schedule *schedule)
     at->zeros = place(&end, zeros);
     at->segments = place(&end, plan->segments * sizeof(ptrdiff_t));
     at->weights = place(&end, plan->traits->bits ? narrow_bytes(plan, schedule) : 0);
-    at->kernels = place(&end, plan->traits->bits && plan->winograd ? plan->panel_bytes : 0);
+    at->kernels = place(&end, plan->traits->bits ? MP_POSITIONS * schedule->kernel_bytes : 0);
     size_t codes;
     at->multipliers = place(&end, plan->grouped ? mp_multiplier_scratch(plan, &codes) : 0);
     at->pool = place(&end, pooled && !schedule->windows ? pool : 0);

@@ -41,6 +41,7 @@ typedef struct {
     int tiles_x;              /* in a row of the image */
     int group;                /* panels whose products are kept at a time */
     size_t transformed_bytes; /* one tile and position */
+    size_t kernel_bytes;      /* from one position of transformed narrow weights to the next */
     mp_scratch at;
 } mp_schedule;
 void mp_conv_schedule(const mp_conv_plan *plan, int pooled, int threads, mp_schedule *schedule);

@@ -29,11 +29,12 @@ static const char *panel_weights(mp_item *item, int panel, size_t *step)
     const mp_conv_plan *plan = item->plan;
     const char *stored = mp_packed_weights(plan, item->args->packed);
     const size_t elements = (size_t)plan->run_padded * plan->micro->nr, bytes = elements * plan->weight_bytes;
-    *step = bytes * (plan->traits->bits ? 1 : plan->total_panels);
+    *step = plan->traits->bits ? item->schedule->kernel_bytes : bytes * plan->total_panels;
     if (!plan->traits->bits) return stored + panel * bytes;
     const char *taps = mp_item_weights(item, stored + panel * plan->stored_bytes, 0, 9 * elements);
     item->table->winograd_weights((const int16_t *)taps, plan->run_padded / plan->micro->kstep,
-                                  plan->micro->nr * plan->micro->kstep, (int16_t *)item->kernels, elements);
+                                  plan->micro->nr * plan->micro->kstep, (int16_t *)item->kernels,
+                                  *step / sizeof(int16_t));
     return item->kernels;
 }
 
