@@ -54,6 +54,7 @@ KEPT = "analyze's choice of 10 % of the MACs fp16, rest int8 "
 
 CONFIGURATIONS: list[tuple[str, list[str]]] = [
     ("fp16", ["precision.default=fp16"]),
+    ("bf16", ["precision.default=bf16"]),
     ("int8 per channel, dynamic, affine", [INT8]),
     ("int8 per channel, dynamic, symmetric", [INT8, mode("symmetric")]),
     *((f"int8 per channel, dynamic, {name}", [INT8, mode(name)]) for name in ("MIN_COMBINED", "MIN_FIRST", "SCALED")),
