@@ -73,6 +73,13 @@ static inline int never_falls(int activation)
     return activation == MP_LINEAR || activation == MP_LEAKY || activation == MP_RELU || activation == MP_RELU6;
 }
 
+/* Only what is computed for every value of every layer is worth a copy of the code in each of its loops. */
+static inline __attribute__((always_inline)) vf activated(vf x, int activation)
+{
+    const int cheap = activation == MP_LINEAR || activation == MP_LEAKY || activation == MP_RELU;
+    return cheap ? vf_activate(x, activation) : vf_activate_apart(x, activation);
+}
+
 static inline __attribute__((always_inline)) void output_rows(mp_output *o, const int kind, const int activation,
                                                               const int out_type, const int32_t *acc, size_t acc_ld,
                                                               int rows, int channels, int channel, char *out,
@@ -92,7 +99,7 @@ static inline __attribute__((always_inline)) void output_rows(mp_output *o, cons
 #define ACTIVATED(X, AT, ROW, N)                                                                                       \
     vf X = REAL(AT, ROW, N);                                                                                           \
     bad = note_bad(bad, X);                                                                                            \
-    X = vf_activate(X, activation);                                                                                    \
+    X = activated(X, activation);                                                                                      \
     if (narrow) {                                                                                                      \
         X = round_as(out_type, X);                                                                                     \
         bad = note_bad(bad, X);                                                                                        \
@@ -109,7 +116,7 @@ static inline __attribute__((always_inline)) void output_rows(mp_output *o, cons
         const vi upper = vi_max(vi_load(at), vi_load(at + acc_ld));                                                    \
         const vi lower = vi_max(vi_load(at + 2 * acc_ld), vi_load(at + 3 * acc_ld));                                   \
         vf x = vf_fma(vi_to_float(vi_max(upper, lower)), vf_load(scales + AT), vf_load(biases + AT));                  \
-        x = vf_activate(N == VL ? x : vf_keep_n(x, N), activation);                                                    \
+        x = activated(N == VL ? x : vf_keep_n(x, N), activation);                                                      \
         FINISH(x, AT, N)                                                                                               \
     }
 #define LARGEST(AT, N)                                                                                                 \
@@ -166,27 +173,40 @@ static inline __attribute__((always_inline)) void output_rows(mp_output *o, cons
                 CALL(MP_TYPE_I8, __VA_ARGS__);                                                                         \
         }                                                                                                              \
     } while (0)
+/* The same with constants for what is written most: the others are asked at every vector, which is little beside an exponential
+ * or the sums of an int8 layer, and each constant is a copy of all loops. */
+#define BY_USUAL_OUT_TYPE(CALL, ...)                                                                                   \
+    do {                                                                                                               \
+        if (o->out_type == MP_TYPE_F32)                                                                                \
+            CALL(MP_TYPE_F32, __VA_ARGS__);                                                                            \
+        else if (o->out_type == MP_TYPE_I8 && o->rounding == MP_HALF_TO_EVEN)                                          \
+            CALL(OUT_I8_EVEN, __VA_ARGS__);                                                                            \
+        else                                                                                                           \
+            CALL(o->out_type, __VA_ARGS__);                                                                            \
+    } while (0)
 #define OUTPUT_CASE(TYPE, KIND, ACTIVATION)                                                                            \
     output_rows(o, KIND, ACTIVATION, TYPE, acc, acc_ld, rows, channels, channel, out, out_ld)
-#define OUTPUT_ACTIVATIONS(KIND)                                                                                       \
+#define OUTPUT_ACTIVATIONS(KIND, BY_TYPE)                                                                              \
     do {                                                                                                               \
         if (o->activation == MP_LINEAR)                                                                                \
-            BY_OUT_TYPE(OUTPUT_CASE, KIND, MP_LINEAR);                                                                 \
+            BY_TYPE(OUTPUT_CASE, KIND, MP_LINEAR);                                                                     \
         else if (o->activation == MP_LEAKY)                                                                            \
-            BY_OUT_TYPE(OUTPUT_CASE, KIND, MP_LEAKY);                                                                  \
+            BY_TYPE(OUTPUT_CASE, KIND, MP_LEAKY);                                                                      \
         else                                                                                                           \
-            BY_OUT_TYPE(OUTPUT_CASE, KIND, o->activation);                                                             \
+            BY_USUAL_OUT_TYPE(OUTPUT_CASE, KIND, o->activation);                                                       \
     } while (0)
 
 static void output(mp_output *o, const void *acc, size_t acc_ld, int rows, int channels, int channel, void *out,
                    size_t out_ld)
 {
     if (o->kind == MP_SUM_FLOAT)
-        OUTPUT_ACTIVATIONS(MP_SUM_FLOAT);
+        OUTPUT_ACTIVATIONS(MP_SUM_FLOAT, BY_OUT_TYPE);
     else if (o->kind == MP_SUM_INT)
-        OUTPUT_ACTIVATIONS(MP_SUM_INT);
+        OUTPUT_ACTIVATIONS(MP_SUM_INT, BY_USUAL_OUT_TYPE);
+    else if (o->out_type == MP_TYPE_F16)
+        OUTPUT_CASE(MP_TYPE_F16, MP_SUM_HALF, o->activation);
     else
-        BY_OUT_TYPE(OUTPUT_CASE, MP_SUM_HALF, o->activation);
+        OUTPUT_CASE(o->out_type, MP_SUM_HALF, o->activation);
 }
 #undef OUTPUT_CASE
 #undef OUTPUT_ACTIVATIONS
