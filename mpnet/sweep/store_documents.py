@@ -43,7 +43,7 @@ DOCUMENTS: Mapping[str, Kind] = {
     "status": Fields({}, {"state": str, "owner": str, "strategy": str, "total": Maybe(int), "time": float}),
     "findings": Maybe(Fields({
         "trials": int, "space": Count(), "front": Many(_ENTRY), "objectives": Many(str, 1), "baseline": Maybe(_ENTRY),
-        "best": Maybe(_ENTRY),
+        "best": Maybe(_ENTRY), "holdout": Fields({"selecting": int, "held_out": int}),
     }, {"gap": Maybe(_GAP), "picks": Named(_PICK), "nearest": Maybe(_NEAREST), "limits": _VALUES, "intervals_by": str,
         "known": int, "state": str, "verified": _VERIFIED})),
     "verified": Maybe(_VERIFIED),

@@ -48,6 +48,6 @@ def make_store(
         if findings is not None:
             store.set_note("findings", json.dumps({
                 "trials": len(trials), "space": len(table.keys), "front": [], "objectives": ["AP"], "baseline": None,
-                **findings,
+                "holdout": {"selecting": 57, "held_out": 58 if held_out else 0}, **findings,
             }))
     return path

@@ -100,7 +100,8 @@ def test_every_sweep_of_a_store_is_salvaged_with_what_was_found(tmp_path: Path) 
         for number in numbers:
             store.add(number, [Trial("fq", {"AP": float(number)})])
             sweep = {"name": "street", "strategy": f"strategy-{number}", "contexts": [number], "objectives": ["AP"]}
-            found = {"trials": 1, "space": 4, "front": [], "objectives": ["AP"], "baseline": None, "best": None}
+            found = {"trials": 1, "space": 4, "front": [], "objectives": ["AP"], "baseline": None, "best": None,
+                     "holdout": {"selecting": 1, "held_out": 0}}
             for name, document in (("sweep", sweep), ("findings", found)):
                 store.set_note(name, json.dumps(document))
                 store.set_note(f"{name}/{number}", json.dumps(document))
