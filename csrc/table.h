@@ -26,6 +26,20 @@ typedef struct {
 enum mp_weight_type { MP_W_F32, MP_W_I16, MP_W_I8, MP_W_F16 };
 static const uint8_t mp_weight_bytes[] = {[MP_W_F32] = 4, [MP_W_I16] = 2, [MP_W_I8] = 1, [MP_W_F16] = 2};
 
+enum { MP_WINDOW_CHANNELS = 3, MP_LEAST_WINDOWS = 4 }; /* of first layers; in a row */
+
+/* A row of 2x2 windows of a 3x3 convolution over MP_WINDOW_CHANNELS channels at stride 1: four staged rows -> pooled results. */
+typedef struct {
+    const char *staged;
+    size_t stage_row; /* bytes */
+    int windows;      /* at least MP_LEAST_WINDOWS */
+    int steps;        /* of a kernel row, kstep deep each */
+    const void *b, *init;
+    int channels, channel; /* of a panel; its first packed one */
+    char *out;
+    size_t out_ld; /* elements */
+} mp_window_row;
+
 /* One way to compute tiles of `mr` output pixels x `nr` output channels. */
 typedef struct {
     int mr, nr;
@@ -45,6 +59,8 @@ typedef struct {
      * ahead: memory worth prefetching meanwhile, ahead_step bytes further with every step (kstep deep); no effect. */
     void (*tile)(const char *const *a, const ptrdiff_t *seg, int segments, int run, const void *b, const void *init,
                  void *acc, int rows, int channels, const char *ahead, ptrdiff_t ahead_step);
+    /* Tiles and output stage of first layers in one, or NULL. */
+    void (*windows)(mp_output *o, const mp_window_row *row);
 } mp_micro;
 
 /* Depthwise: channels are the vector, taps the depth. */

@@ -32,6 +32,10 @@ static inline vf vf_select_gt(vf a, vf b, vf x, vf y)
 {
     return _mm256_blendv_ps(y, x, _mm256_cmp_ps(a, b, _CMP_GT_OQ));
 }
+static inline int vf_any_zero(vf x)
+{
+    return _mm256_movemask_ps(_mm256_cmp_ps(x, _mm256_setzero_ps(), _CMP_EQ_OQ)) != 0;
+}
 static inline vf vf_or(vf a, vf b) { return _mm256_or_ps(a, b); }
 static inline vf vf_copysign(vf magnitude, vf sign)
 {

@@ -28,6 +28,7 @@ static inline vf vf_select_gt(vf a, vf b, vf x, vf y)
 {
     return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(a, b, _CMP_GT_OQ), y, x);
 }
+static inline int vf_any_zero(vf x) { return _mm512_cmp_ps_mask(x, _mm512_setzero_ps(), _CMP_EQ_OQ) != 0; }
 static inline vf vf_or(vf a, vf b) { return _mm512_or_ps(a, b); }
 static inline vf vf_copysign(vf magnitude, vf sign)
 {

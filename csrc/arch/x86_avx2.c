@@ -16,6 +16,10 @@
     default: F(6, __VA_ARGS__); break;                                                                                 \
     }
 #include "../kernels/tile.h"
+/* First layers: one window x 16 channels. */
+#define WINDOW_SUMS(M) M(0, 0) M(0, 1)
+#define WINDOWS_BESIDE 1
+#define WINDOW_VECTORS 2
 #define MP_INT8_WINOGRAD /* a quarter of the products, and vpmaddwd takes int16 anyway */
 
 static int usable(const mp_cpu *cpu) { return cpu->avx2 && cpu->fma && cpu->f16c; }

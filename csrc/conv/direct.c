@@ -186,6 +186,30 @@ static void run_panel(mp_item *item, int panel, next_input *next, const char *st
     }
 }
 
+static void run_first_layer(mp_item *item, int panel, const char *staged, char *out, int rows)
+{
+    const mp_conv_plan *plan = item->plan;
+    const int pooled_w = plan->out_w / 2, out_c = plan->shape.out_c;
+    const char *weights = mp_packed_weights(plan, item->args->packed) + panel * plan->stored_bytes;
+    mp_window_row row = {
+        .staged = staged,
+        .stage_row = item->schedule->stage_row,
+        .windows = pooled_w,
+        .steps = plan->run_padded / plan->micro->kstep,
+        .b = mp_item_weights(item, weights, 0, (size_t)plan->segments * plan->run_padded * plan->micro->nr),
+        .init = (const char *)item->init + (size_t)panel * plan->micro->nr * 4,
+        .channels = channel_count(plan, panel),
+        .channel = panel * plan->micro->nr,
+        .out = out,
+        .out_ld = (size_t)out_c,
+    };
+    for (int y = 0; y < rows; y += 2) {
+        plan->micro->windows(&item->output, &row);
+        row.staged += 2 * row.stage_row;
+        row.out += (size_t)pooled_w * out_c * mp_type_bytes(item->args->out_type);
+    }
+}
+
 static void run_depthwise(mp_item *item, const char *staged, char *out, int rows)
 {
     const mp_conv_plan *plan = item->plan;
@@ -232,7 +256,10 @@ void mp_direct_item(mp_item *item)
         const int channel = first_channel(plan, panel), channels = channel_count(plan, panel);
         if (!args->pool_h || schedule->windows) {
             char *out = (char *)args->out + (pixel * s->out_c + channel) * mp_type_bytes(args->out_type);
-            run_rows(item, panel, &next, staged, out, s->out_c, rows);
+            if (schedule->first_layer)
+                run_first_layer(item, panel, staged, out, rows);
+            else
+                run_rows(item, panel, &next, staged, out, s->out_c, rows);
             continue;
         }
         /* A few rows at a time, which are pooled while they are in the caches. */

@@ -11,25 +11,52 @@
 #define MP_STRING2(a) #a
 #define MP_STRING(a) MP_STRING2(a)
 
+#ifdef WINDOW_SUMS
+#define WINDOW_NAME windows_f32
+#define WINDOW_BYTES 4
+#define WINDOW_SPREAD(p) vf_set1(*(const float *)(p))
+#ifdef WINDOW_SHARES
+#define WINDOW_MAC window_fma
+#else
+#define WINDOW_MAC(c, x, b) vf_fma(x, b, c)
+#endif
+#include "window.h"
+#undef WINDOW_SHARES
+#define WINDOW_INT
+#define WINDOW_NAME windows_i8
+#define WINDOW_SPREAD(p) vi_set1(load_group(p))
+#ifdef MP_HAS_DOT8
+#define WINDOW_BYTES 1
+#define WINDOW_MAC vi_dot8
+#else
+#define WINDOW_BYTES 2
+#define WINDOW_MAC vi_dot16
+#endif
+#include "window.h"
+#else
+#define windows_f32 0
+#define windows_i8 0
+#endif
+
 #define MP_OWN_LEAF(RESULT, NAME, ARGUMENTS) .NAME = NAME,
 
 /* clang-format off */
 static const mp_micro micro_f32 = {.mr = MP_MR, .nr = 2 * VL, .kstep = 1, .a_bytes = 4, .weight_type = MP_W_F32,
-                                   .stage = stage_f32, .tile = tile_f32};
+                                   .stage = stage_f32, .tile = tile_f32, .windows = windows_f32};
 static const mp_micro micro_f16 = {.mr = MP_MR, .nr = 2 * VL, .kstep = 1, .a_bytes = 4, .weight_type = MP_W_F32, .needs_stage = 1,
-                                   .stage = stage_f16, .tile = tile_f32};
+                                   .stage = stage_f16, .tile = tile_f32, .windows = windows_f32};
 static const mp_micro micro_bf16 = {.mr = MP_MR, .nr = 2 * VL, .kstep = 1, .a_bytes = 4, .weight_type = MP_W_F32,
-                                    .needs_stage = 1, .stage = stage_bf16, .tile = tile_f32};
+                                    .needs_stage = 1, .stage = stage_bf16, .tile = tile_f32, .windows = windows_f32};
 #ifndef MP_OWN_HALF
 static const mp_micro micro_half = {.mr = MP_MR, .nr = 2 * VL, .kstep = 1, .a_bytes = 4, .weight_type = MP_W_F32,
                                     .needs_stage = 1, .stage = stage_f16, .tile = tile_half};
 #endif
 #if !defined(MP_OWN_I8) && defined(MP_HAS_DOT8)
 static const mp_micro micro_i8 = {.mr = MP_MR, .nr = 2 * VL, .kstep = 4, .a_bytes = 1, .weight_type = MP_W_I8, .needs_stage = 1,
-                                  .bias_q = 128, .stage = stage_u8, .tile = tile_u8};
+                                  .bias_q = 128, .stage = stage_u8, .tile = tile_u8, .windows = windows_i8};
 #elif !defined(MP_OWN_I8)
 static const mp_micro micro_i8 = {.mr = MP_MR, .nr = 2 * VL, .kstep = VL > 1 ? 2 : 1, .a_bytes = 2, .weight_type = MP_W_I16,
-                                  .needs_stage = 1, .subtracts_zero = 1, .stage = stage_s16, .tile = tile_s16};
+                                  .needs_stage = 1, .subtracts_zero = 1, .stage = stage_s16, .tile = tile_s16, .windows = windows_i8};
 #endif
 static const mp_depthwise depthwise_micro_f32 = {.a_bytes = 4, .weight_type = MP_W_F32, .stage = stage_f32, .row = depthwise_f32};
 static const mp_depthwise depthwise_micro_f16 = {.a_bytes = 4, .weight_type = MP_W_F32, .stage = stage_f16, .row = depthwise_f32};

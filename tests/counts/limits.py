@@ -13,7 +13,7 @@ TOLERANCE = 1.03
 
 @dataclass(frozen=True)
 class HotLoop:
-    """The depth loop of a table's full register tile, as compiled; _half: for panels of one vector.
+    """The depth loop of a table's full register tile, as compiled; _half: for panels of one vector; windows: of first layers.
 
     source:       file in csrc/arch; `function` holds the loop, whose multiplications are `multiply`, a regular expression.
     multiplies:   vector multiplications of one iteration.
@@ -43,6 +43,12 @@ HOT_LOOPS = (
     HotLoop("avx512", "x86_avx512.c", "tile_s16_half", "vpmaddwd", 12, 41, {"cascadelake": 12.52}),
     HotLoop("avx512", "x86_avx512.c", "tile_s16", "vpmaddwd", 24, 68, {"cascadelake": 21.9}),
     HotLoop("avx512", "x86_avx512.c", "tile_f32", r"vfmadd\d+ps", 24, 44, {"cascadelake": 13.07}),
+    HotLoop("avx512vnni", "x86_avx512vnni.c", "windows_f32", r"vfmadd\d+ps", 36, 63, {"cascadelake": 19.07}),
+    HotLoop("avx512vnni", "x86_avx512vnni.c", "windows_i8", "vpdpbusd", 12, 31, {"cascadelake": 8.52}),
+    HotLoop("avx512", "x86_avx512.c", "windows_f32", r"vfmadd\d+ps", 36, 63, {"cascadelake": 19.07}),
+    HotLoop("avx512", "x86_avx512.c", "windows_i8", "vpmaddwd", 12, 43, {"cascadelake": 12.6}),
+    HotLoop("avx2", "x86_avx2.c", "windows_f32", r"vfmadd\d+ps", 8, 20, {"haswell": 5.07}),
+    HotLoop("avx2", "x86_avx2.c", "windows_i8", "vpmaddwd", 8, 27, {"haswell": 8.08}),
     HotLoop("avx2", "x86_avx2.c", "tile_s16", "vpmaddwd", 12, 38, {"haswell": 12.08}),
     HotLoop("avx2", "x86_avx2.c", "tile_f32", r"vfmadd\d+ps", 12, 26, {"haswell": 6.57}),
     HotLoop("neon", "arm_neon.c", "tile_f32", "fmla", 64, 78, {"cortex-a57": 64.08, "neoverse-n1": 32.06}),

@@ -195,7 +195,7 @@ def conv_cases() -> list[ConvCase]:
         for fill in FILLS:
             seed += 1
             cases.append(ConvCase(seed, row.name, ConvShape(5, 6, 11, 19, 3, 1, 1), 2, "linear", "float32", fill=fill))
-    return cases + pooled_cases()
+    return cases + pooled_cases() + first_layer_cases()
 
 
 def pooled_cases() -> list[ConvCase]:
@@ -215,6 +215,18 @@ def pooled_cases() -> list[ConvCase]:
                     fill=("random", "sparse", "ties")[i % 3], misaligned=i % 3, pool=padding,
                 )
             )
+    return cases
+
+
+def first_layer_cases() -> list[ConvCase]:
+    """Three channels, 3x3, pooled without an incomplete window: some tables have kernels of their own for these."""
+    cases = []
+    for row in PRECISIONS.values():
+        for out in STORED_TYPES:
+            for i, activation in enumerate(("leaky", "linear", "relu", "relu6", "mish")):
+                shape = ConvShape(6 + 2 * (i % 2), 10 + 2 * i, 3, (16, 5, 33, 24, 17)[i], 3, 1, 1)
+                fill = ("random", "denormal", "ties", "sparse", "random")[(i + len(cases)) % 5]
+                cases.append(ConvCase(7000 + len(cases), row.name, shape, 1 + i % 2, activation, out, fill=fill, pool=0))
     return cases
 
 
