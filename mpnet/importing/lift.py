@@ -30,7 +30,7 @@ def lift(graph: Graph) -> Body:
             function(lifter, node)
         except Refused as reason:
             lifter.body.reasons[node.name] = str(reason)
-        except (KeyError, ValueError, IndexError, TypeError, AssertionError):
+        except (KeyError, ValueError, IndexError, TypeError, AssertionError, ZeroDivisionError, OverflowError):
             lifter.body.reasons[node.name] = "has shapes or values that are not fixed or do not fit; export it static"
     return lifter.body
 

@@ -33,6 +33,8 @@ class Lifter:
         shape = self.graph.shapes.get(node.outputs[at])
         if shape is None:
             raise Refused("the shape of its result is not fixed; export the model with static shapes")
+        if 0 in shape:
+            raise Refused(f"its result of the shape {list(shape)[:8]} has no values")
         if math.prod(shape) > _MAX_VALUES:
             raise Refused(f"its result of the shape {list(shape)[:8]} is larger than mpnet holds")
         if len(shape) == 2 and shape[0] == 1:

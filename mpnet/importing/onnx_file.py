@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+from itertools import chain
 from pathlib import Path
-from typing import Any, Iterator
+from typing import Any, Iterable, Iterator
 
 import numpy as np
 
@@ -63,7 +64,14 @@ def _graph(model: Any, path: Path) -> Graph:
     metadata = {entry.key: entry.value for entry in model.metadata_props}
     if model.producer_name:
         metadata.setdefault("producer", f"{model.producer_name} {model.producer_version}".strip())
-    return Graph(source, nodes, constants, inputs, [value.name for value in graph.output], metadata)
+    outputs = [value.name for value in graph.output]
+    texts: tuple[Iterable[object], ...] = (
+        constants, inputs, outputs, metadata, metadata.values(),
+        *((node.operator, node.name, *node.inputs, *node.outputs, *node.attributes) for node in nodes))
+    for text in chain.from_iterable(texts):
+        if not isinstance(text, str):  # protobuf gives bytes where a text is none
+            raise FormatError(f"{source}: the name {str(text)[:40]} is not UTF-8; the file is damaged")
+    return Graph(source, nodes, constants, inputs, outputs, metadata)
 
 
 def _shape(value: Any, source: str) -> tuple[int, ...]:

@@ -7,6 +7,7 @@ python -m tests.fuzz.readers FORMAT RUNS [SEED] [--found FOLDER]: each must end 
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import io
 import json
 import os
@@ -26,13 +27,19 @@ from rich.console import Console
 
 from mpnet.cli.main import cli, guarded
 from mpnet.detection.pictures import read_picture
+from mpnet.engine.assign import assign
+from mpnet.engine.options import resolve_options
+from mpnet.engine.prepare import Prepared
 from mpnet.evaluation.compare import MIN_DRAWS
 from mpnet.evaluation.dataset import load_dataset
-from mpnet.formats.cfg import read_cfg
+from mpnet.export import Configuration, export
+from mpnet.formats.cfg import parse_cfg, read_cfg
 from mpnet.formats.detections_json import read_detections
 from mpnet.formats.experiment_yaml import read_experiment
 from mpnet.formats.ranges_json import read_ranges, write_ranges
 from mpnet.formats.weights import read_weights
+from mpnet.importing import import_model
+from mpnet.kernels.isa import kernels
 from mpnet.progress import silent
 from mpnet.report.build import collect
 from mpnet.report.compare import compare_runs
@@ -41,7 +48,9 @@ from mpnet.report.configuration import find_configuration
 from mpnet.report.page import render
 from mpnet.report.summary import sentences
 from mpnet.report.sweep_text import print_status
+from mpnet.spec.quantization import ActivationOptions, QuantizationOptions
 from mpnet.spec.ranges import CalibratedRanges, TensorRange
+from mpnet.spec.weights import random_weights
 from mpnet.speed.table import TABLE, read_table
 from mpnet.sweep.findings import sweep_status
 from mpnet.sweep.salvage import salvage
@@ -123,7 +132,25 @@ FORMATS: dict[str, Format] = {
     "latency": Format("latency.json", json_of, lambda folder, number: read_table(folder / "latency.json").as_json()),
     **{name: Format(f"picture.{name}", bytes_of, lambda folder, number, name=name: read_picture(folder / f"picture.{name}"))
        for name in ("jpg", "png", "bmp", "webp", "ppm")},
+    **{name.replace(".", "_"): Format(name, bytes_of, lambda folder, number, name=name: import_model(folder / name))
+       for name in ("fp32.onnx", "int8.onnx", "fp32.tflite", "int8.tflite")},
 }
+PACKAGES = {"onnx": "onnx", "tflite": "ai_edge_litert"}
+"""What a format of other programs needs."""
+MODEL = (
+    "[net]\nwidth=17\nheight=17\nchannels=3\n[convolutional]\nfilters=4\nsize=3\nstride=2\npad=1\nactivation=relu6\n"
+    "[convolutional]\nfilters=4\nsize=3\npad=1\ngroups=4\nactivation=relu\n[convolutional]\nfilters=4\nsize=1\nactivation=linear\n"
+    "[shortcut]\nfrom=-3\nactivation=linear\n[convolutional]\nfilters=6\nsize=3\npad=1\nactivation=leaky\n[maxpool]\nsize=2\n"
+    "stride=2\n[upsample]\nstride=2\n[convolutional]\nfilters=6\nsize=1\nactivation=swish\n[route]\nlayers=-1\ngroups=2\n"
+    "group_id=1\n[convolutional]\nfilters=5\nsize=1\nactivation=logistic\n"
+)
+"""A network of few weights, so that mutations of its files hit what describes it."""
+
+
+def available(name: str) -> bool:
+    """Whether the packages that a format needs are here."""
+    package = PACKAGES.get(FORMATS[name].seed.rpartition(".")[2])
+    return package is None or importlib.util.find_spec(package) is not None
 
 
 def prepare(folder: Path) -> None:
@@ -169,6 +196,19 @@ def prepare(folder: Path) -> None:
     pixels = cv2.resize(np.random.RandomState(0).randint(0, 256, (5, 6, 3), dtype=np.uint8), (48, 32))
     for name in ("jpg", "png", "bmp", "webp", "ppm"):
         (folder / f"picture.{name}").write_bytes(cv2.imencode(f".{name}", pixels)[1].tobytes())
+    for name in filter(available, FORMATS):
+        if FORMATS[name].seed.endswith(tuple(PACKAGES)):
+            (folder / FORMATS[name].seed).write_bytes(_model(*FORMATS[name].seed.split(".")))
+
+
+def _model(precision: str, target: str) -> bytes:
+    """MODEL as `mpnet export` writes it, calibrated."""
+    network = parse_cfg(MODEL, "model.cfg")
+    asked = QuantizationOptions(ActivationOptions(mode="affine", ranges="calibrated"))
+    options = resolve_options(network, asked, ranges=dict.fromkeys(range(-1, len(network.layers)), (-3.0, 3.0)))
+    prepared = Prepared(network, random_weights(network, 3), kernels())
+    flavour = "armnn" if (target, precision) == ("tflite", "int8") else ""
+    return export(target, Configuration.of(prepared, assign(network, precision), options, names=NAMES), flavour).content
 
 
 def attempt(kind: Format, folder: Path, number: int) -> str | None:
