@@ -19,6 +19,12 @@
 #endif
 /* Else gcc carries activations from step to step, out of registers. */
 #define WINDOW_OPAQUE(p, lower) __asm__("" : "+r"(p), "+r"(lower));
+#ifdef __clang__
+/* Else clang lets a sum change its register in each step, by two copies. */
+#define WINDOW_STAYS(w, v) __asm__("" : "+v"(c##w##v##0), "+v"(c##w##v##1), "+v"(c##w##v##2), "+v"(c##w##v##3));
+#else
+#define WINDOW_STAYS(w, v)
+#endif
 
 /* general: the output stage finishes all sums; else only where the largest is a zero, whose sign may come from another pixel than
  * the largest sum. */
@@ -77,7 +83,8 @@ static inline __attribute__((always_inline)) void WINDOW_JOINED(mp_output *o, co
                     p += PIXEL, lower += PIXEL, b += 3 * B_STEP;
                 }
 #else
-                for (int k = row->steps; k > 0; k--) {
+                int k = row->steps;
+                do {
                     WINDOW_OPAQUE(p, lower)
                     const WINDOW_SUM b0 = WINDOW_LOAD(b), b1 = WINDOW_VECTORS > 1 ? WINDOW_LOAD(b + VL * STEP) : b0;
                     (void)b1;
@@ -87,8 +94,9 @@ static inline __attribute__((always_inline)) void WINDOW_JOINED(mp_output *o, co
     c##w##v##2 = WINDOW_MAC(c##w##v##2, WINDOW_SPREAD(lower + (2 * w) * PIXEL), b##v);                                 \
     c##w##v##3 = WINDOW_MAC(c##w##v##3, WINDOW_SPREAD(lower + (2 * w + 1) * PIXEL), b##v);
                     WINDOW_SUMS(PRODUCTS)
+                    WINDOW_SUMS(WINDOW_STAYS)
                     p += STEP, lower += STEP, b += B_STEP;
-                }
+                } while (--k > 0);
 #endif
                 upper = next;
             }
@@ -171,6 +179,7 @@ static void WINDOW_NAME(mp_output *o, const mp_window_row *row)
 #undef WINDOW_STORE
 #undef WINDOW_FLOAT
 #undef WINDOW_OPAQUE
+#undef WINDOW_STAYS
 #undef WINDOW_NAME
 #undef WINDOW_BYTES
 #undef WINDOW_SPREAD
