@@ -151,12 +151,13 @@ def _local_avgpool(
 
 
 def _channel_max(x: NDArray[Any], out: NDArray[Any], dtype: Any, pixels: int, c: int, out_c: int, *_: int) -> None:
-    result = x[..., :out_c].copy()
+    ordered = x if dtype in CODES else widened(x)
+    result = ordered[..., :out_c].copy()
     for start in range(out_c, c, out_c):
-        value = x[..., start : start + out_c]
+        value = ordered[..., start : start + out_c]
         width = value.shape[-1]
         np.copyto(result[..., :width], value, where=value > result[..., :width])
-    out[:] = result
+    out[:] = result if dtype in CODES else narrowed(result, dtype)
 
 
 PLAIN_FUNCTIONS: dict[str, Callable[..., None]] = {

@@ -14,7 +14,7 @@ import pytest
 from mpnet.errors import FormatError, StoreError
 from mpnet.formats.cfg_edit import cfg_for_key
 from mpnet.report.cfg_template import cfg_template
-from mpnet.spec.precision import BASE_NAMES
+from mpnet.spec.precision import USUAL_NAMES
 from tests.cli.conftest import Mpnet, document_of
 from tests.networks import tiny_cfg, write_experiment
 
@@ -121,7 +121,7 @@ def test_export_changes_precision_keys_only(mpnet: Mpnet, store: Path, tmp_path:
     found = mpnet("export", f"{store}:fq{'f' * 11}", "--to", "cfg")
     assert found.returncode == 0, found.stderr
     changed = [line for line in difflib.ndiff(before.splitlines(), found.stdout.splitlines()) if line[0] in "+-"]
-    assert changed == [f"+ {name}={int(name == 'int8')}" for name in BASE_NAMES]
+    assert changed == [f"+ {name}={int(name == 'int8')}" for name in USUAL_NAMES]
 
 
 def test_an_exported_cfg_runs_to_the_figures_of_its_trial(mpnet: Mpnet, store: Path, tmp_path: Path) -> None:
