@@ -7,6 +7,7 @@ set -euo pipefail
 root=${1:?folder}
 if [ -e "$root/.complete" ]; then exit 0; fi
 rm -rf "$root"
+mkdir -p "$(dirname "$root")"
 mirror=${MIRROR:-$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' | grep -v -e security -e backports | head -1)}
 mmdebstrap --quiet --variant=extract --architectures=arm64 \
     --include=python3.11-minimal,libpython3.11-stdlib,libc6,libstdc++6,libgcc-s1,libffi8,libgomp1,zlib1g,libexpat1,libssl3,libsqlite3-0,libbz2-1.0,liblzma5,libuuid1,libreadline8,libncursesw6,libtinfo6 \
