@@ -39,7 +39,16 @@ sound: waveoutdrv=dummy
 CONFIG
 echo c > commands                                              # Debian's Bochs starts in its debugger
 BXSHARE=/usr/share/bochs TERM=xterm timeout -k 5 "$limit" \
-    script -qec "bochs -q -f bochsrc -rc commands" /dev/null </dev/null > screen.txt 2>&1 || true
+    script -qec "bochs -q -f bochsrc -rc commands" /dev/null </dev/null > screen.txt 2>&1 &
+emulator=$!
+# The emulated screen is a terminal of its own. Unread it fills, and the emulator waits for good.
+screen=
+while [ -z "$screen" ] && kill -0 $emulator 2>/dev/null; do
+    sleep 0.2
+    screen=$(sed -n 's/.*connected to screen "\([^"]*\)".*/\1/p' screen.txt)
+done
+[ -z "$screen" ] || timeout "$limit" cat "$screen" >/dev/null 2>&1 &
+wait $emulator || true
 sed -n '/unk. ctxt/,/BOCHS-EXIT/p' screen.txt | tr -d '\r' | grep -v -a -e 'unk. ctxt' -e BOCHS-EXIT || true
 if ! grep -a -q BOCHS-EXIT screen.txt; then
     echo "bochs: the program did not finish within $limit s" >&2
