@@ -174,14 +174,19 @@ static void convolutions(const mp_table *reference, const mp_table *table)
         }
 }
 
-/* Which have kernels of their own where they are pooled (mp_micro.windows): every activation, rounding and type; panels that are
- * full and not; results whose zeros have either sign, and that overflow. */
+/* Which have kernels of their own on x86 where they are pooled (mp_micro.windows): every activation, rounding and type; panels
+ * that are full and not; results whose zeros have either sign, and that overflow. Elsewhere they are convolutions like others. */
 static void first_layers(const mp_table *reference, const mp_table *table)
 {
+#ifdef __x86_64__
+    enum { NUMBERS = 21, EDGES = 7 };
+#else
+    enum { NUMBERS = 3, EDGES = 1 };
+#endif
     static const int SIDES[][3] = {{8, 8, 16}, {6, 14, 5}, {4, 22, 33}, {10, 6, 24}}; /* in_h, in_w, out_c */
     for (int i = 0; i < (int)(sizeof SIDES / sizeof *SIDES); i++)
         for (int extreme = RANDOM; extreme <= HUGE_SUMS; extreme++)
-            for (int number = 0; number < (extreme ? 7 : 21); number++)
+            for (int number = 0; number < (extreme ? EDGES : NUMBERS); number++)
                 for (int precision = 0; precision < MP_PRECISIONS; precision++)
                     for (int out_type = 0; mp_is_type(out_type); out_type++) {
                         const mp_conv_shape s = {SIDES[i][0], SIDES[i][1], 3, SIDES[i][2], 3, 1, i != 2, 1, 1};
