@@ -27,6 +27,8 @@ def cfg_template(content: bytes, keys: Sequence[str], file_name: str) -> CfgTemp
     codes = sorted({code for key in keys for code in split_key(key)[0]})
     tail = tails.pop()
     count = len(network.convolutions)
+    if not codes or any(len(split_key(key)[0]) != count for key in keys):
+        raise StoreError(f"{file_name}: has {count} layers with weights, and not every precision string is for so many")
     edited = {
         code: _sections(cfg_for_key(content, code * count + tail, file_name)) for code in codes
     }

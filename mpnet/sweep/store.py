@@ -239,6 +239,9 @@ class TrialStore:
         """All contexts by number."""
         with _translated(self.path):
             rows = self._db.execute("SELECT id, document FROM contexts ORDER BY id").fetchall()
+        for number, _ in rows:
+            if not isinstance(number, int):
+                raise damaged(self.path, f"the number of a context is {number!r}")
         return {number: self._read(read_document, "context", document) for number, document in rows}
 
     def trial_digest(self, context: int, key: str) -> str:
