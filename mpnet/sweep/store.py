@@ -253,7 +253,7 @@ class TrialStore:
         if not isinstance(parts, dict):
             raise StoreError(f"{self.path}: context {context} names no identity; choose another --store")
         known = {field.name: parts[field.name] for field in fields(TrialIdentity) if field.name in parts}
-        digest = TrialIdentity(**known, plan=key).digests()["trial"]
+        digest = self._read(lambda: TrialIdentity(**known, plan=key).digests()["trial"])
         assert digest is not None
         return digest
 
