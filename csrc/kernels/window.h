@@ -21,8 +21,11 @@
 #define WINDOW_OPAQUE(p, lower) __asm__("" : "+r"(p), "+r"(lower));
 #ifdef __clang__
 /* Else clang lets a sum change its register in each step, by two copies. */
+#define WINDOW_BEGINS(k) 1
 #define WINDOW_STAYS(w, v) __asm__("" : "+v"(c##w##v##0), "+v"(c##w##v##1), "+v"(c##w##v##2), "+v"(c##w##v##3));
 #else
+/* True, but gcc, when it knows, copies each sum in each step. */
+#define WINDOW_BEGINS(k) ((k) > 0)
 #define WINDOW_STAYS(w, v)
 #endif
 
@@ -84,19 +87,21 @@ static inline __attribute__((always_inline)) void WINDOW_JOINED(mp_output *o, co
                 }
 #else
                 int k = row->steps;
-                do {
-                    WINDOW_OPAQUE(p, lower)
-                    const WINDOW_SUM b0 = WINDOW_LOAD(b), b1 = WINDOW_VECTORS > 1 ? WINDOW_LOAD(b + VL * STEP) : b0;
-                    (void)b1;
+                if (WINDOW_BEGINS(k)) {
+                    do {
+                        WINDOW_OPAQUE(p, lower)
+                        const WINDOW_SUM b0 = WINDOW_LOAD(b), b1 = WINDOW_VECTORS > 1 ? WINDOW_LOAD(b + VL * STEP) : b0;
+                        (void)b1;
 #define PRODUCTS(w, v)                                                                                                 \
     c##w##v##0 = WINDOW_MAC(c##w##v##0, WINDOW_SPREAD(p + (2 * w) * PIXEL), b##v);                                     \
     c##w##v##1 = WINDOW_MAC(c##w##v##1, WINDOW_SPREAD(p + (2 * w + 1) * PIXEL), b##v);                                 \
     c##w##v##2 = WINDOW_MAC(c##w##v##2, WINDOW_SPREAD(lower + (2 * w) * PIXEL), b##v);                                 \
     c##w##v##3 = WINDOW_MAC(c##w##v##3, WINDOW_SPREAD(lower + (2 * w + 1) * PIXEL), b##v);
-                    WINDOW_SUMS(PRODUCTS)
-                    WINDOW_SUMS(WINDOW_STAYS)
-                    p += STEP, lower += STEP, b += B_STEP;
-                } while (--k > 0);
+                        WINDOW_SUMS(PRODUCTS)
+                        WINDOW_SUMS(WINDOW_STAYS)
+                        p += STEP, lower += STEP, b += B_STEP;
+                    } while (--k > 0);
+                }
 #endif
                 upper = next;
             }
@@ -179,6 +184,7 @@ static void WINDOW_NAME(mp_output *o, const mp_window_row *row)
 #undef WINDOW_STORE
 #undef WINDOW_FLOAT
 #undef WINDOW_OPAQUE
+#undef WINDOW_BEGINS
 #undef WINDOW_STAYS
 #undef WINDOW_NAME
 #undef WINDOW_BYTES
