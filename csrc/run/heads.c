@@ -32,6 +32,9 @@ static mp_imported_head imported_head(const mpr_file *file, const mpb_head *head
                               .net_h = (float)file->network->in_h};
 }
 
+/* Sizes of boxes: behind those of the network's input, which stand for a head that is made ready. */
+static int has_own_anchors(const mp_decoding *how) { return how->decoder == MP_YOLOV5 || how->decoder == MP_SSD; }
+
 static const char *imported_problem(const mpr_file *file, const mpb_head *head, const mpb_slot *slot)
 {
     const mp_decoding *how = &head->how;
@@ -42,8 +45,7 @@ static const char *imported_problem(const mpr_file *file, const mpb_head *head, 
     for (int k = 0; k < 4; k++)
         if (!isfinite(how->variances[k])) return "its numbers make no sense";
     if (how->decoder == MP_NOT_DECODED) return 0;
-    if ((how->decoder == MP_YOLOV5 || how->decoder == MP_SSD) &&
-        !mpr_has(file, MPB_ANCHORS, head->first_anchor, 2 * (int64_t)head->anchors))
+    if (has_own_anchors(how) && !mpr_has(file, MPB_ANCHORS, head->first_anchor, 2 * (int64_t)head->anchors))
         return "its anchors are missing";
     const mp_imported_head spec = imported_head(file, head, slot);
     return mp_imported_channels(&spec) == slot->c ? 0 : "does not fit its tensor";
@@ -146,7 +148,8 @@ static int other(const mpr_file *file, const mpb_head *head, const mpb_slot *slo
 static int imported(const mpr_file *file, const mpb_head *head, const mpb_slot *slot, const float *data, float *out)
 {
     const mp_imported_head spec = imported_head(file, head, slot);
-    const float *anchors = file->anchors + 2 * ((int64_t)head->first_anchor + head->anchors);
+    const float *anchors =
+        has_own_anchors(&head->how) ? file->anchors + 2 * ((int64_t)head->first_anchor + head->anchors) : 0;
     return mp_ready_imported(&spec, anchors, data, (int64_t)slot->h * slot->w, out);
 }
 
