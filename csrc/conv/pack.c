@@ -1,7 +1,6 @@
 /* Weights from (out, in / groups, ky, kx) to the order in which tiles read them. */
 #include "pack.h"
 #include <string.h>
-#include <stdlib.h>
 #include "../half.h"
 #include "groups.h"
 #include "narrow.h"
@@ -163,13 +162,8 @@ static void sum_weights(const mp_conv_plan *plan, const int8_t *weights, int32_t
 
 int mp_conv_packable(const mp_conv_plan *plan, const int8_t *weights)
 {
-    const size_t count = (size_t)plan->depth * plan->shape.out_c;
-    const int largest = mp_largest_code(plan->traits), taps = plan->shape.size * plan->shape.size;
-    if (!plan->grouped) {
-        for (size_t i = 0; i < count; i++)
-            if (abs(weights[i]) > largest) return 0;
-        return 1;
-    }
+    const int taps = plan->shape.size * plan->shape.size;
+    if (!plan->grouped) return mp_are_codes(plan, weights);
     for (int channel = 0; channel < plan->shape.out_c; channel++)
         for (int tap = 0; tap < taps; tap++)
             for (int group = 0; group < mp_groups(plan); group++)

@@ -28,13 +28,13 @@ static int winograd_fits_int8(const mp_conv_shape *s, const int8_t *weights)
     return 1;
 }
 
-static int is_beyond_codes(const mp_conv_plan *plan, const int8_t *weights)
+int mp_are_codes(const mp_conv_plan *plan, const int8_t *weights)
 {
     const size_t count = (size_t)plan->depth * plan->shape.out_c;
     const int largest = mp_largest_code(plan->traits);
     for (size_t i = 0; i < count; i++)
-        if (abs(weights[i]) > largest) return 1;
-    return 0;
+        if (abs(weights[i]) > largest) return 0;
+    return 1;
 }
 
 static void plan_depthwise(mp_conv_plan *plan)
@@ -149,7 +149,7 @@ int mp_conv_plan_make(mp_conv_plan *plan, const mp_table *table, const mp_conv_s
     const int by_weights = asked & MP_BY_WEIGHTS && weights;
     /* Filters of one channel would have a multiplier for every weight. */
     plan->grouped =
-        traits->bits && plan->group_in > 1 && (asked & MP_GROUPED || (by_weights && is_beyond_codes(plan, weights)));
+        traits->bits && plan->group_in > 1 && (asked & MP_GROUPED || (by_weights && !mp_are_codes(plan, weights)));
     /* Sums of floats depend on the algorithm, so that a precision has it or not; whole numbers are the same either way. */
     if (table->winograd[traits->tiles] && winograd_shape(s) &&
         (!plan->codes || asked & MP_WINOGRAD || (by_weights && winograd_fits_int8(s, weights)))) {

@@ -60,6 +60,9 @@ enum mp_algorithm {
 int mp_conv_plan_make(mp_conv_plan *plan, const mp_table *table, const mp_conv_shape *shape, int precision, int asked,
                       const void *weights);
 
+/* Whether all weights are codes of the precision. */
+int mp_are_codes(const mp_conv_plan *plan, const int8_t *weights);
+
 /* Of narrow weights in groups (groups.h): bits of a multiplier; */
 static inline int mp_multiplier_bits(const mp_conv_plan *plan) { return 8 - plan->traits->bits; }
 /* groups of the input channels that a filter reads; */
