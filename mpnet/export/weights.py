@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.errors import EngineError
-from mpnet.quantization.groups import GROUP, largest_multiplier
+from mpnet.quantization.groups import largest_multiplier
 from mpnet.spec.network import LayerSpec
+from mpnet.spec.quantization import GROUP
 
 LARGEST = 65504.0
 

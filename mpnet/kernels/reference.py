@@ -20,7 +20,7 @@ from mpnet.kernels.reference_math import activate, fma
 from mpnet.kernels.reference_plain import PLAIN_FUNCTIONS
 from mpnet.kernels.rounding import quantized
 from mpnet.spec.precision import PRECISIONS, Precision
-from mpnet.spec.quantization import ROUNDINGS
+from mpnet.spec.quantization import GROUP, ROUNDINGS
 from mpnet.spec.reals import narrowed, widened
 
 _f32 = np.float32
@@ -285,7 +285,7 @@ _FUNCTIONS: dict[str, Callable[..., None]] = {
 
 
 def _are_codes(weights: NDArray[np.int8], precision: Precision) -> bool:
-    """Whether weights are codes; or, of narrow precisions, those of each tap and 32 input channels multiples of codes."""
+    """Whether weights are codes; or, of narrow precisions, those of each tap and GROUP input channels multiples of codes."""
     filters, channels = weights.shape[:2]
     wide = weights.astype(np.int16).reshape(filters, channels, -1)
     if np.abs(wide).max() <= precision.largest_code:
@@ -295,7 +295,7 @@ def _are_codes(weights: NDArray[np.int8], precision: Precision) -> bool:
     return all(
         np.any([(group % multiplier == 0).all(axis=1) & (np.abs(group).max(axis=1) <= multiplier * precision.largest_code)
                 for multiplier in range(1, (1 << (8 - precision.weight_bits)) + 1)], axis=0).all()
-        for group in (wide[:, first : first + 32] for first in range(0, channels, 32))
+        for group in (wide[:, first : first + GROUP] for first in range(0, channels, GROUP))
     )
 
 

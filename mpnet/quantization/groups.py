@@ -2,7 +2,7 @@
 
 A code of b bits times a multiplier of 8 - b bits is a whole number of eight bits. So weights in groups are int8 weights with
 one scale per output channel, whatever multiplies them, and only memory knows that they take fewer bits (csrc/conv/groups.h).
-docs/decisions/0010-groups-of-channels.md says why.
+docs/decisions/0010-groups-of-32-channels.md says why.
 """
 
 from __future__ import annotations
@@ -11,10 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.quantization.weights import WeightScheme, squared_error, weight_scales, whole_codes
-from mpnet.spec.quantization import PER_GROUP
+from mpnet.spec.quantization import GROUP
 
-GROUP = 32
-"""Input channels that share a step. The same as MP_GROUP of csrc/types.h."""
 # Of the largest step that a filter's groups want, in parts of the largest multiplier.
 _SCALES = np.arange(100, 69, -2, dtype=np.float32) / np.float32(100)
 
@@ -27,11 +25,6 @@ def largest_multiplier(bits: int) -> int:
 def multiplier_bytes(filters: int, taps: int, channels: int, bits: int) -> int:
     """What the multipliers of a layer take whose filters read so many channels at so many taps."""
     return -(-filters * taps * -(-channels // GROUP) * (8 - bits) // 8)
-
-
-def in_groups(scheme: WeightScheme, channels: int) -> bool:
-    """Whether filters that read so many channels have groups: with one channel every weight would be its own."""
-    return scheme.granularity == PER_GROUP and channels > 1
 
 
 def quantize_groups(

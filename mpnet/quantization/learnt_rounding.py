@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.errors import DataError
-from mpnet.quantization.groups import group_steps, in_groups, largest_multiplier
+from mpnet.quantization.groups import group_steps, largest_multiplier
 from mpnet.quantization.weights import WeightScheme, quantize_weights, weight_scales
 
 Reals = NDArray[np.float64]
@@ -106,7 +106,7 @@ def learn_codes(
         return quantize_weights(weights, nearest)
     rows = np.asarray(weights, np.float32).reshape(len(weights), -1)
     scales, multipliers, unit = weight_scales(rows, nearest), np.ones_like(rows), WEIGHT_UNIT
-    if in_groups(scheme, weights.shape[1]):
+    if scheme.in_groups(weights.shape[1]):
         # As fine for the largest steps, so that no error has more bits.
         (scales, multipliers), unit = group_steps(weights, nearest), WEIGHT_UNIT / largest_multiplier(scheme.bits)
     steps = (rows / scales[:, None]).astype(np.float64)

@@ -54,6 +54,10 @@ class WeightScheme:
         """Largest magnitude of a code."""
         return (1 << (self.bits - 1)) - 1
 
+    def in_groups(self, channels: int) -> bool:
+        """Whether filters that read so many channels have groups: with one channel every weight would be its own."""
+        return self.granularity == PER_GROUP and channels > 1
+
     def __post_init__(self) -> None:
         roundings = WEIGHTS[self.method].roundings if self.method in WEIGHTS else SCHEME_ROUNDINGS
         if self.rounding is None:
@@ -84,7 +88,7 @@ def quantize_weights(w: NDArray[Any], scheme: WeightScheme) -> tuple[NDArray[np.
     if not np.isfinite(values).all():
         channel = int(np.flatnonzero(~np.isfinite(values.reshape(values.shape[0], -1)).all(axis=1))[0])
         raise PrecisionError(f"weights: NaN or infinity in output channel {channel}")
-    if scheme.granularity == PER_GROUP and values.ndim > 1 and values.shape[1] > 1:
+    if values.ndim > 1 and scheme.in_groups(values.shape[1]):
         from mpnet.quantization.groups import quantize_groups  # which needs what stands below
 
         return quantize_groups(values, scheme)

@@ -16,6 +16,8 @@ SCHEME_ROUNDINGS: tuple[str, ...] = (*ROUNDINGS, "half_up")
 """Of schemes: halves toward plus infinity are rounded so by TensorFlow only."""
 WEIGHT_GRANULARITIES: tuple[str, ...] = ("per_channel", "per_tensor")
 PER_GROUP = "per_group"
+GROUP = 32
+"""Input channels that share a step. The same as MP_GROUP of csrc/types.h."""
 NARROW_GRANULARITIES: tuple[str, ...] = ("per_channel", PER_GROUP)
 NARROW_METHODS: tuple[str, ...] = ("mse", "min_max")
 NARROW_ROUNDINGS: tuple[str, ...] = ("learnt", "nearest")

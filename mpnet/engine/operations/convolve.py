@@ -11,7 +11,7 @@ from mpnet.engine.operations.base import Operation
 from mpnet.engine.operations.convert import Cast, Quantize
 from mpnet.engine.operations.plain import MaxPool
 from mpnet.kernels.call import Call
-from mpnet.quantization.groups import in_groups, multiplier_bytes
+from mpnet.quantization.groups import multiplier_bytes
 from mpnet.quantization.weights import WeightScheme
 from mpnet.spec.network import ConvolutionSpec, LayerSpec, NetworkSpec, Shape
 from mpnet.spec.precision import FLOAT32, FP32, Precision
@@ -78,7 +78,7 @@ class Convolve(Operation):
         if self.weights is not None:
             stored += 4 * (layer.filters if self.weights.granularity != "per_tensor" else 1)
             channels, bits = layer.kernel_input[2] // layer.groups, self.precision.weight_bits
-            if in_groups(self.weights, channels):
+            if self.weights.in_groups(channels):
                 stored += multiplier_bytes(layer.filters, layer.size**2, channels, bits)
         return stored
 
