@@ -52,7 +52,7 @@ _CALIBRATED_MODES = ("affine", "symmetric", "power_of_two", "MIN_FIRST", "SCALED
 def support(layer: LayerSpec, precision: Precision, quantization: LayerQuantization, flavour: str) -> str:
     """'' or why a layer cannot be expressed."""
     rules = FLAVOURS[flavour]
-    if problem := beyond(layer, "TensorFlow Lite", _known if rules.wide else lambda operation: False):
+    if problem := beyond(layer, "TensorFlow Lite", lambda operation: rules.wide and _known(operation)):
         return problem
     if isinstance(layer, MaxpoolSpec) and not rules.padding_value and same_or_valid_pool(layer) is None:
         return (f"a window of {layer.size} with a padding of {layer.padding} is neither SAME nor VALID, and {rules.what} "
