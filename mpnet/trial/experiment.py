@@ -97,10 +97,10 @@ def run_experiment(
     sides = sides_of(bench, engine)
     folder = bench.experiment.output / bench.experiment.name
     known = {} if force else _finished(sides, folder)
-    reused = len(known) == len(sides.kernels())
+    kernels = sides.kernels()
+    reused = len(known) == len(kernels)
     if reused:
         mark_latest(known[sides.asked].folder)
-        kernels = sides.kernels()
         if any(stale(result.document.get("latency"), kernels[name], bench.threads) for name, result in known.items()):
             known = renewed(known, sides.turns())
     else:
@@ -110,7 +110,7 @@ def run_experiment(
             outcomes = sides.run(advance)
         turns = sides.turns()
         known = renewed(known, turns)
-        for name in outcomes.keys() - known.keys():
+        for name in (name for name in outcomes if name not in known):
             document = sides.document(name, outcomes, turns, command)
             found = bench.kit.to_json(outcomes[name].found, bench.dataset)
             known[name] = publish(document, found, folder / document["id"])
