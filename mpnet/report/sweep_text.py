@@ -160,7 +160,7 @@ def _print_picks(document: Mapping[str, Any], out: Console) -> None:
     title = "What you could take" + (f"; {quality} on {', '.join(sorted(sets))}" if sets else "")
     print_table(out, names, list(zip(*cells, strict=True)), title, left=(0, 1))
     if "safe" not in picks and document["baseline"] is not None and nearest is None:
-        out.print(f"No configuration of the front is safe: every one loses {quality} that can be told from none.")
+        out.print(f"No configuration of the front is safe: every one loses more {quality} than one standard error.")
     first = next(iter(picks))
     out.print(f"{first}: {PICK_RULES[first]}; mpnet export {document['store']}:{first} -o mixed.cfg", soft_wrap=True)
 

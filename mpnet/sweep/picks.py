@@ -1,7 +1,8 @@
 """Three configurations of a sweep that somebody could take, by stated rules, each with its loss and its interval.
 
-safe:     the cheapest of the front whose loss (of AP; of a classifier: top-1) can't be told from none: on the pictures that
-          select and on those that were held out, the paired 95 % interval reaches zero.
+safe:     the cheapest of the front whose loss (of AP; of a classifier: top-1) is within one standard error, on the pictures
+          that select and on those that were held out: half of what the paired 95 % interval allows, so not merely one that
+          few pictures can't tell from none. docs/decisions/0012 says why.
 balanced: the knee of the front: farthest above the straight line between its cheapest and its most accurate end.
 smallest: the cheapest of all; within the limits, where there are any.
 
@@ -28,7 +29,7 @@ from mpnet.sweep.store import Trial, TrialStore
 from mpnet.trial.run import run_plans
 
 PICK_RULES = {
-    "safe": "the cheapest whose loss can't be told from none",
+    "safe": "the cheapest whose loss is within one standard error",
     "balanced": "the knee of the front",
     "smallest": "the cheapest of all that keep the limits",
 }
@@ -54,6 +55,11 @@ class Loss:
     def told(self) -> bool:
         """Whether it can be told from no loss."""
         return self.quality.high < 0
+
+    @property
+    def slight(self) -> bool:
+        """Whether it is within one standard error, half of what the interval reaches down."""
+        return -self.quality.difference <= (self.quality.difference - self.quality.low) / 2
 
 
 def pick(problem: Problem, known: Mapping[Configuration, Trial], judged: Judged) -> dict[str, Configuration]:
@@ -82,7 +88,7 @@ def _safe(cheapest_first: Sequence[Configuration], judged: Judged) -> Configurat
         losses = judged(part)
         for configuration in part:
             of_it = losses.get(configuration)
-            if of_it and not any(loss.told for loss in of_it.values()):
+            if of_it and all(loss.slight for loss in of_it.values()):
                 return configuration
     return None
 

@@ -47,6 +47,14 @@ def test_a_loss_on_held_out_pictures_alone_is_not_safe() -> None:
     assert keys(pick(problem(), KNOWN, judged_with(2.0, {"ffffqq": -2.5})))["safe"] == "fffffq"
 
 
+@pytest.mark.parametrize(("width", "safe"), [
+    (2.0, "ffffqq"), (5.0, "ffffqq"), (6.0, "fffqqq"), (19.0, "fffqqq"), (20.0, "ffqqqq"),
+])
+def test_a_loss_that_only_few_pictures_hide_is_not_safe(width: float, safe: str) -> None:
+    """fffqqq loses 3, ffqqqq 10: within the interval from 3 and 10 on, within one standard error from 6 and 20 on."""
+    assert keys(pick(problem(), KNOWN, judged_with(width, {})))["safe"] == safe
+
+
 def test_limits_hold_for_all_three() -> None:
     found = keys(pick(problem(ConstraintSection(ap_drop=0.6)), KNOWN, judged_with(2.0, {})))
     assert found["smallest"] == found["safe"] == "ffffqq"
