@@ -9,9 +9,9 @@ Usage: python benchmarks/deployment.py measure --data ../shared/data --network a
 `--count` mixed configurations drawn with `--seed` on the first `--pictures`; the engine's own quantisation mode, mpnet
 beside it: head error (relative RMS against mpnet's own heads), AP, agreement AP with mpnet's fp32, and how many pairs more
 than a point of agreement apart keep their order. times: passes of engine and mpnet in turn, and milliseconds per layer
-where the engine says. floor: the mixed configurations again, mpnet beside itself on pictures of which every value changed by
-up to 1e-6, in the engine's mode: no engine that is not equal bit by bit can be nearer, since a sum beside a rounding step
-moves a code. What was measured is a JSON file each; table prints them as Markdown.
+where the engine says. floor: all in fp16 and the mixed configurations again, mpnet beside itself on pictures of which every
+value changed by up to 1e-6, in the engine's mode: no engine that is not equal bit by bit can be nearer, since a sum beside
+a rounding step moves a code. What was measured is a JSON file each; table prints them as Markdown.
 """
 
 from __future__ import annotations
@@ -198,8 +198,9 @@ def table(out: Path) -> str:
               "agreement apart, mean / max | rank correlation | pairs kept |", "|---|---|---|---|---|---|"]
     for path in sorted(out.glob("*-floor.json")):
         document = json.loads(path.read_text())
-        lines.append(f"| {document['network']}, {document['pictures']} pictures, {document['engine']} | "
-                     + " | ".join(summary(document["rows"])) + " |")
+        for what, rows in document["rows"].items():
+            lines.append(f"| {document['network']}, {document['pictures'][what]} pictures, {document['engine']}: {what} | "
+                         + " | ".join(summary(rows)) + " |")
     return "\n".join(lines)
 
 
@@ -237,7 +238,9 @@ def main() -> None:
     if said.what == "times":
         document["rows"] = times(bench, said.engine, ["f" * layers, "q" * layers, drawn[0]])
     elif said.what == "floor":
-        document.update(pictures=len(few.inputs), rows=measure(few, ITSELF, drawn))
+        document["pictures"] = {"fp16": len(bench.inputs), "mixed": len(few.inputs)}
+        document["rows"] = {"fp16": measure(bench, ITSELF, [PRECISIONS["fp16"].code * layers]),
+                            "mixed": measure(few, ITSELF, drawn)}
     else:
         document["pictures"] = {**dict.fromkeys(UNIFORM, len(bench.inputs)), "mixed": len(few.inputs)}
         document["rows"] = {
