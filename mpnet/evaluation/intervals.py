@@ -6,8 +6,9 @@ counts their loss in full. A value takes the jackknife's variance, a difference,
 of both. Half the width is t times its root, t of Student's distribution with the degrees of freedom that the influence
 of single pictures leaves: few when two or three pictures decide (Satterthwaite, Biometrics Bulletin 2, 1946, 110).
 
-A difference is widened by what one more picture could do of which the pictures at hand say nothing: a fifth of the variance
-of a mean of one. So two runs that differ nowhere on 50 pictures may still differ a little, as with Tango's interval.
+What was not seen may still happen: two runs that differ on none of n pictures may differ on 3 in n of all others (rule of
+three; Hanley and Lippman-Hand, JAMA 249, 1983, 1743). A difference is widened by what these could do, a variance of so few
+degrees of freedom, 2, that with nothing else the interval is +-3 / n of what one picture brings to the measure itself.
 """
 
 from __future__ import annotations
@@ -22,9 +23,6 @@ Floats = NDArray[np.float64]
 METHOD = "Student's t, bootstrap and jackknife over pictures"
 MOST_GROUPS = 200
 """Of pictures that the jackknife leaves out: single pictures up to so many, else every 200th together."""
-UNSEEN = 0.2
-"""Of the variance that one picture brings to the measure itself; 0.2 gives the coverage of docs/evaluation.md."""
-
 # Student's 97.5 % points by degrees of freedom; between them linear in 1 / degrees, to 0.004.
 _DEGREES = np.array([2, 2.5, 3, 3.5, 4, 5, 6, 8, 10, 15, 20, 30, 60, 120, np.inf])
 _POINTS = np.array([4.3027, 3.5582, 3.1824, 2.9455, 2.7764, 2.5706, 2.4469, 2.3060, 2.2281, 2.1314, 2.0860, 2.0423, 2.0003,
@@ -34,6 +32,11 @@ _POINTS = np.array([4.3027, 3.5582, 3.1824, 2.9455, 2.7764, 2.5706, 2.4469, 2.30
 def t_point(degrees: Floats | float) -> Floats:
     """Student's 97.5 % point; below 2 degrees that of 2."""
     return np.asarray(np.interp(1 / np.maximum(degrees, 2.0), 1 / _DEGREES[::-1], _POINTS[::-1]))
+
+
+_UNSEEN_DEGREES = 2
+UNSEEN = float((3 / t_point(_UNSEEN_DEGREES)) ** 2)
+"""Of the variance that one picture brings to a mean of all: t times its root is 3."""
 
 
 def left_out(images: int) -> NDArray[np.int32]:
@@ -81,23 +84,33 @@ class Resampled:
         return min(2 * left.size / max(kurtosis - 1, 1e-9), left.size - 1.0)
 
 
+def _half_width(resampled: Resampled, variance: float, one_picture: float) -> float:
+    """t times the standard error; one_picture: what a picture brings to the measure's own variance (Satterthwaite's sum)."""
+    unseen = UNSEEN * one_picture / resampled.pictures
+    total = variance + unseen
+    if total == 0:
+        return 0.0
+    degrees = total ** 2 / (variance ** 2 / resampled.degrees() + unseen ** 2 / _UNSEEN_DEGREES)
+    return float(t_point(degrees) * np.sqrt(total))
+
+
 def value_interval(value: float, resampled: Resampled, unseen: float = 0.0) -> tuple[float, float]:
     """Interval of a measure from 0 to 100, its bias taken off: AP of few pictures comes out too high.
 
     unseen: variance of a measure whose variance one more picture may show, see the module.
     """
-    variance = resampled.left_out_variance() + UNSEEN * unseen / resampled.pictures
+    variance = resampled.left_out_variance()
     if np.isnan(variance):
         return 0.0, 100.0
-    middle, half = value - resampled.bias(value), float(t_point(resampled.degrees()) * np.sqrt(variance))
+    middle, half = value - resampled.bias(value), _half_width(resampled, variance, unseen)
     return max(0.0, middle - half), min(100.0, middle + half)
 
 
 def difference_interval(difference: float, first: Resampled, second: Resampled) -> tuple[float, float]:
     """Interval of a paired difference second - first of a measure from 0 to 100."""
     between, unseen = second - first, (first.variance() + second.variance()) / 2
-    variance = between.variance() + UNSEEN * unseen / between.pictures
-    if np.isnan(variance):
+    variance = between.variance()
+    if np.isnan(variance) or np.isnan(unseen):
         return -100.0, 100.0
-    half = float(t_point(between.degrees()) * np.sqrt(variance))
+    half = _half_width(between, variance, unseen)
     return max(-100.0, difference - half), min(100.0, difference + half)

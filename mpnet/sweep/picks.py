@@ -36,8 +36,8 @@ PICK_RULES = {
 AT_ONCE = 4
 """Configurations that are judged in one walk through the pictures."""
 MOST_JUDGED = 64
-_NOTE = "losses/t"
-"""Percentile intervals, as they were until 0.2, stand in the note `losses` and are judged again."""
+_NOTE = "losses/t3"
+"""Intervals of earlier rules stand in the notes `losses` (percentiles, as in 0.1.0) and `losses/t`; they are judged again."""
 
 Losses = Mapping[str, "Loss"]
 Judged = Callable[[Sequence[Configuration]], Mapping[Configuration, Losses]]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mpnet.evaluation.compare import draw_images
-from mpnet.evaluation.intervals import UNSEEN, Resampled, difference_interval, left_out, t_point, value_interval
+from mpnet.evaluation.intervals import Resampled, difference_interval, left_out, t_point, value_interval
 
 
 def mean_of(x: np.ndarray, draws: int = 20_000) -> Resampled:
@@ -50,13 +50,35 @@ def test_one_decisive_picture_widens() -> None:
     assert widths[1] == pytest.approx(widths[0] * float(t_point(100 / (47 + 1 / 49))) / 2.010, rel=0.001)
 
 
-def test_a_difference_is_widened_by_what_one_picture_could_do() -> None:
-    x = np.random.RandomState(5).uniform(20, 80, 50)
-    run = mean_of(x)
+@pytest.mark.parametrize("images", [50, 1000])
+def test_of_runs_that_differ_nowhere_three_more_pictures_may(images: int) -> None:
+    """The rule of three: +-3 / n of a picture's spread, as the interval of the measure itself has it."""
+    run = mean_of(np.random.RandomState(5).uniform(20, 80, images), 2000)
     low, high = difference_interval(0.0, run, run)
-    assert high == -low == pytest.approx(2.010 * np.sqrt(UNSEEN * run.variance() / 50), rel=0.01)
-    many = mean_of(np.random.RandomState(5).uniform(20, 80, 1000), 1000)
-    assert difference_interval(0.0, many, many)[1] == pytest.approx(1.972 * np.sqrt(UNSEEN * many.variance() / 1000), rel=0.01)
+    assert high == -low == pytest.approx(3 / images * np.sqrt(images * run.variance()), rel=1e-9)
+
+
+def test_what_was_not_seen_counts_less_the_more_was_seen() -> None:
+    """Satterthwaite's sum: nothing but what was not seen at one end, Student's interval of what was seen at the other."""
+    random = np.random.RandomState(6)
+    before, change = mean_of(random.uniform(20, 80, 50)), random.uniform(-1, 1, 50)
+    def half(scale: float) -> float:
+        after = Resampled(before.drawn + scale * mean_of(change).drawn, before.left + scale * mean_of(change).left, 50)
+        low, high = difference_interval(0.0, before, after)
+        return (high - low) / 2
+    nothing = 3 * np.sqrt(before.variance() / 50)
+    assert half(0) == pytest.approx(nothing)
+    assert half(1e-3) == pytest.approx(nothing, rel=1e-3)
+    student = float(t_point(49)) * np.sqrt(mean_of(change).variance())
+    assert half(100) == pytest.approx(100 * student, rel=0.03)
+
+
+def test_a_difference_that_one_picture_makes_is_less_sure_the_larger_it_is() -> None:
+    before = mean_of(np.random.RandomState(7).uniform(20, 80, 50))
+    single = mean_of(np.eye(50)[0] * 20)
+    halves = [difference_interval(0.0, before, Resampled(before.drawn + k * single.drawn, before.left + k * single.left, 50))[1]
+              for k in (0, 1, 2)]
+    assert halves == sorted(halves)
 
 
 def test_nothing_is_claimed_of_one_picture_and_nothing_beyond_what_can_be() -> None:
