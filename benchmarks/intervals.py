@@ -4,9 +4,9 @@ Usage: intervals.py BASELINE OTHER... [--pictures 50 115] [--data-sets 300] [--d
 intervals.py --synthetic CLASSES. BASELINE and OTHER are folders of finished runs on one data set, which is the pool; a
 synthetic one has 2,000 pictures (`synthetic_detector.py`). Every data set takes its pictures from the pool with
 replacement; the intervals are those of `mpnet compare`. Prints Markdown: the share of intervals that hold the truth for
-each run's own value and for each difference from the baseline, how many lie wholly above and below it, and how wide they
-are; then the lowest and the highest share of each measure. Of 300 data sets a share of 95 % is known to 2.5 % (two standard
-deviations).
+each run's own value, each difference from the baseline and each agreement with it, how many lie wholly above and below it,
+and how wide they are; then the lowest and the highest share of each measure. Of 300 data sets a share of 95 % is known to
+2.5 % (two standard deviations).
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from synthetic_detector import synthetic
 
 from mpnet.errors import MpnetError
+from mpnet.evaluation.agreement import Agreement
 from mpnet.evaluation.compare import DRAWS, bootstrap, compare, draw_images
 from mpnet.evaluation.intervals import value_interval
 from mpnet.evaluation.match import Truths
@@ -85,37 +86,57 @@ def detections_of(found: Detections, positions: NDArray[np.int64]) -> Detections
     return Detections(len(positions), images, found.category[rows], found.score[rows], found.box[rows])
 
 
-def simulate(dataset: Dataset, runs: list[Detections], pictures: int, data_sets: int, draws: int, seed: int
-             ) -> tuple[list[dict[str, Tally]], list[dict[str, Tally]]]:
-    """(values of every run, differences of all but the first), by metric."""
+@dataclass
+class Simulation:
+    """By metric: the value of every run; of all but the first the difference from the first, and agreement with it."""
+
+    values: list[dict[str, Tally]]
+    differences: list[dict[str, Tally]]
+    agreements: list[dict[str, Tally]]
+
+
+def simulate(dataset: Dataset, runs: list[Detections], pictures: int, data_sets: int, draws: int, seed: int) -> Simulation:
+    """Intervals from so many pictures, for so many data sets."""
+    whole = np.arange(len(dataset.images))
     evaluator = CocoEvaluator(dataset)
     pool = [evaluator.evaluate(run, sizes=False).summary for run in runs]
-    values = [{name: Tally(summary[name]) for name in METRICS} for summary in pool]
-    differences = [{name: Tally(summary[name] - pool[0][name]) for name in METRICS} for summary in pool[1:]]
+    agreed = Agreement(runs[0], dataset.sizes, len(dataset.categories))
+    tallies = Simulation(
+        [{name: Tally(summary[name]) for name in METRICS} for summary in pool],
+        [{name: Tally(summary[name] - pool[0][name]) for name in METRICS} for summary in pool[1:]],
+        [{"AP": Tally(agreed.measure(run)["AP"])} for run in runs[1:]],
+    )
     random = np.random.RandomState(seed)
     for number in range(data_sets):
-        positions = random.randint(0, len(dataset.images), pictures)
+        positions = random.randint(0, len(whole), pictures)
         of_these = CocoEvaluator(truths_of(dataset, positions))
-        results = [of_these.evaluate(detections_of(run, positions), sizes=False) for run in runs]
+        found = [detections_of(run, positions) for run in runs]
+        results = [of_these.evaluate(each, sizes=False) for each in found]
         weight = draw_images(pictures, draws, number)
         drawn = [bootstrap(result, weight) for result in results]
-        for tallies, result, resampled in zip(values, results, drawn, strict=True):
-            for name, tally in tallies.items():
+        for value, result, resampled in zip(tallies.values, results, drawn, strict=True):
+            for name, tally in value.items():
                 tally.add(result.summary[name], *value_interval(result.summary[name], resampled.summary[name]))
-        for tallies, result, resampled in zip(differences, results[1:], drawn[1:], strict=True):
-            found = compare(results[0], drawn[0], result, resampled, per_class=False).metrics
-            for name, tally in tallies.items():
-                tally.add(found[name].difference, found[name].low, found[name].high)
-    return values, differences
+        for difference, result, resampled in zip(tallies.differences, results[1:], drawn[1:], strict=True):
+            intervals = compare(results[0], drawn[0], result, resampled, per_class=False).metrics
+            for name, tally in difference.items():
+                tally.add(intervals[name].difference, intervals[name].low, intervals[name].high)
+        agreement = CocoEvaluator(Agreement(found[0], dataset.sizes[positions], len(dataset.categories)).truths)
+        unseen = drawn[0].summary["AP"].variance()
+        for value, each in zip(tallies.agreements, found[1:], strict=True):
+            result = agreement.evaluate(each, sizes=False)
+            measured, resampled = result.summary["AP"], bootstrap(result, weight).summary["AP"]
+            value["AP"].add(measured, *value_interval(measured, resampled, unseen))
+    return tallies
 
 
 def extremes(tallies: list[dict[str, Tally]]) -> str:
     """Lowest and highest share of each measure over the runs, cells of a table."""
     cells = []
-    for name in METRICS:
+    for name in tallies[0]:
         shares = [f"{tally[name].share:.0f}" for tally in sorted(tallies, key=lambda each: each[name].share)]
         cells.append(shares[0] if shares[0] == shares[-1] else f"{shares[0]} to {shares[-1]}")
-    return " | ".join(cells)
+    return " | ".join(cells + [""] * (len(METRICS) - len(cells)))
 
 
 def main() -> int:
@@ -134,16 +155,17 @@ def main() -> int:
     except MpnetError as error:
         parser.exit(2, f"{error}\n")
     names, found = [name for name, _ in runs], [each for _, each in runs]
-    pairs = [f"{name} - {names[0]}" for name in names[1:]]
+    labels = names + [f"{name} - {names[0]}" for name in names[1:]] + [f"{name}, agreement" for name in names[1:]]
     print("| pictures | of | measure | truth | holds it, % | above | below | width | bias | deviation |\n" + "|---" * 10 + "|")
     summary = []
     for pictures in arguments.pictures:
-        values, differences = simulate(dataset, found, pictures, arguments.data_sets, arguments.draws, arguments.seed)
-        for label, tallies in zip(names + pairs, values + differences, strict=True):
-            for name, tally in tallies.items():
+        tallies = simulate(dataset, found, pictures, arguments.data_sets, arguments.draws, arguments.seed)
+        for label, each in zip(labels, tallies.values + tallies.differences + tallies.agreements, strict=True):
+            for name, tally in each.items():
                 print(tally.row(str(pictures), label, name), flush=True)
-        summary += [f"| {pictures} | {what} | {extremes(tallies)} |"
-                    for what, tallies in (("value", values), ("difference", differences)) if tallies]
+        for what, some in (("value", tallies.values), ("difference", tallies.differences), ("agreement", tallies.agreements)):
+            if some:
+                summary.append(f"| {pictures} | {what} | {extremes(some)} |")
     print(f"\n| pictures | of | {' | '.join(METRICS)} |\n" + "|---" * 6 + "|\n" + "\n".join(summary))
     return 0
 
