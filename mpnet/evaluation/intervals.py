@@ -8,7 +8,7 @@ of single pictures leaves: few when two or three pictures decide (Satterthwaite,
 
 What was not seen may still happen: two runs that differ on none of n pictures may differ on 3 in n of all others (rule of
 three; Hanley and Lippman-Hand, JAMA 249, 1983, 1743). A difference is widened by what these could do, a variance of so few
-degrees of freedom, 2, that with nothing else the interval is +-3 / n of what one picture brings to the measure itself.
+degrees of freedom, 2, that with nothing else the interval is +-3 / n of the spread that pictures bring to the measure itself.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def t_point(degrees: Floats | float) -> Floats:
 
 _UNSEEN_DEGREES = 2
 UNSEEN = float((3 / t_point(_UNSEEN_DEGREES)) ** 2)
-"""Of the variance that one picture brings to a mean of all: t times its root is 3."""
+"""Of the measure's own variance, and of that one in n: t times the root is 3 / n of the spread between pictures."""
 
 
 def left_out(images: int) -> NDArray[np.int32]:
@@ -84,9 +84,9 @@ class Resampled:
         return min(2 * left.size / max(kurtosis - 1, 1e-9), left.size - 1.0)
 
 
-def _half_width(resampled: Resampled, variance: float, one_picture: float) -> float:
-    """t times the standard error; one_picture: what a picture brings to the measure's own variance (Satterthwaite's sum)."""
-    unseen = UNSEEN * one_picture / resampled.pictures
+def _half_width(resampled: Resampled, variance: float, own: float) -> float:
+    """t times the root of what was seen, `variance`, and what was not (Satterthwaite); own: the measure's own variance."""
+    unseen = UNSEEN * own / resampled.pictures
     total = variance + unseen
     if total == 0:
         return 0.0
@@ -94,23 +94,23 @@ def _half_width(resampled: Resampled, variance: float, one_picture: float) -> fl
     return float(t_point(degrees) * np.sqrt(total))
 
 
-def value_interval(value: float, resampled: Resampled, unseen: float = 0.0) -> tuple[float, float]:
+def value_interval(value: float, resampled: Resampled, own: float = 0.0) -> tuple[float, float]:
     """Interval of a measure from 0 to 100, its bias taken off: AP of few pictures comes out too high.
 
-    unseen: variance of a measure whose variance one more picture may show, see the module.
+    own: variance of the measure that pictures which were not seen may change so much, see the module.
     """
     variance = resampled.left_out_variance()
     if np.isnan(variance):
         return 0.0, 100.0
-    middle, half = value - resampled.bias(value), _half_width(resampled, variance, unseen)
+    middle, half = value - resampled.bias(value), _half_width(resampled, variance, own)
     return max(0.0, middle - half), min(100.0, middle + half)
 
 
 def difference_interval(difference: float, first: Resampled, second: Resampled) -> tuple[float, float]:
     """Interval of a paired difference second - first of a measure from 0 to 100."""
-    between, unseen = second - first, (first.variance() + second.variance()) / 2
+    between, own = second - first, (first.variance() + second.variance()) / 2
     variance = between.variance()
-    if np.isnan(variance) or np.isnan(unseen):
+    if np.isnan(variance) or np.isnan(own):
         return -100.0, 100.0
-    half = _half_width(between, variance, unseen)
+    half = _half_width(between, variance, own)
     return max(-100.0, difference - half), min(100.0, difference + half)
