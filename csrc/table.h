@@ -73,6 +73,11 @@ typedef struct {
                 const void *init, void *acc);
 } mp_depthwise;
 
+/* Winograd: narrow weights of so many channels are transformed at a time, whole groups (types.h); int16 from one position of a panel
+ * to the next: an odd number of cache lines, since all are written side by side and would else share their cache sets. */
+enum { MP_KERNEL_CHANNELS = 256 };
+static inline size_t mp_kernel_elements(int nr) { return (size_t)MP_KERNEL_CHANNELS * nr + 32; }
+
 /* Winograd F(4x4, 3x3) around an ordinary tile kernel. */
 typedef struct {
     const mp_micro *micro;
@@ -90,9 +95,9 @@ typedef struct {
  *   k < size, where that lies in [0, w); minus infinity (int8: -128) when nothing does.
  * map, combine, multiply: mpnet.h; combine without b: a * a_weight; without a_weight: a.
  * mean: out[c] = (sum over pixels, in order, of x[pixel][c]) / pixels.
- * winograd_weights: steps x 9 taps x width codes -> 36 positions of steps x width, without the denominators.
- * unpack: blocks of conv/narrow.h -> codes as weight_type, int8 or int16.
- * multiply_codes: steps x width of these, each times the multiplier of its place in the width.
+ * winograd_weights: 9 taps of `count` weights -> 36 positions, mp_kernel_elements apart, without the denominators.
+ * unpack: blocks of conv/narrow.h -> codes as weight_type, int8 or int16. multipliers: NULL, or for every `run` blocks the nr of
+ *   their channels, as they were unpacked (conv/groups.h); int8 tiles only.
  * multiply_adds: rounds times 12 vectors of multiply-adds on start[12][lanes], for measuring the machine. */
 /* clang-format off */
 #define MP_LEAVES(LEAF)                                                                                                \
@@ -112,9 +117,9 @@ typedef struct {
                           size_t count))                                                                               \
     LEAF(void, maxpool, (const char *const *rows, int count, int w, int channels, int type, int size, int stride,      \
                          int offset, int out_w, void *out, size_t out_ld))                                             \
-    LEAF(void, winograd_weights, (const int16_t *taps, int steps, int width, int16_t *out, size_t position_elements))  \
-    LEAF(void, unpack, (const void *packed, size_t blocks, int bits, int weight_type, void *out))                      \
-    LEAF(void, multiply_codes, (void *codes, const int8_t *multipliers, size_t width, size_t steps, int weight_type))  \
+    LEAF(void, winograd_weights, (const int8_t *taps, size_t tap_bytes, size_t count, int16_t *out))                    \
+    LEAF(void, unpack, (const void *packed, size_t blocks, int bits, int weight_type, const int8_t *multipliers,       \
+                        size_t run, void *out))                                                                        \
     LEAF(void, mean, (const void *x, void *out, int type, size_t pixels, size_t channels))                             \
     LEAF(float, multiply_adds, (const float *start, int64_t rounds))
 #define MP_LEAF_FIELD(RESULT, NAME, ARGUMENTS) RESULT (*NAME) ARGUMENTS;

@@ -91,3 +91,5 @@ static void tile_mmla(TILE_ARGUMENTS, int rows, int channels, const char *ahead,
 static const mp_micro micro_i8 = {ARM_MMLA_TILE,
                                   .needs_stage = 1, .stage = stage_s8, .tile = tile_mmla};
 #define MP_OWN_I8
+#define UNPACK_NR 16
+#define UNPACK_CHANNEL 8

@@ -105,3 +105,5 @@ TILE_ENTRY(tile_s8, CASES3)
 static const mp_micro micro_i8 = {ARM_S8_TILE,
                                   .needs_stage = 1, .stage = stage_s8, .tile = tile_s8};
 #define MP_OWN_I8
+#define UNPACK_NR 4
+#define UNPACK_CHANNEL 16

@@ -146,6 +146,15 @@ static inline vf vi_to_float(vi x) { return _mm256_cvtepi32_ps(x); }
 static inline vi vi_set1(int32_t x) { return _mm256_set1_epi32(x); }
 static inline vi vi_add(vi a, vi b) { return _mm256_add_epi32(a, b); }
 static inline vi vi_max(vi a, vi b) { return _mm256_max_epi32(a, b); }
+/* Vectors of more than 16 bytes, which not every compiler repeats and widens in one instruction by itself. */
+#define MP_LONG_VECTORS
+static inline vi vi_widen_s8(const void *p) { return _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)p)); }
+/* 16 bytes over and over. */
+static inline vi vi_repeat(const void *p, int bytes)
+{
+    (void)bytes;
+    return _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)p));
+}
 /* acc += the products of each lane's pair of int16, both added. */
 static inline vi vi_dot16(vi acc, vi a, vi b) { return _mm256_add_epi32(acc, _mm256_madd_epi16(a, b)); }
 /* VL int16, widened. */

@@ -108,6 +108,15 @@ static inline vf vf_round_odd(vf s, vf e)
 /* Integers: VL int32 sums. */
 static inline vi vi_load(const void *p) { return _mm512_loadu_si512(p); }
 static inline void vi_store(void *p, vi x) { _mm512_storeu_si512(p, x); }
+/* As in vec_avx2.h. */
+#define MP_LONG_VECTORS
+static inline vi vi_widen_s8(const void *p) { return _mm512_cvtepi8_epi16(_mm256_loadu_si256((const __m256i *)p)); }
+/* 16 or 32 bytes over and over. */
+static inline vi vi_repeat(const void *p, int bytes)
+{
+    return bytes == 16 ? _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)p))
+                       : _mm512_broadcast_i64x4(_mm256_loadu_si256((const __m256i *)p));
+}
 static inline vf vi_to_float(vi x) { return _mm512_cvtepi32_ps(x); }
 static inline vi vi_set1(int32_t x) { return _mm512_set1_epi32(x); }
 static inline vi vi_add(vi a, vi b) { return _mm512_add_epi32(a, b); }

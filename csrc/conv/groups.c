@@ -1,6 +1,5 @@
 #include "groups.h"
 #include <stdlib.h>
-#include <string.h>
 #include "narrow.h"
 
 static const int8_t *source(const mp_conv_plan *plan, const int8_t *weights, int channel, int tap, int c)
@@ -22,76 +21,105 @@ int mp_group_multiplier(const mp_conv_plan *plan, const int8_t *weights, int cha
     return 0;
 }
 
+size_t mp_winograd_tap(const mp_conv_plan *plan, int c)
+{
+    const int first = c / MP_GROUP * MP_GROUP;
+    const size_t codes = (size_t)clamp(plan->group_in - first, 0, MP_GROUP) * plan->micro->nr;
+    return mp_narrow_blocks(codes) * MP_NARROW_BLOCK;
+}
+
+size_t mp_winograd_codes(const mp_conv_plan *plan, int c)
+{
+    const int whole = c / MP_GROUP, first = whole * MP_GROUP;
+    return 9 * ((size_t)first * plan->micro->nr + (c > first ? mp_winograd_tap(plan, first) : 0));
+}
+
 size_t mp_narrow_at(const mp_conv_plan *plan, int j, int tap, int c)
 {
     const int nr = plan->micro->nr, kstep = plan->micro->kstep;
-    size_t step;
+    size_t before = 0, step;
     if (plan->winograd) {
-        step = (size_t)(c / kstep) * 9 + tap;
+        const int first = c / MP_GROUP * MP_GROUP;
+        before = mp_winograd_codes(plan, first) + tap * mp_winograd_tap(plan, first);
+        step = (size_t)(c - first) / kstep;
     } else {
         const int depth = tap * plan->group_in + c, k = depth % plan->run;
         step = (size_t)(depth / plan->run) * (plan->run_padded / kstep) + k / kstep;
         c = k;
     }
-    return (step * nr + j) * kstep + c % kstep;
+    return before + (step * nr + j) * kstep + c % kstep;
 }
 
 void mp_pack_narrow(const mp_conv_plan *plan, const int8_t *weights, int channel, int j, char *panel)
 {
-    const int taps = plan->shape.size * plan->shape.size, groups = mp_groups(plan), bits = plan->traits->bits;
+    const int taps = plan->shape.size * plan->shape.size, groups = mp_groups(plan), nr = plan->micro->nr,
+              bits = plan->traits->bits, spare = mp_multiplier_bits(plan);
     for (int tap = 0; tap < taps; tap++)
         for (int group = 0; group < groups; group++) {
             const int multiplier = plan->grouped ? mp_group_multiplier(plan, weights, channel, tap, group) : 1;
+            const size_t at = plan->winograd ? (size_t)group * taps + tap : (size_t)tap * groups + group;
             if (plan->grouped)
-                mp_narrow_put(panel + plan->codes_bytes, ((size_t)tap * groups + group) * plan->micro->nr + j,
-                              mp_multiplier_bits(plan), multiplier - 1);
+                mp_narrow_put(panel + plan->codes_bytes, at * nr + j, spare, 8, multiplier - 1 - (1 << (spare - 1)));
             for (int c = group * MP_GROUP; c < plan->group_in && c < (group + 1) * MP_GROUP; c++)
                 mp_narrow_put(panel, mp_narrow_at(plan, j, tap, c), bits,
+                              plan->winograd ? 8 : 8 * (int)plan->weight_bytes,
                               *source(plan, weights, channel, tap, c) / multiplier);
         }
 }
 
-size_t mp_multiplier_scratch(const mp_conv_plan *plan, size_t *codes)
+/* Whether the weights of every group fill whole blocks. */
+static int fills_blocks(const mp_conv_plan *plan)
 {
-    *codes = mp_narrow_blocks(mp_multipliers(plan)) * MP_NARROW_BLOCK;
-    return *codes + mp_multipliers(plan) * plan->micro->kstep + 8;
+    return plan->group_in % plan->micro->kstep == 0 && plan->group_in * plan->micro->nr % MP_NARROW_BLOCK == 0 &&
+           MP_GROUP * plan->micro->nr % MP_NARROW_BLOCK == 0;
 }
 
-void mp_spread_multipliers(const mp_conv_plan *plan, const mp_table *table, const char *panel, int8_t *codes,
-                           int8_t *multipliers)
+/* As many groups of a tap at a time as are whole, and the rest. */
+static void unpack_groups(const mp_conv_plan *plan, const mp_table *table, const char *stored,
+                          const int8_t *multipliers, size_t first, size_t count, char *weights)
 {
-    const int bits = mp_multiplier_bits(plan), kstep = plan->micro->kstep;
-    const size_t count = mp_multipliers(plan);
-    table->unpack(panel + plan->codes_bytes, mp_narrow_blocks(count), bits, MP_W_I8, codes);
-    for (size_t i = 0; i < count; i++, multipliers += kstep) {
-        const uint64_t eight = ((codes[i] & ((1u << bits) - 1)) + 1) * UINT64_C(0x0101010101010101);
-        for (int k = 0; k < kstep; k += 8) memcpy(multipliers + k, &eight, sizeof eight);
+    const int nr = plan->micro->nr, bits = plan->traits->bits;
+    for (size_t at = first, end = first + count, codes; at < end; at += codes) {
+        const int channel = (int)(at / nr), tap = channel / plan->group_in, c = channel % plan->group_in,
+                  whole = c % MP_GROUP ? 0 : (plan->group_in - c) / MP_GROUP,
+                  run = whole ? MP_GROUP : clamp(MP_GROUP - c % MP_GROUP, 1, plan->group_in - c);
+        codes = (size_t)(whole ? whole * MP_GROUP : run) * nr;
+        if (codes > end - at) codes = end - at;
+        table->unpack(stored + mp_narrow_bytes(at, bits), mp_narrow_blocks(codes), bits, plan->weight_type,
+                      multipliers + ((size_t)tap * mp_groups(plan) + c / MP_GROUP) * nr,
+                      mp_narrow_blocks((size_t)run * nr), weights + (at - first) * plan->weight_bytes);
     }
 }
 
-void mp_multiply_groups(const mp_conv_plan *plan, const mp_table *table, const int8_t *multipliers, size_t first,
-                        size_t count, char *weights)
+/* Unpacked codes times their multipliers. */
+static void multiply_groups(const mp_conv_plan *plan, const int8_t *multipliers, size_t first, size_t count,
+                            char *weights)
 {
-    const int kstep = plan->micro->kstep, groups = mp_groups(plan);
-    const size_t width = (size_t)plan->micro->nr * kstep, steps = count / width;
-    const size_t run_steps = (size_t)plan->run_padded / kstep;
-    for (size_t done = 0, some; done < steps; done += some) {
-        const size_t step = first / width + done;
-        size_t tap, c;
-        if (plan->winograd) { /* a step is all taps of kstep channels */
-            tap = step % 9;
-            c = step / 9 * kstep;
-            some = 1;
-        } else { /* a segment is a tap, or as many as its run holds */
-            const size_t k = step % run_steps * kstep, end = (size_t)plan->group_in;
-            tap = step / run_steps * (plan->run / plan->group_in) + k / end;
-            c = k % end;
-            /* to the end of the group, the tap, the run, or of what there is */
-            const size_t to = (c / MP_GROUP + 1) * MP_GROUP, last = to < end ? to : end;
-            some = (last - c + kstep - 1) / kstep;
-            if (some > steps - done) some = steps - done;
-        }
-        table->multiply_codes(weights + done * width * plan->weight_bytes,
-                              multipliers + (tap * groups + c / MP_GROUP) * width, width, some, plan->weight_type);
+    const int nr = plan->micro->nr, kstep = plan->micro->kstep, more = (1 << (mp_multiplier_bits(plan) - 1)) + 1;
+    const size_t width = (size_t)nr * kstep, run_steps = (size_t)plan->run_padded / kstep;
+    for (size_t step = first / width; step < (first + count) / width; step++) {
+        const size_t depth = step % run_steps * kstep,
+                     tap = step / run_steps * (plan->run / plan->group_in) + depth / plan->group_in;
+        const int8_t *of = multipliers + (tap * mp_groups(plan) + depth % plan->group_in / MP_GROUP) * nr;
+        for (int j = 0; j < nr; j++)
+            for (int k = 0; k < kstep; k++, weights += plan->weight_bytes)
+                if (plan->weight_type == MP_W_I16)
+                    *(int16_t *)weights = (int16_t)(*(int16_t *)weights * (of[j] + more));
+                else
+                    *(int8_t *)weights = (int8_t)(*(int8_t *)weights * (of[j] + more));
+    }
+}
+
+void mp_unpack_groups(const mp_conv_plan *plan, const mp_table *table, const char *stored, const int8_t *multipliers,
+                      size_t first, size_t count, char *weights)
+{
+    const int bits = plan->traits->bits;
+    const size_t before = first % MP_NARROW_BLOCK;
+    if (fills_blocks(plan)) {
+        unpack_groups(plan, table, stored, multipliers, first, count, weights);
+    } else {
+        table->unpack(stored + mp_narrow_bytes(first - before, bits), mp_narrow_blocks(before + count), bits,
+                      plan->weight_type, 0, 0, weights - before * plan->weight_bytes);
+        multiply_groups(plan, multipliers, first, count, weights);
     }
 }

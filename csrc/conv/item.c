@@ -107,27 +107,15 @@ void mp_item_prepare(mp_item *item, int chunk, char *scratch)
     }
 }
 
-/* Codes first .. first + count of a panel, `before` codes after `from`, times their multipliers: a piece after the other, which
- * stays in the first cache level between both steps. */
-static void unpack_groups(mp_item *item, const char *stored, const char *from, size_t first, size_t before,
-                          size_t count)
+const int8_t *mp_item_multipliers(mp_item *item, const char *stored)
 {
-    enum { PIECE = 32 * MP_NARROW_BLOCK }; /* of whole ksteps, since those of a panel divide a block */
     const mp_conv_plan *plan = item->plan;
-    const size_t bytes = plan->weight_bytes, end = before + count;
-    size_t codes;
-    mp_multiplier_scratch(plan, &codes);
-    int8_t *multipliers = (int8_t *)item->multipliers + codes;
+    if (!plan->grouped) return 0;
     if (stored != item->multipliers_of)
-        mp_spread_multipliers(plan, item->table, stored, (int8_t *)item->multipliers, multipliers);
+        item->table->unpack(stored + plan->codes_bytes, mp_narrow_blocks(mp_multipliers(plan)),
+                            mp_multiplier_bits(plan), MP_W_I8, 0, 0, item->multipliers);
     item->multipliers_of = stored;
-    for (size_t at = 0; at < end; at += PIECE) {
-        const size_t to = at + PIECE < end ? at + PIECE : end, begin = at > before ? at : before;
-        item->table->unpack(from + mp_narrow_bytes(at, plan->traits->bits), mp_narrow_blocks(to - at),
-                            plan->traits->bits, plan->weight_type, item->weights + at * bytes);
-        mp_multiply_groups(plan, item->table, multipliers, first - before + begin, to - begin,
-                           item->weights + begin * bytes);
-    }
+    return (const int8_t *)item->multipliers;
 }
 
 const char *mp_item_weights(mp_item *item, const char *stored, size_t first, size_t count)
@@ -137,14 +125,14 @@ const char *mp_item_weights(mp_item *item, const char *stored, size_t first, siz
     if (!bits) return stored + first * plan->weight_bytes;
     const size_t before = first % MP_NARROW_BLOCK;
     const char *from = stored + mp_narrow_bytes(first - before, bits);
-    if (from != item->unpacked || item->schedule->passes > 1) {
-        if (plan->grouped)
-            unpack_groups(item, stored, from, first, before, count);
-        else
-            item->table->unpack(from, mp_narrow_blocks(before + count), bits, plan->weight_type, item->weights);
-    }
+    char *weights = item->weights + before * plan->weight_bytes;
+    if (from == item->unpacked && item->schedule->passes == 1) return weights;
     item->unpacked = from;
-    return item->weights + before * plan->weight_bytes;
+    if (plan->grouped)
+        mp_unpack_groups(plan, item->table, stored, mp_item_multipliers(item, stored), first, count, weights);
+    else
+        item->table->unpack(from, mp_narrow_blocks(before + count), bits, plan->weight_type, 0, 0, item->weights);
+    return weights;
 }
 
 static void fill(char *staged, size_t count, size_t a_bytes, int value)

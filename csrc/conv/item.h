@@ -14,7 +14,7 @@ typedef struct {
     /* Parts of the thread's scratch, as mp_scratch has them. */
     char *stage, *converted, *transformed, *sums, *tile, *weights, *kernels, *multipliers, *pool;
     const char *unpacked;       /* stored weights that stand in `weights` */
-    const char *multipliers_of; /* the stored panel whose multipliers stand in `multipliers` */
+    const char *multipliers_of; /* the stored panel whose multipliers stand unpacked in `multipliers` */
     float *bias, *scale;
     void *init; /* starting values per packed channel: bias, 0 or the zero point's correction */
     char *zeros;
@@ -63,7 +63,9 @@ static inline void mp_fetch_results(const char *out, int count, size_t step, siz
 
 /* Scratch, bias, scale, starting values and the output stage's state. chunk: of the schedule's ranges of panels. */
 void mp_item_prepare(mp_item *item, int chunk, char *scratch);
-/* Weights first .. first + count of a panel that is stored at `stored`, as tiles read them; valid until the next call. */
+/* Multipliers of a panel's groups as they were unpacked, NULL without groups; valid until the next panel. */
+const int8_t *mp_item_multipliers(mp_item *item, const char *stored);
+/* Direct: weights first .. first + count of a panel that is stored at `stored`, as tiles read them; valid until the next call. */
 const char *mp_item_weights(mp_item *item, const char *stored, size_t first, size_t count);
 /* Pads and converts `count` input rows, from the first that output row oy reads. */
 void mp_item_stage(const mp_item *item, int oy, int count);

@@ -27,7 +27,7 @@ static inline __attribute__((always_inline)) void put_as(int type, float weight,
 static void put(const mp_conv_plan *plan, float weight, char *packed, size_t at)
 {
     if (plan->traits->bits)
-        mp_narrow_put(packed, at, plan->traits->bits, (int)weight);
+        mp_narrow_put(packed, at, plan->traits->bits, 8 * (int)plan->weight_bytes, (int)weight);
     else
         put_as(plan->weight_type, weight, packed, at);
 }
@@ -133,7 +133,7 @@ static void pack_winograd(const mp_conv_plan *plan, const void *weights, char *p
     const int nr = plan->micro->nr, kstep = plan->micro->kstep;
     const size_t position_elements = (size_t)plan->run_padded * nr;
     for (int k = 0; k < plan->shape.out_c; k++) {
-        if (plan->traits->bits) { /* as they are: [panel][step][tap][nr][kstep] */
+        if (plan->traits->bits) { /* as they are */
             mp_pack_narrow(plan, weights, k, k % nr, packed + k / nr * plan->stored_bytes);
             continue;
         }
@@ -193,6 +193,16 @@ void mp_packed_header_of(const mp_conv_plan *plan, const mp_table *table, mp_pac
     header->grouped = plan->grouped;
 }
 
+/* Zeros, which are no zero bytes. */
+static void clear_narrow(const mp_conv_plan *plan, char *out)
+{
+    const int bits = plan->traits->bits;
+    for (int panel = 0; panel < plan->total_panels; panel++, out += plan->stored_bytes) {
+        mp_narrow_clear(out, plan->codes_bytes / (size_t)bits * 8, bits);
+        if (plan->grouped) mp_narrow_clear(out + plan->codes_bytes, mp_multipliers(plan), mp_multiplier_bits(plan));
+    }
+}
+
 void mp_conv_pack(const mp_conv_plan *plan, const mp_table *table, const void *weights, void *packed)
 {
     memset(packed, 0, mp_conv_packed_bytes(plan));
@@ -201,6 +211,7 @@ void mp_conv_pack(const mp_conv_plan *plan, const mp_table *table, const void *w
     memcpy(packed, &header, sizeof header);
     if (plan->codes) sum_weights(plan, weights, (int32_t *)((char *)packed + MP_HEADER_BYTES));
     char *out = (char *)packed + (mp_packed_weights(plan, packed) - (const char *)packed);
+    if (plan->traits->bits) clear_narrow(plan, out);
     if (plan->winograd && plan->codes && plan->weight_type == MP_W_I16 && !plan->traits->bits)
         pack_winograd_codes(plan, weights, (int16_t *)out);
     else if (plan->winograd)

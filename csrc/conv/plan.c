@@ -1,5 +1,6 @@
 #include "plan.h"
 #include <stdlib.h>
+#include "groups.h"
 #include "narrow.h"
 
 /* Below this many channels the transforms cost more than they save. For fp32_winograd part of the contract. */
@@ -93,7 +94,7 @@ static void plan_stored(mp_conv_plan *plan)
     const int bits = plan->traits->bits;
     /* Narrow weights are transformed when they are unpacked. */
     const size_t codes =
-        plan->winograd ? (size_t)9 * plan->run_padded * plan->micro->nr : plan->panel_bytes / plan->weight_bytes;
+        bits && plan->winograd ? mp_winograd_codes(plan, plan->run) : plan->panel_bytes / plan->weight_bytes;
     plan->stored_bits = bits ? bits : 8 * (int)plan->weight_bytes;
     plan->codes_bytes = plan->stored_bytes = bits ? mp_narrow_bytes(codes, bits) : plan->panel_bytes;
     if (plan->grouped) plan->stored_bytes += mp_narrow_bytes(mp_multipliers(plan), mp_multiplier_bits(plan));

@@ -50,8 +50,9 @@ static void cut_direct(const mp_conv_plan *plan, int pooled, int threads, mp_sch
         schedule->pass_segments = clamp((int)(PANEL_BYTES / segment_bytes), 1, plan->segments);
         schedule->passes = ceil_div(plan->segments, schedule->pass_segments);
     } else {
-        const int pieces = (int)((segment_bytes + PANEL_BYTES - 1) / PANEL_BYTES), kstep = plan->micro->kstep;
-        schedule->pass_run = ceil_div(ceil_div(plan->run_padded, pieces), kstep) * kstep;
+        const int pieces = (int)((segment_bytes + PANEL_BYTES - 1) / PANEL_BYTES),
+                  unit = plan->grouped ? MP_GROUP : plan->micro->kstep; /* whole ksteps either way */
+        schedule->pass_run = ceil_div(ceil_div(plan->run_padded, pieces), unit) * unit;
         schedule->pass_segments = 0;
         schedule->passes = plan->segments * ceil_div(plan->run_padded, schedule->pass_run);
     }
@@ -68,9 +69,6 @@ static void cut_winograd(const mp_conv_plan *plan, int threads, mp_schedule *sch
                  weights = plan->panel_bytes * plan->total_panels;
     /* Weights that leave the second cache level should be read once, whatever the transformed input then needs. */
     const size_t budget = weights > TRANSFORMED_BYTES ? 8 * TRANSFORMED_BYTES : TRANSFORMED_BYTES;
-    /* An odd number of cache lines: all positions of transformed narrow weights are written side by side, and would else share
-     * their cache sets. */
-    schedule->kernel_bytes = mp_align((size_t)plan->run_padded * plan->micro->nr * plan->weight_bytes) | MP_ALIGN;
     schedule->tiles_x = tiles_x;
     schedule->tiles =
         clamp((int)(budget / (tile_bytes * tiles_x)), 1, tiles_y) * tiles_x; /* whole rows are staged once */
@@ -84,7 +82,7 @@ static void cut_winograd(const mp_conv_plan *plan, int threads, mp_schedule *sch
     }
     schedule->blocks = ceil_div(tiles, schedule->tiles);
     const size_t panel_bytes = (size_t)MP_POSITIONS * schedule->tiles * plan->micro->nr * 4;
-    schedule->group = plan->traits->bits ? 1 : clamp((int)(PRODUCT_BYTES / panel_bytes), 1, plan->total_panels);
+    schedule->group = clamp((int)(PRODUCT_BYTES / panel_bytes), 1, plan->traits->bits ? 1 : plan->total_panels);
 }
 
 static size_t place(size_t *end, size_t bytes)
@@ -94,13 +92,15 @@ static size_t place(size_t *end, size_t bytes)
     return at;
 }
 
-/* Of a pass, with the rest of its first and last block. */
+/* Of a pass, with the rest of its first and last block; Winograd: of a group. */
 static size_t narrow_bytes(const mp_conv_plan *plan, const mp_schedule *schedule)
 {
     const size_t run = (size_t)plan->micro->nr * (size_t)plan->run_padded;
     const size_t pass =
         schedule->pass_segments ? schedule->pass_segments * run : (size_t)plan->micro->nr * (size_t)schedule->pass_run;
-    const size_t count = plan->winograd ? 9 * run : plan->depthwise ? plan->panel_bytes / plan->weight_bytes : pass;
+    const size_t count = plan->winograd    ? mp_winograd_codes(plan, clamp(plan->run, 1, MP_GROUP))
+                         : plan->depthwise ? plan->panel_bytes / plan->weight_bytes
+                                           : pass;
     return (count + 2 * MP_NARROW_BLOCK) * plan->weight_bytes;
 }
 
@@ -137,9 +137,10 @@ static void lay_out(const mp_conv_plan *plan, int pooled, mp_schedule *schedule)
     at->zeros = place(&end, zeros);
     at->segments = place(&end, plan->segments * sizeof(ptrdiff_t));
     at->weights = place(&end, plan->traits->bits ? narrow_bytes(plan, schedule) : 0);
-    at->kernels = place(&end, plan->traits->bits ? MP_POSITIONS * schedule->kernel_bytes : 0);
-    size_t codes;
-    at->multipliers = place(&end, plan->grouped ? mp_multiplier_scratch(plan, &codes) : 0);
+    at->kernels = place(&end, plan->traits->bits && plan->winograd
+                                  ? MP_POSITIONS * mp_kernel_elements(plan->micro->nr) * sizeof(int16_t)
+                                  : 0);
+    at->multipliers = place(&end, plan->grouped ? mp_narrow_blocks(mp_multipliers(plan)) * MP_NARROW_BLOCK : 0);
     at->pool = place(&end, pooled && !schedule->windows ? pool : 0);
     at->bytes = end;
 }

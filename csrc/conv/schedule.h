@@ -17,9 +17,9 @@ typedef struct {
     size_t bias, scale, init; /* per packed channel */
     size_t zeros;             /* Winograd: what products start from */
     size_t segments;          /* direct: offsets */
-    size_t weights;           /* narrow ones, unpacked: those of a pass, or of a panel; */
-    size_t kernels;           /* Winograd: these transformed */
-    size_t multipliers;       /* grouped: of a panel, spread, behind them as they were unpacked */
+    size_t weights;           /* narrow ones, unpacked: of a pass; Winograd: of a group; */
+    size_t kernels;           /* Winograd: those of some channels, transformed */
+    size_t multipliers;       /* grouped: of a panel, unpacked */
     size_t pool;              /* results on their way into pooling */
     size_t bytes;
 } mp_scratch;
@@ -42,7 +42,6 @@ typedef struct {
     int tiles_x;              /* in a row of the image */
     int group;                /* panels whose products are kept at a time */
     size_t transformed_bytes; /* one tile and position */
-    size_t kernel_bytes;      /* from one position of transformed narrow weights to the next */
     mp_scratch at;
 } mp_schedule;
 void mp_conv_schedule(const mp_conv_plan *plan, int pooled, int threads, mp_schedule *schedule);

@@ -3,39 +3,83 @@
  * 4x4 pixels back, which go through the ordinary output stage. */
 #include "winograd.h"
 #include <string.h>
+#include "groups.h"
+#include "narrow.h"
 
-/* All tiles of one panel at one position: sums[tile][nr]. */
-static void multiply(const mp_item *item, int tiles, int position, const char *weights, char *sums)
+/* All tiles of one panel at one position, over `depth` channels from the first on: sums[tile][nr]. */
+static void multiply(const mp_item *item, int tiles, int position, int first, int depth, const char *weights,
+                     char *sums, mp_ahead *ahead)
 {
     const mp_conv_plan *plan = item->plan;
     const mp_micro *micro = plan->micro;
     const size_t tile_bytes = item->schedule->transformed_bytes;
-    const char *from = item->transformed + (size_t)position * tiles * tile_bytes, *a[MP_MAX_ROWS];
+    const char *from = item->transformed + (size_t)position * tiles * tile_bytes + (size_t)first * plan->a_bytes,
+               *a[MP_MAX_ROWS];
     const ptrdiff_t segment = 0;
-    const mp_ahead ahead = mp_ahead_of(plan, weights, plan->run_padded, tiles);
-    for (int tile = 0, count = 0; tile < tiles; count++) {
+    for (int tile = 0; tile < tiles; ahead->from += ahead->per_tile) {
         const int rows = mp_tile_rows(tiles - tile, micro->mr);
         for (int r = 0; r < micro->mr; r++) a[r] = from + (size_t)(tile + (r < rows ? r : rows - 1)) * tile_bytes;
-        micro->tile(a, &segment, 1, plan->run_padded, weights, item->zeros, sums + (size_t)tile * micro->nr * 4, rows,
-                    micro->nr, ahead.from + ahead.per_tile * count, ahead.step);
+        micro->tile(a, &segment, 1, depth, weights, first ? 0 : item->zeros, sums + (size_t)tile * micro->nr * 4, rows,
+                    micro->nr, ahead->from, ahead->step);
         tile += rows;
     }
 }
 
-/* Transformed weights of a panel, from where those of position 0 begin; `step` bytes from one position to the next. Narrow ones lie
- * as they are, a group has one panel of them, and they are transformed here. */
-static const char *panel_weights(mp_item *item, int panel, size_t *step)
+/* Products of panels first .. first + panels, whose transformed weights lie in memory: [position][panel]. */
+static void multiply_stored(mp_item *item, int tiles, int first, int panels)
 {
     const mp_conv_plan *plan = item->plan;
+    const size_t panel_bytes = (size_t)plan->run_padded * plan->micro->nr * plan->weight_bytes,
+                 position_bytes = (size_t)tiles * plan->micro->nr * 4;
     const char *stored = mp_packed_weights(plan, item->args->packed);
-    const size_t elements = (size_t)plan->run_padded * plan->micro->nr, bytes = elements * plan->weight_bytes;
-    *step = plan->traits->bits ? item->schedule->kernel_bytes : bytes * plan->total_panels;
-    if (!plan->traits->bits) return stored + panel * bytes;
-    const char *taps = mp_item_weights(item, stored + panel * plan->stored_bytes, 0, 9 * elements);
-    item->table->winograd_weights((const int16_t *)taps, plan->run_padded / plan->micro->kstep,
-                                  plan->micro->nr * plan->micro->kstep, (int16_t *)item->kernels,
-                                  *step / sizeof(int16_t));
-    return item->kernels;
+    for (int position = 0; position < MP_POSITIONS; position++)
+        for (int i = 0; i < panels; i++) {
+            const char *weights = stored + ((size_t)position * plan->total_panels + first + i) * panel_bytes;
+            mp_ahead ahead = mp_ahead_of(plan, weights, plan->run_padded, tiles);
+            multiply(item, tiles, position, 0, plan->run_padded, weights,
+                     item->sums + (size_t)(i * MP_POSITIONS + position) * position_bytes, &ahead);
+        }
+}
+
+/* Narrow weights of a panel's channels first .. first + depth, a group after the other: [position][step][nr][kstep]. */
+static void transform_narrow(mp_item *item, const char *stored, int first, int depth)
+{
+    const mp_conv_plan *plan = item->plan;
+    const int bits = plan->traits->bits, nr = plan->micro->nr;
+    const int8_t *multipliers = mp_item_multipliers(item, stored);
+    for (int c = first; c < first + depth; c += MP_GROUP) {
+        const size_t tap = mp_winograd_tap(plan, c);
+        item->table->unpack(stored + mp_narrow_bytes(mp_winograd_codes(plan, c), bits), mp_narrow_blocks(9 * tap), bits,
+                            MP_W_I8, multipliers ? multipliers + c / MP_GROUP * 9 * nr : 0, mp_narrow_blocks(tap),
+                            item->weights);
+        item->table->winograd_weights((const int8_t *)item->weights, tap,
+                                      (size_t)clamp(first + depth - c, 0, MP_GROUP) * nr,
+                                      (int16_t *)item->kernels + (size_t)(c - first) * nr);
+    }
+}
+
+/* The same of narrow weights, which lie as they are. */
+static void multiply_narrow(mp_item *item, int tiles, int panel)
+{
+    const mp_conv_plan *plan = item->plan;
+    const int nr = plan->micro->nr;
+    const size_t position_bytes = (size_t)tiles * nr * 4;
+    const char *stored = mp_packed_weights(plan, item->args->packed) + panel * plan->stored_bytes;
+    for (int first = 0, depth; first < plan->run_padded; first += depth) {
+        depth = clamp(plan->run_padded - first, 1, MP_KERNEL_CHANNELS);
+        transform_narrow(item, stored, first, depth);
+        /* What is unpacked next. */
+        const int bits = plan->traits->bits, steps = depth / plan->micro->kstep;
+        const size_t bytes = mp_narrow_bytes((size_t)9 * depth * nr, bits),
+                     to = mp_narrow_bytes(mp_winograd_codes(plan, clamp(first + depth, 0, plan->run)), bits);
+        mp_ahead ahead = {stored + to, (ptrdiff_t)bytes / (MP_POSITIONS * ceil_div(tiles, plan->micro->mr) * steps) + 1,
+                          0};
+        ahead.per_tile = steps * ahead.step;
+        for (int position = 0; position < MP_POSITIONS; position++)
+            multiply(item, tiles, position, first, depth,
+                     item->kernels + position * mp_kernel_elements(nr) * sizeof(int16_t),
+                     item->sums + (size_t)position * position_bytes, &ahead);
+    }
 }
 
 /* One panel of all tiles, from t0 on: products -> pixels -> the result, or pooled tiles of a row. A few tiles side by side go
@@ -93,13 +137,10 @@ void mp_winograd_item(mp_item *item)
     const size_t position_bytes = (size_t)tiles * nr * 4;
     for (int first = item->first_panel; first < item->last_panel; first += schedule->group) {
         const int panels = clamp(item->last_panel - first, 1, schedule->group);
-        size_t step;
-        const char *weights = panel_weights(item, first, &step);
-        const size_t panel_bytes = (size_t)plan->run_padded * nr * plan->weight_bytes;
-        for (int position = 0; position < MP_POSITIONS; position++)
-            for (int i = 0; i < panels; i++)
-                multiply(item, tiles, position, weights + position * step + i * panel_bytes,
-                         item->sums + (size_t)(i * MP_POSITIONS + position) * position_bytes);
+        if (plan->traits->bits)
+            multiply_narrow(item, tiles, first); /* groups are of one panel */
+        else
+            multiply_stored(item, tiles, first, panels);
         for (int i = 0; i < panels; i++)
             finish(item, t0, tiles, first + i, item->sums + (size_t)i * MP_POSITIONS * position_bytes);
     }

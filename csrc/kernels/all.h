@@ -13,5 +13,4 @@
 #include "half.h"
 #include "depthwise.h"
 #include "winograd.h"
-#include "unpack.h"
 #include "peak.h"

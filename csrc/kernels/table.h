@@ -38,6 +38,8 @@
 #define windows_i8 0
 #endif
 
+#include "unpack.h"
+
 #define MP_OWN_LEAF(RESULT, NAME, ARGUMENTS) .NAME = NAME,
 
 /* clang-format off */

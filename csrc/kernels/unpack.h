@@ -1,124 +1,142 @@
 /* Weights of fewer than eight bits (conv/narrow.h says how they lie) -> what tiles multiply, a block of 128 at a time. Written
- * once with vector types of the compiler; words are of 64 bits, since every CPU shifts those in vectors. */
+ * once with vector types of the compiler; words are of 64 bits, since every CPU shifts those in vectors.
+ *
+ * UNPACK_NR, UNPACK_CHANNEL: channels of a step of the level's int8 tiles, and a channel's bytes of it, where these are not 2 VL and 4. */
+#ifndef UNPACK_NR
+#define UNPACK_NR (2 * VL)
+#define UNPACK_CHANNEL (VL > 1 ? 4 : 2)
+#endif
+#if defined(MP_HAS_DOT8) || defined(MP_OWN_I8)
+#define UNPACK_WIDE 0
+#else
+#define UNPACK_WIDE 1 /* they multiply int16 */
+#endif
 #define UNPACK_WORDS (VL * 4 > 8 ? VL * 4 / 8 : 1)
 typedef uint64_t uw __attribute__((vector_size(8 * UNPACK_WORDS)));
 typedef int8_t uw_s8 __attribute__((vector_size(8 * UNPACK_WORDS)));
-typedef int8_t uw_half_s8 __attribute__((vector_size(4 * UNPACK_WORDS)));
-typedef int16_t uw_s16 __attribute__((vector_size(8 * UNPACK_WORDS)));
+typedef uint16_t uw_u16 __attribute__((vector_size(8 * UNPACK_WORDS)));
 
 /* Words first, first + 1, ... of a plane of `count` words, and over again. */
 static inline __attribute__((always_inline)) uw unpack_words(const char *plane, const int first, const int count)
 {
+#ifdef MP_LONG_VECTORS
+    if (count < UNPACK_WORDS) return (uw)vi_repeat(plane, 8 * count);
+#endif
     uw x;
-    if (count >= UNPACK_WORDS) {
-        memcpy(&x, plane + 8 * (first % count), sizeof x);
-        return x;
+    memcpy(&x, plane + 8 * (first % count), sizeof x);
+    return x;
+}
+
+/* x in every byte, or every pair of them. */
+#define UNPACK_LANES(WIDE, X) ((uw){0} + ((WIDE) ? UINT64_C(0x0001000100010001) : UINT64_C(0x0101010101010101)) * (X))
+
+/* What a plane of `width` bits has of the words from `first` on, at bit `to` of each code. */
+static inline __attribute__((always_inline)) uw unpack_plane(const char *plane, const int width, const int wide,
+                                                             const int first, const int to)
+{
+    const int count = 2 * width, least = width * (first / count) - to,
+              most = width * ((first + UNPACK_WORDS - 1) / count) - to;
+    const uw x = unpack_words(plane, first, count), mask = UNPACK_LANES(wide, ((UINT64_C(1) << width) - 1) << to);
+    uw shifts;
+    for (int i = 0; i < UNPACK_WORDS; i++) shifts[i] = (uint64_t)(width * ((first + i) / count));
+    if (least >= 0) return (x >> (shifts - (uint64_t)to)) & mask;
+    if (most <= 0) return (x << ((uint64_t)to - shifts)) & mask;
+    return ((x >> shifts) << (uint64_t)to) & mask;
+}
+
+/* Of a group: its multipliers, and 2^(bits - 1) times these, for a step of a tile, or as many as fit a vector. */
+enum {
+    UNPACK_STEP = UNPACK_NR * UNPACK_CHANNEL,
+    UNPACK_PERIOD = UNPACK_STEP > 8 * UNPACK_WORDS ? UNPACK_STEP / (8 * UNPACK_WORDS) : 1
+};
+typedef struct {
+    uw times[UNPACK_PERIOD], less[UNPACK_PERIOD];
+} unpack_group;
+
+static inline __attribute__((always_inline)) unpack_group unpack_multipliers(const int bits, const int wide,
+                                                                             const int8_t *multipliers)
+{
+    /* Multipliers less 1, as they lie: codes of the 8 - bits bits that weights leave. */
+    const int more = (1 << (7 - bits)) + 1;
+    /* Codes of int16 tiles may become bytes: half as much for each channel. */
+    const int channel = UNPACK_WIDE && !wide ? UNPACK_CHANNEL / 2 : UNPACK_CHANNEL;
+    unpack_group group;
+    if (channel == 4) {
+        uint32_t spread[UNPACK_PERIOD * UNPACK_WORDS * 2];
+        for (int i = 0; i < UNPACK_PERIOD * UNPACK_WORDS * 2; i++)
+            spread[i] = (uint32_t)(multipliers[i % UNPACK_NR] + more) * 0x00010001u;
+        memcpy(group.times, spread, sizeof group.times);
+    } else {
+        uint16_t spread[UNPACK_PERIOD * UNPACK_WORDS * 4];
+        for (int i = 0; i < UNPACK_PERIOD * UNPACK_WORDS * 4; i++)
+            spread[i] = (uint16_t)(multipliers[i * 2 / channel % UNPACK_NR] + more);
+        memcpy(group.times, spread, sizeof group.times);
     }
-    uint64_t words[8];
-    memcpy(words, plane, 8 * (size_t)count);
-    for (int i = 0; i < UNPACK_WORDS; i++) x[i] = words[i % count];
-    return x;
+    for (int i = 0; i < UNPACK_PERIOD; i++)
+        group.less[i] = (uw)((uw_u16)group.times[i] * (uint16_t)((wide ? 1 : 0x101) << (bits - 1)));
+    return group;
 }
 
-/* For words first, first + 1, ...: low + step * (word / count). */
-static inline __attribute__((always_inline)) uw unpack_shifts(const int first, const int count, const int low,
-                                                              const int step)
+/* blocks with one group's multipliers, or with none. A code and its 2^(bits - 1) take no more than `bits` bits, a multiplier 8 - bits
+ * and one value more: two products of a byte each are one of 16 bits. */
+static inline __attribute__((always_inline)) void
+unpack_blocks(const int bits, const int wide, const unpack_group *group, const char *packed, size_t blocks, char *out)
 {
-    uw x;
-    for (int i = 0; i < UNPACK_WORDS; i++) x[i] = (uint64_t)(low + step * ((first + i) / count));
-    return x;
-}
-#define UNPACK_BYTES(X) ((uw){0} + 0x0101010101010101u * (X))
-
-static inline __attribute__((always_inline)) void unpack_blocks(const int bits, const int wide, const char *packed,
-                                                                size_t blocks, char *out)
-{
-    const int fours = bits & 4 ? 64 : 0, twos = bits & 2 ? 32 : 0;
-    const uint64_t sign = (uint64_t)1 << (bits - 1);
+    const int low = bits & 4, middle = bits & 6, words = wide ? 32 : 16;
+    const uw zero = UNPACK_LANES(wide, UINT64_C(1) << (bits - 1));
     for (size_t block = 0; block < blocks; block++, packed += 16 * bits)
-        _Pragma("GCC unroll 2") for (int half = 0; half < 2; half++) _Pragma(
-            "GCC unroll 8") for (int first = 0; first < 8; first += UNPACK_WORDS, out += (wide ? 2 : 1) * sizeof(uw))
+        _Pragma("GCC unroll 32") for (int first = 0; first < words; first += UNPACK_WORDS, out += sizeof(uw))
         {
             uw x = {0};
-            if (bits & 4) x = (unpack_words(packed, first, 8) >> (uint64_t)(4 * half)) & UNPACK_BYTES(15);
-            if (bits & 2) {
-                const uw two = unpack_words(packed + fours, first, 4) >> unpack_shifts(first, 4, 4 * half, 2);
-                x |= (two & UNPACK_BYTES(3)) << (uint64_t)(bits & 4);
+            if (bits & 4) x = unpack_plane(packed, 4, wide, first, 0);
+            if (bits & 2) x |= unpack_plane(packed + 16 * low, 2, wide, first, low);
+            if (bits & 1) x |= unpack_plane(packed + 16 * middle, 1, wide, first, middle);
+            uw less = zero;
+            if (group) {
+                x = (uw)((uw_u16)x * (uw_u16)group->times[first / UNPACK_WORDS % UNPACK_PERIOD]);
+                less = group->less[first / UNPACK_WORDS % UNPACK_PERIOD];
             }
-            if (bits & 1) {
-                const uw one = unpack_words(packed + fours + twos, first, 2) >> unpack_shifts(first, 2, 4 * half, 1);
-                x |= (one & UNPACK_BYTES(1)) << (uint64_t)(bits & 6);
-            }
-            const uw_s8 codes = (uw_s8)(x ^ UNPACK_BYTES(sign)) - (uw_s8)UNPACK_BYTES(sign);
-            if (wide) {
-                uw_half_s8 halves[2];
-                memcpy(halves, &codes, sizeof codes);
-                for (int i = 0; i < 2; i++) {
-                    const uw_s16 widened = __builtin_convertvector(halves[i], uw_s16);
-                    memcpy(out + i * sizeof widened, &widened, sizeof widened);
-                }
-            } else {
-                memcpy(out, &codes, sizeof codes);
-            }
+            x = wide ? (uw)((uw_u16)x - (uw_u16)less) : (uw)((uw_s8)x - (uw_s8)less);
+            memcpy(out, &x, sizeof x);
         }
 }
 
-static void unpack(const void *packed, size_t blocks, int bits, int weight_type, void *out)
+static inline __attribute__((always_inline)) void unpack_groups(const int bits, const int wide, const char *packed,
+                                                                size_t blocks, const int8_t *multipliers, size_t run,
+                                                                char *out)
+{
+    for (; blocks > 0; blocks -= run, multipliers += UNPACK_NR) {
+        const unpack_group group = unpack_multipliers(bits, wide, multipliers);
+        if (run > blocks) run = blocks;
+        unpack_blocks(bits, wide, &group, packed, run, out);
+        packed += run * 16 * bits;
+        out += run * (wide ? 256 : 128);
+    }
+}
+
+static void unpack(const void *packed, size_t blocks, int bits, int weight_type, const int8_t *multipliers, size_t run,
+                   void *out)
 {
     const int wide = weight_type == MP_W_I16;
 #define UNPACK_CASE(BITS)                                                                                              \
-    case BITS: wide ? unpack_blocks(BITS, 1, packed, blocks, out) : unpack_blocks(BITS, 0, packed, blocks, out); break;
-    switch (bits) {
-        UNPACK_CASE(2) UNPACK_CASE(3) UNPACK_CASE(4) UNPACK_CASE(5) UNPACK_CASE(6) UNPACK_CASE(7)
-    }
-}
-
-/* Products are codes of eight bits again, so that only their low bits count. */
-typedef uint16_t uw_u16 __attribute__((vector_size(8 * UNPACK_WORDS)));
-
-/* Two codes a lane: the low byte of a product depends on low bytes alone, and a high byte alone makes only a high one. */
-static inline __attribute__((always_inline)) uw_u16 multiply_bytes(uw_u16 x, uw_u16 low, uw_u16 high)
-{
-    return ((x * low) & 0x00ff) | ((x & 0xff00) * high);
-}
-
-static inline __attribute__((always_inline)) void
-multiply_codes_of(const size_t bytes, char *codes, const int8_t *multipliers, size_t width, size_t steps)
-{
-    enum { BYTES = sizeof(uw_u16) };
-    const size_t row = width * bytes;
-    size_t at = 0;
-    for (; at + BYTES <= row; at += BYTES) {
-        uw_u16 low, high = {0};
-        if (bytes == 2) {
-            uw_half_s8 narrow;
-            memcpy(&narrow, multipliers + at / 2, sizeof narrow);
-            low = __builtin_convertvector(narrow, uw_u16);
-        } else {
-            memcpy(&low, multipliers + at, sizeof low);
-            high = low >> 8;
+    case BITS:                                                                                                         \
+        if (wide)                                                                                                      \
+            unpack_blocks(BITS, 1, 0, packed, blocks, out);                                                            \
+        else                                                                                                           \
+            unpack_blocks(BITS, 0, 0, packed, blocks, out);                                                            \
+        break;
+#define UNPACK_GROUPS_CASE(BITS)                                                                                       \
+    case BITS:                                                                                                         \
+        if (wide)                                                                                                      \
+            unpack_groups(BITS, 1, packed, blocks, multipliers, run, out);                                             \
+        else                                                                                                           \
+            unpack_groups(BITS, 0, packed, blocks, multipliers, run, out);                                             \
+        break;
+    if (multipliers) switch (bits) {
+            UNPACK_GROUPS_CASE(3) UNPACK_GROUPS_CASE(4) UNPACK_GROUPS_CASE(5) UNPACK_GROUPS_CASE(6)
         }
-        char *to = codes + at;
-        for (size_t step = 0; step < steps; step++, to += row) {
-            uw_u16 x;
-            memcpy(&x, to, sizeof x);
-            x = bytes == 2 ? x * low : multiply_bytes(x, low, high);
-            memcpy(to, &x, sizeof x);
-        }
-    }
-    for (at /= bytes; at < width; at++)
-        for (size_t step = 0; step < steps; step++) {
-            if (bytes == 2)
-                ((int16_t *)codes)[step * width + at] *= multipliers[at];
-            else
-                ((int8_t *)codes)[step * width + at] *= multipliers[at];
-        }
-}
-
-static void multiply_codes(void *codes, const int8_t *multipliers, size_t width, size_t steps, int weight_type)
-{
-    if (weight_type == MP_W_I16)
-        multiply_codes_of(2, codes, multipliers, width, steps);
     else
-        multiply_codes_of(1, codes, multipliers, width, steps);
+        switch (bits) {
+            UNPACK_CASE(2) UNPACK_CASE(3) UNPACK_CASE(4) UNPACK_CASE(5) UNPACK_CASE(6)
+        }
 }

@@ -99,33 +99,41 @@ WINOGRAD_OUTPUT(winograd_output_f32, wv_f32, WINOGRAD_OUTPUT_F32, WINOGRAD_AS_IT
 static const int winograd_shift[4] = {3, 2, 1, 1};
 WINOGRAD_OUTPUT(winograd_output_s32, wv_u32, WINOGRAD_OUTPUT_U32, WINOGRAD_DIVIDE)
 
-#define WINOGRAD_WEIGHT_LINE(W0, W1, W2, U0, U1, U2, U3, U4, U5)                                                       \
-    do {                                                                                                               \
-        const wv_s16 w0_ = W0, w1_ = W1, w2_ = W2, s_ = w0_ + w2_, q_ = w0_ + w2_ * 4;                                 \
-        U0 = w0_;                                                                                                      \
-        U1 = s_ + w1_;                                                                                                 \
-        U2 = s_ - w1_;                                                                                                 \
-        U3 = q_ + w1_ * 2;                                                                                             \
-        U4 = q_ - w1_ * 2;                                                                                             \
-        U5 = w2_;                                                                                                      \
-    } while (0)
+/* Vectors of eight-bit weights as wide ones. */
+static inline __attribute__((always_inline)) wv_s16 winograd_tap(const int8_t *taps)
+{
+#ifdef MP_LONG_VECTORS
+    return (wv_s16)vi_widen_s8(taps);
+#else
+    wv_s16 w;
+    for (int i = 0; i < 2 * VL; i++) w[i] = taps[i];
+    return w;
+#endif
+}
 
-static void winograd_weights(const int16_t *taps, int steps, int width, int16_t *out, size_t position_elements)
+/* A row of transformed weights from what a row of taps became, position by position. */
+static inline __attribute__((always_inline)) void winograd_weights_row(wv_s16 w0, wv_s16 w1, wv_s16 w2, int16_t *to)
+{
+    const wv_s16 sum = w0 + w2, wide = w0 + w2 * 4, twice = w1 * 2;
+    const wv_s16 u[6] = {w0, sum + w1, sum - w1, wide + twice, wide - twice, w2};
+    _Pragma("GCC unroll 6") for (int x = 0; x < 6; x++) memcpy(to + x * mp_kernel_elements(2 * VL), &u[x], sizeof u[x]);
+}
+
+/* Row by row, so that what is live at a time fits 16 registers; distances are constants, since 36 addresses do not. */
+static void winograd_weights(const int8_t *taps, size_t tap_bytes, size_t count, int16_t *out)
 {
     enum { LANES = sizeof(wv_s16) / sizeof(int16_t) };
-    for (int step = 0; step < steps; step++, taps += 9 * width, out += width)
-        for (int at = 0; at < width; at += LANES) {
-            wv_s16 t[6][3];
-            for (int x = 0; x < 3; x++) {
-                wv_s16 w[3];
-                for (int y = 0; y < 3; y++) memcpy(&w[y], taps + (y * 3 + x) * width + at, sizeof w[y]);
-                WINOGRAD_WEIGHT_LINE(w[0], w[1], w[2], t[0][x], t[1][x], t[2][x], t[3][x], t[4][x], t[5][x]);
-            }
-            int16_t *to = out + at;
-            for (int y = 0; y < 6; y++) {
-                wv_s16 u[6];
-                WINOGRAD_WEIGHT_LINE(t[y][0], t[y][1], t[y][2], u[0], u[1], u[2], u[3], u[4], u[5]);
-                for (int x = 0; x < 6; x++, to += position_elements) memcpy(to, &u[x], sizeof u[x]);
-            }
-        }
+    const size_t row = 6 * mp_kernel_elements(2 * VL);
+    for (const int8_t *end = taps + count; taps < end; taps += LANES, out += LANES) {
+        wv_s16 w[9];
+        _Pragma("GCC unroll 9") for (int t = 0; t < 9; t++) w[t] = winograd_tap(taps + t * tap_bytes);
+        winograd_weights_row(w[0], w[1], w[2], out);
+        const wv_s16 s0 = w[0] + w[6], s1 = w[1] + w[7], s2 = w[2] + w[8];
+        winograd_weights_row(s0 + w[3], s1 + w[4], s2 + w[5], out + row);
+        winograd_weights_row(s0 - w[3], s1 - w[4], s2 - w[5], out + 2 * row);
+        const wv_s16 q0 = w[0] + w[6] * 4, q1 = w[1] + w[7] * 4, q2 = w[2] + w[8] * 4;
+        winograd_weights_row(q0 + w[3] * 2, q1 + w[4] * 2, q2 + w[5] * 2, out + 3 * row);
+        winograd_weights_row(q0 - w[3] * 2, q1 - w[4] * 2, q2 - w[5] * 2, out + 4 * row);
+        winograd_weights_row(w[6], w[7], w[8], out + 5 * row);
+    }
 }
