@@ -84,26 +84,29 @@ class Resampled:
         return min(2 * left.size / max(kurtosis - 1, 1e-9), left.size - 1.0)
 
 
-def _half_width(resampled: Resampled, variance: float, own: float) -> float:
-    """t times the root of what was seen, `variance`, and what was not (Satterthwaite); own: the measure's own variance."""
+def _widened(resampled: Resampled, variance: float, own: float) -> tuple[float, float]:
+    """(t, variance of what was not seen) beside `variance`, that of what was; own: the measure's own variance."""
     unseen = UNSEEN * own / resampled.pictures
     total = variance + unseen
-    if total == 0:
-        return 0.0
-    degrees = total ** 2 / (variance ** 2 / resampled.degrees() + unseen ** 2 / _UNSEEN_DEGREES)
-    return float(t_point(degrees) * np.sqrt(total))
+    parts = variance ** 2 / resampled.degrees() + unseen ** 2 / _UNSEEN_DEGREES  # Satterthwaite
+    return float(t_point(total ** 2 / parts if parts else np.inf)), unseen
 
 
 def value_interval(value: float, resampled: Resampled, own: float = 0.0) -> tuple[float, float]:
     """Interval of a measure from 0 to 100, its bias taken off: AP of few pictures comes out too high.
 
-    own: variance of the measure that pictures which were not seen may change so much, see the module.
+    The variance grows with what is missing from 100, as a share's does in Wilson's interval: where little is missing,
+    more may be than less. own: variance of the measure that pictures which were not seen may change so much, see the module.
     """
     variance = resampled.left_out_variance()
     if np.isnan(variance):
         return 0.0, 100.0
-    middle, half = value - resampled.bias(value), _half_width(resampled, variance, own)
-    return max(0.0, middle - half), min(100.0, middle + half)
+    t, unseen = _widened(resampled, variance, own)
+    missing = max(100 - value + resampled.bias(value), 0.0)
+    half = t * float(np.sqrt(variance))
+    growth = half ** 2 / max(missing, half) if half else 0.0
+    middle, root = 100 - missing - growth / 2, float(np.sqrt(growth * missing + growth ** 2 / 4 + t ** 2 * unseen))
+    return max(0.0, middle - root), min(100.0, middle + root)
 
 
 def difference_interval(difference: float, first: Resampled, second: Resampled) -> tuple[float, float]:
@@ -112,5 +115,6 @@ def difference_interval(difference: float, first: Resampled, second: Resampled) 
     variance = between.variance()
     if np.isnan(variance) or np.isnan(own):
         return -100.0, 100.0
-    half = _half_width(between, variance, own)
+    t, unseen = _widened(between, variance, own)
+    half = t * float(np.sqrt(variance + unseen))
     return max(-100.0, difference - half), min(100.0, difference + half)
