@@ -2,9 +2,9 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <math.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include "../team.h"
 #include "commands.h"
 
 enum { DONE = 0, CHECK_FAILED = 1, BAD_INPUT = 2 };
@@ -158,35 +158,55 @@ static void json_head(FILE *out, const mprun *net, const options *o)
 
 enum { ROOM = 1 << 21 }; /* one huge page holds most pictures, and what decoding needs */
 
-/* The first picture, which is read while the bundle is opened where there is a second thread. */
+/* What a process begins with, the first picture and the bundle, done at once where there are two threads. */
 typedef struct {
-    const char *path;
+    const options *given;
+    mprun *net;
     mpr_picture picture;
-    int failed;
-    char error[MPR_ERROR];
-} first_picture;
+    int failed; /* the picture */
+    char error[MPR_ERROR], picture_error[MPR_ERROR];
+} beginning;
 
-static void *read_first(void *of)
+static void open_bundle(beginning *b)
 {
-    first_picture *first = of;
-    void *room = mpr_take(ROOM);
-    first->failed = mpr_picture_read(&first->picture, first->path, (mpr_room){room, room ? ROOM : 0}, first->error);
-    if (first->picture.rgb == room)
-        first->picture.own = room;
-    else
-        free(room);
-    return 0;
+    const options *o = b->given;
+    b->net = mprun_open(o->bundle, o->isa, o->threads, b->error, sizeof b->error);
 }
 
-static int read_picture(mprun *net, const char *path, first_picture *first, mpr_picture *picture)
+static void read_first(beginning *b)
+{
+    void *room = mpr_take(ROOM);
+    b->failed =
+        mpr_picture_read(&b->picture, b->given->pictures.path[0], (mpr_room){room, room ? ROOM : 0}, b->picture_error);
+    if (b->picture.rgb == room)
+        b->picture.own = room;
+    else
+        free(room);
+}
+
+/* The picture takes longer than most bundles, so it comes first: the second thread is on its way meanwhile. */
+static void begin(const void *context, int64_t item, int member)
+{
+    beginning *b = *(beginning *const *)context;
+    (void)member;
+    if (item == 0) {
+        read_first(b);
+        return;
+    }
+    open_bundle(b);
+    /* Not all of it: what decoding has meanwhile would raise the most memory that is ever used. */
+    if (b->net) mpr_pass_touch(&b->net->pass, 2 * (size_t)ROOM);
+}
+
+static int read_picture(mprun *net, const char *path, beginning *first, mpr_picture *picture)
 {
     if (!first) return mpr_picture_read(picture, path, mpr_room_of(net), net->error);
     *picture = first->picture;
     first->picture = (mpr_picture){0};
-    return first->failed ? mpr_fail(net->error, "%s", first->error) : 0;
+    return first->failed ? mpr_fail(net->error, "%s", first->picture_error) : 0;
 }
 
-static int detect(mprun *net, const options *o, first_picture *first)
+static int detect(mprun *net, const options *o, beginning *first)
 {
     /* One document or none: it is complete before anything is printed. */
     char *text = 0;
@@ -218,7 +238,7 @@ static int detect(mprun *net, const options *o, first_picture *first)
     return result;
 }
 
-static int run(mprun *net, const options *o, first_picture *first)
+static int run(mprun *net, const options *o, beginning *first)
 {
     if (o->bench) return mpr_bench(net, o->repeats, o->json);
     if (o->profile) return mpr_profile(net, o->out, o->repeats);
@@ -246,17 +266,16 @@ int main(int count, char **words)
         if (table) mpr_info(0, table, o.threads ? o.threads : mpr_cores(), o.json);
     } else if (!failed) {
         if (!o.evaluate && o.confidence < 0) o.confidence = 0.25;
-        pthread_t reader;
-        first_picture first = {.path = o.pictures.count ? o.pictures.path[0] : 0};
-        const int beside = first.path && (o.threads ? o.threads : mpr_cores()) > 1 &&
-                           pthread_create(&reader, 0, read_first, &first) == 0;
-        mprun *net = mprun_open(o.bundle, o.isa, o.threads, error, sizeof error);
-        /* Not all of it: what decoding has meanwhile would raise the most memory that is ever used. */
-        if (beside && net) mpr_pass_touch(&net->pass, 2 * (size_t)ROOM);
-        if (beside) pthread_join(reader, 0);
+        beginning first = {.given = &o}, *const at = &first;
+        const int beside = o.pictures.count && (o.threads ? o.threads : mpr_cores()) > 1;
+        if (beside)
+            mp_share(2, 2, begin, &at);
+        else
+            open_bundle(&first);
+        mprun *net = first.net;
         failed = net ? run(net, &o, beside ? &first : 0) : -1;
         mpr_picture_drop(&first.picture);
-        if (net && failed) snprintf(error, sizeof error, "%s", net->error);
+        if (failed) snprintf(error, sizeof error, "%s", net ? net->error : first.error);
         mprun_close(net);
     }
     mpr_paths_free(&o.pictures);
