@@ -9,21 +9,22 @@ typedef struct {
     ptrdiff_t step; /* bytes per step of a tile; 0: weights are fetched */
 } next_input;
 
-/* Where all weights stay in the second cache level, tiles fetch the input of the thread's next block. */
+/* Where all weights stay in the second cache level, tiles fetch the input of the thread's next block, if there is one. */
 static next_input next_input_of(const mp_item *item, int oy, int rows)
 {
     enum { KEPT_BYTES = 96 << 10 };
     const mp_conv_plan *plan = item->plan;
     const mp_conv_args *args = item->args;
     const mp_conv_shape *s = &plan->shape;
-    if (!plan->staged || plan->depthwise || item->schedule->passes > 1 ||
+    const int next = oy + item->schedule->rows * args->threads;
+    if (!plan->staged || plan->depthwise || item->schedule->passes > 1 || next >= plan->out_h ||
         plan->stored_bytes * plan->total_panels > KEPT_BYTES)
         return (next_input){0};
     const size_t in_row =
         (size_t)s->in_w * s->in_c * mp_type_bytes(args->converts ? args->in_type : plan->traits->type);
     const size_t tiles = (size_t)rows * plan->out_w / plan->micro->mr + 1;
     const size_t steps = tiles * plan->total_panels * ((size_t)plan->segments * plan->run_padded / plan->micro->kstep);
-    const size_t row = (size_t)item->image * s->in_h + (size_t)(oy + item->schedule->rows * args->threads) * s->stride;
+    const size_t row = (size_t)item->image * s->in_h + (size_t)next * s->stride;
     return (next_input){(const char *)args->in + row * in_row, (ptrdiff_t)(rows * s->stride * in_row / steps + 1)};
 }
 

@@ -7,6 +7,8 @@ enum {
     STAGE_BYTES = 192 << 10, /* staged rows of a block: they share the second cache level with weights and results */
     STAGE_BYTES_DEEP = 384 << 10,  /* when the weights are the larger part, and every block reads all of them */
     PANEL_BYTES = 80 << 10,        /* weights per pass over the tiles: they stay in the second level, fetched ahead */
+    WIDE_PANEL_BYTES = 256 << 10,  /* where panels are WIDE: CPUs with such vectors have a second level of 1 MB or more */
+    WIDE = 32,
     POOL_BYTES = 64 << 10,         /* results on their way into pooling */
     TRANSFORMED_BYTES = 256 << 10, /* Winograd: input tiles of a block */
     PRODUCT_BYTES = 2 << 20        /* Winograd: products of a group of panels */
@@ -44,13 +46,14 @@ static void cut_direct(const mp_conv_plan *plan, int pooled, int threads, mp_sch
     schedule->passes = 1;
     schedule->pass_segments = plan->segments;
     schedule->pass_run = plan->run_padded;
-    if (plan->depthwise || plan->panel_bytes <= PANEL_BYTES) return;
+    const size_t pass_bytes = plan->micro->nr < WIDE ? PANEL_BYTES : WIDE_PANEL_BYTES;
+    if (plan->depthwise || plan->panel_bytes <= pass_bytes) return;
     const size_t segment_bytes = plan->panel_bytes / plan->segments;
-    if (segment_bytes <= PANEL_BYTES) {
-        schedule->pass_segments = clamp((int)(PANEL_BYTES / segment_bytes), 1, plan->segments);
+    if (segment_bytes <= pass_bytes) {
+        schedule->pass_segments = clamp((int)(pass_bytes / segment_bytes), 1, plan->segments);
         schedule->passes = ceil_div(plan->segments, schedule->pass_segments);
     } else {
-        const int pieces = (int)((segment_bytes + PANEL_BYTES - 1) / PANEL_BYTES),
+        const int pieces = (int)((segment_bytes + pass_bytes - 1) / pass_bytes),
                   unit = plan->grouped ? MP_GROUP : plan->micro->kstep; /* whole ksteps either way */
         schedule->pass_run = ceil_div(ceil_div(plan->run_padded, pieces), unit) * unit;
         schedule->pass_segments = 0;
