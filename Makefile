@@ -69,7 +69,7 @@ bench: $(BIN)/.built
 test-arm: $(BIN)/.installed
 	PYTHON=$(BIN)/python tests/arm/run.sh
 
-# sdist and wheel, each installed into a clean environment and tested there; the wheel for AArch64, tried under emulation.
+# sdist and wheel, each installed into a clean environment and tested there; the wheel for AArch64, tried under emulation (alone: dist-arm).
 dist: tools
 	PYTHON=$(PYTHON) tools/dist.sh
 
