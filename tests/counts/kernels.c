@@ -22,10 +22,13 @@ static const struct {
 static const struct {
     const char *name;
     int precision, type;
+    int weight; /* all of them: 0, or what only multiples of narrow codes are */
 } PRECISIONS[] = {
-    {"fp32", MP_FP32, MP_TYPE_F32}, {"fp32_winograd", MP_FP32_WINOGRAD, MP_TYPE_F32},
-    {"fp16", MP_FP16, MP_TYPE_F16}, {"fp16_half", MP_FP16_HALF, MP_TYPE_F16},
-    {"int8", MP_INT8, MP_TYPE_I8},
+    {"fp32", MP_FP32, MP_TYPE_F32, 0}, {"fp32_winograd", MP_FP32_WINOGRAD, MP_TYPE_F32, 0},
+    {"fp16", MP_FP16, MP_TYPE_F16, 0}, {"fp16_half", MP_FP16_HALF, MP_TYPE_F16, 0},
+    {"int8", MP_INT8, MP_TYPE_I8, 0},
+    {"int6", MP_INT6, MP_TYPE_I8, 0}, {"int5", MP_INT5, MP_TYPE_I8, 0}, {"int4", MP_INT4, MP_TYPE_I8, 0},
+    {"int6_groups", MP_INT6, MP_TYPE_I8, 62}, {"int5_groups", MP_INT5, MP_TYPE_I8, 30}, {"int4_groups", MP_INT4, MP_TYPE_I8, 14},
 };
 
 static void *buffer(size_t bytes)
@@ -46,6 +49,7 @@ static int run(const mp_table *table, int number, const mp_conv_shape *s, const 
           ranges[2];
     int32_t zero = -3;
     void *weights = buffer(taps * 4);
+    if (PRECISIONS[number].weight) memset(weights, PRECISIONS[number].weight, taps);
     const size_t bytes = mp_pack_bytes(table, s, precision, weights);
     void *packed = buffer(bytes);
     if (!bytes || mp_pack_conv(table, s, precision, weights, packed, bytes)) return 1;
@@ -84,7 +88,7 @@ static int run(const mp_table *table, int number, const mp_conv_shape *s, const 
 static void run_tile(const mp_table *table, int number)
 {
     enum { RUNS = 3, RUN = 384 };
-    const mp_micro *m = table->micro[PRECISIONS[number].precision];
+    const mp_micro *m = table->micro[mp_precisions[PRECISIONS[number].precision].tiles];
     const char *pixels = buffer((size_t)RUN * 4 * (RUNS + MP_MAX_ROWS)), *rows[MP_MAX_ROWS];
     const ptrdiff_t runs[RUNS] = {0, RUN * 4, RUN * 8};
     for (int r = 0; r < MP_MAX_ROWS; r++) rows[r] = pixels + 128 * m->a_bytes * r;

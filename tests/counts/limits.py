@@ -19,6 +19,9 @@ class HotLoop:
     multiplies:   vector multiplications of one iteration.
     instructions: of one iteration, whoever compiles it.
     cycles:       of one iteration, by llvm-mca's model of a core.
+    stores:       whether storing vectors is what the loop is for, not waste.
+
+    unpack: narrow weights, with and without groups; of the loops with as many multiplications, the worst; winograd_weights: transformed.
     """
 
     table: str
@@ -28,9 +31,10 @@ class HotLoop:
     multiplies: int
     instructions: int
     cycles: dict[str, float]
+    stores: bool = False
 
     def __str__(self) -> str:
-        return f"{self.table}-{self.function}"
+        return f"{self.table}-{self.function}-{self.multiplies}" if self.stores else f"{self.table}-{self.function}"
 
 
 # Cascade Lake makes two 512-bit multiplications a cycle, and is the model that tells a good VNNI tile from a bad one. AVX2 is
@@ -51,10 +55,15 @@ HOT_LOOPS = (
     HotLoop("avx2", "x86_avx2.c", "windows_i8", "vpmaddwd", 8, 28, {"haswell": 8.08}),
     HotLoop("avx2", "x86_avx2.c", "tile_s16", "vpmaddwd", 12, 38, {"haswell": 12.08}),
     HotLoop("avx2", "x86_avx2.c", "tile_f32", r"vfmadd\d+ps", 12, 26, {"haswell": 6.57}),
+    HotLoop("avx512vnni", "x86_avx512vnni.c", "unpack", "vp(add|sub)b", 2, 24, {"cascadelake": 7.11}, stores=True),
+    HotLoop("avx2", "x86_avx2.c", "unpack", "vp(add|sub)b", 4, 43, {"haswell": 12.1}, stores=True),
+    HotLoop("avx2", "x86_avx2.c", "unpack", "vpmullw", 8, 83, {"haswell": 26.09}, stores=True),
+    HotLoop("avx2", "x86_avx2.c", "winograd_weights", "vpmovsxbw", 9, 137, {"haswell": 49.05}, stores=True),
     HotLoop("neon", "arm_neon.c", "tile_f32", "fmla", 64, 78, {"cortex-a57": 64.08, "neoverse-n1": 32.06}),
     HotLoop("neon", "arm_neon.c", "tile_s8", "sadalp", 16, 56, {"cortex-a57": 32.09, "neoverse-n1": 32.08}),
     HotLoop("neon_fp16", "arm_neon_fp16.c", "tile_f16", r"fmla\s+v\d+\.8h", 128, 146, {"neoverse-n1": 64.06}),
     HotLoop("neon_dotprod", "arm_neon_dotprod.c", "tile_dot", "sdot", 64, 78, {"neoverse-n1": 32.05}),
+    HotLoop("neon_dotprod", "arm_neon_dotprod.c", "unpack", r"mul\s+v\d+\.8h", 8, 79, {"neoverse-n1": 40.07}, stores=True),
     HotLoop("neon_i8mm", "arm_neon_i8mm.c", "tile_mmla", "smmla", 24, 39, {"neoverse-n2": 13.57, "neoverse-v1": 6.83}),
 )
 
@@ -80,5 +89,8 @@ EXECUTED = (
     Executed("neon", "cortex-a57", "int8", 0.225, (0.241, 0.245)),
     Executed("neon_fp16", "a64fx", "fp16_half", 0.144, (0.152, 0.156)),
     Executed("neon_dotprod", "cortex-a76", "int8", 0.078, (0.087, 0.089)),
+    Executed("neon_dotprod", "cortex-a76", "int6", 0.078, (0.089, 0.094)),
+    Executed("neon_dotprod", "cortex-a76", "int6_groups", 0.078, (0.089, 0.095)),
+    Executed("neon_dotprod", "cortex-a76", "int4_groups", 0.078, (0.089, 0.093)),
     Executed("neon_i8mm", "max,sve=off", "int8", 0.052, (0.060, 0.063)),
 )
