@@ -21,7 +21,8 @@ class HotLoop:
     cycles:       of one iteration, by llvm-mca's model of a core.
     stores:       whether storing vectors is what the loop is for, not waste.
 
-    unpack: narrow weights, with and without groups; of the loops with as many multiplications, the worst; winograd_weights: transformed.
+    unpack: narrow weights, with and without groups: the worst of the loops with as many multiplications; winograd_weights: of
+    Winograd, transformed.
     """
 
     table: str
