@@ -91,22 +91,22 @@ static void unpack_groups(const mp_conv_plan *plan, const mp_table *table, const
     }
 }
 
-/* Unpacked codes times their multipliers. */
+/* Unpacked codes times their multipliers, where a step may hold channels of several groups or taps. */
 static void multiply_groups(const mp_conv_plan *plan, const int8_t *multipliers, size_t first, size_t count,
                             char *weights)
 {
     const int nr = plan->micro->nr, kstep = plan->micro->kstep, more = (1 << (mp_multiplier_bits(plan) - 1)) + 1;
-    const size_t width = (size_t)nr * kstep, run_steps = (size_t)plan->run_padded / kstep;
-    for (size_t step = first / width; step < (first + count) / width; step++) {
-        const size_t depth = step % run_steps * kstep,
-                     tap = step / run_steps * (plan->run / plan->group_in) + depth / plan->group_in;
+    const size_t run = (size_t)plan->run, padded = (size_t)plan->run_padded;
+    for (size_t k = first / nr; k < (first + count) / nr; k++) {
+        const size_t depth = k / padded * run + k % padded, tap = depth / plan->group_in;
         const int8_t *of = multipliers + (tap * mp_groups(plan) + depth % plan->group_in / MP_GROUP) * nr;
+        if (k % padded >= run) continue; /* zeros */
+        const size_t at = k / kstep * kstep * nr + k % kstep - first;
         for (int j = 0; j < nr; j++)
-            for (int k = 0; k < kstep; k++, weights += plan->weight_bytes)
-                if (plan->weight_type == MP_W_I16)
-                    *(int16_t *)weights = (int16_t)(*(int16_t *)weights * (of[j] + more));
-                else
-                    *(int8_t *)weights = (int8_t)(*(int8_t *)weights * (of[j] + more));
+            if (plan->weight_type == MP_W_I16)
+                ((int16_t *)weights)[at + j * kstep] = (int16_t)(((int16_t *)weights)[at + j * kstep] * (of[j] + more));
+            else
+                ((int8_t *)weights)[at + j * kstep] = (int8_t)(((int8_t *)weights)[at + j * kstep] * (of[j] + more));
     }
 }
 

@@ -78,9 +78,7 @@ static void plan_tiles(mp_conv_plan *plan)
     plan->subtracts_zero = kernel->subtracts_zero;
     plan->bias_q = kernel->bias_q;
     /* Taps of one kernel row are contiguous in NHWC unless dilation or groups tear them apart. */
-    int joined = (s->groups == 1 && s->dilation == 1) || s->size == 1;
-    /* No kstep may reach from one group's channels into another tap's. */
-    if (plan->grouped && s->size > 1 && s->in_c % kernel->kstep) joined = 0;
+    const int joined = (s->groups == 1 && s->dilation == 1) || s->size == 1;
     plan->segments = s->size == 1 ? 1 : joined ? s->size : s->size * s->size;
     plan->run = plan->depth / plan->segments;
     plan->run_padded = ceil_div(plan->run, kernel->kstep) * kernel->kstep;

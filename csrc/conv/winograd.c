@@ -68,17 +68,17 @@ static void multiply_narrow(mp_item *item, int tiles, int panel)
     for (int first = 0, depth; first < plan->run_padded; first += depth) {
         depth = clamp(plan->run_padded - first, 1, MP_KERNEL_CHANNELS);
         transform_narrow(item, stored, first, depth);
-        /* What is unpacked next. */
-        const int bits = plan->traits->bits, steps = depth / plan->micro->kstep;
-        const size_t bytes = mp_narrow_bytes((size_t)9 * depth * nr, bits),
-                     to = mp_narrow_bytes(mp_winograd_codes(plan, clamp(first + depth, 0, plan->run)), bits);
-        mp_ahead ahead = {stored + to, (ptrdiff_t)bytes / (MP_POSITIONS * ceil_div(tiles, plan->micro->mr) * steps) + 1,
-                          0};
-        ahead.per_tile = steps * ahead.step;
-        for (int position = 0; position < MP_POSITIONS; position++)
+        /* The input of all positions is read again for every panel, and may have left the second cache level. */
+        const int steps = depth / plan->micro->kstep * ceil_div(tiles, plan->micro->mr);
+        const size_t input = tiles * item->schedule->transformed_bytes;
+        for (int position = 0; position < MP_POSITIONS; position++) {
+            mp_ahead ahead = {item->transformed + (position + 1) % MP_POSITIONS * input, (ptrdiff_t)input / steps + 1,
+                              0};
+            ahead.per_tile = depth / plan->micro->kstep * ahead.step;
             multiply(item, tiles, position, first, depth,
                      item->kernels + position * mp_kernel_elements(nr) * sizeof(int16_t),
                      item->sums + (size_t)position * position_bytes, &ahead);
+        }
     }
 }
 
