@@ -16,8 +16,9 @@ static next_input next_input_of(const mp_item *item, int oy, int rows)
     const mp_conv_plan *plan = item->plan;
     const mp_conv_args *args = item->args;
     const mp_conv_shape *s = &plan->shape;
-    const int next = oy + item->schedule->rows * args->threads;
-    if (!plan->staged || plan->depthwise || item->schedule->passes > 1 || next >= plan->out_h ||
+    const int blocks = args->threads != 2 ? args->threads : 2 * item->block < item->schedule->blocks ? 1 : -1;
+    const int next = oy + item->schedule->rows * blocks; /* threads take items in order; two, from both ends */
+    if (!plan->staged || plan->depthwise || item->schedule->passes > 1 || next < 0 || next >= plan->out_h ||
         plan->stored_bytes * plan->total_panels > KEPT_BYTES)
         return (next_input){0};
     const size_t in_row =
