@@ -27,7 +27,7 @@ enum {
     MP_LOCAL_RESPONSE = 5
 };
 enum { MP_HALF_TO_EVEN = 0, MP_HALF_AWAY = 1, MP_TRUNCATE = 2 }; /* rounding */
-enum { MP_PACK_VERSION = 2 }; /* raised when the order or the values of packed weights change for the same tiles */
+enum { MP_PACK_VERSION = 1 }; /* raised when the order or the values of packed weights change for the same tiles */
 
 typedef struct mp_table mp_table;
 

@@ -8,7 +8,7 @@
 #define MP_CONV_NARROW_H
 #include <stddef.h>
 
-enum { MP_NARROW_BLOCK = 128 };
+enum { MP_NARROW_BLOCK = 128, MP_NARROW_VERSION = 2 }; /* of this layout, beside MP_PACK_VERSION of all others */
 
 /* Of so many codes. */
 static inline size_t mp_narrow_blocks(size_t codes) { return (codes + MP_NARROW_BLOCK - 1) / MP_NARROW_BLOCK; }

@@ -186,7 +186,7 @@ void mp_packed_header_of(const mp_conv_plan *plan, const mp_table *table, mp_pac
     header->shape = plan->shape;
     header->precision = plan->precision;
     header->winograd = plan->winograd != 0;
-    header->version = MP_PACK_VERSION;
+    header->version = plan->traits->bits ? MP_NARROW_VERSION : MP_PACK_VERSION;
     header->nr = plan->depthwise ? 0 : plan->micro->nr;
     header->kstep = plan->depthwise ? 0 : plan->micro->kstep;
     header->weight_type = plan->weight_type;

@@ -11,7 +11,8 @@ typedef struct {
     uint64_t bytes; /* of the whole buffer */
     mp_conv_shape shape;
     int32_t precision, winograd;
-    int32_t version, nr, kstep, weight_type; /* the layout: MP_PACK_VERSION, and what the table's tiles say */
+    int32_t version, nr, kstep,
+        weight_type; /* the layout: MP_PACK_VERSION, of narrow weights MP_NARROW_VERSION, and what the tiles say */
     int32_t grouped;
 } mp_packed_header;
 #define MP_PACKED_MAGIC 0x6d706e657470616bull
