@@ -21,19 +21,6 @@ int mp_group_multiplier(const mp_conv_plan *plan, const int8_t *weights, int cha
     return 0;
 }
 
-size_t mp_winograd_tap(const mp_conv_plan *plan, int c)
-{
-    const int first = c / MP_GROUP * MP_GROUP;
-    const size_t codes = (size_t)clamp(plan->group_in - first, 0, MP_GROUP) * plan->micro->nr;
-    return mp_narrow_blocks(codes) * MP_NARROW_BLOCK;
-}
-
-size_t mp_winograd_codes(const mp_conv_plan *plan, int c)
-{
-    const int whole = c / MP_GROUP, first = whole * MP_GROUP;
-    return 9 * ((size_t)first * plan->micro->nr + (c > first ? mp_winograd_tap(plan, first) : 0));
-}
-
 size_t mp_narrow_at(const mp_conv_plan *plan, int j, int tap, int c)
 {
     const int nr = plan->micro->nr, kstep = plan->micro->kstep;

@@ -11,9 +11,6 @@ int mp_group_multiplier(const mp_conv_plan *plan, const int8_t *weights, int cha
 /* Where weight (tap, c of its filter) of a panel's channel j lies among the panel's narrow codes: as tiles read them, or with Winograd
  * [group][tap][step][nr][kstep], a group's taps in whole blocks each; there they become bytes. */
 size_t mp_narrow_at(const mp_conv_plan *plan, int j, int tap, int c);
-/* Winograd: codes of a panel at one tap in the group of channel c; all those of groups before c, or that c ends. */
-size_t mp_winograd_tap(const mp_conv_plan *plan, int c);
-size_t mp_winograd_codes(const mp_conv_plan *plan, int c);
 /* One filter's codes and multipliers into those of a panel, as its channel j. */
 void mp_pack_narrow(const mp_conv_plan *plan, const int8_t *weights, int channel, int j, char *panel);
 /* Direct: weights first .. first + count of a panel, products of codes and multipliers; up to a block is written before and after. */

@@ -1,6 +1,5 @@
 #include "plan.h"
 #include <stdlib.h>
-#include "groups.h"
 #include "narrow.h"
 
 /* Below this many channels the transforms cost more than they save. For fp32_winograd part of the contract. */
@@ -85,6 +84,19 @@ static void plan_tiles(mp_conv_plan *plan)
     plan->panel_bytes = mp_align((size_t)plan->segments * plan->run_padded * kernel->nr * plan->weight_bytes);
     plan->staged = kernel->needs_stage || s->padding > 0;
     if (!plan->staged) plan->stage_w = s->in_w;
+}
+
+size_t mp_winograd_tap(const mp_conv_plan *plan, int c)
+{
+    const int first = c / MP_GROUP * MP_GROUP;
+    const size_t codes = (size_t)clamp(plan->group_in - first, 0, MP_GROUP) * plan->micro->nr;
+    return mp_narrow_blocks(codes) * MP_NARROW_BLOCK;
+}
+
+size_t mp_winograd_codes(const mp_conv_plan *plan, int c)
+{
+    const int whole = c / MP_GROUP, first = whole * MP_GROUP;
+    return 9 * ((size_t)first * plan->micro->nr + (c > first ? mp_winograd_tap(plan, first) : 0));
 }
 
 static void plan_stored(mp_conv_plan *plan)

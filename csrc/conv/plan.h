@@ -72,4 +72,7 @@ static inline size_t mp_multipliers(const mp_conv_plan *plan)
 {
     return (size_t)plan->shape.size * plan->shape.size * mp_groups(plan) * plan->micro->nr;
 }
+/* Winograd, narrow weights (groups.h): codes of a panel at one tap in the group of channel c; all those of groups before c, or that c ends. */
+size_t mp_winograd_tap(const mp_conv_plan *plan, int c);
+size_t mp_winograd_codes(const mp_conv_plan *plan, int c);
 #endif
