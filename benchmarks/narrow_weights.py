@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Callable
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mpnet.formats.cfg import read_cfg
 from mpnet.kernels.interface import ConvShape, TensorQuant
@@ -79,7 +80,7 @@ def main() -> int:
     return 0
 
 
-def line(name: str, times: np.ndarray) -> str:
+def line(name: str, times: NDArray[np.float64]) -> str:
     """Least and median of int8, and of the others as a share of these."""
     least, median = times.min(1), np.array([statistics.median(row) for row in times])
     shares = [f"{a:.2f} / {b:.2f}" for a, b in zip(least[1:] / least[0], median[1:] / median[0], strict=True)]
