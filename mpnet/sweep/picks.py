@@ -123,7 +123,7 @@ class Judge:
                 for c in configurations}
 
     def _name(self, configuration: Configuration) -> str:
-        return f"{self._contexts[configuration.options]}:{configuration.key}"
+        return f"{self._contexts[configuration.options]}:{self._baseline}:{configuration.key}"
 
     def _found(self, configurations: Sequence[Configuration]) -> list[Any]:
         wanted = list(configurations)

@@ -129,6 +129,18 @@ def test_a_loss_is_that_of_two_runs(mpnet: Mpnet, sweep_file: Path) -> None:
     assert [loss[name] for name in ("difference", "low", "high")] == [interval[name] for name in ("difference", "low", "high")]
 
 
+def test_a_loss_is_from_each_sweeps_own_baseline(mpnet: Mpnet, sweep_file: Path) -> None:
+    """Two sweeps of one store judge the same configuration beside different baselines."""
+    differences = set()
+    for high in ("fp32", "int8"):
+        document = document_of(mpnet("sweep", sweep_file, *SMALL, "--json", "--set", f"sweep.precisions=[{high}, int6]"))
+        pick = document["picks"]["smallest"]
+        difference = pick["losses"]["all"]["AP"]["difference"]
+        assert difference == pytest.approx(pick["metrics"]["AP"] - document["baseline"]["metrics"]["AP"], abs=1e-9)
+        differences.add(difference)
+    assert len(differences) == 2
+
+
 def test_limits_that_nothing_meets_are_said(mpnet: Mpnet, sweep_file: Path) -> None:
     limits = (*SMALL, "--set", "sweep.constraints={weight_bytes: 10, ap_drop: 3}")
     result = mpnet("sweep", sweep_file, *limits, "--json")
