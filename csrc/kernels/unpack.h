@@ -13,7 +13,7 @@
 #endif
 #define UNPACK_WORDS (VL * 4 > 8 ? VL * 4 / 8 : 1)
 typedef uint64_t uw __attribute__((vector_size(8 * UNPACK_WORDS)));
-typedef int8_t uw_s8 __attribute__((vector_size(8 * UNPACK_WORDS)));
+typedef uint8_t uw_u8 __attribute__((vector_size(8 * UNPACK_WORDS)));
 typedef uint16_t uw_u16 __attribute__((vector_size(8 * UNPACK_WORDS)));
 
 /* Words first, first + 1, ... of a plane of `count` words, and over again. */
@@ -96,7 +96,7 @@ unpack_blocks(const int bits, const int wide, const unpack_group *group, const c
                 x = (uw)((uw_u16)x * (uw_u16)group->times[first / UNPACK_WORDS % UNPACK_PERIOD]);
                 less = group->less[first / UNPACK_WORDS % UNPACK_PERIOD];
             }
-            x = wide ? (uw)((uw_u16)x - (uw_u16)less) : (uw)((uw_s8)x - (uw_s8)less);
+            x = wide ? (uw)((uw_u16)x - (uw_u16)less) : (uw)((uw_u8)x - (uw_u8)less);
             memcpy(out, &x, sizeof x);
         }
 }
