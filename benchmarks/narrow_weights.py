@@ -8,21 +8,20 @@ stands between layers.
 from __future__ import annotations
 
 import argparse
-import statistics
 from pathlib import Path
 from typing import Callable
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mpnet.engine.prepare import conv_shape
 from mpnet.formats.cfg import read_cfg
 from mpnet.kernels.interface import ConvShape, TensorQuant
 from mpnet.kernels.isa import kernels
-from mpnet.spec.layers import ConvolutionSpec
 from mpnet.spec.precision import PRECISIONS, precision
+from mpnet.spec.quantization import GROUP
 from mpnet.speed.clock import once
 
-GROUP = 32
 NARROW = [row for row in PRECISIONS.values() if row.is_narrow]
 COLUMNS = [("int8", False), *((row.name, grouped) for grouped in (False, True) for row in NARROW)]
 
@@ -54,17 +53,15 @@ def main() -> int:
     parser.add_argument("--layers", type=lambda text: {int(number) for number in text.split(",")})
     parser.add_argument("--evict", action="store_true")
     options = parser.parse_args()
-    convolutions = [layer for layer in read_cfg(options.cfg).layers if isinstance(layer, ConvolutionSpec)]
     evicted = np.zeros(2 ** 28 if options.evict else 0, np.uint8)
     names = " | ".join(name + (" in groups" if grouped else "") for name, grouped in COLUMNS[1:])
     print(f"| {kernels(options.level).name} | int8, ms | {names} |")
     print("|---" * (len(COLUMNS) + 1) + "|")
     total = np.zeros((len(COLUMNS), options.rounds))
-    for number, layer in enumerate(convolutions, 1):
+    for number, layer in enumerate(read_cfg(options.cfg).convolutions, 1):
         if options.layers and number not in options.layers:
             continue
-        height, width, channels = layer.in_shape
-        shape = ConvShape(height, width, channels, layer.out_shape[2], layer.size, layer.stride, layer.padding, 1, layer.groups)
+        shape = conv_shape(layer)
         calls = [call(options.level, shape, *column) for column in COLUMNS]
         times = np.empty((len(calls), options.rounds))
         for run in calls:
@@ -74,7 +71,7 @@ def main() -> int:
                 evicted += 1
                 times[index, turn] = once(run)
         total += times
-        name = f"conv-{number}: {channels} to {layer.out_shape[2]}, {layer.size}x{layer.size}, at {width}"
+        name = f"conv-{number}: {shape.in_channels} to {shape.out_channels}, {shape.size}x{shape.size}, at {shape.in_w}"
         print(line(name, times), flush=True)
     print(line("together", total))
     return 0
@@ -82,7 +79,7 @@ def main() -> int:
 
 def line(name: str, times: NDArray[np.float64]) -> str:
     """Least and median of int8, and of the others as a share of these."""
-    least, median = times.min(1), np.array([statistics.median(row) for row in times])
+    least, median = times.min(1), np.median(times, axis=1)
     shares = [f"{a:.2f} / {b:.2f}" for a, b in zip(least[1:] / least[0], median[1:] / median[0], strict=True)]
     return f"| {name} | {least[0]:.3f} / {median[0]:.3f} | {' | '.join(shares)} |"
 
