@@ -22,7 +22,7 @@ from synthetic_detector import synthetic
 from mpnet.errors import MpnetError
 from mpnet.evaluation.agreement import Agreement
 from mpnet.evaluation.compare import DRAWS, bootstrap, compare, draw_images
-from mpnet.evaluation.intervals import value_interval
+from mpnet.evaluation.intervals import agreement_interval, value_interval
 from mpnet.evaluation.match import Truths
 from mpnet.evaluation.metrics import CocoEvaluator
 from mpnet.spec.dataset import Dataset
@@ -122,11 +122,10 @@ def simulate(dataset: Dataset, runs: list[Detections], pictures: int, data_sets:
             for name, tally in difference.items():
                 tally.add(intervals[name].difference, intervals[name].low, intervals[name].high)
         agreement = CocoEvaluator(Agreement(found[0], dataset.sizes[positions], len(dataset.categories)).truths)
-        unseen = drawn[0].summary["AP"].variance()
         for value, each in zip(tallies.agreements, found[1:], strict=True):
             result = agreement.evaluate(each, sizes=False)
             measured, resampled = result.summary["AP"], bootstrap(result, weight).summary["AP"]
-            value["AP"].add(measured, *value_interval(measured, resampled, unseen))
+            value["AP"].add(measured, *agreement_interval(measured, resampled, drawn[0].summary["AP"]))
     return tallies
 
 

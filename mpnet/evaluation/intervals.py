@@ -109,6 +109,12 @@ def value_interval(value: float, resampled: Resampled, own: float = 0.0) -> tupl
     return max(0.0, middle - root), min(100.0, middle + root)
 
 
+def agreement_interval(value: float, agreeing: Resampled, baseline: Resampled) -> tuple[float, float]:
+    """Interval of agreement with a baseline, which has no second run to pair with; baseline: the measure itself of that run,
+    of which pictures that were not seen may change so much."""
+    return value_interval(value, agreeing, baseline.variance())
+
+
 def difference_interval(difference: float, first: Resampled, second: Resampled) -> tuple[float, float]:
     """Interval of a paired difference second - first of a measure from 0 to 100."""
     between, own = second - first, (first.variance() + second.variance()) / 2

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from mpnet.errors import DataError
 from mpnet.evaluation.agreement import BASELINE_SCORE, Agreement, inside_pictures
 from mpnet.evaluation.compare import DRAWS, Differences, Draws, Interval, bootstrap, compare, draw_images, found_objects
-from mpnet.evaluation.intervals import METHOD, value_interval
+from mpnet.evaluation.intervals import METHOD, agreement_interval
 from mpnet.evaluation.match import AREA_RANGES
 from mpnet.evaluation.metrics import SIZES, CocoEvaluator, CocoResult
 from mpnet.report.model import Change, ClassRow, ObjectChange
@@ -103,8 +103,8 @@ class Pairing:
         if values["AP"] < 0:
             return {}, {}
         result = CocoEvaluator(self._agreement.truths).evaluate(other, sizes=False)
-        unseen = self._baseline.draws["all"].summary["AP"].variance()
-        low, high = value_interval(values["AP"], bootstrap(result, self._weight).summary["AP"], unseen)
+        agreeing, baseline = bootstrap(result, self._weight).summary["AP"], self._baseline.draws["all"].summary["AP"]
+        low, high = agreement_interval(values["AP"], agreeing, baseline)
         named = {name: values[name.removeprefix(AGREEMENT)] for name in names_of("agreement", task=DETECTION)}
         return named, {"agreement_AP": Interval(values["AP"] - 100, low - 100, high - 100)}
 
