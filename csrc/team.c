@@ -48,8 +48,7 @@ static int64_t now_ns(void)
     for (int64_t until_ = now_ns() + (NS); !(CONDITION) && now_ns() < until_;)                                         \
         for (int spin_ = 0; spin_ < 16 && !(CONDITION); spin_++) pause_briefly()
 
-/* Two begin at both ends, so that each has the same part of the picture from layer to layer, which then lies in its own cache:
- * to fetch a line that the other one wrote takes several times as long as from the third level. */
+/* In the order that mp_share_step tells. */
 static void do_items(job *j, int member)
 {
     int64_t own = 0;

@@ -2,6 +2,7 @@
  * then runs over all tiles of the block, so that its weights stay in the first cache level; when the depth is long, in several
  * passes over parts of the depth, with the sums kept in between. A sum is one chain in depth order whatever the cuts are. */
 #include "direct.h"
+#include "../team.h"
 
 /* The next block's input, fetched ahead where tiles need not fetch weights. */
 typedef struct {
@@ -16,8 +17,7 @@ static next_input next_input_of(const mp_item *item, int oy, int rows)
     const mp_conv_plan *plan = item->plan;
     const mp_conv_args *args = item->args;
     const mp_conv_shape *s = &plan->shape;
-    const int blocks = args->threads != 2 ? args->threads : 2 * item->block < item->schedule->blocks ? 1 : -1;
-    const int next = oy + item->schedule->rows * blocks; /* threads take items in order; two, from both ends */
+    const int next = oy + item->schedule->rows * mp_share_step(args->threads, item->block, item->schedule->blocks);
     if (!plan->staged || plan->depthwise || item->schedule->passes > 1 || next < 0 || next >= plan->out_h ||
         plan->stored_bytes * plan->total_panels > KEPT_BYTES)
         return (next_input){0};
