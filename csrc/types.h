@@ -66,6 +66,9 @@ enum {
     MP_GROUP = 32
 }; /* input channels of a tap that share a multiplier, where narrow weights have such (conv/groups.h) */
 
+/* Less this, a multiplier of weights of so many bits is a code of the 8 - bits bits that they leave. */
+static inline int mp_multiplier_base(int bits) { return (1 << (7 - bits)) + 1; }
+
 /* Largest magnitude of a code of this precision's weights. */
 static inline int mp_largest_code(const mp_precision *precision)
 {

@@ -46,7 +46,7 @@ void mp_pack_narrow(const mp_conv_plan *plan, const int8_t *weights, int channel
             const int multiplier = plan->grouped ? mp_group_multiplier(plan, weights, channel, tap, group) : 1;
             const size_t at = plan->winograd ? (size_t)group * taps + tap : (size_t)tap * groups + group;
             if (plan->grouped)
-                mp_narrow_put(panel + plan->codes_bytes, at * nr + j, spare, 8, multiplier - 1 - (1 << (spare - 1)));
+                mp_narrow_put(panel + plan->codes_bytes, at * nr + j, spare, 8, multiplier - mp_multiplier_base(bits));
             for (int c = group * MP_GROUP; c < plan->group_in && c < (group + 1) * MP_GROUP; c++)
                 mp_narrow_put(panel, mp_narrow_at(plan, j, tap, c), bits,
                               plan->winograd ? 8 : 8 * (int)plan->weight_bytes,
@@ -82,7 +82,7 @@ static void unpack_groups(const mp_conv_plan *plan, const mp_table *table, const
 static void multiply_groups(const mp_conv_plan *plan, const int8_t *multipliers, size_t first, size_t count,
                             char *weights)
 {
-    const int nr = plan->micro->nr, kstep = plan->micro->kstep, more = (1 << (mp_multiplier_bits(plan) - 1)) + 1;
+    const int nr = plan->micro->nr, kstep = plan->micro->kstep, base = mp_multiplier_base(plan->traits->bits);
     const size_t run = (size_t)plan->run, padded = (size_t)plan->run_padded;
     for (size_t k = first / nr; k < (first + count) / nr; k++) {
         const size_t depth = k / padded * run + k % padded, tap = depth / plan->group_in;
@@ -91,9 +91,9 @@ static void multiply_groups(const mp_conv_plan *plan, const int8_t *multipliers,
         const size_t at = k / kstep * kstep * nr + k % kstep - first;
         for (int j = 0; j < nr; j++)
             if (plan->weight_type == MP_W_I16)
-                ((int16_t *)weights)[at + j * kstep] = (int16_t)(((int16_t *)weights)[at + j * kstep] * (of[j] + more));
+                ((int16_t *)weights)[at + j * kstep] = (int16_t)(((int16_t *)weights)[at + j * kstep] * (of[j] + base));
             else
-                ((int8_t *)weights)[at + j * kstep] = (int8_t)(((int8_t *)weights)[at + j * kstep] * (of[j] + more));
+                ((int8_t *)weights)[at + j * kstep] = (int8_t)(((int8_t *)weights)[at + j * kstep] * (of[j] + base));
     }
 }
 

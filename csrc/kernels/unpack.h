@@ -56,20 +56,19 @@ typedef struct {
 static inline __attribute__((always_inline)) unpack_group unpack_multipliers(const int bits, const int wide,
                                                                              const int8_t *multipliers)
 {
-    /* Multipliers less 1, as they lie: codes of the 8 - bits bits that weights leave. */
-    const int more = (1 << (7 - bits)) + 1;
+    const int base = mp_multiplier_base(bits);
     /* Codes of int16 tiles may become bytes: half as much for each channel. */
     const int channel = UNPACK_WIDE && !wide ? UNPACK_CHANNEL / 2 : UNPACK_CHANNEL;
     unpack_group group;
     if (channel == 4) {
         uint32_t spread[UNPACK_PERIOD * UNPACK_WORDS * 2];
         for (int i = 0; i < UNPACK_PERIOD * UNPACK_WORDS * 2; i++)
-            spread[i] = (uint32_t)(multipliers[i % UNPACK_NR] + more) * 0x00010001u;
+            spread[i] = (uint32_t)(multipliers[i % UNPACK_NR] + base) * 0x00010001u;
         memcpy(group.times, spread, sizeof group.times);
     } else {
         uint16_t spread[UNPACK_PERIOD * UNPACK_WORDS * 4];
         for (int i = 0; i < UNPACK_PERIOD * UNPACK_WORDS * 4; i++)
-            spread[i] = (uint16_t)(multipliers[i * 2 / channel % UNPACK_NR] + more);
+            spread[i] = (uint16_t)(multipliers[i * 2 / channel % UNPACK_NR] + base);
         memcpy(group.times, spread, sizeof group.times);
     }
     for (int i = 0; i < UNPACK_PERIOD; i++)
