@@ -14,8 +14,9 @@ from mpnet.engine.prepare import Prepared
 from mpnet.engine.run import Session
 from mpnet.engine.tensor import Tensor
 from mpnet.quantization.bias_correction import ChannelMeans
+from mpnet.quantization.cell_weights import cell_weights
 from mpnet.quantization.learnt_rounding import InputProducts
-from mpnet.spec.layers import ConnectedSpec, ConvolutionSpec
+from mpnet.spec.layers import ConnectedSpec, ConvolutionSpec, YoloSpec
 from mpnet.spec.network import PICTURE, NetworkSpec
 from mpnet.spec.precision import FP32
 
@@ -61,23 +62,21 @@ def observe_tensors(
 
 
 def channel_means(
-    prepared: Prepared, batches: Iterable[NDArray[np.float32]], threads: int = 1
+    prepared: Prepared, batches: Iterable[NDArray[np.float32]], threads: int = 1, *, weighed: bool = False
 ) -> dict[int, NDArray[np.float64]]:
     """The mean of each input channel of every convolution over all pictures, by layer index: for bias correction.
 
-    Raises: DataError when there is no picture.
+    weighed: cells of heads count as `cell_weights` says, else all alike. Raises: DataError when there is no picture.
     """
     network = prepared.network
-    owners = {layer.index: range_owner(network, layer.inputs[0]) for layer in network.convolutions}
-    flat = {owners[layer.index] for layer in network.convolutions if isinstance(layer, ConnectedSpec)}
-    meters = {tensor: ChannelMeans() for tensor in owners.values()}
+    meters = {layer.index: ChannelMeans() for layer in network.convolutions}
 
-    def show(tensor: int, data: NDArray[Any]) -> None:
-        if tensor in meters:
-            meters[tensor].observe(data.reshape(len(data), -1) if tensor in flat else data)
+    def take(layer: ConvolutionSpec, data: NDArray[Any], weights: NDArray[np.float64] | None) -> None:
+        flat = isinstance(layer, ConnectedSpec)
+        meters[layer.index].observe(data.reshape(len(data), -1) if flat else data, weights)
 
-    observe_tensors(prepared, batches, [show], threads)
-    return {layer: meters[tensor].result() for layer, tensor in owners.items()}
+    observe_tensors(prepared, batches, [_reading(network, network.convolutions, take, weighed)], threads)
+    return {layer: meter.result() for layer, meter in meters.items()}
 
 
 def input_products(
@@ -85,14 +84,12 @@ def input_products(
 ) -> dict[int, NDArray[np.float64]]:
     """The covariance of what the filters of each of these convolutions read, by layer index: for learnt rounding.
 
+    Cells of heads count as `cell_weights` says.
     batches: a pass over the pictures; there are two, the first for the largest values. Raises: DataError without pictures.
     """
     network = prepared.network
     chosen = [layer for layer in network.convolutions if layer.index in set(layers)]
-    readers: dict[int, list[ConvolutionSpec]] = {}
-    for layer in chosen:
-        readers.setdefault(range_owner(network, layer.inputs[0]), []).append(layer)
-    largest = dict.fromkeys(readers, 0.0)
+    largest = dict.fromkeys((range_owner(network, layer.inputs[0]) for layer in chosen), 0.0)
 
     def measure(tensor: int, data: NDArray[Any]) -> None:
         if tensor in largest:
@@ -101,15 +98,46 @@ def input_products(
     observe_tensors(prepared, batches(), [measure], threads)
     products = {
         layer.index: InputProducts(
-            layer.kernel_input[2], largest[tensor], size=layer.size, stride=layer.stride, padding=layer.padding,
-            dilation=layer.dilation, groups=layer.groups,
+            layer.kernel_input[2], largest[range_owner(network, layer.inputs[0])], size=layer.size, stride=layer.stride,
+            padding=layer.padding, dilation=layer.dilation, groups=layer.groups,
         )
-        for tensor, own in readers.items() for layer in own
+        for layer in chosen
     }
 
-    def show(tensor: int, data: NDArray[Any]) -> None:
-        for layer in readers.get(tensor, ()):
-            products[layer.index].observe(data.reshape(len(data), *layer.kernel_input))
+    def take(layer: ConvolutionSpec, data: NDArray[Any], weights: NDArray[np.float64] | None) -> None:
+        products[layer.index].observe(data.reshape(len(data), *layer.kernel_input), weights)
 
-    observe_tensors(prepared, batches(), [show], threads)
+    observe_tensors(prepared, batches(), [_reading(network, chosen, take, weighed=True)], threads)
     return {index: own.covariance() for index, own in products.items()}
+
+
+def _reading(
+    network: NetworkSpec, layers: Sequence[ConvolutionSpec],
+    take: Callable[[ConvolutionSpec, NDArray[Any], NDArray[np.float64] | None], None], weighed: bool,
+) -> TensorObserver:
+    """Hands over what each layer reads, and the weights of its cells where a head decodes what it makes of them."""
+    readers: dict[int, list[ConvolutionSpec]] = {}
+    for layer in layers:
+        readers.setdefault(range_owner(network, layer.inputs[0]), []).append(layer)
+    heads = _heads(network) if weighed else {}
+    held: dict[int, NDArray[Any]] = {}
+
+    def show(tensor: int, data: NDArray[Any]) -> None:
+        if tensor in held:
+            layer, head = heads[tensor]
+            assert head.objectness is not None
+            take(layer, held.pop(tensor), cell_weights(data, len(head.head_anchors), head.objectness, head.new_coords))
+        for layer in readers.get(tensor, ()):
+            if layer.index in heads:
+                held[layer.index] = np.array(data)  # its memory may be another tensor's when its weights are known
+            else:
+                take(layer, data, None)
+
+    return show
+
+
+def _heads(network: NetworkSpec) -> dict[int, tuple[ConvolutionSpec, YoloSpec]]:
+    """Convolutions whose every cell a head decodes by an objectness, by index."""
+    found = {range_owner(network, head.inputs[0]): head for head in network.yolos if head.objectness is not None}
+    return {layer.index: (layer, found[layer.index]) for layer in network.convolutions
+            if layer.index in found and not isinstance(layer, ConnectedSpec)}

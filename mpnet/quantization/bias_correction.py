@@ -19,18 +19,23 @@ class ChannelMeans:
 
     def __init__(self) -> None:
         self._sum: NDArray[np.float64] | None = None
-        self._count = 0
+        self._count = 0.0
 
-    def observe(self, batch: NDArray[Any]) -> None:
-        """Take in (n, h, w, c) activations. Raises: DataError for NaN or infinity, or other channels than before."""
+    def observe(self, batch: NDArray[Any], weights: NDArray[np.float64] | None = None) -> None:
+        """Take in (n, h, w, c) activations; weights: (n, h, w) how often each position counts, None: once.
+
+        Raises: DataError for NaN or infinity, or other channels than before.
+        """
         rows = np.asarray(batch).reshape(-1, batch.shape[-1])
+        if weights is not None:
+            rows = rows * weights.reshape(-1, 1)
         total = rows.sum(axis=0, dtype=np.float64)
         if not np.isfinite(total).all():
             raise DataError("activations hold NaN or infinity")
         if self._sum is not None and self._sum.shape != total.shape:
             raise DataError(f"activations have {total.size} channels after {self._sum.size}")
         self._sum = total if self._sum is None else self._sum + total
-        self._count += len(rows)
+        self._count += len(rows) if weights is None else float(weights.sum())
 
     def result(self) -> NDArray[np.float64]:
         """(c,). Raises: DataError when nothing was observed."""

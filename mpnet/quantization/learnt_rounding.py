@@ -3,7 +3,7 @@
 For a filter with weights w and codes q the mean squared error of its output over calibration pictures is e' C e, with
 e = w - scale * q and C the covariance of what the filter reads (a constant part of the error is bias correction's). Codes are
 found by coordinate descent: one after the other takes the best value given all others, which at first are not rounded; then
-again, until nothing changes. No labels, no gradients, no chance.
+again, until nothing changes. The filter's scale is found by the same error. No labels, no gradients, no chance.
 
 Equal bits on every CPU without a prescribed order of sums: what is summed are products of whole numbers, and no such sum
 reaches 2^53, so that float64 holds it exactly whoever adds it, a BLAS as well. Everything else is one operation per element,
@@ -11,6 +11,8 @@ or sums one after the other.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,10 +23,10 @@ from mpnet.quantization.weights import WeightScheme, quantize_weights, weight_sc
 
 Reals = NDArray[np.float64]
 
-VERSION = 1
+VERSION = 2
 """Raised when any code changes that this module gives."""
 INPUT_STEPS = 2047
-"""Inputs are whole numbers up to this magnitude: 2^31 products of two may be summed."""
+"""Inputs are whole numbers up to this magnitude: 2^31 products of two may be summed, or of fewer with weights."""
 WEIGHT_UNIT = 1024.0
 """Parts of a step in which the error of a weight is counted."""
 _ERROR_BITS = 19
@@ -34,6 +36,10 @@ DAMPING = 0.01
 MOST_INPUTS = 8192
 """Filters that read more are rounded to nearest: the covariance would not fit memory."""
 SWEEPS = 8
+SHARES = tuple(np.float32(share) / np.float32(100) for share in (100, 130, 120, 110, 90, 80, 70, 60))
+"""Of the scale with which the weights' squared error is least: those that are tried; of equals the first is taken."""
+_LEAST_SHARE = np.float32(0.3)
+"""Of the scale that clips no weight: no smaller one is tried, so that no error has more bits."""
 _BLOCK = 64
 _ROWS = 1 << 14
 
@@ -54,8 +60,11 @@ class InputProducts:
         self._sums = np.zeros((groups, depth))
         self._count = 0
 
-    def observe(self, batch: NDArray[np.float32]) -> None:
-        """Take in (n, h, w, c) activations, of at most 2^31 positions altogether."""
+    def observe(self, batch: NDArray[np.float32], weights: Reals | None = None) -> None:
+        """Take in (n, h, w, c) activations, of at most 2^31 positions altogether.
+
+        weights: (n, h, w), whole numbers, how often each of the filter's positions counts; None: once.
+        """
         size, stride, padding, dilation = self._geometry
         groups, depth = self._sums.shape
         n, height, width, channels = batch.shape
@@ -64,14 +73,15 @@ class InputProducts:
         reach = dilation * (size - 1) + 1
         windows = np.lib.stride_tricks.sliding_window_view(padded, (reach, reach), axis=(1, 2))
         windows = windows[:, ::stride, ::stride, :, ::dilation, ::dilation]  # (n, h, w, c, ky, kx): as weights lie
-        for image in windows:
+        for number, image in enumerate(windows):
             step = max(1, _ROWS // image.shape[1])
             for start in range(0, image.shape[0], step):
                 rows = image[start : start + step].reshape(-1, groups, depth)
                 rows = np.ascontiguousarray(rows.transpose(1, 0, 2))
-                self._products += rows.transpose(0, 2, 1) @ rows
-                self._sums += rows.sum(axis=1)
-                self._count += rows.shape[1]
+                counted = rows if weights is None else rows * weights[number, start : start + step].reshape(-1, 1)
+                self._products += rows.transpose(0, 2, 1) @ counted
+                self._sums += counted.sum(axis=1)
+                self._count += rows.shape[1] if weights is None else int(weights[number, start : start + step].sum())
 
     def covariance(self) -> Reals:
         """(groups, depth, depth) whole numbers in the order of weights, scaled for `descend`.
@@ -99,7 +109,8 @@ def learn_codes(
 
     weights:    (out, in / groups, size, size), finite.
     covariance: of what its filters read, see InputProducts; None: rounded to nearest.
-    scheme:     bits, and how steps are found: one per channel, or per group.
+    scheme:     bits, and how steps are found: one per channel, or per group. With method mse the scale is the one of those
+                tried with the least error of the output; with others it is the method's own.
     """
     nearest = WeightScheme(scheme.granularity, scheme.method, "half_to_even", scheme.bits)
     if covariance is None:
@@ -109,30 +120,97 @@ def learn_codes(
     if scheme.in_groups(weights.shape[1]):
         # As fine for the largest steps, so that no error has more bits.
         (scales, multipliers), unit = group_steps(weights, nearest), WEIGHT_UNIT / largest_multiplier(scheme.bits)
-    steps = (rows / scales[:, None]).astype(np.float64)
     groups = len(covariance)
     filters = len(rows) // groups
-    codes = [
-        descend(steps[own], covariance[group], scheme.largest, multipliers[own].astype(np.float64), unit)
-        for group in range(groups) for own in [slice(group * filters, (group + 1) * filters)]
-    ]
-    return np.concatenate(codes).astype(np.int8).reshape(weights.shape), scales
+    codes = np.empty(rows.shape)
+    for group in range(groups):
+        own = slice(group * filters, (group + 1) * filters)
+        layer = _Filters(rows[own], multipliers[own].astype(np.float64), covariance[group], scheme.largest, unit)
+        if scheme.method == "mse":
+            codes[own], scales[own] = layer.adapted(scales[own])
+        else:
+            codes[own] = layer.learnt(scales[own]).codes
+    return codes.astype(np.int8).reshape(weights.shape), scales
+
+
+@dataclass(frozen=True, eq=False)
+class Descent:
+    """Codes of filters, times their multipliers; error and pull (error @ covariance) of each weight, in parts of a step."""
+
+    codes: Reals
+    error: Reals
+    pull: Reals
+
+
+@dataclass(frozen=True, eq=False)
+class _Filters:
+    """Filters that read the same. rows, multipliers: (filters, depth). unit: parts of a step that errors count."""
+
+    rows: NDArray[np.float32]
+    multipliers: Reals
+    covariance: Reals
+    largest: int
+    unit: float
+
+    def learnt(self, scales: NDArray[np.float32], sweeps: int = SWEEPS) -> Descent:
+        steps = (self.rows / scales[:, None]).astype(np.float64)
+        return descend(steps, self.covariance, self.largest, self.multipliers, self.unit, sweeps)
+
+    def adapted(self, scales: NDArray[np.float32]) -> tuple[Reals, NDArray[np.float32]]:
+        """(codes, scales): the best of SHARES by a single sweep, then codes for it, then the best scale for these codes, and
+        codes for that, if they are better."""
+        finest = np.abs(self.rows / self.multipliers.astype(np.float32)).max(axis=1) / np.float32(self.largest)
+        best, least = scales, np.full(len(scales), np.inf)
+        for share in SHARES:
+            tried = self._bounded(scales * share, finest)
+            best, least = _better((best, least), (tried, self._harm(tried, self.learnt(tried, sweeps=1))))
+        first = self.learnt(best)
+        # The scale that the codes want: 1 + (codes . pull) / (codes . codes @ covariance) of the one that they have.
+        own = _dot(first.codes, first.codes @ self.covariance)
+        change = np.where(own > 0, _dot(first.codes, first.pull) / self.unit / np.maximum(own, 1.0), 0.0)
+        fitted = self._bounded((best * (1 + change)).astype(np.float32), finest)
+        second = self.learnt(fitted)
+        improved = self._harm(fitted, second) < self._harm(best, first)
+        return np.where(improved[:, None], second.codes, first.codes), np.where(improved, fitted, best)
+
+    def _bounded(self, scales: NDArray[np.float32], finest: NDArray[np.float32]) -> NDArray[np.float32]:
+        return np.maximum(np.maximum(scales, finest * _LEAST_SHARE), np.float32(2.0**-100))
+
+    def _harm(self, scales: NDArray[np.float32], found: Descent) -> Reals:
+        """Squared error of each filter's output, but for a factor that all have."""
+        real = scales.astype(np.float64)
+        return np.asarray(_dot(found.error, found.pull) * (real * real))
+
+
+def _better(
+    known: tuple[NDArray[np.float32], Reals], other: tuple[NDArray[np.float32], Reals]
+) -> tuple[NDArray[np.float32], Reals]:
+    """The scale of each filter that does less harm, and the harm."""
+    better = other[1] < known[1]
+    return np.where(better, other[0], known[0]), np.where(better, other[1], known[1])
+
+
+def _dot(a: Reals, b: Reals) -> Reals:
+    """Of each row, added one after the other: these sums are not of whole numbers below 2^53."""
+    return np.asarray(np.add.accumulate(a * b, axis=1)[:, -1])
 
 
 def descend(
-    steps: Reals, covariance: Reals, largest: int, multipliers: Reals | None = None, unit: float = WEIGHT_UNIT
-) -> Reals:
-    """Codes of filters, times their multipliers.
+    steps: Reals, covariance: Reals, largest: int, multipliers: Reals | None = None, unit: float = WEIGHT_UNIT,
+    sweeps: int = SWEEPS,
+) -> Descent:
+    """Codes of filters by coordinate descent.
 
     steps: (filters, depth), weights in steps of their scale. covariance: (depth, depth), as `InputProducts` gives it.
     largest: magnitude of a code. multipliers: of each weight's step, None: 1. unit: parts of a step that errors count.
+    sweeps: over all weights, at most.
     """
     wanted = np.rint(steps * unit)
     parts = np.full_like(wanted, unit) if multipliers is None else multipliers * unit
     error = np.zeros_like(wanted)
     pull = np.zeros_like(wanted)  # error @ covariance, kept up to date
     variances = np.diag(covariance)
-    for _ in range(SWEEPS):
+    for _ in range(sweeps):
         changed = False
         for start in range(0, wanted.shape[1], _BLOCK):
             block = slice(start, start + _BLOCK)
@@ -151,4 +229,4 @@ def descend(
                 pull += step @ covariance[block]
         if not changed:
             break
-    return np.asarray((wanted - error) / unit)
+    return Descent((wanted - error) / unit, error, pull)

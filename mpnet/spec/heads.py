@@ -37,6 +37,8 @@ class YoloSpec(LayerSpec, kind="yolo"):
     always_fp32: ClassVar[bool] = True
     entries: ClassVar[int] = 5
     """Values of an anchor beside its classes."""
+    objectness: ClassVar[int | None] = 4
+    """Place of the objectness among an anchor's values; None: the input has none as such."""
 
     @property
     def scored_classes(self) -> int:
@@ -59,6 +61,7 @@ class GaussianYoloSpec(YoloSpec, kind="Gaussian_yolo", short="gaussian"):
     point: str = field(default="center", metadata=word(("center", "left_top", "right_bottom"), cfg="yolo_point"))
 
     entries: ClassVar[int] = 9
+    objectness: ClassVar[int | None] = 8
 
 
 @dataclass(frozen=True)
@@ -95,6 +98,8 @@ class DetectionSpec(YoloSpec, kind="detection"):
     root: bool = field(default=False, metadata=flag(cfg="sqrt"))
     softmax: bool = field(default=False, metadata=flag(cfg="softmax"))
 
+    objectness: ClassVar[int | None] = None
+
 
 @dataclass(frozen=True)
 class DecodedSpec(YoloSpec, kind="yolo"):
@@ -115,6 +120,8 @@ class DecodedSpec(YoloSpec, kind="yolo"):
     yx: bool = field(default=False, metadata=flag(cfg="yx"))
     linear: bool = field(default=False, metadata=flag(cfg="linear"))
     variances: tuple[float, float, float, float] = (0.1, 0.1, 0.2, 0.2)
+
+    objectness: ClassVar[int | None] = None
 
     @property
     def head_channels(self) -> int:

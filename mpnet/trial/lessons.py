@@ -61,7 +61,7 @@ class PictureLessons(Lessons):
 
     @cached_property
     def _means(self) -> dict[int, NDArray[np.float64]]:
-        return channel_means(self._prepared, self._pictures.batches(), self._threads)
+        return channel_means(self._prepared, self._pictures.batches(), self._threads, weighed=True)
 
     def means(self, layer: int) -> NDArray[np.float64]:
         with self._looking:

