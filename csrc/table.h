@@ -59,6 +59,12 @@ typedef struct {
      * ahead: memory worth prefetching meanwhile, ahead_step bytes further with every step (kstep deep); no effect. */
     void (*tile)(const char *const *a, const ptrdiff_t *seg, int segments, int run, const void *b, const void *init,
                  void *acc, int rows, int channels, const char *ahead, ptrdiff_t ahead_step);
+    /* The same where channels are staged in blocks of kstep, each a row of pixels, so that neighbours lie side by side; or NULL.
+     * block: bytes from a kstep of a pixel to its next. run: whole ksteps of a tap. */
+    void (*tile_blocks)(const char *const *a, const ptrdiff_t *seg, int segments, int run, ptrdiff_t block,
+                        const void *b, const void *init, void *acc, int rows);
+    /* `blocks` blocks of pixels that lie `step` bytes apart -> blocks that do `block` bytes. */
+    void (*stage_blocks)(char *staged, const char *source, size_t step, int pixels, int blocks, size_t block);
     /* Tiles and output stage of first layers in one, or NULL. */
     void (*windows)(mp_output *o, const mp_window_row *row);
 } mp_micro;

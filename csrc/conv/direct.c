@@ -34,6 +34,7 @@ typedef struct {
     const char *a;     /* staged rows, at the group's first channel */
     int segments, run; /* of the depth */
     const void *b, *init;
+    ptrdiff_t block;   /* bytes between ksteps of a pixel, where blocks are staged */
     size_t pixel, row; /* bytes between output pixels of a row, between rows */
     int pixels;
     mp_output *output; /* NULL before the last pass */
@@ -82,6 +83,17 @@ static inline void next_windows(const depth_pass *pass, int out_w, cursor *at, i
     }
 }
 
+static inline void run_tile(const mp_item *item, const depth_pass *pass, const char *const *a, void *sums, int rows,
+                            const char *fetched)
+{
+    const mp_micro *m = item->plan->micro;
+    if (item->plan->blocks)
+        m->tile_blocks(a, item->segments, pass->segments, pass->run, pass->block, pass->b, pass->init, sums, rows);
+    else
+        m->tile(a, item->segments, pass->segments, pass->run, pass->b, pass->init, sums, rows, pass->channels, fetched,
+                pass->ahead.step);
+}
+
 static void run_pass(const mp_item *item, const depth_pass *pass)
 {
     const mp_micro *m = item->plan->micro;
@@ -104,8 +116,7 @@ static void run_pass(const mp_item *item, const depth_pass *pass)
             if (pass->output)
                 mp_fetch_results(pass->out + (size_t)((pixel + first) >> shift) * out_step, rows >> shift, out_step,
                                  pass->channels * pass->out_bytes);
-            m->tile(a + first, item->segments, pass->segments, pass->run, pass->b, pass->init, sums + first * row_bytes,
-                    rows, pass->channels, fetched, ahead.step);
+            run_tile(item, pass, a + first, sums + first * row_bytes, rows, fetched);
         }
         /* Soon: they are in the first cache level, and the multipliers start on the next tile meanwhile. */
         if (pass->output) {
@@ -120,12 +131,15 @@ static void run_pass(const mp_item *item, const depth_pass *pass)
 /* Byte offsets of segments first, first + 1, ... shifted by k elements of their run. */
 static void segment_offsets(const mp_item *item, int first, int count, int k)
 {
-    const mp_conv_shape *s = &item->plan->shape;
-    const int per_row = item->plan->segments > s->size ? s->size : 1; /* segments of one kernel row */
+    const mp_conv_plan *plan = item->plan;
+    const mp_conv_shape *s = &plan->shape;
+    const int per_row = plan->segments > s->size ? s->size : 1; /* segments of one kernel row */
     for (int i = 0; i < count; i++) {
-        const int ky = (first + i) / per_row, kx = (first + i) % per_row;
-        item->segments[i] = (ptrdiff_t)(ky * s->dilation * item->schedule->stage_row +
-                                        ((size_t)kx * s->dilation * s->in_c + k) * item->plan->a_bytes);
+        const int ky = (first + i) / per_row * s->dilation, x = (first + i) % per_row * s->dilation;
+        const size_t elements = plan->blocks
+                                    ? (size_t)mp_stage_place(plan, x) * plan->micro->kstep + (size_t)k * plan->stage_w
+                                    : (size_t)x * s->in_c + k;
+        item->segments[i] = (ptrdiff_t)(ky * item->schedule->stage_row + elements * plan->a_bytes);
     }
 }
 
@@ -149,7 +163,8 @@ static void run_panel(mp_item *item, int panel, next_input *next, const char *st
     const char *weights = mp_packed_weights(plan, item->args->packed) + panel * plan->stored_bytes;
     depth_pass pass = {
         .a = staged + (size_t)(panel / plan->panels) * plan->group_in * plan->a_bytes,
-        .pixel = (size_t)plan->shape.stride * plan->shape.in_c * plan->a_bytes,
+        .block = (ptrdiff_t)plan->stage_w * m->kstep * (ptrdiff_t)plan->a_bytes,
+        .pixel = (size_t)(plan->blocks ? m->kstep : plan->shape.stride * plan->shape.in_c) * plan->a_bytes,
         .row = plan->shape.stride * schedule->stage_row,
         .pixels = rows * plan->out_w,
         .channels = channel_count(plan, panel),

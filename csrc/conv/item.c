@@ -165,26 +165,50 @@ static const void *input_row(const mp_item *item, int iy, size_t count)
     return item->converted;
 }
 
+/* A row of `pixels` pixels behind `left` of padding, as they lie. */
+static void stage_pixels(const mp_item *item, char *to, const char *from, int left, int pixels, int padding)
+{
+    const mp_conv_plan *plan = item->plan;
+    const size_t channels = plan->shape.in_c, pixel = channels * plan->a_bytes;
+    const int zero_point = plan->subtracts_zero ? item->args->in_zero_point[item->image] : 0;
+    fill(to, left * channels, plan->a_bytes, padding);
+    plan->stage(to + left * pixel, from, pixels * channels, zero_point);
+    fill(to + (left + pixels) * pixel, (plan->stage_w - left - pixels) * channels, plan->a_bytes, padding);
+}
+
+/* The same in blocks of channels. */
+static void stage_blocks(const mp_item *item, char *to, const char *from, int left, int pixels, int padding)
+{
+    const mp_conv_plan *plan = item->plan;
+    const int stride = plan->shape.stride, columns = plan->stage_w / stride, kstep = plan->micro->kstep,
+              blocks = plan->shape.in_c / kstep;
+    const size_t bytes = kstep * plan->a_bytes, block = plan->stage_w * bytes, pixel = blocks * bytes;
+    for (int x = 0; x < stride; x++, to += columns * bytes) { /* columns x, x + stride, ... */
+        const int first = ceil_div(clamp(left - x, 0, left), stride),
+                  last = ceil_div(clamp(left + pixels - x, 0, left + pixels), stride);
+        for (int i = 0; i < blocks; i++) {
+            fill(to + i * block, (size_t)first * kstep, plan->a_bytes, padding);
+            fill(to + i * block + last * bytes, (size_t)(columns - last) * kstep, plan->a_bytes, padding);
+        }
+        plan->micro->stage_blocks(to + first * bytes, from + (first * stride + x - left) * pixel, stride * pixel,
+                                  last - first, blocks, block);
+    }
+}
+
 void mp_item_stage(const mp_item *item, int oy, int count)
 {
     const mp_conv_plan *plan = item->plan;
     const mp_conv_shape *s = &plan->shape;
-    const size_t a_bytes = plan->a_bytes;
-    const int value = zero_code(item), zero_point = plan->subtracts_zero ? item->args->in_zero_point[item->image] : 0;
-    const int left = clamp(s->padding, 0, plan->stage_w);
-    const int middle = clamp(s->in_w, 0, plan->stage_w - left);
+    const int padding = zero_code(item), left = clamp(s->padding, 0, plan->stage_w);
+    const int pixels = clamp(s->in_w, 0, plan->stage_w - left);
     for (int r = 0; r < count; r++) {
         const int iy = oy * s->stride - s->padding + r;
         char *to = item->stage + r * item->schedule->stage_row;
-        if (iy < 0 || iy >= s->in_h) {
-            fill(to, (size_t)plan->stage_w * s->in_c, a_bytes, value);
-            continue;
-        }
-        fill(to, (size_t)left * s->in_c, a_bytes, value);
-        to += (size_t)left * s->in_c * a_bytes;
-        plan->stage(to, input_row(item, iy, (size_t)middle * s->in_c), (size_t)middle * s->in_c, zero_point);
-        to += (size_t)middle * s->in_c * a_bytes;
-        fill(to, (size_t)(plan->stage_w - left - middle) * s->in_c, a_bytes, value);
+        if (iy < 0 || iy >= s->in_h)
+            fill(to, (size_t)plan->stage_w * s->in_c, plan->a_bytes, padding);
+        else
+            (plan->blocks ? stage_blocks : stage_pixels)(item, to, input_row(item, iy, (size_t)pixels * s->in_c), left,
+                                                         pixels, padding);
     }
     memset(item->stage + count * item->schedule->stage_row, 0, MP_PAST_STAGE);
 }

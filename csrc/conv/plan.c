@@ -78,12 +78,14 @@ static void plan_tiles(mp_conv_plan *plan)
     plan->bias_q = kernel->bias_q;
     /* Taps of one kernel row are contiguous in NHWC unless dilation or groups tear them apart. */
     const int joined = (s->groups == 1 && s->dilation == 1) || s->size == 1;
-    plan->segments = s->size == 1 ? 1 : joined ? s->size : s->size * s->size;
+    plan->blocks = kernel->tile_blocks && s->groups == 1 && s->in_c % kernel->kstep == 0;
+    plan->segments = s->size == 1 ? 1 : joined && !plan->blocks ? s->size : s->size * s->size;
     plan->run = plan->depth / plan->segments;
     plan->run_padded = ceil_div(plan->run, kernel->kstep) * kernel->kstep;
     plan->panel_bytes = mp_align((size_t)plan->segments * plan->run_padded * kernel->nr * plan->weight_bytes);
     plan->staged = kernel->needs_stage || s->padding > 0;
     if (!plan->staged) plan->stage_w = s->in_w;
+    if (plan->blocks) plan->stage_w = ceil_div(plan->stage_w, s->stride) * s->stride;
 }
 
 size_t mp_winograd_tap(const mp_conv_plan *plan, int c)

@@ -41,11 +41,19 @@ typedef struct {
     int stored_bits;            /* with this many bits for each */
     int staged;                 /* 0: read the input in place */
     int stage_w;                /* staged pixels per row */
+    int blocks;                 /* 1: their channels in blocks, for mp_micro.tile_blocks */
     int row_span;               /* staged rows for one output row */
     size_t a_bytes;             /* one staged element */
     int subtracts_zero, bias_q; /* as in mp_micro; Winograd: 0, codes as they are make results of the smaller bound */
     void (*stage)(void *staged, const void *source, size_t count, int zero_point);
 } mp_conv_plan;
+
+/* Where column x lies in a row of a block: side by side are those that one tap meets, stride columns apart in the image. */
+static inline int mp_stage_place(const mp_conv_plan *plan, int x)
+{
+    const int stride = plan->shape.stride;
+    return x % stride * (plan->stage_w / stride) + x / stride;
+}
 
 /* Bits of what is asked of a plan. */
 enum mp_algorithm {

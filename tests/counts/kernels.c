@@ -90,13 +90,16 @@ static void run_tile(const mp_table *table, int number)
 {
     enum { RUNS = 3, RUN = 384 };
     const mp_micro *m = table->micro[mp_precisions[PRECISIONS[number].precision].tiles];
+    const ptrdiff_t runs[RUNS] = {0, RUN * 4, RUN * 8}, step = (ptrdiff_t)m->kstep * m->a_bytes, block = 28 * step;
     const char *pixels = buffer((size_t)RUN * 4 * (RUNS + MP_MAX_ROWS)), *rows[MP_MAX_ROWS];
-    const ptrdiff_t runs[RUNS] = {0, RUN * 4, RUN * 8};
-    for (int r = 0; r < MP_MAX_ROWS; r++) rows[r] = pixels + 128 * m->a_bytes * r;
+    for (int r = 0; r < MP_MAX_ROWS; r++) rows[r] = pixels + (m->tile_blocks ? step : 128 * m->a_bytes) * r;
     void *weights = buffer((size_t)RUNS * RUN * m->nr * 4), *start = buffer((size_t)m->nr * 4);
     void *sums = buffer((size_t)m->nr * m->mr * 4);
     MARK(0x70);
-    m->tile(rows, runs, RUNS, RUN, weights, start, sums, m->mr, m->nr, 0, 0);
+    if (m->tile_blocks)
+        m->tile_blocks(rows, runs, RUNS, RUN, block, weights, start, sums, m->mr);
+    else
+        m->tile(rows, runs, RUNS, RUN, weights, start, sums, m->mr, m->nr, 0, 0);
     MARK(0x71);
     printf("%s\ttile\t%d\n", PRECISIONS[number].name, RUNS * RUN * m->nr * m->mr);
 }

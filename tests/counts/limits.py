@@ -65,7 +65,8 @@ HOT_LOOPS = (
     HotLoop("neon_fp16", "arm_neon_fp16.c", "tile_f16", r"fmla\s+v\d+\.8h", 128, 146, {"neoverse-n1": 64.06}),
     HotLoop("neon_dotprod", "arm_neon_dotprod.c", "tile_dot", "sdot", 64, 78, {"neoverse-n1": 32.05}),
     HotLoop("neon_dotprod", "arm_neon_dotprod.c", "unpack", r"mul\s+v\d+\.8h", 8, 79, {"neoverse-n1": 40.07}, stores=True),
-    HotLoop("neon_i8mm", "arm_neon_i8mm.c", "tile_mmla", "smmla", 24, 39, {"neoverse-n2": 13.57, "neoverse-v1": 6.83}),
+    HotLoop("neon_i8mm", "arm_neon_i8mm.c", "tile_mmla_pairs", "smmla", 24, 33, {"neoverse-n2": 12.06, "neoverse-v1": 6.06}),
+    HotLoop("neon_i8mm", "arm_neon_i8mm.c", "tile_mmla_apart", "smmla", 24, 39, {"neoverse-n2": 13.57, "neoverse-v1": 6.83}),
 )
 
 
@@ -93,5 +94,5 @@ EXECUTED = (
     Executed("neon_dotprod", "cortex-a76", "int6", 0.078, (0.089, 0.094)),
     Executed("neon_dotprod", "cortex-a76", "int6_groups", 0.078, (0.089, 0.095)),
     Executed("neon_dotprod", "cortex-a76", "int4_groups", 0.078, (0.089, 0.093)),
-    Executed("neon_i8mm", "max,sve=off", "int8", 0.052, (0.060, 0.063)),
+    Executed("neon_i8mm", "max,sve=off", "int8", 0.0445, (0.053, 0.061)),
 )
