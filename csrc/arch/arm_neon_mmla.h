@@ -123,7 +123,10 @@ static void tile_mmla_blocks(const char *const *a, const ptrdiff_t *seg, int seg
     }
     /* Missing rows are the last one's neighbours, as far as a pair goes. */
     const char *all[MMLA_ROWS];
-    for (int r = 0; r < MMLA_ROWS; r++) all[r] = r < rows ? a[r] : all[r & 1 ? r - 1 : 0] + (r & 1 ? 8 : 0);
+    for (int r = 0; r < MMLA_ROWS; r += 2) {
+        all[r] = a[r < rows ? r : 0];
+        all[r + 1] = r + 1 < rows ? a[r + 1] : all[r] + 8;
+    }
     int32_t sums[MMLA_ROWS * MMLA_ROW_BYTES / 4] = {0};
     if (!init)
         memcpy(sums, acc, (size_t)rows * MMLA_ROW_BYTES);
