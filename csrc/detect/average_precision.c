@@ -50,12 +50,16 @@ typedef struct {
     } u;
 } step;
 
-/* times: per detection of this category how often it counts. points: by the number of right ones, see points_reached. */
+/* times: per detection of this category how often it counts. given: truths found before all detections. points: by the
+ * number of right ones, see points_reached. steps: room for count + 1. */
 static void category_precision(int64_t count, const uint16_t *matched, const uint16_t *ignored, const int32_t *times,
-                               int bit, int64_t positives, const uint8_t *points, step *steps, double *precision,
-                               double *recall)
+                               int bit, int64_t given, int64_t positives, const uint8_t *points, step *steps,
+                               double *precision, double *recall)
 {
-    int64_t right = 0, wrong = 0, found = 0;
+    int64_t right = given, wrong = 0, found = 0;
+    steps[0].right = right;
+    steps[0].u.wrong = 0;
+    found += given > 0;
     /* Without branches: whether a detection is right is as good as random. */
     for (int64_t d = 0; d < count; d++) {
         const int64_t hit = matched[d] >> bit & 1, kept = ~(ignored[d] >> bit) & 1;
@@ -80,8 +84,8 @@ static void category_precision(int64_t count, const uint16_t *matched, const uin
 
 int mp_average_precision(int32_t images, int32_t categories, int32_t threshold_count, const int64_t *start,
                          const uint16_t *matched, const uint16_t *ignored, const int32_t *rank, const int32_t *image,
-                         const int32_t *positives, int32_t draws, const int32_t *weight, int32_t max_rank,
-                         void *scratch, double *precision, double *recall)
+                         const int32_t *positives, const int32_t *given, int32_t draws, const int32_t *weight,
+                         int32_t max_rank, void *scratch, double *precision, double *recall)
 {
     if (images < 0 || categories < 1 || threshold_count < 1 || threshold_count > 16 || draws < 0 ||
         (!weight && draws != 1))
@@ -92,7 +96,8 @@ int mp_average_precision(int32_t images, int32_t categories, int32_t threshold_c
             const int64_t first = start[c], count = start[c + 1] - first;
             step *steps = scratch;
             int32_t *times = (int32_t *)(steps + count + 1);
-            int64_t total = 0;
+            const int64_t first_right = given ? given[c] : 0;
+            int64_t total = first_right;
             for (int32_t i = 0; i < images; i++)
                 total += (int64_t)positives[(int64_t)i * categories + c] * (drawn ? drawn[i] : 1);
             for (int64_t d = 0; d < count; d++)
@@ -105,8 +110,8 @@ int mp_average_precision(int32_t images, int32_t categories, int32_t threshold_c
                 const int64_t out = ((int64_t)draw * categories + c) * threshold_count + t;
                 precision[out] = recall[out] = -1;
                 if (total > 0)
-                    category_precision(count, matched + first, ignored + first, times, t, total, points, steps,
-                                       &precision[out], &recall[out]);
+                    category_precision(count, matched + first, ignored + first, times, t, first_right, total, points,
+                                       steps, &precision[out], &recall[out]);
             }
         }
     }

@@ -118,12 +118,14 @@ int mp_order_by_category(int32_t categories, int64_t count, const int32_t *categ
 
 /* 101-point average precision and final recall, [draws][categories][thresholds], as fractions; -1 without truths.
  * Detections come ordered by category and falling score; start[categories + 1]. positives: per image and category,
- * the truths that count. weight: [draws][images], how often each image counts, or NULL for once (draws is 1 then).
- * scratch: 24 bytes per detection of the fullest category, one per truth of the category (weighted), and 32 more. */
+ * the truths that count. given: [categories], further truths that are found before every detection, or NULL for none.
+ * weight: [draws][images], how often each image counts, or NULL for once (draws is 1 then).
+ * scratch: 24 bytes per detection of the fullest category, one per truth of the category (weighted, given ones too), and
+ * 32 more. */
 int mp_average_precision(int32_t images, int32_t categories, int32_t threshold_count, const int64_t *start,
                          const uint16_t *matched, const uint16_t *ignored, const int32_t *rank, const int32_t *image,
-                         const int32_t *positives, int32_t draws, const int32_t *weight, int32_t max_rank,
-                         void *scratch, double *precision, double *recall);
+                         const int32_t *positives, const int32_t *given, int32_t draws, const int32_t *weight,
+                         int32_t max_rank, void *scratch, double *precision, double *recall);
 
 /* Element by element, for tests and for NumPy code that must give the bits of the kernels. */
 void mp_exp_array(int64_t count, const float *x, float *out);

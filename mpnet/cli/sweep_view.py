@@ -15,9 +15,10 @@ from rich.text import Text
 from mpnet.progress import Advance, Progress
 from mpnet.report.sweep_text import front_chart
 from mpnet.spec.plan_key import short_key
+from mpnet.sweep.estimate import duration
 from mpnet.sweep.findings import front_of
 from mpnet.sweep.loop import SweepState
-from mpnet.sweep.search import SweepStart, duration
+from mpnet.sweep.search import SweepStart
 from mpnet.sweep.space import Configuration
 
 TERMINAL_SECONDS = 0.5
@@ -72,7 +73,7 @@ class SweepView:
             self._console.print(f"note: {note}")
         if start.listed:
             self._console.print(f"all of them cost {start.theory:,.1f} forward passes per picture, "
-                                f"about {duration(start.estimate_seconds)} here")
+                                f"{start.estimate} here")
         if self._console.is_terminal:
             self._live = Live(console=self._console, refresh_per_second=4, transient=True)
             self._live.start()
@@ -86,14 +87,15 @@ class SweepView:
         self._shown = now
         line = self._line(state)
         if self._live is None:
-            self._console.print(", ".join(filter(None, [f"{len(state.known):,} of {state.total:,} trials", line])))
+            self._console.print(", ".join(filter(None, [f"{state.done:,} of {state.total:,} {_what(state)}", line])))
             return
         if now - self._drawn > FRONT_SECONDS and state.known:
             self._drawn = now
             problem, front = self._start.problem, front_of(self._start.problem, state.known)
             points = [(problem.quality(state.known[c]), problem.cost(state.known[c]), short_key(c.key)) for c in front]
             self._front = [f"front: {len(front)} configurations", *front_chart(points, _FRONT_ROWS)]
-        self._progress.update(self._task, completed=len(state.known), total=state.total)
+        self._progress.update(self._task, completed=state.done, total=state.total,
+                              description=_what(state))
         parts: list[RenderableType] = [self._progress, Text(line), *(Text(row) for row in self._front)]
         self._live.update(Group(*parts))
 
@@ -101,9 +103,9 @@ class SweepView:
         assert self._start is not None
         parts = []
         if state.computed:
-            rate = state.computed / state.seconds
+            rate = state.settled / state.seconds
             parts.append(f"{rate:,.1f} per second")
-            left = state.total - len(state.known)
+            left = state.total - state.done
             if left > 0:
                 parts.append(f"{duration(left / rate)} left")
         problem = self._start.problem
@@ -113,3 +115,8 @@ class SweepView:
             parts.append(f"best so far {short_key(best.key)}: {problem.quality_name} {problem.quality(best):.2f}, "
                          f"{problem.cost_name} {problem.cost(best):,.4g}")
         return ", ".join(parts)
+
+
+def _what(state: SweepState) -> str:
+    """What is counted."""
+    return f"configurations ({state.ruled_out:,} ruled out)" if state.ruled_out else "trials"

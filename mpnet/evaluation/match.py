@@ -71,6 +71,22 @@ class Truths:
         return Truths.of(dataset.sizes, len(dataset.categories), dataset.image_index, dataset.category, dataset.box,
                          dataset.area, dataset.crowd)
 
+    def in_order(self, order: NDArray[np.intp]) -> Truths:
+        """The same with image order[i] as image i."""
+        cells = self.cell_offsets[:-1].reshape(self.image_count, self.category_count)[order].reshape(-1)
+        counts = np.diff(self.cell_offsets).reshape(self.image_count, self.category_count)[order].reshape(-1)
+        offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
+        chosen = np.repeat(cells - offsets[:-1], counts) + np.arange(offsets[-1])
+        return Truths(self.image_count, self.category_count, offsets, self.box[chosen], self.area[chosen],
+                      self.crowd[chosen], self.source[chosen], np.ascontiguousarray(self.sizes[order]))
+
+    def first(self, images: int) -> Truths:
+        """Those of the first images."""
+        offsets = self.cell_offsets[:images * self.category_count + 1]
+        end = int(offsets[-1])
+        return Truths(images, self.category_count, offsets, self.box[:end], self.area[:end], self.crowd[:end],
+                      self.source[:end], self.sizes[:images])
+
     def counted(self, area: str = "all") -> NDArray[np.int32]:
         """int32 (images, categories): truths that must be found, which are no crowds and inside the area range."""
         return self._all_counted if area == "all" else self._count(area)
@@ -110,12 +126,14 @@ class Matches:
     positives: NDArray[np.int32]
 
     def average_precision(
-        self, weight: NDArray[np.int32] | None = None, max_rank: int = MAX_DETECTIONS
+        self, weight: NDArray[np.int32] | None = None, max_rank: int = MAX_DETECTIONS,
+        given: NDArray[np.int32] | None = None,
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """101-point average precision and final recall, both float64 (categories, thresholds), fractions.
 
         weight: int32 (images,), how often each image counts: 0 and 1 for a part of the images, counts for a bootstrap
         draw; int32 (draws, images) gives results (draws, categories, thresholds). None: every image once.
+        given: int32 (categories,), truths of no image here that are found before every detection.
         A category without truths has -1.
         """
         images, categories = self.positives.shape
@@ -129,11 +147,14 @@ class Matches:
             draws = len(weight) if weight.ndim == 2 else 1
         precision, recall = np.empty(shape), np.empty(shape)
         truths = self.positives.sum(axis=0) if weight is None else weight @ self.positives
+        if given is not None:
+            given = np.ascontiguousarray(given, dtype=np.int32)
+            truths = truths + given
         fullest, most = int(np.diff(self.start).max(initial=0)), int(truths.max(initial=0))
         scratch = np.empty(24 * fullest + most + 32, dtype=np.uint8)
         check_status(lib.mp_average_precision(*c_arguments(
             images, categories, len(self.thresholds), self.start, self.matched, self.ignored, self.rank, self.image,
-            self.positives, draws, weight, max_rank, scratch, precision, recall,
+            self.positives, given, draws, weight, max_rank, scratch, precision, recall,
         )), "average precision")
         return precision, recall
 

@@ -42,7 +42,8 @@ def bar(share: float) -> str:
 def print_sweep(document: Mapping[str, Any], out: Console) -> None:
     """The end of a sweep: how much was done, the front, what was chosen."""
     out.print(
-        f"{document['trials']:,} of {document['space']:,} configurations ({document['computed']:,} computed now) in "
+        f"{document['trials']:,} of {document['space']:,} configurations ({document['computed']:,} computed now"
+        f"{_ruled_out(document)}) in "
         f"{document['seconds']:.1f} s; {document['forward_equivalents']:,.2f} forward passes per picture"
         + _theory(document)
     )
@@ -61,6 +62,11 @@ def print_sweep(document: Mapping[str, Any], out: Console) -> None:
     if document.get("table"):
         out.print(f"latency: predicted by {document['table']}")
     out.print(f"store: {document['store']}", soft_wrap=True)
+
+
+def _ruled_out(document: Mapping[str, Any]) -> str:
+    count = document.get("ruled_out", 0)
+    return f"; {count:,} cannot be on the front, which fewer pictures proved" if count else ""
 
 
 def _theory(document: Mapping[str, Any]) -> str:
@@ -263,7 +269,7 @@ def _shown(value: float | None, name: str) -> str:
 
 
 def _print_gap(gap: Mapping[str, Any] | None, document: Mapping[str, Any], out: Console) -> None:
-    if gap is None or document["trials"] == document["space"]:
+    if gap is None or document["trials"] + document.get("ruled_out", 0) >= document["space"]:
         return
     out.print(
         f"Against the exact front ({gap['exact_points']} configurations): {gap['found']} found, "

@@ -23,7 +23,7 @@ LABEL_KEYS: dict[str, str | None] = {"yolo": "labels", "coco": "annotations", "i
 LISTED: tuple[str, ...] = ("darknet", "ultralytics")
 """Those whose file names the pictures as well, and may name the classes."""
 DATA_FORMATS: tuple[str, ...] = tuple(name for task in TASKS.values() for name in task.formats)
-STRATEGIES: tuple[str, ...] = ("grid", "one_at_a_time", "exhaustive", "greedy", "pareto", "additive")
+STRATEGIES: tuple[str, ...] = ("grid", "one_at_a_time", "exhaustive", "greedy", "pareto", "additive", "exact_front")
 SAMPLERS: tuple[str, ...] = ("nsga2", "tpe")
 OWN_BACKENDS: tuple[str, ...] = ("mpnet",)
 DEFAULT_OUTPUT = Path("runs")
@@ -175,6 +175,12 @@ class ConstraintSection:
     def drop_names(self) -> tuple[str, ...]:
         """The measures that `drops` limits."""
         return tuple(key.removesuffix(DROP) for key in self.drops)
+
+    @property
+    def measures(self) -> tuple[str, ...]:
+        """All that is limited, by the measure's name."""
+        ap = () if self.ap_drop is None and self.ap_drop_relative is None else ("AP",)
+        return (*ap, *self.drop_names, *self.at_most)
 
     @property
     def on_accuracy(self) -> bool:

@@ -46,9 +46,12 @@ def everything_known(problem: Problem, store: TrialStore, contexts: tuple[int, .
 
 
 def exact_gap(problem: Problem, tried: Mapping[Configuration, Trial],
-              known: Mapping[Configuration, Trial]) -> Gap | None:
-    """How far the front of what a strategy tried is from the exact one; None until the whole space is known."""
-    if len(known) < problem.space.size:
+              known: Mapping[Configuration, Trial], ruled_out: int = 0) -> Gap | None:
+    """How far the front of what a strategy tried is from the exact one; None until the whole space is known.
+
+    ruled_out: how many configurations are not among the known ones and no part of the front for certain.
+    """
+    if len(known) + ruled_out < problem.space.size:
         return None
     return front_gap(problem.pairs(list(tried.values())), problem.pairs(list(known.values())))
 
@@ -100,13 +103,15 @@ def findings(
     picks = {name: {**entry(c), "losses": losses_as_json(losses.get(c, {}), quality),
                     "saves": _saves(known[c], known.get(Configuration(problem.baseline)))} for name, c in picked.items()}
     chosen = "safe" if "safe" in picks and not problem.constraints.on_accuracy else None
-    gap = exact_gap(problem, state.known, known)
+    ruled_out = _ruled_out(problem, store, contexts, known)
+    gap = exact_gap(problem, state.known, known, ruled_out)
     work = store.work()
     passes = macs_per_pass * images
     return {
         "format": FORMAT, "version": VERSION, "name": name, "strategy": strategy,
         "state": "stopped" if state.stopped else "finished", "stopped": state.stopped,
-        "trials": len(state.known), "known": len(known), "computed": state.computed, "space": problem.space.size,
+        "trials": len(state.known), "known": len(known), "ruled_out": ruled_out,
+        "computed": state.computed, "space": problem.space.size,
         "forward_equivalents": state.macs / passes, "forward_equivalents_theory": theory,
         "forward_equivalents_store": work.macs / passes, "images": images, "seconds": state.seconds,
         "seconds_store": work.seconds,
@@ -124,6 +129,15 @@ def findings(
         "gap": None if gap is None else vars(gap),
         "store": str(store.path),
     }
+
+
+def _ruled_out(problem: Problem, store: TrialStore, contexts: tuple[int, ...],
+               known: Mapping[Configuration, Trial]) -> int:
+    """How many configurations the store knows to be no part of the front, beside those that are known."""
+    return sum(
+        Configuration(key, options) not in known and key in problem.space
+        for options, context in enumerate(contexts) for key in store.all_beaten(context, problem.names)
+    )
 
 
 def _saves(trial: Trial, baseline: Trial | None) -> dict[str, float]:

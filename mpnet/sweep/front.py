@@ -18,6 +18,20 @@ from mpnet.spec.measures import Measure
 Points = NDArray[np.float64]
 
 
+@dataclass(frozen=True)
+class Rivals:
+    """Configurations that others are held against. names: of the objectives; points: their values, to be minimised."""
+
+    names: tuple[str, ...]
+    points: tuple[tuple[float, ...], ...]
+
+    def beat(self, best: Points) -> NDArray[np.bool_]:
+        """bool (n,): which of configurations that are at best so good (n, k), to be minimised, are dominated for certain."""
+        points = np.array(self.points).reshape(-1, 1, len(self.names))
+        nowhere_worse = np.all(points <= best, axis=2)
+        return np.asarray(np.any(nowhere_worse & np.any(points < best, axis=2), axis=0))
+
+
 def to_minimise(values: Points, objectives: Sequence[Measure]) -> Points:
     """values: (n, k) as measured. Result: (n, k), every column to be minimised."""
     return values * np.array([o.sense for o in objectives], dtype=np.float64)

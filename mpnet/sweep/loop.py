@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Callable, Sequence
 
 from mpnet.spec.network import NetworkSpec
 from mpnet.sweep.executor import Executor
-from mpnet.sweep.problem import Problem
+from mpnet.sweep.problem import Contest, Problem
 from mpnet.sweep.space import Configuration
 from mpnet.sweep.store import Trial, TrialStore, Work
+from mpnet.sweep.store_beaten import Beaten
 from mpnet.sweep.strategies import Strategy
 from mpnet.sweep.units import Unit, UnitResult, split_units
 
@@ -25,16 +26,24 @@ class SweepState:
 
     known:    all trials so far, by configuration.
     total:    configurations that were asked for so far: all of them for strategies that know beforehand.
-    computed: trials that this process computed. macs: executed for them, all pictures.
+    ruled_out: configurations that need no trial, since they cannot be on the front.
+    computed: trials that this process computed; settled: these and what it ruled out. macs: executed for them, all pictures.
     started:  time.monotonic() of the start. stopped: `trials` or `seconds` when a budget ended the sweep.
     """
 
     known: dict[Configuration, Trial] = field(default_factory=dict)
     total: int = 0
+    ruled_out: int = 0
     computed: int = 0
+    settled: int = 0
     macs: float = 0.0
     started: float = field(default_factory=time.monotonic)
     stopped: str | None = None
+
+    @property
+    def done(self) -> int:
+        """Configurations that nothing more has to be known of."""
+        return len(self.known) + self.ruled_out
 
     @property
     def seconds(self) -> float:
@@ -81,7 +90,7 @@ class Sweep:
         try:
             batch = next(walk)
             while True:
-                self._evaluate(self._affordable(batch))
+                self._evaluate(self._affordable(batch), isinstance(batch, Contest))
                 if self.state.stopped:
                     walk.close()
                     break
@@ -94,14 +103,26 @@ class Sweep:
     def _affordable(self, batch: Sequence[Configuration]) -> list[Configuration]:
         """What of a batch the budget of trials allows."""
         new = [c for c in dict.fromkeys(batch) if c not in self.state.known]
+        if isinstance(batch, Contest):
+            beaten = self._beaten(new)
+            self.state.ruled_out += len(beaten)
+            new = [c for c in new if c not in beaten]
         limit = self.problem.trials
         if limit is not None and len(self.state.known) + len(new) > limit:
             new = new[:max(0, limit - len(self.state.known))]
             self.state.stopped = "trials"
-        self.state.total = len(self.state.known) + len(new)
+        self.state.total = self.problem.space.size if isinstance(batch, Contest) else len(self.state.known) + len(new)
         return new
 
-    def _evaluate(self, wanted: Sequence[Configuration]) -> None:
+    def _beaten(self, wanted: Sequence[Configuration]) -> set[Configuration]:
+        """Those that the store knows to be no part of the front."""
+        found = set()
+        for options, context in enumerate(self.contexts):
+            keys = {c.key for c in wanted if c.options == options}
+            found |= {Configuration(key, options) for key in self.store.beaten(context, self.problem.names, keys)}
+        return found
+
+    def _evaluate(self, wanted: Sequence[Configuration], contest: bool) -> None:
         missing = self._look_up(wanted)
         if not missing:
             return
@@ -123,9 +144,10 @@ class Sweep:
                 unit = pending.popleft()
                 if not self.store.claim([unit.name]):
                     elsewhere.append(unit)
-                elif not self._look_up([Configuration(key, unit.options) for key in unit.keys]):
+                elif self._is_done(unit, contest):
                     self.store.release(unit.name)
                 else:
+                    unit = replace(unit, rivals=self.problem.rivals(self.state.known.values()) if contest else None)
                     executor.submit(unit)
                     running.add(unit)
             if running:
@@ -139,6 +161,14 @@ class Sweep:
                 elsewhere = []
             self._alive()
 
+    def _is_done(self, unit: Unit, contest: bool) -> bool:
+        """Whether another process has finished it."""
+        missing = self._look_up([Configuration(key, unit.options) for key in unit.keys])
+        if contest and missing and len(self._beaten(missing)) == len(missing):
+            self.state.ruled_out += len(missing)
+            return True
+        return not missing
+
     def _look_up(self, wanted: Sequence[Configuration]) -> list[Configuration]:
         """Take over what the store knows; the rest is returned."""
         for options, context in enumerate(self.contexts):
@@ -150,10 +180,13 @@ class Sweep:
     def _commit(self, done: UnitResult) -> None:
         now, unit = time.monotonic(), done.unit
         work = Work(done.macs, now - self._counted)
-        self.store.add(self.contexts[unit.options], done.trials, claim=unit.name, work=work)
+        beaten = Beaten(self.problem.names, done.ruled_out)
+        self.store.add(self.contexts[unit.options], done.trials, claim=unit.name, work=work, beaten=beaten)
         self._counted = now
         self.state.known.update({Configuration(trial.key, unit.options): trial for trial in done.trials})
         self.state.computed += len(done.trials)
+        self.state.ruled_out += len(done.ruled_out)
+        self.state.settled += len(done.trials) + len(done.ruled_out)
         self.state.macs += done.macs
         self._on_update(self.state)
 

@@ -12,13 +12,17 @@ from mpnet.errors import ConfigError
 from mpnet.spec.experiment import ConstraintSection
 from mpnet.spec.measures import DROP, Measure, measure, objective
 from mpnet.spec.precision import BY_CODE
-from mpnet.sweep.front import Points, non_dominated, to_minimise
+from mpnet.sweep.front import Points, Rivals, non_dominated, to_minimise
 from mpnet.sweep.space import Configuration, Space
 from mpnet.sweep.store import Trial
 
 Results = Mapping[Configuration, Trial]
 Walk = Generator[list[Configuration], Results, None]
 """What a strategy asks for, batch by batch; it is sent all that is known."""
+
+
+class Contest(list[Configuration]):
+    """A batch of which only what may be on the front need be measured: the rest may be ruled out."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +46,11 @@ class Problem:
             raise ConfigError("sweep.objectives: name at least one measure of accuracy, such as AP or agreement_AP")
         if all(o.higher for o in self.objectives):
             raise ConfigError("sweep.objectives: name at least one cost, such as bit_operations or weight_bytes")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the objectives."""
+        return tuple(o.name for o in self.objectives)
 
     @property
     def quality_name(self) -> str:
@@ -83,6 +92,12 @@ class Problem:
         points = np.array([[self.quality(t), self.cost(t)] for t in trials]).reshape(len(trials), 2)
         front: Points = points[non_dominated(points * np.array([-1.0, 1.0]))]
         return front
+
+    def rivals(self, trials: Iterable[Trial]) -> Rivals:
+        """The front of what is known, for configurations that nothing is known of to be held against."""
+        points = to_minimise(self.points(list(trials)), self.objectives)
+        front = np.unique(points[non_dominated(points)], axis=0)
+        return Rivals(self.names, tuple(tuple(map(float, point)) for point in front))
 
     def front(self, trials: Sequence[Trial]) -> list[int]:
         """Indices of the trials that no other one dominates, the first objective best first."""

@@ -15,9 +15,10 @@ from mpnet.errors import StoreError
 from mpnet.messages import named
 from mpnet.spec.identity import digest_of
 from mpnet.spec.measures import trial_columns
-from mpnet.sweep.store import BUSY_SECONDS, Subject, Trial, TrialStore, existing
+from mpnet.sweep.store import BUSY_SECONDS, Subject, Trial, TrialStore
+from mpnet.sweep.store_beaten import Beaten, unpacked
 from mpnet.sweep.store_documents import DOCUMENTS, check_trial, read_document
-from mpnet.sweep.store_read import open_for_reading
+from mpnet.sweep.store_read import existing, open_for_reading
 
 _BATCH = 2_000
 
@@ -50,6 +51,9 @@ def salvage(path: Path, out: Path) -> dict[str, Any]:
             for old, trials in _trials(db, lost):
                 if old in numbers:
                     written += new.add(numbers[old], trials)
+            for old, beaten in _beaten(db, lost):
+                if old in numbers:
+                    new.add(numbers[old], (), beaten=beaten)
             for name, document in _notes(db, lost, numbers).items():
                 new.set_note(name, json.dumps(document))
     return {"store": str(path), "salvaged": str(out), "trials": written, "contexts": len(contexts), "lost": lost}
@@ -119,6 +123,21 @@ def _trials(db: sqlite3.Connection, lost: list[str]) -> Iterator[tuple[int, list
         yield int(of or 0), batch
     if broken:
         lost.append(f"{broken} trials whose values are none")
+
+
+def _beaten(db: sqlite3.Connection, lost: list[str]) -> Iterator[tuple[int, Beaten]]:
+    """What was ruled out, row by row; stores of older versions have no such table."""
+    with suppress(sqlite3.Error):
+        if not db.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'beaten'").fetchone():
+            return
+    for row in _rows(db, "beaten", "context, first", lost):
+        try:
+            keys = unpacked(row["keys"])
+            for key in keys:
+                check_trial(key, {})
+            yield int(row["context"]), Beaten(tuple(str(row["objectives"]).split(",")), keys)
+        except (ValueError, TypeError):
+            lost.append("some configurations that were ruled out")
 
 
 def _notes(db: sqlite3.Connection, lost: list[str], numbers: dict[int, int]) -> dict[str, Any]:

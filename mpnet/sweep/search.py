@@ -5,21 +5,16 @@ from __future__ import annotations
 import time
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, Callable
 
-import numpy as np
-
-from mpnet.engine.plan import build_plan
-from mpnet.engine.run import Session
 from mpnet.errors import ConfigError
 from mpnet.formats.cfg import read_cfg
 from mpnet.progress import Progress, silent
 from mpnet.spec.experiment import OWN_BACKENDS, Experiment, SweepSection
 from mpnet.spec.identity import digest_of
 from mpnet.spec.plan_key import split_key
-from mpnet.speed.clock import in_turn
+from mpnet.sweep.estimate import duration, estimate_seconds
 from mpnet.sweep.findings import findings, rank_layers
 from mpnet.sweep.latest import mark_latest_store
 from mpnet.sweep.loop import OnUpdate, Sweep, Workforce
@@ -28,27 +23,25 @@ from mpnet.sweep.problem import Problem, objectives_of
 from mpnet.sweep.record import FOUND, write_record
 from mpnet.sweep.setup import describe, make_context, make_executor, say, set_up
 from mpnet.sweep.sharing import forward_equivalents
-from mpnet.sweep.space import Space, build_space
+from mpnet.sweep.space import build_space
 from mpnet.sweep.store import TrialStore
-from mpnet.sweep.strategies import EXACT, strategy
+from mpnet.sweep.strategies import EXACT, RULES_OUT, strategy
 from mpnet.sweep.verify import Verification, verifying
 from mpnet.trial.experiment import open_workbench
 from mpnet.trial.task import for_task
-from mpnet.trial.workbench import Workbench
 
 ASK_SECONDS = 2 * 3600.0
 """An exact sweep that would take longer asks for --yes."""
 MAX_CONFIGURATIONS = 20_000_000
 """More than this does not fit into memory, whatever the time."""
-SCORE_SECONDS = 60e-6
-"""For one configuration and picture: suppression, matching, average precision. Only for the estimate."""
 
 
 @dataclass(frozen=True)
 class SweepStart:
     """What is known before the first trial.
 
-    theory: forward passes for one picture of a walk through the space. notes: what the user should know, one line each.
+    theory: forward passes for one picture of a walk through the space. estimate: of its time, in words.
+    notes: what the user should know, one line each.
     """
 
     problem: Problem
@@ -56,7 +49,7 @@ class SweepStart:
     images: int
     selecting: int
     store: Path
-    estimate_seconds: float
+    estimate: str
     listed: bool
     notes: tuple[str, ...] = ()
 
@@ -96,11 +89,12 @@ def run_sweep(
         opened = stack.enter_context(TrialStore.open(path, setup.subject))
         contexts = tuple(opened.context(document) for document in setup.documents)
         left = space.size - sum(min(opened.count(context), space.size) for context in contexts)
+        left -= opened.count_beaten(contexts, section.objectives) if section.strategy in RULES_OUT else 0
         estimate = estimate_seconds(bench, space, parallel) * max(0, left) / space.size
         if section.strategy in EXACT and estimate > ASK_SECONDS and not yes:
             raise ConfigError(
-                f"{experiment.source}: {section.strategy} over {space.size:,} configurations takes about "
-                f"{duration(estimate)} here ({len(bench.dataset.images)} pictures, "
+                f"{experiment.source}: {section.strategy} over {space.size:,} configurations takes "
+                f"{_about(section.strategy, estimate)} here ({len(bench.dataset.images)} pictures, "
                 f"{float(forward_equivalents(network, space)):,.0f} forward passes each); start it with --yes, narrow "
                 f"sweep.space, or use another strategy (additive, greedy, pareto)"
             )
@@ -109,7 +103,8 @@ def run_sweep(
             section.constraints, section.seed, section.budget.trials, section.sampler,
         )
         start = SweepStart(problem, float(forward_equivalents(network, space)), len(bench.dataset.images),
-                           len(setup.select), path, estimate, section.strategy in EXACT, _notes(experiment, section))
+                           len(setup.select), path, _about(section.strategy, estimate), section.strategy in EXACT,
+                           _notes(experiment, section))
         on_start(start)
         describe(opened, setup, contexts, command)
         if store is None:
@@ -141,26 +136,12 @@ def run_sweep(
     return document
 
 
+def _about(strategy: str, seconds: float) -> str:
+    return f"{'at most' if strategy in RULES_OUT else 'about'} {duration(seconds)}"
+
+
 def _notes(experiment: Experiment, section: SweepSection) -> tuple[str, ...]:
     if experiment.backends == OWN_BACKENDS or section.verify is not None:
         return ()
     return (f"backends {', '.join(experiment.backends)}: a sweep searches with mpnet's own kernels; with sweep.verify: {{}} "
             "what it finds is run in these as well",)
-
-
-def estimate_seconds(bench: Workbench, space: Space, workers: int) -> float:
-    """About how long an exact sweep takes: two forward passes are timed, the rest is counted."""
-    plan = build_plan(bench.network, bench.assign(), replace(bench.options, ranges={}, layers={}, said={}))
-    session = Session(bench.prepared, plan, 1)
-    picture = np.zeros((1, *bench.network.in_shape), np.float32)
-    [taken] = in_turn(partial(session.forward, picture), repeats=1)
-    passes = float(forward_equivalents(bench.network, space))
-    return len(bench.dataset.images) * (passes * taken.min_ms / 1e3 + space.size * SCORE_SECONDS) / workers
-
-
-def duration(seconds: float) -> str:
-    """Seconds for people."""
-    for size, unit in ((86400 * 365, "years"), (86400, "days"), (3600, "hours"), (60, "minutes")):
-        if seconds >= 2 * size:
-            return f"{seconds / size:,.0f} {unit}"
-    return f"{seconds:.0f} seconds"

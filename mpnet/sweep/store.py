@@ -18,16 +18,16 @@ import time
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any, Callable, Iterable, Iterator, Mapping, Sequence, TypeVar
+from typing import Any, Callable, Collection, Iterable, Iterator, Mapping, Sequence, TypeVar
 
 from mpnet.errors import StoreError
-from mpnet.messages import named, reason_of
 from mpnet.spec.identity import TrialIdentity, digest_of
 from mpnet.spec.measures import trial_columns
 from mpnet.sweep.owners import Owners
+from mpnet.sweep.store_beaten import Beaten, add_beaten, beaten_rows, unpacked
 from mpnet.sweep.store_documents import check_trial, read_document
-from mpnet.sweep.store_read import open_for_reading
-from mpnet.sweep.store_schema import FORMAT, SCHEMA, VERSION, add_columns, columns_of, damaged, store_error
+from mpnet.sweep.store_read import existing, open_for_reading
+from mpnet.sweep.store_schema import FORMAT, SCHEMA, VERSION, add_columns, columns_of, damaged, translated
 
 _Read = TypeVar("_Read")
 BUSY_SECONDS = 60.0
@@ -87,7 +87,7 @@ class TrialStore:
         cannot be read or written.
         """
         path = existing(path) if subject is None or os.path.exists(path) else Path(path)
-        with _translated(path):
+        with translated(path):
             if subject is not None:
                 path.parent.mkdir(parents=True, exist_ok=True)
             connection = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)
@@ -99,7 +99,7 @@ class TrialStore:
         """Open an existing store for reading only, also from a folder that cannot be written and while others write."""
         path = existing(path)
         with ExitStack() as stack:
-            with _translated(path):
+            with translated(path):
                 connection = open_for_reading(path, BUSY_SECONDS, stack)
             store = TrialStore(path, connection, Owners(path, join=False))
             store._opened = stack.pop_all()
@@ -134,7 +134,7 @@ class TrialStore:
     # ---- what the store is about
 
     def _prepare(self, subject: Subject | None) -> None:
-        with _translated(self.path):
+        with translated(self.path):
             tables = {row[0] for row in self._db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
         if not tables and subject is not None:
             self._write_safely()
@@ -158,14 +158,14 @@ class TrialStore:
             self._check_format()
 
     def _write_safely(self) -> None:
-        with _translated(self.path):
+        with translated(self.path):
             self._db.execute("PRAGMA journal_mode = WAL")
             # FULL: a finished trial survives a power cut as well.
             self._db.execute("PRAGMA synchronous = FULL")
 
     def _check_format(self) -> int:
         """The version of the format; what the store has columns for is known from here on."""
-        with _translated(self.path):
+        with translated(self.path):
             tables = {row[0] for row in self._db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
             meta = dict(self._db.execute("SELECT name, value FROM meta")) if "meta" in tables else {}
             self._columns = columns_of(self._db)
@@ -195,13 +195,13 @@ class TrialStore:
 
     def note(self, name: str) -> str | None:
         """A text kept under a name, or None."""
-        with _translated(self.path):
+        with translated(self.path):
             row = self._db.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()
         return None if row is None else str(row[0])
 
     def notes(self, prefix: str) -> tuple[str, ...]:
         """Names of all texts whose name begins so."""
-        with _translated(self.path):
+        with translated(self.path):
             rows = self._db.execute("SELECT name FROM meta WHERE substr(name, 1, ?) = ?", (len(prefix), prefix)).fetchall()
         return tuple(str(row[0]) for row in rows)
     def document(self, name: str) -> Any:
@@ -237,7 +237,7 @@ class TrialStore:
 
     def contexts(self) -> dict[int, dict[str, Any]]:
         """All contexts by number."""
-        with _translated(self.path):
+        with translated(self.path):
             rows = self._db.execute("SELECT id, document FROM contexts ORDER BY id").fetchall()
         for number, _ in rows:
             if not isinstance(number, int):
@@ -259,8 +259,12 @@ class TrialStore:
 
     # ---- trials
 
-    def add(self, context: int, trials: Iterable[Trial], claim: str | None = None, work: Work | None = None) -> int:
-        """Commit finished trials, all or none, end the claim that they were computed under, and count their work.
+    def add(
+        self, context: int, trials: Iterable[Trial], claim: str | None = None, work: Work | None = None,
+        beaten: Beaten | None = None,
+    ) -> int:
+        """Commit finished trials, all or none, and which others need none, end the claim that they were computed under, and
+        count their work.
 
         A trial that is already there stays as it is: results are reproducible, so both are the same. Result: how many
         were new. Raises: StoreError for a value of an unknown name.
@@ -278,6 +282,8 @@ class TrialStore:
             before = self._db.total_changes
             self._db.executemany(f"INSERT OR IGNORE INTO trials ({self._row}) VALUES ({places})", rows)
             new = self._db.total_changes - before
+            if beaten is not None and beaten.keys:
+                add_beaten(self._db, context, beaten)
             if claim is not None:
                 self._db.execute("DELETE FROM claims WHERE name = ?", (claim,))
             if work is not None:
@@ -287,28 +293,46 @@ class TrialStore:
                     (context, work.macs, work.seconds))
         return new
 
+    def beaten(self, context: int, objectives: Iterable[str], keys: Collection[str]) -> set[str]:
+        """Those of the keys that are known to be no part of the front of these objectives (see `store_beaten`)."""
+        found = self._beaten(context, objectives, min(keys), max(keys)) if keys else ()
+        return {key for key in found if key in keys}
+
+    def all_beaten(self, context: int, objectives: Iterable[str]) -> Iterator[str]:
+        """All keys that are known to be no part of that front."""
+        return self._beaten(context, objectives)
+
+    def count_beaten(self, contexts: Iterable[int], objectives: Iterable[str]) -> int:
+        """How many there are."""
+        return sum(1 for context in contexts for _ in self.all_beaten(context, objectives))
+
+    def _beaten(self, context: int, objectives: Iterable[str], *within: str) -> Iterator[str]:
+        with translated(self.path):
+            for packed in beaten_rows(self._db, context, objectives, *within):
+                yield from self._read(unpacked, packed)
+
     def work(self) -> Work:
         """All work that went into the finished trials."""
-        with _translated(self.path):
+        with translated(self.path):
             row = self._db.execute("SELECT total(macs), total(seconds) FROM work").fetchone()
         return Work(float(row[0]), float(row[1]))
 
     def count(self, context: int | None = None) -> int:
         """How many trials are finished."""
         where, values = ("", ()) if context is None else (" WHERE context = ?", (context,))
-        with _translated(self.path):
+        with translated(self.path):
             return int(self._db.execute(f"SELECT count(*) FROM trials{where}", values).fetchone()[0])
 
     def trials(self, context: int) -> Iterator[Trial]:
         """All finished trials, by rising key."""
-        with _translated(self.path):
+        with translated(self.path):
             for row in self._db.execute(f"SELECT {self._row} FROM trials WHERE context = ? ORDER BY key", (context,)):
                 yield self._trial(row)
 
     def find(self, context: int, keys: Sequence[str]) -> dict[str, Trial]:
         """Those of the keys that are finished."""
         found: dict[str, Trial] = {}
-        with _translated(self.path):
+        with translated(self.path):
             for start in range(0, len(keys), _SLICE):
                 part = keys[start:start + _SLICE]
                 places = ", ".join("?" * len(part))
@@ -353,7 +377,7 @@ class TrialStore:
 
     def claims(self) -> dict[str, str]:
         """Claimed work by name, with its owner (see `owners`), dead owners' left out."""
-        with _translated(self.path):
+        with translated(self.path):
             rows = self._db.execute("SELECT name, owner, heartbeat FROM claims ORDER BY name").fetchall()
         return {name: owner for name, owner, heartbeat in rows if self._is_held(owner, heartbeat)}
 
@@ -369,7 +393,7 @@ class TrialStore:
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:
         """One short write. IMMEDIATE takes the write lock first: writers wait, they never deadlock."""
-        with _translated(self.path):
+        with translated(self.path):
             self._db.execute("BEGIN IMMEDIATE")
             try:
                 yield
@@ -378,26 +402,3 @@ class TrialStore:
                 if self._db.in_transaction:
                     self._db.execute("ROLLBACK")
                 raise
-
-
-def existing(path: str | Path) -> Path:
-    """The path of a file that is there. Raises: StoreError for one that is not, a folder, a pipe or a device."""
-    try:
-        if Path(path).is_file():
-            return Path(path)
-    except (OSError, ValueError) as error:
-        raise StoreError(f"{named(path)}: cannot be opened ({reason_of(error)}); choose another --store") from None
-    if os.path.exists(path):
-        raise StoreError(f"{named(path)}: is not a regular file, so it is no store; choose another --store")
-    raise StoreError(f"{named(path)}: no such store; `mpnet sweep` writes one")
-
-
-@contextlib.contextmanager
-def _translated(path: Path) -> Iterator[None]:
-    """SQLite's and the system's complaints as one StoreError each."""
-    try:
-        yield
-    except UnicodeDecodeError:  # even what SQLite says of a damaged file may be none
-        raise damaged(path, "it holds a text that is not UTF-8") from None
-    except (sqlite3.Error, OSError) as error:
-        raise store_error(path, error) from error

@@ -12,6 +12,9 @@ import tempfile
 from contextlib import ExitStack, closing
 from pathlib import Path
 
+from mpnet.errors import StoreError
+from mpnet.messages import named, reason_of
+
 
 def open_for_reading(path: Path, busy_seconds: float, stack: ExitStack) -> sqlite3.Connection:
     """A connection that only reads, also while others write, and from a folder that cannot be written.
@@ -45,3 +48,15 @@ def _connect(path: Path, mode: str, busy_seconds: float, stack: ExitStack) -> sq
         connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
         stack.push(opened.pop_all())
     return connection
+
+
+def existing(path: str | Path) -> Path:
+    """The path of a file that is there. Raises: StoreError for one that is not, a folder, a pipe or a device."""
+    try:
+        if Path(path).is_file():
+            return Path(path)
+    except (OSError, ValueError) as error:
+        raise StoreError(f"{named(path)}: cannot be opened ({reason_of(error)}); choose another --store") from None
+    if os.path.exists(path):
+        raise StoreError(f"{named(path)}: is not a regular file, so it is no store; choose another --store")
+    raise StoreError(f"{named(path)}: no such store; `mpnet sweep` writes one")

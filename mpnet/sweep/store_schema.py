@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 from pathlib import Path
+from typing import Iterator
 
 from mpnet.errors import StoreError
 from mpnet.messages import named
@@ -68,3 +70,14 @@ def store_error(path: Path, error: sqlite3.Error | OSError) -> StoreError:
         return StoreError(f"{path}: the disk cannot be written or read ({text}), perhaps full; {safe}; mend that and "
                           f"run the same command again")
     return StoreError(f"{path}: {text}; choose another --store")
+
+
+@contextlib.contextmanager
+def translated(path: Path) -> Iterator[None]:
+    """SQLite's and the system's complaints as one StoreError each."""
+    try:
+        yield
+    except UnicodeDecodeError:  # even what SQLite says of a damaged file may be none
+        raise damaged(path, "it holds a text that is not UTF-8") from None
+    except (sqlite3.Error, OSError) as error:
+        raise store_error(path, error) from error

@@ -12,6 +12,7 @@ from itertools import groupby
 from typing import Iterable, Sequence
 
 from mpnet.spec.network import NetworkSpec
+from mpnet.sweep.front import Rivals
 from mpnet.sweep.sharing import ancestors, forward_equivalents_of, restricted
 from mpnet.sweep.space import Configuration
 from mpnet.sweep.store import Trial
@@ -28,10 +29,14 @@ SMALL = 64
 
 @dataclass(frozen=True)
 class Unit:
-    """Work that is done and committed as a whole: configurations under one option set, neighbours in the trie."""
+    """Work that is done and committed as a whole: configurations under one option set, neighbours in the trie.
+
+    rivals: what is known already of the front, see `rule_out`; those that it beats need no figures. None: all need them.
+    """
 
     options: int
     keys: tuple[str, ...]
+    rivals: Rivals | None = None
 
     @property
     def name(self) -> str:
@@ -41,11 +46,12 @@ class Unit:
 
 @dataclass(frozen=True)
 class UnitResult:
-    """A finished unit; macs: executed for its trials, all pictures."""
+    """A finished unit; macs: executed for it, all pictures. ruled_out: keys of those that rivals beat, rising."""
 
     unit: Unit
     trials: tuple[Trial, ...]
     macs: int
+    ruled_out: tuple[str, ...] = ()
 
 
 def split_units(

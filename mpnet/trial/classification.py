@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from mpnet.evaluation.classification import TOP, agreement, per_class, right, share
 from mpnet.evaluation.compare import Interval
+from mpnet.evaluation.metrics import PERCENT
 from mpnet.evaluation.proportions import METHOD, paired_interval
 from mpnet.formats.predictions_json import predictions_json, read_predictions
 from mpnet.spec.classifications import Classifications, best_classes, class_scores, join_images
@@ -30,6 +31,10 @@ class ClassificationDecoder:
         """The best classes of a few pictures."""
         return best_classes(class_scores(tensor))
 
+    def of_images(self, positions: NDArray[np.intp]) -> ClassificationDecoder:
+        """It is the same for all pictures."""
+        return self
+
     def join(self, parts: Sequence[Classifications]) -> Classifications:
         """Of consecutive groups of pictures as of all."""
         return join_images(parts)
@@ -49,6 +54,26 @@ class ClassMeter:
         """top1, top5 and, with a baseline, agreement_top1, in percent; -1 without pictures."""
         values = {name: share(right(found, self._labels, best)) for name, best in TOP.items()}
         return values if self._baseline is None else {**values, "agreement_top1": agreement(found, self._baseline)}
+
+
+class ClassCeilings:
+    """As `trial.task.Ceilings`: every picture that was not seen counts as right."""
+
+    def __init__(self, dataset: Dataset, baseline: Classifications | None, wanted: Collection[str]) -> None:
+        self.order = np.arange(len(dataset.images))
+        labels = {CLASSIFICATION.quality: dataset.labels}
+        if baseline is not None:
+            labels[CLASSIFICATION.agreement] = baseline.best
+        self._labels = {name: values for name, values in labels.items() if name in wanted}
+
+    def after(self, seen: int) -> Callable[[Sequence[Classifications]], dict[str, float]]:
+        """From groups of classifications to the most that each share can be, percent."""
+        def most(parts: Sequence[Classifications]) -> dict[str, float]:
+            found, unseen = join_images(parts), len(self.order) - seen
+            return {name: float((np.count_nonzero(right(found, labels[:seen], 1)) + unseen) / len(labels) * PERCENT)
+                    for name, labels in self._labels.items()}
+
+        return most
 
 
 def paired(before: NDArray[np.bool_], after: NDArray[np.bool_]) -> Interval:
@@ -75,6 +100,6 @@ def measure_classifications(found: Classifications, dataset: Dataset) -> tuple[d
 
 
 CLASSIFICATION_KIT: Kit[Classifications] = Kit(
-    CLASSIFICATION, lambda *_: ClassificationDecoder(), _protocol, ClassMeter,
+    CLASSIFICATION, lambda *_: ClassificationDecoder(), _protocol, ClassMeter, ClassCeilings,
     measure_classifications, _loss, METHOD, predictions_json, read_predictions,
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Callable, Mapping, Sequence
 
 import numpy as np
@@ -20,7 +20,7 @@ from mpnet.spec.detections import Detections
 from mpnet.spec.experiment import Experiment
 from mpnet.spec.network import NetworkSpec
 from mpnet.spec.task import DETECTION
-from mpnet.trial.measure import Meter, measure_detections
+from mpnet.trial.measure import DetectionCeilings, Meter, measure_detections
 from mpnet.trial.task import Kit
 
 METRIC = "COCO AP@[.50:.95], 101 recall points, 100 detections per picture and class; Darknet mAP@0.5, 11 points"
@@ -39,6 +39,10 @@ class DetectionDecoder:
     def decode(self, output: int, tensor: NDArray[np.float32], places: NDArray[np.float32]) -> Candidates:
         """The boxes of one head."""
         return decode_head(tensor, self.heads[output], places, self.confidence)
+
+    def of_images(self, positions: NDArray[np.intp]) -> DetectionDecoder:
+        """For these pictures alone, in this order."""
+        return replace(self, sizes=self.sizes[positions])
 
     def join(self, parts: Sequence[Candidates]) -> Candidates:
         """Of consecutive groups of pictures as of all."""
@@ -97,6 +101,6 @@ class _Loss:
 
 _loss: Callable[[Dataset, Detections], Callable[[Detections], Interval]] = _Loss
 DETECTION_KIT: Kit[Detections] = Kit(
-    DETECTION, _decoder, _protocol, Meter, measure_detections, _loss, METHOD,
+    DETECTION, _decoder, _protocol, Meter, DetectionCeilings, measure_detections, _loss, METHOD,
     detections_json, read_detections,
 )

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Collection
+from typing import Any, Callable, Collection, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mpnet.evaluation.agreement import Agreement
+from mpnet.evaluation.agreement import Agreement, inside_pictures
+from mpnet.evaluation.ceiling import Ceiling, most_telling
 from mpnet.evaluation.darknet_map import darknet_ap50, darknet_map50
+from mpnet.evaluation.match import Truths
 from mpnet.evaluation.metrics import CocoEvaluator, CocoResult
 from mpnet.spec.dataset import Dataset
 from mpnet.spec.detections import Detections
@@ -51,6 +53,30 @@ class Meter:
             values.update({AGREEMENT + name: value for name, value in self._agreement.measure(detections).items()})
         known = {*names_of("accuracy", "agreement")}
         return Measured({name: float(value) for name, value in values.items() if name in known}, coco, per_class)
+
+
+class DetectionCeilings:
+    """As `trial.task.Ceilings`; see `evaluation.ceiling` for the proof."""
+
+    def __init__(self, dataset: Dataset, baseline: Detections | None, wanted: Collection[str]) -> None:
+        truths = {DETECTION.quality: Truths.of_dataset(dataset)}
+        if baseline is not None:
+            truths[DETECTION.agreement] = Agreement(baseline, dataset.sizes, len(dataset.categories)).truths
+        truths = {name: held for name, held in truths.items() if name in wanted}
+        self.order = most_telling(next(reversed(truths.values())))
+        self._truths = {name: held.in_order(self.order) for name, held in truths.items()}
+
+    def after(self, seen: int) -> Callable[[Sequence[Detections]], dict[str, float]]:
+        """From groups of detections to the most that each measure can be, percent."""
+        ceilings = {name: Ceiling(truths, seen) for name, truths in self._truths.items()}
+        sizes = next(iter(self._truths.values())).sizes[:seen]
+
+        def most(parts: Sequence[Detections]) -> dict[str, float]:
+            found = Detections.joined(parts)
+            return {name: ceiling.of(inside_pictures(found, sizes) if name == DETECTION.agreement else found)
+                    for name, ceiling in ceilings.items()}
+
+        return most
 
 
 def measure_detections(detections: Detections, dataset: Dataset) -> tuple[dict[str, float], list[dict[str, Any]]]:

@@ -37,6 +37,10 @@ class Decoder(Protocol[F_co]):
         """
         ...
 
+    def of_images(self, positions: NDArray[np.intp]) -> Decoder[F_co]:
+        """The decoder of these pictures alone, in this order."""
+        ...
+
     def join(self, parts: Sequence[Any]) -> Any:
         """What `decode` said of consecutive groups of pictures, as of all of them."""
         ...
@@ -57,6 +61,20 @@ class Meter(Protocol[F_contra]):
         ...
 
 
+class Ceilings(Protocol[F_contra]):
+    """The most that the task's quality and agreement can still be of findings that are known for part of the pictures.
+
+    order: positions of the pictures in the order in which they are looked at.
+    """
+
+    order: NDArray[np.intp]
+
+    def after(self, seen: int) -> Callable[[Sequence[F_contra]], dict[str, float]]:
+        """What tells it once the first `seen` pictures of `order` are known: from the findings of consecutive groups of
+        these to percent by measure, none of which the measure of all pictures can exceed."""
+        ...
+
+
 @dataclass(frozen=True)
 class Kit(Generic[F]):
     """See the module.
@@ -64,6 +82,7 @@ class Kit(Generic[F]):
     decoder:   for a network and data set, as the experiment wants it.
     protocol:  what of its protocol is the task's own, for `protocol` of results.
     meter:     of a data set, and of the baseline's findings for agreement.
+    ceilings:  the same, for some of the task's quality and agreement by name.
     measure:   the `metrics` and the `per_class` of a result.
     loss:      of a data set and the baseline's findings: the difference of the task's quality of another run, paired.
     intervals_by: where the interval of `loss` comes from, in words.
@@ -74,6 +93,7 @@ class Kit(Generic[F]):
     decoder: Callable[[Experiment, NetworkSpec, Dataset], Decoder[F]]
     protocol: Callable[[Experiment, NetworkSpec, Dataset], Mapping[str, Any]]
     meter: Callable[[Dataset, F | None], Meter[F]]
+    ceilings: Callable[[Dataset, F | None, Collection[str]], Ceilings[F]]
     measure: Callable[[F, Dataset], tuple[dict[str, float], list[dict[str, Any]]]]
     loss: Callable[[Dataset, F], Callable[[F], Interval]]
     intervals_by: str

@@ -11,6 +11,7 @@ from typing import Callable
 from mpnet.errors import ConfigError
 from mpnet.sweep.problem import Problem, Walk
 from mpnet.sweep.strategies.additive import additive
+from mpnet.sweep.strategies.exact_front import exact_front
 from mpnet.sweep.strategies.greedy import greedy
 from mpnet.sweep.strategies.listing import exhaustive, grid, one_at_a_time
 from mpnet.sweep.strategies.pareto import pareto
@@ -20,10 +21,12 @@ Strategy = Callable[[Problem], Walk]
 
 STRATEGIES: dict[str, Strategy] = {
     "grid": grid, "one_at_a_time": one_at_a_time, "exhaustive": exhaustive, "greedy": greedy, "pareto": pareto,
-    "additive": additive,
+    "additive": additive, "exact_front": exact_front,
 }
 # Those whose result is the exact front of the space.
-EXACT: frozenset[str] = frozenset({"grid", "exhaustive"})
+EXACT: frozenset[str] = frozenset({"grid", "exhaustive", "exact_front"})
+# Those that do not measure what cannot be on it.
+RULES_OUT: frozenset[str] = frozenset({"exact_front"})
 
 
 def strategy(name: str) -> Strategy:

@@ -1,0 +1,36 @@
+"""How long an exact sweep takes, before it begins."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from mpnet.engine.plan import build_plan
+from mpnet.engine.run import Session
+from mpnet.speed.clock import in_turn
+from mpnet.sweep.sharing import forward_equivalents
+from mpnet.sweep.space import Space
+from mpnet.trial.workbench import Workbench
+
+SCORE_SECONDS = 60e-6
+"""For one configuration and picture: suppression, matching, average precision. Only for the estimate."""
+
+
+def estimate_seconds(bench: Workbench, space: Space, workers: int) -> float:
+    """About how long an exact sweep takes: two forward passes are timed, the rest is counted."""
+    plan = build_plan(bench.network, bench.assign(), replace(bench.options, ranges={}, layers={}, said={}))
+    session = Session(bench.prepared, plan, 1)
+    picture = np.zeros((1, *bench.network.in_shape), np.float32)
+    [taken] = in_turn(partial(session.forward, picture), repeats=1)
+    passes = float(forward_equivalents(bench.network, space))
+    return len(bench.dataset.images) * (passes * taken.min_ms / 1e3 + space.size * SCORE_SECONDS) / workers
+
+
+def duration(seconds: float) -> str:
+    """Seconds for people."""
+    for size, unit in ((86400 * 365, "years"), (86400, "days"), (3600, "hours"), (60, "minutes")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:,.0f} {unit}"
+    return f"{seconds:.0f} seconds"

@@ -1,0 +1,51 @@
+"""What a store keeps of configurations that need no trial: which ones cannot be on the front of some objectives."""
+
+from __future__ import annotations
+
+import sqlite3
+import zlib
+from dataclasses import dataclass
+from typing import Any, Iterable, Iterator
+
+TABLE = ("beaten (context INTEGER NOT NULL, objectives TEXT NOT NULL, first TEXT NOT NULL, last TEXT NOT NULL, "
+         "keys BLOB NOT NULL)")
+"""One row for each unit; keys: rising, one a line, by zlib; first and last of them by themselves, to find them."""
+_SEPARATOR = ","
+_MOST = 1 << 28
+"""Bytes that the keys of a row may take: far more than any unit has."""
+
+
+@dataclass(frozen=True)
+class Beaten:
+    """objectives: by name, in their order. keys: of configurations that measured ones dominate for certain, rising."""
+
+    objectives: tuple[str, ...]
+    keys: tuple[str, ...]
+
+
+def add_beaten(db: sqlite3.Connection, context: int, beaten: Beaten) -> None:
+    """Write a row, within a transaction; into a store of an older mpnet the table as well."""
+    db.execute(f"CREATE TABLE IF NOT EXISTS {TABLE}")
+    keys = beaten.keys
+    packed = zlib.compress("\n".join(keys).encode())
+    row = (context, _SEPARATOR.join(beaten.objectives), keys[0], keys[-1], packed)
+    db.execute("INSERT INTO beaten VALUES (?, ?, ?, ?, ?)", row)
+
+
+def beaten_rows(
+    db: sqlite3.Connection, context: int, objectives: Iterable[str], first: str = "", last: str = "~",
+) -> Iterator[Any]:
+    """Every row with some keys from `first` to `last`, unless said all, packed."""
+    if not db.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'beaten'").fetchone():
+        return
+    for (packed,) in db.execute("SELECT keys FROM beaten WHERE context = ? AND objectives = ? AND first <= ? AND last >= ?",
+                                (context, _SEPARATOR.join(objectives), last, first)):
+        yield packed
+
+
+def unpacked(packed: Any) -> tuple[str, ...]:
+    """The keys of a row. Raises: ValueError when they are none."""
+    try:
+        return tuple(zlib.decompressobj().decompress(packed, _MOST).decode("ascii").split("\n"))
+    except (zlib.error, TypeError, UnicodeDecodeError):
+        raise ValueError("keys that were ruled out cannot be read") from None

@@ -1,0 +1,43 @@
+"""The exact front without measuring everything: what it cannot hold is left as soon as that is proven."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+from mpnet.errors import ConfigError
+from mpnet.spec.task import TASKS
+from mpnet.sweep.problem import Contest, Problem, Walk
+from mpnet.sweep.space import Configuration
+from mpnet.sweep.strategies.additive import additive
+
+CONTEST = 1 << 16
+"""Configurations that are looked at together: enough to share their beginnings, few enough that rivals are fresh."""
+
+
+def exact_front(problem: Problem) -> Walk:
+    """The front that follows if harms add up, then all configurations against what is known of the front so far.
+
+    Raises: ConfigError for objectives that nothing bounds from part of the pictures, and for a budget of trials or limits
+    that would need the figures of what is no longer measured.
+    """
+    _check(problem)
+    yield from additive(problem)
+    for options in range(len(problem.space.option_sets)):
+        keys = problem.space.all_keys()
+        while batch := [Configuration(key, options) for key in islice(keys, CONTEST)]:
+            yield Contest(batch)
+
+
+def _check(problem: Problem) -> None:
+    for wanted in problem.objectives:
+        bounded = [name for task in TASKS.values() if wanted.task in ("", task.name) for name in (task.quality, task.agreement)]
+        if wanted.higher and wanted.name not in bounded:
+            raise ConfigError(f"sweep.objectives: {wanted.name} cannot be bounded from part of the pictures, which "
+                              f"exact_front needs; use {' or '.join(bounded)}, or strategy exhaustive")
+    if problem.trials is not None:
+        raise ConfigError("sweep.budget.trials: exact_front looks at every configuration; leave it out (budget.seconds is "
+                          "fine: the same command goes on), or use strategy additive")
+    outside = [name for name in problem.constraints.measures if name not in problem.names]
+    if outside:
+        raise ConfigError(f"sweep.constraints: exact_front measures no more than its objectives need; add {', '.join(outside)} "
+                          "to sweep.objectives, or use strategy exhaustive")

@@ -1,0 +1,70 @@
+"""The most that AP can be after part of the pictures: never below what it turns out to be, and exact at the end."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from mpnet.evaluation.ceiling import Ceiling, most_telling
+from mpnet.evaluation.match import Truths
+from mpnet.evaluation.metrics import CocoEvaluator
+from mpnet.spec.detections import Detections
+from tests.evaluation.evaluation_cases import random_dataset, random_detections
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_no_ceiling_is_below_the_result_and_none_rises(seed: int) -> None:
+    dataset = random_dataset(seed)
+    found = random_detections(dataset, seed + 100)
+    order = np.random.default_rng(seed).permutation(len(dataset.images))
+    truths = Truths.of_dataset(dataset).in_order(order)
+    index = np.argsort(order)[found.image_index]
+    here = Detections.of(len(order), index, found.category, found.score, found.box)
+    ap = CocoEvaluator(truths).evaluate(here, sizes=False).summary["AP"]
+    ceilings = [Ceiling(truths, seen).of(here.of_images(np.arange(seen))) for seen in range(len(order) + 1)]
+    assert ceilings[0] == pytest.approx(100, abs=1e-9)
+    assert ceilings[-1] == ap
+    assert all(later <= earlier + 1e-9 for earlier, later in pairwise(ceilings))
+    assert ceilings[len(order) // 2] < 100
+
+
+def test_a_ceiling_is_reached_by_a_run_that_finds_everything_else() -> None:
+    dataset = random_dataset(3)
+    truths = Truths.of_dataset(dataset)
+    seen = 5
+    found = random_detections(dataset, 7).of_images(np.arange(seen))
+    image = np.repeat(np.arange(truths.image_count * truths.category_count), np.diff(truths.cell_offsets))
+    later = (image // truths.category_count >= seen) & (truths.crowd == 0)
+    perfect = Detections.of(
+        truths.image_count, np.concatenate([found.image_index, image[later] // truths.category_count]),
+        np.concatenate([found.category, image[later] % truths.category_count]),
+        np.concatenate([found.score, np.full(later.sum(), 2.0)]), np.concatenate([found.box, truths.box[later]]))
+    limits = np.full((truths.image_count, 2), 1e6, np.float32)  # nothing is cut, so that perfect boxes are
+    whole = Truths(truths.image_count, truths.category_count, truths.cell_offsets, truths.box, truths.area, truths.crowd,
+                   truths.source, limits)
+    reached = CocoEvaluator(whole).evaluate(perfect, sizes=False).summary["AP"]
+    assert Ceiling(whole, seen).of(found) == pytest.approx(reached, abs=1e-9)
+
+
+def test_the_first_images_of_another_order_are_those_images() -> None:
+    dataset = random_dataset(5)
+    truths = Truths.of_dataset(dataset)
+    order = np.random.default_rng(1).permutation(truths.image_count)
+    first = truths.in_order(order).first(4)
+    for position, image in enumerate(order[:4]):
+        alone = Truths.of_dataset(dataset.subset([int(image)]))
+        cells = first.cell_offsets[position * truths.category_count:(position + 1) * truths.category_count + 1]
+        np.testing.assert_array_equal(first.box[cells[0]:cells[-1]], alone.box)
+        np.testing.assert_array_equal(np.diff(cells), np.diff(alone.cell_offsets))
+
+
+def test_images_that_decide_most_come_first() -> None:
+    dataset = random_dataset(8)
+    truths = Truths.of_dataset(dataset)
+    counted = truths.counted()
+    shares = (counted / np.maximum(1, counted.sum(axis=0))).sum(axis=1)
+    order = most_telling(truths)
+    assert sorted(order) == list(range(truths.image_count))
+    assert (np.diff(shares[order]) <= 0).all()

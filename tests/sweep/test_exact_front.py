@@ -1,0 +1,159 @@
+"""The exact front without measuring everything: the same front as that of an exhaustive sweep, whatever interrupts it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mpnet.errors import ConfigError
+from mpnet.spec.experiment import ConstraintSection, SpaceSection
+from mpnet.sweep.context import SweepContext
+from mpnet.sweep.evaluator import Evaluator
+from mpnet.sweep.executor import InlineExecutor
+from mpnet.sweep.findings import front_of
+from mpnet.sweep.front import Rivals
+from mpnet.sweep.loop import Sweep, SweepState, Workforce
+from mpnet.sweep.problem import Problem, objectives_of
+from mpnet.sweep.rule_out import rounds
+from mpnet.sweep.salvage import salvage
+from mpnet.sweep.space import build_space
+from mpnet.sweep.store import Subject, TrialStore
+from mpnet.sweep.strategies import strategy
+from tests.sweep.sweep_data import context, with_baseline
+from tests.sweep.sweep_networks import tiny_yolo
+
+NETWORK = tiny_yolo()
+IMAGES = 16
+
+
+def _labelled(made: SweepContext) -> SweepContext:
+    """With what the network finds in fp16 as truth, so that AP says something of random weights."""
+    found = Evaluator(made).found(0, "h" * len(NETWORK.convolutions))
+    box = found.box.astype(np.float64)
+    data = replace(made.dataset, image_index=found.image_index, category=found.category, box=box,
+                   area=box[:, 2] * box[:, 3], crowd=np.zeros(len(box), bool))
+    return replace(made, dataset=data)
+
+
+CONTEXT = _labelled(with_baseline(context(NETWORK, images=IMAGES, group=4)))
+SUBJECT = Subject("n" * 64, "w" * 64, "d" * 64, "p" * 64)
+
+
+def problem(names: tuple[str, ...] = ("agreement_AP", "weight_bytes"), **more: object) -> Problem:
+    space = build_space(NETWORK, ("fp32", "fp16", "int8"), SpaceSection(layers=(("first", ("fp32",)),)))
+    return Problem(space, tuple(c.macs for c in NETWORK.convolutions), objectives_of(names), **more)
+
+
+def sweep(task: Problem, store: TrialStore, name: str, worker: object = None, **more: object) -> SweepState:
+    executor = InlineExecutor(worker or Evaluator(CONTEXT))
+    return Sweep(task, NETWORK, store, [store.context({"arithmetic": "1"})], lambda: Workforce(executor),
+                 **more).run(strategy(name))
+
+
+@pytest.fixture(scope="module")
+def everything(tmp_path_factory: pytest.TempPathFactory) -> SweepState:
+    with TrialStore.open(tmp_path_factory.mktemp("all") / "all.sqlite", SUBJECT) as store:
+        return sweep(problem(), store, "exhaustive")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> TrialStore:
+    return TrialStore.open(tmp_path / "sweep.sqlite", SUBJECT)
+
+
+@pytest.mark.parametrize("names", [("agreement_AP", "weight_bytes"), ("AP", "agreement_AP", "bit_operations")])
+def test_the_front_is_the_exact_one(store: TrialStore, everything: SweepState, names: tuple[str, ...]) -> None:
+    task = problem(names)
+    state = sweep(task, store, "exact_front")
+    assert front_of(task, state.known) == front_of(task, everything.known)
+    assert all(trial.values == everything.known[c].values for c, trial in state.known.items())
+    assert state.done == state.total == task.space.size
+    assert state.ruled_out == len(list(store.all_beaten(1, names)))
+
+
+def test_what_is_ruled_out_is_dominated(store: TrialStore, everything: SweepState) -> None:
+    task = problem()
+    assert sweep(task, store, "exact_front").ruled_out > task.space.size // 10
+    rivals = task.rivals(everything.known.values())
+    for key in store.all_beaten(1, task.names):
+        trial = next(t for c, t in everything.known.items() if c.key == key)
+        assert rivals.beat(np.array([[-task.quality(trial), task.cost(trial)]]))[0]
+
+
+def test_what_was_ruled_out_stays_so(store: TrialStore) -> None:
+    task = problem()
+    first = sweep(task, store, "exact_front")
+    again = sweep(task, store, "exact_front")
+    assert (again.computed, again.ruled_out, again.known) == (0, first.ruled_out, first.known)
+    everything = sweep(task, store, "exhaustive")  # another strategy measures it all the same
+    assert len(everything.known) == task.space.size
+
+
+def test_an_interrupted_one_goes_on(store: TrialStore, everything: SweepState) -> None:
+    class Stops(Exception):
+        pass
+
+    class Dying(Evaluator):
+        left = 9
+
+        def evaluate(self, unit: object) -> object:
+            Dying.left -= 1
+            if Dying.left < 0:
+                raise Stops
+            return super().evaluate(unit)
+
+    task = problem()
+    for _ in range(40):
+        Dying.left = 1
+        try:
+            state = sweep(task, store, "exact_front", Dying(CONTEXT))
+            break
+        except Stops:
+            continue
+    assert front_of(task, state.known) == front_of(task, everything.known)
+    assert state.done == task.space.size
+
+
+def test_a_salvaged_store_knows_what_was_ruled_out(store: TrialStore, tmp_path: Path) -> None:
+    task = problem()
+    first = sweep(task, store, "exact_front")
+    store.close()
+    salvage(store.path, tmp_path / "saved.sqlite")
+    with TrialStore.open(tmp_path / "saved.sqlite", SUBJECT) as saved:
+        again = sweep(task, saved, "exact_front")
+    assert (again.computed, again.ruled_out) == (0, first.ruled_out)
+
+
+@pytest.mark.parametrize(("more", "says"), [
+    ({"trials": 5}, "budget.trials"), ({"constraints": ConstraintSection(ap_drop=1.0)}, "AP"),
+    ({"names": ("head_sqnr_db", "weight_bytes")}, "head_sqnr_db"), ({"names": ("AP50", "weight_bytes")}, "AP50")])
+def test_what_cannot_be_proven_is_refused(store: TrialStore, more: dict[str, object], says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        sweep(problem(**more), store, "exact_front")
+    assert store.count() == 0
+
+
+def test_only_pictures_that_select_rule_out(store: TrialStore) -> None:
+    made = replace(CONTEXT, select=np.arange(0, IMAGES, 2), report=np.arange(1, IMAGES, 2))
+    task = problem()
+    known = sweep(task, store, "exact_front", Evaluator(made))
+    with TrialStore.open(store.path.parent / "all.sqlite", SUBJECT) as other:
+        exact = sweep(task, other, "exhaustive", Evaluator(made))
+    assert front_of(task, known.known) == front_of(task, exact.known)
+
+
+def test_equal_configurations_do_not_rule_each_other_out() -> None:
+    rivals = Rivals(("agreement_AP", "weight_bytes"), ((-90.0, 5.0), (-80.0, 3.0)))
+    best = np.array([[-90.0, 5.0], [-90.0, 6.0], [-89.0, 5.0], [-91.0, 9.0], [-80.0, 2.0], [-79.0, 3.0]])
+    assert rivals.beat(best).tolist() == [False, True, True, False, False, True]
+
+
+@pytest.mark.parametrize("pictures", [1, 2, 5, 24, 115, 5000])
+def test_rounds_follow_each_other_and_leave_some_pictures(pictures: int) -> None:
+    made = list(rounds(pictures))
+    assert all(start < end for start, end in made)
+    assert [start for start, _ in made][1:] == [end for _, end in made][:-1]
+    assert not made or (made[0][0] == 0 and made[-1][1] < pictures)
