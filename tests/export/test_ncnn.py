@@ -39,6 +39,21 @@ def test_only_int8_layers_have_scales() -> None:
     assert ["8=2" in line for line in convolutions] == [code == "q" for code in "fqhqqqhqfqqfq"]
 
 
+def test_what_holds_codes_or_their_sums_refuses_16_bits() -> None:
+    # A half ends at 65504, sums of codes do not; ncnn turns halves on by itself where the CPU has them.
+    text = one_layer("[convolutional]\nfilters=8\nsize=3\npad=1\ngroups=8\nactivation=leaky\n"
+                     "[convolutional]\nfilters=8\nsize=3\npad=1\ngroups=2\nactivation=leaky\n" + ONE)
+    lines = _lines(text, "q")[2:]
+    assert {line[0] for line in lines if "31=7" in line} == {
+        "Quantize", "Cast", "Convolution", "ConvolutionDepthWise", "Concat", "Scale"}
+    assert {line[0] for line in lines if "31=7" not in line} <= {"Input", "Split", "Crop", "ReLU"}
+
+
+def test_those_who_read_the_same_codes_share_them() -> None:
+    text = one_layer(ONE + "[convolutional]\nfilters=4\nsize=1\n[route]\nlayers=-2\n[convolutional]\nfilters=4\nsize=1\n")
+    assert [line[0] for line in _lines(text, "q")[2:]].count("Quantize") == 2
+
+
 def test_weights_are_stored_as_small_as_they_are() -> None:
     sizes = {key: len(export("ncnn", configured(tiny_cfg(), key, SYMMETRIC)).files[".bin"]) for key in "fhq"}
     assert sizes["f"] > 1.9 * sizes["h"] > 1.8 * sizes["q"]

@@ -1,4 +1,4 @@
-"""A plan as ncnn layers. Tensors between layers are reals; an int8 convolution quantises its input by its own scale."""
+"""A plan as ncnn layers. Tensors between layers are reals; an int8 convolution sums codes, and a layer behind it de-scales."""
 
 from __future__ import annotations
 
@@ -32,6 +32,8 @@ _ALONE: dict[str, tuple[str, dict[str, Any]]] = {
 }
 _FLOAT, _HALF, _CODE = 1, 2, 3
 """ncnn's numbers of types, for Cast."""
+_NO_16_BITS = 0b111
+"""Parameter 31, options that a layer refuses: storage and arithmetic in half and bfloat16, whose range sums of codes leave."""
 
 
 class Lowering:
@@ -51,6 +53,8 @@ class Lowering:
             0: self.files.layer("Input", INPUT, [], p0=network.width, p1=network.height, p2=network.channels)
         }
         self._maps: dict[int, QuantParams] = {}
+        # By slot: the blob of its codes, once something has read them.
+        self._codes: dict[int, str] = {}
         self._parts = 0
         # Codes hang on the last bits of what they are made of: where there are int8 layers, halves are rounded as in mpnet.
         self._exact_halves = any(step.gives.carries_scale for step in self._plan.steps)
@@ -80,7 +84,7 @@ class Lowering:
             halved = self._exact_halves and operation.target.stored is FLOAT16
             self._blobs[step.output] = self._halved(layer, self._blobs[source]) if halved else self._blobs[source]
         elif isinstance(operation, Dequantize):
-            self._blobs[step.output] = self._rounded(layer, self._blobs[source], self._maps[source])
+            self._blobs[step.output] = self._rounded(layer, source)
         else:
             made = _WRITERS[type(operation)](self, step, layer_name(layer.index, layer.short))
             computes = not (operation.moves_values or isinstance(operation, Concat))
@@ -96,37 +100,47 @@ class Lowering:
         half = self.files.layer("Cast", f"{name}/stored", [blob], p0=_FLOAT, p1=_HALF)
         return self.files.layer("Cast", name, [half], p0=_HALF, p1=_FLOAT)
 
-    def _rounded(self, layer: LayerSpec, blob: str, codes: QuantParams) -> str:
+    def _rounded(self, layer: LayerSpec, slot: int) -> str:
         """The reals that codes mean: ncnn holds no codes between layers."""
+        wide = self._widened(layer, slot)
+        scale = float(np.float32(self._maps[slot].scale))
+        return self.files.layer("BinaryOp", f"{wide}/reals", [wide], p0=2, p1=1, p2=scale)
+
+    def _widened(self, layer: LayerSpec, slot: int) -> str:
+        """Codes as float32."""
         self._parts += 1
-        name = f"{layer_name(layer.index, layer.short)}/codes_{self._parts}"
-        quantised = self.files.layer("Quantize", name, [blob], p0=1)
-        self.files.plain(np.array([codes.inv_scale], np.float32))
-        wide = self.files.layer("Cast", f"{name}/wide", [quantised], p0=_CODE, p1=_FLOAT)
-        return self.files.layer("BinaryOp", f"{name}/reals", [wide], p0=2, p1=1, p2=float(np.float32(codes.scale)))
+        name = f"{layer_name(layer.index, layer.short)}/wide_{self._parts}"
+        return self.files.layer("Cast", name, [self._quantised(layer, slot)], p0=_CODE, p1=_FLOAT, p31=_NO_16_BITS)
+
+    def _quantised(self, layer: LayerSpec, slot: int) -> str:
+        """The blob of a slot's codes; all who read them share it."""
+        if slot not in self._codes:
+            self._parts += 1
+            name = f"{layer_name(layer.index, layer.short)}/codes_{self._parts}"
+            self._codes[slot] = self._coded(self._blobs[slot], name, slot)
+        return self._codes[slot]
+
+    def _coded(self, blob: str, name: str, slot: int) -> str:
+        """A blob's codes, by the scale of a slot."""
+        codes = self.files.layer("Quantize", name, [blob], p0=1, p31=_NO_16_BITS)
+        self.files.plain(np.array([self._maps[slot].inv_scale], np.float32))
+        return codes
 
     def _convolve(self, step: Step, name: str) -> str:
         operation = step.operation
         assert isinstance(operation, Convolve)
         layer, asked = operation.layer_of(self._plan.network), operation.precision
         constants = self._configuration.prepared.constants(operation)
-        x, codes = self._blobs[step.inputs[0]], self._maps.get(step.inputs[0])
         if operation.weights is not None:
-            self.layers[layer.index] = (asked.name, "int8", "")
-        elif asked.stored is FLOAT16:
+            return self._of_codes(layer, asked.name, constants, step.inputs[0], name)
+        if asked.stored is FLOAT16:
             constants = Constants(halves_of(layer, constants.weights), constants.bias, None)
             self.layers[layer.index] = (asked.name, "fp16", "16-bit weights; computed in fp32")
         else:
             self.layers[layer.index] = (asked.name, "fp32", "")
-        per_channel = layer.groups == 1 or (layer.depthwise and layer.filters == layer.groups)
-        if constants.weight_scale is None or per_channel:
-            return self._one(layer, constants, codes, x, name, slice(0, layer.filters), layer.groups)
-        return self._by_group(layer, constants, codes, x, name)
+        return self._of_reals(layer, constants, self._blobs[step.inputs[0]], name)
 
-    def _one(
-        self, layer: ConvolutionSpec, constants: Constants, codes: QuantParams | None, x: str, name: str, filters: slice,
-        groups: int,
-    ) -> str:
+    def _of_reals(self, layer: ConvolutionSpec, constants: Constants, x: str, name: str) -> str:
         """A convolution with bias and activation."""
         number, numbers = _FUSED.get(layer.activation, _FUSED["linear"])
         alone = layer.activation not in _FUSED
@@ -135,36 +149,54 @@ class Lowering:
             more["p9"] = number
         if numbers:
             more["p10"] = numbers
-        out = self._kernel(layer, constants.weights[filters], x, f"{name}/sums" if alone else name, groups, **more)
-        self.files.plain(constants.bias[filters])
-        if constants.weight_scale is not None:
-            assert codes is not None
-            self.files.plain(np.float32(1) / constants.weight_scale[filters])
-            self.files.plain(np.array([codes.inv_scale], np.float32))
+        out = self._kernel(layer, constants.weights, x, f"{name}/sums" if alone else name, layer.groups, **more)
+        self.files.plain(constants.bias)
         return self._activated(out, layer.activation, name) if alone else out
 
-    def _by_group(
-        self, layer: ConvolutionSpec, constants: Constants, codes: QuantParams | None, x: str, name: str
-    ) -> str:
-        """ncnn has one scale of weights for each group, mpnet one for each filter: groups as convolutions of their own."""
-        inputs, filters = layer.in_shape[2] // layer.groups, layer.filters // layer.groups
+    def _of_codes(self, layer: ConvolutionSpec, asked: str, constants: Constants, slot: int, name: str) -> str:
+        """Whole sums, then mpnet's product and sum: what ncnn's int8 convolutions de-scale by is rounded three times.
+
+        Depthwise sums are of the same codes in float32, which holds them exactly: on x86 ncnn would de-scale int8 ones, even
+        by 1, by the CPU's approximate reciprocal, good to four digits and different between makers.
+        """
+        assert constants.weight_scale is not None
+        if layer.groups == layer.filters == layer.in_shape[2] and layer.groups > 1:
+            self.layers[layer.index] = (asked, "fp32", "the same codes and sums: ncnn's int8 depthwise sums lose digits on x86")
+            weights = constants.weights.astype(np.float16)
+            sums = self._kernel(layer, weights, self._widened(layer, slot), f"{name}/sums", layer.groups, p31=_NO_16_BITS)
+        else:
+            self.layers[layer.index] = (asked, "int8", "")
+            sums = self._whole_sums(layer, constants.weights, slot, f"{name}/sums")
+        alone = layer.activation != "linear"
+        reals = self.files.layer("Scale", f"{name}/reals" if alone else name, [sums], p0=layer.filters, p1=1, p31=_NO_16_BITS)
+        self.files.plain(np.float32(self._maps[slot].scale) * constants.weight_scale)
+        self.files.plain(constants.bias)
+        return self._activated(reals, layer.activation, name) if alone else reals
+
+    def _whole_sums(self, layer: ConvolutionSpec, weights: NDArray[np.int8], slot: int, name: str) -> str:
+        """Sums of an int8 convolution. Groups are convolutions of their own: ncnn's gave other numbers from run to run."""
+        if layer.groups == 1:
+            return self._int8_kernel(layer, weights, self._quantised(layer, slot), name)
+        inputs = layer.in_shape[2] // layer.groups
         parts = []
-        for group in range(layer.groups):
-            own = self.files.layer("Crop", f"{name}/in_{group}", [x], p2=group * inputs, p3=_KEEP, p4=_KEEP, p5=inputs)
-            chosen = slice(group * filters, (group + 1) * filters)
-            parts.append(self._one(layer, constants, codes, own, f"{name}/out_{group}", chosen, 1))
-        return self.files.layer("Concat", name, parts, p0=0)
+        for group, own in enumerate(np.split(weights, layer.groups)):
+            x = self.files.layer(
+                "Crop", f"{name}/in_{group}", [self._blobs[slot]], p2=group * inputs, p3=_KEEP, p4=_KEEP, p5=inputs)
+            parts.append(self._int8_kernel(layer, own, self._coded(x, f"{name}/codes_{group}", slot), f"{name}/out_{group}"))
+        return self.files.layer("Concat", name, parts, p0=0, p31=_NO_16_BITS)
+
+    def _int8_kernel(self, layer: ConvolutionSpec, weights: NDArray[np.int8], x: str, name: str) -> str:
+        sums = self._kernel(layer, weights, x, name, p8=2, p31=_NO_16_BITS)
+        self.files.plain(np.ones(len(weights) + 1, np.float32))  # what it de-scales by: of each filter, and of the input
+        return sums
 
     def _kernel(
-        self, layer: ConvolutionSpec, weights: NDArray[Any], x: str, name: str, groups: int, **more: Any
+        self, layer: ConvolutionSpec, weights: NDArray[Any], x: str, name: str, groups: int = 1, **more: Any
     ) -> str:
         """A convolution's line and its weights. What ncnn reads behind them is the caller's: bias, scales."""
         kind = "Convolution" if groups == 1 else "ConvolutionDepthWise"
         if groups > 1:
             more["p7"] = groups
-        if weights.dtype == np.int8:
-            # 1: a scale for each group, which is each channel; of a plain convolution any number means one for each filter.
-            more["p8"] = 2 if groups == 1 else 1
         out = self.files.layer(
             kind, name, [x], p0=len(weights), p1=layer.size, p2=layer.dilation, p3=layer.stride, p4=layer.padding,
             p6=weights.size, **more,
