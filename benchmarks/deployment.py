@@ -10,8 +10,9 @@ Usage: python benchmarks/deployment.py measure --data ../shared/data --network a
 beside it: head error (relative RMS against mpnet's own heads), AP, agreement AP with mpnet's fp32, and how many pairs more
 than a point of agreement apart keep their order. times: passes of engine and mpnet in turn, and milliseconds per layer
 where the engine says. floor: all in fp16 and the mixed configurations again, mpnet beside itself on pictures of which every
-value changed by up to 1e-6, in the engine's mode: no engine that is not equal bit by bit can be nearer, since a sum beside
-a rounding step moves a code. What was measured is a JSON file each; table prints them as Markdown.
+value changed by up to 1e-6 (`--disturbed`), in the engine's mode: no engine that is not equal bit by bit can be nearer,
+since a sum beside a rounding step moves a code. `--draws` repeats it with other changes: how far it goes is chance.
+What was measured is a JSON file each; table prints them as Markdown.
 """
 
 from __future__ import annotations
@@ -64,7 +65,6 @@ DRAWN = (("f", 0.25), ("h", 0.25), ("q", 0.5))
 """Codes of mixed configurations and how often each layer gets them."""
 UNIFORM = ("fp32", "fp16", "int8")
 AT_ONCE = 4
-DISTURBED = 1e-6
 ITSELF = "itself"
 
 
@@ -97,10 +97,10 @@ def mixed(layers: int, count: int, seed: int) -> list[str]:
     return ["".join(random.choice(codes, layers, p=shares)) for _ in range(count)]
 
 
-def measure(bench: Workbench, engine: str, keys: list[str]) -> list[dict[str, Any]]:
+def measure(bench: Workbench, engine: str, keys: list[str], size: float = 0.0, draw: int = 0) -> list[dict[str, Any]]:
     """AP, agreement and head error of configurations, mpnet's own and the engine's, or those of ITSELF on disturbed pictures.
 
-    A group shares each picture.
+    A group shares each picture. size, draw: see `disturbed`.
     """
     network = bench.network
     base = bench.plan(bench.uniform("fp32"))
@@ -118,7 +118,8 @@ def measure(bench: Workbench, engine: str, keys: list[str]) -> list[dict[str, An
             own = 0 if key == base.precision.key else len(runners)
             if own:
                 runners.append(own_runner(bench.prepared, plan))
-            opened = disturbed(own_runner(bench.prepared, plan).open) if deployment is None else forward_of(deployment)
+            own_open = own_runner(bench.prepared, plan).open
+            opened = disturbed(own_open, size, draw) if deployment is None else forward_of(deployment)
             runners.append(Runner(plan, opened, own))
             places.append((key, own, len(runners) - 1, deployment))
         outcomes = run_all(bench, runners)
@@ -144,11 +145,11 @@ def forward_of(deployment: Deployment) -> Callable[[], Forward]:
     return lambda: deployment.open(1).forward
 
 
-def disturbed(open_own: Callable[[], Forward]) -> Callable[[], Forward]:
-    """The same passes on pictures of which every value changed by at most DISTURBED."""
+def disturbed(open_own: Callable[[], Forward], size: float, draw: int) -> Callable[[], Forward]:
+    """The same passes on pictures of which every value changed by at most `size`, each draw in another way."""
     def opened() -> Forward:
-        forward, random = open_own(), np.random.Generator(np.random.PCG64(0))
-        return lambda x: forward(x + random.uniform(-DISTURBED, DISTURBED, x.shape).astype(np.float32))
+        forward, random = open_own(), np.random.Generator(np.random.PCG64(draw))
+        return lambda x: forward(x + random.uniform(-size, size, x.shape).astype(np.float32))
 
     return opened
 
@@ -226,6 +227,8 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=20)
     parser.add_argument("--pictures", type=int, default=39, help="for the mixed configurations")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--disturbed", type=float, default=1e-6, help="of floor: how much a value of a picture changes at most")
+    parser.add_argument("--draws", type=int, default=1, help="of floor: how often the mixed configurations are measured")
     said = parser.parse_args()
     if said.what == "table":
         print(table(said.out))
@@ -238,9 +241,13 @@ def main() -> None:
     if said.what == "times":
         document["rows"] = times(bench, said.engine, ["f" * layers, "q" * layers, drawn[0]])
     elif said.what == "floor":
-        document["pictures"] = {"fp16": len(bench.inputs), "mixed": len(few.inputs)}
-        document["rows"] = {"fp16": measure(bench, ITSELF, [PRECISIONS["fp16"].code * layers]),
-                            "mixed": measure(few, ITSELF, drawn)}
+        draws = {"mixed" if draw == 0 else f"mixed, draw {draw}": draw for draw in range(said.draws)}
+        document["pictures"] = {"fp16": len(bench.inputs), **dict.fromkeys(draws, len(few.inputs))}
+        document["disturbed"] = said.disturbed
+        document["rows"] = {
+            "fp16": measure(bench, ITSELF, [PRECISIONS["fp16"].code * layers], said.disturbed),
+            **{what: measure(few, ITSELF, drawn, said.disturbed, draw) for what, draw in draws.items()},
+        }
     else:
         document["pictures"] = {**dict.fromkeys(UNIFORM, len(bench.inputs)), "mixed": len(few.inputs)}
         document["rows"] = {
