@@ -150,9 +150,15 @@ def main() -> int:
     if bool(arguments.runs) == bool(arguments.synthetic):
         parser.error("finished runs, or --synthetic CLASSES")
     try:
-        dataset, runs = pool(arguments.runs) if arguments.runs else synthetic(arguments.synthetic, 2000, arguments.seed)
+        print_shares(arguments)
     except MpnetError as error:
         parser.exit(2, f"{error}\n")
+    return 0
+
+
+def print_shares(arguments: argparse.Namespace) -> None:
+    """Both tables. Raises: MpnetError."""
+    dataset, runs = pool(arguments.runs) if arguments.runs else synthetic(arguments.synthetic, 2000, arguments.seed)
     names, found = [name for name, _ in runs], [each for _, each in runs]
     labels = names + [f"{name} - {names[0]}" for name in names[1:]] + [f"{name}, agreement" for name in names[1:]]
     print("| pictures | of | measure | truth | holds it, % | above | below | width | bias | deviation |\n" + "|---" * 10 + "|")
@@ -166,7 +172,6 @@ def main() -> int:
             if some:
                 summary.append(f"| {pictures} | {what} | {extremes(some)} |")
     print(f"\n| pictures | of | {' | '.join(METRICS)} |\n" + "|---" * 6 + "|\n" + "\n".join(summary))
-    return 0
 
 
 def pool(folders: list[Path]) -> tuple[Dataset, list[tuple[str, Detections]]]:

@@ -7,8 +7,7 @@ enum {
     STAGE_BYTES = 192 << 10, /* staged rows of a block: they share the second cache level with weights and results */
     STAGE_BYTES_DEEP = 384 << 10, /* when the weights are the larger part, and every block reads all of them */
     PANEL_BYTES = 80 << 10,       /* weights per pass over the tiles: they stay in the second level, fetched ahead */
-    WIDE_PANEL_BYTES =
-        256 << 10, /* where panels are WIDE: CPUs with such vectors have a second level of 1 MB or more */
+    WIDE_PANEL_BYTES = 256 << 10, /* of WIDE panels: CPUs with such vectors have a second level of 1 MB or more */
     WIDE = 32,
     POOL_BYTES = 64 << 10,         /* results on their way into pooling */
     TRANSFORMED_BYTES = 256 << 10, /* Winograd: input tiles of a block */
