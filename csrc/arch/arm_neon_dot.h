@@ -75,6 +75,12 @@ static inline __attribute__((always_inline)) void tile_dot_rows(const int R, TIL
 }
 TILE_ENTRY(tile_dot, CASES7)
 
+static inline uint32x4_t dot_window_step(const int8_t *b, int row, int k, int first)
+{
+    return vreinterpretq_u32_s8(vld1q_s8(b + ((row * 3 + k) * 8 + first) * 4));
+}
+#include "arm_neon_window_dot.h"
+
 static const mp_micro micro_i8 = {ARM_DOT_TILE,
-                                  .needs_stage = 1, .stage = stage_s8, .tile = tile_dot};
+                                  .needs_stage = 1, .stage = stage_s8, .tile = tile_dot, .windows = windows_i8};
 #define MP_OWN_I8

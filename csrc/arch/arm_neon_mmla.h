@@ -140,8 +140,17 @@ static void stage_mmla_blocks(char *staged, const char *source, size_t step, int
         for (int x = 0; x < pixels; x++) memcpy(staged + x * 8, source + x * step, 8);
 }
 
+/* First layers have too few channels for SMMLA. */
+static inline uint32x4_t dot_window_step(const int8_t *b, int row, int k, int first)
+{
+    const int8_t *channels = b + ((row * 2 + k / 2) * 16 + first) * 8;
+    const uint32x4_t two = vreinterpretq_u32_s8(vld1q_s8(channels)), more = vreinterpretq_u32_s8(vld1q_s8(channels + 16));
+    return k % 2 ? vuzp2q_u32(two, more) : vuzp1q_u32(two, more);
+}
+#include "arm_neon_window_dot.h"
+
 static const mp_micro micro_i8 = {ARM_MMLA_TILE,
-                                  .needs_stage = 1, .stage = stage_s8, .tile = tile_mmla,
+                                  .needs_stage = 1, .stage = stage_s8, .tile = tile_mmla, .windows = windows_i8,
                                   .tile_blocks = tile_mmla_blocks, .stage_blocks = stage_mmla_blocks};
 #define MP_OWN_I8
 #define UNPACK_NR 16

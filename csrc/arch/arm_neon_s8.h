@@ -3,6 +3,7 @@
  * sum is spread over four lanes until the end; the order does not matter, since int32 sums are exact. */
 #include "arm_neon_asm.h"
 #include "arm_neon_rows.h"
+#include "arm_neon_window.h"
 #include "arm_stage_s8.h"
 
 #define S8_DECLARE(i) int32x4_t c##i##0 = vdupq_n_s32(0), c##i##1 = c##i##0, c##i##2 = c##i##0, c##i##3 = c##i##0;
@@ -102,8 +103,61 @@ static void tile_s8_full(TILE_ARGUMENTS)
 }
 TILE_ENTRY(tile_s8, CASES3)
 
+/* First layers: one window x 4 channels. */
+typedef struct {
+    int8x16_t bytes[4][2]; /* of each channel, as a left pixel's */
+} s8_window;
+static inline s8_window s8_window_of(const int8_t *b)
+{
+    s8_window w;
+    for (int j = 0; j < 4; j++, b += 16) {
+        const int8x16x2_t upper = {{vld1q_s8(b), vld1q_s8(b + 64)}}, lower = {{upper.val[1], vld1q_s8(b + 128)}};
+        w.bytes[j][0] = vqtbl2q_s8(upper, vld1q_u8(WINDOW_ORDER[0]));
+        w.bytes[j][1] = vqtbl2q_s8(lower, vld1q_u8(WINDOW_ORDER[1]));
+    }
+    return w;
+}
+
+/* Channels whose weights are at AT and AT + 32: sums of both pixels for one and for the other. */
+#define S8_WINDOW_CHANNELS(AT0, AT1, l0, r0, l1, r1)                                                                   \
+    "ldp q16, q17, [%[weights], #" #AT0 "]\n"                                                                          \
+    "ldp q18, q19, [%[weights], #" #AT1 "]\n"                                                                          \
+    S8_WINDOW_FOUR(S8_ASM_LOW, 4, 6, 16, 18)                                                                           \
+    S8_WINDOW_FOUR(S8_ASM_HIGH, 4, 6, 16, 18)                                                                          \
+    "saddlp v" #l0 ".4s, v0.8h\n"                                                                                      \
+    "saddlp v" #r0 ".4s, v1.8h\n"                                                                                      \
+    "saddlp v" #l1 ".4s, v2.8h\n"                                                                                      \
+    "saddlp v" #r1 ".4s, v3.8h\n"                                                                                      \
+    S8_WINDOW_FOUR(S8_ASM_LOW, 5, 7, 17, 19)                                                                           \
+    S8_WINDOW_FOUR(S8_ASM_HIGH, 5, 7, 17, 19)                                                                          \
+    S8_ASM_ADD(l0, 0) S8_ASM_ADD(r0, 1) S8_ASM_ADD(l1, 2) S8_ASM_ADD(r1, 3)                                            \
+    "addp v" #l0 ".4s, v" #l0 ".4s, v" #l1 ".4s\n"                                                                     \
+    "addp v" #r0 ".4s, v" #r0 ".4s, v" #r1 ".4s\n"
+#define S8_WINDOW_FOUR(OP, left, right, y0, y1)                                                                        \
+    OP(0, left, y0) OP(1, right, y0) OP(2, left, y1) OP(3, right, y1)
+#define S8_WINDOW_PAIR(LEFT, RIGHT, ROW)                                                                               \
+    __asm__(WINDOW_ASM_PIXELS                                                                                          \
+            S8_WINDOW_CHANNELS(0, 32, 20, 21, 22, 23)                                                                  \
+            S8_WINDOW_CHANNELS(64, 96, 22, 23, 24, 25)                                                                 \
+            "addp %[left].4s, v20.4s, v22.4s\n"                                                                        \
+            "addp %[right].4s, v21.4s, v23.4s\n"                                                                       \
+            : [left] "=w"(LEFT), [right] "=w"(RIGHT)                                                                   \
+            : [row] "r"(ROW), [last] "r"((ROW) + 2 * row->stage_row), [stage_row] "r"(row->stage_row),                 \
+              [order] "r"(WINDOW_ORDER), [weights] "r"(&weights)                                                       \
+            : "memory", "v0", "v1", "v2", "v3", "v4", "v5", "v6", "v7", "v16", "v17", "v18", "v19", "v20", "v21",      \
+              "v22", "v23", "v24", "v25")
+#define WINDOW_SUMS(M) M(0, 0)
+#define WINDOWS_BESIDE 1
+#define WINDOW_VECTORS 1
+#define WINDOW_PREPARE const s8_window weights = s8_window_of(row->b);
+#define WINDOW_WHOLE                                                                                                   \
+    vi c000, c001, c002, c003;                                                                                         \
+    S8_WINDOW_PAIR(c000, c001, upper);                                                                                 \
+    S8_WINDOW_PAIR(c002, c003, upper + row->stage_row);                                                                \
+    c000 = vi_add(c000, i0), c001 = vi_add(c001, i0), c002 = vi_add(c002, i0), c003 = vi_add(c003, i0);
+
 static const mp_micro micro_i8 = {ARM_S8_TILE,
-                                  .needs_stage = 1, .stage = stage_s8, .tile = tile_s8};
+                                  .needs_stage = 1, .stage = stage_s8, .tile = tile_s8, .windows = windows_i8};
 #define MP_OWN_I8
 #define UNPACK_NR 4
 #define UNPACK_CHANNEL 16

@@ -35,6 +35,7 @@ static inline vf vf_max(vf a, vf b) { return vf_select_gt(a, b, a, b); }
 static inline vf vf_min(vf a, vf b) { return vf_select_gt(b, a, a, b); }
 static inline vf vf_max_any(vf a, vf b) { return vmaxq_f32(a, b); }
 static inline vf vf_min_any(vf a, vf b) { return vminq_f32(a, b); }
+static inline int vf_any_zero(vf x) { return vmaxvq_u32(vceqzq_f32(x)) != 0; }
 static inline vf vf_or(vf a, vf b)
 {
     return vreinterpretq_f32_u32(vorrq_u32(vreinterpretq_u32_f32(a), vreinterpretq_u32_f32(b)));

@@ -11,7 +11,7 @@
 #define MP_STRING2(a) #a
 #define MP_STRING(a) MP_STRING2(a)
 
-#ifdef WINDOW_SUMS
+#if defined WINDOW_SUMS && !defined WINDOW_WHOLE
 #define WINDOW_NAME windows_f32
 #define WINDOW_BYTES 4
 #define WINDOW_SPREAD(p) vf_set1(*(const float *)(p))
@@ -21,11 +21,17 @@
 #define WINDOW_MAC(c, x, b) vf_fma(x, b, c)
 #endif
 #include "window.h"
+#else
+#define windows_f32 0
+#endif
+#ifdef WINDOW_SUMS
 #undef WINDOW_SHARES
 #define WINDOW_INT
 #define WINDOW_NAME windows_i8
 #define WINDOW_SPREAD(p) vi_set1(load_group(p))
-#ifdef MP_HAS_DOT8
+#ifdef WINDOW_WHOLE
+#define WINDOW_BYTES 1
+#elif defined MP_HAS_DOT8
 #define WINDOW_BYTES 1
 #define WINDOW_MAC vi_dot8
 #else
@@ -34,7 +40,6 @@
 #endif
 #include "window.h"
 #else
-#define windows_f32 0
 #define windows_i8 0
 #endif
 

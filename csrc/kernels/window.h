@@ -4,7 +4,9 @@
  * Included once per kind of sums, with WINDOW_NAME, WINDOW_BYTES of a staged element, WINDOW_SPREAD(p), a step's four bytes at p in
  * all lanes (a float, two int16 or four bytes), and WINDOW_MAC(sum, spread, weights). The level brings WINDOW_SUMS(M) = M(window,
  * vector of channels) ..., WINDOWS_BESIDE and WINDOW_VECTORS, the numbers of both, and WINDOW_SHARES where loads are what floats
- * wait for. Pixels 0 and 1 of a window lie above 2 and 3. */
+ * wait for. Pixels 0 and 1 of a window lie above 2 and 3.
+ * Or the level multiplies itself: WINDOW_PREPARE stands before a row, for channels from `first` on, and WINDOW_WHOLE declares the
+ * sums of the window at `upper`. */
 #define WINDOW_JOINED MP_JOIN(WINDOW_NAME, _row)
 #ifdef WINDOW_INT
 #define WINDOW_SUM vi
@@ -45,6 +47,9 @@ static inline __attribute__((always_inline)) void WINDOW_JOINED(mp_output *o, co
         const WINDOW_SUM i0 = WINDOW_LOAD(init), i1 = WINDOW_VECTORS > 1 ? WINDOW_LOAD(init + VL * 4) : i0;
         const float *scale = o->scale + row->channel + first, *bias = o->bias + row->channel + first;
         (void)i1, (void)n1, (void)scale, (void)bias;
+#ifdef WINDOW_PREPARE
+        WINDOW_PREPARE
+#endif
         for (int window = 0; window < row->windows; window += WINDOWS_BESIDE) {
             /* The last ones are computed twice. */
             const int last = row->windows - WINDOWS_BESIDE, at = window < last ? window : last;
@@ -52,6 +57,10 @@ static inline __attribute__((always_inline)) void WINDOW_JOINED(mp_output *o, co
             char *out = row->out;
             size_t to = at * row->out_ld + first;
             int unsure = general;
+#ifdef WINDOW_WHOLE
+            (void)b;
+            WINDOW_WHOLE
+#else
 #define DECLARE(w, v) WINDOW_SUM c##w##v##0 = i##v, c##w##v##1 = i##v, c##w##v##2 = i##v, c##w##v##3 = i##v;
             WINDOW_SUMS(DECLARE)
             for (int s = 0; s < 3; s++) {
@@ -105,6 +114,7 @@ static inline __attribute__((always_inline)) void WINDOW_JOINED(mp_output *o, co
 #endif
                 upper = next;
             }
+#endif
 #ifdef WINDOW_INT
 #define LARGEST_OF(w, v)                                                                                               \
     vf x = vi_to_float(vi_max(vi_max(c##w##v##0, c##w##v##1), vi_max(c##w##v##2, c##w##v##3)));                        \

@@ -14,10 +14,12 @@
 static const struct {
     const char *name;
     mp_conv_shape shape;
+    int pooled; /* 2x2/2 */
 } LAYERS[] = {
     /* in_h, in_w, in_c, out_c, size, stride, padding, dilation, groups */
-    {"3x3, 26x26, 128 to 256", {26, 26, 128, 256, 3, 1, 1, 1, 1}},
-    {"1x1, 13x13, 1024 to 256", {13, 13, 1024, 256, 1, 1, 0, 1, 1}},
+    {"3x3, 26x26, 128 to 256", {26, 26, 128, 256, 3, 1, 1, 1, 1}, 0},
+    {"1x1, 13x13, 1024 to 256", {13, 13, 1024, 256, 1, 1, 0, 1, 1}, 0},
+    {"3x3, 104x104, 3 to 16, pooled", {104, 104, 3, 16, 3, 1, 1, 1, 1}, 1},
 };
 static const struct {
     const char *name;
@@ -40,8 +42,9 @@ static void *buffer(size_t bytes)
     return made;
 }
 
-static int run(const mp_table *table, int number, const mp_conv_shape *s, const char *layer)
+static int run(const mp_table *table, int number, int layer)
 {
+    const mp_conv_shape *s = &LAYERS[layer].shape;
     const int precision = PRECISIONS[number].precision, type = PRECISIONS[number].type;
     const int h = (s->in_h + 2 * s->padding - s->size) / s->stride + 1,
               w = (s->in_w + 2 * s->padding - s->size) / s->stride + 1;
@@ -54,7 +57,8 @@ static int run(const mp_table *table, int number, const mp_conv_shape *s, const 
     const size_t bytes = mp_pack_bytes(table, s, precision, weights);
     void *packed = buffer(bytes);
     if (!bytes || mp_pack_conv(table, s, precision, weights, packed, bytes)) return 1;
-    const size_t scratch_bytes = mp_conv_scratch_bytes(table, packed, 0, 1);
+    const int pooled = LAYERS[layer].pooled;
+    const size_t scratch_bytes = mp_conv_scratch_bytes(table, packed, pooled, 1);
     mp_conv_args a = {
         .shape = *s,
         .precision = precision,
@@ -65,6 +69,8 @@ static int run(const mp_table *table, int number, const mp_conv_shape *s, const 
         .images = 1,
         .threads = 1,
         .packed = packed,
+        .pool_h = pooled ? h / 2 : 0,
+        .pool_w = pooled ? w / 2 : 0,
         .in = buffer((size_t)s->in_h * s->in_w * s->in_c * 4),
         .out = buffer((size_t)h * w * s->out_c * 4),
         .bias = bias,
@@ -74,14 +80,14 @@ static int run(const mp_table *table, int number, const mp_conv_shape *s, const 
         .in_offset = &in_offset,
         .out_inv_scale = &inverse,
         .out_zero_point = &zero,
-        .ranges = ranges,
+        .ranges = pooled && !mp_is_real(type) ? 0 : ranges,
         .scratch = buffer(scratch_bytes),
         .scratch_bytes = scratch_bytes,
     };
     MARK(0x70);
     const int status = mp_conv(table, &a);
     MARK(0x71);
-    printf("%s\t%s\t%llu\n", PRECISIONS[number].name, layer, (unsigned long long)taps * h * w);
+    printf("%s\t%s\t%llu\n", PRECISIONS[number].name, LAYERS[layer].name, (unsigned long long)taps * h * w);
     return status; /* what was allocated goes with the process */
 }
 
@@ -116,7 +122,7 @@ int main(int argc, char **argv)
             if (strcmp(argv[k], PRECISIONS[number].name) == 0) {
                 run_tile(table, number);
                 for (int layer = 0; layer < (int)(sizeof LAYERS / sizeof *LAYERS); layer++)
-                    if (run(table, number, &LAYERS[layer].shape, LAYERS[layer].name))
+                    if (run(table, number, layer))
                         return fprintf(stderr, "%s: %s did not run\n", argv[k], LAYERS[layer].name), 1;
             }
     return 0;

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "mpnet.h"
+#include "table.h"
 #include "types.h"
 
 #ifndef REFERENCE
@@ -175,24 +176,27 @@ static void convolutions(const mp_table *reference, const mp_table *table)
         }
 }
 
-/* Which have kernels of their own on x86 where they are pooled (mp_micro.windows): every activation, rounding and type; panels
- * that are full and not; results whose zeros have either sign, and that overflow. Elsewhere they are convolutions like others. */
+/* Which have kernels of their own where they are pooled (mp_micro.windows): every activation, rounding and type; panels that are
+ * full and not; results whose zeros have either sign, and that overflow. Elsewhere they are convolutions like others. */
 static void first_layers(const mp_table *reference, const mp_table *table)
 {
-#if defined __x86_64__ && !defined __SANITIZE_THREAD__ /* races don't ask for activations */
-    enum { NUMBERS = 21, EDGES = 7 };
-#else
-    enum { NUMBERS = 3, EDGES = 1 };
-#endif
+    enum { NUMBERS = 21, EDGES = 7, FEW_NUMBERS = 3, FEW_EDGES = 1 };
     static const int SIDES[][3] = {{8, 8, 16}, {6, 14, 5}, {4, 22, 33}, {10, 6, 24}}; /* in_h, in_w, out_c */
     for (int i = 0; i < (int)(sizeof SIDES / sizeof *SIDES); i++)
         for (int extreme = RANDOM; extreme <= HUGE_SUMS; extreme++)
-            for (int number = 0; number < (extreme ? EDGES : NUMBERS); number++)
-                for (int precision = 0; precision < MP_PRECISIONS; precision++)
+            for (int precision = 0; precision < MP_PRECISIONS; precision++) {
+#ifdef __SANITIZE_THREAD__ /* races don't ask for activations */
+                const int few = 1;
+#else
+                const int few = !table->micro[mp_precisions[precision].tiles]->windows || mp_precisions[precision].bits;
+#endif
+                const int numbers = few ? (extreme ? FEW_EDGES : FEW_NUMBERS) : (extreme ? EDGES : NUMBERS);
+                for (int number = 0; number < numbers; number++)
                     for (int out_type = 0; mp_is_type(out_type); out_type++) {
                         const mp_conv_shape s = {SIDES[i][0], SIDES[i][1], 3, SIDES[i][2], 3, 1, i != 2, 1, 1};
                         convolution(reference, table, s, precision, out_type, extreme, number, 1);
                     }
+            }
 }
 
 #define BOTH(WHAT, A, B, BYTES, CALL)                                                                                  \
