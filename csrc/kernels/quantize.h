@@ -32,9 +32,21 @@ static inline __attribute__((always_inline)) void quantize_from(const int type, 
 {
     const vf inv = vf_set1(inv_scale), zero = vf_set1((float)zero_point);
     const vf bottom = vf_set1((float)(low - zero_point)), top = vf_set1((float)(high - zero_point));
+#define CLAMPED(AT, N) vf_min_any(vf_max(vf_mul(load_as(x, AT, type, N), inv), bottom), top)
+#ifdef VI_STORES_FOUR
+    if (rounding == MP_HALF_TO_EVEN) {
+        const size_t whole = count / (4 * VL) * (4 * VL);
+        for (size_t at = 0; at < whole; at += 4 * VL)
+            vi_store_four_s8(out + at, vi_near(CLAMPED(at, VL)), vi_near(CLAMPED(at + VL, VL)),
+                             vi_near(CLAMPED(at + 2 * VL, VL)), vi_near(CLAMPED(at + 3 * VL, VL)), zero_point);
+        x = (const char *)x + whole * mp_type_bytes(type);
+        out += whole;
+        count -= whole;
+    }
+#endif
 #define BODY(AT, N)                                                                                                    \
     {                                                                                                                  \
-        const vf t = vf_min_any(vf_max(vf_mul(load_as(x, AT, type, N), inv), bottom), top);                            \
+        const vf t = CLAMPED(AT, N);                                                                                   \
         if (rounding == MP_HALF_TO_EVEN)                                                                               \
             store_code(out, AT, t, vi_set1(zero_point), N);                                                            \
         else                                                                                                           \
@@ -42,6 +54,7 @@ static inline __attribute__((always_inline)) void quantize_from(const int type, 
     }
     FOR_VECTORS(count, BODY);
 #undef BODY
+#undef CLAMPED
 }
 
 static void quantize(const void *x, int type, int8_t *out, size_t count, float inv_scale, int zero_point, int rounding,

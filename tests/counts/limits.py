@@ -62,6 +62,7 @@ HOT_LOOPS = (
     HotLoop("avx2", "x86_avx2.c", "winograd_weights", "vpmovsxbw", 9, 137, {"haswell": 49.05}, stores=True),
     HotLoop("neon", "arm_neon.c", "tile_f32", "fmla", 64, 78, {"cortex-a57": 64.08, "neoverse-n1": 32.06}),
     HotLoop("neon", "arm_neon.c", "tile_s8", "sadalp", 16, 56, {"cortex-a57": 32.09, "neoverse-n1": 32.08}),
+    HotLoop("neon", "arm_neon.c", "quantize", "fcvtns", 4, 36, {"cortex-a57": 32.2, "neoverse-n1": 23.09}, stores=True),
     HotLoop("neon_fp16", "arm_neon_fp16.c", "tile_f16", r"fmla\s+v\d+\.8h", 128, 146, {"neoverse-n1": 64.06}),
     HotLoop("neon_dotprod", "arm_neon_dotprod.c", "tile_dot", "sdot", 64, 78, {"neoverse-n1": 32.05}),
     HotLoop("neon_dotprod", "arm_neon_dotprod.c", "unpack", r"mul\s+v\d+\.8h", 8, 79, {"neoverse-n1": 40.07}, stores=True),
