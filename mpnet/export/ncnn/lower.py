@@ -34,6 +34,8 @@ _FLOAT, _HALF, _CODE = 1, 2, 3
 """ncnn's numbers of types, for Cast."""
 _NO_16_BITS = 0b111
 """Parameter 31, options that a layer refuses: storage and arithmetic in half and bfloat16, whose range sums of codes leave."""
+_NO_WINOGRAD = 1 << 6
+"""The same: products of transformed tiles, whose rounding errors are ten times those of sums."""
 
 
 class Lowering:
@@ -56,8 +58,9 @@ class Lowering:
         # By slot: the blob of its codes, once something has read them.
         self._codes: dict[int, str] = {}
         self._parts = 0
-        # Codes hang on the last bits of what they are made of: where there are int8 layers, halves are rounded as in mpnet.
-        self._exact_halves = any(step.gives.carries_scale for step in self._plan.steps)
+        # Codes hang on the last bits of what they are made of: where there are int8 layers, halves are rounded as in mpnet, and
+        # convolutions of reals add products as they are.
+        self._exact = any(step.gives.carries_scale for step in self._plan.steps)
         for step in self._plan.steps:
             self._step(step)
         self.outputs = {
@@ -81,14 +84,14 @@ class Lowering:
             self._maps[step.output] = range_to_params(*operation.range, operation.scheme)
             self._blobs[step.output] = self._blobs[source]
         elif isinstance(operation, Cast):
-            halved = self._exact_halves and operation.target.stored is FLOAT16
+            halved = self._exact and operation.target.stored is FLOAT16
             self._blobs[step.output] = self._halved(layer, self._blobs[source]) if halved else self._blobs[source]
         elif isinstance(operation, Dequantize):
             self._blobs[step.output] = self._rounded(layer, source)
         else:
             made = _WRITERS[type(operation)](self, step, layer_name(layer.index, layer.short))
             computes = not (operation.moves_values or isinstance(operation, Concat))
-            rounds = self._exact_halves and computes and step.gives.stored is FLOAT16
+            rounds = self._exact and computes and step.gives.stored is FLOAT16
             self._blobs[step.output] = self._halved(layer, made) if rounds else made
             if source in self._maps and step.gives.carries_scale:
                 self._maps[step.output] = self._maps[source]
@@ -145,6 +148,8 @@ class Lowering:
         number, numbers = _FUSED.get(layer.activation, _FUSED["linear"])
         alone = layer.activation not in _FUSED
         more: dict[str, Any] = {"p5": 1}
+        if self._exact and layer.size == 3 and layer.groups == 1:
+            more["p31"] = _NO_WINOGRAD
         if number:
             more["p9"] = number
         if numbers:
