@@ -298,7 +298,8 @@ def print_sweeps(sweeps: Sequence[Mapping[str, Any]], shown: int | None, out: Co
 def print_status(document: Mapping[str, Any], out: Console) -> None:
     """One sweep's state."""
     total = f" of {document['total']:,}" if document["total"] else ""
-    out.print(f"{document['store']}: {document['state']}, {document['trials']:,}{total} trials, "
+    ruled_out = f", {document['ruled_out']:,} ruled out" if document["ruled_out"] else ""
+    out.print(f"{document['store']}: {document['state']}, {document['trials']:,}{total} trials{ruled_out}, "
               f"{document['seconds']:.1f} s so far"
               + (f", strategy {document['strategy']}" if document["strategy"] else ""))
     if document["known"] > document["trials"]:

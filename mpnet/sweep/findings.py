@@ -191,7 +191,8 @@ def sweep_status(path: Path, number: int | None = None) -> dict[str, Any]:
 
     number: of a sweep of the store, None: the last one. state: finished, stopped (by its budget), running, or interrupted.
     trials: of this sweep; total: how many it asks for, None when that is not known; known: all that the store has for its
-    options, whichever strategy tried them. findings: of its last end, or None. sweeps: all of the store.
+    options, whichever strategy tried them; ruled_out: what cannot be on this sweep's front. findings: of its last end, or
+    None. sweeps: all of the store.
     Raises: StoreError for a file that is no store, or a number that there is none of.
     """
     with TrialStore.read(path) as store:
@@ -216,6 +217,7 @@ def sweep_status(path: Path, number: int | None = None) -> dict[str, Any]:
             "store": str(path), "state": state, "name": sweep.get("name"), "strategy": sweep.get("strategy"),
             "trials": ended.get("trials", known) if ended else known, "known": known,
             "sweep": record.number if record else None,
+            "ruled_out": store.count_beaten(record.contexts, sweep.get("objectives") or ()) if record else 0,
             "sweeps": [other.summary(store) for other in records],
             "total": status.get("total"), "seconds": work.seconds,
             "workers": sorted({shown(owner) for owner in claims.values()}), "claims": list(claims), "findings": findings,

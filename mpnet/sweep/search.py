@@ -25,7 +25,7 @@ from mpnet.sweep.setup import describe, make_context, make_executor, say, set_up
 from mpnet.sweep.sharing import forward_equivalents
 from mpnet.sweep.space import build_space
 from mpnet.sweep.store import TrialStore
-from mpnet.sweep.strategies import EXACT, RULES_OUT, strategy
+from mpnet.sweep.strategies import EXACT, RULES_OUT, check_strategy, strategy
 from mpnet.sweep.verify import Verification, verifying
 from mpnet.trial.experiment import open_workbench
 from mpnet.trial.task import for_task
@@ -79,9 +79,15 @@ def run_sweep(
     if section.strategy in EXACT and space.size > MAX_CONFIGURATIONS:
         raise ConfigError(f"sweep: {space.size:,} configurations are more than can be tried; narrow sweep.space, or use "
                           f"another strategy (additive, greedy, pareto)")
+    problem = Problem(
+        space, tuple(layer.macs for layer in network.convolutions), objectives_of(section.objectives),
+        section.constraints, section.seed, section.budget.trials, section.sampler,
+    )
+    check_strategy(section.strategy, problem)
     engines = () if section.verify is None else verifying(experiment, section.verify)
     bench = open_workbench(experiment)
     space = replace(space, suffix=split_key(bench.assign().key)[1])
+    problem = replace(problem, space=space)
     parallel = workers or bench.threads
     setup = set_up(bench, section, space)
     path = store or experiment.output / experiment.name / f"sweep-{digest_of(asdict(setup.subject))[:12]}.sqlite"
@@ -98,10 +104,6 @@ def run_sweep(
                 f"{float(forward_equivalents(network, space)):,.0f} forward passes each); start it with --yes, narrow "
                 f"sweep.space, or use another strategy (additive, greedy, pareto)"
             )
-        problem = Problem(
-            space, tuple(layer.macs for layer in network.convolutions), objectives_of(section.objectives),
-            section.constraints, section.seed, section.budget.trials, section.sampler,
-        )
         start = SweepStart(problem, float(forward_equivalents(network, space)), len(bench.dataset.images),
                            len(setup.select), path, _about(section.strategy, estimate), section.strategy in EXACT,
                            _notes(experiment, section))

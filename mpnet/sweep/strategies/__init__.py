@@ -11,7 +11,7 @@ from typing import Callable
 from mpnet.errors import ConfigError
 from mpnet.sweep.problem import Problem, Walk
 from mpnet.sweep.strategies.additive import additive
-from mpnet.sweep.strategies.exact_front import exact_front
+from mpnet.sweep.strategies.exact_front import check_bounds, exact_front
 from mpnet.sweep.strategies.greedy import greedy
 from mpnet.sweep.strategies.listing import exhaustive, grid, one_at_a_time
 from mpnet.sweep.strategies.pareto import pareto
@@ -35,3 +35,9 @@ def strategy(name: str) -> Strategy:
         return STRATEGIES[name]
     except KeyError:
         raise ConfigError(f"sweep.strategy: unknown strategy {name!r}; known are {', '.join(STRATEGIES)}") from None
+
+
+def check_strategy(name: str, problem: Problem) -> None:
+    """Raises: ConfigError for a problem that the strategy cannot solve, before anything is written."""
+    if name in RULES_OUT:
+        check_bounds(problem)

@@ -17,10 +17,9 @@ CONTEST = 1 << 16
 def exact_front(problem: Problem) -> Walk:
     """The front that follows if harms add up, then all configurations against what is known of the front so far.
 
-    Raises: ConfigError for objectives that nothing bounds from part of the pictures, and for a budget of trials or limits
-    that would need the figures of what is no longer measured.
+    Raises: as `check_bounds`.
     """
-    _check(problem)
+    check_bounds(problem)
     yield from additive(problem)
     for options in range(len(problem.space.option_sets)):
         keys = problem.space.all_keys()
@@ -28,7 +27,9 @@ def exact_front(problem: Problem) -> Walk:
             yield Contest(batch)
 
 
-def _check(problem: Problem) -> None:
+def check_bounds(problem: Problem) -> None:
+    """Raises: ConfigError for objectives that nothing bounds from part of the pictures, and for a budget of trials or limits
+    that would need the figures of what is no longer measured."""
     for wanted in problem.objectives:
         bounded = [name for task in TASKS.values() if wanted.task in ("", task.name) for name in (task.quality, task.agreement)]
         if wanted.higher and wanted.name not in bounded:
