@@ -16,7 +16,7 @@ from mpnet.messages import named
 from mpnet.spec.identity import digest_of
 from mpnet.spec.measures import trial_columns
 from mpnet.sweep.store import BUSY_SECONDS, Subject, Trial, TrialStore
-from mpnet.sweep.store_beaten import Beaten, unpacked
+from mpnet.sweep.store_beaten import Beaten, has_beaten, unpacked
 from mpnet.sweep.store_documents import DOCUMENTS, check_trial, read_document
 from mpnet.sweep.store_read import existing, open_for_reading
 
@@ -126,9 +126,9 @@ def _trials(db: sqlite3.Connection, lost: list[str]) -> Iterator[tuple[int, list
 
 
 def _beaten(db: sqlite3.Connection, lost: list[str]) -> Iterator[tuple[int, Beaten]]:
-    """What was ruled out, row by row; stores of older versions have no such table."""
+    """What was ruled out, row by row."""
     with suppress(sqlite3.Error):
-        if not db.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'beaten'").fetchone():
+        if not has_beaten(db):
             return
     for row in _rows(db, "beaten", "context, first", lost):
         try:

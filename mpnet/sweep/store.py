@@ -24,7 +24,7 @@ from mpnet.errors import StoreError
 from mpnet.spec.identity import TrialIdentity, digest_of
 from mpnet.spec.measures import trial_columns
 from mpnet.sweep.owners import Owners
-from mpnet.sweep.store_beaten import Beaten, add_beaten, beaten_rows, unpacked
+from mpnet.sweep.store_beaten import Beaten, add_beaten, beaten_rows, once_each, unpacked
 from mpnet.sweep.store_documents import check_trial, read_document
 from mpnet.sweep.store_read import existing, open_for_reading
 from mpnet.sweep.store_schema import FORMAT, SCHEMA, VERSION, add_columns, columns_of, damaged, translated
@@ -308,8 +308,8 @@ class TrialStore:
 
     def _beaten(self, context: int, objectives: Iterable[str], *within: str) -> Iterator[str]:
         with translated(self.path):
-            for packed in beaten_rows(self._db, context, objectives, *within):
-                yield from self._read(unpacked, packed)
+            rows = beaten_rows(self._db, context, objectives, *within)
+            yield from once_each(self._read(unpacked, packed) for packed in rows)
 
     def work(self) -> Work:
         """All work that went into the finished trials."""

@@ -32,15 +32,33 @@ def add_beaten(db: sqlite3.Connection, context: int, beaten: Beaten) -> None:
     db.execute("INSERT INTO beaten VALUES (?, ?, ?, ?, ?)", row)
 
 
+def has_beaten(db: sqlite3.Connection) -> bool:
+    """Whether the store has the table: those of older versions do not."""
+    return db.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'beaten'").fetchone() is not None
+
+
 def beaten_rows(
     db: sqlite3.Connection, context: int, objectives: Iterable[str], first: str = "", last: str = "~",
 ) -> Iterator[Any]:
-    """Every row with some keys from `first` to `last`, unless said all, packed."""
-    if not db.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'beaten'").fetchone():
-        return
-    for (packed,) in db.execute("SELECT keys FROM beaten WHERE context = ? AND objectives = ? AND first <= ? AND last >= ?",
-                                (context, _SEPARATOR.join(objectives), last, first)):
-        yield packed
+    """Every row with some keys from `first` to `last`, unless said all, packed, by rising first key."""
+    if has_beaten(db):
+        for (packed,) in db.execute(
+            "SELECT keys FROM beaten WHERE context = ? AND objectives = ? AND first <= ? AND last >= ? ORDER BY first",
+            (context, _SEPARATOR.join(objectives), last, first),
+        ):
+            yield packed
+
+
+def once_each(rows: Iterable[tuple[str, ...]]) -> Iterator[str]:
+    """The keys of rows that come by their first key: rows overlap where units were cut differently, or a store was salvaged."""
+    before: set[str] = set()
+    end = ""
+    for keys in rows:
+        if keys[0] > end:
+            before.clear()
+        yield from (key for key in keys if key not in before)
+        before.update(keys)
+        end = max(end, keys[-1])
 
 
 def unpacked(packed: Any) -> tuple[str, ...]:

@@ -21,6 +21,7 @@ from mpnet.sweep.rule_out import rounds
 from mpnet.sweep.salvage import salvage
 from mpnet.sweep.space import build_space
 from mpnet.sweep.store import Subject, TrialStore
+from mpnet.sweep.store_beaten import Beaten
 from mpnet.sweep.strategies import strategy
 from tests.sweep.sweep_data import context, with_baseline
 from tests.sweep.sweep_networks import tiny_yolo
@@ -90,6 +91,15 @@ def test_what_was_ruled_out_stays_so(store: TrialStore) -> None:
     assert (again.computed, again.ruled_out, again.known) == (0, first.ruled_out, first.known)
     everything = sweep(task, store, "exhaustive")  # another strategy measures it all the same
     assert len(everything.known) == task.space.size
+
+
+def test_what_is_ruled_out_twice_counts_once(store: TrialStore) -> None:
+    context, names = store.context({"arithmetic": "1"}), ("agreement_AP", "weight_bytes")
+    for keys in (("ccc", "ddd"), ("aaa", "bbb", "ccc"), ("bbb", "eee"), ("fff",), ("fff",)):
+        store.add(context, (), beaten=Beaten(names, keys))
+    assert sorted(store.all_beaten(context, names)) == ["aaa", "bbb", "ccc", "ddd", "eee", "fff"]
+    assert store.count_beaten([context], names) == 6
+    assert store.beaten(context, names, {"ccc", "fff", "xxx"}) == {"ccc", "fff"}
 
 
 def test_an_interrupted_one_goes_on(store: TrialStore, everything: SweepState) -> None:
