@@ -7,6 +7,7 @@ assuming that sensitivities add up or that a lower precision is worse: int8 does
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Sequence
 
 import numpy as np
@@ -25,11 +26,18 @@ class Rivals:
     names: tuple[str, ...]
     points: tuple[tuple[float, ...], ...]
 
+    @cached_property
+    def _points(self) -> Points:
+        return np.array(self.points, dtype=np.float64).reshape(-1, len(self.names))
+
     def beat(self, best: Points) -> NDArray[np.bool_]:
         """bool (n,): which of configurations that are at best so good (n, k), to be minimised, are dominated for certain."""
-        points = np.array(self.points).reshape(-1, 1, len(self.names))
-        nowhere_worse = np.all(points <= best, axis=2)
-        return np.asarray(np.any(nowhere_worse & np.any(points < best, axis=2), axis=0))
+        return np.array([dominated(point, self._points) for point in best], dtype=np.bool_)
+
+
+def dominated(point: Points, rivals: Points) -> bool:
+    """Whether one of the rivals (n, k) is nowhere worse than the point (k,) and somewhere better, all to be minimised."""
+    return bool((np.all(rivals <= point, axis=1) & np.any(rivals < point, axis=1)).any())
 
 
 def to_minimise(values: Points, objectives: Sequence[Measure]) -> Points:
@@ -55,9 +63,7 @@ def non_dominated(points: Points) -> NDArray[np.intp]:
     indices: list[int] = []
     for index in order:
         point = points[index]
-        rivals = kept[: len(indices)]
-        beaten = np.all(rivals <= point, axis=1) & np.any(rivals < point, axis=1)
-        if not beaten.any():
+        if not dominated(point, kept[: len(indices)]):
             kept[len(indices)] = point
             indices.append(int(index))
     return np.array(indices, dtype=np.intp)
