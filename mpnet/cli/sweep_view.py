@@ -94,15 +94,14 @@ class SweepView:
             problem, front = self._start.problem, front_of(self._start.problem, state.known)
             points = [(problem.quality(state.known[c]), problem.cost(state.known[c]), short_key(c.key)) for c in front]
             self._front = [f"front: {len(front)} configurations", *front_chart(points, _FRONT_ROWS)]
-        self._progress.update(self._task, completed=state.done, total=state.total,
-                              description=_what(state))
+        self._progress.update(self._task, completed=state.done, total=state.total, description=_what(state))
         parts: list[RenderableType] = [self._progress, Text(line), *(Text(row) for row in self._front)]
         self._live.update(Group(*parts))
 
     def _line(self, state: SweepState) -> str:
         assert self._start is not None
         parts = []
-        if state.computed:
+        if state.settled:
             rate = state.settled / state.seconds
             parts.append(f"{rate:,.1f} per second")
             left = state.total - state.done
