@@ -118,8 +118,10 @@ def measure(bench: Workbench, engine: str, keys: list[str], size: float = 0.0, d
             own = 0 if key == base.precision.key else len(runners)
             if own:
                 runners.append(own_runner(bench.prepared, plan))
-            own_open = own_runner(bench.prepared, plan).open
-            opened = disturbed(own_open, size, draw) if deployment is None else forward_of(deployment)
+            if deployment is None:
+                opened = disturbed(own_runner(bench.prepared, plan).open, size, draw)
+            else:
+                opened = forward_of(deployment)
             runners.append(Runner(plan, opened, own))
             places.append((key, own, len(runners) - 1, deployment))
         outcomes = run_all(bench, runners)

@@ -165,7 +165,7 @@ class Lowering:
         by 1, by the CPU's approximate reciprocal, good to four digits and different between makers.
         """
         assert constants.weight_scale is not None
-        if layer.groups == layer.filters == layer.in_shape[2] and layer.groups > 1:
+        if layer.depthwise and layer.filters == layer.groups:
             self.layers[layer.index] = (asked, "fp32", "the same codes and sums: ncnn's int8 depthwise sums lose digits on x86")
             weights = constants.weights.astype(np.float16)
             sums = self._kernel(layer, weights, self._widened(layer, slot), f"{name}/sums", layer.groups, p31=_NO_16_BITS)
