@@ -94,19 +94,26 @@ TILE_MMLA(tile_mmla_pairs, MMLA_FIRST_PAIRS, MMLA_ROWS_PAIRS, MMLA_LOAD_PAIRS)
 
 enum { MMLA_ROWS = 6, MMLA_ROW_BYTES = 64 };
 
-/* Pointers of missing rows repeat the last one: all rows are computed, those that exist are kept. */
-static void tile_mmla(TILE_ARGUMENTS, int rows, int channels, const char *ahead, ptrdiff_t ahead_step)
+/* All rows are computed, those that exist are kept. */
+typedef void mmla_tile(TILE_ARGUMENTS, ptrdiff_t block);
+static inline void mmla_rows(mmla_tile *tile, TILE_ARGUMENTS, ptrdiff_t block, int rows)
 {
-    (void)channels, (void)ahead, (void)ahead_step; /* these cores prefetch by themselves */
     if (rows == MMLA_ROWS) {
-        tile_mmla_apart(a, seg, segments, run, b, init, acc, 8);
+        tile(a, seg, segments, run, b, init, acc, block);
         return;
     }
     int32_t sums[MMLA_ROWS * MMLA_ROW_BYTES / 4] = {0};
     if (!init)
         memcpy(sums, acc, (size_t)rows * MMLA_ROW_BYTES);
-    tile_mmla_apart(a, seg, segments, run, b, init, sums, 8);
+    tile(a, seg, segments, run, b, init, sums, block);
     memcpy(acc, sums, (size_t)rows * MMLA_ROW_BYTES);
+}
+
+/* Pointers of missing rows repeat the last one. */
+static void tile_mmla(TILE_ARGUMENTS, int rows, int channels, const char *ahead, ptrdiff_t ahead_step)
+{
+    (void)channels, (void)ahead, (void)ahead_step; /* these cores prefetch by themselves */
+    mmla_rows(tile_mmla_apart, a, seg, segments, run, b, init, acc, 8, rows);
 }
 
 static inline int mmla_pairs(const char *const *a)
@@ -117,21 +124,16 @@ static inline int mmla_pairs(const char *const *a)
 static void tile_mmla_blocks(const char *const *a, const ptrdiff_t *seg, int segments, int run, ptrdiff_t block,
                              const void *b, const void *init, void *acc, int rows)
 {
-    if (rows == MMLA_ROWS) {
-        (mmla_pairs(a) ? tile_mmla_pairs : tile_mmla_apart)(a, seg, segments, run, b, init, acc, block);
-        return;
-    }
-    /* Missing rows are the last one's neighbours, as far as a pair goes. */
     const char *all[MMLA_ROWS];
-    for (int r = 0; r < MMLA_ROWS; r += 2) {
-        all[r] = a[r < rows ? r : 0];
-        all[r + 1] = r + 1 < rows ? a[r + 1] : all[r] + 8;
+    if (rows < MMLA_ROWS) {
+        /* Missing rows are the last one's neighbours, as far as a pair goes. */
+        for (int r = 0; r < MMLA_ROWS; r += 2) {
+            all[r] = a[r < rows ? r : 0];
+            all[r + 1] = r + 1 < rows ? a[r + 1] : all[r] + 8;
+        }
+        a = all;
     }
-    int32_t sums[MMLA_ROWS * MMLA_ROW_BYTES / 4] = {0};
-    if (!init)
-        memcpy(sums, acc, (size_t)rows * MMLA_ROW_BYTES);
-    (mmla_pairs(all) ? tile_mmla_pairs : tile_mmla_apart)(all, seg, segments, run, b, init, sums, block);
-    memcpy(acc, sums, (size_t)rows * MMLA_ROW_BYTES);
+    mmla_rows(mmla_pairs(a) ? tile_mmla_pairs : tile_mmla_apart, a, seg, segments, run, b, init, acc, block, rows);
 }
 
 static void stage_mmla_blocks(char *staged, const char *source, size_t step, int pixels, int blocks, size_t block)
