@@ -104,10 +104,10 @@ def lay_out(lowerings: Lowerings, wanted: Sequence[Precision | None]) -> Layout:
     shapes, precisions, results, add = layout.shapes, layout.precisions, layout.results, layout.add
     # By (slot, id): two consumers that want the same conversion of one slot share its step.
     shared: dict[tuple[int, int], int] = {}
-    for layer in network.layers:
-        index = layer.index
+    layout.lowerings = lowerings.chosen(wanted)
+    for low in layout.lowerings:
+        layer, index = low.layer, low.layer.index
         slots = [0 if i == PICTURE else results[i] for i in layer.inputs]
-        low = lowerings.of(index, wanted[index], tuple([precisions[slot] for slot in slots]))
         for place, conversion in enumerate(low.convert):
             if conversion is not None:
                 slot, known = slots[place], (slots[place], id(conversion))
@@ -134,7 +134,6 @@ def lay_out(lowerings: Lowerings, wanted: Sequence[Precision | None]) -> Layout:
             if low.after is not None:
                 slot = add(low.after, index, (slot,), shapes[slot], low.result)
         results.append(slot)
-        layout.lowerings.append(low)
     if not layout.outputs:
         output = network.outputs[0]
         slot = results[output]

@@ -13,7 +13,7 @@ from mpnet.engine.options import EngineOptions, LayerQuantization
 from mpnet.engine.rules import RULES
 from mpnet.errors import EngineError, PrecisionError
 from mpnet.spec.layers import LayerSpec, Shape
-from mpnet.spec.network import NetworkSpec
+from mpnet.spec.network import PICTURE, NetworkSpec
 from mpnet.spec.precision import FP32, PRECISIONS, Precision, highest
 
 
@@ -108,6 +108,17 @@ class Lowerings:
             precision = layer_precision(self.network.layers[index], own, inputs)
             made = self._made[key] = self._lower(index, precision, inputs)
         return made
+
+    def chosen(self, wanted: Sequence[Precision | None]) -> list[Lowering]:
+        """What every layer does, in order. wanted: each layer's precision, None where it follows its inputs.
+
+        Raises: as `of`.
+        """
+        found: list[Lowering] = []
+        for layer in self.network.layers:
+            inputs = tuple([FP32 if i == PICTURE else found[i].result for i in layer.inputs])
+            found.append(self.of(layer.index, wanted[layer.index], inputs))
+        return found
 
     def _lower(self, index: int, precision: Precision, inputs: tuple[Precision, ...]) -> Lowering:
         layer, wanted = self.network.layers[index], precision.tensor
