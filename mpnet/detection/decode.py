@@ -67,6 +67,13 @@ class Candidates:
         """Memory that the boxes take."""
         return self.category.nbytes + self.score.nbytes + self.box.nbytes
 
+    def in_order(self, order: NDArray[np.intp]) -> Candidates:
+        """The same with image order[i] as image i."""
+        counts = np.diff(self.offsets)[order]
+        offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
+        chosen = np.repeat(self.offsets[:-1][order] - offsets[:-1], counts) + np.arange(offsets[-1])
+        return Candidates(offsets, self.category[chosen], self.score[chosen], self.box[chosen])
+
 
 def _pieces(arrays: Sequence[NDArray[Any]]) -> NDArray[Any]:
     return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)

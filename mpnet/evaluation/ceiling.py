@@ -8,24 +8,35 @@ over both is bounded as well.
 
 from __future__ import annotations
 
+from typing import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
-from mpnet.evaluation.match import Truths, match
+from mpnet.evaluation.match import Outcomes, Truths, match
 from mpnet.evaluation.metrics import mean_of_present
 from mpnet.spec.detections import Detections
 
 
 class Ceiling:
-    """Of AP with respect to `truths`, after the first `seen` images of them."""
+    """Of AP with respect to `truths`, whose images are looked at in their order."""
 
-    def __init__(self, truths: Truths, seen: int) -> None:
-        self._seen = truths.first(seen)
-        self._given = truths.counted()[seen:].sum(axis=0, dtype=np.int32)
+    def __init__(self, truths: Truths) -> None:
+        self._truths = truths
+        self._counted = truths.counted()
+        self._between: dict[tuple[int, int], Truths] = {}
 
-    def of(self, detections: Detections) -> float:
-        """Percent; the AP itself when all images are seen. detections: of the images seen."""
-        return mean_of_present(match(detections, self._seen).average_precision(given=self._given)[0])
+    def outcomes(self, detections: Detections, first: int, last: int) -> Outcomes:
+        """What becomes of the detections of the images first .. last - 1."""
+        if (first, last) not in self._between:
+            self._between[first, last] = self._truths.between(first, last)
+        return match(detections, self._between[first, last])
+
+    def of(self, parts: Sequence[Outcomes]) -> float:
+        """Percent, from the outcomes of consecutive groups of images; the AP itself when they are of all."""
+        seen = Outcomes.joined(parts)
+        unseen = self._counted[len(seen.positives):].sum(axis=0, dtype=np.int32)
+        return mean_of_present(seen.average_precision(given=unseen)[0])
 
 
 def most_telling(truths: Truths) -> NDArray[np.intp]:

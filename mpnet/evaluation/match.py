@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -80,12 +80,12 @@ class Truths:
         return Truths(self.image_count, self.category_count, offsets, self.box[chosen], self.area[chosen],
                       self.crowd[chosen], self.source[chosen], np.ascontiguousarray(self.sizes[order]))
 
-    def first(self, images: int) -> Truths:
-        """Those of the first images."""
-        offsets = self.cell_offsets[:images * self.category_count + 1]
-        end = int(offsets[-1])
-        return Truths(images, self.category_count, offsets, self.box[:end], self.area[:end], self.crowd[:end],
-                      self.source[:end], self.sizes[:images])
+    def between(self, first: int, last: int) -> Truths:
+        """Those of the images first .. last - 1, which become images 0, 1, ..."""
+        cells = self.cell_offsets[first * self.category_count:last * self.category_count + 1]
+        start, end = int(cells[0]), int(cells[-1])
+        return Truths(last - first, self.category_count, cells - start, self.box[start:end], self.area[start:end],
+                      self.crowd[start:end], self.source[start:end], self.sizes[first:last])
 
     def counted(self, area: str = "all") -> NDArray[np.int32]:
         """int32 (images, categories): truths that must be found, which are no crowds and inside the area range."""
@@ -103,27 +103,40 @@ class Truths:
 
 
 @dataclass(frozen=True, eq=False)
-class Matches:
-    """What became of each detection in one area range; by category, then falling score, then image.
+class Outcomes:
+    """What became of detections, as far as averages ask; by category, then falling score, then image.
 
     start:     int64 (categories + 1,): category c owns entries start[c] .. start[c + 1] - 1.
-    detection: int64 (n,), index in the Detections. image: int32 (n,). score: float32 (n,).
+    image:     int32 (n,). score: float32 (n,).
     rank:      int32 (n,), position within its image and category.
     matched, ignored: uint16 (n,), bit t for IoU threshold t. An ignored one is neither right nor wrong.
-    truth:     int32 (n,), index in Truths of the match at the first threshold, or -1.
     positives: int32 (images, categories), truths to be found.
     """
 
     thresholds: NDArray[np.float64]
     start: NDArray[np.int64]
-    detection: NDArray[np.int64]
     image: NDArray[np.int32]
     score: NDArray[np.float32]
     rank: NDArray[np.int32]
     matched: NDArray[np.uint16]
     ignored: NDArray[np.uint16]
-    truth: NDArray[np.int32]
     positives: NDArray[np.int32]
+
+    @staticmethod
+    def joined(parts: Sequence[Outcomes]) -> Outcomes:
+        """Those of consecutive groups of images as those of all of them."""
+        if len(parts) == 1:
+            return parts[0]
+        categories = len(parts[0].start) - 1
+        category = np.concatenate([np.repeat(np.arange(categories, dtype=np.int32), np.diff(p.start)) for p in parts])
+        score = np.concatenate([part.score for part in parts])
+        order, start = _by_category(categories, category, score)
+        before = np.cumsum([0, *(len(part.positives) for part in parts)], dtype=np.int32)
+        image = np.concatenate([part.image + first for part, first in zip(parts, before, strict=False)])
+        rank, matched, ignored = (np.concatenate([getattr(part, name) for part in parts])[order]
+                                  for name in ("rank", "matched", "ignored"))
+        return Outcomes(parts[0].thresholds, start, image[order], score[order], rank, matched, ignored,
+                        np.concatenate([part.positives for part in parts]))
 
     def average_precision(
         self, weight: NDArray[np.int32] | None = None, max_rank: int = MAX_DETECTIONS,
@@ -159,6 +172,18 @@ class Matches:
         return precision, recall
 
 
+@dataclass(frozen=True, eq=False)
+class Matches(Outcomes):
+    """The same with which detection was matched to which truth.
+
+    detection: int64 (n,), index in the Detections.
+    truth:     int32 (n,), index in Truths of the match at the first threshold, or -1.
+    """
+
+    detection: NDArray[np.int64]
+    truth: NDArray[np.int32]
+
+
 def match(
     detections: Detections, truths: Truths, area: str = "all", thresholds: NDArray[np.float64] = COCO_THRESHOLDS
 ) -> Matches:
@@ -182,12 +207,20 @@ def match(
         truths.box, truths.area, truths.crowd, low, high, cuts, len(cuts), MAX_DETECTIONS, scratch, matched, ignored, rank,
         truth,
     )), "matching")
-    order, start = np.empty(count, np.int64), np.empty(truths.category_count + 1, np.int64)
+    order, start = _by_category(truths.category_count, category, score)
+    return Matches(cuts, start, detections.image_index[order], score[order], rank[order], matched[order], ignored[order],
+                   truths.counted(area), order, truth[order])
+
+
+def _by_category(
+    categories: int, category: NDArray[np.int32], score: NDArray[np.float32]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The order by category, then falling score, and where each category begins in it."""
+    count = len(score)
+    order, start = np.empty(count, np.int64), np.empty(categories + 1, np.int64)
     work = np.empty((count + 1, 4), dtype=np.int64)
-    arguments = c_arguments(truths.category_count, count, category, score, work, order, start)
-    check_status(lib.mp_order_by_category(*arguments), "matching")
-    return Matches(cuts, start, order, detections.image_index[order], score[order], rank[order], matched[order],
-                   ignored[order], truth[order], truths.counted(area))
+    check_status(lib.mp_order_by_category(*c_arguments(categories, count, category, score, work, order, start)), "matching")
+    return order, start
 
 
 def best_overlap(detections: Detections, truths: Truths, minimum: float) -> NDArray[np.int32]:

@@ -54,7 +54,7 @@ class Classifications:
         return self.category[:, 0]
 
     def of_images(self, positions: NDArray[np.intp]) -> Classifications:
-        """Those of the images at the given rising positions, which become images 0, 1, ... as in `Dataset.subset`."""
+        """Those of the images at the given positions, which become images 0, 1, ... as in `Dataset.subset`."""
         return Classifications(self.category[positions], self.score[positions])
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Iterator, Sequence
+from typing import Any, Collection, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +25,7 @@ from mpnet.sweep.scoring import Noise, Scorer
 from mpnet.sweep.store import Trial
 from mpnet.sweep.trie import Graph, build_graph, join_tensors, run_graph, run_stem
 from mpnet.sweep.units import Unit, UnitResult
-from mpnet.trial.task import Decoder, kit_of, task_of
+from mpnet.trial.task import kit_of, task_of
 
 LIVE_BYTES = 192 << 20
 """Memory that the tensors of one group of pictures may take in one worker."""
@@ -34,11 +34,12 @@ MAX_GROUP = 64
 
 
 @dataclass(frozen=True, eq=False)
-class _Outputs:
-    """What the forward part leaves: per output and name of its ancestors' codes, what was decoded, noise, all pictures."""
+class Outputs:
+    """What a look leaves: per output and name of its ancestors' codes what was decoded, and squared differences to the
+    baseline, by picture."""
 
     decoded: list[dict[str, Any]]
-    noise: list[dict[str, Noise]]
+    noise: list[dict[str, NDArray[np.float64]]]
 
 
 class Evaluator:
@@ -67,7 +68,8 @@ class Evaluator:
         return [] if self.context.baseline is None else [values_of(a) for a in self.context.baseline.outputs]
 
     @cached_property
-    def _signal(self) -> list[NDArray[np.float64]]:
+    def signal(self) -> list[NDArray[np.float64]]:
+        """Of each output of the baseline, the sum of squares by picture."""
         return [np.concatenate([squared_sum(np.ascontiguousarray(head[i:i + 1])) for i in range(len(head))])
                 for head in self._baseline_heads]
 
@@ -86,108 +88,153 @@ class Evaluator:
         return Elimination(context.dataset, kit_of(task_of(context.network)),
                            context.baseline.found if context.baseline else None, context.select)
 
-    def graph(self, unit: Unit) -> Graph:
-        """The shared computation of a unit."""
-        return build_graph(self.context.network, unit.keys, self.context.options[unit.options].engine, self.context.own)
+    def graph(self, options: int, keys: Sequence[str]) -> Graph:
+        """The shared computation of configurations."""
+        return build_graph(self.context.network, keys, self.context.options[options].engine, self.context.own)
 
     def evaluate(self, unit: Unit) -> UnitResult:
         """All figures of a unit's configurations, but for those that its rivals beat.
 
         Raises: EngineError for values that are not finite.
         """
-        if unit.rivals is None:
-            return self._measured(unit)
-        macs = 0
-
-        def find(keys: Sequence[str], pictures: NDArray[np.intp]) -> Iterator[Any]:
-            nonlocal macs
-            graph = self.graph(replace(unit, keys=tuple(keys)))
-            macs += graph.macs * len(pictures)
-            outputs, decoder = self._forward(graph, unit.options, pictures), self.context.decoder.of_images(pictures)
-            return (self._found(graph, outputs, key, decoder) for key in keys)
-
-        left = self._elimination.left(unit.keys, unit.rivals, find, lambda key: self.costs(unit.options, key))
-        measured = self._measured(replace(unit, keys=left)) if left else UnitResult(unit, (), 0)
-        return UnitResult(unit, measured.trials, measured.macs + macs, tuple(sorted({*unit.keys} - {*left})))
-
-    def _measured(self, unit: Unit) -> UnitResult:
-        graph = self.graph(unit)
-        heads = self._forward(graph, unit.options)
-        trials = []
-        for key in unit.keys:
-            noise = [heads.noise[h][name] for h, name in enumerate(graph.head_names(key))] if self._baseline_heads else []
-            measured = self.scorer.measure(self._found(graph, heads, key, self.context.decoder), noise)
-            trials.append(Trial(key, {**measured, **self.costs(unit.options, key)}))
-        return UnitResult(unit, tuple(trials), graph.macs * len(self._pictures))
+        looks, left = _Looks(self, unit.options), unit.keys
+        if unit.rivals is not None:
+            names = unit.rivals.names
+            left = self._elimination.left(left, unit.rivals, looks, lambda key: self.costs(unit.options, key, names))
+        trials = tuple([Trial(key, {**measured, **self.costs(unit.options, key)}) for key, measured in looks.measured(left)])
+        return UnitResult(unit, trials, looks.macs, tuple(sorted({*unit.keys} - {*left})))
 
     def found(self, options: int, key: str) -> Any:
         """What one configuration finds: the bits that its trial was measured on."""
-        graph = self.graph(Unit(options, (key,)))
-        return self._found(graph, self._forward(graph, options), key, self.context.decoder)
-
-    def _found(self, graph: Graph, outputs: _Outputs, key: str, decoder: Decoder[Any]) -> Any:
-        return decoder.found([outputs.decoded[o][name] for o, name in enumerate(graph.head_names(key))])
+        looks = _Looks(self, options)
+        looks.look((key,), np.arange(len(self._pictures)))
+        return looks.found(key, 0)
 
     def baseline(self, key: str) -> Baseline:
         """Run a configuration as the one that others are compared with."""
-        graph = self.graph(Unit(0, (key,)))
         count = len(self._pictures)
         tensors: list[NDArray[np.float32]] = [
             np.empty((count, *shape), np.float32) for shape in self.context.network.output_shapes
         ]
-        outputs = self._forward(graph, 0, keep=tensors)
-        decoded_bytes = max(found.nbytes for output in outputs.decoded for found in output.values())
-        return Baseline(key, self._found(graph, outputs, key, self.context.decoder), tuple(tensors), decoded_bytes)
+        looks = _Looks(self, 0)
+        looks.look((key,), np.arange(count), keep=tensors)
+        return Baseline(key, looks.found(key, 0), tuple(tensors), looks.decoded_bytes)
 
-    def costs(self, options: int, key: str) -> dict[str, float]:
-        """The costs of a configuration, as `mpnet run` counts them; with a latency table the predicted time."""
+    def costs(self, options: int, key: str, names: Collection[str] | None = None) -> dict[str, float]:
+        """The costs of a configuration, as `mpnet run` counts them; with a latency table the predicted time.
+
+        names: of the measures that are needed, None: all.
+        """
         context, engine = self.context, self.context.options[options].engine
         if options not in self._costs:
             self._costs[options] = CostModel(context.network, engine, context.own)
-        costs = self._costs[options].costs(key)
+        costs = self._costs[options].costs(key, names)
         found = {name: float(costs[name]) for name in trial_costs() if name in costs}
-        if context.step_ms:
+        if context.step_ms and (names is None or "latency_ms" in names):
             plan = build_plan(context.network, assign_key(context.network, key), engine)
             found["latency_ms"] = predicted_ms(plan, context.step_ms)
         return found
 
-    def _forward(
-        self, graph: Graph, options: int, pictures: NDArray[np.intp] | None = None, keep: Sequence[NDArray[np.float32]] = (),
-    ) -> _Outputs:
-        """Outputs of all configurations of the graph, all pictures or those at some positions; noise of all pictures only.
+    def forward(
+        self, graph: Graph, options: int, pictures: NDArray[np.intp], keep: Sequence[NDArray[np.float32]] = (),
+    ) -> Outputs:
+        """Outputs of all configurations of the graph on the pictures at these positions. keep: gets the tensors themselves.
 
         The stem, whose tensors are large, goes through in small groups of pictures; what comes after it in larger ones,
         since it is done for every configuration and each step costs a call.
         """
         context, prepared = self.context, self.prepared(options)
-        chosen = np.arange(len(self._pictures)) if pictures is None else pictures
         small = max(1, min(context.group, LIVE_BYTES // max(1, graph.peak_bytes(stem=True))))
         group = max(small, min(MAX_GROUP, LIVE_BYTES // max(1, graph.peak_bytes(stem=False))))
         parts: list[dict[str, list[Any]]] = [{} for _ in graph.heads]
         noise: list[dict[str, list[NDArray[np.float64]]]] = [{} for _ in graph.heads]
-        for start in range(0, len(chosen), group):
-            stop = min(start + group, len(chosen))
+        for start in range(0, len(pictures), group):
+            chosen = pictures[start:start + group]
+            places, exact = context.geometry[chosen], [head[chosen] for head in self._baseline_heads]
 
-            def on_head(head: int, name: str, tensor: Tensor, start: int = start, stop: int = stop) -> None:
-                parts[head].setdefault(name, []).append(
-                    context.decoder.decode(head, tensor.data, context.geometry[chosen[start:stop]]))
+            def on_head(
+                head: int, name: str, tensor: Tensor, start: int = start, places: NDArray[np.float32] = places,
+                exact: list[NDArray[np.float32]] = exact,
+            ) -> None:
+                parts[head].setdefault(name, []).append(context.decoder.decode(head, tensor.data, places))
                 if keep:
-                    keep[head][start:stop] = tensor.data
-                elif self._baseline_heads and pictures is None:
-                    noise[head].setdefault(name, []).append(
-                        squared_sum(tensor.data, self._baseline_heads[head][start:stop]))
+                    keep[head][start:start + len(places)] = tensor.data
+                elif exact:
+                    noise[head].setdefault(name, []).append(squared_sum(tensor.data, exact[head]))
 
-            stems = [run_stem(graph, self._values(chosen[first:min(first + small, stop)]), prepared, context.threads)
-                     for first in range(start, stop, small)]
+            stems = [run_stem(graph, self._values(chosen[first:first + small]), prepared, context.threads)
+                     for first in range(0, len(chosen), small)]
             joined = [join_tensors(tensors) for tensors in zip(*stems, strict=True)]
             del stems
-            picture = self._values(chosen[start:stop]) if graph.reads_picture else None
+            picture = self._values(chosen) if graph.reads_picture else None
             run_graph(graph, joined, prepared, on_head, context.threads, picture)
-        return _Outputs(
+        return Outputs(
             [{name: context.decoder.join(found) for name, found in head.items()} for head in parts],
-            [{name: Noise(self._signal[h], np.concatenate(found)) for name, found in head.items()}
-             for h, head in enumerate(noise)],
+            [{name: np.concatenate(found) for name, found in head.items()} for head in noise],
         )
 
     def _values(self, positions: NDArray[np.intp]) -> Tensor:
         return Tensor(np.ascontiguousarray(self._pictures[positions]))
+
+
+class _Looks:
+    """What configurations of one option set find, looked at a few pictures at a time; see `rule_out.Looks`.
+
+    macs: executed so far, all pictures.
+    """
+
+    def __init__(self, evaluator: Evaluator, options: int) -> None:
+        self._evaluator, self._options = evaluator, options
+        self._decoder = evaluator.context.decoder
+        self._pictures: list[NDArray[np.intp]] = []
+        self._outputs: list[Outputs] = []
+        # What was joined of several looks, which many configurations share.
+        self._joined: dict[tuple[int, int, str], Any] = {}
+        self.macs = 0
+
+    @property
+    def decoded_bytes(self) -> int:
+        """What the fullest decoded output takes."""
+        return max(found.nbytes for look in self._outputs for output in look.decoded for found in output.values())
+
+    def look(self, keys: Sequence[str], pictures: NDArray[np.intp], keep: Sequence[NDArray[np.float32]] = ()) -> None:
+        """Run the configurations on the pictures at these positions. keep: as `Evaluator.forward`."""
+        graph = self._evaluator.graph(self._options, keys)
+        self._graph = graph
+        self._outputs.append(self._evaluator.forward(graph, self._options, pictures, keep))
+        self._pictures.append(pictures)
+        self._joined.clear()
+        self.macs += graph.macs * len(pictures)
+
+    def found(self, key: str, since: int) -> Any:
+        """What one of the last keys finds in the pictures of the looks from number `since` on."""
+        decoder = self._decoder.of_images(np.concatenate(self._pictures[since:]))
+        return decoder.found([self._decoded(output, name, since) for output, name in self._names(key)])
+
+    def measured(self, keys: Sequence[str]) -> Iterator[tuple[str, dict[str, float]]]:
+        """The figures of each key, which all looks so far have had; pictures that none has seen are looked at first."""
+        if not keys:
+            return
+        count = len(self._evaluator.context.geometry)
+        rest = np.setdiff1d(np.arange(count), np.concatenate([np.zeros(0, np.intp), *self._pictures]))
+        if len(rest):
+            self.look(keys, rest)
+        order = np.argsort(np.concatenate(self._pictures)) if len(self._pictures) > 1 else None
+        for key in keys:
+            outputs = [self._decoded(output, name, 0, order) for output, name in self._names(key)]
+            noise = [Noise(self._evaluator.signal[output], self._noise(output, name, order))
+                     for output, name in self._names(key)] if self._evaluator.signal else []
+            yield key, self._evaluator.scorer.measure(self._decoder.found(outputs), noise)
+
+    def _names(self, key: str) -> Iterator[tuple[int, str]]:
+        return enumerate(self._graph.head_names(key))
+
+    def _decoded(self, output: int, name: str, since: int, order: NDArray[np.intp] | None = None) -> Any:
+        place = (since, output, name)
+        if place not in self._joined:
+            self._joined[place] = self._decoder.join([look.decoded[output][name] for look in self._outputs[since:]], order)
+        return self._joined[place]
+
+    def _noise(self, output: int, name: str, order: NDArray[np.intp] | None) -> NDArray[np.float64]:
+        noise = np.concatenate([look.noise[output][name] for look in self._outputs])
+        return noise if order is None else noise[order]

@@ -32,7 +32,8 @@ class Rivals:
 
     def beat(self, best: Points) -> NDArray[np.bool_]:
         """bool (n,): which of configurations that are at best so good (n, k), to be minimised, are dominated for certain."""
-        return np.array([dominated(point, self._points) for point in best], dtype=np.bool_)
+        points = best[:, None, :]
+        return ((self._points <= points).all(axis=2) & (self._points < points).any(axis=2)).any(axis=1)
 
 
 def dominated(point: Points, rivals: Points) -> bool:

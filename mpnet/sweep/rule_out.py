@@ -2,30 +2,38 @@
 
 Pictures come in rounds, those that decide most first. After each, what a configuration's measures can be at most (see
 `evaluation.ceiling`) is held against rivals that are measured already: what one of them beats even so is dominated for
-certain and goes. Who is left after the last round is measured as anything else, on all pictures.
+certain and goes. Who is left after the last round is measured on the other pictures as well.
 """
 
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Any, Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Callable, Iterator, Mapping, Protocol, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.spec.dataset import Dataset
-from mpnet.spec.measures import objective
+from mpnet.spec.measures import Measure, objective
 from mpnet.sweep.front import Rivals, to_minimise
 from mpnet.trial.task import Ceilings, Kit
 
-ENDS = (0.12, 0.18, 0.25, 0.35, 0.5, 0.7)
-"""Shares of the pictures after which the rounds end. Between them is what a round costs besides pictures; behind the last one
-another would save no more than that."""
+ENDS = (0.12, 0.16, 0.2, 0.25, 0.3, 0.36, 0.43, 0.51, 0.6, 0.7, 0.82)
+"""Shares of the pictures after which the rounds end: a round costs little beside its pictures."""
 ROUNDING = 1e-9
 """Percent by which means of the same precisions may differ."""
+HASTE = 1.1
+"""How much more than so far a configuration is taken to lose per picture, when it is guessed in which round a look pays."""
 
-Find = Callable[[Sequence[str], NDArray[np.intp]], Iterable[Any]]
-"""What each of some configurations finds in the pictures at these positions."""
+
+class Looks(Protocol):
+    """What configurations find, looked at a few pictures at a time."""
+
+    def look(self, keys: Sequence[str], pictures: NDArray[np.intp]) -> None:
+        """Run these configurations on the pictures at these positions."""
+
+    def found(self, key: str, since: int) -> Any:
+        """What one of the last keys finds in the pictures of all looks from number `since` on."""
 
 
 class Elimination:
@@ -42,26 +50,62 @@ class Elimination:
         self._ceilings: dict[tuple[str, ...], Ceilings[Any]] = {}
 
     def left(
-        self, keys: Sequence[str], rivals: Rivals, find: Find, costs: Callable[[str], Mapping[str, float]],
+        self, keys: Sequence[str], rivals: Rivals, looks: Looks, costs: Callable[[str], Mapping[str, float]],
     ) -> tuple[str, ...]:
         """Those of the keys that no rival beats for certain. costs: of a key, by name."""
-        objectives = [objective(name) for name in rivals.names]
         ceilings = self._of(rivals.names)
-        known: dict[str, Mapping[str, float]] = {key: costs(key) for key in keys}
-        parts: dict[str, list[Any]] = {key: [] for key in keys}
-        for first, last in rounds(len(self._select)):
-            most = ceilings.after(last)
-            for key, found in zip(list(parts), find(list(parts), self._select[ceilings.order[first:last]]), strict=True):
-                parts[key].append(found)
-                best = {**known[key], **{name: value + ROUNDING for name, value in most(parts[key]).items()}}
-                if rivals.beat(to_minimise(np.array([[best[o.name] for o in objectives]]), objectives))[0]:
-                    del parts[key]
-        return tuple(parts)
+        order = self._select[ceilings.order]
+        made = list(rounds(len(order)))
+        ends = np.array([last for _, last in made])
+        objectives = [objective(name) for name in rivals.names]
+        judged = {key: _Judged(rivals, objectives, costs(key)) for key in keys}
+        for number, (first, last) in enumerate(made):
+            if not judged:
+                break
+            looks.look(tuple(judged), order[first:last])
+            for key in [key for key, known in judged.items() if known.due == number]:
+                known = judged[key]
+                begin = made[known.since][0]
+                known.parts.append(ceilings.evidence(looks.found(key, known.since), begin, last))
+                if known.is_beaten(ceilings.most(known.parts), number, ends):
+                    del judged[key]
+        return tuple(judged)
 
     def _of(self, names: tuple[str, ...]) -> Ceilings[Any]:
         if names not in self._ceilings:
             self._ceilings[names] = self._kit.ceilings(self._dataset, self._baseline, names)
         return self._ceilings[names]
+
+
+class _Judged:
+    """What is known of one configuration.
+
+    since: the first round whose pictures were not judged yet. due: the round after which they will be: the guess decides
+    when time is spent on a proof, never what is proven.
+    """
+
+    def __init__(self, rivals: Rivals, objectives: Sequence[Measure], costs: Mapping[str, float]) -> None:
+        self._rivals, self._objectives, self._costs = rivals, objectives, costs
+        self.parts: list[Any] = []
+        self.since = self.due = 0
+
+    def is_beaten(self, most: Mapping[str, float], number: int, ends: NDArray[np.intp]) -> bool:
+        """Whether some rival is better for certain; if not, when to look again.
+
+        most: percent by measure, behind round `number`. ends: pictures seen behind each round.
+        """
+        if self._beaten([most])[0]:
+            return True
+        self.since = number + 1
+        shares = HASTE * ends[self.since:] / ends[number]
+        guesses = self._beaten([{name: 100 - (100 - value) * share for name, value in most.items()} for share in shares])
+        self.due = next(iter(self.since + np.flatnonzero(guesses)), len(ends))
+        return False
+
+    def _beaten(self, most: Sequence[Mapping[str, float]]) -> NDArray[np.bool_]:
+        rows = [{**self._costs, **{name: value + ROUNDING for name, value in row.items()}} for row in most]
+        points = np.array([[row[o.name] for o in self._objectives] for row in rows]).reshape(-1, len(self._objectives))
+        return self._rivals.beat(to_minimise(points, self._objectives))
 
 
 def rounds(pictures: int) -> Iterator[tuple[int, int]]:

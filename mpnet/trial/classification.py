@@ -35,9 +35,10 @@ class ClassificationDecoder:
         """It is the same for all pictures."""
         return self
 
-    def join(self, parts: Sequence[Classifications]) -> Classifications:
-        """Of consecutive groups of pictures as of all."""
-        return join_images(parts)
+    def join(self, parts: Sequence[Classifications], order: NDArray[np.intp] | None = None) -> Classifications:
+        """Of consecutive groups of pictures as of all, in another order if one is given."""
+        joined = join_images(parts)
+        return joined if order is None else joined.of_images(order)
 
     def found(self, outputs: Sequence[Classifications]) -> Classifications:
         """There is one output."""
@@ -66,14 +67,15 @@ class ClassCeilings:
             labels[CLASSIFICATION.agreement] = baseline.best
         self._labels = {name: values for name, values in labels.items() if name in wanted}
 
-    def after(self, seen: int) -> Callable[[Sequence[Classifications]], dict[str, float]]:
-        """From groups of classifications to the most that each share can be, percent."""
-        def most(parts: Sequence[Classifications]) -> dict[str, float]:
-            found, unseen = join_images(parts), len(self.order) - seen
-            return {name: float((np.count_nonzero(right(found, labels[:seen], 1)) + unseen) / len(labels) * PERCENT)
-                    for name, labels in self._labels.items()}
+    def evidence(self, found: Classifications, first: int, last: int) -> dict[str, int]:
+        """How many pictures are wrong, by measure."""
+        return {name: last - first - int(np.count_nonzero(right(found, labels[first:last], 1)))
+                for name, labels in self._labels.items()}
 
-        return most
+    def most(self, parts: Sequence[Mapping[str, int]]) -> dict[str, float]:
+        """Percent by measure."""
+        return {name: PERCENT * (1 - sum(part[name] for part in parts) / len(labels))
+                for name, labels in self._labels.items()}
 
 
 def paired(before: NDArray[np.bool_], after: NDArray[np.bool_]) -> Interval:

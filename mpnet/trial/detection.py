@@ -44,9 +44,10 @@ class DetectionDecoder:
         """For these pictures alone, in this order."""
         return replace(self, sizes=self.sizes[positions])
 
-    def join(self, parts: Sequence[Candidates]) -> Candidates:
-        """Of consecutive groups of pictures as of all."""
-        return join_images(parts)
+    def join(self, parts: Sequence[Candidates], order: NDArray[np.intp] | None = None) -> Candidates:
+        """Of consecutive groups of pictures as of all, in another order if one is given."""
+        joined = join_images(parts)
+        return joined if order is None else joined.in_order(order)
 
     def found(self, outputs: Sequence[Candidates]) -> Detections:
         """Suppressed over all heads and cut to the best of each picture, if that is asked for."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Callable, Collection, Sequence
+from typing import Any, Collection, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from mpnet.evaluation.agreement import Agreement, inside_pictures
 from mpnet.evaluation.ceiling import Ceiling, most_telling
 from mpnet.evaluation.darknet_map import darknet_ap50, darknet_map50
-from mpnet.evaluation.match import Truths
+from mpnet.evaluation.match import Outcomes, Truths
 from mpnet.evaluation.metrics import CocoEvaluator, CocoResult
 from mpnet.spec.dataset import Dataset
 from mpnet.spec.detections import Detections
@@ -64,19 +64,18 @@ class DetectionCeilings:
             truths[DETECTION.agreement] = Agreement(baseline, dataset.sizes, len(dataset.categories)).truths
         truths = {name: held for name, held in truths.items() if name in wanted}
         self.order = most_telling(next(reversed(truths.values())))
-        self._truths = {name: held.in_order(self.order) for name, held in truths.items()}
+        self._sizes = dataset.sizes[self.order]
+        self._ceilings = {name: Ceiling(held.in_order(self.order)) for name, held in truths.items()}
 
-    def after(self, seen: int) -> Callable[[Sequence[Detections]], dict[str, float]]:
-        """From groups of detections to the most that each measure can be, percent."""
-        ceilings = {name: Ceiling(truths, seen) for name, truths in self._truths.items()}
-        sizes = next(iter(self._truths.values())).sizes[:seen]
+    def evidence(self, found: Detections, first: int, last: int) -> dict[str, Outcomes]:
+        """What became of them, by measure."""
+        inside = inside_pictures(found, self._sizes[first:last]) if DETECTION.agreement in self._ceilings else found
+        return {name: ceiling.outcomes(inside if name == DETECTION.agreement else found, first, last)
+                for name, ceiling in self._ceilings.items()}
 
-        def most(parts: Sequence[Detections]) -> dict[str, float]:
-            found = Detections.joined(parts)
-            return {name: ceiling.of(inside_pictures(found, sizes) if name == DETECTION.agreement else found)
-                    for name, ceiling in ceilings.items()}
-
-        return most
+    def most(self, parts: Sequence[Mapping[str, Outcomes]]) -> dict[str, float]:
+        """Percent by measure."""
+        return {name: ceiling.of([part[name] for part in parts]) for name, ceiling in self._ceilings.items()}
 
 
 def measure_detections(detections: Detections, dataset: Dataset) -> tuple[dict[str, float], list[dict[str, Any]]]:

@@ -41,8 +41,8 @@ class Decoder(Protocol[F_co]):
         """The decoder of these pictures alone, in this order."""
         ...
 
-    def join(self, parts: Sequence[Any]) -> Any:
-        """What `decode` said of consecutive groups of pictures, as of all of them."""
+    def join(self, parts: Sequence[Any], order: NDArray[np.intp] | None = None) -> Any:
+        """What `decode` said of consecutive groups of pictures, as of all of them. order: of pictures, if another is wanted."""
         ...
 
     def found(self, outputs: Sequence[Any]) -> F_co:
@@ -69,9 +69,13 @@ class Ceilings(Protocol[F_contra]):
 
     order: NDArray[np.intp]
 
-    def after(self, seen: int) -> Callable[[Sequence[F_contra]], dict[str, float]]:
-        """What tells it once the first `seen` pictures of `order` are known: from the findings of consecutive groups of
-        these to percent by measure, none of which the measure of all pictures can exceed."""
+    def evidence(self, found: F_contra, first: int, last: int) -> Any:
+        """What `most` needs to know of the findings in the pictures first .. last - 1 of `order`."""
+        ...
+
+    def most(self, parts: Sequence[Any]) -> dict[str, float]:
+        """From the evidence of consecutive groups of pictures, the first of `order` on, to percent by measure, none of which
+        the measure of all pictures can exceed."""
         ...
 
 
