@@ -14,17 +14,40 @@ CONTEST = 1 << 16
 """Configurations that are looked at together: enough to share their beginnings, few enough that rivals are fresh."""
 
 
+AROUND = 100
+"""One of so many configurations at most is looked at early, since it lies beside the front: a better front rules out sooner."""
+
+
 def exact_front(problem: Problem) -> Walk:
-    """The front that follows if harms add up, then all configurations against what is known of the front so far.
+    """The front that follows if harms add up, what lies beside the front so far, then all configurations against it.
 
     Raises: as `check_bounds`.
     """
     check_bounds(problem)
     yield from additive(problem)
+    yield from around_front(problem)
     for options in range(len(problem.space.option_sets)):
         keys = problem.space.all_keys()
         while batch := [Configuration(key, options) for key in islice(keys, CONTEST)]:
             yield Contest(batch)
+
+
+def around_front(problem: Problem) -> Walk:
+    """Each single change of what is on the front so far, until the front has no other neighbours."""
+    known = yield Contest()
+    seen = set(known)
+    room = problem.space.size // AROUND
+    while room > 0:
+        configurations, trials = list(known), list(known.values())
+        beside = (Configuration(problem.space.changed(c.key, number, code), c.options)
+                  for c in [configurations[i] for i in problem.front(trials)]
+                  for number, variable in enumerate(problem.space.variables) for code in variable.codes)
+        batch = Contest(islice((c for c in dict.fromkeys(beside) if c not in seen), room))
+        if not batch:
+            return
+        seen.update(batch)
+        room -= len(batch)
+        known = yield batch
 
 
 def check_bounds(problem: Problem) -> None:
