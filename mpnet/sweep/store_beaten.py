@@ -17,7 +17,7 @@ _MOST = 1 << 28
 
 @dataclass(frozen=True)
 class Beaten:
-    """objectives: by name, in their order. keys: of configurations that measured ones dominate for certain, rising."""
+    """objectives: by name, in any order. keys: of configurations that measured ones dominate for certain, rising."""
 
     objectives: tuple[str, ...]
     keys: tuple[str, ...]
@@ -28,7 +28,7 @@ def add_beaten(db: sqlite3.Connection, context: int, beaten: Beaten) -> None:
     db.execute(f"CREATE TABLE IF NOT EXISTS {TABLE}")
     keys = beaten.keys
     packed = zlib.compress("\n".join(keys).encode())
-    row = (context, _SEPARATOR.join(beaten.objectives), keys[0], keys[-1], packed)
+    row = (context, _SEPARATOR.join(sorted(beaten.objectives)), keys[0], keys[-1], packed)
     db.execute("INSERT INTO beaten VALUES (?, ?, ?, ?, ?)", row)
 
 
@@ -41,12 +41,16 @@ def beaten_rows(
     db: sqlite3.Connection, context: int, objectives: Iterable[str], first: str = "", last: str = "~",
 ) -> Iterator[Any]:
     """Every row with some keys from `first` to `last`, unless said all, packed, by rising first key."""
-    if has_beaten(db):
-        for (packed,) in db.execute(
-            "SELECT keys FROM beaten WHERE context = ? AND objectives = ? AND first <= ? AND last >= ? ORDER BY first",
-            (context, _SEPARATOR.join(objectives), last, first),
-        ):
-            yield packed
+    if not has_beaten(db):
+        return
+    wanted = sorted(objectives)
+    held = [row[0] for row in db.execute("SELECT DISTINCT objectives FROM beaten WHERE context = ?", (context,))]
+    same = [text for text in held if sorted(str(text).split(_SEPARATOR)) == wanted]  # rows of earlier builds keep their order
+    for (packed,) in db.execute(
+        f"SELECT keys FROM beaten WHERE context = ? AND objectives IN ({', '.join('?' * len(same))}) "
+        "AND first <= ? AND last >= ? ORDER BY first", (context, *same, last, first),
+    ):
+        yield packed
 
 
 def once_each(rows: Iterable[tuple[str, ...]]) -> Iterator[str]:

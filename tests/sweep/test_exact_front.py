@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -100,6 +102,19 @@ def test_what_is_ruled_out_twice_counts_once(store: TrialStore) -> None:
     assert sorted(store.all_beaten(context, names)) == ["aaa", "bbb", "ccc", "ddd", "eee", "fff"]
     assert store.count_beaten([context], names) == 6
     assert store.beaten(context, names, {"ccc", "fff", "xxx"}) == {"ccc", "fff"}
+
+
+def test_what_is_ruled_out_is_known_for_objectives_in_any_order(store: TrialStore) -> None:
+    context, names = store.context({"arithmetic": "1"}), ("weight_bytes", "agreement_AP")
+    store.add(context, (), beaten=Beaten(names, ("bbb", "ccc")))
+    with closing(sqlite3.connect(store.path)) as db, db:  # as earlier builds wrote it: in the order of the experiment
+        db.execute("UPDATE beaten SET objectives = ?", (",".join(names),))
+    store.add(context, (), beaten=Beaten(names[::-1], ("aaa", "bbb")))
+    store.add(context, (), beaten=Beaten((*names, "AP"), ("ddd",)))
+    for asked in (names, names[::-1]):
+        assert sorted(store.all_beaten(context, asked)) == ["aaa", "bbb", "ccc"]
+        assert store.count_beaten([context], asked) == 3
+    assert store.beaten(context, ("AP", *names), {"bbb", "ddd"}) == {"ddd"}
 
 
 def test_an_interrupted_one_goes_on(store: TrialStore, everything: SweepState) -> None:
