@@ -2,9 +2,7 @@
 
 A trial's identity is the digest of everything that decides its result (`Subject`, its context, its key), so a resumed
 sweep cannot take over a stale result. Trials are committed in batches, each in one transaction: a process that is
-killed at any moment loses what it was computing and nothing else. Work is claimed under a name; a claim ends when it
-is committed or released, when its process is found dead, or, on another machine, when its heart has not beaten for
-`LEASE_SECONDS`.
+killed at any moment loses what it was computing and nothing else.
 """
 
 from __future__ import annotations
@@ -25,13 +23,13 @@ from mpnet.spec.identity import TrialIdentity, digest_of
 from mpnet.spec.measures import trial_columns
 from mpnet.sweep.owners import Owners
 from mpnet.sweep.store_beaten import Beaten, add_beaten, beaten_rows, once_each, unpacked
+from mpnet.sweep.store_claims import Claims
 from mpnet.sweep.store_documents import check_trial, read_document
 from mpnet.sweep.store_read import existing, open_for_reading
 from mpnet.sweep.store_schema import FORMAT, SCHEMA, VERSION, add_columns, columns_of, damaged, translated
 
 _Read = TypeVar("_Read")
 BUSY_SECONDS = 60.0
-LEASE_SECONDS = 600.0  # only for other machines: here a dead process is found at once
 _SLICE = 500  # names in one SQL statement, well below SQLite's limit of variables
 
 
@@ -76,6 +74,7 @@ class TrialStore:
         self.owner = owners.me
         self._owners = owners
         self._db = connection
+        self._claims = Claims(connection, owners)
         self._columns: tuple[str, ...] = ()
         self._opened = ExitStack()
 
@@ -117,7 +116,7 @@ class TrialStore:
         """Release this owner's claims and close the file."""
         if self.owner:
             with contextlib.suppress(StoreError), self._transaction():
-                self._db.execute("DELETE FROM claims WHERE owner = ?", (self.owner,))
+                self._claims.release()
         self._leave()
 
     def _leave(self) -> None:
@@ -204,6 +203,7 @@ class TrialStore:
         with translated(self.path):
             rows = self._db.execute("SELECT name FROM meta WHERE substr(name, 1, ?) = ?", (len(prefix), prefix)).fetchall()
         return tuple(str(row[0]) for row in rows)
+
     def document(self, name: str) -> Any:
         """The JSON document kept under a name, as `store_documents` describes it; {} or None when there is none."""
         return self._read(read_document, name, self.note(name))
@@ -285,7 +285,7 @@ class TrialStore:
             if beaten is not None and beaten.keys:
                 add_beaten(self._db, context, beaten)
             if claim is not None:
-                self._db.execute("DELETE FROM claims WHERE name = ?", (claim,))
+                self._claims.end(claim)
             if work is not None:
                 self._db.execute(
                     "INSERT INTO work VALUES (?, ?, ?) ON CONFLICT (context) DO UPDATE SET "
@@ -351,44 +351,31 @@ class TrialStore:
         self._read(check_trial, row[1], values)
         return Trial(row[1], values)
 
-    # ---- claims: who works on what
+    # ---- claims: who works on what (see `store_claims`)
 
     def claim(self, names: Sequence[str]) -> list[str]:
         """Take work under its names; the result are those that nobody alive has. They are ours until committed."""
-        granted = []
         with self._transaction():
-            held = {row[0]: row[1:] for row in self._db.execute("SELECT name, owner, heartbeat FROM claims")}
-            for name in names:
-                owner, heartbeat = held.get(name, ("", 0.0))
-                if owner in ("", self.owner) or not self._is_held(owner, heartbeat):
-                    self._db.execute("INSERT OR REPLACE INTO claims VALUES (?, ?, ?)", (name, self.owner, time.time()))
-                    granted.append(name)
-        return granted
+            return self._claims.take(names)
 
     def heartbeat(self) -> None:
         """Say that this process still works on what it claimed; call it every few seconds."""
         with self._transaction():
-            self._db.execute("UPDATE claims SET heartbeat = ? WHERE owner = ?", (time.time(), self.owner))
+            self._claims.beat()
 
     def release(self, name: str) -> None:
         """Give claimed work back."""
         with self._transaction():
-            self._db.execute("DELETE FROM claims WHERE name = ? AND owner = ?", (name, self.owner))
+            self._claims.release(name)
 
     def claims(self) -> dict[str, str]:
         """Claimed work by name, with its owner (see `owners`), dead owners' left out."""
         with translated(self.path):
-            rows = self._db.execute("SELECT name, owner, heartbeat FROM claims ORDER BY name").fetchall()
-        return {name: owner for name, owner, heartbeat in rows if self._is_held(owner, heartbeat)}
+            return self._claims.held()
 
     def lives(self, owner: str) -> bool | None:
         """Whether an owner's process lives; None when that cannot be known here."""
         return self._owners.lives(owner)
-
-    def _is_held(self, owner: str, heartbeat: float) -> bool:
-        """Whether a claim still counts. heartbeat: its time.time()."""
-        lives = self._owners.lives(owner)
-        return abs(time.time() - heartbeat) < LEASE_SECONDS if lives is None else lives
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:

@@ -10,6 +10,7 @@ from typing import Iterator
 from mpnet.errors import StoreError
 from mpnet.messages import named
 from mpnet.spec.measures import trial_columns
+from mpnet.sweep.store_claims import TABLE as CLAIMS
 
 FORMAT = "mpnet-sweep"
 VERSION = 2
@@ -23,7 +24,7 @@ SCHEMA: tuple[str, ...] = tuple(f"CREATE TABLE IF NOT EXISTS {table}" for table 
     "contexts (id INTEGER PRIMARY KEY, digest TEXT UNIQUE NOT NULL, document TEXT NOT NULL)",
     "trials (context INTEGER NOT NULL, key TEXT NOT NULL, PRIMARY KEY (context, key)) WITHOUT ROWID",
     "work (context INTEGER PRIMARY KEY, macs REAL NOT NULL, seconds REAL NOT NULL)",
-    "claims (name TEXT PRIMARY KEY, owner TEXT NOT NULL, heartbeat REAL NOT NULL) WITHOUT ROWID",
+    CLAIMS,
 ))
 
 

@@ -17,7 +17,8 @@ import pytest
 from mpnet.errors import StoreError
 from mpnet.spec.identity import TrialIdentity
 from mpnet.sweep.owners import host_name
-from mpnet.sweep.store import LEASE_SECONDS, Subject, Trial, TrialStore
+from mpnet.sweep.store import Subject, Trial, TrialStore
+from mpnet.sweep.store_claims import LEASE_SECONDS
 
 SUBJECT = Subject("n" * 64, "w" * 64, "d" * 64, "p" * 64)
 

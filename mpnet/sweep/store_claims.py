@@ -1,0 +1,52 @@
+"""Who works on what: work that is claimed under its name, until it is committed or released, or its owner is found dead."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from typing import Sequence
+
+from mpnet.sweep.owners import Owners
+
+TABLE = "claims (name TEXT PRIMARY KEY, owner TEXT NOT NULL, heartbeat REAL NOT NULL) WITHOUT ROWID"
+LEASE_SECONDS = 600.0  # only for other machines: here a dead process is found at once
+
+
+class Claims:
+    """Of one owner, in a store. All but `held` write: call them within a transaction."""
+
+    def __init__(self, db: sqlite3.Connection, owners: Owners) -> None:
+        self._db, self._owners = db, owners
+
+    def take(self, names: Sequence[str]) -> list[str]:
+        """Claim those of the names that nobody alive has; they are the result."""
+        granted = []
+        held = {row[0]: row[1:] for row in self._db.execute("SELECT name, owner, heartbeat FROM claims")}
+        for name in names:
+            owner, heartbeat = held.get(name, ("", 0.0))
+            if owner in ("", self._owners.me) or not self._lasts(owner, heartbeat):
+                self._db.execute("INSERT OR REPLACE INTO claims VALUES (?, ?, ?)", (name, self._owners.me, time.time()))
+                granted.append(name)
+        return granted
+
+    def beat(self) -> None:
+        """Say that this owner still works on what it claimed."""
+        self._db.execute("UPDATE claims SET heartbeat = ? WHERE owner = ?", (time.time(), self._owners.me))
+
+    def end(self, name: str) -> None:
+        """What was claimed is done, whoever has it by now."""
+        self._db.execute("DELETE FROM claims WHERE name = ?", (name,))
+
+    def release(self, name: str | None = None) -> None:
+        """Give back what this owner claimed under a name, or all of it."""
+        self._db.execute("DELETE FROM claims WHERE owner = ? AND name = coalesce(?, name)", (self._owners.me, name))
+
+    def held(self) -> dict[str, str]:
+        """Claimed work by name, with its owner, dead owners' left out."""
+        rows = self._db.execute("SELECT name, owner, heartbeat FROM claims ORDER BY name").fetchall()
+        return {name: owner for name, owner, heartbeat in rows if self._lasts(owner, heartbeat)}
+
+    def _lasts(self, owner: str, heartbeat: float) -> bool:
+        """Whether a claim still counts. heartbeat: its time.time()."""
+        lives = self._owners.lives(owner)
+        return abs(time.time() - heartbeat) < LEASE_SECONDS if lives is None else lives
