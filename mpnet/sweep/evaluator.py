@@ -195,7 +195,7 @@ class _Looks:
     @property
     def decoded_bytes(self) -> int:
         """What the fullest decoded output takes."""
-        return max(found.nbytes for look in self._outputs for output in look.decoded for found in output.values())
+        return max(int(found.nbytes) for look in self._outputs for output in look.decoded for found in output.values())
 
     def look(self, keys: Sequence[str], pictures: NDArray[np.intp], keep: Sequence[NDArray[np.float32]] = ()) -> None:
         """Run the configurations on the pictures at these positions. keep: as `Evaluator.forward`."""

@@ -33,7 +33,8 @@ class Rivals:
     def beat(self, best: Points) -> NDArray[np.bool_]:
         """bool (n,): which of configurations that are at best so good (n, k), to be minimised, are dominated for certain."""
         points = best[:, None, :]
-        return ((self._points <= points).all(axis=2) & (self._points < points).any(axis=2)).any(axis=1)
+        above: NDArray[np.bool_] = np.all(self._points <= points, axis=2) & np.any(self._points < points, axis=2)
+        return np.asarray(np.any(above, axis=1))
 
 
 def dominated(point: Points, rivals: Points) -> bool:

@@ -99,7 +99,7 @@ class _Judged:
         self.since = number + 1
         shares = HASTE * ends[self.since:] / ends[number]
         guesses = self._beaten([{name: 100 - (100 - value) * share for name, value in most.items()} for share in shares])
-        self.due = next(iter(self.since + np.flatnonzero(guesses)), len(ends))
+        self.due = next((self.since + later for later, beaten in enumerate(guesses) if beaten), len(ends))
         return False
 
     def _beaten(self, most: Sequence[Mapping[str, float]]) -> NDArray[np.bool_]:
