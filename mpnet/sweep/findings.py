@@ -136,7 +136,7 @@ def _ruled_out(problem: Problem, store: TrialStore, contexts: tuple[int, ...],
     """How many configurations the store knows to be no part of the front, beside those that are known."""
     return sum(
         Configuration(key, options) not in known and key in problem.space
-        for options, context in enumerate(contexts) for key in store.all_beaten(context, problem.names)
+        for options, context in enumerate(contexts) for key in store.all_beaten(context, problem.front_name)
     )
 
 
@@ -217,7 +217,7 @@ def sweep_status(path: Path, number: int | None = None) -> dict[str, Any]:
             "store": str(path), "state": state, "name": sweep.get("name"), "strategy": sweep.get("strategy"),
             "trials": ended.get("trials", known) if ended else known, "known": known,
             "sweep": record.number if record else None,
-            "ruled_out": store.count_beaten(record.contexts, sweep.get("objectives") or ()) if record else 0,
+            "ruled_out": store.count_beaten(record.contexts, sweep.get("front_name") or "") if record else 0,
             "sweeps": [other.summary(store) for other in records],
             "total": status.get("total"), "seconds": work.seconds,
             "workers": sorted({shown(owner) for owner in claims.values()}), "claims": list(claims), "findings": findings,

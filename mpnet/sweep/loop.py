@@ -119,7 +119,7 @@ class Sweep:
         found = set()
         for options, context in enumerate(self.contexts):
             keys = {c.key for c in wanted if c.options == options}
-            found |= {Configuration(key, options) for key in self.store.beaten(context, self.problem.names, keys)}
+            found |= {Configuration(key, options) for key in self.store.beaten(context, self.problem.front_name, keys)}
         return found
 
     def _evaluate(self, wanted: Sequence[Configuration], contest: bool) -> None:
@@ -180,7 +180,7 @@ class Sweep:
     def _commit(self, done: UnitResult) -> None:
         now, unit = time.monotonic(), done.unit
         work = Work(done.macs, now - self._counted)
-        beaten = Beaten(self.problem.names, done.ruled_out)
+        beaten = Beaten(self.problem.front_name, done.ruled_out)
         self.store.add(self.contexts[unit.options], done.trials, claim=unit.name, work=work, beaten=beaten)
         self._counted = now
         self.state.known.update({Configuration(trial.key, unit.options): trial for trial in done.trials})

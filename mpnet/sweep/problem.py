@@ -53,6 +53,14 @@ class Problem:
         return tuple(o.name for o in self.objectives)
 
     @property
+    def front_name(self) -> str:
+        """What its front is of: objectives and choices, in words that do not depend on the order of either. What one of them
+        rules out may well be on another's front."""
+        choices = [f"{','.join(map(str, v.positions))}={''.join(sorted(v.codes))}" for v in self.space.variables]
+        options = sorted(row.text for row in self.space.option_sets)
+        return f"{' '.join(sorted(self.names))} of {' '.join(choices)} {options}"
+
+    @property
     def quality_name(self) -> str:
         """The measure of accuracy that ranks."""
         return next(o.name for o in self.objectives if o.higher)

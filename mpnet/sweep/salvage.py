@@ -130,12 +130,12 @@ def _beaten(db: sqlite3.Connection, lost: list[str]) -> Iterator[tuple[int, Beat
     with suppress(sqlite3.Error):
         if not has_beaten(db):
             return
-    for row in _rows(db, "beaten", "context, first", lost):
+    for row in _rows(db, "ruled_out", "context, first", lost):
         try:
             keys = unpacked(row["keys"])
             for key in keys:
                 check_trial(key, {})
-            yield int(row["context"]), Beaten(tuple(str(row["objectives"]).split(",")), keys)
+            yield int(row["context"]), Beaten(str(row["front"]), keys)
         except (ValueError, TypeError):
             lost.append("some configurations that were ruled out")
 

@@ -95,7 +95,7 @@ def run_sweep(
         opened = stack.enter_context(TrialStore.open(path, setup.subject))
         contexts = tuple(opened.context(document) for document in setup.documents)
         left = space.size - sum(min(opened.count(context), space.size) for context in contexts)
-        left -= opened.count_beaten(contexts, section.objectives) if section.strategy in RULES_OUT else 0
+        left -= opened.count_beaten(contexts, problem.front_name) if section.strategy in RULES_OUT else 0
         estimate = estimate_seconds(bench, space, parallel) * max(0, left) / space.size
         if section.strategy in EXACT and estimate > ASK_SECONDS and not yes:
             raise ConfigError(
@@ -108,7 +108,7 @@ def run_sweep(
                            len(setup.select), path, _about(section.strategy, estimate), section.strategy in EXACT,
                            _notes(experiment, section))
         on_start(start)
-        describe(opened, setup, contexts, command)
+        describe(opened, setup, contexts, command, problem.front_name)
         if store is None:
             mark_latest_store(path)
         say(opened, "running", section.strategy, None)

@@ -162,7 +162,7 @@ def make_executor(context: SweepContext, workers: int, scheduler: str | None) ->
     return ProcessExecutor(recipe, workers)
 
 
-def describe(store: TrialStore, setup: SweepSetup, contexts: tuple[int, ...], command: str) -> None:
+def describe(store: TrialStore, setup: SweepSetup, contexts: tuple[int, ...], command: str, front_name: str) -> None:
     """What a report needs to know of a sweep beside its trials, under the names that a result has."""
     bench, section = setup.bench, setup.section
     top = bench.plan(bench.uniform("fp32"))
@@ -171,8 +171,8 @@ def describe(store: TrialStore, setup: SweepSetup, contexts: tuple[int, ...], co
         "created": datetime.now(timezone.utc).isoformat(timespec="seconds"), "versions": versions(),
         "digests": {**bench.identity(top.precision, _rows(bench, setup.space)).digests(), "plan": None, "trial": None},
         "layers": layer_costs(top), "notes": bench.notes(_rows(bench, setup.space)),
-        "objectives": list(section.objectives), "holdout": section.held_out(len(bench.dataset.images)),
-        "contexts": list(contexts),
+        "objectives": list(section.objectives), "front_name": front_name, "contexts": list(contexts),
+        "holdout": section.held_out(len(bench.dataset.images)),
         "suffix": setup.space.suffix, "baseline": setup.baseline,
         "selecting": len(setup.select), "images": len(bench.dataset.images), "protocol": bench.protocol,
         "constraints": section.constraints.as_json(), "sources": dict(bench.sources or {}),

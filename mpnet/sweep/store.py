@@ -293,22 +293,22 @@ class TrialStore:
                     (context, work.macs, work.seconds))
         return new
 
-    def beaten(self, context: int, objectives: Iterable[str], keys: Collection[str]) -> set[str]:
-        """Those of the keys that are known to be no part of the front of these objectives (see `store_beaten`)."""
-        found = self._beaten(context, objectives, min(keys), max(keys)) if keys else ()
+    def beaten(self, context: int, front: str, keys: Collection[str]) -> set[str]:
+        """Those of the keys that are known to be no part of a front (see `store_beaten`)."""
+        found = self._beaten(context, front, min(keys), max(keys)) if keys else ()
         return {key for key in found if key in keys}
 
-    def all_beaten(self, context: int, objectives: Iterable[str]) -> Iterator[str]:
+    def all_beaten(self, context: int, front: str) -> Iterator[str]:
         """All keys that are known to be no part of that front."""
-        return self._beaten(context, objectives)
+        return self._beaten(context, front)
 
-    def count_beaten(self, contexts: Iterable[int], objectives: Iterable[str]) -> int:
+    def count_beaten(self, contexts: Iterable[int], front: str) -> int:
         """How many there are."""
-        return sum(1 for context in contexts for _ in self.all_beaten(context, objectives))
+        return sum(1 for context in contexts for _ in self.all_beaten(context, front))
 
-    def _beaten(self, context: int, objectives: Iterable[str], *within: str) -> Iterator[str]:
+    def _beaten(self, context: int, front: str, *within: str) -> Iterator[str]:
         with translated(self.path):
-            rows = beaten_rows(self._db, context, objectives, *within)
+            rows = beaten_rows(self._db, context, front, *within)
             yield from once_each(self._read(unpacked, packed) for packed in rows)
 
     def work(self) -> Work:

@@ -1,4 +1,4 @@
-"""What a store keeps of configurations that need no trial: which ones cannot be on the front of some objectives."""
+"""What a store keeps of configurations that need no trial: which ones cannot be on which front."""
 
 from __future__ import annotations
 
@@ -7,19 +7,17 @@ import zlib
 from dataclasses import dataclass
 from typing import Any, Iterable, Iterator
 
-TABLE = ("beaten (context INTEGER NOT NULL, objectives TEXT NOT NULL, first TEXT NOT NULL, last TEXT NOT NULL, "
-         "keys BLOB NOT NULL)")
+TABLE = "ruled_out (context INTEGER NOT NULL, front TEXT NOT NULL, first TEXT NOT NULL, last TEXT NOT NULL, keys BLOB NOT NULL)"
 """One row for each unit; keys: rising, one a line, by zlib; first and last of them by themselves, to find them."""
-_SEPARATOR = ","
 _MOST = 1 << 28
 """Bytes that the keys of a row may take: far more than any unit has."""
 
 
 @dataclass(frozen=True)
 class Beaten:
-    """objectives: by name, in any order. keys: of configurations that measured ones dominate for certain, rising."""
+    """front: of what, as `Problem.front_name`. keys: of configurations that measured ones dominate for certain, rising."""
 
-    objectives: tuple[str, ...]
+    front: str
     keys: tuple[str, ...]
 
 
@@ -28,29 +26,22 @@ def add_beaten(db: sqlite3.Connection, context: int, beaten: Beaten) -> None:
     db.execute(f"CREATE TABLE IF NOT EXISTS {TABLE}")
     keys = beaten.keys
     packed = zlib.compress("\n".join(keys).encode())
-    row = (context, _SEPARATOR.join(sorted(beaten.objectives)), keys[0], keys[-1], packed)
-    db.execute("INSERT INTO beaten VALUES (?, ?, ?, ?, ?)", row)
+    db.execute("INSERT INTO ruled_out VALUES (?, ?, ?, ?, ?)", (context, beaten.front, keys[0], keys[-1], packed))
 
 
 def has_beaten(db: sqlite3.Connection) -> bool:
     """Whether the store has the table: those of older versions do not."""
-    return db.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'beaten'").fetchone() is not None
+    return db.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'ruled_out'").fetchone() is not None
 
 
-def beaten_rows(
-    db: sqlite3.Connection, context: int, objectives: Iterable[str], first: str = "", last: str = "~",
-) -> Iterator[Any]:
+def beaten_rows(db: sqlite3.Connection, context: int, front: str, first: str = "", last: str = "~") -> Iterator[Any]:
     """Every row with some keys from `first` to `last`, unless said all, packed, by rising first key."""
-    if not has_beaten(db):
-        return
-    wanted = sorted(objectives)
-    held = [row[0] for row in db.execute("SELECT DISTINCT objectives FROM beaten WHERE context = ?", (context,))]
-    same = [text for text in held if sorted(str(text).split(_SEPARATOR)) == wanted]  # rows of earlier builds keep their order
-    for (packed,) in db.execute(
-        f"SELECT keys FROM beaten WHERE context = ? AND objectives IN ({', '.join('?' * len(same))}) "
-        "AND first <= ? AND last >= ? ORDER BY first", (context, *same, last, first),
-    ):
-        yield packed
+    if has_beaten(db):
+        for (packed,) in db.execute(
+            "SELECT keys FROM ruled_out WHERE context = ? AND front = ? AND first <= ? AND last >= ? ORDER BY first",
+            (context, front, last, first),
+        ):
+            yield packed
 
 
 def once_each(rows: Iterable[tuple[str, ...]]) -> Iterator[str]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,10 +16,10 @@ from mpnet.sweep.executor import InlineExecutor
 from mpnet.sweep.findings import front_of
 from mpnet.sweep.front import Rivals
 from mpnet.sweep.loop import Sweep, SweepState, Workforce
-from mpnet.sweep.problem import Problem, objectives_of
+from mpnet.sweep.problem import Contest, Problem, Walk, objectives_of
 from mpnet.sweep.rule_out import rounds
 from mpnet.sweep.salvage import salvage
-from mpnet.sweep.space import build_space
+from mpnet.sweep.space import Configuration, build_space
 from mpnet.sweep.store import Subject, TrialStore
 from mpnet.sweep.store_beaten import Beaten
 from mpnet.sweep.strategies import strategy
@@ -74,14 +72,14 @@ def test_the_front_is_the_exact_one(store: TrialStore, everything: SweepState, n
     assert front_of(task, state.known) == front_of(task, everything.known)
     assert all(trial.values == everything.known[c].values for c, trial in state.known.items())
     assert state.done == state.total == task.space.size
-    assert state.ruled_out == len(list(store.all_beaten(1, names)))
+    assert state.ruled_out == len(list(store.all_beaten(1, task.front_name)))
 
 
 def test_what_is_ruled_out_is_dominated(store: TrialStore, everything: SweepState) -> None:
     task = problem()
     assert sweep(task, store, "exact_front").ruled_out > task.space.size // 10
     rivals = task.rivals(everything.known.values())
-    for key in store.all_beaten(1, task.names):
+    for key in store.all_beaten(1, task.front_name):
         trial = next(t for c, t in everything.known.items() if c.key == key)
         assert rivals.beat(np.array([[-task.quality(trial), task.cost(trial)]]))[0]
 
@@ -96,25 +94,34 @@ def test_what_was_ruled_out_stays_so(store: TrialStore) -> None:
 
 
 def test_what_is_ruled_out_twice_counts_once(store: TrialStore) -> None:
-    context, names = store.context({"arithmetic": "1"}), ("agreement_AP", "weight_bytes")
+    context, front = store.context({"arithmetic": "1"}), problem().front_name
     for keys in (("ccc", "ddd"), ("aaa", "bbb", "ccc"), ("bbb", "eee"), ("fff",), ("fff",)):
-        store.add(context, (), beaten=Beaten(names, keys))
-    assert sorted(store.all_beaten(context, names)) == ["aaa", "bbb", "ccc", "ddd", "eee", "fff"]
-    assert store.count_beaten([context], names) == 6
-    assert store.beaten(context, names, {"ccc", "fff", "xxx"}) == {"ccc", "fff"}
+        store.add(context, (), beaten=Beaten(front, keys))
+    assert sorted(store.all_beaten(context, front)) == ["aaa", "bbb", "ccc", "ddd", "eee", "fff"]
+    assert store.count_beaten([context], front) == 6
+    assert store.beaten(context, front, {"ccc", "fff", "xxx"}) == {"ccc", "fff"}
 
 
 def test_what_is_ruled_out_is_known_for_objectives_in_any_order(store: TrialStore) -> None:
-    context, names = store.context({"arithmetic": "1"}), ("weight_bytes", "agreement_AP")
-    store.add(context, (), beaten=Beaten(names, ("bbb", "ccc")))
-    with closing(sqlite3.connect(store.path)) as db, db:  # as earlier builds wrote it: in the order of the experiment
-        db.execute("UPDATE beaten SET objectives = ?", (",".join(names),))
-    store.add(context, (), beaten=Beaten(names[::-1], ("aaa", "bbb")))
-    store.add(context, (), beaten=Beaten((*names, "AP"), ("ddd",)))
-    for asked in (names, names[::-1]):
-        assert sorted(store.all_beaten(context, asked)) == ["aaa", "bbb", "ccc"]
-        assert store.count_beaten([context], asked) == 3
-    assert store.beaten(context, ("AP", *names), {"bbb", "ddd"}) == {"ddd"}
+    first = sweep(problem(), store, "exact_front")
+    again = sweep(problem(("weight_bytes", "agreement_AP")), store, "exact_front")
+    assert (again.computed, again.ruled_out) == (0, first.ruled_out)
+
+
+def test_a_part_of_a_space_has_a_front_of_its_own(store: TrialStore, everything: SweepState) -> None:
+    def contest(task: Problem) -> Walk:
+        yield Contest(Configuration(key) for key in task.space.all_keys())
+
+    wide = problem()
+    part = replace(wide, space=build_space(NETWORK, ("fp32", "int8"), SpaceSection(layers=(("first", ("fp32",)),))))
+    context, executor = store.context({"arithmetic": "1"}), InlineExecutor(Evaluator(CONTEXT))
+    assert sweep(wide, store, "exact_front").ruled_out
+    # As if configurations with fp16 beat everything in the part.
+    store.add(context, (), beaten=Beaten(wide.front_name, tuple(sorted(part.space.all_keys()))))
+    state = Sweep(part, NETWORK, store, [context], lambda: Workforce(executor)).run(contest)
+    known = {c: trial for c, trial in everything.known.items() if c.key in part.space}
+    assert front_of(part, state.known) == front_of(part, known)
+    assert state.done == part.space.size
 
 
 def test_an_interrupted_one_goes_on(store: TrialStore, everything: SweepState) -> None:
