@@ -134,7 +134,9 @@ typedef struct {
 struct mp_table {
     const char *name;
     int (*usable)(const mp_cpu *cpu);
-    const mp_micro *micro[MP_PRECISIONS]; /* NULL: this table lacks the precision */
+    /* NULL: this table lacks the precision; of narrow weights, which have those of their mp_precision.tiles: it has none for them
+     * alone, which multiply codes, not groups' weights. */
+    const mp_micro *micro[MP_PRECISIONS];
     const mp_depthwise *depthwise[MP_PRECISIONS];
     const mp_winograd *winograd[MP_PRECISIONS]; /* int8: where it is faster than direct; the integers are the same */
     MP_LEAVES(MP_LEAF_FIELD)

@@ -16,6 +16,7 @@
     default: F(6, __VA_ARGS__); break;                                                                                 \
     }
 #include "../kernels/tile.h"
+#include "x86_avx2_bytes.h"
 /* First layers: one window x 16 channels. */
 #define WINDOW_SUMS(M) M(0, 0) M(0, 1)
 #define WINDOWS_BESIDE 1

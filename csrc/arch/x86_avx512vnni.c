@@ -13,14 +13,6 @@ static inline vi vi_dot8(vi acc, vi a, vi b)
     return acc;
 }
 
-/* q + 128 as an unsigned byte: the sign bit flipped. */
-static void stage_u8(void *staged, const void *source, size_t count, int zero_point)
-{
-    (void)zero_point;
-    uint8_t *to = staged;
-    const uint8_t *from = source;
-    for (size_t i = 0; i < count; i++) to[i] = from[i] ^ 0x80;
-}
 #include "x86_avx512_asm.h"
 #include "../kernels/tile.h"
 

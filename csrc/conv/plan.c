@@ -2,12 +2,13 @@
 #include <stdlib.h>
 #include "narrow.h"
 
-/* Below this many channels the transforms cost more than they save. For fp32_winograd part of the contract. */
-enum { WINOGRAD_MIN_CHANNELS = 16 };
+/* Below this many channels the transforms cost more than they save. For fp32_winograd part of the contract. The second: of the
+ * input, beside tiles for narrow weights. */
+enum { WINOGRAD_MIN_CHANNELS = 16, WINOGRAD_MIN_NARROW = 24 };
 
-static int winograd_shape(const mp_conv_shape *s)
+static int winograd_shape(const mp_conv_shape *s, int least)
 {
-    return s->size == 3 && s->stride == 1 && s->dilation == 1 && s->groups == 1 && s->in_c >= WINOGRAD_MIN_CHANNELS &&
+    return s->size == 3 && s->stride == 1 && s->dilation == 1 && s->groups == 1 && s->in_c >= least &&
            s->out_c >= WINOGRAD_MIN_CHANNELS;
 }
 
@@ -163,8 +164,12 @@ int mp_conv_plan_make(mp_conv_plan *plan, const mp_table *table, const mp_conv_s
     /* Filters of one channel would have a multiplier for every weight. */
     plan->grouped =
         traits->bits && plan->group_in > 1 && (asked & MP_GROUPED || (by_weights && !mp_are_codes(plan, weights)));
+    /* First layers have kernels of their own, of int8. */
+    const mp_micro *narrow =
+        traits->bits && !plan->grouped && plan->group_in > MP_WINDOW_CHANNELS ? table->micro[precision] : 0;
+    if (narrow) plan->micro = narrow;
     /* Sums of floats depend on the algorithm, so that a precision has it or not; whole numbers are the same either way. */
-    if (table->winograd[traits->tiles] && winograd_shape(s) &&
+    if (table->winograd[traits->tiles] && winograd_shape(s, narrow ? WINOGRAD_MIN_NARROW : WINOGRAD_MIN_CHANNELS) &&
         (!plan->codes || asked & MP_WINOGRAD || (by_weights && winograd_fits_int8(s, weights)))) {
         plan->winograd = table->winograd[traits->tiles];
         plan->micro = plan->winograd->micro;

@@ -23,3 +23,12 @@ static void stage_s16(void *staged, const void *source, size_t count, int zero_p
     const int16_t zero = (int16_t)zero_point;
     for (size_t i = 0; i < count; i++) to[i] = (int16_t)(from[i] - zero);
 }
+
+/* q + 128 as an unsigned byte: the sign bit flipped. */
+static inline void stage_u8(void *staged, const void *source, size_t count, int zero_point)
+{
+    (void)zero_point;
+    uint8_t *to = staged;
+    const uint8_t *from = source;
+    for (size_t i = 0; i < count; i++) to[i] = from[i] ^ 0x80;
+}

@@ -2,7 +2,11 @@
  * a tile), usable(). MP_HAS_DOT8: int8 tiles multiply bytes, else pairs of int16.
  * MP_INT8_WINOGRAD: 3x3 int8 goes through kernels/winograd.h where that gives the same integers sooner.
  * MP_INT8_RATE: int8 products that its best instruction makes in the time of an fp32 one; default 2 (pairs of int16).
- * MP_OWN_I8, MP_OWN_HALF: the level brings its own micro_i8, micro_half. */
+ * MP_OWN_I8, MP_OWN_HALF: the level brings its own micro_i8, micro_half.
+ * MP_NARROW_TILES: initialisers of mp_table.micro for weights below eight bits, where products of these are cheaper. */
+#ifndef MP_NARROW_TILES
+#define MP_NARROW_TILES
+#endif
 #ifndef MP_INT8_RATE
 #define MP_INT8_RATE 2
 #endif
@@ -80,7 +84,7 @@ const mp_table MP_JOIN(mp_table_, MP_LEVEL) = {
     .name = MP_STRING(MP_LEVEL),
     .usable = usable,
     .micro = {[MP_FP32] = &micro_f32, [MP_FP16] = &micro_f16, [MP_INT8] = &micro_i8, [MP_FP16_HALF] = &micro_half,
-              [MP_FP32_WINOGRAD] = &micro_f32, [MP_BF16] = &micro_bf16},
+              [MP_FP32_WINOGRAD] = &micro_f32, [MP_BF16] = &micro_bf16, MP_NARROW_TILES},
     .depthwise = {[MP_FP32] = &depthwise_micro_f32, [MP_FP16] = &depthwise_micro_f16, [MP_INT8] = &depthwise_micro_i8,
                   [MP_FP16_HALF] = &depthwise_micro_half, [MP_FP32_WINOGRAD] = &depthwise_micro_f32,
                   [MP_BF16] = &depthwise_micro_bf16},

@@ -55,6 +55,8 @@ HOT_LOOPS = (
     HotLoop("avx2", "x86_avx2.c", "windows_f32", r"vfmadd\d+ps", 8, 20, {"haswell": 5.07}),
     HotLoop("avx2", "x86_avx2.c", "windows_i8", "vpmaddwd", 8, 28, {"haswell": 8.08}),
     HotLoop("avx2", "x86_avx2.c", "tile_s16", "vpmaddwd", 12, 38, {"haswell": 12.08}),
+    HotLoop("avx2", "x86_avx2.c", "tile_bytes_2", "vpmaddubsw", 24, 89, {"haswell": 36.1}),
+    HotLoop("avx2", "x86_avx2.c", "tile_bytes_4", "vpmaddubsw", 48, 165, {"haswell": 61.1}),
     HotLoop("avx2", "x86_avx2.c", "tile_f32", r"vfmadd\d+ps", 12, 26, {"haswell": 6.57}),
     HotLoop("avx512vnni", "x86_avx512vnni.c", "unpack", "vp(add|sub)b", 2, 24, {"cascadelake": 7.11}, stores=True),
     HotLoop("avx2", "x86_avx2.c", "unpack", "vp(add|sub)b", 4, 43, {"haswell": 12.1}, stores=True),

@@ -180,6 +180,24 @@ def test_int8_winograd_and_direct_give_the_same_sums(level: str, magnitude: int)
     assert same(expected, out)
 
 
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("row", [row for row in PRECISIONS.values() if row.is_narrow], ids=str)
+def test_sums_of_the_largest_narrow_weights_and_codes_are_exact(level: str, row: Precision) -> None:
+    """Tiles may add products of these in int16, several steps at a time; depths that are no whole number of them."""
+    k, rng = isa.kernels(level), np.random.default_rng(row.weight_bits)
+    for shape in (ConvShape(4, 5, 1028, 17, 1), ConvShape(6, 5, 16, 18, 3, 1, 1), ConvShape(5, 5, 76, 20, 3, 2, 1)):
+        size = (shape.out_channels, shape.in_channels, shape.size, shape.size)
+        weights = (row.largest_code * rng.choice(np.array([-1, 1], np.int8), size)).astype(np.int8)
+        weights[:2] = np.array([1, -1], np.int8)[:, None, None, None] * row.largest_code
+        x = rng.choice(np.array([-128, 127], np.int8), (2, shape.in_h, shape.in_w, shape.in_channels), p=[0.1, 0.9])
+        quant = TensorQuant(np.ones(2, np.float32), np.array([-128, 127], np.int32), np.zeros(2, np.float32))
+        options = {"bias": np.zeros(size[0], np.float32), "weight_scale": np.ones(size[0], np.float32), "in_quant": quant}
+        out, expected = np.empty((2, 2, shape.out_h, shape.out_w, size[0]), np.float32)
+        k.conv(k.pack_conv(shape, row, weights), x, out, **options)
+        ORACLE.conv(ORACLE.pack_conv(shape, row, weights), x, expected, **options)
+        assert same(expected, out), shape
+
+
 def in_groups(rng: np.random.Generator, row: Precision, shape: ConvShape) -> NDArray[np.int8]:
     """Random codes, times a random multiplier for each filter, tap and 32 input channels."""
     channels = shape.in_channels // shape.groups
