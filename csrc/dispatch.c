@@ -5,9 +5,10 @@
 static const mp_table *const TABLES[] = {
 #if defined(MP_ONLY_SCALAR) /* a build for tests of everything but the kernels */
 #elif defined(__x86_64__)
-    &mp_table_avx512vnni,
-    &mp_table_avx512,
-    &mp_table_avx2,
+#ifdef MP_HAS_AMX
+    &mp_table_avx512amx,
+#endif
+    &mp_table_avx512vnni, &mp_table_avx512, &mp_table_avx2,
 #elif defined(__aarch64__)
     &mp_table_neon_i8mm, &mp_table_neon_dotprod, &mp_table_neon_fp16, &mp_table_neon,
 #endif
@@ -75,6 +76,7 @@ const char *mp_cpu_features(void)
     mp_cpu cpu;
     mp_cpu_detect(&cpu);
 #if defined(__x86_64__)
+    if (cpu.avx512vnni && cpu.amx) return "avx2 fma f16c avx512 avx512vnni amx_int8";
     if (cpu.avx512vnni) return "avx2 fma f16c avx512 avx512vnni";
     if (cpu.avx512) return "avx2 fma f16c avx512";
     return cpu.avx2 && cpu.fma && cpu.f16c ? "avx2 fma f16c" : "";

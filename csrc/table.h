@@ -40,6 +40,27 @@ typedef struct {
     size_t out_ld; /* elements */
 } mp_window_row;
 
+/* Tiles of a matrix unit: rows x channels of sums at once, of rows of pixels that lie evenly apart. */
+enum { MP_MATRIX_ROWS = 16, MP_MATRIX_DEPTH = 64 };
+typedef struct {
+    int tiles;        /* one or two */
+    const char *a[2]; /* their first pixels */
+    ptrdiff_t row;    /* bytes from a pixel of a tile to the next */
+    const ptrdiff_t *seg;
+    int segments, run, step; /* run: whole steps */
+    const void *b, *init;    /* as for mp_micro.tile */
+    char *acc[2];            /* their sums, pixels acc_row bytes apart */
+    ptrdiff_t acc_row;
+    int channels;      /* those that need be computed */
+    const char *ahead; /* memory worth fetching, ahead_step bytes further with every step */
+    ptrdiff_t ahead_step;
+} mp_matrix_block;
+typedef struct {
+    void (*begin)(int rows, int step); /* of tiles from here on: pixels, depth. For the calling thread, */
+    void (*end)(void);                 /* which leaves nothing behind */
+    void (*block)(const mp_matrix_block *block);
+} mp_matrix;
+
 /* One way to compute tiles of `mr` output pixels x `nr` output channels. */
 typedef struct {
     int mr, nr;
@@ -67,6 +88,8 @@ typedef struct {
     void (*stage_blocks)(char *staged, const char *source, size_t step, int pixels, int blocks, size_t block);
     /* Tiles and output stage of first layers in one, or NULL. */
     void (*windows)(mp_output *o, const mp_window_row *row);
+    /* Where this stands, it multiplies instead of `tile`, and mr is two tiles' pixels. */
+    const mp_matrix *matrix;
 } mp_micro;
 
 /* Depthwise: channels are the vector, taps the depth. */
@@ -137,6 +160,7 @@ struct mp_table {
     /* NULL: this table lacks the precision; of narrow weights, which have those of their mp_precision.tiles: it has none for them
      * alone, which multiply codes, not groups' weights. */
     const mp_micro *micro[MP_PRECISIONS];
+    const mp_micro *matrix;               /* int8 by a matrix unit, for shapes where that pays (conv/plan.c); or NULL */
     const mp_depthwise *depthwise[MP_PRECISIONS];
     const mp_winograd *winograd[MP_PRECISIONS]; /* int8: where it is faster than direct; the integers are the same */
     MP_LEAVES(MP_LEAF_FIELD)
@@ -146,6 +170,12 @@ struct mp_table {
 extern const mp_table mp_table_scalar;
 #if defined(__x86_64__)
 extern const mp_table mp_table_avx2, mp_table_avx512, mp_table_avx512vnni;
+/* gcc 10 may come with an assembler that does not know tiles. */
+#if defined(__clang__) ? __clang_major__ >= 12 : __GNUC__ >= 11
+#define MP_HAS_AMX
+extern const mp_table mp_table_avx512amx;
+extern const mp_micro mp_micro_amx;
+#endif
 #elif defined(__aarch64__)
 extern const mp_table mp_table_neon, mp_table_neon_fp16, mp_table_neon_dotprod, mp_table_neon_i8mm;
 #endif

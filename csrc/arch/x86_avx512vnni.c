@@ -1,4 +1,5 @@
-/* AVX-512 with VNNI: int8 tiles multiply bytes, unsigned (q + 128) by signed. */
+/* AVX-512 with VNNI: int8 tiles multiply bytes, unsigned (q + 128) by signed. And the table of CPUs with AMX, which is this one with other int8 tiles
+ * (x86_avx512amx.c). */
 #include "../table.h"
 #if defined(__x86_64__)
 #include "vec_avx512.h"
@@ -17,6 +18,21 @@ static inline vi vi_dot8(vi acc, vi a, vi b)
 #include "../kernels/tile.h"
 
 static int usable(const mp_cpu *cpu) { return cpu->avx512vnni && cpu->avx2 && cpu->fma && cpu->f16c; }
+
+#ifdef MP_HAS_AMX
+static int usable_amx(const mp_cpu *cpu)
+{
+#ifdef MP_EMULATED_TILES
+    return usable(cpu);
+#else
+    return usable(cpu) && cpu->amx;
+#endif
+}
+#define MP_MATRIX_LEVEL avx512amx
+#define MP_MATRIX_USABLE usable_amx
+#define MP_MATRIX_RATE 32
+#define MP_MATRIX_MICRO &mp_micro_amx
+#endif
 
 #define MP_LEVEL avx512vnni
 #define MP_INT8_RATE 4

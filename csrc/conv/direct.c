@@ -3,6 +3,7 @@
  * passes over parts of the depth, with the sums kept in between. A sum is one chain in depth order whatever the cuts are. */
 #include "direct.h"
 #include "../team.h"
+#include "matrix.h"
 
 /* The next block's input, fetched ahead where tiles need not fetch weights. */
 typedef struct {
@@ -18,31 +19,16 @@ static next_input next_input_of(const mp_item *item, int oy, int rows)
     const mp_conv_args *args = item->args;
     const mp_conv_shape *s = &plan->shape;
     const int next = oy + item->schedule->rows * mp_share_step(args->threads, item->block, item->schedule->blocks);
-    if (!plan->staged || plan->depthwise || item->schedule->passes > 1 || next < 0 || next >= plan->out_h ||
+    if (!mp_is_staged(item) || plan->depthwise || item->schedule->passes > 1 || next < 0 || next >= plan->out_h ||
         plan->stored_bytes * plan->total_panels > KEPT_BYTES)
         return (next_input){0};
     const size_t in_row =
         (size_t)s->in_w * s->in_c * mp_type_bytes(args->converts ? args->in_type : plan->traits->type);
     const size_t tiles = (size_t)rows * plan->out_w / plan->micro->mr + 1;
-    const size_t steps = tiles * plan->total_panels * ((size_t)plan->segments * plan->run_padded / plan->micro->kstep);
+    const size_t steps = tiles * plan->total_panels * ((size_t)plan->segments * plan->run_padded / plan->step);
     const size_t row = (size_t)item->image * s->in_h + (size_t)next * s->stride;
     return (next_input){(const char *)args->in + row * in_row, (ptrdiff_t)(rows * s->stride * in_row / steps + 1)};
 }
-
-/* One pass over all tiles of a block. */
-typedef struct {
-    const char *a;     /* staged rows, at the group's first channel */
-    int segments, run; /* of the depth */
-    const void *b, *init;
-    ptrdiff_t block;   /* bytes between ksteps of a pixel, where blocks are staged */
-    size_t pixel, row; /* bytes between output pixels of a row, between rows */
-    int pixels;
-    mp_output *output; /* NULL before the last pass */
-    int channels, packed_channel;
-    char *out; /* first pixel of the block, at the panel's first channel */
-    size_t out_ld, out_bytes;
-    mp_ahead ahead;
-} depth_pass;
 
 /* Pointers to the staged pixels of tiles, moving along the output row by row, or by rows of windows. */
 typedef struct {
@@ -50,7 +36,7 @@ typedef struct {
     int x;
 } cursor;
 
-static inline void next_pixels(const depth_pass *pass, int out_w, cursor *at, int rows, const char **a)
+static inline void next_pixels(const mp_depth_pass *pass, int out_w, cursor *at, int rows, const char **a)
 {
     if (at->x + rows < out_w) {
         for (int r = 0; r < rows; r++) a[r] = at->at + r * pass->pixel;
@@ -68,7 +54,7 @@ static inline void next_pixels(const depth_pass *pass, int out_w, cursor *at, in
     }
 }
 
-static inline void next_windows(const depth_pass *pass, int out_w, cursor *at, int rows, const char **a)
+static inline void next_windows(const mp_depth_pass *pass, int out_w, cursor *at, int rows, const char **a)
 {
     for (int r = 0; r < rows; r += 4) {
         a[r] = at->at;
@@ -83,7 +69,7 @@ static inline void next_windows(const depth_pass *pass, int out_w, cursor *at, i
     }
 }
 
-static inline void run_tile(const mp_item *item, const depth_pass *pass, const char *const *a, void *sums, int rows,
+static inline void run_tile(const mp_item *item, const mp_depth_pass *pass, const char *const *a, void *sums, int rows,
                             const char *fetched)
 {
     const mp_micro *m = item->plan->micro;
@@ -94,7 +80,7 @@ static inline void run_tile(const mp_item *item, const depth_pass *pass, const c
                 pass->ahead.step);
 }
 
-static void run_pass(const mp_item *item, const depth_pass *pass)
+static void run_pass(mp_item *item, const mp_depth_pass *pass)
 {
     const mp_micro *m = item->plan->micro;
     const mp_ahead ahead = pass->ahead;
@@ -161,7 +147,7 @@ static void run_panel(mp_item *item, int panel, next_input *next, const char *st
     const mp_schedule *schedule = item->schedule;
     const mp_micro *m = plan->micro;
     const char *weights = mp_packed_weights(plan, item->args->packed) + panel * plan->stored_bytes;
-    depth_pass pass = {
+    mp_depth_pass pass = {
         .a = staged + (size_t)(panel / plan->panels) * plan->group_in * plan->a_bytes,
         .block = (ptrdiff_t)plan->stage_w * m->kstep * (ptrdiff_t)plan->a_bytes,
         .pixel = (size_t)(plan->blocks ? m->kstep : plan->shape.stride * plan->shape.in_c) * plan->a_bytes,
@@ -194,12 +180,12 @@ static void run_panel(mp_item *item, int panel, next_input *next, const char *st
         }
         pass.output = segment == plan->segments ? &item->output : 0;
         if (next->step) {
-            pass.ahead = (mp_ahead){next->from, next->step, pass.segments * pass.run / m->kstep * next->step};
+            pass.ahead = (mp_ahead){next->from, next->step, pass.segments * pass.run / plan->step * next->step};
             next->from += pass.pixels / m->mr * pass.ahead.per_tile;
         } else {
             pass.ahead = mp_ahead_of(plan, stored, pass.segments * pass.run, pass.pixels);
         }
-        run_pass(item, &pass);
+        (m->matrix ? mp_matrix_pass : run_pass)(item, &pass);
     }
 }
 
@@ -260,7 +246,7 @@ void mp_direct_item(mp_item *item)
     const mp_conv_shape *s = &plan->shape;
     const int oy = item->block * schedule->rows, rows = clamp(schedule->rows, 0, plan->out_h - oy);
     const char *staged = item->stage;
-    if (plan->staged)
+    if (mp_is_staged(item))
         mp_item_stage(item, oy, (rows - 1) * s->stride + plan->row_span);
     else
         staged =
@@ -287,4 +273,5 @@ void mp_direct_item(mp_item *item)
             mp_item_pool(item, oy + y, 0, count, plan->out_w, channel, channels);
         }
     }
+    mp_matrix_end(item);
 }

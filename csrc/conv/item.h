@@ -20,7 +20,13 @@ typedef struct {
     char *zeros;
     ptrdiff_t *segments;
     mp_output output;
+    int matrix_rows; /* of the matrix unit's tiles; 0: it is not in use */
 } mp_item;
+
+static inline int mp_is_staged(const mp_item *item)
+{
+    return item->plan->staged || (item->plan->codes && item->args->converts);
+}
 
 /* What an item leaves behind; combined afterwards in any order, which changes nothing. */
 typedef struct {
@@ -42,8 +48,8 @@ typedef struct {
 } mp_ahead;
 static inline mp_ahead mp_ahead_of(const mp_conv_plan *plan, const void *b, int depth, int pixels)
 {
-    const int steps = depth / plan->micro->kstep, tiles = (pixels + plan->micro->mr - 1) / plan->micro->mr;
-    const ptrdiff_t per_step = (ptrdiff_t)plan->micro->nr * plan->micro->kstep * plan->stored_bits / 8;
+    const int steps = depth / plan->step, tiles = (pixels + plan->micro->mr - 1) / plan->micro->mr;
+    const ptrdiff_t per_step = (ptrdiff_t)plan->micro->nr * plan->step * plan->stored_bits / 8;
     mp_ahead ahead = {(const char *)b + steps * per_step, per_step / tiles, 0};
     ahead.per_tile = steps * ahead.step;
     return ahead;

@@ -55,36 +55,52 @@ static void plan_depthwise(mp_conv_plan *plan)
     plan->staged = 1;
 }
 
-static void plan_tiles(mp_conv_plan *plan)
+/* The depth of a matrix unit's steps: equal parts of a segment, since one setting of its tiles serves a whole layer. 0 where it
+ * does not pay: for few channels, or depths that have no such parts. */
+static int matrix_step(const mp_conv_plan *plan)
+{
+    enum { LEAST = 16 };
+    for (int steps = ceil_div(plan->run_padded, MP_MATRIX_DEPTH); plan->run_padded / steps >= LEAST; steps++)
+        if (plan->run_padded % (steps * plan->micro->kstep) == 0) return plan->run_padded / steps;
+    return 0;
+}
+
+/* matrix: another kernel with the same layout of weights, or NULL. */
+static void plan_tiles(mp_conv_plan *plan, const mp_micro *matrix)
 {
     const mp_conv_shape *s = &plan->shape;
+    const int kstep = plan->micro->kstep, nr = plan->micro->nr;
+    /* Taps of one kernel row are contiguous in NHWC unless dilation or groups tear them apart. */
+    const int joined = (s->groups == 1 && s->dilation == 1) || s->size == 1;
+    plan->blocks = !plan->winograd && plan->micro->tile_blocks && s->groups == 1 && s->in_c % kstep == 0;
+    plan->segments = plan->winograd || s->size == 1 ? 1 : joined && !plan->blocks ? s->size : s->size * s->size;
+    plan->run = plan->winograd ? s->in_c : plan->depth / plan->segments;
+    plan->run_padded = ceil_div(plan->run, kstep) * kstep;
+    plan->step = matrix ? matrix_step(plan) : 0;
+    if (plan->step)
+        plan->micro = matrix;
+    else
+        plan->step = kstep;
+
     const mp_micro *kernel = plan->micro;
     plan->a_bytes = kernel->a_bytes;
     plan->stage = kernel->stage;
     plan->weight_type = kernel->weight_type;
     plan->weight_bytes = mp_weight_bytes[plan->weight_type];
-    plan->panels = ceil_div(plan->group_out, kernel->nr);
+    plan->panels = ceil_div(plan->group_out, nr);
     plan->total_panels = plan->panels * s->groups;
-    plan->packed_channels = plan->total_panels * kernel->nr;
+    plan->packed_channels = plan->total_panels * nr;
     if (plan->winograd) {
-        plan->run = s->in_c;
-        plan->run_padded = ceil_div(plan->run, kernel->kstep) * kernel->kstep;
-        plan->panel_bytes =
-            (size_t)MP_POSITIONS * plan->run_padded * kernel->nr * plan->weight_bytes; /* [position][panel] */
+        plan->panel_bytes = (size_t)MP_POSITIONS * plan->run_padded * nr * plan->weight_bytes; /* [position][panel] */
         plan->stage_w = ceil_div(plan->out_w, MP_TILE) * MP_TILE + 2;
         plan->staged = 1;
         return;
     }
     plan->subtracts_zero = kernel->subtracts_zero;
     plan->bias_q = kernel->bias_q;
-    /* Taps of one kernel row are contiguous in NHWC unless dilation or groups tear them apart. */
-    const int joined = (s->groups == 1 && s->dilation == 1) || s->size == 1;
-    plan->blocks = kernel->tile_blocks && s->groups == 1 && s->in_c % kernel->kstep == 0;
-    plan->segments = s->size == 1 ? 1 : joined && !plan->blocks ? s->size : s->size * s->size;
-    plan->run = plan->depth / plan->segments;
-    plan->run_padded = ceil_div(plan->run, kernel->kstep) * kernel->kstep;
-    plan->panel_bytes = mp_align((size_t)plan->segments * plan->run_padded * kernel->nr * plan->weight_bytes);
-    plan->staged = kernel->needs_stage || s->padding > 0;
+    plan->panel_bytes = mp_align((size_t)plan->segments * plan->run_padded * nr * plan->weight_bytes);
+    /* A matrix unit reads whole steps, beyond the end of the input where the run ends within one. */
+    plan->staged = kernel->needs_stage || s->padding > 0 || (kernel->matrix && plan->run != plan->run_padded);
     if (!plan->staged) plan->stage_w = s->in_w;
     if (plan->blocks) plan->stage_w = ceil_div(plan->stage_w, s->stride) * s->stride;
 }
@@ -174,7 +190,7 @@ int mp_conv_plan_make(mp_conv_plan *plan, const mp_table *table, const mp_conv_s
         plan->winograd = table->winograd[traits->tiles];
         plan->micro = plan->winograd->micro;
     }
-    plan_tiles(plan);
+    plan_tiles(plan, plan->codes && !plan->winograd ? table->matrix : 0);
     plan_stored(plan);
     return MP_OK;
 }

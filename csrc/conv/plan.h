@@ -29,6 +29,7 @@ typedef struct {
     int depth;
     int segments, run;          /* direct: depth = segments runs of contiguous staged elements */
     int run_padded;             /* run, up to a whole number of ksteps */
+    int step;                   /* depth that a tile takes at once: kstep; of a matrix unit a divisor of run_padded */
     int panels;                 /* per group: ceil(group_out / nr) */
     int total_panels;           /* groups * panels */
     int packed_channels;        /* total_panels * nr; depthwise: channels up to whole vectors */
@@ -39,7 +40,7 @@ typedef struct {
     size_t stored_bytes;        /* as they lie in memory: the same, or narrow, */
     size_t codes_bytes;         /* without multipliers, */
     int stored_bits;            /* with this many bits for each */
-    int staged;                 /* 0: read the input in place */
+    int staged;                 /* 0: read the input in place, unless it has to be converted */
     int stage_w;                /* staged pixels per row */
     int blocks;                 /* 1: their channels in blocks, for mp_micro.tile_blocks */
     int row_span;               /* staged rows for one output row */

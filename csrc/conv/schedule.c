@@ -53,8 +53,9 @@ static void cut_direct(const mp_conv_plan *plan, int pooled, int threads, mp_sch
         schedule->pass_segments = clamp((int)(pass_bytes / segment_bytes), 1, plan->segments);
         schedule->passes = ceil_div(plan->segments, schedule->pass_segments);
     } else {
-        const int pieces = (int)((segment_bytes + pass_bytes - 1) / pass_bytes),
-                  unit = plan->grouped ? MP_GROUP : plan->micro->kstep; /* whole ksteps either way */
+        const int pieces = (int)((segment_bytes + pass_bytes - 1) / pass_bytes);
+        int unit = plan->step;
+        while (plan->grouped && unit % MP_GROUP) unit += plan->step;
         schedule->pass_run = ceil_div(ceil_div(plan->run_padded, pieces), unit) * unit;
         schedule->pass_segments = 0;
         schedule->passes = plan->segments * ceil_div(plan->run_padded, schedule->pass_run);
@@ -107,6 +108,13 @@ static size_t narrow_bytes(const mp_conv_plan *plan, const mp_schedule *schedule
     return (count + 2 * MP_NARROW_BLOCK) * plan->weight_bytes;
 }
 
+/* Pixels of rows that a matrix unit's tiles cover, whichever way matrix.c cuts them: whole tiles of pixels, or of windows. */
+static size_t matrix_pixels(const mp_conv_plan *plan, int rows)
+{
+    enum { PAIR = 2 * MP_MATRIX_ROWS };
+    return (size_t)(rows + rows % 2) * ceil_div(plan->out_w, PAIR) * PAIR;
+}
+
 /* The only layout of scratch memory: who asks for its size and who runs in it both come here. */
 static void lay_out(const mp_conv_plan *plan, int pooled, mp_schedule *schedule)
 {
@@ -124,13 +132,15 @@ static void lay_out(const mp_conv_plan *plan, int pooled, mp_schedule *schedule)
         rows = (size_t)(schedule->rows - 1) * plan->shape.stride + plan->row_span;
         sums = plan->depthwise         ? plan->out_w * channels
                : schedule->passes == 1 ? (schedule->unit + plan->micro->mr) * panel
+               : plan->micro->matrix   ? matrix_pixels(plan, schedule->rows) * panel
                                        : (size_t)schedule->rows * plan->out_w * panel;
         pool = schedule->pool_rows * pooled_row_bytes(plan);
     }
     mp_scratch *at = &schedule->at;
-    at->stage = place(&end, plan->staged ? schedule->stage_row * rows + MP_PAST_STAGE : 0);
-    at->converted =
-        place(&end, plan->staged ? (size_t)plan->shape.in_w * plan->shape.in_c * mp_type_bytes(plan->traits->type) : 0);
+    at->stage = place(&end, plan->staged || plan->codes ? schedule->stage_row * rows + MP_PAST_STAGE : 0);
+    at->converted = place(&end, plan->staged || plan->codes
+                                    ? (size_t)plan->shape.in_w * plan->shape.in_c * mp_type_bytes(plan->traits->type)
+                                    : 0);
     at->transformed = place(&end, transformed);
     at->sums = place(&end, sums);
     at->tile = place(&end, tile);

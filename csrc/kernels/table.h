@@ -3,7 +3,8 @@
  * MP_INT8_WINOGRAD: 3x3 int8 goes through kernels/winograd.h where that gives the same integers sooner.
  * MP_INT8_RATE: int8 products that its best instruction makes in the time of an fp32 one; default 2 (pairs of int16).
  * MP_OWN_I8, MP_OWN_HALF: the level brings its own micro_i8, micro_half.
- * MP_NARROW_TILES: initialisers of mp_table.micro for weights below eight bits, where products of these are cheaper. */
+ * MP_NARROW_TILES: initialisers of mp_table.micro for weights below eight bits, where products of these are cheaper.
+ * MP_MATRIX_LEVEL: a second table of the same with a matrix unit: its suffix; MP_MATRIX_USABLE, MP_MATRIX_RATE, MP_MATRIX_MICRO. */
 #ifndef MP_NARROW_TILES
 #define MP_NARROW_TILES
 #endif
@@ -80,21 +81,26 @@ static const mp_winograd winograd_f32 = {.micro = &micro_f32, .input = winograd_
 static const mp_winograd winograd_i8 = {.micro = &micro_i8, .input = winograd_input_s16, .output = winograd_output_s32};
 #endif
 
-const mp_table MP_JOIN(mp_table_, MP_LEVEL) = {
-    .name = MP_STRING(MP_LEVEL),
-    .usable = usable,
-    .micro = {[MP_FP32] = &micro_f32, [MP_FP16] = &micro_f16, [MP_INT8] = &micro_i8, [MP_FP16_HALF] = &micro_half,
-              [MP_FP32_WINOGRAD] = &micro_f32, [MP_BF16] = &micro_bf16, MP_NARROW_TILES},
-    .depthwise = {[MP_FP32] = &depthwise_micro_f32, [MP_FP16] = &depthwise_micro_f16, [MP_INT8] = &depthwise_micro_i8,
-                  [MP_FP16_HALF] = &depthwise_micro_half, [MP_FP32_WINOGRAD] = &depthwise_micro_f32,
-                  [MP_BF16] = &depthwise_micro_bf16},
-    .winograd = {[MP_FP32_WINOGRAD] = &winograd_f32,
 #ifdef MP_INT8_WINOGRAD
-                 [MP_INT8] = &winograd_i8,
+#define MP_TABLE_WINOGRAD .winograd = {[MP_FP32_WINOGRAD] = &winograd_f32, [MP_INT8] = &winograd_i8},
+#else
+#define MP_TABLE_WINOGRAD .winograd = {[MP_FP32_WINOGRAD] = &winograd_f32},
 #endif
-    },
-    MP_LEAVES(MP_OWN_LEAF)
-    .lanes = VL,
-    .int8_rate = MP_INT8_RATE,
-};
+#define MP_TABLE(LEVEL, USABLE, RATE, MATRIX)                                                                                 \
+    const mp_table MP_JOIN(mp_table_, LEVEL) = {                                                                              \
+        .name = MP_STRING(LEVEL),                                                                                             \
+        .usable = USABLE,                                                                                                     \
+        .micro = {[MP_FP32] = &micro_f32, [MP_FP16] = &micro_f16, [MP_INT8] = &micro_i8, [MP_FP16_HALF] = &micro_half,        \
+                  [MP_FP32_WINOGRAD] = &micro_f32, [MP_BF16] = &micro_bf16, MP_NARROW_TILES},                                 \
+        .matrix = MATRIX,                                                                                                     \
+        .depthwise = {[MP_FP32] = &depthwise_micro_f32, [MP_FP16] = &depthwise_micro_f16, [MP_INT8] = &depthwise_micro_i8,    \
+                      [MP_FP16_HALF] = &depthwise_micro_half, [MP_FP32_WINOGRAD] = &depthwise_micro_f32,                      \
+                      [MP_BF16] = &depthwise_micro_bf16},                                                                     \
+        MP_TABLE_WINOGRAD MP_LEAVES(MP_OWN_LEAF).lanes = VL,                                                                  \
+        .int8_rate = RATE,                                                                                                    \
+    };
+MP_TABLE(MP_LEVEL, usable, MP_INT8_RATE, 0)
+#ifdef MP_MATRIX_LEVEL
+MP_TABLE(MP_MATRIX_LEVEL, MP_MATRIX_USABLE, MP_MATRIX_RATE, MP_MATRIX_MICRO)
+#endif
 /* clang-format on */

@@ -22,7 +22,9 @@ static capability capability_of(void)
 #else
     return (capability){cpu.f16c ? "storage only: fp16 computes no faster than fp32"
                                  : "storage only, converted without instructions",
-                        cpu.avx512vnni ? "dot product (VNNI)" : "no dot product: 16-bit products in pairs"};
+                        cpu.amx          ? "matrix instructions (AMX)"
+                        : cpu.avx512vnni ? "dot product (VNNI)"
+                                         : "no dot product: 16-bit products in pairs"};
 #endif
 }
 

@@ -41,6 +41,7 @@ class HotLoop:
 # Cascade Lake makes two 512-bit multiplications a cycle, and is the model that tells a good VNNI tile from a bad one. AVX2 is
 # modelled as Haswell, the first that had it.
 HOT_LOOPS = (
+    HotLoop("avx512amx", "x86_avx512amx.c", "block", "tdpbssd", 4, 22, {}),  # llvm-mca 19 models no tiles
     HotLoop("avx512vnni", "x86_avx512vnni.c", "tile_u8", "vpdpbusd", 24, 44, {"cascadelake": 13.07}),
     HotLoop("avx512vnni", "x86_avx512vnni.c", "tile_f32", r"vfmadd\d+ps", 24, 44, {"cascadelake": 13.07}),
     HotLoop("avx512vnni", "x86_avx512vnni.c", "tile_u8_half", "vpdpbusd", 12, 29, {"cascadelake": 8.46}),

@@ -152,6 +152,26 @@ static void convolution(const mp_table *reference, const mp_table *table, mp_con
             printf("%s: ranges of convolution %d in precision %d differ\n", mp_table_name(table), number, precision);
 }
 
+static int is_compared(const mp_table *reference, const mp_table *table)
+{
+    return table != reference && mp_table_usable(table) && strcmp(mp_table_name(table), LEFT_OUT) != 0;
+}
+
+/* Whether a table before this one was compared with the same code: in a precision, or (-1) in what is no convolution. */
+static int seen(const mp_table *reference, const mp_table *table, int precision)
+{
+    for (int i = 0; mp_table_at(i) != table; i++) {
+        const mp_table *other = mp_table_at(i);
+        if (!is_compared(reference, other) || other->output != table->output) continue;
+        if (precision < 0) return 1;
+        const int tiles = mp_precisions[precision].tiles;
+        if (other->micro[tiles] == table->micro[tiles] &&
+            (other->matrix == table->matrix || mp_is_real(mp_precisions[precision].type)))
+            return 1;
+    }
+    return 0;
+}
+
 static void convolutions(const mp_table *reference, const mp_table *table)
 {
     static const mp_conv_shape SHAPES[] = {
@@ -169,7 +189,7 @@ static void convolutions(const mp_table *reference, const mp_table *table)
             const int pool = extreme < 3 ? 0 : extreme - 2, how = extreme < 3 ? extreme : 0;
             if (how && i % 3) continue;
             for (int precision = 0; precision < MP_PRECISIONS; precision++)
-                for (int out_type = 0; mp_is_type(out_type); out_type++)
+                for (int out_type = 0; mp_is_type(out_type) && !seen(reference, table, precision); out_type++)
                     if (out_type == mp_precisions[precision].type ||
                         (out_type == MP_TYPE_F32 && !mp_is_real(mp_precisions[precision].type)))
                         convolution(reference, table, SHAPES[i], precision, out_type, how, i, pool);
@@ -185,6 +205,7 @@ static void first_layers(const mp_table *reference, const mp_table *table)
     for (int i = 0; i < (int)(sizeof SIDES / sizeof *SIDES); i++)
         for (int extreme = RANDOM; extreme <= HUGE_SUMS; extreme++)
             for (int precision = 0; precision < MP_PRECISIONS; precision++) {
+                if (seen(reference, table, precision)) continue;
 #ifdef __SANITIZE_THREAD__ /* races don't ask for activations */
                 const int few = 1;
 #else
@@ -197,6 +218,24 @@ static void first_layers(const mp_table *reference, const mp_table *table)
                         convolution(reference, table, s, precision, out_type, extreme, number, 1);
                     }
             }
+}
+
+/* Tiles of a matrix unit: rows that are cut unevenly, whole images as one row, depth in several steps and passes, windows, strides,
+ * groups, one channel more than a tile has. */
+static void matrices(const mp_table *reference, const mp_table *table)
+{
+    static const mp_conv_shape SHAPES[] = {
+        {5, 35, 16, 33, 3, 1, 1, 1, 1},  {13, 13, 128, 40, 1, 1, 0, 1, 1}, {6, 42, 32, 16, 3, 1, 1, 1, 1},
+        {9, 39, 24, 17, 3, 2, 1, 1, 1},  {1, 1, 64, 32, 1, 1, 0, 1, 1},    {2, 3, 1024, 33, 3, 1, 1, 1, 1},
+        {4, 18, 2752, 8, 1, 1, 0, 1, 1}, {7, 20, 96, 96, 3, 1, 1, 1, 3},   {8, 12, 18, 30, 3, 1, 0, 1, 1},
+        {10, 17, 20, 20, 5, 1, 4, 2, 1}, {3, 300, 16, 8, 1, 2, 0, 1, 1},
+    };
+    for (int i = 0; i < (int)(sizeof SHAPES / sizeof *SHAPES) && table->matrix; i++)
+        for (int precision = 0; precision < MP_PRECISIONS; precision++)
+            for (int pool = 0; pool < 3 && !mp_is_real(mp_precisions[precision].type); pool++)
+                for (int out_type = 0; mp_is_type(out_type); out_type++)
+                    if (out_type == MP_TYPE_F32 || out_type == MP_TYPE_I8)
+                        convolution(reference, table, SHAPES[i], precision, out_type, pool ? RANDOM : i % 3, i, pool);
 }
 
 #define BOTH(WHAT, A, B, BYTES, CALL)                                                                                  \
@@ -259,6 +298,20 @@ static void elementwise(const mp_table *reference, const mp_table *table)
     }
 }
 
+/* Whether this thread has tiles that the system must save. */
+static int matrix_in_use(void)
+{
+#if defined(__x86_64__)
+    mp_cpu cpu;
+    mp_cpu_detect(&cpu);
+    uint32_t low = 0, high = 0;
+    if (cpu.amx) __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(1));
+    return (low >> 17 & 3) != 0;
+#else
+    return 0;
+#endif
+}
+
 int main(void)
 {
     const mp_table *reference = 0;
@@ -267,13 +320,15 @@ int main(void)
     if (!reference || !mp_table_usable(reference)) return printf("no table %s here\n", REFERENCE), 1;
     for (int i = 0; i < mp_table_count(); i++) {
         const mp_table *table = mp_table_at(i);
-        if (table == reference || !mp_table_usable(table) || strcmp(mp_table_name(table), LEFT_OUT) == 0) continue;
+        if (!is_compared(reference, table)) continue;
         seed = 1;
         compared = 0;
         const int before = wrong;
         convolutions(reference, table);
         first_layers(reference, table);
-        elementwise(reference, table);
+        matrices(reference, table);
+        if (!seen(reference, table, -1)) elementwise(reference, table);
+        if (matrix_in_use()) wrong++, printf("%s: leaves tiles in use\n", mp_table_name(table));
         printf("%s: %d of %d comparisons with %s equal\n", mp_table_name(table), compared - (wrong - before), compared,
                REFERENCE);
         fflush(stdout);
