@@ -160,7 +160,7 @@ struct mp_table {
     /* NULL: this table lacks the precision; of narrow weights, which have those of their mp_precision.tiles: it has none for them
      * alone, which multiply codes, not groups' weights. */
     const mp_micro *micro[MP_PRECISIONS];
-    const mp_micro *matrix;               /* int8 by a matrix unit, for shapes where that pays (conv/plan.c); or NULL */
+    const mp_micro *matrix; /* int8 by a matrix unit, for shapes where that pays (conv/plan.c); or NULL */
     const mp_depthwise *depthwise[MP_PRECISIONS];
     const mp_winograd *winograd[MP_PRECISIONS]; /* int8: where it is faster than direct; the integers are the same */
     MP_LEAVES(MP_LEAF_FIELD)
