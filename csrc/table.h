@@ -62,9 +62,10 @@ typedef struct {
 } mp_matrix;
 
 /* One way to compute tiles of `mr` output pixels x `nr` output channels. */
-typedef struct {
+typedef struct mp_micro {
     int mr, nr;
     int kstep;       /* depth is consumed in steps of this many; a segment's rest meets zero weights */
+    int steps;       /* and in so many steps at a time; 0: one */
     int a_bytes;     /* size of a staged activation */
     int weight_type; /* enum mp_weight_type: how packed weights are stored */
     int needs_stage; /* 0: float input without padding may be read in place */
@@ -74,10 +75,10 @@ typedef struct {
     /* count source elements -> staged elements. zero_point: int8 only. */
     void (*stage)(void *staged, const void *source, size_t count, int zero_point);
     /* acc[r][j] (+)= sum over segments s and k < run of a[r][seg[s] + k] * b[...]. Pointers in bytes; seg in bytes.
-     * a has mr valid pointers even when rows < mr. run is a multiple of kstep. b: [segment][run / kstep][nr][kstep].
+     * a has mr valid pointers even when rows < mr. run is a whole number of steps. b: [segment][run / kstep][nr][kstep].
      * init: nr starting values (float or int32) for every row, or NULL to continue from acc. acc: rows x nr, of which
      * only `channels` need be computed.
-     * ahead: memory worth prefetching meanwhile, ahead_step bytes further with every step (kstep deep); no effect. */
+     * ahead: memory worth prefetching meanwhile, ahead_step bytes further with every step, or `steps` of them; no effect. */
     void (*tile)(const char *const *a, const ptrdiff_t *seg, int segments, int run, const void *b, const void *init,
                  void *acc, int rows, int channels, const char *ahead, ptrdiff_t ahead_step);
     /* The same where channels are staged in blocks of kstep, each a row of pixels, so that neighbours lie side by side; or NULL.
@@ -90,7 +91,14 @@ typedef struct {
     void (*windows)(mp_output *o, const mp_window_row *row);
     /* Where this stands, it multiplies instead of `tile`, and mr is two tiles' pixels. */
     const mp_matrix *matrix;
+    /* Narrow weights in groups (conv/groups.h): the tiles for them, or NULL; and of those: 1: b holds codes, and behind all of a call
+     * come nr multipliers, each twice as int16, for every `steps` steps. */
+    const struct mp_micro *grouped;
+    int multiplies_groups;
 } mp_micro;
+
+/* Of depth, that a tile consumes at a time. */
+static inline int mp_micro_depth(const mp_micro *micro) { return micro->kstep * (micro->steps ? micro->steps : 1); }
 
 /* Depthwise: channels are the vector, taps the depth. */
 typedef struct {
@@ -157,8 +165,7 @@ typedef struct {
 struct mp_table {
     const char *name;
     int (*usable)(const mp_cpu *cpu);
-    /* NULL: this table lacks the precision; of narrow weights, which have those of their mp_precision.tiles: it has none for them
-     * alone, which multiply codes, not groups' weights. */
+    /* NULL: this table lacks the precision; of narrow weights, which have those of their mp_precision.tiles: it has none for them alone. */
     const mp_micro *micro[MP_PRECISIONS];
     const mp_micro *matrix; /* int8 by a matrix unit, for shapes where that pays (conv/plan.c); or NULL */
     const mp_depthwise *depthwise[MP_PRECISIONS];

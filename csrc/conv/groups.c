@@ -110,3 +110,14 @@ void mp_unpack_groups(const mp_conv_plan *plan, const mp_table *table, const cha
         multiply_groups(plan, multipliers, first, count, weights);
     }
 }
+
+void mp_spread_multipliers(const mp_conv_plan *plan, const int8_t *multipliers, size_t first, size_t count,
+                           int32_t *out)
+{
+    const int nr = plan->micro->nr, base = mp_multiplier_base(plan->traits->bits);
+    for (size_t at = first / nr, end = at + count / nr; at < end; at += plan->step, out += nr) {
+        const size_t tap = at / plan->group_in, group = at % plan->group_in / MP_GROUP;
+        const int8_t *from = multipliers + (tap * mp_groups(plan) + group) * nr;
+        for (int j = 0; j < nr; j++) out[j] = (from[j] + base) * 0x00010001;
+    }
+}

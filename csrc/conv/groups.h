@@ -16,4 +16,7 @@ void mp_pack_narrow(const mp_conv_plan *plan, const int8_t *weights, int channel
 /* Direct: weights first .. first + count of a panel, products of codes and multipliers; up to a block is written before and after. */
 void mp_unpack_groups(const mp_conv_plan *plan, const mp_table *table, const char *stored, const int8_t *multipliers,
                       size_t first, size_t count, char *weights);
+/* The multipliers of weights first .. first + count, as tiles for weights in groups read them behind these (mp_micro.multiplies_groups). */
+void mp_spread_multipliers(const mp_conv_plan *plan, const int8_t *multipliers, size_t first, size_t count,
+                           int32_t *out);
 #endif

@@ -128,10 +128,13 @@ const char *mp_item_weights(mp_item *item, const char *stored, size_t first, siz
     char *weights = item->weights + before * plan->weight_bytes;
     if (from == item->unpacked && item->schedule->passes == 1) return weights;
     item->unpacked = from;
-    if (plan->grouped)
+    if (plan->grouped && !plan->micro->multiplies_groups) {
         mp_unpack_groups(plan, item->table, stored, mp_item_multipliers(item, stored), first, count, weights);
-    else
-        item->table->unpack(from, mp_narrow_blocks(before + count), bits, plan->weight_type, 0, 0, item->weights);
+        return weights;
+    }
+    item->table->unpack(from, mp_narrow_blocks(before + count), bits, plan->weight_type, 0, 0, item->weights);
+    if (plan->grouped)
+        mp_spread_multipliers(plan, mp_item_multipliers(item, stored), first, count, (int32_t *)(weights + count));
     return weights;
 }
 

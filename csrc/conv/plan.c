@@ -69,18 +69,18 @@ static int matrix_step(const mp_conv_plan *plan)
 static void plan_tiles(mp_conv_plan *plan, const mp_micro *matrix)
 {
     const mp_conv_shape *s = &plan->shape;
-    const int kstep = plan->micro->kstep, nr = plan->micro->nr;
+    const int depth = mp_micro_depth(plan->micro), nr = plan->micro->nr;
     /* Taps of one kernel row are contiguous in NHWC unless dilation or groups tear them apart. */
     const int joined = (s->groups == 1 && s->dilation == 1) || s->size == 1;
-    plan->blocks = !plan->winograd && plan->micro->tile_blocks && s->groups == 1 && s->in_c % kstep == 0;
+    plan->blocks = !plan->winograd && plan->micro->tile_blocks && s->groups == 1 && s->in_c % depth == 0;
     plan->segments = plan->winograd || s->size == 1 ? 1 : joined && !plan->blocks ? s->size : s->size * s->size;
     plan->run = plan->winograd ? s->in_c : plan->depth / plan->segments;
-    plan->run_padded = ceil_div(plan->run, kstep) * kstep;
+    plan->run_padded = ceil_div(plan->run, depth) * depth;
     plan->step = matrix ? matrix_step(plan) : 0;
     if (plan->step)
         plan->micro = matrix;
     else
-        plan->step = kstep;
+        plan->step = depth;
 
     const mp_micro *kernel = plan->micro;
     plan->a_bytes = kernel->a_bytes;
@@ -127,6 +127,16 @@ static void plan_stored(mp_conv_plan *plan)
     plan->stored_bits = bits ? bits : 8 * (int)plan->weight_bytes;
     plan->codes_bytes = plan->stored_bytes = bits ? mp_narrow_bytes(codes, bits) : plan->panel_bytes;
     if (plan->grouped) plan->stored_bytes += mp_narrow_bytes(mp_multipliers(plan), mp_multiplier_bits(plan));
+}
+
+/* The tiles for narrow weights alone; NULL: those of int8. First layers have kernels of their own, of int8. */
+static const mp_micro *narrow_tiles(const mp_conv_plan *plan, const mp_table *table)
+{
+    const mp_micro *tiles = plan->traits->bits ? table->micro[plan->precision] : 0;
+    if (!tiles || plan->group_in <= MP_WINDOW_CHANNELS) return 0;
+    if (!plan->grouped) return tiles;
+    tiles = tiles->grouped;
+    return tiles && plan->group_in % mp_micro_depth(tiles) == 0 ? tiles : 0;
 }
 
 int mp_conv_plan_make(mp_conv_plan *plan, const mp_table *table, const mp_conv_shape *s, int precision, int asked,
@@ -180,9 +190,7 @@ int mp_conv_plan_make(mp_conv_plan *plan, const mp_table *table, const mp_conv_s
     /* Filters of one channel would have a multiplier for every weight. */
     plan->grouped =
         traits->bits && plan->group_in > 1 && (asked & MP_GROUPED || (by_weights && !mp_are_codes(plan, weights)));
-    /* First layers have kernels of their own, of int8. */
-    const mp_micro *narrow =
-        traits->bits && !plan->grouped && plan->group_in > MP_WINDOW_CHANNELS ? table->micro[precision] : 0;
+    const mp_micro *narrow = narrow_tiles(plan, table);
     if (narrow) plan->micro = narrow;
     /* Sums of floats depend on the algorithm, so that a precision has it or not; whole numbers are the same either way. */
     if (table->winograd[traits->tiles] && winograd_shape(s, narrow ? WINOGRAD_MIN_NARROW : WINOGRAD_MIN_CHANNELS) &&

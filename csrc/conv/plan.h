@@ -28,8 +28,8 @@ typedef struct {
     int group_in, group_out; /* channels per group */
     int depth;
     int segments, run;          /* direct: depth = segments runs of contiguous staged elements */
-    int run_padded;             /* run, up to a whole number of ksteps */
-    int step;                   /* depth that a tile takes at once: kstep; of a matrix unit a divisor of run_padded */
+    int run_padded;             /* run, up to a whole number of these: */
+    int step;                   /* depth that a tile takes at once: ksteps; of a matrix unit a divisor of run_padded */
     int panels;                 /* per group: ceil(group_out / nr) */
     int total_panels;           /* groups * panels */
     int packed_channels;        /* total_panels * nr; depthwise: channels up to whole vectors */

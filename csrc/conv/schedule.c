@@ -105,7 +105,8 @@ static size_t narrow_bytes(const mp_conv_plan *plan, const mp_schedule *schedule
     const size_t count = plan->winograd    ? mp_winograd_codes(plan, clamp(plan->run, 1, MP_GROUP))
                          : plan->depthwise ? plan->panel_bytes / plan->weight_bytes
                                            : pass;
-    return (count + 2 * MP_NARROW_BLOCK) * plan->weight_bytes;
+    const size_t multipliers = plan->micro->multiplies_groups ? count / plan->step * sizeof(int32_t) : 0;
+    return (count + 2 * MP_NARROW_BLOCK) * plan->weight_bytes + multipliers;
 }
 
 /* Pixels of rows that a matrix unit's tiles cover, whichever way matrix.c cuts them: whole tiles of pixels, or of windows. */

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -185,10 +186,13 @@ def test_int8_winograd_and_direct_give_the_same_sums(level: str, magnitude: int)
 def test_sums_of_the_largest_narrow_weights_and_codes_are_exact(level: str, row: Precision) -> None:
     """Tiles may add products of these in int16, several steps at a time; depths that are no whole number of them."""
     k, rng = isa.kernels(level), np.random.default_rng(row.weight_bits)
-    for shape in (ConvShape(4, 5, 1028, 17, 1), ConvShape(6, 5, 16, 18, 3, 1, 1), ConvShape(5, 5, 76, 20, 3, 2, 1)):
+    shapes = (ConvShape(4, 5, 1028, 17, 1), ConvShape(4, 5, 1040, 17, 1), ConvShape(6, 5, 16, 18, 3, 1, 1),
+              ConvShape(5, 5, 76, 20, 3, 2, 1))
+    for shape, multiplier in product(shapes, (1, 2 ** (8 - row.weight_bits))):
         size = (shape.out_channels, shape.in_channels, shape.size, shape.size)
-        weights = (row.largest_code * rng.choice(np.array([-1, 1], np.int8), size)).astype(np.int8)
-        weights[:2] = np.array([1, -1], np.int8)[:, None, None, None] * row.largest_code
+        signs = rng.choice(np.array([-1, 1]), size)
+        signs[:2] = np.array([1, -1])[:, None, None, None]
+        weights = (row.largest_code * multiplier * signs).astype(np.int8)
         x = rng.choice(np.array([-128, 127], np.int8), (2, shape.in_h, shape.in_w, shape.in_channels), p=[0.1, 0.9])
         quant = TensorQuant(np.ones(2, np.float32), np.array([-128, 127], np.int32), np.zeros(2, np.float32))
         options = {"bias": np.zeros(size[0], np.float32), "weight_scale": np.ones(size[0], np.float32), "in_quant": quant}
@@ -211,7 +215,8 @@ def in_groups(rng: np.random.Generator, row: Precision, shape: ConvShape) -> NDA
 @pytest.mark.parametrize("shape", [
     ConvShape(5, 4, 64, 40, 1), ConvShape(7, 6, 17, 9, 3, 1, 1), ConvShape(6, 6, 96, 33, 3, 1, 1),
     ConvShape(9, 8, 3, 16, 3, 2, 1), ConvShape(6, 7, 80, 12, 3, 1, 2, 2), ConvShape(5, 5, 72, 70, 3, 1, 1, 1, 2),
-    ConvShape(4, 3, 700, 34, 3, 2, 1), ConvShape(3, 2, 5000, 20, 1),
+    ConvShape(4, 3, 700, 34, 3, 2, 1), ConvShape(3, 2, 5000, 20, 1), ConvShape(3, 2, 6016, 20, 1),
+    ConvShape(6, 5, 16, 18, 3, 1, 1), ConvShape(6, 5, 48, 18, 3, 2, 1),
 ], ids=str)
 def test_weights_in_groups_are_int8_weights_that_take_less_memory(row: Precision, shape: ConvShape) -> None:
     rng = np.random.default_rng(shape.depth)
