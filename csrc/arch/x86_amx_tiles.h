@@ -52,11 +52,15 @@ static void tile_dot(int sum, int a, int b)
     assert(s->palette == 1 && s->rows[sum] == s->rows[a] && s->bytes[sum] == s->bytes[b] &&
            s->bytes[a] == 4 * s->rows[b]);
     for (int m = 0; m < s->rows[a]; m++) {
-        uint32_t sums[TILE_BYTES / 4];
+        enum { COLUMNS = TILE_BYTES / 4 };
+        uint32_t sums[COLUMNS]; /* all of them: what a tile lacks is 0 */
         memcpy(sums, emulated.data[sum][m], sizeof sums);
-        for (int k = 0; k < s->bytes[a]; k++)
-            for (int n = 0; n < s->bytes[b] / 4; n++)
-                sums[n] += (uint32_t)(emulated.data[a][m][k] * emulated.data[b][k / 4][4 * n + k % 4]);
+        for (int k = 0; k < s->rows[b]; k++) {
+            const int8_t *x = emulated.data[a][m] + 4 * k, *y = emulated.data[b][k];
+            for (int n = 0; n < COLUMNS; n++)
+                sums[n] +=
+                    (uint32_t)(x[0] * y[4 * n] + x[1] * y[4 * n + 1] + x[2] * y[4 * n + 2] + x[3] * y[4 * n + 3]);
+        }
         memcpy(emulated.data[sum][m], sums, sizeof sums);
     }
 }
