@@ -24,6 +24,8 @@ ROUNDING = 1e-9
 """Percent by which means of the same precisions may differ."""
 HASTE = 1.1
 """How much more than so far a configuration is taken to lose per picture, when it is guessed in which round a look pays."""
+SAMPLED, MANY = 7, 64
+"""Of so many configurations one of seven is looked at behind the first round; the others when these say that it pays."""
 
 
 class Looks(Protocol):
@@ -59,16 +61,27 @@ class Elimination:
         ends = np.array([last for _, last in made])
         objectives = [objective(name) for name in rivals.names]
         judged = {key: _Judged(rivals, objectives, costs(key)) for key in keys}
+        sampled = {*keys[::SAMPLED]} if len(keys) >= MANY else {*keys}
+        samples: dict[str, Mapping[str, float]] = {}
         for number, (first, last) in enumerate(made):
             if not judged:
                 break
             looks.look(tuple(judged), order[first:last])
-            for key in [key for key, known in judged.items() if known.due == number]:
+            for key in [key for key, known in judged.items() if known.due == number and (number or key in sampled)]:
                 known = judged[key]
-                begin = made[known.since][0]
-                known.parts.append(ceilings.evidence(looks.found(key, known.since), begin, last))
-                if known.is_beaten(ceilings.most(known.parts), number, ends):
+                known.parts.append(ceilings.evidence(looks.found(key, known.since), made[known.since][0], last))
+                most = ceilings.most(known.parts)
+                if number == 0:
+                    samples[key] = most
+                if known.is_beaten(most):
                     del judged[key]
+                else:
+                    known.since = number + 1
+                    known.plan(most, number, ends)
+            if number == 0:
+                others = [key for key in keys if key not in sampled]
+                for key, most in zip(others, if_layers_add_up(samples, others), strict=True):
+                    judged[key].plan(most, number, ends)
         return tuple(judged)
 
     def _of(self, names: tuple[str, ...]) -> Ceilings[Any]:
@@ -80,8 +93,7 @@ class Elimination:
 class _Judged:
     """What is known of one configuration.
 
-    since: the first round whose pictures were not judged yet. due: the round after which they will be: the guess decides
-    when time is spent on a proof, never what is proven.
+    since: the first round whose pictures were not judged yet. due: the round after which they will be.
     """
 
     def __init__(self, rivals: Rivals, objectives: Sequence[Measure], costs: Mapping[str, float]) -> None:
@@ -89,23 +101,34 @@ class _Judged:
         self.parts: list[Any] = []
         self.since = self.due = 0
 
-    def is_beaten(self, most: Mapping[str, float], number: int, ends: NDArray[np.intp]) -> bool:
-        """Whether some rival is better for certain; if not, when to look again.
+    def is_beaten(self, most: Mapping[str, float]) -> bool:
+        """Whether some rival is better for certain. most: percent by measure."""
+        return bool(self._beaten([most])[0])
+
+    def plan(self, most: Mapping[str, float], number: int, ends: NDArray[np.intp]) -> None:
+        """When to look next: a guess, which decides when time is spent on a proof, never what is proven.
 
         most: percent by measure, behind round `number`. ends: pictures seen behind each round.
         """
-        if self._beaten([most])[0]:
-            return True
-        self.since = number + 1
-        shares = HASTE * ends[self.since:] / ends[number]
+        later = range(number + 1, len(ends))
+        shares = [HASTE * ends[after] / ends[number] for after in later]
         guesses = self._beaten([{name: 100 - (100 - value) * share for name, value in most.items()} for share in shares])
-        self.due = next((self.since + later for later, beaten in enumerate(guesses) if beaten), len(ends))
-        return False
+        self.due = next((after for after, beaten in zip(later, guesses, strict=True) if beaten), len(ends))
 
     def _beaten(self, most: Sequence[Mapping[str, float]]) -> NDArray[np.bool_]:
         rows = [{**self._costs, **{name: value + ROUNDING for name, value in row.items()}} for row in most]
         points = np.array([[row[o.name] for o in self._objectives] for row in rows]).reshape(-1, len(self._objectives))
         return self._rivals.beat(to_minimise(points, self._objectives))
+
+
+def if_layers_add_up(known: Mapping[str, Mapping[str, float]], keys: Sequence[str]) -> list[dict[str, float]]:
+    """What the measures of these keys would be, if each code of each layer added its own to them, as least squares find it."""
+    names = list(next(iter(known.values())))
+    codes = np.array([list(key) for key in (*known, *keys)])
+    table = np.hstack([codes == code for code in np.unique(codes)]).astype(np.float64)
+    values = np.array([[most[name] for name in names] for most in known.values()])
+    added = np.linalg.lstsq(table[:len(known)], values, rcond=None)[0]
+    return [dict(zip(names, map(float, row), strict=True)) for row in table[len(known):] @ added]
 
 
 def rounds(pictures: int) -> Iterator[tuple[int, int]]:

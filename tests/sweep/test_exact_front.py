@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from mpnet.sweep.findings import front_of
 from mpnet.sweep.front import Rivals
 from mpnet.sweep.loop import Sweep, SweepState, Workforce
 from mpnet.sweep.problem import Contest, Problem, Walk, objectives_of
-from mpnet.sweep.rule_out import rounds
+from mpnet.sweep.rule_out import if_layers_add_up, rounds
 from mpnet.sweep.salvage import salvage
 from mpnet.sweep.space import Configuration, build_space
 from mpnet.sweep.store import Subject, TrialStore
@@ -181,6 +182,15 @@ def test_equal_configurations_do_not_rule_each_other_out() -> None:
     rivals = Rivals(("agreement_AP", "weight_bytes"), ((-90.0, 5.0), (-80.0, 3.0)))
     best = np.array([[-90.0, 5.0], [-90.0, 6.0], [-89.0, 5.0], [-91.0, 9.0], [-80.0, 2.0], [-79.0, 3.0]])
     assert rivals.beat(best).tolist() == [False, True, True, False, False, True]
+
+
+def test_what_adds_up_is_foretold() -> None:
+    harm = {"f": 0.0, "h": 0.5, "q": 2.0}
+    exact = {key: {"AP": 90.0 - sum((place + 1) * harm[code] for place, code in enumerate(key)), "agreement_AP": 99.0}
+             for key in map("".join, itertools.product("fhq", repeat=4))}
+    some = {key: exact[key] for key in list(exact)[::4]}
+    for row, foretold in zip(exact.values(), if_layers_add_up(some, list(exact)), strict=True):
+        assert foretold == pytest.approx(row)
 
 
 @pytest.mark.parametrize("pictures", [1, 2, 5, 24, 115, 5000])
