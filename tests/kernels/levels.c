@@ -230,8 +230,9 @@ static void matrices(const mp_table *reference, const mp_table *table)
         {3, 5, 8288, 8, 1, 1, 0, 1, 1},  {7, 20, 96, 96, 3, 1, 1, 1, 3},   {8, 12, 18, 30, 3, 1, 0, 1, 1},
         {10, 17, 20, 20, 5, 1, 4, 2, 1}, {3, 300, 16, 8, 1, 2, 0, 1, 1},
     };
+    /* Narrow weights differ before they are multiplied, so that one width says enough. */
     for (int i = 0; i < (int)(sizeof SHAPES / sizeof *SHAPES) && table->matrix; i++)
-        for (int precision = 0; precision < MP_PRECISIONS; precision++) /* narrow ones differ before they are multiplied */
+        for (int precision = 0; precision < MP_PRECISIONS; precision++)
             for (int pool = 0; pool < 3 && (precision == MP_INT8 || precision == MP_INT5); pool++)
                 for (int out_type = 0; mp_is_type(out_type); out_type++)
                     if (out_type == MP_TYPE_F32 || out_type == MP_TYPE_I8)
