@@ -17,6 +17,12 @@ PRINT: dict[str, str] = {
 }
 """Colours on white paper; the page passes its own, which follow light and dark."""
 PAGE: dict[str, str] = {role: f"var(--{role})" for role in PRINT}
+LETTER = 6.2
+"""Pixels that a letter takes on average, at 11 pixels."""
+MARK = 5.5
+"""Radius of what has a name, in pixels."""
+Box = tuple[float, float, float, float]
+"""Left, top, right, bottom."""
 FONT = "system-ui, 'Segoe UI', Helvetica, Arial, sans-serif"
 
 
@@ -80,7 +86,7 @@ def draw(
         return histogram(figure, width, height or 400, palette)
     names = figure.categories or _names(figure)
     bottom = 46 if figure.kind == "xy" else 24 + 5 * min(max(map(len, names), default=0), 16)
-    left = 64 if figure.kind != "heat" else 14 + round(6.2 * max(map(len, figure.rows), default=0))
+    left = 64 if figure.kind != "heat" else 14 + round(LETTER * max(map(len, figure.rows), default=0))
     slots = len(figure.categories) * 18 if figure.kind == "heat" else len(names) * len(figure.series) * 8
     width = max(width, left + 14 + slots)
     legend, lines = _legend_places(figure, width - left)
@@ -105,7 +111,7 @@ def _legend_places(figure: Figure, width: int) -> tuple[list[tuple[float, int, S
     for series in figure.series if len(figure.series) > 1 else ():
         if figure.kind == "xy" and len(series.x) == 1:
             continue  # its name stands beside its dot
-        long = 26 + 6.2 * len(series.name)
+        long = 26 + LETTER * len(series.name)
         if x and x + long > width:
             x, line = 0.0, line + 1
         found.append((x, line, series))
@@ -177,18 +183,45 @@ def _points(canvas: Canvas, figure: Figure) -> None:
     for value in ticks(low, high):
         canvas.text(value * fx + ox, canvas.bottom + 16, tick_text(value))
     canvas.text((canvas.left + canvas.right) / 2, canvas.height - 8, figure.x_label, size=12)
+    named: list[tuple[float, float, str]] = []
     for series in figure.series:
         places = [(float(x) * fx + ox, float(y) * fy + oy) for x, y in zip(series.x, series.y, strict=True)]
         if "line" in series.mode:
             canvas.path(places, series.colour)
         _whiskers(canvas, series, [x for x, _ in places], fy, oy, series.colour)
-        single = len(places) == 1
-        if single:
-            late = places[0][0] > (canvas.left + canvas.right) / 2
-            canvas.text(places[0][0] + (-9 if late else 9), places[0][1] + 15, series.name, "end" if late else "start")
+        if len(places) == 1:
+            named.append((*places[0], series.name))
         for x, y in places:
-            canvas.dot(x, y, 5.5 if single else 2 if series.colour == "muted" else 3.2, series.colour,
+            canvas.dot(x, y, MARK if len(places) == 1 else 2 if series.colour == "muted" else 3.2, series.colour,
                        0.4 if series.colour == "muted" else 1.0)
+    for (_, _, name), (x, y, anchor) in zip(named, name_places(named, canvas), strict=True):
+        canvas.text(x, y, name, anchor)
+
+
+def name_places(marks: Sequence[tuple[float, float, str]], canvas: Canvas) -> list[tuple[float, float, str]]:
+    """(x, y, anchor) of the name of each mark (x, y, name): aside of it, below or above, lines further away where it would
+    cover a mark or another name, or leave the frame. As `namePlaces` of the page, which knows how wide its letters are.
+    """
+    taken = [(x - MARK, y - MARK, x + MARK, y + MARK) for x, y, _ in marks]
+    found = []
+    for x, y, name in marks:
+        near = -1 if x > (canvas.left + canvas.right) / 2 else 1
+        places = [(x + 9 * side, y + down, side) for line in range(0, canvas.height, 13) for side in (near, -near)
+                  for down in (15 + line, -9 - line)]
+        boxes = [(a - wide * (side < 0), b - 9, a + wide * (side > 0), b + 3)
+                 for a, b, side in places for wide in [LETTER * len(name)]]
+        best = next((i for i, box in enumerate(boxes) if _inside(box, canvas) and not any(_meet(box, t) for t in taken)), 0)
+        taken.append(boxes[best])
+        found.append((*places[best][:2], "end" if places[best][2] < 0 else "start"))
+    return found
+
+
+def _inside(box: Box, canvas: Canvas) -> bool:
+    return canvas.left <= box[0] and canvas.top <= box[1] and box[2] <= canvas.right and box[3] <= canvas.bottom
+
+
+def _meet(a: Box, b: Box) -> bool:
+    return a[0] < b[2] and b[0] < a[2] and a[1] < b[3] and b[1] < a[3]
 
 
 def _bars(canvas: Canvas, figure: Figure) -> None:

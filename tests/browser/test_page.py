@@ -303,7 +303,7 @@ def test_a_phone_has_a_navigation_and_nothing_overlaps(long_names: Path, open_pa
     assert page.is_visible("nav a[href='#choice']")
     unfold(page)
     for selector in ("header *:not(div):not(nav)", ".controls > *, #plot-front, .marks, #front-means", ".pairs dt, .pairs dd",
-                     "#plot-front .mark", ".pick, .tile", ".chart, figcaption"):
+                     "#plot-front .mark", "#front-points text", ".pick, .tile", ".chart, figcaption"):
         assert overlapping(page, selector) == []
 
 

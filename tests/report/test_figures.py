@@ -124,3 +124,20 @@ def test_ticks_are_round_and_inside(low: float, high: float) -> None:
     assert min(found) >= low - 1e-9 * (high - low)
     assert max(found) <= high + 1e-9 * (high - low)
     assert np.allclose(np.diff(found), found[1] - found[0])
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_names_of_marks_cover_neither_each_other_nor_marks(seed: int) -> None:
+    canvas = svg.Canvas(640, 400, svg.PRINT, (64, 30, 14, 46))
+    near = np.random.default_rng(seed).normal((150 + 100 * seed, 200), 14, (4, 2))
+    names = ("safe", "balanced", "smallest", "baseline")
+    marks = [(float(x), float(y), name) for (x, y), name in zip(near, names, strict=True)]
+    boxes = [(x - svg.MARK, y - svg.MARK, x + svg.MARK, y + svg.MARK) for x, y, _ in marks]
+    for (x, y, anchor), (_, _, name) in zip(svg.name_places(marks, canvas), marks, strict=True):
+        wide = svg.LETTER * len(name)
+        left = x - wide if anchor == "end" else x
+        box = (left, y - 9, left + wide, y + 3)
+        assert canvas.left <= box[0] <= box[2] <= canvas.right
+        assert canvas.top <= box[1] <= box[3] <= canvas.bottom
+        assert all(box[2] <= a or c <= box[0] or box[3] <= b or d <= box[1] for a, b, c, d in boxes)
+        boxes.append(box)

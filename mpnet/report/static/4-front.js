@@ -4,6 +4,7 @@
 
 const FRONT = { view: null, cloud: [], marks: [], place: null };
 const NEAR_MARK = 14, NEAR_CLOUD = 8; // pixels
+const NAME_SIZE = 12, NAME_WEIGHT = 600; // of marks
 const SVG_NAMESPACE = "http://www.w3.org/2000/svg";
 
 function colour(name) {
@@ -101,6 +102,32 @@ const SHAPES = {
   }).join("L") + "z",
 };
 
+function textWidth(text) {
+  const pen = document.createElement("canvas").getContext("2d");
+  if (!pen) return 0.6 * NAME_SIZE * text.length;
+  pen.font = `${NAME_WEIGHT} ${NAME_SIZE}px ${getComputedStyle(document.body).fontFamily}`;
+  return pen.measureText(text).width;
+}
+
+// [x, y, anchor] of the name of each mark [x, y, width of the name]: aside of it, below or above, lines further away where it
+// would cover a mark or another name, or leave the frame.
+function namePlaces(marks, frame) {
+  const taken = marks.map(([x, y]) => [x - 9, y - 9, x + 9, y + 9]);
+  const free = ([a, b, c, d]) => a >= frame.left && b >= frame.top && c <= frame.right && d <= frame.bottom
+    && !taken.some(([left, top, right, bottom]) => a < right && left < c && b < bottom && top < d);
+  return marks.map(([x, y, wide]) => {
+    const near = x > (frame.left + frame.right) / 2 ? -1 : 1, places = [];
+    for (let line = 0; line < frame.bottom; line += 15) {
+      for (const side of [near, -near]) for (const down of [20 + line, -11 - line]) places.push([x + 11 * side, y + down, side]);
+    }
+    const boxes = places.map(([a, b, side]) => [a - (side < 0 ? wide : 0), b - 11, a + (side > 0 ? wide : 0), b + 4]);
+    const best = Math.max(0, boxes.findIndex(free));
+    taken.push(boxes[best]);
+    const [left, base, side] = places[best];
+    return [left, base, side < 0 ? "end" : "start"];
+  });
+}
+
 function drawAxes(svg, frame, view, xName, yName) {
   const { left, right, top, bottom } = frame;
   const text = (x, y, words, anchor, extra) => svg.append(svgNode("text", { x, y, "text-anchor": anchor, "font-size": 11, fill: "var(--text)", ...extra }, words));
@@ -169,12 +196,12 @@ function drawFront() {
     }
     points.append(svgNode("circle", { cx: px, cy: py, r: 4, fill: "var(--accent)", class: "point", "data-row": row }));
   }
-  marks.forEach((mark, i) => {
-    const [px, py] = FRONT.place(mark.row);
-    points.append(svgNode("path", { d: SHAPES[mark.shape](px, py), fill: mark.shape === "star" ? "var(--chosen)" : "var(--baseline)", class: "mark", "data-row": mark.row }));
-    const late = px > (frame.left + frame.right) / 2;
-    // Names stand aside of their marks, above and below in turn, so that neighbours do not cover each other.
-    points.append(svgNode("text", { x: late ? px - 11 : px + 11, y: py + (i % 2 ? -9 : 18), "text-anchor": late ? "end" : "start", "font-size": 12, "font-weight": 600, fill: "var(--text)" }, mark.name));
+  for (const mark of marks) {
+    points.append(svgNode("path", { d: SHAPES[mark.shape](...FRONT.place(mark.row)), fill: mark.shape === "star" ? "var(--chosen)" : "var(--baseline)", class: "mark", "data-row": mark.row }));
+  }
+  const shownMarks = marks.filter((mark) => inside(mark.row));
+  namePlaces(shownMarks.map((mark) => [...FRONT.place(mark.row), textWidth(mark.name)]), frame).forEach(([x, y, anchor], i) => {
+    points.append(svgNode("text", { x, y, "text-anchor": anchor, "font-size": NAME_SIZE, "font-weight": NAME_WEIGHT, fill: "var(--text)" }, shownMarks[i].name));
   });
   points.append(svgNode("circle", { r: 11, fill: "none", stroke: "var(--chosen)", "stroke-width": 2.5, id: "front-selected" }));
   const canvas = element("canvas", { "aria-hidden": "true" });
