@@ -189,7 +189,7 @@ class _Looks:
         self._pictures: list[NDArray[np.intp]] = []
         self._outputs: list[Outputs] = []
         # What was joined of several looks, which many configurations share.
-        self._joined: dict[tuple[int, int, str], Any] = {}
+        self._joined: dict[tuple[int, int, str, bool], Any] = {}
         self.macs = 0
 
     @property
@@ -230,7 +230,7 @@ class _Looks:
         return enumerate(self._graph.head_names(key))
 
     def _decoded(self, output: int, name: str, since: int, order: NDArray[np.intp] | None = None) -> Any:
-        place = (since, output, name)
+        place = (since, output, name, order is not None)
         if place not in self._joined:
             self._joined[place] = self._decoder.join([look.decoded[output][name] for look in self._outputs[since:]], order)
         return self._joined[place]
