@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,19 +51,6 @@ class Detections:
             raise DataError("detections hold a score or box that is not finite")
         order = np.lexsort((-scores, classes, index))  # stable
         return Detections(image_count, index[order], classes[order], scores[order], boxes[order])
-
-    @staticmethod
-    def joined(parts: Sequence[Detections]) -> Detections:
-        """Those of consecutive groups of images as those of all of them."""
-        if len(parts) == 1:
-            return parts[0]
-        ends = np.cumsum([part.image_count for part in parts])
-        index = [part.image_index + np.int32(end - part.image_count) for part, end in zip(parts, ends, strict=True)]
-        return Detections(
-            int(ends[-1]), np.concatenate(index),
-            np.concatenate([part.category for part in parts]), np.concatenate([part.score for part in parts]),
-            np.concatenate([part.box for part in parts]),
-        )
 
     def __len__(self) -> int:
         return len(self.score)
