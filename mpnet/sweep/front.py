@@ -32,14 +32,15 @@ class Rivals:
 
     def beat(self, best: Points) -> NDArray[np.bool_]:
         """bool (n,): which of configurations that are at best so good (n, k), to be minimised, are dominated for certain."""
-        points = best[:, None, :]
-        above: NDArray[np.bool_] = np.all(self._points <= points, axis=2) & np.any(self._points < points, axis=2)
-        return np.asarray(np.any(above, axis=1))
+        return dominated(best, self._points)
 
 
-def dominated(point: Points, rivals: Points) -> bool:
-    """Whether one of the rivals (n, k) is nowhere worse than the point (k,) and somewhere better, all to be minimised."""
-    return bool((np.all(rivals <= point, axis=1) & np.any(rivals < point, axis=1)).any())
+def dominated(points: Points, rivals: Points) -> NDArray[np.bool_]:
+    """bool (n,): whether one of the rivals (m, k) is nowhere worse than each point (n, k) and somewhere better, all to be
+    minimised."""
+    beside = points[:, None, :]
+    beaten: NDArray[np.bool_] = np.all(rivals <= beside, axis=2) & np.any(rivals < beside, axis=2)
+    return np.asarray(np.any(beaten, axis=1))
 
 
 def to_minimise(values: Points, objectives: Sequence[Measure]) -> Points:
@@ -65,7 +66,7 @@ def non_dominated(points: Points) -> NDArray[np.intp]:
     indices: list[int] = []
     for index in order:
         point = points[index]
-        if not dominated(point, kept[: len(indices)]):
+        if not dominated(point[None], kept[: len(indices)])[0]:
             kept[len(indices)] = point
             indices.append(int(index))
     return np.array(indices, dtype=np.intp)

@@ -12,8 +12,6 @@ from mpnet.sweep.strategies.additive import additive
 
 CONTEST = 1 << 16
 """Configurations that are looked at together: enough to share their beginnings, few enough that rivals are fresh."""
-
-
 AROUND = 100
 """One of so many configurations at most is looked at early, since it lies beside the front: a better front rules out sooner."""
 
