@@ -72,28 +72,30 @@ static int64_t find_match(const cell *c, double threshold, int bit)
     return match;
 }
 
-int mp_match_coco(int32_t images, int32_t categories, const int64_t *offsets, const int32_t *category, const float *box,
-                  const float *picture_wh, const int64_t *cell_offsets, const double *truth_box,
+int mp_match_coco(int32_t runs, int32_t images, int32_t categories, const int64_t *offsets, const int32_t *category,
+                  const float *box, const float *picture_wh, const int64_t *cell_offsets, const double *truth_box,
                   const double *truth_area, const uint8_t *truth_crowd, double area_low, double area_high,
                   const double *iou_thresholds, int32_t threshold_count, int32_t max_rank, void *scratch,
                   uint16_t *matched, uint16_t *ignored, int32_t *rank, int32_t *truth)
 {
-    if (images < 0 || categories < 1 || threshold_count < 1 || threshold_count > MAX_THRESHOLDS || max_rank < 0)
+    if (runs < 0 || images < 0 || categories < 1 || threshold_count < 1 || threshold_count > MAX_THRESHOLDS ||
+        max_rank < 0)
         return MP_BAD_ARGUMENT;
     const uint16_t all = (uint16_t)((1u << threshold_count) - 1);
     double lowest = iou_thresholds[0];
     for (int t = 1; t < threshold_count; t++) lowest = smaller(lowest, iou_thresholds[t]);
     lowest = smaller(lowest, 1 - 1e-10);
-    for (int32_t image = 0; image < images; image++) {
+    for (int64_t looked_at = 0; looked_at < (int64_t)runs * images; looked_at++) {
+        const int64_t image = looked_at % images;
         int32_t current = -1, position = 0;
         cell c = {0};
         int64_t first = 0;
-        for (int64_t d = offsets[image]; d < offsets[image + 1]; d++, position++) {
+        for (int64_t d = offsets[looked_at]; d < offsets[looked_at + 1]; d++, position++) {
             if (category[d] < 0 || category[d] >= categories || category[d] < current) return MP_BAD_ARGUMENT;
             if (category[d] != current) {
                 current = category[d];
                 position = 0;
-                const int64_t *at = cell_offsets + (int64_t)image * categories + current;
+                const int64_t *at = cell_offsets + image * categories + current;
                 first = at[0];
                 c.count = at[1] - at[0];
                 c.box = truth_box + 4 * first;
@@ -112,8 +114,8 @@ int mp_match_coco(int32_t images, int32_t categories, const int64_t *offsets, co
             }
             float cut[4] = {box[4 * d], box[4 * d + 1], box[4 * d + 2], box[4 * d + 3]};
             if (picture_wh) {
-                clip(cut, picture_wh[2 * (int64_t)image], 0);
-                clip(cut, picture_wh[2 * (int64_t)image + 1], 1);
+                clip(cut, picture_wh[2 * image], 0);
+                clip(cut, picture_wh[2 * image + 1], 1);
             }
             const double area = (double)cut[2] * (double)cut[3];
             const uint16_t outside = area < area_low || area > area_high ? all : 0;

@@ -95,13 +95,15 @@ int mp_nms(const mp_candidates *heads, int32_t head_count, int kind, float thres
            float *out_score, float *out_box);
 
 /* Matching as COCO defines it, for one area range, at up to 16 IoU thresholds.
- * Detections: per image ordered by category, then falling score. Truths: cell_offsets[images * categories + 1], image
- * by image. box: x, y, width, height; cut at the picture's edges first when picture_wh, [images][2], is given. A truth is left out of the count (ignored) when crowd or outside the area range.
+ * Detections: of `runs` runs over all images, one after the other; offsets[runs * images + 1]. Per image ordered by
+ * category, then falling score. Truths: cell_offsets[images * categories + 1], image by image. box: x, y, width, height;
+ * cut at the picture's edges first when picture_wh, [images][2], is given. A truth is left out of the count (ignored)
+ * when crowd or outside the area range.
  * Per detection: bit t of matched and of ignored; rank (position within image and category, from 0); truth: the one
  * matched at the first threshold, or -1. Ranks from max_rank on are ignored.
  * scratch: 16 bytes for each truth of the fullest cell. */
-int mp_match_coco(int32_t images, int32_t categories, const int64_t *offsets, const int32_t *category, const float *box,
-                  const float *picture_wh, const int64_t *cell_offsets, const double *truth_box,
+int mp_match_coco(int32_t runs, int32_t images, int32_t categories, const int64_t *offsets, const int32_t *category,
+                  const float *box, const float *picture_wh, const int64_t *cell_offsets, const double *truth_box,
                   const double *truth_area, const uint8_t *truth_crowd, double area_low, double area_high,
                   const double *iou_thresholds, int32_t threshold_count, int32_t max_rank, void *scratch,
                   uint16_t *matched, uint16_t *ignored, int32_t *rank, int32_t *truth);

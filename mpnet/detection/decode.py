@@ -83,8 +83,9 @@ def join_images(parts: Sequence[Candidates]) -> Candidates:
     """Candidates of consecutive groups of images as those of all of them."""
     if not parts:
         raise ConfigError("no candidates to join")
-    counts = np.concatenate([np.diff(part.offsets) for part in parts])
-    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts, dtype=np.int64)])
+    before = np.cumsum([0, *(len(part) for part in parts)])
+    shift = np.repeat(before[:-1], [part.image_count for part in parts])
+    offsets = np.concatenate([np.zeros(1, np.int64), np.concatenate([part.offsets[1:] for part in parts]) + shift])
     return Candidates(offsets, _pieces([p.category for p in parts]), _pieces([p.score for p in parts]),
                       _pieces([p.box for p in parts]))
 

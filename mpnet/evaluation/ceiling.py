@@ -8,35 +8,67 @@ over both is bounded as well.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from itertools import pairwise
 from typing import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mpnet.evaluation.match import Outcomes, Truths, match
-from mpnet.evaluation.metrics import mean_of_present
+from mpnet.evaluation.match import COCO_THRESHOLDS, Outcomes, Truths, by_category, find_matches
+from mpnet.evaluation.metrics import PERCENT
 from mpnet.spec.detections import Detections
 
 
+@dataclass(frozen=True, eq=False)
+class Seen:
+    """What became of the detections of one run in some images, in their order; fields as those of `Outcomes`."""
+
+    images: int
+    category: NDArray[np.int32]
+    score: NDArray[np.float32]
+    rank: NDArray[np.int32]
+    matched: NDArray[np.uint16]
+    ignored: NDArray[np.uint16]
+
+
 class Ceiling:
-    """Of AP with respect to `truths`, whose images are looked at in their order."""
+    """Of AP with respect to `truths`, whose images are looked at in their order. Many runs at once: one alone is over before
+    NumPy has begun."""
 
     def __init__(self, truths: Truths) -> None:
         self._truths = truths
         self._counted = truths.counted()
         self._between: dict[tuple[int, int], Truths] = {}
 
-    def outcomes(self, detections: Detections, first: int, last: int) -> Outcomes:
-        """What becomes of the detections of the images first .. last - 1."""
+    def seen(self, detections: Detections, first: int, last: int) -> list[Seen]:
+        """What becomes of the detections of runs over the images first .. last - 1, one run after the other."""
         if (first, last) not in self._between:
             self._between[first, last] = self._truths.between(first, last)
-        return match(detections, self._between[first, last])
+        rank, matched, ignored, _ = find_matches(detections, self._between[first, last])
+        return [Seen(last - first, detections.category[start:end], detections.score[start:end], rank[start:end],
+                     matched[start:end], ignored[start:end])
+                for start, end in pairwise(detections.offsets[::last - first].tolist())]
 
-    def of(self, parts: Sequence[Outcomes]) -> float:
-        """Percent, from the outcomes of consecutive groups of images; the AP itself when they are of all."""
-        seen = Outcomes.joined(parts)
-        unseen = self._counted[len(seen.positives):].sum(axis=0, dtype=np.int32)
-        return mean_of_present(seen.average_precision(given=unseen)[0])
+    def of(self, runs: Sequence[Sequence[Seen]]) -> NDArray[np.float64]:
+        """float64 (runs,), percent: of each run what was seen of it in consecutive groups of images, the same groups for all.
+        The AP itself when they are of all images."""
+        parts = [part for run in runs for part in run]
+        count, categories = len(runs), self._truths.category_count
+        # A run's categories are its own, so that all are one table.
+        own = np.repeat(np.arange(count, dtype=np.int32) * categories, [sum(len(part.score) for part in run) for run in runs])
+        category, score, rank, matched, ignored = (
+            np.concatenate([np.zeros(0, kind), *(getattr(part, name) for part in parts)]) for name, kind in
+            (("category", np.int32), ("score", np.float32), ("rank", np.int32), ("matched", np.uint16), ("ignored", np.uint16)))
+        order, start = by_category(count * categories, category + own, score)
+        images = sum(part.images for part in runs[0])
+        found = self._counted[:images].sum(axis=0, dtype=np.int32)
+        unseen = self._counted[images:].sum(axis=0, dtype=np.int32)
+        outcomes = Outcomes(COCO_THRESHOLDS, start, np.zeros(len(order), np.int32), score[order], rank[order], matched[order],
+                            ignored[order], np.tile(found, count)[None])
+        precision = outcomes.average_precision(given=np.tile(unseen, count))[0].reshape(count, categories, -1)
+        present = np.ascontiguousarray(precision[:, found + unseen > 0]).reshape(count, -1)
+        return PERCENT * present.mean(axis=1) if present.size else np.full(count, -1.0)
 
 
 def most_telling(truths: Truths) -> NDArray[np.intp]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -92,6 +92,11 @@ class Truths:
         return self._all_counted if area == "all" else self._count(area)
 
     @cached_property
+    def fullest_cell(self) -> int:
+        """Most truths of one image and category."""
+        return int(np.diff(self.cell_offsets).max(initial=0))
+
+    @cached_property
     def _all_counted(self) -> NDArray[np.int32]:
         return self._count("all")
 
@@ -121,22 +126,6 @@ class Outcomes:
     matched: NDArray[np.uint16]
     ignored: NDArray[np.uint16]
     positives: NDArray[np.int32]
-
-    @staticmethod
-    def joined(parts: Sequence[Outcomes]) -> Outcomes:
-        """Those of consecutive groups of images as those of all of them."""
-        if len(parts) == 1:
-            return parts[0]
-        categories = len(parts[0].start) - 1
-        category = np.concatenate([np.repeat(np.arange(categories, dtype=np.int32), np.diff(p.start)) for p in parts])
-        score = np.concatenate([part.score for part in parts])
-        order, start = _by_category(categories, category, score)
-        before = np.cumsum([0, *(len(part.positives) for part in parts)], dtype=np.int32)
-        image = np.concatenate([part.image + first for part, first in zip(parts, before, strict=False)])
-        rank, matched, ignored = (np.concatenate([getattr(part, name) for part in parts])[order]
-                                  for name in ("rank", "matched", "ignored"))
-        return Outcomes(parts[0].thresholds, start, image[order], score[order], rank, matched, ignored,
-                        np.concatenate([part.positives for part in parts]))
 
     def average_precision(
         self, weight: NDArray[np.int32] | None = None, max_rank: int = MAX_DETECTIONS,
@@ -193,30 +182,40 @@ def match(
     Raises: DataError when image counts differ or a class index is beyond the truths' categories.
     """
     check_images(detections, truths)
+    cuts = np.ascontiguousarray(thresholds, dtype=np.float64)
+    rank, matched, ignored, truth = find_matches(detections, truths, area, cuts)
+    order, start = by_category(truths.category_count, detections.category, detections.score)
+    return Matches(cuts, start, detections.image_index[order], detections.score[order], rank[order], matched[order],
+                   ignored[order], truths.counted(area), order, truth[order])
+
+
+def find_matches(
+    detections: Detections, truths: Truths, area: str = "all", thresholds: NDArray[np.float64] = COCO_THRESHOLDS,
+) -> tuple[NDArray[np.int32], NDArray[np.uint16], NDArray[np.uint16], NDArray[np.int32]]:
+    """(rank, matched, ignored, truth) of each detection, as `Matches` has them, in the detections' order.
+
+    detections: of the truths' images, or of several runs over them, one after the other.
+    """
     count = len(detections)
+    runs = detections.image_count // max(1, truths.image_count)
     low, high = AREA_RANGES[area]
-    fullest = int(np.diff(truths.cell_offsets).max(initial=0))
     matched, ignored = np.empty(count, np.uint16), np.empty(count, np.uint16)
     rank, truth = np.empty(count, np.int32), np.empty(count, np.int32)
-    cuts = np.ascontiguousarray(thresholds, dtype=np.float64)
-    box = np.ascontiguousarray(detections.box)
-    category, score = np.ascontiguousarray(detections.category), np.ascontiguousarray(detections.score)
-    scratch = np.empty((fullest + 1, 2), dtype=np.float64)
+    scratch = np.empty((truths.fullest_cell + 1, 2), dtype=np.float64)
     check_status(lib.mp_match_coco(*c_arguments(
-        truths.image_count, truths.category_count, detections.offsets, category, box, truths.sizes, truths.cell_offsets,
-        truths.box, truths.area, truths.crowd, low, high, cuts, len(cuts), MAX_DETECTIONS, scratch, matched, ignored, rank,
-        truth,
+        runs, truths.image_count, truths.category_count, detections.offsets, np.ascontiguousarray(detections.category),
+        np.ascontiguousarray(detections.box), truths.sizes, truths.cell_offsets, truths.box, truths.area, truths.crowd,
+        low, high, thresholds, len(thresholds), MAX_DETECTIONS, scratch, matched, ignored, rank, truth,
     )), "matching")
-    order, start = _by_category(truths.category_count, category, score)
-    return Matches(cuts, start, detections.image_index[order], score[order], rank[order], matched[order], ignored[order],
-                   truths.counted(area), order, truth[order])
+    return rank, matched, ignored, truth
 
 
-def _by_category(
+def by_category(
     categories: int, category: NDArray[np.int32], score: NDArray[np.float32]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The order by category, then falling score, and where each category begins in it."""
+    """The order by category, then falling score, equal scores as they come, and where each category begins in it."""
     count = len(score)
+    category, score = np.ascontiguousarray(category), np.ascontiguousarray(score)
     order, start = np.empty(count, np.int64), np.empty(categories + 1, np.int64)
     work = np.empty((count + 1, 4), dtype=np.int64)
     check_status(lib.mp_order_by_category(*c_arguments(categories, count, category, score, work, order, start)), "matching")

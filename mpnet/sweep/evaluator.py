@@ -108,7 +108,7 @@ class Evaluator:
         """What one configuration finds: the bits that its trial was measured on."""
         looks = _Looks(self, options)
         looks.look((key,), np.arange(len(self._pictures)))
-        return looks.found(key, 0)
+        return looks.found((key,), 0)
 
     def baseline(self, key: str) -> Baseline:
         """Run a configuration as the one that others are compared with."""
@@ -118,7 +118,7 @@ class Evaluator:
         ]
         looks = _Looks(self, 0)
         looks.look((key,), np.arange(count), keep=tensors)
-        return Baseline(key, looks.found(key, 0), tuple(tensors), looks.decoded_bytes)
+        return Baseline(key, looks.found((key,), 0), tuple(tensors), looks.decoded_bytes)
 
     def costs(self, options: int, key: str, names: Collection[str] | None = None) -> dict[str, float]:
         """The costs of a configuration, as `mpnet run` counts them; with a latency table the predicted time.
@@ -188,8 +188,8 @@ class _Looks:
         self._decoder = evaluator.context.decoder
         self._pictures: list[NDArray[np.intp]] = []
         self._outputs: list[Outputs] = []
-        # What was joined of several looks, which many configurations share.
-        self._joined: dict[tuple[int, int, str, bool], Any] = {}
+        # What was joined of all looks, which many configurations share.
+        self._joined: dict[tuple[int, str], Any] = {}
         self.macs = 0
 
     @property
@@ -206,10 +206,13 @@ class _Looks:
         self._joined.clear()
         self.macs += graph.macs * len(pictures)
 
-    def found(self, key: str, since: int) -> Any:
-        """What one of the last keys finds in the pictures of the looks from number `since` on."""
+    def found(self, keys: Sequence[str], since: int) -> Any:
+        """What some of the last keys find in the pictures of the looks from number `since` on, one key after the other."""
         decoder = self._decoder.of_images(np.concatenate(self._pictures[since:]))
-        return decoder.found([self._decoded(output, name, since) for output, name in self._names(key)])
+        names = zip(*(self._graph.head_names(key) for key in keys), strict=True)
+        return decoder.found([
+            decoder.join([look.decoded[output][name] for name in of_output for look in self._outputs[since:]])
+            for output, of_output in enumerate(names)])
 
     def measured(self, keys: Sequence[str]) -> Iterator[tuple[str, dict[str, float]]]:
         """The figures of each key, which all looks so far have had; pictures that none has seen are looked at first."""
@@ -221,7 +224,7 @@ class _Looks:
             self.look(keys, rest)
         order = np.argsort(np.concatenate(self._pictures)) if len(self._pictures) > 1 else None
         for key in keys:
-            outputs = [self._decoded(output, name, 0, order) for output, name in self._names(key)]
+            outputs = [self._decoded(output, name, order) for output, name in self._names(key)]
             noise = [Noise(self._evaluator.signal[output], self._noise(output, name, order))
                      for output, name in self._names(key)] if self._evaluator.signal else []
             yield key, self._evaluator.scorer.measure(self._decoder.found(outputs), noise)
@@ -229,11 +232,11 @@ class _Looks:
     def _names(self, key: str) -> Iterator[tuple[int, str]]:
         return enumerate(self._graph.head_names(key))
 
-    def _decoded(self, output: int, name: str, since: int, order: NDArray[np.intp] | None = None) -> Any:
-        place = (since, output, name, order is not None)
-        if place not in self._joined:
-            self._joined[place] = self._decoder.join([look.decoded[output][name] for look in self._outputs[since:]], order)
-        return self._joined[place]
+    def _decoded(self, output: int, name: str, order: NDArray[np.intp] | None) -> Any:
+        if (output, name) not in self._joined:
+            parts = [look.decoded[output][name] for look in self._outputs]
+            self._joined[output, name] = self._decoder.join(parts, order)
+        return self._joined[output, name]
 
     def _noise(self, output: int, name: str, order: NDArray[np.intp] | None) -> NDArray[np.float64]:
         noise = np.concatenate([look.noise[output][name] for look in self._outputs])

@@ -14,16 +14,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.spec.dataset import Dataset
-from mpnet.spec.measures import Measure, objective
+from mpnet.spec.measures import objective
 from mpnet.sweep.front import Rivals, to_minimise
 from mpnet.trial.task import Ceilings, Kit
 
-ENDS = (0.12, 0.16, 0.2, 0.25, 0.3, 0.36, 0.43, 0.51, 0.6, 0.7, 0.82)
+ENDS = (0.12, 0.15, 0.18, 0.21, 0.24, 0.27, 0.3, 0.33, 0.36, 0.39, 0.42, 0.46, 0.5, 0.55, 0.6, 0.66, 0.72, 0.78, 0.84)
 """Shares of the pictures after which the rounds end: a round costs little beside its pictures."""
 ROUNDING = 1e-9
 """Percent by which means of the same precisions may differ."""
 HASTE = 1.1
 """How much more than so far a configuration is taken to lose per picture, when it is guessed in which round a look pays."""
+TOGETHER = 128
+"""Configurations that are judged in one call: enough to make calls cheap, few enough that what they find stays in the cache."""
 SAMPLED, MANY = 7, 64
 """Of so many configurations one of seven is looked at behind the first round; the others when these say that it pays."""
 
@@ -34,8 +36,8 @@ class Looks(Protocol):
     def look(self, keys: Sequence[str], pictures: NDArray[np.intp]) -> None:
         """Run these configurations on the pictures at these positions."""
 
-    def found(self, key: str, since: int) -> Any:
-        """What one of the last keys finds in the pictures of all looks from number `since` on."""
+    def found(self, keys: Sequence[str], since: int) -> Any:
+        """What some of the last keys find in the pictures of all looks from number `since` on, one key after the other."""
 
 
 class Elimination:
@@ -58,31 +60,28 @@ class Elimination:
         ceilings = self._of(rivals.names)
         order = self._select[ceilings.order]
         made = list(rounds(len(order)))
-        ends = np.array([last for _, last in made])
-        objectives = [objective(name) for name in rivals.names]
-        judged = {key: _Judged(rivals, objectives, costs(key)) for key in keys}
-        sampled = {*keys[::SAMPLED]} if len(keys) >= MANY else {*keys}
-        samples: dict[str, Mapping[str, float]] = {}
+        known = _Known(keys, rivals, costs, np.array([last for _, last in made], dtype=np.intp))
+        sampled = np.arange(len(keys)) % (SAMPLED if len(keys) >= MANY else 1) == 0
         for number, (first, last) in enumerate(made):
-            if not judged:
+            if not known.left.any():
                 break
-            looks.look(tuple(judged), order[first:last])
-            for key in [key for key, known in judged.items() if known.due == number and (number or key in sampled)]:
-                known = judged[key]
-                known.parts.append(ceilings.evidence(looks.found(key, known.since), made[known.since][0], last))
-                most = ceilings.most(known.parts)
-                if number == 0:
-                    samples[key] = most
-                if known.is_beaten(most):
-                    del judged[key]
-                else:
-                    known.since = number + 1
-                    known.plan(most, number, ends)
+            looks.look(known.keys_at(np.flatnonzero(known.left)), order[first:last])
+            due = np.flatnonzero(known.left & (known.due == number) & (sampled | (number > 0)))
+            for since in np.unique(known.since[due]).tolist():
+                behind = due[known.since[due] == since]
+                for at in np.array_split(behind, -(-len(behind) // TOGETHER)):
+                    found = looks.found(known.keys_at(at), since)
+                    known.see(at, ceilings.evidence(found, made[since][0], last))
+                    known.take(at, ceilings.most([known.parts[i] for i in at]))
+            known.since[due] = number + 1
+            known.left[due[known.are_beaten(known.points[due])]] = False
+            known.plan(due[known.left[due]], number)
             if number == 0:
-                others = [key for key in keys if key not in sampled]
-                for key, most in zip(others, if_layers_add_up(samples, others), strict=True):
-                    judged[key].plan(most, number, ends)
-        return tuple(judged)
+                others = np.flatnonzero(~sampled)
+                if len(others):
+                    known.guess(others, due)
+                    known.plan(others, number)
+        return known.keys_at(np.flatnonzero(known.left))
 
     def _of(self, names: tuple[str, ...]) -> Ceilings[Any]:
         if names not in self._ceilings:
@@ -90,45 +89,73 @@ class Elimination:
         return self._ceilings[names]
 
 
-class _Judged:
-    """What is known of one configuration.
+class _Known:
+    """What is known of configurations, in rows.
 
-    since: the first round whose pictures were not judged yet. due: the round after which they will be.
+    left:   which of them no rival beats so far. parts: the evidence of each.
+    points: (n, objectives) of the rivals' measures: costs, and the most that quality can be, or a guess of it.
+    since:  the first round whose pictures were not judged yet. due: the round after which they will be.
     """
 
-    def __init__(self, rivals: Rivals, objectives: Sequence[Measure], costs: Mapping[str, float]) -> None:
-        self._rivals, self._objectives, self._costs = rivals, objectives, costs
-        self.parts: list[Any] = []
-        self.since = self.due = 0
+    def __init__(
+        self, keys: Sequence[str], rivals: Rivals, costs: Callable[[str], Mapping[str, float]], ends: NDArray[np.intp],
+    ) -> None:
+        self._keys, self._rivals, self._ends = keys, rivals, ends
+        self._objectives = [objective(name) for name in rivals.names]
+        self._bounded = np.array([o.higher for o in self._objectives])
+        named = [name for name, bounded in zip(rivals.names, self._bounded, strict=True) if not bounded]
+        self.points = np.full((len(keys), len(rivals.names)), 100.0)
+        for row, key in enumerate(keys):
+            found = costs(key)
+            self.points[row, ~self._bounded] = [found[name] for name in named]
+        self.parts: list[list[Any]] = [[] for _ in keys]
+        self.left = np.ones(len(keys), dtype=np.bool_)
+        self.since, self.due = np.zeros(len(keys), dtype=np.intp), np.zeros(len(keys), dtype=np.intp)
 
-    def is_beaten(self, most: Mapping[str, float]) -> bool:
-        """Whether some rival is better for certain. most: percent by measure."""
-        return bool(self._beaten([most])[0])
+    def keys_at(self, at: NDArray[np.intp]) -> tuple[str, ...]:
+        """The keys of some rows."""
+        return tuple(self._keys[i] for i in at)
 
-    def plan(self, most: Mapping[str, float], number: int, ends: NDArray[np.intp]) -> None:
-        """When to look next: a guess, which decides when time is spent on a proof, never what is proven.
+    def see(self, at: NDArray[np.intp], evidence: Sequence[Any]) -> None:
+        """Add to what is known of some rows."""
+        for i, part in zip(at, evidence, strict=True):
+            self.parts[i].append(part)
 
-        most: percent by measure, behind round `number`. ends: pictures seen behind each round.
-        """
-        later = range(number + 1, len(ends))
-        shares = [HASTE * ends[after] / ends[number] for after in later]
-        guesses = self._beaten([{name: 100 - (100 - value) * share for name, value in most.items()} for share in shares])
-        self.due = next((after for after, beaten in zip(later, guesses, strict=True) if beaten), len(ends))
+    def take(self, at: NDArray[np.intp], most: Mapping[str, NDArray[np.float64]]) -> None:
+        """What the measures of some rows can be at most, percent by name."""
+        for column, name in enumerate(self._rivals.names):
+            if self._bounded[column]:
+                self.points[at, column] = most[name]
 
-    def _beaten(self, most: Sequence[Mapping[str, float]]) -> NDArray[np.bool_]:
-        rows = [{**self._costs, **{name: value + ROUNDING for name, value in row.items()}} for row in most]
-        points = np.array([[row[o.name] for o in self._objectives] for row in rows]).reshape(-1, len(self._objectives))
-        return self._rivals.beat(to_minimise(points, self._objectives))
+    def are_beaten(self, points: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """Whether some rival is better than each point (n, objectives) for certain."""
+        return self._rivals.beat(to_minimise(points + ROUNDING * self._bounded, self._objectives))
+
+    def guess(self, at: NDArray[np.intp], known: NDArray[np.intp]) -> None:
+        """Take it for some rows that layers add up as they do in those that are known."""
+        keys, columns = [self.keys_at(rows) for rows in (known, at)], np.flatnonzero(self._bounded)
+        self.points[np.ix_(at, columns)] = if_layers_add_up(keys[0], self.points[np.ix_(known, columns)], keys[1])
+
+    def plan(self, at: NDArray[np.intp], number: int) -> None:
+        """When to look at some rows next, behind round `number`: a guess, which decides when time is spent on a proof, never
+        what is proven."""
+        shares = HASTE * self._ends[number + 1:] / self._ends[number]
+        lost = (100 - self.points[at])[:, None, :] * shares[None, :, None]
+        later = np.where(self._bounded, 100 - lost, self.points[at][:, None, :])
+        beaten = self.are_beaten(later.reshape(-1, later.shape[2])).reshape(later.shape[:2])
+        after = number + 1 + np.argmax(beaten, axis=1) if len(shares) else np.full(len(at), len(self._ends))
+        self.due[at] = np.where(beaten.any(axis=1), after, len(self._ends))
 
 
-def if_layers_add_up(known: Mapping[str, Mapping[str, float]], keys: Sequence[str]) -> list[dict[str, float]]:
-    """What the measures of these keys would be, if each code of each layer added its own to them, as least squares find it."""
-    names = list(next(iter(known.values())))
+def if_layers_add_up(known: Sequence[str], values: NDArray[np.float64], keys: Sequence[str]) -> NDArray[np.float64]:
+    """What the measures of keys would be, if each code of each layer added its own to them, as least squares find it.
+
+    values: (known keys, measures). Result: (keys, measures).
+    """
     codes = np.array([list(key) for key in (*known, *keys)])
     table = np.hstack([codes == code for code in np.unique(codes)]).astype(np.float64)
-    values = np.array([[most[name] for name in names] for most in known.values()])
     added = np.linalg.lstsq(table[:len(known)], values, rcond=None)[0]
-    return [dict(zip(names, map(float, row), strict=True)) for row in table[len(known):] @ added]
+    return np.asarray(table[len(known):] @ added)
 
 
 def rounds(pictures: int) -> Iterator[tuple[int, int]]:

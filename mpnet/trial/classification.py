@@ -67,14 +67,16 @@ class ClassCeilings:
             labels[CLASSIFICATION.agreement] = baseline.best
         self._labels = {name: values for name, values in labels.items() if name in wanted}
 
-    def evidence(self, found: Classifications, first: int, last: int) -> dict[str, int]:
+    def evidence(self, found: Classifications, first: int, last: int) -> list[dict[str, int]]:
         """How many pictures are wrong, by measure."""
-        return {name: last - first - int(np.count_nonzero(right(found, labels[first:last], 1)))
-                for name, labels in self._labels.items()}
+        runs = len(found) // (last - first)
+        wrong = {name: np.count_nonzero(~right(found, np.tile(labels[first:last], runs), 1).reshape(runs, -1), axis=1)
+                 for name, labels in self._labels.items()}
+        return [{name: int(counts[run]) for name, counts in wrong.items()} for run in range(runs)]
 
-    def most(self, parts: Sequence[Mapping[str, int]]) -> dict[str, float]:
+    def most(self, runs: Sequence[Sequence[Mapping[str, int]]]) -> dict[str, NDArray[np.float64]]:
         """Percent by measure."""
-        return {name: PERCENT * (1 - sum(part[name] for part in parts) / len(labels))
+        return {name: np.array([PERCENT * (1 - sum(part[name] for part in run) / len(labels)) for run in runs])
                 for name, labels in self._labels.items()}
 
 

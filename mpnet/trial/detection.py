@@ -51,7 +51,8 @@ class DetectionDecoder:
 
     def found(self, outputs: Sequence[Candidates]) -> Detections:
         """Suppressed over all heads and cut to the best of each picture, if that is asked for."""
-        return best_of_each(suppress(outputs, self.sizes, self.nms), self.limit)
+        runs = outputs[0].image_count // max(1, len(self.sizes))
+        return best_of_each(suppress(outputs, np.tile(self.sizes, (runs, 1)), self.nms), self.limit)
 
 
 def best_of_each(detections: Detections, limit: int | None) -> Detections:

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.evaluation.agreement import Agreement, inside_pictures
-from mpnet.evaluation.ceiling import Ceiling, most_telling
+from mpnet.evaluation.ceiling import Ceiling, Seen, most_telling
 from mpnet.evaluation.darknet_map import darknet_ap50, darknet_map50
-from mpnet.evaluation.match import Outcomes, Truths
+from mpnet.evaluation.match import Truths
 from mpnet.evaluation.metrics import CocoEvaluator, CocoResult
 from mpnet.spec.dataset import Dataset
 from mpnet.spec.detections import Detections
@@ -67,15 +67,18 @@ class DetectionCeilings:
         self._sizes = dataset.sizes[self.order]
         self._ceilings = {name: Ceiling(held.in_order(self.order)) for name, held in truths.items()}
 
-    def evidence(self, found: Detections, first: int, last: int) -> dict[str, Outcomes]:
+    def evidence(self, found: Detections, first: int, last: int) -> list[dict[str, Seen]]:
         """What became of them, by measure."""
-        inside = inside_pictures(found, self._sizes[first:last]) if DETECTION.agreement in self._ceilings else found
-        return {name: ceiling.outcomes(inside if name == DETECTION.agreement else found, first, last)
-                for name, ceiling in self._ceilings.items()}
+        runs = found.image_count // (last - first)
+        inside = inside_pictures(found, np.tile(self._sizes[first:last], (runs, 1))) if DETECTION.agreement in self._ceilings \
+            else found
+        seen = [ceiling.seen(inside if name == DETECTION.agreement else found, first, last)
+                for name, ceiling in self._ceilings.items()]
+        return [dict(zip(self._ceilings, of_run, strict=True)) for of_run in zip(*seen, strict=True)]
 
-    def most(self, parts: Sequence[Mapping[str, Outcomes]]) -> dict[str, float]:
+    def most(self, runs: Sequence[Sequence[Mapping[str, Seen]]]) -> dict[str, NDArray[np.float64]]:
         """Percent by measure."""
-        return {name: ceiling.of([part[name] for part in parts]) for name, ceiling in self._ceilings.items()}
+        return {name: ceiling.of([[part[name] for part in run] for run in runs]) for name, ceiling in self._ceilings.items()}
 
 
 def measure_detections(detections: Detections, dataset: Dataset) -> tuple[dict[str, float], list[dict[str, Any]]]:

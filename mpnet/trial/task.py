@@ -46,7 +46,8 @@ class Decoder(Protocol[F_co]):
         ...
 
     def found(self, outputs: Sequence[Any]) -> F_co:
-        """The findings from what all outputs of one configuration say."""
+        """The findings from what all outputs of one configuration say; of several configurations, whose outputs are joined
+        one after the other, theirs in the same way."""
         ...
 
 
@@ -69,13 +70,14 @@ class Ceilings(Protocol[F_contra]):
 
     order: NDArray[np.intp]
 
-    def evidence(self, found: F_contra, first: int, last: int) -> Any:
-        """What `most` needs to know of the findings in the pictures first .. last - 1 of `order`."""
+    def evidence(self, found: F_contra, first: int, last: int) -> Sequence[Any]:
+        """What `most` needs to know of the findings in the pictures first .. last - 1 of `order`. found: of several
+        configurations, one after the other; so is the evidence."""
         ...
 
-    def most(self, parts: Sequence[Any]) -> dict[str, float]:
-        """From the evidence of consecutive groups of pictures, the first of `order` on, to percent by measure, none of which
-        the measure of all pictures can exceed."""
+    def most(self, runs: Sequence[Sequence[Any]]) -> dict[str, NDArray[np.float64]]:
+        """Of each configuration the evidence of consecutive groups of pictures, the same for all, the first of `order` on ->
+        percent by measure, float64 (configurations,), none of which the measure of all pictures can exceed."""
         ...
 
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from mpnet.evaluation.ceiling import Ceiling, most_telling
+from mpnet.evaluation.ceiling import Ceiling, Seen, most_telling
 from mpnet.evaluation.match import Truths
 from mpnet.evaluation.metrics import CocoEvaluator
 from mpnet.spec.detections import Detections
@@ -24,14 +24,36 @@ def test_no_ceiling_is_below_the_result_and_none_rises(seed: int) -> None:
     here = Detections.of(len(order), index, found.category, found.score, found.box)
     ap = CocoEvaluator(truths).evaluate(here, sizes=False).summary["AP"]
     ceiling, last = Ceiling(truths), len(order)
-    ceilings = [ceiling.of([ceiling.outcomes(here.of_images(np.arange(seen)), 0, seen)]) for seen in range(last + 1)]
-    assert ceilings[0] == pytest.approx(100, abs=1e-9)
+    ceilings = [ceiling.of([ceiling.seen(here.of_images(np.arange(seen)), 0, seen)])[0] for seen in range(1, last + 1)]
+    assert ceiling.of([[]]) == pytest.approx([100], abs=1e-9)
     assert ceilings[-1] == ap
     assert all(later <= earlier + 1e-9 for earlier, later in pairwise(ceilings))
     assert ceilings[last // 2] < 100
     for cuts in ((0, 3, last), (0, 1, 2, last // 2)):  # looked at in parts it is the same
-        parts = [ceiling.outcomes(here.of_images(np.arange(*part)), *part) for part in pairwise(cuts)]
-        assert ceiling.of(parts) == ceilings[cuts[-1]]
+        parts = [ceiling.seen(here.of_images(np.arange(*part)), *part)[0] for part in pairwise(cuts)]
+        assert ceiling.of([parts])[0] == ceilings[cuts[-1] - 1]
+
+
+def test_many_runs_have_the_ceilings_of_each() -> None:
+    dataset = random_dataset(2)
+    truths = Truths.of_dataset(dataset)
+    runs, last = [random_detections(dataset, seed) for seed in (3, 4, 5)], len(dataset.images)
+    ceiling = Ceiling(truths)
+
+    def parts_of(found: list[Detections]) -> list[list[Seen]]:
+        """Looked at in two parts, those of one after the other."""
+        both = []
+        for part in ((0, 4), (4, last - 2)):
+            here = [run.of_images(np.arange(*part)) for run in found]
+            images = part[1] - part[0]
+            both.append(ceiling.seen(Detections.of(
+                len(found) * images, np.concatenate([run.image_index + i * images for i, run in enumerate(here)]),
+                *(np.concatenate([getattr(run, name) for run in here]) for name in ("category", "score", "box"))), *part))
+        return [list(of_run) for of_run in zip(*both, strict=True)]
+
+    together = ceiling.of(parts_of(runs))
+    assert together.tolist() == [ceiling.of(parts_of([run]))[0] for run in runs]
+    assert len(set(together.tolist())) == 3
 
 
 def test_a_ceiling_is_reached_by_a_run_that_finds_everything_else() -> None:
@@ -50,7 +72,7 @@ def test_a_ceiling_is_reached_by_a_run_that_finds_everything_else() -> None:
                    truths.source, limits)
     reached = CocoEvaluator(whole).evaluate(perfect, sizes=False).summary["AP"]
     ceiling = Ceiling(whole)
-    assert ceiling.of([ceiling.outcomes(found, 0, seen)]) == pytest.approx(reached, abs=1e-9)
+    assert ceiling.of([ceiling.seen(found, 0, seen)]) == pytest.approx([reached], abs=1e-9)
 
 
 def test_some_images_of_another_order_are_those_images() -> None:

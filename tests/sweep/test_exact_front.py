@@ -186,11 +186,9 @@ def test_equal_configurations_do_not_rule_each_other_out() -> None:
 
 def test_what_adds_up_is_foretold() -> None:
     harm = {"f": 0.0, "h": 0.5, "q": 2.0}
-    exact = {key: {"AP": 90.0 - sum((place + 1) * harm[code] for place, code in enumerate(key)), "agreement_AP": 99.0}
-             for key in map("".join, itertools.product("fhq", repeat=4))}
-    some = {key: exact[key] for key in list(exact)[::4]}
-    for row, foretold in zip(exact.values(), if_layers_add_up(some, list(exact)), strict=True):
-        assert foretold == pytest.approx(row)
+    keys = ["".join(codes) for codes in itertools.product("fhq", repeat=4)]
+    exact = np.array([[90.0 - sum((place + 1) * harm[code] for place, code in enumerate(key)), 99.0] for key in keys])
+    np.testing.assert_allclose(if_layers_add_up(keys[::4], exact[::4], keys), exact)
 
 
 @pytest.mark.parametrize("pictures", [1, 2, 5, 24, 115, 5000])
