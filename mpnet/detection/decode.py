@@ -14,6 +14,7 @@ from mpnet.detection.preprocess import Geometry, geometry_array
 from mpnet.errors import ConfigError, DataError, EngineError
 from mpnet.kernels._core import ffi, lib
 from mpnet.kernels.core import c_arguments, check_status
+from mpnet.spec.detections import rows_of
 
 
 @dataclass(frozen=True)
@@ -69,9 +70,7 @@ class Candidates:
 
     def in_order(self, order: NDArray[np.intp]) -> Candidates:
         """The same with image order[i] as image i."""
-        counts = np.diff(self.offsets)[order]
-        offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
-        chosen = np.repeat(self.offsets[:-1][order] - offsets[:-1], counts) + np.arange(offsets[-1])
+        offsets, chosen = rows_of(self.offsets, order)
         return Candidates(offsets, self.category[chosen], self.score[chosen], self.box[chosen])
 
 

@@ -17,7 +17,7 @@ from mpnet.errors import DataError
 from mpnet.kernels._core import lib
 from mpnet.kernels.core import c_arguments, check_status
 from mpnet.spec.dataset import Dataset
-from mpnet.spec.detections import Detections
+from mpnet.spec.detections import Detections, rows_of
 
 # The ten IoU thresholds of COCO, 0.5 to 0.95, with the rounding of pycocotools.
 COCO_THRESHOLDS: NDArray[np.float64] = np.linspace(0.5, 0.95, 10)
@@ -73,10 +73,8 @@ class Truths:
 
     def in_order(self, order: NDArray[np.intp]) -> Truths:
         """The same with image order[i] as image i."""
-        cells = self.cell_offsets[:-1].reshape(self.image_count, self.category_count)[order].reshape(-1)
-        counts = np.diff(self.cell_offsets).reshape(self.image_count, self.category_count)[order].reshape(-1)
-        offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
-        chosen = np.repeat(cells - offsets[:-1], counts) + np.arange(offsets[-1])
+        cells = np.arange(self.image_count * self.category_count).reshape(self.image_count, self.category_count)[order]
+        offsets, chosen = rows_of(self.cell_offsets, cells.reshape(-1))
         return Truths(self.image_count, self.category_count, offsets, self.box[chosen], self.area[chosen],
                       self.crowd[chosen], self.source[chosen], np.ascontiguousarray(self.sizes[order]))
 

@@ -85,3 +85,10 @@ class Detections:
         new_index[positions] = np.arange(len(positions), dtype=np.int32)
         kept = self.select(new_index[self.image_index] >= 0)
         return replace(kept, image_count=len(positions), image_index=new_index[kept.image_index])
+
+
+def rows_of(offsets: NDArray[np.int64], groups: NDArray[np.intp]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """(offsets, rows) of some groups in this order, from arrays whose group g owns rows offsets[g] .. offsets[g + 1] - 1."""
+    counts = np.diff(offsets)[groups]
+    ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
+    return ends, np.repeat(offsets[:-1][groups] - ends[:-1], counts) + np.arange(ends[-1])
