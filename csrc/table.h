@@ -81,6 +81,11 @@ typedef struct mp_micro {
      * ahead: memory worth prefetching meanwhile, ahead_step bytes further with every step, or `steps` of them; no effect. */
     void (*tile)(const char *const *a, const ptrdiff_t *seg, int segments, int run, const void *b, const void *init,
                  void *acc, int rows, int channels, const char *ahead, ptrdiff_t ahead_step);
+    /* The last pass of a tile of mr x nr and its output stage in one, without storing the sums; or NULL. 0: it has none for such an
+     * output, and has done nothing. out: results of the tile's first pixel from `channel`, the panel's first packed one, on. */
+    int (*tile_output)(const char *const *a, const ptrdiff_t *seg, int segments, int run, const void *b,
+                       const void *init, const void *acc, const char *ahead, ptrdiff_t ahead_step, mp_output *o,
+                       int channel, void *out, size_t out_ld);
     /* The same where channels are staged in blocks of kstep, each a row of pixels, so that neighbours lie side by side; or NULL.
      * block: bytes from a kstep of a pixel to its next. run: whole ksteps of a tap. */
     void (*tile_blocks)(const char *const *a, const ptrdiff_t *seg, int segments, int run, ptrdiff_t block,

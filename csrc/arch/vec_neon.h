@@ -43,7 +43,6 @@ static inline vf vf_or(vf a, vf b)
 static inline vf vf_copysign(vf magnitude, vf sign) { return vbslq_f32(vdupq_n_u32(0x80000000u), sign, magnitude); }
 static inline vf vf_round(vf x) { return vrndnq_f32(x); }
 static inline vf vf_trunc(vf x) { return vrndq_f32(x); }
-static inline vf vf_load_i32(const void *p) { return vcvtq_f32_s32(vld1q_s32((const int32_t *)p)); }
 static inline vf vf_load_half(const uint16_t *p) { return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p))); }
 static inline vf vf_load_half_n(const uint16_t *p, int n)
 {

@@ -37,7 +37,6 @@ static inline vf vf_copysign(vf magnitude, vf sign) { return copysignf(magnitude
 /* To a whole number: nearest even, towards zero. |x| < 2^22 for nearest even. */
 static inline vf vf_round(vf x) { const float magic = copysignf(8388608.0f, x); return copysignf((x + magic) - magic, x); }
 static inline vf vf_trunc(vf x) { return truncf(x); }
-static inline vf vf_load_i32(const void *p) { int32_t i; memcpy(&i, p, sizeof i); return (float)i; }
 static inline vf vf_load_half(const uint16_t *p) { return mp_half_to_float(*p); }
 static inline vf vf_load_half_n(const uint16_t *p, int n) { (void)n; return mp_half_to_float(*p); }
 static inline void vf_store_half(uint16_t *p, vf x) { *p = mp_float_to_half(x); }

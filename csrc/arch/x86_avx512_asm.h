@@ -2,13 +2,15 @@
  * sums where none of that is needed (gcc 12: 111 instructions for 24 VPDPBUSD), and park row pointers in vector registers,
  * from where they come back through a multiplier's port. Tiles with fewer rows stay in C.
  *
- * zmm0 to zmm23 sums, two a row; zmm28 and zmm29 weights, zmm31 a row's activation in all lanes, where two multiplications
- * read it. All fifteen general registers: the first row's address moves, the other eleven rows are distances from it; rdi
- * weights, rbx what to fetch ahead, rbp the end of a segment's weights. The compiler may not lend rbx and rbp (frame and base
- * pointers), so they are saved here, below the red zone; what else is needed lies beside them on the stack. */
+ * Sums are the compiler's variables, two a row, so that they are still in registers where they are stored or finished; zmm28 and
+ * zmm29 weights, zmm31 a row's activation in all lanes, where two multiplications read it. All fifteen general registers: the
+ * first row's address moves, the other eleven rows are distances from it; rdi weights, rbx what to fetch ahead, rbp the end of a
+ * segment's weights. The compiler may not lend rbx and rbp (frame and base pointers), so they are saved here, below the red zone;
+ * what else is needed lies beside them on the stack. */
 #ifndef MP_X86_AVX512_ASM_H
 #define MP_X86_AVX512_ASM_H
 #include <stddef.h>
+#include "../kernels/finish.h"
 
 typedef struct {
     const char *const *rows;
@@ -20,37 +22,45 @@ typedef struct {
     const void *b;
     ptrdiff_t b_run;      /* bytes of weights of a segment */
     ptrdiff_t ahead_step;
-    void *acc;
+    void *acc;            /* where the sums go, or */
+    tile_results results; /* their results */
 } asm_tile;
 
-/* M(first sum, second sum, row's distance) */
+/* M(row, row's distance) */
 #define ASM_ROWS(M)                                                                                                    \
-    M(0, 1, "") M(2, 3, ",%%rcx") M(4, 5, ",%%rdx") M(6, 7, ",%%rsi") M(8, 9, ",%%r8") M(10, 11, ",%%r9")              \
-    M(12, 13, ",%%r10") M(14, 15, ",%%r11") M(16, 17, ",%%r12") M(18, 19, ",%%r13") M(20, 21, ",%%r14")                \
-    M(22, 23, ",%%r15")
-#define ASM_START_2(c0, c1, row) ASM_START_1(c0, c1, row) "vmovups 64(%%rax), %%zmm" #c1 "\n"
-#define ASM_START_1(c0, c1, row) "add %%rcx, %%rax\n vmovups (%%rax), %%zmm" #c0 "\n"
-#define ASM_END_2(c0, c1, row) ASM_END_1(c0, c1, row) "vmovups %%zmm" #c1 ", " #c1 "*64(%%rax)\n"
-#define ASM_END_1(c0, c1, row) "vmovups %%zmm" #c0 ", " #c0 "*64(%%rax)\n"
+    M(0, "") M(1, ",%%rcx") M(2, ",%%rdx") M(3, ",%%rsi") M(4, ",%%r8") M(5, ",%%r9")                                  \
+    M(6, ",%%r10") M(7, ",%%r11") M(8, ",%%r12") M(9, ",%%r13") M(10, ",%%r14") M(11, ",%%r15")
+#define ASM_START_2(i, row) ASM_START_1(i, row) "vmovups 64(%%rax), %[c" #i "1]\n"
+#define ASM_START_1(i, row) "add %%rcx, %%rax\n vmovups (%%rax), %[c" #i "0]\n"
 #define ASM_DISTANCE(at, row) "mov " #at "(%%rbp), %%" #row "\n sub %%rax, %%" #row "\n"
 
 /* Four bytes of a row times the weights: an fp32 activation, four int8 or two int16. */
-#define ASM_MAC_F32(b, c) "vfmadd231ps %%zmm" #b ", %%zmm31, %%zmm" #c "\n"
-#define ASM_MAC_U8(b, c) "vpdpbusd %%zmm" #b ", %%zmm31, %%zmm" #c "\n"
-#define ASM_MAC_S16(b, c) "vpmaddwd %%zmm" #b ", %%zmm31, %%zmm30\n vpaddd %%zmm30, %%zmm" #c ", %%zmm" #c "\n"
-#define ASM_ROW_F32_2(c0, c1, row)                                                                                     \
-    "vbroadcastss (%%rax" row "), %%zmm31\n" ASM_MAC_F32(28, c0) ASM_MAC_F32(29, c1)
-#define ASM_ROW_F32_1(c0, c1, row) "vfmadd231ps (%%rax" row ")%{1to16%}, %%zmm28, %%zmm" #c0 "\n"
-#define ASM_ROW_U8_2(c0, c1, row) ASM_ROW_U8_1(c0, c1, row) ASM_MAC_U8(29, c1)
-#define ASM_ROW_U8_1(c0, c1, row) "vpbroadcastd (%%rax" row "), %%zmm31\n" ASM_MAC_U8(28, c0)
-#define ASM_ROW_S16_2(c0, c1, row) ASM_ROW_S16_1(c0, c1, row) ASM_MAC_S16(29, c1)
-#define ASM_ROW_S16_1(c0, c1, row) "vpbroadcastd (%%rax" row "), %%zmm31\n" ASM_MAC_S16(28, c0)
+#define ASM_MAC_F32(b, c) "vfmadd231ps %%zmm" #b ", %%zmm31, %[c" #c "]\n"
+#define ASM_MAC_U8(b, c) "vpdpbusd %%zmm" #b ", %%zmm31, %[c" #c "]\n"
+#define ASM_MAC_S16(b, c) "vpmaddwd %%zmm" #b ", %%zmm31, %%zmm30\n vpaddd %%zmm30, %[c" #c "], %[c" #c "]\n"
+#define ASM_ROW_F32_2(i, row) "vbroadcastss (%%rax" row "), %%zmm31\n" ASM_MAC_F32(28, i##0) ASM_MAC_F32(29, i##1)
+#define ASM_ROW_F32_1(i, row) "vfmadd231ps (%%rax" row ")%{1to16%}, %%zmm28, %[c" #i "0]\n"
+#define ASM_ROW_U8_2(i, row) ASM_ROW_U8_1(i, row) ASM_MAC_U8(29, i##1)
+#define ASM_ROW_U8_1(i, row) "vpbroadcastd (%%rax" row "), %%zmm31\n" ASM_MAC_U8(28, i##0)
+#define ASM_ROW_S16_2(i, row) ASM_ROW_S16_1(i, row) ASM_MAC_S16(29, i##1)
+#define ASM_ROW_S16_1(i, row) "vpbroadcastd (%%rax" row "), %%zmm31\n" ASM_MAC_S16(28, i##0)
 #define ASM_SECOND_2 "vmovups 64(%%rdi), %%zmm29\n prefetcht1 (%%rbx)\n add 32(%%rsp), %%rbx\n"
 #define ASM_SECOND_1 /* bound by loads: what is ahead is fetched before */
 
-#define ASM_TILE(NAME, ROW, VECTORS)                                                                                   \
+#define ASM_SUM(name) , [name] "=&v"(name)
+#define ASM_SUMS_1(i) ASM_SUM(c##i##0)
+#define ASM_SUMS_2(i) ASM_SUM(c##i##0) ASM_SUM(c##i##1)
+#define ASM_DECLARE_1(i) vi c##i##0;
+#define ASM_DECLARE_2(i) vi c##i##0, c##i##1;
+#define ASM_STORE_1(i) vi_store(acc + i * 8 * VL, c##i##0);
+#define ASM_STORE_2(i) ASM_STORE_1(i) vi_store(acc + i * 8 * VL + 4 * VL, c##i##1);
+
+/* FINISH: what else may be done with the sums. */
+#define ASM_TILE(NAME, ROW, VECTORS, FINISH)                                                                           \
     __attribute__((noinline)) static void NAME(const asm_tile *tile)                                                   \
     {                                                                                                                  \
+        TILE_ROWS(ASM_DECLARE_##VECTORS)                                                                               \
+        const asm_tile *at = tile;                                                                                     \
         __asm__ volatile("lea -128(%%rsp), %%rsp\n"                                                                    \
                          "push %%rbx\n"                                                                                \
                          "push %%rbp\n"                                                                                \
@@ -61,7 +71,6 @@ typedef struct {
                          "mov (%%rbp), %%rax\n" ASM_DISTANCE(8, rcx) ASM_DISTANCE(16, rdx) ASM_DISTANCE(24, rsi)       \
                          ASM_DISTANCE(32, r8) ASM_DISTANCE(40, r9) ASM_DISTANCE(48, r10) ASM_DISTANCE(56, r11)         \
                          ASM_DISTANCE(64, r12) ASM_DISTANCE(72, r13) ASM_DISTANCE(80, r14) ASM_DISTANCE(88, r15)       \
-                         "pushq 72(%%rdi)\n" /* 40(%rsp): where the sums go */                                         \
                          "pushq 64(%%rdi)\n" /* 32(%rsp): bytes to fetch further */                                    \
                          "pushq 56(%%rdi)\n" /* 24(%rsp): bytes of weights of a segment */                             \
                          "pushq 24(%%rdi)\n" /* 16(%rsp): segments left */                                             \
@@ -84,28 +93,27 @@ typedef struct {
                          "jb 2b\n"                                                                                     \
                          "decq 16(%%rsp)\n"                                                                            \
                          "jnz 1b\n"                                                                                    \
-                         "mov 40(%%rsp), %%rax\n" ASM_ROWS(ASM_END_##VECTORS)                                          \
-                         "add $48, %%rsp\n"                                                                            \
-                         "vzeroupper\n" /* the compiler does not see the upper halves, which slow the driver's SSE code */ \
+                         "add $40, %%rsp\n"                                                                            \
                          "pop %%rbp\n"                                                                                 \
                          "pop %%rbx\n"                                                                                 \
                          "lea 128(%%rsp), %%rsp\n"                                                                     \
-                         : "+D"(tile)                                                                                  \
+                         : "+D"(at) TILE_ROWS(ASM_SUMS_##VECTORS)                                                      \
                          :                                                                                             \
                          : "memory", "cc", "rax", "rcx", "rdx", "rsi", "r8", "r9", "r10", "r11", "r12", "r13", "r14",  \
-                           "r15", ASM_VECTORS);                                                                        \
+                           "r15", "xmm28", "xmm29", "xmm30", "xmm31");                                                 \
+        FINISH                                                                                                         \
+        char *acc = tile->acc;                                                                                         \
+        TILE_ROWS(ASM_STORE_##VECTORS)                                                                                 \
     }
-#define ASM_VECTORS                                                                                                    \
-    "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11", "xmm12", "xmm13",\
-        "xmm14", "xmm15", "xmm16", "xmm17", "xmm18", "xmm19", "xmm20", "xmm21", "xmm22", "xmm23", "xmm28", "xmm29",    \
-        "xmm30", "xmm31"
 
 /* Within a tile of kernels/tile.h: full ones, and then returns. The compiler is told that no others have twelve rows. */
+#define ASM_ROW_BYTES ((ptrdiff_t)8 * VL) /* of sums, and of weights of a step */
+#define ASM_TILE_OF(KSTEP)                                                                                             \
+    .rows = a, .ahead = ahead, .seg = seg, .segments = segments, .start = init ? init : acc,                           \
+    .start_step = init ? 0 : ASM_ROW_BYTES, .b = b, .b_run = run / KSTEP * ASM_ROW_BYTES, .ahead_step = ahead_step
 #define ASM_FULL(NAME, KSTEP)                                                                                          \
     if (rows >= MP_MR) {                                                                                               \
-        const ptrdiff_t row = 8 * VL;                                                                                  \
-        const asm_tile tile = {a, ahead, seg, segments, init ? init : acc, init ? 0 : row, b, run / KSTEP * row,       \
-                               ahead_step, acc};                                                                       \
+        const asm_tile tile = {ASM_TILE_OF(KSTEP), .acc = acc};                                                        \
         if (channels > VL) {                                                                                           \
             NAME##_full(&tile);                                                                                        \
             return;                                                                                                    \
@@ -117,16 +125,35 @@ typedef struct {
     }                                                                                                                  \
     if (rows < 1)                                                                                                      \
         __builtin_unreachable();
-ASM_TILE(tile_f32_full, F32, 2)
-ASM_TILE(tile_f32_half, F32, 1)
+#define ASM_FINISH                                                                                                     \
+    if (tile->results.output) {                                                                                        \
+        finish_tile(TILE_ROWS(FINISH_ARGUMENTS) &tile->results);                                                       \
+        return;                                                                                                        \
+    }
+#define ASM_OUTPUT(NAME, KSTEP)                                                                                        \
+    static int NAME##_output(const char *const *a, const ptrdiff_t *seg, int segments, int run, const void *b,         \
+                             const void *init, const void *acc, const char *ahead, ptrdiff_t ahead_step, mp_output *o, \
+                             int channel, void *out, size_t out_ld)                                                    \
+    {                                                                                                                  \
+        if (!finishes(o)) return 0;                                                                                    \
+        const asm_tile tile = {ASM_TILE_OF(KSTEP), .results = {o, channel, out, out_ld}};                              \
+        NAME##_full(&tile);                                                                                            \
+        return 1;                                                                                                      \
+    }
+ASM_TILE(tile_f32_full, F32, 2, )
+ASM_TILE(tile_f32_half, F32, 1, )
 #define TILE_FULL_F32 ASM_FULL(tile_f32, 1)
 #ifdef MP_HAS_DOT8
-ASM_TILE(tile_u8_full, U8, 2)
-ASM_TILE(tile_u8_half, U8, 1)
+ASM_TILE(tile_u8_full, U8, 2, ASM_FINISH)
+ASM_TILE(tile_u8_half, U8, 1, )
+ASM_OUTPUT(tile_u8, 4)
 #define TILE_FULL_I8 ASM_FULL(tile_u8, 4)
+#define TILE_OUTPUT_I8 tile_u8_output
 #else
-ASM_TILE(tile_s16_full, S16, 2)
-ASM_TILE(tile_s16_half, S16, 1)
+ASM_TILE(tile_s16_full, S16, 2, ASM_FINISH)
+ASM_TILE(tile_s16_half, S16, 1, )
+ASM_OUTPUT(tile_s16, 2)
 #define TILE_FULL_I8 ASM_FULL(tile_s16, 2)
+#define TILE_OUTPUT_I8 tile_s16_output
 #endif
 #endif

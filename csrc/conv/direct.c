@@ -80,6 +80,16 @@ static inline void run_tile(const mp_item *item, const mp_depth_pass *pass, cons
                 pass->ahead.step);
 }
 
+/* The same with the output stage; 0: not by this kernel. */
+static inline int run_tile_output(const mp_item *item, const mp_depth_pass *pass, const char *const *a,
+                                  const void *sums, int rows, const char *fetched, char *out)
+{
+    const mp_micro *m = item->plan->micro;
+    return m->tile_output && pass->output && pass->channels == m->nr && rows == m->mr &&
+           m->tile_output(a, item->segments, pass->segments, pass->run, pass->b, pass->init, sums, fetched,
+                          pass->ahead.step, pass->output, pass->packed_channel, out, pass->out_ld);
+}
+
 static void run_pass(mp_item *item, const mp_depth_pass *pass)
 {
     const mp_micro *m = item->plan->micro;
@@ -96,20 +106,22 @@ static void run_pass(mp_item *item, const mp_depth_pass *pass)
         const int left = pass->pixels - pixel, count = left <= unit + m->mr ? left : unit;
         (windows ? next_windows : next_pixels)(pass, out_w, &at, count, a);
         for (int r = 0; r < m->mr; r++) a[count + r] = a[count - 1];
-        char *sums = item->sums + pixel * sums_step;
+        char *sums = item->sums + pixel * sums_step, *out = pass->out + (size_t)(pixel >> shift) * out_step;
+        int finished = 0; /* rows: full tiles come first */
         for (int first = 0, rows; first < count; first += rows, fetched += ahead.per_tile) {
+            char *to = out + (size_t)(first >> shift) * out_step;
             rows = mp_tile_rows(count - first, m->mr);
-            if (pass->output)
-                mp_fetch_results(pass->out + (size_t)((pixel + first) >> shift) * out_step, rows >> shift, out_step,
-                                 pass->channels * pass->out_bytes);
-            run_tile(item, pass, a + first, sums + first * row_bytes, rows, fetched);
+            if (pass->output) mp_fetch_results(to, rows >> shift, out_step, pass->channels * pass->out_bytes);
+            if (run_tile_output(item, pass, a + first, sums + first * row_bytes, rows, fetched, to))
+                finished += rows;
+            else
+                run_tile(item, pass, a + first, sums + first * row_bytes, rows, fetched);
         }
         /* Soon: they are in the first cache level, and the multipliers start on the next tile meanwhile. */
-        if (pass->output) {
-            char *out = pass->out + (size_t)(pixel >> shift) * out_step;
-            item->table->output(pass->output, sums, (size_t)m->nr, count, pass->channels, pass->packed_channel, out,
+        if (pass->output && finished < count)
+            item->table->output(pass->output, sums + finished * row_bytes, (size_t)m->nr, count - finished,
+                                pass->channels, pass->packed_channel, out + (size_t)(finished >> shift) * out_step,
                                 pass->out_ld);
-        }
         pixel += count;
     }
 }

@@ -55,10 +55,12 @@ static inline __attribute__((always_inline)) vf store_finished(const out_scale *
     return bad;
 }
 
+static inline vf scaled(vi sum, vf scale, vf bias) { return vf_fma(vi_to_float(sum), scale, bias); }
+
 /* n lanes of sums -> real, the other lanes as the first. */
 static inline __attribute__((always_inline)) vf real_of(const int kind, const int32_t *sums, vf scale, vf bias, int n)
 {
-    const vf x = kind == MP_SUM_INT    ? vf_fma(vf_load_i32(sums), scale, bias)
+    const vf x = kind == MP_SUM_INT    ? scaled(vi_load(sums), scale, bias)
                  : kind == MP_SUM_HALF ? vf_add(vf_load((const float *)sums), bias)
                                        : vf_load((const float *)sums);
     return n == VL ? x : vf_keep_n(x, n);
@@ -115,7 +117,7 @@ static inline __attribute__((always_inline)) void output_rows(mp_output *o, cons
         const int32_t *at = sums + AT;                                                                                 \
         const vi upper = vi_max(vi_load(at), vi_load(at + acc_ld));                                                    \
         const vi lower = vi_max(vi_load(at + 2 * acc_ld), vi_load(at + 3 * acc_ld));                                   \
-        vf x = vf_fma(vi_to_float(vi_max(upper, lower)), vf_load(scales + AT), vf_load(biases + AT));                  \
+        vf x = scaled(vi_max(upper, lower), vf_load(scales + AT), vf_load(biases + AT));                               \
         x = activated(N == VL ? x : vf_keep_n(x, N), activation);                                                      \
         FINISH(x, AT, N)                                                                                               \
     }

@@ -8,6 +8,9 @@
 #ifndef MP_NARROW_TILES
 #define MP_NARROW_TILES
 #endif
+#ifndef TILE_OUTPUT_I8
+#define TILE_OUTPUT_I8 0
+#endif
 #ifndef MP_INT8_RATE
 #define MP_INT8_RATE 2
 #endif
@@ -65,10 +68,10 @@ static const mp_micro micro_half = {.mr = MP_MR, .nr = 2 * VL, .kstep = 1, .a_by
 #endif
 #if !defined(MP_OWN_I8) && defined(MP_HAS_DOT8)
 static const mp_micro micro_i8 = {.mr = MP_MR, .nr = 2 * VL, .kstep = 4, .a_bytes = 1, .weight_type = MP_W_I8, .needs_stage = 1,
-                                  .bias_q = 128, .stage = stage_u8, .tile = tile_u8, .windows = windows_i8};
+                                  .bias_q = 128, .stage = stage_u8, .tile = tile_u8, .tile_output = TILE_OUTPUT_I8, .windows = windows_i8};
 #elif !defined(MP_OWN_I8)
 static const mp_micro micro_i8 = {.mr = MP_MR, .nr = 2 * VL, .kstep = VL > 1 ? 2 : 1, .a_bytes = 2, .weight_type = MP_W_I16,
-                                  .needs_stage = 1, .subtracts_zero = 1, .stage = stage_s16, .tile = tile_s16, .windows = windows_i8};
+                                  .needs_stage = 1, .subtracts_zero = 1, .stage = stage_s16, .tile = tile_s16, .tile_output = TILE_OUTPUT_I8, .windows = windows_i8};
 #endif
 static const mp_depthwise depthwise_micro_f32 = {.a_bytes = 4, .weight_type = MP_W_F32, .stage = stage_f32, .row = depthwise_f32};
 static const mp_depthwise depthwise_micro_f16 = {.a_bytes = 4, .weight_type = MP_W_F32, .stage = stage_f16, .row = depthwise_f32};

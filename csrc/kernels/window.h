@@ -117,8 +117,8 @@ static inline __attribute__((always_inline)) void WINDOW_JOINED(mp_output *o, co
 #endif
 #ifdef WINDOW_INT
 #define LARGEST_OF(w, v)                                                                                               \
-    vf x = vi_to_float(vi_max(vi_max(c##w##v##0, c##w##v##1), vi_max(c##w##v##2, c##w##v##3)));                        \
-    x = vf_fma(x, vf_load(scale + v * VL), vf_load(bias + v * VL));
+    vf x = scaled(vi_max(vi_max(c##w##v##0, c##w##v##1), vi_max(c##w##v##2, c##w##v##3)), vf_load(scale + v * VL),     \
+                  vf_load(bias + v * VL));
 #else
 #define LARGEST_OF(w, v)                                                                                               \
     bad = note_bad(note_bad(note_bad(note_bad(bad, c##w##v##0), c##w##v##1), c##w##v##2), c##w##v##3);                 \

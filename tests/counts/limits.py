@@ -20,6 +20,8 @@ class HotLoop:
     instructions: of one iteration, whoever compiles it.
     cycles:       of one iteration, by llvm-mca's model of a core.
     stores:       whether storing vectors is what the loop is for, not waste.
+    stacked:      vectors that its whole function may store to the stack; None: any number. Where the output stage follows in
+                  the same function, sums stay in registers.
 
     unpack: narrow weights, with and without groups: the worst of the loops with as many multiplications; winograd_weights: of
     Winograd, transformed.
@@ -33,6 +35,7 @@ class HotLoop:
     instructions: int
     cycles: dict[str, float]
     stores: bool = False
+    stacked: int | None = None
 
     def __str__(self) -> str:
         return f"{self.table}-{self.function}-{self.multiplies}" if self.stores else f"{self.table}-{self.function}"
@@ -42,12 +45,12 @@ class HotLoop:
 # modelled as Haswell, the first that had it.
 HOT_LOOPS = (
     HotLoop("avx512amx", "x86_avx512amx.c", "block", "tdpbssd", 4, 22, {}),  # llvm-mca 19 models no tiles
-    HotLoop("avx512vnni", "x86_avx512vnni.c", "tile_u8", "vpdpbusd", 24, 44, {"cascadelake": 13.07}),
+    HotLoop("avx512vnni", "x86_avx512vnni.c", "tile_u8", "vpdpbusd", 24, 44, {"cascadelake": 13.07}, stacked=2),
     HotLoop("avx512vnni", "x86_avx512vnni.c", "tile_f32", r"vfmadd\d+ps", 24, 44, {"cascadelake": 13.07}),
     HotLoop("avx512vnni", "x86_avx512vnni.c", "tile_u8_half", "vpdpbusd", 12, 29, {"cascadelake": 8.46}),
     HotLoop("avx512vnni", "x86_avx512vnni.c", "tile_f32_half", r"vfmadd\d+ps", 12, 17, {"cascadelake": 6.52}),
     HotLoop("avx512", "x86_avx512.c", "tile_s16_half", "vpmaddwd", 12, 41, {"cascadelake": 12.52}),
-    HotLoop("avx512", "x86_avx512.c", "tile_s16", "vpmaddwd", 24, 68, {"cascadelake": 21.9}),
+    HotLoop("avx512", "x86_avx512.c", "tile_s16", "vpmaddwd", 24, 68, {"cascadelake": 21.9}, stacked=2),
     HotLoop("avx512", "x86_avx512.c", "tile_f32", r"vfmadd\d+ps", 24, 44, {"cascadelake": 13.07}),
     HotLoop("avx512vnni", "x86_avx512vnni.c", "windows_f32", r"vfmadd\d+ps", 36, 63, {"cascadelake": 19.07}),
     HotLoop("avx512vnni", "x86_avx512vnni.c", "windows_i8", "vpdpbusd", 12, 31, {"cascadelake": 8.52}),

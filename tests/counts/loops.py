@@ -18,6 +18,7 @@ class Isa:
     """How an architecture's objects are read. Regular expressions over one instruction of objdump's text.
 
     branch: a jump, its target the first group.  waste: what a multiplying loop needs none of, by name.
+    stacked: a vector stored to the stack.
     """
 
     objdump: str
@@ -25,6 +26,7 @@ class Isa:
     comment: str
     waste: dict[str, str]
     model: tuple[str, ...]
+    stacked: str
 
 
 X86 = Isa(
@@ -34,7 +36,7 @@ X86 = Isa(
         "vectors copied": r"vmov\w+\s+%[yz]mm\d+,%[yz]mm\d+$",
         "moves from vector to general registers": r"v(mov[dq]|pextr\w)\s.*%[re]?\w+$(?<!mm\d)(?<!mm\d\d)",
     },
-    ("-mtriple=x86_64-linux-gnu",),
+    ("-mtriple=x86_64-linux-gnu",), r"v\w+\s+%[xyz]mm\d+,[^%]*\(%rsp",
 )
 ARM = Isa(
     "aarch64-linux-gnu-objdump", r"(?:b\.?\w*|cbn?z\s+\w+,|tbn?z\s+\w+, #\w+,)\s+([0-9a-f]+) <", r"\s*//.*",
@@ -42,16 +44,20 @@ ARM = Isa(
         "accesses to the stack": r".*\[sp",
         "vectors stored": r"st[rp1]\w*\s+\{?[qvd]\d",
     },
-    ("-mtriple=aarch64-linux-gnu", "-mattr=+dotprod,+i8mm,+fullfp16"),
+    ("-mtriple=aarch64-linux-gnu", "-mattr=+dotprod,+i8mm,+fullfp16"), r"st[rp]\s+[qvd]\d.*\[sp",
 )
 
 
 @dataclass(frozen=True)
 class Loop:
-    """An innermost loop: its instructions, the last of them the branch back."""
+    """An innermost loop: its instructions, the last of them the branch back.
+
+    stacked: vectors that the whole function stores to the stack.
+    """
 
     function: str
     instructions: tuple[str, ...]
+    stacked: int
 
     def count(self, pattern: str) -> int:
         """Instructions that begin with `pattern`, a regular expression."""
@@ -69,6 +75,7 @@ def innermost_loops(isa: Isa, obj: Path) -> list[Loop]:
             continue
         code = [(int(at, 16), text.strip()) for at, text in re.findall(r"^\s*([0-9a-f]+):\t(.+)$", part, re.M)]
         index = {at: number for number, (at, _) in enumerate(code)}
+        stacked = sum(bool(re.match(isa.stacked, text)) for _, text in code)
         back = []
         for number, (at, text) in enumerate(code):
             jump = re.match(isa.branch, text)
@@ -77,7 +84,7 @@ def innermost_loops(isa: Isa, obj: Path) -> list[Loop]:
         for first, last in back:
             if not any(first <= f and t <= last and (f, t) != (first, last) for f, t in back):
                 body = tuple(re.sub(isa.comment, "", text) for _, text in code[first:last + 1])
-                loops.append(Loop(head.group(1), body))
+                loops.append(Loop(head.group(1), body, stacked))
     return loops
 
 

@@ -84,6 +84,7 @@ def test_hot_loops_execute_no_more_than_their_limit_and_waste_nothing(loops: Loo
         wasted = {what: 0 if loop.stores else found.count(pattern) for what, pattern in _isa(loop).waste.items()}
         assert wasted == dict.fromkeys(wasted, 0), "\n".join(found.instructions)
         assert len(found.instructions) <= loop.instructions * TOLERANCE, "\n".join(found.instructions)
+        assert loop.stacked is None or found.stacked <= loop.stacked
 
 
 @pytest.mark.parametrize("family", COMPILERS)
