@@ -2,8 +2,9 @@
 
 For a filter with weights w and codes q the mean squared error of its output over calibration pictures is e' C e, with
 e = w - scale * q and C the covariance of what the filter reads (a constant part of the error is bias correction's). Codes are
-found by coordinate descent: one after the other takes the best value given all others, which at first are not rounded; then
-again, until nothing changes. The filter's scale is found by the same error. No labels, no gradients, no chance.
+found by a beam search (mpnet.quantization.code_search) and by coordinate descent from there: one after the other takes the best
+value given all others, again until nothing changes. A descent from weights that are not rounded yet is tried as well, and what
+errs less stays. The filter's scale is found by the same error. No labels, no gradients, no chance.
 
 Equal bits on every CPU without a prescribed order of sums: what is summed are products of whole numbers, and no such sum
 reaches 2^53, so that float64 holds it exactly whoever adds it, a BLAS as well. Everything else is one operation per element,
@@ -13,17 +14,19 @@ or sums one after the other.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.errors import DataError
+from mpnet.quantization.code_search import BLOCK, search, triangular_factor
 from mpnet.quantization.groups import group_steps, largest_multiplier
 from mpnet.quantization.weights import WeightScheme, quantize_weights, weight_scales
 
 Reals = NDArray[np.float64]
 
-VERSION = 2
+VERSION = 3
 """Raised when any code changes that this module gives."""
 INPUT_STEPS = 2047
 """Inputs are whole numbers up to this magnitude: 2^31 products of two may be summed, or of fewer with weights."""
@@ -36,11 +39,14 @@ DAMPING = 0.01
 MOST_INPUTS = 8192
 """Filters that read more are rounded to nearest: the covariance would not fit memory."""
 SWEEPS = 8
+BEAMS = 8
+"""Ways to choose codes that a search keeps; 16 take twice the time for 2 % less error."""
+MOST_THOROUGH = 1152
+"""Filters that read more are searched for with one way, and without a second descent: time, for which they gain little."""
 SHARES = tuple(np.float32(share) / np.float32(100) for share in (100, 130, 120, 110, 90, 80, 70, 60))
 """Of the scale with which the weights' squared error is least: those that are tried; of equals the first is taken."""
 _LEAST_SHARE = np.float32(0.3)
 """Of the scale that clips no weight: no smaller one is tried, so that no error has more bits."""
-_BLOCK = 64
 _ROWS = 1 << 14
 
 
@@ -141,6 +147,11 @@ class Descent:
     error: Reals
     pull: Reals
 
+    @cached_property
+    def harm(self) -> Reals:
+        """Squared error of each filter's output, in parts of its step and but for a factor that all have."""
+        return _dot(self.error, self.pull)
+
 
 @dataclass(frozen=True, eq=False)
 class _Filters:
@@ -152,18 +163,45 @@ class _Filters:
     largest: int
     unit: float
 
-    def learnt(self, scales: NDArray[np.float32], sweeps: int = SWEEPS) -> Descent:
-        steps = (self.rows / scales[:, None]).astype(np.float64)
-        return descend(steps, self.covariance, self.largest, self.multipliers, self.unit, sweeps)
+    @cached_property
+    def _order(self) -> NDArray[np.intp]:
+        """Inputs as the search wants them: those that vary most last."""
+        return np.argsort(np.diag(self.covariance), kind="stable")
+
+    @cached_property
+    def _factor(self) -> Reals:
+        return triangular_factor(self.covariance[np.ix_(self._order, self._order)])
+
+    def learnt(self, scales: NDArray[np.float32]) -> Descent:
+        """The better of descents from codes that were searched for and from weights that are not rounded."""
+        if self.rows.shape[1] > MOST_THOROUGH:
+            return self.searched(scales, 1, SWEEPS)
+        searched, plain = self.searched(scales, BEAMS, SWEEPS), self._descended(scales, SWEEPS)
+        worse = (plain.harm < searched.harm)[:, None]
+        return Descent(np.where(worse, plain.codes, searched.codes), np.where(worse, plain.error, searched.error),
+                       np.where(worse, plain.pull, searched.pull))
+
+    def searched(self, scales: NDArray[np.float32], beams: int, sweeps: int) -> Descent:
+        """A search and so many sweeps of descent after it."""
+        wanted, parts = np.rint(self._steps(scales) * self.unit), self.multipliers * self.unit
+        error = np.empty_like(wanted)
+        error[:, self._order] = search(wanted.T[self._order], parts.T[self._order], self._factor, self.largest, beams).T
+        return self._descended(scales, sweeps, error)
+
+    def _descended(self, scales: NDArray[np.float32], sweeps: int, error: Reals | None = None) -> Descent:
+        return descend(self._steps(scales), self.covariance, self.largest, self.multipliers, self.unit, sweeps, error)
+
+    def _steps(self, scales: NDArray[np.float32]) -> Reals:
+        return (self.rows / scales[:, None]).astype(np.float64)
 
     def adapted(self, scales: NDArray[np.float32]) -> tuple[Reals, NDArray[np.float32]]:
-        """(codes, scales): the best of SHARES by a single sweep, then codes for it, then the best scale for these codes, and
-        codes for that, if they are better."""
+        """(codes, scales): the best of SHARES by a search of one way, then codes for it, then the best scale for these codes,
+        and codes for that, if they are better."""
         finest = np.abs(self.rows / self.multipliers.astype(np.float32)).max(axis=1) / np.float32(self.largest)
         best, least = scales, np.full(len(scales), np.inf)
         for share in SHARES:
             tried = self._bounded(scales * share, finest)
-            best, least = _better((best, least), (tried, self._harm(tried, self.learnt(tried, sweeps=1))))
+            best, least = _better((best, least), (tried, self._harm(tried, self.searched(tried, 1, 0))))
         first = self.learnt(best)
         # The scale that the codes want: 1 + (codes . pull) / (codes . codes @ covariance) of the one that they have.
         own = _dot(first.codes, first.codes @ self.covariance)
@@ -179,7 +217,7 @@ class _Filters:
     def _harm(self, scales: NDArray[np.float32], found: Descent) -> Reals:
         """Squared error of each filter's output, but for a factor that all have."""
         real = scales.astype(np.float64)
-        return np.asarray(_dot(found.error, found.pull) * (real * real))
+        return np.asarray(found.harm * (real * real))
 
 
 def _better(
@@ -197,36 +235,37 @@ def _dot(a: Reals, b: Reals) -> Reals:
 
 def descend(
     steps: Reals, covariance: Reals, largest: int, multipliers: Reals | None = None, unit: float = WEIGHT_UNIT,
-    sweeps: int = SWEEPS,
+    sweeps: int = SWEEPS, error: Reals | None = None,
 ) -> Descent:
     """Codes of filters by coordinate descent.
 
     steps: (filters, depth), weights in steps of their scale. covariance: (depth, depth), as `InputProducts` gives it.
     largest: magnitude of a code. multipliers: of each weight's step, None: 1. unit: parts of a step that errors count.
-    sweeps: over all weights, at most.
+    sweeps: over all weights, at most. error: (filters, depth), of the codes to begin from; None: nothing is rounded yet.
     """
-    wanted = np.rint(steps * unit)
-    parts = np.full_like(wanted, unit) if multipliers is None else multipliers * unit
-    error = np.zeros_like(wanted)
-    pull = np.zeros_like(wanted)  # error @ covariance, kept up to date
+    # Filters side by side, since all take a step at once.
+    wanted = np.ascontiguousarray(np.rint(steps * unit).T)
+    parts = np.full_like(wanted, unit) if multipliers is None else np.ascontiguousarray((multipliers * unit).T)
+    off = np.zeros_like(wanted) if error is None else np.array(error.T, order="C")
+    pull = np.zeros_like(wanted) if error is None else covariance @ off  # kept up to date
     variances = np.diag(covariance)
     for _ in range(sweeps):
         changed = False
-        for start in range(0, wanted.shape[1], _BLOCK):
-            block = slice(start, start + _BLOCK)
-            before, near, inside = error[:, block].copy(), pull[:, block].copy(), covariance[block, block]
-            for j in range(near.shape[1]):
+        for start in range(0, len(wanted), BLOCK):
+            block = slice(start, start + BLOCK)
+            before, near, inside = off[block].copy(), pull[block].copy(), covariance[block, block]
+            for j in range(len(near)):
                 at = start + j
-                best = (wanted[:, at] - error[:, at]) + near[:, j] / variances[at]
-                codes = np.minimum(np.maximum(np.rint(best / parts[:, at]), -largest), largest)
-                moved = (wanted[:, at] - codes * parts[:, at]) - error[:, at]
+                best = (wanted[at] - off[at]) + near[j] / variances[at]
+                codes = np.minimum(np.maximum(np.rint(best / parts[at]), -largest), largest)
+                moved = (wanted[at] - codes * parts[at]) - off[at]
                 if moved.any():
-                    error[:, at] += moved
-                    near += moved[:, None] * inside[j]
-            step = error[:, block] - before
+                    off[at] += moved
+                    near[j + 1 :] += inside[j, j + 1 :, None] * moved
+            step = off[block] - before
             if step.any():
                 changed = True
-                pull += step @ covariance[block]
+                pull += covariance[:, block] @ step
         if not changed:
             break
-    return Descent((wanted - error) / unit, error, pull)
+    return Descent(((wanted - off) / unit).T, off.T, pull.T)

@@ -54,6 +54,34 @@ def test_the_output_has_a_smaller_error_than_that_of_the_nearest_codes() -> None
     assert error(*learnt).sum() < error(fixed.astype(np.int8).reshape(w.shape), nearest[1]).sum()
 
 
+@pytest.mark.parametrize("bits", [3, 4, 6])
+def test_no_filter_errs_more_than_by_descent_alone_and_all_together_far_less(bits: int) -> None:
+    """At scales that do not move, so that only codes differ."""
+    x, w = activations(11, channels=16), weights(12, filters=24, inputs=16)
+    covariance = observed(x)
+    codes, scales = learn_codes(w, covariance, WeightScheme("per_channel", "min_max", LEARNT, bits))
+    steps = (w.reshape(24, -1) / scales[:, None]).astype(np.float64)
+    alone = descend(steps, covariance[0], 2 ** (bits - 1) - 1).harm
+    error = np.rint(steps * 1024) - codes.reshape(24, -1) * 1024.0
+    found = np.einsum("fi,ij,fj->f", error, covariance[0], error)
+    assert (found <= alone * (1 + 1e-9)).all()  # the two are added in different orders
+    assert found.sum() < 0.9 * alone.sum()
+
+
+def test_descent_goes_on_from_given_codes_and_never_makes_them_worse() -> None:
+    covariance = observed(activations(13))[0]
+    steps = np.random.default_rng(14).uniform(-7, 7, (5, 72))
+    nearest = np.rint(steps * 1024) - np.rint(steps) * 1024
+    before = descend(steps, covariance, 7, sweeps=0, error=nearest)
+    after = descend(steps, covariance, 7, error=nearest)
+    assert np.array_equal(before.codes, np.rint(steps))
+    assert np.array_equal(before.pull, nearest @ covariance)
+    assert np.array_equal(after.pull, after.error @ covariance)
+    assert (after.harm <= before.harm).all()
+    again = descend(steps, covariance, 7, error=after.error)
+    assert np.array_equal(again.codes, after.codes)
+
+
 def test_only_a_scale_that_may_clip_is_chosen() -> None:
     x, w = activations(1), weights(2)
     bounded = WeightScheme("per_channel", "min_max", LEARNT, 4)
