@@ -6,6 +6,7 @@ import random
 import statistics
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Sequence
 
@@ -27,9 +28,9 @@ from mpnet.spec.experiment import Experiment
 from mpnet.spec.network import NetworkSpec
 from mpnet.spec.plan_key import parse_key, split_key
 from mpnet.spec.precision import BY_CODE, PRECISIONS, precision
-from mpnet.speed.clock import in_turn, once, together
+from mpnet.speed.clock import Work, in_turn, once, together
 from mpnet.speed.peak import Peak, measure_peak
-from mpnet.speed.steps import StepTime, open_network, random_picture, step_calls, time_steps
+from mpnet.speed.steps import StepTime, open_network, random_picture, step_calls, steps_of
 
 MIXED = "mixed"
 """Beside the precisions: int8, the first layer and those that feed the heads fp16."""
@@ -125,14 +126,18 @@ def bench_level(
     passes = [partial(session.forward, picture, copy=False) for session in sessions]
     # Settled, since another precision's weights were in the cache.
     taken = in_turn(*passes, repeats=repeats, warm_up=2, settled=True, advance=advance)
+    # Steps of all precisions in turn as well: what disturbs the machine for a moment must not meet those of one alone. Each
+    # behind a pass of its own, so that its weights are in the cache as far as they fit.
+    calls = [step_calls(session, len(picture)) for session in sessions]
+    works: list[list[Work]] = [[one_pass, *(work for _, work in own)] for one_pass, own in zip(passes, calls, strict=True)]
+    pieces = iter(in_turn(*chain.from_iterable(works), repeats=repeats, warm_up=0))
     cases = []
-    for name, key, session, one_pass, times in zip(names, keys, sessions, passes, taken, strict=True):
-        steps = tuple(_step(prepared, step, peak, threads) for step in time_steps(session, picture, repeats))
+    for name, key, session, own, times in zip(names, keys, sessions, calls, taken, strict=True):
+        whole, parts = next(pieces), list(islice(pieces, len(own)))
+        steps = tuple(_step(prepared, step, peak, threads) for step in steps_of(session, own, parts))
         macs = sum(step.macs for step in steps)
         # What the peak would need for the same products, each at its own precision.
         ideal_ms = sum(step.share * step.time.min_ms for step in steps if step.share is not None)
-        calls = [work for _, work in step_calls(session, len(picture))]
-        whole, *parts = in_turn(one_pass, *calls, repeats=repeats, warm_up=0)
         left = statistics.median(whole_ms - ms for whole_ms, ms in zip(whole.ms, together(parts).ms, strict=True))
         cases.append(BenchCase(
             prepared.kernels.name, threads, name, macs, times.min_ms, times.median_ms, max(0.0, left),

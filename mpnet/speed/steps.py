@@ -78,8 +78,13 @@ def time_steps(session: Session, batch: NDArray[np.float32], repeats: int = 10) 
         raise ConfigError(f"repeats is {repeats}; measure at least once")
     session.forward(batch, copy=False)
     calls = step_calls(session, len(batch))
+    return steps_of(session, calls, in_turn(*(work for _, work in calls), repeats=repeats, warm_up=0))
+
+
+def steps_of(session: Session, calls: Sequence[tuple[int, Work]], taken: Sequence[Times]) -> tuple[StepTime, ...]:
+    """Every step of a plan, from the times that its `step_calls` took."""
     parts: dict[int, list[Times]] = {}
-    for (number, _), times in zip(calls, in_turn(*(work for _, work in calls), repeats=repeats, warm_up=0), strict=True):
+    for (number, _), times in zip(calls, taken, strict=True):
         parts.setdefault(number, []).append(times)
     found = []
     for number, own in parts.items():
