@@ -81,8 +81,9 @@ def channel_means(
 
 def input_products(
     prepared: Prepared, batches: Callable[[], Iterator[NDArray[np.float32]]], layers: Sequence[int], threads: int = 1
-) -> dict[int, NDArray[np.float64]]:
-    """The covariance of what the filters of each of these convolutions read, by layer index: for learnt rounding.
+) -> dict[int, tuple[NDArray[np.float64], int]]:
+    """The covariance of what the filters of each of these convolutions read, and at how many positions, by layer index: for
+    learnt rounding.
 
     Cells of heads count as `cell_weights` says.
     batches: a pass over the pictures; there are two, the first for the largest values. Raises: DataError without pictures.
@@ -108,7 +109,7 @@ def input_products(
         products[layer.index].observe(data.reshape(len(data), *layer.kernel_input), weights)
 
     observe_tensors(prepared, batches(), [_reading(network, chosen, take, weighed=True)], threads)
-    return {index: own.covariance() for index, own in products.items()}
+    return {index: (own.covariance(), own.positions) for index, own in products.items()}
 
 
 def _reading(

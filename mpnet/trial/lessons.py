@@ -43,7 +43,7 @@ class PictureLessons(Lessons):
     ) -> None:
         self._bring, self._prepared, self._decides = pictures, prepared, decides
         self._threads, self._cache = threads, cache
-        self._covariances: dict[int, NDArray[np.float64]] = {}
+        self._covariances: dict[int, tuple[NDArray[np.float64], int]] = {}
         self._looking = threading.Lock()
 
     @cached_property
@@ -74,8 +74,8 @@ class PictureLessons(Lessons):
         if kept is not None and len(kept) == 2 and kept[0].size == weights.size and kept[1].size == 4 * len(weights):
             return kept[0].view(np.int8).reshape(weights.shape).copy(), kept[1].view(np.float32).copy()
         with self._looking:
-            covariance = self._covariance(layer)
-        codes, scales = learn_codes(weights, covariance, scheme)
+            covariance, positions = self._covariance(layer)
+        codes, scales = learn_codes(weights, covariance, scheme, positions)
         if self._cache is not None:
             self._cache.store(key, [codes, scales])
         return codes, scales
@@ -86,12 +86,12 @@ class PictureLessons(Lessons):
         with self._looking:
             return WrittenLessons(self.digest, self._means, rounded)
 
-    def _covariance(self, layer: int) -> NDArray[np.float64] | None:
-        """Of a layer and of as many after it as fit; None for one whose filters read too much."""
+    def _covariance(self, layer: int) -> tuple[NDArray[np.float64] | None, int]:
+        """Of a layer and of as many after it as fit, and its positions; None for one whose filters read too much."""
         if layer not in self._covariances:
             depths = {own.index: own.weight_count // own.filters for own in self._prepared.network.convolutions}
             if depths[layer] > MOST_INPUTS:
-                return None
+                return None, 0
             groups = {own.index: own.groups for own in self._prepared.network.convolutions}
             room = PRODUCT_BYTES
             chosen: list[int] = []

@@ -155,3 +155,22 @@ def test_inputs_that_never_change_are_no_reason_to_fail() -> None:
 def test_no_pictures_are_an_error() -> None:
     with pytest.raises(DataError, match="calibration set is empty"):
         products(activations(1)).covariance()
+
+
+def test_few_positions_are_not_searched_by_heart() -> None:
+    x, w = activations(21), weights(22)
+    scheme = WeightScheme("per_channel", "min_max", LEARNT, 4)
+    depth, covariance = w[0].size, observed(x)
+    few, scales = learn_codes(w, covariance, scheme, positions=2 * depth)
+    alone = descend((w.reshape(len(w), -1) / scales[:, None]).astype(np.float64), covariance[0], 7).codes
+    assert np.array_equal(few.reshape(alone.shape), alone)
+    many = learn_codes(w, covariance, scheme, positions=3 * depth)[0]
+    assert np.array_equal(many, learn_codes(w, covariance, scheme)[0])
+    assert not np.array_equal(many, few)
+
+
+def test_a_position_counts_once_however_often_it_is_weighed() -> None:
+    x = activations(23)
+    own = products(x)
+    own.observe(x, np.full(x.shape[:3], 7.0))
+    assert own.positions == x[..., 0].size
