@@ -93,6 +93,14 @@ size_t mp_conv_scratch_bytes(const mp_table *table, const void *packed, int pool
     return schedule.at.bytes * threads;
 }
 
+static int takes_sums(const mp_conv_plan *plan) { return plan->codes && !plan->winograd && !plan->depthwise; }
+
+int mp_conv_takes_sums(const mp_table *table, const void *packed)
+{
+    mp_conv_plan plan;
+    return plan_of(table, packed, &plan) == MP_OK && takes_sums(&plan);
+}
+
 /* One side of a pooled result: padding decides whether the last, incomplete window counts. */
 static int is_half(int pooled, int side) { return pooled > 0 && (pooled == side / 2 || pooled == (side + 1) / 2); }
 
@@ -121,7 +129,11 @@ int mp_conv(const mp_table *table, const mp_conv_args *a)
     if (out_codes && (!a->out_inv_scale || !a->out_zero_point || a->out_rounding < 0 || a->out_rounding > MP_TRUNCATE ||
                       a->out_low < -128 || a->out_high > 127 || a->out_low > a->out_high))
         return MP_BAD_ARGUMENT;
+    const int partial = a->sums || a->gives_sums;
+    if (partial && !takes_sums(&plan)) return MP_UNSUPPORTED;
+    if ((partial && a->pool_h) || (a->gives_sums && (a->out_type != MP_TYPE_F32 || a->ranges))) return MP_BAD_ARGUMENT;
     for (int image = 0; image < a->images; image++) {
+        if (partial && a->in_offset[image] != 0.0f) return MP_BAD_ARGUMENT;
         if (plan.codes && (a->in_zero_point[image] < -128 || a->in_zero_point[image] > 127)) return MP_BAD_ARGUMENT;
         if (out_codes && (a->out_zero_point[image] < -128 || a->out_zero_point[image] > 127)) return MP_BAD_ARGUMENT;
     }

@@ -58,6 +58,11 @@ typedef struct {
      * by mp_cast, or by mp_quantize with in_zero_point and these. Not for precisions that read float. */
     int32_t converts, in_type, in_rounding, in_low, in_high;
     const float *in_inv_scale; /* int8: images */
+    /* int8, where mp_conv_takes_sums: what sums of products begin from (images x out_h x out_w x out_c), or NULL. gives_sums = 1: out
+     * receives them as they are, int32, instead of results; out_type is float's and ranges NULL. Not pooled, in_offset 0. So the
+     * sums of some input channels are continued by those of the others, each with weights of their own. */
+    const int32_t *sums;
+    int32_t gives_sums;
 } mp_conv_args;
 
 const char *mp_compiler(void);
@@ -89,6 +94,8 @@ int mp_pack_conv_stored(const mp_table *table, const mp_conv_shape *shape, int p
 int mp_check_packed(const mp_table *table, const mp_conv_shape *shape, int precision, const void *packed,
                     size_t packed_bytes);
 size_t mp_conv_scratch_bytes(const mp_table *table, const void *packed, int pooled, int threads);
+/* Whether mp_conv takes and gives sums with these weights. */
+int mp_conv_takes_sums(const mp_table *table, const void *packed);
 /* MP_NONFINITE: a result (before the activation, or after rounding to half) is not finite; out is then unspecified. */
 int mp_conv(const mp_table *table, const mp_conv_args *args);
 

@@ -107,6 +107,7 @@ static void run_pass(mp_item *item, const mp_depth_pass *pass)
         (windows ? next_windows : next_pixels)(pass, out_w, &at, count, a);
         for (int r = 0; r < m->mr; r++) a[count + r] = a[count - 1];
         char *sums = item->sums + pixel * sums_step, *out = pass->out + (size_t)(pixel >> shift) * out_step;
+        if (pass->sums) mp_begin_sums(pass, pixel, count, m->nr, sums);
         int finished = 0; /* rows: full tiles come first */
         for (int first = 0, rows; first < count; first += rows, fetched += ahead.per_tile) {
             char *to = out + (size_t)(first >> shift) * out_step;
@@ -122,6 +123,7 @@ static void run_pass(mp_item *item, const mp_depth_pass *pass)
             item->table->output(pass->output, sums + finished * row_bytes, (size_t)m->nr, count - finished,
                                 pass->channels, pass->packed_channel, out + (size_t)(finished >> shift) * out_step,
                                 pass->out_ld);
+        if (pass->gives_sums) mp_end_sums(pass, pixel, count, m->nr, sums);
         pixel += count;
     }
 }
@@ -152,6 +154,14 @@ static int channel_count(const mp_conv_plan *plan, int panel)
                            : clamp(plan->group_out - panel % plan->panels * plan->micro->nr, 1, plan->micro->nr);
 }
 
+/* What a panel's sums begin from, for the first pixel of an item that is not pooled; NULL: nothing. */
+static const int32_t *panel_sums(const mp_item *item, int panel)
+{
+    const mp_conv_plan *plan = item->plan;
+    const size_t row = (size_t)item->image * plan->out_h + (size_t)item->block * item->schedule->rows;
+    return item->args->sums ? item->args->sums + row * plan->out_w * plan->shape.out_c + first_channel(plan, panel) : 0;
+}
+
 /* out: the first pixel at the panel's first channel, pixels out_ld elements apart. */
 static void run_panel(mp_item *item, int panel, next_input *next, const char *staged, char *out, int out_ld, int rows)
 {
@@ -159,6 +169,7 @@ static void run_panel(mp_item *item, int panel, next_input *next, const char *st
     const mp_schedule *schedule = item->schedule;
     const mp_micro *m = plan->micro;
     const char *weights = mp_packed_weights(plan, item->args->packed) + panel * plan->stored_bytes;
+    const int32_t *sums = panel_sums(item, panel), *start = (const int32_t *)item->init + (size_t)panel * m->nr;
     mp_depth_pass pass = {
         .a = staged + (size_t)(panel / plan->panels) * plan->group_in * plan->a_bytes,
         .block = (ptrdiff_t)plan->stage_w * m->kstep * (ptrdiff_t)plan->a_bytes,
@@ -167,6 +178,7 @@ static void run_panel(mp_item *item, int panel, next_input *next, const char *st
         .pixels = rows * plan->out_w,
         .channels = channel_count(plan, panel),
         .packed_channel = panel * m->nr,
+        .start = start,
         .out = out,
         .out_ld = (size_t)out_ld,
         .out_bytes = mp_type_bytes(item->args->out_type),
@@ -184,13 +196,17 @@ static void run_panel(mp_item *item, int panel, next_input *next, const char *st
                      count = (size_t)pass.segments * pass.run * m->nr;
         const char *stored = weights + first * plan->stored_bits / 8;
         pass.b = mp_item_weights(item, weights, first, count);
-        pass.init = segment == 0 && k == 0 ? (const char *)item->init + (size_t)pass.packed_channel * 4 : 0;
+        const int begins = segment == 0 && k == 0;
+        pass.init = begins && !sums ? start : 0;
+        pass.sums = begins ? sums : 0;
         k += pass.run;
         if (k == plan->run_padded) {
             k = 0;
             segment += pass.segments;
         }
-        pass.output = segment == plan->segments ? &item->output : 0;
+        const int ends = segment == plan->segments;
+        pass.output = ends && !item->args->gives_sums ? &item->output : 0;
+        pass.gives_sums = ends && item->args->gives_sums;
         if (next->step) {
             pass.ahead = (mp_ahead){next->from, next->step, pass.segments * pass.run / plan->step * next->step};
             next->from += pass.pixels / m->mr * pass.ahead.per_tile;

@@ -87,9 +87,12 @@ static void run_pixels(mp_item *item, const mp_depth_pass *pass, const tiling *t
             at[i] = place_of(pass, t, number + (i < block->tiles ? i : 0));
             block->a[i] = at[i].a;
             block->acc[i] = sums + i * tile;
+            if (pass->sums) mp_begin_sums(pass, at[i].first, t->rows, item->plan->micro->nr, sums + i * tile);
             if (pass->output) fetch(pass, at[i].first, t->rows);
         }
         item->plan->micro->matrix->block(block);
+        for (int i = 0; pass->gives_sums && i < block->tiles; i++)
+            mp_end_sums(pass, at[i].first, t->rows, item->plan->micro->nr, sums + i * tile);
         if (!pass->output) continue;
         const int joined = block->tiles > 1 && at[1].shared == 0;
         finish(item, pass, sums, at[0].first, at[0].shared, joined ? 2 * t->rows : t->rows, 1);

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from mpnet.errors import KernelError, NonFiniteError
 from mpnet.kernels import arguments
-from mpnet.kernels.arguments import ANY, CODES, FLOAT, REALS, check, check_images, check_output, code_of
+from mpnet.kernels.arguments import ANY, CODES, FLOAT, INT, REALS, check, check_images, check_output, code_of
 from mpnet.kernels.call import Call, Floats, ImageScales, per_image, scales_of, scratch
 from mpnet.kernels.interface import ACTIVATIONS, CodeRules, ConvShape, PackedConv, TensorQuant
 from mpnet.kernels.plain_calls import PlainCalls
@@ -59,9 +59,12 @@ class Binder(PlainCalls):
         out_high: int = 127,
         pool: bool = False,
         converts: CodeRules | None = None,
+        sums: NDArray[np.int32] | None = None,
     ) -> Call:
         """Scales instead of quants; it can run after `finish`.
 
+        sums: what the sums of products begin from, shaped like out; where `takes_sums`. out may be int32 there: it receives the
+        sums as they are. So those of some input channels are continued by those of the others; offsets are 0.
         converts: x holds reals of another stored type, which become what the precision reads as by `cast`, or as by
         `quantize` with in_scales and these rules.
         """
@@ -72,7 +75,7 @@ class Binder(PlainCalls):
         check(x, "x", (precision.stored.dtype,) if converts is None else REALS,
               (images, shape.in_h, shape.in_w, shape.in_channels))
         height, width = arguments.pooled_size(shape, out) if pool else (shape.out_h, shape.out_w)
-        check(out, "out", ANY, (images, height, width, shape.out_channels))
+        check(out, "out", (*ANY, *INT), (images, height, width, shape.out_channels))
         check_output(out, x)
         check(bias, "bias", FLOAT, (shape.out_channels,))
         # Named as in mp_conv_args.
@@ -94,6 +97,15 @@ class Binder(PlainCalls):
                 arguments.check_codes(converts.low, converts.high)
                 fields |= {"in_inv_scale": inv_scale, "in_low": converts.low, "in_high": converts.high,
                            "in_rounding": code_of(converts.rounding, ROUNDINGS, "rounding")}
+        if sums is not None or out.dtype in INT:
+            if not self._kernels.takes_sums(packed):
+                raise KernelError("sums are neither taken nor given by this convolution; see takes_sums")
+            if sums is not None:
+                check(sums, "sums", INT, out.shape)
+                check_output(out, sums)
+                fields["sums"] = sums
+            if out.dtype in INT:
+                fields |= {"gives_sums": 1, "out_type": FLOAT[0]}
         if out.dtype in CODES:
             inv_scale, zero_point = per_image(out_scales, images, "out_quant", "inv_scale", "zero_point")
             arguments.check_codes(out_low, out_high)
@@ -238,6 +250,11 @@ class Kernels(ABC):
         data: aligned to 64; read only.
         """
         return None
+
+    @abstractmethod
+    def takes_sums(self, packed: PackedConv) -> bool:
+        """Whether `Binder.conv` takes and gives sums with these weights: of codes, unless a faster algorithm than adding one
+        product after the other was chosen for them."""
 
     @abstractmethod
     def call(self, function: str, x: NDArray[Any], *rest: Any) -> Call:

@@ -120,6 +120,10 @@ class NativeKernels(Kernels):
             return None
         return PackedConv(shape, precision, self.name, data.size, data, c_shape)
 
+    def takes_sums(self, packed: PackedConv) -> bool:
+        """See Kernels.takes_sums."""
+        return bool(lib.mp_conv_takes_sums(self.table, address(packed.data)))
+
     def call(self, function: str, x: NDArray[Any], *rest: Any) -> Call:
         """See Kernels.call."""
         return _NativeCall(getattr(lib, f"mp_{function}"), (self.table, address(x), *_passed(rest)), 1)

@@ -85,15 +85,22 @@ def _half_chains(packed: PackedConv, x: F32, fields: Fields) -> F32:
     return sums
 
 
-def _integers(packed: PackedConv, x: NDArray[Any], fields: Fields) -> F32:
-    """Exact sums of integers, de-scaled."""
-    bias, weight_scale, offset = fields["bias"], fields["weight_scale"], fields["in_offset"][:, None]
+def _integer_sums(packed: PackedConv, x: NDArray[Any], fields: Fields) -> NDArray[np.int32]:
+    """Exact."""
     steps = x.astype(np.int64) - _per_image(fields["in_zero_point"], x)
     sums = _sums(packed, steps, lambda taps, weights, _: np.tensordot(taps, weights.astype(np.int64), axes=(0, 0)))
+    whole: NDArray[np.int32] = (sums + fields.get("sums", 0)).astype(np.int32)
+    return whole
+
+
+def _integers(packed: PackedConv, x: NDArray[Any], fields: Fields) -> F32:
+    """Sums of integers, de-scaled."""
+    bias, weight_scale, offset = fields["bias"], fields["weight_scale"], fields["in_offset"][:, None]
+    sums = _integer_sums(packed, x, fields)
     weight_sums = packed.data.reshape(len(bias), -1).sum(axis=1, dtype=np.int32).astype(np.float32)
     shifted = np.where(offset != 0, fma(offset, weight_scale * weight_sums, bias), bias)
     scale = _per_image(fields["in_scale"], x) * weight_scale
-    value: F32 = fma(sums.astype(np.int32).astype(np.float32), scale, shifted[:, None, None, :])
+    value: F32 = fma(sums.astype(np.float32), scale, shifted[:, None, None, :])
     return value
 
 
@@ -170,6 +177,9 @@ def _conv(x: NDArray[Any], packed: PackedConv, fields: Fields) -> None:
     x = x.reshape(len(x), shape.in_h, shape.in_w, shape.in_channels)
     if "converts" in fields:
         x = _converted(x, packed, fields)
+    if "gives_sums" in fields:
+        out[:] = _integer_sums(packed, x, fields)
+        return
     with np.errstate(over="ignore", invalid="ignore"):
         value = _result(packed.precision)(packed, x if packed.precision.carries_scale else widened(x), fields)
         _finite(value, "a convolution's result")
@@ -321,6 +331,10 @@ class ReferenceKernels(Kernels):
             return PackedConv(shape, precision, self.name, weights.nbytes, weights.copy())
         rounded = widened(narrowed(weights, precision.stored.dtype))
         return PackedConv(shape, precision, self.name, weights.nbytes, rounded)
+
+    def takes_sums(self, packed: PackedConv) -> bool:
+        """See Kernels.takes_sums."""
+        return packed.precision.carries_scale
 
     def call(self, function: str, x: NDArray[Any], *rest: Any) -> Call:
         """See Kernels.call."""

@@ -75,6 +75,9 @@ static void same(const mp_table *table, const char *what, int a, int b, int c, i
                status_b);
 }
 
+/* What the convolutions compared next begin from, or give: sums of whole numbers. */
+static enum { WHOLE, TAKES_SUMS, GIVES_SUMS } part;
+
 /* pool: 0, or 1 + the padding of a 2x2/2 pooling behind it. */
 static void convolution(const mp_table *reference, const mp_table *table, mp_conv_shape s, int precision, int out_type,
                         int extreme, int number, int pool)
@@ -107,6 +110,8 @@ static void convolution(const mp_table *reference, const mp_table *table, mp_con
         bias[i] = extreme == TINY ? edge(TINY) : real();
         scales[i] = 0.001f + 0.01f * (float)(next() & 255);
     }
+    for (size_t i = 0; part == TAKES_SUMS && i < IMAGES * results; i++)
+        ((int32_t *)other)[i] = (int32_t)(next() & 0xfffff) - 0x80000;
     for (int k = 0; k < 2; k++) {
         const mp_table *t = k ? table : reference;
         memset(out[k], 0x55, IMAGES * results * 4);
@@ -114,6 +119,7 @@ static void convolution(const mp_table *reference, const mp_table *table, mp_con
         status[k] =
             size == 0 || size > sizeof packed[k] ? -1 : mp_pack_conv(t, &s, precision, weights, packed[k], size);
         if (status[k]) continue;
+        if (part && !mp_conv_takes_sums(t, packed[k])) return;
         mp_conv_args a = {
             .shape = s,
             .precision = precision,
@@ -136,7 +142,9 @@ static void convolution(const mp_table *reference, const mp_table *table, mp_con
             .in_offset = in_offset,
             .out_inv_scale = inverse,
             .out_zero_point = out_zero,
-            .ranges = pool && !mp_is_real(out_type) ? 0 : ranges[k],
+            .ranges = (pool && !mp_is_real(out_type)) || part == GIVES_SUMS ? 0 : ranges[k],
+            .sums = part == TAKES_SUMS ? (const int32_t *)other : 0,
+            .gives_sums = part == GIVES_SUMS,
             .scratch = scratch,
             .scratch_bytes = SCRATCH,
         };
@@ -147,7 +155,8 @@ static void convolution(const mp_table *reference, const mp_table *table, mp_con
     same(table, pool ? "pooled convolution" : "convolution", number, precision, out_type, status[0], status[1],
          IMAGES * stored * bytes);
     if (status[0] < 0) wrong++, printf("convolution %d in precision %d did not run\n", number, precision);
-    if (status[0] == MP_OK && !(pool && !mp_is_real(out_type)) && memcmp(ranges[0], ranges[1], sizeof ranges[0]) != 0)
+    if (status[0] == MP_OK && !(pool && !mp_is_real(out_type)) && part != GIVES_SUMS &&
+        memcmp(ranges[0], ranges[1], sizeof ranges[0]) != 0)
         wrong++,
             printf("%s: ranges of convolution %d in precision %d differ\n", mp_table_name(table), number, precision);
 }
@@ -239,6 +248,23 @@ static void matrices(const mp_table *reference, const mp_table *table)
                         convolution(reference, table, SHAPES[i], precision, out_type, pool ? RANDOM : i % 3, i, pool);
 }
 
+/* Some input channels of a convolution: panels that are full and not, rows and whole images as tiles, one pass and several. */
+static void partial_sums(const mp_table *reference, const mp_table *table)
+{
+    static const mp_conv_shape SHAPES[] = {
+        {5, 7, 16, 33, 3, 1, 1, 1, 1},    {9, 8, 17, 40, 1, 1, 0, 1, 1},   {7, 9, 32, 32, 3, 2, 1, 1, 1},
+        {5, 35, 16, 33, 3, 1, 1, 1, 1},   {2, 3, 1024, 33, 3, 1, 1, 1, 1}, {3, 5, 8288, 8, 1, 1, 0, 1, 1},
+        {13, 13, 128, 40, 1, 1, 0, 1, 1}, {7, 20, 96, 96, 3, 1, 1, 1, 3},
+    };
+    for (int i = 0; i < (int)(sizeof SHAPES / sizeof *SHAPES); i++)
+        for (int precision = 0; precision < MP_PRECISIONS; precision++) {
+            if (seen(reference, table, precision) || (precision != MP_INT8 && precision != MP_INT5)) continue;
+            for (part = TAKES_SUMS; part <= GIVES_SUMS; part++)
+                convolution(reference, table, SHAPES[i], precision, MP_TYPE_F32, RANDOM, i, 0);
+        }
+    part = WHOLE;
+}
+
 #define BOTH(WHAT, A, B, BYTES, CALL)                                                                                  \
     {                                                                                                                  \
         int status[2];                                                                                                 \
@@ -328,6 +354,7 @@ int main(void)
         convolutions(reference, table);
         first_layers(reference, table);
         matrices(reference, table);
+        partial_sums(reference, table);
         if (!seen(reference, table, -1)) elementwise(reference, table);
         if (matrix_in_use()) wrong++, printf("%s: leaves tiles in use\n", mp_table_name(table));
         printf("%s: %d of %d comparisons with %s equal\n", mp_table_name(table), compared - (wrong - before), compared,
