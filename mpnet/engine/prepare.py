@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Iterable, Mapping
 
 import numpy as np
@@ -152,6 +152,7 @@ class Prepared:
         self.channel_means = dict(channel_means or {})
         self.lessons = lessons
         self._packed: dict[Convolve, PreparedConvolution] = {}
+        self._parts: dict[tuple[Convolve, int, int], PreparedConvolution] = {}
         self._lock = threading.Lock()
         self._folding = threading.Lock()
         self._folded: dict[int, FoldedConvolution] | None = None
@@ -199,6 +200,14 @@ class Prepared:
                 if ready is None:
                     ready = self._packed[operation] = self._kept_or_packed(operation)
         return ready
+
+    def part(self, operation: Convolve, channels: slice) -> PreparedConvolution:
+        """The same with the weights of some input channels alone, as they are in the whole: what adds these channels' sums to
+        those of the others. Raises: as `convolution`."""
+        key = (operation, channels.start, channels.stop)
+        if key not in self._parts:
+            self._parts[key] = self._pack(operation, channels)
+        return self._parts[key]
 
     def _kept_or_packed(self, operation: Convolve) -> PreparedConvolution:
         if self._cache is None:
@@ -286,11 +295,15 @@ class Prepared:
             bias = bias + self._bias_shift(operation, dequantize_weights(codes, scale))
         return Constants(codes, np.ascontiguousarray(bias), scale)
 
-    def _pack(self, operation: Convolve) -> PreparedConvolution:
+    def _pack(self, operation: Convolve, channels: slice | None = None) -> PreparedConvolution:
         layer = operation.layer_of(self.network)
-        constants = self.constants(operation)
+        constants, shape = self.constants(operation), conv_shape(layer)
+        weights = constants.weights
+        if channels is not None:
+            weights = np.ascontiguousarray(weights[:, channels])
+            shape = replace(shape, in_channels=weights.shape[1])
         try:
-            packed = self.kernels.pack_conv(conv_shape(layer), operation.precision, constants.weights)
+            packed = self.kernels.pack_conv(shape, operation.precision, weights)
         except KernelError as error:
             place = f"layer {layer.index} ({layer.name})"
             raise EngineError(f"{place} cannot run as {operation.precision}: {error}") from None

@@ -72,6 +72,14 @@ class ScaleCall(Call):
         return code_map.mode
 
 
+@dataclass(frozen=True, eq=False)
+class PartSums:
+    """int32 (n, h, w, c): sums over some of a convolution's input channels, for codes that mean this."""
+
+    sums: NDArray[np.int32]
+    code_map: CodeMap
+
+
 @dataclass(eq=False)
 class Tensor:
     """data: (n, h, w, c), dense, of the precision's stored type.
@@ -81,6 +89,7 @@ class Tensor:
     measured:  whether an operation that gets the ranges of its result for nothing should leave them here.
     unconverted: (the tensor that it is made of, by what), where nothing is written here and who reads it converts.
     converted: conversions of this tensor that were made before, by operation; they live as long as it does.
+    part_sums: likewise, sums over its channels of convolutions that read it beside other tensors.
     """
 
     data: NDArray[Any]
@@ -90,6 +99,7 @@ class Tensor:
     measured: bool = True
     unconverted: tuple[Tensor, Operation] | None = field(default=None, repr=False)
     converted: dict[Operation, Tensor] = field(default_factory=dict, repr=False)
+    part_sums: dict[Operation, PartSums] = field(default_factory=dict, repr=False)
 
     @property
     def images(self) -> int:

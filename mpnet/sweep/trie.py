@@ -27,9 +27,11 @@ from mpnet.errors import ConfigError, KernelError, PrecisionError
 from mpnet.spec.network import PICTURE, NetworkSpec
 from mpnet.spec.plan_key import split_key
 from mpnet.spec.precision import BY_CODE, FP32, Precision
+from mpnet.sweep.partial_sums import Apart, find_apart, kept_bytes, run_apart
 from mpnet.sweep.sharing import ancestors, restricted
 
 OnHead = Callable[[int, str, Tensor], None]
+Results = dict[int, Tensor | Apart]
 
 
 @dataclass
@@ -55,6 +57,7 @@ class Graph:
     positions: per output, the positions of a key that make up that name.
     finish:    per node number the conversion to fp32 of an output that is stored otherwise.
     macs:      multiply-accumulates of all nodes, for one picture.
+    apart:     numbers of concatenations that are not written, see `partial_sums`.
     """
 
     network: NetworkSpec
@@ -63,6 +66,7 @@ class Graph:
     heads: list[dict[int, str]] = field(default_factory=list)
     positions: list[tuple[int, ...]] = field(default_factory=list)
     finish: dict[int, Operation] = field(default_factory=dict)
+    apart: dict[int, int] = field(default_factory=dict)
 
     @property
     def macs(self) -> int:
@@ -168,6 +172,9 @@ def build_graph(
             conversion = lowerings.one(conversion_between(stored(number), FP32))
             if conversion is not None:
                 graph.finish[number] = conversion
+    graph.apart = find_apart(graph)
+    for number, kept in kept_bytes(graph).items():
+        graph.nodes[number].bytes_ += kept
     return graph
 
 
@@ -183,13 +190,13 @@ def _with_pool(convolution: Lowering, pool: Lowering) -> Lowering | None:
 
 def run_stem(graph: Graph, picture: Tensor, prepared: Prepared, threads: int = 1) -> list[Tensor]:
     """The tensors of the boundary for a group of pictures, in its order. Raises: as `run_graph`."""
-    results: dict[int, Tensor] = {PICTURE: picture}
+    results: Results = {PICTURE: picture}
     left = Counter({number: node.uses for number, node in enumerate(graph.nodes)})
     left.update(graph.boundary)
     for number in sorted(graph.stem):
         results[number] = _run_node(graph, number, results, left, prepared, threads)
     # Conversions were made for consumers inside the stem; those outside have their own, for larger groups.
-    return [replace(results[number], converted={}) for number in graph.boundary]
+    return [replace(_tensor(results[number]), converted={}) for number in graph.boundary]
 
 
 def join_tensors(parts: Sequence[Tensor]) -> Tensor:
@@ -214,30 +221,31 @@ def run_graph(
     Raises: EngineError that names the layer, for values that are not finite.
     """
     head_of = {node: (head, name) for head, names in enumerate(graph.heads) for node, name in names.items()}
-    results: dict[int, Tensor] = dict(zip(graph.boundary, stem, strict=True))
+    results: Results = dict(zip(graph.boundary, stem, strict=True))
     if picture is not None:
         results[PICTURE] = picture
     left = Counter(i for number, node in enumerate(graph.nodes) if number not in graph.stem for i in node.inputs)
     for number, node in enumerate(graph.nodes):
         if number in graph.stem:
             if number in head_of:
-                on_head(*head_of[number], convert(results[number], graph.finish.get(number), prepared, threads))
+                on_head(*head_of[number], convert(_tensor(results[number]), graph.finish.get(number), prepared, threads))
             continue
         result = _run_node(graph, number, results, left, prepared, threads)
         if node.uses:
             results[number] = result
         if number in head_of:
-            on_head(*head_of[number], convert(result, graph.finish.get(number), prepared, threads))
+            on_head(*head_of[number], convert(_tensor(result), graph.finish.get(number), prepared, threads))
 
 
 def _run_node(
-    graph: Graph, number: int, results: dict[int, Tensor], left: Counter[int], prepared: Prepared, threads: int
-) -> Tensor:
+    graph: Graph, number: int, results: Results, left: Counter[int], prepared: Prepared, threads: int
+) -> Tensor | Apart:
     """A node's result. left: how often each tensor is still needed; what was needed for the last time goes, but for the
     picture, which belongs to the caller."""
     node = graph.nodes[number]
+    inputs = [results[i] for i in node.inputs]
     try:
-        found = run_lowering(node.lowering, [results[i] for i in node.inputs], prepared, threads)
+        found = _computed(graph, number, inputs, prepared, threads)
     except (KernelError, PrecisionError) as error:
         raise named_error(graph.network, node.layer, error) from None
     for source in {*node.inputs} - {PICTURE}:
@@ -245,3 +253,20 @@ def _run_node(
         if left[source] == 0:
             del results[source]
     return found
+
+
+def _computed(
+    graph: Graph, number: int, inputs: Sequence[Tensor | Apart], prepared: Prepared, threads: int
+) -> Tensor | Apart:
+    lowering = graph.nodes[number].lowering
+    if isinstance(inputs[0], Apart):
+        return run_apart(lowering, inputs[0], prepared, threads)
+    tensors = [_tensor(x) for x in inputs]
+    if number in graph.apart:
+        return Apart(lowering, (tensors[0], tensors[1]), graph.apart[number])
+    return run_lowering(lowering, tensors, prepared, threads)
+
+
+def _tensor(x: Tensor | Apart) -> Tensor:
+    assert isinstance(x, Tensor)
+    return x

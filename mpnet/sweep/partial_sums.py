@@ -1,0 +1,190 @@
+"""Convolutions of a concatenation one part of which many configurations share: the sums over its channels are made once.
+
+Sums of whole numbers do not depend on their order, so those over some input channels can be continued by those over the others:
+the same integers, de-scaled by the same kernel. What has to agree is what codes mean. That depends on the range of both parts
+together, which mostly is that of the shared one; pictures where it is not get sums of their own.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpnet.engine.bind import Context, run_call
+from mpnet.engine.execute import run_lowering
+from mpnet.engine.lowering import Lowering
+from mpnet.engine.operations import Concat, Convolve, Quantize
+from mpnet.engine.prepare import Prepared, PreparedConvolution
+from mpnet.engine.tensor import CodeMap, PartSums, Tensor
+from mpnet.kernels.call import scratch
+from mpnet.quantization import native as activations
+from mpnet.spec.network import NetworkSpec
+from mpnet.spec.precision import FP32
+from mpnet.spec.quantization import GROUP
+
+if TYPE_CHECKING:
+    from mpnet.sweep.trie import Graph
+
+
+@dataclass(eq=False)
+class Apart:
+    """What a concatenation of two tensors gives, not written side by side.
+
+    shared: which of them others read as well. codes: of the other one, by what makes them. _whole: written, once asked for.
+    """
+
+    lowering: Lowering
+    parts: tuple[Tensor, Tensor]
+    shared: int
+    codes: dict[Quantize, Tensor] = field(default_factory=dict)
+    _whole: Tensor | None = None
+
+    def channels(self, part: int) -> slice:
+        """Which of the concatenation's are a part's."""
+        first, second = (tensor.shape[2] for tensor in self.parts)
+        return slice(0, first) if part == 0 else slice(first, first + second)
+
+    def whole(self, prepared: Prepared, threads: int) -> Tensor:
+        """Both side by side."""
+        if self._whole is None:
+            self._whole = run_lowering(self.lowering, self.parts, prepared, threads)
+        return self._whole
+
+
+def find_apart(graph: Graph) -> dict[int, int]:
+    """Numbers of concatenations that are not written, and which of their two parts others read as well."""
+    readers: dict[int, list[int]] = {}
+    for number, node in enumerate(graph.nodes):
+        for source in node.inputs:
+            readers.setdefault(source, []).append(number)
+    heads = {number for names in graph.heads for number in names}
+    found = {}
+    for number, node in enumerate(graph.nodes):
+        own = [graph.nodes[reader].lowering for reader in readers.get(number, ())]
+        if not own or number in heads or number in graph.stem or not _is_concatenation(node.lowering):
+            continue
+        first = graph.network.shape_of(graph.network.layers[node.layer].inputs[0])[2]
+        if any(sums_parts(reader, graph.network, first) for reader in own):
+            uses = [sum(graph.nodes[reader].layer == node.layer for reader in readers[source]) for source in node.inputs]
+            if max(uses) > 1:
+                found[number] = int(uses[1] >= uses[0])
+    return found
+
+
+def kept_bytes(graph: Graph) -> Counter[int]:
+    """For one picture, by number of the node whose tensor they are kept with: the sums over shared parts."""
+    kept = {(graph.nodes[source].inputs[graph.apart[source]], node.lowering) for node in graph.nodes for source in node.inputs
+            if source in graph.apart and isinstance(node.lowering.convert[0], Quantize)}
+    found: Counter[int] = Counter()
+    for part, lowering in kept:
+        found[part] += lowering.layer.activations * np.dtype(np.int32).itemsize
+    return found
+
+
+def _is_concatenation(lowering: Lowering) -> bool:
+    alone = not any(lowering.convert) and not any(lowering.slices) and not lowering.rest and lowering.after is None
+    return isinstance(lowering.main, Concat) and len(lowering.convert) == 2 and alone
+
+
+def sums_parts(lowering: Lowering, network: NetworkSpec, first: int) -> bool:
+    """Whether this is a convolution of codes and nothing else, whose weights can be cut behind the first channels."""
+    main, conversion = lowering.main, lowering.convert[0]
+    if not isinstance(main, Convolve) or not isinstance(conversion, Quantize) or conversion.rules is None:
+        return False
+    if main.pool or main.quantize or lowering.rest or lowering.after or any(lowering.slices) or lowering.result is not FP32:
+        return False
+    layer = main.layer_of(network)
+    whole = layer.groups == 1 and layer.kernel_input == network.shape_of(layer.inputs[0])
+    return whole and (first % GROUP == 0 or main.weights is None or not main.weights.in_groups(layer.kernel_input[2]))
+
+
+def run_apart(lowering: Lowering, x: Apart, prepared: Prepared, threads: int) -> Tensor:
+    """The result of a layer that reads what lies apart. Raises: KernelError, PrecisionError."""
+    operation, quantize = lowering.main, lowering.convert[0]
+    if not sums_parts(lowering, prepared.network, x.channels(0).stop):
+        return run_lowering(lowering, [x.whole(prepared, threads)], prepared, threads)
+    assert isinstance(operation, Convolve)
+    assert isinstance(quantize, Quantize)
+    of_own, of_shared = (prepared.part(operation, x.channels(part)) for part in (1 - x.shared, x.shared))
+    if not (prepared.kernels.takes_sums(of_own.packed) and prepared.kernels.takes_sums(of_shared.packed)):
+        return run_lowering(lowering, [x.whole(prepared, threads)], prepared, threads)
+    context = Context.of(prepared, threads)
+    codes = x.codes.get(quantize)
+    if codes is None:
+        # Measured on both, as on the whole.
+        ranges = np.stack([_ranges(part, context) for part in x.parts])
+        both = np.stack([ranges[..., 0].min(axis=0), ranges[..., 1].max(axis=0)], axis=1)
+        codes = x.codes[quantize] = _quantized(x.parts[1 - x.shared], quantize, _code_map(quantize, both), context)
+    assert codes.code_map is not None
+    sums = _sums_for(x.parts[x.shared], codes.code_map, operation, quantize, of_shared, context)
+    result = Tensor(np.empty((codes.images, *lowering.shapes[0]), np.float32))
+    result.ranges = np.empty((codes.images, 2), np.float32)
+    _convolve(operation, context, of_own, codes, result.data, ranges=result.ranges, sums=sums)
+    return result
+
+
+def _sums_for(
+    x: Tensor, code_map: CodeMap, operation: Convolve, quantize: Quantize, ready: PreparedConvolution, context: Context,
+) -> NDArray[np.int32]:
+    """The sums over a shared part, for codes that mean this."""
+    kept = x.part_sums.get(operation)
+    if kept is None:
+        own = _code_map(quantize, _ranges(x, context))
+        kept = x.part_sums[operation] = PartSums(_sums(x, own, operation, quantize, ready, context), own)
+    other = np.flatnonzero(kept.code_map.params != code_map.params)
+    if not len(other):
+        return kept.sums
+    sums: NDArray[np.int32] = kept.sums.copy()
+    images = Tensor(np.ascontiguousarray(x.data[other]))
+    sums[other] = _sums(images, CodeMap(code_map.params[other]), operation, quantize, ready, context)
+    return sums
+
+
+def _sums(
+    x: Tensor, code_map: CodeMap, operation: Convolve, quantize: Quantize, ready: PreparedConvolution, context: Context,
+) -> NDArray[np.int32]:
+    shape = ready.packed.shape
+    sums = np.empty((x.images, shape.out_h, shape.out_w, shape.out_channels), np.int32)
+    _convolve(operation, context, ready, _quantized(x, quantize, code_map, context), sums)
+    return sums
+
+
+def _convolve(
+    operation: Convolve, context: Context, ready: PreparedConvolution, codes: Tensor, out: NDArray[Any], **rest: Any,
+) -> None:
+    assert codes.code_map is not None
+    call = context.binder.conv(
+        ready.packed, codes.data, out, bias=ready.bias, activation=ready.activation, weight_scale=ready.weight_scale,
+        in_scales=codes.code_map.scales, **{"ranges": None, **rest},
+    )
+    context.binder.finish(scratch)
+    run_call(operation, call)
+
+
+def _ranges(x: Tensor, context: Context) -> NDArray[np.float32]:
+    """(n, 2), measured once."""
+    if x.ranges is None:
+        ranges = np.empty((x.images, 2), np.float32)
+        run_call(Quantize(), context.binder.value_range(x.data, ranges))
+        x.ranges = ranges
+    return x.ranges
+
+
+def _code_map(quantize: Quantize, ranges: NDArray[np.float32]) -> CodeMap:
+    """What codes of tensors with these ranges (n, 2) mean."""
+    if quantize.range is not None:
+        return quantize.fixed_map(len(ranges))
+    return CodeMap(activations.ranges_to_params(ranges, quantize.scheme))
+
+
+def _quantized(x: Tensor, quantize: Quantize, code_map: CodeMap, context: Context) -> Tensor:
+    codes = Tensor(np.empty(x.data.shape, quantize.target.stored.dtype), quantize.target, code_map)
+    scheme = quantize.scheme
+    assert scheme.rounding is not None
+    run_call(quantize, context.binder.quantize(
+        x.data, codes.data, code_map.scales, rounding=scheme.rounding, low=scheme.low, high=scheme.high))
+    return codes

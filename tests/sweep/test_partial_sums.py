@@ -1,0 +1,42 @@
+"""Sums over a part that configurations share: the bits of a direct run, whichever part decides what codes mean."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mpnet.engine.assign import assign_key
+from mpnet.engine.options import resolve_options
+from mpnet.engine.plan import build_plan
+from mpnet.engine.prepare import Prepared
+from mpnet.engine.run import Session
+from mpnet.engine.tensor import Tensor
+from mpnet.kernels.isa import kernels
+from mpnet.spec.quantization import NarrowOptions, QuantizationOptions
+from mpnet.spec.weights import random_weights
+from mpnet.sweep.space import build_space
+from mpnet.sweep.trie import build_graph, run_graph, run_stem
+from tests.sweep.sweep_networks import conv, parse, yolo
+
+NETWORK = parse(16, conv(32, 3, 1, "linear"), conv(40, 3, 1, "logistic"), "[route]\nlayers=-1,-2\n", conv(48),
+                conv(24, 1, 1, "linear"), yolo("0,1,2"))
+"""Results of the second layer lie in [0, 1], those of the first grow with the picture."""
+
+
+@pytest.mark.parametrize("granularity", ["per_channel", "per_group"])
+@pytest.mark.parametrize("sizes", [(40, 40, 40), (1e-3, 1e-3), (40, 1e-3, 40)], ids=["shared", "own", "both"])
+def test_whichever_part_decides_the_scale(sizes: tuple[float, ...], granularity: str) -> None:
+    options = resolve_options(NETWORK, QuantizationOptions(narrow=NarrowOptions(granularity, rounding="nearest",
+                                                                               bias_correction=False)))
+    keys = list(build_space(NETWORK, ("fp32", "int8", "int5")).all_keys())
+    graph = build_graph(NETWORK, keys, options)
+    assert sorted(graph.apart) == [number for number, node in enumerate(graph.nodes) if node.layer == 2]
+    pictures = np.random.default_rng(4).random((len(sizes), *NETWORK.in_shape), np.float32)
+    pictures *= np.array(sizes, np.float32)[:, None, None, None]
+    prepared = Prepared(NETWORK, random_weights(NETWORK, 3), kernels())
+    found: dict[str, bytes] = {}
+    run_graph(graph, run_stem(graph, Tensor(pictures), prepared), prepared,
+              lambda head, name, tensor: found.update({name: tensor.data.tobytes()}), picture=Tensor(pictures))
+    for key in keys:
+        [direct] = Session(prepared, build_plan(NETWORK, assign_key(NETWORK, key), options)).forward(pictures)
+        assert found[graph.head_names(key)[0]] == direct.tobytes(), key
