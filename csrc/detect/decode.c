@@ -1,5 +1,6 @@
 #include "../mp_math.h"
 #include "../mpnet.h"
+#include "cutoff.h"
 #include "mp_detect.h"
 #include "sort.h"
 
@@ -7,15 +8,6 @@
 int64_t mp_decode_scratch(int64_t entries)
 {
     return entries * (int64_t)(2 * sizeof(mp_sort_item) + sizeof(int32_t) + 5 * sizeof(float));
-}
-
-/* A raw value below which logistic(value) <= probability is certain. Only saves work: it lies 0.01 below the exact
- * bound, far more than any libm is off, and stops at probability 0.999, where the bound is still well conditioned. */
-static float cutoff(float probability)
-{
-    if (probability < 1e-30f) return -1e30f;
-    const float p = probability > 0.999f ? 0.999f : probability;
-    return logf(p / (1.0f - p)) - 0.01f;
 }
 
 typedef struct {
@@ -35,7 +27,7 @@ static void add(entry_list *list, int32_t category, float score, const float box
 }
 
 /* raw: x, y, w, h, objectness, classes. Returns 0 when a value is not finite. */
-static int decode_box(const mp_yolo_head *yolo, const float *anchor, const float *raw, int32_t column, int32_t row,
+static int decode_box(const mp_yolo_head *yolo, const float *anchor, const float *raw, int32_t cell,
                       const float *geometry, float box[4])
 {
     float x, y, w, h;
@@ -53,8 +45,8 @@ static int decode_box(const mp_yolo_head *yolo, const float *anchor, const float
     }
     x = x * yolo->scale_x_y - shift;
     y = y * yolo->scale_x_y - shift;
-    x = ((float)column + x) / (float)yolo->grid_w;
-    y = ((float)row + y) / (float)yolo->grid_h;
+    x = ((float)(cell % yolo->grid_w) + x) / (float)yolo->grid_w;
+    y = ((float)(cell / yolo->grid_w) + y) / (float)yolo->grid_h;
     w = w * anchor[0] / yolo->net_w;
     h = h * anchor[1] / yolo->net_h;
     box[0] = (x - geometry[0]) / geometry[2];
@@ -77,36 +69,37 @@ static inline void prefetch(const float *address, const float *end)
 #endif
 }
 
-static int decode_image(const mp_yolo_head *yolo, const float *anchor_wh, const float *head, const float *geometry,
-                        float threshold, entry_list *list)
+/* rows: of the head; cells: which one each is, NULL: all in order. */
+static int decode_image(const mp_yolo_head *yolo, const float *anchor_wh, const float *head, const int32_t *cells,
+                        int64_t rows, const float *geometry, float threshold, entry_list *list)
 {
     const int64_t size = 5 + yolo->classes;
-    const float *end = head + (int64_t)yolo->grid_h * yolo->grid_w * yolo->anchors * size;
-    const float objectness_cutoff = yolo->new_coords ? threshold : cutoff(threshold);
-    for (int32_t row = 0; row < yolo->grid_h; row++)
-        for (int32_t column = 0; column < yolo->grid_w; column++)
-            for (int32_t anchor = 0; anchor < yolo->anchors; anchor++) {
-                const float *raw = head + (((int64_t)row * yolo->grid_w + column) * yolo->anchors + anchor) * size;
-                prefetch(raw + AHEAD * size + 4, end);
-                if (!(raw[4] > objectness_cutoff)) continue;
-                const float objectness = yolo->new_coords ? raw[4] : mp_logisticf(raw[4]);
-                if (!(objectness > threshold)) continue;
-                const float wanted = threshold / objectness;
-                const float class_cutoff = yolo->new_coords ? -1e30f : cutoff(wanted);
-                float box[4];
-                int known = 0;
-                for (int32_t c = 0; c < yolo->classes; c++) {
-                    if (!(raw[5 + c] > class_cutoff)) continue;
-                    const float probability = yolo->new_coords ? raw[5 + c] : mp_logisticf(raw[5 + c]);
-                    const float score = objectness * probability;
-                    if (!(score > threshold)) continue;
-                    if (!known &&
-                        !(isfinite(score) && decode_box(yolo, anchor_wh + 2 * anchor, raw, column, row, geometry, box)))
-                        return MP_NONFINITE;
-                    known = 1;
-                    add(list, c, score, box);
-                }
+    const float *end = head + rows * yolo->anchors * size;
+    const float objectness_cutoff = yolo->new_coords ? threshold : mp_cutoff(threshold);
+    for (int64_t row = 0; row < rows; row++) {
+        const int32_t cell = cells ? cells[row] : (int32_t)row;
+        for (int32_t anchor = 0; cell >= 0 && anchor < yolo->anchors; anchor++) {
+            const float *raw = head + (row * yolo->anchors + anchor) * size;
+            prefetch(raw + AHEAD * size + 4, end);
+            if (!(raw[4] > objectness_cutoff)) continue;
+            const float objectness = yolo->new_coords ? raw[4] : mp_logisticf(raw[4]);
+            if (!(objectness > threshold)) continue;
+            const float wanted = threshold / objectness;
+            const float class_cutoff = yolo->new_coords ? -1e30f : mp_cutoff(wanted);
+            float box[4];
+            int known = 0;
+            for (int32_t c = 0; c < yolo->classes; c++) {
+                if (!(raw[5 + c] > class_cutoff)) continue;
+                const float probability = yolo->new_coords ? raw[5 + c] : mp_logisticf(raw[5 + c]);
+                const float score = objectness * probability;
+                if (!(score > threshold)) continue;
+                if (!known && !(isfinite(score) && decode_box(yolo, anchor_wh + 2 * anchor, raw, cell, geometry, box)))
+                    return MP_NONFINITE;
+                known = 1;
+                add(list, c, score, box);
             }
+        }
+    }
     return MP_OK;
 }
 
@@ -132,20 +125,20 @@ static void sort_entries(entry_list *list, int64_t first, void *scratch)
     }
 }
 
-int mp_decode_yolo(const mp_yolo_head *yolo, const float *anchor_wh, const float *head, int32_t images,
-                   const float *geometry, float threshold, int64_t capacity, void *scratch, int64_t *needed,
-                   int64_t *offsets, int32_t *category, float *score, float *box)
+int mp_decode_yolo(const mp_yolo_head *yolo, const float *anchor_wh, const float *head, const int64_t *starts,
+                   const int32_t *cells, int32_t images, const float *geometry, float threshold, int64_t capacity,
+                   void *scratch, int64_t *needed, int64_t *offsets, int32_t *category, float *score, float *box)
 {
     if (images < 0 || capacity < 0 || yolo->grid_h <= 0 || yolo->grid_w <= 0 || yolo->anchors <= 0 ||
         yolo->classes <= 0 || !(threshold >= 0.0f) || !(yolo->net_w > 0.0f) || !(yolo->net_h > 0.0f))
         return MP_BAD_ARGUMENT;
-    const int64_t stride = (int64_t)yolo->grid_h * yolo->grid_w * yolo->anchors * (5 + yolo->classes);
+    const int64_t size = (int64_t)yolo->anchors * (5 + yolo->classes), all = (int64_t)yolo->grid_h * yolo->grid_w;
     entry_list list = {category, score, box, 0, capacity};
     offsets[0] = 0;
     for (int32_t i = 0; i < images; i++) {
-        const int64_t first = list.count;
-        const int status =
-            decode_image(yolo, anchor_wh, head + i * stride, geometry + 4 * (int64_t)i, threshold, &list);
+        const int64_t first = list.count, row = cells ? starts[i] : i * all, rows = cells ? starts[i + 1] - row : all;
+        const int status = decode_image(yolo, anchor_wh, head + row * size, cells ? cells + row : 0, rows,
+                                        geometry + 4 * (int64_t)i, threshold, &list);
         if (status != MP_OK) {
             *needed = i;
             return status;

@@ -73,14 +73,24 @@ typedef struct {
 /* Bytes of scratch for mp_decode_yolo with room for `entries` entries in all. */
 int64_t mp_decode_scratch(int64_t entries);
 
-/* head: [images][grid_h][grid_w][anchors * (5 + classes)], the tensor that enters the yolo layer.
+/* Of a yolo layer without new_coords the cells that can give a box: in the others no anchor's objectness exceeds threshold.
+ * objectness: [images][cells][anchors], raw. source: [images][cells][bytes], what the head's values are computed from.
+ * An image's cells lie in rising order, in whole blocks of rows: image i has rows starts[i] .. starts[i + 1] - 1, row r is
+ * chosen[r], whose source is copied to gathered[r][bytes]. Rows that fill up a block are cell -1, with the source of the
+ * cell before. Room is needed for images * cells rows, cells rounded up to blocks. starts[images + 1]. */
+int mp_likely_cells(const float *objectness, int32_t images, int32_t cells, int32_t anchors, float threshold,
+                    const void *source, int64_t bytes, int32_t block, int64_t *starts, int32_t *chosen, void *gathered);
+
+/* head: [images][grid_h][grid_w][anchors * (5 + classes)], the tensor that enters the yolo layer; with starts and cells
+ * (else NULL) the rows of some cells, [rows][anchors * (5 + classes)]: image i has rows starts[i] .. starts[i + 1] - 1, row
+ * r is cell cells[r], counted along the grid's rows; -1: none.
  * geometry: [images][4] = x offset, y offset, width, height of the picture's content in the network input, relative to
  * it: (0, 0, 1, 1) for a plain resize. Keeps class scores objectness * probability > threshold, each as an entry.
  * *needed receives the number of entries; when it exceeds `capacity` nothing else is written and the caller calls
  * again with more room. MP_NONFINITE: a box that passes is not finite; *needed is then the image's index. */
-int mp_decode_yolo(const mp_yolo_head *yolo, const float *anchor_wh, const float *head, int32_t images,
-                   const float *geometry, float threshold, int64_t capacity, void *scratch, int64_t *needed,
-                   int64_t *offsets, int32_t *category, float *score, float *box);
+int mp_decode_yolo(const mp_yolo_head *yolo, const float *anchor_wh, const float *head, const int64_t *starts,
+                   const int32_t *cells, int32_t images, const float *geometry, float threshold, int64_t capacity,
+                   void *scratch, int64_t *needed, int64_t *offsets, int32_t *category, float *score, float *box);
 
 enum { MP_NMS_IOU = 0, MP_NMS_DISTANCE = 1, MP_NMS_BLOCK = 16 };
 

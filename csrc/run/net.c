@@ -173,7 +173,7 @@ static int decode_head(mprun *net, int number, const mp_geometry *place, double 
     if (!data) return -1;
     for (int64_t needed = 256;; needed = found->count) {
         if (room(net, found, needed) || scratch(net, (size_t)mp_decode_scratch(found->room))) return -1;
-        const int status = mp_decode_yolo(&yolo, file->anchors + 2 * (int64_t)head->first_anchor, data, 1,
+        const int status = mp_decode_yolo(&yolo, file->anchors + 2 * (int64_t)head->first_anchor, data, 0, 0, 1,
                                           place->relative, (float)confidence, found->room, net->scratch, &found->count,
                                           found->offsets, found->category, found->score, found->box);
         if (status != MP_OK) return mpr_fail(net->error, "%s: a yolo layer's input is not finite", file->name);

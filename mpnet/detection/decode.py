@@ -74,6 +74,25 @@ class Candidates:
         return Candidates(offsets, self.category[chosen], self.score[chosen], self.box[chosen])
 
 
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """Which cells of the grid the rows of a head's tensor are, where they are not all.
+
+    grid:   height, width.
+    starts: int64 (images + 1,): image i has rows starts[i] to starts[i + 1] - 1.
+    chosen: int32 (rows,): row r is this cell, counted along the grid's rows and rising in each image; -1: no cell.
+    """
+
+    grid: tuple[int, int]
+    starts: NDArray[np.int64]
+    chosen: NDArray[np.int32]
+
+    @property
+    def rows(self) -> int:
+        """Of all images."""
+        return int(self.starts[-1])
+
+
 def _pieces(arrays: Sequence[NDArray[Any]]) -> NDArray[Any]:
     return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
 
@@ -91,12 +110,13 @@ def join_images(parts: Sequence[Candidates]) -> Candidates:
 
 def decode_head(
     head: NDArray[np.float32], yolo: YoloHead, geometry: Sequence[Geometry] | NDArray[np.float32],
-    confidence: float = 0.005,
+    confidence: float = 0.005, cells: Cells | None = None,
 ) -> Candidates:
     """Boxes with a class score above `confidence`, scores being objectness * class probability.
 
     head:      float32 (n, grid height, grid width, anchors * (5 + classes)), before the yolo layer's logistic.
     geometry:  one per image, or `geometry_array` of them.
+    cells:     of a plain [yolo]: head has these cells alone, one row after the other in whatever shape.
     Result:    a box gives one entry for each class above the confidence.
     Raises: DataError for shapes that do not fit, ConfigError for a confidence outside [0, 1), EngineError for boxes
     that are not finite.
@@ -110,8 +130,11 @@ def decode_head(
     if not 0 <= confidence < 1:
         raise ConfigError(f"detection.confidence: {confidence} is outside [0, 1)")
     places = geometry if isinstance(geometry, np.ndarray) else geometry_array(geometry)
-    if places.shape != (head.shape[0], 4):
-        raise DataError(f"{head.shape[0]} images need as many geometries, not {len(places)}")
+    images = head.shape[0] if cells is None else len(cells.starts) - 1
+    if places.shape != (images, 4):
+        raise DataError(f"{images} images need as many geometries, not {len(places)}")
+    if cells is not None and (yolo.other is not None or head.size != cells.rows * yolo.channels):
+        raise DataError(f"{cells.rows} cells of a [yolo] layer need as many rows; got an array of shape {head.shape}")
     places = np.ascontiguousarray(places, dtype=np.float32)
     tensor = np.ascontiguousarray(head, dtype=np.float32)
     coordinates, scale_x_y = int(yolo.new_coords), yolo.scale_x_y
@@ -124,12 +147,13 @@ def decode_head(
     elif yolo.other is not None:
         place = HeadPlace(yolo.net_width, yolo.net_height, yolo.scale_x_y, yolo.classes, confidence)
         tensor = ready_head(tensor, yolo.other, anchors, place)
+    height, width = tensor.shape[1:3] if cells is None else cells.grid
     spec = ffi.new("mp_yolo_head *", {
-        "grid_h": tensor.shape[1], "grid_w": tensor.shape[2], "anchors": len(yolo.anchors), "classes": yolo.classes,
+        "grid_h": height, "grid_w": width, "anchors": len(yolo.anchors), "classes": yolo.classes,
         "net_w": yolo.net_width, "net_h": yolo.net_height, "scale_x_y": scale_x_y,
         "new_coords": coordinates,
     })
-    images = head.shape[0]
+    starts, chosen = (None, None) if cells is None else (cells.starts, cells.chosen)
     offsets = np.empty(images + 1, dtype=np.int64)
     needed = ffi.new("int64_t *")
     capacity = 256 * max(images, 4)
@@ -139,7 +163,8 @@ def decode_head(
         box = np.empty((capacity, 4), dtype=np.float32)
         scratch = np.empty(lib.mp_decode_scratch(capacity), dtype=np.uint8)
         status = lib.mp_decode_yolo(*c_arguments(
-            spec, anchors, tensor, images, places, confidence, capacity, scratch, needed, offsets, category, score, box,
+            spec, anchors, tensor, starts, chosen, images, places, confidence, capacity, scratch, needed, offsets, category,
+            score, box,
         ))
         count = int(needed[0])
         if status == lib.MP_NONFINITE:

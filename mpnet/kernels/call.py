@@ -54,6 +54,10 @@ class ImageScales:
     zero_point: NDArray[np.int32]
     offset: Floats
 
+    def of_images(self, at: NDArray[np.intp]) -> ImageScales:
+        """Image at[i] as image i."""
+        return ImageScales(self.scale[at], self.inv_scale[at], self.zero_point[at], self.offset[at])
+
 
 _local = threading.local()
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from mpnet.engine.assign import assign_key
 from mpnet.engine.cost import CostModel
+from mpnet.engine.execute import run_lowering
 from mpnet.engine.plan import build_plan
 from mpnet.engine.prepare import Prepared
 from mpnet.engine.tensor import Tensor
@@ -20,6 +21,7 @@ from mpnet.kernels.isa import kernels
 from mpnet.spec.measures import trial_costs
 from mpnet.speed.latency import predicted_ms
 from mpnet.sweep.context import Baseline, SweepContext, values_of
+from mpnet.sweep.likely_heads import LikelyHeads
 from mpnet.sweep.rule_out import Elimination
 from mpnet.sweep.scoring import Noise, Scorer
 from mpnet.sweep.store import Trial
@@ -31,12 +33,14 @@ LIVE_BYTES = 192 << 20
 """Memory that the tensors of one group of pictures may take in one worker."""
 MAX_GROUP = 64
 """Pictures in one call after the stem: enough to make calls cheap, few enough that tensors stay in the cache."""
+FEW = 1 / 32
+"""Share of a unit that is left by its rivals up to which running that once more costs less than quick looks save."""
 
 
 @dataclass(frozen=True, eq=False)
 class Outputs:
-    """What a look leaves: per output and name of its ancestors' codes what was decoded, and squared differences to the
-    baseline, by picture."""
+    """What a look leaves: per output and name of its ancestors' codes what was decoded and, where it was asked for, squared
+    differences to the baseline, by picture."""
 
     decoded: list[dict[str, Any]]
     noise: list[dict[str, NDArray[np.float64]]]
@@ -51,6 +55,8 @@ class Evaluator:
         self._prepared: dict[int, Prepared] = {}
         self._costs: dict[int, CostModel] = {}
         self._kernels = kernels(None if context.isa == "auto" else context.isa)
+        # Whether the rivals of the last unit left few: the next one's then gets quick looks, and what is left is run once more.
+        self._few_left = True
 
     def prepared(self, options: int) -> Prepared:
         """Packed weights under an option set."""
@@ -88,6 +94,10 @@ class Evaluator:
         return Elimination(context.dataset, kit_of(task_of(context.network)),
                            context.baseline.found if context.baseline else None, context.select)
 
+    @cached_property
+    def _likely(self) -> LikelyHeads:
+        return LikelyHeads(self.context.network, self.context.decoder)
+
     def graph(self, options: int, keys: Sequence[str]) -> Graph:
         """The shared computation of configurations."""
         return build_graph(self.context.network, keys, self.context.options[options].engine, self.context.own)
@@ -97,12 +107,18 @@ class Evaluator:
 
         Raises: EngineError for values that are not finite.
         """
-        looks, left = _Looks(self, unit.options), unit.keys
+        looks, left, macs = _Looks(self, unit.options), unit.keys, 0
         if unit.rivals is not None:
             names = unit.rivals.names
-            left = self._elimination.left(left, unit.rivals, looks, lambda key: self.costs(unit.options, key, names))
+            seen = _Looks(self, unit.options, likely=self._few_left)
+            left = self._elimination.left(left, unit.rivals, seen, lambda key: self.costs(unit.options, key, names))
+            if self._few_left:
+                macs = seen.macs
+            else:
+                looks = seen
+            self._few_left = len(left) <= FEW * len(unit.keys)
         trials = tuple([Trial(key, {**measured, **self.costs(unit.options, key)}) for key, measured in looks.measured(left)])
-        return UnitResult(unit, trials, looks.macs, tuple(sorted({*unit.keys} - {*left})))
+        return UnitResult(unit, trials, macs + looks.macs, tuple(sorted({*unit.keys} - {*left})))
 
     def found(self, options: int, key: str) -> Any:
         """What one configuration finds: the bits that its trial was measured on."""
@@ -137,8 +153,10 @@ class Evaluator:
 
     def forward(
         self, graph: Graph, options: int, pictures: NDArray[np.intp], keep: Sequence[NDArray[np.float32]] = (),
+        likely: bool = False,
     ) -> Outputs:
         """Outputs of all configurations of the graph on the pictures at these positions. keep: gets the tensors themselves.
+        likely: what is found is all that is wanted, no differences to the baseline, so that few cells of a head are needed.
 
         The stem, whose tensors are large, goes through in small groups of pictures; what comes after it in larger ones,
         since it is done for every configuration and each step costs a call.
@@ -150,13 +168,13 @@ class Evaluator:
         noise: list[dict[str, list[NDArray[np.float64]]]] = [{} for _ in graph.heads]
         for start in range(0, len(pictures), group):
             chosen = pictures[start:start + group]
-            places, exact = context.geometry[chosen], [head[chosen] for head in self._baseline_heads]
+            places, exact = context.geometry[chosen], [] if likely else [head[chosen] for head in self._baseline_heads]
 
             def on_head(
                 head: int, name: str, tensor: Tensor, start: int = start, places: NDArray[np.float32] = places,
                 exact: list[NDArray[np.float32]] = exact,
             ) -> None:
-                parts[head].setdefault(name, []).append(context.decoder.decode(head, tensor.data, places))
+                parts[head].setdefault(name, []).append(self._likely.decode(head, tensor, places))
                 if keep:
                     keep[head][start:start + len(places)] = tensor.data
                 elif exact:
@@ -167,7 +185,8 @@ class Evaluator:
             joined = [join_tensors(tensors) for tensors in zip(*stems, strict=True)]
             del stems
             picture = self._values(chosen) if graph.reads_picture else None
-            run_graph(graph, joined, prepared, on_head, context.threads, picture)
+            run_graph(graph, joined, prepared, on_head, context.threads, picture,
+                      self._likely.run if likely else run_lowering)
         return Outputs(
             [{name: context.decoder.join(found) for name, found in head.items()} for head in parts],
             [{name: np.concatenate(found) for name, found in head.items()} for head in noise],
@@ -180,11 +199,12 @@ class Evaluator:
 class _Looks:
     """What configurations of one option set find, looked at a few pictures at a time; see `rule_out.Looks`.
 
-    macs: executed so far, all pictures.
+    likely: as `Evaluator.forward`; nothing can be measured then.
+    macs: executed so far, all pictures, with all cells of heads.
     """
 
-    def __init__(self, evaluator: Evaluator, options: int) -> None:
-        self._evaluator, self._options = evaluator, options
+    def __init__(self, evaluator: Evaluator, options: int, likely: bool = False) -> None:
+        self._evaluator, self._options, self._likely = evaluator, options, likely
         self._decoder = evaluator.context.decoder
         self._pictures: list[NDArray[np.intp]] = []
         self._outputs: list[Outputs] = []
@@ -201,7 +221,7 @@ class _Looks:
         """Run the configurations on the pictures at these positions. keep: as `Evaluator.forward`."""
         graph = self._evaluator.graph(self._options, keys)
         self._graph = graph
-        self._outputs.append(self._evaluator.forward(graph, self._options, pictures, keep))
+        self._outputs.append(self._evaluator.forward(graph, self._options, pictures, keep, self._likely))
         self._pictures.append(pictures)
         self._joined.clear()
         self.macs += graph.macs * len(pictures)

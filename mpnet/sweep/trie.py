@@ -31,6 +31,7 @@ from mpnet.sweep.partial_sums import Apart, find_apart, kept_bytes, run_apart
 from mpnet.sweep.sharing import ancestors, restricted
 
 OnHead = Callable[[int, str, Tensor], None]
+Run = Callable[[Lowering, Sequence[Tensor], Prepared, int], Tensor]
 Results = dict[int, Tensor | Apart]
 
 
@@ -212,12 +213,12 @@ def join_tensors(parts: Sequence[Tensor]) -> Tensor:
 
 def run_graph(
     graph: Graph, stem: Sequence[Tensor], prepared: Prepared, on_head: OnHead, threads: int = 1,
-    picture: Tensor | None = None,
+    picture: Tensor | None = None, run: Run = run_lowering,
 ) -> None:
     """Compute all nodes after the stem for a group of pictures; tensors go as soon as nothing needs them any more.
 
     stem: of `run_stem`, joined. picture: fp32, (n, h, w, c), where a layer after the stem reads it. on_head: gets the
-    number of the output, its name and its fp32 tensor, once per distinct output.
+    number of the output, its name and its fp32 tensor, once per distinct output. run: what gives a layer's result.
     Raises: EngineError that names the layer, for values that are not finite.
     """
     head_of = {node: (head, name) for head, names in enumerate(graph.heads) for node, name in names.items()}
@@ -230,7 +231,7 @@ def run_graph(
             if number in head_of:
                 on_head(*head_of[number], convert(_tensor(results[number]), graph.finish.get(number), prepared, threads))
             continue
-        result = _run_node(graph, number, results, left, prepared, threads)
+        result = _run_node(graph, number, results, left, prepared, threads, run)
         if node.uses:
             results[number] = result
         if number in head_of:
@@ -238,14 +239,15 @@ def run_graph(
 
 
 def _run_node(
-    graph: Graph, number: int, results: Results, left: Counter[int], prepared: Prepared, threads: int
+    graph: Graph, number: int, results: Results, left: Counter[int], prepared: Prepared, threads: int,
+    run: Run = run_lowering,
 ) -> Tensor | Apart:
     """A node's result. left: how often each tensor is still needed; what was needed for the last time goes, but for the
     picture, which belongs to the caller."""
     node = graph.nodes[number]
     inputs = [results[i] for i in node.inputs]
     try:
-        found = _computed(graph, number, inputs, prepared, threads)
+        found = _computed(graph, number, inputs, prepared, threads, run)
     except (KernelError, PrecisionError) as error:
         raise named_error(graph.network, node.layer, error) from None
     for source in {*node.inputs} - {PICTURE}:
@@ -256,7 +258,7 @@ def _run_node(
 
 
 def _computed(
-    graph: Graph, number: int, inputs: Sequence[Tensor | Apart], prepared: Prepared, threads: int
+    graph: Graph, number: int, inputs: Sequence[Tensor | Apart], prepared: Prepared, threads: int, run: Run
 ) -> Tensor | Apart:
     lowering = graph.nodes[number].lowering
     if isinstance(inputs[0], Apart):
@@ -264,7 +266,7 @@ def _computed(
     tensors = [_tensor(x) for x in inputs]
     if number in graph.apart:
         return Apart(lowering, (tensors[0], tensors[1]), graph.apart[number])
-    return run_lowering(lowering, tensors, prepared, threads)
+    return run(lowering, tensors, prepared, threads)
 
 
 def _tensor(x: Tensor | Apart) -> Tensor:

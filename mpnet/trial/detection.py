@@ -8,7 +8,7 @@ from typing import Any, Callable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from mpnet.detection.decode import Candidates, YoloHead, decode_head, join_images
+from mpnet.detection.decode import Candidates, Cells, YoloHead, decode_head, join_images
 from mpnet.detection.heads import yolo_heads
 from mpnet.detection.nms import NmsOptions, suppress
 from mpnet.evaluation.compare import Draws, Interval, bootstrap, compare, draw_images
@@ -36,9 +36,11 @@ class DetectionDecoder:
     limit: int | None
     sizes: NDArray[np.float32]
 
-    def decode(self, output: int, tensor: NDArray[np.float32], places: NDArray[np.float32]) -> Candidates:
-        """The boxes of one head."""
-        return decode_head(tensor, self.heads[output], places, self.confidence)
+    def decode(
+        self, output: int, tensor: NDArray[np.float32], places: NDArray[np.float32], cells: Cells | None = None,
+    ) -> Candidates:
+        """The boxes of one head. cells: see `decode_head`."""
+        return decode_head(tensor, self.heads[output], places, self.confidence, cells)
 
     def of_images(self, positions: NDArray[np.intp]) -> DetectionDecoder:
         """For these pictures alone, in this order."""

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from mpnet.detection.decode import Candidates, YoloHead, decode_head, join_images
+from mpnet.detection.decode import Candidates, Cells, YoloHead, decode_head, join_images
 from mpnet.detection.nms import NmsOptions, suppress
 from mpnet.detection.preprocess import geometry_array, plan_geometry
 from mpnet.errors import ConfigError, DataError, EngineError
@@ -96,6 +96,29 @@ def test_a_batch_gives_the_bits_of_single_images() -> None:
     joined = join_images([decode_head(head[i:i + 1], YOLO, places[i:i + 1], 0.01) for i in range(7)])
     for name in ("offsets", "category", "score", "box"):
         np.testing.assert_array_equal(getattr(joined, name), getattr(whole, name))
+
+
+@pytest.mark.parametrize("confidence", [0.0, 0.02, 0.3])
+def test_some_cells_give_the_boxes_that_they_give_among_all(confidence: float) -> None:
+    head = random_head(6, images=3)
+    places = geometry_array([plan_geometry(100 + i, 80, 96, 64, "letterbox") for i in range(3)])
+    chosen = np.array([0, 2, 5, -1, 1, 2, 3, 4, 5, -1], np.int32)
+    starts = np.array([0, 4, 4, 10], np.int64)
+    image = np.repeat(np.arange(3), np.diff(starts))
+    rows = np.where(chosen[:, None] < 0, np.float32(np.nan), head.reshape(3, 6, -1)[image, chosen])
+    found = decode_head(rows.reshape(2, 1, 5, -1), YOLO, places, confidence, Cells((2, 3), starts, chosen))
+    silent = np.full_like(head.reshape(3, 6, -1), -1e35)
+    silent[image[chosen >= 0], chosen[chosen >= 0]] = rows[chosen >= 0]
+    assert rows_of(found) == rows_of(decode_head(silent.reshape(head.shape), YOLO, places, confidence))
+    assert len(found) > 0
+    assert np.diff(found.offsets)[1] == 0
+
+
+def test_rows_that_are_not_those_of_the_cells() -> None:
+    places = geometry_array([plan_geometry(96, 64, 96, 64, "stretch")])
+    cells = Cells((2, 3), np.array([0, 4], np.int64), np.array([0, 1, 2, 3], np.int32))
+    with pytest.raises(DataError, match="4 cells"):
+        decode_head(np.zeros((1, 1, 3, YOLO.channels), np.float32), YOLO, places, 0.1, cells)
 
 
 def test_more_entries_than_first_provided_for() -> None:

@@ -1,0 +1,152 @@
+"""Heads computed where a box can come from: what is found has the bits of heads computed everywhere."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from mpnet.detection.decode import Candidates
+from mpnet.detection.heads import yolo_heads
+from mpnet.detection.nms import NmsOptions
+from mpnet.engine.execute import run_lowering
+from mpnet.engine.options import resolve_options
+from mpnet.engine.prepare import Prepared
+from mpnet.engine.tensor import Tensor
+from mpnet.errors import EngineError
+from mpnet.kernels.calls import Kernels
+from mpnet.kernels.isa import kernels, usable_levels
+from mpnet.kernels.reference import ReferenceKernels
+from mpnet.spec.network import NetworkSpec
+from mpnet.spec.quantization import NarrowOptions, QuantizationOptions
+from mpnet.spec.weights import random_weights
+from mpnet.sweep.evaluator import Evaluator
+from mpnet.sweep.front import Rivals
+from mpnet.sweep.likely_heads import BLOCK, HeadCells, LikelyHeads
+from mpnet.sweep.trie import build_graph, run_graph, run_stem
+from mpnet.sweep.units import Unit
+from mpnet.trial.detection import DetectionDecoder
+from tests.sweep.sweep_data import context, with_baseline
+from tests.sweep.sweep_networks import conv, parse, tiny_yolo, yolo
+
+IMAGES = 5
+Found = dict[tuple[int, str], Candidates]
+
+
+def wide() -> NetworkSpec:
+    """One head of channels for two groups, on a grid that is no whole number of blocks."""
+    return parse(14, conv(6), conv(70, 3, 2), conv(24, 1, 1, "linear"), yolo("0,1,2"))
+
+
+def found(
+    network: NetworkSpec, keys: list[str], confidence: float, granularity: str = "per_group", table: Kernels | None = None,
+    likely: bool = True, pictures: np.ndarray | None = None,
+) -> tuple[Found, dict[tuple[int, str], Tensor]]:
+    narrow = NarrowOptions(granularity, rounding="nearest", bias_correction=False)
+    options = resolve_options(network, QuantizationOptions(narrow=narrow))
+    decoder = DetectionDecoder(yolo_heads(network), NmsOptions(), confidence, None, np.zeros((IMAGES, 2), np.float32))
+    heads, prepared = LikelyHeads(network, decoder), Prepared(network, random_weights(network, 3), table or kernels())
+    places, graph = np.tile(np.array([0, 0, 1, 1], np.float32), (IMAGES, 1)), build_graph(network, keys, options)
+    given = Tensor(np.random.default_rng(4).random((IMAGES, *network.in_shape), np.float32) if pictures is None else pictures)
+    boxes: Found = {}
+    tensors = {}
+
+    def keep(head: int, name: str, tensor: Tensor) -> None:
+        boxes[head, name] = heads.decode(head, tensor, places)
+        tensors[head, name] = tensor
+
+    run_graph(graph, run_stem(graph, given, prepared), prepared, keep, picture=given,
+              run=heads.run if likely else run_lowering)
+    return boxes, tensors
+
+
+def assert_same(some: Found, others: Found) -> None:
+    assert some.keys() == others.keys()
+    for name, candidates in some.items():
+        for field in ("offsets", "category", "score", "box"):
+            ours, theirs = getattr(candidates, field), getattr(others[name], field)
+            assert ours.tobytes() == theirs.tobytes(), (name, field)
+
+
+def bound(tensor: Tensor, share: float) -> float:
+    """The confidence that this share of the pictures has no box above."""
+    objectness = tensor.data.reshape(IMAGES, -1, 8)[:, :, 4].max(axis=1)
+    return float(np.quantile(1 / (1 + np.exp(-objectness)), share))
+
+
+@pytest.mark.parametrize("granularity", ["per_channel", "per_group"])
+@pytest.mark.parametrize("confidence", [0.0, 0.005, 0.45, 0.52, 0.9999])
+@pytest.mark.parametrize(("network", "codes"), [(tiny_yolo(), 6), (wide(), 3)], ids=["tiny_yolo", "wide"])
+def test_what_is_found_is_the_same(network: NetworkSpec, codes: int, confidence: float, granularity: str) -> None:
+    keys = [key for code in "fq654hbw" for key in (code * codes, "q" * (codes - 1) + code)]
+    whole, tensors = found(network, keys, confidence, granularity, likely=False)
+    some, cells = found(network, keys, confidence, granularity)
+    assert_same(some, whole)
+    assert not any(isinstance(tensor, HeadCells) for tensor in tensors.values())
+    assert {name[-1] for (_, name), tensor in cells.items() if isinstance(tensor, HeadCells)} == set("fq654w")
+    if confidence == 0:
+        head = cells[0, min(name for output, name in cells if output == 0 and name[-1] == "q")]
+        assert isinstance(head, HeadCells)
+        assert head.cells is not None
+        assert np.diff(head.cells.starts).tolist() == [-(-head.cells.grid[0] * head.cells.grid[1] // BLOCK) * BLOCK] * IMAGES
+
+
+@pytest.mark.parametrize("level", [*usable_levels(), "numpy"])
+@pytest.mark.parametrize("share", [0.3, 0.7, 1.0])
+def test_pictures_without_a_box_on_every_level(level: str, share: float) -> None:
+    network, keys = wide(), ["qq" + code for code in "fq654"]
+    table = ReferenceKernels() if level == "numpy" else kernels(level)
+    whole, tensors = found(network, keys, 0.0, table=table, likely=False)
+    confidence = bound(tensors[0, "qqq"], share)
+    whole, _ = found(network, keys, confidence, table=table, likely=False)
+    some, cells = found(network, keys, confidence, table=table)
+    assert_same(some, whole)
+    assert isinstance(cells[0, "qqq"], HeadCells)
+    if share < 1:
+        assert 0 in np.diff(some[0, "qqq"].offsets)
+
+
+def test_a_batch_without_any_likely_cell() -> None:
+    some, cells = found(wide(), ["qqq", "qq4", "fff"], 0.9999)
+    assert [len(boxes) for boxes in some.values()] == [0, 0, 0]
+    assert all(tensor.data.shape == (0, 1, BLOCK, 24) for tensor in cells.values())
+
+
+@pytest.mark.parametrize("end", [
+    [conv(24, 1, 1, "logistic"), yolo("0,1,2") + "new_coords=1\n"],
+    [conv(24, 3, 1, "linear"), yolo("0,1,2")],
+    [conv(24, 1, 1, "leaky"), yolo("0,1,2")],
+    [conv(24, 1, 1, "linear"), yolo("0,1,2"), "[route]\nlayers=-2\n", conv(24, 1, 1, "linear"), yolo("3,4,5")],
+], ids=["new_coords", "size", "activation", "read_twice"])
+def test_other_heads_are_computed_whole(end: list[str]) -> None:
+    network = parse(16, conv(6), *end)
+    codes = len(network.convolutions)
+    keys = ["q" * codes, "f" * codes]
+    some, cells = found(network, keys, 0.4)
+    assert_same(some, found(network, keys, 0.4, likely=False)[0])
+    assert not any(isinstance(tensor, HeadCells) for (head, _), tensor in cells.items() if head == 0)
+
+
+def test_values_that_are_not_finite_name_the_layer() -> None:
+    network = wide()
+    pictures = np.full((IMAGES, *network.in_shape), np.float32(3e38))
+    with pytest.raises(EngineError, match=r"test\.cfg: layer"):
+        found(network, ["fff", "ffq"], 0.4, pictures=pictures)
+
+
+@pytest.mark.parametrize("few_left", [True, False])
+def test_what_rivals_leave_has_its_figures(few_left: bool) -> None:
+    """Whether looks were quick or not."""
+    made = with_baseline(context(tiny_yolo(), images=12))
+    keys = ("ffffff", "hhhhhh", "qhfqfq", "qqqqqq", "qqqqqf")
+    evaluator = Evaluator(made)
+    trials = evaluator.evaluate(Unit(0, keys)).trials
+    rivals = Rivals(("agreement_AP", "weight_bytes"), ((-99.5, 1.0),))
+    evaluator._few_left = few_left
+    result = evaluator.evaluate(Unit(0, keys, rivals))
+    assert result.trials == tuple(trial for trial in trials if trial.key not in result.ruled_out)
+    assert result.ruled_out
+    assert result.trials
+    assert not evaluator._few_left
+    assert replace(evaluator.evaluate(Unit(0, keys, rivals)), macs=0.0) == replace(result, macs=0.0)
