@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Sequence
+from typing import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -93,19 +93,17 @@ class Cells:
         return int(self.starts[-1])
 
 
-def _pieces(arrays: Sequence[NDArray[Any]]) -> NDArray[Any]:
-    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
-
-
 def join_images(parts: Sequence[Candidates]) -> Candidates:
     """Candidates of consecutive groups of images as those of all of them."""
     if not parts:
         raise ConfigError("no candidates to join")
+    if len(parts) == 1:
+        return parts[0]
     before = np.cumsum([0, *(len(part) for part in parts)])
     shift = np.repeat(before[:-1], [part.image_count for part in parts])
     offsets = np.concatenate([np.zeros(1, np.int64), np.concatenate([part.offsets[1:] for part in parts]) + shift])
-    return Candidates(offsets, _pieces([p.category for p in parts]), _pieces([p.score for p in parts]),
-                      _pieces([p.box for p in parts]))
+    return Candidates(offsets, np.concatenate([p.category for p in parts]), np.concatenate([p.score for p in parts]),
+                      np.concatenate([p.box for p in parts]))
 
 
 def decode_head(
