@@ -74,12 +74,14 @@ typedef struct {
 int64_t mp_decode_scratch(int64_t entries);
 
 /* Of a yolo layer without new_coords the cells that can give a box: in the others no anchor's objectness exceeds threshold.
- * objectness: [images][cells][anchors], raw. source: [images][cells][bytes], what the head's values are computed from.
+ * objectness: raw, [images][cells] of `anchors` values, `apart` floats from one cell to the next.
+ * source: [images][cells][bytes], what the head's values are computed from.
  * An image's cells lie in rising order, in whole blocks of rows: image i has rows starts[i] .. starts[i + 1] - 1, row r is
  * chosen[r], whose source is copied to gathered[r][bytes]. Rows that fill up a block are cell -1, with the source of the
  * cell before. Room is needed for images * cells rows, cells rounded up to blocks. starts[images + 1]. */
-int mp_likely_cells(const float *objectness, int32_t images, int32_t cells, int32_t anchors, float threshold,
-                    const void *source, int64_t bytes, int32_t block, int64_t *starts, int32_t *chosen, void *gathered);
+int mp_likely_cells(const float *objectness, int32_t images, int32_t cells, int32_t anchors, int32_t apart,
+                    float threshold, const void *source, int64_t bytes, int32_t block, int64_t *starts, int32_t *chosen,
+                    void *gathered);
 
 /* head: [images][grid_h][grid_w][anchors * (5 + classes)], the tensor that enters the yolo layer; with starts and cells
  * (else NULL) the rows of some cells, [rows][anchors * (5 + classes)]: image i has rows starts[i] .. starts[i + 1] - 1, row

@@ -7,8 +7,9 @@ channels only in cells that pass. A cell of a 1x1 convolution depends on no othe
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Sequence
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,13 +21,14 @@ from mpnet.engine.lowering import Lowering
 from mpnet.engine.operations import Convolve
 from mpnet.engine.prepare import Prepared, PreparedConvolution
 from mpnet.engine.tensor import Tensor
+from mpnet.errors import NonFiniteError
 from mpnet.kernels._core import lib
 from mpnet.kernels.call import ImageScales, scratch
 from mpnet.kernels.calls import Binder
-from mpnet.kernels.core import c_arguments, check_status
+from mpnet.kernels.core import address, c_arguments, check_status
 from mpnet.kernels.interface import ConvShape
 from mpnet.spec.network import ConvolutionSpec, NetworkSpec
-from mpnet.spec.precision import FP32, INT8
+from mpnet.spec.precision import FP32, INT8, Precision
 from mpnet.trial.detection import DetectionDecoder
 from mpnet.trial.task import Decoder
 
@@ -41,12 +43,17 @@ class HeadCells(Tensor):
     cells: Cells | None = None
 
 
-@dataclass(frozen=True, eq=False)
-class _Parts:
-    """A head's convolution: its objectness channels alone, for all cells, and all channels, for a block of cells."""
+@dataclass(eq=False)
+class _Widths:
+    """The objectness channels of a head's convolution at all widths that were met so far, as one convolution: they read the
+    same codes, and the filters of all widths are still so few that they cost no more than those of one.
 
-    objectness: PreparedConvolution
-    whole: PreparedConvolution
+    known: its results (n, h, w, widths * anchors), which live as long as what was read.
+    """
+
+    operations: list[Convolve] = field(default_factory=list)
+    ready: PreparedConvolution | None = None
+    known: WeakKeyDictionary[Tensor, NDArray[np.float32]] = field(default_factory=WeakKeyDictionary)
 
 
 class LikelyHeads:
@@ -58,7 +65,8 @@ class LikelyHeads:
         self._confidence = 0.0
         if isinstance(decoder, DetectionDecoder):
             self._heads, self._confidence = _heads_by_convolution(network, decoder.heads), decoder.confidence
-        self._made: dict[tuple[Prepared, Convolve], _Parts] = {}
+        self._whole: dict[tuple[Prepared, Convolve], PreparedConvolution] = {}
+        self._widths: dict[tuple[Prepared, int, Precision], _Widths] = {}
         # Kept, since memory of this size is asked of the system anew each time.
         self._gathered = np.empty(0, np.uint8)
 
@@ -75,37 +83,53 @@ class LikelyHeads:
             return run_lowering(low, inputs, prepared, threads)
         x = convert(inputs[0], low.convert[0], prepared, threads)
         scales = None if x.code_map is None else x.code_map.scales
-        parts = self._parts(operation, head, prepared)
-        objectness = _convolve(operation, parts.objectness, x.data, scales, prepared, threads)
-        cells, gathered = self._gather(objectness, x.data)
+        objectness, first = self._objectness(operation, head, x, prepared, threads)
+        cells, gathered = self._gather(objectness, first, len(head.anchors), x.data)
         if scales is not None:
-            scales = scales.of_images(np.repeat(np.arange(x.images), np.diff(cells.starts) // BLOCK))
-        data = _convolve(operation, parts.whole, gathered, scales, prepared, threads)
+            scales = scales.of_images(np.repeat(np.arange(x.images), (cells.starts[1:] - cells.starts[:-1]) // BLOCK))
+        if (prepared, operation) not in self._whole:
+            self._whole[prepared, operation] = _pack([operation], np.arange(head.channels), 1, BLOCK, prepared)
+        data = _convolve(operation, self._whole[prepared, operation], gathered, scales, prepared, threads)
         return HeadCells(data, cells=cells)
 
-    def _gather(self, objectness: NDArray[np.float32], x: NDArray[Any]) -> tuple[Cells, NDArray[Any]]:
-        """Cells that can give a box, and what is read there: (blocks, 1, BLOCK, channels)."""
-        images, height, width, anchors = objectness.shape
+    def _objectness(
+        self, operation: Convolve, head: YoloHead, x: Tensor, prepared: Prepared, threads: int,
+    ) -> tuple[NDArray[np.float32], int]:
+        """Raw objectness in all cells (n, h, w, of anchors at several widths), and the first value of this width's."""
+        scales = None if x.code_map is None else x.code_map.scales
+        filters = np.arange(len(head.anchors)) * (5 + head.classes) + 4
+        widths = self._widths.setdefault((prepared, operation.layer, _packed_as(operation)), _Widths())
+        if operation not in widths.operations:
+            widths.operations.append(operation)
+            widths.ready = _pack(widths.operations, filters, *x.shape[:2], prepared)
+        first = widths.operations.index(operation) * len(filters)
+        known = widths.known.get(x)
+        if known is None or known.shape[3] <= first:
+            assert widths.ready is not None
+            try:
+                known = widths.known[x] = _convolve(operation, widths.ready, x.data, scales, prepared, threads)
+            except NonFiniteError:
+                # Perhaps of a width that nobody asked for.
+                alone = _pack([operation], filters, *x.shape[:2], prepared)
+                return _convolve(operation, alone, x.data, scales, prepared, threads), 0
+        return known, first
+
+    def _gather(
+        self, objectness: NDArray[np.float32], first: int, anchors: int, x: NDArray[Any],
+    ) -> tuple[Cells, NDArray[Any]]:
+        """Cells that can give a box, and what is read there: (blocks, 1, BLOCK, channels). objectness, first: as above."""
+        images, height, width, apart = objectness.shape
         row_bytes, most = x.shape[3] * x.itemsize, images * -(-height * width // BLOCK) * BLOCK
         if self._gathered.size < most * row_bytes:
             self._gathered = np.empty(most * row_bytes, np.uint8)
         starts, chosen = np.empty(images + 1, np.int64), np.empty(most, np.int32)
         check_status(lib.mp_likely_cells(*c_arguments(
-            objectness, images, height * width, anchors, self._confidence, x, row_bytes, BLOCK, starts, chosen,
-            self._gathered,
+            address(objectness) + first, images, height * width, anchors, apart, self._confidence, x, row_bytes, BLOCK,
+            starts, chosen, self._gathered,
         )), "finding likely cells")
         cells = Cells((height, width), starts, chosen)
         gathered = self._gathered[:cells.rows * row_bytes].view(x.dtype)
         return cells, gathered.reshape(cells.rows // BLOCK, 1, BLOCK, x.shape[3])
-
-    def _parts(self, operation: Convolve, head: YoloHead, prepared: Prepared) -> _Parts:
-        key = prepared, operation
-        if key not in self._made:
-            height, width, _ = operation.layer_of(self._network).kernel_input
-            objectness = np.arange(len(head.anchors)) * (5 + head.classes) + 4
-            self._made[key] = _Parts(_pack(operation, objectness, height, width, prepared),
-                                     _pack(operation, np.arange(head.channels), 1, BLOCK, prepared))
-        return self._made[key]
 
 
 def _heads_by_convolution(network: NetworkSpec, heads: Sequence[YoloHead]) -> dict[int, YoloHead]:
@@ -122,14 +146,22 @@ def _heads_by_convolution(network: NetworkSpec, heads: Sequence[YoloHead]) -> di
     return found
 
 
-def _pack(operation: Convolve, filters: NDArray[np.intp], height: int, width: int, prepared: Prepared) -> PreparedConvolution:
-    """Some filters of a 1x1 convolution for images of this size. Codes of fewer bits are packed as int8, which they are at any
-    rate: so few cells do not pay for unpacking them."""
-    constants = prepared.constants(operation)
-    precision = INT8 if operation.precision.carries_scale else operation.precision
-    weights, scale = np.ascontiguousarray(constants.weights[filters]), constants.weight_scale
-    packed = prepared.kernels.pack_conv(ConvShape(height, width, weights.shape[1], len(filters), 1), precision, weights)
-    return PreparedConvolution(packed, constants.bias[filters], None if scale is None else scale[filters], "linear")
+def _packed_as(operation: Convolve) -> Precision:
+    """Codes of fewer bits are packed as int8, which they are at any rate: so few cells do not pay for unpacking them."""
+    return INT8 if operation.precision.carries_scale else operation.precision
+
+
+def _pack(
+    operations: Sequence[Convolve], filters: NDArray[np.intp], height: int, width: int, prepared: Prepared,
+) -> PreparedConvolution:
+    """Some filters of 1x1 convolutions, of one after the other, for images of this size."""
+    parts = [prepared.constants(operation) for operation in operations]
+    weights = np.concatenate([part.weights[filters] for part in parts])
+    scales = [part.weight_scale[filters] for part in parts if part.weight_scale is not None]
+    shape = ConvShape(height, width, weights.shape[1], len(weights), 1)
+    return PreparedConvolution(prepared.kernels.pack_conv(shape, _packed_as(operations[0]), weights),
+                               np.concatenate([part.bias[filters] for part in parts]),
+                               np.concatenate(scales) if scales else None, "linear")
 
 
 def _convolve(

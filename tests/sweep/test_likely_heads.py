@@ -11,16 +11,18 @@ from mpnet.detection.decode import Candidates
 from mpnet.detection.heads import yolo_heads
 from mpnet.detection.nms import NmsOptions
 from mpnet.engine.execute import run_lowering
+from mpnet.engine.operations import Convolve
 from mpnet.engine.options import resolve_options
-from mpnet.engine.prepare import Prepared
+from mpnet.engine.prepare import Prepared, PreparedConvolution
 from mpnet.engine.tensor import Tensor
-from mpnet.errors import EngineError
+from mpnet.errors import EngineError, NonFiniteError
 from mpnet.kernels.calls import Kernels
 from mpnet.kernels.isa import kernels, usable_levels
 from mpnet.kernels.reference import ReferenceKernels
 from mpnet.spec.network import NetworkSpec
 from mpnet.spec.quantization import NarrowOptions, QuantizationOptions
 from mpnet.spec.weights import random_weights
+from mpnet.sweep import likely_heads
 from mpnet.sweep.evaluator import Evaluator
 from mpnet.sweep.front import Rivals
 from mpnet.sweep.likely_heads import BLOCK, HeadCells, LikelyHeads
@@ -133,6 +135,17 @@ def test_values_that_are_not_finite_name_the_layer() -> None:
     pictures = np.full((IMAGES, *network.in_shape), np.float32(3e38))
     with pytest.raises(EngineError, match=r"test\.cfg: layer"):
         found(network, ["fff", "ffq"], 0.4, pictures=pictures)
+
+
+def test_a_width_that_is_not_finite_spoils_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    def convolve(operation: Convolve, ready: PreparedConvolution, *rest: object) -> np.ndarray:
+        if ready.packed.shape.out_channels == 2 * 3:
+            raise NonFiniteError
+        return convolution(operation, ready, *rest)
+
+    convolution, keys = likely_heads._convolve, ["qqq", "qq5"]
+    monkeypatch.setattr(likely_heads, "_convolve", convolve)
+    assert_same(found(wide(), keys, 0.45)[0], found(wide(), keys, 0.45, likely=False)[0])
 
 
 @pytest.mark.parametrize("few_left", [True, False])
