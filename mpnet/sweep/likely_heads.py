@@ -79,7 +79,7 @@ class LikelyHeads:
     def run(self, low: Lowering, inputs: Sequence[Tensor], prepared: Prepared, threads: int) -> Tensor:
         """As `run_lowering`; of convolutions that only heads read, `HeadCells` with all cells that can give a box."""
         head, operation = self._heads.get(low.layer.index), low.main
-        if head is None or not isinstance(operation, Convolve) or low.result is not FP32 or low.rest:
+        if head is None or not isinstance(operation, Convolve) or low.result is not FP32 or low.rest or any(low.slices):
             return run_lowering(low, inputs, prepared, threads)
         x = convert(inputs[0], low.convert[0], prepared, threads)
         scales = None if x.code_map is None else x.code_map.scales
