@@ -33,7 +33,7 @@ LIVE_BYTES = 192 << 20
 """Memory that the tensors of one group of pictures may take in one worker."""
 MAX_GROUP = 64
 """Pictures in one call after the stem: enough to make calls cheap, few enough that tensors stay in the cache."""
-FEW = 1 / 32
+FEW = 1 / 64
 """Share of a unit that is left by its rivals up to which running that once more costs less than quick looks save."""
 
 
