@@ -5,18 +5,19 @@ An operation is bound and its calls run once; `Session` binds whole plans and ru
 
 from __future__ import annotations
 
-from typing import Sequence
+from typing import Any, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mpnet.engine.bind import Context, named_error, run_call
 from mpnet.engine.lowering import Lowering, Lowerings
-from mpnet.engine.operations import Operation
+from mpnet.engine.operations import Convolve, Operation
 from mpnet.engine.options import DEFAULT_OPTIONS, EngineOptions
-from mpnet.engine.prepare import Prepared
+from mpnet.engine.prepare import Prepared, PreparedConvolution
 from mpnet.engine.tensor import Tensor
 from mpnet.errors import KernelError, MpnetError, PrecisionError
-from mpnet.kernels.call import scratch
+from mpnet.kernels.call import ImageScales, scratch
 from mpnet.spec.precision import Precision
 
 
@@ -44,6 +45,21 @@ def execute(operation: Operation, inputs: Sequence[Tensor], prepared: Prepared, 
         first.ranges = None  # bound, but perhaps not measured
         raise
     return result
+
+
+def convolve(
+    operation: Convolve, ready: PreparedConvolution, x: NDArray[Any], out: NDArray[Any], scales: ImageScales | None,
+    prepared: Prepared, threads: int, *, ranges: NDArray[np.float32] | None = None, sums: NDArray[np.int32] | None = None,
+) -> None:
+    """Fill out with a convolution by some of an operation's weights; arguments as `Binder.conv` takes them.
+
+    Raises: KernelError, of values that are not finite as well.
+    """
+    binder = Context.of(prepared, threads).binder
+    call = binder.conv(ready.packed, x, out, bias=ready.bias, activation=ready.activation, weight_scale=ready.weight_scale,
+                       in_scales=scales, ranges=ranges, sums=sums)
+    binder.finish(scratch)
+    run_call(operation, call)
 
 
 def convert(tensor: Tensor, conversion: Operation | None, prepared: Prepared, threads: int = 1) -> Tensor:

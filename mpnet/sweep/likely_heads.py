@@ -15,16 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.detection.decode import Cells, YoloHead
-from mpnet.engine.bind import run_call
-from mpnet.engine.execute import convert, run_lowering
+from mpnet.engine.execute import convert, convolve, run_lowering
 from mpnet.engine.lowering import Lowering
 from mpnet.engine.operations import Convolve
 from mpnet.engine.prepare import Prepared, PreparedConvolution
 from mpnet.engine.tensor import Tensor
 from mpnet.errors import NonFiniteError
 from mpnet.kernels._core import lib
-from mpnet.kernels.call import ImageScales, scratch
-from mpnet.kernels.calls import Binder
+from mpnet.kernels.call import ImageScales
 from mpnet.kernels.core import address, c_arguments, check_status
 from mpnet.kernels.interface import ConvShape
 from mpnet.spec.network import ConvolutionSpec, NetworkSpec
@@ -89,7 +87,7 @@ class LikelyHeads:
             scales = scales.of_images(np.repeat(np.arange(x.images), (cells.starts[1:] - cells.starts[:-1]) // BLOCK))
         if (prepared, operation) not in self._whole:
             self._whole[prepared, operation] = _pack([operation], np.arange(head.channels), 1, BLOCK, prepared)
-        data = _convolve(operation, self._whole[prepared, operation], gathered, scales, prepared, threads)
+        data = _convolved(operation, self._whole[prepared, operation], gathered, scales, prepared, threads)
         return HeadCells(data, cells=cells)
 
     def _objectness(
@@ -107,11 +105,11 @@ class LikelyHeads:
         if known is None or known.shape[3] <= first:
             assert widths.ready is not None
             try:
-                known = widths.known[x] = _convolve(operation, widths.ready, x.data, scales, prepared, threads)
+                known = widths.known[x] = _convolved(operation, widths.ready, x.data, scales, prepared, threads)
             except NonFiniteError:
                 # Perhaps of a width that nobody asked for.
                 alone = _pack([operation], filters, *x.shape[:2], prepared)
-                return _convolve(operation, alone, x.data, scales, prepared, threads), 0
+                return _convolved(operation, alone, x.data, scales, prepared, threads), 0
         return known, first
 
     def _gather(
@@ -164,16 +162,12 @@ def _pack(
                                np.concatenate(scales) if scales else None, "linear")
 
 
-def _convolve(
+def _convolved(
     operation: Convolve, ready: PreparedConvolution, x: NDArray[Any], scales: ImageScales | None, prepared: Prepared,
     threads: int,
 ) -> NDArray[np.float32]:
-    """The convolution of x (n, h, w, c). Raises: KernelError, of values that are not finite as well."""
+    """The convolution of x (n, h, w, c)."""
     shape = ready.packed.shape
     out = np.empty((len(x), shape.out_h, shape.out_w, shape.out_channels), np.float32)
-    binder = Binder(prepared.kernels, threads)
-    call = binder.conv(ready.packed, x, out, bias=ready.bias, activation=ready.activation, weight_scale=ready.weight_scale,
-                       in_scales=scales, ranges=None)
-    binder.finish(scratch)
-    run_call(operation, call)
+    convolve(operation, ready, x, out, scales, prepared, threads)
     return out

@@ -9,18 +9,17 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.engine.bind import Context, run_call
-from mpnet.engine.execute import run_lowering
+from mpnet.engine.execute import convolve, run_lowering
 from mpnet.engine.lowering import Lowering
 from mpnet.engine.operations import Concat, Convolve, Quantize
 from mpnet.engine.prepare import Prepared, PreparedConvolution
 from mpnet.engine.tensor import CodeMap, PartSums, Tensor
-from mpnet.kernels.call import scratch
 from mpnet.quantization import native as activations
 from mpnet.spec.network import NetworkSpec
 from mpnet.spec.precision import FP32
@@ -123,7 +122,8 @@ def run_apart(lowering: Lowering, x: Apart, prepared: Prepared, threads: int) ->
     sums = _sums_for(x.parts[x.shared], codes.code_map, operation, quantize, of_shared, context)
     result = Tensor(np.empty((codes.images, *lowering.shapes[0]), np.float32))
     result.ranges = np.empty((codes.images, 2), np.float32)
-    _convolve(operation, context, of_own, codes, result.data, ranges=result.ranges, sums=sums)
+    convolve(operation, of_own, codes.data, result.data, codes.code_map.scales, prepared, threads, ranges=result.ranges,
+             sums=sums)
     return result
 
 
@@ -149,20 +149,9 @@ def _sums(
 ) -> NDArray[np.int32]:
     shape = ready.packed.shape
     sums = np.empty((x.images, shape.out_h, shape.out_w, shape.out_channels), np.int32)
-    _convolve(operation, context, ready, _quantized(x, quantize, code_map, context), sums)
+    codes = _quantized(x, quantize, code_map, context)
+    convolve(operation, ready, codes.data, sums, code_map.scales, context.prepared, context.threads)
     return sums
-
-
-def _convolve(
-    operation: Convolve, context: Context, ready: PreparedConvolution, codes: Tensor, out: NDArray[Any], **rest: Any,
-) -> None:
-    assert codes.code_map is not None
-    call = context.binder.conv(
-        ready.packed, codes.data, out, bias=ready.bias, activation=ready.activation, weight_scale=ready.weight_scale,
-        in_scales=codes.code_map.scales, **{"ranges": None, **rest},
-    )
-    context.binder.finish(scratch)
-    run_call(operation, call)
 
 
 def _ranges(x: Tensor, context: Context) -> NDArray[np.float32]:

@@ -143,8 +143,8 @@ def test_a_width_that_is_not_finite_spoils_no_other(monkeypatch: pytest.MonkeyPa
             raise NonFiniteError
         return convolution(operation, ready, *rest)
 
-    convolution, keys = likely_heads._convolve, ["qqq", "qq5"]
-    monkeypatch.setattr(likely_heads, "_convolve", convolve)
+    convolution, keys = likely_heads._convolved, ["qqq", "qq5"]
+    monkeypatch.setattr(likely_heads, "_convolved", convolve)
     assert_same(found(wide(), keys, 0.45)[0], found(wide(), keys, 0.45, likely=False)[0])
 
 
