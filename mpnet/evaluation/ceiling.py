@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Sequence
+from typing import Any, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -71,11 +71,20 @@ class Ceiling:
         return PERCENT * present.mean(axis=1) if present.size else np.full(count, -1.0)
 
 
-def most_telling(truths: Truths) -> NDArray[np.intp]:
-    """The images in the order in which they lower a ceiling soonest: by the share of AP that is decided on each.
+def most_telling(truths: Truths, sample: Detections | None = None) -> NDArray[np.intp]:
+    """The images in the order in which they lower a ceiling soonest: by the share of each class's truths that a sample of runs
+    misses on each, or, without one, that each has. Equal ones keep their order.
 
-    An image has as much of it as it has of each class's truths; equal ones keep their order.
+    sample: of the truths' images, one run after the other.
     """
     counted = truths.counted()
-    shares = (counted / np.maximum(1, counted.sum(axis=0))).sum(axis=1)
+    missed: NDArray[Any] = counted
+    if sample is not None:
+        _, matched, ignored, _ = find_matches(sample, truths)
+        thresholds = len(COCO_THRESHOLDS)
+        right = (((matched & ~ignored)[:, None] >> np.arange(thresholds, dtype=np.uint16)) & 1).sum(axis=1)
+        found = np.zeros(counted.shape)
+        np.add.at(found, (sample.image_index % truths.image_count, sample.category), right)
+        missed = counted - found / (thresholds * (sample.image_count // truths.image_count))
+    shares = (missed / np.maximum(1, counted.sum(axis=0))).sum(axis=1)
     return np.argsort(-shares, kind="stable")

@@ -111,7 +111,8 @@ class Evaluator:
         if unit.rivals is not None:
             names = unit.rivals.names
             seen = _Looks(self, unit.options, likely=self._few_left)
-            left = self._elimination.left(left, unit.rivals, seen, lambda key: self.costs(unit.options, key, names))
+            left = self._elimination.left(left, unit.rivals, seen, lambda key: self.costs(unit.options, key, names),
+                                          lambda keys: self._found_by(unit.options, keys))
             if self._few_left:
                 macs = seen.macs
             else:
@@ -119,6 +120,11 @@ class Evaluator:
             self._few_left = len(left) <= FEW * len(unit.keys)
         trials = tuple([Trial(key, {**measured, **self.costs(unit.options, key)}) for key, measured in looks.measured(left)])
         return UnitResult(unit, trials, macs + looks.macs, tuple(sorted({*unit.keys} - {*left})))
+
+    def _found_by(self, options: int, keys: Sequence[str]) -> Any:
+        looks = _Looks(self, options, likely=True)
+        looks.look(keys, self.context.select)
+        return looks.found(keys, 0)
 
     def found(self, options: int, key: str) -> Any:
         """What one configuration finds: the bits that its trial was measured on."""

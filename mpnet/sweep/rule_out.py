@@ -26,6 +26,8 @@ HASTE = 1.1
 """How much more than so far a configuration is taken to lose per picture, when it is guessed in which round a look pays."""
 TOGETHER = 128
 """Configurations that are judged in one call: enough to make calls cheap, few enough that what they find stays in the cache."""
+SAMPLE = 16
+"""Configurations of the first large unit that say on which pictures most is lost: these are looked at first."""
 SAMPLED, MANY = 7, 64
 """Of so many configurations one of seven is looked at behind the first round; the others when these say that it pays."""
 
@@ -51,13 +53,15 @@ class Elimination:
         self._kit, self._select = kit, select
         self._dataset = dataset.subset(select.tolist())
         self._baseline = None if baseline is None else baseline.of_images(select)
-        self._ceilings: dict[tuple[str, ...], Ceilings[Any]] = {}
+        self._ceilings: dict[tuple[tuple[str, ...], bool], Ceilings[Any]] = {}
 
     def left(
         self, keys: Sequence[str], rivals: Rivals, looks: Looks, costs: Callable[[str], Mapping[str, float]],
+        found: Callable[[Sequence[str]], Any],
     ) -> tuple[str, ...]:
-        """Those of the keys that no rival beats for certain. costs: of a key, by name."""
-        ceilings = self._of(rivals.names)
+        """Those of the keys that no rival beats for certain. costs: of a key, by name. found: what some keys find in all
+        pictures that count, one key after the other."""
+        ceilings = self._of(rivals.names, keys, found)
         order = self._select[ceilings.order]
         made = list(rounds(len(order)))
         known = _Known(keys, rivals, costs, np.array([last for _, last in made], dtype=np.intp))
@@ -83,10 +87,13 @@ class Elimination:
                     known.plan(others, number)
         return known.keys_at(np.flatnonzero(known.left))
 
-    def _of(self, names: tuple[str, ...]) -> Ceilings[Any]:
-        if names not in self._ceilings:
-            self._ceilings[names] = self._kit.ceilings(self._dataset, self._baseline, names)
-        return self._ceilings[names]
+    def _of(self, names: tuple[str, ...], keys: Sequence[str], found: Callable[[Sequence[str]], Any]) -> Ceilings[Any]:
+        """Many configurations pay for a sample of the first ones, which says on which pictures most is lost."""
+        many = len(keys) >= MANY * SAMPLE
+        if (names, many) not in self._ceilings:
+            sample = found(keys[::len(keys) // SAMPLE]) if many else None
+            self._ceilings[names, many] = self._kit.ceilings(self._dataset, self._baseline, names, sample)
+        return self._ceilings[names, many]
 
 
 class _Known:

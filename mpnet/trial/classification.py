@@ -60,12 +60,19 @@ class ClassMeter:
 class ClassCeilings:
     """As `trial.task.Ceilings`: every picture that was not seen counts as right."""
 
-    def __init__(self, dataset: Dataset, baseline: Classifications | None, wanted: Collection[str]) -> None:
-        self.order = np.arange(len(dataset.images))
+    def __init__(
+        self, dataset: Dataset, baseline: Classifications | None, wanted: Collection[str],
+        sample: Classifications | None = None,
+    ) -> None:
         labels = {CLASSIFICATION.quality: dataset.labels}
         if baseline is not None:
             labels[CLASSIFICATION.agreement] = baseline.best
         self._labels = {name: values for name, values in labels.items() if name in wanted}
+        self.order = np.arange(len(dataset.images))
+        if sample is not None:
+            runs, truths = len(sample) // len(self.order), next(reversed(self._labels.values()))
+            wrong = ~right(sample, np.tile(truths, runs), 1).reshape(runs, -1)
+            self.order = np.argsort(-np.count_nonzero(wrong, axis=0), kind="stable")
 
     def evidence(self, found: Classifications, first: int, last: int) -> list[dict[str, int]]:
         """How many pictures are wrong, by measure."""

@@ -58,12 +58,14 @@ class Meter:
 class DetectionCeilings:
     """As `trial.task.Ceilings`; see `evaluation.ceiling` for the proof."""
 
-    def __init__(self, dataset: Dataset, baseline: Detections | None, wanted: Collection[str]) -> None:
+    def __init__(
+        self, dataset: Dataset, baseline: Detections | None, wanted: Collection[str], sample: Detections | None = None,
+    ) -> None:
         truths = {DETECTION.quality: Truths.of_dataset(dataset)}
         if baseline is not None:
             truths[DETECTION.agreement] = Agreement(baseline, dataset.sizes, len(dataset.categories)).truths
         truths = {name: held for name, held in truths.items() if name in wanted}
-        self.order = most_telling(next(reversed(truths.values())))
+        self.order = most_telling(next(reversed(truths.values())), sample)
         self._sizes = dataset.sizes[self.order]
         self._ceilings = {name: Ceiling(held.in_order(self.order)) for name, held in truths.items()}
 

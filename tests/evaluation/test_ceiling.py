@@ -95,3 +95,26 @@ def test_images_that_decide_most_come_first() -> None:
     order = most_telling(truths)
     assert sorted(order) == list(range(truths.image_count))
     assert (np.diff(shares[order]) <= 0).all()
+
+
+def test_images_on_which_a_sample_misses_most_come_first() -> None:
+    dataset = random_dataset(4)
+    truths = Truths.of_dataset(dataset)
+    counted, last = truths.counted(), truths.image_count
+    worst, best = np.argsort(-(counted / np.maximum(1, counted.sum(axis=0))).sum(axis=1), kind="stable")[:2]
+    image = np.repeat(np.arange(last * truths.category_count), np.diff(truths.cell_offsets))
+    ordinary = truths.crowd == 0
+
+    def finds(images: set[int], run: int) -> list[np.ndarray]:
+        """All truths of these images, exactly."""
+        there = ordinary & np.isin(image // truths.category_count, list(images))
+        return [image[there] // truths.category_count + run * last, image[there] % truths.category_count,
+                np.full(there.sum(), 0.5), truths.box[there]]
+
+    everywhere = set(range(last))
+    runs = [finds(everywhere - {int(worst)}, 0), finds(everywhere - {int(worst), int(best)}, 1)]
+    columns = [np.concatenate(parts) for parts in zip(*runs, strict=True)]
+    order = most_telling(truths, Detections.of(2 * last, *columns))
+    assert order[:2].tolist() == [worst, best]
+    rest = [i for i in range(last) if i not in (worst, best)]
+    assert order[2:].tolist() == rest
