@@ -261,9 +261,9 @@ def _computed(
     graph: Graph, number: int, inputs: Sequence[Tensor | Apart], prepared: Prepared, threads: int, run: Run
 ) -> Tensor | Apart:
     lowering = graph.nodes[number].lowering
-    if isinstance(inputs[0], Apart):
+    if len(inputs) == 1 and isinstance(inputs[0], Apart):
         return run_apart(lowering, inputs[0], prepared, threads)
-    tensors = [_tensor(x) for x in inputs]
+    tensors = [x.whole(prepared, threads) if isinstance(x, Apart) else x for x in inputs]
     if number in graph.apart:
         return Apart(lowering, (tensors[0], tensors[1]), graph.apart[number])
     return run(lowering, tensors, prepared, threads)

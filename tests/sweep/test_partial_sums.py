@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mpnet.engine.assign import assign_key
-from mpnet.engine.options import resolve_options
+from mpnet.engine.options import EngineOptions, resolve_options
 from mpnet.engine.plan import build_plan
 from mpnet.engine.prepare import Prepared
 from mpnet.engine.run import Session
@@ -15,12 +15,39 @@ from mpnet.kernels.isa import kernels
 from mpnet.spec.quantization import NarrowOptions, QuantizationOptions
 from mpnet.spec.weights import random_weights
 from mpnet.sweep.space import build_space
-from mpnet.sweep.trie import build_graph, run_graph, run_stem
+from mpnet.sweep.trie import Graph, build_graph, run_graph, run_stem
 from tests.sweep.sweep_networks import conv, parse, yolo
 
 NETWORK = parse(16, conv(32, 3, 1, "linear"), conv(40, 3, 1, "logistic"), "[route]\nlayers=-1,-2\n", conv(48),
                 conv(24, 1, 1, "linear"), yolo("0,1,2"))
 """Results of the second layer lie in [0, 1], those of the first grow with the picture."""
+
+
+READ_AGAIN = parse(16, conv(8, 3, 1, "linear"), conv(8), "[route]\nlayers=-1,-2\n", conv(16), "[route]\nlayers=-1,-2\n",
+                   "[shortcut]\nfrom=-1\nactivation=linear\n", "[route]\nlayers=-4,-1\n", conv(24, 1, 1, "linear"),
+                   yolo("0,1,2"))
+"""The first concatenation is read by a convolution, and beside other tensors as the first and as the second of two."""
+
+
+def assert_direct(graph: Graph, pictures: np.ndarray, options: EngineOptions) -> None:
+    """All configurations of the graph have the bits of direct runs."""
+    network = graph.network
+    prepared = Prepared(network, random_weights(network, 3), kernels())
+    found: dict[str, bytes] = {}
+    run_graph(graph, run_stem(graph, Tensor(pictures), prepared), prepared,
+              lambda head, name, tensor: found.update({name: tensor.data.tobytes()}), picture=Tensor(pictures))
+    for key in graph.keys:
+        [direct] = Session(prepared, build_plan(network, assign_key(network, key), options)).forward(pictures)
+        assert found[graph.head_names(key)[0]] == direct.tobytes(), key
+
+
+def test_other_layers_read_the_concatenation_whole() -> None:
+    options = resolve_options(READ_AGAIN)
+    keys = list(build_space(READ_AGAIN, ("fp32", "int8")).all_keys())
+    graph = build_graph(READ_AGAIN, keys, options)
+    assert {graph.nodes[number].layer for number in graph.apart} >= {2}
+    pictures = np.random.default_rng(4).random((2, *READ_AGAIN.in_shape), np.float32)
+    assert_direct(graph, pictures, options)
 
 
 @pytest.mark.parametrize("granularity", ["per_channel", "per_group"])
@@ -33,10 +60,4 @@ def test_whichever_part_decides_the_scale(sizes: tuple[float, ...], granularity:
     assert sorted(graph.apart) == [number for number, node in enumerate(graph.nodes) if node.layer == 2]
     pictures = np.random.default_rng(4).random((len(sizes), *NETWORK.in_shape), np.float32)
     pictures *= np.array(sizes, np.float32)[:, None, None, None]
-    prepared = Prepared(NETWORK, random_weights(NETWORK, 3), kernels())
-    found: dict[str, bytes] = {}
-    run_graph(graph, run_stem(graph, Tensor(pictures), prepared), prepared,
-              lambda head, name, tensor: found.update({name: tensor.data.tobytes()}), picture=Tensor(pictures))
-    for key in keys:
-        [direct] = Session(prepared, build_plan(NETWORK, assign_key(NETWORK, key), options)).forward(pictures)
-        assert found[graph.head_names(key)[0]] == direct.tobytes(), key
+    assert_direct(graph, pictures, options)
