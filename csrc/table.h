@@ -115,19 +115,24 @@ typedef struct {
                 const void *init, void *acc);
 } mp_depthwise;
 
-/* Winograd: narrow weights of so many channels are transformed at a time, whole groups (types.h); int16 from one position of a panel
- * to the next: an odd number of cache lines, since all are written side by side and would else share their cache sets. */
-enum { MP_KERNEL_CHANNELS = 256 };
-static inline size_t mp_kernel_elements(int nr) { return (size_t)MP_KERNEL_CHANNELS * nr + 32; }
+/* Winograd: so many narrow weights of a panel are transformed at a time, whole groups of channels (types.h), so that all positions stay
+ * in the second cache level; int16 from one position to the next: an odd number of cache lines, since all are written side by side and
+ * would else share their cache sets. */
+enum { MP_KERNEL_CODES = 4096 };
+static inline int mp_kernel_channels(int nr) { return MP_KERNEL_CODES / nr; }
+static inline size_t mp_kernel_elements(void) { return MP_KERNEL_CODES + 32; }
 
 /* Winograd F(4x4, 3x3) around an ordinary tile kernel. */
 typedef struct {
     const mp_micro *micro;
+    int least_channels,
+        least_tiles; /* codes: of the input, and tiles of the output, from which on it is faster than direct */
     /* A 6x6 tile of staged pixels -> 36 positions, position_bytes apart; may read and write whole vectors past channels. */
     void (*input)(const char *pixel, size_t pixel_bytes, size_t row_bytes, int channels, char *v,
                   size_t position_bytes);
-    /* 36 positions of nr sums -> y[4][4][nr], rows y_row elements apart, each started from init[nr]. */
-    void (*output)(const char *m, size_t position_bytes, const void *init, void *y, size_t y_row, int nr);
+    /* 36 positions of nr sums -> y[4][4][nr], rows y_row elements apart, each started from init[nr]. windows: 1: y[2][2][4][nr],
+     * 2x2 windows, whose rows are 2 y_row apart. */
+    void (*output)(const char *m, size_t position_bytes, const void *init, void *y, size_t y_row, int nr, int windows);
 } mp_winograd;
 
 /* Leaf kernels that are one function of a level. LEAF(what it gives, name, arguments).
@@ -139,7 +144,7 @@ typedef struct {
  * mean: out[c] = (sum over pixels, in order, of x[pixel][c]) / pixels.
  * winograd_weights: 9 taps of `count` weights -> 36 positions, mp_kernel_elements apart, without the denominators.
  * unpack: blocks of conv/narrow.h -> codes as weight_type, int8 or int16. multipliers: NULL, or for every `run` blocks the nr of
- *   their channels, as they were unpacked (conv/groups.h); int8 tiles only.
+ *   their channels, as they were unpacked (conv/groups.h), with so many codes of each side by side: kstep; int8 tiles only.
  * multiply_adds: rounds times 12 vectors of multiply-adds on start[12][lanes], for measuring the machine. */
 /* clang-format off */
 #define MP_LEAVES(LEAF)                                                                                                \
@@ -160,8 +165,8 @@ typedef struct {
     LEAF(void, maxpool, (const char *const *rows, int count, int w, int channels, int type, int size, int stride,      \
                          int offset, int out_w, void *out, size_t out_ld))                                             \
     LEAF(void, winograd_weights, (const int8_t *taps, size_t tap_bytes, size_t count, int16_t *out))                    \
-    LEAF(void, unpack, (const void *packed, size_t blocks, int bits, int weight_type, const int8_t *multipliers,       \
-                        size_t run, void *out))                                                                        \
+    LEAF(void, unpack, (const void *packed, size_t blocks, int bits, int weight_type, int kstep,                       \
+                        const int8_t *multipliers, size_t run, void *out))                                             \
     LEAF(void, mean, (const void *x, void *out, int type, size_t pixels, size_t channels))                             \
     LEAF(float, multiply_adds, (const float *start, int64_t rounds))
 #define MP_LEAF_FIELD(RESULT, NAME, ARGUMENTS) RESULT (*NAME) ARGUMENTS;

@@ -21,7 +21,8 @@
 #define WINDOW_SUMS(M) M(0, 0) M(0, 1)
 #define WINDOWS_BESIDE 1
 #define WINDOW_VECTORS 2
-#define MP_INT8_WINOGRAD /* a quarter of the products, and vpmaddwd takes int16 anyway */
+/* A quarter of the products, and vpmaddwd takes int16 anyway. */
+#define MP_INT8_WINOGRAD .least_channels = 16
 
 static int usable(const mp_cpu *cpu) { return cpu->avx2 && cpu->fma && cpu->f16c; }
 

@@ -6,7 +6,8 @@
 #include "x86_avx512_rows.h"
 #include "x86_avx512_asm.h"
 #include "../kernels/tile.h"
-#define MP_INT8_WINOGRAD /* a quarter of the products, and vpmaddwd takes int16 anyway */
+/* A quarter of the products, and vpmaddwd takes int16 anyway. */
+#define MP_INT8_WINOGRAD .least_channels = 16
 
 static int usable(const mp_cpu *cpu) { return cpu->avx512 && cpu->avx2 && cpu->fma && cpu->f16c; }
 

@@ -37,7 +37,11 @@ typedef struct {
 /* Four bytes of a row times the weights: an fp32 activation, four int8 or two int16. */
 #define ASM_MAC_F32(b, c) "vfmadd231ps %%zmm" #b ", %%zmm31, %[c" #c "]\n"
 #define ASM_MAC_U8(b, c) "vpdpbusd %%zmm" #b ", %%zmm31, %[c" #c "]\n"
+#ifdef MP_HAS_DOT8
+#define ASM_MAC_S16(b, c) "vpdpwssd %%zmm" #b ", %%zmm31, %[c" #c "]\n"
+#else
 #define ASM_MAC_S16(b, c) "vpmaddwd %%zmm" #b ", %%zmm31, %%zmm30\n vpaddd %%zmm30, %[c" #c "], %[c" #c "]\n"
+#endif
 #define ASM_ROW_F32_2(i, row) "vbroadcastss (%%rax" row "), %%zmm31\n" ASM_MAC_F32(28, i##0) ASM_MAC_F32(29, i##1)
 #define ASM_ROW_F32_1(i, row) "vfmadd231ps (%%rax" row ")%{1to16%}, %%zmm28, %[c" #i "0]\n"
 #define ASM_ROW_U8_2(i, row) ASM_ROW_U8_1(i, row) ASM_MAC_U8(29, i##1)
@@ -147,13 +151,15 @@ ASM_TILE(tile_f32_half, F32, 1, )
 ASM_TILE(tile_u8_full, U8, 2, ASM_FINISH)
 ASM_TILE(tile_u8_half, U8, 1, )
 ASM_OUTPUT(tile_u8, 4)
-#define TILE_FULL_I8 ASM_FULL(tile_u8, 4)
+#define TILE_FULL_U8 ASM_FULL(tile_u8, 4)
 #define TILE_OUTPUT_I8 tile_u8_output
+ASM_TILE(tile_s16_full, S16, 2, )
+ASM_TILE(tile_s16_half, S16, 1, )
 #else
 ASM_TILE(tile_s16_full, S16, 2, ASM_FINISH)
 ASM_TILE(tile_s16_half, S16, 1, )
 ASM_OUTPUT(tile_s16, 2)
-#define TILE_FULL_I8 ASM_FULL(tile_s16, 2)
 #define TILE_OUTPUT_I8 tile_s16_output
 #endif
+#define TILE_FULL_S16 ASM_FULL(tile_s16, 2)
 #endif

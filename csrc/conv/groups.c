@@ -73,7 +73,7 @@ static void unpack_groups(const mp_conv_plan *plan, const mp_table *table, const
         codes = (size_t)(whole ? whole * MP_GROUP : run) * nr;
         if (codes > end - at) codes = end - at;
         table->unpack(stored + mp_narrow_bytes(at, bits), mp_narrow_blocks(codes), bits, plan->weight_type,
-                      multipliers + ((size_t)tap * mp_groups(plan) + c / MP_GROUP) * nr,
+                      plan->micro->kstep, multipliers + ((size_t)tap * mp_groups(plan) + c / MP_GROUP) * nr,
                       mp_narrow_blocks((size_t)run * nr), weights + (at - first) * plan->weight_bytes);
     }
 }
@@ -106,7 +106,7 @@ void mp_unpack_groups(const mp_conv_plan *plan, const mp_table *table, const cha
         unpack_groups(plan, table, stored, multipliers, first, count, weights);
     } else {
         table->unpack(stored + mp_narrow_bytes(first - before, bits), mp_narrow_blocks(before + count), bits,
-                      plan->weight_type, 0, 0, weights - before * plan->weight_bytes);
+                      plan->weight_type, 0, 0, 0, weights - before * plan->weight_bytes);
         multiply_groups(plan, multipliers, first, count, weights);
     }
 }

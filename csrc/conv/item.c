@@ -113,7 +113,7 @@ const int8_t *mp_item_multipliers(mp_item *item, const char *stored)
     if (!plan->grouped) return 0;
     if (stored != item->multipliers_of)
         item->table->unpack(stored + plan->codes_bytes, mp_narrow_blocks(mp_multipliers(plan)),
-                            mp_multiplier_bits(plan), MP_W_I8, 0, 0, item->multipliers);
+                            mp_multiplier_bits(plan), MP_W_I8, 0, 0, 0, item->multipliers);
     item->multipliers_of = stored;
     return (const int8_t *)item->multipliers;
 }
@@ -132,7 +132,7 @@ const char *mp_item_weights(mp_item *item, const char *stored, size_t first, siz
         mp_unpack_groups(plan, item->table, stored, mp_item_multipliers(item, stored), first, count, weights);
         return weights;
     }
-    item->table->unpack(from, mp_narrow_blocks(before + count), bits, plan->weight_type, 0, 0, item->weights);
+    item->table->unpack(from, mp_narrow_blocks(before + count), bits, plan->weight_type, 0, 0, 0, item->weights);
     if (plan->grouped)
         mp_spread_multipliers(plan, mp_item_multipliers(item, stored), first, count, (int32_t *)(weights + count));
     return weights;

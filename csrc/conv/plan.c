@@ -6,10 +6,15 @@
  * input, beside tiles for narrow weights. */
 enum { WINOGRAD_MIN_CHANNELS = 16, WINOGRAD_MIN_NARROW = 24 };
 
-static int winograd_shape(const mp_conv_shape *s, int least)
+/* Whether a Winograd of this table computes such a layer. narrow: 1: there are tiles for its weights alone. */
+static int winograd_shape(const mp_conv_plan *plan, const mp_winograd *winograd, int narrow)
 {
-    return s->size == 3 && s->stride == 1 && s->dilation == 1 && s->groups == 1 && s->in_c >= least &&
-           s->out_c >= WINOGRAD_MIN_CHANNELS;
+    const mp_conv_shape *s = &plan->shape;
+    const int tiles = ceil_div(plan->out_h, MP_TILE) * ceil_div(plan->out_w, MP_TILE);
+    return winograd && s->size == 3 && s->stride == 1 && s->dilation == 1 && s->groups == 1 &&
+           s->in_c >= (narrow ? WINOGRAD_MIN_NARROW : WINOGRAD_MIN_CHANNELS) && s->out_c >= WINOGRAD_MIN_CHANNELS &&
+           s->in_c >= winograd->least_channels && s->out_c >= winograd->least_channels &&
+           tiles >= winograd->least_tiles;
 }
 
 /* Each output must fit 26 bits, because 64 times it must fit 32: |q| <= 128. */
@@ -193,7 +198,7 @@ int mp_conv_plan_make(mp_conv_plan *plan, const mp_table *table, const mp_conv_s
     const mp_micro *narrow = narrow_tiles(plan, table);
     if (narrow) plan->micro = narrow;
     /* Sums of floats depend on the algorithm, so that a precision has it or not; whole numbers are the same either way. */
-    if (table->winograd[traits->tiles] && winograd_shape(s, narrow ? WINOGRAD_MIN_NARROW : WINOGRAD_MIN_CHANNELS) &&
+    if (winograd_shape(plan, table->winograd[traits->tiles], narrow != 0) &&
         (!plan->codes || asked & MP_WINOGRAD || (by_weights && winograd_fits_int8(s, weights)))) {
         plan->winograd = table->winograd[traits->tiles];
         plan->micro = plan->winograd->micro;

@@ -11,7 +11,7 @@ enum {
     WIDE = 32,
     POOL_BYTES = 64 << 10,         /* results on their way into pooling */
     TRANSFORMED_BYTES = 256 << 10, /* Winograd: input tiles of a block */
-    PRODUCT_BYTES = 2 << 20        /* Winograd: products of a group of panels */
+    PRODUCT_BYTES = 512 << 10      /* Winograd: products of a group of panels */
 };
 
 static size_t pooled_row_bytes(const mp_conv_plan *plan)
@@ -35,7 +35,6 @@ static void cut_direct(const mp_conv_plan *plan, int pooled, int threads, mp_sch
     schedule->rows = ceil_div(plan->out_h, blocks);
     if (pooled) schedule->rows += schedule->rows % 2; /* a window lies in one block */
     schedule->blocks = ceil_div(plan->out_h, schedule->rows);
-    schedule->windows = pooled && !plan->depthwise && plan->out_h % 2 == 0 && plan->out_w % 2 == 0;
     schedule->first_layer = schedule->windows && plan->micro->windows && plan->shape.size == 3 && plan->segments == 3 &&
                             plan->shape.stride == 1 && plan->shape.in_c == MP_WINDOW_CHANNELS &&
                             plan->out_w / 2 >= MP_LEAST_WINDOWS;
@@ -151,9 +150,8 @@ static void lay_out(const mp_conv_plan *plan, int pooled, mp_schedule *schedule)
     at->zeros = place(&end, zeros);
     at->segments = place(&end, plan->segments * sizeof(ptrdiff_t));
     at->weights = place(&end, plan->traits->bits ? narrow_bytes(plan, schedule) : 0);
-    at->kernels = place(&end, plan->traits->bits && plan->winograd
-                                  ? MP_POSITIONS * mp_kernel_elements(plan->micro->nr) * sizeof(int16_t)
-                                  : 0);
+    at->kernels =
+        place(&end, plan->traits->bits && plan->winograd ? MP_POSITIONS * mp_kernel_elements() * sizeof(int16_t) : 0);
     at->multipliers = place(&end, plan->grouped ? mp_narrow_blocks(mp_multipliers(plan)) * MP_NARROW_BLOCK : 0);
     at->pool = place(&end, pooled && !schedule->windows ? pool : 0);
     at->bytes = end;
@@ -162,6 +160,7 @@ static void lay_out(const mp_conv_plan *plan, int pooled, mp_schedule *schedule)
 void mp_conv_schedule(const mp_conv_plan *plan, int pooled, int threads, mp_schedule *schedule)
 {
     *schedule = (mp_schedule){.chunks = 1, .stage_row = (size_t)plan->stage_w * plan->shape.in_c * plan->a_bytes};
+    schedule->windows = pooled && !plan->depthwise && plan->out_h % 2 == 0 && plan->out_w % 2 == 0;
     if (plan->winograd)
         cut_winograd(plan, threads, schedule);
     else

@@ -50,8 +50,8 @@ static void transform_narrow(mp_item *item, const char *stored, int first, int d
     for (int c = first; c < first + depth; c += MP_GROUP) {
         const size_t tap = mp_winograd_tap(plan, c);
         item->table->unpack(stored + mp_narrow_bytes(mp_winograd_codes(plan, c), bits), mp_narrow_blocks(9 * tap), bits,
-                            MP_W_I8, multipliers ? multipliers + c / MP_GROUP * 9 * nr : 0, mp_narrow_blocks(tap),
-                            item->weights);
+                            MP_W_I8, plan->micro->kstep, multipliers ? multipliers + c / MP_GROUP * 9 * nr : 0,
+                            mp_narrow_blocks(tap), item->weights);
         item->table->winograd_weights((const int8_t *)item->weights, tap,
                                       (size_t)clamp(first + depth - c, 0, MP_GROUP) * nr,
                                       (int16_t *)item->kernels + (size_t)(c - first) * nr);
@@ -66,7 +66,7 @@ static void multiply_narrow(mp_item *item, int tiles, int panel)
     const size_t position_bytes = (size_t)tiles * nr * 4;
     const char *stored = mp_packed_weights(plan, item->args->packed) + panel * plan->stored_bytes;
     for (int first = 0, depth; first < plan->run_padded; first += depth) {
-        depth = clamp(plan->run_padded - first, 1, MP_KERNEL_CHANNELS);
+        depth = clamp(plan->run_padded - first, 1, mp_kernel_channels(nr));
         transform_narrow(item, stored, first, depth);
         /* The input of all positions is read again for every panel, and may have left the second cache level. */
         const int steps = depth / plan->micro->kstep * ceil_div(tiles, plan->micro->mr);
@@ -76,7 +76,7 @@ static void multiply_narrow(mp_item *item, int tiles, int panel)
                               0};
             ahead.per_tile = depth / plan->micro->kstep * ahead.step;
             multiply(item, tiles, position, first, depth,
-                     item->kernels + position * mp_kernel_elements(nr) * sizeof(int16_t),
+                     item->kernels + position * mp_kernel_elements() * sizeof(int16_t),
                      item->sums + (size_t)position * position_bytes, &ahead);
         }
     }
@@ -88,7 +88,8 @@ static void finish(mp_item *item, int t0, int tiles, int panel, const char *prod
 {
     const mp_conv_plan *plan = item->plan;
     const mp_conv_args *args = item->args;
-    const int nr = plan->micro->nr, tiles_x = item->schedule->tiles_x;
+    const int nr = plan->micro->nr, tiles_x = item->schedule->tiles_x, windows = item->schedule->windows,
+              apart = args->pool_h && !windows, side = windows ? 2 : 1; /* pooled apart; of what makes a result */
     const int channel = panel * nr, channels = clamp(plan->shape.out_c - channel, 1, nr);
     const size_t out_bytes = mp_type_bytes(args->out_type), position_bytes = (size_t)tiles * nr * 4;
     const size_t tile_row = (size_t)MP_TILES_BESIDE * MP_TILE * nr;
@@ -98,21 +99,22 @@ static void finish(mp_item *item, int t0, int tiles, int panel, const char *prod
         if (t == 0 || ox == 0) ox0 = ox, ox1 = clamp(plan->out_w, 1, ox + (tiles - t) * MP_TILE);
         count = clamp(ceil_div(ox1 - ox, MP_TILE), 1, MP_TILES_BESIDE);
         const int height = clamp(plan->out_h - oy, 1, MP_TILE), width = clamp(ox1 - ox, 1, count * MP_TILE);
-        const size_t pixel = ((size_t)item->image * plan->out_h + oy) * plan->out_w + ox;
-        char *to = args->pool_h ? item->pool + (size_t)(ox - ox0) * channels * out_bytes
-                                : (char *)args->out + (pixel * plan->shape.out_c + channel) * out_bytes;
-        const size_t to_ld = (size_t)(args->pool_h ? channels : plan->shape.out_c);
-        const size_t to_row = to_ld * (size_t)(args->pool_h ? ox1 - ox0 : plan->out_w);
-        for (int r = 0; r < height && !args->pool_h; r++)
-            mp_fetch_results(to + r * to_row * out_bytes, width, to_ld * out_bytes, channels * out_bytes);
+        const int out_h = plan->out_h / side, out_w = plan->out_w / side; /* windows are whole */
+        const size_t pixel = ((size_t)item->image * out_h + oy / side) * out_w + ox / side;
+        char *to = apart ? item->pool + (size_t)(ox - ox0) * channels * out_bytes
+                         : (char *)args->out + (pixel * plan->shape.out_c + channel) * out_bytes;
+        const size_t to_ld = (size_t)(apart ? channels : plan->shape.out_c);
+        const size_t to_row = to_ld * (size_t)(apart ? ox1 - ox0 : out_w);
+        for (int r = 0; r < height / side && !apart; r++)
+            mp_fetch_results(to + r * to_row * out_bytes, width / side, to_ld * out_bytes, channels * out_bytes);
         for (int i = 0; i < count; i++)
             plan->winograd->output(products + (size_t)(t + i) * nr * 4, position_bytes,
                                    (const char *)item->init + (size_t)channel * 4,
-                                   item->tile + (size_t)i * MP_TILE * nr * 4, tile_row, nr);
-        for (int r = 0; r < height; r++)
-            item->table->output(&item->output, item->tile + r * tile_row * 4, (size_t)nr, width, channels, channel,
-                                to + r * to_row * out_bytes, to_ld);
-        if (args->pool_h && ox + width == ox1) mp_item_pool(item, oy, ox0, height, ox1 - ox0, channel, channels);
+                                   item->tile + (size_t)i * MP_TILE * side * nr * 4, tile_row, nr, windows);
+        for (int r = 0; r < height / side; r++)
+            item->table->output(&item->output, item->tile + r * side * tile_row * 4, (size_t)nr, width * side, channels,
+                                channel, to + r * to_row * out_bytes, to_ld);
+        if (apart && ox + width == ox1) mp_item_pool(item, oy, ox0, height, ox1 - ox0, channel, channels);
     }
 }
 

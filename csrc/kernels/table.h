@@ -1,6 +1,6 @@
 /* The table of one ISA level from the templates. Defined before: MP_LEVEL (the table's identifier suffix), MP_MR (rows of
  * a tile), usable(). MP_HAS_DOT8: int8 tiles multiply bytes, else pairs of int16.
- * MP_INT8_WINOGRAD: 3x3 int8 goes through kernels/winograd.h where that gives the same integers sooner.
+ * MP_INT8_WINOGRAD: 3x3 int8 goes through kernels/winograd.h where that gives the same integers sooner: mp_winograd's bounds.
  * MP_INT8_RATE: int8 products that its best instruction makes in the time of an fp32 one; default 2 (pairs of int16).
  * MP_OWN_I8, MP_OWN_HALF: the level brings its own micro_i8, micro_half.
  * MP_NARROW_TILES: initialisers of mp_table.micro for weights below eight bits, where products of these are cheaper.
@@ -81,15 +81,22 @@ static const mp_depthwise depthwise_micro_i8 = {.a_bytes = 2, .weight_type = MP_
                                                 .row = depthwise_s16};
 static const mp_winograd winograd_f32 = {.micro = &micro_f32, .input = winograd_input_f32, .output = winograd_output_f32};
 #ifdef MP_INT8_WINOGRAD
-static const mp_winograd winograd_i8 = {.micro = &micro_i8, .input = winograd_input_s16, .output = winograd_output_s32};
+#ifdef MP_HAS_DOT8
+static const mp_micro micro_s16 = {.mr = MP_MR, .nr = 2 * VL, .kstep = 2, .a_bytes = 2, .weight_type = MP_W_I16,
+                                   .needs_stage = 1, .subtracts_zero = 1, .stage = stage_s16, .tile = tile_s16};
+#else
+#define micro_s16 micro_i8
+#endif
+static const mp_winograd winograd_i8 = {.micro = &micro_s16, MP_INT8_WINOGRAD, .input = winograd_input_s16,
+                                        .output = winograd_output_s32};
 #endif
 
 #ifdef MP_INT8_WINOGRAD
-#define MP_TABLE_WINOGRAD .winograd = {[MP_FP32_WINOGRAD] = &winograd_f32, [MP_INT8] = &winograd_i8},
+#define MP_WINOGRAD_I8 &winograd_i8
 #else
-#define MP_TABLE_WINOGRAD .winograd = {[MP_FP32_WINOGRAD] = &winograd_f32},
+#define MP_WINOGRAD_I8 0
 #endif
-#define MP_TABLE(LEVEL, USABLE, RATE, MATRIX)                                                                                 \
+#define MP_TABLE(LEVEL, USABLE, RATE, WINOGRAD, MATRIX)                                                                       \
     const mp_table MP_JOIN(mp_table_, LEVEL) = {                                                                              \
         .name = MP_STRING(LEVEL),                                                                                             \
         .usable = USABLE,                                                                                                     \
@@ -99,11 +106,11 @@ static const mp_winograd winograd_i8 = {.micro = &micro_i8, .input = winograd_in
         .depthwise = {[MP_FP32] = &depthwise_micro_f32, [MP_FP16] = &depthwise_micro_f16, [MP_INT8] = &depthwise_micro_i8,    \
                       [MP_FP16_HALF] = &depthwise_micro_half, [MP_FP32_WINOGRAD] = &depthwise_micro_f32,                      \
                       [MP_BF16] = &depthwise_micro_bf16},                                                                     \
-        MP_TABLE_WINOGRAD MP_LEAVES(MP_OWN_LEAF).lanes = VL,                                                                  \
+        .winograd = {[MP_FP32_WINOGRAD] = &winograd_f32, [MP_INT8] = WINOGRAD}, MP_LEAVES(MP_OWN_LEAF).lanes = VL,            \
         .int8_rate = RATE,                                                                                                    \
     };
-MP_TABLE(MP_LEVEL, usable, MP_INT8_RATE, 0)
+MP_TABLE(MP_LEVEL, usable, MP_INT8_RATE, MP_WINOGRAD_I8, 0)
 #ifdef MP_MATRIX_LEVEL
-MP_TABLE(MP_MATRIX_LEVEL, MP_MATRIX_USABLE, MP_MATRIX_RATE, MP_MATRIX_MICRO)
+MP_TABLE(MP_MATRIX_LEVEL, MP_MATRIX_USABLE, MP_MATRIX_RATE, 0, MP_MATRIX_MICRO)
 #endif
 /* clang-format on */

@@ -1,7 +1,7 @@
 /* Register tiles, MR pixels x 2 VL channels. The including file defines TILE_ROWS(M) = M(0) M(1) ... M(MR - 1), and
  * TILE_CASES(F, ...) which calls F(R, ...) with the number of rows as a constant, and MP_MR.
  * Accumulators are named, not an array: gcc spills arrays.
- * A level may bring full tiles of its own: TILE_FULL_F32, TILE_FULL_I8 do them and return, and leave the rest. */
+ * A level may bring full tiles of its own: TILE_FULL_F32, TILE_FULL_S16, TILE_FULL_U8 do them and return, and leave the rest. */
 #define TILE_OPERANDS(ELEMENT)                                                                                         \
     const char *const *a, const ptrdiff_t *seg, int segments, int run, const ELEMENT *b, const void *init, char *acc,  \
         const char *ahead, ptrdiff_t ahead_step
@@ -61,8 +61,11 @@
 #ifndef TILE_FULL_F32
 #define TILE_FULL_F32
 #endif
-#ifndef TILE_FULL_I8
-#define TILE_FULL_I8
+#ifndef TILE_FULL_S16
+#define TILE_FULL_S16
+#endif
+#ifndef TILE_FULL_U8
+#define TILE_FULL_U8
 #endif
 TILE(tile_f32, float, vf, 1, (2 * VL), TILE_FULL_F32)
 TILE(tile_half, float, vf, 1, (2 * VL), )
@@ -85,14 +88,13 @@ static inline int32_t load_group(const char *p)
         c##i##0 = vi_dot16(c##i##0, x, b0);                                                                            \
         c##i##1 = vi_dot16(c##i##1, x, b1);                                                                            \
     }
-#ifndef MP_HAS_DOT8
-TILE(tile_s16, int16_t, vi, 2, (4 * VL), TILE_FULL_I8)
-#else
+TILE(tile_s16, int16_t, vi, 2, (4 * VL), TILE_FULL_S16)
+#ifdef MP_HAS_DOT8
 #define TILE_MAC_tile_u8(i)                                                                                            \
     if (R > i) {                                                                                                       \
         const vi x = vi_set1(load_group(p##i + k));                                                                    \
         c##i##0 = vi_dot8(c##i##0, x, b0);                                                                             \
         c##i##1 = vi_dot8(c##i##1, x, b1);                                                                             \
     }
-TILE(tile_u8, int8_t, vi, 4, (8 * VL), TILE_FULL_I8)
+TILE(tile_u8, int8_t, vi, 4, (8 * VL), TILE_FULL_U8)
 #endif

@@ -6,11 +6,6 @@
 #define UNPACK_NR (2 * VL)
 #define UNPACK_CHANNEL (VL > 1 ? 4 : 2)
 #endif
-#if defined(MP_HAS_DOT8) || defined(MP_OWN_I8)
-#define UNPACK_WIDE 0
-#else
-#define UNPACK_WIDE 1 /* they multiply int16 */
-#endif
 #define UNPACK_WORDS (VL * 4 > 8 ? VL * 4 / 8 : 1)
 typedef uint64_t uw __attribute__((vector_size(8 * UNPACK_WORDS)));
 typedef uint8_t uw_u8 __attribute__((vector_size(8 * UNPACK_WORDS)));
@@ -53,12 +48,11 @@ typedef struct {
     uw times[UNPACK_PERIOD], less[UNPACK_PERIOD];
 } unpack_group;
 
-static inline __attribute__((always_inline)) unpack_group unpack_multipliers(const int bits, const int wide,
+static inline __attribute__((always_inline)) unpack_group unpack_multipliers(const int bits, const int wide, int kstep,
                                                                              const int8_t *multipliers)
 {
     const int base = mp_multiplier_base(bits);
-    /* Codes of int16 tiles may become bytes: half as much for each channel. */
-    const int channel = UNPACK_WIDE && !wide ? UNPACK_CHANNEL / 2 : UNPACK_CHANNEL;
+    const int channel = wide ? 2 * kstep : kstep; /* bytes of it in a step: UNPACK_CHANNEL, or half of them */
     unpack_group group;
     if (channel == 4) {
         uint32_t spread[UNPACK_PERIOD * UNPACK_WORDS * 2];
@@ -101,11 +95,11 @@ unpack_blocks(const int bits, const int wide, const unpack_group *group, const c
 }
 
 static inline __attribute__((always_inline)) void unpack_groups(const int bits, const int wide, const char *packed,
-                                                                size_t blocks, const int8_t *multipliers, size_t run,
-                                                                char *out)
+                                                                size_t blocks, int kstep, const int8_t *multipliers,
+                                                                size_t run, char *out)
 {
     for (; blocks > 0; blocks -= run, multipliers += UNPACK_NR) {
-        const unpack_group group = unpack_multipliers(bits, wide, multipliers);
+        const unpack_group group = unpack_multipliers(bits, wide, kstep, multipliers);
         if (run > blocks) run = blocks;
         unpack_blocks(bits, wide, &group, packed, run, out);
         packed += run * 16 * bits;
@@ -113,8 +107,8 @@ static inline __attribute__((always_inline)) void unpack_groups(const int bits, 
     }
 }
 
-static void unpack(const void *packed, size_t blocks, int bits, int weight_type, const int8_t *multipliers, size_t run,
-                   void *out)
+static void unpack(const void *packed, size_t blocks, int bits, int weight_type, int kstep, const int8_t *multipliers,
+                   size_t run, void *out)
 {
     const int wide = weight_type == MP_W_I16;
 #define UNPACK_CASE(BITS)                                                                                              \
@@ -127,9 +121,9 @@ static void unpack(const void *packed, size_t blocks, int bits, int weight_type,
 #define UNPACK_GROUPS_CASE(BITS)                                                                                       \
     case BITS:                                                                                                         \
         if (wide)                                                                                                      \
-            unpack_groups(BITS, 1, packed, blocks, multipliers, run, out);                                             \
+            unpack_groups(BITS, 1, packed, blocks, kstep, multipliers, run, out);                                      \
         else                                                                                                           \
-            unpack_groups(BITS, 0, packed, blocks, multipliers, run, out);                                             \
+            unpack_groups(BITS, 0, packed, blocks, kstep, multipliers, run, out);                                      \
         break;
     if (multipliers) switch (bits) {
             UNPACK_GROUPS_CASE(3) UNPACK_GROUPS_CASE(4) UNPACK_GROUPS_CASE(5) UNPACK_GROUPS_CASE(6)

@@ -67,30 +67,42 @@ WINOGRAD_INPUT(winograd_input_s16, wv_s16, int16_t)
         Y3 = (s_ << 1) - q_ + ((M5 << 1) + (M5 << 2));                                                                 \
     } while (0)
 
-/* m: 36 positions, position_bytes apart, nr sums each -> y[4][4][nr], rows y_row elements apart: a 4x4 tile of sums, started
- * from init. */
+/* As mp_winograd has it: m -> y, a 4x4 tile of sums, started from init. */
 #define WINOGRAD_OUTPUT(NAME, TYPE, LINE, FINISH)                                                                      \
-    static inline void NAME(const char *m, size_t position_bytes, const void *init, void *y, size_t y_row, int nr)     \
+    static inline __attribute__((always_inline)) void NAME##_as(                                                       \
+        const char *m, size_t position_bytes, const void *init, void *y, size_t y_row, int nr, const int windows)      \
     {                                                                                                                  \
         for (int c = 0; c < nr; c += VL) {                                                                             \
             TYPE t[4][6];                                                                                              \
-            for (int x = 0; x < 6; x++) {                                                                              \
+            _Pragma("GCC unroll 6") for (int x = 0; x < 6; x++)                                                        \
+            {                                                                                                          \
                 TYPE d[6];                                                                                             \
-                for (int i = 0; i < 6; i++)                                                                            \
+                _Pragma("GCC unroll 6") for (int i = 0; i < 6; i++)                                                    \
                     memcpy(&d[i], m + (size_t)(i * 6 + x) * position_bytes + (size_t)c * 4, sizeof d[i]);              \
                 LINE(d[0], d[1], d[2], d[3], d[4], d[5], t[0][x], t[1][x], t[2][x], t[3][x]);                          \
             }                                                                                                          \
             TYPE first;                                                                                                \
             memcpy(&first, (const char *)init + (size_t)c * 4, sizeof first);                                          \
-            for (int i = 0; i < 4; i++) {                                                                              \
+            _Pragma("GCC unroll 4") for (int i = 0; i < 4; i++)                                                        \
+            {                                                                                                          \
                 TYPE r[4];                                                                                             \
                 LINE(t[i][0], t[i][1], t[i][2], t[i][3], t[i][4], t[i][5], r[0], r[1], r[2], r[3]);                    \
-                for (int x = 0; x < 4; x++) {                                                                          \
+                _Pragma("GCC unroll 4") for (int x = 0; x < 4; x++)                                                    \
+                {                                                                                                      \
                     const TYPE sum = FINISH(r[x], i, x) + first;                                                       \
-                    memcpy((char *)y + (i * y_row + (size_t)x * nr + c) * 4, &sum, sizeof sum);                        \
+                    const size_t row = windows ? i / 2 * 2 : i, at = windows ? x / 2 * 4 + i % 2 * 2 + x % 2 : x;      \
+                    memcpy((char *)y + (row * y_row + at * nr + c) * 4, &sum, sizeof sum);                             \
                 }                                                                                                      \
             }                                                                                                          \
         }                                                                                                              \
+    }                                                                                                                  \
+    static inline void NAME(const char *m, size_t position_bytes, const void *init, void *y, size_t y_row, int nr,     \
+                            int windows)                                                                               \
+    {                                                                                                                  \
+        if (windows)                                                                                                   \
+            NAME##_as(m, position_bytes, init, y, y_row, nr, 1);                                                       \
+        else                                                                                                           \
+            NAME##_as(m, position_bytes, init, y, y_row, nr, 0);                                                       \
     }
 #define WINOGRAD_AS_IT_IS(R, I, X) (R)
 WINOGRAD_OUTPUT(winograd_output_f32, wv_f32, WINOGRAD_OUTPUT_F32, WINOGRAD_AS_IT_IS)
@@ -116,14 +128,14 @@ static inline __attribute__((always_inline)) void winograd_weights_row(wv_s16 w0
 {
     const wv_s16 sum = w0 + w2, wide = w0 + w2 * 4, twice = w1 * 2;
     const wv_s16 u[6] = {w0, sum + w1, sum - w1, wide + twice, wide - twice, w2};
-    _Pragma("GCC unroll 6") for (int x = 0; x < 6; x++) memcpy(to + x * mp_kernel_elements(2 * VL), &u[x], sizeof u[x]);
+    _Pragma("GCC unroll 6") for (int x = 0; x < 6; x++) memcpy(to + x * mp_kernel_elements(), &u[x], sizeof u[x]);
 }
 
 /* Row by row, so that what is live at a time fits 16 registers; distances are constants, since 36 addresses do not. */
 static void winograd_weights(const int8_t *taps, size_t tap_bytes, size_t count, int16_t *out)
 {
     enum { LANES = sizeof(wv_s16) / sizeof(int16_t) };
-    const size_t row = 6 * mp_kernel_elements(2 * VL);
+    const size_t row = 6 * mp_kernel_elements();
     for (const int8_t *end = taps + count; taps < end; taps += LANES, out += LANES) {
         wv_s16 w[9];
         _Pragma("GCC unroll 9") for (int t = 0; t < 9; t++) w[t] = winograd_tap(taps + t * tap_bytes);

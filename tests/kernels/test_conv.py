@@ -160,22 +160,22 @@ def test_int8_sums_at_the_bound_are_exact(level: str, sign: int) -> None:
 
 
 @pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("magnitude", [3, 64, 127])
-def test_int8_winograd_and_direct_give_the_same_sums(level: str, magnitude: int) -> None:
+@pytest.mark.parametrize("magnitude", [3, 56, 64, 127])
+@pytest.mark.parametrize("shape", [ConvShape(6, 5, 512, 18, 3, 1, 1), ConvShape(17, 21, 512, 66, 3, 1, 1)], ids=str)
+def test_int8_winograd_and_direct_give_the_same_sums(level: str, shape: ConvShape, magnitude: int) -> None:
     """Small weights may take a faster algorithm, large ones may not; 3x3 depth 4608 with extreme codes."""
-    rng = np.random.default_rng(magnitude)
-    shape = ConvShape(6, 5, 512, 18, 3, 1, 1)
-    weights = np.full((18, 512, 3, 3), magnitude, np.int8) * rng.choice(np.array([-1, 1], np.int8), (18, 1, 1, 1))
-    x = rng.choice(np.array([-128, 127], np.int8), (2, 6, 5, 512), p=[0.9, 0.1])
+    rng, filters = np.random.default_rng(magnitude), shape.out_channels
+    weights = np.full((filters, 512, 3, 3), magnitude, np.int8) * rng.choice(np.array([-1, 1], np.int8), (filters, 1, 1, 1))
+    x = rng.choice(np.array([-128, 127], np.int8), (2, shape.in_h, shape.in_w, 512), p=[0.9, 0.1])
     quant = TensorQuant(np.ones(2, np.float32), np.array([127, -128], np.int32), np.zeros(2, np.float32))
-    out, expected = np.empty((2, 6, 5, 18), np.float32), np.empty((2, 6, 5, 18), np.float32)
+    out, expected = np.empty((2, 2, shape.out_h, shape.out_w, filters), np.float32)
     for kernels, result in ((isa.kernels(level), out), (ORACLE, expected)):
         kernels.conv(
             kernels.pack_conv(shape, precision("int8"), weights),
             x,
             result,
-            bias=np.zeros(18, np.float32),
-            weight_scale=np.ones(18, np.float32),
+            bias=np.zeros(filters, np.float32),
+            weight_scale=np.ones(filters, np.float32),
             in_quant=quant,
         )
     assert same(expected, out)
@@ -187,6 +187,7 @@ def test_sums_of_the_largest_narrow_weights_and_codes_are_exact(level: str, row:
     """Tiles may add products of these in int16, several steps at a time; depths that are no whole number of them."""
     k, rng = isa.kernels(level), np.random.default_rng(row.weight_bits)
     shapes = (ConvShape(4, 5, 1028, 17, 1), ConvShape(4, 5, 1040, 17, 1), ConvShape(6, 5, 16, 18, 3, 1, 1),
+              ConvShape(20, 19, 66, 70, 3, 1, 1),
               ConvShape(5, 5, 76, 20, 3, 2, 1))
     for shape, multiplier in product(shapes, (1, 2 ** (8 - row.weight_bits))):
         size = (shape.out_channels, shape.in_channels, shape.size, shape.size)
