@@ -93,7 +93,7 @@ size_t mp_conv_scratch_bytes(const mp_table *table, const void *packed, int pool
     return schedule.at.bytes * threads;
 }
 
-static int takes_sums(const mp_conv_plan *plan) { return plan->codes && !plan->winograd && !plan->depthwise; }
+static int takes_sums(const mp_conv_plan *plan) { return plan->codes && !plan->depthwise; }
 
 int mp_conv_takes_sums(const mp_table *table, const void *packed)
 {

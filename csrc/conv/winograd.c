@@ -82,6 +82,21 @@ static void multiply_narrow(mp_item *item, int tiles, int panel)
     }
 }
 
+/* Sums of rows x width pixels from (oy, ox) on, row_bytes from one row to the next, with those that they begin from. */
+static void add_sums(const mp_item *item, char *tile, size_t row_bytes, int oy, int ox, int rows, int width,
+                     int channel, int channels)
+{
+    const mp_conv_plan *plan = item->plan;
+    const size_t first = ((size_t)item->image * plan->out_h + oy) * plan->out_w + ox;
+    for (int r = 0; r < rows; r++, tile += row_bytes)
+        for (int x = 0; x < width; x++) {
+            const uint32_t *from = (const uint32_t *)item->args->sums +
+                                   (first + (size_t)r * plan->out_w + x) * plan->shape.out_c + channel;
+            uint32_t *to = (uint32_t *)tile + (size_t)x * plan->micro->nr; /* unsigned: they may wrap, and wrap back */
+            for (int c = 0; c < channels; c++) to[c] += from[c];
+        }
+}
+
 /* One panel of all tiles, from t0 on: products -> pixels -> the result, or pooled tiles of a row. A few tiles side by side go
  * through the output stage at once. */
 static void finish(mp_item *item, int t0, int tiles, int panel, const char *products)
@@ -111,9 +126,16 @@ static void finish(mp_item *item, int t0, int tiles, int panel, const char *prod
             plan->winograd->output(products + (size_t)(t + i) * nr * 4, position_bytes,
                                    (const char *)item->init + (size_t)channel * 4,
                                    item->tile + (size_t)i * MP_TILE * side * nr * 4, tile_row, nr, windows);
-        for (int r = 0; r < height / side; r++)
-            item->table->output(&item->output, item->tile + r * side * tile_row * 4, (size_t)nr, width * side, channels,
-                                channel, to + r * to_row * out_bytes, to_ld);
+        if (args->sums) add_sums(item, item->tile, tile_row * 4, oy, ox, height, width, channel, channels);
+        for (int r = 0; r < height / side; r++) {
+            const char *sums = item->tile + r * side * tile_row * 4;
+            char *results = to + r * to_row * out_bytes;
+            if (args->gives_sums)
+                for (int x = 0; x < width; x++)
+                    memcpy(results + x * to_ld * 4, sums + (size_t)x * nr * 4, (size_t)channels * 4);
+            else
+                item->table->output(&item->output, sums, (size_t)nr, width * side, channels, channel, results, to_ld);
+        }
         if (apart && ox + width == ox1) mp_item_pool(item, oy, ox0, height, ox1 - ox0, channel, channels);
     }
 }
