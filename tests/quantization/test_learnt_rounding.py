@@ -169,6 +169,26 @@ def test_few_positions_are_not_searched_by_heart() -> None:
     assert not np.array_equal(many, few)
 
 
+def test_what_few_positions_taught_errs_less_on_other_pictures() -> None:
+    """The same few, shown often enough, are believed, and learnt by heart. Causes of many strengths, as in a deep layer."""
+    random = np.random.default_rng(24)
+    mixed = random.standard_normal((27, 9, 10, 16)) @ (random.standard_normal((16, 16)) / np.arange(1, 17)[:, None])
+    seen, others = np.split(mixed.astype(np.float32), [1])
+    few, many = products(seen), products(seen)
+    few.observe(seen)
+    for _ in range(5):
+        many.observe(seen)
+    w, others_covariance = weights(25, inputs=16), observed(others)
+    assert few.positions < 2 * w[0].size < many.positions
+
+    def error(covariance: NDArray[np.float64]) -> float:
+        codes, scales = learn_codes(w, covariance, SCHEME, few.positions)
+        off = (dequantize_weights(codes, scales).astype(np.float64) - w).reshape(len(w), -1)
+        return float(np.einsum("fi,ij,fj->", off, others_covariance[0], off))
+
+    assert error(few.covariance()) < 0.95 * error(many.covariance())
+
+
 def test_a_position_counts_once_however_often_it_is_weighed() -> None:
     x = activations(23)
     own = products(x)
