@@ -37,8 +37,8 @@ _ERROR_BITS = 19
 DAMPING = 0.01
 """Added to every variance, as a share of the mean one: what pictures hardly excite is rounded to nearest."""
 SCARCE_DAMPING = 0.3
-"""The same where positions are fewer than LEAST_POSITIONS says. At 1.2 to 2.3 positions for each input errors on other pictures are
-0.79 to 0.87 of those with 0.01 (0.1: 0.85 to 0.92; 1: 0.76 and more)."""
+"""The same where positions are fewer than LEAST_POSITIONS says. At 1.2 to 2.3 positions for each input errors on other pictures
+are 0.79 to 0.87 of those with 0.01 (0.1: 0.85 to 0.92; 1: 0.76 and more)."""
 MOST_INPUTS = 8192
 """Filters that read more are rounded to nearest: the covariance would not fit memory."""
 SWEEPS = 8
