@@ -144,7 +144,7 @@ typedef struct {
  * mean: out[c] = (sum over pixels, in order, of x[pixel][c]) / pixels.
  * winograd_weights: 9 taps of `count` weights -> 36 positions, mp_kernel_elements apart, without the denominators.
  * unpack: blocks of conv/narrow.h -> codes as weight_type, int8 or int16. multipliers: NULL, or for every `run` blocks the nr of
- *   their channels, as they were unpacked (conv/groups.h), with so many codes of each side by side: kstep; int8 tiles only.
+ *   their channels, as they were unpacked (conv/groups.h), in the order of these tiles, whose step is that of int8's or a part of it.
  * multiply_adds: rounds times 12 vectors of multiply-adds on start[12][lanes], for measuring the machine. */
 /* clang-format off */
 #define MP_LEAVES(LEAF)                                                                                                \
@@ -165,7 +165,7 @@ typedef struct {
     LEAF(void, maxpool, (const char *const *rows, int count, int w, int channels, int type, int size, int stride,      \
                          int offset, int out_w, void *out, size_t out_ld))                                             \
     LEAF(void, winograd_weights, (const int8_t *taps, size_t tap_bytes, size_t count, int16_t *out))                    \
-    LEAF(void, unpack, (const void *packed, size_t blocks, int bits, int weight_type, int kstep,                       \
+    LEAF(void, unpack, (const void *packed, size_t blocks, int bits, int weight_type, const mp_micro *tiles,            \
                         const int8_t *multipliers, size_t run, void *out))                                             \
     LEAF(void, mean, (const void *x, void *out, int type, size_t pixels, size_t channels))                             \
     LEAF(float, multiply_adds, (const float *start, int64_t rounds))

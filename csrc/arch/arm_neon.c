@@ -4,6 +4,7 @@
 #include "arm_neon_templates.h"
 #include "arm_neon_half.h"
 #include "arm_neon_s8.h"
+#include "arm_neon_s16.h"
 
 static int usable(const mp_cpu *cpu) { return cpu->neon; }
 

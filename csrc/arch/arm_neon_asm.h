@@ -80,12 +80,13 @@
 #define ASM_ROWS "x9", "x10", "x11", "x12", "x13", "x14", "x15", "x16", "x17"
 
 /* Defines NAME##_full, a tile of 8 rows. START(c0, c1) loads a row of sums from %[from] and moves it by %[step], END stores
- * one to %[acc]; STEPS multiplies AT_ONCE depth positions of LANE bytes, each ELEMENTS elements; the rest goes one by one. */
-#define TILE_8X2(NAME, START, STEPS, MAC, LANE, AT_ONCE, ELEMENTS, END)                                                \
+ * one to %[acc]; STEPS multiplies AT_ONCE depth positions of LANE bytes, each ELEMENTS elements; the rest goes one by one. ROW: bytes of
+ * a row of sums. */
+#define TILE_8X2(NAME, START, STEPS, MAC, LANE, AT_ONCE, ELEMENTS, ROW, END)                                           \
     static void NAME##_full(TILE_ARGUMENTS)                                                                            \
     {                                                                                                                  \
         const void *from = init ? init : acc;                                                                          \
-        const ptrdiff_t row = AT_ONCE == 8 ? 64 : 32, step = init ? 0 : row;                                           \
+        const ptrdiff_t step = init ? 0 : ROW;                                                                         \
         const ptrdiff_t whole = run / (AT_ONCE * ELEMENTS), rest = run % (AT_ONCE * ELEMENTS) / ELEMENTS;              \
         ptrdiff_t left = segments;                                                                                     \
         __asm__ volatile(ASM_ALL_ROWS(START)                                                                           \

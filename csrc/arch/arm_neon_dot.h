@@ -6,7 +6,7 @@
 #define DOT_ASM_MAC(c0, c1, b0, b1, x, lane)                                                                           \
     "sdot v" #c0 ".4s, v" #b0 ".16b, v" #x ".4b[" #lane "]\n"                                                          \
     "sdot v" #c1 ".4s, v" #b1 ".16b, v" #x ".4b[" #lane "]\n"
-TILE_8X2(tile_dot, ASM_START_4S, ASM_FOUR_STEPS, DOT_ASM_MAC, ASM_LANE4, 4, 4, ASM_END_4S)
+TILE_8X2(tile_dot, ASM_START_4S, ASM_FOUR_STEPS, DOT_ASM_MAC, ASM_LANE4, 4, 4, 32, ASM_END_4S)
 
 /* Four bytes in every lane; staged pixels start at any address. */
 static inline int8x16_t dot_four(const int8_t *from)

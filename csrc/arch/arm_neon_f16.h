@@ -18,7 +18,7 @@
     "fcvtl v2.4s, v" #c1 ".4h\n"                                                                                       \
     "fcvtl2 v3.4s, v" #c1 ".8h\n"                                                                                      \
     "st1 {v0.4s, v1.4s, v2.4s, v3.4s}, [%[acc]], #64\n"
-TILE_8X2(tile_f16, H_ASM_START, ASM_EIGHT_STEPS, H_ASM_MAC, ASM_LANE2, 8, 1, H_ASM_END)
+TILE_8X2(tile_f16, H_ASM_START, ASM_EIGHT_STEPS, H_ASM_MAC, ASM_LANE2, 8, 1, 64, H_ASM_END)
 
 #define H_DECLARE(i) float16x8_t c##i##0 = vdupq_n_f16(0), c##i##1 = c##i##0;
 #define H_FROM_FLOATS(p) vcombine_f16(vcvt_f16_f32(vld1q_f32(p)), vcvt_f16_f32(vld1q_f32((p) + 4)))

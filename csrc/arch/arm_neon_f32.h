@@ -6,7 +6,7 @@
 #define F32_ASM_MAC(c0, c1, b0, b1, x, lane)                                                                           \
     "fmla v" #c0 ".4s, v" #b0 ".4s, v" #x ".s[" #lane "]\n"                                                            \
     "fmla v" #c1 ".4s, v" #b1 ".4s, v" #x ".s[" #lane "]\n"
-TILE_8X2(tile_f32, ASM_START_4S, ASM_FOUR_STEPS, F32_ASM_MAC, ASM_LANE4, 4, 1, ASM_END_4S)
+TILE_8X2(tile_f32, ASM_START_4S, ASM_FOUR_STEPS, F32_ASM_MAC, ASM_LANE4, 4, 1, 32, ASM_END_4S)
 
 #define F32_DECLARE(i) float32x4_t c##i##0 = vdupq_n_f32(0.0f), c##i##1 = c##i##0;
 #define F32_INIT(i)                                                                                                    \

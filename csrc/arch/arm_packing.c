@@ -11,12 +11,13 @@ static int never(const mp_cpu *cpu)
 
 /* As kernels/table.h has them for vectors of ARM_LANES. */
 static const mp_micro f32 = {.mr = ARM_ROWS, .nr = 2 * ARM_LANES, .kstep = 1, .a_bytes = 4, .weight_type = MP_W_F32};
-static const mp_micro f16 = {ARM_F16_TILE}, s8 = {ARM_S8_TILE}, dot = {ARM_DOT_TILE}, mmla = {ARM_MMLA_TILE};
+static const mp_micro f16 = {ARM_F16_TILE}, s8 = {ARM_S8_TILE}, dot = {ARM_DOT_TILE}, mmla = {ARM_MMLA_TILE},
+                      s16 = {ARM_S16_TILE};
 static const mp_depthwise depthwise_f32 = {.a_bytes = 4, .weight_type = MP_W_F32};
 static const mp_depthwise depthwise_s8 = {.a_bytes = 2, .weight_type = MP_W_I16};
-static const mp_winograd winograd_f32 = {.micro = &f32};
+static const mp_winograd winograd_f32 = {.micro = &f32}, winograd_s16 = {.micro = &s16, ARM_S16_WINOGRAD};
 
-#define PACKING_TABLE(NAME, HALF, CODES)                                                                               \
+#define PACKING_TABLE(NAME, HALF, CODES, WINOGRAD)                                                                     \
     const mp_table mp_packing_##NAME = {                                                                               \
         .name = #NAME,                                                                                                 \
         .usable = never,                                                                                               \
@@ -32,11 +33,11 @@ static const mp_winograd winograd_f32 = {.micro = &f32};
                       [MP_FP16_HALF] = &depthwise_f32,                                                                 \
                       [MP_FP32_WINOGRAD] = &depthwise_f32,                                                             \
                       [MP_BF16] = &depthwise_f32},                                                                     \
-        .winograd = {[MP_FP32_WINOGRAD] = &winograd_f32},                                                              \
+        .winograd = {[MP_FP32_WINOGRAD] = &winograd_f32, [MP_INT8] = WINOGRAD},                                        \
         .lanes = ARM_LANES,                                                                                            \
     }
-PACKING_TABLE(neon, f32, s8);
-PACKING_TABLE(neon_fp16, f16, s8);
-PACKING_TABLE(neon_dotprod, f16, dot);
-PACKING_TABLE(neon_i8mm, f16, mmla);
+PACKING_TABLE(neon, f32, s8, &winograd_s16);
+PACKING_TABLE(neon_fp16, f16, s8, &winograd_s16);
+PACKING_TABLE(neon_dotprod, f16, dot, 0);
+PACKING_TABLE(neon_i8mm, f16, mmla, 0);
 #endif

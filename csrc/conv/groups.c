@@ -72,8 +72,8 @@ static void unpack_groups(const mp_conv_plan *plan, const mp_table *table, const
                   run = whole ? MP_GROUP : clamp(MP_GROUP - c % MP_GROUP, 1, plan->group_in - c);
         codes = (size_t)(whole ? whole * MP_GROUP : run) * nr;
         if (codes > end - at) codes = end - at;
-        table->unpack(stored + mp_narrow_bytes(at, bits), mp_narrow_blocks(codes), bits, plan->weight_type,
-                      plan->micro->kstep, multipliers + ((size_t)tap * mp_groups(plan) + c / MP_GROUP) * nr,
+        table->unpack(stored + mp_narrow_bytes(at, bits), mp_narrow_blocks(codes), bits, plan->weight_type, plan->micro,
+                      multipliers + ((size_t)tap * mp_groups(plan) + c / MP_GROUP) * nr,
                       mp_narrow_blocks((size_t)run * nr), weights + (at - first) * plan->weight_bytes);
     }
 }

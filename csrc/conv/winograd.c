@@ -50,7 +50,7 @@ static void transform_narrow(mp_item *item, const char *stored, int first, int d
     for (int c = first; c < first + depth; c += MP_GROUP) {
         const size_t tap = mp_winograd_tap(plan, c);
         item->table->unpack(stored + mp_narrow_bytes(mp_winograd_codes(plan, c), bits), mp_narrow_blocks(9 * tap), bits,
-                            MP_W_I8, plan->micro->kstep, multipliers ? multipliers + c / MP_GROUP * 9 * nr : 0,
+                            MP_W_I8, plan->micro, multipliers ? multipliers + c / MP_GROUP * 9 * nr : 0,
                             mp_narrow_blocks(tap), item->weights);
         item->table->winograd_weights((const int8_t *)item->weights, tap,
                                       (size_t)clamp(first + depth - c, 0, MP_GROUP) * nr,

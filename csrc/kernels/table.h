@@ -2,7 +2,7 @@
  * a tile), usable(). MP_HAS_DOT8: int8 tiles multiply bytes, else pairs of int16.
  * MP_INT8_WINOGRAD: 3x3 int8 goes through kernels/winograd.h where that gives the same integers sooner: mp_winograd's bounds.
  * MP_INT8_RATE: int8 products that its best instruction makes in the time of an fp32 one; default 2 (pairs of int16).
- * MP_OWN_I8, MP_OWN_HALF: the level brings its own micro_i8, micro_half.
+ * MP_OWN_I8, MP_OWN_HALF, MP_OWN_S16: the level brings its own micro_i8, micro_half, micro_s16 (Winograd's).
  * MP_NARROW_TILES: initialisers of mp_table.micro for weights below eight bits, where products of these are cheaper.
  * MP_MATRIX_LEVEL: a second table of the same with a matrix unit: its suffix; MP_MATRIX_USABLE, MP_MATRIX_RATE, MP_MATRIX_MICRO. */
 #ifndef MP_NARROW_TILES
@@ -81,7 +81,8 @@ static const mp_depthwise depthwise_micro_i8 = {.a_bytes = 2, .weight_type = MP_
                                                 .row = depthwise_s16};
 static const mp_winograd winograd_f32 = {.micro = &micro_f32, .input = winograd_input_f32, .output = winograd_output_f32};
 #ifdef MP_INT8_WINOGRAD
-#ifdef MP_HAS_DOT8
+#if defined(MP_OWN_S16)
+#elif defined(MP_HAS_DOT8)
 static const mp_micro micro_s16 = {.mr = MP_MR, .nr = 2 * VL, .kstep = 2, .a_bytes = 2, .weight_type = MP_W_I16,
                                    .needs_stage = 1, .subtracts_zero = 1, .stage = stage_s16, .tile = tile_s16};
 #else

@@ -48,21 +48,22 @@ typedef struct {
     uw times[UNPACK_PERIOD], less[UNPACK_PERIOD];
 } unpack_group;
 
-static inline __attribute__((always_inline)) unpack_group unpack_multipliers(const int bits, const int wide, int kstep,
+static inline __attribute__((always_inline)) unpack_group unpack_multipliers(const int bits, const int wide,
+                                                                             const mp_micro *tiles,
                                                                              const int8_t *multipliers)
 {
     const int base = mp_multiplier_base(bits);
-    const int channel = wide ? 2 * kstep : kstep; /* bytes of it in a step: UNPACK_CHANNEL, or half of them */
+    const int channel = wide ? 2 * tiles->kstep : tiles->kstep, nr = tiles->nr; /* a channel's bytes of a step */
     unpack_group group;
     if (channel == 4) {
         uint32_t spread[UNPACK_PERIOD * UNPACK_WORDS * 2];
         for (int i = 0; i < UNPACK_PERIOD * UNPACK_WORDS * 2; i++)
-            spread[i] = (uint32_t)(multipliers[i % UNPACK_NR] + base) * 0x00010001u;
+            spread[i] = (uint32_t)(multipliers[i % nr] + base) * 0x00010001u;
         memcpy(group.times, spread, sizeof group.times);
     } else {
         uint16_t spread[UNPACK_PERIOD * UNPACK_WORDS * 4];
         for (int i = 0; i < UNPACK_PERIOD * UNPACK_WORDS * 4; i++)
-            spread[i] = (uint16_t)(multipliers[i * 2 / channel % UNPACK_NR] + base);
+            spread[i] = (uint16_t)(multipliers[i * 2 / channel % nr] + base);
         memcpy(group.times, spread, sizeof group.times);
     }
     for (int i = 0; i < UNPACK_PERIOD; i++)
@@ -95,11 +96,11 @@ unpack_blocks(const int bits, const int wide, const unpack_group *group, const c
 }
 
 static inline __attribute__((always_inline)) void unpack_groups(const int bits, const int wide, const char *packed,
-                                                                size_t blocks, int kstep, const int8_t *multipliers,
-                                                                size_t run, char *out)
+                                                                size_t blocks, const mp_micro *tiles,
+                                                                const int8_t *multipliers, size_t run, char *out)
 {
-    for (; blocks > 0; blocks -= run, multipliers += UNPACK_NR) {
-        const unpack_group group = unpack_multipliers(bits, wide, kstep, multipliers);
+    for (; blocks > 0; blocks -= run, multipliers += tiles->nr) {
+        const unpack_group group = unpack_multipliers(bits, wide, tiles, multipliers);
         if (run > blocks) run = blocks;
         unpack_blocks(bits, wide, &group, packed, run, out);
         packed += run * 16 * bits;
@@ -107,8 +108,8 @@ static inline __attribute__((always_inline)) void unpack_groups(const int bits, 
     }
 }
 
-static void unpack(const void *packed, size_t blocks, int bits, int weight_type, int kstep, const int8_t *multipliers,
-                   size_t run, void *out)
+static void unpack(const void *packed, size_t blocks, int bits, int weight_type, const mp_micro *tiles,
+                   const int8_t *multipliers, size_t run, void *out)
 {
     const int wide = weight_type == MP_W_I16;
 #define UNPACK_CASE(BITS)                                                                                              \
@@ -121,9 +122,9 @@ static void unpack(const void *packed, size_t blocks, int bits, int weight_type,
 #define UNPACK_GROUPS_CASE(BITS)                                                                                       \
     case BITS:                                                                                                         \
         if (wide)                                                                                                      \
-            unpack_groups(BITS, 1, packed, blocks, kstep, multipliers, run, out);                                      \
+            unpack_groups(BITS, 1, packed, blocks, tiles, multipliers, run, out);                                      \
         else                                                                                                           \
-            unpack_groups(BITS, 0, packed, blocks, kstep, multipliers, run, out);                                      \
+            unpack_groups(BITS, 0, packed, blocks, tiles, multipliers, run, out);                                      \
         break;
     if (multipliers) switch (bits) {
             UNPACK_GROUPS_CASE(3) UNPACK_GROUPS_CASE(4) UNPACK_GROUPS_CASE(5) UNPACK_GROUPS_CASE(6)
