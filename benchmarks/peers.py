@@ -179,6 +179,9 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as temporary:
         folder = options.folder or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
+        kept = folder / "net.cfg"
+        if kept.exists() and kept.read_bytes() != options.cfg.read_bytes():
+            parser.error(f"--folder {folder}: its models are those of another network; choose another folder for {options.cfg}")
         without: dict[str, str] = {}
         if not (folder / "heads.npz").exists():
             litert = any(case.startswith("litert") for case in cases)
