@@ -55,17 +55,18 @@ static inline __attribute__((always_inline)) unpack_group unpack_multipliers(con
     const int base = mp_multiplier_base(bits);
     const int channel = wide ? 2 * tiles->kstep : tiles->kstep, nr = tiles->nr; /* a channel's bytes of a step */
     unpack_group group;
-    if (channel == 4) {
-        uint32_t spread[UNPACK_PERIOD * UNPACK_WORDS * 2];
-        for (int i = 0; i < UNPACK_PERIOD * UNPACK_WORDS * 2; i++)
-            spread[i] = (uint32_t)(multipliers[i % nr] + base) * 0x00010001u;
-        memcpy(group.times, spread, sizeof group.times);
-    } else {
-        uint16_t spread[UNPACK_PERIOD * UNPACK_WORDS * 4];
-        for (int i = 0; i < UNPACK_PERIOD * UNPACK_WORDS * 4; i++)
-            spread[i] = (uint16_t)(multipliers[i * 2 / channel % nr] + base);
-        memcpy(group.times, spread, sizeof group.times);
-    }
+    enum { SPREAD = UNPACK_PERIOD * UNPACK_WORDS * 4 };
+    uint16_t spread[SPREAD]; /* two codes each */
+    if (nr != UNPACK_NR)     /* Winograd's on ARMv8.0, so seldom that nothing is made for it */
+        for (int at = 0; at < SPREAD; at++) spread[at] = (uint16_t)(multipliers[at * 2 / channel % nr] + base);
+    else if (channel == 4)
+        for (int at = 0; at < SPREAD; at++) spread[at] = (uint16_t)(multipliers[at / 2 % UNPACK_NR] + base);
+    else if (channel == 2)
+        for (int at = 0; at < SPREAD; at++) spread[at] = (uint16_t)(multipliers[at % UNPACK_NR] + base);
+    else
+        for (int at = 0; at < SPREAD; at++)
+            spread[at] = (uint16_t)(multipliers[at * 2 / UNPACK_CHANNEL % UNPACK_NR] + base);
+    memcpy(group.times, spread, sizeof group.times);
     for (int i = 0; i < UNPACK_PERIOD; i++)
         group.less[i] = (uw)((uw_u16)group.times[i] * (uint16_t)((wide ? 1 : 0x101) << (bits - 1)));
     return group;

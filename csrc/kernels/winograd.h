@@ -69,9 +69,10 @@ WINOGRAD_INPUT(winograd_input_s16, wv_s16, int16_t)
 
 /* As mp_winograd has it: m -> y, a 4x4 tile of sums, started from init. */
 #define WINOGRAD_OUTPUT(NAME, TYPE, LINE, FINISH)                                                                      \
-    static inline __attribute__((always_inline)) void NAME##_as(                                                       \
-        const char *m, size_t position_bytes, const void *init, void *y, size_t y_row, int nr, const int windows)      \
+    static inline void NAME(const char *m, size_t position_bytes, const void *init, void *y, size_t y_row, int nr,     \
+                            int windows)                                                                               \
     {                                                                                                                  \
+        const size_t below = windows ? (size_t)2 * nr : y_row, right = (size_t)(windows ? 4 : 2) * nr;                 \
         for (int c = 0; c < nr; c += VL) {                                                                             \
             TYPE t[4][6];                                                                                              \
             _Pragma("GCC unroll 6") for (int x = 0; x < 6; x++)                                                        \
@@ -90,19 +91,11 @@ WINOGRAD_INPUT(winograd_input_s16, wv_s16, int16_t)
                 _Pragma("GCC unroll 4") for (int x = 0; x < 4; x++)                                                    \
                 {                                                                                                      \
                     const TYPE sum = FINISH(r[x], i, x) + first;                                                       \
-                    const size_t row = windows ? i / 2 * 2 : i, at = windows ? x / 2 * 4 + i % 2 * 2 + x % 2 : x;      \
-                    memcpy((char *)y + (row * y_row + at * nr + c) * 4, &sum, sizeof sum);                             \
+                    const size_t at = i / 2 * 2 * y_row + i % 2 * below + x / 2 * right + (size_t)(x % 2) * nr;        \
+                    memcpy((char *)y + (at + c) * 4, &sum, sizeof sum);                                                \
                 }                                                                                                      \
             }                                                                                                          \
         }                                                                                                              \
-    }                                                                                                                  \
-    static inline void NAME(const char *m, size_t position_bytes, const void *init, void *y, size_t y_row, int nr,     \
-                            int windows)                                                                               \
-    {                                                                                                                  \
-        if (windows)                                                                                                   \
-            NAME##_as(m, position_bytes, init, y, y_row, nr, 1);                                                       \
-        else                                                                                                           \
-            NAME##_as(m, position_bytes, init, y, y_row, nr, 0);                                                       \
     }
 #define WINOGRAD_AS_IT_IS(R, I, X) (R)
 WINOGRAD_OUTPUT(winograd_output_f32, wv_f32, WINOGRAD_OUTPUT_F32, WINOGRAD_AS_IT_IS)
