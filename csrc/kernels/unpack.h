@@ -48,9 +48,9 @@ typedef struct {
     uw times[UNPACK_PERIOD], less[UNPACK_PERIOD];
 } unpack_group;
 
-static inline __attribute__((always_inline)) unpack_group unpack_multipliers(const int bits, const int wide,
-                                                                             const mp_micro *tiles,
-                                                                             const int8_t *multipliers)
+/* A function of its own, or clang 14 makes constants of the loop below again in each of its rounds. */
+static __attribute__((noinline)) unpack_group unpack_multipliers(const int bits, const int wide, const mp_micro *tiles,
+                                                                 const int8_t *multipliers)
 {
     const int base = mp_multiplier_base(bits);
     const int channel = wide ? 2 * tiles->kstep : tiles->kstep, nr = tiles->nr; /* a channel's bytes of a step */
