@@ -11,13 +11,18 @@ typedef struct {
     const mp_table *table;
     const mp_conv_args *args;
     mp_schedule schedule;
+    int64_t before; /* items that were done by earlier shares */
     pthread_mutex_t lock;
     int bad;
 } conv_call;
 
-static void run_item(const void *context, int64_t number, int member)
+static char *scratch_of(const conv_call *call, int member)
 {
-    conv_call *call = (conv_call *)context;
+    return (char *)call->args->scratch + member * call->schedule.at.bytes;
+}
+
+static mp_item prepared(const conv_call *call, int64_t number, int member)
+{
     const mp_schedule *schedule = &call->schedule;
     const int per_image = schedule->blocks * schedule->chunks, rest = (int)(number % per_image);
     mp_item item = {.plan = call->plan,
@@ -26,11 +31,29 @@ static void run_item(const void *context, int64_t number, int member)
                     .schedule = schedule,
                     .image = (int)(number / per_image),
                     .block = rest / schedule->chunks};
-    mp_item_prepare(&item, rest % schedule->chunks, (char *)call->args->scratch + member * schedule->at.bytes);
-    if (call->plan->winograd)
-        mp_winograd_item(&item);
-    else
+    mp_item_prepare(&item, rest % schedule->chunks, scratch_of(call, member));
+    if (schedule->shares) item.transformed = scratch_of(call, 0) + schedule->at.transformed;
+    return item;
+}
+
+/* A part of the block of the items that come next. */
+static void transform_part(const void *context, int64_t part, int member)
+{
+    const conv_call *call = context;
+    mp_item item = prepared(call, call->before, member);
+    mp_winograd_transform(&item, (int)part, call->schedule.chunks);
+}
+
+static void run_item(const void *context, int64_t number, int member)
+{
+    conv_call *call = (conv_call *)context;
+    mp_item item = prepared(call, call->before + number, member);
+    if (call->plan->winograd) {
+        if (!call->schedule.shares) mp_winograd_transform(&item, 0, 1);
+        mp_winograd_multiply(&item);
+    } else {
         mp_direct_item(&item);
+    }
     const mp_summary summary = mp_item_summarise(&item);
     pthread_mutex_lock(&call->lock);
     call->bad |= summary.bad;
@@ -51,7 +74,12 @@ int mp_conv_run(const mp_conv_plan *plan, const mp_table *table, const mp_conv_a
         args->ranges[2 * i] = INFINITY;
         args->ranges[2 * i + 1] = -INFINITY;
     }
-    mp_share(args->threads, (int64_t)args->images * call.schedule.blocks * call.schedule.chunks, run_item, &call);
+    const int64_t items = (int64_t)args->images * call.schedule.blocks * call.schedule.chunks,
+                  together = call.schedule.shares ? call.schedule.chunks : items;
+    for (; call.before < items; call.before += together) {
+        if (call.schedule.shares) mp_share(args->threads, together, transform_part, &call);
+        mp_share(args->threads, together, run_item, &call);
+    }
     for (int i = 0; args->ranges && i < 2 * args->images; i++)
         args->ranges[i] += 0.0f; /* -0 and 0 compare equal: leave one of them */
     return call.bad ? MP_NONFINITE : MP_OK;

@@ -76,10 +76,12 @@ static void cut_winograd(const mp_conv_plan *plan, int threads, mp_schedule *sch
     schedule->tiles =
         clamp((int)(budget / (tile_bytes * tiles_x)), 1, tiles_y) * tiles_x; /* whole rows are staged once */
     if (threads > 1) {
-        /* Few tiles and many weights: each thread transforms all tiles for its panels. Else blocks of equal size, wherever
+        /* Few tiles and many weights: each thread multiplies all tiles by its panels. Else blocks of equal size, wherever
          * in a row they end. */
-        if (weights > tile_bytes * tiles && tiles < 4 * plan->micro->mr * threads && plan->total_panels >= 2 * threads)
-            schedule->chunks = threads;
+        schedule->shares =
+            weights > tile_bytes * tiles && tiles < 4 * plan->micro->mr * threads && plan->total_panels >= 2 * threads;
+        if (schedule->shares)
+            schedule->chunks = clamp(plan->total_panels / 2, threads, 4 * threads);
         else
             schedule->tiles = ceil_div(tiles, ceil_div(ceil_div(tiles, schedule->tiles), threads) * threads);
     }

@@ -41,6 +41,7 @@ typedef struct {
     int tiles;                /* of MP_TILE x MP_TILE pixels per block at most */
     int tiles_x;              /* in a row of the image */
     int group;                /* panels whose products are kept at a time */
+    int shares;               /* 1: threads transform a block together, then each multiplies it by chunks of panels */
     size_t transformed_bytes; /* one tile and position */
     mp_scratch at;
 } mp_schedule;

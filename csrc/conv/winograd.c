@@ -140,25 +140,40 @@ static void finish(mp_item *item, int t0, int tiles, int panel, const char *prod
     }
 }
 
-void mp_winograd_item(mp_item *item)
+/* Of the item's block. */
+static int block_tiles(const mp_item *item)
+{
+    const mp_schedule *schedule = item->schedule;
+    const int all = ceil_div(item->plan->out_h, MP_TILE) * schedule->tiles_x;
+    return clamp(schedule->tiles, 0, all - item->block * schedule->tiles);
+}
+
+void mp_winograd_transform(mp_item *item, int part, int parts)
 {
     const mp_conv_plan *plan = item->plan;
     const mp_schedule *schedule = item->schedule;
-    const int nr = plan->micro->nr, tiles_x = schedule->tiles_x;
-    const int t0 = item->block * schedule->tiles;
-    const int tiles = clamp(schedule->tiles, 0, ceil_div(plan->out_h, MP_TILE) * tiles_x - t0);
-    const int ty0 = t0 / tiles_x, tile_rows = (t0 + tiles - 1) / tiles_x - ty0 + 1;
-    memset(item->zeros, 0, (size_t)nr * 4);
+    const int tiles_x = schedule->tiles_x, tiles = block_tiles(item), t0 = item->block * schedule->tiles;
+    const int first = (int)((int64_t)tiles * part / parts), last = (int)((int64_t)tiles * (part + 1) / parts);
+    if (first == last) return;
+    const int ty0 = (t0 + first) / tiles_x, tile_rows = (t0 + last - 1) / tiles_x - ty0 + 1;
     mp_item_stage(item, ty0 * MP_TILE, tile_rows * MP_TILE + 2);
     const size_t pixel = (size_t)plan->shape.in_c * plan->a_bytes;
-    for (int t = 0; t < tiles; t++) {
+    for (int t = first; t < last; t++) {
         const int ty = (t0 + t) / tiles_x - ty0, tx = (t0 + t) % tiles_x;
         const char *from = item->stage + (size_t)ty * MP_TILE * schedule->stage_row + (size_t)tx * MP_TILE * pixel;
         plan->winograd->input(from, pixel, schedule->stage_row, plan->shape.in_c,
                               item->transformed + (size_t)t * schedule->transformed_bytes,
                               (size_t)tiles * schedule->transformed_bytes);
     }
+}
+
+void mp_winograd_multiply(mp_item *item)
+{
+    const mp_conv_plan *plan = item->plan;
+    const mp_schedule *schedule = item->schedule;
+    const int nr = plan->micro->nr, tiles = block_tiles(item), t0 = item->block * schedule->tiles;
     const size_t position_bytes = (size_t)tiles * nr * 4;
+    memset(item->zeros, 0, (size_t)nr * 4);
     for (int first = item->first_panel; first < item->last_panel; first += schedule->group) {
         const int panels = clamp(item->last_panel - first, 1, schedule->group);
         if (plan->traits->bits)

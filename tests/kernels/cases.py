@@ -160,8 +160,9 @@ def winograd_shapes() -> list[ConvShape]:
             (13, 7, 24, 16, 1),
             (6, 17, 40, 20, 2),
             (1, 2, 16, 17, 1),
-            (18, 23, 72, 67, 1),  # where some tables begin with it
+            (18, 23, 72, 131, 1),  # where some tables begin with it, panels enough for threads
             (20, 20, 64, 64, 1),
+            (7, 6, 24, 200, 1),  # transformed by threads together
         )
     ]
 
