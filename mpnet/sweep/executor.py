@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, Callable, Protocol
 
 from mpnet.errors import ConfigError, EngineError, MpnetError
+from mpnet.sweep.heap import keep_heap
 from mpnet.sweep.units import Unit, UnitResult
 
 _STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -181,6 +182,7 @@ def _serve(pipe: Any, recipe: Recipe) -> None:
     """A worker's life: make, then answer units until the pipe closes. Ctrl-C is the parent's business."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOPPING)
+    keep_heap()
     parent = os.getppid()
     worker: Worker | None = None
     while os.getppid() == parent:
