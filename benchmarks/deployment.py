@@ -47,17 +47,28 @@ from mpnet.trial.workbench import Workbench  # noqa: E402
 COCO = {"format": "coco", "images": "coco/images", "annotations": "coco/instances_dev.json"}
 NETWORKS: dict[str, dict[str, Any]] = {
     "aix": {
-        "model": {"cfg": "aix2022/yolov3-tiny-aix2022.cfg", "weights": "aix2022/yolov3-tiny-aix2022.weights",
-                  "names": "aix2022/yolohw.names"},
+        "model": {
+            "cfg": "aix2022/yolov3-tiny-aix2022.cfg",
+            "weights": "aix2022/yolov3-tiny-aix2022.weights",
+            "names": "aix2022/yolohw.names",
+        },
         "data": {"format": "yolo", "images": "aix2022/images", "labels": "aix2022/labels"},
     },
     "yolov3-tiny": {
-        "model": {"cfg": "yolov3-tiny/yolov3-tiny.cfg", "weights": "yolov3-tiny/yolov3-tiny.weights",
-                  "names": "yolo-fastest/coco.names"}, "data": COCO,
+        "model": {
+            "cfg": "yolov3-tiny/yolov3-tiny.cfg",
+            "weights": "yolov3-tiny/yolov3-tiny.weights",
+            "names": "yolo-fastest/coco.names",
+        },
+        "data": COCO,
     },
     "yolo-fastest": {
-        "model": {"cfg": "yolo-fastest/yolo-fastest-1.1.cfg", "weights": "yolo-fastest/yolo-fastest-1.1.weights",
-                  "names": "yolo-fastest/coco.names"}, "data": COCO,
+        "model": {
+            "cfg": "yolo-fastest/yolo-fastest-1.1.cfg",
+            "weights": "yolo-fastest/yolo-fastest-1.1.weights",
+            "names": "yolo-fastest/coco.names",
+        },
+        "data": COCO,
     },
     "demo": {},
 }
@@ -77,16 +88,17 @@ def workbench(name: str, data: Path, engine: str, limit: int | None, out: Path) 
             "data": {"format": "yolo", "images": str(folder / "val/images"), "labels": str(folder / "val/labels")},
         }
     else:
-        tree = {section: {key: value if key == "format" else str((data / value).resolve()) for key, value in keys.items()}
-                for section, keys in NETWORKS[name].items()}
+        tree = {
+            section: {key: value if key == "format" else str((data / value).resolve()) for key, value in keys.items()}
+            for section, keys in NETWORKS[name].items()
+        }
         if name == "yolov3-tiny":
             tree["model"]["cfg"] = str(HERE.parent / "cfg" / "yolov3-tiny.cfg")
             tree["model"]["weights"] = str(next((data / "yolov3-tiny").glob("*.weights")))
     if limit is not None:
         tree["data"]["limit"] = limit
     mode = dict(backend(engine).mode)
-    document = {"name": name, **tree, "quantization": mode, "runtime": {"threads": 1, "batch": 4},
-                "output": str(out / "runs")}
+    document = {"name": name, **tree, "quantization": mode, "runtime": {"threads": 1, "batch": 4}, "output": str(out / "runs")}
     return open_workbench(parse_experiment(json.dumps(document), source=name))
 
 
@@ -107,7 +119,7 @@ def measure(bench: Workbench, engine: str, keys: list[str], size: float = 0.0, d
     rows: list[dict[str, Any]] = []
     for start in range(0, len(keys), AT_ONCE):
         runners, places = [own_runner(bench.prepared, base)], []
-        for key in keys[start:start + AT_ONCE]:
+        for key in keys[start : start + AT_ONCE]:
             plan = bench.plan(assign_key(network, key))
             deployment = None
             try:
@@ -135,8 +147,10 @@ def measure(bench: Workbench, engine: str, keys: list[str], size: float = 0.0, d
             if deployment is not None:
                 executed = deployment.executed or {}
                 row["version"] = deployment.version
-                row["executed"] = "".join({"fp32": "f", "fp16": "h", "int8": "q"}.get(executed[i][0], "?") if i in executed
-                                          else "." for i in assign_key(network, key).weighted)
+                row["executed"] = "".join(
+                    {"fp32": "f", "fp16": "h", "int8": "q"}.get(executed[i][0], "?") if i in executed else "."
+                    for i in assign_key(network, key).weighted
+                )
             rows.append(row)
             print(json.dumps(row), file=sys.stderr, flush=True)
     return rows
@@ -149,6 +163,7 @@ def forward_of(deployment: Deployment) -> Callable[[], Forward]:
 
 def disturbed(open_own: Callable[[], Forward], size: float, draw: int) -> Callable[[], Forward]:
     """The same passes on pictures of which every value changed by at most `size`, each draw in another way."""
+
     def opened() -> Forward:
         forward, random = open_own(), np.random.Generator(np.random.PCG64(draw))
         return lambda x: forward(x + random.uniform(-size, size, x.shape).astype(np.float32))
@@ -163,9 +178,16 @@ def times(bench: Workbench, engine: str, keys: list[str]) -> list[dict[str, Any]
         plan = bench.plan(assign_key(bench.network, key))
         deployment = deployment_of(bench, plan, engine)
         turns = measure_in_turn(bench, {"own": plan}, deployment)
-        rows.append({"key": key, "version": deployment.version, "engine_ms": turns.times["deployed"].median_ms,
-                     "mpnet_ms": turns.times["own"].median_ms, "engine_min_ms": turns.times["deployed"].min_ms,
-                     "layers": dict(turns.layer_ms or {})})
+        rows.append(
+            {
+                "key": key,
+                "version": deployment.version,
+                "engine_ms": turns.times["deployed"].median_ms,
+                "mpnet_ms": turns.times["own"].median_ms,
+                "engine_min_ms": turns.times["deployed"].min_ms,
+                "layers": dict(turns.layer_ms or {}),
+            }
+        )
     return rows
 
 
@@ -178,32 +200,51 @@ def kept_pairs(rows: list[Mapping[str, Any]], apart: float = 1.0) -> tuple[int, 
 
 def table(out: Path) -> str:
     """All that was measured, as Markdown."""
-    lines = ["| network | engine | configurations | head error, median / max | AP apart, mean / max | agreement apart, mean / "
-             "max | rank correlation | pairs kept |", "|---|---|---|---|---|---|---|---|"]
+    lines = [
+        "| network | engine | configurations | head error, median / max | AP apart, mean / max | agreement apart, mean / "
+        "max | rank correlation | pairs kept |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
     for path in sorted(out.glob("*-measure.json")):
         document = json.loads(path.read_text())
         for what, rows in document["rows"].items():
             name, good = f"{document['network']}, {document['pictures'][what]} pictures", [r for r in rows if "mpnet" in r]
             if good:
-                lines.append(f"| {name} | {document['engine']} {good[0]['version']} | {what}, {len(good)} of {len(rows)} | "
-                             + " | ".join(summary(good)) + " |")
+                lines.append(
+                    f"| {name} | {document['engine']} {good[0]['version']} | {what}, {len(good)} of {len(rows)} | "
+                    + " | ".join(summary(good))
+                    + " |"
+                )
             else:
                 lines.append(f"| {name} | {document['engine']} | {what} | refused: {rows[0]['refused']} | | | | |")
-    lines += ["", "| network | engine | configuration | engine, ms | mpnet, ms | engine's ms by layer, where it says |",
-              "|---|---|---|---|---|---|"]
+    lines += [
+        "",
+        "| network | engine | configuration | engine, ms | mpnet, ms | engine's ms by layer, where it says |",
+        "|---|---|---|---|---|---|",
+    ]
     for path in sorted(out.glob("*-times.json")):
         document = json.loads(path.read_text())
         for row in document["rows"]:
-            lines.append(f"| {document['network']} | {document['engine']} {row['version']} | `{row['key']}` | "
-                         f"{row['engine_ms']:.1f} | {row['mpnet_ms']:.1f} | "
-                         + ", ".join(f"{layer}: {ms:.2f}" for layer, ms in row["layers"].items()) + " |")
-    lines += ["", "| network, mode of | head error of mpnet against itself, median / max | AP apart, mean / max | "
-              "agreement apart, mean / max | rank correlation | pairs kept |", "|---|---|---|---|---|---|"]
+            lines.append(
+                f"| {document['network']} | {document['engine']} {row['version']} | `{row['key']}` | "
+                f"{row['engine_ms']:.1f} | {row['mpnet_ms']:.1f} | "
+                + ", ".join(f"{layer}: {ms:.2f}" for layer, ms in row["layers"].items())
+                + " |"
+            )
+    lines += [
+        "",
+        "| network, mode of | head error of mpnet against itself, median / max | AP apart, mean / max | "
+        "agreement apart, mean / max | rank correlation | pairs kept |",
+        "|---|---|---|---|---|---|",
+    ]
     for path in sorted(out.glob("*-floor.json")):
         document = json.loads(path.read_text())
         for what, rows in document["rows"].items():
-            lines.append(f"| {document['network']}, {document['pictures'][what]} pictures, {document['engine']}: {what} | "
-                         + " | ".join(summary(rows)) + " |")
+            lines.append(
+                f"| {document['network']}, {document['pictures'][what]} pictures, {document['engine']}: {what} | "
+                + " | ".join(summary(rows))
+                + " |"
+            )
     return "\n".join(lines)
 
 

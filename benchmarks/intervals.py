@@ -61,8 +61,10 @@ class Tally:
     def row(self, *names: str) -> str:
         """A line of the table."""
         count = len(self.values)
-        return (f"| {' | '.join(names)} | {self.truth:.2f} | {self.share:.1f} | {self.above} | {self.below} | "
-                f"{self.width / count:.2f} | {np.mean(self.values) - self.truth:+.2f} | {np.std(self.values):.2f} |")
+        return (
+            f"| {' | '.join(names)} | {self.truth:.2f} | {self.share:.1f} | {self.above} | {self.below} | "
+            f"{self.width / count:.2f} | {np.mean(self.values) - self.truth:+.2f} | {np.std(self.values):.2f} |"
+        )
 
 
 def taken(offsets: NDArray[np.int64], positions: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
@@ -76,8 +78,15 @@ def truths_of(dataset: Dataset, positions: NDArray[np.int64]) -> Truths:
     """The labels of some of the pool's pictures, each as often as it comes."""
     offsets = np.searchsorted(dataset.image_index, np.arange(len(dataset.images) + 1))
     rows, images = taken(offsets, positions)
-    return Truths.of(dataset.sizes[positions], len(dataset.categories), images, dataset.category[rows], dataset.box[rows],
-                     dataset.area[rows], dataset.crowd[rows])
+    return Truths.of(
+        dataset.sizes[positions],
+        len(dataset.categories),
+        images,
+        dataset.category[rows],
+        dataset.box[rows],
+        dataset.area[rows],
+        dataset.crowd[rows],
+    )
 
 
 def detections_of(found: Detections, positions: NDArray[np.int64]) -> Detections:

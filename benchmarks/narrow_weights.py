@@ -35,14 +35,15 @@ def call(level: str | None, shape: ConvShape, name: str, grouped: bool) -> Calla
     weights = np.clip(np.rint(rng.standard_normal(size) * (largest / 3)), -largest, largest).astype(np.int8)
     if grouped:
         steps = rng.integers(1, 2 ** (8 - row.weight_bits) + 1, (size[0], -(-size[1] // GROUP), *size[2:]))
-        weights *= np.repeat(steps, GROUP, axis=1)[:, :size[1]].astype(np.int8)
+        weights *= np.repeat(steps, GROUP, axis=1)[:, : size[1]].astype(np.int8)
     packed = table.pack_conv(shape, row, weights)
     x = rng.integers(-128, 128, (1, shape.in_h, shape.in_w, shape.in_channels)).astype(np.int8)
     out = np.empty((1, shape.out_h, shape.out_w, shape.out_channels), np.int8)
     quant = TensorQuant(np.array([0.02], np.float32), np.array([-3], np.int32), np.zeros(1, np.float32))
     bias, scale = np.zeros(shape.out_channels, np.float32), np.full(shape.out_channels, 0.01, np.float32)
-    return lambda: table.conv(packed, x, out, bias=bias, activation="leaky", weight_scale=scale, in_quant=quant,
-                              out_quant=quant)
+    return lambda: table.conv(
+        packed, x, out, bias=bias, activation="leaky", weight_scale=scale, in_quant=quant, out_quant=quant
+    )
 
 
 def main() -> int:
@@ -53,7 +54,7 @@ def main() -> int:
     parser.add_argument("--layers", type=lambda text: {int(number) for number in text.split(",")})
     parser.add_argument("--evict", action="store_true")
     options = parser.parse_args()
-    evicted = np.zeros(2 ** 28 if options.evict else 0, np.uint8)
+    evicted = np.zeros(2**28 if options.evict else 0, np.uint8)
     names = " | ".join(name + (" in groups" if grouped else "") for name, grouped in COLUMNS[1:])
     print(f"| {kernels(options.level).name} | int8, ms | {names} |")
     print("|---" * (len(COLUMNS) + 1) + "|")

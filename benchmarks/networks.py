@@ -38,15 +38,22 @@ def row(path: Path, threads: int, repeats: int) -> tuple[str, ...]:
         times.append(min(once(lambda session=session: session.forward(picture, copy=False)) for _ in range(repeats)))
     height, width, channels = network.in_shape
     return (
-        path.stem, network.dialect, f"{width}x{height}x{channels}", str(len(network.layers)),
-        count_text(network.parameters), count_text(network.macs), *(f"{ms:.1f}" for ms in times), in_fp32(network, plans[1]),
+        path.stem,
+        network.dialect,
+        f"{width}x{height}x{channels}",
+        str(len(network.layers)),
+        count_text(network.parameters),
+        count_text(network.macs),
+        *(f"{ms:.1f}" for ms in times),
+        in_fp32(network, plans[1]),
     )
 
 
 def in_fp32(network: NetworkSpec, plan: Plan) -> str:
     """Kinds of layers that an int8 plan computes in fp32, with their numbers."""
     computing = {
-        step.layer for step in plan.steps
+        step.layer
+        for step in plan.steps
         if not (step.operation.is_conversion or step.operation.is_head or step.takes.carries_scale)
     }
     kinds = Counter(network.layers[index].kind for index in computing if not network.layers[index].has_weights)

@@ -192,9 +192,7 @@ def main() -> int:
         results = [np.array(r, np.float32) for r in forward(given)]
         expected = list(np.load(folder / "heads.npz").values())
         results = results if layout == "nhwc" else to_nhwc(results)
-        error = max(
-            float(np.sqrt(((a - b) ** 2).mean() / (b**2).mean())) for a, b in zip(results, expected, strict=True)
-        )
+        error = max(float(np.sqrt(((a - b) ** 2).mean() / (b**2).mean())) for a, b in zip(results, expected, strict=True))
     print(json.dumps({"version": version, "error": error}), flush=True)
     for line in sys.stdin:
         times = []

@@ -50,10 +50,7 @@ def write_onnx(network: NetworkSpec, folded: Mapping[int, Any], path: Path) -> N
         inputs, out = [name_of(i) for i in layer.inputs], name_of(layer.index)
         if isinstance(layer, ConvolutionSpec):
             weights = folded[layer.index]
-            values += [
-                numpy_helper.from_array(weights.weights, out + "w"),
-                numpy_helper.from_array(weights.bias, out + "b"),
-            ]
+            values += [numpy_helper.from_array(weights.weights, out + "w"), numpy_helper.from_array(weights.bias, out + "b")]
             sums = out + "s" if layer.activation == "leaky" else out
             nodes.append(
                 helper.make_node(
@@ -96,9 +93,7 @@ def write_onnx(network: NetworkSpec, folded: Mapping[int, Any], path: Path) -> N
         elif isinstance(layer, RouteSpec):
             kind, more = ("Identity", {}) if len(inputs) == 1 else ("Concat", {"axis": 1})
             nodes.append(helper.make_node(kind, inputs, [out], **more))
-    picture = helper.make_tensor_value_info(
-        "picture", TensorProto.FLOAT, [1, network.channels, network.height, network.width]
-    )
+    picture = helper.make_tensor_value_info("picture", TensorProto.FLOAT, [1, network.channels, network.height, network.width])
     outputs = []
     for index in heads(network):
         h, w, c = network.layers[index].out_shape

@@ -233,8 +233,10 @@ def report(workers: dict[str, Worker], left_out: dict[str, str], options: argpar
         document = {"engines": rows, "goals": goals, "left_out": left_out, "threads": options.threads}
         options.json.write_text(json.dumps(document, indent=1), encoding="utf-8")
     if left_out:
-        print(f"\nLEFT OUT, {len(left_out)} of {len(left_out) + len(rows)} asked for; the best peer may be missing:",
-              file=sys.stderr)
+        print(
+            f"\nLEFT OUT, {len(left_out)} of {len(left_out) + len(rows)} asked for; the best peer may be missing:",
+            file=sys.stderr,
+        )
         for case, why in left_out.items():
             print(f"  {case:22} {why}", file=sys.stderr)
         print('  pip install -e ".[bench]" installs all engines; --engines names those to compare with', file=sys.stderr)

@@ -43,7 +43,7 @@ def synthetic(classes: int, pictures: int, seed: int) -> tuple[Dataset, list[tup
     for picture in range(pictures):
         kinds = random.choice(classes, size=random.randint(1, 5), p=share)
         objects = min(60, 1 + random.geometric(1 / 7))
-        corner = _corner(random.permutation(_GRID ** 2))
+        corner = _corner(random.permutation(_GRID**2))
         kind = random.choice(kinds, size=objects)
         quality = skill[kind] + random.normal(0, 0.8) + random.normal(0, 1, objects)
         overlap = np.clip(0.55 + 0.1 * quality + random.normal(0, 0.1, objects), 0.05, 0.97)
@@ -51,21 +51,34 @@ def synthetic(classes: int, pictures: int, seed: int) -> tuple[Dataset, list[tup
         truths.append(here)
         seen = quality > -0.8
         found.append(np.column_stack([here, quality + random.normal(0, 0.7, objects), overlap])[seen])
-        false = min(_GRID ** 2 - objects, random.poisson(12))
+        false = min(_GRID**2 - objects, random.poisson(12))
         kind = np.where(random.rand(false) < 0.5, random.choice(kinds, false), random.choice(classes, false, p=share))
-        found.append(np.column_stack([np.full(false, picture), kind, corner[objects:objects + false],
-                                      random.normal(-2.2, 1, false), np.full(false, 0.9)]))
+        found.append(
+            np.column_stack(
+                [
+                    np.full(false, picture),
+                    kind,
+                    corner[objects : objects + false],
+                    random.normal(-2.2, 1, false),
+                    np.full(false, 0.9),
+                ]
+            )
+        )
     label, detection = np.concatenate(truths), np.concatenate(found)
     count, size = len(label), float(_GRID * _CELL)
     dataset = Dataset(
         tuple(ImageRecord(i, "", int(size), int(size), "") for i in range(pictures)),
-        tuple(Category(c, str(c)) for c in range(classes)), label[:, 0].astype(np.int32), label[:, 1].astype(np.int32),
-        np.column_stack([label[:, 2:], np.full((count, 2), _SIDE)]), np.full(count, float(_SIDE ** 2)), np.zeros(count, bool))
+        tuple(Category(c, str(c)) for c in range(classes)),
+        label[:, 0].astype(np.int32),
+        label[:, 1].astype(np.int32),
+        np.column_stack([label[:, 2:], np.full((count, 2), _SIDE)]),
+        np.full(count, float(_SIDE**2)),
+        np.zeros(count, bool),
+    )
     return dataset, _runs(detection, pictures, classes, random)
 
 
-def _runs(detection: Floats, pictures: int, classes: int, random: np.random.RandomState
-          ) -> list[tuple[str, Detections]]:
+def _runs(detection: Floats, pictures: int, classes: int, random: np.random.RandomState) -> list[tuple[str, Detections]]:
     picture, kind = detection[:, 0].astype(np.int32), detection[:, 1].astype(np.int32)
     quality, overlap = detection[:, 4], detection[:, 5]
 

@@ -1,9 +1,9 @@
 """The Python API, which the command line uses as well; docs/api.md shows it at work.
 
-    network = load_network("net.cfg", "net.weights", "net.names")
-    mixed = network.with_precision("int8", {"heads": "fp16"})
-    boxes = mixed.detect("picture.jpg")
-    result = run_experiment("experiment.yaml").result
+network = load_network("net.cfg", "net.weights", "net.names")
+mixed = network.with_precision("int8", {"heads": "fp16"})
+boxes = mixed.detect("picture.jpg")
+result = run_experiment("experiment.yaml").result
 """
 
 from __future__ import annotations
@@ -22,20 +22,35 @@ if TYPE_CHECKING:
     from mpnet.trial.result import Result, read_result
 
 __all__ = [
-    "Box", "Label", "MpnetError", "Network", "Result", "RunReport", "load_dataset", "load_network", "measure_detections",
-    "open_workbench", "parse_experiment", "read_experiment", "read_result", "run_experiment",
+    "Box",
+    "Label",
+    "MpnetError",
+    "Network",
+    "Result",
+    "RunReport",
+    "load_dataset",
+    "load_network",
+    "measure_detections",
+    "open_workbench",
+    "parse_experiment",
+    "read_experiment",
+    "read_result",
+    "run_experiment",
 ]
 
 # A program that detects need not wait until everything that evaluates is imported.
-__getattr__ = lazy_names(__name__, {
-    "mpnet.errors": ("MpnetError",),
-    "mpnet.evaluation.dataset": ("load_dataset",),
-    "mpnet.formats.experiment_yaml": ("parse_experiment", "read_experiment"),
-    "mpnet.trial.experiment": ("RunReport", "open_workbench", "run_experiment"),
-    "mpnet.trial.measure": ("measure_detections",),
-    "mpnet.trial.network": ("Box", "Label", "Network", "load_network"),
-    "mpnet.trial.result": ("Result", "read_result"),
-})
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "mpnet.errors": ("MpnetError",),
+        "mpnet.evaluation.dataset": ("load_dataset",),
+        "mpnet.formats.experiment_yaml": ("parse_experiment", "read_experiment"),
+        "mpnet.trial.experiment": ("RunReport", "open_workbench", "run_experiment"),
+        "mpnet.trial.measure": ("measure_detections",),
+        "mpnet.trial.network": ("Box", "Label", "Network", "load_network"),
+        "mpnet.trial.result": ("Result", "read_result"),
+    },
+)
 
 
 def __dir__() -> list[str]:

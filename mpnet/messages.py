@@ -27,7 +27,7 @@ def a(noun: str) -> str:
 def one_line(text: str, limit: int = 1_000) -> str:
     """A message as one line of bounded length: a file name in it may hold anything, and a line break fake a second one."""
     line = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
-    return line if len(line) <= limit else f"{line[:limit * 2 // 3]} ... {line[-limit // 3:]}"
+    return line if len(line) <= limit else f"{line[: limit * 2 // 3]} ... {line[-limit // 3 :]}"
 
 
 MOST_NAMED = 100

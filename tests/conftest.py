@@ -82,8 +82,7 @@ def demo_model(tmp_path_factory: pytest.TempPathFactory) -> DemoModel:
     project = write_project(tmp_path_factory.mktemp("demo"), DEMO_SCENES)
     model, val = project.folder / "model", project.folder / "val"
     return DemoModel(
-        model / "demo.cfg", model / "demo.weights", model / "demo.names", val / "images", val / "labels",
-        project.experiment,
+        model / "demo.cfg", model / "demo.weights", model / "demo.names", val / "images", val / "labels", project.experiment
     )
 
 

@@ -32,8 +32,17 @@ def core(compiler: list[str], flags: list[str], *targets: str) -> Path:
     name = shlex.join([*compiler, *(flag for flag in flags if flag != "-Werror")])  # which gives the same objects
     folder = ROOT / _FOLDERS.get(name, f".cache/core/{compiler[0]}-{hashlib.sha256(name.encode()).hexdigest()[:12]}")
     folder.mkdir(parents=True, exist_ok=True)
-    command = ["make", "-s", f"-j{len(os.sched_getaffinity(0))}", "-C", str(ROOT / "csrc/run"), f"CC={shlex.join(compiler)}",
-               f"CFLAGS={shlex.join(flags)}", f"OUT={folder}", *(f"{folder}/{target}" for target in targets)]
+    command = [
+        "make",
+        "-s",
+        f"-j{len(os.sched_getaffinity(0))}",
+        "-C",
+        str(ROOT / "csrc/run"),
+        f"CC={shlex.join(compiler)}",
+        f"CFLAGS={shlex.join(flags)}",
+        f"OUT={folder}",
+        *(f"{folder}/{target}" for target in targets),
+    ]
     # A make above this one would hand down its own flags.
     environment = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")}
     with open(folder / "lock", "w", encoding="utf-8") as lock:
@@ -49,11 +58,25 @@ def main() -> int:
     at = next(number for number, word in enumerate(words) if not word.startswith("-D"))
     own, (source, program, *rest) = words[:at], words[at:]
     at = rest.index("--") if "--" in rest else len(rest)
-    compiler, flags = rest[:at] or ["gcc"], rest[at + 1:]
+    compiler, flags = rest[:at] or ["gcc"], rest[at + 1 :]
     library = core(compiler, flags, "libmprun.a") / "libmprun.a"
     Path(program).parent.mkdir(parents=True, exist_ok=True)
-    subprocess.run([*compiler, *COMMON, *(flags or ["-static"]), *own, f"-I{ROOT / 'csrc'}", source, str(library),
-                    "-o", program, "-lm", "-pthread"], check=True)
+    subprocess.run(
+        [
+            *compiler,
+            *COMMON,
+            *(flags or ["-static"]),
+            *own,
+            f"-I{ROOT / 'csrc'}",
+            source,
+            str(library),
+            "-o",
+            program,
+            "-lm",
+            "-pthread",
+        ],
+        check=True,
+    )
     return 0
 
 

@@ -17,8 +17,10 @@ SIDE = 64
 
 def _conv(filters: int, size: int = 3, linear: bool = False) -> str:
     norm = "" if linear else "batch_normalize=1\n"
-    return f"[convolutional]\n{norm}filters={filters}\nsize={size}\nstride=1\npad=1\n" \
-           f"activation={'linear' if linear else 'leaky'}\n\n"
+    return (
+        f"[convolutional]\n{norm}filters={filters}\nsize={size}\nstride=1\npad=1\n"
+        f"activation={'linear' if linear else 'leaky'}\n\n"
+    )
 
 
 def _pool(stride: int = 2) -> str:
@@ -34,8 +36,14 @@ def tiny_cfg(side: int = SIDE) -> str:
     head = 3 * (5 + len(NAMES))
     trunk = "".join(_conv(filters) + _pool() for filters in (4, 4, 6, 8, 8)) + _conv(10) + _pool(1)
     first = _conv(16) + _conv(8, 1) + _conv(16) + _conv(head, 1, linear=True) + _yolo("3,4,5")
-    second = "[route]\nlayers=-4\n\n" + _conv(6, 1) + "[upsample]\nstride=2\n\n[route]\nlayers=-1,8\n\n" \
-        + _conv(8) + _conv(head, 1, linear=True) + _yolo("1,2,3")
+    second = (
+        "[route]\nlayers=-4\n\n"
+        + _conv(6, 1)
+        + "[upsample]\nstride=2\n\n[route]\nlayers=-1,8\n\n"
+        + _conv(8)
+        + _conv(head, 1, linear=True)
+        + _yolo("1,2,3")
+    )
     return f"[net]\nwidth={side}\nheight={side}\nchannels=3\n\n{trunk}{first}{second}"
 
 
@@ -43,8 +51,9 @@ def small_cfg(side: int = SIDE) -> str:
     """Two heads on four convolutions with every kind of layer between them: for what is done thousands of times."""
     head = 3 * (5 + len(NAMES))
     first = _conv(4) + _pool() + _conv(6) + _pool() + _conv(head, 1, linear=True) + _yolo("3,4,5")
-    second = "[route]\nlayers=-3\n\n[upsample]\nstride=2\n\n[route]\nlayers=-1,2\n\n" \
-        + _conv(head, 1, linear=True) + _yolo("1,2,3")
+    second = (
+        "[route]\nlayers=-3\n\n[upsample]\nstride=2\n\n[route]\nlayers=-1,2\n\n" + _conv(head, 1, linear=True) + _yolo("1,2,3")
+    )
     return f"[net]\nwidth={side}\nheight={side}\nchannels=3\n\n{first}{second}"
 
 

@@ -9,14 +9,33 @@ from pathlib import Path
 
 # Lower stands for lower in the house: a room may import itself and what stands below it.
 FLOORS = (
-    {"errors", "lazy", "messages", "progress"}, {"packages", "spec"}, {"formats", "kernels"}, {"quantization"}, {"engine"},
-    {"detection"}, {"export", "importing"}, {"backends"}, {"evaluation"}, {"speed"}, {"trial"}, {"sweep"}, {"report"},
-    {"api", "demo"}, {"cli"}, {"__main__"},
+    {"errors", "lazy", "messages", "progress"},
+    {"packages", "spec"},
+    {"formats", "kernels"},
+    {"quantization"},
+    {"engine"},
+    {"detection"},
+    {"export", "importing"},
+    {"backends"},
+    {"evaluation"},
+    {"speed"},
+    {"trial"},
+    {"sweep"},
+    {"report"},
+    {"api", "demo"},
+    {"cli"},
+    {"__main__"},
 )
 LEVEL = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 # The rooms of csrc/ and the other rooms that each may include; "" is csrc/ itself.
 ROOMS = {
-    "": {"conv"}, "conv": {""}, "kernels": {""}, "arch": {"", "kernels"}, "detect": {""}, "picture": {""}, "quantize": {""},
+    "": {"conv"},
+    "conv": {""},
+    "kernels": {""},
+    "arch": {"", "kernels"},
+    "detect": {""},
+    "picture": {""},
+    "quantize": {""},
     "run": {"", "detect", "picture", "quantize"},
 }
 INCLUDE = re.compile(r'^ *#include "([^"]+)"', re.MULTILINE)
@@ -69,7 +88,8 @@ def test_files_stay_small(repository: Path) -> None:
         f"{path}: {count} lines"
         for folder in ("mpnet", "tests", "csrc", "tools", "benchmarks")
         for path in sorted((repository / folder).rglob("*.[pch]*"))
-        if path.suffix in {".py", ".c", ".h"} and path.name != "_core.c"
+        if path.suffix in {".py", ".c", ".h"}
+        and path.name != "_core.c"
         and (count := len(path.read_text(encoding="utf-8").splitlines())) > 450
     ]
     assert long == []

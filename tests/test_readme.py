@@ -36,7 +36,12 @@ def test_a_new_users_session(repository: Path, tmp_path: Path) -> None:
     for command in shown:
         assert command[0] == "mpnet"
         result = subprocess.run(
-            [sys.executable, "-m", *command], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False,
+            [sys.executable, "-m", *command],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
             timeout=900,
         )
         assert result.returncode == 0, f"{shlex.join(command)}\n{result.stderr}"
@@ -55,8 +60,14 @@ def test_a_new_users_session(repository: Path, tmp_path: Path) -> None:
     assert {"greedy", "additive"} <= set(said["list",].split())
     section = said["export", "runs/street:safe"]
     assert section.startswith("precision:  # ")
-    shown_cfg = subprocess.run([sys.executable, "-m", "mpnet", "show", "street-safe.cfg", "--json"], cwd=tmp_path,
-                               env=environment, capture_output=True, text=True, check=True)
+    shown_cfg = subprocess.run(
+        [sys.executable, "-m", "mpnet", "show", "street-safe.cfg", "--json"],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert json.loads(shown_cfg.stdout)["precision_key"] == section.splitlines()[0].removeprefix("precision:  # ")
     assert (tmp_path / "found" / "00005.png").is_file()
 

@@ -38,8 +38,24 @@ BOTH = [case for case in product((4, 8, 16), (0, 1), (0, 1), (0, 1), (0, 1)) if 
 
 def ranges(rng: np.random.Generator) -> np.ndarray:
     """(inputs, SLICES, 2): ordinary, one-sided, tiny, huge, without 0 and symmetric ones."""
-    fixed = [(-0.61, 5.9), (-1, 1), (0, 6), (-6, 0), (0, 255), (-128, 127), (-1e-4, 2e-4), (-12.75, 12.75), (1, 2), (-2, -1),
-             (-1e-30, 1e-30), (-1e30, 1e30), (0, 1e-3), (-0.0049913866, 0.0077833906), (-127, 127), (-127.5, 127.5)]
+    fixed = [
+        (-0.61, 5.9),
+        (-1, 1),
+        (0, 6),
+        (-6, 0),
+        (0, 255),
+        (-128, 127),
+        (-1e-4, 2e-4),
+        (-12.75, 12.75),
+        (1, 2),
+        (-2, -1),
+        (-1e-30, 1e-30),
+        (-1e30, 1e30),
+        (0, 1e-3),
+        (-0.0049913866, 0.0077833906),
+        (-127, 127),
+        (-127.5, 127.5),
+    ]
     random = np.sort(10.0 ** rng.uniform(-6, 6, (56, 1)) * rng.uniform(-1, 1, (56, 2)), axis=1)
     return np.concatenate([fixed, random]).astype(np.float32).reshape(-1, SLICES, 2)
 
@@ -49,19 +65,30 @@ def values(rng: np.random.Generator, low: float, high: float, count: int) -> np.
     span = np.float64(high) - np.float64(low)
     steps = np.array([span / codes for codes in (3, 15, 254, 255, 65535)] + [max(abs(low), abs(high)) / 127])
     ties = ((np.floor(rng.uniform(-300, 300, (6, 2 * count))) + 0.5) * steps[:, None]).ravel().astype(np.float32)
-    pool = np.concatenate([
-        ties, np.nextafter(ties, np.float32(np.inf)), np.nextafter(ties, np.float32(-np.inf)),
-        rng.uniform(low - 0.2 * span, high + 0.2 * span, 12 * count).astype(np.float32),
-        np.float32([low, high, 0.0, -0.0, 1e-40, -1e-40, 1.5 * low, 1.5 * high]),
-    ])
+    pool = np.concatenate(
+        [
+            ties,
+            np.nextafter(ties, np.float32(np.inf)),
+            np.nextafter(ties, np.float32(-np.inf)),
+            rng.uniform(low - 0.2 * span, high + 0.2 * span, 12 * count).astype(np.float32),
+            np.float32([low, high, 0.0, -0.0, 1e-40, -1e-40, 1.5 * low, 1.5 * high]),
+        ]
+    )
     return rng.choice(pool[np.isfinite(pool)], count)
 
 
 def both(x: np.ndarray, low: np.float32, high: np.float32, case: tuple[int, ...]) -> np.ndarray:
     """What v2 answers for a whole tensor, and v4, and v3 where it can."""
     bits, narrow, signed, given, mode = case
-    said = {"input": x, "input_min": low, "input_max": high, "signed_input": bool(signed), "range_given": bool(given),
-            "narrow_range": bool(narrow), "num_bits": bits}
+    said = {
+        "input": x,
+        "input_min": low,
+        "input_max": high,
+        "signed_input": bool(signed),
+        "range_given": bool(given),
+        "narrow_range": bool(narrow),
+        "num_bits": bits,
+    }
     found = tf.raw_ops.QuantizeAndDequantizeV2(round_mode=ROUND_MODES[mode], **said).numpy()
     others = [tf.raw_ops.QuantizeAndDequantizeV4(round_mode=ROUND_MODES[mode], **said)]
     if mode == 0:
@@ -75,8 +102,15 @@ def both_slices(x: np.ndarray, low: np.ndarray, high: np.ndarray, case: tuple[in
     """What v3 answers for slices; v2 and v4 take none on CPUs."""
     bits, narrow, signed, given, _ = case
     return tf.raw_ops.QuantizeAndDequantizeV3(
-        input=x, input_min=low, input_max=high, signed_input=bool(signed), num_bits=bits, range_given=bool(given),
-        narrow_range=bool(narrow), axis=0).numpy()
+        input=x,
+        input_min=low,
+        input_max=high,
+        signed_input=bool(signed),
+        num_bits=bits,
+        range_given=bool(given),
+        narrow_range=bool(narrow),
+        axis=0,
+    ).numpy()
 
 
 def main() -> None:
@@ -98,14 +132,20 @@ def main() -> None:
             if case[-1] == 0:
                 answers["both_slices"].append(both_slices(x, low, high, case))
     arrays = {
-        "x": np.concatenate([x.ravel() for x in inputs]), "size": np.array(sizes, np.int16), "ranges": rows,
-        "fake_cases": np.array(FAKE, np.int8), "both_cases": np.array(BOTH, np.int8), "round_modes": np.array(ROUND_MODES),
+        "x": np.concatenate([x.ravel() for x in inputs]),
+        "size": np.array(sizes, np.int16),
+        "ranges": rows,
+        "fake_cases": np.array(FAKE, np.int8),
+        "both_cases": np.array(BOTH, np.int8),
+        "round_modes": np.array(ROUND_MODES),
         "tensorflow": np.array(tf.__version__),
         **{name: np.concatenate([part.ravel() for part in parts]) for name, parts in answers.items()},
     }
     write_arrays(OUT, arrays)
-    print(f"{OUT}: {sum(map(len, answers.values()))} cases, {sum(a.size for n, a in arrays.items() if n in answers)} values, "
-          f"{OUT.stat().st_size} bytes, TensorFlow {tf.__version__}")
+    print(
+        f"{OUT}: {sum(map(len, answers.values()))} cases, {sum(a.size for n, a in arrays.items() if n in answers)} values, "
+        f"{OUT.stat().st_size} bytes, TensorFlow {tf.__version__}"
+    )
 
 
 if __name__ == "__main__":

@@ -41,10 +41,39 @@ SIZES = [1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 24, 31, 32, 33, 40, 63, 64, 65]
 def ranges(rng: np.random.Generator) -> list[tuple[float, float]]:
     """Whole, tiny, huge, one-sided, equal and empty ranges."""
     fixed = [
-        (-0.61, 5.9), (-1, 1), (-128, 127), (-127, 127), (0, 255), (-128, 0), (0, 1), (-1, 0), (0, 0), (3, 3), (-3, -3),
-        (0.003, 0.003), (-0.003, 0.003), (-1e-4, 2e-4), (1, 2), (-2, -1), (-2, -1.999), (100, 100.001), (-12.75, 12.75),
-        (-6, 6), (0, 6), (-0.1, 6.3), (-32768, 32767), (0, 65535), (-2147483648, 2147483648), (-1e30, 1e30), (0, 3e37),
-        (-1e37, 5), (-1e-30, 1e-30), (0, 1e-35), (-0.01, 0), (-1e-20, 1e10), (0.5, 300.25),
+        (-0.61, 5.9),
+        (-1, 1),
+        (-128, 127),
+        (-127, 127),
+        (0, 255),
+        (-128, 0),
+        (0, 1),
+        (-1, 0),
+        (0, 0),
+        (3, 3),
+        (-3, -3),
+        (0.003, 0.003),
+        (-0.003, 0.003),
+        (-1e-4, 2e-4),
+        (1, 2),
+        (-2, -1),
+        (-2, -1.999),
+        (100, 100.001),
+        (-12.75, 12.75),
+        (-6, 6),
+        (0, 6),
+        (-0.1, 6.3),
+        (-32768, 32767),
+        (0, 65535),
+        (-2147483648, 2147483648),
+        (-1e30, 1e30),
+        (0, 3e37),
+        (-1e37, 5),
+        (-1e-30, 1e-30),
+        (0, 1e-35),
+        (-0.01, 0),
+        (-1e-20, 1e10),
+        (0.5, 300.25),
     ]
     magnitudes = 10.0 ** rng.uniform(-7, 7, (60, 1))
     random = np.sort(magnitudes * rng.uniform(-1, 1, (60, 2)), axis=1)
@@ -61,13 +90,15 @@ def values(rng: np.random.Generator, low: float, high: float, count: int) -> np.
     middles = lowest + (np.floor(rng.uniform(0, 255, 2 * count)) + 0.5) * (span / 255.0)
     scaled = (np.floor(rng.uniform(-128, 128, 2 * count)) + 0.5) * largest
     exact = np.concatenate([ties, middles, scaled]).astype(np.float32)
-    pool = np.concatenate([
-        exact,
-        np.nextafter(exact, np.float32(np.inf)),
-        np.nextafter(exact, np.float32(-np.inf)),
-        rng.uniform(lowest - 0.1 * span, highest + 0.1 * span, 4 * count).astype(np.float32),
-        np.float32([low, high, 0.0, -0.0, 1e-40, 0.49999997, 0.5, 2.5, -2.5, lowest * 1.5, highest * 1.5]),
-    ])
+    pool = np.concatenate(
+        [
+            exact,
+            np.nextafter(exact, np.float32(np.inf)),
+            np.nextafter(exact, np.float32(-np.inf)),
+            rng.uniform(lowest - 0.1 * span, highest + 0.1 * span, 4 * count).astype(np.float32),
+            np.float32([low, high, 0.0, -0.0, 1e-40, 0.49999997, 0.5, 2.5, -2.5, lowest * 1.5, highest * 1.5]),
+        ]
+    )
     return rng.choice(pool[np.isfinite(pool)], count)
 
 
@@ -77,8 +108,16 @@ def inputs(rng: np.random.Generator) -> list[tuple[np.ndarray, np.ndarray, int]]
     for i, (low, high) in enumerate(ranges(rng)):
         for size in (SIZES[i % len(SIZES)], int(rng.integers(1, 20))):
             found.append((values(rng, low, high, size), np.float32([[low, high]]), -1))
-    for shape, axis in [((2, 3, 4), 0), ((2, 3, 4), 1), ((2, 3, 4), 2), ((5, 7), 0), ((5, 7), 1), ((3, 1, 2, 4), 3),
-                        ((1, 9), 0), ((2, 16, 17), 1)]:
+    for shape, axis in [
+        ((2, 3, 4), 0),
+        ((2, 3, 4), 1),
+        ((2, 3, 4), 2),
+        ((5, 7), 0),
+        ((5, 7), 1),
+        ((3, 1, 2, 4), 3),
+        ((1, 9), 0),
+        ((2, 16, 17), 1),
+    ]:
         for _ in range(2):
             rows = np.sort(10.0 ** rng.uniform(-3, 3, (shape[axis], 1)) * rng.uniform(-1, 1, (shape[axis], 2)), axis=1)
             slices = [values(rng, low, high, int(np.prod(shape)) // shape[axis]) for low, high in rows]
@@ -100,8 +139,15 @@ def quantize_all(found: list[tuple[np.ndarray, np.ndarray, int]]) -> dict[str, n
                 continue  # an infinite scale: the answer depends on the position in the vector register
             low, high = (rows[0, 0], rows[0, 1]) if axis < 0 else (rows[:, 0], rows[:, 1])
             q, minimum, maximum = tf.raw_ops.QuantizeV2(
-                input=x, min_range=low, max_range=high, T=getattr(tf, TYPES[t]), mode=MODES[m],
-                round_mode=ROUND_MODES[r], narrow_range=bool(n), axis=axis, ensure_minimum_range=MINIMUM_RANGES[e],
+                input=x,
+                min_range=low,
+                max_range=high,
+                T=getattr(tf, TYPES[t]),
+                mode=MODES[m],
+                round_mode=ROUND_MODES[r],
+                narrow_range=bool(n),
+                axis=axis,
+                ensure_minimum_range=MINIMUM_RANGES[e],
             )
             cases.append((i, t, m, r, n, e))
             codes[TYPES[t]].append(q.numpy().ravel())
@@ -122,26 +168,39 @@ def dequantize_all(rng: np.random.Generator) -> dict[str, np.ndarray]:
     for t, name in enumerate(TYPES):
         storage = np.dtype(name[1:])
         info = np.iinfo(storage)
-        codes = np.concatenate([
-            [info.min, info.min + 1, info.max, info.max - 1, 0, 1],
-            rng.integers(info.min, info.max, 28, endpoint=True),
-        ]).astype(storage)
+        codes = np.concatenate(
+            [[info.min, info.min + 1, info.max, info.max - 1, 0, 1], rng.integers(info.min, info.max, 28, endpoint=True)]
+        ).astype(storage)
         as_type = tf.bitcast(codes, getattr(tf, name))  # a NumPy array has no quantised type
         reals = []
         for m, n in ((0, 0), (1, 0), (2, 0), (2, 1)):
             for low, high in spans:
-                real = tf.raw_ops.Dequantize(input=as_type, min_range=np.float32(low), max_range=np.float32(high),
-                                             mode=MODES[m], narrow_range=bool(n), axis=-1)
+                real = tf.raw_ops.Dequantize(
+                    input=as_type,
+                    min_range=np.float32(low),
+                    max_range=np.float32(high),
+                    mode=MODES[m],
+                    narrow_range=bool(n),
+                    axis=-1,
+                )
                 cases.append((t, m, n))
                 rows.append((low, high))
                 reals.append(real.numpy())
         found[f"dequantize_{name}"] = codes
         found[f"reals_{name}"] = np.array(reals)
-        found[f"slice_reals_{name}"] = np.stack([
-            tf.raw_ops.Dequantize(input=tf.stack([as_type] * 6), min_range=slices[0], max_range=slices[1],
-                                  mode=MODES[m], narrow_range=False, axis=0).numpy()
-            for m in (0, 2)
-        ])
+        found[f"slice_reals_{name}"] = np.stack(
+            [
+                tf.raw_ops.Dequantize(
+                    input=tf.stack([as_type] * 6),
+                    min_range=slices[0],
+                    max_range=slices[1],
+                    mode=MODES[m],
+                    narrow_range=False,
+                    axis=0,
+                ).numpy()
+                for m in (0, 2)
+            ]
+        )
     return {
         "dequantize_cases": np.array(cases, np.int16),
         "dequantize_ranges": np.array(rows, np.float32),
@@ -172,8 +231,10 @@ def main() -> None:
         **dequantize_all(rng),
     }
     write_arrays(OUT, arrays)
-    print(f"{OUT}: {len(arrays['quantize_cases'])} quantize cases, {len(arrays['dequantize_cases'])} dequantize cases, "
-          f"{OUT.stat().st_size} bytes, TensorFlow {tf.__version__}")
+    print(
+        f"{OUT}: {len(arrays['quantize_cases'])} quantize cases, {len(arrays['dequantize_cases'])} dequantize cases, "
+        f"{OUT.stat().st_size} bytes, TensorFlow {tf.__version__}"
+    )
     assert all(a <= b for a, b in pairwise(arrays["x_start"]))
 
 

@@ -59,16 +59,26 @@ CONFIGURATIONS: list[tuple[str, list[str]]] = [
     ("int8 per channel, dynamic, symmetric", [INT8, mode("symmetric")]),
     *((f"int8 per channel, dynamic, {name}", [INT8, mode(name)]) for name in ("MIN_COMBINED", "MIN_FIRST", "SCALED")),
     ("int8 per channel, dynamic, power of two (truncating)", [INT8, mode("power_of_two")]),
-    ("int8 per channel, dynamic, power of two, rounded",
-     [INT8, mode("power_of_two"), "quantization.activations.rounding=half_to_even"]),
-    ("int8 weights and activations power of two, per tensor (the reference program's scheme)",
-     [INT8, mode("power_of_two"), PER_TENSOR, "quantization.weights.method=power_of_two"]),
-    *((f"int8 per channel, calibrated, {scheme}, {label}", [INT8, mode(scheme), *options])
-      for scheme in ("affine", "symmetric")
-      for label, options in (
-          ("min-max", ranges("min_max")), ("moving average", ranges("moving_average")),
-          ("percentile 99.99", ranges("percentile", 99.99)), ("percentile 99.9", ranges("percentile", 99.9)),
-          ("entropy", ranges("entropy")), ("MSE", ranges("mse")))),
+    (
+        "int8 per channel, dynamic, power of two, rounded",
+        [INT8, mode("power_of_two"), "quantization.activations.rounding=half_to_even"],
+    ),
+    (
+        "int8 weights and activations power of two, per tensor (the reference program's scheme)",
+        [INT8, mode("power_of_two"), PER_TENSOR, "quantization.weights.method=power_of_two"],
+    ),
+    *(
+        (f"int8 per channel, calibrated, {scheme}, {label}", [INT8, mode(scheme), *options])
+        for scheme in ("affine", "symmetric")
+        for label, options in (
+            ("min-max", ranges("min_max")),
+            ("moving average", ranges("moving_average")),
+            ("percentile 99.99", ranges("percentile", 99.99)),
+            ("percentile 99.9", ranges("percentile", 99.9)),
+            ("entropy", ranges("entropy")),
+            ("MSE", ranges("mse")),
+        )
+    ),
     ("int8 per channel, dynamic, MSE weights", [INT8, MSE_WEIGHTS]),
     ("int8 per channel, dynamic, equalised", [INT8, EQUALISE]),
     ("int8 per channel, dynamic, bias corrected", [INT8, BIAS]),
@@ -81,15 +91,16 @@ CONFIGURATIONS: list[tuple[str, list[str]]] = [
     ("int8 per tensor, dynamic, equalised", [INT8, PER_TENSOR, EQUALISE]),
     ("int8 per tensor, dynamic, bias corrected", [INT8, PER_TENSOR, BIAS]),
     ("int8 per tensor, dynamic, equalised, bias corrected", [INT8, PER_TENSOR, EQUALISE, BIAS]),
-    ("int8 per tensor, dynamic, MSE weights, equalised, bias corrected",
-     [INT8, PER_TENSOR, MSE_WEIGHTS, EQUALISE, BIAS]),
+    ("int8 per tensor, dynamic, MSE weights, equalised, bias corrected", [INT8, PER_TENSOR, MSE_WEIGHTS, EQUALISE, BIAS]),
     ("heads fp16, rest int8 per tensor, dynamic", [INT8, HEADS, PER_TENSOR]),
     ("heads fp16, rest int8 per channel, dynamic", [INT8, HEADS]),
     ("first and heads fp16, rest int8 per channel, dynamic", [INT8, FIRST, HEADS]),
     ("first and heads fp16, rest int8 per channel, dynamic, symmetric", [INT8, FIRST, HEADS, mode("symmetric")]),
     ("first and heads fp16, rest int8 per channel, dynamic, bias corrected", [INT8, FIRST, HEADS, BIAS]),
-    ("first and heads fp16, rest int8 per channel, calibrated, MSE, equalised, bias corrected",
-     [INT8, FIRST, HEADS, *ranges("mse"), EQUALISE, BIAS]),
+    (
+        "first and heads fp16, rest int8 per channel, calibrated, MSE, equalised, bias corrected",
+        [INT8, FIRST, HEADS, *ranges("mse"), EQUALISE, BIAS],
+    ),
     (KEPT + "per tensor, dynamic", [INT8, PER_TENSOR]),
     (KEPT + "per channel, dynamic", [INT8]),
     (KEPT + "per channel, dynamic, symmetric", [INT8, mode("symmetric")]),
@@ -106,9 +117,7 @@ def plans_of(base: Workbench, path: Path, rows: list[tuple[str, list[str]]]) -> 
     for name, overrides in rows:
         spec = read_experiment(path, overrides)
         quantization = spec.quantization
-        options = resolve_options(
-            base.network, quantization.options, quantization.layers, batch_norm=spec.model.batch_norm
-        )
+        options = resolve_options(base.network, quantization.options, quantization.layers, batch_norm=spec.model.batch_norm)
         try:
             bench = calibrated(replace(base, experiment=spec, options=options))
             precisions = bench.assign()
@@ -134,10 +143,7 @@ def main() -> None:
     parser.add_argument("--skip", action="append", default=[], help="leave out those whose name holds this text")
     parser.add_argument("--overrides", action="store_true", help="print every configuration's overrides and stop")
     arguments = parser.parse_args()
-    rows = [
-        row for row in CONFIGURATIONS
-        if arguments.only in row[0] and not any(text in row[0] for text in arguments.skip)
-    ]
+    rows = [row for row in CONFIGURATIONS if arguments.only in row[0] and not any(text in row[0] for text in arguments.skip)]
     if arguments.overrides:
         for name, overrides in rows:
             print(f"{name}: {' '.join(f'--set {override}' for override in overrides)}")
@@ -171,9 +177,7 @@ def main() -> None:
 def line(bench: Workbench, name: str, plan: Plan, outcome: Outcome, baseline: Outcome) -> str:
     """A row of the table."""
     metrics, _ = measure_detections(outcome.found, bench.dataset)
-    agreed = DETECTION_KIT.agreement(
-        baseline.found, outcome.found, bench.dataset, "fp32", list(outcome.head_sqnr_db)
-    )
+    agreed = DETECTION_KIT.agreement(baseline.found, outcome.found, bench.dataset, "fp32", list(outcome.head_sqnr_db))
     cost = plan_cost(plan)
     heads = " / ".join("-" if db is None else f"{db:.1f}" for db in agreed["head_sqnr_db"])
     figures = [metrics["AP"], metrics["AP50"], agreed["AP"], agreed["AP75"], agreed["AP95"]]

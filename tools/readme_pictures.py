@@ -1,7 +1,7 @@
 """Makes docs/images/detect.jpg: what `mpnet detect` draws into four scenes of the demo, in fp32 above and int8 below.
 
-    mpnet demo --quick
-    python tools/readme_pictures.py
+mpnet demo --quick
+python tools/readme_pictures.py
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ def detect(folder: Path, precision: str) -> list[np.ndarray]:
     """The scenes with boxes drawn, at one precision for all layers."""
     model = [f"--{kind}={DEMO / 'model' / f'demo.{kind}'}" for kind in ("cfg", "weights", "names")]
     scenes = [str(DEMO / "val" / "images" / f"{name}.png") for name in SCENES]
-    subprocess.run([sys.executable, "-m", "mpnet", "detect", *model, f"--default={precision}", f"--out={folder}",
-                    *scenes], check=True)
+    subprocess.run(
+        [sys.executable, "-m", "mpnet", "detect", *model, f"--default={precision}", f"--out={folder}", *scenes], check=True
+    )
     pictures = [cv2.imread(str(folder / f"{name}.png")) for name in SCENES]
     return [cv2.resize(picture, None, fx=SCALE, fy=SCALE, interpolation=cv2.INTER_CUBIC) for picture in pictures]
 
@@ -35,8 +36,10 @@ def main() -> None:
     rows = []
     for precision in ("fp32", "int8"):
         with tempfile.TemporaryDirectory() as folder:
-            tiles = [cv2.copyMakeBorder(tile, GAP, 0, 0, GAP, cv2.BORDER_CONSTANT, value=(255, 255, 255))
-                     for tile in detect(Path(folder), precision)]
+            tiles = [
+                cv2.copyMakeBorder(tile, GAP, 0, 0, GAP, cv2.BORDER_CONSTANT, value=(255, 255, 255))
+                for tile in detect(Path(folder), precision)
+            ]
         row = np.hstack(tiles)
         band = np.full((row.shape[0], 56, 3), 255, np.uint8)
         cv2.putText(band, precision, (4, row.shape[0] // 2), cv2.FONT_HERSHEY_SIMPLEX, 0.55, (40, 40, 40), 1, cv2.LINE_AA)

@@ -62,7 +62,7 @@ def augmented(x: torch.Tensor, draw: np.random.Generator) -> torch.Tensor:
     padded = F.pad(x, (SHIFT,) * 4, mode="replicate")
     for k in range(len(x)):
         top, left = draw.integers(0, 2 * SHIFT + 1, 2)
-        one = padded[k, list(draw.permutation(3)), top:top + SIDE, left:left + SIDE]
+        one = padded[k, list(draw.permutation(3)), top : top + SIDE, left : left + SIDE]
         out[k] = (one.flip(2) if draw.random() < 0.5 else one) * float(draw.uniform(0.85, 1.15))
     return out.clamp_(0, 1)
 
@@ -71,8 +71,11 @@ def top1(net: Classifier, x: torch.Tensor, label: torch.Tensor, int8: bool = Fal
     """Percent of the pictures whose best class is the right one."""
     net.eval()
     with torch.no_grad():
-        right = sum(int((net(part, int8).argmax(1) == label[i:i + 256]).sum())
-                    for i in range(0, len(x), 256) for part in [x[i:i + 256]])
+        right = sum(
+            int((net(part, int8).argmax(1) == label[i : i + 256]).sum())
+            for i in range(0, len(x), 256)
+            for part in [x[i : i + 256]]
+        )
     return 100 * right / len(x)
 
 
@@ -99,7 +102,7 @@ def main() -> None:
         order = np.random.default_rng([options.seed, 0, epoch]).permutation(len(train[0]))
         net.train()
         for start in range(0, per_epoch * options.batch, options.batch):
-            chosen = np.sort(order[start:start + options.batch])
+            chosen = np.sort(order[start : start + options.batch])
             x = augmented(train[0][chosen], np.random.default_rng([options.seed, 1, step]))
             for group in optimizer.param_groups:
                 warm = min(1.0, (step + 1) / 200)
@@ -109,8 +112,11 @@ def main() -> None:
             loss.backward()
             optimizer.step()
             losses, step = losses + loss.item(), step + 1
-        print(f"epoch {epoch + 1}: loss {losses / per_epoch:.3f}, top-1 {top1(net, *val):.2f}, int8 per tensor (rough) "
-              f"{top1(net, *val, int8=True):.2f}, {time.process_time() - begin:.0f} s", flush=True)
+        print(
+            f"epoch {epoch + 1}: loss {losses / per_epoch:.3f}, top-1 {top1(net, *val):.2f}, int8 per tensor (rough) "
+            f"{top1(net, *val, int8=True):.2f}, {time.process_time() - begin:.0f} s",
+            flush=True,
+        )
     for folder in [options.out, *([PACKAGE] if options.package else [])]:
         export(net, folder, steps * options.batch)
 

@@ -23,11 +23,7 @@ from typing import Any
 
 # Tensors of many megabytes come and go each step; without these glibc returns them to the system every time
 # and the page faults cost more than the arithmetic. They only act when set before the process starts.
-_MALLOC = {
-    "MALLOC_MMAP_THRESHOLD_": str(32 << 20),
-    "MALLOC_TRIM_THRESHOLD_": str(8 << 30),
-    "MALLOC_TOP_PAD_": str(256 << 20),
-}
+_MALLOC = {"MALLOC_MMAP_THRESHOLD_": str(32 << 20), "MALLOC_TRIM_THRESHOLD_": str(8 << 30), "MALLOC_TOP_PAD_": str(256 << 20)}
 if __name__ == "__main__" and any(os.environ.get(k) != v for k, v in _MALLOC.items()):
     os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, **_MALLOC})
 
@@ -59,9 +55,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--val", type=int, default=300, help="validation scenes")
     parser.add_argument("--steps", type=int, default=8000, help="training steps")
     parser.add_argument("--decay-from", type=int, default=4500, help="step from which the learning rate falls")
-    parser.add_argument(
-        "--small-until", type=int, default=3000, help=f"step until which pictures are {SMALL_SIDE} pixels"
-    )
+    parser.add_argument("--small-until", type=int, default=3000, help=f"step until which pictures are {SMALL_SIDE} pixels")
     parser.add_argument("--stop-at", type=int, default=None, help="leave after this step (for a pilot)")
     parser.add_argument("--batch", type=int, default=16)
     parser.add_argument("--rate", type=float, default=2e-3, help="highest learning rate of AdamW")
@@ -151,9 +145,7 @@ class Training:
         epoch, position = divmod(step, per_epoch)
         order = np.random.default_rng([self.options.seed, 0, epoch]).permutation(count)
         chosen = np.sort(order[position * size : (position + 1) * size])
-        return augmented(
-            self.train[0][chosen], self.train[1][chosen], np.random.default_rng([self.options.seed, 1, step])
-        )
+        return augmented(self.train[0][chosen], self.train[1][chosen], np.random.default_rng([self.options.seed, 1, step]))
 
     def side(self) -> int:
         return SMALL_SIDE if self.step < self.options.small_until else SIZE

@@ -1,6 +1,6 @@
 """Write the part of COCO's annotations that the study uses: the pictures of pictures.txt, beside this file.
 
-    python experiments/yolov3-tiny/pictures.py coco/annotations/instances_val2017.json coco/study.json
+python experiments/yolov3-tiny/pictures.py coco/annotations/instances_val2017.json coco/study.json
 """
 
 import json
@@ -19,8 +19,11 @@ def main(source: str, target: str) -> None:
     if len(images) != len(WANTED):
         sys.exit(f"{source}: holds {len(images)} of the {len(WANTED)} pictures; give COCO's instances_val2017.json")
     kept = {image["id"] for image in images}
-    annotations = [{key: value for key, value in annotation.items() if key != "segmentation"}
-                   for annotation in document["annotations"] if annotation["image_id"] in kept]
+    annotations = [
+        {key: value for key, value in annotation.items() if key != "segmentation"}
+        for annotation in document["annotations"]
+        if annotation["image_id"] in kept
+    ]
     Path(target).write_text(json.dumps({**document, "images": images, "annotations": annotations}), encoding="utf-8")
     print(f"{target}: {len(images)} pictures, {len(annotations)} boxes")
 

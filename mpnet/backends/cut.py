@@ -33,15 +33,35 @@ def cut(configuration: Configuration, part: Part) -> Configuration:
         shape = whole.layers[index].out_shape
         layers.append(YoloSpec(len(layers), 0, (new[index],), shape, shape, None, f"out-{index}", (0,), ((1.0, 1.0),), 1))
     height, width, channels = whole.shape_of(part.given)
-    network = NetworkSpec(width, height, channels, tuple(layers), source=whole.source, digest=whole.digest,
-                          dialect=whole.dialect, own_dialect=whole.own_dialect)
+    network = NetworkSpec(
+        width,
+        height,
+        channels,
+        tuple(layers),
+        source=whole.source,
+        digest=whole.digest,
+        dialect=whole.dialect,
+        own_dialect=whole.own_dialect,
+    )
     options, prepared = configuration.options, configuration.prepared
     folded = {new[index]: prepared.folded[index] for index in part.layers if index in prepared.folded}
     means = {new[index]: prepared.channel_means[index] for index in part.layers if index in prepared.channel_means}
-    own = Prepared(network, Weights({}), prepared.kernels, batch_norm=prepared.batch_norm, folded=folded,
-                   channel_means=means, lessons=_lessons(prepared, part))
-    return Configuration.of(own, _precisions(configuration.precisions, part, network), _options(whole, options, part, new),
-                            names=configuration.names, document=configuration.document)
+    own = Prepared(
+        network,
+        Weights({}),
+        prepared.kernels,
+        batch_norm=prepared.batch_norm,
+        folded=folded,
+        channel_means=means,
+        lessons=_lessons(prepared, part),
+    )
+    return Configuration.of(
+        own,
+        _precisions(configuration.precisions, part, network),
+        _options(whole, options, part, new),
+        names=configuration.names,
+        document=configuration.document,
+    )
 
 
 def _lessons(prepared: Prepared, part: Part) -> Lessons | None:
@@ -68,7 +88,10 @@ def _options(whole: NetworkSpec, options: EngineOptions, part: Part, new: dict[i
         if PICTURE in ranges:
             ranges[new[tensor]] = ranges[PICTURE]
     return EngineOptions(
-        options.batch_norm, options.default, {new[i]: options.layers[i] for i in part.layers if i in options.layers}, ranges,
+        options.batch_norm,
+        options.default,
+        {new[i]: options.layers[i] for i in part.layers if i in options.layers},
+        ranges,
         {new[i]: options.said[i] for i in part.layers if i in options.said},
     )
 

@@ -44,8 +44,15 @@ def deploy(name: str, configuration: Configuration) -> Deployment:
     exported = export(chosen.target, configuration, chosen.flavour)
     model = chosen.load(exported, 1)
     note = mode_note(name, chosen, configuration)
-    return Deployment(name, model.version, files_digest(exported.files), exported, partial(chosen.load, exported),
-                      model.executed(), (note,) if note else ())
+    return Deployment(
+        name,
+        model.version,
+        files_digest(exported.files),
+        exported,
+        partial(chosen.load, exported),
+        model.executed(),
+        (note,) if note else (),
+    )
 
 
 def ready(name: str) -> Backend:
@@ -81,8 +88,10 @@ def mode_note(name: str, chosen: Backend, configuration: Configuration) -> str:
     if not differing:
         return ""
     right = " ".join(f"--set quantization.{path}={value}" for path, value in _flat(chosen.mode).items())
-    return (f"{name} quantises in another mode than this configuration ({', '.join(differing.values())}); search and "
-            f"measure with {right}, or its ranks need not hold there")
+    return (
+        f"{name} quantises in another mode than this configuration ({', '.join(differing.values())}); search and "
+        f"measure with {right}, or its ranks need not hold there"
+    )
 
 
 def _flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

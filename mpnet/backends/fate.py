@@ -48,8 +48,10 @@ def warnings_of(layers: Sequence[LayerFate], engine: str = "") -> list[str]:
         if layer.falls_back:
             place = f" in {engine}" if engine else ""
             where = f"runs in {layer.executed}{place}" if layer.executed else f"is written in {layer.written}"
-            lines.append(f"layer {layer.index} ({layer.name}) is wanted in {layer.asked} but {where}"
-                         f"{f': {layer.why}' if layer.why else ''}")
+            lines.append(
+                f"layer {layer.index} ({layer.name}) is wanted in {layer.asked} but {where}"
+                f"{f': {layer.why}' if layer.why else ''}"
+            )
     return lines
 
 

@@ -72,6 +72,11 @@ def _first_line(error: Exception) -> str:
 
 
 BACKEND = Backend(
-    "LiteRT with XNNPACK", "tflite", "litert", LiteRTModel, {"activations": {"mode": "affine", "ranges": "dynamic"}},
-    packages=("ai-edge-litert>=1.4",), extra="litert",
+    "LiteRT with XNNPACK",
+    "tflite",
+    "litert",
+    LiteRTModel,
+    {"activations": {"mode": "affine", "ranges": "dynamic"}},
+    packages=("ai-edge-litert>=1.4",),
+    extra="litert",
 )

@@ -76,8 +76,9 @@ class Elsewhere(Operation):
 class MixedModel:
     """A configuration whose layers several backends run; see mpnet.backends.Model."""
 
-    def __init__(self, configuration: Configuration, found: Partition, parts: Sequence[tuple[Part, Deployment]],
-                 threads: int) -> None:
+    def __init__(
+        self, configuration: Configuration, found: Partition, parts: Sequence[tuple[Part, Deployment]], threads: int
+    ) -> None:
         self.version = version_of(parts)
         runs = [(part, _Run(deployment.open(threads)), deployment.engine) for part, deployment in parts]
         plan = configuration.plan
@@ -111,16 +112,25 @@ def deploy_mixed(names: Sequence[str], configuration: Configuration) -> Deployme
     for part, deployment in parts:
         numbered = dict(enumerate(part.layers))
         layers.update({numbered[n]: said for n, said in deployment.exported.layers.items() if n in numbered})
-        executed.update({numbered[n]: (runs, f"in {part.backend}: {where}" if where else f"in {part.backend}")
-                         for n, (runs, where) in (deployment.executed or {}).items() if n in numbered})
+        executed.update(
+            {
+                numbered[n]: (runs, f"in {part.backend}: {where}" if where else f"in {part.backend}")
+                for n, (runs, where) in (deployment.executed or {}).items()
+                if n in numbered
+            }
+        )
     for index in configuration.precisions.weighted:
         if found.who(index) == found.own:
             executed[index] = (configuration.precisions[index].name, f"in {found.own}")
     notes = [note for _, deployment in parts for note in deployment.notes]
     digest = hashlib.sha256(json.dumps([(part.backend, part.layers, d.digest) for part, d in parts]).encode()).hexdigest()
     return Deployment(
-        "+".join(dict.fromkeys([*(part.backend for part in found.parts), found.own])), version_of(parts), digest,
-        Exported({}, {}, layers), partial(MixedModel, configuration, found, parts), executed,
+        "+".join(dict.fromkeys([*(part.backend for part in found.parts), found.own])),
+        version_of(parts),
+        digest,
+        Exported({}, {}, layers),
+        partial(MixedModel, configuration, found, parts),
+        executed,
         tuple(dict.fromkeys([*notes, *found.reasons.values()])),
     )
 

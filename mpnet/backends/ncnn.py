@@ -18,7 +18,12 @@ from mpnet.export.naming import layer_of
 from mpnet.packages import version_of
 
 _MACHINE_DEPENDENT = (
-    "use_fp16_packed", "use_fp16_storage", "use_fp16_arithmetic", "use_bf16_storage", "use_bf16_packed", "use_vulkan_compute",
+    "use_fp16_packed",
+    "use_fp16_storage",
+    "use_fp16_arithmetic",
+    "use_bf16_storage",
+    "use_bf16_packed",
+    "use_vulkan_compute",
 )
 """Options that ncnn turns on where the CPU can: results would hang on the machine."""
 
@@ -75,8 +80,11 @@ class NcnnModel:
             if not words[0].startswith("Convolution") or layer is None:
                 continue
             if any(word.startswith("8=") for word in words):
-                runs = ("int8", "int8 scales in the file, int8 inference on") if option.use_int8_inference else (
-                    "fp32", "int8 inference is off")
+                runs = (
+                    ("int8", "int8 scales in the file, int8 inference on")
+                    if option.use_int8_inference
+                    else ("fp32", "int8 inference is off")
+                )
             else:
                 half = option.use_fp16_arithmetic
                 runs = ("fp16" if half else "fp32", f"16-bit arithmetic {'on' if half else 'off'}")
@@ -89,6 +97,11 @@ class NcnnModel:
 
 
 BACKEND = Backend(
-    "ncnn", "ncnn", "", NcnnModel, {"activations": {"mode": "symmetric", "ranges": "calibrated", "rounding": "half_away"}},
-    packages=("ncnn>=1.0.20230816",), extra="ncnn",
+    "ncnn",
+    "ncnn",
+    "",
+    NcnnModel,
+    {"activations": {"mode": "symmetric", "ranges": "calibrated", "rounding": "half_away"}},
+    packages=("ncnn>=1.0.20230816",),
+    extra="ncnn",
 )

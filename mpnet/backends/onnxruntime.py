@@ -18,9 +18,7 @@ from mpnet.export import Exported
 from mpnet.export.naming import layer_of
 
 # What the optimised graph calls a convolution: operator -> precision of its products.
-_CONVOLUTIONS = {
-    "QLinearConv": "int8", "ConvInteger": "int8", "Conv": "fp32", "FusedConv": "fp32", "NhwcFusedConv": "fp32",
-}
+_CONVOLUTIONS = {"QLinearConv": "int8", "ConvInteger": "int8", "Conv": "fp32", "FusedConv": "fp32", "NhwcFusedConv": "fp32"}
 _READ_AS_REALS = "its int8 convolution gives 8 bits only, and something reads this one's result as reals"
 # What was asked for, and what runs.
 _WHY = {
@@ -80,8 +78,11 @@ class OnnxRuntimeModel:
             layer = next((index for name in (node.name, *node.output) if (index := layer_of(name)) is not None), None)
             if precision is not None and layer is not None:
                 asked = self._exported.layers[layer][0] if layer in self._exported.layers else precision
-                found[layer] = (precision, f"{node.op_type} of the optimised graph"
-                                           + (f": {_WHY[asked, precision]}" if (asked, precision) in _WHY else ""))
+                found[layer] = (
+                    precision,
+                    f"{node.op_type} of the optimised graph"
+                    + (f": {_WHY[asked, precision]}" if (asked, precision) in _WHY else ""),
+                )
         return found
 
     def layer_ms(self) -> Mapping[int, float]:
@@ -103,6 +104,11 @@ class OnnxRuntimeModel:
 
 
 BACKEND = Backend(
-    "ONNX Runtime", "onnx", "onnxruntime", OnnxRuntimeModel,
-    {"activations": {"mode": "affine", "ranges": "calibrated"}}, ("onnxruntime>=1.17", "onnx>=1.16"), "onnxruntime",
+    "ONNX Runtime",
+    "onnx",
+    "onnxruntime",
+    OnnxRuntimeModel,
+    {"activations": {"mode": "affine", "ranges": "calibrated"}},
+    ("onnxruntime>=1.17", "onnx>=1.16"),
+    "onnxruntime",
 )

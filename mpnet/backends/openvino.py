@@ -17,7 +17,8 @@ from mpnet.export.naming import layer_of
 _PRECISIONS = {"f32": "fp32", "u8": "int8", "i8": "int8", "f16": "fp16", "bf16": "bf16"}
 # What was asked for, and what runs.
 _WHY = {
-    ("fp16", "fp32"): "weights are widened when loaded", ("bf16", "fp32"): "weights are widened when loaded",
+    ("fp16", "fp32"): "weights are widened when loaded",
+    ("bf16", "fp32"): "weights are widened when loaded",
     ("int4", "int8"): "codes are widened to 8 bits when loaded",
 }
 PASSES = 20
@@ -34,7 +35,9 @@ class OpenVinoModel:
         self._exported = exported
         # A CPU with bf16 or fp16 arithmetic would use it for what is asked for in fp32: figures would differ by machine.
         self._settings = {
-            "INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": threads, "NUM_STREAMS": 1,
+            "INFERENCE_PRECISION_HINT": "f32",
+            "INFERENCE_NUM_THREADS": threads,
+            "NUM_STREAMS": 1,
             "ENABLE_CPU_PINNING": False,
         }
         try:
@@ -64,14 +67,20 @@ class OpenVinoModel:
         """See mpnet.backends.Model: read from the runtime model."""
         found: dict[int, tuple[str, str]] = {}
         for node in self._compiled.get_runtime_model().get_ordered_ops():
-            facts = {key: _text(node.rt_info[key]) for key in ("layerType", "runtimePrecision", "primitiveType")
-                     if key in node.rt_info}
+            facts = {
+                key: _text(node.rt_info[key])
+                for key in ("layerType", "runtimePrecision", "primitiveType")
+                if key in node.rt_info
+            }
             layer = layer_of(node.get_friendly_name())
             if facts.get("layerType") == "Convolution" and layer is not None:
                 precision = _PRECISIONS.get(facts.get("runtimePrecision", "").lower(), facts.get("runtimePrecision", "?"))
                 asked = self._exported.layers[layer][0] if layer in self._exported.layers else precision
-                found[layer] = (precision, f"{facts.get('primitiveType', 'convolution')} of the runtime model"
-                                           + (f": {_WHY[asked, precision]}" if (asked, precision) in _WHY else ""))
+                found[layer] = (
+                    precision,
+                    f"{facts.get('primitiveType', 'convolution')} of the runtime model"
+                    + (f": {_WHY[asked, precision]}" if (asked, precision) in _WHY else ""),
+                )
         return found
 
     def layer_ms(self) -> Mapping[int, float]:
@@ -96,6 +105,11 @@ def _text(value: Any) -> str:
 
 
 BACKEND = Backend(
-    "OpenVINO", "onnx", "openvino", OpenVinoModel, {"activations": {"mode": "affine", "ranges": "calibrated"}},
-    ("openvino>=2024.0", "onnx>=1.16"), "openvino",
+    "OpenVINO",
+    "onnx",
+    "openvino",
+    OpenVinoModel,
+    {"activations": {"mode": "affine", "ranges": "calibrated"}},
+    ("openvino>=2024.0", "onnx>=1.16"),
+    "openvino",
 )

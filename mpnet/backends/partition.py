@@ -58,16 +58,14 @@ def check_backends(names: Sequence[str]) -> None:
         raise ConfigError(f"backends: {', '.join(names) or 'nothing'}; name each backend once, the preferred one first")
 
 
-def partition(
-    network: NetworkSpec, precisions: PrecisionPlan, options: EngineOptions, names: Sequence[str]
-) -> Partition:
+def partition(network: NetworkSpec, precisions: PrecisionPlan, options: EngineOptions, names: Sequence[str]) -> Partition:
     """Who runs what, for backends by preference; those behind `mpnet` have nothing left to run.
 
     Raises: ConfigError for unknown names.
     """
     check_backends(names)
     own = next((name for name in names if name in (OWN, SCALAR)), SCALAR)
-    preferred = [name for name in names[:names.index(own) if own in names else len(names)]]
+    preferred = [name for name in names[: names.index(own) if own in names else len(names)]]
     rows = {name: (row := backend(name), target(row.target)) for name in preferred}
     reasons: dict[int, str] = {}
     chosen = [_choice(network, precisions, options, index, rows, reasons) for index in range(len(network.layers))]
@@ -89,8 +87,12 @@ def partition(
 
 
 def _choice(
-    network: NetworkSpec, precisions: PrecisionPlan, options: EngineOptions, index: int,
-    rows: dict[str, tuple[Backend, Target]], reasons: dict[int, str],
+    network: NetworkSpec,
+    precisions: PrecisionPlan,
+    options: EngineOptions,
+    index: int,
+    rows: dict[str, tuple[Backend, Target]],
+    reasons: dict[int, str],
 ) -> str:
     """The first backend that supports a layer, '' for none. Heads hand tensors over; whoever makes those does."""
     layer = network.layers[index]
@@ -147,5 +149,4 @@ def _codes(network: NetworkSpec, precisions: PrecisionPlan, tensor: int) -> bool
 def _read_outside(network: NetworkSpec, layers: Sequence[int]) -> tuple[int, ...]:
     inside = set(layers)
     last = {network.outputs[0]} if not network.yolos else set()
-    return tuple(index for index in layers
-                 if index in last or any(reader not in inside for reader in network.consumers[index]))
+    return tuple(index for index in layers if index in last or any(reader not in inside for reader in network.consumers[index]))

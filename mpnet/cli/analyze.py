@@ -20,15 +20,33 @@ from mpnet.trial.analysis import ANALYSIS_IMAGES, KEEP_MACS_PERCENT, analyze_exp
 )
 @click.argument("source", metavar="EXPERIMENT|RUN|STORE[:KEY]")
 @set_option
-@click.option("--images", type=click.IntRange(1, 100_000), default=ANALYSIS_IMAGES, show_default=True,
-              help="Pictures to run, evenly spread over the data set.")
-@click.option("--keep-macs", type=click.FloatRange(0, 100), default=KEEP_MACS_PERCENT, show_default=True,
-              help="Share of the MACs, in percent, that may be raised to a higher precision.")
+@click.option(
+    "--images",
+    type=click.IntRange(1, 100_000),
+    default=ANALYSIS_IMAGES,
+    show_default=True,
+    help="Pictures to run, evenly spread over the data set.",
+)
+@click.option(
+    "--keep-macs",
+    type=click.FloatRange(0, 100),
+    default=KEEP_MACS_PERCENT,
+    show_default=True,
+    help="Share of the MACs, in percent, that may be raised to a higher precision.",
+)
 @click.option("--rows", type=click.IntRange(1, 100_000), default=24, show_default=True, help="Most rows of a table.")
 @click.option("--csv", "csv_path", type=click.Path(path_type=Path), help="Write all steps to this file.")
 def command(
-    source: str, overrides: tuple[str, ...], images: int, keep_macs: float, rows: int, csv_path: Path | None,
-    threads: int | None, isa: str | None, quiet: bool, as_json: bool,
+    source: str,
+    overrides: tuple[str, ...],
+    images: int,
+    keep_macs: float,
+    rows: int,
+    csv_path: Path | None,
+    threads: int | None,
+    isa: str | None,
+    quiet: bool,
+    as_json: bool,
 ) -> None:
     """Run the configuration of an EXPERIMENT, a RUN or a sweep (STORE:safe) beside fp32 and list the error of every layer and
     step, worst first.
@@ -38,8 +56,7 @@ def command(
     by the agreement with the baseline that was measured on a few pictures.
     """
     report = analyze_experiment(
-        experiment_of(source, overrides, threads, isa), images=images, keep_macs_percent=keep_macs,
-        progress=progress(quiet),
+        experiment_of(source, overrides, threads, isa), images=images, keep_macs_percent=keep_macs, progress=progress(quiet)
     )
     if csv_path is not None:
         write_text(csv_path, report.csv())

@@ -23,9 +23,12 @@ from mpnet.speed.bench import DEFAULT_PRECISIONS, Bench, BenchCase, BenchStep, b
 )
 @click.argument("source", metavar="CFG|EXPERIMENT|RUN|STORE[:KEY]")
 @click.option("--weights", type=click.Path(path_type=Path), help="Weights file.  [default: random weights]")
-@click.option("--precisions", metavar="NAME,...",
-              help="What to measure: precisions, keys such as hqqh, and mixed, which is int8 with the first layer and heads "
-              f"in fp16.  [default: {','.join(DEFAULT_PRECISIONS)}; before them the configuration named]")
+@click.option(
+    "--precisions",
+    metavar="NAME,...",
+    help="What to measure: precisions, keys such as hqqh, and mixed, which is int8 with the first layer and heads "
+    f"in fp16.  [default: {','.join(DEFAULT_PRECISIONS)}; before them the configuration named]",
+)
 @click.option("--threads", default="1", show_default=True, help="Numbers of threads, with commas.")
 @click.option("--isa", default="auto", show_default=True, help="Kernel tables, with commas; all: each that runs here.")
 @click.option("--repeats", type=click.IntRange(3, 10000), default=15, show_default=True, help="Passes per measurement.")
@@ -44,7 +47,12 @@ def command(
     if not isinstance(named, Path) and precisions is None:
         names = (key_of(named), *names)
     found = bench_network(
-        named, weights=weights, precisions=names, threads=_numbers(threads), isa=words(isa), repeats=repeats,
+        named,
+        weights=weights,
+        precisions=names,
+        threads=_numbers(threads),
+        isa=words(isa),
+        repeats=repeats,
         progress=progress(quiet),
     )
     if as_json:
@@ -68,13 +76,30 @@ def _print(found: Bench) -> None:
     for isa, threads in dict.fromkeys((case.isa, case.threads) for case in found.cases):
         cases = [case for case in found.cases if (case.isa, case.threads) == (isa, threads)]
         where = f"{isa}, {threads} thread{'s' if threads > 1 else ''}"
-        print_table(out, columns, [[
-            short_key(case.precision), f"{case.min_ms:.2f}", f"{case.median_ms:.2f}", f"{gops(case.macs, case.min_ms):.1f}",
-            f"{case.share:.0%}", f"{case.conversions_ms / case.median_ms:.1%}", f"{case.overhead_ms / case.median_ms:.1%}",
-            f"{case.first_result:.2f}x",
-        ] for case in cases], where)
-        print_table(out, ("layer", "MACs", *(short_key(case.precision) for case in cases)), _layers(found, cases),
-                    f"{where}: ms (share of peak) per layer")
+        print_table(
+            out,
+            columns,
+            [
+                [
+                    short_key(case.precision),
+                    f"{case.min_ms:.2f}",
+                    f"{case.median_ms:.2f}",
+                    f"{gops(case.macs, case.min_ms):.1f}",
+                    f"{case.share:.0%}",
+                    f"{case.conversions_ms / case.median_ms:.1%}",
+                    f"{case.overhead_ms / case.median_ms:.1%}",
+                    f"{case.first_result:.2f}x",
+                ]
+                for case in cases
+            ],
+            where,
+        )
+        print_table(
+            out,
+            ("layer", "MACs", *(short_key(case.precision) for case in cases)),
+            _layers(found, cases),
+            f"{where}: ms (share of peak) per layer",
+        )
     out.print("conversions and engine: share of a pass; first result: of a configuration that never ran, over a pass of it")
 
 

@@ -21,16 +21,29 @@ from mpnet.report.comparison_text import print_comparison
     "mpnet compare sweep.sqlite:baseline sweep.sqlite:fqqqqqqqhqh",
 )
 @click.argument("runs", nargs=-1, required=True, metavar="RUN RUN...")
-@click.option("--pictures", type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
-              help="Write a picture of each lost or gained object: baseline left, other run right.")
-@click.option("--draws", default=DRAWS, show_default=True, type=click.IntRange(MIN_DRAWS, MAX_DRAWS),
-              help="Bootstrap draws over pictures.")
+@click.option(
+    "--pictures",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="Write a picture of each lost or gained object: baseline left, other run right.",
+)
+@click.option(
+    "--draws",
+    default=DRAWS,
+    show_default=True,
+    type=click.IntRange(MIN_DRAWS, MAX_DRAWS),
+    help="Bootstrap draws over pictures.",
+)
 @click.option("--seed", default=0, show_default=True, help="Seed of the draws.")
-@click.option("--fail-under", "limits", multiple=True, metavar="METRIC=DIFFERENCE",
-              help="Exit with 1 when a run differs by less, such as AP=-0.5; may be repeated.")
+@click.option(
+    "--fail-under",
+    "limits",
+    multiple=True,
+    metavar="METRIC=DIFFERENCE",
+    help="Exit with 1 when a run differs by less, such as AP=-0.5; may be repeated.",
+)
 def command(
-    runs: tuple[str, ...], pictures: Path | None, draws: int, seed: int, limits: tuple[str, ...], quiet: bool,
-    as_json: bool,
+    runs: tuple[str, ...], pictures: Path | None, draws: int, seed: int, limits: tuple[str, ...], quiet: bool, as_json: bool
 ) -> int:
     """Compare finished runs, or configurations of a sweep; the first is the baseline.
 

@@ -34,10 +34,20 @@ SAVED = ("bit_operations", "weight_bytes")
 
 @declare("mpnet demo", "mpnet demo --quick --out demo/", json=False)
 @click.option("--quick", is_flag=True, help=f"As --scenes {QUICK_SCENES}.")
-@click.option("--scenes", default=SCENES, show_default=True, type=click.IntRange(1, 100_000),
-              help="How many labelled scenes to evaluate on.")
-@click.option("--out", default="runs/demo", show_default=True, type=click.Path(path_type=Path, file_okay=False),
-              help="Folder for the scenes, the model, the experiment file and the results.")
+@click.option(
+    "--scenes",
+    default=SCENES,
+    show_default=True,
+    type=click.IntRange(1, 100_000),
+    help="How many labelled scenes to evaluate on.",
+)
+@click.option(
+    "--out",
+    default="runs/demo",
+    show_default=True,
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Folder for the scenes, the model, the experiment file and the results.",
+)
 def command(quick: bool, scenes: int, out: Path, quiet: bool) -> None:
     """Show the main job on a small trained detector: what int8 costs, and which layers pay.
 
@@ -49,8 +59,10 @@ def command(quick: bool, scenes: int, out: Path, quiet: bool) -> None:
     scenes = QUICK_SCENES if quick else scenes
     with progress(quiet)("scenes", scenes) as advance:
         project = write_project(out, scenes, lambda done: advance(1), cpu_count())
-    _say(f"{scenes} labelled scenes, a trained YOLOv3-tiny and {project.experiment} are ready. The commands from here "
-         "on are for you to copy.")
+    _say(
+        f"{scenes} labelled scenes, a trained YOLOv3-tiny and {project.experiment} are ready. The commands from here "
+        "on are for you to copy."
+    )
     experiment = str(project.experiment)
     # An earlier demo in this folder may have left more scenes.
     limit = ("--set", f"data.limit={scenes}") if project.stored > scenes else ()
@@ -82,8 +94,10 @@ def decision(sweep: Mapping[str, Any], network: NetworkSpec) -> Iterator[str]:
     # One set of pictures for all figures: those that did not choose, where there are any.
     agreement = best.get("held_out", best["metrics"])["agreement_AP"]
     saved = " and ".join(f"{judged['saves'][name]:.0f} % of the {measure(name).label}" for name in SAVED)
-    yield (f"On {pictures_text(judged['losses'])} AP changes by {change_text(judged['losses'])}, and its objects agree with "
-           f"fp32's to {agreement:.2f} AP; it saves {saved}.")
+    yield (
+        f"On {pictures_text(judged['losses'])} AP changes by {change_text(judged['losses'])}, and its objects agree with "
+        f"fp32's to {agreement:.2f} AP; it saves {saved}."
+    )
 
 
 def _short(path: str) -> str:

@@ -43,20 +43,48 @@ NMS = 0.45
 @click.option("--frames", "most", type=click.IntRange(1, 10**9), help="Stop after so many frames of a camera or video.")
 @click.option("--out", type=click.Path(path_type=Path), help="Folder for copies with boxes, or the best class, drawn.")
 @click.option("--beside", metavar="PRECISION", help="Put another precision beside it: a name such as fp32, or a key.")
-@click.option("--conf", "--confidence", "confidence", type=click.FloatRange(0, 1, max_open=True), default=0.25,
-              show_default=True, help="Least score of a box.")
-@click.option("--nms", type=click.FloatRange(0, 1),
-              help=f"Overlap beyond which the weaker of two boxes of a class goes.  [default: the experiment's, else {NMS}]")
+@click.option(
+    "--conf",
+    "--confidence",
+    "confidence",
+    type=click.FloatRange(0, 1, max_open=True),
+    default=0.25,
+    show_default=True,
+    help="Least score of a box.",
+)
+@click.option(
+    "--nms",
+    type=click.FloatRange(0, 1),
+    help=f"Overlap beyond which the weaker of two boxes of a class goes.  [default: the experiment's, else {NMS}]",
+)
 @click.option("--nms-kind", type=click.Choice(NMS_KINDS), help="Measure of overlap.  [default: as experiment or cfg say]")
-@click.option("--resize", type=click.Choice(RESIZES),
-              help="How a picture is fitted to the network.  [default: the experiment's, else stretch; of classifiers crop]")
+@click.option(
+    "--resize",
+    type=click.Choice(RESIZES),
+    help="How a picture is fitted to the network.  [default: the experiment's, else stretch; of classifiers crop]",
+)
 @click.option("--default", type=click.Choice(list(PRECISIONS)), help="Precision of layers for which the cfg says none.")
 @layer_option
 @dialect_option
 def command(
-    images: tuple[str, ...], cfg: Path | None, weights: Path | None, names: Path | None, camera: str | None, most: int | None,
-    out: Path | None, beside: str | None, confidence: float, nms: float | None, nms_kind: str | None, resize: str | None,
-    default: str | None, layers: tuple[str, ...], dialect: str, threads: int | None, isa: str | None, quiet: bool,
+    images: tuple[str, ...],
+    cfg: Path | None,
+    weights: Path | None,
+    names: Path | None,
+    camera: str | None,
+    most: int | None,
+    out: Path | None,
+    beside: str | None,
+    confidence: float,
+    nms: float | None,
+    nms_kind: str | None,
+    resize: str | None,
+    default: str | None,
+    layers: tuple[str, ...],
+    dialect: str,
+    threads: int | None,
+    isa: str | None,
+    quiet: bool,
     as_json: bool,
 ) -> int:
     """Find objects in pictures, all pictures of folders, videos, or what a camera sees; with a classifier, the best five
@@ -73,8 +101,14 @@ def command(
         network = _of_experiment(experiment, default, layers, dialect)
     else:
         network = load_network(
-            cfg, weights or cfg.with_suffix(".weights"), names, default=default, layers=selected_precisions(layers),
-            dialect=dialect, threads=threads, isa=isa,
+            cfg,
+            weights or cfg.with_suffix(".weights"),
+            names,
+            default=default,
+            layers=selected_precisions(layers),
+            dialect=dialect,
+            threads=threads,
+            isa=isa,
         )
     sources = _sources(images, camera, experiment)
     if out is not None:
@@ -113,8 +147,15 @@ def command(
                     _print(found, look)
             advance(1)
     if as_json:
-        print_json({"cfg": network.spec.source, "precision": network.precision, "protocol": protocol, "files": files,
-                    **({"failed": failed} if failed else {})})
+        print_json(
+            {
+                "cfg": network.spec.source,
+                "precision": network.precision,
+                "protocol": protocol,
+                "files": files,
+                **({"failed": failed} if failed else {}),
+            }
+        )
     if failed:
         fail(f"{len(failed)} of {len(sources)} files could not be looked at; they are named above")
     return 2 if failed else 0
@@ -127,8 +168,9 @@ def _experiment(
     from mpnet.formats.images import SUFFIXES
 
     if not images or Path(images[0]).suffix.lower() in SUFFIXES:
-        raise ConfigError("no network is named; give --cfg and --weights, or an EXPERIMENT.yaml, a run or STORE:KEY before the "
-                          "pictures")
+        raise ConfigError(
+            "no network is named; give --cfg and --weights, or an EXPERIMENT.yaml, a run or STORE:KEY before the pictures"
+        )
     from mpnet.report.decision import Files
 
     try:
@@ -152,7 +194,7 @@ def _sources(images: tuple[str, ...], camera: str | None, experiment: Experiment
         return find_sources([Path(image) for image in images])
     if experiment is None or experiment.data is None:
         raise ConfigError("nothing to look at; name pictures, folders or videos, or --camera 0")
-    return find_sources(_own_pictures(experiment.data))[:experiment.data.limit]
+    return find_sources(_own_pictures(experiment.data))[: experiment.data.limit]
 
 
 def _own_pictures(data: DataSection) -> list[Path]:
@@ -170,13 +212,20 @@ def _own_pictures(data: DataSection) -> list[Path]:
 
 
 def _protocol(
-    network: Network, task: Task, said: DetectionSection | None, confidence: float, nms: float | None, nms_kind: str | None,
+    network: Network,
+    task: Task,
+    said: DetectionSection | None,
+    confidence: float,
+    nms: float | None,
+    nms_kind: str | None,
     resize: str | None,
 ) -> dict[str, Any]:
     """How pictures become boxes: by the command line, then the experiment, then the cfg."""
     protocol: dict[str, Any] = {
-        "input": list(network.spec.in_shape), "resize": resize or (said.resize if said else None) or task.resize,
-        "dialect": network.spec.dialect, "batch_norm": network.options.batch_norm,
+        "input": list(network.spec.in_shape),
+        "resize": resize or (said.resize if said else None) or task.resize,
+        "dialect": network.spec.dialect,
+        "batch_norm": network.options.batch_norm,
     }
     if task is CLASSIFICATION:
         return {**protocol, "task": task.name}
@@ -192,8 +241,9 @@ def _sides(network: Network, beside: str | None) -> list[Network]:
     if beside in PRECISIONS:
         return [network, network.with_precision(None, {"all": beside})]
     if not set(split_key(beside)[0]) <= BY_CODE.keys():
-        raise ConfigError(f"--beside {beside[:60]!r}: is no precision ({', '.join(PRECISIONS)}) and no key such as "
-                          f"{network.precision[:60]}")
+        raise ConfigError(
+            f"--beside {beside[:60]!r}: is no precision ({', '.join(PRECISIONS)}) and no key such as {network.precision[:60]}"
+        )
     said = dict[str | int, str | Precision]()
     said.update((index, own) for index, own in parse_key(network.spec, beside).items())
     return [network, network.with_precision(None, said)]
@@ -221,16 +271,22 @@ def _target(source: Source, out: Path | None) -> Path | None:
 
 
 def _picture(source: Source, target: Path | None, look: Look) -> dict[str, Any]:
-    picture = read_picture(source.path, repaired=lambda path: note(
-        f"{path}: a damaged JPEG, decoded by OpenCV, which guesses what is missing; restore it"))
+    picture = read_picture(
+        source.path,
+        repaired=lambda path: note(f"{path}: a damaged JPEG, decoded by OpenCV, which guesses what is missing; restore it"),
+    )
     views = look.at(picture)
     if target is not None:
         from mpnet.cli.drawing import write_drawn  # brings OpenCV, which reading a JPEG does without
 
         write_drawn(target, picture, views)
     return {
-        "path": str(source.path), "kind": "picture", "width": picture.shape[1], "height": picture.shape[0],
-        **look.plain(views), "out": None if target is None else str(target),
+        "path": str(source.path),
+        "kind": "picture",
+        "width": picture.shape[1],
+        "height": picture.shape[0],
+        **look.plain(views),
+        "out": None if target is None else str(target),
     }
 
 
@@ -256,8 +312,10 @@ def _print(file: dict[str, Any], look: Look) -> None:
         rate = file["looked_at_per_second"]
         click.echo(f"{file['path']}: {len(file['frames'])} frames, {_headline(file['frames'])}{target}")
         if rate:
-            click.echo(f"  {rate:.1f} frames per second with reading and drawing, {file['network_per_second']:.1f} of network "
-                       "and boxes alone")
+            click.echo(
+                f"  {rate:.1f} frames per second with reading and drawing, {file['network_per_second']:.1f} of network "
+                "and boxes alone"
+            )
         return
     other = file.get("beside")
     beside = f" ({other['precision']}: {_headline([other])})" if other else ""

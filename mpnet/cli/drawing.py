@@ -37,8 +37,14 @@ def drawn(picture: NDArray[np.uint8], views: list[View]) -> NDArray[np.uint8]:
 
 
 def _labels(picture: NDArray[np.uint8], view: View) -> list[DrawnBox]:
-    boxes = [DrawnBox((one.x, one.y, one.width, one.height), one.category, f"{one.name} {100 * one.score:.0f}%")
-             for one in view.found if isinstance(one, Box)]
+    boxes = [
+        DrawnBox((one.x, one.y, one.width, one.height), one.category, f"{one.name} {100 * one.score:.0f}%")
+        for one in view.found
+        if isinstance(one, Box)
+    ]
     height, width = picture.shape[:2]
-    return boxes + [DrawnBox((0, 0, width, height), one.category, f"{one.name} {one.score:.2f}")
-                    for one in view.found[:1] if isinstance(one, Label)]
+    return boxes + [
+        DrawnBox((0, 0, width, height), one.category, f"{one.name} {one.score:.2f}")
+        for one in view.found[:1]
+        if isinstance(one, Label)
+    ]

@@ -30,25 +30,57 @@ from mpnet.spec.plan_key import short_key
     quiet=False,
 )
 @click.argument("source", metavar="EXPERIMENT|RUN|STORE[:KEY]|CFG")
-@click.option("--to", "said", type=click.Choice(list(targets())),
-              help=f"What to write.  [default: what the suffix of -o says] {describe(targets())}.")
-@click.option("--flavour", default="", metavar="NAME", help="For which program, where a target has several; `mpnet targets` "
-              "lists them.  [default: the first]")
+@click.option(
+    "--to",
+    "said",
+    type=click.Choice(list(targets())),
+    help=f"What to write.  [default: what the suffix of -o says] {describe(targets())}.",
+)
+@click.option(
+    "--flavour",
+    default="",
+    metavar="NAME",
+    help="For which program, where a target has several; `mpnet targets` lists them.  [default: the first]",
+)
 @click.option("--with-boxes", is_flag=True, help="Decode boxes and suppress overlaps in the file itself.")
-@click.option("--packed", default="", metavar="LEVELS", help="bundle: put in weights packed for these ISA levels, with commas, "
-              "so that mprun starts at once there.")
+@click.option(
+    "--packed",
+    default="",
+    metavar="LEVELS",
+    help="bundle: put in weights packed for these ISA levels, with commas, so that mprun starts at once there.",
+)
 @click.option("--no-profile", is_flag=True, help="bundle: leave out what `mprun --profile` runs.")
-@click.option("--cfg", type=click.Path(path_type=Path, dir_okay=False),
-              help="The network file to change.  [default: the one that was measured]")
-@click.option("--weights", type=click.Path(path_type=Path, dir_okay=False),
-              help="The weights, where they have moved.  [of a CFG: the file beside it with the suffix .weights]")
+@click.option(
+    "--cfg",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="The network file to change.  [default: the one that was measured]",
+)
+@click.option(
+    "--weights",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="The weights, where they have moved.  [of a CFG: the file beside it with the suffix .weights]",
+)
 @click.option("--names", type=click.Path(path_type=Path, dir_okay=False), help="The class names, where they have moved.")
 @set_option
-@click.option("-o", "--out", type=click.Path(path_type=Path, dir_okay=False),
-              help="The file to write; further files of a target stand beside it.  [default: standard output, for cfg, yaml]")
+@click.option(
+    "-o",
+    "--out",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="The file to write; further files of a target stand beside it.  [default: standard output, for cfg, yaml]",
+)
 def command(
-    source: str, said: str | None, flavour: str, with_boxes: bool, packed: str, no_profile: bool, cfg: Path | None,
-    weights: Path | None, names: Path | None, overrides: tuple[str, ...], out: Path | None, as_json: bool,
+    source: str,
+    said: str | None,
+    flavour: str,
+    with_boxes: bool,
+    packed: str,
+    no_profile: bool,
+    cfg: Path | None,
+    weights: Path | None,
+    names: Path | None,
+    overrides: tuple[str, ...],
+    out: Path | None,
+    as_json: bool,
 ) -> None:
     """Write a configuration in the form of another program.
 
@@ -67,9 +99,7 @@ def command(
     for line in decision.notes:
         note(line)
     configuration = decision.configuration
-    exported = export(name, configuration, flavour, {
-        "with_boxes": with_boxes, "packed": packed, "no_profile": no_profile,
-    })
+    exported = export(name, configuration, flavour, {"with_boxes": with_boxes, "packed": packed, "no_profile": no_profile})
     files = {} if out is None else _beside(out, exported)
     write_files(files)
     model, remark = _opened(name, chosen.flavour(flavour), exported)
@@ -77,20 +107,31 @@ def command(
     engine = None if model is None else {"engine": str(runner_of(name, chosen.flavour(flavour))), "version": model.version}
     warnings = warnings_of(layers, engine["engine"] if engine else "")
     if as_json:
-        print_json({
-            "source": source, "target": name, "flavour": chosen.flavour(flavour), "precision": configuration.precisions.key,
-            "cfg": str(decision.cfg), "written": str(out) if out else None,
-            "files": {str(path): len(content) for path, content in files.items()}, "layers": as_plain(layers),
-            "executed_by": engine, "warnings": warnings, **exported.details,
-            "text": exported.content.decode("utf-8", "replace") if out is None else None,
-        })
+        print_json(
+            {
+                "source": source,
+                "target": name,
+                "flavour": chosen.flavour(flavour),
+                "precision": configuration.precisions.key,
+                "cfg": str(decision.cfg),
+                "written": str(out) if out else None,
+                "files": {str(path): len(content) for path, content in files.items()},
+                "layers": as_plain(layers),
+                "executed_by": engine,
+                "warnings": warnings,
+                **exported.details,
+                "text": exported.content.decode("utf-8", "replace") if out is None else None,
+            }
+        )
     elif out is None:
         sys.stdout.buffer.write(exported.content)
     else:
         if layers:
             print_fates(layers, engine, console())
-        console().print(f"{short_key(configuration.precisions.key)}: " + ", ".join(
-            f"{path} ({bytes_text(len(content))})" for path, content in files.items()))
+        console().print(
+            f"{short_key(configuration.precisions.key)}: "
+            + ", ".join(f"{path} ({bytes_text(len(content))})" for path, content in files.items())
+        )
     for line in [*warnings, *([remark] if remark else [])]:
         note(line)
 
@@ -102,8 +143,10 @@ def _meant(out: Path | None) -> str:
     fitting = [name for name, row in known.items() if row.suffix == suffix]
     if len(fitting) != 1:
         said = f"{out}: its suffix says nothing of what to write" if out else "nothing says what to write"
-        raise ConfigError(f"{said}; name --to, one of {', '.join(known)}, or a file with -o whose suffix says it, such as "
-                          f"{', '.join(sorted(row.suffix for row in known.values()))}")
+        raise ConfigError(
+            f"{said}; name --to, one of {', '.join(known)}, or a file with -o whose suffix says it, such as "
+            f"{', '.join(sorted(row.suffix for row in known.values()))}"
+        )
     return fitting[0]
 
 

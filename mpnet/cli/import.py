@@ -28,24 +28,51 @@ from mpnet.spec.protocol import RESIZES
 @click.argument("model", metavar="MODEL", type=click.Path(path_type=Path))
 @click.option("-o", "--out", required=True, type=click.Path(path_type=Path, file_okay=False), help="The folder for the files.")
 @click.option("--name", default="", help="Of the files.  [default: the model's]")
-@click.option("--heads", default="", metavar="TENSORS", help="The tensors that enter box decoding, with commas; those of one "
-              "grid joined by +.  [default: found]")
-@click.option("--decoder", default="", type=click.Choice(("", *DECODERS)), help="How boxes come from them, where the file does "
-              "not tell.")
-@click.option("--anchors", default="", metavar="W,H,.../...", help="Of yolov5, ssd and darknet: in pixels, heads separated by "
-              "/.")
+@click.option(
+    "--heads",
+    default="",
+    metavar="TENSORS",
+    help="The tensors that enter box decoding, with commas; those of one grid joined by +.  [default: found]",
+)
+@click.option(
+    "--decoder", default="", type=click.Choice(("", *DECODERS)), help="How boxes come from them, where the file does not tell."
+)
+@click.option(
+    "--anchors", default="", metavar="W,H,.../...", help="Of yolov5, ssd and darknet: in pixels, heads separated by /."
+)
 @click.option("--key", "keys", multiple=True, metavar="KEY=VALUE", help="Another key of [yolo], such as coords=16.")
 @click.option("--size", default="", metavar="WxH", help="The input's size, where the file leaves it open.")
-@click.option("--mean", default="", metavar="R,G,B", help="Pixels enter as (value - mean) / std, values from 0 to 255.  "
-              "[default: as the file says, else 0]")
+@click.option(
+    "--mean",
+    default="",
+    metavar="R,G,B",
+    help="Pixels enter as (value - mean) / std, values from 0 to 255.  [default: as the file says, else 0]",
+)
 @click.option("--std", default="", metavar="R,G,B", help="[default: as the file says, else 255]")
 @click.option("--bgr", is_flag=True, help="Blue comes first.")
-@click.option("--rounding", default="file", show_default=True, type=click.Choice(("file", "int8")), help="Of quantised files: "
-              "wherever they round to 8 bits, as deployed, or only where int8 layers read, which is more exact.")
+@click.option(
+    "--rounding",
+    default="file",
+    show_default=True,
+    type=click.Choice(("file", "int8")),
+    help="Of quantised files: wherever they round to 8 bits, as deployed, or only where int8 layers read, which is more exact.",
+)
 @click.option("--resize", default="", type=click.Choice(("", *RESIZES)), help="How pictures fit in.")
 def command(
-    model: Path, out: Path, name: str, heads: str, decoder: str, anchors: str, keys: tuple[str, ...], size: str, mean: str,
-    std: str, bgr: bool, rounding: str, resize: str, as_json: bool,
+    model: Path,
+    out: Path,
+    name: str,
+    heads: str,
+    decoder: str,
+    anchors: str,
+    keys: tuple[str, ...],
+    size: str,
+    mean: str,
+    std: str,
+    bgr: bool,
+    rounding: str,
+    resize: str,
+    as_json: bool,
 ) -> None:
     """Write a model of another program (ONNX, TensorFlow Lite) as NAME.cfg, NAME.weights, NAME.names and NAME.yaml, and say
     what each of its nodes became.
@@ -62,13 +89,18 @@ def command(
         if 0 in pixels.std or {len(pixels.mean), len(pixels.std)} - {1, 3}:
             raise ConfigError("--mean and --std take one number or three, of which no --std is 0")
     choices = Choices(
-        tuple(tuple(head.split("+")) for head in heads.split(",")) if heads else (), decoder,
-        tuple(_pair(key) for key in keys), tuple(anchors.split("/")) if anchors else (), _size(size), pixels,
+        tuple(tuple(head.split("+")) for head in heads.split(",")) if heads else (),
+        decoder,
+        tuple(_pair(key) for key in keys),
+        tuple(anchors.split("/")) if anchors else (),
+        _size(size),
+        pixels,
         rounding == "file",
     )
     found = import_model(model, choices)
     files = {
-        out / f"{stem}.cfg": found.cfg.encode(), out / f"{stem}.weights": found.weights,
+        out / f"{stem}.cfg": found.cfg.encode(),
+        out / f"{stem}.weights": found.weights,
         out / f"{stem}.names": "".join(f"{own}\n" for own in found.names).encode(),
         out / f"{stem}.yaml": experiment_text(stem, found).encode(),
     }
@@ -79,8 +111,11 @@ def command(
     rows = [(row.node, row.operator, row.fate) for row in found.rows]
     print_table(console(), ("node", "operator", "became"), rows, left=(0, 1, 2), fold=(0, 2))
     network = found.network
-    console().print(f"{len(network.layers)} layers, {network.parameters:,} parameters, {count_text(network.macs)} MACs: "
-                    + ", ".join(str(path) for path in files), markup=False)
+    console().print(
+        f"{len(network.layers)} layers, {network.parameters:,} parameters, {count_text(network.macs)} MACs: "
+        + ", ".join(str(path) for path in files),
+        markup=False,
+    )
     for line in [*found.notes, *network.warnings]:
         note(line)
 
@@ -89,8 +124,11 @@ def _document(found: Imported, files: dict[Path, bytes]) -> dict[str, Any]:
     return {
         "files": {str(path): len(content) for path, content in files.items()},
         "nodes": [{"node": row.node, "operator": row.operator, "became": row.fate} for row in found.rows],
-        "layers": len(found.network.layers), "heads": [list(head) for head in found.heads], "notes": list(found.notes),
-        "classes": len(found.names), "digest": found.network.digest,
+        "layers": len(found.network.layers),
+        "heads": [list(head) for head in found.heads],
+        "notes": list(found.notes),
+        "classes": len(found.names),
+        "digest": found.network.digest,
     }
 
 

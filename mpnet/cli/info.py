@@ -50,8 +50,12 @@ def _prepared() -> dict[str, Any]:
     """Prepared weights in the cache: where, how many, how large, how large they may grow (0: none are kept)."""
     cache = open_cache()
     used = cache.usage() if cache else Usage(0, 0)
-    return {"folder": str(cache.folder) if cache else None, "entries": used.entries, "size_bytes": used.size_bytes,
-            "limit_bytes": cache_limit()}
+    return {
+        "folder": str(cache.folder) if cache else None,
+        "entries": used.entries,
+        "size_bytes": used.size_bytes,
+        "limit_bytes": cache_limit(),
+    }
 
 
 def _prepared_text(prepared: dict[str, Any]) -> str:

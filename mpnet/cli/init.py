@@ -22,19 +22,35 @@ from mpnet.trial.template import Parts, experiment_template
 )
 @click.option("--cfg", required=True, type=click.Path(path_type=Path), help="Darknet cfg.")
 @click.option("--weights", type=click.Path(path_type=Path), help="Darknet weights.  [default: beside the cfg]")
-@click.option("--images", required=True, type=click.Path(path_type=Path),
-              help="Labelled pictures: a folder, Darknet's .data or valid.txt, or Ultralytics' data.yaml.")
-@click.option("--labels", type=click.Path(path_type=Path),
-              help="Folder of label files.  [default: labels/ in place of images/, or beside the pictures]")
+@click.option(
+    "--images",
+    required=True,
+    type=click.Path(path_type=Path),
+    help="Labelled pictures: a folder, Darknet's .data or valid.txt, or Ultralytics' data.yaml.",
+)
+@click.option(
+    "--labels",
+    type=click.Path(path_type=Path),
+    help="Folder of label files.  [default: labels/ in place of images/, or beside the pictures]",
+)
 @click.option("--annotations", type=click.Path(path_type=Path), help="Labels as an instances JSON (COCO).")
-@click.option("--names", type=click.Path(path_type=Path),
-              help="Class names, one a line.  [default: as the .data or data.yaml says]")
-@click.option("-o", "--out", type=click.Path(path_type=Path, dir_okay=False),
-              help="The file to write.  [default: NAME.yaml, of the cfg]")
+@click.option(
+    "--names", type=click.Path(path_type=Path), help="Class names, one a line.  [default: as the .data or data.yaml says]"
+)
+@click.option(
+    "-o", "--out", type=click.Path(path_type=Path, dir_okay=False), help="The file to write.  [default: NAME.yaml, of the cfg]"
+)
 @click.option("--force", is_flag=True, help="Replace a file that is there.")
 def command(
-    cfg: Path, weights: Path | None, images: Path, labels: Path | None, annotations: Path | None, names: Path | None,
-    out: Path | None, force: bool, as_json: bool,
+    cfg: Path,
+    weights: Path | None,
+    images: Path,
+    labels: Path | None,
+    annotations: Path | None,
+    names: Path | None,
+    out: Path | None,
+    force: bool,
+    as_json: bool,
 ) -> None:
     """Write a commented experiment file, after reading network, weights and labels once to see that they fit.
 
@@ -50,8 +66,17 @@ def command(
         note(warning)
     write_text(target, text)
     if as_json:
-        print_json({"experiment": str(target), "images": len(dataset.images), "boxes": len(dataset.box),
-                    "classes": list(dataset.names), "warnings": [*network.warnings, *dataset.notes]})
+        print_json(
+            {
+                "experiment": str(target),
+                "images": len(dataset.images),
+                "boxes": len(dataset.box),
+                "classes": list(dataset.names),
+                "warnings": [*network.warnings, *dataset.notes],
+            }
+        )
         return
-    console().print(f"{target}: {len(dataset.images)} pictures, {len(dataset.box)} labelled objects, {len(dataset.names)} "
-                    f"classes. Next: mpnet run {target}")
+    console().print(
+        f"{target}: {len(dataset.images)} pictures, {len(dataset.box)} labelled objects, {len(dataset.names)} "
+        f"classes. Next: mpnet run {target}"
+    )

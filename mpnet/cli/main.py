@@ -56,9 +56,7 @@ class LazyGroup(click.Group):
         assert isinstance(command, click.Command)
         return command
 
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
             from difflib import get_close_matches
 
@@ -165,8 +163,14 @@ def guarded(call: Callable[[], object]) -> int:
 
 # Packages that only some commands need, and what brings them: an installation for a board may lack them.
 _BRINGS = {
-    "jinja2": "mpnet[report]", "markupsafe": "mpnet[report]", "cv2": "opencv-python-headless",
-    "yaml": "PyYAML", "rich": "rich", "optuna": "mpnet[search]", "distributed": "mpnet[dask]", "dask": "mpnet[dask]",
+    "jinja2": "mpnet[report]",
+    "markupsafe": "mpnet[report]",
+    "cv2": "opencv-python-headless",
+    "yaml": "PyYAML",
+    "rich": "rich",
+    "optuna": "mpnet[search]",
+    "distributed": "mpnet[dask]",
+    "dask": "mpnet[dask]",
 }
 
 

@@ -58,10 +58,14 @@ QUIET = click.Option(["-q", "--quiet"], is_flag=True, help="Show no progress.")
 # Where kernels run. None: as the experiment says, else all cores and the best table.
 RUNTIME = (
     click.Option(["--isa"], help="Kernel table, as `mpnet info` lists them.  [default: the best]"),
-    click.Option(["--threads"], type=click.IntRange(1, 1024),
-                 help="Threads; changes speed only, never a bit of the result."),
-    click.Option(["--no-cache"], is_flag=True, expose_value=False, callback=_without_cache,
-                 help="Neither use nor keep prepared weights (`mpnet info` says where)."),
+    click.Option(["--threads"], type=click.IntRange(1, 1024), help="Threads; changes speed only, never a bit of the result."),
+    click.Option(
+        ["--no-cache"],
+        is_flag=True,
+        expose_value=False,
+        callback=_without_cache,
+        help="Neither use nor keep prepared weights (`mpnet info` says where).",
+    ),
 )
 
 
@@ -84,25 +88,36 @@ def declare(
 
 
 layer_option = click.option(
-    "--layer", "layers", multiple=True, metavar="SELECTOR=PRECISION",
+    "--layer",
+    "layers",
+    multiple=True,
+    metavar="SELECTOR=PRECISION",
     help="Precision of some layers, over the cfg; may be repeated. `mpnet show` prints selectors.",
 )
 """--layer SELECTOR=PRECISION, over the cfg; read with `selected_precisions`."""
 
 dialect_option = click.option(
-    "--dialect", type=click.Choice(DIALECTS), default="auto", show_default=True,
+    "--dialect",
+    type=click.Choice(DIALECTS),
+    default="auto",
+    show_default=True,
     help="Whose program's ways to follow where the two Darknet programs differ; auto: by what the cfg uses.",
 )
 """--dialect, for commands that take a cfg."""
 
 backends_option = click.option(
-    "--backends", "chosen", metavar="NAME,NAME,...",
+    "--backends",
+    "chosen",
+    metavar="NAME,NAME,...",
     help="Who runs the layers, by preference, such as openvino,mpnet.  [default: as the experiment says, else mpnet]",
 )
 """--backends NAME,NAME over the experiment's; read with `words`."""
 
 set_option = click.option(
-    "--set", "overrides", multiple=True, metavar="KEY=VALUE",
+    "--set",
+    "overrides",
+    multiple=True,
+    metavar="KEY=VALUE",
     help="Override a key of the file, such as detection.nms=0.5; may be repeated.",
 )
 """--set key.key=value over an experiment file; may be repeated."""

@@ -32,8 +32,14 @@ def console(stderr: bool = False) -> Console:
     terminal = stream.isatty()
     # Names of files and classes are shown as they are: no markup, no emoji codes, no guessed highlighting.
     return Console(
-        file=stream, markup=False, emoji=False, highlight=False, soft_wrap=not terminal, force_terminal=terminal,
-        width=None if terminal else WIDTH_WITHOUT_TERMINAL, legacy_windows=False,
+        file=stream,
+        markup=False,
+        emoji=False,
+        highlight=False,
+        soft_wrap=not terminal,
+        force_terminal=terminal,
+        width=None if terminal else WIDTH_WITHOUT_TERMINAL,
+        legacy_windows=False,
     )
 
 

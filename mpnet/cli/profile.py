@@ -26,11 +26,19 @@ from mpnet.speed.table import BOUND_PERCENT, LatencyTable
 @click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="The table to write (JSON).")
 @click.option("--weights", type=click.Path(path_type=Path), help="Weights file.  [default: random weights]")
 @click.option("--precisions", default="fp32,fp16,int8", show_default=True, help="What layers may have, with commas.")
-@click.option("--repeats", type=click.IntRange(3, 1000), default=15, show_default=True,
-              help="Forward passes per measured configuration.")
+@click.option(
+    "--repeats", type=click.IntRange(3, 1000), default=15, show_default=True, help="Forward passes per measured configuration."
+)
 def command(
-    source: str, output: Path, weights: Path | None, precisions: str, repeats: int, threads: int | None, isa: str | None,
-    quiet: bool, as_json: bool,
+    source: str,
+    output: Path,
+    weights: Path | None,
+    precisions: str,
+    repeats: int,
+    threads: int | None,
+    isa: str | None,
+    quiet: bool,
+    as_json: bool,
 ) -> None:
     """Measure every step that a configuration of the network CFG can have on this machine.
 
@@ -41,14 +49,21 @@ def command(
     measured again, a few times; exit status 1: it stayed too large.
     """
     table = profile_network(
-        cfg_or_experiment(source), weights=weights, precisions=words(precisions), threads=threads, isa=isa, repeats=repeats,
+        cfg_or_experiment(source),
+        weights=weights,
+        precisions=words(precisions),
+        threads=threads,
+        isa=isa,
+        repeats=repeats,
         progress=progress(quiet),
     )
     write_text(output, json.dumps(table.as_json(), indent=1) + "\n")
     mean = table.errors_percent[0]
     if not table.good:
-        note(f"the machine is too busy: the predictions stay {mean:.1f} % off on average (at most {BOUND_PERCENT:g} % are "
-             f"good); sweeps refuse this table unless sweep.latency_error says {math.ceil(mean)} or more")
+        note(
+            f"the machine is too busy: the predictions stay {mean:.1f} % off on average (at most {BOUND_PERCENT:g} % are "
+            f"good); sweeps refuse this table unless sweep.latency_error says {math.ceil(mean)} or more"
+        )
     if as_json:
         print_json({**table.as_json(), "output": str(output)})
     else:
@@ -60,11 +75,16 @@ def command(
 def _print(table: LatencyTable, output: Path) -> None:
     mean, largest = table.errors_percent
     out = console()
-    out.print(f"{len(table.step_ms)} steps on {table.machine['cpu']}, {table.machine['isa']}, "
-              f"{table.machine['threads']} threads")
-    print_table(out, ("configuration", "measured ms", "sum of steps ms"), [
-        [short_key(check["precision"]), f"{check['measured_ms']:.3f}", f"{check['predicted_ms']:.3f}"]
-        for check in table.checks
-    ])
+    out.print(
+        f"{len(table.step_ms)} steps on {table.machine['cpu']}, {table.machine['isa']}, {table.machine['threads']} threads"
+    )
+    print_table(
+        out,
+        ("configuration", "measured ms", "sum of steps ms"),
+        [
+            [short_key(check["precision"]), f"{check['measured_ms']:.3f}", f"{check['predicted_ms']:.3f}"]
+            for check in table.checks
+        ],
+    )
     out.print(f"predictions are off by {mean:.1f} % on average, {largest:.1f} % at most")
     out.print(f"written to {output}")

@@ -25,21 +25,48 @@ from mpnet.report.summary import sentences
     "mpnet report runs/aix:balanced -o report.html",
 )
 @click.argument("sources", nargs=-1, required=True, metavar="STORE_OR_RUN...", type=click.Path(path_type=Path))
-@click.option("-o", "--out", default="report.html", show_default=True, type=click.Path(path_type=Path, dir_okay=False),
-              help="The page to write.")
-@click.option("--figures", type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
-              help="Write every plot as SVG.")
-@click.option("--data", "data_folder", type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
-              help="Write the numbers of every plot as CSV and JSON.")
-@click.option("--draws", default=DRAWS, show_default=True, type=click.IntRange(MIN_DRAWS, MAX_DRAWS),
-              help="Bootstrap draws over pictures.")
+@click.option(
+    "-o",
+    "--out",
+    default="report.html",
+    show_default=True,
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="The page to write.",
+)
+@click.option("--figures", type=click.Path(path_type=Path, file_okay=False), metavar="DIR", help="Write every plot as SVG.")
+@click.option(
+    "--data",
+    "data_folder",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="Write the numbers of every plot as CSV and JSON.",
+)
+@click.option(
+    "--draws",
+    default=DRAWS,
+    show_default=True,
+    type=click.IntRange(MIN_DRAWS, MAX_DRAWS),
+    help="Bootstrap draws over pictures.",
+)
 @click.option("--no-compute", is_flag=True, help="Show what is stored; run no network for what is not.")
 @click.option("--choose", metavar="KEY", help="Precision string of the configuration to show.  [default: the sweep's]")
-@click.option("--sweep", type=click.IntRange(1), metavar="N",
-              help="Which of the store's sweeps, as `mpnet sweep --status` numbers them.  [default: the last]")
+@click.option(
+    "--sweep",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Which of the store's sweeps, as `mpnet sweep --status` numbers them.  [default: the last]",
+)
 def command(
-    sources: tuple[Path, ...], out: Path, figures: Path | None, data_folder: Path | None, draws: int, no_compute: bool,
-    choose: str | None, sweep: int | None, quiet: bool, as_json: bool,
+    sources: tuple[Path, ...],
+    out: Path,
+    figures: Path | None,
+    data_folder: Path | None,
+    draws: int,
+    no_compute: bool,
+    choose: str | None,
+    sweep: int | None,
+    quiet: bool,
+    as_json: bool,
 ) -> None:
     """Write a report of runs (the first is the baseline) or of a sweep, as one HTML file without outside parts.
 
@@ -63,16 +90,24 @@ def command(
         written += write_data(data, data_folder)
     seconds = time.perf_counter() - start
     if as_json:
-        print_json({
-            "report": str(out), "bytes": out_bytes, "seconds": seconds, "summary": list(sentences(data)),
-            "state": data.status.state, "files": [str(path) for path in written],
-            "missing": [{"what": m.what, "why": m.why} for m in data.missing],
-        })
+        print_json(
+            {
+                "report": str(out),
+                "bytes": out_bytes,
+                "seconds": seconds,
+                "summary": list(sentences(data)),
+                "state": data.status.state,
+                "files": [str(path) for path in written],
+                "missing": [{"what": m.what, "why": m.why} for m in data.missing],
+            }
+        )
         return
     shown = console()
     for sentence in sentences(data):
         shown.print(sentence)
     for missing in data.missing:
         shown.print(f"not shown: {missing.what}: {missing.why}")
-    shown.print(f"{out} ({bytes_text(out_bytes)}, {seconds:.1f} s)" + (
-        f" and {len(written) - 1} more files" if len(written) > 1 else ""))
+    shown.print(
+        f"{out} ({bytes_text(out_bytes)}, {seconds:.1f} s)"
+        + (f" and {len(written) - 1} more files" if len(written) > 1 else "")
+    )

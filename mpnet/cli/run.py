@@ -28,13 +28,25 @@ from mpnet.trial.experiment import run_experiment
 @set_option
 @click.option("--force", is_flag=True, help="Compute again what is finished already.")
 @click.option("--no-baseline", is_flag=True, help="Do not run the baseline along; no agreement then.")
-@click.option("--engine", metavar="NAME", help="Run the exported configuration in another engine as well, beside mpnet's own: "
-              f"{', '.join(backends())}.")
+@click.option(
+    "--engine",
+    metavar="NAME",
+    help=f"Run the exported configuration in another engine as well, beside mpnet's own: {', '.join(backends())}.",
+)
 @backends_option
 @click.option("--verify", "check", is_flag=True, help="Check int8 kernels against simulation on the run's own pictures.")
 def command(
-    source: str, overrides: tuple[str, ...], force: bool, no_baseline: bool, engine: str | None, chosen: str | None,
-    check: bool, threads: int | None, isa: str | None, quiet: bool, as_json: bool,
+    source: str,
+    overrides: tuple[str, ...],
+    force: bool,
+    no_baseline: bool,
+    engine: str | None,
+    chosen: str | None,
+    check: bool,
+    threads: int | None,
+    isa: str | None,
+    quiet: bool,
+    as_json: bool,
 ) -> int:
     """Evaluate the configuration of an EXPERIMENT file and store result.json and detections.json.
 

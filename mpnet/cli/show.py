@@ -43,8 +43,14 @@ from mpnet.spec.precision import PRECISIONS, Precision
 @dialect_option
 @set_option
 def command(
-    source: str, default: str | None, layers: tuple[str, ...], steps: bool, chosen: str | None, dialect: str,
-    overrides: tuple[str, ...], as_json: bool,
+    source: str,
+    default: str | None,
+    layers: tuple[str, ...],
+    steps: bool,
+    chosen: str | None,
+    dialect: str,
+    overrides: tuple[str, ...],
+    as_json: bool,
 ) -> None:
     """Show a network's layers: shapes, precision, inserted conversions, MACs, parameters, bytes, totals.
 

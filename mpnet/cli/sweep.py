@@ -29,19 +29,42 @@ NOTHING_FITS = 1
 @click.argument("experiment", type=click.Path(path_type=Path), required=False)
 @set_option
 @click.option("--store", type=click.Path(path_type=Path), help="File that keeps all trials.  [default: under output]")
-@click.option("--status", type=click.Path(path_type=Path), metavar="STORE",
-              help="Say how far a sweep, or the latest of a folder, is, and leave.")
-@click.option("--sweep", "number", type=click.IntRange(1), metavar="N",
-              help="With --status: which of the store's sweeps.  [default: the last]")
-@click.option("--salvage", type=click.Path(path_type=Path), metavar="STORE",
-              help="Write what is readable of a damaged store into a new one, and leave.  [default: STORE-salvaged.sqlite]")
+@click.option(
+    "--status",
+    type=click.Path(path_type=Path),
+    metavar="STORE",
+    help="Say how far a sweep, or the latest of a folder, is, and leave.",
+)
+@click.option(
+    "--sweep",
+    "number",
+    type=click.IntRange(1),
+    metavar="N",
+    help="With --status: which of the store's sweeps.  [default: the last]",
+)
+@click.option(
+    "--salvage",
+    type=click.Path(path_type=Path),
+    metavar="STORE",
+    help="Write what is readable of a damaged store into a new one, and leave.  [default: STORE-salvaged.sqlite]",
+)
 @click.option("--workers", type=click.IntRange(1, 1024), help="Processes on this machine.  [default: one per thread]")
 @click.option("--scheduler", metavar="ADDRESS", help="Dask scheduler whose workers compute, such as tcp://host:8786.")
 @click.option("--yes", is_flag=True, help="Start an exact sweep even if it takes long.")
 def command(
-    experiment: Path | None, overrides: tuple[str, ...], store: Path | None, status: Path | None, number: int | None,
-    salvage: Path | None, workers: int | None, scheduler: str | None, yes: bool, threads: int | None, isa: str | None,
-    quiet: bool, as_json: bool,
+    experiment: Path | None,
+    overrides: tuple[str, ...],
+    store: Path | None,
+    status: Path | None,
+    number: int | None,
+    salvage: Path | None,
+    workers: int | None,
+    scheduler: str | None,
+    yes: bool,
+    threads: int | None,
+    isa: str | None,
+    quiet: bool,
+    as_json: bool,
 ) -> None:
     """Search over the precisions of an EXPERIMENT file's sweep section; print the front.
 
@@ -66,8 +89,14 @@ def command(
         raise ConfigError("name an experiment file, or a store with --status or --salvage")
     with SweepView(console(stderr=True), quiet) as view:
         document = run_sweep(
-            experiment_of(str(experiment), overrides, threads, isa), store=store, workers=workers, scheduler=scheduler,
-            yes=yes, command=command_line(), on_start=view.start, on_update=view.update,
+            experiment_of(str(experiment), overrides, threads, isa),
+            store=store,
+            workers=workers,
+            scheduler=scheduler,
+            yes=yes,
+            command=command_line(),
+            on_start=view.start,
+            on_update=view.update,
             progress=view.then(progress(quiet)),
         )
     if as_json:

@@ -50,6 +50,7 @@ class SweepView:
 
     def then(self, progress: Progress) -> Progress:
         """What shows the work that follows the trials, in place of this."""
+
         def shown(what: str, total: int | None) -> AbstractContextManager[Advance]:
             if self._live is not None:
                 self._live.stop()
@@ -66,14 +67,16 @@ class SweepView:
         space = start.problem.space
         self._console.print(
             f"{space.size:,} configurations, {start.images} pictures"
-            + (f" ({start.selecting} select, {start.images - start.selecting} are held out: sweep.holdout)"
-               if start.selecting < start.images else " (all select; none is held out)")
+            + (
+                f" ({start.selecting} select, {start.images - start.selecting} are held out: sweep.holdout)"
+                if start.selecting < start.images
+                else " (all select; none is held out)"
+            )
         )
         for note in start.notes:
             self._console.print(f"note: {note}")
         if start.listed:
-            self._console.print(f"all of them cost {start.theory:,.1f} forward passes per picture, "
-                                f"{start.estimate} here")
+            self._console.print(f"all of them cost {start.theory:,.1f} forward passes per picture, {start.estimate} here")
         if self._console.is_terminal:
             self._live = Live(console=self._console, refresh_per_second=4, transient=True)
             self._live.start()
@@ -111,8 +114,10 @@ class SweepView:
         baseline = state.known.get(Configuration(problem.baseline))
         best = problem.best(state.known.values(), baseline) if baseline is not None else None
         if best is not None:
-            parts.append(f"best so far {short_key(best.key)}: {problem.quality_name} {problem.quality(best):.2f}, "
-                         f"{problem.cost_name} {problem.cost(best):,.4g}")
+            parts.append(
+                f"best so far {short_key(best.key)}: {problem.quality_name} {problem.quality(best):.2f}, "
+                f"{problem.cost_name} {problem.cost(best):,.4g}"
+            )
         return ", ".join(parts)
 
 

@@ -22,15 +22,27 @@ def command(as_json: bool) -> None:
     known = targets()
     rows, names = support_table(known), list(columns(known))
     engines: dict[str, dict[str, Any]] = {
-        name: {"what": row.what, "target": row.target, "flavour": row.flavour, "mode": dict(row.mode),
-               "packages": {package.partition(">=")[0]: version_of(package.partition(">=")[0]) for package in row.packages},
-               "extra": row.extra}
+        name: {
+            "what": row.what,
+            "target": row.target,
+            "flavour": row.flavour,
+            "mode": dict(row.mode),
+            "packages": {package.partition(">=")[0]: version_of(package.partition(">=")[0]) for package in row.packages},
+            "extra": row.extra,
+        }
         for name, row in backends().items()
     }
     if as_json:
-        print_json({"targets": {name: {"what": row.what, "suffix": row.suffix, "flavours": list(row.flavours),
-                                       "options": list(row.options)} for name, row in known.items()},
-                    "support": [row.__dict__ for row in rows], "engines": engines})
+        print_json(
+            {
+                "targets": {
+                    name: {"what": row.what, "suffix": row.suffix, "flavours": list(row.flavours), "options": list(row.options)}
+                    for name, row in known.items()
+                },
+                "support": [row.__dict__ for row in rows],
+                "engines": engines,
+            }
+        )
         return
     reasons = list(dict.fromkeys(reason for row in rows for reason in row.reasons.values() if reason))
     table: list[list[str]] = []
@@ -46,5 +58,7 @@ def command(as_json: bool) -> None:
         out.print(f"({number}) {reason}")
     for name, engine in engines.items():
         there = ", ".join(f"{package} {version or 'not installed'}" for package, version in engine["packages"].items())
-        out.print(f"engine {name}: {engine['what']}; runs {engine['target']}"
-                  f"{'/' + engine['flavour'] if engine['flavour'] else ''}; {there or 'nothing to install'}")
+        out.print(
+            f"engine {name}: {engine['what']}; runs {engine['target']}"
+            f"{'/' + engine['flavour'] if engine['flavour'] else ''}; {there or 'nothing to install'}"
+        )

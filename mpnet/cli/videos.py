@@ -49,9 +49,14 @@ def look_at_camera(name: str, target: Path | None, look: Look, tell: Tell, most:
     reader = cv2.VideoCapture(int(name) if name.isascii() and name.isdigit() and len(name) < 4 else name)
     if not reader.isOpened():
         there = sorted(str(device) for device in Path("/dev").glob("video*"))
-        raise DataError(f"camera {name}: cannot be opened; " + (
-            f"this machine has {', '.join(there)}: is it in use, or not yours to read?" if there else
-            "this machine has none (/dev/video*); connect one, or name a stream's address"))
+        raise DataError(
+            f"camera {name}: cannot be opened; "
+            + (
+                f"this machine has {', '.join(there)}: is it in use, or not yours to read?"
+                if there
+                else "this machine has none (/dev/video*); connect one, or name a stream's address"
+            )
+        )
     document = _looked(reader, f"camera {name}", target, look, most, tell, SAID_SECONDS)
     return {"path": f"camera {name}", "kind": "camera", **document}
 
@@ -90,10 +95,16 @@ def _looked(
         seconds = time.perf_counter() - begin
         if not frames:
             raise DataError(f"{name}: holds no frame that can be decoded")
-    return {"width": width, "height": height, "frames_per_second": rate, "seconds": seconds,
-            "looked_at_per_second": number / seconds if seconds else None,
-            "network_per_second": look.pictures / look.seconds if look.seconds else None,
-            "frames": frames, "out": None if target is None else str(target)}
+    return {
+        "width": width,
+        "height": height,
+        "frames_per_second": rate,
+        "seconds": seconds,
+        "looked_at_per_second": number / seconds if seconds else None,
+        "network_per_second": look.pictures / look.seconds if look.seconds else None,
+        "frames": frames,
+        "out": None if target is None else str(target),
+    }
 
 
 def _writer(stack: ExitStack, target: Path, rate: float, width: int, height: int) -> cv2.VideoWriter:

@@ -29,7 +29,7 @@ def _cut(picture: Picture, box: LabelledBox) -> Picture:
     width = min(height * 5 // 4, SIZE)
     left = min(max((box.x0 + box.x1 - width) // 2, 0), SIZE - width)
     top = min(max((box.y0 + box.y1 - height) // 2, 0), SIZE - height)
-    return picture[top:top + height, left:left + width]
+    return picture[top : top + height, left : left + width]
 
 
 def write_imagefolder(directory: str | os.PathLike[str], split: str, scenes: int) -> Path:

@@ -18,8 +18,7 @@ _BLOCK = 8  # scenes handed to a process at once
 
 
 def write_dataset(
-    directory: str | os.PathLike[str], split: str, count: int, progress: Callable[[int], None] | None = None,
-    workers: int = 1,
+    directory: str | os.PathLike[str], split: str, count: int, progress: Callable[[int], None] | None = None, workers: int = 1
 ) -> Path:
     """Write scenes as PNG files with YOLO labels; return the folder of the split.
 
@@ -73,10 +72,5 @@ def _replace(path: Path, content: bytes) -> None:
 
 
 def _label_line(box: LabelledBox) -> str:
-    values = (
-        (box.x0 + box.x1) / (2 * SIZE),
-        (box.y0 + box.y1) / (2 * SIZE),
-        box.width / SIZE,
-        box.height / SIZE,
-    )
+    values = ((box.x0 + box.x1) / (2 * SIZE), (box.y0 + box.y1) / (2 * SIZE), box.width / SIZE, box.height / SIZE)
     return f"{box.label} " + " ".join(f"{value:.9f}" for value in values) + "\n"

@@ -30,7 +30,10 @@ class Project:
 
 
 def write_project(
-    folder: str | os.PathLike[str], scenes: int, progress: Callable[[int], None] | None = None, workers: int = 1,
+    folder: str | os.PathLike[str],
+    scenes: int,
+    progress: Callable[[int], None] | None = None,
+    workers: int = 1,
     model: Path = DATA,
 ) -> Project:
     """Write demo.yaml, model/ and val/ below `folder`; files of these names are replaced.

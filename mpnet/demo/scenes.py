@@ -97,10 +97,7 @@ def _pose(stream: Stream, shape: Shape, length: int, angle: int) -> _Pose:
     side = length + 4
     middle = ((max(xs) + min(xs)) // 2 * scale[0] // scale[1], (max(ys) + min(ys)) // 2 * scale[0] // scale[1])
     shift = (stream.below(UNITS), stream.below(UNITS))
-    centre = (
-        side * UNITS // 2 - middle[0] + shift[0] - UNITS // 2,
-        side * UNITS // 2 - middle[1] + shift[1] - UNITS // 2,
-    )
+    centre = (side * UNITS // 2 - middle[0] + shift[0] - UNITS // 2, side * UNITS // 2 - middle[1] + shift[1] - UNITS // 2)
     margin = length // 8  # a little may stick out of the picture
     left = stream.between(-margin - 2, SIZE + margin - side + 2)
     top = stream.between(-margin - 2, SIZE + margin - side + 2)
@@ -111,12 +108,7 @@ def _window(pose: _Pose) -> tuple[slice, slice, slice, slice]:
     """Return the slices of scene and canvas that overlap: rows, columns, rows, columns."""
     x0, y0 = max(pose.left, 0), max(pose.top, 0)
     x1, y1 = min(pose.left + pose.side, SIZE), min(pose.top + pose.side, SIZE)
-    return (
-        slice(y0, y1),
-        slice(x0, x1),
-        slice(y0 - pose.top, y1 - pose.top),
-        slice(x0 - pose.left, x1 - pose.left),
-    )
+    return (slice(y0, y1), slice(x0, x1), slice(y0 - pose.top, y1 - pose.top), slice(x0 - pose.left, x1 - pose.left))
 
 
 def _blend(view: Picture, cover: NDArray[np.uint8], paint: Colour, shade: NDArray[np.int32] | None) -> None:
@@ -135,9 +127,7 @@ def _silhouette(shape: Shape, pose: _Pose) -> NDArray[np.uint8]:
     return coverage(pose.samples(shape[0][1]))[rows, columns]
 
 
-def _draw(
-    picture: Picture, stream: Stream, shape: Shape, pose: _Pose, silhouette: NDArray[np.uint8], least: int
-) -> None:
+def _draw(picture: Picture, stream: Stream, shape: Shape, pose: _Pose, silhouette: NDArray[np.uint8], least: int) -> None:
     """Draw a shape in colours that differ by `least` from what is behind it."""
     rows, columns, canvas_rows, canvas_columns = _window(pose)
     view = picture[rows, columns]

@@ -102,13 +102,20 @@ def join_images(parts: Sequence[Candidates]) -> Candidates:
     before = np.cumsum([0, *(len(part) for part in parts)])
     shift = np.repeat(before[:-1], [part.image_count for part in parts])
     offsets = np.concatenate([np.zeros(1, np.int64), np.concatenate([part.offsets[1:] for part in parts]) + shift])
-    return Candidates(offsets, np.concatenate([p.category for p in parts]), np.concatenate([p.score for p in parts]),
-                      np.concatenate([p.box for p in parts]))
+    return Candidates(
+        offsets,
+        np.concatenate([p.category for p in parts]),
+        np.concatenate([p.score for p in parts]),
+        np.concatenate([p.box for p in parts]),
+    )
 
 
 def decode_head(
-    head: NDArray[np.float32], yolo: YoloHead, geometry: Sequence[Geometry] | NDArray[np.float32],
-    confidence: float = 0.005, cells: Cells | None = None,
+    head: NDArray[np.float32],
+    yolo: YoloHead,
+    geometry: Sequence[Geometry] | NDArray[np.float32],
+    confidence: float = 0.005,
+    cells: Cells | None = None,
 ) -> Candidates:
     """Boxes with a class score above `confidence`, scores being objectness * class probability.
 
@@ -123,8 +130,10 @@ def decode_head(
     # A [detection] layer takes all values as one row, whatever shape they have.
     flat = isinstance(yolo.other, OtherHead) and yolo.other.kind == "detection"
     if head.ndim != 4 or (head[0].size if flat else head.shape[3]) != yolo.channels:
-        raise DataError(f"a head of {len(yolo.anchors)} anchors and {yolo.classes} classes has {yolo.channels} "
-                        f"channels; got an array of shape {head.shape}")
+        raise DataError(
+            f"a head of {len(yolo.anchors)} anchors and {yolo.classes} classes has {yolo.channels} "
+            f"channels; got an array of shape {head.shape}"
+        )
     if not 0 <= confidence < 1:
         raise ConfigError(f"detection.confidence: {confidence} is outside [0, 1)")
     places = geometry if isinstance(geometry, np.ndarray) else geometry_array(geometry)
@@ -146,11 +155,19 @@ def decode_head(
         place = HeadPlace(yolo.net_width, yolo.net_height, yolo.scale_x_y, yolo.classes, confidence)
         tensor = ready_head(tensor, yolo.other, anchors, place)
     height, width = tensor.shape[1:3] if cells is None else cells.grid
-    spec = ffi.new("mp_yolo_head *", {
-        "grid_h": height, "grid_w": width, "anchors": len(yolo.anchors), "classes": yolo.classes,
-        "net_w": yolo.net_width, "net_h": yolo.net_height, "scale_x_y": scale_x_y,
-        "new_coords": coordinates,
-    })
+    spec = ffi.new(
+        "mp_yolo_head *",
+        {
+            "grid_h": height,
+            "grid_w": width,
+            "anchors": len(yolo.anchors),
+            "classes": yolo.classes,
+            "net_w": yolo.net_width,
+            "net_h": yolo.net_height,
+            "scale_x_y": scale_x_y,
+            "new_coords": coordinates,
+        },
+    )
     starts, chosen = (None, None) if cells is None else (cells.starts, cells.chosen)
     offsets = np.empty(images + 1, dtype=np.int64)
     needed = ffi.new("int64_t *")
@@ -160,10 +177,25 @@ def decode_head(
         score = np.empty(capacity, dtype=np.float32)
         box = np.empty((capacity, 4), dtype=np.float32)
         scratch = np.empty(lib.mp_decode_scratch(capacity), dtype=np.uint8)
-        status = lib.mp_decode_yolo(*c_arguments(
-            spec, anchors, tensor, starts, chosen, images, places, confidence, capacity, scratch, needed, offsets, category,
-            score, box,
-        ))
+        status = lib.mp_decode_yolo(
+            *c_arguments(
+                spec,
+                anchors,
+                tensor,
+                starts,
+                chosen,
+                images,
+                places,
+                confidence,
+                capacity,
+                scratch,
+                needed,
+                offsets,
+                category,
+                score,
+                box,
+            )
+        )
         count = int(needed[0])
         if status == lib.MP_NONFINITE:
             raise EngineError(f"a yolo layer's input is not finite (image {count} of the batch)")

@@ -13,8 +13,13 @@ from mpnet.kernels.core import address, check_status
 from mpnet.spec.heads import DecodedSpec
 
 Floats = NDArray[np.float32]
-_DECODER: dict[str, int] = {"yolov5": lib.MP_YOLOV5, "yolov8": lib.MP_YOLOV8, "yolox": lib.MP_YOLOX, "ssd": lib.MP_SSD,
-                            "none": lib.MP_NOT_DECODED}
+_DECODER: dict[str, int] = {
+    "yolov5": lib.MP_YOLOV5,
+    "yolov8": lib.MP_YOLOV8,
+    "yolox": lib.MP_YOLOX,
+    "ssd": lib.MP_SSD,
+    "none": lib.MP_NOT_DECODED,
+}
 
 
 @dataclass(frozen=True)
@@ -44,9 +49,15 @@ class ImportedHead:
     def decoding(self) -> dict[str, object]:
         """The fields of mp_decoding."""
         layer = self.layer
-        return {"decoder": _DECODER[layer.decoder], "reg_max": layer.reg_max, "coords": layer.coords,
-                "softmax": int(layer.softmax), "yx": int(layer.yx), "linear": int(layer.linear),
-                "variances": list(layer.variances)}
+        return {
+            "decoder": _DECODER[layer.decoder],
+            "reg_max": layer.reg_max,
+            "coords": layer.coords,
+            "softmax": int(layer.softmax),
+            "yx": int(layer.yx),
+            "linear": int(layer.linear),
+            "variances": list(layer.variances),
+        }
 
 
 def ready(tensor: Floats, head: ImportedHead) -> Floats:
@@ -57,12 +68,21 @@ def ready(tensor: Floats, head: ImportedHead) -> Floats:
     out = np.zeros((n, rows, columns, boxes * (5 + classes)), np.float32)
     if head.layer.decoder == "none":
         return out
-    spec = ffi.new("mp_imported_head *", {
-        "how": head.decoding, "grid_h": rows, "grid_w": columns, "boxes": boxes, "classes": classes,
-        "net_w": head.net_width, "net_h": head.net_height,
-    })
+    spec = ffi.new(
+        "mp_imported_head *",
+        {
+            "how": head.decoding,
+            "grid_h": rows,
+            "grid_w": columns,
+            "boxes": boxes,
+            "classes": classes,
+            "net_w": head.net_width,
+            "net_h": head.net_height,
+        },
+    )
     anchors, given = np.array(head.layer.head_anchors, np.float32), np.ascontiguousarray(tensor, np.float32)
-    status = lib.mp_ready_imported(spec, address(anchors) if anchors.size else ffi.NULL, address(given), n * rows * columns,
-                                   address(out))
+    status = lib.mp_ready_imported(
+        spec, address(anchors) if anchors.size else ffi.NULL, address(given), n * rows * columns, address(out)
+    )
     check_status(status, "a head")
     return out

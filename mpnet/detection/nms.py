@@ -39,9 +39,7 @@ class NmsOptions:
             raise ConfigError(f"beta_nms: {self.beta} is outside (0, 10]")
 
 
-def suppress(
-    heads: Sequence[Candidates], sizes: NDArray[np.float32], options: NmsOptions | None = None
-) -> Detections:
+def suppress(heads: Sequence[Candidates], sizes: NDArray[np.float32], options: NmsOptions | None = None) -> Detections:
     """Join the heads' candidates and keep, per image and class, those that no better one overlaps too much.
 
     sizes:  float32 (images, 2), width and height of the pictures in pixels.
@@ -53,8 +51,10 @@ def suppress(
         raise ConfigError(f"suppression joins 1 to 16 heads, not {len(heads)}")
     images = heads[0].image_count
     if any(head.image_count != images for head in heads) or sizes.shape != (images, 2):
-        raise DataError(f"heads and picture sizes are of different sets of images ({images} and "
-                        f"{[head.image_count for head in heads[1:]]}, {len(sizes)} sizes)")
+        raise DataError(
+            f"heads and picture sizes are of different sets of images ({images} and "
+            f"{[head.image_count for head in heads[1:]]}, {len(sizes)} sizes)"
+        )
     wh = np.ascontiguousarray(sizes, dtype=np.float32)
     # A struct does not keep alive what it points to; the heads do.
     rows = [(images, *c_arguments(head.offsets, head.category, head.score, head.box)) for head in heads]
@@ -67,9 +67,25 @@ def suppress(
     score = np.empty(count, dtype=np.float32)
     box = np.empty((count, 4), dtype=np.float32)
     beta = GREEDY_BETA if choice.kind == "greedynms" else choice.beta
-    check_status(lib.mp_nms(*c_arguments(
-        table, len(heads), KINDS[choice.kind], choice.threshold, beta, wh, fullest, scratch, offsets, category, score, box,
-    )), "non-maximum suppression")
+    check_status(
+        lib.mp_nms(
+            *c_arguments(
+                table,
+                len(heads),
+                KINDS[choice.kind],
+                choice.threshold,
+                beta,
+                wh,
+                fullest,
+                scratch,
+                offsets,
+                category,
+                score,
+                box,
+            )
+        ),
+        "non-maximum suppression",
+    )
     kept = int(offsets[-1])
     index = np.repeat(np.arange(images, dtype=np.int32), np.diff(offsets))
     return Detections(images, index, category[:kept].copy(), score[:kept].copy(), box[:kept].copy())

@@ -78,19 +78,29 @@ def ready_head(tensor: Floats, head: OtherHead, anchors: Floats, place: HeadPlac
         "parents": None if tree is None else np.array(tree.parents, np.int32),
         "map": np.array(head.map, np.int32) if head.map else None,
     }
-    spec = ffi.new("mp_other_head *", {
-        "gaussian": int(head.kind == "gaussian"), "grid_h": grid_h, "grid_w": grid_w, "anchors": len(anchors),
-        "entries": head.entries, "classes": head.classes, "out_classes": place.classes,
-        "classes_by": CLASSES_BY.index(head.classes_by), "point": POINTS.index(head.point),
-        "background": int(head.background), "net_w": place.net_width, "net_h": place.net_height,
-        "scale_x_y": place.scale_x_y, "threshold": place.confidence,
-        "groups": 0 if tree is None else len(tree.starts) - 1,
-        **{name: ffi.NULL if array is None else address(array) for name, array in arrays.items()},
-    })
-    node = np.empty(head.classes, np.float32)
-    status = lib.mp_ready_head(
-        spec, address(anchors), address(tensor), n * grid_h * grid_w, address(node), address(out)
+    spec = ffi.new(
+        "mp_other_head *",
+        {
+            "gaussian": int(head.kind == "gaussian"),
+            "grid_h": grid_h,
+            "grid_w": grid_w,
+            "anchors": len(anchors),
+            "entries": head.entries,
+            "classes": head.classes,
+            "out_classes": place.classes,
+            "classes_by": CLASSES_BY.index(head.classes_by),
+            "point": POINTS.index(head.point),
+            "background": int(head.background),
+            "net_w": place.net_width,
+            "net_h": place.net_height,
+            "scale_x_y": place.scale_x_y,
+            "threshold": place.confidence,
+            "groups": 0 if tree is None else len(tree.starts) - 1,
+            **{name: ffi.NULL if array is None else address(array) for name, array in arrays.items()},
+        },
     )
+    node = np.empty(head.classes, np.float32)
+    status = lib.mp_ready_head(spec, address(anchors), address(tensor), n * grid_h * grid_w, address(node), address(out))
     check_status(status, "a head")
     return out
 

@@ -105,8 +105,21 @@ def preprocess(
     geometry = plan_geometry(picture.shape[1], picture.shape[0], net_width, net_height, mode)
     out = np.empty((1, net_height, net_width, 3), dtype=np.float32)
     scratch = np.empty(lib.mp_preprocess_scratch(picture.shape[1], net_width, net_height), np.uint8)
-    check_status(lib.mp_preprocess(*c_arguments(
-        np.ascontiguousarray(picture), picture.shape[1], picture.shape[0], net_width, net_height, MODES[mode],
-        last_row == "blend", scratch, out, ffi.new("mp_geometry *"),
-    )), "resizing")
+    check_status(
+        lib.mp_preprocess(
+            *c_arguments(
+                np.ascontiguousarray(picture),
+                picture.shape[1],
+                picture.shape[0],
+                net_width,
+                net_height,
+                MODES[mode],
+                last_row == "blend",
+                scratch,
+                out,
+                ffi.new("mp_geometry *"),
+            )
+        ),
+        "resizing",
+    )
     return out, geometry

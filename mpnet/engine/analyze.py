@@ -85,7 +85,10 @@ class _Meters:
 
 
 def analyze(
-    prepared: Prepared, plan: Plan, batches: Iterable[Floats], threads: int = 1,
+    prepared: Prepared,
+    plan: Plan,
+    batches: Iterable[Floats],
+    threads: int = 1,
     advance: Callable[[int], None] = lambda count: None,
 ) -> Analysis:
     """Run the pictures through the configuration and through fp32, and compare.
@@ -111,7 +114,8 @@ def analyze(
         raise DataError("there is no picture to analyse on; give at least one")
     steps = tuple(
         _step_analysis(plan, number, step, meters[number])
-        for number, step in enumerate(plan.steps) if not step.operation.is_head
+        for number, step in enumerate(plan.steps)
+        if not step.operation.is_head
     )
     return Analysis(images, steps, _layers(plan, results, alone), tuple(m.result().sqnr_db for m in heads))
 
@@ -123,8 +127,13 @@ def _is_lowered(plan: Plan, index: int) -> bool:
 
 
 def _walk(
-    prepared: Prepared, plan: Plan, batch: Floats, meters: list[_Meters], results: dict[int, _Meters],
-    heads: list[ErrorMeter], threads: int,
+    prepared: Prepared,
+    plan: Plan,
+    batch: Floats,
+    meters: list[_Meters],
+    results: dict[int, _Meters],
+    heads: list[ErrorMeter],
+    threads: int,
 ) -> dict[int, Floats]:
     """One batch through configuration, fp32 and local steps; the fp32 result of every layer, by index."""
     actual: dict[int, Tensor] = {0: Tensor(batch, FP32)}
@@ -205,7 +214,11 @@ def _observe(meter: ErrorMeter, tensor: Tensor, exact: Floats, prepared: Prepare
         return
     for image, row in enumerate(tensor.params):
         meter.observe(
-            values[image], exact[image], scale=float(row["scale"]), codes=tensor.data[image], low=int(row["low"]),
+            values[image],
+            exact[image],
+            scale=float(row["scale"]),
+            codes=tensor.data[image],
+            low=int(row["low"]),
             high=int(row["high"]),
         )
 
@@ -231,8 +244,15 @@ def _measure_alone(
 
 def _step_analysis(plan: Plan, number: int, step: Step, meter: _Meters) -> StepAnalysis:
     return StepAnalysis(
-        number, step.layer, plan.network.layers[step.layer].name, step.operation.name, step.operation.detail,
-        step.gives, meter.local.result() if meter.rounds else None, meter.cumulative.result(), _bins(meter.values),
+        number,
+        step.layer,
+        plan.network.layers[step.layer].name,
+        step.operation.name,
+        step.operation.detail,
+        step.gives,
+        meter.local.result() if meter.rounds else None,
+        meter.cumulative.result(),
+        _bins(meter.values),
     )
 
 
@@ -254,8 +274,16 @@ def _layers(plan: Plan, results: dict[int, _Meters], alone: dict[int, list[Error
     found = []
     for index in sorted(noises, key=lambda index: -noises[index]):
         layer, result = plan.network.layers[index], results[index]
-        found.append(LayerAnalysis(
-            index, layer.name, plan.precision[index], layer.macs, result.local.result(), result.cumulative.result(),
-            decibels[index], noises[index] / total if total > 0 else 0.0,
-        ))
+        found.append(
+            LayerAnalysis(
+                index,
+                layer.name,
+                plan.precision[index],
+                layer.macs,
+                result.local.result(),
+                result.cumulative.result(),
+                decibels[index],
+                noises[index] / total if total > 0 else 0.0,
+            )
+        )
     return tuple(found)

@@ -93,12 +93,9 @@ def assign(
         if layer.index not in lifted:
             _check_promise(network, layer, result, inputs, precisions)
     own_indices = tuple(
-        layer.index for layer in network.layers
-        if layer.index in chosen and not layer.has_weights and not layer.always_fp32
+        layer.index for layer in network.layers if layer.index in chosen and not layer.has_weights and not layer.always_fp32
     )
-    return PrecisionPlan(
-        tuple(precisions), tuple(origins), tuple(layer.index for layer in network.convolutions), own_indices
-    )
+    return PrecisionPlan(tuple(precisions), tuple(origins), tuple(layer.index for layer in network.convolutions), own_indices)
 
 
 def assign_key(network: NetworkSpec, key: str) -> PrecisionPlan:

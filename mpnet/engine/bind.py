@@ -97,12 +97,12 @@ class BoundPlan:
         # Stands for the picture until the first run, which reads the caller's array in place.
         arrays[0] = self._picture = np.empty((images, *plan.network.in_shape), np.float32)
         measured = {
-            step.inputs[0] for step in plan.steps
-            if isinstance(step.operation, Quantize) and step.operation.range is None
+            step.inputs[0] for step in plan.steps if isinstance(step.operation, Quantize) and step.operation.range is None
         }
         tensors = {
             slot: Tensor(data, plan.slots[slot].precision, measured=slot in measured)
-            for slot, data in enumerate(arrays) if data is not None
+            for slot, data in enumerate(arrays)
+            if data is not None
         }
         joined = picture_conversions(plan)
         context = Context.of(prepared, threads)

@@ -56,8 +56,11 @@ def _decides(request: Request) -> tuple[str, ActivationScheme | None]:
 
 
 def calibrate(
-    prepared: Prepared, batches: Iterable[NDArray[np.float32]], requests: Mapping[int, Request],
-    digests: Mapping[str, str], threads: int = 1,
+    prepared: Prepared,
+    batches: Iterable[NDArray[np.float32]],
+    requests: Mapping[int, Request],
+    digests: Mapping[str, str],
+    threads: int = 1,
 ) -> CalibratedRanges:
     """Run the pictures in fp32 and find the requested ranges.
 

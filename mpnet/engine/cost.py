@@ -37,16 +37,21 @@ def layer_costs(plan: Plan) -> list[dict[str, Any]]:
     """
     return [
         {
-            "index": layer.index, "type": layer.kind, "name": layer.name, "selectors": list(selectors),
-            "precision": str(plan.precision[layer.index]), "origin": plan.precision.origins[layer.index],
+            "index": layer.index,
+            "type": layer.kind,
+            "name": layer.name,
+            "selectors": list(selectors),
+            "precision": str(plan.precision[layer.index]),
+            "origin": plan.precision.origins[layer.index],
             "conversions": [f"{step.takes} -> {step.gives}" for step in plan.conversions[layer.index]],
-            "in_shape": list(layer.in_shape), "shape": list(layer.out_shape), "macs": layer.macs,
-            "parameters": layer.parameters, "weight_bytes": LAYER_COSTS["weight_bytes"](low),
+            "in_shape": list(layer.in_shape),
+            "shape": list(layer.out_shape),
+            "macs": layer.macs,
+            "parameters": layer.parameters,
+            "weight_bytes": LAYER_COSTS["weight_bytes"](low),
             "activation_bytes": layer.activations * low.result.stored.item_bytes,
         }
-        for layer, selectors, low in zip(
-            plan.network.layers, layer_selectors(plan.network), plan.lowerings, strict=True
-        )
+        for layer, selectors, low in zip(plan.network.layers, layer_selectors(plan.network), plan.lowerings, strict=True)
     ]
 
 
@@ -68,9 +73,7 @@ class CostModel:
     own: layers without weights that have a precision of their own.
     """
 
-    def __init__(
-        self, network: NetworkSpec, options: EngineOptions, own: Mapping[int, Precision] | None = None
-    ) -> None:
+    def __init__(self, network: NetworkSpec, options: EngineOptions, own: Mapping[int, Precision] | None = None) -> None:
         self._lowerings = Lowerings(network, options, own)
         self._nothing: list[Precision | None] = [None] * len(network.layers)
         self._weighted = [layer.index for layer in network.convolutions]

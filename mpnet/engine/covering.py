@@ -34,9 +34,7 @@ def _signature(step: Step, source: int) -> str:
     return f"{step.layer} {name} {source} {step.takes}"
 
 
-def covering_plans(
-    network: NetworkSpec, options: EngineOptions, precisions: Sequence[str], seed: int = 0
-) -> list[Plan]:
+def covering_plans(network: NetworkSpec, options: EngineOptions, precisions: Sequence[str], seed: int = 0) -> list[Plan]:
     """Fused plans that together have every step that was seen in any of thousands of random configurations.
 
     The uniform ones come first; a plan is only taken when it has a step that no earlier one has.

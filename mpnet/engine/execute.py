@@ -48,16 +48,33 @@ def execute(operation: Operation, inputs: Sequence[Tensor], prepared: Prepared, 
 
 
 def convolve(
-    operation: Convolve, ready: PreparedConvolution, x: NDArray[Any], out: NDArray[Any], scales: ImageScales | None,
-    prepared: Prepared, threads: int, *, ranges: NDArray[np.float32] | None = None, sums: NDArray[np.int32] | None = None,
+    operation: Convolve,
+    ready: PreparedConvolution,
+    x: NDArray[Any],
+    out: NDArray[Any],
+    scales: ImageScales | None,
+    prepared: Prepared,
+    threads: int,
+    *,
+    ranges: NDArray[np.float32] | None = None,
+    sums: NDArray[np.int32] | None = None,
 ) -> None:
     """Fill out with a convolution by some of an operation's weights; arguments as `Binder.conv` takes them.
 
     Raises: KernelError, of values that are not finite as well.
     """
     binder = Context.of(prepared, threads).binder
-    call = binder.conv(ready.packed, x, out, bias=ready.bias, activation=ready.activation, weight_scale=ready.weight_scale,
-                       in_scales=scales, ranges=ranges, sums=sums)
+    call = binder.conv(
+        ready.packed,
+        x,
+        out,
+        bias=ready.bias,
+        activation=ready.activation,
+        weight_scale=ready.weight_scale,
+        in_scales=scales,
+        ranges=ranges,
+        sums=sums,
+    )
     binder.finish(scratch)
     run_call(operation, call)
 

@@ -86,9 +86,7 @@ class Lowerings:
     own: layers without weights that have a precision of their own.
     """
 
-    def __init__(
-        self, network: NetworkSpec, options: EngineOptions, own: Mapping[int, Precision] | None = None
-    ) -> None:
+    def __init__(self, network: NetworkSpec, options: EngineOptions, own: Mapping[int, Precision] | None = None) -> None:
         self.network = network
         self._options = options
         self._own = dict(own or {})
@@ -124,10 +122,12 @@ class Lowerings:
         layer, wanted = self.network.layers[index], precision.tensor
         operations = _operations(layer, precision, self._options.of(index))
         target, result = _storages(operations, wanted)
-        convert = tuple([
-            None if source is target else self._conversion(index, tensor, source, target)
-            for tensor, source in zip(layer.inputs, inputs, strict=True)
-        ])
+        convert = tuple(
+            [
+                None if source is target else self._conversion(index, tensor, source, target)
+                for tensor, source in zip(layer.inputs, inputs, strict=True)
+            ]
+        )
         after = None if target is wanted else self._conversion(index, index, target, wanted)
         slices = _parts(self.network, layer)
         shapes = _shapes(self.network, layer, slices, operations)
@@ -159,9 +159,7 @@ class Lowerings:
         return None if operation is None else self._conversions.setdefault(operation, operation)
 
 
-def _operations(
-    layer: LayerSpec, precision: Precision, how: LayerQuantization | None = None
-) -> tuple[Operation, ...]:
+def _operations(layer: LayerSpec, precision: Precision, how: LayerQuantization | None = None) -> tuple[Operation, ...]:
     rule = RULES.get(type(layer))
     if rule is None:
         raise EngineError(f"layer {layer.index} [{layer.kind}] cannot be run: mpnet.engine.rules has no rule for it")

@@ -40,7 +40,8 @@ def plan_arena(plan: Plan) -> Arena:
     for index in sorted(used, key=lambda i: (-sizes[i], i)):
         offset = 0
         meeting = sorted(
-            (offsets[other], sizes[other]) for other in placed
+            (offsets[other], sizes[other])
+            for other in placed
             if slots[other].first <= slots[index].last and slots[index].first <= slots[other].last
         )
         for start, size in meeting:
@@ -76,9 +77,7 @@ class ArenaPool:
         return memory
 
 
-def allocate(
-    arena: Arena, plan: Plan, images: int, pool: ArenaPool
-) -> tuple[list[NDArray[Any] | None], NDArray[np.uint8]]:
+def allocate(arena: Arena, plan: Plan, images: int, pool: ArenaPool) -> tuple[list[NDArray[Any] | None], NDArray[np.uint8]]:
     """(arrays by slot as (images, h, w, c), the memory behind them); None where the offset is -1.
 
     Raises: MemoryError.

@@ -27,7 +27,8 @@ TensorObserver = Callable[[int, NDArray[Any]], None]
 def fp32_plan(network: NetworkSpec) -> PrecisionPlan:
     """Every layer in fp32, whatever the cfg says."""
     chosen = [
-        layer.index for layer in network.layers
+        layer.index
+        for layer in network.layers
         if layer.has_weights or (layer.declared is not None and layer.declared.precision is not None)
     ]
     return assign(network, overrides=dict.fromkeys(chosen, FP32))
@@ -99,8 +100,13 @@ def input_products(
     observe_tensors(prepared, batches(), [measure], threads)
     products = {
         layer.index: InputProducts(
-            layer.kernel_input[2], largest[range_owner(network, layer.inputs[0])], size=layer.size, stride=layer.stride,
-            padding=layer.padding, dilation=layer.dilation, groups=layer.groups,
+            layer.kernel_input[2],
+            largest[range_owner(network, layer.inputs[0])],
+            size=layer.size,
+            stride=layer.stride,
+            padding=layer.padding,
+            dilation=layer.dilation,
+            groups=layer.groups,
         )
         for layer in chosen
     }
@@ -113,8 +119,10 @@ def input_products(
 
 
 def _reading(
-    network: NetworkSpec, layers: Sequence[ConvolutionSpec],
-    take: Callable[[ConvolutionSpec, NDArray[Any], NDArray[np.float64] | None], None], weighed: bool,
+    network: NetworkSpec,
+    layers: Sequence[ConvolutionSpec],
+    take: Callable[[ConvolutionSpec, NDArray[Any], NDArray[np.float64] | None], None],
+    weighed: bool,
 ) -> TensorObserver:
     """Hands over what each layer reads, and the weights of its cells where a head decodes what it makes of them."""
     readers: dict[int, list[ConvolutionSpec]] = {}
@@ -140,5 +148,8 @@ def _reading(
 def _heads(network: NetworkSpec) -> dict[int, tuple[ConvolutionSpec, YoloSpec]]:
     """Convolutions whose every cell a head decodes by an objectness, by index."""
     found = {range_owner(network, head.inputs[0]): head for head in network.yolos if head.objectness is not None}
-    return {layer.index: (layer, found[layer.index]) for layer in network.convolutions
-            if layer.index in found and not isinstance(layer, ConnectedSpec)}
+    return {
+        layer.index: (layer, found[layer.index])
+        for layer in network.convolutions
+        if layer.index in found and not isinstance(layer, ConnectedSpec)
+    }

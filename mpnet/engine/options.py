@@ -100,8 +100,12 @@ _COMPLETE = QuantizationOptions(
 
 
 def resolve_options(
-    network: NetworkSpec, options: QuantizationOptions = NOTHING_SAID,
-    layers: Iterable[tuple[str, QuantizationOptions]] = (), *, batch_norm: str = "auto", ranges: Ranges | None = None,
+    network: NetworkSpec,
+    options: QuantizationOptions = NOTHING_SAID,
+    layers: Iterable[tuple[str, QuantizationOptions]] = (),
+    *,
+    batch_norm: str = "auto",
+    ranges: Ranges | None = None,
 ) -> EngineOptions:
     """Defaults < [net] < the layer's cfg keys < `options` < `layers` (selector, options), later ones over earlier.
 
@@ -132,6 +136,7 @@ def with_some_ranges(options: EngineOptions, network: NetworkSpec) -> EngineOpti
 
 def without_lessons(options: EngineOptions) -> EngineOptions:
     """The same where no calibration pictures are at hand: weights of fewer than eight bits are rounded to nearest."""
+
     def untaught(how: LayerQuantization) -> LayerQuantization:
         rounding = "half_to_even" if how.narrow.rounding == LEARNT else how.narrow.rounding
         return replace(how, narrow=replace(how.narrow, rounding=rounding, corrected=False))
@@ -145,10 +150,14 @@ def layer_quantization(said: QuantizationOptions) -> LayerQuantization:
     said = _COMPLETE.overlaid(said)
     narrow = said.narrow
     return LayerQuantization(
-        scheme_of(ActivationScheme, said.activations), scheme_of(WeightScheme, said.weights),
-        said.activations.ranges == "calibrated", bool(said.bias_correction),
+        scheme_of(ActivationScheme, said.activations),
+        scheme_of(WeightScheme, said.weights),
+        said.activations.ranges == "calibrated",
+        bool(said.bias_correction),
         NarrowScheme(
-            narrow.granularity or NARROW_GRANULARITIES[0], narrow.method or NARROW_METHODS[0],
-            "half_to_even" if narrow.rounding == "nearest" else LEARNT, narrow.bias_correction is not False,
+            narrow.granularity or NARROW_GRANULARITIES[0],
+            narrow.method or NARROW_METHODS[0],
+            "half_to_even" if narrow.rounding == "nearest" else LEARNT,
+            narrow.bias_correction is not False,
         ),
     )

@@ -69,7 +69,8 @@ class Plan:
         """(slot, step that writes it, 0 for the picture) of outputs that no convolution has checked to be finite."""
         writers = {step.output: number for number, step in enumerate(self.steps) if not step.operation.is_head}
         return tuple(
-            (slot, writers.get(slot, 0)) for slot in dict.fromkeys(self.outputs)
+            (slot, writers.get(slot, 0))
+            for slot in dict.fromkeys(self.outputs)
             if slot not in writers or not self.steps[writers[slot]].operation.checks_result
         )
 
@@ -89,9 +90,7 @@ class Plan:
         return "\n".join(lines)
 
 
-def build_plan(
-    network: NetworkSpec, precision_plan: PrecisionPlan, options: EngineOptions = DEFAULT_OPTIONS
-) -> Plan:
+def build_plan(network: NetworkSpec, precision_plan: PrecisionPlan, options: EngineOptions = DEFAULT_OPTIONS) -> Plan:
     """The steps of one forward pass, verified.
 
     Raises: PrecisionError for calibrated ranges that are missing, EngineError when verification fails.
@@ -104,8 +103,14 @@ def plan_of(network: NetworkSpec, precision_plan: PrecisionPlan, options: Engine
     """A layout as a plan, verified. Raises: EngineError."""
     slots = zip(layout.shapes, layout.precisions, layout.layers, *layout.lifetimes(), strict=True)
     plan = Plan(
-        network, precision_plan, options, tuple(layout.steps),
-        tuple(Slot(*row) for row in slots), tuple(layout.outputs), tuple(layout.results), tuple(layout.lowerings),
+        network,
+        precision_plan,
+        options,
+        tuple(layout.steps),
+        tuple(Slot(*row) for row in slots),
+        tuple(layout.outputs),
+        tuple(layout.results),
+        tuple(layout.lowerings),
     )
     verify_plan(plan)
     return plan
@@ -115,8 +120,13 @@ def layout_of(plan: Plan) -> Layout:
     """The plan's steps and slots, to be changed."""
     slots = plan.slots
     return Layout(
-        [slot.shape for slot in slots], [slot.precision for slot in slots], [slot.layer for slot in slots],
-        list(plan.steps), list(plan.outputs), list(plan.layer_slots), list(plan.lowerings),
+        [slot.shape for slot in slots],
+        [slot.precision for slot in slots],
+        [slot.layer for slot in slots],
+        list(plan.steps),
+        list(plan.outputs),
+        list(plan.layer_slots),
+        list(plan.lowerings),
     )
 
 

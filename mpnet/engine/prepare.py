@@ -132,9 +132,16 @@ class Prepared:
     """
 
     def __init__(
-        self, network: NetworkSpec, weights: Weights, kernels: Kernels, *, batch_norm: str = "auto",
-        folded: Mapping[int, FoldedConvolution] | None = None, equalise: bool = False,
-        channel_means: Mapping[int, NDArray[np.float64]] | None = None, lessons: Lessons | None = None,
+        self,
+        network: NetworkSpec,
+        weights: Weights,
+        kernels: Kernels,
+        *,
+        batch_norm: str = "auto",
+        folded: Mapping[int, FoldedConvolution] | None = None,
+        equalise: bool = False,
+        channel_means: Mapping[int, NDArray[np.float64]] | None = None,
+        lessons: Lessons | None = None,
         cache: FileCache | None = None,
     ) -> None:
         if batch_norm not in BATCH_NORMS:
@@ -147,7 +154,8 @@ class Prepared:
         self._weights, self._given, self._equalise = weights, folded, equalise
         self._cache = (
             PreparedCache(cache, network, weights, kernels, batch_norm, equalise)
-            if cache is not None and weights.digest and folded is None else None
+            if cache is not None and weights.digest and folded is None
+            else None
         )
         self.channel_means = dict(channel_means or {})
         self.lessons = lessons
@@ -161,8 +169,15 @@ class Prepared:
 
     def on(self, kernels: Kernels) -> Prepared:
         """The same weights for another table of kernels."""
-        return Prepared(self.network, self._weights, kernels, batch_norm=self.batch_norm, folded=self.folded,
-                        channel_means=self.channel_means, lessons=self.lessons)
+        return Prepared(
+            self.network,
+            self._weights,
+            kernels,
+            batch_norm=self.batch_norm,
+            folded=self.folded,
+            channel_means=self.channel_means,
+            lessons=self.lessons,
+        )
 
     @property
     def folded(self) -> dict[int, FoldedConvolution]:
@@ -170,8 +185,10 @@ class Prepared:
         with self._folding:
             if self._folded is None:
                 given = self._given
-                plain = dict(given) if given is not None else fold_network(
-                    self.network, self._weights, self.batch_norm, self._threads
+                plain = (
+                    dict(given)
+                    if given is not None
+                    else fold_network(self.network, self._weights, self.batch_norm, self._threads)
                 )
                 self._folded = equalise_network(self.network, plain) if self._equalise else plain
             return self._folded

@@ -37,17 +37,27 @@ class PreparedCache:
             for layer in network.convolutions
         ]
         self._common = {
-            "weights": weights.digest, "network": network.digest if equalise else digest_of(geometry),
-            "batch_norm": batch_norm, "equalise": equalise, "table": kernels.name, "program": _program(),
+            "weights": weights.digest,
+            "network": network.digest if equalise else digest_of(geometry),
+            "batch_norm": batch_norm,
+            "equalise": equalise,
+            "table": kernels.name,
+            "program": _program(),
         }
 
     def key(self, operation: Convolve, layer: ConvolutionSpec, taught: str | None) -> str:
         """SHA-256 (hex) of everything that decides an entry. taught: digest of what calibration pictures have to do with it."""
-        return digest_of({
-            **self._common, "layer": operation.layer, "precision": operation.precision.name,
-            "weight_scheme": None if operation.weights is None else astuple(operation.weights), "corrected": taught,
-            "in_shape": layer.kernel_input, "geometry": [layer.stride, layer.padding, layer.dilation, layer.groups],
-        })
+        return digest_of(
+            {
+                **self._common,
+                "layer": operation.layer,
+                "precision": operation.precision.name,
+                "weight_scheme": None if operation.weights is None else astuple(operation.weights),
+                "corrected": taught,
+                "in_shape": layer.kernel_input,
+                "geometry": [layer.stride, layer.padding, layer.dilation, layer.groups],
+            }
+        )
 
     def load(self, key: str, shape: Any, operation: Convolve) -> tuple[PackedConv, Floats, Floats | None] | None:
         """(packed weights, bias, scales of quantised weights); None when there is no whole entry that fits."""

@@ -101,9 +101,7 @@ def _activate(word: str) -> Operations:
     return (Map(word),) if word in MAPPED_ACTIVATIONS else ()
 
 
-NORMALISATIONS_BY_WORD: dict[str, str] = {
-    f"normalize_{kind}": kind for kind in NORMALISATIONS if kind.startswith("channels")
-}
+NORMALISATIONS_BY_WORD: dict[str, str] = {f"normalize_{kind}": kind for kind in NORMALISATIONS if kind.startswith("channels")}
 """Activations over the channels of a pixel -> how they are normalised."""
 
 

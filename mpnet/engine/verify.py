@@ -103,14 +103,18 @@ class Verifier:
             simulated, bound = self._simulate(number, operation, x)
             difference = np.abs(result.data.astype(np.float64) - simulated)
             share = np.divide(difference, bound, out=np.where(difference > 0, np.inf, 0.0), where=bound > 0)
-            self._add(number, step, difference.size, int(np.count_nonzero(share > 1)), float(difference.max()),
-                      float(share.max()))
+            self._add(
+                number, step, difference.size, int(np.count_nonzero(share > 1)), float(difference.max()), float(share.max())
+            )
 
     def _add(self, number: int, step: Step, values: int, differing: int, largest: float, share: float) -> None:
         name = self._plan.network.layers[step.layer].name
         known = self._found.get(number) or StepCheck(number, name, step.operation.name, 0, 0, 0.0, 0.0)
         self._found[number] = replace(
-            known, values=known.values + values, differing=known.differing + differing, largest=max(known.largest, largest),
+            known,
+            values=known.values + values,
+            differing=known.differing + differing,
+            largest=max(known.largest, largest),
             share=max(known.share, share),
         )
 

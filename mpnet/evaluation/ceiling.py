@@ -46,9 +46,17 @@ class Ceiling:
         if (first, last) not in self._between:
             self._between[first, last] = self._truths.between(first, last)
         rank, matched, ignored, _ = find_matches(detections, self._between[first, last])
-        return [Seen(last - first, detections.category[start:end], detections.score[start:end], rank[start:end],
-                     matched[start:end], ignored[start:end])
-                for start, end in pairwise(detections.offsets[::last - first].tolist())]
+        return [
+            Seen(
+                last - first,
+                detections.category[start:end],
+                detections.score[start:end],
+                rank[start:end],
+                matched[start:end],
+                ignored[start:end],
+            )
+            for start, end in pairwise(detections.offsets[:: last - first].tolist())
+        ]
 
     def of(self, runs: Sequence[Sequence[Seen]]) -> NDArray[np.float64]:
         """float64 (runs,), percent: of each run what was seen of it in consecutive groups of images, the same groups for all.
@@ -58,14 +66,29 @@ class Ceiling:
         # A run's categories are its own, so that all are one table.
         own = np.repeat(np.arange(count, dtype=np.int32) * categories, [sum(len(part.score) for part in run) for run in runs])
         category, score, rank, matched, ignored = (
-            np.concatenate([np.zeros(0, kind), *(getattr(part, name) for part in parts)]) for name, kind in
-            (("category", np.int32), ("score", np.float32), ("rank", np.int32), ("matched", np.uint16), ("ignored", np.uint16)))
+            np.concatenate([np.zeros(0, kind), *(getattr(part, name) for part in parts)])
+            for name, kind in (
+                ("category", np.int32),
+                ("score", np.float32),
+                ("rank", np.int32),
+                ("matched", np.uint16),
+                ("ignored", np.uint16),
+            )
+        )
         order, start = by_category(count * categories, category + own, score)
         images = sum(part.images for part in runs[0])
         found = self._counted[:images].sum(axis=0, dtype=np.int32)
         unseen = self._counted[images:].sum(axis=0, dtype=np.int32)
-        outcomes = Outcomes(COCO_THRESHOLDS, start, np.zeros(len(order), np.int32), score[order], rank[order], matched[order],
-                            ignored[order], np.tile(found, count)[None])
+        outcomes = Outcomes(
+            COCO_THRESHOLDS,
+            start,
+            np.zeros(len(order), np.int32),
+            score[order],
+            rank[order],
+            matched[order],
+            ignored[order],
+            np.tile(found, count)[None],
+        )
         precision = outcomes.average_precision(given=np.tile(unseen, count))[0].reshape(count, categories, -1)
         present = np.ascontiguousarray(precision[:, found + unseen > 0]).reshape(count, -1)
         return PERCENT * present.mean(axis=1) if present.size else np.full(count, -1.0)

@@ -34,5 +34,7 @@ def per_class(found: Classifications, labels: NDArray[np.int32], classes: int) -
     """For each class truths, top1 and top5 (percent of its pictures, -1 without any)."""
     truths = np.bincount(labels, minlength=classes)
     hits = {name: np.bincount(labels[right(found, labels, best)], minlength=classes) for name, best in TOP.items()}
-    return [{"truths": int(count), **{name: float(hit[c] / count * PERCENT) if count else -1.0 for name, hit in hits.items()}}
-            for c, count in enumerate(truths)]
+    return [
+        {"truths": int(count), **{name: float(hit[c] / count * PERCENT) if count else -1.0 for name, hit in hits.items()}}
+        for c, count in enumerate(truths)
+    ]

@@ -101,15 +101,19 @@ def bootstrap(result: CocoResult, weight: NDArray[np.int32]) -> Draws:
 
 def _resampled(result: CocoResult, weight: NDArray[np.int32]) -> dict[str, NDArray[np.float64]]:
     """Percent, float64 (rows of the weight, categories), by name."""
-    blocks = [_draw_block(result, weight[first:first + _BLOCK]) for first in range(0, len(weight), _BLOCK)]
+    blocks = [_draw_block(result, weight[first : first + _BLOCK]) for first in range(0, len(weight), _BLOCK)]
     return {name: PERCENT * np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
 
 
 def _draw_block(result: CocoResult, weight: NDArray[np.int32]) -> dict[str, NDArray[np.float64]]:
     precision, recall = result.matches.average_precision(weight)
     absent = precision[:, :, 0] < 0
-    values = {"AP": precision.mean(axis=2), "AP50": precision[:, :, AT_50], "AP75": precision[:, :, AT_75],
-              "AR100": recall.mean(axis=2)}
+    values = {
+        "AP": precision.mean(axis=2),
+        "AP50": precision[:, :, AT_50],
+        "AP75": precision[:, :, AT_75],
+        "AR100": recall.mean(axis=2),
+    }
     return {name: np.where(absent, np.nan, value) for name, value in values.items()}
 
 
@@ -142,7 +146,9 @@ def compare(
     classes = {
         name: tuple(
             _interval(before[name], after[name], _of_class(drawn, c), _of_class(other_draws.per_class[name], c))
-            if several[c] else None for c, (before, after) in enumerate(zip(*tables, strict=True))
+            if several[c]
+            else None
+            for c, (before, after) in enumerate(zip(*tables, strict=True))
         )
         for name, drawn in baseline_draws.per_class.items()
     }

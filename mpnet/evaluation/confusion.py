@@ -35,8 +35,13 @@ def detector_confusion(detections: Detections, dataset: Dataset, score: float = 
     alike = replace(others, category=np.zeros_like(others.category))
     order = np.lexsort((-alike.score, alike.image_index))
     alike = Detections(alike.image_count, alike.image_index[order], alike.category, alike.score[order], alike.box[order])
-    confused = found_objects(alike, Truths.of(
-        dataset.sizes, 1, dataset.image_index[missed], np.zeros(int(missed.sum()), dtype=np.int32), dataset.box[missed]), score)
+    confused = found_objects(
+        alike,
+        Truths.of(
+            dataset.sizes, 1, dataset.image_index[missed], np.zeros(int(missed.sum()), dtype=np.int32), dataset.box[missed]
+        ),
+        score,
+    )
     named = others.category[order]
     columns = np.where(confused >= 0, named[confused], classes) if len(named) else np.full(len(confused), classes)
     np.add.at(matrix, (dataset.category[missed], columns), 1)

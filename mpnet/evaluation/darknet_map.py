@@ -54,5 +54,13 @@ def without_crowds(truths: Truths) -> Truths:
         return truths
     keep = truths.crowd == 0
     kept = np.concatenate([np.zeros(1, np.int64), np.cumsum(keep)])
-    return Truths(truths.image_count, truths.category_count, kept[truths.cell_offsets], truths.box[keep],
-                  truths.area[keep], truths.crowd[keep], truths.source[keep], truths.sizes)
+    return Truths(
+        truths.image_count,
+        truths.category_count,
+        kept[truths.cell_offsets],
+        truths.box[keep],
+        truths.area[keep],
+        truths.crowd[keep],
+        truths.source[keep],
+        truths.sizes,
+    )

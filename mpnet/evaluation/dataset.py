@@ -15,8 +15,13 @@ from mpnet.spec.experiment import DATA_FORMATS, LISTED, DataSection
 
 
 def load_dataset(
-    format: str, images: Path | str | None, *, labels: Path | str | None = None, annotations: Path | str | None = None,
-    names: Sequence[str] | None = None, limit: int | None = None,
+    format: str,
+    images: Path | str | None,
+    *,
+    labels: Path | str | None = None,
+    annotations: Path | str | None = None,
+    names: Sequence[str] | None = None,
+    limit: int | None = None,
 ) -> Dataset:
     """The data set of `data: {format, images, labels | annotations, limit}`.
 

@@ -25,8 +25,9 @@ MOST_GROUPS = 200
 """Of pictures that the jackknife leaves out: single pictures up to so many, else every 200th together."""
 # Student's 97.5 % points by degrees of freedom; between them linear in 1 / degrees, to 0.004.
 _DEGREES = np.array([2, 2.5, 3, 3.5, 4, 5, 6, 8, 10, 15, 20, 30, 60, 120, np.inf])
-_POINTS = np.array([4.3027, 3.5582, 3.1824, 2.9455, 2.7764, 2.5706, 2.4469, 2.3060, 2.2281, 2.1314, 2.0860, 2.0423, 2.0003,
-                    1.9799, 1.95996])
+_POINTS = np.array(
+    [4.3027, 3.5582, 3.1824, 2.9455, 2.7764, 2.5706, 2.4469, 2.3060, 2.2281, 2.1314, 2.0860, 2.0423, 2.0003, 1.9799, 1.95996]
+)
 
 
 def t_point(degrees: Floats | float) -> Floats:
@@ -80,7 +81,7 @@ class Resampled:
         total = float(squares.sum())
         if total == 0:
             return float(left.size - 1)
-        kurtosis = left.size * float((squares ** 2).sum()) / total ** 2
+        kurtosis = left.size * float((squares**2).sum()) / total**2
         return min(2 * left.size / max(kurtosis - 1, 1e-9), left.size - 1.0)
 
 
@@ -88,8 +89,8 @@ def _widened(resampled: Resampled, variance: float, own: float) -> tuple[float, 
     """(t, variance of what was not seen) beside `variance`, that of what was; own: the measure's own variance."""
     unseen = UNSEEN * own / resampled.pictures
     total = variance + unseen
-    parts = variance ** 2 / resampled.degrees() + unseen ** 2 / _UNSEEN_DEGREES  # Satterthwaite
-    return float(t_point(total ** 2 / parts if parts else np.inf)), unseen
+    parts = variance**2 / resampled.degrees() + unseen**2 / _UNSEEN_DEGREES  # Satterthwaite
+    return float(t_point(total**2 / parts if parts else np.inf)), unseen
 
 
 def value_interval(value: float, resampled: Resampled, own: float = 0.0) -> tuple[float, float]:
@@ -104,8 +105,8 @@ def value_interval(value: float, resampled: Resampled, own: float = 0.0) -> tupl
     t, unseen = _widened(resampled, variance, own)
     missing = max(100 - value + resampled.bias(value), 0.0)
     half = t * float(np.sqrt(variance))
-    growth = half ** 2 / max(missing, half) if half else 0.0
-    middle, root = 100 - missing - growth / 2, float(np.sqrt(growth * missing + growth ** 2 / 4 + t ** 2 * unseen))
+    growth = half**2 / max(missing, half) if half else 0.0
+    middle, root = 100 - missing - growth / 2, float(np.sqrt(growth * missing + growth**2 / 4 + t**2 * unseen))
     return max(0.0, middle - root), min(100.0, middle + root)
 
 

@@ -24,7 +24,10 @@ COCO_THRESHOLDS: NDArray[np.float64] = np.linspace(0.5, 0.95, 10)
 MAX_DETECTIONS = 100
 # Square pixels.
 AREA_RANGES: dict[str, tuple[float, float]] = {
-    "all": (0.0, 1e10), "small": (0.0, 1024.0), "medium": (1024.0, 9216.0), "large": (9216.0, 1e10),
+    "all": (0.0, 1e10),
+    "small": (0.0, 1024.0),
+    "medium": (1024.0, 9216.0),
+    "large": (9216.0, 1e10),
 }
 
 
@@ -48,8 +51,13 @@ class Truths:
 
     @staticmethod
     def of(
-        sizes: NDArray[np.float32], category_count: int, image_index: NDArray[np.int32], category: NDArray[np.int32],
-        box: NDArray[Any], area: NDArray[Any] | None = None, crowd: NDArray[Any] | None = None,
+        sizes: NDArray[np.float32],
+        category_count: int,
+        image_index: NDArray[np.int32],
+        category: NDArray[np.int32],
+        box: NDArray[Any],
+        area: NDArray[Any] | None = None,
+        crowd: NDArray[Any] | None = None,
     ) -> Truths:
         """Order truths given in any order; area is width * height and nothing is a crowd unless given."""
         images = len(sizes)
@@ -60,30 +68,58 @@ class Truths:
         crowds = np.zeros(len(order)) if crowd is None else crowd[order]
         counts = np.bincount(cell, minlength=images * category_count)
         return Truths(
-            images, category_count, np.concatenate([np.zeros(1, np.int64), np.cumsum(counts, dtype=np.int64)]),
-            boxes, np.ascontiguousarray(areas, dtype=np.float64), np.ascontiguousarray(crowds, dtype=np.uint8),
-            order.astype(np.int64), np.ascontiguousarray(sizes, dtype=np.float32),
+            images,
+            category_count,
+            np.concatenate([np.zeros(1, np.int64), np.cumsum(counts, dtype=np.int64)]),
+            boxes,
+            np.ascontiguousarray(areas, dtype=np.float64),
+            np.ascontiguousarray(crowds, dtype=np.uint8),
+            order.astype(np.int64),
+            np.ascontiguousarray(sizes, dtype=np.float32),
         )
 
     @staticmethod
     def of_dataset(dataset: Dataset) -> Truths:
         """The boxes of a dataset."""
-        return Truths.of(dataset.sizes, len(dataset.categories), dataset.image_index, dataset.category, dataset.box,
-                         dataset.area, dataset.crowd)
+        return Truths.of(
+            dataset.sizes,
+            len(dataset.categories),
+            dataset.image_index,
+            dataset.category,
+            dataset.box,
+            dataset.area,
+            dataset.crowd,
+        )
 
     def in_order(self, order: NDArray[np.intp]) -> Truths:
         """The same with image order[i] as image i."""
         cells = np.arange(self.image_count * self.category_count).reshape(self.image_count, self.category_count)[order]
         offsets, chosen = rows_of(self.cell_offsets, cells.reshape(-1))
-        return Truths(self.image_count, self.category_count, offsets, self.box[chosen], self.area[chosen],
-                      self.crowd[chosen], self.source[chosen], np.ascontiguousarray(self.sizes[order]))
+        return Truths(
+            self.image_count,
+            self.category_count,
+            offsets,
+            self.box[chosen],
+            self.area[chosen],
+            self.crowd[chosen],
+            self.source[chosen],
+            np.ascontiguousarray(self.sizes[order]),
+        )
 
     def between(self, first: int, last: int) -> Truths:
         """Those of the images first .. last - 1, which become images 0, 1, ..."""
-        cells = self.cell_offsets[first * self.category_count:last * self.category_count + 1]
+        cells = self.cell_offsets[first * self.category_count : last * self.category_count + 1]
         start, end = int(cells[0]), int(cells[-1])
-        return Truths(last - first, self.category_count, cells - start, self.box[start:end], self.area[start:end],
-                      self.crowd[start:end], self.source[start:end], self.sizes[first:last])
+        return Truths(
+            last - first,
+            self.category_count,
+            cells - start,
+            self.box[start:end],
+            self.area[start:end],
+            self.crowd[start:end],
+            self.source[start:end],
+            self.sizes[first:last],
+        )
 
     def counted(self, area: str = "all") -> NDArray[np.int32]:
         """int32 (images, categories): truths that must be found, which are no crowds and inside the area range."""
@@ -126,8 +162,7 @@ class Outcomes:
     positives: NDArray[np.int32]
 
     def average_precision(
-        self, weight: NDArray[np.int32] | None = None, max_rank: int = MAX_DETECTIONS,
-        given: NDArray[np.int32] | None = None,
+        self, weight: NDArray[np.int32] | None = None, max_rank: int = MAX_DETECTIONS, given: NDArray[np.int32] | None = None
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """101-point average precision and final recall, both float64 (categories, thresholds), fractions.
 
@@ -152,10 +187,29 @@ class Outcomes:
             truths = truths + given
         fullest, most = int(np.diff(self.start).max(initial=0)), int(truths.max(initial=0))
         scratch = np.empty(24 * fullest + most + 32, dtype=np.uint8)
-        check_status(lib.mp_average_precision(*c_arguments(
-            images, categories, len(self.thresholds), self.start, self.matched, self.ignored, self.rank, self.image,
-            self.positives, given, draws, weight, max_rank, scratch, precision, recall,
-        )), "average precision")
+        check_status(
+            lib.mp_average_precision(
+                *c_arguments(
+                    images,
+                    categories,
+                    len(self.thresholds),
+                    self.start,
+                    self.matched,
+                    self.ignored,
+                    self.rank,
+                    self.image,
+                    self.positives,
+                    given,
+                    draws,
+                    weight,
+                    max_rank,
+                    scratch,
+                    precision,
+                    recall,
+                )
+            ),
+            "average precision",
+        )
         return precision, recall
 
 
@@ -183,12 +237,22 @@ def match(
     cuts = np.ascontiguousarray(thresholds, dtype=np.float64)
     rank, matched, ignored, truth = find_matches(detections, truths, area, cuts)
     order, start = by_category(truths.category_count, detections.category, detections.score)
-    return Matches(cuts, start, detections.image_index[order], detections.score[order], rank[order], matched[order],
-                   ignored[order], truths.counted(area), order, truth[order])
+    return Matches(
+        cuts,
+        start,
+        detections.image_index[order],
+        detections.score[order],
+        rank[order],
+        matched[order],
+        ignored[order],
+        truths.counted(area),
+        order,
+        truth[order],
+    )
 
 
 def find_matches(
-    detections: Detections, truths: Truths, area: str = "all", thresholds: NDArray[np.float64] = COCO_THRESHOLDS,
+    detections: Detections, truths: Truths, area: str = "all", thresholds: NDArray[np.float64] = COCO_THRESHOLDS
 ) -> tuple[NDArray[np.int32], NDArray[np.uint16], NDArray[np.uint16], NDArray[np.int32]]:
     """(rank, matched, ignored, truth) of each detection, as `Matches` has them, in the detections' order.
 
@@ -200,11 +264,34 @@ def find_matches(
     matched, ignored = np.empty(count, np.uint16), np.empty(count, np.uint16)
     rank, truth = np.empty(count, np.int32), np.empty(count, np.int32)
     scratch = np.empty((truths.fullest_cell + 1, 2), dtype=np.float64)
-    check_status(lib.mp_match_coco(*c_arguments(
-        runs, truths.image_count, truths.category_count, detections.offsets, np.ascontiguousarray(detections.category),
-        np.ascontiguousarray(detections.box), truths.sizes, truths.cell_offsets, truths.box, truths.area, truths.crowd,
-        low, high, thresholds, len(thresholds), MAX_DETECTIONS, scratch, matched, ignored, rank, truth,
-    )), "matching")
+    check_status(
+        lib.mp_match_coco(
+            *c_arguments(
+                runs,
+                truths.image_count,
+                truths.category_count,
+                detections.offsets,
+                np.ascontiguousarray(detections.category),
+                np.ascontiguousarray(detections.box),
+                truths.sizes,
+                truths.cell_offsets,
+                truths.box,
+                truths.area,
+                truths.crowd,
+                low,
+                high,
+                thresholds,
+                len(thresholds),
+                MAX_DETECTIONS,
+                scratch,
+                matched,
+                ignored,
+                rank,
+                truth,
+            )
+        ),
+        "matching",
+    )
     return rank, matched, ignored, truth
 
 
@@ -228,10 +315,22 @@ def best_overlap(detections: Detections, truths: Truths, minimum: float) -> NDAr
     check_images(detections, truths)
     result = np.empty(len(detections), np.int32)
     box, category = np.ascontiguousarray(detections.box), np.ascontiguousarray(detections.category)
-    check_status(lib.mp_best_overlap(*c_arguments(
-        truths.image_count, truths.category_count, detections.offsets, category, box, truths.cell_offsets, truths.box, minimum,
-        result,
-    )), "matching")
+    check_status(
+        lib.mp_best_overlap(
+            *c_arguments(
+                truths.image_count,
+                truths.category_count,
+                detections.offsets,
+                category,
+                box,
+                truths.cell_offsets,
+                truths.box,
+                minimum,
+                result,
+            )
+        ),
+        "matching",
+    )
     return result
 
 

@@ -48,9 +48,13 @@ class CocoResult:
     def per_class(self) -> list[dict[str, float]]:
         """For each category truths, AP, AP50, AP75, AR100 (percent, -1 without truths)."""
         return [
-            {"truths": int(self.truths[c]), "AP": float(self.precision[c].mean()),
-             "AP50": float(self.precision[c, AT_50]), "AP75": float(self.precision[c, AT_75]),
-             "AR100": float(self.recall[c].mean())}
+            {
+                "truths": int(self.truths[c]),
+                "AP": float(self.precision[c].mean()),
+                "AP50": float(self.precision[c, AT_50]),
+                "AP75": float(self.precision[c, AT_75]),
+                "AR100": float(self.recall[c].mean()),
+            }
             for c in range(len(self.truths))
         ]
 
@@ -90,8 +94,11 @@ class CocoEvaluator:
         matches = match(detections, self.truths, area)
         precision, recall = matches.average_precision()
         summary = {
-            "AP": mean_of_present(precision), "AP50": mean_of_present(precision[:, AT_50]),
-            "AP75": mean_of_present(precision[:, AT_75]), "AR100": mean_of_present(recall),
+            "AP": mean_of_present(precision),
+            "AP50": mean_of_present(precision[:, AT_50]),
+            "AP75": mean_of_present(precision[:, AT_75]),
+            "AR100": mean_of_present(recall),
         }
-        return CocoResult(summary, _to_percent(precision), _to_percent(recall),
-                          matches.positives.sum(axis=0, dtype=np.int64), matches)
+        return CocoResult(
+            summary, _to_percent(precision), _to_percent(recall), matches.positives.sum(axis=0, dtype=np.int64), matches
+        )

@@ -17,7 +17,16 @@ from mpnet.spec.network import LayerSpec
 from mpnet.spec.precision import PRECISIONS, USUAL_NAMES, Precision
 
 __all__ = [
-    "Configuration", "Exported", "Support", "Target", "describe", "everything", "export", "nearest", "target", "targets",
+    "Configuration",
+    "Exported",
+    "Support",
+    "Target",
+    "describe",
+    "everything",
+    "export",
+    "nearest",
+    "target",
+    "targets",
     "unsupported",
 ]
 
@@ -119,9 +128,7 @@ def describe(known: Mapping[str, Target]) -> str:
     )
 
 
-def export(
-    name: str, configuration: Configuration, flavour: str = "", options: Mapping[str, Any] | None = None
-) -> Exported:
+def export(name: str, configuration: Configuration, flavour: str = "", options: Mapping[str, Any] | None = None) -> Exported:
     """Write a configuration as the target `name`.
 
     Raises: ConfigError for an unknown flavour or option, for missing or old packages, and for layers that the target
@@ -163,9 +170,16 @@ def nearest(wanted: Target, configuration: Configuration, flavour: str) -> Preci
         index = min(refused)
         layer, asked = network.layers[index], plan[index]
         quantization = configuration.options.of(index)
-        fits = next((other for other in _by_distance(asked)
-                     if (layer.has_weights or other is other.tensor) and not layer.always_fp32
-                     and not wanted.refuses(layer, other, quantization, flavour)), None)
+        fits = next(
+            (
+                other
+                for other in _by_distance(asked)
+                if (layer.has_weights or other is other.tensor)
+                and not layer.always_fp32
+                and not wanted.refuses(layer, other, quantization, flavour)
+            ),
+            None,
+        )
         if fits is None or (index in overrides and overrides[index] is fits):
             return None
         overrides[index] = fits
@@ -189,8 +203,10 @@ def _refused(wanted: Target, configuration: Configuration, plan: PrecisionPlan, 
 def _by_distance(asked: Precision) -> list[Precision]:
     """The other precisions, the nearest first."""
     others = [row for row in PRECISIONS.values() if row is not asked]
-    return sorted(others, key=lambda row: (row is not asked.tensor, row.rank < asked.rank, abs(row.rank - asked.rank),
-                                           row is not row.tensor))
+    return sorted(
+        others,
+        key=lambda row: (row is not asked.tensor, row.rank < asked.rank, abs(row.rank - asked.rank), row is not row.tensor),
+    )
 
 
 def _refusal(name: str, wanted: Target, configuration: Configuration, flavour: str, refused: Mapping[int, str]) -> str:
@@ -200,5 +216,7 @@ def _refusal(name: str, wanted: Target, configuration: Configuration, flavour: s
     other = nearest(wanted, configuration, flavour)
     remedy = f"the nearest configuration that can is {other.key}" if other else "no precision helps; choose another target"
     variant = f" --flavour {flavour}" if flavour else ""
-    return (f"--to {name}{variant}: {describe_layer(configuration.network, index)} as {configuration.precisions[index]}: "
-            f"{refused[index]}{more}; {remedy}")
+    return (
+        f"--to {name}{variant}: {describe_layer(configuration.network, index)} as {configuration.precisions[index]}: "
+        f"{refused[index]}{more}; {remedy}"
+    )

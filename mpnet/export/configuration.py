@@ -38,8 +38,13 @@ class Configuration:
 
     @staticmethod
     def of(
-        prepared: Prepared, precisions: PrecisionPlan, options: EngineOptions, *, content: bytes = b"",
-        names: tuple[str, ...] = (), document: Mapping[str, Any] | None = None,
+        prepared: Prepared,
+        precisions: PrecisionPlan,
+        options: EngineOptions,
+        *,
+        content: bytes = b"",
+        names: tuple[str, ...] = (),
+        document: Mapping[str, Any] | None = None,
     ) -> Configuration:
         """One whose weights and ranges are at hand."""
         return Configuration(prepared.network, precisions, lambda: (options, prepared), content, names, document or {})

@@ -22,15 +22,22 @@ def description(configuration: Configuration, flavour: str, layout: str, outputs
         "names": list(configuration.names),
         "heads": [_head(head, output) for head, output in zip(heads, outputs, strict=True)],
         "input": {
-            "name": "picture", "layout": layout, "width": network.width, "height": network.height,
-            "channels": network.channels, "values": "0 to 1, RGB", "resize": protocol.get("resize", "stretch"),
+            "name": "picture",
+            "layout": layout,
+            "width": network.width,
+            "height": network.height,
+            "channels": network.channels,
+            "values": "0 to 1, RGB",
+            "resize": protocol.get("resize", "stretch"),
         },
         "thresholds": {key: protocol[key] for key in ("confidence", "nms", "nms_kind") if key in protocol},
         "precision": configuration.precisions.key,
         "flavour": flavour,
         "origin": {
-            "name": document.get("name", ""), "digests": dict(document.get("digests") or {}),
-            "metrics": dict(document.get("metrics") or {}), "quantization": protocol.get("quantization", {}),
+            "name": document.get("name", ""),
+            "digests": dict(document.get("digests") or {}),
+            "metrics": dict(document.get("metrics") or {}),
+            "quantization": protocol.get("quantization", {}),
         },
     }
 
@@ -44,7 +51,11 @@ def _head(head: YoloSpec | None, output: str) -> dict[str, Any]:
     if head is None:
         return {"output": output}
     return {
-        "output": output, "kind": head.kind, "anchors": [list(anchor) for anchor in head.head_anchors], "classes": head.classes,
-        "scale_x_y": head.scale_x_y, "new_coords": head.new_coords,
+        "output": output,
+        "kind": head.kind,
+        "anchors": [list(anchor) for anchor in head.head_anchors],
+        "classes": head.classes,
+        "scale_x_y": head.scale_x_y,
+        "new_coords": head.new_coords,
         **(head.decoding if isinstance(head, DecodedSpec) else {}),
     }

@@ -62,14 +62,17 @@ def support_table(known: Mapping[str, Target]) -> list[Row]:
     for operation, layer, precision, options in _questions():
         modes = _MODES if options.activations == ActivationOptions() else (options.activations,)
         hows = [layer_quantization(replace(options, activations=mode)) for mode in modes]
-        rows.append(Row(operation, precision.name, {
-            name: _reason(target, layer, precision, hows, flavour) for name, (target, flavour) in asked.items()}))
+        rows.append(
+            Row(
+                operation,
+                precision.name,
+                {name: _reason(target, layer, precision, hows, flavour) for name, (target, flavour) in asked.items()},
+            )
+        )
     return rows
 
 
-def _reason(
-    target: Target, layer: LayerSpec, precision: Precision, hows: Sequence[LayerQuantization], flavour: str
-) -> str:
+def _reason(target: Target, layer: LayerSpec, precision: Precision, hows: Sequence[LayerQuantization], flavour: str) -> str:
     reasons = [target.refuses(layer, precision, how, flavour) for how in hows]
     return "" if "" in reasons else reasons[-1]
 
@@ -119,8 +122,26 @@ def _layers() -> Iterator[tuple[str, LayerSpec]]:
 
 
 def _convolution(
-    *, size: int = 3, stride: int = 1, padding: int = 1, dilation: int = 1, groups: int = 1, activation: str = "leaky",
+    *,
+    size: int = 3,
+    stride: int = 1,
+    padding: int = 1,
+    dilation: int = 1,
+    groups: int = 1,
+    activation: str = "leaky",
     out_shape: tuple[int, int, int] = _SHAPE,
 ) -> ConvolutionSpec:
-    return ConvolutionSpec(0, 0, (PICTURE,), _SHAPE, out_shape, filters=8, size=size, stride=stride, padding=padding,
-                           dilation=dilation, groups=groups, activation=activation)
+    return ConvolutionSpec(
+        0,
+        0,
+        (PICTURE,),
+        _SHAPE,
+        out_shape,
+        filters=8,
+        size=size,
+        stride=stride,
+        padding=padding,
+        dilation=dilation,
+        groups=groups,
+        activation=activation,
+    )

@@ -151,7 +151,8 @@ def _is_stream(path: str | Path) -> bool:
         return False
     if stat.S_ISREG(mode):
         return os.path.realpath(os.path.dirname(os.path.abspath(path))).startswith(("/proc/", "/dev/fd")) or (
-            os.path.dirname(os.path.abspath(path)) == "/dev")
+            os.path.dirname(os.path.abspath(path)) == "/dev"
+        )
     return stat.S_ISCHR(mode) or stat.S_ISFIFO(mode)
 
 

@@ -115,7 +115,7 @@ class FileCache:
             return
         header[_KEY:_COUNT] = np.frombuffer(bytes.fromhex(key), np.uint64)
         header[_COUNT] = len(content)
-        header[_SIZES:_SIZES + len(content)] = [block.size for block in content]
+        header[_SIZES : _SIZES + len(content)] = [block.size for block in content]
         padded = [np.pad(block, (0, -block.size % _ALIGN)) for block in content]
         total = _sum(header) + sum(_sum(block.view(np.uint64)) for block in padded)
         header[:2] = _MAGIC, total % 2**64
@@ -182,11 +182,11 @@ def _blocks(words: NDArray[np.uint64], key: str) -> tuple[Bytes, ...] | None:
     count = int(words[_COUNT])
     if words[0] != _MAGIC or words[_KEY:_COUNT].tobytes().hex() != key or count > _MOST_BLOCKS:
         return None
-    sizes = words[_SIZES:_SIZES + count].tolist()
+    sizes = words[_SIZES : _SIZES + count].tolist()
     if _ALIGN * 2 + sum(map(_padded, sizes)) != words.nbytes or words[1] != _sum(words[2:]):
         return None
     content, at, blocks = words.view(np.uint8), _ALIGN * 2, []
     for size in sizes:
-        blocks.append(content[at:at + size])
+        blocks.append(content[at : at + size])
         at += _padded(size)
     return tuple(blocks)

@@ -86,8 +86,18 @@ def parse_cfg(content: bytes | str, source: str = "<text>", dialect: str = "auto
     digest = hashlib.sha256(b"".join([data, *(content for section in rest for content in section.read)])).hexdigest()
     warnings += misfits(layers, source)
     network = NetworkSpec(
-        width, height, channels, name_layers(layers), declared, net_options, source, digest, tuple(warnings), chosen,
-        why if dialect == "auto" else "as asked for", suggested,
+        width,
+        height,
+        channels,
+        name_layers(layers),
+        declared,
+        net_options,
+        source,
+        digest,
+        tuple(warnings),
+        chosen,
+        why if dialect == "auto" else "as asked for",
+        suggested,
     )
     _check_memory(net, network.peak_bytes, "the layers that live at one time need")
     return network
@@ -121,9 +131,7 @@ def _check_left_over(section: CfgSection, kind: str, warnings: list[str]) -> Non
         if key in TRAINING[kind] or entry.value == first.value:
             warnings.append(f"{place}: {shorten(key)} is given twice; the first, in line {first.line}, counts")
         elif key in known:
-            warnings.append(
-                f"{place}: {key}={shorten(entry.value)} contradicts line {first.line}, which counts, as in Darknet"
-            )
+            warnings.append(f"{place}: {key}={shorten(entry.value)} contradicts line {first.line}, which counts, as in Darknet")
     for key, entry in section.entries.items():
         if entry.commented and entry.used and entry.value[0].isalpha():
             warnings.append(

@@ -23,7 +23,8 @@ def _said(section: CfgSection, at: Position, kind: type[ConvolutionSpec]) -> dic
         said["activation"] = at.activation(section, said["activation"])
     normalised = section.integer("batch_normalize", 0, 0, 2) or section.integer("cbn", 0, 0, 1)
     return said | {
-        "batch_normalize": bool(normalised), "load": not section.flag("dontload", False),
+        "batch_normalize": bool(normalised),
+        "load": not section.flag("dontload", False),
         "load_scales": not section.flag("dontloadscales", False),
     }
 
@@ -65,12 +66,15 @@ def _shared(section: CfgSection, at: Position) -> int | None:
 
 
 def _check_shared(section: CfgSection, layer: ConvolutionSpec, other: LayerSpec) -> None:
-    if type(other) is not ConvolutionSpec or other.weight_shape != layer.weight_shape or (
-        other.groups != layer.groups or other.batch_normalize != layer.batch_normalize
+    if (
+        type(other) is not ConvolutionSpec
+        or other.weight_shape != layer.weight_shape
+        or (other.groups != layer.groups or other.batch_normalize != layer.batch_normalize)
     ):
         section.fail(
             f"share_index names layer {other.index} [{other.kind}]; it must be a convolution of the same filters, size, "
-            "channels, groups and batch_normalize", "share_index",
+            "channels, groups and batch_normalize",
+            "share_index",
         )
 
 
@@ -84,9 +88,7 @@ def batchnorm(section: CfgSection, at: Position) -> LayerSpec:
     """[batchnorm], with a bias per channel."""
     channels = at.in_shape[2]
     load = not section.flag("dontload", False)
-    return BatchnormSpec(
-        **at.common(section, at.in_shape), filters=channels, groups=channels, batch_normalize=True, load=load
-    )
+    return BatchnormSpec(**at.common(section, at.in_shape), filters=channels, groups=channels, batch_normalize=True, load=load)
 
 
 def deconvolutional(section: CfgSection, at: Position) -> LayerSpec:

@@ -8,9 +8,9 @@ from mpnet.formats.cfg_layers import ALIASES
 from mpnet.formats.cfg_position import ALEXEYAB_ACTIVATIONS
 from mpnet.formats.cfg_tokens import CfgSection
 
-_SECTIONS = frozenset((
-    "scale_channels", "sam", "Gaussian_yolo", "reorg3d", "local_avgpool", "contrastive", "empty", "implicit",
-))
+_SECTIONS = frozenset(
+    ("scale_channels", "sam", "Gaussian_yolo", "reorg3d", "local_avgpool", "contrastive", "empty", "implicit")
+)
 # Keys of a section that the original program does not know -> the value that changes nothing.
 _KEYS: dict[str, dict[str, str]] = {
     "convolutional": {"dilation": "1", "antialiasing": "0", "share_index": "-1000000000", "flipped": "0", "cbn": "0"},

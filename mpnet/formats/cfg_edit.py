@@ -114,6 +114,4 @@ def _set_precision(lines: list[list[str]], start: int, stop: int, target: Precis
         missing.append(target.name)
     end = lines[last_key][1] or lines[start][1]
     lines[last_key][1] = end
-    lines[last_key + 1 : last_key + 1] = [
-        [f"{blanks}{name}={int(name == target.name)}", end] for name in missing
-    ]
+    lines[last_key + 1 : last_key + 1] = [[f"{blanks}{name}={int(name == target.name)}", end] for name in missing]

@@ -92,12 +92,14 @@ def _decoded(section: CfgSection, at: Position, decoder: str) -> LayerSpec:
     variances = section.reals("variances", 1e-9, 1e9) or DecodedSpec.variances
     if len(variances) != 4:
         section.fail("variances are four numbers: of x, y, w, h", "variances")
-    layer = DecodedSpec(**at.common(section, at.in_shape), **said, mask=mask, anchors=anchors, decoder=decoder,
-                        variances=variances)
+    layer = DecodedSpec(
+        **at.common(section, at.in_shape), **said, mask=mask, anchors=anchors, decoder=decoder, variances=variances
+    )
     if layer.head_channels not in (0, at.in_shape[2]):
         section.fail(
             f"decoder={decoder} with {len(mask) or 1} anchors and {layer.classes} classes needs {layer.head_channels} "
-            f"channels, but the layer before has {at.in_shape[2]}", "decoder",
+            f"channels, but the layer before has {at.in_shape[2]}",
+            "decoder",
         )
     return layer
 
@@ -119,7 +121,12 @@ def region(section: CfgSection, at: Position) -> LayerSpec:
         section.fail(f"the tree has {len(tree)} nodes for classes={classes}", "tree")
     raw = at.dialect == "alexeyab" and not said["softmax"] and tree is None
     return RegionSpec(
-        **at.common(section, at.in_shape), **said, mask=tuple(range(num)), anchors=anchors, tree=tree, map=numbers,
+        **at.common(section, at.in_shape),
+        **said,
+        mask=tuple(range(num)),
+        anchors=anchors,
+        tree=tree,
+        map=numbers,
         raw_classes=raw,
     )
 

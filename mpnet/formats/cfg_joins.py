@@ -5,16 +5,7 @@ from __future__ import annotations
 from mpnet.formats.cfg_position import Position, layer_references, one_reference, shape_text
 from mpnet.formats.cfg_tokens import CfgSection
 from mpnet.spec.keys import Key
-from mpnet.spec.layers import (
-    MAX_CHANNELS,
-    ImplicitSpec,
-    LayerSpec,
-    RouteSpec,
-    SamSpec,
-    ScaleChannelsSpec,
-    Shape,
-    ShortcutSpec,
-)
+from mpnet.spec.layers import MAX_CHANNELS, ImplicitSpec, LayerSpec, RouteSpec, SamSpec, ScaleChannelsSpec, Shape, ShortcutSpec
 
 _TYPES = {"none": "none", "per_feature": "per_feature", "per_layer": "per_feature", "per_channel": "per_channel"}
 _NORMALISATIONS = {"none": "none", "relu": "relu", "avg_relu": "relu", "softmax": "softmax"}
@@ -53,8 +44,12 @@ def shortcut(section: CfgSection, at: Position) -> LayerSpec:
     weights = _TYPES[section.value("weights_type", Key("text", tuple(_TYPES)), "none")]
     normalisation = _NORMALISATIONS[section.value("weights_normalization", Key("text", tuple(_NORMALISATIONS)), "none")]
     layer = ShortcutSpec(
-        **at.common(section, at.in_shape, *others), **said, weights_type=weights, normalisation=normalisation,
-        load=not section.flag("dontload", False), other_shapes=tuple(at.shape(index) for index in others),
+        **at.common(section, at.in_shape, *others),
+        **said,
+        weights_type=weights,
+        normalisation=normalisation,
+        load=not section.flag("dontload", False),
+        other_shapes=tuple(at.shape(index) for index in others),
     )
     for index in others:
         _check_added(section, at, layer, index)
@@ -85,7 +80,8 @@ def scale_channels(section: CfgSection, at: Position) -> LayerSpec:
     if at.in_shape != wanted:
         section.fail(
             f"layer {at.index - 1} {shape_text(at.in_shape)} cannot scale layer {other} {shape_text(shape)}; it must be "
-            f"{shape_text(wanted)}", "from",
+            f"{shape_text(wanted)}",
+            "from",
         )
     return ScaleChannelsSpec(**at.common(section, shape, other), **said)
 

@@ -16,8 +16,19 @@ QUANTIZATION_KEYS: tuple[str, ...] = tuple(key.cfg for key in paths_of(Quantizat
 
 # Words that people write for a precision and that are no key here -> what they mean.
 MISTAKEN: dict[str, str] = {
-    "precision": "int8=1", "dtype": "int8=1", "float": "fp32", "float32": "fp32", "float16": "fp16", "half": "fp16",
-    "bfloat16": "bf16", "single": "fp32", "char": "int8", "i8": "int8", "f16": "fp16", "f32": "fp32", "q8": "int8",
+    "precision": "int8=1",
+    "dtype": "int8=1",
+    "float": "fp32",
+    "float32": "fp32",
+    "float16": "fp16",
+    "half": "fp16",
+    "bfloat16": "bf16",
+    "single": "fp32",
+    "char": "int8",
+    "i8": "int8",
+    "f16": "fp16",
+    "f32": "fp32",
+    "q8": "int8",
     "quant": "quantize",
 }
 
@@ -91,5 +102,5 @@ TRAINING = {section: keys | _ANYWHERE for section, keys in TRAINING.items()}
 
 # key -> the value at which it changes nothing.
 DEFAULT_ONLY: dict[str, dict[str, str]] = {
-    "convolutional": {"xnor": "0", "binary": "0", "bin_output": "0", "use_bin_output": "0"},
+    "convolutional": {"xnor": "0", "binary": "0", "bin_output": "0", "use_bin_output": "0"}
 }

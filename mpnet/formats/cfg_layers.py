@@ -44,14 +44,26 @@ BUILDERS: dict[str, Callable[[CfgSection, Position], LayerSpec]] = {
 }
 
 ALIASES: dict[str, str] = {
-    "network": "net", "conv": "convolutional", "max": "maxpool", "avg": "avgpool", "conn": "connected", "soft": "softmax",
-    "lrn": "normalization", "local_avg": "local_avgpool", "silence": "empty", "deconv": "deconvolutional",
+    "network": "net",
+    "conv": "convolutional",
+    "max": "maxpool",
+    "avg": "avgpool",
+    "conn": "connected",
+    "soft": "softmax",
+    "lrn": "normalization",
+    "local_avg": "local_avgpool",
+    "silence": "empty",
+    "deconv": "deconvolutional",
 }
 """Other words of Darknet for a section."""
 
 _RECURRENT = "recurrent networks read sequences, and mpnet runs pictures"
 REFUSED: dict[str, str] = {
-    "rnn": _RECURRENT, "gru": _RECURRENT, "lstm": _RECURRENT, "crnn": _RECURRENT, "conv_lstm": _RECURRENT,
+    "rnn": _RECURRENT,
+    "gru": _RECURRENT,
+    "lstm": _RECURRENT,
+    "crnn": _RECURRENT,
+    "conv_lstm": _RECURRENT,
     "history": _RECURRENT,
     "local": "weights of its own at every position are quantised by nobody's kernels",
     "iseg": "it is trained only, and makes no boxes",

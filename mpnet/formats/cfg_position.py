@@ -10,10 +10,19 @@ from mpnet.formats.cfg_tokens import CfgSection
 from mpnet.spec.layers import MAX_KERNEL, PICTURE, LayerSpec, PrecisionKeys, Shape
 
 Pair = tuple[int, int]
-ALEXEYAB_ACTIVATIONS = frozenset((
-    "swish", "mish", "hard_mish", "relu6", "gelu", "revleaky", "normalize_channels", "normalize_channels_softmax",
-    "normalize_channels_softmax_maxval",
-))
+ALEXEYAB_ACTIVATIONS = frozenset(
+    (
+        "swish",
+        "mish",
+        "hard_mish",
+        "relu6",
+        "gelu",
+        "revleaky",
+        "normalize_channels",
+        "normalize_channels_softmax",
+        "normalize_channels_softmax_maxval",
+    )
+)
 """Words that the original program does not know."""
 
 
@@ -48,8 +57,12 @@ class Position:
         """The fields that every layer has; its inputs are the layer before it and `others`."""
         inputs = (self.index - 1, *others)
         return {
-            "index": self.index, "line": section.line, "inputs": inputs, "in_shape": self.shape(inputs[0]),
-            "out_shape": out_shape, "declared": self.declared,
+            "index": self.index,
+            "line": section.line,
+            "inputs": inputs,
+            "in_shape": self.shape(inputs[0]),
+            "out_shape": out_shape,
+            "declared": self.declared,
         }
 
     def activation(self, section: CfgSection, word: str) -> str:
@@ -105,7 +118,8 @@ def layer_reference(section: CfgSection, at: Position, key: str, number: int) ->
     if getattr(at.layers[index], "blur", 0):
         section.fail(
             f"{key} names layer {index}, which has antialiasing: Darknet mixes up its shapes there; only the layer "
-            "behind it can read it", key,
+            "behind it can read it",
+            key,
         )
     return index
 

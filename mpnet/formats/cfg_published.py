@@ -35,15 +35,22 @@ class Misfit:
             return None
         wrong, right = next((h, right) for h, right in zip(heads, self.trained, strict=True) if h.mask != right)
         said, trained = (",".join(map(str, mask)) for mask in (wrong.mask, right))
-        return wrong, (f"mask = {said} is that of the official {self.name}.cfg, but its published weights were trained with "
-                       f"{trained}; with them {self.costs}; {self.remedy}, unless these weights were trained with this mask")
+        return wrong, (
+            f"mask = {said} is that of the official {self.name}.cfg, but its published weights were trained with "
+            f"{trained}; with them {self.costs}; {self.remedy}, unless these weights were trained with this mask"
+        )
 
 
 MISFITS = (
     Misfit(
-        "yolov3-tiny", (16, 32, 64, 128, 256, 512, 1024, 256, 512, 255, 128, 256, 255), 80,
-        (10, 14, 23, 27, 37, 58, 81, 82, 135, 169, 344, 319), ((3, 4, 5), (0, 1, 2)), ((3, 4, 5), (1, 2, 3)),
-        "a third of AP is lost", "write mask = 1,2,3 or use cfg/yolov3-tiny.cfg",
+        "yolov3-tiny",
+        (16, 32, 64, 128, 256, 512, 1024, 256, 512, 255, 128, 256, 255),
+        80,
+        (10, 14, 23, 27, 37, 58, 81, 82, 135, 169, 344, 319),
+        ((3, 4, 5), (0, 1, 2)),
+        ((3, 4, 5), (1, 2, 3)),
+        "a third of AP is lost",
+        "write mask = 1,2,3 or use cfg/yolov3-tiny.cfg",
     ),
 )
 

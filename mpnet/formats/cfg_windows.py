@@ -40,7 +40,12 @@ def maxpool(section: CfgSection, at: Position) -> LayerSpec:
         out_shape = blurred(section, out_shape, blur, pair)
     stride, sample = common_stride(own)
     return MaxpoolSpec(
-        **at.common(section, out_shape), size=size, stride=stride, padding=padding, sample=sample, blur=blur,
+        **at.common(section, out_shape),
+        size=size,
+        stride=stride,
+        padding=padding,
+        sample=sample,
+        blur=blur,
         blur_strides=pair if blur else (1, 1),
     )
 
@@ -94,17 +99,18 @@ def crop(section: CfgSection, at: Position) -> LayerSpec:
     if high > height or wide > width:
         section.fail(f"a crop of {wide}x{high} does not fit into the input of {width}x{height}")
     said = section.said(CropSpec)
-    return CropSpec(
-        **at.common(section, (high, wide, channels)), **said, left=(width - wide) // 2, top=(height - high) // 2
-    )
+    return CropSpec(**at.common(section, (high, wide, channels)), **said, left=(width - wide) // 2, top=(height - high) // 2)
 
 
 def pad(section: CfgSection, at: Position) -> LayerSpec:
     """[pad]."""
     height, width, channels = at.in_shape
     said = section.said(PadSpec)
-    shape = (height + said["top"] + said["bottom"], width + said["left"] + said["right"],
-             channels + said["front"] + said["back"])
+    shape = (
+        height + said["top"] + said["bottom"],
+        width + said["left"] + said["right"],
+        channels + said["front"] + said["back"],
+    )
     if shape[2] > MAX_CHANNELS or max(shape[:2]) > MAX_SIDE:
         section.fail(f"the result would be {shape_text(shape)}; the limits are {MAX_SIDE} and {MAX_CHANNELS}")
     return PadSpec(**at.common(section, shape), **said)
@@ -145,8 +151,10 @@ def reorg3d(section: CfgSection, at: Position) -> LayerSpec:
 def _reorganised(section: CfgSection, shape: Shape, stride: int, reverse: bool) -> Shape:
     height, width, channels = shape
     square = stride * stride
-    found = (height * stride, width * stride, channels // square) if reverse else (
-        height // stride, width // stride, channels * square
+    found = (
+        (height * stride, width * stride, channels // square)
+        if reverse
+        else (height // stride, width // stride, channels * square)
     )
     if height * width * channels != found[0] * found[1] * found[2]:
         section.fail(f"stride={stride} does not divide the input {shape_text(shape)}", "stride")

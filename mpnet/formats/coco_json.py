@@ -74,8 +74,10 @@ def _categories(document: Any, name: Path | str, names: Sequence[str] | None) ->
     if len(by_name) == len(by_id) and len(set(names)) == len(names) and set(names) == set(by_name):
         return tuple(by_name[title] for title in names)
     if len(names) != len(by_id):
-        raise DataError(f"{named(name)}: has {len(by_id)} categories, but the network names {len(names)} classes; "
-                        "give the annotations and names of one data set")
+        raise DataError(
+            f"{named(name)}: has {len(by_id)} categories, but the network names {len(names)} classes; "
+            "give the annotations and names of one data set"
+        )
     return tuple(by_id)
 
 
@@ -99,10 +101,11 @@ def _images(document: Any, name: Path | str) -> dict[int, tuple[str, int, int]]:
 def _record(identity: int, file_name: str, width: int, height: int, folder: Path, name: Path | str) -> ImageRecord:
     path = folder / file_name
     if not path.is_file():
-        raise DataError(f"{named(path)}: missing, but listed in {named(name)} (image id {identity}); "
-                        "check the images folder")
+        raise DataError(f"{named(path)}: missing, but listed in {named(name)} (image id {identity}); check the images folder")
     record = probe(path, identity)
     if (record.width, record.height) != (width, height):
-        raise DataError(f"{named(path)}: is {record.width} x {record.height} pixels, but {named(name)} says "
-                        f"{width} x {height}; the labels would not fit")
+        raise DataError(
+            f"{named(path)}: is {record.width} x {record.height} pixels, but {named(name)} says "
+            f"{width} x {height}; the labels would not fit"
+        )
     return record

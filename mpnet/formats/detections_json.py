@@ -26,8 +26,8 @@ def detections_json(detections: Detections, dataset: Dataset) -> bytes:
         f'{{"image_id":{image_ids[index]},"category_id":{category_ids[category]},'
         f'"bbox":[{x:.9g},{y:.9g},{width:.9g},{height:.9g}],"score":{score:.9g}}}'
         for index, category, (x, y, width, height), score in zip(
-            clipped.image_index.tolist(), clipped.category.tolist(), clipped.box.tolist(), clipped.score.tolist(),
-            strict=True)
+            clipped.image_index.tolist(), clipped.category.tolist(), clipped.box.tolist(), clipped.score.tolist(), strict=True
+        )
     ]
     return ("[\n" + ",\n".join(lines) + "\n]\n" if lines else "[]\n").encode()
 

@@ -17,7 +17,8 @@ from mpnet.spec.keys import paths_of
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}\Z")
 # Mappings whose keys are not fixed words but may hold dots themselves.
 _SELECTOR_MAPS = tuple(
-    path for path, key in paths_of(Experiment).items()
+    path
+    for path, key in paths_of(Experiment).items()
     if key.kind == "options" or (key.kind == "selectors" and key.of.kind != "section")
 )
 
@@ -32,8 +33,9 @@ def read_experiment(path: str | Path, overrides: Sequence[str] = ()) -> Experime
     return _experiment(read_yaml_file(path), overrides, str(path), path.parent)
 
 
-def parse_experiment(data: bytes | str, overrides: Sequence[str] = (), source: str = "experiment",
-                     base: str | Path = ".") -> Experiment:
+def parse_experiment(
+    data: bytes | str, overrides: Sequence[str] = (), source: str = "experiment", base: str | Path = "."
+) -> Experiment:
     """As `read_experiment`, from text; `base` is the folder that paths count from."""
     return _experiment(parse_yaml(data, source), overrides, source, Path(base))
 
@@ -64,8 +66,10 @@ def _check_data(data: DataSection, node: Mapping) -> None:
         raise missing(node, f"data.{needed}")
     for other in ("labels", "annotations"):
         if other != needed and getattr(data, other) is not None:
-            raise ConfigError(f"{node.items[other].place}: data.{other} does not go with format {data.format}; remove it "
-                              "or change data.format")
+            raise ConfigError(
+                f"{node.items[other].place}: data.{other} does not go with format {data.format}; remove it "
+                "or change data.format"
+            )
 
 
 def _override(tree: Mapping, override: str) -> None:
@@ -82,9 +86,7 @@ def _override(tree: Mapping, override: str) -> None:
         at.key_places.setdefault(part, source)
         if not isinstance(below, Mapping):
             said = ".".join(parts[:depth])
-            raise ConfigError(
-                f"{source}: {said!r} holds one value in {below.place}; set it whole: --set '{said}={{...}}'"
-            )
+            raise ConfigError(f"{source}: {said!r} holds one value in {below.place}; set it whole: --set '{said}={{...}}'")
         at = below
     at.items[parts[-1]] = node
     at.key_places[parts[-1]] = source

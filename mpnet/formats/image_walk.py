@@ -50,12 +50,14 @@ def _jpeg(data: bytes, pixels: int) -> bytes:
             return data
         at = found.end()
         if found[1] not in b"\x01\xd8":
-            at += max(2, int.from_bytes(data[at:at + 2], "big"))
+            at += max(2, int.from_bytes(data[at : at + 2], "big"))
         if found[1] == b"\xda":
             scans += 1
             if scans * pixels > MAX_SCAN_PIXELS and scans > 1:
-                raise ValueError(f"more than {scans - 1} scans over {count_text(pixels)} pixels are beyond the limit "
-                                 f"({count_text(MAX_SCAN_PIXELS)} scans x pixels)")
+                raise ValueError(
+                    f"more than {scans - 1} scans over {count_text(pixels)} pixels are beyond the limit "
+                    f"({count_text(MAX_SCAN_PIXELS)} scans x pixels)"
+                )
     raise ValueError(f"has more than {MAX_PARTS} segments")
 
 
@@ -64,7 +66,7 @@ def _png(data: bytes, width: int, height: int) -> bytes:
     for _ in range(MAX_PARTS):
         if at >= len(data):
             break
-        length, kind = int.from_bytes(data[at:at + 4], "big"), data[at + 4:at + 8]
+        length, kind = int.from_bytes(data[at : at + 4], "big"), data[at + 4 : at + 8]
         end = at + 12 + length
         if end > len(data):
             raise ValueError(f"chunk {kind!r} at byte {at} says {length} bytes, {max(0, len(data) - at - 12)} are left")
@@ -91,9 +93,9 @@ def _webp(data: bytes) -> bytes:
     for _ in range(MAX_PARTS):
         if at + 8 > len(data):
             return data
-        length = int.from_bytes(data[at + 4:at + 8], "little")
+        length = int.from_bytes(data[at + 4 : at + 8], "little")
         if at + 8 + length > len(data):
-            raise ValueError(f"chunk {data[at:at + 4]!r} at byte {at} says {length} bytes, {len(data) - at - 8} are left")
+            raise ValueError(f"chunk {data[at : at + 4]!r} at byte {at} says {length} bytes, {len(data) - at - 8} are left")
         at += 8 + length + length % 2
     raise ValueError(f"has more than {MAX_PARTS} chunks")
 

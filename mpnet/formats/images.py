@@ -63,12 +63,12 @@ def _jpeg_size(data: bytes) -> tuple[int, int] | None:
         if marker == 0xFF:  # fill byte
             at += 1
         elif marker in _JPEG_FRAMES:
-            height, width = struct.unpack(">HH", data[at + 5:at + 9])
+            height, width = struct.unpack(">HH", data[at + 5 : at + 9])
             return width, height
         elif marker == 0x01 or 0xD0 <= marker <= 0xD8:  # markers without a body
             at += 2
         else:
-            length = int.from_bytes(data[at + 2:at + 4], "big")
+            length = int.from_bytes(data[at + 2 : at + 4], "big")
             if length < 2:
                 return None
             at += 2 + length
@@ -111,12 +111,13 @@ def checked_size(data: bytes, name: Path | str) -> tuple[int, int]:
     """Width and height from the header. Raises: DataError for other files and sizes outside the limits."""
     size = header_size(data)
     if size is None:
-        raise DataError(f"{named(name)}: is not a readable picture (known: JPEG, PNG, BMP, WebP, PPM); "
-                        "convert or remove it")
+        raise DataError(f"{named(name)}: is not a readable picture (known: JPEG, PNG, BMP, WebP, PPM); convert or remove it")
     width, height = size
     if not (1 <= width <= MAX_SIDE and 1 <= height <= MAX_SIDE and width * height <= MAX_PIXELS):
-        raise DataError(f"{named(name)}: {width} x {height} pixels are outside the limits (1 to {MAX_SIDE} a side, "
-                        f"{MAX_PIXELS} in all); scale the picture")
+        raise DataError(
+            f"{named(name)}: {width} x {height} pixels are outside the limits (1 to {MAX_SIDE} a side, "
+            f"{MAX_PIXELS} in all); scale the picture"
+        )
     return width, height
 
 
@@ -152,8 +153,10 @@ def decode_walked(data: bytes, width: int, height: int, name: Path | str) -> NDA
     if picture is None:
         raise DataError(f"{named(name)}: the picture is corrupt and cannot be decoded; restore or remove it")
     if picture.shape != (height, width, 3):
-        raise DataError(f"{named(name)}: the header says {width} x {height}, the content is "
-                        f"{picture.shape[1]} x {picture.shape[0]}; restore or remove the picture")
+        raise DataError(
+            f"{named(name)}: the header says {width} x {height}, the content is "
+            f"{picture.shape[1]} x {picture.shape[0]}; restore or remove the picture"
+        )
     return np.asarray(cv2.cvtColor(picture, cv2.COLOR_BGR2RGB), dtype=np.uint8)
 
 

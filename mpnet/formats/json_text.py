@@ -64,8 +64,10 @@ class DocumentFormat:
         if not isinstance(document, dict) or document.get("format") != self.name:
             raise self.error(f"{named(path)}: is no {self.what}; {self.remedy}")
         if document.get("version") != self.version:
-            raise self.error(f"{named(path)}: has format version {shown(document.get('version'))}, this mpnet reads "
-                             f"{self.version}; {self.remedy}")
+            raise self.error(
+                f"{named(path)}: has format version {shown(document.get('version'))}, this mpnet reads "
+                f"{self.version}; {self.remedy}"
+            )
         for section, kind in {**self.optional, **self.sections}.items():
             if section not in document and section in self.sections:
                 raise self.damaged(path, f"section {section!r} is missing")
@@ -89,15 +91,18 @@ def parse_json(
     # What Python needs, about: a list or object, and a number or text with its place in one.
     need = 3 * len(data) + 56 * data.count(b"[") + 176 * data.count(b"{") + 40 * (data.count(b",") + data.count(b":"))
     if need > memory_bytes:
-        raise FormatError(f"{named(name)}: its values would take about {bytes_text(need)} of memory, more than "
-                          f"{bytes_text(memory_bytes)}; split the file")
+        raise FormatError(
+            f"{named(name)}: its values would take about {bytes_text(need)} of memory, more than "
+            f"{bytes_text(memory_bytes)}; split the file"
+        )
     try:
         return json.loads(data.decode("utf-8-sig"), parse_constant=_refuse_constant)
     except UnicodeDecodeError as error:
         raise FormatError(f"{named(name)}: byte {error.start} is not UTF-8 text; is this a JSON file?") from None
     except json.JSONDecodeError as error:
-        raise FormatError(f"{named(name)}:{error.lineno}: not valid JSON ({error.msg}, column {error.colno}); "
-                          f"{remedy}") from None
+        raise FormatError(
+            f"{named(name)}:{error.lineno}: not valid JSON ({error.msg}, column {error.colno}); {remedy}"
+        ) from None
     except RecursionError:
         raise FormatError(f"{named(name)}: nested too deeply for a JSON file of this kind; {remedy}") from None
     except ValueError as error:  # NaN, Infinity, integers of thousands of digits

@@ -30,8 +30,10 @@ def read_imagefolder(images: Path | str, names: Sequence[str], *, limit: int | N
     pictures: dict[int, list[Path]] = {}
     for folder in _folders(root):
         if folder.name not in index:
-            raise DataError(f"{named(folder)}: {shown(folder.name)} is not among the {len(names)} names of the classes "
-                            f"({shown(names[0])}, ...); check data.images and model.names")
+            raise DataError(
+                f"{named(folder)}: {shown(folder.name)} is not among the {len(names)} names of the classes "
+                f"({shown(names[0])}, ...); check data.images and model.names"
+            )
         pictures[index[folder.name]] = list_files(folder, SUFFIXES, "pictures", "data.images")
     turns = zip_longest(*([(file, label) for file in files] for label, files in sorted(pictures.items())))
     chosen = [entry for turn in turns for entry in turn if entry is not None][:limit]
@@ -42,9 +44,7 @@ def read_imagefolder(images: Path | str, names: Sequence[str], *, limit: int | N
     return _dataset(chosen, names, notes)
 
 
-def read_list(
-    listed: Path | str, images: Path | str, names: Sequence[str], *, limit: int | None = None
-) -> Dataset:
+def read_list(listed: Path | str, images: Path | str, names: Sequence[str], *, limit: int | None = None) -> Dataset:
     """The pictures that a text file lists, one a line, in its order; ids are 1, 2, ...
 
     A line is a path and a class, its name or its index from 0, with a blank between; or, as in Darknet's own lists, a path
@@ -78,35 +78,41 @@ def read_list(
 def _entry(text: str, index: dict[str, int], place: str) -> tuple[str, int]:
     """Path and class index of one line."""
     for blank in _BLANKS.finditer(text):  # names may hold blanks, so the longest that is one counts
-        if (word := text[blank.end():]) in index:
-            return text[:blank.start()], index[word]
+        if (word := text[blank.end() :]) in index:
+            return text[: blank.start()], index[word]
     head, *tail = text.rsplit(None, 1)
     if tail and tail[0].isascii() and tail[0].isdigit():
         if len(tail[0]) > 9 or int(tail[0]) >= len(index):
-            raise FormatError(f"{place}: class {shown(tail[0])} is not an index from 0 to {len(index) - 1}; check list and "
-                              "names")
+            raise FormatError(
+                f"{place}: class {shown(tail[0])} is not an index from 0 to {len(index) - 1}; check list and names"
+            )
         return head, int(tail[0])
     found = sorted((name for name in index if name in text), key=len, reverse=True)
     # `arrow` within `double-arrow` is no second class; Darknet takes whichever its names list first.
     if found and not any(name in text.replace(found[0], "\n") for name in found[1:]):
         return text, index[found[0]]
     if found:
-        raise FormatError(f"{place}: {shown(text)} holds the names of several classes ({', '.join(map(shown, found[:3]))}); "
-                          "write `path class`")
+        raise FormatError(
+            f"{place}: {shown(text)} holds the names of several classes ({', '.join(map(shown, found[:3]))}); "
+            "write `path class`"
+        )
     raise FormatError(f"{place}: {shown(text)} names no class; write `path class`, a name of model.names or its index")
 
 
 def _folders(root: Path) -> list[Path]:
     try:
-        found = sorted((entry for entry in root.iterdir() if entry.is_dir() and not entry.name.startswith(".")),
-                       key=lambda entry: entry.name)
+        found = sorted(
+            (entry for entry in root.iterdir() if entry.is_dir() and not entry.name.startswith(".")),
+            key=lambda entry: entry.name,
+        )
     except (OSError, ValueError) as error:
         raise DataError(
             f"{named(root)}: the folder of classes cannot be read ({reason_of(error)}); check data.images"
         ) from None
     if not 1 <= len(found) <= MAX_CATEGORIES:
-        raise DataError(f"{named(root)}: holds {len(found)} folders; format imagefolder needs one for each class, 1 to "
-                        f"{MAX_CATEGORIES}")
+        raise DataError(
+            f"{named(root)}: holds {len(found)} folders; format imagefolder needs one for each class, 1 to {MAX_CATEGORIES}"
+        )
     return found
 
 

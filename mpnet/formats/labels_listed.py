@@ -59,8 +59,10 @@ def read_listed(
     texts = [_label_file(picture) for picture in chosen]
     records = probe_all(chosen)
     if not any(map(isfile, texts)):
-        raise DataError(f"{named(texts[0])}: no such file, and no other picture of {named(file)} has labels either; they "
-                        "stand in `labels/` for pictures in `images/`, or beside their pictures")
+        raise DataError(
+            f"{named(texts[0])}: no such file, and no other picture of {named(file)} has labels either; they "
+            "stand in `labels/` for pictures in `images/`, or beside their pictures"
+        )
     rows: list[tuple[int, int, list[float], float, bool]] = []
     for position, (text, record) in enumerate(zip(texts, records, strict=True)):
         if isfile(text):
@@ -70,12 +72,16 @@ def read_listed(
     notes = []
     without = [picture for picture, text in zip(chosen, texts, strict=True) if not isfile(text)]
     if without:
-        notes.append(f"{len(without)} of {len(chosen)} pictures have no label file and count as empty, "
-                     f"for example {shown(without[0].name)}")
+        notes.append(
+            f"{len(without)} of {len(chosen)} pictures have no label file and count as empty, "
+            f"for example {shown(without[0].name)}"
+        )
     trained = [picture for picture in chosen if picture in found.training]
     if trained:
-        notes.append(f"{len(trained)} of {len(chosen)} pictures are in the training list as well, so figures flatter the "
-                     f"network, for example {shown(trained[0].name)}")
+        notes.append(
+            f"{len(trained)} of {len(chosen)} pictures are in the training list as well, so figures flatter the "
+            f"network, for example {shown(trained[0].name)}"
+        )
     return Dataset.of(records, [Category(index + 1, name) for index, name in enumerate(names)], rows, notes)
 
 
@@ -123,10 +129,17 @@ def _ultralytics(path: Path, bases: list[Path]) -> Listed:
         raise FormatError(f"{named(path)}: names no pictures for validation; add a line such as val: images/val")
     training = items.get("train")
     return Listed(
-        tuple(picture for place in _texts(items[split]) for picture in _split(place, roots, path, split)), _names(items, path),
-        frozenset() if _nothing(training) else frozenset(
-            picture for place in _texts(training) for base in roots if exists(base / place)  # type: ignore[arg-type]
-            for picture in _quietly(base / place, roots)),
+        tuple(picture for place in _texts(items[split]) for picture in _split(place, roots, path, split)),
+        _names(items, path),
+        frozenset()
+        if _nothing(training)
+        else frozenset(
+            picture
+            for place in _texts(training)
+            for base in roots
+            if exists(base / place)  # type: ignore[arg-type]
+            for picture in _quietly(base / place, roots)
+        ),
     )
 
 
@@ -143,8 +156,10 @@ def _split(place: str, roots: list[Path], path: Path, key: str) -> tuple[Path, .
     for root, name in itertools.product(roots, tried):
         if exists(root / name):
             return _pictures_at(root / name, roots)
-    raise DataError(f"{named(path)}: {key} is {shown(place)}, which is nowhere ({named(roots[0] / place)} was looked for "
-                    "first); check `path`, or set data.images to the folder that paths count from")
+    raise DataError(
+        f"{named(path)}: {key} is {shown(place)}, which is nowhere ({named(roots[0] / place)} was looked for "
+        "first); check `path`, or set data.images to the folder that paths count from"
+    )
 
 
 def _pictures_at(place: Path, bases: list[Path]) -> tuple[Path, ...]:
@@ -211,8 +226,10 @@ def _existing(said: str, bases: list[Path], path: Path, key: str) -> Path:
     for base in bases:
         if isfile(base / said):
             return base / said
-    raise DataError(f"{named(path)}: {key} is {shown(said)}, which is nowhere ({named(bases[0] / said)} was looked for "
-                    "first); set data.images to the folder that paths count from")
+    raise DataError(
+        f"{named(path)}: {key} is {shown(said)}, which is nowhere ({named(bases[0] / said)} was looked for "
+        "first); set data.images to the folder that paths count from"
+    )
 
 
 def _listed(path: Path, bases: list[Path]) -> tuple[Path, ...]:
@@ -233,8 +250,9 @@ def _listed(path: Path, bases: list[Path]) -> tuple[Path, ...]:
         if base is None:
             base = next((folder for folder in bases if isfile(folder / text)), bases[0])
         if base / text in found:
-            raise FormatError(f"{named(path)}:{number}: {shown(text)} is in line {found[base / text]} already; list each "
-                              "picture once")
+            raise FormatError(
+                f"{named(path)}:{number}: {shown(text)} is in line {found[base / text]} already; list each picture once"
+            )
         found[base / text] = number
     if not found:
         raise FormatError(f"{named(path)}: lists no pictures; write their paths, one a line")
@@ -247,7 +265,7 @@ def _label_file(picture: Path) -> Path:
     for own, other in (("images", "labels"), ("JPEGImages", "labels")):
         if own in parts[:-1]:
             place = len(parts) - 2 - parts[:-1][::-1].index(own)
-            moved = Path(*parts[:place], other, *parts[place + 1:]).with_suffix(".txt")
+            moved = Path(*parts[:place], other, *parts[place + 1 :]).with_suffix(".txt")
             if isfile(moved) or not isfile(picture.with_suffix(".txt")):
                 return moved
     return picture.with_suffix(".txt")

@@ -35,9 +35,7 @@ def read_names(path: Path | str) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def read_yolo(
-    images: Path | str, labels: Path | str, names: Sequence[str], *, limit: int | None = None
-) -> Dataset:
+def read_yolo(images: Path | str, labels: Path | str, names: Sequence[str], *, limit: int | None = None) -> Dataset:
     """The pictures of a folder with the label files of the same stem in another.
 
     Pictures by file name; image ids are 1, 2, ..., category ids class index + 1, areas width * height.
@@ -51,13 +49,15 @@ def read_yolo(
     stems: dict[str, Path] = {}
     for file in files:
         if file.stem in stems:
-            raise DataError(f"{named(file)}: {named(stems[file.stem].name)} has the same stem and so the same label "
-                            "file; rename one")
+            raise DataError(
+                f"{named(file)}: {named(stems[file.stem].name)} has the same stem and so the same label file; rename one"
+            )
         stems[file.stem] = file
     texts = {file.stem: file for file in list_files(label_folder, (".txt",), "labels", "data.labels")}
     if not texts.keys() & stems.keys():
-        raise DataError(f"{named(label_folder)}: no label file has the name of a picture in {named(image_folder)}; "
-                        "check data.labels")
+        raise DataError(
+            f"{named(label_folder)}: no label file has the name of a picture in {named(image_folder)}; check data.labels"
+        )
     chosen = files[:limit]
     records = probe_all(chosen)
     rows: list[tuple[int, int, list[float], float, bool]] = []
@@ -70,9 +70,7 @@ def read_yolo(
     return Dataset.of(records, categories, rows, _notes(chosen, texts, stems))
 
 
-def parse_labels(
-    text: str, name: Path | str, class_count: int
-) -> list[tuple[int, tuple[float, float, float, float]]]:
+def parse_labels(text: str, name: Path | str, class_count: int) -> list[tuple[int, tuple[float, float, float, float]]]:
     """(class index, (cx, cy, w, h)) of every line of a label file called `name`; empty lines do not count.
 
     Raises: FormatError with the line for anything but five numbers, a class index in range, a centre inside the
@@ -87,8 +85,9 @@ def parse_labels(
         if len(words) != 5:
             raise FormatError(f"{place}: {len(words)} values instead of 5 (class cx cy w h): {shown(line.strip())}")
         if not (words[0].isascii() and words[0].isdigit() and len(words[0]) < 10 and int(words[0]) < class_count):
-            raise FormatError(f"{place}: class {shown(words[0])} is not an index from 0 to {class_count - 1}; "
-                              "check labels and names")
+            raise FormatError(
+                f"{place}: class {shown(words[0])} is not an index from 0 to {class_count - 1}; check labels and names"
+            )
         try:
             cx, cy, w, h = (float(word) for word in words[1:])
         except ValueError:
@@ -96,8 +95,10 @@ def parse_labels(
         if not all(map(math.isfinite, (cx, cy, w, h))):
             raise FormatError(f"{place}: {shown(line.strip())} holds a number that is not finite")
         if not (-SLACK <= cx <= 1 + SLACK and -SLACK <= cy <= 1 + SLACK and 0 < w <= 1 + SLACK and 0 < h <= 1 + SLACK):
-            raise FormatError(f"{place}: box {shown(' '.join(words[1:]))} is not relative to the picture (centre in "
-                              "0 to 1, size above 0 to 1); divide pixels by width and height")
+            raise FormatError(
+                f"{place}: box {shown(' '.join(words[1:]))} is not relative to the picture (centre in "
+                "0 to 1, size above 0 to 1); divide pixels by width and height"
+            )
         rows.append((int(words[0]), (cx, cy, w, h)))
     return rows
 
@@ -106,8 +107,9 @@ def _notes(chosen: Sequence[Path], texts: dict[str, Path], stems: dict[str, Path
     notes: list[str] = []
     without = [file.name for file in chosen if file.stem not in texts]
     if without:
-        notes.append(f"{len(without)} of {len(chosen)} pictures have no label file and count as empty, "
-                     f"for example {shown(without[0])}")
+        notes.append(
+            f"{len(without)} of {len(chosen)} pictures have no label file and count as empty, for example {shown(without[0])}"
+        )
     orphans = sorted(stem for stem in texts if stem not in stems and stem != "classes")
     if orphans:
         notes.append(f"{len(orphans)} label files belong to no picture, for example {shown(orphans[0] + '.txt')}")
@@ -117,12 +119,12 @@ def _notes(chosen: Sequence[Path], texts: dict[str, Path], stems: dict[str, Path
 def list_files(folder: Path, suffixes: tuple[str, ...], what: str, key: str) -> list[Path]:
     """The files of a folder with one of some suffixes, by name. Raises: DataError naming the `key` that names it."""
     try:
-        return sorted((entry for entry in folder.iterdir() if entry.suffix.lower() in suffixes and entry.is_file()),
-                      key=lambda entry: entry.name)
+        return sorted(
+            (entry for entry in folder.iterdir() if entry.suffix.lower() in suffixes and entry.is_file()),
+            key=lambda entry: entry.name,
+        )
     except (OSError, ValueError) as error:
-        raise DataError(
-            f"{named(folder)}: the folder of {what} cannot be read ({reason_of(error)}); check {key}"
-        ) from None
+        raise DataError(f"{named(folder)}: the folder of {what} cannot be read ({reason_of(error)}); check {key}") from None
 
 
 def read_text(path: Path | str) -> str:

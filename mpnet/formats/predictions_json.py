@@ -37,8 +37,10 @@ def read_predictions(path: Path | str, dataset: Dataset) -> Classifications:
     """
     document = read_json(path)
     if not isinstance(document, list) or len(document) != len(dataset.images):
-        raise FormatError(f"{named(path)}: classifications of these pictures are a list of {len(dataset.images)}, not "
-                          f"{len(document) if isinstance(document, list) else shown(document)}")
+        raise FormatError(
+            f"{named(path)}: classifications of these pictures are a list of {len(dataset.images)}, not "
+            f"{len(document) if isinstance(document, list) else shown(document)}"
+        )
     position = {category.id: place for place, category in enumerate(dataset.categories)}
     kept = min(KEPT, len(dataset.categories))
     categories: list[list[int]] = []

@@ -13,9 +13,7 @@ from mpnet.formats.json_text import DocumentFormat, integer, number, records
 from mpnet.messages import shown
 from mpnet.spec.ranges import CalibratedRanges, TensorRange
 
-RANGES = DocumentFormat(
-    "mpnet-ranges", 1, "ranges file", "calibrate again", 16 << 20, {"digests": dict}
-)
+RANGES = DocumentFormat("mpnet-ranges", 1, "ranges file", "calibrate again", 16 << 20, {"digests": dict})
 
 
 def ranges_json(ranges: CalibratedRanges) -> str:

@@ -133,9 +133,7 @@ def parse_weights(content: bytes, network: NetworkSpec, source: str = "<bytes>")
     return Weights(layers, version, seen, source, hashlib.sha256(content).hexdigest(), own)
 
 
-def _parse_header(
-    content: bytes, size_bytes: int, network: NetworkSpec, source: str
-) -> tuple[tuple[int, int, int], int, int]:
+def _parse_header(content: bytes, size_bytes: int, network: NetworkSpec, source: str) -> tuple[tuple[int, int, int], int, int]:
     """(version, images seen, position of the first value) of a file of this size, which begins with `content`."""
     if size_bytes < _VERSION.size + 4 or len(content) < min(size_bytes, _HEADER_BYTES):
         raise FormatError(f"{source}: {size_bytes} bytes are too few for the header of a weights file; is it complete?")

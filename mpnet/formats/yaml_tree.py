@@ -60,6 +60,7 @@ def read_yaml_file(path: Path) -> Node:
 
 def parse_yaml(data: bytes | str, source: str, numbered: bool = True) -> Node:
     """The tree of a YAML document; messages name `source` and, when `numbered`, the line. Raises ConfigError."""
+
     def place(lines_before: int) -> str:
         return f"{source}:{lines_before + 1}" if numbered else source
 
@@ -104,7 +105,7 @@ def _build(events: Iterator[yaml.Event], source: str, place_of: Callable[[int], 
             continue
         count += 1
         if isinstance(event, yaml.AliasEvent) or event.anchor is not None:
-            raise ConfigError(f"{place}: anchors and aliases (&, *) are not read; quote globs such as \"*/yolo-1\"")
+            raise ConfigError(f'{place}: anchors and aliases (&, *) are not read; quote globs such as "*/yolo-1"')
         if count > MAX_NODES:
             raise ConfigError(f"{place}: holds more than {MAX_NODES} values; an experiment needs far fewer")
         tag = getattr(event, "tag", None)

@@ -18,8 +18,13 @@ def rounded_tensors(graph: Graph, body: Body) -> frozenset[str]:
     """Tensors that the file rounds to 8 bits for other readers than its int8 layers, which do that themselves."""
     readers = body.readers()
     return frozenset(
-        name for name in graph.codes if name in body.shapes and not (readers.get(name) and all(
-            item.kind in WEIGHTED and item.values["weights_name"] in graph.stored for item in readers[name]))
+        name
+        for name in graph.codes
+        if name in body.shapes
+        and not (
+            readers.get(name)
+            and all(item.kind in WEIGHTED and item.values["weights_name"] in graph.stored for item in readers[name])
+        )
     )
 
 
@@ -70,8 +75,10 @@ def quantised_keys(
     kept = values - differing
     notes = [f"int8: {quantised} layers with the file's own ranges; {kept} of {values} weights keep their integers"]
     if left:
-        notes.append(f"fp32 though quantised in the file ({len(left)}): {', '.join(left[:6])}: mpnet's weights are int8 "
-                     "without zero point, and the range of the input must be known")
+        notes.append(
+            f"fp32 though quantised in the file ({len(left)}): {', '.join(left[:6])}: mpnet's weights are int8 "
+            "without zero point, and the range of the input must be known"
+        )
     return {PICTURE if index < 0 else index: own for index, own in keys.items()}, notes
 
 

@@ -54,10 +54,18 @@ def pixels_of(graph: Graph, decoder: str, said: Pixels | None) -> Pixels:
         found = Pixels(tuple(stated["mean"]), tuple(stated["std"]))
         return Pixels(found.mean, found.std, note=f"pictures: {found.text()}, as the file's metadata say (stretch is assumed)")
     # YOLOX's own programs give it bytes in OpenCV's order; all others take shares of 255.
-    found = Pixels(std=(1.0,), bgr=True, resize="letterbox") if decoder == "yolox" else Pixels(
-        resize="letterbox" if decoder in ("yolov5", "yolov8") else "stretch")
-    return Pixels(found.mean, found.std, found.bgr, found.resize,
-                  f"pictures: {found.text()}: assumed; --mean, --std, --bgr and --resize say otherwise")
+    found = (
+        Pixels(std=(1.0,), bgr=True, resize="letterbox")
+        if decoder == "yolox"
+        else Pixels(resize="letterbox" if decoder in ("yolov5", "yolov8") else "stretch")
+    )
+    return Pixels(
+        found.mean,
+        found.std,
+        found.bgr,
+        found.resize,
+        f"pictures: {found.text()}: assumed; --mean, --std, --bgr and --resize say otherwise",
+    )
 
 
 def class_names(graph: Graph, classes: int) -> tuple[tuple[str, ...], str]:

@@ -16,8 +16,18 @@ MAX_VALUES = 1 << 26
 Given = Sequence[Array | None]
 # Of onnx.TensorProto.
 DTYPES: dict[int, Any] = {
-    1: np.float32, 2: np.uint8, 3: np.int8, 4: np.uint16, 5: np.int16, 6: np.int32, 7: np.int64, 9: np.bool_,
-    10: np.float16, 11: np.float64, 12: np.uint32, 13: np.uint64,
+    1: np.float32,
+    2: np.uint8,
+    3: np.int8,
+    4: np.uint16,
+    5: np.int16,
+    6: np.int32,
+    7: np.int64,
+    9: np.bool_,
+    10: np.float16,
+    11: np.float64,
+    12: np.uint32,
+    13: np.uint64,
 }
 
 
@@ -180,9 +190,12 @@ def _constant_of_shape(attributes: Mapping[str, Any], given: Given) -> Array:
 def _conv(attributes: Mapping[str, Any], given: Given) -> Array:
     """1x1 alone: what distances of boxes are summed by."""
     x, w = _need(given, 0), _need(given, 1)
-    if w.shape[2:] != (1, 1) or attributes.get("group", 1) != 1 or any(attributes.get("pads", ())) or set(
-        attributes.get("strides", [1])
-    ) != {1}:
+    if (
+        w.shape[2:] != (1, 1)
+        or attributes.get("group", 1) != 1
+        or any(attributes.get("pads", ()))
+        or set(attributes.get("strides", [1])) != {1}
+    ):
         raise ValueError("a convolution that large behind the heads")
     found = np.asarray(np.einsum("oc,nchw->nohw", w[:, :, 0, 0], x))
     return found if len(given) < 3 or given[2] is None else found + np.asarray(given[2]).reshape(1, -1, 1, 1)
@@ -210,8 +223,9 @@ def _unary(function: Callable[[Array], Any]) -> Callable[[Mapping[str, Any], Giv
 def _reduce(function: Callable[..., Any]) -> Callable[[Mapping[str, Any], Given], Array]:
     def computed(attributes: Mapping[str, Any], given: Given) -> Array:
         axes = axes_of(attributes, given)
-        return np.asarray(function(_need(given, 0), axis=None if axes is None else tuple(axes),
-                                   keepdims=bool(attributes.get("keepdims", 1))))
+        return np.asarray(
+            function(_need(given, 0), axis=None if axes is None else tuple(axes), keepdims=bool(attributes.get("keepdims", 1)))
+        )
 
     return computed
 
@@ -227,16 +241,40 @@ def _dequantize(attributes: Mapping[str, Any], given: Given) -> Array:
 
 
 _FUNCTIONS: dict[str, Callable[[Mapping[str, Any], Given], Array | list[Array]]] = {
-    "Add": _broadcast(np.add), "Sub": _broadcast(np.subtract), "Mul": _broadcast(np.multiply), "Div": _broadcast(_div),
-    "Pow": _broadcast(np.power), "Equal": _broadcast(np.equal), "Greater": _broadcast(np.greater),
-    "Less": _broadcast(np.less), "And": _broadcast(np.logical_and), "Or": _broadcast(np.logical_or),
-    "Where": _broadcast(np.where), "Min": _broadcast(lambda *x: np.minimum.reduce(np.broadcast_arrays(*x))),
-    "Max": _broadcast(lambda *x: np.maximum.reduce(np.broadcast_arrays(*x))), "Mod": _broadcast(np.mod),
-    "Not": _unary(np.logical_not), "Neg": _unary(np.negative), "Abs": _unary(np.abs), "Sqrt": _unary(np.sqrt),
-    "Exp": _unary(np.exp), "Log": _unary(np.log), "Floor": _unary(np.floor), "Ceil": _unary(np.ceil),
-    "Round": _unary(np.round), "Reciprocal": _unary(lambda x: 1 / x), "Identity": _unary(lambda x: x),
-    "Sigmoid": _unary(lambda x: 1 / (1 + np.exp(-x))), "Tanh": _unary(np.tanh), "Relu": _unary(lambda x: np.maximum(x, 0)),
-    "Reshape": _reshape, "Squeeze": _squeeze, "Concat": _concat, "Expand": _expand, "Tile": _tile, "Range": _range,
+    "Add": _broadcast(np.add),
+    "Sub": _broadcast(np.subtract),
+    "Mul": _broadcast(np.multiply),
+    "Div": _broadcast(_div),
+    "Pow": _broadcast(np.power),
+    "Equal": _broadcast(np.equal),
+    "Greater": _broadcast(np.greater),
+    "Less": _broadcast(np.less),
+    "And": _broadcast(np.logical_and),
+    "Or": _broadcast(np.logical_or),
+    "Where": _broadcast(np.where),
+    "Min": _broadcast(lambda *x: np.minimum.reduce(np.broadcast_arrays(*x))),
+    "Max": _broadcast(lambda *x: np.maximum.reduce(np.broadcast_arrays(*x))),
+    "Mod": _broadcast(np.mod),
+    "Not": _unary(np.logical_not),
+    "Neg": _unary(np.negative),
+    "Abs": _unary(np.abs),
+    "Sqrt": _unary(np.sqrt),
+    "Exp": _unary(np.exp),
+    "Log": _unary(np.log),
+    "Floor": _unary(np.floor),
+    "Ceil": _unary(np.ceil),
+    "Round": _unary(np.round),
+    "Reciprocal": _unary(lambda x: 1 / x),
+    "Identity": _unary(lambda x: x),
+    "Sigmoid": _unary(lambda x: 1 / (1 + np.exp(-x))),
+    "Tanh": _unary(np.tanh),
+    "Relu": _unary(lambda x: np.maximum(x, 0)),
+    "Reshape": _reshape,
+    "Squeeze": _squeeze,
+    "Concat": _concat,
+    "Expand": _expand,
+    "Tile": _tile,
+    "Range": _range,
     "Unsqueeze": lambda a, g: _need(g, 0).reshape(unsqueezed(_need(g, 0).shape, axes_of(a, g) or [])),
     "Flatten": lambda a, g: _need(g, 0).reshape(flattened(_need(g, 0).shape, a)),
     "Transpose": lambda a, g: np.transpose(_need(g, 0), a.get("perm")),
@@ -244,9 +282,18 @@ _FUNCTIONS: dict[str, Callable[[Mapping[str, Any], Given], Array | list[Array]]]
     "Gather": lambda a, g: np.take(_need(g, 0), _need(g, 1), int(a.get("axis", 0))),
     "Shape": lambda a, g: np.array(_need(g, 0).shape[a.get("start", 0) : a.get("end")], np.int64),
     "Size": lambda a, g: np.array(_need(g, 0).size, np.int64),
-    "Constant": lambda a, g: constant_of(a), "ConstantOfShape": _constant_of_shape, "Cast": _cast, "Clip": _clip,
-    "Split": _split, "Softmax": _softmax, "Conv": _conv, "ReduceProd": _reduce(np.prod), "ReduceSum": _reduce(np.sum),
-    "ReduceMax": _reduce(np.max), "ReduceMean": _reduce(np.mean), "DequantizeLinear": _dequantize,
+    "Constant": lambda a, g: constant_of(a),
+    "ConstantOfShape": _constant_of_shape,
+    "Cast": _cast,
+    "Clip": _clip,
+    "Split": _split,
+    "Softmax": _softmax,
+    "Conv": _conv,
+    "ReduceProd": _reduce(np.prod),
+    "ReduceSum": _reduce(np.sum),
+    "ReduceMax": _reduce(np.max),
+    "ReduceMean": _reduce(np.mean),
+    "DequantizeLinear": _dequantize,
     "MatMul": lambda a, g: _need(g, 0) @ _need(g, 1),
 }
 
@@ -260,8 +307,13 @@ def flattened(shape: Sequence[int], attributes: Mapping[str, Any]) -> tuple[int,
 
 def constant_of(attributes: Mapping[str, Any]) -> Array:
     """What a Constant node holds."""
-    for name, kind in (("value", None), ("value_float", np.float32), ("value_int", np.int64), ("value_floats", np.float32),
-                       ("value_ints", np.int64)):
+    for name, kind in (
+        ("value", None),
+        ("value_float", np.float32),
+        ("value_int", np.int64),
+        ("value_floats", np.float32),
+        ("value_ints", np.int64),
+    ):
         if name in attributes:
             return np.asarray(attributes[name], kind)
     raise ValueError("a constant that is no array")

@@ -12,8 +12,9 @@ def experiment_text(name: str, imported: Imported) -> str:
     """YAML to evaluate it with, pictures to be filled in."""
     classifier = imported.network.task is CLASSIFICATION
     data = "{format: imagefolder, images: images/}" if classifier else "{format: yolo, images: images/, labels: labels/}"
-    files = ", ".join(f"{key}: {json.dumps(name + suffix)}" for key, suffix in (
-        ("cfg", ".cfg"), ("weights", ".weights"), ("names", ".names")))
+    files = ", ".join(
+        f"{key}: {json.dumps(name + suffix)}" for key, suffix in (("cfg", ".cfg"), ("weights", ".weights"), ("names", ".names"))
+    )
     notes = "".join(f"# {line}\n" for line in imported.notes if line)
     return (
         f"# Written by `mpnet import`; name your pictures, then `mpnet run {name}.yaml` or `mpnet sweep {name}.yaml`.\n{notes}"

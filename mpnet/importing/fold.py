@@ -29,7 +29,8 @@ def fold(graph: Graph) -> None:
         if node.operator == "Shape" and node.inputs[0] in graph.shapes:
             shape = graph.shapes[node.inputs[0]]
             graph.constants[node.output] = np.array(
-                shape[node.attributes.get("start", 0) : node.attributes.get("end")], np.int64)
+                shape[node.attributes.get("start", 0) : node.attributes.get("end")], np.int64
+            )
             graph.fates[node.name] = "constant"
             continue
         given = [graph.constants.get(name) if name else None for name in node.inputs]
@@ -55,9 +56,11 @@ def fold(graph: Graph) -> None:
 
 
 def _passes_on(node: Node, graph: Graph) -> bool:
-    if node.inputs[:1] in ([], [""]) or node.inputs[0] in graph.constants or (node.output in graph.outputs and (
-        node.inputs[0] in graph.inputs
-    )):
+    if (
+        node.inputs[:1] in ([], [""])
+        or node.inputs[0] in graph.constants
+        or (node.output in graph.outputs and (node.inputs[0] in graph.inputs))
+    ):
         return False
     if node.operator == "Cast":
         return node.attributes.get("to") in _FLOATS and node.inputs[0] in graph.shapes

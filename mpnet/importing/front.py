@@ -24,8 +24,10 @@ def set_picture(graph: Graph, size: tuple[int, int] | None) -> None:
     if size is not None and height == width == 0:
         width, height = size
     if not height or not width or not channels:
-        graph.fail(f"the input {shown(name)} has no fixed size ({list(shape)}, 0 is open); say it with --size WIDTHxHEIGHT, or "
-                   "export the model with a fixed one")
+        graph.fail(
+            f"the input {shown(name)} has no fixed size ({list(shape)}, 0 is open); say it with --size WIDTHxHEIGHT, or "
+            "export the model with a fixed one"
+        )
     if max(height, width) > _MAX_SIDE or channels > 64:
         graph.fail(f"a picture of {width}x{height} with {channels} channels; the limits are {_MAX_SIDE} and 64")
     graph.inputs = {name: (1, height, width, channels) if last else (1, channels, height, width)}
@@ -69,10 +71,22 @@ def put_pixels(graph: Graph, body: Body, pixels: Pixels) -> None:
     # Row i of the matrix makes the network's channel i of mpnet's channels.
     matrix = matrix[:, ::-1] if pixels.bgr else matrix
     if pixels.bgr:
-        item = Item("conv", [], [picture], made, shape, {
-            "weights": matrix.reshape(channels, channels, 1, 1).astype(np.float32), "bias": shift.astype(np.float32),
-            "groups": 1,
-            "strides": [1, 1], "dilations": [1, 1], "pads": [0] * 4, "weights_name": ""})
+        item = Item(
+            "conv",
+            [],
+            [picture],
+            made,
+            shape,
+            {
+                "weights": matrix.reshape(channels, channels, 1, 1).astype(np.float32),
+                "bias": shift.astype(np.float32),
+                "groups": 1,
+                "strides": [1, 1],
+                "dilations": [1, 1],
+                "pads": [0] * 4,
+                "weights_name": "",
+            },
+        )
     else:
         item = Item("affine", [], [picture], made, shape, {"scale": scale, "shift": shift})
     for reader in readers:

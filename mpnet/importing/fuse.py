@@ -220,8 +220,11 @@ def _padding(state: _State) -> bool:
     """Zeros around a picture are a convolution's own, the lowest values a largest one's."""
     for item in state.body.items:
         before = state.made(item.inputs[0], "pad") if item.kind in ("conv", "maxpool") else None
-        if before is not None and state.only(before.output) and not any(before.values["channels"]) and (
-            not before.values.get("edge") and bool(before.values.get("lowest")) == (item.kind == "maxpool")
+        if (
+            before is not None
+            and state.only(before.output)
+            and not any(before.values["channels"])
+            and (not before.values.get("edge") and bool(before.values.get("lowest")) == (item.kind == "maxpool"))
         ):
             pads = [a + b for a, b in zip(item.values["pads"], before.values["pads"], strict=True)]
             item.values = item.values | {"pads": pads}
@@ -234,12 +237,13 @@ def _activations(state: _State) -> bool:
     """An activation belongs to the layer whose result nothing else reads."""
     for item in state.body.items:
         before = state.made(item.inputs[0], *_ACTIVATED) if item.kind == "activation" else None
-        if before is not None and before.activation == "linear" and state.only(before.output) and (
-            before.output not in state.apart
+        if (
+            before is not None
+            and before.activation == "linear"
+            and state.only(before.output)
+            and (before.output not in state.apart)
         ):
             item.kind, item.values = before.kind, before.values | {"activation": item.values["word"]}
             _absorb(state, item, before)
             return True
     return False
-
-

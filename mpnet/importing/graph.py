@@ -145,8 +145,10 @@ class Graph:
             left = next(node for node in self.nodes if waiting[id(node)] > 0)
             self.refuse(left, "is part of a circle; the file is damaged")
         position = {id(node): number for number, node in enumerate(self.nodes)}
-        places = [min((position[id(r)] for o in n.outputs for r in readers.get(o, ()) if o), default=len(position))
-                  for n in self.nodes]
+        places = [
+            min((position[id(r)] for o in n.outputs for r in readers.get(o, ()) if o), default=len(position))
+            for n in self.nodes
+        ]
         if any(reader <= own for own, reader in enumerate(places)):
             self.nodes = ordered
         for name in self.outputs:

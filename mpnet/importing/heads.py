@@ -23,7 +23,11 @@ _WEIGHTED = ("Conv", "ConvTranspose", "Gemm", "MatMul", "LSTM", "GRU", "RNN")
 
 
 def chosen_heads(
-    graph: Graph, body: Body, names: tuple[tuple[str, ...], ...], decoder: str, keys: tuple[tuple[str, str], ...],
+    graph: Graph,
+    body: Body,
+    names: tuple[tuple[str, ...], ...],
+    decoder: str,
+    keys: tuple[tuple[str, str], ...],
     anchors: tuple[str, ...],
 ) -> tuple[Tail, list[str]]:
     """The heads, and what is worth saying. Raises: FormatError, ConfigError."""
@@ -46,8 +50,11 @@ def chosen_heads(
             return _made(graph, body, _joined(body, edge, decoder), decoder, keys, anchors), []
         named = ", ".join(f"{name} {_text(body, name)}" for name in edge[:12])
         reason = next((body.reasons[node.name] for node in behind if node.name in body.reasons), "")
-        graph.refuse(behind[0], f"{reason or 'is no layer'}. What follows it is no box decoding that mpnet knows; name the "
-                     f"head tensors with --heads and their --decoder. What enters it: {named}")
+        graph.refuse(
+            behind[0],
+            f"{reason or 'is no layer'}. What follows it is no box decoding that mpnet knows; name the "
+            f"head tensors with --heads and their --decoder. What enters it: {named}",
+        )
     told = _told(graph, body)
     if told is not None:
         return told, ["boxes: anchors and classes as the file's metadata say"]
@@ -58,7 +65,8 @@ def chosen_heads(
     if decoder:
         return _made(graph, body, _joined(body, outputs, decoder), decoder, keys, anchors), []
     return Tail([Head((name,), "none") for name in outputs], 1, ""), [
-        "boxes: the file does not say how its outputs are decoded, so they have decoder=none; --decoder names one"]
+        "boxes: the file does not say how its outputs are decoded, so they have decoder=none; --decoder names one"
+    ]
 
 
 def _text(body: Body, name: str) -> str:
@@ -81,7 +89,11 @@ def _blame(graph: Graph, body: Body, nodes: list[Node]) -> None:
 
 
 def _named(
-    graph: Graph, body: Body, names: tuple[tuple[str, ...], ...], decoder: str, keys: tuple[tuple[str, str], ...],
+    graph: Graph,
+    body: Body,
+    names: tuple[tuple[str, ...], ...],
+    decoder: str,
+    keys: tuple[tuple[str, str], ...],
     anchors: tuple[str, ...],
 ) -> Tail:
     heads = []
@@ -93,8 +105,10 @@ def _named(
                 if name in makers:
                     _blame(graph, body, reaching(graph.nodes, [name]))
                 edge = frontier(graph, body, graph.nodes)
-                raise ConfigError(f"--heads {shown(said)}: {graph.source} has no such tensor of a layer; the last ones are "
-                                  f"{', '.join(edge[:12])}")
+                raise ConfigError(
+                    f"--heads {shown(said)}: {graph.source} has no such tensor of a layer; the last ones are "
+                    f"{', '.join(edge[:12])}"
+                )
         if len({body.shapes[name][1:] for name in found}) > 1:
             raise ConfigError(f"--heads {'+'.join(tensors)}: tensors of one head have one width and height")
         heads.append(tuple(found))
@@ -107,21 +121,31 @@ def _joined(body: Body, edge: list[str], decoder: str) -> list[tuple[str, ...]]:
     for name in edge:
         grids.setdefault(body.shapes[name][1:], []).append(name)
     ordered = sorted(grids.items(), key=lambda grid: -grid[0][0] * grid[0][1])
-    return [tuple(sorted(names, key=lambda name: -body.shapes[name][0])) if decoder == "ssd" else tuple(names)
-            for _, names in ordered]
+    return [
+        tuple(sorted(names, key=lambda name: -body.shapes[name][0])) if decoder == "ssd" else tuple(names)
+        for _, names in ordered
+    ]
 
 
 def _made(
-    graph: Graph, body: Body, tensors: list[tuple[str, ...]], decoder: str, keys: tuple[tuple[str, str], ...],
+    graph: Graph,
+    body: Body,
+    tensors: list[tuple[str, ...]],
+    decoder: str,
+    keys: tuple[tuple[str, str], ...],
     anchors: tuple[str, ...],
 ) -> Tail:
     """Heads as the user says."""
     if anchors and len(anchors) != len(tensors):
-        raise ConfigError(f"--anchors: {len(anchors)} lists for {len(tensors)} heads; separate heads by /, first those of "
-                          f"{', '.join('+'.join(names) for names in tensors)[:200]}")
+        raise ConfigError(
+            f"--anchors: {len(anchors)} lists for {len(tensors)} heads; separate heads by /, first those of "
+            f"{', '.join('+'.join(names) for names in tensors)[:200]}"
+        )
     if decoder in ("yolov5", "ssd", "darknet") and not anchors:
-        raise ConfigError(f"--decoder {decoder} needs anchors: --anchors 'w,h,w,h/w,h,...', in pixels of the input, heads "
-                          f"separated by /, first those of {'+'.join(tensors[0])}")
+        raise ConfigError(
+            f"--decoder {decoder} needs anchors: --anchors 'w,h,w,h/w,h,...', in pixels of the input, heads "
+            f"separated by /, first those of {'+'.join(tensors[0])}"
+        )
     said = dict(keys)
     heads, classes = [], 0
     for at, names in enumerate(tensors):

@@ -40,9 +40,19 @@ def _conv(to: Lifter, node: Node) -> None:
     if weights is None or weights.ndim != 4:
         raise Refused("only convolutions over two axes have a form in a cfg")
     strides, dilations, pads = window(Place(to.graph, node), 2, weights.shape[2:])
-    to.add(node, "conv", node.inputs[:1], to.result(node), weights=weights, weights_name=node.inputs[1],
-           bias=_bias(to, node, len(weights)), strides=strides, dilations=dilations, pads=pads,
-           groups=int(node.attributes.get("group", 1)))
+    to.add(
+        node,
+        "conv",
+        node.inputs[:1],
+        to.result(node),
+        weights=weights,
+        weights_name=node.inputs[1],
+        bias=_bias(to, node, len(weights)),
+        strides=strides,
+        dilations=dilations,
+        pads=pads,
+        groups=int(node.attributes.get("group", 1)),
+    )
 
 
 def _bias(to: Lifter, node: Node, filters: int) -> Array:
@@ -55,12 +65,24 @@ def _deconv(to: Lifter, node: Node) -> None:
     assert weights is not None
     strides, dilations, pads = window(Place(to.graph, node), 2, weights.shape[2:])
     square = weights.shape[2] == weights.shape[3] and len(set(strides)) == 1 and len(set(pads)) == 1 and set(dilations) == {1}
-    if node.attributes.get("group", 1) != 1 or any(node.attributes.get("output_padding") or ()) or not square or (
-        node.attributes.get("auto_pad", "NOTSET") != "NOTSET" or pads[0] > weights.shape[2] - 1
+    if (
+        node.attributes.get("group", 1) != 1
+        or any(node.attributes.get("output_padding") or ())
+        or not square
+        or (node.attributes.get("auto_pad", "NOTSET") != "NOTSET" or pads[0] > weights.shape[2] - 1)
     ):
         raise Refused("transposed convolutions are square, of one group, with equal padding; export it as Resize and Conv")
-    to.add(node, "deconv", node.inputs[:1], to.result(node), weights=weights, weights_name=node.inputs[1],
-           bias=_bias(to, node, weights.shape[1]), stride=strides[0], padding=pads[0])
+    to.add(
+        node,
+        "deconv",
+        node.inputs[:1],
+        to.result(node),
+        weights=weights,
+        weights_name=node.inputs[1],
+        bias=_bias(to, node, weights.shape[1]),
+        stride=strides[0],
+        padding=pads[0],
+    )
 
 
 def _gemm(to: Lifter, node: Node) -> None:
@@ -75,8 +97,16 @@ def _gemm(to: Lifter, node: Node) -> None:
     if to.rank(node.inputs[0]) != 2:
         raise Refused("only rows of values are multiplied by matrices; attention has no form in a cfg")
     bias = _bias(to, node, len(matrix))
-    to.add(node, "dense", node.inputs[:1], to.result(node), weights=matrix, weights_name=node.inputs[1],
-           transposed=matrix is not weights, bias=np.broadcast_to(bias, len(matrix)))
+    to.add(
+        node,
+        "dense",
+        node.inputs[:1],
+        to.result(node),
+        weights=matrix,
+        weights_name=node.inputs[1],
+        transposed=matrix is not weights,
+        bias=np.broadcast_to(bias, len(matrix)),
+    )
 
 
 def _batch_norm(to: Lifter, node: Node) -> None:
@@ -159,8 +189,7 @@ def _slice(to: Lifter, node: Node) -> None:
 
 
 def _space_to_depth(to: Lifter, node: Node) -> None:
-    to.add(node, "space_to_depth", node.inputs[:1], to.result(node), block=int(node.attributes["blocksize"]),
-           order=None)
+    to.add(node, "space_to_depth", node.inputs[:1], to.result(node), block=int(node.attributes["blocksize"]), order=None)
 
 
 def _sum(to: Lifter, node: Node) -> None:
@@ -173,8 +202,15 @@ def _sum(to: Lifter, node: Node) -> None:
     if len(shapes) > 1:
         raise Refused(f"adds tensors of different shapes {sorted(shapes)}")
     if node.operator == "Sub":
-        other = to.add(node, "affine", node.inputs[1:], to.result(node), f"{node.output}/minus",
-                       scale=np.full(to.result(node)[0], -1.0), shift=np.zeros(to.result(node)[0]))
+        other = to.add(
+            node,
+            "affine",
+            node.inputs[1:],
+            to.result(node),
+            f"{node.output}/minus",
+            scale=np.full(to.result(node)[0], -1.0),
+            shift=np.zeros(to.result(node)[0]),
+        )
         to.add(node, "add", [node.inputs[0], other], to.result(node))
         return None
     x = node.inputs[0]
@@ -200,7 +236,9 @@ def _line(to: Lifter, node: Node, constants: list[int]) -> None:
     if node.operator == "Div" and at == 0:
         raise Refused("a constant divided by a tensor has no form in a cfg")
     scale, shift = {
-        "Add": (ones, per_channel), "Sum": (ones, per_channel), "Mul": (per_channel, zeros),
+        "Add": (ones, per_channel),
+        "Sum": (ones, per_channel),
+        "Mul": (per_channel, zeros),
         "Sub": (ones, -per_channel) if at == 1 else (-ones, per_channel),
         "Div": (1 / per_channel if node.operator == "Div" else ones, zeros),
     }[node.operator]
@@ -234,12 +272,24 @@ def _pad(to: Lifter, node: Node) -> None:
     lowest = number <= float(np.finfo(np.float32).min)
     mode = node.attributes.get("mode", "constant")
     edge = mode == "edge"
-    if mode not in ("constant", "edge") or not (number == 0 or lowest) or len(numbers) != 8 or min(numbers) < 0 or (
-        numbers[0] or numbers[4] or (len(node.inputs) > 3 and node.inputs[3])
+    if (
+        mode not in ("constant", "edge")
+        or not (number == 0 or lowest)
+        or len(numbers) != 8
+        or min(numbers) < 0
+        or (numbers[0] or numbers[4] or (len(node.inputs) > 3 and node.inputs[3]))
     ):
         raise Refused("only zeros or the nearest values around a picture, or its channels, have a form in a cfg")
-    to.add(node, "pad", node.inputs[:1], to.result(node), pads=[numbers[2], numbers[3], numbers[6], numbers[7]],
-           channels=[numbers[1], numbers[5]], edge=edge, lowest=lowest and not edge)
+    to.add(
+        node,
+        "pad",
+        node.inputs[:1],
+        to.result(node),
+        pads=[numbers[2], numbers[3], numbers[6], numbers[7]],
+        channels=[numbers[1], numbers[5]],
+        edge=edge,
+        lowest=lowest and not edge,
+    )
 
 
 def _flatten(to: Lifter, node: Node) -> None:
@@ -260,10 +310,30 @@ def _softmax(to: Lifter, node: Node) -> None:
 
 
 _LIFTS: dict[str, Callable[[Lifter, Node], None]] = {
-    **ACTIVATIONS, **SIZES,
-    "Conv": _conv, "ConvTranspose": _deconv, "Gemm": _gemm, "MatMul": _gemm, "BatchNormalization": _batch_norm,
-    "MaxPool": _maxpool, "AveragePool": _avgpool, "GlobalAveragePool": _global, "ReduceMean": _mean, "Concat": _concat,
-    "Split": _split, "Slice": _slice, "Add": _sum, "Sub": _sum, "Sum": _sum, "Mul": _product, "Div": _product, "Pad": _pad,
-    "Flatten": _flatten, "Reshape": _flatten, "Squeeze": _flatten, "Unsqueeze": _flatten, "Softmax": _softmax,
+    **ACTIVATIONS,
+    **SIZES,
+    "Conv": _conv,
+    "ConvTranspose": _deconv,
+    "Gemm": _gemm,
+    "MatMul": _gemm,
+    "BatchNormalization": _batch_norm,
+    "MaxPool": _maxpool,
+    "AveragePool": _avgpool,
+    "GlobalAveragePool": _global,
+    "ReduceMean": _mean,
+    "Concat": _concat,
+    "Split": _split,
+    "Slice": _slice,
+    "Add": _sum,
+    "Sub": _sum,
+    "Sum": _sum,
+    "Mul": _product,
+    "Div": _product,
+    "Pad": _pad,
+    "Flatten": _flatten,
+    "Reshape": _flatten,
+    "Squeeze": _flatten,
+    "Unsqueeze": _flatten,
+    "Softmax": _softmax,
     "SpaceToDepth": _space_to_depth,
 }

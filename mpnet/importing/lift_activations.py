@@ -46,7 +46,8 @@ def _clip(to: Lifter, node: Node) -> None:
         float(np.asarray(value).ravel()[0]) if value is not None else default
         for value, default in (
             (to.constant(node, 1) if "min" not in node.attributes else node.attributes["min"], -np.inf),
-            (to.constant(node, 2) if "max" not in node.attributes else node.attributes["max"], np.inf))
+            (to.constant(node, 2) if "max" not in node.attributes else node.attributes["max"], np.inf),
+        )
     )
     _clamp(to, node, low, high)
 
@@ -62,8 +63,15 @@ def _clamp(to: Lifter, node: Node, low: float, high: float) -> None:
         raise Refused(f"a clamp to [{low:g}, {high:g}] has no form in a cfg")
     # By relu6, between two lines.
     shape, factor = to.result(node), 6 / (high - low)
-    x = to.add(node, "affine", node.inputs[:1], shape, f"{node.output}/line", scale=np.full(shape[0], factor),
-               shift=np.full(shape[0], -low * factor))
+    x = to.add(
+        node,
+        "affine",
+        node.inputs[:1],
+        shape,
+        f"{node.output}/line",
+        scale=np.full(shape[0], factor),
+        shift=np.full(shape[0], -low * factor),
+    )
     x = to.add(node, "activation", [x], shape, f"{node.output}/relu6", word="relu6")
     to.add(node, "affine", [x], shape, scale=np.full(shape[0], 1 / factor), shift=np.full(shape[0], low))
     return None
@@ -73,8 +81,15 @@ def _hard_sigmoid(to: Lifter, node: Node) -> None:
     slope, middle = node.attributes.get("alpha", 0.2), node.attributes.get("beta", 0.5)
     x, shape = node.inputs[0], to.result(node)
     if abs(slope - _SIXTH) > 1e-6 or middle != 0.5:
-        x = to.add(node, "affine", [x], shape, f"{node.output}/line", scale=np.full(shape[0], 6 * slope),
-                   shift=np.full(shape[0], 6 * middle - 3))
+        x = to.add(
+            node,
+            "affine",
+            [x],
+            shape,
+            f"{node.output}/line",
+            scale=np.full(shape[0], 6 * slope),
+            shift=np.full(shape[0], 6 * middle - 3),
+        )
     to.add(node, "activation", [x], shape, word="hard_sigmoid")
 
 
@@ -85,8 +100,16 @@ def _elu(to: Lifter, node: Node) -> None:
 
 
 ACTIVATIONS: dict[str, Callable[[Lifter, Node], None]] = {
-    "Relu": _activation("relu"), "Sigmoid": _activation("logistic"), "Tanh": _activation("tanh"),
-    "HardSwish": _activation("hard_swish"), "Mish": _activation("mish"), "Softplus": _activation("softplus"),
-    "Swish": _activation("swish"), "LeakyRelu": _leaky, "PRelu": _prelu, "Clip": _clip, "HardSigmoid": _hard_sigmoid,
+    "Relu": _activation("relu"),
+    "Sigmoid": _activation("logistic"),
+    "Tanh": _activation("tanh"),
+    "HardSwish": _activation("hard_swish"),
+    "Mish": _activation("mish"),
+    "Softplus": _activation("softplus"),
+    "Swish": _activation("swish"),
+    "LeakyRelu": _leaky,
+    "PRelu": _prelu,
+    "Clip": _clip,
+    "HardSigmoid": _hard_sigmoid,
     "Elu": _elu,
 }

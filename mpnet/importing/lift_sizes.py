@@ -11,7 +11,9 @@ from mpnet.importing.graph import Array, Node, Refused
 from mpnet.importing.lifter import Lifter
 
 _ROUNDS: dict[str, Callable[[Array], Array]] = {
-    "floor": np.floor, "ceil": np.ceil, "round_prefer_floor": lambda x: np.ceil(x - 0.5),
+    "floor": np.floor,
+    "ceil": np.ceil,
+    "round_prefer_floor": lambda x: np.ceil(x - 0.5),
     "round_prefer_ceil": lambda x: np.floor(x + 0.5),
 }
 
@@ -52,11 +54,30 @@ def _bilinear(to: Lifter, node: Node, factor: int) -> None:
     reach, result = len(side), to.result(node)
     channels, height, width = result
     x = to.add(node, "upsample", node.inputs[:1], result, f"{node.output}/nearest", factor=factor)
-    x = to.add(node, "pad", [x], (channels, height + 2 * reach, width + 2 * reach), f"{node.output}/edge",
-               pads=[reach] * 4, channels=[0, 0], edge=True)
+    x = to.add(
+        node,
+        "pad",
+        [x],
+        (channels, height + 2 * reach, width + 2 * reach),
+        f"{node.output}/edge",
+        pads=[reach] * 4,
+        channels=[0, 0],
+        edge=True,
+    )
     weights = np.broadcast_to(np.outer(line, line).astype(np.float32), (channels, 1, len(line), len(line)))
-    to.add(node, "conv", [x], result, weights=weights, weights_name="", bias=np.zeros(channels, np.float32), strides=[1, 1],
-           dilations=[1, 1], pads=[0] * 4, groups=channels)
+    to.add(
+        node,
+        "conv",
+        [x],
+        result,
+        weights=weights,
+        weights_name="",
+        bias=np.zeros(channels, np.float32),
+        strides=[1, 1],
+        dilations=[1, 1],
+        pads=[0] * 4,
+        groups=channels,
+    )
 
 
 SIZES: dict[str, Callable[[Lifter, Node], None]] = {"Resize": _resize, "Upsample": _resize}

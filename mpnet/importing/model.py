@@ -95,8 +95,10 @@ def import_model(path: Path, choices: Choices | None = None) -> Imported:
     except MpnetError:
         raise
     except (MemoryError, RecursionError, OverflowError) as error:
-        raise FormatError(f"{path}: needs more memory than there is ({type(error).__name__}); the file is damaged, or too "
-                          "large for this machine") from None
+        raise FormatError(
+            f"{path}: needs more memory than there is ({type(error).__name__}); the file is damaged, or too "
+            "large for this machine"
+        ) from None
 
 
 def _imported(graph: Graph, choices: Choices) -> Imported:
@@ -127,11 +129,14 @@ def _imported(graph: Graph, choices: Choices) -> Imported:
         for name, operator in operators.items()
     )
     if rounded:
-        about_codes.append(f"rounded to 8 bits as in the file, besides what int8 layers read: {len(rounded)} tensors; "
-                           "--rounding int8 leaves that out, which is more exact than what was deployed")
+        about_codes.append(
+            f"rounded to 8 bits as in the file, besides what int8 layers read: {len(rounded)} tensors; "
+            "--rounding int8 leaves that out, which is more exact than what was deployed"
+        )
     said = (*notes, *about_codes, pixels.note, about_names)
-    return Imported(written.text, written.weights, names, written.network, rows, said,
-                    tuple(head.tensors for head in tail.heads), pixels)
+    return Imported(
+        written.text, written.weights, names, written.network, rows, said, tuple(head.tensors for head in tail.heads), pixels
+    )
 
 
 def _beyond(graph: Graph, body: Body, kept: list[str]) -> list[Node]:
@@ -168,6 +173,8 @@ def _written(graph: Graph, body: Body, tail: Tail, rounded: frozenset[str]) -> t
         if index >= 0 and shape is not None and name not in writer.flat:
             made = written.network.layers[index].out_shape
             if made != (shape[1], shape[2], shape[0]):
-                graph.fail(f"the tensor {shown(name)} became {made}, not {(shape[1], shape[2], shape[0])} (height, width, "
-                           "channels); this is a mistake in mpnet")
+                graph.fail(
+                    f"the tensor {shown(name)} became {made}, not {(shape[1], shape[2], shape[0])} (height, width, "
+                    "channels); this is a mistake in mpnet"
+                )
     return written, about_codes

@@ -66,8 +66,13 @@ def _graph(model: Any, path: Path) -> Graph:
         metadata.setdefault("producer", f"{model.producer_name} {model.producer_version}".strip())
     outputs = [value.name for value in graph.output]
     texts: tuple[Iterable[object], ...] = (
-        constants, inputs, outputs, metadata, metadata.values(),
-        *((node.operator, node.name, *node.inputs, *node.outputs, *node.attributes) for node in nodes))
+        constants,
+        inputs,
+        outputs,
+        metadata,
+        metadata.values(),
+        *((node.operator, node.name, *node.inputs, *node.outputs, *node.attributes) for node in nodes),
+    )
     for text in chain.from_iterable(texts):
         if not isinstance(text, str):  # protobuf gives bytes where a text is none
             raise FormatError(f"{source}: the name {str(text)[:40]} is not UTF-8; the file is damaged")
@@ -121,11 +126,24 @@ def _array(tensor: Any, path: Path) -> Array:
     count = int(np.prod(np.array(sides, np.float64))) if sides else 1
     if tensor.data_location == TensorProto.EXTERNAL:
         return _external(tensor, sides, path)
-    held = max(len(tensor.raw_data), *(len(getattr(tensor, name)) * size for name, size in (
-        ("float_data", 4), ("int32_data", 8), ("int64_data", 8), ("double_data", 8), ("uint64_data", 8), ("string_data", 64))))
+    held = max(
+        len(tensor.raw_data),
+        *(
+            len(getattr(tensor, name)) * size
+            for name, size in (
+                ("float_data", 4),
+                ("int32_data", 8),
+                ("int64_data", 8),
+                ("double_data", 8),
+                ("uint64_data", 8),
+                ("string_data", 64),
+            )
+        ),
+    )
     if count > 2 * held + 1:  # two values of 4 bits in a byte
-        raise FormatError(f"{path}: the constant {shown(tensor.name)} of shape {sides[:8]} holds {bytes_text(held)}; the file "
-                          "is damaged")
+        raise FormatError(
+            f"{path}: the constant {shown(tensor.name)} of shape {sides[:8]} holds {bytes_text(held)}; the file is damaged"
+        )
     return np.asarray(numpy_helper.to_array(tensor))
 
 
@@ -137,8 +155,10 @@ def _external(tensor: Any, sides: list[int], path: Path) -> Array:
     place, folder = said.get("location", ""), os.path.realpath(path.parent)
     target = os.path.realpath(os.path.join(folder, place))
     if not place or os.path.isabs(place) or os.path.commonpath([folder, target]) != folder:
-        raise FormatError(f"{path}: the constant {shown(tensor.name)} lies in {shown(place)}, outside of the model's folder; "
-                          "put its data beside the model")
+        raise FormatError(
+            f"{path}: the constant {shown(tensor.name)} lies in {shown(place)}, outside of the model's folder; "
+            "put its data beside the model"
+        )
     dtype = helper.tensor_dtype_to_np_dtype(tensor.data_type)
     offset, length = int(said.get("offset", 0) or 0), int(np.prod(sides, dtype=np.int64)) * dtype.itemsize
     if offset < 0 or length < 0 or length > MAX_EXTERNAL_BYTES:
@@ -151,8 +171,9 @@ def _external(tensor: Any, sides: list[int], path: Path) -> Array:
             file.seek(offset)
             data = file.read(length)
     except (OSError, ValueError) as error:
-        raise FormatError(f"{path}: the data of constant {shown(tensor.name)} in {shown(place)} cannot be read "
-                          f"({error})") from None
+        raise FormatError(
+            f"{path}: the data of constant {shown(tensor.name)} in {shown(place)} cannot be read ({error})"
+        ) from None
     return np.frombuffer(data, dtype).reshape(sides)
 
 

@@ -19,8 +19,23 @@ _DEQUANTIZE = ("DequantizeLinear", "com.microsoft.DequantizeLinear")
 _INTEGER_NODES = ("QLinearConv", "ConvInteger", "QLinearMatMul", "MatMulInteger", "QLinearAdd")
 _MEASURED = "DynamicQuantizeLinear"
 _POSITIVE = ("Relu", "Sigmoid", "HardSigmoid", "Softmax", "Clip")
-_PASSING = ("MaxPool", "AveragePool", "GlobalAveragePool", "ReduceMean", "Concat", "Resize", "Reshape", "Flatten", "Split",
-            "Slice", "Add", "Transpose", "Squeeze", "Unsqueeze", "Pad")
+_PASSING = (
+    "MaxPool",
+    "AveragePool",
+    "GlobalAveragePool",
+    "ReduceMean",
+    "Concat",
+    "Resize",
+    "Reshape",
+    "Flatten",
+    "Split",
+    "Slice",
+    "Add",
+    "Transpose",
+    "Squeeze",
+    "Unsqueeze",
+    "Pad",
+)
 _NEAR_6, _MAX_DEPTH = 0.05, 64
 _LIMITS: dict[str, tuple[int, int]] = {"int8": (-128, 127), "uint8": (0, 255)}
 

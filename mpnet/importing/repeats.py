@@ -22,8 +22,12 @@ def find_repeats(graph: Graph) -> None:
     gone: set[int] = set()
     for start in list(graph.nodes):
         shape = graph.shapes.get(start.inputs[0]) if start.inputs else None
-        if id(start) in gone or start.operator not in _MOVING or shape is None or len(shape) != 4 or (
-            math.prod(shape) > _MAX_VALUES
+        if (
+            id(start) in gone
+            or start.operator not in _MOVING
+            or shape is None
+            or len(shape) != 4
+            or (math.prod(shape) > _MAX_VALUES)
         ):
             continue
         chain = _chain(graph, readers, start)
@@ -34,8 +38,13 @@ def find_repeats(graph: Graph) -> None:
         last = chain[-1]
         scales = f"{last.output}/scales"
         graph.constants[scales] = np.array([1, 1, factor, factor], np.float32)
-        graph.nodes[graph.nodes.index(last)] = Node("Resize", last.name, [start.inputs[0], "", scales], [last.output], {
-            "mode": "nearest", "nearest_mode": "floor", "coordinate_transformation_mode": "asymmetric"})
+        graph.nodes[graph.nodes.index(last)] = Node(
+            "Resize",
+            last.name,
+            [start.inputs[0], "", scales],
+            [last.output],
+            {"mode": "nearest", "nearest_mode": "floor", "coordinate_transformation_mode": "asymmetric"},
+        )
         graph.shapes[last.output] = (1, shape[1], shape[2] * factor, shape[3] * factor)
         gone.update(id(node) for node in chain)
         for node in chain[:-1]:
@@ -46,8 +55,10 @@ def find_repeats(graph: Graph) -> None:
 def _chain(graph: Graph, readers: dict[str, list[Node]], start: Node) -> list[Node]:
     """The nodes from `start` on that only move values, each read by the next alone; [] where none repeats them."""
     chain = [start]
-    while len(chain) < _LONGEST and len(after := readers.get(chain[-1].output, [])) == 1 and (
-        chain[-1].output not in graph.outputs and after[0].operator in _MOVING and after[0].inputs[0] == chain[-1].output
+    while (
+        len(chain) < _LONGEST
+        and len(after := readers.get(chain[-1].output, [])) == 1
+        and (chain[-1].output not in graph.outputs and after[0].operator in _MOVING and after[0].inputs[0] == chain[-1].output)
     ):
         chain.append(after[0])
     return chain if any(node.operator in _REPEATING for node in chain) else []

@@ -103,8 +103,9 @@ class Writer:
             self.emit("route", layers=",".join(str(self.layer_of[name]) for name in head.tensors))
         else:
             self.place(head.tensors[0])
-        self.heads.append(self.emit("yolo", decoder=head.decoder if head.decoder != "darknet" else None, classes=classes,
-                                    **dict(head.keys)))
+        self.heads.append(
+            self.emit("yolo", decoder=head.decoder if head.decoder != "darknet" else None, classes=classes, **dict(head.keys))
+        )
 
     def written(self, net: dict[str, Any], extra: dict[int, dict[str, Any]], source: str, seen: int = 0) -> Written:
         """The files. net: keys of [net]; extra: more keys by layer index. Raises: FormatError for a mistake in here."""
@@ -136,13 +137,19 @@ def _conv(to: Writer, item: Item) -> int:
     padding, zeros = _padding(to, item, pads, size, (stride_y, stride_x), dilation)
     to.place(item.inputs[0])
     if any(zeros):
-        to.padded[to.emit("pad", **{
-            key: zero or None for key, zero in zip(("top", "left", "bottom", "right"), zeros, strict=True)
-        })] = item.inputs[0]
+        to.padded[
+            to.emit("pad", **{key: zero or None for key, zero in zip(("top", "left", "bottom", "right"), zeros, strict=True)})
+        ] = item.inputs[0]
     index = to.emit(
-        "convolutional", _name(item), filters=len(weights), size=size, **_strides(stride_y, stride_x),
-        padding=padding // dilation or None, dilation=dilation if dilation > 1 else None,
-        groups=values["groups"] if values["groups"] > 1 else None, activation=item.activation,
+        "convolutional",
+        _name(item),
+        filters=len(weights),
+        size=size,
+        **_strides(stride_y, stride_x),
+        padding=padding // dilation or None,
+        dilation=dilation if dilation > 1 else None,
+        groups=values["groups"] if values["groups"] > 1 else None,
+        activation=item.activation,
     )
     return to.weigh(index, weights, values["bias"])
 
@@ -189,8 +196,15 @@ def _deconv(to: Writer, item: Item) -> int:
     values = item.values
     to.place(item.inputs[0])
     weights = values["weights"]
-    index = to.emit("deconvolutional", _name(item), filters=weights.shape[1], size=weights.shape[2], stride=values["stride"],
-                    padding=values["padding"] or None, activation=item.activation)
+    index = to.emit(
+        "deconvolutional",
+        _name(item),
+        filters=weights.shape[1],
+        size=weights.shape[2],
+        stride=values["stride"],
+        padding=values["padding"] or None,
+        activation=item.activation,
+    )
     return to.weigh(index, weights[:, :, ::-1, ::-1].transpose(1, 0, 2, 3), values["bias"])
 
 
@@ -209,8 +223,15 @@ def _dense(to: Writer, item: Item) -> int:
 def _affine(to: Writer, item: Item) -> int:
     to.place(item.inputs[0])
     channels = item.shape[0]
-    index = to.emit("convolutional", _name(item), filters=channels, size=1, stride=1, groups=channels if channels > 1 else None,
-                    activation=item.activation)
+    index = to.emit(
+        "convolutional",
+        _name(item),
+        filters=channels,
+        size=1,
+        stride=1,
+        groups=channels if channels > 1 else None,
+        activation=item.activation,
+    )
     return to.weigh(index, item.values["scale"].reshape(channels, 1, 1, 1), item.values["shift"])
 
 
@@ -226,8 +247,9 @@ def _prelu(to: Writer, item: Item) -> int:
     slopes = np.asarray(item.values["slopes"], np.float32)
     to.place(item.inputs[0])
     to.emit("activation", activation="relu")
-    index = to.emit("shortcut", _name(item), **{"from": to.layer_of[item.inputs[0]]}, weights_type="per_channel",
-                    activation="linear")
+    index = to.emit(
+        "shortcut", _name(item), **{"from": to.layer_of[item.inputs[0]]}, weights_type="per_channel", activation="linear"
+    )
     to.values[index] = np.stack([1 - slopes, slopes])
     return index
 
@@ -334,8 +356,23 @@ def _plain(kind: str) -> Callable[[Writer, Item], int]:
 
 
 _WRITERS: dict[str, Callable[[Writer, Item], int]] = {
-    "conv": _conv, "deconv": _deconv, "dense": _dense, "affine": _affine, "activation": _activation, "prelu": _prelu,
-    "maxpool": lambda to, item: _pool(to, item, "maxpool"), "avgpool": lambda to, item: _pool(to, item, "local_avgpool"),
-    "global": _plain("avgpool"), "upsample": _upsample, "concat": _concat, "slice": _slice, "sample": _sample, "add": _add,
-    "mul": _mul, "pad": _pad, "softmax": _plain("softmax"), "flatten": _flatten, "space_to_depth": _space_to_depth,
+    "conv": _conv,
+    "deconv": _deconv,
+    "dense": _dense,
+    "affine": _affine,
+    "activation": _activation,
+    "prelu": _prelu,
+    "maxpool": lambda to, item: _pool(to, item, "maxpool"),
+    "avgpool": lambda to, item: _pool(to, item, "local_avgpool"),
+    "global": _plain("avgpool"),
+    "upsample": _upsample,
+    "concat": _concat,
+    "slice": _slice,
+    "sample": _sample,
+    "add": _add,
+    "mul": _mul,
+    "pad": _pad,
+    "softmax": _plain("softmax"),
+    "flatten": _flatten,
+    "space_to_depth": _space_to_depth,
 }

@@ -141,8 +141,10 @@ def _split(place: Place) -> list[Sides]:
 
 def _slice(place: Place) -> Sides:
     shape = place.shape()
-    return tuple(len(range(*part.indices(side))) for part, side in zip(
-        slices_of(place.attributes, place.given, len(shape)), shape, strict=True))
+    return tuple(
+        len(range(*part.indices(side)))
+        for part, side in zip(slices_of(place.attributes, place.given, len(shape)), shape, strict=True)
+    )
 
 
 def _transpose(place: Place) -> Sides:
@@ -212,19 +214,69 @@ def _blocks(place: Place) -> Sides:
 
 
 _SHAPES: dict[str, Callable[[Place], Sides | list[Sides]]] = {
-    **dict.fromkeys((
-        "BatchNormalization", "Relu", "LeakyRelu", "PRelu", "Sigmoid", "Tanh", "HardSigmoid", "HardSwish", "Clip", "Softmax",
-        "Elu", "Selu", "Softplus", "Mish", "Gelu", "Exp", "Sqrt", "Neg", "Abs", "Floor", "Cast", "Identity", "Dropout",
-        "QuantizeLinear", "DequantizeLinear", "Round", "Reciprocal", "Log", "LogSoftmax", "LRN", "Swish", "LpNormalization",
-        "com.microsoft.QuantizeLinear", "com.microsoft.DequantizeLinear",
-    ), _same),
+    **dict.fromkeys(
+        (
+            "BatchNormalization",
+            "Relu",
+            "LeakyRelu",
+            "PRelu",
+            "Sigmoid",
+            "Tanh",
+            "HardSigmoid",
+            "HardSwish",
+            "Clip",
+            "Softmax",
+            "Elu",
+            "Selu",
+            "Softplus",
+            "Mish",
+            "Gelu",
+            "Exp",
+            "Sqrt",
+            "Neg",
+            "Abs",
+            "Floor",
+            "Cast",
+            "Identity",
+            "Dropout",
+            "QuantizeLinear",
+            "DequantizeLinear",
+            "Round",
+            "Reciprocal",
+            "Log",
+            "LogSoftmax",
+            "LRN",
+            "Swish",
+            "LpNormalization",
+            "com.microsoft.QuantizeLinear",
+            "com.microsoft.DequantizeLinear",
+        ),
+        _same,
+    ),
     **dict.fromkeys(("Add", "Sub", "Mul", "Div", "Pow", "Min", "Max", "Sum"), _broadcast),
-    "Conv": _conv, "ConvTranspose": _deconv, "MaxPool": _pool, "AveragePool": _pool, "Concat": _concat, "Split": _split,
-    "GlobalAveragePool": lambda p: (*p.shape()[:2], *[1] * (len(p.shape()) - 2)), "Slice": _slice, "Transpose": _transpose,
+    "Conv": _conv,
+    "ConvTranspose": _deconv,
+    "MaxPool": _pool,
+    "AveragePool": _pool,
+    "Concat": _concat,
+    "Split": _split,
+    "GlobalAveragePool": lambda p: (*p.shape()[:2], *[1] * (len(p.shape()) - 2)),
+    "Slice": _slice,
+    "Transpose": _transpose,
     "Tile": lambda p: tuple(a * int(b) for a, b in zip(p.shape(), np.asarray(p.constant(1)).ravel(), strict=True)),
     "Reshape": lambda p: reshaped(p.shape(), np.asarray(p.constant(1)).ravel().tolist(), bool(p.attributes.get("allowzero"))),
-    "Flatten": lambda p: flattened(p.shape(), p.attributes), "Squeeze": _squeeze, "Gemm": _gemm, "MatMul": _matmul,
-    "Unsqueeze": lambda p: unsqueezed(p.shape(), axes_of(p.attributes, p.given) or []), "Resize": _resize,
-    "Upsample": _resize, "ReduceMean": _reduce, "ReduceSum": _reduce, "ReduceMax": _reduce, "Pad": _pad, "Gather": _gather,
-    "SpaceToDepth": _blocks, "DepthToSpace": _blocks,
+    "Flatten": lambda p: flattened(p.shape(), p.attributes),
+    "Squeeze": _squeeze,
+    "Gemm": _gemm,
+    "MatMul": _matmul,
+    "Unsqueeze": lambda p: unsqueezed(p.shape(), axes_of(p.attributes, p.given) or []),
+    "Resize": _resize,
+    "Upsample": _resize,
+    "ReduceMean": _reduce,
+    "ReduceSum": _reduce,
+    "ReduceMax": _reduce,
+    "Pad": _pad,
+    "Gather": _gather,
+    "SpaceToDepth": _blocks,
+    "DepthToSpace": _blocks,
 }

@@ -58,7 +58,10 @@ def frontier(graph: Graph, body: Body, nodes: list[Node]) -> list[str]:
     """Tensors of the body that leave it: outputs, and what nodes that are no layers read. nodes: that reach an output."""
     lifted = {name for item in body.items for name in item.nodes}
     found = [
-        name for node in nodes if node.name not in lifted for name in node.inputs
+        name
+        for node in nodes
+        if node.name not in lifted
+        for name in node.inputs
         if name in body.shapes and name != graph.picture
     ]
     return list(dict.fromkeys([*found, *(name for name in graph.outputs if name in body.shapes)]))
@@ -92,9 +95,7 @@ def _levels(body: Body, edge: list[str]) -> list[_Level]:
     grids: dict[tuple[int, int], list[str]] = {}
     for name in edge:
         grids.setdefault(body.shapes[name][1:], []).append(name)
-    levels = [
-        _Level(tuple(names), tuple(body.shapes[name][0] for name in names), *grid) for grid, names in grids.items()
-    ]
+    levels = [_Level(tuple(names), tuple(body.shapes[name][0] for name in names), *grid) for grid, names in grids.items()]
     return sorted(levels, key=lambda level: -level.cells)
 
 
@@ -243,8 +244,9 @@ def _yolox(trial: _Trial) -> _Found:
             continue
         raw = [trial.values(level) for level in trial.levels]
         decoded = [
-            np.concatenate([
-                (x[:, :2] + level.grid()) * trial.stride(level), np.exp(x[:, 2:4]) * trial.stride(level), x[:, 4:]], axis=1)
+            np.concatenate(
+                [(x[:, :2] + level.grid()) * trial.stride(level), np.exp(x[:, 2:4]) * trial.stride(level), x[:, 4:]], axis=1
+            )
             for x, level in zip(raw, trial.levels, strict=True)
         ]
         if _close(trial, table, np.concatenate(raw)) or _close(trial, table, np.concatenate(decoded)):
@@ -291,10 +293,12 @@ def _ssd(trial: _Trial) -> _Found:
 
 def _rows(trial: _Trial, levels: list[_Level], counts: list[int], part: int, width: int) -> Doubles:
     """(all boxes, width) of the random values, cell by cell."""
-    return np.concatenate([
-        trial.tried[1][level.tensors[part]][0].reshape(-1, level.cells).T.reshape(level.cells * count, width)
-        for level, count in zip(levels, counts, strict=True)
-    ]).astype(float)
+    return np.concatenate(
+        [
+            trial.tried[1][level.tensors[part]][0].reshape(-1, level.cells).T.reshape(level.cells * count, width)
+            for level, count in zip(levels, counts, strict=True)
+        ]
+    ).astype(float)
 
 
 def _softmaxed(trial: _Trial, levels: list[_Level], counts: list[int], classes: int, total: int) -> bool | None:
@@ -317,17 +321,20 @@ def _priors(
         centres = np.concatenate([(zero[:, :2] + zero[:, 2:]) / 2, zero[:, 2:] - zero[:, :2]], axis=1) if corners else zero
         for unit in (side, np.ones(4)):
             priors = centres * unit
-            wanted = np.concatenate([
-                priors[:, :2] + x[:, :2] * 0.1 * priors[:, 2:], priors[:, 2:] * np.exp(0.2 * x[:, 2:])], axis=1) / unit
+            wanted = (
+                np.concatenate([priors[:, :2] + x[:, :2] * 0.1 * priors[:, 2:], priors[:, 2:] * np.exp(0.2 * x[:, 2:])], axis=1)
+                / unit
+            )
             if not _close(trial, table, _corners(wanted) if corners else wanted):
                 continue
             heads, start = [], 0
             for level, count in zip(levels, counts, strict=True):
                 own = priors[start : start + level.cells * count].reshape(level.cells, count, 4)
                 middle = (level.grid() + 0.5) * trial.stride(level)
-                if not (_close(trial, own[:, :, :2], np.repeat(middle[:, None], count, 1)) and _close(trial, 
-                    own[:, :, 2:], np.broadcast_to(own[:1, :, 2:], (level.cells, count, 2))
-                )):
+                if not (
+                    _close(trial, own[:, :, :2], np.repeat(middle[:, None], count, 1))
+                    and _close(trial, own[:, :, 2:], np.broadcast_to(own[:1, :, 2:], (level.cells, count, 2)))
+                ):
                     return None
                 keys = (*_anchors(own[0, :, 2:]), ("softmax", str(int(softmax))))
                 heads.append(Head(level.tensors, "ssd", keys))

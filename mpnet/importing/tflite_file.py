@@ -23,12 +23,30 @@ MAX_FILE_BYTES = 1 << 30
 _MAX_LABELS = 1 << 20
 # Of TensorType.
 _TYPES: dict[int, Any] = {
-    0: np.float32, 1: np.float16, 2: np.int32, 3: np.uint8, 4: np.int64, 6: np.bool_, 7: np.int16, 9: np.int8, 10: np.float64,
+    0: np.float32,
+    1: np.float16,
+    2: np.int32,
+    3: np.uint8,
+    4: np.int64,
+    6: np.bool_,
+    7: np.int16,
+    9: np.int8,
+    10: np.float64,
     15: np.uint32,
 }
 _LIMITS = {"int8": (-128, 127), "uint8": (0, 255)}
-_BROKEN = (struct.error, IndexError, ValueError, TypeError, KeyError, AttributeError, OverflowError, UnicodeError,
-           AssertionError, zipfile.BadZipFile)
+_BROKEN = (
+    struct.error,
+    IndexError,
+    ValueError,
+    TypeError,
+    KeyError,
+    AttributeError,
+    OverflowError,
+    UnicodeError,
+    AssertionError,
+    zipfile.BadZipFile,
+)
 
 
 def read_tflite(path: Path) -> Graph:
@@ -169,10 +187,14 @@ def normalisation(data: bytes) -> tuple[list[float], list[float]] | None:
                 both = []
                 for number in (0, 1):
                     offset = field(options, number)
-                    both.append([
-                        float(options.Get(number_types.Float32Flags, options.Vector(offset) + 4 * i))
-                        for i in range(min(options.VectorLen(offset), 4))
-                    ] if offset else [])
+                    both.append(
+                        [
+                            float(options.Get(number_types.Float32Flags, options.Vector(offset) + 4 * i))
+                            for i in range(min(options.VectorLen(offset), 4))
+                        ]
+                        if offset
+                        else []
+                    )
                 if both[0] and both[1] and all(both[1]):
                     return both[0], both[1]
     return None

@@ -33,7 +33,8 @@ class Reader:
     def __init__(self, graph: Graph, schema: Any) -> None:
         self.graph, self.schema = graph, schema
         self.words: dict[int, str] = {
-            value: word for word, value in vars(schema.BuiltinOperator).items() if isinstance(value, int)}
+            value: word for word, value in vars(schema.BuiltinOperator).items() if isinstance(value, int)
+        }
         self.tensors: list[_Tensor] = []
         self.known: set[str] = set()
 
@@ -143,8 +144,9 @@ def convert(to: Reader, word: str, name: str, given: list[int], made: list[int],
     function = _CONVERT.get(word)
     if function is None:
         # Goes into the graph by its own name; if layers depend on it, it is refused there.
-        to.graph.nodes.append(Node(word, name, [to.name(i) for i in given if i >= 0 and to.tensor(i).values is None],
-                                   [to.name(i) for i in made]))
+        to.graph.nodes.append(
+            Node(word, name, [to.name(i) for i in given if i >= 0 and to.tensor(i).values is None], [to.name(i) for i in made])
+        )
         for number in given:
             if number >= 0 and to.tensor(number).values is not None:
                 to.graph.constants.setdefault(to.name(number), to.real(number))
@@ -176,9 +178,21 @@ def _conv(to: Reader, name: str, given: list[int], made: list[int], options: Any
     weights = to.weights(given[1], (3, 0, 1, 2) if depthwise else (0, 3, 1, 2))
     groups = channels if depthwise else channels // to.graph.constants[weights].shape[1]
     inputs = [to.name(given[0]), weights, *_bias(to, given, 2)]
-    to.fused(said.FusedActivationFunction(), name, made[0], lambda output: to.node(
-        "Conv", name, inputs, output, strides=[said.StrideH(), said.StrideW()], auto_pad=_same(said), group=groups,
-        dilations=[said.DilationHFactor(), said.DilationWFactor()]))
+    to.fused(
+        said.FusedActivationFunction(),
+        name,
+        made[0],
+        lambda output: to.node(
+            "Conv",
+            name,
+            inputs,
+            output,
+            strides=[said.StrideH(), said.StrideW()],
+            auto_pad=_same(said),
+            group=groups,
+            dilations=[said.DilationHFactor(), said.DilationWFactor()],
+        ),
+    )
 
 
 def _depthwise(to: Reader, name: str, given: list[int], made: list[int], options: Any) -> None:
@@ -192,16 +206,33 @@ def _transposed(to: Reader, name: str, given: list[int], made: list[int], option
     total = (to.shape(given[2])[1] - 1) * stride + size - to.shape(made[0])[1]
     if total < 0 or total % 2 or said.StrideW() != stride:
         raise Refused("a transposed convolution with other padding on one side has no form in a cfg")
-    to.node("ConvTranspose", name, [to.name(given[2]), weights, *_bias(to, given, 3)], to.name(made[0]),
-            strides=[stride] * 2, pads=[total // 2] * 4)
+    to.node(
+        "ConvTranspose",
+        name,
+        [to.name(given[2]), weights, *_bias(to, given, 3)],
+        to.name(made[0]),
+        strides=[stride] * 2,
+        pads=[total // 2] * 4,
+    )
 
 
 def _pool(operator: str) -> Callable[..., None]:
     def convert_pool(to: Reader, name: str, given: list[int], made: list[int], options: Any) -> None:
         said = _options(to, "Pool2DOptions", options)
-        to.fused(said.FusedActivationFunction(), name, made[0], lambda output: to.node(
-            operator, name, [to.name(given[0])], output, strides=[said.StrideH(), said.StrideW()], auto_pad=_same(said),
-            kernel_shape=[said.FilterHeight(), said.FilterWidth()]))
+        to.fused(
+            said.FusedActivationFunction(),
+            name,
+            made[0],
+            lambda output: to.node(
+                operator,
+                name,
+                [to.name(given[0])],
+                output,
+                strides=[said.StrideH(), said.StrideW()],
+                auto_pad=_same(said),
+                kernel_shape=[said.FilterHeight(), said.FilterWidth()],
+            ),
+        )
 
     return convert_pool
 
@@ -228,13 +259,18 @@ def _concat(to: Reader, name: str, given: list[int], made: list[int], options: A
     rank = len(to.shape(made[0]))
     axis = said.Axis() % rank
     axis = _AXIS[axis] if rank == 4 else axis
-    to.fused(said.FusedActivationFunction(), name, made[0], lambda output: to.node(
-        "Concat", name, [to.operand(number, rank) for number in given], output, axis=axis))
+    to.fused(
+        said.FusedActivationFunction(),
+        name,
+        made[0],
+        lambda output: to.node("Concat", name, [to.operand(number, rank) for number in given], output, axis=axis),
+    )
 
 
 def _leaky(to: Reader, name: str, given: list[int], made: list[int], options: Any) -> None:
-    to.node("LeakyRelu", name, [to.name(given[0])], to.name(made[0]),
-            alpha=float(_options(to, "LeakyReluOptions", options).Alpha()))
+    to.node(
+        "LeakyRelu", name, [to.name(given[0])], to.name(made[0]), alpha=float(_options(to, "LeakyReluOptions", options).Alpha())
+    )
 
 
 def _prelu(to: Reader, name: str, given: list[int], made: list[int], options: Any) -> None:
@@ -245,8 +281,14 @@ def _mean(to: Reader, name: str, given: list[int], made: list[int], options: Any
     rank = len(to.shape(given[0]))
     axes = [axis % rank for axis in to.ints(given[1])]
     keep = bool(_options(to, "ReducerOptions", options).KeepDims())
-    to.node("ReduceMean", name, [to.name(given[0])], to.name(made[0]), keepdims=int(keep),
-            axes=[_AXIS[axis] for axis in axes] if rank == 4 else axes)
+    to.node(
+        "ReduceMean",
+        name,
+        [to.name(given[0])],
+        to.name(made[0]),
+        keepdims=int(keep),
+        axes=[_AXIS[axis] for axis in axes] if rank == 4 else axes,
+    )
 
 
 def _moved(to: Reader, name: str, x: int, made: int, write: Callable[[str, str], object]) -> None:
@@ -277,8 +319,9 @@ def _dense(to: Reader, name: str, given: list[int], made: list[int], options: An
     if len(shape) == 4:
         if shape[1:3] != (1, 1):
             raise Refused("reads values of many pixels as one row; average them first")
-        x = to.node("Reshape", f"{name}/row", [x, to.constant(f"{name}/row shape", np.array([1, shape[3]], np.int64))],
-                    f"{name}/row")
+        x = to.node(
+            "Reshape", f"{name}/row", [x, to.constant(f"{name}/row shape", np.array([1, shape[3]], np.int64))], f"{name}/row"
+        )
     after = to.shape(made[0])
     if len(after) not in (2, 4):
         raise Refused(f"its result has the shape {list(after)}")
@@ -310,8 +353,15 @@ def _resize(kind: str) -> Callable[..., None]:
         mode = "align_corners" if said.AlignCorners() else "asymmetric"
         if kind == "Bilinear" and said.HalfPixelCenters():
             mode = "half_pixel"
-        to.node("Resize", name, [to.name(given[0]), "", "", sizes], to.name(made[0]), nearest_mode="floor",
-                mode="nearest" if kind == "NearestNeighbor" else "linear", coordinate_transformation_mode=mode)
+        to.node(
+            "Resize",
+            name,
+            [to.name(given[0]), "", "", sizes],
+            to.name(made[0]),
+            nearest_mode="floor",
+            mode="nearest" if kind == "NearestNeighbor" else "linear",
+            coordinate_transformation_mode=mode,
+        )
 
     return convert_resize
 
@@ -335,8 +385,15 @@ def _split(to: Reader, name: str, given: list[int], made: list[int], options: An
     rank = len(to.shape(x))
     at = to.ints(axis)[0] % rank
     parts = [to.shape(number)[at] for number in made]
-    to.graph.nodes.append(Node("Split", name, [to.name(x)], [to.name(i) for i in made],
-                               {"axis": _AXIS[at] if rank == 4 else at, "split": parts, "outputs": len(made)}))
+    to.graph.nodes.append(
+        Node(
+            "Split",
+            name,
+            [to.name(x)],
+            [to.name(i) for i in made],
+            {"axis": _AXIS[at] if rank == 4 else at, "split": parts, "outputs": len(made)},
+        )
+    )
 
 
 def _slice(to: Reader, name: str, given: list[int], made: list[int], options: Any) -> None:
@@ -360,8 +417,10 @@ def _strided(to: Reader, name: str, given: list[int], made: list[int], options: 
 def _sliced(to: Reader, name: str, x: int, made: int, starts: list[int], ends: list[int], steps: list[int]) -> None:
     rank = len(to.shape(x))
     axes = [_AXIS[axis] if rank == 4 else axis for axis in range(len(starts))]
-    rows = [to.constant(f"{name}/{what}", np.array(values, np.int64)) for what, values in (
-        ("starts", starts), ("ends", ends), ("axes", axes), ("steps", steps))]
+    rows = [
+        to.constant(f"{name}/{what}", np.array(values, np.int64))
+        for what, values in (("starts", starts), ("ends", ends), ("axes", axes), ("steps", steps))
+    ]
     to.node("Slice", name, [to.name(x), *rows], to.name(made))
 
 
@@ -382,19 +441,53 @@ def _dequantize(to: Reader, name: str, given: list[int], made: list[int], option
 
 
 def _space_to_depth(to: Reader, name: str, given: list[int], made: list[int], options: Any) -> None:
-    to.node("SpaceToDepth", name, [to.name(given[0])], to.name(made[0]),
-            blocksize=int(_options(to, "SpaceToDepthOptions", options).BlockSize()))
+    to.node(
+        "SpaceToDepth",
+        name,
+        [to.name(given[0])],
+        to.name(made[0]),
+        blocksize=int(_options(to, "SpaceToDepthOptions", options).BlockSize()),
+    )
 
 
 _CONVERT: dict[str, Callable[..., None]] = {
-    "CONV_2D": _conv, "DEPTHWISE_CONV_2D": _depthwise, "TRANSPOSE_CONV": _transposed,
-    "MAX_POOL_2D": _pool("MaxPool"), "AVERAGE_POOL_2D": _pool("AveragePool"), "ADD": _binary("Add", "AddOptions"),
-    "SUB": _binary("Sub", "SubOptions"), "MUL": _binary("Mul", "MulOptions"), "DIV": _binary("Div", "DivOptions"),
-    "CONCATENATION": _concat, "RELU": _unary("Relu"), "RELU6": _unary("Clip", min=0.0, max=6.0),
-    "RELU_N1_TO_1": _unary("Clip", min=-1.0, max=1.0), "LEAKY_RELU": _leaky, "PRELU": _prelu, "LOGISTIC": _unary("Sigmoid"),
-    "TANH": _unary("Tanh"), "HARD_SWISH": _unary("HardSwish"), "ELU": _unary("Elu"), "EXP": _unary("Exp"), "MEAN": _mean,
-    "RESHAPE": _reshape, "SQUEEZE": _reshape, "EXPAND_DIMS": _reshape, "FULLY_CONNECTED": _dense, "SOFTMAX": _softmax,
-    "RESIZE_NEAREST_NEIGHBOR": _resize("NearestNeighbor"), "RESIZE_BILINEAR": _resize("Bilinear"), "PAD": _pad, "PADV2": _pad,
-    "SPLIT": _split, "SPLIT_V": _split, "SLICE": _slice, "STRIDED_SLICE": _strided, "TRANSPOSE": _transpose,
-    "DEQUANTIZE": _dequantize, "QUANTIZE": _dequantize, "SPACE_TO_DEPTH": _space_to_depth, "TILE": _tile,
+    "CONV_2D": _conv,
+    "DEPTHWISE_CONV_2D": _depthwise,
+    "TRANSPOSE_CONV": _transposed,
+    "MAX_POOL_2D": _pool("MaxPool"),
+    "AVERAGE_POOL_2D": _pool("AveragePool"),
+    "ADD": _binary("Add", "AddOptions"),
+    "SUB": _binary("Sub", "SubOptions"),
+    "MUL": _binary("Mul", "MulOptions"),
+    "DIV": _binary("Div", "DivOptions"),
+    "CONCATENATION": _concat,
+    "RELU": _unary("Relu"),
+    "RELU6": _unary("Clip", min=0.0, max=6.0),
+    "RELU_N1_TO_1": _unary("Clip", min=-1.0, max=1.0),
+    "LEAKY_RELU": _leaky,
+    "PRELU": _prelu,
+    "LOGISTIC": _unary("Sigmoid"),
+    "TANH": _unary("Tanh"),
+    "HARD_SWISH": _unary("HardSwish"),
+    "ELU": _unary("Elu"),
+    "EXP": _unary("Exp"),
+    "MEAN": _mean,
+    "RESHAPE": _reshape,
+    "SQUEEZE": _reshape,
+    "EXPAND_DIMS": _reshape,
+    "FULLY_CONNECTED": _dense,
+    "SOFTMAX": _softmax,
+    "RESIZE_NEAREST_NEIGHBOR": _resize("NearestNeighbor"),
+    "RESIZE_BILINEAR": _resize("Bilinear"),
+    "PAD": _pad,
+    "PADV2": _pad,
+    "SPLIT": _split,
+    "SPLIT_V": _split,
+    "SLICE": _slice,
+    "STRIDED_SLICE": _strided,
+    "TRANSPOSE": _transpose,
+    "DEQUANTIZE": _dequantize,
+    "QUANTIZE": _dequantize,
+    "SPACE_TO_DEPTH": _space_to_depth,
+    "TILE": _tile,
 }

@@ -72,15 +72,23 @@ class Binder(PlainCalls):
             raise KernelError(f"these weights were not packed by ISA level {self._kernels.name}; call its pack_conv")
         shape, precision = packed.shape, packed.precision
         images = len(x) if isinstance(x, np.ndarray) and x.ndim else 0
-        check(x, "x", (precision.stored.dtype,) if converts is None else REALS,
-              (images, shape.in_h, shape.in_w, shape.in_channels))
+        check(
+            x,
+            "x",
+            (precision.stored.dtype,) if converts is None else REALS,
+            (images, shape.in_h, shape.in_w, shape.in_channels),
+        )
         height, width = arguments.pooled_size(shape, out) if pool else (shape.out_h, shape.out_w)
         check(out, "out", (*ANY, *INT), (images, height, width, shape.out_channels))
         check_output(out, x)
         check(bias, "bias", FLOAT, (shape.out_channels,))
         # Named as in mp_conv_args.
         fields: dict[str, Any] = {
-            "images": images, "threads": self._threads, "out": out, "out_type": out.dtype, "bias": bias,
+            "images": images,
+            "threads": self._threads,
+            "out": out,
+            "out_type": out.dtype,
+            "bias": bias,
             "activation": code_of(activation, ACTIVATIONS, "activation"),
         }
         if precision.carries_scale:
@@ -88,15 +96,18 @@ class Binder(PlainCalls):
             if weight_scale is None:
                 raise KernelError("weight_scale is missing; an int8 convolution needs one value per output channel")
             check(weight_scale, "weight_scale", FLOAT, (shape.out_channels,))
-            fields |= {"weight_scale": weight_scale, "in_scale": scale, "in_zero_point": zero_point,
-                       "in_offset": offset}
+            fields |= {"weight_scale": weight_scale, "in_scale": scale, "in_zero_point": zero_point, "in_offset": offset}
         if converts is not None:
             fields |= {"converts": 1, "in_type": x.dtype}
             if precision.carries_scale:
                 [inv_scale] = per_image(in_scales, images, "in_quant", "inv_scale")
                 arguments.check_codes(converts.low, converts.high)
-                fields |= {"in_inv_scale": inv_scale, "in_low": converts.low, "in_high": converts.high,
-                           "in_rounding": code_of(converts.rounding, ROUNDINGS, "rounding")}
+                fields |= {
+                    "in_inv_scale": inv_scale,
+                    "in_low": converts.low,
+                    "in_high": converts.high,
+                    "in_rounding": code_of(converts.rounding, ROUNDINGS, "rounding"),
+                }
         if sums is not None or out.dtype in INT:
             if not self._kernels.takes_sums(packed):
                 raise KernelError("sums are neither taken nor given by this convolution; see takes_sums")
@@ -109,8 +120,13 @@ class Binder(PlainCalls):
         if out.dtype in CODES:
             inv_scale, zero_point = per_image(out_scales, images, "out_quant", "inv_scale", "zero_point")
             arguments.check_codes(out_low, out_high)
-            fields |= {"out_inv_scale": inv_scale, "out_zero_point": zero_point, "out_low": out_low,
-                       "out_high": out_high, "out_rounding": code_of(out_rounding, ROUNDINGS, "rounding")}
+            fields |= {
+                "out_inv_scale": inv_scale,
+                "out_zero_point": zero_point,
+                "out_low": out_low,
+                "out_high": out_high,
+                "out_rounding": code_of(out_rounding, ROUNDINGS, "rounding"),
+            }
         if ranges is not None:
             if pool and out.dtype in CODES:
                 raise KernelError("ranges are not measured of pooled int8 results; their scale is known")
@@ -144,9 +160,16 @@ class Binder(PlainCalls):
         check_output(out, x)
         arguments.check_codes(low, high)
         return self._call(
-            "quantize", x, x.dtype, out, len(x), x.size // len(x),
+            "quantize",
+            x,
+            x.dtype,
+            out,
+            len(x),
+            x.size // len(x),
             *per_image(scales, len(x), "quant", "inv_scale", "zero_point"),
-            code_of(rounding, ROUNDINGS, "rounding"), low, high,
+            code_of(rounding, ROUNDINGS, "rounding"),
+            low,
+            high,
         )
 
     def dequantize(self, x: NDArray[np.int8], out: NDArray[Any], scales: ImageScales | None) -> Call:
@@ -155,7 +178,12 @@ class Binder(PlainCalls):
         check(out, "out", REALS, x.shape)
         check_output(out, x)
         return self._call(
-            "dequantize", x, out, out.dtype, len(x), x.size // len(x),
+            "dequantize",
+            x,
+            out,
+            out.dtype,
+            len(x),
+            x.size // len(x),
             *per_image(scales, len(x), "quant", "scale", "zero_point", "offset"),
         )
 
@@ -207,9 +235,7 @@ class Binder(PlainCalls):
         for i, x in enumerate(inputs):
             check_images(x, f"input {i}", (out.dtype,))
             if x.shape[:3] != out.shape[:3]:
-                raise KernelError(
-                    f"concat: input {i} has shape {x.shape}, out {out.shape}; they differ before channels"
-                )
+                raise KernelError(f"concat: input {i} has shape {x.shape}, out {out.shape}; they differ before channels")
             channels = x.shape[3]
             calls.append(self._call("concat_part", x, out, x.dtype, out.size // width, channels, width, at))
             at += channels
@@ -304,10 +330,19 @@ class Kernels(ABC):
         """
         binder = Binder(self, threads)
         call = binder.conv(
-            packed, x, out, bias=bias, activation=activation, weight_scale=weight_scale,
+            packed,
+            x,
+            out,
+            bias=bias,
+            activation=activation,
+            weight_scale=weight_scale,
             in_scales=scales_of(in_quant, "in_quant", written=converts is not None),
             out_scales=scales_of(out_quant, "out_quant", written=True),
-            out_rounding=out_rounding, out_low=out_low, out_high=out_high, ranges=ranges, pool=pool,
+            out_rounding=out_rounding,
+            out_low=out_low,
+            out_high=out_high,
+            ranges=ranges,
+            pool=pool,
             converts=converts,
         )
         binder.finish(scratch)
@@ -323,8 +358,15 @@ class Kernels(ABC):
         return ranges
 
     def quantize(
-        self, x: NDArray[Any], out: NDArray[np.int8], quant: TensorQuant, *,
-        rounding: str = "half_to_even", low: int = -128, high: int = 127, threads: int = 1,
+        self,
+        x: NDArray[Any],
+        out: NDArray[np.int8],
+        quant: TensorQuant,
+        *,
+        rounding: str = "half_to_even",
+        low: int = -128,
+        high: int = 127,
+        threads: int = 1,
     ) -> None:
         """q = clamp(round(x / scale) + zero_point, low, high) as docs/arithmetic.md says; quant.offset must be 0."""
         scales = scales_of(quant, "quant", written=True)
@@ -338,9 +380,7 @@ class Kernels(ABC):
         """Reals of one stored type as those of another, to nearest even."""
         self._run(Binder(self, threads).cast(x, out), "cast")
 
-    def maxpool(
-        self, x: NDArray[Any], out: NDArray[Any], *, size: int, stride: int, padding: int, threads: int = 1
-    ) -> None:
+    def maxpool(self, x: NDArray[Any], out: NDArray[Any], *, size: int, stride: int, padding: int, threads: int = 1) -> None:
         """Any stored type. padding: total padding; offset padding // 2; outside is minus infinity."""
         self._run(Binder(self, threads).maxpool(x, out, size, stride, padding), "maxpool")
 
@@ -357,8 +397,6 @@ class Kernels(ABC):
         for call in Binder(self, threads).concat(inputs, out):
             self._run(call, "concat")
 
-    def add(
-        self, a: NDArray[Any], b: NDArray[Any], out: NDArray[Any], *, activation: str = "linear", threads: int = 1
-    ) -> None:
+    def add(self, a: NDArray[Any], b: NDArray[Any], out: NDArray[Any], *, activation: str = "linear", threads: int = 1) -> None:
         """activation(a + b) in float32, stored as reals."""
         self._run(Binder(self, threads).add(a, b, out, activation), "add")

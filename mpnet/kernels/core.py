@@ -11,9 +11,17 @@ from mpnet.errors import KernelError
 from mpnet.kernels._core import ffi, lib
 
 C_ARRAY: dict[Any, Any] = {
-    np.dtype(kind): ffi.typeof(f"{name}[]") for kind, name in (
-        (np.float16, "char"), (np.float32, "float"), (np.float64, "double"), (np.int8, "int8_t"), (np.uint8, "uint8_t"),
-        (np.uint16, "uint16_t"), (np.int32, "int32_t"), (np.int64, "int64_t"), (np.uint64, "uint64_t"),
+    np.dtype(kind): ffi.typeof(f"{name}[]")
+    for kind, name in (
+        (np.float16, "char"),
+        (np.float32, "float"),
+        (np.float64, "double"),
+        (np.int8, "int8_t"),
+        (np.uint8, "uint8_t"),
+        (np.uint16, "uint16_t"),
+        (np.int32, "int32_t"),
+        (np.int64, "int64_t"),
+        (np.uint64, "uint64_t"),
     )
 }
 """What C takes a C-contiguous array of each dtype for; halves, which C has no type for, as bytes."""
@@ -29,9 +37,7 @@ def c_arguments(*values: Any) -> list[Any]:
 
     The addresses keep their arrays alive.
     """
-    return [
-        address(value) if isinstance(value, np.ndarray) else ffi.NULL if value is None else value for value in values
-    ]
+    return [address(value) if isinstance(value, np.ndarray) else ffi.NULL if value is None else value for value in values]
 
 
 def check_status(status: int, what: str) -> None:

@@ -13,15 +13,25 @@ from mpnet.spec.precision import Precision
 ACTIVATIONS: tuple[str, ...] = ("linear", "leaky", "relu", "relu6", "logistic", "mish", "swish")
 """Those that every kernel with an activation has."""
 MAPPED_ACTIVATIONS: tuple[str, ...] = (
-    "loggy", "tanh", "relie", "ramp", "plse", "elu", "selu", "gelu", "stair", "hardtan", "lhtan", "hard_mish",
-    "hard_sigmoid", "hard_swish",
+    "loggy",
+    "tanh",
+    "relie",
+    "ramp",
+    "plse",
+    "elu",
+    "selu",
+    "gelu",
+    "stair",
+    "hardtan",
+    "lhtan",
+    "hard_mish",
+    "hard_sigmoid",
+    "hard_swish",
 )
 """Those that only `map` has."""
 OPERANDS: tuple[str, ...] = ("same", "per_channel", "per_pixel")
 """What the second factor of a product has values for."""
-NORMALISATIONS: tuple[str, ...] = (
-    "softmax", "channels", "channels_softmax", "channels_softmax_maxval", "l2", "local_response",
-)
+NORMALISATIONS: tuple[str, ...] = ("softmax", "channels", "channels_softmax", "channels_softmax_maxval", "l2", "local_response")
 
 
 @dataclass(frozen=True)

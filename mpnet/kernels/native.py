@@ -32,8 +32,10 @@ def _passed(values: Iterable[Any]) -> list[Any]:
     """Arrays as their addresses, dtypes as the codes of their stored types, numbers as they are."""
     # Sessions bind dozens of calls before their first result, so this looks at types in the order of how many there are.
     return [
-        value if type(value) is int or type(value) is float
-        else ffi.from_buffer(C_ARRAY[value.dtype], value) if isinstance(value, np.ndarray)
+        value
+        if type(value) is int or type(value) is float
+        else ffi.from_buffer(C_ARRAY[value.dtype], value)
+        if isinstance(value, np.ndarray)
         else TYPE_CODE[value]
         for value in values
     ]
@@ -91,7 +93,7 @@ class NativeKernels(Kernels):
             lib.MP_BAD_ARGUMENT: "an argument is out of range",
             lib.MP_BAD_SHAPE: "this shape cannot be computed",
             lib.MP_OVERFLOW: "a weight is beyond its codes and their multiples, or the sums could leave int32: at most 66311 "
-                             "products may be added",
+            "products may be added",
             lib.MP_UNSUPPORTED: f"ISA level {self.name} does not have this precision",
         }
         raise KernelError(f"{what}: {reasons.get(status, f'status {status}')}")

@@ -45,9 +45,7 @@ class PlainCalls(ABC):
         check(a_weight, "a_weight", FLOAT, (c,))
         check(b_weight, "b_weight", FLOAT, (c,))
         code = code_of(activation, ACTIVATIONS, "activation")
-        return self._call(
-            "combine", a, b, out, a.dtype, out.dtype, code, a_weight, b_weight, n, h, w, c, *b.shape[1:]
-        )
+        return self._call("combine", a, b, out, a.dtype, out.dtype, code, a_weight, b_weight, n, h, w, c, *b.shape[1:])
 
     def multiply(self, a: NDArray[Any], b: NDArray[Any], out: NDArray[Any], activation: str, operand: str) -> Call:
         """activation(a * b); b as a, (n, 1, 1, c) or (n, h, w, 1), as operand says."""
@@ -80,7 +78,12 @@ class PlainCalls(ABC):
         return self._call("gather", x, out, x.dtype, n, count, wanted, index, fill)
 
     def normalize(
-        self, x: NDArray[Any], out: NDArray[Any], kind: str, length: int, starts: NDArray[np.int32],
+        self,
+        x: NDArray[Any],
+        out: NDArray[Any],
+        kind: str,
+        length: int,
+        starts: NDArray[np.int32],
         parameters: Sequence[float] = (),
     ) -> Call:
         """Rows of `length` values by a formula of NORMALISATIONS, each segment between two of `starts` by itself."""
@@ -92,21 +95,25 @@ class PlainCalls(ABC):
             raise KernelError(f"normalize: rows of {length} do not divide {x.size} values")
         four = [*map(float, parameters), 0.0, 0.0, 0.0, 0.0][:4]
         return self._call(
-            "normalize", x, out, x.dtype, code_of(kind, NORMALISATIONS, "kind"), x.size // length, length, starts,
-            len(starts) - 1, *four,
+            "normalize",
+            x,
+            out,
+            x.dtype,
+            code_of(kind, NORMALISATIONS, "kind"),
+            x.size // length,
+            length,
+            starts,
+            len(starts) - 1,
+            *four,
         )
 
-    def local_avgpool(
-        self, x: NDArray[Any], out: NDArray[Any], size: int, strides: tuple[int, int], padding: int
-    ) -> Call:
+    def local_avgpool(self, x: NDArray[Any], out: NDArray[Any], size: int, strides: tuple[int, int], padding: int) -> Call:
         """Mean of what of each window lies inside. strides: (x, y); padding: of both sides together."""
         check_images(x, "x", REALS)
         check_images(out, "out", (x.dtype,))
         check_output(out, x)
         n, h, w, c = x.shape
-        return self._call(
-            "local_avgpool", x, out, x.dtype, n, h, w, c, out.shape[1], out.shape[2], size, *strides, padding
-        )
+        return self._call("local_avgpool", x, out, x.dtype, n, h, w, c, out.shape[1], out.shape[2], size, *strides, padding)
 
     def channel_max(self, x: NDArray[Any], out: NDArray[Any]) -> Call:
         """out[g] = the largest of channels g, g + out's channels, ..."""

@@ -114,9 +114,7 @@ def _winograd_input(d: F32) -> F32:
     """Six lines along the first axis -> six transformed ones."""
     two, four, five = _f32(2), _f32(4), _f32(5)
     a, b, c, e = d[4] - d[2] * four, d[3] - d[1] * four, d[4] - d[2], (d[3] - d[1]) * two
-    return np.stack(
-        [(d[0] * four - d[2] * five) + d[4], a + b, a - b, c + e, c - e, (d[1] * four - d[3] * five) + d[5]]
-    )
+    return np.stack([(d[0] * four - d[2] * five) + d[4], a + b, a - b, c + e, c - e, (d[1] * four - d[3] * five) + d[5]])
 
 
 def _winograd_output(m: F32) -> F32:
@@ -159,7 +157,11 @@ def _winograd(packed: PackedConv, x: F32, fields: Fields) -> F32:
 # What each precision makes of packed weights, x (float32, or codes) and the fields: float32 before the activation.
 # Precisions that only store weights in fewer bits do what their base does.
 _RESULTS: dict[str, Callable[[PackedConv, Any, Fields], F32]] = {
-    "fp32": _chains, "fp16": _chains, "int8": _integers, "fp32_winograd": _winograd, "fp16_half": _half_chains,
+    "fp32": _chains,
+    "fp16": _chains,
+    "int8": _integers,
+    "fp32_winograd": _winograd,
+    "fp16_half": _half_chains,
     "bf16": _chains,
 }
 
@@ -224,16 +226,32 @@ def _value_range(x: NDArray[Any], dtype: Any, n: int, count: int, ranges: F32, *
 
 
 def _quantize(
-    x: NDArray[Any], dtype: Any, out: NDArray[Any], n: int, count: int, inv_scale: F32, zero_point: NDArray[np.int32],
-    rounding: int, low: int, high: int, *_: int,
+    x: NDArray[Any],
+    dtype: Any,
+    out: NDArray[Any],
+    n: int,
+    count: int,
+    inv_scale: F32,
+    zero_point: NDArray[np.int32],
+    rounding: int,
+    low: int,
+    high: int,
+    *_: int,
 ) -> None:
     inverse, zero = _per_image(inv_scale, x), _per_image(zero_point, x)
     out[:] = quantized(widened(x), inverse, zero, ROUNDINGS[rounding], low, high)
 
 
 def _dequantize(
-    x: NDArray[Any], out: NDArray[Any], dtype: Any, n: int, count: int, scale: F32, zero_point: NDArray[np.int32],
-    offset: F32, *_: int,
+    x: NDArray[Any],
+    out: NDArray[Any],
+    dtype: Any,
+    n: int,
+    count: int,
+    scale: F32,
+    zero_point: NDArray[np.int32],
+    offset: F32,
+    *_: int,
 ) -> None:
     whole = (x.astype(np.int32) - _per_image(zero_point, x)).astype(np.float32)
     with np.errstate(over="ignore"):
@@ -245,8 +263,19 @@ def _cast(x: NDArray[Any], dtype: Any, out: NDArray[Any], out_dtype: Any, *_: in
 
 
 def _maxpool(
-    x: NDArray[Any], out: NDArray[Any], dtype: Any, n: int, h: int, w: int, c: int, out_h: int, out_w: int, size: int,
-    stride: int, padding: int, *_: int,
+    x: NDArray[Any],
+    out: NDArray[Any],
+    dtype: Any,
+    n: int,
+    h: int,
+    w: int,
+    c: int,
+    out_h: int,
+    out_w: int,
+    size: int,
+    stride: int,
+    padding: int,
+    *_: int,
 ) -> None:
     is_code = dtype in CODES
     lowest = np.iinfo(dtype).min if is_code else -np.inf
@@ -268,21 +297,15 @@ def _avgpool(x: NDArray[Any], out: NDArray[Any], dtype: Any, n: int, h: int, w: 
     out[:] = narrowed(total / _f32(h * w), dtype).reshape(out.shape)
 
 
-def _upsample(
-    x: NDArray[Any], out: NDArray[Any], dtype: Any, n: int, h: int, w: int, c: int, factor: int, *_: int
-) -> None:
+def _upsample(x: NDArray[Any], out: NDArray[Any], dtype: Any, n: int, h: int, w: int, c: int, factor: int, *_: int) -> None:
     out[:] = x.repeat(factor, axis=1).repeat(factor, axis=2)
 
 
-def _concat_part(
-    x: NDArray[Any], out: NDArray[Any], dtype: Any, pixels: int, c: int, out_c: int, at: int, *_: int
-) -> None:
+def _concat_part(x: NDArray[Any], out: NDArray[Any], dtype: Any, pixels: int, c: int, out_c: int, at: int, *_: int) -> None:
     out[..., at : at + c] = x
 
 
-def _add(
-    a: NDArray[Any], b: NDArray[Any], out: NDArray[Any], dtype: Any, out_dtype: Any, activation: int, *_: int
-) -> None:
+def _add(a: NDArray[Any], b: NDArray[Any], out: NDArray[Any], dtype: Any, out_dtype: Any, activation: int, *_: int) -> None:
     with np.errstate(over="ignore"):
         out[:] = narrowed(activate(widened(a) + widened(b), ACTIVATIONS[activation]), out_dtype)
 
@@ -303,8 +326,13 @@ def _are_codes(weights: NDArray[np.int8], precision: Precision) -> bool:
     if not precision.is_narrow or channels == 1:
         return False
     return all(
-        np.any([(group % multiplier == 0).all(axis=1) & (np.abs(group).max(axis=1) <= multiplier * precision.largest_code)
-                for multiplier in range(1, (1 << (8 - precision.weight_bits)) + 1)], axis=0).all()
+        np.any(
+            [
+                (group % multiplier == 0).all(axis=1) & (np.abs(group).max(axis=1) <= multiplier * precision.largest_code)
+                for multiplier in range(1, (1 << (8 - precision.weight_bits)) + 1)
+            ],
+            axis=0,
+        ).all()
         for group in (wide[:, first : first + GROUP] for first in range(0, channels, GROUP))
     )
 

@@ -115,4 +115,3 @@ def _activate_mapped(x: F32, activation: str) -> Any:
     line = (one / _f32(6)) * x + half
     gate = np.where(line > 1, one, np.where(line < 0, _f32(0), line))
     return gate if activation == "hard_sigmoid" else x * gate
-

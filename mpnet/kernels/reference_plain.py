@@ -28,8 +28,22 @@ def _map(
 
 
 def _combine(
-    a: NDArray[Any], b: NDArray[Any], out: NDArray[Any], dtype: Any, out_dtype: Any, activation: int, a_weight: F32,
-    b_weight: F32, images: int, h: int, w: int, c: int, b_h: int, b_w: int, b_c: int, *_: int,
+    a: NDArray[Any],
+    b: NDArray[Any],
+    out: NDArray[Any],
+    dtype: Any,
+    out_dtype: Any,
+    activation: int,
+    a_weight: F32,
+    b_weight: F32,
+    images: int,
+    h: int,
+    w: int,
+    c: int,
+    b_h: int,
+    b_w: int,
+    b_c: int,
+    *_: int,
 ) -> None:
     skip, spread = max(b_w // w, 1), max(w // b_w, 1)
     shared = min(c, b_c)
@@ -47,8 +61,18 @@ def _combine(
 
 
 def _multiply(
-    a: NDArray[Any], b: NDArray[Any], out: NDArray[Any], dtype: Any, out_dtype: Any, activation: int, kind: int,
-    images: int, h: int, w: int, c: int, *_: int,
+    a: NDArray[Any],
+    b: NDArray[Any],
+    out: NDArray[Any],
+    dtype: Any,
+    out_dtype: Any,
+    activation: int,
+    kind: int,
+    images: int,
+    h: int,
+    w: int,
+    c: int,
+    *_: int,
 ) -> None:
     shape = {"same": (images, h, w, c), "per_channel": (images, 1, 1, c), "per_pixel": (images, h, w, 1)}[OPERANDS[kind]]
     with np.errstate(over="ignore"):
@@ -57,8 +81,15 @@ def _multiply(
 
 
 def _gather(
-    x: NDArray[Any], out: NDArray[Any], dtype: Any, images: int, in_count: int, out_count: int,
-    index: NDArray[np.int32], fill: NDArray[np.int32], *_: int,
+    x: NDArray[Any],
+    out: NDArray[Any],
+    dtype: Any,
+    images: int,
+    in_count: int,
+    out_count: int,
+    index: NDArray[np.int32],
+    fill: NDArray[np.int32],
+    *_: int,
 ) -> None:
     taken = x.reshape(images, in_count)[:, np.maximum(index, 0)]
     empty = fill[:, None].astype(dtype) if dtype in CODES else np.zeros((images, 1), dtype)
@@ -121,8 +152,19 @@ def _local_response(x: F32, size: float, alpha: float, beta: float, kappa: float
 
 
 def _normalize(
-    x: NDArray[Any], out: NDArray[Any], dtype: Any, kind: int, rows: int, length: int, starts: NDArray[np.int32],
-    segments: int, p0: float, p1: float, p2: float, p3: float, *_: int,
+    x: NDArray[Any],
+    out: NDArray[Any],
+    dtype: Any,
+    kind: int,
+    rows: int,
+    length: int,
+    starts: NDArray[np.int32],
+    segments: int,
+    p0: float,
+    p1: float,
+    p2: float,
+    p3: float,
+    *_: int,
 ) -> None:
     name, wide = NORMALISATIONS[kind], widened(x).reshape(rows, length)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
@@ -135,8 +177,20 @@ def _normalize(
 
 
 def _local_avgpool(
-    x: NDArray[Any], out: NDArray[Any], dtype: Any, images: int, h: int, w: int, c: int, out_h: int, out_w: int,
-    size: int, stride_x: int, stride_y: int, padding: int, *_: int,
+    x: NDArray[Any],
+    out: NDArray[Any],
+    dtype: Any,
+    images: int,
+    h: int,
+    w: int,
+    c: int,
+    out_h: int,
+    out_w: int,
+    size: int,
+    stride_x: int,
+    stride_y: int,
+    padding: int,
+    *_: int,
 ) -> None:
     wide, before = widened(x), padding // 2
     for oy in range(out_h):

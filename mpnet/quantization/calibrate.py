@@ -106,9 +106,7 @@ class Calibrator:
     methods: tensor index -> (method, scheme); names: tensor index -> its name, for messages and files.
     """
 
-    def __init__(
-        self, methods: Mapping[int, tuple[CalibrationMethod, ActivationScheme]], names: Mapping[int, str]
-    ) -> None:
+    def __init__(self, methods: Mapping[int, tuple[CalibrationMethod, ActivationScheme]], names: Mapping[int, str]) -> None:
         self._estimators = {tensor: RangeEstimator(*methods[tensor]) for tensor in sorted(methods)}
         self._names = names
 
@@ -133,9 +131,7 @@ class Calibrator:
                 low, high = estimator.range()
             except DataError as error:
                 raise DataError(f"calibration: tensor {tensor} ({name}): {error}") from None
-            found.append(
-                TensorRange(tensor, name, low, high, estimator.minimum, estimator.maximum, str(estimator.method))
-            )
+            found.append(TensorRange(tensor, name, low, high, estimator.minimum, estimator.maximum, str(estimator.method)))
         images = max((e.images for e in self._estimators.values()), default=0)
         if images == 0:
             raise DataError("calibration: there is no int8 layer to calibrate; use dynamic ranges or assign int8")

@@ -63,10 +63,13 @@ def search(wanted: Reals, parts: Reals, factor: Reals, largest: int, beams: int)
     """
     piece = max(1, _STATE // (len(wanted) * beams))
     starts = range(0, wanted.shape[1], piece)
-    return np.concatenate([
-        _searched(wanted[:, start : start + piece], parts[:, start : start + piece], factor, largest, beams)
-        for start in starts
-    ], axis=1)
+    return np.concatenate(
+        [
+            _searched(wanted[:, start : start + piece], parts[:, start : start + piece], factor, largest, beams)
+            for start in starts
+        ],
+        axis=1,
+    )
 
 
 def _searched(wanted: Reals, parts: Reals, factor: Reals, largest: int, beams: int) -> Reals:

@@ -57,9 +57,10 @@ def equalisable_pairs(network: NetworkSpec) -> tuple[EqualisationPair, ...]:
                     # A connected layer has weights per value; scales are per channel.
                     sound = sound and consumer.kernel_input[2] == consumer.in_shape[2]
                     found.add(index)
-                elif copies or (isinstance(consumer, MaxpoolSpec | UpsampleSpec | DropoutSpec | EmptySpec) and (
-                    not isinstance(consumer, MaxpoolSpec) or not consumer.depth
-                )):
+                elif copies or (
+                    isinstance(consumer, MaxpoolSpec | UpsampleSpec | DropoutSpec | EmptySpec)
+                    and (not isinstance(consumer, MaxpoolSpec) or not consumer.depth)
+                ):
                     open_tensors.append(index)
                 else:
                     sound = False

@@ -114,8 +114,10 @@ def fake_quant_with_min_max_vars(
     """
     values, low, high = _checked("fake_quant_with_min_max_vars", inputs, min, max, num_bits)
     if low.size != 1 or high.size != 1:
-        raise PrecisionError("fake_quant_with_min_max_vars: min and max are one number each; for one per channel there is "
-                             "fake_quant_with_min_max_vars_per_channel")
+        raise PrecisionError(
+            "fake_quant_with_min_max_vars: min and max are one number each; for one per channel there is "
+            "fake_quant_with_min_max_vars_per_channel"
+        )
     return _fake_quantised(values, low.reshape(-1)[0], high.reshape(-1)[0], num_bits, narrow_range)
 
 
@@ -129,18 +131,27 @@ def fake_quant_with_min_max_vars_per_channel(
     name = "fake_quant_with_min_max_vars_per_channel"
     values, low, high = _checked(name, inputs, min, max, num_bits)
     if values.ndim < 1 or low.shape != values.shape[-1:] or high.shape != low.shape:
-        raise PrecisionError(f"{name}: min and max are 1-D, with one number for each of the last dimension of "
-                             f"{values.shape}, not of shape {low.shape} and {high.shape}")
+        raise PrecisionError(
+            f"{name}: min and max are 1-D, with one number for each of the last dimension of "
+            f"{values.shape}, not of shape {low.shape} and {high.shape}"
+        )
     out = np.empty(values.shape, np.float32)
     for channel in range(values.shape[-1]):
-        out[..., channel] = _fake_quantised(values[..., channel], low[channel], high[channel], num_bits, narrow_range,
-                                            channel=True)
+        out[..., channel] = _fake_quantised(
+            values[..., channel], low[channel], high[channel], num_bits, narrow_range, channel=True
+        )
     return out
 
 
 def quantize_and_dequantize(
-    input: ArrayLike, input_min: ArrayLike | None = None, input_max: ArrayLike | None = None, signed_input: bool = True,
-    num_bits: int = 8, range_given: bool = False, round_mode: str = "HALF_TO_EVEN", narrow_range: bool = False,
+    input: ArrayLike,
+    input_min: ArrayLike | None = None,
+    input_max: ArrayLike | None = None,
+    signed_input: bool = True,
+    num_bits: int = 8,
+    range_given: bool = False,
+    round_mode: str = "HALF_TO_EVEN",
+    narrow_range: bool = False,
     axis: int | None = None,
 ) -> NDArray[np.float32]:
     """tf.quantization.quantize_and_dequantize_v2; the raw operations v2, v4 and, with HALF_TO_EVEN, v3.
@@ -167,8 +178,9 @@ def quantize_and_dequantize(
         raise PrecisionError(f"{name}: range_given asks for input_min and input_max")
     _, low, high = _checked(name, values, input_min, input_max, num_bits)
     if low.size != len(slices) or high.size != len(slices):
-        raise PrecisionError(f"{name}: input_min and input_max hold one number for each of {len(slices)} slices, "
-                             f"not {low.size} and {high.size}")
+        raise PrecisionError(
+            f"{name}: input_min and input_max hold one number for each of {len(slices)} slices, not {low.size} and {high.size}"
+        )
     lowest = -(2 ** (num_bits - 1)) + narrow_range if signed_input else 0
     highest = 2 ** (num_bits - 1) - 1 if signed_input else 2**num_bits - 1
     out = np.empty(slices.shape, np.float32)
@@ -183,7 +195,7 @@ def quantize_and_dequantize(
 
 
 def _fake_quantised(
-    x: NDArray[np.float32], low: np.float32, high: np.float32, num_bits: int, narrow_range: bool, *, channel: bool = False,
+    x: NDArray[np.float32], low: np.float32, high: np.float32, num_bits: int, narrow_range: bool, *, channel: bool = False
 ) -> NDArray[np.float32]:
     steps = fake_quant_steps(low, high, num_bits, narrow_range)
     if not steps.usable:

@@ -27,9 +27,7 @@ def multiplier_bytes(filters: int, taps: int, channels: int, bits: int) -> int:
     return -(-filters * taps * -(-channels // GROUP) * (8 - bits) // 8)
 
 
-def quantize_groups(
-    weights: NDArray[np.float32], scheme: WeightScheme
-) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
+def quantize_groups(weights: NDArray[np.float32], scheme: WeightScheme) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
     """(products of codes and multipliers, scales) of weights (out, in / groups, ...): as quantize_weights."""
     scales, multipliers = group_steps(weights, scheme)
     steps = (scales[:, None] * multipliers).astype(np.float32)
@@ -37,9 +35,7 @@ def quantize_groups(
     return whole.astype(np.int8).reshape(weights.shape), scales
 
 
-def group_steps(
-    weights: NDArray[np.float32], scheme: WeightScheme
-) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+def group_steps(weights: NDArray[np.float32], scheme: WeightScheme) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """(scales, multipliers) of weights (out, in / groups, ...): (out,), and a whole number for each weight, (out, values).
 
     A filter's scale is the one of 16 with which the squared error is least, where every group takes the best of three

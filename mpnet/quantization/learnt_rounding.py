@@ -124,7 +124,7 @@ class InputProducts:
 
 
 def learn_codes(
-    weights: NDArray[np.float32], covariance: Reals | None, scheme: WeightScheme, positions: int | None = None,
+    weights: NDArray[np.float32], covariance: Reals | None, scheme: WeightScheme, positions: int | None = None
 ) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
     """(codes, scales) of a layer's weights, as quantize_weights gives them.
 
@@ -199,8 +199,11 @@ class _Filters:
             return self.searched(scales, 1, SWEEPS)
         searched, plain = self.searched(scales, BEAMS, SWEEPS), self._descended(scales, SWEEPS)
         worse = (plain.harm < searched.harm)[:, None]
-        return Descent(np.where(worse, plain.codes, searched.codes), np.where(worse, plain.error, searched.error),
-                       np.where(worse, plain.pull, searched.pull))
+        return Descent(
+            np.where(worse, plain.codes, searched.codes),
+            np.where(worse, plain.error, searched.error),
+            np.where(worse, plain.pull, searched.pull),
+        )
 
     def searched(self, scales: NDArray[np.float32], beams: int, sweeps: int) -> Descent:
         """A search and so many sweeps of descent after it."""
@@ -256,8 +259,13 @@ def _dot(a: Reals, b: Reals) -> Reals:
 
 
 def descend(
-    steps: Reals, covariance: Reals, largest: int, multipliers: Reals | None = None, unit: float = WEIGHT_UNIT,
-    sweeps: int = SWEEPS, error: Reals | None = None,
+    steps: Reals,
+    covariance: Reals,
+    largest: int,
+    multipliers: Reals | None = None,
+    unit: float = WEIGHT_UNIT,
+    sweeps: int = SWEEPS,
+    error: Reals | None = None,
 ) -> Descent:
     """Codes of filters by coordinate descent.
 

@@ -50,8 +50,14 @@ class ErrorMeter:
         self._minimum, self._maximum = math.inf, -math.inf
 
     def observe(
-        self, tensor: NDArray[Any], reference: NDArray[Any], *, scale: float | None = None,
-        codes: NDArray[np.int8] | None = None, low: int = -128, high: int = 127,
+        self,
+        tensor: NDArray[Any],
+        reference: NDArray[Any],
+        *,
+        scale: float | None = None,
+        codes: NDArray[np.int8] | None = None,
+        low: int = -128,
+        high: int = 127,
     ) -> None:
         """Take in a pair of equal shape. scale: real value of a step; codes: the int8 codes, ends low and high.
 

@@ -52,12 +52,15 @@ def ranges_to_params(ranges: NDArray[np.float32], scheme: ActivationScheme) -> N
 def scale_arguments(ranges: NDArray[np.float32], params: NDArray[Any], scheme: ActivationScheme) -> tuple[Any, ...]:
     """The arguments of mp_ranges_to_params, which fills params (n,) from ranges (n, 2), C-contiguous, and keep
     both alive. The last receives the number of the image that it cannot scale."""
-    words = ffi.new("mp_activation_scheme *", {
-        "mode": ACTIVATION_MODES.index(scheme.mode),
-        "rounding": SCHEME_ROUNDINGS.index(str(scheme.rounding)),
-        "narrow_range": int(scheme.narrow_range),
-        "ensure_minimum_range": scheme.ensure_minimum_range,
-    })
+    words = ffi.new(
+        "mp_activation_scheme *",
+        {
+            "mode": ACTIVATION_MODES.index(scheme.mode),
+            "rounding": SCHEME_ROUNDINGS.index(str(scheme.rounding)),
+            "narrow_range": int(scheme.narrow_range),
+            "ensure_minimum_range": scheme.ensure_minimum_range,
+        },
+    )
     return ffi.from_buffer("float[]", ranges), len(ranges), words, _address(params), ffi.new("size_t *")
 
 
@@ -73,9 +76,7 @@ def quant_params(params: NDArray[Any], image: int) -> QuantParams:
 
 def tensor_quant(params: NDArray[Any]) -> TensorQuant:
     """What the kernels need of an array of PARAMS."""
-    return TensorQuant(
-        scale=params["scale"].copy(), zero_point=params["zero_point"].copy(), offset=params["offset"].copy()
-    )
+    return TensorQuant(scale=params["scale"].copy(), zero_point=params["zero_point"].copy(), offset=params["offset"].copy())
 
 
 def quantize_activations(
@@ -92,13 +93,22 @@ def quantize_activations(
             raise PrecisionError("activations hold NaN or infinity; the layer before them overflowed")
         one = quant_params(params, 0)
         kernels().quantize(
-            _as_images(x), _as_images(codes), tensor_quant(params),
-            rounding=one.rounding, low=one.low, high=one.high, threads=threads,
+            _as_images(x),
+            _as_images(codes),
+            tensor_quant(params),
+            rounding=one.rounding,
+            low=one.low,
+            high=one.high,
+            threads=threads,
         )
         return codes
     status = lib.mp_tf_quantize(
-        ffi.from_buffer("float[]", x), ffi.from_buffer("int8_t[]", codes), len(x),
-        x.size // max(len(x), 1), _address(params), threads,
+        ffi.from_buffer("float[]", x),
+        ffi.from_buffer("int8_t[]", codes),
+        len(x),
+        x.size // max(len(x), 1),
+        _address(params),
+        threads,
     )
     if status == lib.MP_NONFINITE:
         raise PrecisionError("activations hold NaN or infinity; the layer before them overflowed")
@@ -108,7 +118,11 @@ def quantize_activations(
 
 
 def dequantize_activations(
-    q: NDArray[np.int8], params: NDArray[Any], out: NDArray[np.float32] | None = None, *, tensorflow: bool = True,
+    q: NDArray[np.int8],
+    params: NDArray[Any],
+    out: NDArray[np.float32] | None = None,
+    *,
+    tensorflow: bool = True,
     threads: int = 1,
 ) -> NDArray[np.float32]:
     """Reals of a batch of codes q (n, ...), int8, C-contiguous.
@@ -122,8 +136,12 @@ def dequantize_activations(
         kernels().dequantize(_as_images(q), _as_images(reals), tensor_quant(params), threads=threads)
         return reals
     status = lib.mp_tf_dequantize(
-        ffi.from_buffer("int8_t[]", q), ffi.from_buffer("float[]", reals), len(q),
-        q.size // max(len(q), 1), _address(params), threads,
+        ffi.from_buffer("int8_t[]", q),
+        ffi.from_buffer("float[]", reals),
+        len(q),
+        q.size // max(len(q), 1),
+        _address(params),
+        threads,
     )
     if status != lib.MP_OK:
         raise PrecisionError("activation parameters are not those that ranges_to_params gives")
@@ -151,7 +169,9 @@ def _check_batch(
         expected = f"{np.dtype(source_type)} -> {np.dtype(target_type)}"
         raise PrecisionError(f"activations are {source.dtype} -> {target.dtype}; expected {expected}")
     if source.ndim < 1 or source.shape != target.shape or params.dtype != PARAMS or params.shape != source.shape[:1]:
-        raise PrecisionError(f"a batch of shape {source.shape} needs as many parameters and an equal output, not "
-                             f"{params.shape} and {target.shape}")
+        raise PrecisionError(
+            f"a batch of shape {source.shape} needs as many parameters and an equal output, not "
+            f"{params.shape} and {target.shape}"
+        )
     if not (source.flags.c_contiguous and target.flags.c_contiguous and params.flags.c_contiguous):
         raise PrecisionError("activations and parameters must be C-contiguous")

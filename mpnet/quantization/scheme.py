@@ -74,13 +74,9 @@ class ActivationScheme:
         if self.rounding is None:
             object.__setattr__(self, "rounding", roundings[0])
         if self.rounding not in SCHEME_ROUNDINGS:
-            raise PrecisionError(
-                f"activations: unknown rounding {self.rounding!r}; known are {', '.join(SCHEME_ROUNDINGS)}"
-            )
+            raise PrecisionError(f"activations: unknown rounding {self.rounding!r}; known are {', '.join(SCHEME_ROUNDINGS)}")
         if self.rounding not in roundings:
-            raise PrecisionError(
-                f"activations: mode {self.mode} does not round {self.rounding}; use {' or '.join(roundings)}"
-            )
+            raise PrecisionError(f"activations: mode {self.mode} does not round {self.rounding}; use {' or '.join(roundings)}")
         if self.narrow_range and not self._row.narrows:
             narrowing = " or ".join(mode.name for mode in MODES.values() if mode.narrows)
             raise PrecisionError(f"activations: narrow_range has no effect in mode {self.mode}; use {narrowing}, or drop it")
@@ -172,8 +168,16 @@ def range_to_params(minimum: float, maximum: float, scheme: ActivationScheme) ->
         range_min = float(_f32(scheme.low - zero_point) * scale)
         range_max = float(_f32(scheme.high - zero_point) * scale)
     return QuantParams(
-        scheme.mode, scheme.rounding, float(scale), float(inv_scale), zero_point, 0.0, scheme.low, scheme.high,
-        range_min, range_max,
+        scheme.mode,
+        scheme.rounding,
+        float(scale),
+        float(inv_scale),
+        zero_point,
+        0.0,
+        scheme.low,
+        scheme.high,
+        range_min,
+        range_max,
     )
 
 
@@ -189,10 +193,10 @@ def _tensorflow_params(mn: np.float32, mx: np.float32, scheme: ActivationScheme)
     assert scheme.rounding is not None
     if MODES[scheme.mode].fake:
         return _fake_params(mn, mx, scheme)
-    factors = tf_formulas.quantize_factors(mn, mx, tf_formulas.QINT8, scheme.mode, scheme.narrow_range,
-                                           scheme.ensure_minimum_range)
-    scale = tf_formulas.dequantize_scale(factors.minimum, factors.maximum, tf_formulas.QINT8, scheme.mode,
-                                         scheme.narrow_range)
+    factors = tf_formulas.quantize_factors(
+        mn, mx, tf_formulas.QINT8, scheme.mode, scheme.narrow_range, scheme.ensure_minimum_range
+    )
+    scale = tf_formulas.dequantize_scale(factors.minimum, factors.maximum, tf_formulas.QINT8, scheme.mode, scheme.narrow_range)
     if not (np.isfinite(factors.scale) and factors.scale > 0 and np.isfinite(scale) and scale > 0):
         raise _no_scale(mn, mx, scheme)
     zero_point, offset = 0, 0.0
@@ -203,8 +207,16 @@ def _tensorflow_params(mn: np.float32, mx: np.float32, scheme: ActivationScheme)
     elif scheme.mode == "MIN_FIRST":
         zero_point = -128 - int(factors.minimum_code)
     return QuantParams(
-        scheme.mode, scheme.rounding, float(scale), float(factors.scale), zero_point, offset, scheme.low, scheme.high,
-        float(factors.minimum), float(factors.maximum),
+        scheme.mode,
+        scheme.rounding,
+        float(scale),
+        float(factors.scale),
+        zero_point,
+        offset,
+        scheme.low,
+        scheme.high,
+        float(factors.minimum),
+        float(factors.maximum),
     )
 
 
@@ -225,8 +237,16 @@ def _fake_params(minimum: np.float32, maximum: np.float32, scheme: ActivationSch
     if scheme.mode == FAKE_QUANT:
         zero_point = scheme.low + int(steps.zero)
     return QuantParams(
-        scheme.mode, scheme.rounding, float(steps.scale), float(steps.inv_scale), zero_point, 0.0, scheme.low, scheme.high,
-        float(steps.minimum), float(steps.maximum),
+        scheme.mode,
+        scheme.rounding,
+        float(steps.scale),
+        float(steps.inv_scale),
+        zero_point,
+        0.0,
+        scheme.low,
+        scheme.high,
+        float(steps.minimum),
+        float(steps.maximum),
     )
 
 
@@ -269,9 +289,7 @@ def quantize_activation(x: NDArray[Any], params: QuantParams) -> NDArray[np.int8
         position = tf_formulas.flush(np.divide(shifted, _f32(params.scale), dtype=_f32))
         whole = round_whole(position - _f32(params.zero_point - params.low), params.rounding)
         return (whole.astype(np.int32) + params.zero_point).astype(np.int8)
-    return quantized(
-        values, _f32(params.inv_scale), np.int32(params.zero_point), params.rounding, params.low, params.high
-    )
+    return quantized(values, _f32(params.inv_scale), np.int32(params.zero_point), params.rounding, params.low, params.high)
 
 
 def dequantize_activation(q: NDArray[np.int8], params: QuantParams) -> NDArray[np.float32]:

@@ -83,7 +83,11 @@ class QuantizeFactors:
 
 
 def quantize_factors(
-    min_range: np.float32, max_range: np.float32, kind: QuantizedType, mode: str, narrow_range: bool,
+    min_range: np.float32,
+    max_range: np.float32,
+    kind: QuantizedType,
+    mode: str,
+    narrow_range: bool,
     ensure_minimum_range: float,
 ) -> QuantizeFactors:
     """The range after adjustment and the scale, by TensorFlow's order of operations.
@@ -161,7 +165,13 @@ def _to_integers(codes: NDArray[np.float32], kind: QuantizedType) -> NDArray[Any
 
 
 def dequantize_slice(
-    q: NDArray[Any], min_range: np.float32, max_range: np.float32, kind: QuantizedType, mode: str, narrow_range: bool, *,
+    q: NDArray[Any],
+    min_range: np.float32,
+    max_range: np.float32,
+    kind: QuantizedType,
+    mode: str,
+    narrow_range: bool,
+    *,
     whole: bool = True,
 ) -> NDArray[np.float32]:
     """Codes -> float32. whole: one range holds for the whole tensor."""
@@ -186,8 +196,14 @@ def dequantize_slice(
 
 
 def quantize(
-    x: ArrayLike, min_range: ArrayLike, max_range: ArrayLike, dtype: Any, mode: str = "MIN_COMBINED",
-    round_mode: str = "HALF_AWAY_FROM_ZERO", narrow_range: bool = False, axis: int | None = None,
+    x: ArrayLike,
+    min_range: ArrayLike,
+    max_range: ArrayLike,
+    dtype: Any,
+    mode: str = "MIN_COMBINED",
+    round_mode: str = "HALF_AWAY_FROM_ZERO",
+    narrow_range: bool = False,
+    axis: int | None = None,
     ensure_minimum_range: float = 0.01,
 ) -> tuple[NDArray[Any], NDArray[np.float32], NDArray[np.float32]]:
     """tf.quantization.quantize: (codes, output_min, output_max).
@@ -226,8 +242,13 @@ def quantize(
 
 
 def dequantize(
-    input: NDArray[Any], min_range: ArrayLike, max_range: ArrayLike, mode: str = "MIN_COMBINED", axis: int | None = None,
-    narrow_range: bool = False, dtype: str = "float32",
+    input: NDArray[Any],
+    min_range: ArrayLike,
+    max_range: ArrayLike,
+    mode: str = "MIN_COMBINED",
+    axis: int | None = None,
+    narrow_range: bool = False,
+    dtype: str = "float32",
 ) -> NDArray[np.float32]:
     """tf.quantization.dequantize: codes -> float32. Feed it the range that quantize returned.
 
@@ -282,8 +303,7 @@ def _slices(
     if axis is None:
         if minima.size != 1 or maxima.size != 1:
             raise PrecisionError(
-                f"{operation}: without axis, min_range and max_range hold one number each, "
-                f"not {minima.size} and {maxima.size}"
+                f"{operation}: without axis, min_range and max_range hold one number each, not {minima.size} and {maxima.size}"
             )
         count, axis = 1, 0
     else:

@@ -70,9 +70,7 @@ class WeightScheme:
             if value not in known:
                 raise PrecisionError(f"weights: unknown {what} {value!r}; known are {', '.join(known)}")
         if self.rounding not in (*roundings, LEARNT):
-            raise PrecisionError(
-                f"weights: method {self.method} does not round {self.rounding}; use {' or '.join(roundings)}"
-            )
+            raise PrecisionError(f"weights: method {self.method} does not round {self.rounding}; use {' or '.join(roundings)}")
 
 
 def quantize_weights(w: NDArray[Any], scheme: WeightScheme) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
@@ -109,9 +107,7 @@ def dequantize_weights(codes: NDArray[np.int8], scales: NDArray[np.float32]) -> 
     return real
 
 
-def _tensorflow(
-    rows: NDArray[np.float32], scheme: WeightScheme
-) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+def _tensorflow(rows: NDArray[np.float32], scheme: WeightScheme) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     from mpnet.quantization import fake_quant  # for its methods only
 
     whole, scales = np.zeros(rows.shape, np.float32), np.ones(len(rows), np.float32)
@@ -119,13 +115,19 @@ def _tensorflow(
     for at, row in enumerate(rows):
         most = np.abs(row).max()
         fake = scheme.method == "fake_quant_with_min_max_vars"
-        steps = (fake_quant.fake_quant_steps(-most, most, scheme.bits, True) if fake
-                 else fake_quant.both_ways_steps(-most, most, -scheme.largest, scheme.largest))
+        steps = (
+            fake_quant.fake_quant_steps(-most, most, scheme.bits, True)
+            if fake
+            else fake_quant.both_ways_steps(-most, most, -scheme.largest, scheme.largest)
+        )
         if not steps.usable:
             raise PrecisionError(f"weights: {most} is too small or too large a weight for method {scheme.method}; use min_max")
         assert scheme.rounding is not None
-        whole[at] = (fake_quant.fake_quant_whole(row, steps, channel=channel) if fake
-                     else fake_quant.both_ways_whole(row, steps, scheme.rounding))
+        whole[at] = (
+            fake_quant.fake_quant_whole(row, steps, channel=channel)
+            if fake
+            else fake_quant.both_ways_whole(row, steps, scheme.rounding)
+        )
         scales[at] = steps.scale
     return whole, scales
 
@@ -158,9 +160,7 @@ def weight_scales(rows: NDArray[np.float32], scheme: WeightScheme) -> NDArray[np
     return np.where(largest == 0, _f32(1), best).astype(np.float32)
 
 
-def squared_error(
-    rows: NDArray[np.float32], scales: NDArray[np.float32], scheme: WeightScheme
-) -> NDArray[np.float64]:
+def squared_error(rows: NDArray[np.float32], scales: NDArray[np.float32], scheme: WeightScheme) -> NDArray[np.float64]:
     """Sum of the squared errors of each row of weights with these scales, added in the order of the elements."""
     total = np.zeros(rows.shape[0])
     step = max(1, _PIECE // rows.shape[0])

@@ -31,8 +31,10 @@ def _print_keep(document: Mapping[str, Any], console: Console) -> None:
     kept += [f"{selector}: {precision}" for selector, precision in keep["kept"]["layers"].items()]
     console.print(f"\nthe given configuration stays: {', '.join(kept)}", markup=False)
     if not keep["layers"]:
-        console.print(f"no layer within {keep['macs_percent']:g} % of the MACs is worth a higher precision: none that was "
-                      f"tried agrees better with the baseline on {keep['pictures']} pictures")
+        console.print(
+            f"no layer within {keep['macs_percent']:g} % of the MACs is worth a higher precision: none that was "
+            f"tried agrees better with the baseline on {keep['pictures']} pictures"
+        )
         return
     noise = sum(row["noise_percent"] for row in document["layers"] if row["layer"] in keep["layers"])
     given, raised, heads = keep["given"], keep["raised"], keep["heads"]
@@ -41,8 +43,9 @@ def _print_keep(document: Mapping[str, Any], console: Console) -> None:
         f"worth a higher precision within {keep['macs_percent']:g} % of the MACs: {len(keep['layers'])} layers with "
         f"{raised['macs_percent']:.1f} % of the MACs and {noise:.0f} % of the noise"
     )
-    beside = "" if heads is None else \
-        f"; {heads['agreement']:.2f} with the heads alone, {heads['macs_percent']:.1f} % of the MACs"
+    beside = (
+        "" if heads is None else f"; {heads['agreement']:.2f} with the heads alone, {heads['macs_percent']:.1f} % of the MACs"
+    )
     console.print(
         f"{measure(keep['measure']).label} on {keep['pictures']} pictures: {given['agreement']:.2f} -> "
         f"{raised['agreement']:.2f} for {more:+.1f} % bit operations{beside}"
@@ -53,16 +56,43 @@ def _print_keep(document: Mapping[str, Any], console: Console) -> None:
 
 
 def _print_layers(layers: list[Mapping[str, Any]], console: Console, rows: int) -> None:
-    cells = [[
-        str(row["layer"]), row["name"], row["precision"], f"{row['macs_percent']:.1f} %",
-        f"{row['raised_bit_operations_percent']:+.1f} %", f"{row['noise_percent']:.1f} %",
-        _decibels(row["alone_db"]), _decibel(row["local"]["sqnr_db"]), _decibel(row["cumulative"]["sqnr_db"]),
-        f"{row['cumulative']['cosine']:.6f}",
-    ] for row in layers[:rows]]
-    columns = ["#", "layer", "precision", "MACs", "raised costs", "noise", "heads, this one alone", "local", "cumulative",
-               "cosine"]
-    _print_table("layers by the noise that they alone bring to the heads", columns, cells, console, len(layers) - rows,
-                 "layers", left=(1, 2), optional=(4, 6, 8, 7, 9))
+    cells = [
+        [
+            str(row["layer"]),
+            row["name"],
+            row["precision"],
+            f"{row['macs_percent']:.1f} %",
+            f"{row['raised_bit_operations_percent']:+.1f} %",
+            f"{row['noise_percent']:.1f} %",
+            _decibels(row["alone_db"]),
+            _decibel(row["local"]["sqnr_db"]),
+            _decibel(row["cumulative"]["sqnr_db"]),
+            f"{row['cumulative']['cosine']:.6f}",
+        ]
+        for row in layers[:rows]
+    ]
+    columns = [
+        "#",
+        "layer",
+        "precision",
+        "MACs",
+        "raised costs",
+        "noise",
+        "heads, this one alone",
+        "local",
+        "cumulative",
+        "cosine",
+    ]
+    _print_table(
+        "layers by the noise that they alone bring to the heads",
+        columns,
+        cells,
+        console,
+        len(layers) - rows,
+        "layers",
+        left=(1, 2),
+        optional=(4, 6, 8, 7, 9),
+    )
 
 
 def _print_steps(steps: list[Mapping[str, Any]], console: Console, rows: int) -> None:
@@ -71,15 +101,30 @@ def _print_steps(steps: list[Mapping[str, Any]], console: Console, rows: int) ->
     for step in rounding[:rows]:
         local = step["local"]
         per_scale, saturated = local["rmse_per_scale"], local["saturated"]
-        cells.append([
-            str(step["step"]), f"{step['operation']} for {step['name']}", _decibel(local["sqnr_db"]),
-            f"{local['cosine']:.6f}", "" if per_scale is None else f"{per_scale:.3f}",
-            "" if saturated is None else f"{100 * saturated:.3f} %", _decibel(step["cumulative"]["sqnr_db"]),
-            f"{local['minimum']:.4g} to {local['maximum']:.4g}", sparkline(step["histogram"]),
-        ])
+        cells.append(
+            [
+                str(step["step"]),
+                f"{step['operation']} for {step['name']}",
+                _decibel(local["sqnr_db"]),
+                f"{local['cosine']:.6f}",
+                "" if per_scale is None else f"{per_scale:.3f}",
+                "" if saturated is None else f"{100 * saturated:.3f} %",
+                _decibel(step["cumulative"]["sqnr_db"]),
+                f"{local['minimum']:.4g} to {local['maximum']:.4g}",
+                sparkline(step["histogram"]),
+            ]
+        )
     columns = ["step", "what", "SQNR", "cosine", "RMSE/scale", "saturated", "cumulative", "fp32 range", "histogram"]
-    _print_table("steps by the error that they alone make", columns, cells, console, len(rounding) - rows,
-                 "steps that round", left=(1, 7, 8), optional=(6, 8, 7, 3, 5, 4))
+    _print_table(
+        "steps by the error that they alone make",
+        columns,
+        cells,
+        console,
+        len(rounding) - rows,
+        "steps that round",
+        left=(1, 7, 8),
+        optional=(6, 8, 7, 3, 5, 4),
+    )
 
 
 def print_checks(images: int, checks: Sequence[Mapping[str, Any]], console: Console) -> None:
@@ -101,8 +146,14 @@ def print_checks(images: int, checks: Sequence[Mapping[str, Any]], console: Cons
 
 
 def _print_table(
-    title: str, columns: Sequence[str], rows: list[list[str]], console: Console, hidden: int, what: str,
-    left: Sequence[int], optional: Sequence[int],
+    title: str,
+    columns: Sequence[str],
+    rows: list[list[str]],
+    console: Console,
+    hidden: int,
+    what: str,
+    left: Sequence[int],
+    optional: Sequence[int],
 ) -> None:
     print_table(console, columns, rows, title, left=left, keys=2, optional=optional, fold=())
     if hidden > 0:

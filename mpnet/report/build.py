@@ -45,8 +45,14 @@ CROPS = 48
 
 
 def collect(
-    sources: Sequence[Path], *, progress: Progress, draws: int = DRAWS, seed: int = 0, compute: bool = True,
-    choose: str | None = None, sweep: int | None = None,
+    sources: Sequence[Path],
+    *,
+    progress: Progress,
+    draws: int = DRAWS,
+    seed: int = 0,
+    compute: bool = True,
+    choose: str | None = None,
+    sweep: int | None = None,
 ) -> ReportData:
     """Everything about runs or about one sweep.
 
@@ -72,8 +78,7 @@ def collect(
 
 
 def _of_sweep(
-    path: Path, progress: Progress, draws: int, seed: int, compute: bool, choose: str | None,
-    sweep: int | None,
+    path: Path, progress: Progress, draws: int, seed: int, compute: bool, choose: str | None, sweep: int | None
 ) -> ReportData:
     found = sweep_status(path, sweep)
     state = {"finished": "finished", "stopped": "finished", "running": "running"}.get(found["state"], "interrupted")
@@ -212,9 +217,14 @@ def _beside(result: Result, part: str, key: str) -> Result | None:
 
 def _with_evidence(data: ReportData, results: list[Result], draws: int, seed: int) -> ReportData:
     if len(results) == 1:
-        return with_missing(data, Missing(
-            "Differences, lost and gained objects", "there is one run and no baseline beside it",
-            "Name two runs, the baseline first."))
+        return with_missing(
+            data,
+            Missing(
+                "Differences, lost and gained objects",
+                "there is one run and no baseline beside it",
+                "Name two runs, the baseline first.",
+            ),
+        )
     try:
         dataset, found = read_evidence(results)
         view = view_of(data.task)
@@ -224,9 +234,12 @@ def _with_evidence(data: ReportData, results: list[Result], draws: int, seed: in
         data = with_changes(data, pairs[len(found) - 1], view.gallery(dataset, found[0], found[-1], picture))
         return _with_confusion(data, view, dataset, found[0], found[-1])
     except MpnetError as error:
-        return with_missing(data, Missing(
-            "Intervals, classes, lost and gained objects, pictures", reason(error),
-            "Put the files back, or measure again."))
+        return with_missing(
+            data,
+            Missing(
+                "Intervals, classes, lost and gained objects, pictures", reason(error), "Put the files back, or measure again."
+            ),
+        )
 
 
 def _with_cfg(data: ReportData, document: Mapping[str, Any]) -> ReportData:
@@ -240,8 +253,10 @@ def _with_cfg(data: ReportData, document: Mapping[str, Any]) -> ReportData:
             raise StoreError(f"{path}: has changed since this was measured")
         return replace(data, cfg=cfg_template(content, data.configurations.keys, path.name))
     except MpnetError as error:
-        return with_missing(data, Missing("Saving a .cfg", reason(error),
-                                          "`mpnet export --cfg FILE` writes it from a copy of the network file."))
+        return with_missing(
+            data,
+            Missing("Saving a .cfg", reason(error), "`mpnet export --cfg FILE` writes it from a copy of the network file."),
+        )
 
 
 def with_pairs(data: ReportData, pairs: Mapping[int, Pair], intervals_by: str, prefix: str = "") -> ReportData:

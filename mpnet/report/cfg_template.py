@@ -29,9 +29,7 @@ def cfg_template(content: bytes, keys: Sequence[str], file_name: str) -> CfgTemp
     count = len(network.convolutions)
     if not codes or any(len(split_key(key)[0]) != count for key in keys):
         raise StoreError(f"{file_name}: has {count} layers with weights, and not every precision string is for so many")
-    edited = {
-        code: _sections(cfg_for_key(content, code * count + tail, file_name)) for code in codes
-    }
+    edited = {code: _sections(cfg_for_key(content, code * count + tail, file_name)) for code in codes}
     original = edited[codes[0]]
     if any(len(sections) != len(network.layers) + 2 for sections in edited.values()):
         raise FormatError(f"{file_name}: its sections cannot be told apart; use `mpnet export`")
@@ -49,7 +47,7 @@ def cfg_template(content: bytes, keys: Sequence[str], file_name: str) -> CfgTemp
         else:
             parts.append(({code: edited[code][number].decode(encoding) for code in codes}, position))
     template = CfgTemplate(file_name, tuple(parts), encoding)  # type: ignore[arg-type]
-    for key in keys[::max(1, len(keys) // CHECKED)]:
+    for key in keys[:: max(1, len(keys) // CHECKED)]:
         if template.fill(key).encode(encoding) != cfg_for_key(content, key, file_name):
             raise StoreError(f"{file_name}: its layers cannot be set one by one; use `mpnet export`")
     return template

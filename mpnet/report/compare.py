@@ -27,8 +27,7 @@ _Compared = tuple[Result, Any]
 
 
 def compare_runs(
-    runs: Sequence[str | Path], *, draws: int = DRAWS, seed: int = 0, pictures: Path | None = None,
-    progress: Progress = silent,
+    runs: Sequence[str | Path], *, draws: int = DRAWS, seed: int = 0, pictures: Path | None = None, progress: Progress = silent
 ) -> Comparison:
     """Everything against the first.
 
@@ -53,15 +52,12 @@ def compare_runs(
     return compared
 
 
-def _write_pictures(
-    compared: Comparison, view: View, dataset: Dataset, found: Sequence[Any], pictures: Path
-) -> None:
+def _write_pictures(compared: Comparison, view: View, dataset: Dataset, found: Sequence[Any], pictures: Path) -> None:
     for run, pair, other in zip(compared.document["runs"][1:], compared.pairs, found[1:], strict=True):
         drawn = view.gallery(dataset, found[0], other, picture).changes(pair.changes, len(pair.changes))
         folder = pictures if len(found) == 2 else pictures / run["id"]
         names = write_changes(drawn, folder)
-        run["changes"] = [{**change.as_json(), "file": str(folder / name)}
-                          for change, name in zip(drawn, names, strict=True)]
+        run["changes"] = [{**change.as_json(), "file": str(folder / name)} for change, name in zip(drawn, names, strict=True)]
 
 
 def _sides(sources: Sequence[str], progress: Progress) -> list[_Compared]:
@@ -88,8 +84,9 @@ def _run_again(configurations: Sequence[Found], progress: Progress) -> list[_Com
     sides: list[_Compared] = []
     turns = measure_in_turn(bench, {outcome.plan.precision.key: outcome.plan for outcome in outcomes})
     for found, outcome in zip(configurations, outcomes, strict=True):
-        document = build_document(bench, outcome, baseline=outcomes[0], command="mpnet compare",
-                                  latency=turns.latency(outcome.plan.precision.key))
+        document = build_document(
+            bench, outcome, baseline=outcomes[0], command="mpnet compare", latency=turns.latency(outcome.plan.precision.key)
+        )
         if found.held_out:
             chose = {name: found.values[name] for name in found.held_out if name in found.values}
             document["selection"], document["held_out"] = chose, found.held_out

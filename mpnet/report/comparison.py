@@ -28,8 +28,13 @@ class Comparison:
 
 
 def compare_results(
-    results: Sequence[Result], dataset: Dataset | None = None, found: Sequence[Any] = (), *, draws: int = DRAWS,
-    seed: int = 0, missing: str = "",
+    results: Sequence[Result],
+    dataset: Dataset | None = None,
+    found: Sequence[Any] = (),
+    *,
+    draws: int = DRAWS,
+    seed: int = 0,
+    missing: str = "",
 ) -> Comparison:
     """Every run against the first.
 
@@ -88,10 +93,15 @@ def check_limits(document: Mapping[str, Any], limits: Mapping[str, float]) -> li
 
 def _run(result: Result, baseline: Result, pair: Pair | None, task: Task) -> dict[str, Any]:
     metrics = dict(result.metrics)
-    differences: dict[str, float] = {} if result is baseline else {
-        name: metrics[name] - baseline.metrics[name] for name in metrics
-        if name in baseline.metrics and metrics[name] >= 0 and baseline.metrics[name] >= 0
-    }
+    differences: dict[str, float] = (
+        {}
+        if result is baseline
+        else {
+            name: metrics[name] - baseline.metrics[name]
+            for name in metrics
+            if name in baseline.metrics and metrics[name] >= 0 and baseline.metrics[name] >= 0
+        }
+    )
     agreement = _agreement(result, baseline, pair, task)
     if agreement is not None and result is not baseline:
         differences[task.agreement] = agreement[task.agreement.removeprefix(AGREEMENT)] - 100
@@ -127,8 +137,12 @@ def _agreement(result: Result, baseline: Result, pair: Pair | None, task: Task) 
 def _interval(name: str, found: Interval) -> dict[str, Any]:
     """within_noise: None of what gets no verdict (`Measure.judged`)."""
     said = verdict(measure(name), found)
-    return {"difference": found.difference, "low": found.low, "high": found.high,
-            "within_noise": None if said is None else said == "noise"}
+    return {
+        "difference": found.difference,
+        "low": found.low,
+        "high": found.high,
+        "within_noise": None if said is None else said == "noise",
+    }
 
 
 def _layers(results: Sequence[Result]) -> list[dict[str, Any]]:
@@ -139,9 +153,17 @@ def _layers(results: Sequence[Result]) -> list[dict[str, Any]]:
         found = [table.get(index, {}) for table in tables]
         precisions = [str(layer.get("precision", "-")) for layer in found]
         if row.get("parameters") or len(set(precisions)) > 1:
-            rows.append({"index": index, "type": row.get("type", ""), "name": row.get("name", ""),
-                         "macs": row.get("macs", 0), "precisions": precisions, "differs": len(set(precisions)) > 1,
-                         "weight_bytes": [layer.get("weight_bytes", 0) for layer in found]})
+            rows.append(
+                {
+                    "index": index,
+                    "type": row.get("type", ""),
+                    "name": row.get("name", ""),
+                    "macs": row.get("macs", 0),
+                    "precisions": precisions,
+                    "differs": len(set(precisions)) > 1,
+                    "weight_bytes": [layer.get("weight_bytes", 0) for layer in found],
+                }
+            )
     return rows
 
 
@@ -152,9 +174,16 @@ def _per_class(results: Sequence[Result], pairs: Sequence[Pair], quality: str) -
     for first, *others in zip(*(result.document["per_class"] for result in results), strict=False):
         values = [row[quality] for row in (first, *others)]
         found = [table.get(first["name"]) for table in intervals]
-        rows.append({
-            "id": first["id"], "name": first["name"], "truths": first["truths"], quality: values,
-            "differences": [value - values[0] for value in values],
-            "intervals": [None if row is None or row.interval is None else _interval(quality, row.interval) for row in found],
-        })
+        rows.append(
+            {
+                "id": first["id"],
+                "name": first["name"],
+                "truths": first["truths"],
+                quality: values,
+                "differences": [value - values[0] for value in values],
+                "intervals": [
+                    None if row is None or row.interval is None else _interval(quality, row.interval) for row in found
+                ],
+            }
+        )
     return rows

@@ -39,8 +39,11 @@ def _names(document: Mapping[str, Any]) -> list[str]:
     """What tells runs apart: their names, with their ids where names are alike."""
     runs = document["runs"]
     distinct = len({(run["name"], bool(run.get("deployed"))) for run in runs}) == len(runs)
-    return [clean(run["name"] if distinct else f"{run['name']} {run['id'][:8]}")
-            + (f" in {run['deployed']['engine']}" if run.get("deployed") else "") for run in runs]
+    return [
+        clean(run["name"] if distinct else f"{run['name']} {run['id'][:8]}")
+        + (f" in {run['deployed']['engine']}" if run.get("deployed") else "")
+        for run in runs
+    ]
 
 
 def _metrics(document: Mapping[str, Any], console: Console) -> None:
@@ -50,15 +53,26 @@ def _metrics(document: Mapping[str, Any], console: Console) -> None:
         if measure(name).compared and any(run["metrics"].get(name, -1) >= 0 for run in runs):
             rows.append([name, *[_metric(run, name, place > 0) for place, run in enumerate(runs)]])
     for name in names_of("agreement"):
-        found = [(run["agreement"] or {}).get(name.removeprefix(AGREEMENT)) if place else None
-                 for place, run in enumerate(runs)]
+        found = [
+            (run["agreement"] or {}).get(name.removeprefix(AGREEMENT)) if place else None for place, run in enumerate(runs)
+        ]
         if any(value is not None for value in found):
-            rows.append([name.replace("_", " "), "", *[_of_itself(run, name, value)
-                                                       for run, value in zip(runs[1:], found[1:], strict=True)]])
+            rows.append(
+                [
+                    name.replace("_", " "),
+                    "",
+                    *[_of_itself(run, name, value) for run, value in zip(runs[1:], found[1:], strict=True)],
+                ]
+            )
     heads = [(run["agreement"] or {}).get("head_sqnr_db") if place else None for place, run in enumerate(runs)]
     if any(heads):
-        rows.append(["head SQNR (dB)", "", *[", ".join("exact" if v is None else f"{v:.1f}" for v in values)
-                                            if values else "-" for values in heads[1:]]])
+        rows.append(
+            [
+                "head SQNR (dB)",
+                "",
+                *[", ".join("exact" if v is None else f"{v:.1f}" for v in values) if values else "-" for values in heads[1:]],
+            ]
+        )
     errors = [(run.get("deployed") or {}).get("head_error") for run in runs]
     if any(error is not None for error in errors):
         rows.append(["head error to mpnet's own", *["" if error is None else f"{error:.1e}" for error in errors]])
@@ -125,8 +139,9 @@ def _costs(document: Mapping[str, Any], console: Console) -> None:
         comparable = not any(doubt_of(run["latency"]) for run in runs)
         nothing = [float("nan")] * len(runs)
         rows.append(["latency", *_shares(times if comparable else nothing, texts)])
-    machines = sorted({f"{run['latency'].get('isa')}, {run['latency'].get('threads')} threads"
-                       for run in runs if run["latency"]})
+    machines = sorted(
+        {f"{run['latency'].get('isa')}, {run['latency'].get('threads')} threads" for run in runs if run["latency"]}
+    )
     title = "cost" + (f" (latency: {'; '.join(machines)})" if machines else "")
     columns = [""]
     for place, name in enumerate(_names(document)):
@@ -154,10 +169,14 @@ def _layers(document: Mapping[str, Any], console: Console) -> None:
         console.print("all layers have the same precision in all runs\n")
         return
     total = sum(row["macs"] for row in rows) or 1
-    cells = [[row["index"], row["name"] or row["type"], f"{row['macs'] / total:.1%}", *row["precisions"]]
-             for row in differing]
-    print_table(console, ["layer", "name", "MACs", *_names(document)], cells,
-                f"precision: {len(differing)} of {len(rows)} layers differ", left=(1,))
+    cells = [[row["index"], row["name"] or row["type"], f"{row['macs'] / total:.1%}", *row["precisions"]] for row in differing]
+    print_table(
+        console,
+        ["layer", "name", "MACs", *_names(document)],
+        cells,
+        f"precision: {len(differing)} of {len(rows)} layers differ",
+        left=(1,),
+    )
 
 
 def _classes(document: Mapping[str, Any], console: Console, unicode: bool) -> None:
@@ -169,8 +188,14 @@ def _classes(document: Mapping[str, Any], console: Console, unicode: bool) -> No
         return float(max(map(abs, row["differences"])))
 
     top = max(map(weight, rows))
-    real = [sum(found is not None and not found["within_noise"] for found in column)
-            for column in zip(*(row["intervals"] for row in rows), strict=True)] if rows[0]["intervals"] else []
+    real = (
+        [
+            sum(found is not None and not found["within_noise"] for found in column)
+            for column in zip(*(row["intervals"] for row in rows), strict=True)
+        ]
+        if rows[0]["intervals"]
+        else []
+    )
     cells = []
     for row in sorted(rows, key=lambda row: -weight(row)):
         cell: list[object] = [row["name"], row["truths"], f"{row[quality][0]:.2f}"]
@@ -187,8 +212,7 @@ def _classes(document: Mapping[str, Any], console: Console, unicode: bool) -> No
     elif real:
         title += "; none beyond noise"
     names = _names(document)
-    print_table(console, ["class", "truths", *names], cells, title, (0, *range(3, len(names) + 2)), CLASSES_SHOWN,
-                fold=(0,))
+    print_table(console, ["class", "truths", *names], cells, title, (0, *range(3, len(names) + 2)), CLASSES_SHOWN, fold=(0,))
 
 
 def _changes(run: Mapping[str, Any], console: Console, several: bool, task: Task) -> None:
@@ -201,8 +225,9 @@ def _changes(run: Mapping[str, Any], console: Console, several: bool, task: Task
     title = f"{lost} {task.thing}s lost, {len(changes) - lost} gained{name} ({view.matched})"
     if run["verdict"]:
         title += f"; {run['verdict']}"
-    rows = [[change["kind"], *(_shown(change[key]) for key in view.change.values()), change.get("file", "")]
-            for change in changes]
+    rows = [
+        [change["kind"], *(_shown(change[key]) for key in view.change.values()), change.get("file", "")] for change in changes
+    ]
     columns = ["", *view.change, "file" if any(row[-1] for row in rows) else ""]
     words = [place for place, key in enumerate(view.change.values(), 1) if isinstance(changes[0][key], str)]
     print_table(console, columns, rows, title, left=(0, *words, len(columns) - 1), limit=CHANGES_SHOWN)

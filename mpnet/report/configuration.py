@@ -64,7 +64,7 @@ def split_source(source: str) -> tuple[Path, str | None]:
     # Keys may hold colons as well (`fqq+3:q`), so the first cut behind which a store stands is the right one.
     for place, character in enumerate(source):
         if character == ":" and (store := store_at(Path(source[:place] or "."))):
-            return store, source[place + 1:]
+            return store, source[place + 1 :]
     folder, colon, key = source.rpartition(":")
     if colon and Path(folder).is_dir():
         raise StoreError(f"{folder}: holds no sweep, so {key[:60]!r} names nothing in it; `mpnet list` shows what there is")
@@ -86,18 +86,23 @@ def _picked(path: Path, number: int | None, name: str) -> str | None:
     nearest = found.get("nearest")
     if name == NEAREST:
         if not nearest:
-            raise StoreError(f"{path}: this sweep's limits are met, or it has none or has not ended; name one of "
-                             f"{', '.join(PICK_RULES)}")
+            raise StoreError(
+                f"{path}: this sweep's limits are met, or it has none or has not ended; name one of {', '.join(PICK_RULES)}"
+            )
         return str(nearest["precision"])
     if nearest:
-        raise StoreError(f"{path}: nothing meets the limits of this sweep ({limits_text(found['limits'])}); nearest is "
-                         f"{short_key(nearest['precision'])}: name it {NEAREST!r}, or change sweep.constraints")
+        raise StoreError(
+            f"{path}: nothing meets the limits of this sweep ({limits_text(found['limits'])}); nearest is "
+            f"{short_key(nearest['precision'])}: name it {NEAREST!r}, or change sweep.constraints"
+        )
     if name == "chosen":
         return None
     pick = (found.get("picks") or {}).get(name)
     if pick is None:
-        raise StoreError(f"{path}: has no configuration that is {name} ({PICK_RULES[name]}); "
-                         f"it has {', '.join(found.get('picks') or {}) or 'no picks: run the sweep to its end'}")
+        raise StoreError(
+            f"{path}: has no configuration that is {name} ({PICK_RULES[name]}); "
+            f"it has {', '.join(found.get('picks') or {}) or 'no picks: run the sweep to its end'}"
+        )
     return str(pick["precision"])
 
 

@@ -99,8 +99,12 @@ def _nothing_to_set(overrides: Sequence[str]) -> None:
 
 def _with_files(experiment: Experiment, files: Files) -> Experiment:
     model = experiment.model
-    return replace(experiment, model=replace(model, cfg=files.cfg or model.cfg, weights=files.weights or model.weights,
-                                             names=files.names or model.names))
+    return replace(
+        experiment,
+        model=replace(
+            model, cfg=files.cfg or model.cfg, weights=files.weights or model.weights, names=files.names or model.names
+        ),
+    )
 
 
 def _of_experiment(experiment: Experiment, complete: bool) -> Decision:
@@ -116,8 +120,12 @@ def _of_experiment(experiment: Experiment, complete: bool) -> Decision:
     content = read_cfg_bytes(model.cfg)
     network = parse_cfg(content, str(model.cfg), model.dialect)
     section = experiment.precision
-    return Decision(Configuration(network, assign(network, section.default, dict(section.layers)), bring, content,
-                                  document={"name": experiment.name}), model.cfg)
+    return Decision(
+        Configuration(
+            network, assign(network, section.default, dict(section.layers)), bring, content, document={"name": experiment.name}
+        ),
+        model.cfg,
+    )
 
 
 def _of_stored(source: str, files: Files, complete: bool) -> Decision:
@@ -134,8 +142,11 @@ def _of_stored(source: str, files: Files, complete: bool) -> Decision:
         return bench.options, bench.prepared
 
     network, content, remark = _measured_cfg(document)
-    return Decision(Configuration(network, assign_key(network, found.key), bring, content, document=document),
-                    path, (remark,) if remark else ())
+    return Decision(
+        Configuration(network, assign_key(network, found.key), bring, content, document=document),
+        path,
+        (remark,) if remark else (),
+    )
 
 
 def _stored(source: str, files: Files) -> tuple[Found, dict[str, Any]]:
@@ -155,8 +166,13 @@ def _measured_cfg(document: Mapping[str, Any]) -> tuple[NetworkSpec, bytes, str]
     content = read_cfg_bytes(path)
     network = parse_cfg(content, str(path), (document.get("protocol") or {}).get("dialect", "auto"))
     same = hashlib.sha256(content).hexdigest() == document["digests"].get("cfg")
-    return network, content, "" if same else (
-        f"{path} is not the file that was measured (its digest differs); its precisions are taken all the same")
+    return (
+        network,
+        content,
+        ""
+        if same
+        else (f"{path} is not the file that was measured (its digest differs); its precisions are taken all the same"),
+    )
 
 
 def _of_cfg(path: Path, files: Files) -> Decision:
@@ -177,4 +193,3 @@ def _of_cfg(path: Path, files: Files) -> Decision:
     names = class_names(network, files.names)
     document = {"name": path.stem, "digests": {"cfg": network.digest}, "sources": {"cfg": str(path.absolute())}}
     return Decision(Configuration(network, assign(network), bring, content, names, document), path)
-

@@ -14,6 +14,11 @@ from mpnet.report.terminal import clean, print_table
 def print_fates(layers: Sequence[LayerFate], engine: Mapping[str, str] | None, console: Console) -> None:
     """The layers as a table. engine: name and version of the program that was asked."""
     runs = f"{engine['engine']} {engine['version']} runs" if engine else "runs"
-    rows = [[Text(clean(cell), style="bold red" if layer.falls_back else "") for cell in (
-        str(layer.index), layer.name, layer.asked, layer.written, layer.executed or "-", layer.why)] for layer in layers]
+    rows = [
+        [
+            Text(clean(cell), style="bold red" if layer.falls_back else "")
+            for cell in (str(layer.index), layer.name, layer.asked, layer.written, layer.executed or "-", layer.why)
+        ]
+        for layer in layers
+    ]
     print_table(console, ("#", "layer", "asked", "written", runs, ""), rows, left=range(1, 6), keys=2)

@@ -52,8 +52,16 @@ class Figure:
 
 def all_figures(data: ReportData) -> tuple[Figure, ...]:
     """Every plot for which there is data, in the page's order."""
-    found = [front(data), *sensitivities(data), heat(data), *errors(data), *[histogram(e) for e in data.errors],
-             time(data), sizes(data), classes(data)]
+    found = [
+        front(data),
+        *sensitivities(data),
+        heat(data),
+        *errors(data),
+        *[histogram(e) for e in data.errors],
+        time(data),
+        sizes(data),
+        classes(data),
+    ]
     return tuple(figure for figure in found if figure is not None)
 
 
@@ -74,8 +82,10 @@ def front(data: ReportData) -> Figure | None:
     best = np.flatnonzero(known & table.front)
     best = best[np.argsort(x[best], kind="stable")]
     low, high = _intervals(data, best, objective)
-    series = [Series("measured", x[rest].tolist(), y[rest].tolist(), "muted"),
-              Series("front", x[best].tolist(), y[best].tolist(), "accent", low, high, "line+points")]
+    series = [
+        Series("measured", x[rest].tolist(), y[rest].tolist(), "muted"),
+        Series("front", x[best].tolist(), y[best].tolist(), "accent", low, high, "line+points"),
+    ]
     for row, name in _named(data).items():
         if known[row]:
             series.append(Series(name, [x[row]], [y[row]], "baseline" if row == table.baseline else "chosen"))
@@ -83,8 +93,9 @@ def front(data: ReportData) -> Figure | None:
     columns.update({name: values.tolist() for name, values in table.columns.items()})
     title = f"{measure(objective).label} against {measure(cost).label}"
     on = data.pictures_of(objective)
-    return Figure("front", "xy", title, _label(cost), _label(objective), tuple(series), columns=columns,
-                  note=f"on {on}" if on else "")
+    return Figure(
+        "front", "xy", title, _label(cost), _label(objective), tuple(series), columns=columns, note=f"on {on}" if on else ""
+    )
 
 
 def _named(data: ReportData) -> dict[int, str]:
@@ -123,18 +134,30 @@ def sensitivities(data: ReportData) -> list[Figure]:
             names = [s.layer.name for s in rows]
             colour = BY_CODE[code].base if code in BY_CODE else "accent"
             series.append(Series(f"only this layer in {rows[0].precision}", names, [s.alone for s in rows], colour))
-            series.append(Series(f"all but this layer in {rows[0].precision}", names, [s.rest for s in rows],
-                                 colour + "-light"))
+            series.append(
+                Series(f"all but this layer in {rows[0].precision}", names, [s.rest for s in rows], colour + "-light")
+            )
         columns: dict[str, Sequence[Any]] = {
-            "layer": [s.layer.index for s in found], "name": [s.layer.name for s in found],
-            "precision": [s.precision for s in found], "only_this": [s.alone for s in found],
+            "layer": [s.layer.index for s in found],
+            "name": [s.layer.name for s in found],
+            "precision": [s.precision for s in found],
+            "only_this": [s.alone for s in found],
             "all_but_this": [s.rest for s in found],
         }
         absolute = np.isinf(data.configurations.value(data.configurations.baseline, name))
         label = row.label if absolute else f"change of {row.label}"
-        out.append(Figure(f"sensitivity-{name}", "bars", f"{label[0].upper()}{label[1:]} per layer", "layer",
-                          label + (f" ({row.unit})" if row.unit == "dB" else ""), tuple(series), columns=columns,
-                          note="values, not changes: the baseline has no noise" if absolute else ""))
+        out.append(
+            Figure(
+                f"sensitivity-{name}",
+                "bars",
+                f"{label[0].upper()}{label[1:]} per layer",
+                "layer",
+                label + (f" ({row.unit})" if row.unit == "dB" else ""),
+                tuple(series),
+                columns=columns,
+                note="values, not changes: the baseline has no noise" if absolute else "",
+            )
+        )
     return out
 
 
@@ -152,9 +175,15 @@ def heat(data: ReportData) -> Figure | None:
     rows = sorted({*spread, *named}, key=lambda row: (-objective[row], cost[row]))
     start = table.value(table.baseline, table.cost)
     digits = measure(table.objective).digits
-    labels = tuple(" · ".join(filter(None, (
-        named.get(row, ""), f"{objective[row]:.{digits}f}", f"{100 * cost[row] / start:.0f} %" if start > 0 else "")))
-        for row in rows)
+    labels = tuple(
+        " · ".join(
+            filter(
+                None,
+                (named.get(row, ""), f"{objective[row]:.{digits}f}", f"{100 * cost[row] / start:.0f} %" if start > 0 else ""),
+            )
+        )
+        for row in rows
+    )
     keys = tuple(table.keys[row] for row in rows)
     names = tuple(layer.name for layer in data.weighted)
     columns: dict[str, Sequence[Any]] = {"precision": list(keys), "named": [named.get(row, "") for row in rows]}
@@ -165,8 +194,18 @@ def heat(data: ReportData) -> Figure | None:
     note = f"{measure(table.objective).label} and share of the baseline's {measure(table.cost).label} before each row"
     if len(spread) < len(rest):
         note += f"; {len(rows)} of the front's {len(front)}, evenly thinned"
-    return Figure("heat", "heat", "Precision of each layer", "layer", "", cells=keys, rows=labels, categories=names,
-                  note=note, columns=columns)
+    return Figure(
+        "heat",
+        "heat",
+        "Precision of each layer",
+        "layer",
+        "",
+        cells=keys,
+        rows=labels,
+        categories=names,
+        note=note,
+        columns=columns,
+    )
 
 
 def errors(data: ReportData) -> list[Figure]:
@@ -175,15 +214,43 @@ def errors(data: ReportData) -> list[Figure]:
         return []
     names = [e.name for e in data.errors]
     renamed = {"layer": "index", "noise_share": "noise"}
-    every = {name: [getattr(e, renamed.get(name, name)) for e in data.errors] for name in (
-        "layer", "name", "precision", "noise_share", "sqnr_db", "local_sqnr_db", "cosine", "rmse_over_scale", "saturated",
-        "low", "high")}
-    noise = Figure("error-noise", "bars", "Share of the noise at the heads, each layer lowered alone", "layer",
-                   "share (%)", (Series("share of noise", names, [100 * e.noise for e in data.errors], "accent"),),
-                   columns=every)
-    sqnr = Figure("error-sqnr", "bars", "Signal to noise against fp32", "layer", "SQNR (dB)", (
-        Series("cumulative", names, every["sqnr_db"], "accent"),
-        Series("only this layer's rounding", names, every["local_sqnr_db"], "muted")), columns=every)
+    every = {
+        name: [getattr(e, renamed.get(name, name)) for e in data.errors]
+        for name in (
+            "layer",
+            "name",
+            "precision",
+            "noise_share",
+            "sqnr_db",
+            "local_sqnr_db",
+            "cosine",
+            "rmse_over_scale",
+            "saturated",
+            "low",
+            "high",
+        )
+    }
+    noise = Figure(
+        "error-noise",
+        "bars",
+        "Share of the noise at the heads, each layer lowered alone",
+        "layer",
+        "share (%)",
+        (Series("share of noise", names, [100 * e.noise for e in data.errors], "accent"),),
+        columns=every,
+    )
+    sqnr = Figure(
+        "error-sqnr",
+        "bars",
+        "Signal to noise against fp32",
+        "layer",
+        "SQNR (dB)",
+        (
+            Series("cumulative", names, every["sqnr_db"], "accent"),
+            Series("only this layer's rounding", names, every["local_sqnr_db"], "muted"),
+        ),
+        columns=every,
+    )
     return [noise, sqnr]
 
 
@@ -195,9 +262,16 @@ def histogram(error: LayerError) -> Figure | None:
     low, high = error.edges
     centres = [low + (high - low) * (i + 0.5) / count for i in range(count)]
     lines = tuple((x, "clip") for x in error.clip) if error.clip else ()
-    return Figure(f"histogram-{error.index}", "histogram", f"Values into {error.name}", "value", "count",
-                  (Series("values", centres, list(error.histogram), "accent"),), lines=lines,
-                  columns={"value": centres, "count": list(error.histogram)})
+    return Figure(
+        f"histogram-{error.index}",
+        "histogram",
+        f"Values into {error.name}",
+        "value",
+        "count",
+        (Series("values", centres, list(error.histogram), "accent"),),
+        lines=lines,
+        columns={"value": centres, "count": list(error.histogram)},
+    )
 
 
 def _pairs(data: ReportData, name: str, title: str, label: str, attribute: str) -> Figure | None:
@@ -206,9 +280,15 @@ def _pairs(data: ReportData, name: str, title: str, label: str, attribute: str) 
     after = [float(getattr(c, f"chosen_{attribute}")) for c in data.costs]
     if not names or not np.isfinite(before + after).any():
         return None
-    return Figure(name, "bars", title, "layer", label, (
-        Series("baseline", names, before, "baseline"), Series("chosen", names, after, "accent")),
-        columns={"layer": [c.index for c in data.costs], "name": names, "baseline": before, "chosen": after})
+    return Figure(
+        name,
+        "bars",
+        title,
+        "layer",
+        label,
+        (Series("baseline", names, before, "baseline"), Series("chosen", names, after, "accent")),
+        columns={"layer": [c.index for c in data.costs], "name": names, "baseline": before, "chosen": after},
+    )
 
 
 def time(data: ReportData) -> Figure | None:
@@ -230,11 +310,29 @@ def classes(data: ReportData) -> Figure | None:
     found, quality = [c.interval for c in rows if c.interval], data.task.quality
     label = f"change of {measure(quality).label}"
     columns: dict[str, Sequence[Any]] = {
-        "class": [c.name for c in rows], "truths": [c.truths for c in rows],
+        "class": [c.name for c in rows],
+        "truths": [c.truths for c in rows],
         f"baseline_{quality}": [c.baseline.get(quality, float("nan")) for c in rows],
         f"chosen_{quality}": [c.chosen.get(quality, float("nan")) for c in rows],
-        "difference": [i.difference for i in found], "low": [i.low for i in found], "high": [i.high for i in found],
+        "difference": [i.difference for i in found],
+        "low": [i.low for i in found],
+        "high": [i.high for i in found],
     }
-    return Figure("classes", "bars", f"C{label[1:]} per class, 95 % intervals", "class", label, (
-        Series(label, [c.name for c in rows], [i.difference for i in found], "accent",
-               [i.low for i in found], [i.high for i in found]),), columns=columns)
+    return Figure(
+        "classes",
+        "bars",
+        f"C{label[1:]} per class, 95 % intervals",
+        "class",
+        label,
+        (
+            Series(
+                label,
+                [c.name for c in rows],
+                [i.difference for i in found],
+                "accent",
+                [i.low for i in found],
+                [i.high for i in found],
+            ),
+        ),
+        columns=columns,
+    )

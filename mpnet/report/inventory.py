@@ -58,9 +58,14 @@ def _result(result: Result) -> dict[str, Any]:
     task = result.task
     agreement = document.get("agreement") or {}
     return {
-        "folder": str(folder), "name": result.name, "id": result.id, "created": document.get("created"),
-        "latest": _leads_to(folder.parent / LATEST, folder.name), "images": document["protocol"].get("images"),
-        "precision": document["precision"].get("key"), "quality": {task.quality: result.metrics.get(task.quality)},
+        "folder": str(folder),
+        "name": result.name,
+        "id": result.id,
+        "created": document.get("created"),
+        "latest": _leads_to(folder.parent / LATEST, folder.name),
+        "images": document["protocol"].get("images"),
+        "precision": document["precision"].get("key"),
+        "quality": {task.quality: result.metrics.get(task.quality)},
         "agreement": agreement.get(task.agreement.removeprefix("agreement_")),
         "engine": (document.get("deployed") or {}).get("engine"),
     }
@@ -69,8 +74,16 @@ def _result(result: Result) -> dict[str, Any]:
 def _sweeps(store: Path) -> list[dict[str, Any]]:
     status = sweep_status(store)
     latest = _leads_to(store.parent / LATEST_STORE, store.name)
-    return [{"store": str(store), "name": row["name"], "latest": latest and row["last"],
-             "state": status["state"] if row["last"] else row["state"], **row} for row in status["sweeps"]]
+    return [
+        {
+            "store": str(store),
+            "name": row["name"],
+            "latest": latest and row["last"],
+            "state": status["state"] if row["last"] else row["state"],
+            **row,
+        }
+        for row in status["sweeps"]
+    ]
 
 
 def _leads_to(link: Path, name: str) -> bool:
@@ -82,24 +95,51 @@ def print_inventory(document: dict[str, Any], out: Console) -> None:
     results, sweeps = document["results"], document["sweeps"]
     if results:
         engines = any(row["engine"] for row in results)
-        cells = [[
-            row["folder"], "*" if row["latest"] else "", short_key(row["precision"] or ""),
-            " ".join(f"{name} {value:.2f}" for name, value in row["quality"].items() if value is not None),
-            "" if row["agreement"] is None else f"{row['agreement']:.2f}", row["images"], _minute(row["created"]),
-            *([row["engine"] or ""] if engines else []),
-        ] for row in results]
+        cells = [
+            [
+                row["folder"],
+                "*" if row["latest"] else "",
+                short_key(row["precision"] or ""),
+                " ".join(f"{name} {value:.2f}" for name, value in row["quality"].items() if value is not None),
+                "" if row["agreement"] is None else f"{row['agreement']:.2f}",
+                row["images"],
+                _minute(row["created"]),
+                *([row["engine"] or ""] if engines else []),
+            ]
+            for row in results
+        ]
         headings = ("result", "", "precision", "quality", "agreement", "pictures", "created", *(["engine"] if engines else []))
-        print_table(out, headings, cells, f"{_counted(results, 'result')}; *: the latest, for which its folder stands as well",
-                    left=(0, 1, 2, 3, 7), keys=2, optional=(4, *([7] if engines else []), 6, 5), fold=(0,))
+        print_table(
+            out,
+            headings,
+            cells,
+            f"{_counted(results, 'result')}; *: the latest, for which its folder stands as well",
+            left=(0, 1, 2, 3, 7),
+            keys=2,
+            optional=(4, *([7] if engines else []), 6, 5),
+            fold=(0,),
+        )
     if sweeps:
-        cells = [[
-            row["store"], "*" if row["latest"] else "", row["sweep"], row["strategy"] or "", row["state"],
-            f"{row['trials']:,}", f"{100 * (row['holdout'] or 0):.0f} %", ", ".join(row["objectives"] or ()),
-            "; ".join(row["options"]), _minute(row["created"]),
-        ] for row in sweeps]
+        cells = [
+            [
+                row["store"],
+                "*" if row["latest"] else "",
+                row["sweep"],
+                row["strategy"] or "",
+                row["state"],
+                f"{row['trials']:,}",
+                f"{100 * (row['holdout'] or 0):.0f} %",
+                ", ".join(row["objectives"] or ()),
+                "; ".join(row["options"]),
+                _minute(row["created"]),
+            ]
+            for row in sweeps
+        ]
         headings = ("sweep", "", "N", "strategy", "state", "trials", "held out", "objectives", "options", "created")
-        title = (f"{_counted(sweeps, 'sweep')}; configurations are named STORE:safe, STORE:KEY, STORE:N/KEY; *: the latest, "
-                 "for which its folder stands as well")
+        title = (
+            f"{_counted(sweeps, 'sweep')}; configurations are named STORE:safe, STORE:KEY, STORE:N/KEY; *: the latest, "
+            "for which its folder stands as well"
+        )
         print_table(out, headings, cells, title, left=(0, 1, 3, 4, 7, 8), keys=3, optional=(6, 8, 7, 9), fold=(0, 7))
     if not results and not sweeps:
         out.print(f"{document['folder']}: holds no results and no sweeps")

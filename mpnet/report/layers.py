@@ -55,9 +55,12 @@ def print_layers(document: Mapping[str, Any], console: Console) -> None:
     columns = [column for column in _COLUMNS if column[0] != "runs in" or backends]
     names = [name for name, _, _ in columns]
     print_table(
-        console, names, [[cell(row) for _, _, cell in columns] for row in document["layers"]],
+        console,
+        names,
+        [[cell(row) for _, _, cell in columns] for row in document["layers"]],
         left=[place for place, (_, right, _) in enumerate(columns) if not right],
-        optional=[names.index(name) for name in _OPTIONAL], fold=[names.index("selectors"), names.index("conversions")],
+        optional=[names.index(name) for name in _OPTIONAL],
+        fold=[names.index("selectors"), names.index("conversions")],
     )
     totals = document["totals"]
     share = 100 * totals["int8_macs"] / totals["macs"] if totals["macs"] else 0

@@ -148,8 +148,14 @@ class PictureChange(Change):
 
     def columns(self) -> dict[str, Any]:
         sides = (("baseline", self.before), ("other", self.after))
-        return {**super().columns(), **{f"{side}_{key}": value for side, guess in sides
-                                        for key, value in (("class", guess.name), ("score", guess.score))}}
+        return {
+            **super().columns(),
+            **{
+                f"{side}_{key}": value
+                for side, guess in sides
+                for key, value in (("class", guess.name), ("score", guess.score))
+            },
+        }
 
 
 @dataclass(frozen=True, eq=False)
@@ -258,16 +264,15 @@ class CfgTemplate:
 
     def fill(self, key: str) -> str:
         """The file for one precision string. Raises KeyError or IndexError for a string of another network."""
-        return "".join(
-            part if isinstance(part, str) else part[key[position or 0]] for part, position in self.parts
-        )
+        return "".join(part if isinstance(part, str) else part[key[position or 0]] for part, position in self.parts)
 
 
 def pictures_text(name: str, count: int) -> str:
     """A set of pictures in words. name: 'all', 'selecting' or 'held_out'."""
     plural = "" if count == 1 else "s"
     return {"held_out": f"the {count} held-out picture{plural}", "all": f"all {count} picture{plural}"}.get(
-        name, f"the {count} picture{plural} that chose")
+        name, f"the {count} picture{plural} that chose"
+    )
 
 
 @dataclass(frozen=True)
@@ -323,9 +328,14 @@ class ReportData:
 
     def pictures_of(self, column: str) -> str:
         """The pictures that a column's values are of, in words; '' for what is not of pictures."""
-        return "" if measure(column).cost or not self.images else pictures_text(
-            "held_out" if column.startswith(HELD_OUT) else "selecting" if self.held_out else "all",
-            self.held_out if column.startswith(HELD_OUT) else self.images - self.held_out)
+        return (
+            ""
+            if measure(column).cost or not self.images
+            else pictures_text(
+                "held_out" if column.startswith(HELD_OUT) else "selecting" if self.held_out else "all",
+                self.held_out if column.startswith(HELD_OUT) else self.images - self.held_out,
+            )
+        )
 
     @property
     def judged(self) -> str:

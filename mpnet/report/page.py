@@ -37,31 +37,57 @@ def render(data: ReportData) -> str:
     """The page. Names, notes and file names in `data` are shown as text, whatever they contain."""
     script = _scripts()
     shown = {figure.name: figure for figure in figures.all_figures(data)}
-    environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True,
-                                     undefined=jinja2.StrictUndefined)
-    environment.filters.update(num=_number, jpeg=lambda data: f"data:image/jpeg;base64,{_base64(data)}",
-                               product=lambda shape: int(np.prod(shape)), short=short_key)
+    environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined)
+    environment.filters.update(
+        num=_number,
+        jpeg=lambda data: f"data:image/jpeg;base64,{_base64(data)}",
+        product=lambda shape: int(np.prod(shape)),
+        short=short_key,
+    )
     environment.globals.update(chip=_chip, whisker=_Whisker(data.classes), tone=_tone, measure=measure)
     # The policy lets exactly this script run, so a name that slipped through as markup could still do nothing.
-    policy = f"default-src 'none'; script-src 'sha256-{_base64(hashlib.sha256(script.encode()).digest())}'; " \
-             "style-src 'unsafe-inline'; img-src data: blob:; base-uri 'none'; form-action 'none'"
+    policy = (
+        f"default-src 'none'; script-src 'sha256-{_base64(hashlib.sha256(script.encode()).digest())}'; "
+        "style-src 'unsafe-inline'; img-src data: blob:; base-uri 'none'; form-action 'none'"
+    )
     drawn = [c for c in data.changes if c.jpeg is not None]
     return environment.from_string(_asset("templates", "report.html.j2")).render(
-        data=data, table=data.configurations, policy=policy, css=Markup(_asset("static", "report.css")),
-        script=Markup(script), payload=Markup(embedded_json(payload(data, shown))),
-        sentences=[_minus(sentence) for sentence in sentences(data)], status_text=_status(data), tiles=_tiles(data),
-        picks=_picks(data), sections=_sections(data, shown), charts={name: _chart(figure) for name, figure in shown.items()},
-        figures=shown, sensitivity_names=[name for name in shown if name.startswith("sensitivity-")],
-        objectives=_axes(data, False), costs=_axes(data, True), means=_means(data),
-        per_class=[measure(name) for name in data.task.per_class], matched=view_of(data.task).matched,
-        precisions=_precisions(data), histograms=_histograms(data, shown),
-        total_macs=sum(layer.macs for layer in data.layers), latency_text=_latency(data),
-        class_verdict=_class_verdict(data), confusion=_confusion(data),
+        data=data,
+        table=data.configurations,
+        policy=policy,
+        css=Markup(_asset("static", "report.css")),
+        script=Markup(script),
+        payload=Markup(embedded_json(payload(data, shown))),
+        sentences=[_minus(sentence) for sentence in sentences(data)],
+        status_text=_status(data),
+        tiles=_tiles(data),
+        picks=_picks(data),
+        sections=_sections(data, shown),
+        charts={name: _chart(figure) for name, figure in shown.items()},
+        figures=shown,
+        sensitivity_names=[name for name in shown if name.startswith("sensitivity-")],
+        objectives=_axes(data, False),
+        costs=_axes(data, True),
+        means=_means(data),
+        per_class=[measure(name) for name in data.task.per_class],
+        matched=view_of(data.task).matched,
+        precisions=_precisions(data),
+        histograms=_histograms(data, shown),
+        total_macs=sum(layer.macs for layer in data.layers),
+        latency_text=_latency(data),
+        class_verdict=_class_verdict(data),
+        confusion=_confusion(data),
         crops=sorted(drawn, key=lambda c: (c.kind != "lost", -c.score)),
-        changes=sorted(data.changes, key=lambda c: (c.kind != "lost", -c.score)), filters=_filters(data),
-        lost=sum(c.kind == "lost" for c in data.changes), gained=sum(c.kind == "gained" for c in data.changes),
-        documents=[("Protocol", _pairs(data.protocol)), ("Digests", _pairs(data.digests)),
-                   ("Versions", _pairs(data.versions)), ("Latency", _pairs(data.latency))],
+        changes=sorted(data.changes, key=lambda c: (c.kind != "lost", -c.score)),
+        filters=_filters(data),
+        lost=sum(c.kind == "lost" for c in data.changes),
+        gained=sum(c.kind == "gained" for c in data.changes),
+        documents=[
+            ("Protocol", _pairs(data.protocol)),
+            ("Digests", _pairs(data.digests)),
+            ("Versions", _pairs(data.versions)),
+            ("Latency", _pairs(data.latency)),
+        ],
     )
 
 
@@ -73,24 +99,44 @@ def payload(data: ReportData, shown: Mapping[str, Figure]) -> dict[str, Any]:
     long = max(map(len, table.keys), default=0) > SHORT
     return {
         "table": {
-            "keys": list(table.keys), "short": [short_key(key) for key in table.keys] if long else None,
-            "front": np.flatnonzero(table.front).tolist(), "baseline": table.baseline,
-            "chosen": table.chosen, "objective": table.objective, "cost": table.cost,
+            "keys": list(table.keys),
+            "short": [short_key(key) for key in table.keys] if long else None,
+            "front": np.flatnonzero(table.front).tolist(),
+            "baseline": table.baseline,
+            "chosen": table.chosen,
+            "objective": table.objective,
+            "cost": table.cost,
             "columns": {name: _base64(table.columns[name].astype("<f8").tobytes()) for name in names},
         },
-        "measures": {name: {"label": m.label, "unit": m.unit, "higher": m.higher, "cost": m.cost, "digits": m.digits,
-                            "judged": m.judged, "itself": m.itself, "means": m.means, "pictures": data.pictures_of(name)}
-                     for name in names for m in (measure(name),)},
+        "measures": {
+            name: {
+                "label": m.label,
+                "unit": m.unit,
+                "higher": m.higher,
+                "cost": m.cost,
+                "digits": m.digits,
+                "judged": m.judged,
+                "itself": m.itself,
+                "means": m.means,
+                "pictures": data.pictures_of(name),
+            }
+            for name in names
+            for m in (measure(name),)
+        },
         "hover": [m.name for m in MEASURES if m.headline and m.name in table.columns],
         "picks": [{"name": pick.name, "row": pick.row} for pick in data.picks if pick.row is not None],
         "precisions": {p.code: {"name": p.name, "base": p.base} for p in _precisions(data)},
         "layers": [{"index": layer.index, "name": layer.name, "position": layer.position} for layer in data.layers],
-        "intervals": {row: {name: [i.difference, i.low, i.high] for name, i in found.items()}
-                      for row, found in data.intervals.items()},
+        "intervals": {
+            row: {name: [i.difference, i.low, i.high] for name, i in found.items()} for row, found in data.intervals.items()
+        },
         # The front's numbers are the table's; a second copy would double the page.
         "figures": {name: {k: list(v) for k, v in figure.columns.items()} for name, figure in shown.items() if name != "front"},
-        "cfg": None if data.cfg is None else {
-            "file": data.cfg.file_name, "encoding": data.cfg.encoding,
+        "cfg": None
+        if data.cfg is None
+        else {
+            "file": data.cfg.file_name,
+            "encoding": data.cfg.encoding,
             "parts": [[part if isinstance(part, str) else dict(part), place] for part, place in data.cfg.parts],
         },
     }
@@ -99,8 +145,10 @@ def payload(data: ReportData, shown: Mapping[str, Figure]) -> dict[str, Any]:
 def _chart(figure: Figure) -> Markup:
     """A figure for the page, in colours that follow light and dark."""
     if figure.name == "front":
-        series = tuple(replace(s, x=s.x[::step], y=s.y[::step]) if (step := -(-len(s.x) // CLOUD_DRAWN)) > 1
-                       and s.colour == "muted" else s for s in figure.series)
+        series = tuple(
+            replace(s, x=s.x[::step], y=s.y[::step]) if (step := -(-len(s.x) // CLOUD_DRAWN)) > 1 and s.colour == "muted" else s
+            for s in figure.series
+        )
         figure = replace(figure, series=series)
         return Markup(svg.draw(figure, 960, 440, svg.PAGE, titled=False))
     drawn = svg.draw(figure, 520, 300, svg.PAGE, titled=False)
@@ -125,8 +173,9 @@ def _asset(folder: str, name: str) -> str:
 
 @lru_cache(maxsize=1)
 def _scripts() -> str:
-    found = sorted(item.name for item in resources.files("mpnet.report").joinpath("static").iterdir()
-                   if item.name.endswith(".js"))
+    found = sorted(
+        item.name for item in resources.files("mpnet.report").joinpath("static").iterdir() if item.name.endswith(".js")
+    )
     return "\n".join(_asset("static", name) for name in found)
 
 
@@ -198,9 +247,19 @@ def _tiles(data: ReportData) -> list[dict[str, str]]:
                 change = _number(value - start, row.digits, True)
         if interval is not None:
             note = f"95 %: {_minus_all(bounds(interval, None if row.judged else row.itself))}" + (
-                ", within noise" if said == "noise" else "")
-        tiles.append({"label": row.label, "value": amount(name, value), "change": change, "note": note, "means": row.means,
-                      "tone": {"loss": "bad", "gain": "good"}.get(said or "", "noise"), "on": data.pictures_of(name)})
+                ", within noise" if said == "noise" else ""
+            )
+        tiles.append(
+            {
+                "label": row.label,
+                "value": amount(name, value),
+                "change": change,
+                "note": note,
+                "means": row.means,
+                "tone": {"loss": "bad", "gain": "good"}.get(said or "", "noise"),
+                "on": data.pictures_of(name),
+            }
+        )
     return tiles
 
 
@@ -210,8 +269,10 @@ def _picks(data: ReportData) -> list[dict[str, Any]]:
     headline = [row.name for row in MEASURES if row.headline and row.cost]
     found = []
     for pick in data.picks:
-        losses = [(f"{_number(i.difference, 2, True)}", f"({_minus_all(bounds(i))})", words)
-                  for words, i in list(pick.losses.items())[:1]]
+        losses = [
+            (f"{_number(i.difference, 2, True)}", f"({_minus_all(bounds(i))})", words)
+            for words, i in list(pick.losses.items())[:1]
+        ]
         saves = [f"{_number(pick.saves[name], 1)} % of {measure(name).label}" for name in headline if name in pick.saves]
         found.append({"pick": pick, "label": label, "losses": losses, "saves": saves})
     return found
@@ -234,17 +295,33 @@ def _confusion(data: ReportData) -> dict[str, Any] | None:
         return None
     both = found.baseline + found.chosen
     used = np.flatnonzero(both.sum(axis=0) + both.sum(axis=1))
-    rows = [{"name": found.names[r], "cells": [_cell(int(found.baseline[r, c]), int(found.chosen[r, c]),
-                                                     int(found.chosen[r].sum()), bool(r == c)) for c in used]} for r in used]
-    return {"columns": [found.names[c] for c in used], "rows": rows, "left_out": len(found.names) - len(used),
-            "nothing": view_of(data.task).nothing}
+    rows = [
+        {
+            "name": found.names[r],
+            "cells": [
+                _cell(int(found.baseline[r, c]), int(found.chosen[r, c]), int(found.chosen[r].sum()), bool(r == c))
+                for c in used
+            ],
+        }
+        for r in used
+    ]
+    return {
+        "columns": [found.names[c] for c in used],
+        "rows": rows,
+        "left_out": len(found.names) - len(used),
+        "nothing": view_of(data.task).nothing,
+    }
 
 
 def _cell(before: int, after: int, total: int, right: bool) -> dict[str, Any]:
     share = 0.0 if not total else after / total
-    return {"before": before, "after": after, "change": "" if before == after else f"{after - before:+d}".replace("-", "−"),
-            "tone": "" if before == after else "good" if (after > before) == right else "bad",
-            "shade": "" if not after else f"{'good' if right else 'bad'}-{min(4, 1 + int(4 * share))}"}
+    return {
+        "before": before,
+        "after": after,
+        "change": "" if before == after else f"{after - before:+d}".replace("-", "−"),
+        "tone": "" if before == after else "good" if (after > before) == right else "bad",
+        "shade": "" if not after else f"{'good' if right else 'bad'}-{min(4, 1 + int(4 * share))}",
+    }
 
 
 def _filters(data: ReportData) -> dict[str, list[str]]:
@@ -252,24 +329,33 @@ def _filters(data: ReportData) -> dict[str, list[str]]:
     rows = [change.columns() for change in data.changes]
     found = {name: {str(row.get(name) or "") for row in rows} - {""} for name in ("kind", "class", "size")}
     order = {"lost": 0, "gained": 1, **{size: place for place, size in enumerate(SIZES)}}
-    return {name: sorted(values, key=lambda value: (order.get(value, 0), value)) for name, values in found.items()
-            if len(values) > 1}
+    return {
+        name: sorted(values, key=lambda value: (order.get(value, 0), value))
+        for name, values in found.items()
+        if len(values) > 1
+    }
 
 
 def _sections(data: ReportData, shown: Mapping[str, Figure]) -> list[tuple[str, str]]:
     wanted = [
-        ("choice", "Front" if "front" in shown else "Configuration", True), ("classes", "Classes", bool(data.classes)),
+        ("choice", "Front" if "front" in shown else "Configuration", True),
+        ("classes", "Classes", bool(data.classes)),
         ("pictures", "Lost and gained", bool(data.changes or data.pictures)),
         ("sensitivity", "Sensitivity", "heat" in shown or any(n.startswith("sensitivity") for n in shown)),
-        ("error", "Error", bool(data.errors)), ("layers", "Layers", bool(data.layers)),
-        ("configurations", "Table", len(data.configurations) > 1), ("protocol", "Protocol", True),
+        ("error", "Error", bool(data.errors)),
+        ("layers", "Layers", bool(data.layers)),
+        ("configurations", "Table", len(data.configurations) > 1),
+        ("protocol", "Protocol", True),
     ]
     return [(name, label) for name, label, there in wanted if there]
 
 
 def _axes(data: ReportData, cost: bool) -> list[Any]:
-    return [row for row in map(measure, data.configurations.columns)
-            if row.cost == cost and np.isfinite(data.configurations.columns[row.name]).any()]
+    return [
+        row
+        for row in map(measure, data.configurations.columns)
+        if row.cost == cost and np.isfinite(data.configurations.columns[row.name]).any()
+    ]
 
 
 def _precisions(data: ReportData) -> list[Any]:
@@ -278,9 +364,16 @@ def _precisions(data: ReportData) -> list[Any]:
 
 
 def _histograms(data: ReportData, shown: Mapping[str, Figure]) -> list[dict[str, Any]]:
-    return [{"svg": Markup(svg.histogram(shown[f"histogram-{e.index}"], palette=svg.PAGE)), "name": e.name,
-             "precision": e.precision, "figure": f"histogram-{e.index}"}
-            for e in data.errors if f"histogram-{e.index}" in shown]
+    return [
+        {
+            "svg": Markup(svg.histogram(shown[f"histogram-{e.index}"], palette=svg.PAGE)),
+            "name": e.name,
+            "precision": e.precision,
+            "figure": f"histogram-{e.index}",
+        }
+        for e in data.errors
+        if f"histogram-{e.index}" in shown
+    ]
 
 
 def _latency(data: ReportData) -> str:
@@ -290,8 +383,9 @@ def _latency(data: ReportData) -> str:
 
 def _class_verdict(data: ReportData) -> str:
     found = [c for c in data.classes if c.interval]
-    real = sorted((c for c in found if c.interval and not c.interval.noise),
-                  key=lambda c: c.interval.difference if c.interval else 0)
+    real = sorted(
+        (c for c in found if c.interval and not c.interval.noise), key=lambda c: c.interval.difference if c.interval else 0
+    )
     if not found:
         return ""
     on = f"On all {data.images} pictures " if data.images else ""

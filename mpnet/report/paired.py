@@ -94,8 +94,11 @@ class Pairing:
 
     def _classes(self, before: CocoResult, after: CocoResult, found: Differences) -> tuple[ClassRow, ...]:
         tables = zip(self.dataset.names, before.per_class(), after.per_class(), found.per_class["AP"], strict=True)
-        return tuple(ClassRow(name, int(first["truths"]), first, second, interval)
-                     for name, first, second, interval in tables if first["truths"])
+        return tuple(
+            ClassRow(name, int(first["truths"]), first, second, interval)
+            for name, first, second, interval in tables
+            if first["truths"]
+        )
 
     def _agree(self, other: Detections) -> tuple[dict[str, float], dict[str, Interval]]:
         """Agreement has no second run to pair with: its interval is that of the shortfall from 100."""
@@ -130,9 +133,15 @@ class Pairing:
         x, y, width, height = (float(v) for v in self.dataset.box[index])
         box = (x, y, x + width, y + height)
         position = int(self.dataset.image_index[index])
-        return ObjectChange(kind, self.dataset.images[position].path, self.dataset.names[int(self.dataset.category[index])],
-                      float(detections.score[hit]), overlap(self.dataset.box[index], detections.box[hit]), box,
-                      size_of(float(self.dataset.area[index])))
+        return ObjectChange(
+            kind,
+            self.dataset.images[position].path,
+            self.dataset.names[int(self.dataset.category[index])],
+            float(detections.score[hit]),
+            overlap(self.dataset.box[index], detections.box[hit]),
+            box,
+            size_of(float(self.dataset.area[index])),
+        )
 
 
 def size_of(area: float) -> str:

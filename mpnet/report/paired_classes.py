@@ -43,14 +43,13 @@ class ClassPairing:
         exact, mid = mcnemar(len(lost), len(gained))
         moved = int(np.count_nonzero(~same)) - len(lost) - len(gained)
         verdict = f"McNemar's test: mid-p {mid:.3g}, exact p {exact:.3g}" + (
-            f"; {moved} more went from one wrong class to another" if moved else "")
+            f"; {moved} more went from one wrong class to another" if moved else ""
+        )
         changes = [self._change("lost", int(i), other) for i in lost] + [self._change("gained", int(i), other) for i in gained]
         changes.sort(key=lambda change: (change.kind != "lost", -change.score))
         return Pair(metrics, values, self._classes(before, after, other), tuple(changes), (), verdict)
 
-    def _classes(
-        self, before: NDArray[np.bool_], after: NDArray[np.bool_], other: Classifications
-    ) -> tuple[ClassRow, ...]:
+    def _classes(self, before: NDArray[np.bool_], after: NDArray[np.bool_], other: Classifications) -> tuple[ClassRow, ...]:
         labels, count = self.dataset.labels, len(self.dataset.categories)
         tables = zip(*(per_class(run, labels, count) for run in (self._baseline, other)), strict=True)
         present = np.bincount(labels, minlength=count)
@@ -60,12 +59,15 @@ class ClassPairing:
         bounds = list(zip(low.tolist(), high.tolist(), strict=True))
         return tuple(
             ClassRow(name, int(present[c]), first, second, Interval(second["top1"] - first["top1"], *bounds[c]))
-            for c, (name, (first, second)) in enumerate(zip(self.dataset.names, tables, strict=True)) if present[c]
+            for c, (name, (first, second)) in enumerate(zip(self.dataset.names, tables, strict=True))
+            if present[c]
         )
 
     def _change(self, kind: str, position: int, other: Classifications) -> PictureChange:
-        first, second = (Guess(self.dataset.names[int(run.category[position, 0])], float(run.score[position, 0]))
-                         for run in (self._baseline, other))
+        first, second = (
+            Guess(self.dataset.names[int(run.category[position, 0])], float(run.score[position, 0]))
+            for run in (self._baseline, other)
+        )
         name = self.dataset.names[int(self.dataset.labels[position])]
         score = first.score if kind == "lost" else second.score
         return PictureChange(kind, self.dataset.images[position].path, name, score, first, second)

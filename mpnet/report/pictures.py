@@ -64,9 +64,14 @@ class Gallery:
             caption = f"{score.lost} lost, {score.gained} gained"
             if score.doubts >= 0.005:
                 caption += f"; sure detections that only one of both makes: scores of {score.doubts:.2f} in all"
-            views = [_shrunk(picture, labels, TRIPLE_WIDTH) for labels in (
-                self._truths(score.position), self._found(self.baseline, score.position),
-                self._found(self.other, score.position))]
+            views = [
+                _shrunk(picture, labels, TRIPLE_WIDTH)
+                for labels in (
+                    self._truths(score.position),
+                    self._found(self.baseline, score.position),
+                    self._found(self.other, score.position),
+                )
+            ]
             out.append(Picture(Path(record.path).name, caption, *map(jpeg, views)))
         return tuple(out)
 
@@ -91,15 +96,27 @@ class Gallery:
 
     def _truths(self, position: int) -> list[Label]:
         rows = np.flatnonzero(self.dataset.image_index == position)
-        return [Label(_four(self.dataset.box[row]), int(self.dataset.category[row]),
-                      self.dataset.names[int(self.dataset.category[row])]) for row in rows]
+        return [
+            Label(
+                _four(self.dataset.box[row]),
+                int(self.dataset.category[row]),
+                self.dataset.names[int(self.dataset.category[row])],
+            )
+            for row in rows
+        ]
 
     def _found(self, run: Detections, position: int) -> list[Label]:
         first, last = int(run.offsets[position]), int(run.offsets[position + 1])
         rows = [row for row in range(first, last) if run.score[row] >= np.float32(BASELINE_SCORE)]
         rows.sort(key=lambda row: -float(run.score[row]))
-        return [Label(_four(run.box[row]), int(run.category[row]),
-                      f"{self.dataset.names[int(run.category[row])]} {run.score[row]:.2f}") for row in rows]
+        return [
+            Label(
+                _four(run.box[row]),
+                int(run.category[row]),
+                f"{self.dataset.names[int(run.category[row])]} {run.score[row]:.2f}",
+            )
+            for row in rows
+        ]
 
 
 def write_changes(changes: Sequence[Change], folder: Path) -> list[str]:
@@ -132,7 +149,10 @@ def _four(box: NDArray[np.floating]) -> tuple[float, float, float, float]:
 
 
 def _shrunk(
-    picture: NDArray[np.uint8], labels: Sequence[Label], width: int, change: ObjectChange | None = None,
+    picture: NDArray[np.uint8],
+    labels: Sequence[Label],
+    width: int,
+    change: ObjectChange | None = None,
     origin: tuple[int, int] = (0, 0),
 ) -> NDArray[np.uint8]:
     """Resize first and draw then, so that lines and letters stay sharp. origin: of `picture` in the whole one."""

@@ -55,9 +55,9 @@ class Machine:
 
     def costs(self, baseline: str, chosen: str) -> tuple[LayerPair, ...]:
         """Time and weight bytes per layer; conversions count to the layer that they serve."""
-        return layer_pairs(*(
-            {"precision": {"layers": self.rows(key)}, "latency": {"steps": self._steps(key)}} for key in (baseline, chosen)
-        ))
+        return layer_pairs(
+            *({"precision": {"layers": self.rows(key)}, "latency": {"steps": self._steps(key)}} for key in (baseline, chosen))
+        )
 
     def _steps(self, key: str) -> list[dict[str, Any]]:
         session = Session(self.bench.prepared, self.plan(key), self.bench.threads)
@@ -78,13 +78,24 @@ def errors_of(analysis: Analysis, plan: Plan) -> tuple[LayerError, ...]:
         before = entering.get(layer.layer)
         rounding = before.local if before is not None else None
         seen = before.cumulative if before is not None else layer.cumulative
-        out.append(LayerError(
-            layer.layer, layer.name, str(layer.precision), layer.cumulative.sqnr_db, layer.local.sqnr_db,
-            layer.cumulative.cosine, _number(rounding.rmse_per_scale if rounding else None),
-            _number(rounding.saturated if rounding else None), seen.minimum, seen.maximum,
-            before.histogram if before is not None else (), (seen.minimum, seen.maximum), ranges.get(layer.layer),
-            layer.noise,
-        ))
+        out.append(
+            LayerError(
+                layer.layer,
+                layer.name,
+                str(layer.precision),
+                layer.cumulative.sqnr_db,
+                layer.local.sqnr_db,
+                layer.cumulative.cosine,
+                _number(rounding.rmse_per_scale if rounding else None),
+                _number(rounding.saturated if rounding else None),
+                seen.minimum,
+                seen.maximum,
+                before.histogram if before is not None else (),
+                (seen.minimum, seen.maximum),
+                ranges.get(layer.layer),
+                layer.noise,
+            )
+        )
     return tuple(out)
 
 

@@ -40,12 +40,14 @@ def by_layer(configurations: Configurations, layers: tuple[Layer, ...], measure:
         place = layer.position
         if place is None or place >= len(high):
             continue
-        codes = sorted({key[place] for key in rows if len(key) > place} - {high[place]},
-                       key=lambda code: -BY_CODE[code].rank if code in BY_CODE else 0)
+        codes = sorted(
+            {key[place] for key in rows if len(key) > place} - {high[place]},
+            key=lambda code: -BY_CODE[code].rank if code in BY_CODE else 0,
+        )
         for code in codes:
-            alone = rows.get(high[:place] + code + high[place + 1:])
+            alone = rows.get(high[:place] + code + high[place + 1 :])
             low = code * len(weighted) + rest_of_key
-            rest = rows.get(low[:place] + high[place] + low[place + 1:])
+            rest = rows.get(low[:place] + high[place] + low[place + 1 :])
             start = configurations.value(baseline, measure)
             floor = configurations.value(rows.get(low), measure)
             if math.isinf(start):

@@ -38,19 +38,30 @@ def from_results(results: Sequence[Result]) -> ReportData:
     rows[0] = {**itself, **rows[0]}
     columns = _columns(rows)
     table = Configurations(
-        tuple(str(d["precision"].get("key", "")) for d in documents), columns,
-        front_rows(columns, *axes(columns)), *axes(columns), baseline=0, chosen=len(documents) - 1,
+        tuple(str(d["precision"].get("key", "")) for d in documents),
+        columns,
+        front_rows(columns, *axes(columns)),
+        *axes(columns),
+        baseline=0,
+        chosen=len(documents) - 1,
     )
     doubts = [
         f"The latency of {d['precision'].get('key')} was unreliable ({doubt_of(d.get('latency'))}) and is left out; "
-        "`mpnet run` measures it again." for d in documents if doubt_of(d.get("latency"))
+        "`mpnet run` measures it again."
+        for d in documents
+        if doubt_of(d.get("latency"))
     ]
     return ReportData(
-        title=str(chosen["name"]), kind="run" if len(results) == 1 else "runs",
-        source=", ".join(str(result.folder) for result in results), created=str(chosen.get("created", "")),
-        status=Status("finished", len(results), len(results)), configurations=table,
+        title=str(chosen["name"]),
+        kind="run" if len(results) == 1 else "runs",
+        source=", ".join(str(result.folder) for result in results),
+        created=str(chosen.get("created", "")),
+        status=Status("finished", len(results), len(results)),
+        configurations=table,
         layers=layers_of(chosen["precision"].get("layers", [])),
-        costs=layer_pairs(documents[0], chosen), protocol=chosen["protocol"], versions=chosen.get("versions", {}),
+        costs=layer_pairs(documents[0], chosen),
+        protocol=chosen["protocol"],
+        versions=chosen.get("versions", {}),
         digests={str(name): str(value) for name, value in chosen["digests"].items() if value is not None},
         latency={name: value for name, value in (chosen.get("latency") or {}).items() if name != "steps"},
         notes=(*(str(note) for note in chosen.get("notes", [])), *doubts),
@@ -62,8 +73,13 @@ def result_values(document: Mapping[str, Any]) -> dict[str, float]:
     values = {name: float(value) for name, value in document["metrics"].items() if value is not None and value >= 0}
     agreement = document.get("agreement")
     if agreement:
-        values.update({name: float(agreement[name.removeprefix(AGREEMENT)]) for name in names_of("agreement")
-                       if agreement.get(name.removeprefix(AGREEMENT)) is not None})
+        values.update(
+            {
+                name: float(agreement[name.removeprefix(AGREEMENT)])
+                for name in names_of("agreement")
+                if agreement.get(name.removeprefix(AGREEMENT)) is not None
+            }
+        )
         heads = agreement.get("head_sqnr_db") or []
         if heads:
             values["head_sqnr_db"] = mean_sqnr(heads)
@@ -114,9 +130,7 @@ def front_rows(columns: Mapping[str, NDArray[np.float64]], objective: str, cost:
     return front
 
 
-def thinned(
-    table: Configurations, limit: int = ROWS_SHOWN, seed: int = 0, wanted: Iterable[str] = ()
-) -> Configurations:
+def thinned(table: Configurations, limit: int = ROWS_SHOWN, seed: int = 0, wanted: Iterable[str] = ()) -> Configurations:
     """At most about `limit` rows: front, baseline, chosen, the wanted keys, single steps from the uniform ones, and a fair
     sample."""
     if len(table) <= limit:
@@ -131,9 +145,13 @@ def thinned(
     rows = np.flatnonzero(keep)
     place: dict[int | None, int | None] = {None: None, **{int(old): new for new, old in enumerate(rows)}}
     return replace(
-        table, keys=tuple(table.keys[row] for row in rows), front=table.front[rows],
-        columns={name: values[rows] for name, values in table.columns.items()}, baseline=place[table.baseline],
-        chosen=place[table.chosen], dropped=table.dropped + len(table) - len(rows),
+        table,
+        keys=tuple(table.keys[row] for row in rows),
+        front=table.front[rows],
+        columns={name: values[rows] for name, values in table.columns.items()},
+        baseline=place[table.baseline],
+        chosen=place[table.chosen],
+        dropped=table.dropped + len(table) - len(rows),
     )
 
 
@@ -154,11 +172,18 @@ def layers_of(rows: Sequence[Mapping[str, Any]]) -> tuple[Layer, ...]:
     for row in rows:
         weighted = bool(row.get("parameters"))
         selectors = tuple(str(s) for s in row.get("selectors", []) if str(s) != str(row["index"]))
-        layers.append(Layer(
-            int(row["index"]), str(row.get("type", "")), str(row.get("name") or row.get("type", "")),
-            position if weighted else None, tuple(int(v) for v in row.get("shape", ())), int(row.get("macs", 0)),
-            int(row.get("parameters", 0)), selectors,
-        ))
+        layers.append(
+            Layer(
+                int(row["index"]),
+                str(row.get("type", "")),
+                str(row.get("name") or row.get("type", "")),
+                position if weighted else None,
+                tuple(int(v) for v in row.get("shape", ())),
+                int(row.get("macs", 0)),
+                int(row.get("parameters", 0)),
+                selectors,
+            )
+        )
         position += weighted
     return tuple(layers)
 
@@ -171,8 +196,12 @@ def layer_pairs(baseline: Mapping[str, Any], chosen: Mapping[str, Any]) -> tuple
     for index, row in tables[1].items():
         before = tables[0].get(index, {})
         cost = LayerPair(
-            int(index), str(row.get("name") or row.get("type", "")), times[0].get(index, math.nan),
-            times[1].get(index, math.nan), float(before.get("weight_bytes", 0)), float(row.get("weight_bytes", 0)),
+            int(index),
+            str(row.get("name") or row.get("type", "")),
+            times[0].get(index, math.nan),
+            times[1].get(index, math.nan),
+            float(before.get("weight_bytes", 0)),
+            float(row.get("weight_bytes", 0)),
         )
         if cost.chosen_bytes or cost.baseline_bytes or cost.chosen_ms > 0 or cost.baseline_ms > 0:
             found.append(cost)

@@ -58,19 +58,25 @@ def from_store(
         if front is None:
             front = front_rows(columns, objective, cost)
         if choose is not None and choose not in keys:
-            raise StoreError(f"{path}: configuration {choose[:80]!r} is not in the store; it has {keys[0]} and others; "
-                             f"`mpnet sweep --status {path}` lists its sweeps")
+            raise StoreError(
+                f"{path}: configuration {choose[:80]!r} is not in the store; it has {keys[0]} and others; "
+                f"`mpnet sweep --status {path}` lists its sweeps"
+            )
         chosen, note = _chosen(keys, columns, front, baseline, findings, choose, objective, cost)
         digests = _digests(store, contexts[context], context, keys[chosen])
     picks = (findings or {}).get("picks") or {}
-    table = thinned(Configurations(tuple(keys), columns, front, objective, cost, baseline, chosen),
-                    wanted=[str(pick.get("precision")) for pick in picks.values()])
+    table = thinned(
+        Configurations(tuple(keys), columns, front, objective, cost, baseline, chosen),
+        wanted=[str(pick.get("precision")) for pick in picks.values()],
+    )
     notes = [note] if note else []
     whole = (findings or {}).get("front") or ()
     foreign = sum(entry.get("options", "") != options for entry in whole)
     if foreign:
-        notes.append(f"The sweep's front has {len(whole)} configurations; {foreign} of them have other quantisation options "
-                     "than this page shows.")
+        notes.append(
+            f"The sweep's front has {len(whole)} configurations; {foreign} of them have other quantisation options "
+            "than this page shows."
+        )
     notes += _survival(verified, checked)
     if others:
         notes.append(f"The sweep tried {others} more set(s) of quantisation options; this page shows one of them.")
@@ -81,10 +87,20 @@ def from_store(
     if sweep.get("holdout"):
         protocol["selected on"] = f"{sweep.get('selecting')} of {sweep.get('images')} pictures; the rest only reports"
     data = ReportData(
-        title=str(sweep.get("name") or path.stem), kind="sweep", source=str(path), created=_date(created),
-        status=status, layers=_unnamed(keys[0]), configurations=table, protocol=protocol, digests=digests,
-        held_out=held_out, notes=tuple(notes), objectives=tuple(sweep.get("objectives") or ()),
-        picks=_picks(picks, table, options), board=_board(sweep.get("latency") or {}),
+        title=str(sweep.get("name") or path.stem),
+        kind="sweep",
+        source=str(path),
+        created=_date(created),
+        status=status,
+        layers=_unnamed(keys[0]),
+        configurations=table,
+        protocol=protocol,
+        digests=digests,
+        held_out=held_out,
+        notes=tuple(notes),
+        objectives=tuple(sweep.get("objectives") or ()),
+        picks=_picks(picks, table, options),
+        board=_board(sweep.get("latency") or {}),
         versions={"strategy": sweep.get("strategy", ""), "command": sweep.get("command", "")},
     )
     measured = dict(sweep.get("protocol") or {})
@@ -92,16 +108,18 @@ def from_store(
     if "options" in identity:  # of this set of quantisation options
         measured["quantization"] = identity["options"]
     document = {
-        "name": data.title, "protocol": measured, "sources": sweep.get("sources") or {},
-        "digests": digests, "holdout": sweep.get("holdout", 0.0), "calibration": sweep.get("calibration"),
+        "name": data.title,
+        "protocol": measured,
+        "sources": sweep.get("sources") or {},
+        "digests": digests,
+        "holdout": sweep.get("holdout", 0.0),
+        "calibration": sweep.get("calibration"),
         "seed": (contexts[context].get("measures") or {}).get("seed"),
     }
     return data, document
 
 
-def _front(
-    keys: Sequence[str], findings: Mapping[str, Any], options: str, status: Status
-) -> NDArray[np.bool_] | None:
+def _front(keys: Sequence[str], findings: Mapping[str, Any], options: str, status: Status) -> NDArray[np.bool_] | None:
     """The rows of the front that the sweep found, which terminal and JSON show; None while that may still change."""
     found = {row["precision"] for row in findings.get("front") or () if row.get("options", "") == options}
     front = np.fromiter((key in found for key in keys), dtype=bool, count=len(keys))
@@ -123,8 +141,17 @@ def _picks(picks: Mapping[str, Any], table: Configurations, options: str) -> tup
             if loss and of:
                 losses[pictures_text(kind, int(loss["pictures"]))] = Interval(of["difference"], of["low"], of["high"])
         said = str(entry.get("options") or "")
-        found.append(Pick(name, rule, str(entry["precision"]), rows.get(entry["precision"]) if said == options else None,
-                          losses, dict(entry.get("saves") or {}), said))
+        found.append(
+            Pick(
+                name,
+                rule,
+                str(entry["precision"]),
+                rows.get(entry["precision"]) if said == options else None,
+                losses,
+                dict(entry.get("saves") or {}),
+                said,
+            )
+        )
     return tuple(found)
 
 
@@ -145,8 +172,11 @@ def _context(record: Record | None, contexts: Mapping[int, Mapping[str, Any]]) -
 
 def _columns(trials: Sequence[Any]) -> dict[str, NDArray[np.float64]]:
     rows = [measure(name) for name in sorted({name for trial in trials for name in trial.values})]
-    return {row.name: row.measured(np.array([trial.get(row.name) for trial in trials], dtype=np.float64))
-            for row in rows if row.kind != "count"}
+    return {
+        row.name: row.measured(np.array([trial.get(row.name) for trial in trials], dtype=np.float64))
+        for row in rows
+        if row.kind != "count"
+    }
 
 
 def _checked(verified: Mapping[str, Any] | None, number: int) -> list[Mapping[str, Any]]:
@@ -180,8 +210,14 @@ def _row(keys: Sequence[str], key: object) -> int | None:
 
 
 def _chosen(
-    keys: Sequence[str], columns: Mapping[str, NDArray[np.float64]], front: NDArray[np.bool_], baseline: int | None,
-    findings: Mapping[str, Any] | None, choose: str | None, objective: str, cost: str,
+    keys: Sequence[str],
+    columns: Mapping[str, NDArray[np.float64]],
+    front: NDArray[np.bool_],
+    baseline: int | None,
+    findings: Mapping[str, Any] | None,
+    choose: str | None,
+    objective: str,
+    cost: str,
 ) -> tuple[int, str]:
     """The row that the page is about, and a sentence that says why when nobody chose it."""
     if choose is not None:
@@ -211,7 +247,10 @@ def _digests(store: TrialStore, context: Mapping[str, Any], number: int, key: st
     subject = store.subject
     identity = context.get("identity") or {}
     return {
-        "cfg": subject.network, "weights": subject.weights, "data": subject.data, "protocol": subject.protocol,
+        "cfg": subject.network,
+        "weights": subject.weights,
+        "data": subject.data,
+        "protocol": subject.protocol,
         **({"arithmetic": str(identity["arithmetic"])} if "arithmetic" in identity else {}),
         **{name: str(identity[name]) for name in ("calibration", "lessons") if identity.get(name)},
         "chosen trial": store.trial_digest(number, key),

@@ -55,8 +55,10 @@ def _measured(data: ReportData) -> str:
         names = [measure(name).label for name in data.objectives or (table.objective, table.cost)]
         if data.held_out:
             on += f", of which {images - data.held_out} chose and {data.held_out} were held out"
-        return (f"{done:,} configurations were measured{on}; {front} of them are on the front: "
-                f"no other one beats them in {', '.join(names[:-1])} and {names[-1]}.")
+        return (
+            f"{done:,} configurations were measured{on}; {front} of them are on the front: "
+            f"no other one beats them in {', '.join(names[:-1])} and {names[-1]}."
+        )
     return f"{len(table):,} configurations were compared{on}."
 
 
@@ -71,8 +73,10 @@ def _accuracy(data: ReportData) -> str:
     if baseline is None or baseline == chosen:
         it, other = "it" if on else "It", measure(task.per_class[1]).label
         return f"{on}{it} reaches {label} {value} and {other} {number_text(table.value(chosen, second), 2)}."
-    text = f"{on}{'t' if on else 'T'}he chosen configuration reaches {label} {value} against " \
-           f"{number_text(table.value(baseline, quality), 2)}"
+    text = (
+        f"{on}{'t' if on else 'T'}he chosen configuration reaches {label} {value} against "
+        f"{number_text(table.value(baseline, quality), 2)}"
+    )
     found = data.intervals.get(chosen, {})
     if quality in found:
         text += f": the difference is {verdict(found[quality])}"
@@ -92,8 +96,11 @@ def _cost(data: ReportData) -> str:
     if chosen is None:
         return ""
     parts = []
-    for name, words in (("weight_bytes", "weights take {}"), ("bit_operations", "{} bit operations per picture"),
-                        ("latency_ms", f"one picture takes {{}} on {data.board}" if data.board else "one picture takes {}")):
+    for name, words in (
+        ("weight_bytes", "weights take {}"),
+        ("bit_operations", "{} bit operations per picture"),
+        ("latency_ms", f"one picture takes {{}} on {data.board}" if data.board else "one picture takes {}"),
+    ):
         value, before = table.value(chosen, name), table.value(baseline, name)
         if not math.isfinite(value):
             continue
@@ -101,5 +108,8 @@ def _cost(data: ReportData) -> str:
         if baseline != chosen and math.isfinite(before) and before > 0:
             text += f" ({value / before:.0%} of the baseline's {amount(name, before)})"
         parts.append(text)
-    return f"Its {parts[0]}; {', '.join(parts[1:])}." if len(parts) > 1 and parts[0].startswith("weights") else (
-        f"Cost: {', '.join(parts)}." if parts else "")
+    return (
+        f"Its {parts[0]}; {', '.join(parts[1:])}."
+        if len(parts) > 1 and parts[0].startswith("weights")
+        else (f"Cost: {', '.join(parts)}." if parts else "")
+    )

@@ -11,9 +11,20 @@ from mpnet.report.terminal import clean
 from mpnet.spec.precision import BY_CODE
 
 PRINT: dict[str, str] = {
-    "text": "#17202c", "line": "#d5dae1", "muted": "#9aa6b5", "accent": "#1d5fc4", "baseline": "#3c4655",
-    "chosen": "#c2185b", "fp32": "#4a8fd0", "fp32-light": "#a5c9ea", "fp16": "#dd9412", "fp16-light": "#f3cf8d",
-    "bf16": "#8a63c4", "bf16-light": "#cdbce6", "int8": "#179a70", "int8-light": "#93d4bc",
+    "text": "#17202c",
+    "line": "#d5dae1",
+    "muted": "#9aa6b5",
+    "accent": "#1d5fc4",
+    "baseline": "#3c4655",
+    "chosen": "#c2185b",
+    "fp32": "#4a8fd0",
+    "fp32-light": "#a5c9ea",
+    "fp16": "#dd9412",
+    "fp16-light": "#f3cf8d",
+    "bf16": "#8a63c4",
+    "bf16-light": "#cdbce6",
+    "int8": "#179a70",
+    "int8-light": "#93d4bc",
 }
 """Colours on white paper; the page passes its own, which follow light and dark."""
 PAGE: dict[str, str] = {role: f"var(--{role})" for role in PRINT}
@@ -38,22 +49,21 @@ class Canvas:
     def colour(self, role: str) -> str:
         return self.palette.get(role, self.palette["accent"])
 
-    def rect(
-        self, x: float, y: float, width: float, height: float, role: str, words: str = "", key: str | None = None
-    ) -> None:
+    def rect(self, x: float, y: float, width: float, height: float, role: str, words: str = "", key: str | None = None) -> None:
         """words: shown where a pointer rests. key: of the configuration that a page selects on a click."""
         tail = f"><title>{escape(clean(words))}</title></rect>" if words else "/>"
         fill = 'fill="transparent" pointer-events="all"' if role == "" else f'fill="{self.colour(role)}"'
         named = "" if key is None else f" data-key={quoteattr(clean(key))}"
-        self.parts.append(f'<rect x="{x:.2f}" y="{y:.2f}" width="{max(width, 0):.2f}" height="{max(height, 0):.2f}" '
-                          f'{fill}{named}{tail}')
+        self.parts.append(
+            f'<rect x="{x:.2f}" y="{y:.2f}" width="{max(width, 0):.2f}" height="{max(height, 0):.2f}" {fill}{named}{tail}'
+        )
 
-    def segment(
-        self, x0: float, y0: float, x1: float, y1: float, role: str, width: float = 1.0, dash: str = ""
-    ) -> None:
+    def segment(self, x0: float, y0: float, x1: float, y1: float, role: str, width: float = 1.0, dash: str = "") -> None:
         dashed = f' stroke-dasharray="{dash}"' if dash else ""
-        self.parts.append(f'<path d="M{x0:.2f} {y0:.2f}L{x1:.2f} {y1:.2f}" stroke="{self.colour(role)}" '
-                          f'stroke-width="{width}" fill="none"{dashed}/>')
+        self.parts.append(
+            f'<path d="M{x0:.2f} {y0:.2f}L{x1:.2f} {y1:.2f}" stroke="{self.colour(role)}" '
+            f'stroke-width="{width}" fill="none"{dashed}/>'
+        )
 
     def path(self, points: Sequence[tuple[float, float]], role: str) -> None:
         if points:
@@ -61,18 +71,23 @@ class Canvas:
             self.parts.append(f'<path d="M{line}" stroke="{self.colour(role)}" stroke-width="1.4" fill="none"/>')
 
     def dot(self, x: float, y: float, radius: float, role: str, opacity: float = 1.0) -> None:
-        self.parts.append(f'<circle cx="{x:.2f}" cy="{y:.2f}" r="{radius}" fill="{self.colour(role)}" '
-                          f'fill-opacity="{opacity}"/>')
+        self.parts.append(
+            f'<circle cx="{x:.2f}" cy="{y:.2f}" r="{radius}" fill="{self.colour(role)}" fill-opacity="{opacity}"/>'
+        )
 
     def text(self, x: float, y: float, words: str, anchor: str = "middle", size: int = 11, turn: int = 0) -> None:
         turned = f' transform="rotate({turn} {x:.2f} {y:.2f})"' if turn else ""
-        self.parts.append(f'<text x="{x:.2f}" y="{y:.2f}" text-anchor="{anchor}" font-size="{size}"{turned} '
-                          f'fill="{self.colour("text")}">{escape(clean(words))}</text>')
+        self.parts.append(
+            f'<text x="{x:.2f}" y="{y:.2f}" text-anchor="{anchor}" font-size="{size}"{turned} '
+            f'fill="{self.colour("text")}">{escape(clean(words))}</text>'
+        )
 
     def document(self, title: str) -> str:
-        return (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {self.width} {self.height}" '
-                f'width="{self.width}" height="{self.height}" role="img" font-family="{FONT}">'
-                f"<title>{escape(clean(title))}</title>{''.join(self.parts)}</svg>\n")
+        return (
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {self.width} {self.height}" '
+            f'width="{self.width}" height="{self.height}" role="img" font-family="{FONT}">'
+            f"<title>{escape(clean(title))}</title>{''.join(self.parts)}</svg>\n"
+        )
 
 
 def draw(
@@ -192,8 +207,13 @@ def _points(canvas: Canvas, figure: Figure) -> None:
         if len(places) == 1:
             named.append((*places[0], series.name))
         for x, y in places:
-            canvas.dot(x, y, MARK if len(places) == 1 else 2 if series.colour == "muted" else 3.2, series.colour,
-                       0.4 if series.colour == "muted" else 1.0)
+            canvas.dot(
+                x,
+                y,
+                MARK if len(places) == 1 else 2 if series.colour == "muted" else 3.2,
+                series.colour,
+                0.4 if series.colour == "muted" else 1.0,
+            )
     for (_, _, name), (x, y, anchor) in zip(named, name_places(named, canvas), strict=True):
         canvas.text(x, y, name, anchor)
 
@@ -206,10 +226,17 @@ def name_places(marks: Sequence[tuple[float, float, str]], canvas: Canvas) -> li
     found = []
     for x, y, name in marks:
         near = -1 if x > (canvas.left + canvas.right) / 2 else 1
-        places = [(x + 9 * side, y + down, side) for line in range(0, canvas.height, 13) for side in (near, -near)
-                  for down in (15 + line, -9 - line)]
-        boxes = [(a - wide * (side < 0), b - 9, a + wide * (side > 0), b + 3)
-                 for a, b, side in places for wide in [LETTER * len(name)]]
+        places = [
+            (x + 9 * side, y + down, side)
+            for line in range(0, canvas.height, 13)
+            for side in (near, -near)
+            for down in (15 + line, -9 - line)
+        ]
+        boxes = [
+            (a - wide * (side < 0), b - 9, a + wide * (side > 0), b + 3)
+            for a, b, side in places
+            for wide in [LETTER * len(name)]
+        ]
         best = next((i for i, box in enumerate(boxes) if _inside(box, canvas) and not any(_meet(box, t) for t in taken)), 0)
         taken.append(boxes[best])
         found.append((*places[best][:2], "end" if places[best][2] < 0 else "start"))

@@ -44,8 +44,7 @@ def print_sweep(document: Mapping[str, Any], out: Console) -> None:
     out.print(
         f"{document['trials']:,} of {document['space']:,} configurations ({document['computed']:,} computed now"
         f"{_ruled_out(document)}) in "
-        f"{document['seconds']:.1f} s; {document['forward_equivalents']:,.2f} forward passes per picture"
-        + _theory(document)
+        f"{document['seconds']:.1f} s; {document['forward_equivalents']:,.2f} forward passes per picture" + _theory(document)
     )
     if document["stopped"]:
         out.print(f"stopped by budget.{document['stopped']}; the same command with a larger budget goes on")
@@ -56,8 +55,7 @@ def print_sweep(document: Mapping[str, Any], out: Console) -> None:
     _print_verified(document.get("verified"), out)
     holdout = document["holdout"]
     if not holdout["held_out"]:
-        out.print("No picture was held out: the figures are those that chose, and flatter what was chosen "
-                  "(see sweep.holdout).")
+        out.print("No picture was held out: the figures are those that chose, and flatter what was chosen (see sweep.holdout).")
     _print_gap(document.get("gap"), document, out)
     if document.get("table"):
         out.print(f"latency: predicted by {document['table']}")
@@ -146,22 +144,29 @@ def _print_picks(document: Mapping[str, Any], out: Console) -> None:
     nearest, picks = document.get("nearest"), document.get("picks") or {}
     if nearest is not None:
         beyond = ", ".join(f"{key} by {_shown(by, key.removesuffix(DROP))}" for key, by in nearest["beyond"].items())
-        out.print(f"Nothing meets the limits ({limits_text(document['limits'])}). Nearest: {_key(nearest)}, beyond {beyond}; "
-                  f"its name is {document['store']}:nearest.")
+        out.print(
+            f"Nothing meets the limits ({limits_text(document['limits'])}). Nearest: {_key(nearest)}, beyond {beyond}; "
+            f"its name is {document['store']}:nearest."
+        )
     if not picks:
         return
     costs = [name for name in _measured(document, list(picks.values())) if measure(name).cost]
     quality = _quality(picks)
     sets = {pictures_text(row["losses"]) for row in picks.values()} - {""}
     columns: list[tuple[str, list[object]]] = [
-        ("pick", list(picks)), ("precision", [_key(row) for row in picks.values()]),
+        ("pick", list(picks)),
+        ("precision", [_key(row) for row in picks.values()]),
         (f"{quality} change, 95 % interval", [change_text(row["losses"]) for row in picks.values()]),
     ]
     for cost in costs:
         if cost == LATENCY:
             columns.append((measure(cost).label, [_shown(_value(row, cost), cost) + " ms" for row in picks.values()]))
-        columns.append((f"{measure(cost).label} saved",
-                        [f"{row['saves'][cost]:.1f} %" if cost in row["saves"] else "" for row in picks.values()]))
+        columns.append(
+            (
+                f"{measure(cost).label} saved",
+                [f"{row['saves'][cost]:.1f} %" if cost in row["saves"] else "" for row in picks.values()],
+            )
+        )
     names, cells = zip(*columns, strict=True)
     title = "What you could take" + (f"; {quality} on {', '.join(sorted(sets))}" if sets else "")
     print_table(out, names, list(zip(*cells, strict=True)), title, left=(0, 1))
@@ -184,16 +189,20 @@ def _print_verified(verified: Mapping[str, Any] | None, out: Console) -> None:
         figures = [row.get(name) for own in names for name in (own, f"deployed_{own}")]
         times = [row.get(name) for name in ("latency_ms", "deployed_latency_ms")]
         said = "survives" if row["survived"] else f"does not survive: {row['why']}"
-        cells.append([
-            _key(row), *["" if value is None or value < 0 else f"{value:.2f}" for value in figures],
-            "" if row.get("head_error") is None else f"{row['head_error']:.1e}",
-            *["" if value is None else f"{value:.2f}" for value in times],
-            Text(clean(said), style="" if row["survived"] else "bold red"),
-        ])
+        cells.append(
+            [
+                _key(row),
+                *["" if value is None or value < 0 else f"{value:.2f}" for value in figures],
+                "" if row.get("head_error") is None else f"{row['head_error']:.1e}",
+                *["" if value is None else f"{value:.2f}" for value in times],
+                Text(clean(said), style="" if row["survived"] else "bold red"),
+            ]
+        )
     headings = ("precision", labels[0], "there", labels[1], "there", "head error", "ms", "there", "")
     survived = sum(row["survived"] for row in rows)
-    print_table(out, headings, cells, f"In {engine}: {survived} of {len(rows)} configurations survive",
-                left=(0, len(headings) - 1))
+    print_table(
+        out, headings, cells, f"In {engine}: {survived} of {len(rows)} configurations survive", left=(0, len(headings) - 1)
+    )
     out.print(f"A configuration survives when {verified['rule'].removeprefix('it survives when ')}.")
     for line in verified["notes"]:
         out.print(f"note: {line}")
@@ -237,11 +246,16 @@ def _print_layers(document: Mapping[str, Any], out: Console) -> None:
     for row in rows:
         changes = [row[when].get(name) for when, name in both]
         lost = -float(row["alone"][qualities[0]])
-        cells.append([
-            _several(row["layers"]), _several(row["names"]), f"{100 * row['mac_share']:.1f} %", row["precision"],
-            *["" if change is None else number_text(change, 2, True) for change in changes],
-            Share(lost / worst if worst > 0 else 0.0),
-        ])
+        cells.append(
+            [
+                _several(row["layers"]),
+                _several(row["names"]),
+                f"{100 * row['mac_share']:.1f} %",
+                row["precision"],
+                *["" if change is None else number_text(change, 2, True) for change in changes],
+                Share(lost / worst if worst > 0 else 0.0),
+            ]
+        )
     kept = ", and when kept while all others are lowered" if any(when == "kept" for when, _ in both) else ""
     title = f"Layers, most harm first: change when lowered alone{kept}; bars: {measure(qualities[0]).label} lost alone"
     headings = [f"{measure(name).label} {when}" for when, name in both]
@@ -287,21 +301,33 @@ def _print_sweeps(document: Mapping[str, Any], out: Console) -> None:
 def print_sweeps(sweeps: Sequence[Mapping[str, Any]], shown: int | None, out: Console) -> None:
     """One row per sweep of a store; `shown` is the one that is spoken of."""
     cells: list[list[object]] = [
-        [f"{row['sweep']}{' *' if row['sweep'] == shown else ''}", row["strategy"] or "", f"{row['trials']:,}",
-         f"{100 * (row['holdout'] or 0):.0f} %", ", ".join(row["objectives"] or ()), "; ".join(row["options"])]
+        [
+            f"{row['sweep']}{' *' if row['sweep'] == shown else ''}",
+            row["strategy"] or "",
+            f"{row['trials']:,}",
+            f"{100 * (row['holdout'] or 0):.0f} %",
+            ", ".join(row["objectives"] or ()),
+            "; ".join(row["options"]),
+        ]
         for row in sweeps
     ]
-    print_table(out, ("sweep", "strategy", "trials", "held out", "objectives", "options"), cells,
-                "Sweeps of this store: name one as STORE:N/KEY or --sweep N", left=(1, 4, 5))
+    print_table(
+        out,
+        ("sweep", "strategy", "trials", "held out", "objectives", "options"),
+        cells,
+        "Sweeps of this store: name one as STORE:N/KEY or --sweep N",
+        left=(1, 4, 5),
+    )
 
 
 def print_status(document: Mapping[str, Any], out: Console) -> None:
     """One sweep's state."""
     total = f" of {document['total']:,}" if document["total"] else ""
     ruled_out = f", {document['ruled_out']:,} ruled out" if document["ruled_out"] else ""
-    out.print(f"{document['store']}: {document['state']}, {document['trials']:,}{total} trials{ruled_out}, "
-              f"{document['seconds']:.1f} s so far"
-              + (f", strategy {document['strategy']}" if document["strategy"] else ""))
+    out.print(
+        f"{document['store']}: {document['state']}, {document['trials']:,}{total} trials{ruled_out}, "
+        f"{document['seconds']:.1f} s so far" + (f", strategy {document['strategy']}" if document["strategy"] else "")
+    )
     if document["known"] > document["trials"]:
         out.print(f"the store knows {document['known']:,} configurations under these options")
     if len(document["sweeps"]) > 1:

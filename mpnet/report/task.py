@@ -60,8 +60,10 @@ class View:
 
 
 def _detector(protocol: Mapping[str, Any]) -> str:
-    return (f"{protocol['images']} pictures, {protocol['boxes']} boxes, {protocol['resize']}, confidence "
-            f"{protocol['confidence']}, NMS {protocol['nms']} ({protocol['nms_kind']})")
+    return (
+        f"{protocol['images']} pictures, {protocol['boxes']} boxes, {protocol['resize']}, confidence "
+        f"{protocol['confidence']}, NMS {protocol['nms']} ({protocol['nms_kind']})"
+    )
 
 
 def _classifier(protocol: Mapping[str, Any]) -> str:
@@ -69,13 +71,30 @@ def _classifier(protocol: Mapping[str, Any]) -> str:
 
 
 _VIEWS: dict[str, View] = {
-    DETECTION.name: View(Pairing, Gallery, _detector, {
-        "class": "class", "picture": "picture", "score": "score", "IoU": "iou"}, "score 0.25 or more, IoU 0.5",
-        detector_confusion, "nothing"),
-    CLASSIFICATION.name: View(ClassPairing, ClassGallery, _classifier, {
-        "class": "class", "picture": "picture", "first run": "baseline_class", "score": "baseline_score",
-        "this run": "other_class", "its score": "other_score"}, "right in one run, wrong in the other",
-        classifier_confusion),
+    DETECTION.name: View(
+        Pairing,
+        Gallery,
+        _detector,
+        {"class": "class", "picture": "picture", "score": "score", "IoU": "iou"},
+        "score 0.25 or more, IoU 0.5",
+        detector_confusion,
+        "nothing",
+    ),
+    CLASSIFICATION.name: View(
+        ClassPairing,
+        ClassGallery,
+        _classifier,
+        {
+            "class": "class",
+            "picture": "picture",
+            "first run": "baseline_class",
+            "score": "baseline_score",
+            "this run": "other_class",
+            "its score": "other_score",
+        },
+        "right in one run, wrong in the other",
+        classifier_confusion,
+    ),
 }
 
 

@@ -24,8 +24,14 @@ FOLDED = 24
 EIGHTHS = " ▏▎▍▌▋▊▉█"
 
 STYLES = {
-    "fp32": "blue", "fp16": "yellow", "bf16": "magenta", "int8": "green", "good": "green", "bad": "red",
-    "noise": "dim", "none": "",
+    "fp32": "blue",
+    "fp16": "yellow",
+    "bf16": "magenta",
+    "int8": "green",
+    "good": "green",
+    "bad": "red",
+    "noise": "dim",
+    "none": "",
 }
 
 
@@ -103,8 +109,14 @@ class Share:
 
 
 def print_table(
-    target: Console, columns: Sequence[str], rows: Iterable[Sequence[object]], title: str = "",
-    left: Sequence[int] = (0,), limit: int | None = None, keys: int = 1, optional: Sequence[int] = (),
+    target: Console,
+    columns: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    title: str = "",
+    left: Sequence[int] = (0,),
+    limit: int | None = None,
+    keys: int = 1,
+    optional: Sequence[int] = (),
     fold: Sequence[int] | None = None,
 ) -> None:
     """Print a compact table under its title; columns whose index is in `left` align left, others right.
@@ -129,8 +141,9 @@ def print_table(
 
 
 class _Table:
-    def __init__(self, columns: Sequence[str], rows: Sequence[Sequence[object]], left: Sequence[int],
-                 fold: Sequence[int], unicode: bool) -> None:
+    def __init__(
+        self, columns: Sequence[str], rows: Sequence[Sequence[object]], left: Sequence[int], fold: Sequence[int], unicode: bool
+    ) -> None:
         self._left, self._foldable, self._unicode = left, fold, unicode
         self._cells = [[cell if isinstance(cell, (Text, Share)) else Text(clean(cell)) for cell in row] for row in rows]
         self._bars = {place for row in self._cells for place, cell in enumerate(row) if isinstance(cell, Share)}
@@ -171,7 +184,7 @@ class _Table:
     def _groups(self, shown: list[int], room: int, keys: int) -> list[list[int]]:
         first = [place for place in shown if place < keys]
         groups = [list(first)]
-        for place in shown[len(first):]:
+        for place in shown[len(first) :]:
             if len(groups[-1]) > len(first) and self._wide([*groups[-1], place]) > room:
                 groups.append(list(first))
             groups[-1].append(place)
@@ -180,12 +193,20 @@ class _Table:
     def _made(self, shown: Sequence[int], bars: Mapping[int, int]) -> Table:
         out = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, GAP - 1, 0, 0))
         for place in shown:
-            out.add_column(self._heads[place], justify="left" if place in self._left or place in bars else "right",
-                           width=bars.get(place, self._widths[place]), overflow="fold")
+            out.add_column(
+                self._heads[place],
+                justify="left" if place in self._left or place in bars else "right",
+                width=bars.get(place, self._widths[place]),
+                overflow="fold",
+            )
         for row in self._cells:
             cells = (row[place] for place in shown)
-            out.add_row(*[Text(bar(cell.value, 1.0, bars[place], self._unicode)) if isinstance(cell, Share) else cell
-                          for place, cell in zip(shown, cells, strict=True)])
+            out.add_row(
+                *[
+                    Text(bar(cell.value, 1.0, bars[place], self._unicode)) if isinstance(cell, Share) else cell
+                    for place, cell in zip(shown, cells, strict=True)
+                ]
+            )
         return out
 
 

@@ -30,8 +30,10 @@ class Classifications:
         scores that are not finite or rise."""
         categories, scores = np.asarray(category, dtype=np.int32), np.asarray(score, dtype=np.float32)
         if categories.ndim != 2 or categories.shape != scores.shape or categories.shape[1] != min(KEPT, classes):
-            raise DataError(f"classifications of {classes} classes need {min(KEPT, classes)} classes and scores per image, "
-                            f"not {categories.shape} and {scores.shape}")
+            raise DataError(
+                f"classifications of {classes} classes need {min(KEPT, classes)} classes and scores per image, "
+                f"not {categories.shape} and {scores.shape}"
+            )
         if categories.size and (categories.min() < 0 or categories.max() >= classes):
             raise DataError(f"classifications name class {categories.min()} to {categories.max()} of {classes}")
         if not np.isfinite(scores).all() or (np.diff(scores, axis=1) > 0).any():

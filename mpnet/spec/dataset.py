@@ -62,8 +62,11 @@ class Dataset:
     def __post_init__(self) -> None:
         count = len(self.image_index)
         for name, dtype, shape in (
-            ("image_index", np.int32, (count,)), ("category", np.int32, (count,)), ("box", np.float64, (count, 4)),
-            ("area", np.float64, (count,)), ("crowd", np.bool_, (count,)),
+            ("image_index", np.int32, (count,)),
+            ("category", np.int32, (count,)),
+            ("box", np.float64, (count, 4)),
+            ("area", np.float64, (count,)),
+            ("crowd", np.bool_, (count,)),
         ):
             values = np.ascontiguousarray(getattr(self, name), dtype=dtype).reshape(shape)
             values.setflags(write=False)
@@ -73,25 +76,30 @@ class Dataset:
             raise DataError("a dataset's images must come by rising id, each once")
         if len({category.id for category in self.categories}) != len(self.categories):
             raise DataError("a dataset's category ids must differ")
-        if count and (np.diff(self.image_index).min(initial=0) < 0 or self.image_index[0] < 0
-                      or self.image_index[-1] >= len(self.images)):
+        if count and (
+            np.diff(self.image_index).min(initial=0) < 0 or self.image_index[0] < 0 or self.image_index[-1] >= len(self.images)
+        ):
             raise DataError("a dataset's boxes must come by image, with indices of its images")
         if count and (self.category.min() < 0 or self.category.max() >= len(self.categories)):
             raise DataError("a dataset's boxes must have indices of its categories")
 
     @staticmethod
     def of(
-        images: Sequence[ImageRecord], categories: Sequence[Category],
-        rows: Sequence[tuple[int, int, Sequence[float], float, bool]], notes: Sequence[str] = (),
+        images: Sequence[ImageRecord],
+        categories: Sequence[Category],
+        rows: Sequence[tuple[int, int, Sequence[float], float, bool]],
+        notes: Sequence[str] = (),
     ) -> Dataset:
         """A data set from rows (image position, category position, box, area, crowd), ordered by image here."""
         ordered = sorted(rows, key=lambda row: row[0])  # stable: within an image the order stays
         return Dataset(
-            tuple(images), tuple(categories),
+            tuple(images),
+            tuple(categories),
             np.array([row[0] for row in ordered], dtype=np.int32),
             np.array([row[1] for row in ordered], dtype=np.int32),
             np.array([row[2] for row in ordered], dtype=np.float64).reshape(-1, 4),
-            np.array([row[3] for row in ordered], dtype=np.float64), np.array([row[4] for row in ordered], dtype=bool),
+            np.array([row[3] for row in ordered], dtype=np.float64),
+            np.array([row[4] for row in ordered], dtype=bool),
             tuple(notes),
         )
 
@@ -103,8 +111,10 @@ class Dataset:
 
         labels: for each image a position in categories.
         """
-        rows = [(position, label, (0, 0, image.width, image.height), float(image.width * image.height), False)
-                for position, (image, label) in enumerate(zip(images, labels, strict=True))]
+        rows = [
+            (position, label, (0, 0, image.width, image.height), float(image.width * image.height), False)
+            for position, (image, label) in enumerate(zip(images, labels, strict=True))
+        ]
         return Dataset.of(images, categories, rows, notes)
 
     @cached_property
@@ -132,8 +142,12 @@ class Dataset:
         for image in self.images:
             text.update(f"image {image.id} {image.width} {image.height} {image.sha256}\n".encode())
         for index, category_index, box, area, crowd in zip(
-            self.image_index.tolist(), self.category.tolist(), self.box.tolist(), self.area.tolist(),
-            self.crowd.tolist(), strict=True,
+            self.image_index.tolist(),
+            self.category.tolist(),
+            self.box.tolist(),
+            self.area.tolist(),
+            self.crowd.tolist(),
+            strict=True,
         ):
             numbers = " ".join(float(value).hex() for value in (*box, area))
             text.update(f"box {index} {category_index} {numbers} {int(crowd)}\n".encode())
@@ -156,6 +170,11 @@ class Dataset:
         new_index[chosen] = np.arange(len(chosen), dtype=np.int32)
         keep = new_index[self.image_index] >= 0
         return replace(
-            self, images=tuple(self.images[position] for position in chosen), image_index=new_index[self.image_index[keep]],
-            category=self.category[keep], box=self.box[keep], area=self.area[keep], crowd=self.crowd[keep],
+            self,
+            images=tuple(self.images[position] for position in chosen),
+            image_index=new_index[self.image_index[keep]],
+            category=self.category[keep],
+            box=self.box[keep],
+            area=self.area[keep],
+            crowd=self.crowd[keep],
         )

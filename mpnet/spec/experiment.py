@@ -17,8 +17,14 @@ from mpnet.spec.protocol import BATCH_NORMS, DIALECTS, NMS_KINDS, RESIZES
 from mpnet.spec.quantization import NOTHING_SAID, QuantizationOptions
 from mpnet.spec.task import TASKS
 
-LABEL_KEYS: dict[str, str | None] = {"yolo": "labels", "coco": "annotations", "imagefolder": None, "list": "labels",
-                                     "darknet": "labels", "ultralytics": "labels"}
+LABEL_KEYS: dict[str, str | None] = {
+    "yolo": "labels",
+    "coco": "annotations",
+    "imagefolder": None,
+    "list": "labels",
+    "darknet": "labels",
+    "ultralytics": "labels",
+}
 """Formats of data, and the key that names the labels; None: folders do."""
 LISTED: tuple[str, ...] = ("darknet", "ultralytics")
 """Those whose file names the pictures as well, and may name the classes."""
@@ -118,9 +124,7 @@ class QuantizationSection:
     """options: for all layers, over the cfg; layers: (selector, options) pairs over those, later ones win."""
 
     options: QuantizationOptions = field(default=NOTHING_SAID, metadata=inline(QuantizationOptions))
-    layers: tuple[tuple[str, QuantizationOptions], ...] = field(
-        default=(), metadata=selectors(section(QuantizationOptions))
-    )
+    layers: tuple[tuple[str, QuantizationOptions], ...] = field(default=(), metadata=selectors(section(QuantizationOptions)))
 
 
 @dataclass(frozen=True)
@@ -142,9 +146,7 @@ class SpaceSection:
     quantization: options to vary besides.
     """
 
-    layers: tuple[tuple[str, tuple[str, ...]], ...] = field(
-        default=(), metadata=selectors(word(tuple(PRECISIONS), many=True))
-    )
+    layers: tuple[tuple[str, tuple[str, ...]], ...] = field(default=(), metadata=selectors(word(tuple(PRECISIONS), many=True)))
     tied: tuple[tuple[str, ...], ...] = field(default=(), metadata={"key": Key("groups")})
     quantization: tuple[OptionRange, ...] = field(default=(), metadata={"key": Key("options")})
 
@@ -168,8 +170,12 @@ class ConstraintSection:
 
     def as_json(self) -> dict[str, float | None]:
         """Every limit by its key in experiment files, None where there is none."""
-        return {"ap_drop": self.ap_drop, "ap_drop_relative": self.ap_drop_relative,
-                **self.drops, **{row.name: self.at_most.get(row.name) for row in limits()}}
+        return {
+            "ap_drop": self.ap_drop,
+            "ap_drop_relative": self.ap_drop_relative,
+            **self.drops,
+            **{row.name: self.at_most.get(row.name) for row in limits()},
+        }
 
     @property
     def drop_names(self) -> tuple[str, ...]:
@@ -234,7 +240,6 @@ class SweepSection:
     latency: Path | None = field(default=None, metadata=path())
     verify: VerifySection | None = field(default=None, metadata=section(VerifySection))
     latency_error: float | None = field(default=None, metadata=number(0))
-
 
     def held_out(self, images: int) -> float:
         """The share of so many pictures that only reports."""

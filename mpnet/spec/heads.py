@@ -128,7 +128,9 @@ class DecodedSpec(YoloSpec, kind="yolo"):
         """That its tensor has; 0: any."""
         anchors, classes = len(self.mask), self.classes
         return {
-            "yolov5": anchors * (5 + classes), "yolov8": 4 * self.reg_max + classes, "yolox": 5 + classes,
+            "yolov5": anchors * (5 + classes),
+            "yolov8": 4 * self.reg_max + classes,
+            "yolox": 5 + classes,
             "ssd": anchors * (self.coords + classes + self.softmax),
         }.get(self.decoder, 0)
 
@@ -139,6 +141,11 @@ class DecodedSpec(YoloSpec, kind="yolo"):
         if self.decoder == "yolov8":
             own["reg_max"] = self.reg_max
         if self.decoder == "ssd":
-            own |= {"coords": self.coords, "softmax": int(self.softmax), "yx": int(self.yx), "linear": int(self.linear),
-                    "variances": list(self.variances)}
+            own |= {
+                "coords": self.coords,
+                "softmax": int(self.softmax),
+                "yx": int(self.yx),
+                "linear": int(self.linear),
+                "variances": list(self.variances),
+            }
         return own

@@ -1,6 +1,6 @@
 """What a key of a file may hold, declared at the dataclass field that keeps it; the readers in formats follow it.
 
-    nms: float = field(default=0.45, metadata=number(0, 1))
+nms: float = field(default=0.45, metadata=number(0, 1))
 """
 
 from __future__ import annotations

@@ -15,9 +15,31 @@ Shape = tuple[int, int, int]
 PICTURE = -1
 """The input index that stands for the picture itself."""
 ACTIVATIONS = (
-    "linear", "leaky", "relu", "relu6", "logistic", "mish", "swish", "loggy", "tanh", "relie", "ramp", "plse", "elu",
-    "selu", "gelu", "stair", "hardtan", "lhtan", "hard_mish", "hard_sigmoid", "hard_swish", "normalize_channels",
-    "normalize_channels_softmax", "normalize_channels_softmax_maxval", "revleaky",
+    "linear",
+    "leaky",
+    "relu",
+    "relu6",
+    "logistic",
+    "mish",
+    "swish",
+    "loggy",
+    "tanh",
+    "relie",
+    "ramp",
+    "plse",
+    "elu",
+    "selu",
+    "gelu",
+    "stair",
+    "hardtan",
+    "lhtan",
+    "hard_mish",
+    "hard_sigmoid",
+    "hard_swish",
+    "normalize_channels",
+    "normalize_channels_softmax",
+    "normalize_channels_softmax_maxval",
+    "revleaky",
 )
 MAX_CHANNELS = 65536
 MAX_KERNEL = 256

@@ -120,34 +120,84 @@ _BASELINE = "give the experiment a baseline"
 _SURE = "with the baseline's detections of score 0.25 and more as truth"
 
 _OF_DETECTORS: tuple[Measure, ...] = (
-    Measure("AP", "AP", "%", "accuracy", "Mean over classes and over IoU thresholds 0.50, 0.55, ... 0.95 of the average "
-            "precision, as COCO defines it.", headline=True, axis=2),
+    Measure(
+        "AP",
+        "AP",
+        "%",
+        "accuracy",
+        "Mean over classes and over IoU thresholds 0.50, 0.55, ... 0.95 of the average precision, as COCO defines it.",
+        headline=True,
+        axis=2,
+    ),
     Measure("AP50", "AP50", "%", "accuracy", "AP at IoU 0.50 alone.", headline=True, axis=3),
     Measure("AP75", "AP75", "%", "accuracy", "AP at IoU 0.75 alone."),
     Measure("AP_small", "AP small", "%", "accuracy", "AP of objects below 32 x 32 pixels.", stored="runs"),
     Measure("AP_medium", "AP medium", "%", "accuracy", "AP of objects from 32 x 32 to 96 x 96 pixels.", stored="runs"),
     Measure("AP_large", "AP large", "%", "accuracy", "AP of objects above 96 x 96 pixels.", stored="runs"),
-    Measure("AR1", "AR1", "%", "accuracy", "Mean recall over the same thresholds, with the best detection of each "
-            "picture and class.", stored="runs", compared=False),
-    Measure("AR10", "AR10", "%", "accuracy", "Mean recall with the 10 best detections of each picture and class.",
-            stored="runs", compared=False),
+    Measure(
+        "AR1",
+        "AR1",
+        "%",
+        "accuracy",
+        "Mean recall over the same thresholds, with the best detection of each picture and class.",
+        stored="runs",
+        compared=False,
+    ),
+    Measure(
+        "AR10",
+        "AR10",
+        "%",
+        "accuracy",
+        "Mean recall with the 10 best detections of each picture and class.",
+        stored="runs",
+        compared=False,
+    ),
     Measure("AR100", "AR100", "%", "accuracy", "Mean recall with the 100 best detections of each picture and class."),
-    Measure("darknet_mAP50", "Darknet mAP@0.5", "%", "accuracy", "Mean average precision at IoU 0.50 as Darknet counts "
-            "it, over 11 points of recall."),
-    Measure("agreement_AP", "agreement AP", "%", "agreement", f"AP {_SURE}; finer than AP, 100 where nothing changed.",
-            headline=True, axis=1, itself=100.0, remedy=_BASELINE),
+    Measure(
+        "darknet_mAP50",
+        "Darknet mAP@0.5",
+        "%",
+        "accuracy",
+        "Mean average precision at IoU 0.50 as Darknet counts it, over 11 points of recall.",
+    ),
+    Measure(
+        "agreement_AP",
+        "agreement AP",
+        "%",
+        "agreement",
+        f"AP {_SURE}; finer than AP, 100 where nothing changed.",
+        headline=True,
+        axis=1,
+        itself=100.0,
+        remedy=_BASELINE,
+    ),
     Measure("agreement_AP75", "agreement AP75", "%", "agreement", f"AP75 {_SURE}.", itself=100.0, remedy=_BASELINE),
-    Measure("agreement_AP95", "agreement AP95", "%", "agreement", f"AP at IoU 0.95 {_SURE}.", itself=100.0,
-            remedy=_BASELINE),
+    Measure("agreement_AP95", "agreement AP95", "%", "agreement", f"AP at IoU 0.95 {_SURE}.", itself=100.0, remedy=_BASELINE),
 )
 _OF_CLASSIFIERS: tuple[Measure, ...] = (
-    Measure("top1", "top-1", "%", "accuracy", "Share of the pictures whose best class is the right one.", headline=True,
-            axis=2),
-    Measure("top5", "top-5", "%", "accuracy", "Share of the pictures with the right class among the five best.",
-            headline=True, axis=3),
-    Measure("agreement_top1", "agreement top-1", "%", "agreement", "Share of the pictures whose best class is the "
-            "baseline's; top-1 differs by no more than what is missing here.", headline=True, axis=1, itself=100.0,
-            remedy=_BASELINE),
+    Measure(
+        "top1", "top-1", "%", "accuracy", "Share of the pictures whose best class is the right one.", headline=True, axis=2
+    ),
+    Measure(
+        "top5",
+        "top-5",
+        "%",
+        "accuracy",
+        "Share of the pictures with the right class among the five best.",
+        headline=True,
+        axis=3,
+    ),
+    Measure(
+        "agreement_top1",
+        "agreement top-1",
+        "%",
+        "agreement",
+        "Share of the pictures whose best class is the baseline's; top-1 differs by no more than what is missing here.",
+        headline=True,
+        axis=1,
+        itself=100.0,
+        remedy=_BASELINE,
+    ),
 )
 
 
@@ -160,36 +210,104 @@ def _in_an_engine(task: Task) -> tuple[Measure, Measure]:
     rows = {row.name: row for row in (*_OF_DETECTORS, *_OF_CLASSIFIERS)}
     quality, agreement = rows[task.quality], rows[task.agreement]
     return (
-        Measure(DEPLOYED + quality.name, f"{quality.label} in the engine", "%", "deployed",
-                f"{_begun(quality.label)} of the exported configuration, run by the engine that it was exported for.",
-                stored="verified", task=task.name, upper_bound=100.0),
-        Measure(DEPLOYED + agreement.name, f"{agreement.label} in the engine", "%", "deployed",
-                f"{_begun(agreement.label)} of the exported configuration with mpnet's own baseline.", stored="verified",
-                task=task.name, upper_bound=100.0),
+        Measure(
+            DEPLOYED + quality.name,
+            f"{quality.label} in the engine",
+            "%",
+            "deployed",
+            f"{_begun(quality.label)} of the exported configuration, run by the engine that it was exported for.",
+            stored="verified",
+            task=task.name,
+            upper_bound=100.0,
+        ),
+        Measure(
+            DEPLOYED + agreement.name,
+            f"{agreement.label} in the engine",
+            "%",
+            "deployed",
+            f"{_begun(agreement.label)} of the exported configuration with mpnet's own baseline.",
+            stored="verified",
+            task=task.name,
+            upper_bound=100.0,
+        ),
     )
 
 
 MEASURES: tuple[Measure, ...] = (
     *(replace(row, task=DETECTION.name, upper_bound=100.0) for row in _OF_DETECTORS),
     *(replace(row, task=CLASSIFICATION.name, upper_bound=100.0) for row in _OF_CLASSIFIERS),
-    Measure("head_sqnr_db", "head SQNR", "dB", "signal", "Signal to noise of the tensors that enter the heads, against "
-            "the baseline's: -10 log10 of the mean over heads of noise / signal.", 1, headline=True, itself=np.inf,
-            upper_bound=np.inf, stand_in=MAX_SQNR_DB, remedy=_BASELINE),
-    Measure("weight_bytes", "weights", "B", "cost", "Stored parameters: weights at their precision, fp32 biases, int8 "
-            "scales.", 0, headline=True, axis=2),
-    Measure("peak_activation_bytes", "peak activations", "B", "cost", "Most memory that tensors take at one time, for "
-            "one picture and with it.", 0, axis=4),
-    Measure("bit_operations", "bit operations", "", "cost", "Sum over convolutions of multiply-accumulates x bits of a "
-            "weight x bits of an activation, for one picture.", 0, headline=True, axis=1),
+    Measure(
+        "head_sqnr_db",
+        "head SQNR",
+        "dB",
+        "signal",
+        "Signal to noise of the tensors that enter the heads, against "
+        "the baseline's: -10 log10 of the mean over heads of noise / signal.",
+        1,
+        headline=True,
+        itself=np.inf,
+        upper_bound=np.inf,
+        stand_in=MAX_SQNR_DB,
+        remedy=_BASELINE,
+    ),
+    Measure(
+        "weight_bytes",
+        "weights",
+        "B",
+        "cost",
+        "Stored parameters: weights at their precision, fp32 biases, int8 scales.",
+        0,
+        headline=True,
+        axis=2,
+    ),
+    Measure(
+        "peak_activation_bytes",
+        "peak activations",
+        "B",
+        "cost",
+        "Most memory that tensors take at one time, for one picture and with it.",
+        0,
+        axis=4,
+    ),
+    Measure(
+        "bit_operations",
+        "bit operations",
+        "",
+        "cost",
+        "Sum over convolutions of multiply-accumulates x bits of a weight x bits of an activation, for one picture.",
+        0,
+        headline=True,
+        axis=1,
+    ),
     Measure("int8_macs", "MACs in int8", "", "count", "Multiply-accumulates that are done in int8, for one picture.", 0),
-    Measure("fp_mac_share", "MACs not in int8", "%", "cost", "Share of the multiply-accumulates that is not done in "
-            "int8.", 1, stored="nowhere"),
-    Measure("latency_ms", "latency", "ms", "cost", "Time for one picture, input ready to heads: the median of a run; in a "
-            "sweep the sum of a latency table's steps.", headline=True, axis=3,
-            remedy="make a table with `mpnet profile` and name it in sweep.latency"),
+    Measure(
+        "fp_mac_share",
+        "MACs not in int8",
+        "%",
+        "cost",
+        "Share of the multiply-accumulates that is not done in int8.",
+        1,
+        stored="nowhere",
+    ),
+    Measure(
+        "latency_ms",
+        "latency",
+        "ms",
+        "cost",
+        "Time for one picture, input ready to heads: the median of a run; in a sweep the sum of a latency table's steps.",
+        headline=True,
+        axis=3,
+        remedy="make a table with `mpnet profile` and name it in sweep.latency",
+    ),
     *(row for task in TASKS.values() for row in _in_an_engine(task)),
-    Measure(f"{DEPLOYED}latency_ms", "latency in the engine", "ms", "deployed", "Time for one picture in the engine, taken in "
-            "turn with mpnet's own.", stored="verified"),
+    Measure(
+        f"{DEPLOYED}latency_ms",
+        "latency in the engine",
+        "ms",
+        "deployed",
+        "Time for one picture in the engine, taken in turn with mpnet's own.",
+        stored="verified",
+    ),
 )
 
 
@@ -206,8 +324,11 @@ def measure(name: str) -> Measure:
 
 def names_of(*kinds: Kind, stored: Stored | None = None, task: Task | None = None) -> tuple[str, ...]:
     """Names of all measures of some kinds, or of those that are stored in one way or apply to one task."""
-    return tuple(row.name for row in MEASURES if row.kind in kinds and stored in (None, row.stored)
-                 and (task is None or row.task in ("", task.name)))
+    return tuple(
+        row.name
+        for row in MEASURES
+        if row.kind in kinds and stored in (None, row.stored) and (task is None or row.task in ("", task.name))
+    )
 
 
 def trial_metrics() -> tuple[str, ...]:

@@ -27,8 +27,19 @@ from mpnet.spec.layers import (
 from mpnet.spec.task import CLASSIFICATION, DETECTION, Task
 
 __all__ = [
-    "PICTURE", "AvgpoolSpec", "ConvolutionSpec", "DropoutSpec", "LayerSpec", "MaxpoolSpec", "NetworkSpec",
-    "PrecisionKeys", "RouteSpec", "Shape", "ShortcutSpec", "UpsampleSpec", "YoloSpec",
+    "PICTURE",
+    "AvgpoolSpec",
+    "ConvolutionSpec",
+    "DropoutSpec",
+    "LayerSpec",
+    "MaxpoolSpec",
+    "NetworkSpec",
+    "PrecisionKeys",
+    "RouteSpec",
+    "Shape",
+    "ShortcutSpec",
+    "UpsampleSpec",
+    "YoloSpec",
 ]
 
 
@@ -77,7 +88,8 @@ class NetworkSpec:
     def valued(self) -> tuple[ShortcutSpec | ImplicitSpec, ...]:
         """Layers that have values in the weights file without being convolutions, in order."""
         return tuple(
-            layer for layer in self.layers
+            layer
+            for layer in self.layers
             if isinstance(layer, ImplicitSpec) or (isinstance(layer, ShortcutSpec) and layer.weights_type != "none")
         )
 

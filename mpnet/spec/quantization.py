@@ -43,22 +43,25 @@ class ActivationMode:
 
 
 # Order = code in csrc/quantize/mp_quantize.h.
-MODES: dict[str, ActivationMode] = {mode.name: mode for mode in (
-    ActivationMode("affine", ROUNDINGS),
-    ActivationMode("symmetric", ROUNDINGS, symmetric=True),
-    ActivationMode("power_of_two", ("truncate", "half_to_even", "half_away"), symmetric=True),
-    ActivationMode("MIN_COMBINED", ("half_away",), tensorflow=True),
-    ActivationMode("MIN_FIRST", ("half_away",), tensorflow=True),
-    ActivationMode("SCALED", ("half_away", "half_to_even"), symmetric=True, tensorflow=True, narrows=True),
-    ActivationMode("fake_quant_with_min_max_vars", ("half_up",), tensorflow=True, fake=True, narrows=True),
-    ActivationMode("quantize_and_dequantize", ("half_to_even", "half_up"), symmetric=True, tensorflow=True, fake=True,
-                   narrows=True),
-)}
+MODES: dict[str, ActivationMode] = {
+    mode.name: mode
+    for mode in (
+        ActivationMode("affine", ROUNDINGS),
+        ActivationMode("symmetric", ROUNDINGS, symmetric=True),
+        ActivationMode("power_of_two", ("truncate", "half_to_even", "half_away"), symmetric=True),
+        ActivationMode("MIN_COMBINED", ("half_away",), tensorflow=True),
+        ActivationMode("MIN_FIRST", ("half_away",), tensorflow=True),
+        ActivationMode("SCALED", ("half_away", "half_to_even"), symmetric=True, tensorflow=True, narrows=True),
+        ActivationMode("fake_quant_with_min_max_vars", ("half_up",), tensorflow=True, fake=True, narrows=True),
+        ActivationMode(
+            "quantize_and_dequantize", ("half_to_even", "half_up"), symmetric=True, tensorflow=True, fake=True, narrows=True
+        ),
+    )
+}
 ACTIVATION_MODES: tuple[str, ...] = tuple(MODES)
 TENSORFLOW_MODES: tuple[str, ...] = tuple(name for name, mode in MODES.items() if mode.tensorflow)
 QUANTIZE_MODES: tuple[str, ...] = tuple(name for name in TENSORFLOW_MODES if not MODES[name].fake)
 """Of TensorFlow's quantize and dequantize."""
-
 
 
 @dataclass(frozen=True)
@@ -70,13 +73,16 @@ class WeightMethod:
     tensorflow: bool = False
 
 
-WEIGHTS: dict[str, WeightMethod] = {method.name: method for method in (
-    WeightMethod("min_max", ROUNDINGS),
-    WeightMethod("mse", ROUNDINGS),
-    WeightMethod("power_of_two", ("truncate", "half_to_even", "half_away")),
-    WeightMethod("fake_quant_with_min_max_vars", ("half_up",), tensorflow=True),
-    WeightMethod("quantize_and_dequantize", ("half_to_even", "half_up"), tensorflow=True),
-)}
+WEIGHTS: dict[str, WeightMethod] = {
+    method.name: method
+    for method in (
+        WeightMethod("min_max", ROUNDINGS),
+        WeightMethod("mse", ROUNDINGS),
+        WeightMethod("power_of_two", ("truncate", "half_to_even", "half_away")),
+        WeightMethod("fake_quant_with_min_max_vars", ("half_up",), tensorflow=True),
+        WeightMethod("quantize_and_dequantize", ("half_to_even", "half_up"), tensorflow=True),
+    )
+}
 WEIGHT_METHODS: tuple[str, ...] = tuple(WEIGHTS)
 
 _Options = TypeVar("_Options", "ActivationOptions", "WeightOptions", "NarrowOptions", "QuantizationOptions")

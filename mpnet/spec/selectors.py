@@ -55,7 +55,12 @@ def layer_groups(network: NetworkSpec) -> dict[str, tuple[int, ...]]:
     convolutions = network.convolutions
     indices = [layer.index for layer in convolutions]
     groups: dict[str, list[int]] = {
-        "all": indices, "conv": indices, "first": indices[:1], "last": indices[-1:], "heads": [], "trunk": [],
+        "all": indices,
+        "conv": indices,
+        "first": indices[:1],
+        "last": indices[-1:],
+        "heads": [],
+        "trunk": [],
     }
     heads = len(network.yolos)
     reached = network.heads_of()
@@ -122,7 +127,8 @@ def _select_one(network: NetworkSpec, text: str, groups: dict[str, tuple[int, ..
     else:
         kind = next((short for short in SHORT_NAMES if text.startswith(short)), ConvolutionSpec.short)
         chosen = [
-            layer.index for layer in network.layers
+            layer.index
+            for layer in network.layers
             if layer.short == kind and layer.short != YoloSpec.short and fnmatch.fnmatchcase(layer.name, text)
         ]
         if chosen:

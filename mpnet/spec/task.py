@@ -42,13 +42,33 @@ class Task:
 
 
 DETECTION = Task(
-    "detection", "a detector", ("yolo", "coco", "darknet", "ultralytics"), "stretch", "AP", ("AP", "AP50"), "agreement_AP",
-    "AP", "object", "'s detections to {:.2f} AP", "detections.json", "detections",
+    "detection",
+    "a detector",
+    ("yolo", "coco", "darknet", "ultralytics"),
+    "stretch",
+    "AP",
+    ("AP", "AP50"),
+    "agreement_AP",
+    "AP",
+    "object",
+    "'s detections to {:.2f} AP",
+    "detections.json",
+    "detections",
 )
 # Agreement bounds the loss: top-1 cannot fall by more than the share of pictures whose best class changes.
 CLASSIFICATION = Task(
-    "classification", "a classifier", ("imagefolder", "list"), "crop", "top1", ("top1", "top5"), "agreement_top1",
-    "agreement_top1", "picture", " on {:.2f} % of the pictures", "predictions.json", "classes",
+    "classification",
+    "a classifier",
+    ("imagefolder", "list"),
+    "crop",
+    "top1",
+    ("top1", "top5"),
+    "agreement_top1",
+    "agreement_top1",
+    "picture",
+    " on {:.2f} % of the pictures",
+    "predictions.json",
+    "classes",
 )
 TASKS: dict[str, Task] = {task.name: task for task in (DETECTION, CLASSIFICATION)}
 

@@ -66,10 +66,7 @@ def random_weights(network: NetworkSpec, seed: int = 0) -> Weights:
             layers[layer.index] = ConvolutionWeights(biases, weights, scales, means, variances)
         else:
             layers[layer.index] = ConvolutionWeights(biases, weights)
-    values = {
-        layer.index: 1 + random.uniform(-0.5, 0.5, layer.value_shape).astype(np.float32)
-        for layer in network.valued
-    }
+    values = {layer.index: 1 + random.uniform(-0.5, 0.5, layer.value_shape).astype(np.float32) for layer in network.valued}
     digest = hashlib.sha256()
     for own in layers.values():
         for array in (own.biases, own.scales, own.means, own.variances, own.weights):

@@ -50,8 +50,13 @@ class BenchStep:
         timed, operation = self.time, self.time.step.operation
         precision = operation.precision if isinstance(operation, Convolve) else timed.step.gives
         return {
-            "step": timed.name, "layer": timed.step.layer, "precision": str(precision), "macs": self.macs,
-            "min_ms": timed.min_ms, "median_ms": timed.median_ms, "gops": gops(self.macs, timed.min_ms),
+            "step": timed.name,
+            "layer": timed.step.layer,
+            "precision": str(precision),
+            "macs": self.macs,
+            "min_ms": timed.min_ms,
+            "median_ms": timed.median_ms,
+            "gops": gops(self.macs, timed.min_ms),
             "peak_share": self.share,
         }
 
@@ -79,10 +84,18 @@ class BenchCase:
     def as_json(self) -> dict[str, Any]:
         """As in the document of `mpnet bench --json`."""
         return {
-            "isa": self.isa, "threads": self.threads, "precision": self.precision, "macs": self.macs,
-            "min_ms": self.min_ms, "median_ms": self.median_ms, "gops": gops(self.macs, self.min_ms),
-            "peak_share": self.share, "conversions_ms": self.conversions_ms, "overhead_ms": self.overhead_ms,
-            "first_result_ratio": self.first_result, "steps": [step.as_json() for step in self.steps],
+            "isa": self.isa,
+            "threads": self.threads,
+            "precision": self.precision,
+            "macs": self.macs,
+            "min_ms": self.min_ms,
+            "median_ms": self.median_ms,
+            "gops": gops(self.macs, self.min_ms),
+            "peak_share": self.share,
+            "conversions_ms": self.conversions_ms,
+            "overhead_ms": self.overhead_ms,
+            "first_result_ratio": self.first_result,
+            "steps": [step.as_json() for step in self.steps],
         }
 
     @property
@@ -112,8 +125,14 @@ def key_of(experiment: Experiment) -> str:
 
 
 def bench_level(
-    prepared: Prepared, options: EngineOptions, peak: Peak, names: Sequence[str], threads: int, repeats: int,
-    advance: Advance = unseen, seed: int = 0,
+    prepared: Prepared,
+    options: EngineOptions,
+    peak: Peak,
+    names: Sequence[str],
+    threads: int,
+    repeats: int,
+    advance: Advance = unseen,
+    seed: int = 0,
 ) -> tuple[BenchCase, ...]:
     """Measure all precisions at one ISA level (that of `prepared`) and thread count, pass by pass in turn.
 
@@ -139,10 +158,20 @@ def bench_level(
         # What the peak would need for the same products, each at its own precision.
         ideal_ms = sum(step.share * step.time.min_ms for step in steps if step.share is not None)
         left = statistics.median(whole_ms - ms for whole_ms, ms in zip(whole.ms, together(parts).ms, strict=True))
-        cases.append(BenchCase(
-            prepared.kernels.name, threads, name, macs, times.min_ms, times.median_ms, max(0.0, left),
-            _first_result(prepared, options, key, picture, threads, seed), ideal_ms / times.min_ms, steps,
-        ))
+        cases.append(
+            BenchCase(
+                prepared.kernels.name,
+                threads,
+                name,
+                macs,
+                times.min_ms,
+                times.median_ms,
+                max(0.0, left),
+                _first_result(prepared, options, key, picture, threads, seed),
+                ideal_ms / times.min_ms,
+                steps,
+            )
+        )
         advance(1)
     return tuple(cases)
 
@@ -160,7 +189,7 @@ def _first_result(
     for _ in range(_NEW_CONFIGURATIONS):
         layer = rng.randrange(len(key))
         code = rng.choice([PRECISIONS[name].code for name in ("fp32", "int8") if PRECISIONS[name].code != key[layer]])
-        other = key[:layer] + code + key[layer + 1:]
+        other = key[:layer] + code + key[layer + 1 :]
         _pack(prepared, build_plan(network, assign_key(network, code * len(key)), options))
         session = partial(_session, prepared, options, other, threads)
         first_ms = once(lambda: session().forward(picture))  # noqa: B023 (called at once)
@@ -198,9 +227,14 @@ class Bench:
     def as_json(self) -> dict[str, Any]:
         """The document of `mpnet bench --json`."""
         return {
-            "format": "mpnet-bench", "version": 1,
-            "network": {"source": self.network.source, "digest": self.network.digest, "macs": self.network.macs,
-                        "input": list(self.network.in_shape)},
+            "format": "mpnet-bench",
+            "version": 1,
+            "network": {
+                "source": self.network.source,
+                "digest": self.network.digest,
+                "macs": self.network.macs,
+                "input": list(self.network.in_shape),
+            },
             "batch": 1,
             "peaks": {name: {"fp32_gops": 2 * peak.fp32, "int8_gops": 2 * peak.int8} for name, peak in self.peaks.items()},
             "cases": [case.as_json() for case in self.cases],
@@ -209,9 +243,14 @@ class Bench:
 
 
 def bench_network(
-    source: Experiment | str | Path, *, weights: str | Path | None = None,
-    precisions: Sequence[str] = DEFAULT_PRECISIONS, threads: Sequence[int] = (1,),
-    isa: Sequence[str] = ("auto",), repeats: int = 15, progress: Progress = silent,
+    source: Experiment | str | Path,
+    *,
+    weights: str | Path | None = None,
+    precisions: Sequence[str] = DEFAULT_PRECISIONS,
+    threads: Sequence[int] = (1,),
+    isa: Sequence[str] = ("auto",),
+    repeats: int = 15,
+    progress: Progress = silent,
 ) -> Bench:
     """Measure forward passes of one picture, step by step and whole.
 

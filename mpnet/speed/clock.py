@@ -90,7 +90,12 @@ def once(work: Work) -> float:
 
 
 def in_turn(
-    *works: Work, repeats: int, warm_up: int = 1, settled: bool = False, least: int = 1, seconds: float = inf,
+    *works: Work,
+    repeats: int,
+    warm_up: int = 1,
+    settled: bool = False,
+    least: int = 1,
+    seconds: float = inf,
     advance: Advance = unseen,
 ) -> list[Times]:
     """Time pieces of work round by round, so that whatever disturbs the machine meets all alike.

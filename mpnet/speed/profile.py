@@ -34,8 +34,14 @@ ROUNDS: int = lib.MPB_PROFILE_ROUNDS
 
 
 def measure_table(
-    prepared: Prepared, options: EngineOptions, precisions: Sequence[str], *, threads: int, repeats: int = REPEATS,
-    seed: int = 0, progress: Progress = silent,
+    prepared: Prepared,
+    options: EngineOptions,
+    precisions: Sequence[str],
+    *,
+    threads: int,
+    repeats: int = REPEATS,
+    seed: int = 0,
+    progress: Progress = silent,
 ) -> LatencyTable:
     """Measure all steps, then whole configurations that were not looked at before, batch 1; again while the error is too
     large, up to ROUNDS times.
@@ -55,8 +61,14 @@ def measure_table(
 
 
 def _measured_once(
-    prepared: Prepared, options: EngineOptions, precisions: Sequence[str], plans: Sequence[Plan], threads: int,
-    repeats: int, seed: int, advance: Advance,
+    prepared: Prepared,
+    options: EngineOptions,
+    precisions: Sequence[str],
+    plans: Sequence[Plan],
+    threads: int,
+    repeats: int,
+    seed: int,
+    advance: Advance,
 ) -> LatencyTable:
     network, picture = prepared.network, random_picture(prepared.network, seed)
     taken: dict[str, list[float]] = {}
@@ -79,8 +91,10 @@ def _measured_once(
         advance(1)
     scale = statistics.median(ratios)
     step_ms = {signature: scale * statistics.median(times) for signature, times in taken.items()}
-    checks = tuple({"precision": plan.precision.key, "measured_ms": ms, "predicted_ms": predicted_ms(plan, step_ms)}
-                   for plan, ms in measured)
+    checks = tuple(
+        {"precision": plan.precision.key, "measured_ms": ms, "predicted_ms": predicted_ms(plan, step_ms)}
+        for plan, ms in measured
+    )
     machine = {"cpu": cpu_name(), "isa": prepared.kernels.name, "threads": threads, "batch": 1, "scale": scale}
     return LatencyTable(network.digest, tuple(precisions), step_ms, machine, checks)
 
@@ -100,8 +114,13 @@ def measure_steps(session: Session, picture: NDArray[np.float32], repeats: int) 
 
 
 def profile_network(
-    source: Experiment | str | Path, *, weights: str | Path | None = None, precisions: Sequence[str] = ("fp32", "fp16", "int8"),
-    threads: int | None = None, isa: str | None = None, repeats: int = REPEATS,
+    source: Experiment | str | Path,
+    *,
+    weights: str | Path | None = None,
+    precisions: Sequence[str] = ("fp32", "fp16", "int8"),
+    threads: int | None = None,
+    isa: str | None = None,
+    repeats: int = REPEATS,
     progress: Progress = silent,
 ) -> LatencyTable:
     """Measure every step of every configuration of a network, batch 1.
@@ -115,9 +134,13 @@ def profile_network(
     for name in precisions:
         precision(name)
     network, values, options = open_network(source, weights, "choose for")
-    prepared = Prepared(network, values, kernels(None if isa in (None, "auto") else isa), batch_norm=options.batch_norm,
-                        equalise=options.equalise)
+    prepared = Prepared(
+        network,
+        values,
+        kernels(None if isa in (None, "auto") else isa),
+        batch_norm=options.batch_norm,
+        equalise=options.equalise,
+    )
     return measure_table(
-        prepared, options, tuple(dict.fromkeys(precisions)), threads=threads or cpu_count(), repeats=repeats,
-        progress=progress,
+        prepared, options, tuple(dict.fromkeys(precisions)), threads=threads or cpu_count(), repeats=repeats, progress=progress
     )

@@ -98,8 +98,15 @@ def latency_of(times: Times, isa: str, threads: int, steps: list[dict[str, Any]]
     """The `latency` of a result. doubt: why it should not be believed, '' where nothing speaks against it."""
     low, high = times.quartiles_ms
     return {
-        "isa": isa, "threads": threads, "cpu": cpu_name(), "median_ms": times.median_ms, "min_ms": times.min_ms,
-        "low_ms": low, "high_ms": high, "images": len(times.ms), "doubt": times.doubt(threads, cpu_count()),
+        "isa": isa,
+        "threads": threads,
+        "cpu": cpu_name(),
+        "median_ms": times.median_ms,
+        "min_ms": times.min_ms,
+        "low_ms": low,
+        "high_ms": high,
+        "images": len(times.ms),
+        "doubt": times.doubt(threads, cpu_count()),
         "steps": steps,
     }
 
@@ -119,17 +126,22 @@ def believable(measure: Callable[[], list[Times]], threads: int) -> list[Times]:
 
 def passes_in_turn(passes: Sequence[Work], threads: int) -> list[Times]:
     """Times of forward passes as results state them."""
-    return believable(lambda: in_turn(
-        *passes, repeats=LATENCY_RUNS, least=LATENCY_LEAST, seconds=LATENCY_SECONDS * len(passes)
-    ), threads)
+    return believable(
+        lambda: in_turn(*passes, repeats=LATENCY_RUNS, least=LATENCY_LEAST, seconds=LATENCY_SECONDS * len(passes)), threads
+    )
 
 
 def latency_with_steps(session: Session, batch: NDArray[np.float32], times: Times) -> dict[str, Any]:
     """The `latency` of a session's passes; its steps are timed now."""
-    return latency_of(times, session.prepared.kernels.name, session.threads, [
-        {"step": timed.name, "layer": timed.step.layer, "ms": timed.median_ms}
-        for timed in time_steps(session, batch, STEP_RUNS)
-    ])
+    return latency_of(
+        times,
+        session.prepared.kernels.name,
+        session.threads,
+        [
+            {"step": timed.name, "layer": timed.step.layer, "ms": timed.median_ms}
+            for timed in time_steps(session, batch, STEP_RUNS)
+        ],
+    )
 
 
 def doubt_of(latency: Mapping[str, Any] | None) -> str:
@@ -137,8 +149,14 @@ def doubt_of(latency: Mapping[str, Any] | None) -> str:
     if not latency:
         return ""
     least = latency.get("min_ms") or 0.0
-    return str(latency.get("doubt") or ("" if latency["median_ms"] <= NOISY * least or not least else
-                                        f"the median is {latency['median_ms'] / least:.1f} times the least"))
+    return str(
+        latency.get("doubt")
+        or (
+            ""
+            if latency["median_ms"] <= NOISY * least or not least
+            else f"the median is {latency['median_ms'] / least:.1f} times the least"
+        )
+    )
 
 
 def stale(latency: Mapping[str, Any] | None, isa: str, threads: int) -> bool:

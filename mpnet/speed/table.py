@@ -14,8 +14,13 @@ from mpnet.spec.identity import digest_of
 from mpnet.spec.network import NetworkSpec
 
 TABLE = DocumentFormat(
-    "mpnet-latency", 1, "latency table", "make one with `mpnet profile` and name it in sweep.latency", 16 << 20,
-    {"network": str, "precisions": list, "steps": dict}, ConfigError,
+    "mpnet-latency",
+    1,
+    "latency table",
+    "make one with `mpnet profile` and name it in sweep.latency",
+    16 << 20,
+    {"network": str, "precisions": list, "steps": dict},
+    ConfigError,
 )
 
 BOUND_PERCENT = float(lib.MPB_PROFILE_PERCENT)
@@ -70,8 +75,10 @@ class LatencyTable:
             )
         missing = [name for name in precisions if name not in self.precisions]
         if missing:
-            raise ConfigError(f"sweep.latency: the table lacks {', '.join(missing)}; make it again with "
-                              f"`mpnet profile --precisions {','.join((*self.precisions, *missing))}`")
+            raise ConfigError(
+                f"sweep.latency: the table lacks {', '.join(missing)}; make it again with "
+                f"`mpnet profile --precisions {','.join((*self.precisions, *missing))}`"
+            )
         mean = self.errors_percent[0]
         if mean > (BOUND_PERCENT if error is None else error):
             raise ConfigError(
@@ -83,8 +90,12 @@ class LatencyTable:
         """The file's document."""
         mean, largest = self.errors_percent
         return {
-            **TABLE.head, "network": self.network, "precisions": list(self.precisions),
-            "machine": dict(self.machine), "steps": dict(self.step_ms), "checks": [dict(c) for c in self.checks],
+            **TABLE.head,
+            "network": self.network,
+            "precisions": list(self.precisions),
+            "machine": dict(self.machine),
+            "steps": dict(self.step_ms),
+            "checks": [dict(c) for c in self.checks],
             "error_percent": {"mean": mean, "largest": largest},
         }
 
@@ -95,10 +106,13 @@ def read_table(path: Path) -> LatencyTable:
     network, precisions, steps = (document[name] for name in TABLE.sections)
     checks, machine = document.get("checks", []), document.get("machine", {})
     fits = (
-        all(isinstance(p, str) for p in precisions) and all(_is_time(value) for value in steps.values())
-        and isinstance(machine, dict) and isinstance(checks, list)
-        and all(isinstance(c, dict) and _is_time(c.get("measured_ms"), low=1e-9) and _is_time(c.get("predicted_ms"))
-                for c in checks)
+        all(isinstance(p, str) for p in precisions)
+        and all(_is_time(value) for value in steps.values())
+        and isinstance(machine, dict)
+        and isinstance(checks, list)
+        and all(
+            isinstance(c, dict) and _is_time(c.get("measured_ms"), low=1e-9) and _is_time(c.get("predicted_ms")) for c in checks
+        )
     )
     if not fits:
         raise TABLE.damaged(path, "not all steps and checks have times")

@@ -51,8 +51,9 @@ class DaskExecutor:
         try:
             self._client: Any = distributed.Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
         except (OSError, TimeoutError, ValueError) as error:
-            raise ConfigError(f"--scheduler {address}: no Dask scheduler answers ({error}); start one with "
-                              f"`dask scheduler`") from None
+            raise ConfigError(
+                f"--scheduler {address}: no Dask scheduler answers ({error}); start one with `dask scheduler`"
+            ) from None
         try:
             self._client.wait_for_workers(1, timeout=CONNECT_SECONDS)
         except TimeoutError:
@@ -76,8 +77,7 @@ class DaskExecutor:
         self._check()
         try:
             with self._client.as_current():
-                finished = self._distributed.wait(
-                    list(self._running), timeout=timeout, return_when="FIRST_COMPLETED").done
+                finished = self._distributed.wait(list(self._running), timeout=timeout, return_when="FIRST_COMPLETED").done
         except TimeoutError:
             return []
         except _GONE as error:
@@ -107,8 +107,10 @@ class DaskExecutor:
 
     def _lost(self, reason: object) -> EngineError:
         said = " ".join(str(reason).split())[:200] or "was lost"
-        return EngineError(f"--scheduler {self._address}: {said}; finished trials are safe; start scheduler and workers again, "
-                           f"and run the same command")
+        return EngineError(
+            f"--scheduler {self._address}: {said}; finished trials are safe; start scheduler and workers again, "
+            f"and run the same command"
+        )
 
     def close(self) -> None:
         if self._client.status == "running":

@@ -63,8 +63,13 @@ class Evaluator:
         if options not in self._prepared:
             context, chosen = self.context, self.context.options[options]
             self._prepared[options] = Prepared(
-                context.network, context.weights, self._kernels, batch_norm=chosen.engine.batch_norm,
-                equalise=chosen.engine.equalise, channel_means=chosen.channel_means, lessons=chosen.lessons,
+                context.network,
+                context.weights,
+                self._kernels,
+                batch_norm=chosen.engine.batch_norm,
+                equalise=chosen.engine.equalise,
+                channel_means=chosen.channel_means,
+                lessons=chosen.lessons,
                 cache=open_cache(),
             )
         return self._prepared[options]
@@ -76,23 +81,33 @@ class Evaluator:
     @cached_property
     def signal(self) -> list[NDArray[np.float64]]:
         """Of each output of the baseline, the sum of squares by picture."""
-        return [np.concatenate([squared_sum(np.ascontiguousarray(head[i:i + 1])) for i in range(len(head))])
-                for head in self._baseline_heads]
+        return [
+            np.concatenate([squared_sum(np.ascontiguousarray(head[i : i + 1])) for i in range(len(head))])
+            for head in self._baseline_heads
+        ]
 
     @cached_property
     def scorer(self) -> Scorer:
         """Measures findings."""
         context = self.context
         return Scorer(
-            context.dataset, kit_of(task_of(context.network)), baseline=context.baseline.found if context.baseline else None,
-            select=context.select, report=context.report, wanted=context.wanted,
+            context.dataset,
+            kit_of(task_of(context.network)),
+            baseline=context.baseline.found if context.baseline else None,
+            select=context.select,
+            report=context.report,
+            wanted=context.wanted,
         )
 
     @cached_property
     def _elimination(self) -> Elimination:
         context = self.context
-        return Elimination(context.dataset, kit_of(task_of(context.network)),
-                           context.baseline.found if context.baseline else None, context.select)
+        return Elimination(
+            context.dataset,
+            kit_of(task_of(context.network)),
+            context.baseline.found if context.baseline else None,
+            context.select,
+        )
 
     @cached_property
     def _likely(self) -> LikelyHeads:
@@ -111,8 +126,13 @@ class Evaluator:
         if unit.rivals is not None:
             names = unit.rivals.names
             seen = _Looks(self, unit.options, likely=self._few_left)
-            left = self._elimination.left(left, unit.rivals, seen, lambda key: self.costs(unit.options, key, names),
-                                          lambda keys: self._found_by(unit.options, keys))
+            left = self._elimination.left(
+                left,
+                unit.rivals,
+                seen,
+                lambda key: self.costs(unit.options, key, names),
+                lambda keys: self._found_by(unit.options, keys),
+            )
             if self._few_left:
                 macs = seen.macs
             else:
@@ -158,7 +178,11 @@ class Evaluator:
         return found
 
     def forward(
-        self, graph: Graph, options: int, pictures: NDArray[np.intp], keep: Sequence[NDArray[np.float32]] = (),
+        self,
+        graph: Graph,
+        options: int,
+        pictures: NDArray[np.intp],
+        keep: Sequence[NDArray[np.float32]] = (),
         likely: bool = False,
     ) -> Outputs:
         """Outputs of all configurations of the graph on the pictures at these positions. keep: gets the tensors themselves.
@@ -173,26 +197,31 @@ class Evaluator:
         parts: list[dict[str, list[Any]]] = [{} for _ in graph.heads]
         noise: list[dict[str, list[NDArray[np.float64]]]] = [{} for _ in graph.heads]
         for start in range(0, len(pictures), group):
-            chosen = pictures[start:start + group]
+            chosen = pictures[start : start + group]
             places, exact = context.geometry[chosen], [] if likely else [head[chosen] for head in self._baseline_heads]
 
             def on_head(
-                head: int, name: str, tensor: Tensor, start: int = start, places: NDArray[np.float32] = places,
+                head: int,
+                name: str,
+                tensor: Tensor,
+                start: int = start,
+                places: NDArray[np.float32] = places,
                 exact: list[NDArray[np.float32]] = exact,
             ) -> None:
                 parts[head].setdefault(name, []).append(self._likely.decode(head, tensor, places))
                 if keep:
-                    keep[head][start:start + len(places)] = tensor.data
+                    keep[head][start : start + len(places)] = tensor.data
                 elif exact:
                     noise[head].setdefault(name, []).append(squared_sum(tensor.data, exact[head]))
 
-            stems = [run_stem(graph, self._values(chosen[first:first + small]), prepared, context.threads)
-                     for first in range(0, len(chosen), small)]
+            stems = [
+                run_stem(graph, self._values(chosen[first : first + small]), prepared, context.threads)
+                for first in range(0, len(chosen), small)
+            ]
             joined = [join_tensors(tensors) for tensors in zip(*stems, strict=True)]
             del stems
             picture = self._values(chosen) if graph.reads_picture else None
-            run_graph(graph, joined, prepared, on_head, context.threads, picture,
-                      self._likely.run if likely else run_lowering)
+            run_graph(graph, joined, prepared, on_head, context.threads, picture, self._likely.run if likely else run_lowering)
         return Outputs(
             [{name: context.decoder.join(found) for name, found in head.items()} for head in parts],
             [{name: np.concatenate(found) for name, found in head.items()} for head in noise],
@@ -236,9 +265,12 @@ class _Looks:
         """What some of the last keys find in the pictures of the looks from number `since` on, one key after the other."""
         decoder = self._decoder.of_images(np.concatenate(self._pictures[since:]))
         names = zip(*(self._graph.head_names(key) for key in keys), strict=True)
-        return decoder.found([
-            decoder.join([look.decoded[output][name] for name in of_output for look in self._outputs[since:]])
-            for output, of_output in enumerate(names)])
+        return decoder.found(
+            [
+                decoder.join([look.decoded[output][name] for name in of_output for look in self._outputs[since:]])
+                for output, of_output in enumerate(names)
+            ]
+        )
 
     def measured(self, keys: Sequence[str]) -> Iterator[tuple[str, dict[str, float]]]:
         """The figures of each key, which all looks so far have had; pictures that none has seen are looked at first."""
@@ -251,8 +283,11 @@ class _Looks:
         order = np.argsort(np.concatenate(self._pictures)) if len(self._pictures) > 1 else None
         for key in keys:
             outputs = [self._decoded(output, name, order) for output, name in self._names(key)]
-            noise = [Noise(self._evaluator.signal[output], self._noise(output, name, order))
-                     for output, name in self._names(key)] if self._evaluator.signal else []
+            noise = (
+                [Noise(self._evaluator.signal[output], self._noise(output, name, order)) for output, name in self._names(key)]
+                if self._evaluator.signal
+                else []
+            )
             yield key, self._evaluator.scorer.measure(self._decoder.found(outputs), noise)
 
     def _names(self, key: str) -> Iterator[tuple[int, str]]:

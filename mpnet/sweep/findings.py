@@ -29,8 +29,9 @@ def front_of(problem: Problem, known: Mapping[Configuration, Trial]) -> list[Con
     return [configurations[i] for i in problem.front(list(known.values()))]
 
 
-def everything_known(problem: Problem, store: TrialStore, contexts: tuple[int, ...],
-                     tried: Mapping[Configuration, Trial]) -> dict[Configuration, Trial]:
+def everything_known(
+    problem: Problem, store: TrialStore, contexts: tuple[int, ...], tried: Mapping[Configuration, Trial]
+) -> dict[Configuration, Trial]:
     """All finished trials of the space under the sweep's options, whichever strategy tried them; `tried` first.
 
     A trial that lacks an objective (an older sweep measured less) is left out.
@@ -45,8 +46,9 @@ def everything_known(problem: Problem, store: TrialStore, contexts: tuple[int, .
     return known
 
 
-def exact_gap(problem: Problem, tried: Mapping[Configuration, Trial],
-              known: Mapping[Configuration, Trial], ruled_out: int = 0) -> Gap | None:
+def exact_gap(
+    problem: Problem, tried: Mapping[Configuration, Trial], known: Mapping[Configuration, Trial], ruled_out: int = 0
+) -> Gap | None:
     """How far the front of what a strategy tried is from the exact one; None until the whole space is known.
 
     ruled_out: how many configurations are not among the known ones and no part of the front for certain.
@@ -57,9 +59,20 @@ def exact_gap(problem: Problem, tried: Mapping[Configuration, Trial],
 
 
 def findings(
-    problem: Problem, state: SweepState, store: TrialStore, contexts: tuple[int, ...], *, name: str,
-    strategy: str, macs_per_pass: int, images: int, selecting: int, theory: float, judged: Judged,
-    quality: str = DETECTION.quality, intervals_by: str = "",
+    problem: Problem,
+    state: SweepState,
+    store: TrialStore,
+    contexts: tuple[int, ...],
+    *,
+    name: str,
+    strategy: str,
+    macs_per_pass: int,
+    images: int,
+    selecting: int,
+    theory: float,
+    judged: Judged,
+    quality: str = DETECTION.quality,
+    intervals_by: str = "",
 ) -> dict[str, Any]:
     """The document of a sweep.
 
@@ -100,20 +113,36 @@ def findings(
                 nearest["beyond"] = {key: by for key, by in problem.excesses(close, baseline) if by > 0}
     picked = pick(problem, known, judged)
     losses = judged(list(dict.fromkeys(picked.values())))
-    picks = {name: {**entry(c), "losses": losses_as_json(losses.get(c, {}), quality),
-                    "saves": _saves(known[c], known.get(Configuration(problem.baseline)))} for name, c in picked.items()}
+    picks = {
+        name: {
+            **entry(c),
+            "losses": losses_as_json(losses.get(c, {}), quality),
+            "saves": _saves(known[c], known.get(Configuration(problem.baseline))),
+        }
+        for name, c in picked.items()
+    }
     chosen = "safe" if "safe" in picks and not problem.constraints.on_accuracy else None
     ruled_out = _ruled_out(problem, store, contexts, known)
     gap = exact_gap(problem, state.known, known, ruled_out)
     work = store.work()
     passes = macs_per_pass * images
     return {
-        "format": FORMAT, "version": VERSION, "name": name, "strategy": strategy,
-        "state": "stopped" if state.stopped else "finished", "stopped": state.stopped,
-        "trials": len(state.known), "known": len(known), "ruled_out": ruled_out,
-        "computed": state.computed, "space": problem.space.size,
-        "forward_equivalents": state.macs / passes, "forward_equivalents_theory": theory,
-        "forward_equivalents_store": work.macs / passes, "images": images, "seconds": state.seconds,
+        "format": FORMAT,
+        "version": VERSION,
+        "name": name,
+        "strategy": strategy,
+        "state": "stopped" if state.stopped else "finished",
+        "stopped": state.stopped,
+        "trials": len(state.known),
+        "known": len(known),
+        "ruled_out": ruled_out,
+        "computed": state.computed,
+        "space": problem.space.size,
+        "forward_equivalents": state.macs / passes,
+        "forward_equivalents_theory": theory,
+        "forward_equivalents_store": work.macs / passes,
+        "images": images,
+        "seconds": state.seconds,
         "seconds_store": work.seconds,
         "objectives": [o.name for o in problem.objectives],
         "holdout": {"selecting": selecting, "held_out": images - selecting},
@@ -131,12 +160,12 @@ def findings(
     }
 
 
-def _ruled_out(problem: Problem, store: TrialStore, contexts: tuple[int, ...],
-               known: Mapping[Configuration, Trial]) -> int:
+def _ruled_out(problem: Problem, store: TrialStore, contexts: tuple[int, ...], known: Mapping[Configuration, Trial]) -> int:
     """How many configurations the store knows to be no part of the front, beside those that are known."""
     return sum(
         Configuration(key, options) not in known and key in problem.space
-        for options, context in enumerate(contexts) for key in store.all_beaten(context, problem.front_name)
+        for options, context in enumerate(contexts)
+        for key in store.all_beaten(context, problem.front_name)
     )
 
 
@@ -144,13 +173,14 @@ def _saves(trial: Trial, baseline: Trial | None) -> dict[str, float]:
     """Share of each of the baseline's costs that a trial saves, percent."""
     if baseline is None:
         return {}
-    return {name: 100 * (1 - trial.values[name] / baseline.values[name]) for name in names_of("cost", stored="trials")
-            if trial.values.get(name) is not None and baseline.values.get(name)}
+    return {
+        name: 100 * (1 - trial.values[name] / baseline.values[name])
+        for name in names_of("cost", stored="trials")
+        if trial.values.get(name) is not None and baseline.values.get(name)
+    }
 
 
-def rank_layers(
-    problem: Problem, known: Mapping[Configuration, Trial], network: NetworkSpec
-) -> list[dict[str, Any]]:
+def rank_layers(problem: Problem, known: Mapping[Configuration, Trial], network: NetworkSpec) -> list[dict[str, Any]]:
     """One row per variable of the space and lower precision, most harm first; without those that were not measured.
 
     alone: change of every metric when only these layers are lowered, against everything at the highest precision.
@@ -168,12 +198,16 @@ def rank_layers(
             low = space.lowered(code)
             alone = _change(known, space.changed(top, number, code), top)
             if alone:
-                rows.append({
-                    "layers": indices, "names": [network.layers[index].name for index in indices],
-                    "precision": BY_CODE[code].name,
-                    "mac_share": sum(problem.macs[p] for p in variable.positions) / max(1, sum(problem.macs)),
-                    "alone": alone, "kept": _change(known, space.changed(low, number, high), low),
-                })
+                rows.append(
+                    {
+                        "layers": indices,
+                        "names": [network.layers[index].name for index in indices],
+                        "precision": BY_CODE[code].name,
+                        "mac_share": sum(problem.macs[p] for p in variable.positions) / max(1, sum(problem.macs)),
+                        "alone": alone,
+                        "kept": _change(known, space.changed(low, number, high), low),
+                    }
+                )
     name = problem.quality_name
     return sorted(rows, key=lambda row: float(row["alone"].get(name, 0.0)))
 
@@ -182,8 +216,11 @@ def _change(known: Mapping[Configuration, Trial], key: str, start: str) -> dict[
     after, before = known.get(Configuration(key)), known.get(Configuration(start))
     if after is None or before is None:
         return {}
-    return {name: after.values[name] - before.values[name] for name in trial_metrics()
-            if name in after.values and name in before.values}
+    return {
+        name: after.values[name] - before.values[name]
+        for name in trial_metrics()
+        if name in after.values and name in before.values
+    }
 
 
 def sweep_status(path: Path, number: int | None = None) -> dict[str, Any]:
@@ -214,11 +251,18 @@ def sweep_status(path: Path, number: int | None = None) -> dict[str, Any]:
             ended = None
         work = store.work()
         return {
-            "store": str(path), "state": state, "name": sweep.get("name"), "strategy": sweep.get("strategy"),
-            "trials": ended.get("trials", known) if ended else known, "known": known,
+            "store": str(path),
+            "state": state,
+            "name": sweep.get("name"),
+            "strategy": sweep.get("strategy"),
+            "trials": ended.get("trials", known) if ended else known,
+            "known": known,
             "sweep": record.number if record else None,
             "ruled_out": store.count_beaten(record.contexts, sweep.get("front_name") or "") if record else 0,
             "sweeps": [other.summary(store) for other in records],
-            "total": status.get("total"), "seconds": work.seconds,
-            "workers": sorted({shown(owner) for owner in claims.values()}), "claims": list(claims), "findings": findings,
+            "total": status.get("total"),
+            "seconds": work.seconds,
+            "workers": sorted({shown(owner) for owner in claims.values()}),
+            "claims": list(claims),
+            "findings": findings,
         }

@@ -168,7 +168,10 @@ def front_gap(front: Points, exact: Points) -> Gap:
         losses.append(max(0.0, float(quality - affordable.max())))
         found += bool(np.any(np.all(front == (quality, cost), axis=1)))
     return Gap(
-        hypervolume_ratio=part / whole, quality_lost_max=max(losses, default=0.0),
-        quality_lost_mean=float(np.mean(losses)) if losses else 0.0, uncovered=uncovered, found=found,
+        hypervolume_ratio=part / whole,
+        quality_lost_max=max(losses, default=0.0),
+        quality_lost_mean=float(np.mean(losses)) if losses else 0.0,
+        uncovered=uncovered,
+        found=found,
         exact_points=len(exact),
     )

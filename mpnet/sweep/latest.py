@@ -31,8 +31,9 @@ def mark_latest_store(store: Path) -> None:
 def stores_in(folder: Path) -> list[Path]:
     """The stores of a folder by name, links left out."""
     try:
-        return sorted(path for path in folder.iterdir()
-                      if path.suffix == ".sqlite" and not path.is_symlink() and is_store(path))
+        return sorted(
+            path for path in folder.iterdir() if path.suffix == ".sqlite" and not path.is_symlink() and is_store(path)
+        )
     except (OSError, ValueError):
         return []
 

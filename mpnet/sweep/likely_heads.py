@@ -91,7 +91,7 @@ class LikelyHeads:
         return HeadCells(data, cells=cells)
 
     def _objectness(
-        self, operation: Convolve, head: YoloHead, x: Tensor, prepared: Prepared, threads: int,
+        self, operation: Convolve, head: YoloHead, x: Tensor, prepared: Prepared, threads: int
     ) -> tuple[NDArray[np.float32], int]:
         """Raw objectness in all cells (n, h, w, of anchors at several widths), and the first value of this width's."""
         scales = None if x.code_map is None else x.code_map.scales
@@ -112,21 +112,34 @@ class LikelyHeads:
                 return _convolved(operation, alone, x.data, scales, prepared, threads), 0
         return known, first
 
-    def _gather(
-        self, objectness: NDArray[np.float32], first: int, anchors: int, x: NDArray[Any],
-    ) -> tuple[Cells, NDArray[Any]]:
+    def _gather(self, objectness: NDArray[np.float32], first: int, anchors: int, x: NDArray[Any]) -> tuple[Cells, NDArray[Any]]:
         """Cells that can give a box, and what is read there: (blocks, 1, BLOCK, channels). objectness, first: as above."""
         images, height, width, apart = objectness.shape
         row_bytes, most = x.shape[3] * x.itemsize, images * -(-height * width // BLOCK) * BLOCK
         if self._gathered.size < most * row_bytes:
             self._gathered = np.empty(most * row_bytes, np.uint8)
         starts, chosen = np.empty(images + 1, np.int64), np.empty(most, np.int32)
-        check_status(lib.mp_likely_cells(*c_arguments(
-            address(objectness) + first, images, height * width, anchors, apart, self._confidence, x, row_bytes, BLOCK,
-            starts, chosen, self._gathered,
-        )), "finding likely cells")
+        check_status(
+            lib.mp_likely_cells(
+                *c_arguments(
+                    address(objectness) + first,
+                    images,
+                    height * width,
+                    anchors,
+                    apart,
+                    self._confidence,
+                    x,
+                    row_bytes,
+                    BLOCK,
+                    starts,
+                    chosen,
+                    self._gathered,
+                )
+            ),
+            "finding likely cells",
+        )
         cells = Cells((height, width), starts, chosen)
-        gathered = self._gathered[:cells.rows * row_bytes].view(x.dtype)
+        gathered = self._gathered[: cells.rows * row_bytes].view(x.dtype)
         return cells, gathered.reshape(cells.rows // BLOCK, 1, BLOCK, x.shape[3])
 
 
@@ -150,20 +163,27 @@ def _packed_as(operation: Convolve) -> Precision:
 
 
 def _pack(
-    operations: Sequence[Convolve], filters: NDArray[np.intp], height: int, width: int, prepared: Prepared,
+    operations: Sequence[Convolve], filters: NDArray[np.intp], height: int, width: int, prepared: Prepared
 ) -> PreparedConvolution:
     """Some filters of 1x1 convolutions, of one after the other, for images of this size."""
     parts = [prepared.constants(operation) for operation in operations]
     weights = np.concatenate([part.weights[filters] for part in parts])
     scales = [part.weight_scale[filters] for part in parts if part.weight_scale is not None]
     shape = ConvShape(height, width, weights.shape[1], len(weights), 1)
-    return PreparedConvolution(prepared.kernels.pack_conv(shape, _packed_as(operations[0]), weights),
-                               np.concatenate([part.bias[filters] for part in parts]),
-                               np.concatenate(scales) if scales else None, "linear")
+    return PreparedConvolution(
+        prepared.kernels.pack_conv(shape, _packed_as(operations[0]), weights),
+        np.concatenate([part.bias[filters] for part in parts]),
+        np.concatenate(scales) if scales else None,
+        "linear",
+    )
 
 
 def _convolved(
-    operation: Convolve, ready: PreparedConvolution, x: NDArray[Any], scales: ImageScales | None, prepared: Prepared,
+    operation: Convolve,
+    ready: PreparedConvolution,
+    x: NDArray[Any],
+    scales: ImageScales | None,
+    prepared: Prepared,
     threads: int,
 ) -> NDArray[np.float32]:
     """The convolution of x (n, h, w, c)."""

@@ -71,8 +71,15 @@ class Sweep:
     """
 
     def __init__(
-        self, problem: Problem, network: NetworkSpec, store: TrialStore, contexts: Sequence[int], hire: Hire,
-        *, seconds: float | None = None, on_update: OnUpdate = lambda state: None,
+        self,
+        problem: Problem,
+        network: NetworkSpec,
+        store: TrialStore,
+        contexts: Sequence[int],
+        hire: Hire,
+        *,
+        seconds: float | None = None,
+        on_update: OnUpdate = lambda state: None,
     ) -> None:
         self.problem, self.network, self.store = problem, network, store
         self.contexts = tuple(contexts)
@@ -109,7 +116,7 @@ class Sweep:
             new = [c for c in new if c not in beaten]
         limit = self.problem.trials
         if limit is not None and len(self.state.known) + len(new) > limit:
-            new = new[:max(0, limit - len(self.state.known))]
+            new = new[: max(0, limit - len(self.state.known))]
             self.state.stopped = "trials"
         self.state.total = self.problem.space.size if isinstance(batch, Contest) else len(self.state.known) + len(new)
         return new
@@ -129,8 +136,9 @@ class Sweep:
         if self._workforce is None:
             self._workforce = self._hire()
         executor = self._workforce.executor
-        pending = deque(split_units(self.network, missing, workers=executor.slots,
-                                    bytes_per_head=self._workforce.bytes_per_head))
+        pending = deque(
+            split_units(self.network, missing, workers=executor.slots, bytes_per_head=self._workforce.bytes_per_head)
+        )
         running: set[Unit] = set()
         elsewhere: list[Unit] = []
         while pending or running or elsewhere:

@@ -61,8 +61,14 @@ class Owner:
 def this_process(locked: bool = False) -> Owner:
     """The calling process as an owner, under a new token."""
     return Owner(
-        host_name(), str(os.getpid()), secrets.token_hex(4), _line("/etc/machine-id"),
-        _line("/proc/sys/kernel/random/boot_id"), _namespace(), _started(os.getpid()) or "", "1" if locked else "",
+        host_name(),
+        str(os.getpid()),
+        secrets.token_hex(4),
+        _line("/etc/machine-id"),
+        _line("/proc/sys/kernel/random/boot_id"),
+        _namespace(),
+        _started(os.getpid()) or "",
+        "1" if locked else "",
     )
 
 

@@ -76,8 +76,12 @@ def find_apart(graph: Graph) -> dict[int, int]:
 
 def kept_bytes(graph: Graph) -> Counter[int]:
     """For one picture, by number of the node whose tensor they are kept with: the sums over shared parts."""
-    kept = {(graph.nodes[source].inputs[graph.apart[source]], node.lowering) for node in graph.nodes for source in node.inputs
-            if source in graph.apart and isinstance(node.lowering.convert[0], Quantize)}
+    kept = {
+        (graph.nodes[source].inputs[graph.apart[source]], node.lowering)
+        for node in graph.nodes
+        for source in node.inputs
+        if source in graph.apart and isinstance(node.lowering.convert[0], Quantize)
+    }
     found: Counter[int] = Counter()
     for part, lowering in kept:
         found[part] += lowering.layer.activations * np.dtype(np.int32).itemsize
@@ -122,13 +126,14 @@ def run_apart(lowering: Lowering, x: Apart, prepared: Prepared, threads: int) ->
     sums = _sums_for(x.parts[x.shared], codes.code_map, operation, quantize, of_shared, context)
     result = Tensor(np.empty((codes.images, *lowering.shapes[0]), np.float32))
     result.ranges = np.empty((codes.images, 2), np.float32)
-    convolve(operation, of_own, codes.data, result.data, codes.code_map.scales, prepared, threads, ranges=result.ranges,
-             sums=sums)
+    convolve(
+        operation, of_own, codes.data, result.data, codes.code_map.scales, prepared, threads, ranges=result.ranges, sums=sums
+    )
     return result
 
 
 def _sums_for(
-    x: Tensor, code_map: CodeMap, operation: Convolve, quantize: Quantize, ready: PreparedConvolution, context: Context,
+    x: Tensor, code_map: CodeMap, operation: Convolve, quantize: Quantize, ready: PreparedConvolution, context: Context
 ) -> NDArray[np.int32]:
     """The sums over a shared part, for codes that mean this."""
     kept = x.part_sums.get(operation)
@@ -145,7 +150,7 @@ def _sums_for(
 
 
 def _sums(
-    x: Tensor, code_map: CodeMap, operation: Convolve, quantize: Quantize, ready: PreparedConvolution, context: Context,
+    x: Tensor, code_map: CodeMap, operation: Convolve, quantize: Quantize, ready: PreparedConvolution, context: Context
 ) -> NDArray[np.int32]:
     shape = ready.packed.shape
     sums = np.empty((x.images, shape.out_h, shape.out_w, shape.out_channels), np.int32)
@@ -174,6 +179,10 @@ def _quantized(x: Tensor, quantize: Quantize, code_map: CodeMap, context: Contex
     codes = Tensor(np.empty(x.data.shape, quantize.target.stored.dtype), quantize.target, code_map)
     scheme = quantize.scheme
     assert scheme.rounding is not None
-    run_call(quantize, context.binder.quantize(
-        x.data, codes.data, code_map.scales, rounding=scheme.rounding, low=scheme.low, high=scheme.high))
+    run_call(
+        quantize,
+        context.binder.quantize(
+            x.data, codes.data, code_map.scales, rounding=scheme.rounding, low=scheme.low, high=scheme.high
+        ),
+    )
     return codes

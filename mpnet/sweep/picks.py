@@ -84,7 +84,7 @@ def pick(problem: Problem, known: Mapping[Configuration, Trial], judged: Judged)
 
 def _safe(cheapest_first: Sequence[Configuration], judged: Judged) -> Configuration | None:
     for start in range(0, len(cheapest_first), AT_ONCE):
-        part = cheapest_first[start:start + AT_ONCE]
+        part = cheapest_first[start : start + AT_ONCE]
         losses = judged(part)
         for configuration in part:
             of_it = losses.get(configuration)
@@ -99,8 +99,9 @@ class Judge:
     What was judged stays in the store, so that it is done once.
     """
 
-    def __init__(self, setup: SweepSetup, store: TrialStore, contexts: Sequence[int], baseline: str,
-                 progress: Progress = silent) -> None:
+    def __init__(
+        self, setup: SweepSetup, store: TrialStore, contexts: Sequence[int], baseline: str, progress: Progress = silent
+    ) -> None:
         self._setup, self._store, self._contexts = setup, store, contexts
         self._baseline = baseline
         self._progress = progress
@@ -119,8 +120,10 @@ class Judge:
                     for name, loss in losses.items()
                 }
             self._store.set_note(_NOTE, json.dumps(self._stored))
-        return {c: {name: Loss(int(row[0]), Interval(*row[1:])) for name, row in self._stored[self._name(c)].items()}
-                for c in configurations}
+        return {
+            c: {name: Loss(int(row[0]), Interval(*row[1:])) for name, row in self._stored[self._name(c)].items()}
+            for c in configurations
+        }
 
     def _name(self, configuration: Configuration) -> str:
         return f"{self._contexts[configuration.options]}:{self._baseline}:{configuration.key}"
@@ -145,8 +148,7 @@ class Judge:
         setup = self._setup
         if not len(setup.report):
             return [_Pictures("all", setup, setup.select, baseline)]
-        return [_Pictures("selecting", setup, setup.select, baseline),
-                _Pictures("held_out", setup, setup.report, baseline)]
+        return [_Pictures("selecting", setup, setup.select, baseline), _Pictures("held_out", setup, setup.report, baseline)]
 
 
 class _Pictures:
@@ -164,6 +166,15 @@ class _Pictures:
 
 def losses_as_json(losses: Losses, quality: str) -> dict[str, Any]:
     """Losses of one pick by set of pictures, for documents; quality: name of what was lost."""
-    return {name: {"pictures": loss.pictures, quality: {"difference": loss.quality.difference, "low": loss.quality.low,
-                                                        "high": loss.quality.high, "told_from_none": loss.told}}
-            for name, loss in losses.items()}
+    return {
+        name: {
+            "pictures": loss.pictures,
+            quality: {
+                "difference": loss.quality.difference,
+                "low": loss.quality.low,
+                "high": loss.quality.high,
+                "told_from_none": loss.told,
+            },
+        }
+        for name, loss in losses.items()
+    }

@@ -93,7 +93,8 @@ class Problem:
     def points(self, trials: Sequence[Trial]) -> Points:
         """(n, objectives) as measured."""
         return np.array([[self.value(t, o.name) for o in self.objectives] for t in trials]).reshape(
-            len(trials), len(self.objectives))
+            len(trials), len(self.objectives)
+        )
 
     def pairs(self, trials: Sequence[Trial]) -> Points:
         """(n, 2) of the first quality and the first cost of the trials on the front of these two."""
@@ -114,9 +115,7 @@ class Problem:
     def saving(self, key: str, variable: int, code: str) -> float:
         """Bits of weights saved by giving a variable another code, weighed by MACs: what harm is set against."""
         positions = self.space.variables[variable].positions
-        return float(sum(
-            self.macs[p] * (BY_CODE[key[p]].weight_bits - BY_CODE[code].weight_bits) for p in positions
-        ))
+        return float(sum(self.macs[p] * (BY_CODE[key[p]].weight_bits - BY_CODE[code].weight_bits) for p in positions))
 
     def meets(self, trial: Trial, baseline: Trial) -> bool:
         """Whether a trial keeps all constraints, accuracy being compared with the baseline's."""

@@ -41,11 +41,17 @@ class Record:
         documents = store.contexts()
         options = [str(documents[context].get("options", "")) for context in self.contexts if context in documents]
         return {
-            "sweep": self.number, "name": self.sweep.get("name"), "state": (self.findings or {}).get("state", "interrupted"),
-            "contexts": list(self.contexts), "strategy": self.sweep.get("strategy"),
-            "trials": self.trials(store), "options": [text for text in options if text],
-            "holdout": self.sweep.get("holdout"), "objectives": self.sweep.get("objectives"),
-            "created": self.sweep.get("created"), "last": self.last,
+            "sweep": self.number,
+            "name": self.sweep.get("name"),
+            "state": (self.findings or {}).get("state", "interrupted"),
+            "contexts": list(self.contexts),
+            "strategy": self.sweep.get("strategy"),
+            "trials": self.trials(store),
+            "options": [text for text in options if text],
+            "holdout": self.sweep.get("holdout"),
+            "objectives": self.sweep.get("objectives"),
+            "created": self.sweep.get("created"),
+            "last": self.last,
         }
 
 
@@ -87,8 +93,10 @@ def choose_record(
         for record in records:
             if record.number == number:
                 return record
-        raise StoreError(f"{store.path}: has no sweep {number}; `mpnet sweep --status {store.path}` lists "
-                         f"{', '.join(str(r.number) for r in records) or 'none'}")
+        raise StoreError(
+            f"{store.path}: has no sweep {number}; `mpnet sweep --status {store.path}` lists "
+            f"{', '.join(str(r.number) for r in records) or 'none'}"
+        )
     records = sorted(records, key=lambda record: (not record.last, -record.number))
     if key is not None:
         for record in records:
@@ -102,8 +110,13 @@ def _guessed(last: Mapping[str, Any], contexts: Sequence[int], documents: Mappin
     document = documents.get(contexts[0]) or {}
     measures = document.get("measures") or {}
     protocol = {**(last.get("protocol") or {}), **((document.get("identity") or {}).get("protocol") or {})}
-    return {**last, "contexts": list(contexts), "strategy": None, "holdout": measures.get("holdout") or 0.0,
-            "protocol": {**protocol, "quantization": (document.get("identity") or {}).get("options") or {}}}
+    return {
+        **last,
+        "contexts": list(contexts),
+        "strategy": None,
+        "holdout": measures.get("holdout") or 0.0,
+        "protocol": {**protocol, "quantization": (document.get("identity") or {}).get("options") or {}},
+    }
 
 
 def _named(name: str, contexts: Sequence[int]) -> str:

@@ -56,7 +56,11 @@ class Elimination:
         self._ceilings: dict[tuple[tuple[str, ...], bool], Ceilings[Any]] = {}
 
     def left(
-        self, keys: Sequence[str], rivals: Rivals, looks: Looks, costs: Callable[[str], Mapping[str, float]],
+        self,
+        keys: Sequence[str],
+        rivals: Rivals,
+        looks: Looks,
+        costs: Callable[[str], Mapping[str, float]],
         found: Callable[[Sequence[str]], Any],
     ) -> tuple[str, ...]:
         """Those of the keys that no rival beats for certain. costs: of a key, by name. found: what some keys find in all
@@ -91,7 +95,7 @@ class Elimination:
         """Many configurations pay for a sample of the first ones, which says on which pictures most is lost."""
         many = len(keys) >= MANY * SAMPLE
         if (names, many) not in self._ceilings:
-            sample = found(keys[::len(keys) // SAMPLE]) if many else None
+            sample = found(keys[:: len(keys) // SAMPLE]) if many else None
             self._ceilings[names, many] = self._kit.ceilings(self._dataset, self._baseline, names, sample)
         return self._ceilings[names, many]
 
@@ -105,7 +109,7 @@ class _Known:
     """
 
     def __init__(
-        self, keys: Sequence[str], rivals: Rivals, costs: Callable[[str], Mapping[str, float]], ends: NDArray[np.intp],
+        self, keys: Sequence[str], rivals: Rivals, costs: Callable[[str], Mapping[str, float]], ends: NDArray[np.intp]
     ) -> None:
         self._keys, self._rivals, self._ends = keys, rivals, ends
         self._objectives = [objective(name) for name in rivals.names]
@@ -146,7 +150,7 @@ class _Known:
     def plan(self, at: NDArray[np.intp], number: int) -> None:
         """When to look at some rows next, behind round `number`: a guess, which decides when time is spent on a proof, never
         what is proven."""
-        shares = HASTE * self._ends[number + 1:] / self._ends[number]
+        shares = HASTE * self._ends[number + 1 :] / self._ends[number]
         lost = (100 - self.points[at])[:, None, :] * shares[None, :, None]
         later = np.where(self._bounded, 100 - lost, self.points[at][:, None, :])
         beaten = self.are_beaten(later.reshape(-1, later.shape[2])).reshape(later.shape[:2])
@@ -161,8 +165,8 @@ def if_layers_add_up(known: Sequence[str], values: NDArray[np.float64], keys: Se
     """
     codes = np.array([list(key) for key in (*known, *keys)])
     table = np.hstack([codes == code for code in np.unique(codes)]).astype(np.float64)
-    added = np.linalg.lstsq(table[:len(known)], values, rcond=None)[0]
-    return np.asarray(table[len(known):] @ added)
+    added = np.linalg.lstsq(table[: len(known)], values, rcond=None)[0]
+    return np.asarray(table[len(known) :] @ added)
 
 
 def rounds(pictures: int) -> Iterator[tuple[int, int]]:

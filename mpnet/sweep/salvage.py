@@ -37,14 +37,18 @@ def salvage(path: Path, out: Path) -> dict[str, Any]:
         try:
             db = open_for_reading(path, BUSY_SECONDS, stack)
         except (sqlite3.Error, OSError, UnicodeDecodeError) as error:
-            raise StoreError(f"{named(path)}: nothing of it can be read ({error}); restore it from a backup, or sweep "
-                             f"again with another --store") from None
+            raise StoreError(
+                f"{named(path)}: nothing of it can be read ({error}); restore it from a backup, or sweep "
+                f"again with another --store"
+            ) from None
         db.text_factory = lambda content: content.decode("utf-8", "replace")
         contexts = _contexts(db, lost)
         subject = _subject(db, contexts)
         if subject is None:
-            raise StoreError(f"{named(path)}: what it was about cannot be read, so its trials are of no use; restore it "
-                             f"from a backup, or sweep again with another --store")
+            raise StoreError(
+                f"{named(path)}: what it was about cannot be read, so its trials are of no use; restore it "
+                f"from a backup, or sweep again with another --store"
+            )
         written = 0
         with TrialStore.open(out, subject) as new:
             numbers = {old: new.context(document) for old, document in contexts.items()}
@@ -177,6 +181,7 @@ def _renumbered(kind: str, document: Any, numbers: dict[int, int]) -> Any:
         document["contexts"] = [numbers[old] for old in document["contexts"] if old in numbers]
     for verified in (document, document.get("verified") or {}):
         if "rows" in verified:
-            verified["rows"] = [{**row, "context": numbers[row["context"]]} for row in verified["rows"]
-                                if row["context"] in numbers]
+            verified["rows"] = [
+                {**row, "context": numbers[row["context"]]} for row in verified["rows"] if row["context"] in numbers
+            ]
     return document

@@ -64,8 +64,14 @@ class Scorer:
     """
 
     def __init__(
-        self, dataset: Dataset, kit: Kit[Any], *, baseline: Any = None, select: NDArray[np.intp] | None = None,
-        report: NDArray[np.intp] | None = None, wanted: Collection[str] = (),
+        self,
+        dataset: Dataset,
+        kit: Kit[Any],
+        *,
+        baseline: Any = None,
+        select: NDArray[np.intp] | None = None,
+        report: NDArray[np.intp] | None = None,
+        wanted: Collection[str] = (),
     ) -> None:
         self._kit, self._wanted = kit, wanted
         everything = np.arange(len(dataset.images))

@@ -49,10 +49,14 @@ class Scratch:
             return np.memmap(path, dtype="<f4", mode="r+", offset=start, shape=tuple(shape)), path
         except OSError as error:
             if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.ENOMEM):
-                raise StoreError(f"{tempfile.gettempdir()}: a file for pictures cannot be made ({error.strerror}); raise that "
-                                 f"limit, or set TMPDIR to another folder") from None
-            raise StoreError(f"{tempfile.gettempdir()}: no room for {bytes_text(size)} of pictures ({error.strerror}); "
-                             f"free some space or set TMPDIR to another folder") from None
+                raise StoreError(
+                    f"{tempfile.gettempdir()}: a file for pictures cannot be made ({error.strerror}); raise that "
+                    f"limit, or set TMPDIR to another folder"
+                ) from None
+            raise StoreError(
+                f"{tempfile.gettempdir()}: no room for {bytes_text(size)} of pictures ({error.strerror}); "
+                f"free some space or set TMPDIR to another folder"
+            ) from None
 
     def close(self) -> None:
         """Remove everything."""

@@ -55,9 +55,16 @@ class SweepStart:
 
 
 def run_sweep(
-    experiment: Experiment, *, store: Path | None = None, workers: int | None = None, scheduler: str | None = None,
-    yes: bool = False, command: str = "", on_start: Callable[[SweepStart], None] = lambda start: None,
-    on_update: OnUpdate = lambda state: None, progress: Progress = silent,
+    experiment: Experiment,
+    *,
+    store: Path | None = None,
+    workers: int | None = None,
+    scheduler: str | None = None,
+    yes: bool = False,
+    command: str = "",
+    on_start: Callable[[SweepStart], None] = lambda start: None,
+    on_update: OnUpdate = lambda state: None,
+    progress: Progress = silent,
 ) -> dict[str, Any]:
     """Sweep as the experiment says; everything finished is in the store, and running again goes on from there.
 
@@ -70,18 +77,27 @@ def run_sweep(
     begin = time.monotonic()
     section = experiment.sweep
     if section is None:
-        raise ConfigError(f"{experiment.source}: key 'sweep' is missing; say what to sweep, such as "
-                          f"sweep: {{strategy: one_at_a_time, precisions: [fp32, int8]}}")
+        raise ConfigError(
+            f"{experiment.source}: key 'sweep' is missing; say what to sweep, such as "
+            f"sweep: {{strategy: one_at_a_time, precisions: [fp32, int8]}}"
+        )
     network = read_cfg(experiment.model.cfg, experiment.model.dialect)
     experiment = for_task(experiment, network)
     section = experiment.sweep or section
     space = build_space(network, section.precisions, section.space)
     if section.strategy in EXACT and space.size > MAX_CONFIGURATIONS:
-        raise ConfigError(f"sweep: {space.size:,} configurations are more than can be tried; narrow sweep.space, or use "
-                          f"another strategy (additive, greedy, pareto)")
+        raise ConfigError(
+            f"sweep: {space.size:,} configurations are more than can be tried; narrow sweep.space, or use "
+            f"another strategy (additive, greedy, pareto)"
+        )
     problem = Problem(
-        space, tuple(layer.macs for layer in network.convolutions), objectives_of(section.objectives),
-        section.constraints, section.seed, section.budget.trials, section.sampler,
+        space,
+        tuple(layer.macs for layer in network.convolutions),
+        objectives_of(section.objectives),
+        section.constraints,
+        section.seed,
+        section.budget.trials,
+        section.sampler,
     )
     check_strategy(section.strategy, problem)
     engines = () if section.verify is None else verifying(experiment, section.verify)
@@ -104,9 +120,16 @@ def run_sweep(
                 f"{float(forward_equivalents(network, space)):,.0f} forward passes each); start it with --yes, narrow "
                 f"sweep.space, or use another strategy (additive, greedy, pareto)"
             )
-        start = SweepStart(problem, float(forward_equivalents(network, space)), len(bench.dataset.images),
-                           len(setup.select), path, _about(section.strategy, estimate), section.strategy in EXACT,
-                           _notes(experiment, section))
+        start = SweepStart(
+            problem,
+            float(forward_equivalents(network, space)),
+            len(bench.dataset.images),
+            len(setup.select),
+            path,
+            _about(section.strategy, estimate),
+            section.strategy in EXACT,
+            _notes(experiment, section),
+        )
         on_start(start)
         describe(opened, setup, contexts, command, problem.front_name)
         if store is None:
@@ -123,9 +146,18 @@ def run_sweep(
         sweep.state.started = begin
         state = sweep.run(strategy(section.strategy))
         document = findings(
-            problem, state, opened, contexts, name=experiment.name, strategy=section.strategy,
-            macs_per_pass=network.macs, images=start.images, selecting=start.selecting, theory=start.theory,
-            judged=Judge(setup, opened, contexts, problem.baseline, progress), quality=bench.kit.task.quality,
+            problem,
+            state,
+            opened,
+            contexts,
+            name=experiment.name,
+            strategy=section.strategy,
+            macs_per_pass=network.macs,
+            images=start.images,
+            selecting=start.selecting,
+            theory=start.theory,
+            judged=Judge(setup, opened, contexts, problem.baseline, progress),
+            quality=bench.kit.task.quality,
             intervals_by=bench.kit.intervals_by,
         )
         document["table"] = setup.table.text if setup.table is not None else None
@@ -145,5 +177,7 @@ def _about(strategy: str, seconds: float) -> str:
 def _notes(experiment: Experiment, section: SweepSection) -> tuple[str, ...]:
     if experiment.backends == OWN_BACKENDS or section.verify is not None:
         return ()
-    return (f"backends {', '.join(experiment.backends)}: a sweep searches with mpnet's own kernels; with sweep.verify: {{}} "
-            "what it finds is run in these as well",)
+    return (
+        f"backends {', '.join(experiment.backends)}: a sweep searches with mpnet's own kernels; with sweep.verify: {{}} "
+        "what it finds is run in these as well",
+    )

@@ -76,17 +76,33 @@ def set_up(bench: Workbench, section: SweepSection, space: Space) -> SweepSetup:
         del parts["plan"], parts["engine"]
         if parts["lessons"] is None:
             del parts["lessons"]
-        documents.append({
-            "identity": parts, "options": space.option_sets[number].text,
-            "measures": {
-                "holdout": holdout, "seed": section.seed if holdout else None, "baseline": codes,
-                "darknet": "darknet_mAP50" in section.objectives, "latency": table.digest if table is not None else None,
-            },
-        })
+        documents.append(
+            {
+                "identity": parts,
+                "options": space.option_sets[number].text,
+                "measures": {
+                    "holdout": holdout,
+                    "seed": section.seed if holdout else None,
+                    "baseline": codes,
+                    "darknet": "darknet_mAP50" in section.objectives,
+                    "latency": table.digest if table is not None else None,
+                },
+            }
+        )
     first: dict[str, Any] = documents[0]["identity"]
     subject = Subject(first["cfg"], first["weights"], first["data"], digest_of(first["protocol"]))
-    return SweepSetup(bench, section, space, benches, tuple(documents), subject,
-                      None if codes is None else codes + space.suffix, select, report, table)
+    return SweepSetup(
+        bench,
+        section,
+        space,
+        benches,
+        tuple(documents),
+        subject,
+        None if codes is None else codes + space.suffix,
+        select,
+        report,
+        table,
+    )
 
 
 def under_options(bench: Workbench, space: Space, number: int) -> Workbench:
@@ -122,15 +138,23 @@ def make_context(setup: SweepSetup, stack: ExitStack, threads: int, remote: bool
     pictures, where = scratch.array((len(bench.dataset.images), *bench.network.in_shape))
     geometry = []
     for batch in bench.inputs.batches(4):
-        pictures[batch.start:batch.start + len(batch.x)] = batch.x
+        pictures[batch.start : batch.start + len(batch.x)] = batch.x
         geometry += list(batch.geometry)
     context = SweepContext(
-        network=bench.network, weights=bench.weights,
+        network=bench.network,
+        weights=bench.weights,
         options=tuple(OptionsInForce(b.options, b.channel_means, _lessons(b, setup.space)) for b in setup.benches),
-        own={i: plan[i] for i in plan.own}, decoder=bench.decoder, dataset=bench.dataset,
-        pictures=np.array(pictures) if remote else where, geometry=geometry_array(geometry),
-        select=setup.select, report=setup.report, wanted=setup.section.objectives,
-        isa="auto" if remote else bench.kernels.name, threads=threads, group=max(8, bench.experiment.runtime.batch),
+        own={i: plan[i] for i in plan.own},
+        decoder=bench.decoder,
+        dataset=bench.dataset,
+        pictures=np.array(pictures) if remote else where,
+        geometry=geometry_array(geometry),
+        select=setup.select,
+        report=setup.report,
+        wanted=setup.section.objectives,
+        isa="auto" if remote else bench.kernels.name,
+        threads=threads,
+        group=max(8, bench.experiment.runtime.batch),
         step_ms=setup.table.step_ms if setup.table is not None else None,
     )
     if setup.baseline is None:
@@ -166,18 +190,34 @@ def describe(store: TrialStore, setup: SweepSetup, contexts: tuple[int, ...], co
     """What a report needs to know of a sweep beside its trials, under the names that a result has."""
     bench, section = setup.bench, setup.section
     top = bench.plan(bench.uniform("fp32"))
-    write_record(store, contexts, LAST, {
-        "name": bench.experiment.name, "strategy": section.strategy, "command": command,
-        "created": datetime.now(timezone.utc).isoformat(timespec="seconds"), "versions": versions(),
-        "digests": {**bench.identity(top.precision, _rows(bench, setup.space)).digests(), "plan": None, "trial": None},
-        "layers": layer_costs(top), "notes": bench.notes(_rows(bench, setup.space)),
-        "objectives": list(section.objectives), "front_name": front_name, "contexts": list(contexts),
-        "holdout": section.held_out(len(bench.dataset.images)),
-        "suffix": setup.space.suffix, "baseline": setup.baseline,
-        "selecting": len(setup.select), "images": len(bench.dataset.images), "protocol": bench.protocol,
-        "constraints": section.constraints.as_json(), "sources": dict(bench.sources or {}),
-        "calibration": _calibrated(setup), "latency": dict(setup.table.machine) if setup.table is not None else None,
-    })
+    write_record(
+        store,
+        contexts,
+        LAST,
+        {
+            "name": bench.experiment.name,
+            "strategy": section.strategy,
+            "command": command,
+            "created": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+            "versions": versions(),
+            "digests": {**bench.identity(top.precision, _rows(bench, setup.space)).digests(), "plan": None, "trial": None},
+            "layers": layer_costs(top),
+            "notes": bench.notes(_rows(bench, setup.space)),
+            "objectives": list(section.objectives),
+            "front_name": front_name,
+            "contexts": list(contexts),
+            "holdout": section.held_out(len(bench.dataset.images)),
+            "suffix": setup.space.suffix,
+            "baseline": setup.baseline,
+            "selecting": len(setup.select),
+            "images": len(bench.dataset.images),
+            "protocol": bench.protocol,
+            "constraints": section.constraints.as_json(),
+            "sources": dict(bench.sources or {}),
+            "calibration": _calibrated(setup),
+            "latency": dict(setup.table.machine) if setup.table is not None else None,
+        },
+    )
 
 
 def _calibrated(setup: SweepSetup) -> dict[str, Any] | None:
@@ -188,5 +228,6 @@ def _calibrated(setup: SweepSetup) -> dict[str, Any] | None:
 
 def say(store: TrialStore, state: str, strategy: str, total: int | None) -> None:
     """Note how far the sweep is, for --status and reports."""
-    store.set_note("status", json.dumps({"state": state, "owner": store.owner, "strategy": strategy, "total": total,
-                                         "time": time.time()}))
+    store.set_note(
+        "status", json.dumps({"state": state, "owner": store.owner, "strategy": strategy, "total": total, "time": time.time()})
+    )

@@ -96,10 +96,14 @@ class Space:
         if not isinstance(key, str):
             return False
         codes, rest = split_key(key)
-        return len(codes) == len(self.layers) and rest == self.suffix and all(
-            codes[variable.positions[0]] in variable.codes
-            and len({codes[position] for position in variable.positions}) == 1
-            for variable in self.variables
+        return (
+            len(codes) == len(self.layers)
+            and rest == self.suffix
+            and all(
+                codes[variable.positions[0]] in variable.codes
+                and len({codes[position] for position in variable.positions}) == 1
+                for variable in self.variables
+            )
         )
 
     def highest(self) -> str:
@@ -162,8 +166,10 @@ def build_space(network: NetworkSpec, precisions: Sequence[str], section: SpaceS
         variables.append(Variable(tuple(position[index] for index in tied), choices[head]))
     space = Space(layers, tuple(variables), _option_sets(section))
     if space.size == 1:
-        raise ConfigError("sweep: every layer is pinned to one precision, so there is nothing to choose; give "
-                          "sweep.precisions at least two, or use `mpnet run`")
+        raise ConfigError(
+            "sweep: every layer is pinned to one precision, so there is nothing to choose; give "
+            "sweep.precisions at least two, or use `mpnet run`"
+        )
     return space
 
 
@@ -184,16 +190,17 @@ def _weighted(network: NetworkSpec, selector: str, where: str) -> tuple[int, ...
         raise ConfigError(f"{where}: {error}") from None
     for index in chosen:
         if not network.layers[index].has_weights:
-            raise ConfigError(f"{where}: layer {index} ({network.layers[index].name}) has no weights and takes the "
-                              f"precision of its input; a sweep chooses for layers with weights")
+            raise ConfigError(
+                f"{where}: layer {index} ({network.layers[index].name}) has no weights and takes the "
+                f"precision of its input; a sweep chooses for layers with weights"
+            )
     return chosen
 
 
 def _option_sets(section: SpaceSection) -> tuple[OptionSet, ...]:
     count = math.prod(len(row.values) for row in section.quantization)
     if not 1 <= count <= MAX_OPTION_SETS:
-        raise ConfigError(f"sweep.space.quantization: {count} combinations of options; 1 to {MAX_OPTION_SETS} can be "
-                          f"swept")
+        raise ConfigError(f"sweep.space.quantization: {count} combinations of options; 1 to {MAX_OPTION_SETS} can be swept")
     sets = []
     for picks in itertools.product(*(range(len(row.values)) for row in section.quantization)):
         options, words = NOTHING_SAID, []

@@ -142,8 +142,12 @@ class TrialStore:
                     self._db.execute(statement)
                 self._db.executemany(
                     "INSERT OR IGNORE INTO meta VALUES (?, ?)",
-                    [("format", FORMAT), ("version", str(VERSION)), ("created", str(time.time())),
-                     ("subject", json.dumps(asdict(subject), sort_keys=True))],
+                    [
+                        ("format", FORMAT),
+                        ("version", str(VERSION)),
+                        ("created", str(time.time())),
+                        ("subject", json.dumps(asdict(subject), sort_keys=True)),
+                    ],
                 )
                 add_columns(self._db)
         version = self._check_format()
@@ -172,19 +176,22 @@ class TrialStore:
             raise StoreError(f"{self.path}: an SQLite file, but not a store of mpnet; choose another --store")
         version = meta.get("version", "")
         if not (version.isascii() and version.isdigit() and 1 <= int(version) <= VERSION):
-            raise StoreError(f"{self.path}: a store of format version {version[:20]}, this mpnet reads 1 to {VERSION}; "
-                             f"use the newer mpnet that wrote it, or choose another --store")
+            raise StoreError(
+                f"{self.path}: a store of format version {version[:20]}, this mpnet reads 1 to {VERSION}; "
+                f"use the newer mpnet that wrote it, or choose another --store"
+            )
         return int(version)
 
     def _check_subject(self, subject: Subject) -> None:
         here = self.subject
-        words = {"network": "network (cfg)", "weights": "weights file", "data": "data set",
-                 "protocol": "detection protocol"}
+        words = {"network": "network (cfg)", "weights": "weights file", "data": "data set", "protocol": "detection protocol"}
         for name, word in words.items():
             held, wanted = getattr(here, name), getattr(subject, name)
             if held != wanted:
-                raise StoreError(f"{self.path}: a store of another {word} (digest {held[:12]}, this experiment's is "
-                                 f"{wanted[:12]}); choose another --store")
+                raise StoreError(
+                    f"{self.path}: a store of another {word} (digest {held[:12]}, this experiment's is "
+                    f"{wanted[:12]}); choose another --store"
+                )
 
     @property
     def subject(self) -> Subject:
@@ -218,8 +225,9 @@ class TrialStore:
     def set_note(self, name: str, value: str) -> None:
         """Keep a text under a name."""
         with self._transaction():
-            self._db.execute("INSERT INTO meta VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
-                             (name, value))
+            self._db.execute(
+                "INSERT INTO meta VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value", (name, value)
+            )
 
     # ---- contexts: what may differ between trials besides their key
 
@@ -230,8 +238,10 @@ class TrialStore:
         """
         digest = digest_of(document)
         with self._transaction():
-            self._db.execute("INSERT OR IGNORE INTO contexts (digest, document) VALUES (?, ?)",
-                             (digest, json.dumps(document, sort_keys=True)))
+            self._db.execute(
+                "INSERT OR IGNORE INTO contexts (digest, document) VALUES (?, ?)",
+                (digest, json.dumps(document, sort_keys=True)),
+            )
             row = self._db.execute("SELECT id FROM contexts WHERE digest = ?", (digest,)).fetchone()
         return int(row[0])
 
@@ -260,7 +270,11 @@ class TrialStore:
     # ---- trials
 
     def add(
-        self, context: int, trials: Iterable[Trial], claim: str | None = None, work: Work | None = None,
+        self,
+        context: int,
+        trials: Iterable[Trial],
+        claim: str | None = None,
+        work: Work | None = None,
         beaten: Beaten | None = None,
     ) -> int:
         """Commit finished trials, all or none, and which others need none, end the claim that they were computed under, and
@@ -290,7 +304,8 @@ class TrialStore:
                 self._db.execute(
                     "INSERT INTO work VALUES (?, ?, ?) ON CONFLICT (context) DO UPDATE SET "
                     "macs = macs + excluded.macs, seconds = seconds + excluded.seconds",
-                    (context, work.macs, work.seconds))
+                    (context, work.macs, work.seconds),
+                )
         return new
 
     def beaten(self, context: int, front: str, keys: Collection[str]) -> set[str]:
@@ -334,10 +349,11 @@ class TrialStore:
         found: dict[str, Trial] = {}
         with translated(self.path):
             for start in range(0, len(keys), _SLICE):
-                part = keys[start:start + _SLICE]
+                part = keys[start : start + _SLICE]
                 places = ", ".join("?" * len(part))
                 for row in self._db.execute(
-                        f"SELECT {self._row} FROM trials WHERE context = ? AND key IN ({places})", (context, *part)):
+                    f"SELECT {self._row} FROM trials WHERE context = ? AND key IN ({places})", (context, *part)
+                ):
                     found[row[1]] = self._trial(row)
         return found
 

@@ -42,8 +42,9 @@ def open_for_reading(path: Path, busy_seconds: float, stack: ExitStack) -> sqlit
 
 def _connect(path: Path, mode: str, busy_seconds: float, stack: ExitStack) -> sqlite3.Connection:
     with ExitStack() as opened:
-        connection = opened.enter_context(closing(sqlite3.connect(
-            f"{path.absolute().as_uri()}?{mode}", timeout=busy_seconds, isolation_level=None, uri=True)))
+        connection = opened.enter_context(
+            closing(sqlite3.connect(f"{path.absolute().as_uri()}?{mode}", timeout=busy_seconds, isolation_level=None, uri=True))
+        )
         connection.execute("PRAGMA query_only = ON")
         connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
         stack.push(opened.pop_all())

@@ -19,13 +19,16 @@ VERSION = 2
 # Keys are short texts and most columns 8-byte floats, empty ones 1 byte: about 150 bytes for each trial. A store that
 # was made before a measure existed gets its column when it is next written (`add_columns`): SQLite then only notes the
 # name, and rows from before hold nothing there.
-SCHEMA: tuple[str, ...] = tuple(f"CREATE TABLE IF NOT EXISTS {table}" for table in (
-    "meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
-    "contexts (id INTEGER PRIMARY KEY, digest TEXT UNIQUE NOT NULL, document TEXT NOT NULL)",
-    "trials (context INTEGER NOT NULL, key TEXT NOT NULL, PRIMARY KEY (context, key)) WITHOUT ROWID",
-    "work (context INTEGER PRIMARY KEY, macs REAL NOT NULL, seconds REAL NOT NULL)",
-    CLAIMS,
-))
+SCHEMA: tuple[str, ...] = tuple(
+    f"CREATE TABLE IF NOT EXISTS {table}"
+    for table in (
+        "meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
+        "contexts (id INTEGER PRIMARY KEY, digest TEXT UNIQUE NOT NULL, document TEXT NOT NULL)",
+        "trials (context INTEGER NOT NULL, key TEXT NOT NULL, PRIMARY KEY (context, key)) WITHOUT ROWID",
+        "work (context INTEGER PRIMARY KEY, macs REAL NOT NULL, seconds REAL NOT NULL)",
+        CLAIMS,
+    )
+)
 
 
 def columns_of(db: sqlite3.Connection) -> tuple[str, ...]:
@@ -44,8 +47,9 @@ def add_columns(db: sqlite3.Connection) -> None:
 
 def damaged(path: Path, what: str) -> StoreError:
     """The error for a store whose content is wrong."""
-    return StoreError(f"{named(path)}: the store is damaged: {what}; `mpnet sweep --salvage STORE` writes what is readable "
-                      f"into a new one")
+    return StoreError(
+        f"{named(path)}: the store is damaged: {what}; `mpnet sweep --salvage STORE` writes what is readable into a new one"
+    )
 
 
 def store_error(path: Path, error: sqlite3.Error | OSError) -> StoreError:
@@ -61,15 +65,18 @@ def store_error(path: Path, error: sqlite3.Error | OSError) -> StoreError:
     if "not a database" in text:
         return StoreError(f"{path}: not a store (not an SQLite file); choose another --store")
     if "locked" in text or "busy" in text:
-        return StoreError(f"{path}: another process has held the store for a minute; {safe}; stop that process or "
-                          f"choose another --store")
+        return StoreError(
+            f"{path}: another process has held the store for a minute; {safe}; stop that process or choose another --store"
+        )
     if "Could not decode" in text:
         return damaged(path, "it holds a text that is not UTF-8")
     if "malformed" in text or "corrupt" in text:
         return damaged(path, text)
     if "disk I/O error" in text:
-        return StoreError(f"{path}: the disk cannot be written or read ({text}), perhaps full; {safe}; mend that and "
-                          f"run the same command again")
+        return StoreError(
+            f"{path}: the disk cannot be written or read ({text}), perhaps full; {safe}; mend that and "
+            f"run the same command again"
+        )
     return StoreError(f"{path}: {text}; choose another --store")
 
 

@@ -212,8 +212,13 @@ def join_tensors(parts: Sequence[Tensor]) -> Tensor:
 
 
 def run_graph(
-    graph: Graph, stem: Sequence[Tensor], prepared: Prepared, on_head: OnHead, threads: int = 1,
-    picture: Tensor | None = None, run: Run = run_lowering,
+    graph: Graph,
+    stem: Sequence[Tensor],
+    prepared: Prepared,
+    on_head: OnHead,
+    threads: int = 1,
+    picture: Tensor | None = None,
+    run: Run = run_lowering,
 ) -> None:
     """Compute all nodes after the stem for a group of pictures; tensors go as soon as nothing needs them any more.
 
@@ -239,8 +244,7 @@ def run_graph(
 
 
 def _run_node(
-    graph: Graph, number: int, results: Results, left: Counter[int], prepared: Prepared, threads: int,
-    run: Run = run_lowering,
+    graph: Graph, number: int, results: Results, left: Counter[int], prepared: Prepared, threads: int, run: Run = run_lowering
 ) -> Tensor | Apart:
     """A node's result. left: how often each tensor is still needed; what was needed for the last time goes, but for the
     picture, which belongs to the caller."""

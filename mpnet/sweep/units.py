@@ -55,7 +55,11 @@ class UnitResult:
 
 
 def split_units(
-    network: NetworkSpec, configurations: Iterable[Configuration], *, workers: int = 1, bytes_per_head: int = 1 << 20,
+    network: NetworkSpec,
+    configurations: Iterable[Configuration],
+    *,
+    workers: int = 1,
+    bytes_per_head: int = 1 << 20,
     max_trials: int = MAX_TRIALS,
 ) -> list[Unit]:
     """Cut configurations into units of equal prefixes, in the order of the trie.

@@ -31,16 +31,20 @@ from mpnet.trial.workbench import Workbench
 
 AGREEMENT_LOST, AP_LOST = 1.0, 0.5
 """Points that a configuration may lose in the engine and still survive."""
-RULE = (f"it survives when the engine's agreement AP is at most {AGREEMENT_LOST:g} point (without a baseline AP at most "
-        f"{AP_LOST:g}) below mpnet's own, and all limits are still kept")
+RULE = (
+    f"it survives when the engine's agreement AP is at most {AGREEMENT_LOST:g} point (without a baseline AP at most "
+    f"{AP_LOST:g}) below mpnet's own, and all limits are still kept"
+)
 
 
 def verifying(experiment: Experiment, section: VerifySection) -> tuple[str, ...]:
     """The backends, by preference, that a sweep is verified in. Raises: ConfigError when they are unknown or missing."""
     names = section.engine or experiment.backends
     if names == OWN_BACKENDS:
-        raise ConfigError(f"{experiment.source}: key 'sweep.verify.engine' is missing; say in which engine to verify, such as "
-                          "sweep.verify: {engine: openvino}, or give the experiment `backends`")
+        raise ConfigError(
+            f"{experiment.source}: key 'sweep.verify.engine' is missing; say in which engine to verify, such as "
+            "sweep.verify: {engine: openvino}, or give the experiment `backends`"
+        )
     check_backends(names)
     for name in names:
         if name not in (OWN, SCALAR):
@@ -82,8 +86,13 @@ class Verification:
         configuration = Configuration(entry["precision"], options)
         bench = self.setup.benches[options]
         plan = bench.plan(assign_key(bench.network, configuration.key))
-        row: dict[str, Any] = {"precision": configuration.key, "options": entry["options"], "trial": entry["trial"],
-                               "context": self.contexts[options], "version": ""}
+        row: dict[str, Any] = {
+            "precision": configuration.key,
+            "options": entry["options"],
+            "trial": entry["trial"],
+            "context": self.contexts[options],
+            "version": "",
+        }
         try:
             deployment = deployment_of(bench, plan, self.engines if len(self.engines) > 1 else self.engines[0])
         except ConfigError as error:
@@ -119,8 +128,11 @@ class Verification:
         stored = self.store.document(self._note) or {}
         measures = (*self._measures, "latency_ms")
         names = (*measures, *(DEPLOYED + name for name in measures), "head_error", "falls_back")
-        return {f"{row['context']}:{row['precision']}:{row['files']}:{row['version']}": {name: row[name] for name in names}
-                for row in stored.get("rows", []) if "files" in row}
+        return {
+            f"{row['context']}:{row['precision']}:{row['files']}:{row['version']}": {name: row[name] for name in names}
+            for row in stored.get("rows", [])
+            if "files" in row
+        }
 
     def _measure(self, bench: Workbench, plan: Plan, deployment: Deployment, advance: Advance) -> dict[str, Any]:
         key = self.setup.baseline
@@ -132,8 +144,10 @@ class Verification:
         times = measure_in_turn(bench, {IN_MPNET: plan}, deployment).both()
         layers = fates(bench.configuration(plan.precision), deployment.exported, deployment.executed)
         return {
-            **{name: own.get(name) for name in self._measures}, "latency_ms": times["mpnet_latency_ms"],
-            **{DEPLOYED + name: other.get(name) for name in self._measures}, DEPLOYED + "latency_ms": times["latency_ms"],
+            **{name: own.get(name) for name in self._measures},
+            "latency_ms": times["mpnet_latency_ms"],
+            **{DEPLOYED + name: other.get(name) for name in self._measures},
+            DEPLOYED + "latency_ms": times["latency_ms"],
             "head_error": found[IN_ENGINE].head_error,
             "falls_back": warnings_of(layers, deployment.engine),
         }

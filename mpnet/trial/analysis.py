@@ -75,14 +75,25 @@ class AnalysisReport:
             "raised": self._measured(proposal.raised),
             "heads": None if heads is None else self._measured(heads),
             "kept": {"default": given.default, "layers": dict(given.layers)},
-            "over": [{"layer": index, "name": self.plan.network.layers[index].name, "said": origins[index],
-                      "precision": str(self.plan.precision[index]), "raised": str(precision)}
-                     for index, precision in precisions.items() if origins[index] != "default"],
+            "over": [
+                {
+                    "layer": index,
+                    "name": self.plan.network.layers[index].name,
+                    "said": origins[index],
+                    "precision": str(self.plan.precision[index]),
+                    "raised": str(precision),
+                }
+                for index, precision in precisions.items()
+                if origins[index] != "default"
+            ],
         }
 
     def _measured(self, found: Measured) -> dict[str, Any]:
-        return {"agreement": found.agreement, "macs_percent": 100 * found.macs / max(1, self.plan.network.macs),
-                "bit_operations": found.bit_operations}
+        return {
+            "agreement": found.agreement,
+            "macs_percent": 100 * found.macs / max(1, self.plan.network.macs),
+            "bit_operations": found.bit_operations,
+        }
 
     def _layer(self, layer: LayerAnalysis) -> dict[str, Any]:
         return {
@@ -91,8 +102,9 @@ class AnalysisReport:
             "precision": str(layer.precision),
             "macs": layer.macs,
             "macs_percent": 100 * layer.macs / max(1, self.plan.network.macs),
-            "raised_bit_operations_percent": 100 * raising_costs(self.plan, layer.layer) / max(
-                1, self.proposal.given.bit_operations),
+            "raised_bit_operations_percent": 100
+            * raising_costs(self.plan, layer.layer)
+            / max(1, self.proposal.given.bit_operations),
             "noise_percent": 100 * layer.noise,
             "alone_db": list(layer.alone_db),
             "local": asdict(layer.local),
@@ -104,20 +116,41 @@ class AnalysisReport:
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(
-            ["step", "layer", "name", "operation", "detail", "precision", *(f"local_{name}" for name in _ERRORS),
-             *(f"cumulative_{name}" for name in _ERRORS), "histogram"]
+            [
+                "step",
+                "layer",
+                "name",
+                "operation",
+                "detail",
+                "precision",
+                *(f"local_{name}" for name in _ERRORS),
+                *(f"cumulative_{name}" for name in _ERRORS),
+                "histogram",
+            ]
         )
         for step in worst_first(self.analysis.steps):
             local = [""] * len(_ERRORS) if step.local is None else [_cell(getattr(step.local, n)) for n in _ERRORS]
             writer.writerow(
-                [step.number, step.layer, step.name, step.operation, step.detail, str(step.gives), *local,
-                 *(_cell(getattr(step.cumulative, name)) for name in _ERRORS), " ".join(map(str, step.histogram))]
+                [
+                    step.number,
+                    step.layer,
+                    step.name,
+                    step.operation,
+                    step.detail,
+                    str(step.gives),
+                    *local,
+                    *(_cell(getattr(step.cumulative, name)) for name in _ERRORS),
+                    " ".join(map(str, step.histogram)),
+                ]
             )
         return text.getvalue()
 
 
 def analyze_experiment(
-    experiment: Experiment, *, images: int = ANALYSIS_IMAGES, keep_macs_percent: float = KEEP_MACS_PERCENT,
+    experiment: Experiment,
+    *,
+    images: int = ANALYSIS_IMAGES,
+    keep_macs_percent: float = KEEP_MACS_PERCENT,
     progress: Progress = silent,
 ) -> AnalysisReport:
     """Run the experiment's configuration beside fp32 on some of its pictures, evenly spread.

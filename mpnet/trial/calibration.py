@@ -47,12 +47,14 @@ def calibrated(bench: Workbench) -> Workbench:
         "network": bench.network.digest,
         "weights": bench.weights.digest,
         "data": pictures.digest,
-        "options": digest_of({
-            "batch_norm": options.batch_norm,
-            "equalise": options.equalise,
-            "resize": bench.experiment.detection.resize,
-            "tensors": {str(tensor): [str(method), repr(scheme)] for tensor, (method, scheme) in requests.items()},
-        }),
+        "options": digest_of(
+            {
+                "batch_norm": options.batch_norm,
+                "equalise": options.equalise,
+                "resize": bench.experiment.detection.resize,
+                "tensors": {str(tensor): [str(method), repr(scheme)] for tensor, (method, scheme) in requests.items()},
+            }
+        ),
     }
     parts: dict[str, Any] = {"pictures": digests["data"], "options": digests["options"]}
     ranges: CalibratedRanges | None = None
@@ -67,21 +69,29 @@ def calibrated(bench: Workbench) -> Workbench:
         options = replace(options, ranges={**options.ranges, **ranges.by_tensor()})
         parts["ranges"] = hashlib.sha256(ranges_json(ranges).encode()).hexdigest()
     means = channel_means(prepared, pictures.batches(), bench.threads) if corrected else {}
-    return replace(taught, options=options, calibration=digest_of(parts), channel_means=means,
-                   calibrated_on=pictures.among(bench.dataset))
+    return replace(
+        taught, options=options, calibration=digest_of(parts), channel_means=means, calibrated_on=pictures.among(bench.dataset)
+    )
 
 
 def _lessons(bench: Workbench) -> PictureLessons:
     options, cache = bench.options, open_cache()
-    prepared = Prepared(bench.network, bench.weights, bench.kernels, batch_norm=options.batch_norm, equalise=options.equalise,
-                        cache=cache)
+    prepared = Prepared(
+        bench.network, bench.weights, bench.kernels, batch_norm=options.batch_norm, equalise=options.equalise, cache=cache
+    )
 
     def pictures() -> Shown:
         chosen = _Pictures(bench)
         return Shown(chosen.digest, chosen.among(bench.dataset), chosen.batches)
 
-    decides = [bench.network.digest, bench.weights.digest, options.batch_norm, options.equalise, bench.network.dialect,
-               bench.experiment.detection.fitted]
+    decides = [
+        bench.network.digest,
+        bench.weights.digest,
+        options.batch_norm,
+        options.equalise,
+        bench.network.dialect,
+        bench.experiment.detection.fitted,
+    ]
     return PictureLessons(pictures, prepared, decides, bench.threads, cache)
 
 

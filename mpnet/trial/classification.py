@@ -61,8 +61,7 @@ class ClassCeilings:
     """As `trial.task.Ceilings`: every picture that was not seen counts as right."""
 
     def __init__(
-        self, dataset: Dataset, baseline: Classifications | None, wanted: Collection[str],
-        sample: Classifications | None = None,
+        self, dataset: Dataset, baseline: Classifications | None, wanted: Collection[str], sample: Classifications | None = None
     ) -> None:
         labels = {CLASSIFICATION.quality: dataset.labels}
         if baseline is not None:
@@ -77,14 +76,18 @@ class ClassCeilings:
     def evidence(self, found: Classifications, first: int, last: int) -> list[dict[str, int]]:
         """How many pictures are wrong, by measure."""
         runs = len(found) // (last - first)
-        wrong = {name: np.count_nonzero(~right(found, np.tile(labels[first:last], runs), 1).reshape(runs, -1), axis=1)
-                 for name, labels in self._labels.items()}
+        wrong = {
+            name: np.count_nonzero(~right(found, np.tile(labels[first:last], runs), 1).reshape(runs, -1), axis=1)
+            for name, labels in self._labels.items()
+        }
         return [{name: int(counts[run]) for name, counts in wrong.items()} for run in range(runs)]
 
     def most(self, runs: Sequence[Sequence[Mapping[str, int]]]) -> dict[str, NDArray[np.float64]]:
         """Percent by measure."""
-        return {name: np.array([PERCENT * (1 - sum(part[name] for part in run) / len(labels)) for run in runs])
-                for name, labels in self._labels.items()}
+        return {
+            name: np.array([PERCENT * (1 - sum(part[name] for part in run) / len(labels)) for run in runs])
+            for name, labels in self._labels.items()
+        }
 
 
 def paired(before: NDArray[np.bool_], after: NDArray[np.bool_]) -> Interval:
@@ -111,6 +114,14 @@ def measure_classifications(found: Classifications, dataset: Dataset) -> tuple[d
 
 
 CLASSIFICATION_KIT: Kit[Classifications] = Kit(
-    CLASSIFICATION, lambda *_: ClassificationDecoder(), _protocol, ClassMeter, ClassCeilings,
-    measure_classifications, _loss, METHOD, predictions_json, read_predictions,
+    CLASSIFICATION,
+    lambda *_: ClassificationDecoder(),
+    _protocol,
+    ClassMeter,
+    ClassCeilings,
+    measure_classifications,
+    _loss,
+    METHOD,
+    predictions_json,
+    read_predictions,
 )

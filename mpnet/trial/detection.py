@@ -37,7 +37,7 @@ class DetectionDecoder:
     sizes: NDArray[np.float32]
 
     def decode(
-        self, output: int, tensor: NDArray[np.float32], places: NDArray[np.float32], cells: Cells | None = None,
+        self, output: int, tensor: NDArray[np.float32], places: NDArray[np.float32], cells: Cells | None = None
     ) -> Candidates:
         """The boxes of one head. cells: see `decode_head`."""
         return decode_head(tensor, self.heads[output], places, self.confidence, cells)
@@ -75,15 +75,20 @@ def nms_of(experiment: Experiment, network: NetworkSpec) -> NmsOptions:
 
 def _decoder(experiment: Experiment, network: NetworkSpec, dataset: Dataset) -> DetectionDecoder:
     detection = experiment.detection
-    return DetectionDecoder(yolo_heads(network), nms_of(experiment, network), detection.confidence,
-                            detection.max_detections, dataset.sizes)
+    return DetectionDecoder(
+        yolo_heads(network), nms_of(experiment, network), detection.confidence, detection.max_detections, dataset.sizes
+    )
 
 
 def _protocol(experiment: Experiment, network: NetworkSpec, dataset: Dataset) -> Mapping[str, Any]:
     detection = experiment.detection
     return {
-        "boxes": len(dataset.box), "confidence": detection.confidence, "nms": detection.nms,
-        "nms_kind": nms_of(experiment, network).kind, "max_detections": detection.max_detections, "metric": METRIC,
+        "boxes": len(dataset.box),
+        "confidence": detection.confidence,
+        "nms": detection.nms,
+        "nms_kind": nms_of(experiment, network).kind,
+        "max_detections": detection.max_detections,
+        "metric": METRIC,
     }
 
 
@@ -105,6 +110,14 @@ class _Loss:
 
 _loss: Callable[[Dataset, Detections], Callable[[Detections], Interval]] = _Loss
 DETECTION_KIT: Kit[Detections] = Kit(
-    DETECTION, _decoder, _protocol, Meter, DetectionCeilings, measure_detections, _loss, METHOD,
-    detections_json, read_detections,
+    DETECTION,
+    _decoder,
+    _protocol,
+    Meter,
+    DetectionCeilings,
+    measure_detections,
+    _loss,
+    METHOD,
+    detections_json,
+    read_detections,
 )

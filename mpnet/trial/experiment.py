@@ -67,18 +67,28 @@ def open_workbench(experiment: Experiment) -> Workbench:
     quantization = experiment.quantization
     repaired: list[str] = []
     bench = Workbench(
-        experiment, network, weights, dataset,
-        Inputs(dataset.images, network, experiment.detection.fitted, partial(picture, repaired=repaired.append),
-               workers=threads),
+        experiment,
+        network,
+        weights,
+        dataset,
+        Inputs(
+            dataset.images, network, experiment.detection.fitted, partial(picture, repaired=repaired.append), workers=threads
+        ),
         resolve_options(network, quantization.options, quantization.layers, batch_norm=experiment.model.batch_norm),
-        kernels(None if isa == "auto" else isa, "runtime.isa (or --isa)"), threads, sources=_sources(experiment, data),
+        kernels(None if isa == "auto" else isa, "runtime.isa (or --isa)"),
+        threads,
+        sources=_sources(experiment, data),
         repaired=repaired,
     )
     return calibrated(bench)
 
 
 def run_experiment(
-    experiment: Experiment | str | Path, *, engine: str | Sequence[str] | None = None, force: bool = False, command: str = "",
+    experiment: Experiment | str | Path,
+    *,
+    engine: str | Sequence[str] | None = None,
+    force: bool = False,
+    command: str = "",
     progress: Progress = silent,
 ) -> RunReport:
     """Evaluate the experiment's configuration and store result and detections under its output folder.
@@ -124,14 +134,21 @@ def _finished(sides: Sides, folder: Path) -> dict[str, Result]:
     found = {name: result for name, identity in identities.items() if (result := finished(folder / identity.id)) is not None}
     if sides.compared is not None:
         reference = identities[sides.compared].id
-        found = {name: result for name, result in found.items()
-                 if name == sides.compared or (result.document.get("agreement") or {}).get("baseline") == reference}
+        found = {
+            name: result
+            for name, result in found.items()
+            if name == sides.compared or (result.document.get("agreement") or {}).get("baseline") == reference
+        }
     return found
 
 
 def _sources(experiment: Experiment, data: DataSection) -> dict[str, str]:
     paths = {
-        "cfg": experiment.model.cfg, "weights": experiment.model.weights, "names": experiment.model.names,
-        "images": data.images, "labels": data.labels, "annotations": data.annotations,
+        "cfg": experiment.model.cfg,
+        "weights": experiment.model.weights,
+        "names": experiment.model.names,
+        "images": data.images,
+        "labels": data.labels,
+        "annotations": data.annotations,
     }
     return {name: os.path.abspath(path) for name, path in paths.items() if path is not None}

@@ -62,8 +62,15 @@ def spread(available: int, wanted: int) -> list[int]:
 class Inputs:
     """The pictures of a data set as inputs of one network; each is decoded once when there is memory to keep them."""
 
-    def __init__(self, records: Sequence[ImageRecord], network: NetworkSpec, resize: str, load: LoadPicture,
-                 workers: int = 2, keep_bytes: int = KEEP_BYTES) -> None:
+    def __init__(
+        self,
+        records: Sequence[ImageRecord],
+        network: NetworkSpec,
+        resize: str,
+        load: LoadPicture,
+        workers: int = 2,
+        keep_bytes: int = KEEP_BYTES,
+    ) -> None:
         """load: record -> uint8 (h, w, 3) RGB; workers: threads that decode.
 
         Raises: ConfigError for a network that does not take RGB pictures.
@@ -95,7 +102,7 @@ class Inputs:
         `start` counts within `positions`. Raises: DataError for a broken picture, when its turn comes.
         """
         chosen = list(range(len(self.records))) if positions is None else list(positions)
-        groups = [chosen[start:start + size] for start in range(0, len(chosen), size)]
+        groups = [chosen[start : start + size] for start in range(0, len(chosen), size)]
         start = 0
         for batch in in_order(self.take, groups, self._workers):
             yield Batch(start, batch.x, batch.geometry)

@@ -89,10 +89,12 @@ def propose(bench: Workbench, plan: Plan, analysis: Analysis, macs_percent: floa
     trials = _Trials(bench, plan)
     budget = plan.network.macs * macs_percent / 100
     lowered = {layer.layer: layer for layer in analysis.layers}
-    layers = {i: layer for i, layer in lowered.items()
-              if layer.macs <= budget and raised(layer.precision) is not layer.precision}
-    by_noise = sorted((i for i, layer in layers.items() if layer.noise > 0),
-                      key=lambda i: (-layers[i].noise / max(layers[i].macs, 1), i))
+    layers = {
+        i: layer for i, layer in lowered.items() if layer.macs <= budget and raised(layer.precision) is not layer.precision
+    }
+    by_noise = sorted(
+        (i for i, layer in layers.items() if layer.noise > 0), key=lambda i: (-layers[i].noise / max(layers[i].macs, 1), i)
+    )
     heads: _Layers = frozenset(lowered).intersection(layer_groups(plan.network).get("heads", ()))
     fits = heads <= layers.keys() and trials.macs(heads) <= budget
     start = heads if fits else frozenset()
@@ -117,7 +119,7 @@ def _within(trials: _Trials, start: _Layers, order: Sequence[int], budget: float
         if trials.macs(kept | {index}) <= budget:
             kept = kept | {index}
             sets.append(kept)
-    return sets if len(sets) <= CANDIDATES else [*sets[:CANDIDATES - 1], sets[-1]]
+    return sets if len(sets) <= CANDIDATES else [*sets[: CANDIDATES - 1], sets[-1]]
 
 
 class _Trials:
@@ -155,7 +157,7 @@ class _Trials:
     def run(self, sets: Sequence[_Layers], progress: Progress) -> None:
         """Measure those that are not known."""
         missing = [kept for kept in dict.fromkeys(sets) if kept not in self._known]
-        groups = [missing[first:first + AT_ONCE] for first in range(0, len(missing), AT_ONCE)]
+        groups = [missing[first : first + AT_ONCE] for first in range(0, len(missing), AT_ONCE)]
         with progress("configurations", len(groups) * self.pictures) as advance:
             for group in groups:
                 plans = [self._raised(kept) for kept in group]
@@ -164,8 +166,9 @@ class _Trials:
                 for kept, plan, outcome in zip(group, plans, outcomes, strict=True):
                     agreement = meter.values(outcome.found, (self.measure,)).get(self.measure, -1.0)
                     ratios = [10 ** (-db / 10) for db in outcome.head_sqnr_db]
-                    self._known[kept] = Measured(kept, agreement, sum(ratios) / max(1, len(ratios)), self.macs(kept),
-                                                 plan_cost(plan)["bit_operations"])
+                    self._known[kept] = Measured(
+                        kept, agreement, sum(ratios) / max(1, len(ratios)), self.macs(kept), plan_cost(plan)["bit_operations"]
+                    )
 
     def _raised(self, layers: _Layers) -> Plan:
         return self._bench.plan(self._bench.assign({i: raised(self._plan.precision[i]) for i in layers}))

@@ -42,8 +42,10 @@ class Turns:
         if name in self.sessions:
             return latency_with_steps(self.sessions[name], self.picture, self.times[name])
         session = next(iter(self.sessions.values()))
-        steps = [{"step": session.plan.network.layers[index].name, "layer": index, "ms": ms}
-                 for index, ms in sorted((self.layer_ms or {}).items())]
+        steps = [
+            {"step": session.plan.network.layers[index].name, "layer": index, "ms": ms}
+            for index, ms in sorted((self.layer_ms or {}).items())
+        ]
         return latency_of(self.times[name], self.engine, self.threads, steps)
 
     def both(self) -> dict[str, float]:

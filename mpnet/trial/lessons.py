@@ -38,8 +38,7 @@ class PictureLessons(Lessons):
     """
 
     def __init__(
-        self, pictures: Callable[[], Shown], prepared: Prepared, decides: object, threads: int,
-        cache: FileCache | None,
+        self, pictures: Callable[[], Shown], prepared: Prepared, decides: object, threads: int, cache: FileCache | None
     ) -> None:
         self._bring, self._prepared, self._decides = pictures, prepared, decides
         self._threads, self._cache = threads, cache

@@ -59,7 +59,7 @@ class DetectionCeilings:
     """As `trial.task.Ceilings`; see `evaluation.ceiling` for the proof."""
 
     def __init__(
-        self, dataset: Dataset, baseline: Detections | None, wanted: Collection[str], sample: Detections | None = None,
+        self, dataset: Dataset, baseline: Detections | None, wanted: Collection[str], sample: Detections | None = None
     ) -> None:
         truths = {DETECTION.quality: Truths.of_dataset(dataset)}
         if baseline is not None:
@@ -72,10 +72,15 @@ class DetectionCeilings:
     def evidence(self, found: Detections, first: int, last: int) -> list[dict[str, Seen]]:
         """What became of them, by measure."""
         runs = found.image_count // (last - first)
-        inside = inside_pictures(found, np.tile(self._sizes[first:last], (runs, 1))) if DETECTION.agreement in self._ceilings \
+        inside = (
+            inside_pictures(found, np.tile(self._sizes[first:last], (runs, 1)))
+            if DETECTION.agreement in self._ceilings
             else found
-        seen = [ceiling.seen(inside if name == DETECTION.agreement else found, first, last)
-                for name, ceiling in self._ceilings.items()]
+        )
+        seen = [
+            ceiling.seen(inside if name == DETECTION.agreement else found, first, last)
+            for name, ceiling in self._ceilings.items()
+        ]
         return [dict(zip(self._ceilings, of_run, strict=True)) for of_run in zip(*seen, strict=True)]
 
     def most(self, runs: Sequence[Sequence[Mapping[str, Seen]]]) -> dict[str, NDArray[np.float64]]:

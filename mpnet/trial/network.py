@@ -49,8 +49,12 @@ class Box:
 
     def plain(self) -> dict[str, Any]:
         """As documents hold it."""
-        return {"name": self.name, "category": self.category, "score": self.score,
-                "box": [self.x, self.y, self.width, self.height]}
+        return {
+            "name": self.name,
+            "category": self.category,
+            "score": self.score,
+            "box": [self.x, self.y, self.width, self.height],
+        }
 
 
 @dataclass(frozen=True)
@@ -72,8 +76,15 @@ class Network:
     spec: the layers. names: one per class. plan: the steps of a forward pass.
     """
 
-    def __init__(self, spec: NetworkSpec, names: tuple[str, ...], prepared: Prepared, options: EngineOptions,
-                 precisions: PrecisionPlan, threads: int) -> None:
+    def __init__(
+        self,
+        spec: NetworkSpec,
+        names: tuple[str, ...],
+        prepared: Prepared,
+        options: EngineOptions,
+        precisions: PrecisionPlan,
+        threads: int,
+    ) -> None:
         self.spec = spec
         self.names = names
         self.options = options
@@ -87,9 +98,7 @@ class Network:
         """The canonical text of the precisions: one character per layer with weights."""
         return self.plan.precision.key
 
-    def with_precision(
-        self, default: str | None = None, layers: Mapping[str | int, str | Precision] | None = None
-    ) -> Network:
+    def with_precision(self, default: str | None = None, layers: Mapping[str | int, str | Precision] | None = None) -> Network:
         """The same network at other precisions; packed weights are shared.
 
         default: for layers whose cfg section declares none. layers: selector -> precision, over the cfg.
@@ -111,8 +120,13 @@ class Network:
         return [tensor.copy() for tensor in self._session.forward(np.ascontiguousarray(x))]
 
     def detect(
-        self, picture: str | Path | NDArray[np.uint8], *, confidence: float = 0.25, nms: float = 0.45,
-        nms_kind: str | None = None, resize: str = "stretch",
+        self,
+        picture: str | Path | NDArray[np.uint8],
+        *,
+        confidence: float = 0.25,
+        nms: float = 0.45,
+        nms_kind: str | None = None,
+        resize: str = "stretch",
     ) -> list[Box]:
         """The objects in a picture (a file, or RGB uint8 (h, w, 3)), best first.
 
@@ -146,14 +160,24 @@ class Network:
         x, _ = preprocess(pixels, self.spec.width, self.spec.height, resize)
         [scores] = self._session.forward(x)
         best = best_classes(class_scores(scores))
-        return [Label(self.names[category], category, score)
-                for category, score in zip(best.category[0].tolist(), best.score[0].tolist(), strict=True)]
+        return [
+            Label(self.names[category], category, score)
+            for category, score in zip(best.category[0].tolist(), best.score[0].tolist(), strict=True)
+        ]
 
 
 def load_network(
-    cfg: str | Path, weights: str | Path, names: str | Path | None = None, *, default: str | None = None,
-    layers: Mapping[str | int, str | Precision] | None = None, batch_norm: str = "auto", dialect: str = "auto",
-    threads: int | None = None, isa: str | None = None, cache: bool = True,
+    cfg: str | Path,
+    weights: str | Path,
+    names: str | Path | None = None,
+    *,
+    default: str | None = None,
+    layers: Mapping[str | int, str | Precision] | None = None,
+    batch_norm: str = "auto",
+    dialect: str = "auto",
+    threads: int | None = None,
+    isa: str | None = None,
+    cache: bool = True,
 ) -> Network:
     """Read a network and make it ready to run.
 
@@ -180,8 +204,10 @@ def network_of(experiment: Experiment, *, cache: bool = True) -> Network:
     names = class_names(spec, model.names, experiment.data)
     options = resolve_options(spec, quantization.options, quantization.layers, batch_norm=model.batch_norm)
     precisions = assign(spec, experiment.precision.default, dict(experiment.precision.layers))
-    if any(options.of(layer.index).calibrated or options.of(layer.index).corrected or precisions[layer.index].is_narrow
-           for layer in spec.convolutions):
+    if any(
+        options.of(layer.index).calibrated or options.of(layer.index).corrected or precisions[layer.index].is_narrow
+        for layer in spec.convolutions
+    ):
         from mpnet.trial.experiment import open_workbench  # brings all that evaluates
 
         bench = open_workbench(experiment)
@@ -191,8 +217,14 @@ def network_of(experiment: Experiment, *, cache: bool = True) -> Network:
 
 
 def _ready(
-    spec: NetworkSpec, weights: str | Path, names: tuple[str, ...], options: EngineOptions, precisions: PrecisionPlan,
-    threads: int | None, isa: str | None, cache: bool,
+    spec: NetworkSpec,
+    weights: str | Path,
+    names: tuple[str, ...],
+    options: EngineOptions,
+    precisions: PrecisionPlan,
+    threads: int | None,
+    isa: str | None,
+    cache: bool,
 ) -> Network:
     kept = open_cache() if cache else None
     constants = open_weights(weights, spec, kept)

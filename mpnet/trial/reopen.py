@@ -38,8 +38,12 @@ def open_dataset(document: Mapping[str, Any]) -> Dataset:
     names = read_names(Path(sources["names"])) if sources.get("names") else None
     try:
         dataset = load_dataset(
-            kind, sources.get("images", ""), labels=sources.get("labels"), annotations=sources.get("annotations"),
-            names=names, limit=protocol.get("images") or None,
+            kind,
+            sources.get("images", ""),
+            labels=sources.get("labels"),
+            annotations=sources.get("annotations"),
+            names=names,
+            limit=protocol.get("images") or None,
         )
     except OSError as error:
         raise DataError(f"{error.filename}: cannot be read ({error.strerror}); the data set has moved") from None
@@ -49,7 +53,9 @@ def open_dataset(document: Mapping[str, Any]) -> Dataset:
 
 
 def experiment_of(
-    document: Mapping[str, Any], precision: Mapping[str, Any] | None = None, output: Path | None = None,
+    document: Mapping[str, Any],
+    precision: Mapping[str, Any] | None = None,
+    output: Path | None = None,
     overrides: Sequence[str] = (),
 ) -> Experiment:
     """An experiment that measures what a result has measured, made from its protocol and sources.
@@ -62,11 +68,19 @@ def experiment_of(
     tree: dict[str, Any] = {
         "name": document["name"],
         "model": {**model, "batch_norm": protocol["batch_norm"], "dialect": protocol.get("dialect", "auto")},
-        "data": {"format": protocol["dataset"], **data, "limit": protocol["images"],
-                 **({"calibration": document["calibration"]} if document.get("calibration") else {})},
-        **({"precision": precision} if precision else {}), **({"output": str(output)} if output else {}),
-        "detection": {key: protocol[key] for key in ("resize", "confidence", "nms", "nms_kind", "max_detections")
-                      if protocol.get(key) is not None},
+        "data": {
+            "format": protocol["dataset"],
+            **data,
+            "limit": protocol["images"],
+            **({"calibration": document["calibration"]} if document.get("calibration") else {}),
+        },
+        **({"precision": precision} if precision else {}),
+        **({"output": str(output)} if output else {}),
+        "detection": {
+            key: protocol[key]
+            for key in ("resize", "confidence", "nms", "nms_kind", "max_detections")
+            if protocol.get(key) is not None
+        },
     }
     if protocol.get("quantization"):
         tree["quantization"] = protocol["quantization"]

@@ -60,7 +60,12 @@ class Result:
 
 
 def build_document(
-    bench: Workbench, outcome: Outcome, *, baseline: Outcome | None, command: str, identity: TrialIdentity | None = None,
+    bench: Workbench,
+    outcome: Outcome,
+    *,
+    baseline: Outcome | None,
+    command: str,
+    identity: TrialIdentity | None = None,
     latency: Mapping[str, Any] | None,
 ) -> dict[str, Any]:
     """The result.json of one outcome, as docs/architecture.md describes it.
@@ -152,8 +157,11 @@ def read_result(path: str | Path) -> Result:
 def holds_result(path: Path) -> bool:
     """Whether a path is a result, or a folder of some."""
     try:
-        return (path.name == RESULT_FILE or (path / RESULT_FILE).is_file()
-                or any(_ID.match(entry.name) and (entry / RESULT_FILE).is_file() for entry in path.iterdir()))
+        return (
+            path.name == RESULT_FILE
+            or (path / RESULT_FILE).is_file()
+            or any(_ID.match(entry.name) and (entry / RESULT_FILE).is_file() for entry in path.iterdir())
+        )
     except (OSError, ValueError):
         return False
 

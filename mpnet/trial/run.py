@@ -108,8 +108,13 @@ def relative_error(sums: Iterable[tuple[NDArray[np.float64], NDArray[np.float64]
 def _sums(parts: Sequence[_Part], number: int, reference: int) -> list[tuple[NDArray[np.float64], NDArray[np.float64]]]:
     """(signal, noise) of each head, by picture."""
     heads = range(len(parts[0].signal[reference])) if parts else range(0)
-    return [(np.concatenate([part.signal[reference][head] for part in parts]),
-             np.concatenate([part.noise[number, reference][head] for part in parts])) for head in heads]
+    return [
+        (
+            np.concatenate([part.signal[reference][head] for part in parts]),
+            np.concatenate([part.noise[number, reference][head] for part in parts]),
+        )
+        for head in heads
+    ]
 
 
 class _Worker:
@@ -118,8 +123,12 @@ class _Worker:
     def __init__(self, bench: Workbench, runners: Sequence[Runner]) -> None:
         self._bench = bench
         self._runners = runners
-        self._pairs = [(number, reference) for number, runner in enumerate(runners)
-                       for reference in dict.fromkeys((0, runner.beside)) if reference is not None and number != reference]
+        self._pairs = [
+            (number, reference)
+            for number, runner in enumerate(runners)
+            for reference in dict.fromkeys((0, runner.beside))
+            if reference is not None and number != reference
+        ]
         self._local = threading.local()
         self._decoder = bench.decoder
 
@@ -131,9 +140,14 @@ class _Worker:
         places = geometry_array(batch.geometry)
         tensors = [forward(batch.x) for forward in passes]
         decoded = [[self._decoder.decode(o, tensor, places) for o, tensor in enumerate(outputs)] for outputs in tensors]
-        signal = {reference: [squared_sum(tensor) for tensor in tensors[reference]]
-                  for reference in dict.fromkeys(reference for _, reference in self._pairs)}
-        noise = {(number, reference): [
-            squared_sum(tensor, other) for tensor, other in zip(tensors[number], tensors[reference], strict=True)
-        ] for number, reference in self._pairs}
+        signal = {
+            reference: [squared_sum(tensor) for tensor in tensors[reference]]
+            for reference in dict.fromkeys(reference for _, reference in self._pairs)
+        }
+        noise = {
+            (number, reference): [
+                squared_sum(tensor, other) for tensor, other in zip(tensors[number], tensors[reference], strict=True)
+            ]
+            for number, reference in self._pairs
+        }
         return _Part(len(batch.x), decoded, signal, noise)

@@ -77,8 +77,12 @@ class Sides:
     def document(self, name: str, outcomes: Mapping[str, Outcome], turns: Turns, command: str) -> dict[str, Any]:
         """The result.json of a side."""
         document = build_document(
-            self.bench, outcomes[name], baseline=None if self.compared is None else outcomes[self.compared], command=command,
-            identity=self.identities()[name], latency=turns.latency(name),
+            self.bench,
+            outcomes[name],
+            baseline=None if self.compared is None else outcomes[self.compared],
+            command=command,
+            identity=self.identities()[name],
+            latency=turns.latency(name),
         )
         if name == IN_ENGINE and self.deployment is not None:
             _add_deployed(document, self, self.deployment, outcomes[name], turns)
@@ -91,7 +95,8 @@ def _add_deployed(document: dict[str, Any], sides: Sides, deployment: Deployment
     layers = fates(bench.configuration(own), deployment.exported, deployment.executed)
     task = bench.kit.task
     document["deployed"] = {
-        "engine": deployment.engine, "version": deployment.version,
+        "engine": deployment.engine,
+        "version": deployment.version,
         "reference": bench.identity(own).id,
         task.quality: document["metrics"][task.quality],
         task.agreement: (document["agreement"] or {}).get(task.agreement.removeprefix(AGREEMENT)),
@@ -99,16 +104,24 @@ def _add_deployed(document: dict[str, Any], sides: Sides, deployment: Deployment
         **turns.both(),
         "layers": [{**asdict(layer), "ms": (turns.layer_ms or {}).get(layer.index)} for layer in layers],
     }
-    document["notes"] = [*document["notes"], f"forward passes by {deployment.engine} {deployment.version}",
-                         *deployment.notes, *warnings_of(layers, deployment.engine)]
+    document["notes"] = [
+        *document["notes"],
+        f"forward passes by {deployment.engine} {deployment.version}",
+        *deployment.notes,
+        *warnings_of(layers, deployment.engine),
+    ]
 
 
 def sides_of(bench: Workbench, engine: str | Sequence[str] | None) -> Sides:
     """The experiment's configuration, its baseline, and an engine: a backend's name, or several by preference, of which each
     runs the layers that it supports. Raises: as `deploy`."""
     plan, name = bench.plan(bench.assign()), bench.experiment.baseline
-    return Sides(bench, plan, bench.plan(bench.uniform(name)) if name else None,
-                 None if engine is None else deployment_of(bench, plan, engine))
+    return Sides(
+        bench,
+        plan,
+        bench.plan(bench.uniform(name)) if name else None,
+        None if engine is None else deployment_of(bench, plan, engine),
+    )
 
 
 def deployment_of(bench: Workbench, plan: Plan, engine: str | Sequence[str]) -> Deployment:
@@ -120,5 +133,8 @@ def deployment_of(bench: Workbench, plan: Plan, engine: str | Sequence[str]) -> 
 def deployed_values(document: Mapping[str, Any]) -> dict[str, float]:
     """The measures of kind `deployed` that a result holds."""
     deployed = document.get("deployed") or {}
-    return {name: float(deployed[name.removeprefix(DEPLOYED)]) for name in names_of("deployed")
-            if deployed.get(name.removeprefix(DEPLOYED)) is not None}
+    return {
+        name: float(deployed[name.removeprefix(DEPLOYED)])
+        for name in names_of("deployed")
+        if deployed.get(name.removeprefix(DEPLOYED)) is not None
+    }

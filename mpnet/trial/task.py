@@ -131,8 +131,10 @@ def kit_of(task: Task) -> Kit[Any]:
 def task_of(network: NetworkSpec) -> Task:
     """What a network is for. Raises: ConfigError when it is neither."""
     if network.task is None:
-        raise ConfigError(f"{network.source}: has no detection head such as [yolo], and does not end in one value per class, "
-                          "so there is nothing to evaluate")
+        raise ConfigError(
+            f"{network.source}: has no detection head such as [yolo], and does not end in one value per class, "
+            "so there is nothing to evaluate"
+        )
     return network.task
 
 
@@ -144,16 +146,19 @@ def for_task(experiment: Experiment, network: NetworkSpec) -> Experiment:
     task = task_of(network)
     source, data, sweep = experiment.source, experiment.data, experiment.sweep
     if data is not None and data.format not in task.formats:
-        raise ConfigError(f"{source}: data.format is {data.format!r}, but {network.source} is {task.a}; use "
-                          f"{' or '.join(task.formats)}")
+        raise ConfigError(
+            f"{source}: data.format is {data.format!r}, but {network.source} is {task.a}; use {' or '.join(task.formats)}"
+        )
     if sweep is not None:
         wanted = sweep.objectives or task.objectives(experiment.baseline is not None, sweep.latency is not None)
         limits = ["AP" for limit in (sweep.constraints.ap_drop, sweep.constraints.ap_drop_relative) if limit is not None]
         for key, names in (("objectives", wanted), ("constraints", [*limits, *sweep.constraints.drop_names])):
             for name in names:
                 if measure(name).task not in ("", task.name):
-                    raise ConfigError(f"{source}: sweep.{key}: {name} is not measured of {task.a} such as {network.source}; "
-                                      f"known are {', '.join(objectives(task))}")
+                    raise ConfigError(
+                        f"{source}: sweep.{key}: {name} is not measured of {task.a} such as {network.source}; "
+                        f"known are {', '.join(objectives(task))}"
+                    )
         sweep = replace(sweep, objectives=wanted)
     resize = experiment.detection.resize or task.resize
     return replace(experiment, sweep=sweep, detection=replace(experiment.detection, resize=resize))

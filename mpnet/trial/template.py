@@ -62,8 +62,9 @@ def experiment_template(parts: Parts, target: Path, name: str) -> tuple[str, Dat
     head = f"name: {name}\nmodel: {model}\ndata: {{{paths}}}\n"
     section = DataSection(**data)  # type: ignore[arg-type]
     classes = class_names(network, parts.names, section) if parts.names or section.format != "coco" else None
-    dataset = load_dataset(section.format, section.images, labels=section.labels, annotations=section.annotations,
-                           names=classes)
+    dataset = load_dataset(
+        section.format, section.images, labels=section.labels, annotations=section.annotations, names=classes
+    )
     text = _text(head, network, len(dataset.images), target)
     parse_experiment(text, source=str(target), base=base)
     return text, dataset, network
@@ -86,8 +87,10 @@ def _data(parts: Parts, network: NetworkSpec) -> dict[str, str | Path]:
         raise ConfigError(f"{images}: no such folder; name one of pictures, a .data, a list of pictures or a data.yaml")
     labels = parts.labels or _beside(images)
     if labels is None:
-        raise ConfigError(f"{images}: its labels are neither in a folder `labels` in place of `images` nor beside the "
-                          "pictures; name them with --labels, or a JSON with --annotations")
+        raise ConfigError(
+            f"{images}: its labels are neither in a folder `labels` in place of `images` nor beside the "
+            "pictures; name them with --labels, or a JSON with --annotations"
+        )
     return {"format": "yolo", "images": images, "labels": labels}
 
 
@@ -98,10 +101,19 @@ def _beside(images: Path) -> Path | None:
     places = [images.absolute().parent / "labels", images]
     if "images" in parts:
         place = len(parts) - 1 - parts[::-1].index("images")
-        places.insert(0, Path(*parts[:place], "labels", *parts[place + 1:]))
-    return next((place for place in places if place.is_dir() and any(
-        file.suffix == ".txt" and any(images.joinpath(file.stem + suffix).is_file() for suffix in SUFFIXES)
-        for file in place.iterdir())), None)
+        places.insert(0, Path(*parts[:place], "labels", *parts[place + 1 :]))
+    return next(
+        (
+            place
+            for place in places
+            if place.is_dir()
+            and any(
+                file.suffix == ".txt" and any(images.joinpath(file.stem + suffix).is_file() for suffix in SUFFIXES)
+                for file in place.iterdir()
+            )
+        ),
+        None,
+    )
 
 
 def _text(head: str, network: NetworkSpec, images: int, target: Path) -> str:
@@ -114,10 +126,12 @@ def _text(head: str, network: NetworkSpec, images: int, target: Path) -> str:
         holdout = f"# Fewer than {MANY_IMAGES} pictures: {100 * HOLDOUT:.0f} % of them only report and do not choose."
     drop = "ap_drop" if task.quality == "AP" else f"{task.quality}_drop"
     limit = f"# limit: {min(100, images)} uses the first {min(100, images)} of the {images} pictures, for a quick try."
-    fit = ("# resize: crop takes the middle; stretch and letterbox are the others.\ndetection: {resize: crop}\n"
-           if task is CLASSIFICATION else
-           "# From pictures to boxes. resize: letterbox for networks that were trained that way.\n"
-           "detection: {resize: stretch, confidence: 0.005, nms: 0.45}\n")
+    fit = (
+        "# resize: crop takes the middle; stretch and letterbox are the others.\ndetection: {resize: crop}\n"
+        if task is CLASSIFICATION
+        else "# From pictures to boxes. resize: letterbox for networks that were trained that way.\n"
+        "detection: {resize: stretch, confidence: 0.005, nms: 0.45}\n"
+    )
     return f"""{_PAGE}#
 #   mpnet run {target.name}       this file's own precisions beside fp32
 #   mpnet sweep {target.name}     which layers may be lowered, and what to take

@@ -63,8 +63,13 @@ class Workbench:
     def prepared(self) -> Prepared:
         """Folded, quantised and packed weights, made on first use and shared by all plans."""
         return Prepared(
-            self.network, self.weights, self.kernels, batch_norm=self.options.batch_norm,
-            equalise=self.options.equalise, channel_means=self.channel_means, lessons=self.lessons,
+            self.network,
+            self.weights,
+            self.kernels,
+            batch_norm=self.options.batch_norm,
+            equalise=self.options.equalise,
+            channel_means=self.channel_means,
+            lessons=self.lessons,
             cache=open_cache(),
         )
 
@@ -78,8 +83,10 @@ class Workbench:
         if not shown and self.lessons is not None and self.lessons_digest(precisions) is not None:
             shown, what = self.lessons.shown, "weights"
         if shown:
-            said.append(f"{len(shown)} calibration pictures are evaluated as well, so their {what} fit better than those of "
-                        f"other pictures: {few(shown)}; name others in data.calibration.images")
+            said.append(
+                f"{len(shown)} calibration pictures are evaluated as well, so their {what} fit better than those of "
+                f"other pictures: {few(shown)}; name others in data.calibration.images"
+            )
         return said
 
     @cached_property
@@ -167,18 +174,33 @@ class Workbench:
         beside = {"quantization", "dataset"} | ({"dialect"} if self.network.dialect == self.network.own_dialect else set())
         protocol = {key: value for key, value in self.protocol.items() if key not in beside}
         return TrialIdentity(
-            self.network.digest, self.weights.digest, self.dataset.digest, self.calibration, precisions.key,
-            self.quantization, protocol, ARITHMETIC_VERSION,
+            self.network.digest,
+            self.weights.digest,
+            self.dataset.digest,
+            self.calibration,
+            precisions.key,
+            self.quantization,
+            protocol,
+            ARITHMETIC_VERSION,
             lessons=self.lessons_digest([*precisions.of_weights, *among]),
         )
 
     def configuration(self, precisions: PrecisionPlan, document: Mapping[str, Any] | None = None) -> Configuration:
         """These precisions with everything else that decides a result. document: what else is known of it."""
         digests = {name: digest for name, digest in self.identity(precisions).digests().items() if digest is not None}
-        said = {"name": self.experiment.name, "protocol": self.protocol, "digests": digests,
-                "sources": dict(self.sources or {}), "dataset": {"category_ids": [c.id for c in self.dataset.categories]},
-                **(document or {})}
+        said = {
+            "name": self.experiment.name,
+            "protocol": self.protocol,
+            "digests": digests,
+            "sources": dict(self.sources or {}),
+            "dataset": {"category_ids": [c.id for c in self.dataset.categories]},
+            **(document or {}),
+        }
         return Configuration.of(
-            self.prepared, precisions, self.options, content=read_cfg_bytes(self.experiment.model.cfg),
-            names=self.dataset.names, document=said,
+            self.prepared,
+            precisions,
+            self.options,
+            content=read_cfg_bytes(self.experiment.model.cfg),
+            names=self.dataset.names,
+            document=said,
         )

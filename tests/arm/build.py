@@ -33,8 +33,22 @@ def main() -> int:
     ffi.emit_c_code(str(module))
     include = [f"-I{REPOSITORY / 'csrc'}", f"-I{root / 'usr/include/python3.11'}", f"-I{root / 'usr/include'}"]
     library = core(compiler, [], "libmprun.a") / "libmprun.a"
-    subprocess.run([*compiler, *COMMON, "-shared", "-pthread", "-fPIC", *include, str(module), str(library), "-lm",
-                    "-o", str(package / "kernels" / "_core.abi3.so")], check=True)
+    subprocess.run(
+        [
+            *compiler,
+            *COMMON,
+            "-shared",
+            "-pthread",
+            "-fPIC",
+            *include,
+            str(module),
+            str(library),
+            "-lm",
+            "-o",
+            str(package / "kernels" / "_core.abi3.so"),
+        ],
+        check=True,
+    )
     if sys.version_info[:2] == (3, 11):  # as in ROOT; emulated, each process would do it anew
         compileall.compile_dir(package, quiet=1)
     return 0

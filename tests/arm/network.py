@@ -26,7 +26,12 @@ from mpnet.kernels.isa import kernels, usable_levels
 from mpnet.spec.weights import random_weights
 
 PLANS: dict[str, dict[str | int, str]] = {
-    "fp32": {}, "fp32_winograd": {}, "fp16": {}, "fp16_half": {}, "bf16": {}, "int8": {},
+    "fp32": {},
+    "fp32_winograd": {},
+    "fp16": {},
+    "fp16_half": {},
+    "bf16": {},
+    "int8": {},
     "mixed": {"all": "int8", "first": "fp16", "heads": "fp32"},
 }
 

@@ -67,12 +67,18 @@ class ScalarModel:
 @pytest.fixture
 def scalar_backends(monkeypatch: pytest.MonkeyPatch) -> dict[str, Backend]:
     """The engines `scalar` and `rough`, beside those that mpnet has."""
-    known = {**export.targets(), "pair": Target("mpnet itself", ".pair", _write, support=support,
-                                                      flavours={"exact": None, ROUGH: None})}
+    known = {
+        **export.targets(),
+        "pair": Target("mpnet itself", ".pair", _write, support=support, flavours={"exact": None, ROUGH: None}),
+    }
     mode = {"activations": {"ranges": "dynamic", "mode": "affine"}}
-    found = {**backends.backends(), **{
-        name: Backend("mpnet's scalar kernels", "pair", flavour, lambda exported, threads: ScalarModel(exported), mode)
-        for name, flavour in (("scalar", "exact"), ("rough", ROUGH))}}
+    found = {
+        **backends.backends(),
+        **{
+            name: Backend("mpnet's scalar kernels", "pair", flavour, lambda exported, threads: ScalarModel(exported), mode)
+            for name, flavour in (("scalar", "exact"), ("rough", ROUGH))
+        },
+    }
     monkeypatch.setattr(export, "targets", lambda: known)
     monkeypatch.setattr(backends, "backends", lambda: found)
     return found

@@ -125,8 +125,12 @@ def batch_of(network: NetworkSpec, images: int = 2, seed: int = 5) -> Floats:
 
 
 def configured(
-    text: str, key: str, activations: ActivationOptions = DYNAMIC, weights: Weights | None = None,
-    narrow: NarrowOptions = UNTAUGHT, **more: Any,
+    text: str,
+    key: str,
+    activations: ActivationOptions = DYNAMIC,
+    weights: Weights | None = None,
+    narrow: NarrowOptions = UNTAUGHT,
+    **more: Any,
 ) -> Configuration:
     """A configuration with random weights. key: a precision string, or one character for all layers."""
     network = parse_cfg(text, "net.cfg")
@@ -149,9 +153,7 @@ def trained(shared_data: Path, name: str, key: str, activations: ActivationOptio
     return decided(prepared, key, QuantizationOptions(activations), pictures[2:]), pictures[:2]
 
 
-def decided(
-    prepared: Prepared, key: str, quantization: QuantizationOptions, pictures: Floats, **more: Any
-) -> Configuration:
+def decided(prepared: Prepared, key: str, quantization: QuantizationOptions, pictures: Floats, **more: Any) -> Configuration:
     """A configuration whose ranges, where it has any, are of the pictures. key: as in `configured`."""
     network = prepared.network
     options = resolve_options(network, quantization, batch_norm=prepared.batch_norm)

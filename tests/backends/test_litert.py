@@ -72,10 +72,13 @@ def test_groups_of_channels_are_refused() -> None:
         export("tflite", configuration, "litert")
 
 
-@pytest.mark.parametrize("head", [
-    "[region]\nanchors=1,2, 3,4\nclasses=2\ncoords=4\nnum=2\nsoftmax=1\n",
-    "[yolo]\nmask=0,1\nanchors=2,3, 4,5\nclasses=2\nnum=2\n",
-])
+@pytest.mark.parametrize(
+    "head",
+    [
+        "[region]\nanchors=1,2, 3,4\nclasses=2\ncoords=4\nnum=2\nsoftmax=1\n",
+        "[yolo]\nmask=0,1\nanchors=2,3, 4,5\nclasses=2\nnum=2\n",
+    ],
+)
 def test_heads_of_the_family_are_outputs(head: str) -> None:
     configuration = configured(one_layer("[convolutional]\nfilters=14\nsize=1\nactivation=linear\n" + head), "f")
     batch = batch_of(configuration.network)
@@ -95,15 +98,19 @@ def test_every_kind_of_layer_at_every_precision(key: str, most: float, flavour: 
 
 def test_a_hybrid_convolution_measures_the_picture_and_not_the_pixel() -> None:
     # Exact but for roundings of float32: both de-scale the same sums of the same codes.
-    for section in ("[convolutional]\nfilters=9\nsize=1\nactivation=linear\n",
-                    "[convolutional]\nfilters=9\nsize=3\npad=1\nactivation=linear\n"):
+    for section in (
+        "[convolutional]\nfilters=9\nsize=1\nactivation=linear\n",
+        "[convolutional]\nfilters=9\nsize=3\npad=1\nactivation=linear\n",
+    ):
         assert _error(configured(one_layer(section), "q")) <= 1e-6
 
 
 @pytest.mark.parametrize("key", ["f", "h", "q"])
 def test_a_mean_over_everything_and_what_follows(key: str) -> None:
-    text = one_layer("[convolutional]\nfilters=8\nsize=3\npad=1\nactivation=leaky\n[avgpool]\n"
-                     "[convolutional]\nfilters=6\nsize=1\nactivation=linear\n")
+    text = one_layer(
+        "[convolutional]\nfilters=8\nsize=3\npad=1\nactivation=leaky\n[avgpool]\n"
+        "[convolutional]\nfilters=6\nsize=1\nactivation=linear\n"
+    )
     assert _error(configured(text, key, DYNAMIC)) <= (2e-3 if key == "h" else 2e-6)
 
 
@@ -121,8 +128,9 @@ def test_calibrated_int8_stays_near(flavour: str) -> None:
 def test_clamps_stay_in_int8_to_the_code() -> None:
     # A convolution with a clamp gives its reader's codes at once, with one rounding as in mpnet; the bias has been rounded
     # to a whole number of steps of the sums, which moves a code here and there.
-    text = one_layer("[convolutional]\nfilters=8\nsize=3\npad=1\nactivation=relu\n[convolutional]\nfilters=6\nsize=1\n"
-                     "activation=linear\n")
+    text = one_layer(
+        "[convolutional]\nfilters=8\nsize=3\npad=1\nactivation=relu\n[convolutional]\nfilters=6\nsize=1\nactivation=linear\n"
+    )
     assert _error(configured(text, "q", CALIBRATED), "armnn") <= 1e-3
 
 

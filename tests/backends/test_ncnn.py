@@ -48,10 +48,17 @@ def test_every_kind_of_layer_at_every_precision(key: str, most: float) -> None:
     assert _error(configured(ODD, key, SYMMETRIC)) <= most
 
 
-@pytest.mark.parametrize("more", [
-    "filters=16\nsize=1\n", "filters=16\nsize=3\npad=1\nstride=2\n", "filters=16\nsize=3\npad=1\ngroups=2\n",
-    "filters=8\nsize=3\npad=1\ngroups=8\n", "filters=16\nsize=3\ndilation=2\npadding=2\n", "filters=5\nsize=5\npad=1\n",
-])
+@pytest.mark.parametrize(
+    "more",
+    [
+        "filters=16\nsize=1\n",
+        "filters=16\nsize=3\npad=1\nstride=2\n",
+        "filters=16\nsize=3\npad=1\ngroups=2\n",
+        "filters=8\nsize=3\npad=1\ngroups=8\n",
+        "filters=16\nsize=3\ndilation=2\npadding=2\n",
+        "filters=5\nsize=5\npad=1\n",
+    ],
+)
 @pytest.mark.parametrize("activation", ["linear", "leaky", "relu6"])
 def test_int8_layers_give_the_same_bits(more: str, activation: str) -> None:
     # The same codes, the same whole numbers, then one fused product and sum (which every CPU with FMA has). Depthwise ones and
@@ -62,16 +69,20 @@ def test_int8_layers_give_the_same_bits(more: str, activation: str) -> None:
 
 def test_a_chain_of_int8_layers_gives_the_same_bits() -> None:
     # One bit of difference in a layer is another code in one behind it, sooner or later.
-    layers = "".join(f"[convolutional]\nfilters=16\nsize={size}\npad=1\ngroups={groups}\nactivation=leaky\n"
-                     for size, groups in ((3, 1), (1, 1), (3, 16), (1, 1), (3, 2), (1, 1)))
+    layers = "".join(
+        f"[convolutional]\nfilters=16\nsize={size}\npad=1\ngroups={groups}\nactivation=leaky\n"
+        for size, groups in ((3, 1), (1, 1), (3, 16), (1, 1), (3, 2), (1, 1))
+    )
     configuration = configured(one_layer(layers, 40, 40), "q", SYMMETRIC)
     _same_bits(configuration, batch_of(configuration.network, 4))
 
 
 @pytest.mark.parametrize("key", ["f", "h", "q"])
 def test_a_mean_over_everything_and_what_follows(key: str) -> None:
-    text = one_layer("[convolutional]\nfilters=8\nsize=3\npad=1\nactivation=leaky\n[avgpool]\n"
-                     "[convolutional]\nfilters=6\nsize=1\nactivation=linear\n")
+    text = one_layer(
+        "[convolutional]\nfilters=8\nsize=3\npad=1\nactivation=leaky\n[avgpool]\n"
+        "[convolutional]\nfilters=6\nsize=1\nactivation=linear\n"
+    )
     assert _error(configured(text, key, SYMMETRIC)) <= (2e-3 if key == "h" else 2e-6)
 
 

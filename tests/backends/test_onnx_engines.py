@@ -57,25 +57,29 @@ def batch() -> Floats:
 
 # Engines sum in another order and round elsewhere: 2e-6 in fp32, a half's rounding in fp16; a value within that of the
 # border between two codes falls on the other side, and the next layers see a whole step: 2e-2 covers a few of them here.
-@pytest.mark.parametrize(("key", "quantization", "bound"), [
-    ("f" * COUNT, QuantizationOptions(), 2e-6),
-    ("w" * COUNT, QuantizationOptions(), 2e-5),
-    ("h" * COUNT, QuantizationOptions(), 2e-3),
-    ("b" * COUNT, QuantizationOptions(), 1.6e-2),
-    ("q" * COUNT, QuantizationOptions(CALIBRATED), 2e-2),
-    ("q" * COUNT, QuantizationOptions(), 2e-2),
-    ("fhqqfqhqf", QuantizationOptions(CALIBRATED), 2e-2),
-    ("4" * COUNT, QuantizationOptions(CALIBRATED, narrow=UNTAUGHT), 2e-2),
-    ("4" * COUNT, QuantizationOptions(narrow=UNTAUGHT), 2e-2),
-    ("4bq4fhb4f", QuantizationOptions(CALIBRATED, narrow=UNTAUGHT), 2e-2),
-    ("4" * COUNT, QuantizationOptions(CALIBRATED, narrow=replace(UNTAUGHT, granularity="per_group")), 2e-2),
-    ("q" * COUNT, QuantizationOptions(CALIBRATED, WeightOptions(granularity="per_tensor")), 2e-2),
-    ("q" * COUNT, QuantizationOptions(ActivationOptions(mode="symmetric", ranges="calibrated")), 2e-2),
-    ("q" * COUNT, QuantizationOptions(ActivationOptions(mode="symmetric")), 2e-2),
-    ("q" * COUNT, QuantizationOptions(ActivationOptions(mode="power_of_two", ranges="calibrated")), 2e-2),
-    ("q" * COUNT, QuantizationOptions(ActivationOptions(rounding="half_away", ranges="calibrated")), 2e-2),
-    ("q" * COUNT, QuantizationOptions(ActivationOptions(mode="SCALED", ranges="calibrated")), 2e-2),
-], ids=lambda value: value if isinstance(value, str) else "")
+@pytest.mark.parametrize(
+    ("key", "quantization", "bound"),
+    [
+        ("f" * COUNT, QuantizationOptions(), 2e-6),
+        ("w" * COUNT, QuantizationOptions(), 2e-5),
+        ("h" * COUNT, QuantizationOptions(), 2e-3),
+        ("b" * COUNT, QuantizationOptions(), 1.6e-2),
+        ("q" * COUNT, QuantizationOptions(CALIBRATED), 2e-2),
+        ("q" * COUNT, QuantizationOptions(), 2e-2),
+        ("fhqqfqhqf", QuantizationOptions(CALIBRATED), 2e-2),
+        ("4" * COUNT, QuantizationOptions(CALIBRATED, narrow=UNTAUGHT), 2e-2),
+        ("4" * COUNT, QuantizationOptions(narrow=UNTAUGHT), 2e-2),
+        ("4bq4fhb4f", QuantizationOptions(CALIBRATED, narrow=UNTAUGHT), 2e-2),
+        ("4" * COUNT, QuantizationOptions(CALIBRATED, narrow=replace(UNTAUGHT, granularity="per_group")), 2e-2),
+        ("q" * COUNT, QuantizationOptions(CALIBRATED, WeightOptions(granularity="per_tensor")), 2e-2),
+        ("q" * COUNT, QuantizationOptions(ActivationOptions(mode="symmetric", ranges="calibrated")), 2e-2),
+        ("q" * COUNT, QuantizationOptions(ActivationOptions(mode="symmetric")), 2e-2),
+        ("q" * COUNT, QuantizationOptions(ActivationOptions(mode="power_of_two", ranges="calibrated")), 2e-2),
+        ("q" * COUNT, QuantizationOptions(ActivationOptions(rounding="half_away", ranges="calibrated")), 2e-2),
+        ("q" * COUNT, QuantizationOptions(ActivationOptions(mode="SCALED", ranges="calibrated")), 2e-2),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
 def test_every_layer_at_every_precision_gives_mpnets_heads(
     engine: str, batch: Floats, key: str, quantization: QuantizationOptions, bound: float
 ) -> None:
@@ -99,8 +103,10 @@ def test_a_network_without_heads_gives_its_last_tensor(engine: str, layers: str)
 @pytest.fixture(scope="module")
 def demo(demo_model: DemoModel) -> tuple[NetworkSpec, Weights, Floats]:
     network = read_cfg(demo_model.cfg)
-    pictures = [preprocess(read_picture(path), network.width, network.height)[0]
-                for path in sorted(Path(demo_model.images).glob("*.png"))[:4]]
+    pictures = [
+        preprocess(read_picture(path), network.width, network.height)[0]
+        for path in sorted(Path(demo_model.images).glob("*.png"))[:4]
+    ]
     return network, read_weights(demo_model.weights, network), np.concatenate(pictures)
 
 
@@ -127,10 +133,14 @@ def test_what_layers_run_in_is_read_from_the_engine(engine: str, demo: tuple[Net
     assert min(times.values()) >= 0
 
 
-@pytest.mark.parametrize(("key", "bounds"), [
-    ("f", {"openvino": 2e-6, "onnxruntime": 2e-6}), ("h", {"openvino": 2e-3, "onnxruntime": 2e-3}),
-    ("q", {"openvino": 1e-2, "onnxruntime": 3.5e-2}),
-])
+@pytest.mark.parametrize(
+    ("key", "bounds"),
+    [
+        ("f", {"openvino": 2e-6, "onnxruntime": 2e-6}),
+        ("h", {"openvino": 2e-3, "onnxruntime": 2e-3}),
+        ("q", {"openvino": 1e-2, "onnxruntime": 3.5e-2}),
+    ],
+)
 def test_the_demos_heads_survive(
     engine: str, demo: tuple[NetworkSpec, Weights, Floats], key: str, bounds: dict[str, float]
 ) -> None:
@@ -144,19 +154,26 @@ def test_boxes_in_the_graph_are_mpnets_detections(demo: tuple[NetworkSpec, Weigh
     runtime: Any = pytest.importorskip("onnxruntime")
     network, weights, batch = demo
     configuration = decided(
-        Prepared(network, weights, kernels()), "f", QuantizationOptions(), batch,
-        document={"protocol": {"confidence": 0.05, "nms": 0.45, "nms_kind": "default"}})
+        Prepared(network, weights, kernels()),
+        "f",
+        QuantizationOptions(),
+        batch,
+        document={"protocol": {"confidence": 0.05, "nms": 0.45, "nms_kind": "default"}},
+    )
     content = export("onnx", configuration, "onnxruntime", {"with_boxes": True}).content
     session = runtime.InferenceSession(content, providers=["CPUExecutionProvider"])
     heads = Session(configuration.prepared, configuration.plan).forward(batch)
     square = np.array([[0, 0, 1, 1]], np.float32)
     total = 0
     for image, picture in enumerate(batch):
-        candidates = [decode_head(head[image:image + 1], yolo, square, 0.05)
-                      for yolo, head in zip(yolo_heads(network), heads, strict=True)]
+        candidates = [
+            decode_head(head[image : image + 1], yolo, square, 0.05)
+            for yolo, head in zip(yolo_heads(network), heads, strict=True)
+        ]
         own = suppress(candidates, np.ones((1, 2), np.float32))
-        boxes, scores, classes = session.run(["boxes", "scores", "classes"], {
-            "picture": np.ascontiguousarray(picture.transpose(2, 0, 1)[None])})
+        boxes, scores, classes = session.run(
+            ["boxes", "scores", "classes"], {"picture": np.ascontiguousarray(picture.transpose(2, 0, 1)[None])}
+        )
         assert classes.tolist() == own.category.tolist()
         np.testing.assert_allclose(scores, own.score, rtol=2e-5, atol=2e-6)
         corners = np.concatenate([boxes[:, :2] - boxes[:, 2:] / 2, boxes[:, 2:]], axis=1)
@@ -175,7 +192,9 @@ def test_backends_import_nothing_before_a_model_is_opened() -> None:
     import subprocess
     import sys
 
-    code = "import sys, mpnet.backends as b, mpnet.export as e; b.backends(); e.targets(); " \
-           "print([n for n in ('onnx', 'onnxruntime', 'openvino') if n in sys.modules])"
+    code = (
+        "import sys, mpnet.backends as b, mpnet.export as e; b.backends(); e.targets(); "
+        "print([n for n in ('onnx', 'onnxruntime', 'openvino') if n in sys.modules])"
+    )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
     assert importlib.import_module("mpnet.backends.onnxruntime").BACKEND.target == "onnx"

@@ -27,9 +27,16 @@ from tests.cli.conftest import Mpnet, document_of
 from tests.networks import tiny_cfg
 
 CONV = "[convolutional]\nbatch_normalize=1\nfilters={}\nsize={}\nstride=1\npad=1\nactivation=leaky\n\n"
-RESIDUAL = "[net]\nwidth=32\nheight=32\nchannels=3\n\n" + CONV.format(8, 3) + CONV.format(8, 3) + CONV.format(8, 1) \
-    + "[shortcut]\nfrom=-3\nactivation=leaky\n\n[dropout]\nprobability=.1\n\n" + CONV.format(8, 3) \
-    + "[route]\nlayers=-1,-2\ngroups=2\ngroup_id=1\n\n[upsample]\nstride=2\n\n" + CONV.format(4, 1)
+RESIDUAL = (
+    "[net]\nwidth=32\nheight=32\nchannels=3\n\n"
+    + CONV.format(8, 3)
+    + CONV.format(8, 3)
+    + CONV.format(8, 1)
+    + "[shortcut]\nfrom=-3\nactivation=leaky\n\n[dropout]\nprobability=.1\n\n"
+    + CONV.format(8, 3)
+    + "[route]\nlayers=-1,-2\ngroups=2\ngroup_id=1\n\n[upsample]\nstride=2\n\n"
+    + CONV.format(4, 1)
+)
 
 
 def configuration(text: str, key: str, ranges: str = "dynamic") -> Configuration:
@@ -54,12 +61,11 @@ def refuse(monkeypatch: pytest.MonkeyPatch, *refused: int) -> None:
 
 @pytest.mark.usefixtures("scalar_backends")
 @pytest.mark.parametrize("ranges", ["dynamic", "calibrated"])
-@pytest.mark.parametrize(("text", "key"), [
-    (tiny_cfg(), "qfhqqhfqqfqhq"), (tiny_cfg(), "q" * 13), (RESIDUAL, "qhqfq"), (RESIDUAL, "hhhhh"), (RESIDUAL, "qqqqq"),
-])
-def test_cut_into_runs_a_network_gives_the_same_bits(
-    monkeypatch: pytest.MonkeyPatch, text: str, key: str, ranges: str
-) -> None:
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [(tiny_cfg(), "qfhqqhfqqfqhq"), (tiny_cfg(), "q" * 13), (RESIDUAL, "qhqfq"), (RESIDUAL, "hhhhh"), (RESIDUAL, "qqqqq")],
+)
+def test_cut_into_runs_a_network_gives_the_same_bits(monkeypatch: pytest.MonkeyPatch, text: str, key: str, ranges: str) -> None:
     whole = configuration(text, key, ranges)
     x = np.random.default_rng(0).random((2, *whole.network.in_shape), np.float32)
     expected = Session(whole.prepared, whole.plan).forward(x)
@@ -72,7 +78,8 @@ def test_cut_into_runs_a_network_gives_the_same_bits(
             np.testing.assert_array_equal(found, wanted)
         assert deployment.executed is not None
         assert {index: runs for index, (runs, _) in deployment.executed.items()} == {
-            index: whole.precisions[index].name for index in whole.precisions.weighted}
+            index: whole.precisions[index].name for index in whole.precisions.weighted
+        }
 
 
 @pytest.mark.usefixtures("scalar_backends")
@@ -83,11 +90,11 @@ def test_runs_are_as_long_as_can_be_and_fallbacks_are_named(monkeypatch: pytest.
     refuse(monkeypatch, whole.network.layers[2].line)
     found = partition(whole.network, whole.precisions, whole.options, ("scalar", "mpnet"))
     # The shortcut reads two tensors from before a run; what follows it reads one.
-    assert [(part.layers, part.given, part.gives) for part in found.parts] == [
-        ((0, 1), -1, (0, 1)), ((4, 5, 6, 7, 8), 3, (8,))]
+    assert [(part.layers, part.given, part.gives) for part in found.parts] == [((0, 1), -1, (0, 1)), ((4, 5, 6, 7, 8), 3, (8,))]
     assert list(found.reasons.values()) == [
         "layer 2 (conv-3, int8) falls back to mpnet: scalar: it does not like it",
-        "layer 3 (shortcut-1, fp32) falls back to mpnet: scalar: it reads 2 tensors from before a run, which takes one"]
+        "layer 3 (shortcut-1, fp32) falls back to mpnet: scalar: it reads 2 tensors from before a run, which takes one",
+    ]
     assert [found.who(index) for index in range(5)] == ["scalar", "scalar", "mpnet", "mpnet", "scalar"]
 
 

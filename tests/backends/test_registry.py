@@ -35,7 +35,9 @@ def test_extras_bring_what_targets_and_backends_need(repository: Path) -> None:
 
 
 def test_asking_what_there_is_imports_no_engine() -> None:
-    code = ("import sys; from mpnet.backends import backends; from mpnet.export import targets; backends(); targets(); "
-            "print([name for name in ('onnx', 'onnxruntime', 'openvino', 'ncnn', 'ai_edge_litert', 'flatbuffers') "
-            "if name in sys.modules])")
+    code = (
+        "import sys; from mpnet.backends import backends; from mpnet.export import targets; backends(); targets(); "
+        "print([name for name in ('onnx', 'onnxruntime', 'openvino', 'ncnn', 'ai_edge_litert', 'flatbuffers') "
+        "if name in sys.modules])"
+    )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"

@@ -62,13 +62,17 @@ def test_engines_do_not_mix_and_say_how_far_they_are(mpnet: Mpnet, experiment: P
 
 
 def test_a_classifiers_figures_in_an_engine_are_measures(
-    mpnet: Mpnet, shapes: Path, tmp_path: Path  # noqa: F811
+    mpnet: Mpnet,
+    shapes: Path,
+    tmp_path: Path,  # noqa: F811
 ) -> None:
     found = document_of(mpnet("run", shapes / "shapes.yaml", "--engine", "rough", "--set", f"output={tmp_path}", "--json"))
     data = collect([Path(found["folder"])], progress=silent, draws=100)
     columns = {name: data.configurations.value(2, name) for name in ("deployed_top1", "deployed_agreement_top1")}
-    assert columns == {"deployed_top1": found["deployed"]["top1"],
-                       "deployed_agreement_top1": found["deployed"]["agreement_top1"]}
+    assert columns == {
+        "deployed_top1": found["deployed"]["top1"],
+        "deployed_agreement_top1": found["deployed"]["agreement_top1"],
+    }
     assert "top-1 in the engine" in {measure(name).label for name in columns}
 
 
@@ -81,11 +85,12 @@ def test_another_mode_is_said(mpnet: Mpnet, experiment: Path) -> None:
     assert "--set quantization.activations.mode=affine" in note
 
 
-@pytest.mark.parametrize(("changed", "said"), [
-    ({}, "engine 'none' is unknown; known are"), ({"packages": ("no-such-engine>=3",)}, "pip install --upgrade 'mpnet["),
-])
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [({}, "engine 'none' is unknown; known are"), ({"packages": ("no-such-engine>=3",)}, "pip install --upgrade 'mpnet[")],
+)
 def test_what_cannot_run_is_one_line(
-    mpnet: Mpnet, experiment: Path, scalar_backends: dict[str, Backend], changed: dict[str, object], said: str,
+    mpnet: Mpnet, experiment: Path, scalar_backends: dict[str, Backend], changed: dict[str, object], said: str
 ) -> None:
     for name, value in changed.items():
         object.__setattr__(scalar_backends["scalar"], name, value)

@@ -18,8 +18,23 @@ SWEEP = "sweep={strategy: greedy, precisions: [fp32, int8], objectives: [agreeme
 
 
 def _swept(mpnet: Mpnet, experiment: Path, verify: str, *more: object) -> Any:
-    return document_of(mpnet("sweep", experiment, "--set", SWEEP, "--set", f"sweep.verify={verify}",
-                             "--set", "sweep.holdout=0", "--workers", 1, "-q", "--json", *more))
+    return document_of(
+        mpnet(
+            "sweep",
+            experiment,
+            "--set",
+            SWEEP,
+            "--set",
+            f"sweep.verify={verify}",
+            "--set",
+            "sweep.holdout=0",
+            "--workers",
+            1,
+            "-q",
+            "--json",
+            *more,
+        )
+    )
 
 
 def test_a_front_survives_in_an_engine_with_mpnets_arithmetic(mpnet: Mpnet, experiment: Path) -> None:

@@ -55,8 +55,10 @@ def open_page(browser: Any) -> Iterator[Any]:
         found.page.on("console", lambda m: found.problems.append(m.text) if m.type in ("error", "warning") else None)
         found.page.on("pageerror", lambda e: found.problems.append(str(e)))
         found.page.on("dialog", lambda d: (found.problems.append(f"dialog {d.message}"), d.dismiss()))
-        found.page.on("request", lambda r: None if r.url == path.as_uri() or r.url.startswith(("data:", "blob:"))
-                      else found.requests.append(r.url))
+        found.page.on(
+            "request",
+            lambda r: None if r.url == path.as_uri() or r.url.startswith(("data:", "blob:")) else found.requests.append(r.url),
+        )
         found.page.goto(path.as_uri())
         found.page.wait_for_selector("html[data-ready]")
         return found

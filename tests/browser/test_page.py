@@ -32,12 +32,15 @@ def unfold(page: Any) -> None:
 
 def point(page: Any, row: int) -> tuple[float, float]:
     """Where configuration `row` is on the screen."""
-    place = page.evaluate("""row => {
+    place = page.evaluate(
+        """row => {
         const node = document.getElementById('plot-front');
         node.scrollIntoView({ block: 'center', behavior: 'instant' });
         const box = node.getBoundingClientRect(), [x, y] = FRONT.place(row);
         return [box.x + x, box.y + y];
-    }""", row)
+    }""",
+        row,
+    )
     return place[0], place[1]
 
 
@@ -145,8 +148,10 @@ def test_the_table_of_configurations_sorts_filters_and_selects(report: Path, ope
     page.fill("#rows-find", "q?????????q")
     assert "of 512" in page.text_content("#rows-said")
     page.locator("#table-configurations th button", has_text="agreement AP").click()
-    best = min((row for row in range(len(TABLE)) if TABLE.keys[row][0] == TABLE.keys[row][-1] == "q"),
-               key=lambda row: TABLE.columns["agreement_AP"][row])
+    best = min(
+        (row for row in range(len(TABLE)) if TABLE.keys[row][0] == TABLE.keys[row][-1] == "q"),
+        key=lambda row: TABLE.columns["agreement_AP"][row],
+    )
     first = page.locator("#table-configurations tbody tr").first
     assert first.locator("button").text_content() == TABLE.keys[best]
     first.locator("button").press("Enter")
@@ -231,7 +236,8 @@ def test_the_confusion_matrix_counts_and_compares(report: Path, open_page: Any) 
     assert confusion is not None
     cell = page.locator("#table-confusion tbody tr").nth(3).locator("td").nth(3)
     assert cell.get_attribute("title") == (
-        f"class 3 as class 3: baseline {confusion.baseline[3, 3]}, chosen {confusion.chosen[3, 3]}")
+        f"class 3 as class 3: baseline {confusion.baseline[3, 3]}, chosen {confusion.chosen[3, 3]}"
+    )
 
 
 def test_figures_are_saved_as_svg_with_colours(report: Path, open_page: Any) -> None:
@@ -275,7 +281,7 @@ def test_colours_change_on_demand(report: Path, open_page: Any) -> None:
     for node, role in (("#plot-front .point", "accent"), ("#plot-heat text", "text")):
         shown = page.evaluate(f"getComputedStyle(document.querySelector('{node}')).fill")
         wanted = page.evaluate(f"getComputedStyle(document.documentElement).getPropertyValue('--{role}').trim()")
-        assert shown == f"rgb({', '.join(str(int(wanted[i:i + 2], 16)) for i in (1, 3, 5))})"
+        assert shown == f"rgb({', '.join(str(int(wanted[i : i + 2], 16)) for i in (1, 3, 5))})"
 
 
 @pytest.fixture(scope="session")
@@ -289,21 +295,31 @@ def long_names(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def overlapping(page: Any, selector: str) -> list[str]:
     """Texts of shown elements of which one covers another."""
-    return page.evaluate("""selector => {
+    return page.evaluate(
+        """selector => {
         const boxes = [...document.querySelectorAll(selector)].map(n => [n.textContent.trim(), n.getBoundingClientRect()])
             .filter(([, b]) => b.width && b.height);
         const before = (a, b) => a.right <= b.left + 1 || a.bottom <= b.top + 1;
         return boxes.flatMap(([text, a], i) => boxes.slice(i + 1).filter(([, b]) => !before(a, b) && !before(b, a))
             .map(([other]) => `${text} | ${other}`));
-    }""", selector)
+    }""",
+        selector,
+    )
 
 
 def test_a_phone_has_a_navigation_and_nothing_overlaps(long_names: Path, open_page: Any) -> None:
     page = open_page(long_names, viewport={"width": 390, "height": 800}, has_touch=True, is_mobile=True).page
     assert page.is_visible("nav a[href='#choice']")
     unfold(page)
-    for selector in ("header *:not(div):not(nav)", ".controls > *, #plot-front, .marks, #front-means", ".pairs dt, .pairs dd",
-                     "#plot-front .mark", "#front-points text", ".pick, .tile", ".chart, figcaption"):
+    for selector in (
+        "header *:not(div):not(nav)",
+        ".controls > *, #plot-front, .marks, #front-means",
+        ".pairs dt, .pairs dd",
+        "#plot-front .mark",
+        "#front-points text",
+        ".pick, .tile",
+        ".chart, figcaption",
+    ):
         assert overlapping(page, selector) == []
 
 

@@ -19,12 +19,14 @@ def cfg(tmp_path: Path) -> Path:
 
 
 def test_every_combination_is_measured_whole_and_step_by_step(mpnet: Mpnet, cfg: Path) -> None:
-    result = mpnet("bench", cfg, "--precisions", "fp32,int8,mixed", "--threads", "1,2", "--isa", "all", "--repeats", 3,
-                   "--json")
+    result = mpnet(
+        "bench", cfg, "--precisions", "fp32,int8,mixed", "--threads", "1,2", "--isa", "all", "--repeats", 3, "--json"
+    )
     document = document_of(result)
     found = {(case["isa"], case["threads"], case["precision"]) for case in document["cases"]}
-    assert found == {(isa, threads, precision) for isa in usable_levels() for threads in (1, 2)
-                     for precision in ("fp32", "int8", "mixed")}
+    assert found == {
+        (isa, threads, precision) for isa in usable_levels() for threads in (1, 2) for precision in ("fp32", "int8", "mixed")
+    }
     assert set(document["peaks"]) == set(usable_levels())
     network = read_cfg(cfg)
     for case in document["cases"]:
@@ -43,14 +45,17 @@ def test_the_table_names_layers_and_precisions(mpnet: Mpnet, cfg: Path) -> None:
         assert layer.name in result.stdout
 
 
-@pytest.mark.parametrize(("more", "message"), [
-    (["--threads", "0"], "--threads 0: must be from 1 to 1024"),
-    (["--threads", "two"], "--threads two: use whole numbers with commas, such as 1,2"),
-    (["--isa", "sse9"], "unknown ISA level 'sse9'"),
-    (["--precisions", "fp12"], "unknown precision 'fp12'"),
-    (["--precisions", ","], "nothing to measure"),
-    (["--weights", "none.weights"], "none.weights: cannot be read (No such file or directory); check the path"),
-])
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--threads", "0"], "--threads 0: must be from 1 to 1024"),
+        (["--threads", "two"], "--threads two: use whole numbers with commas, such as 1,2"),
+        (["--isa", "sse9"], "unknown ISA level 'sse9'"),
+        (["--precisions", "fp12"], "unknown precision 'fp12'"),
+        (["--precisions", ","], "nothing to measure"),
+        (["--weights", "none.weights"], "none.weights: cannot be read (No such file or directory); check the path"),
+    ],
+)
 def test_impossible_requests_are_one_line(mpnet: Mpnet, cfg: Path, more: list[str], message: str) -> None:
     result = mpnet("bench", cfg, *more)
     assert result.returncode == 2

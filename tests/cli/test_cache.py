@@ -31,8 +31,12 @@ def test_commands_share_what_was_prepared(mpnet: Mpnet, demo_model: DemoModel, f
     assert detect(mpnet, demo_model, demo_model.weights) == first
     assert {path.name for path in folder.iterdir()} == kept
     used = document_of(mpnet("info", "--json"))["prepared"]
-    assert used == {"folder": str(folder), "entries": len(kept), "limit_bytes": 2 * 10**9,
-                    "size_bytes": sum(path.stat().st_size for path in folder.iterdir())}
+    assert used == {
+        "folder": str(folder),
+        "entries": len(kept),
+        "limit_bytes": 2 * 10**9,
+        "size_bytes": sum(path.stat().st_size for path in folder.iterdir()),
+    }
     assert f"prepared weights  {folder}: " in mpnet("info").stdout
 
 
@@ -64,4 +68,6 @@ def test_a_limit_that_is_none_is_one_line(mpnet: Mpnet, monkeypatch: pytest.Monk
     monkeypatch.setenv("MPNET_CACHE_LIMIT", "lots")
     refused = mpnet("info")
     assert (refused.returncode, refused.stderr) == (
-        2, "error: MPNET_CACHE_LIMIT: 'lots' is no size such as 500M or 2G; 0 turns the cache off\n")
+        2,
+        "error: MPNET_CACHE_LIMIT: 'lots' is no size such as 500M or 2G; 0 turns the cache off\n",
+    )

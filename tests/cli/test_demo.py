@@ -18,12 +18,20 @@ def test_demo_runs_shown_commands_and_leaves_a_report(mpnet: Mpnet, tmp_path: Pa
     assert process.returncode == 0, process.stderr
     shown = [shlex.split(line[2:]) for line in process.stdout.splitlines() if line.startswith("$ ")]
     assert [line[:2] for line in shown] == [
-        ["mpnet", "run"], ["mpnet", "run"], ["mpnet", "run"], ["mpnet", "run"],
-        ["mpnet", "compare"], ["mpnet", "sweep"], ["mpnet", "report"],
+        ["mpnet", "run"],
+        ["mpnet", "run"],
+        ["mpnet", "run"],
+        ["mpnet", "run"],
+        ["mpnet", "compare"],
+        ["mpnet", "sweep"],
+        ["mpnet", "report"],
     ]
     results = [read_result(tmp_path / folder) for folder in shown[4][2:]]
     assert [(r.name, r.document["precision"]["key"]) for r in results] == [
-        ("fp32", "f" * 13), ("fp16", "h" * 13), ("int8", "q" * 13), ("mixed", "hqqqqqqqqhqqh"),
+        ("fp32", "f" * 13),
+        ("fp16", "h" * 13),
+        ("int8", "q" * 13),
+        ("mixed", "hqqqqqqqqhqqh"),
     ]
     assert [shlex.split(r.document["command"])[:4] for r in results] == [line[:4] for line in shown[:4]]
     assert (tmp_path / "demo" / "report.html").stat().st_size > 10_000
@@ -50,8 +58,18 @@ def test_demo_runs_shown_commands_and_leaves_a_report(mpnet: Mpnet, tmp_path: Pa
     assert shown_cfg["precision_key"] == chosen["precision"]
 
     # What the demo has in its own experiment file does not beat it, on the same pictures.
-    by_hand = document_of(mpnet(*shown[5][1:], "--json", "--workers", "1", "--set", "sweep.strategy=grid", "--set",
-                                "sweep.space.layers={all: int8, first: [fp16, int8], heads: fp16}"))
+    by_hand = document_of(
+        mpnet(
+            *shown[5][1:],
+            "--json",
+            "--workers",
+            "1",
+            "--set",
+            "sweep.strategy=grid",
+            "--set",
+            "sweep.space.layers={all: int8, first: [fp16, int8], heads: fp16}",
+        )
+    )
     assert by_hand["computed"] > 0
     again = document_of(mpnet(*shown[5][1:], "--json", "--workers", "1"))
     assert again["known"] > sweep["known"]

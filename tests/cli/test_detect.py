@@ -46,8 +46,9 @@ def test_every_picture_of_a_folder(mpnet: Mpnet, folder: Path) -> None:
 
 def test_copies_get_boxes_and_originals_stay(mpnet: Mpnet, folder: Path) -> None:
     before = (folder / "images" / "scene-0.png").read_bytes()
-    document = document_of(mpnet(
-        "detect", *MODEL, "images/scene-0.png", "--confidence", "0.1", "--out", "found", "--json", cwd=folder))
+    document = document_of(
+        mpnet("detect", *MODEL, "images/scene-0.png", "--confidence", "0.1", "--out", "found", "--json", cwd=folder)
+    )
     assert document["files"][0]["out"] == "found/scene-0.png"
     drawn, original = (cv2.imread(str(folder / name / "scene-0.png")) for name in ("found", "images"))
     assert drawn.shape == original.shape
@@ -64,8 +65,7 @@ def test_equal_names_do_not_overwrite_each_other(mpnet: Mpnet, folder: Path) -> 
 
 
 def test_a_video_frame_by_frame(mpnet: Mpnet, folder: Path) -> None:
-    document = document_of(mpnet(
-        "detect", *MODEL, "drive.avi", "--confidence", "0.1", "--out", "found", "--json", cwd=folder))
+    document = document_of(mpnet("detect", *MODEL, "drive.avi", "--confidence", "0.1", "--out", "found", "--json", cwd=folder))
     [file] = document["files"]
     assert (file["kind"], file["width"], file["height"], len(file["frames"])) == ("video", 96, 64, 5)
     assert [frame["time_ms"] for frame in file["frames"]] == [0, 100, 200, 300, 400]
@@ -76,8 +76,10 @@ def test_a_video_frame_by_frame(mpnet: Mpnet, folder: Path) -> None:
 
 def test_precision_changes_what_is_computed(mpnet: Mpnet, folder: Path) -> None:
     arguments = ("detect", *MODEL, "images", "--confidence", "0.1", "--json")
-    documents = [document_of(mpnet(*arguments, *more, cwd=folder)) for more in (
-        (), ("--default", "int8"), ("--default", "int8", "--layer", "all=fp32"))]
+    documents = [
+        document_of(mpnet(*arguments, *more, cwd=folder))
+        for more in ((), ("--default", "int8"), ("--default", "int8", "--layer", "all=fp32"))
+    ]
     assert [document["precision"] for document in documents] == ["f" * 13, "q" * 13, "f" * 13]
     assert documents[0]["files"] == documents[2]["files"]
     assert documents[0]["files"] != documents[1]["files"]
@@ -89,22 +91,25 @@ def test_text_lists_boxes(mpnet: Mpnet, folder: Path) -> None:
     assert first == f"images/scene-0.png: {len(rest)} objects"
 
 
-@pytest.mark.parametrize(("arguments", "message"), [
-    (["missing.png"], "missing.png: no such file or folder"),
-    (["net.cfg"], "net.cfg: is neither a picture nor a video"),
-    (["labels"], "labels: holds no pictures or videos"),
-    (["images", "--out", "images"], "images/scene-0.png: would replace the picture that is looked at"),
-    (["images", "--out", "net.cfg"], "net.cfg"),
-    (["images", "--confidence", "1"], "Invalid value for '--conf' / '--confidence'"),
-    (["images", "--isa", "nosuch"], "unknown ISA level 'nosuch'"),
-])
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["missing.png"], "missing.png: no such file or folder"),
+        (["net.cfg"], "net.cfg: is neither a picture nor a video"),
+        (["labels"], "labels: holds no pictures or videos"),
+        (["images", "--out", "images"], "images/scene-0.png: would replace the picture that is looked at"),
+        (["images", "--out", "net.cfg"], "net.cfg"),
+        (["images", "--confidence", "1"], "Invalid value for '--conf' / '--confidence'"),
+        (["images", "--isa", "nosuch"], "unknown ISA level 'nosuch'"),
+    ],
+)
 def test_bad_input_is_one_line(mpnet: Mpnet, folder: Path, arguments: list[str], message: str) -> None:
     assert_refused(mpnet("detect", *MODEL, *arguments, "--json", cwd=folder), message)
 
 
-@pytest.mark.parametrize(("name", "message"), [
-    ("broken.png", "broken.png: "), ("broken.mp4", "broken.mp4: is not a video that OpenCV can read"),
-])
+@pytest.mark.parametrize(
+    ("name", "message"), [("broken.png", "broken.png: "), ("broken.mp4", "broken.mp4: is not a video that OpenCV can read")]
+)
 def test_broken_files_are_one_line(mpnet_program: Mpnet, folder: Path, name: str, message: str) -> None:
     """In a process of its own: decoders would print remarks of their own, which `mpnet` turns off at its start."""
     (folder / name).write_bytes(b"\x00broken" * 50)

@@ -72,10 +72,15 @@ def test_ctrl_c_ends_a_camera_and_keeps_what_was_seen(stream: Path) -> None:
     assert int(cv2.VideoCapture(str(target)).get(cv2.CAP_PROP_FRAME_COUNT)) == 3
 
 
-@pytest.mark.parametrize("boxes", [
-    [(100.0, 60.0, 80.0, 60.0)] * 8, [(0.0, 0.0, 40.0, 30.0)] * 6, [(280.0, 200.0, 40.0, 40.0)] * 6,
-    [(60.0 + 12 * n, 80.0 + 3 * n, 50.0, 40.0) for n in range(9)],
-])
+@pytest.mark.parametrize(
+    "boxes",
+    [
+        [(100.0, 60.0, 80.0, 60.0)] * 8,
+        [(0.0, 0.0, 40.0, 30.0)] * 6,
+        [(280.0, 200.0, 40.0, 40.0)] * 6,
+        [(60.0 + 12 * n, 80.0 + 3 * n, 50.0, 40.0) for n in range(9)],
+    ],
+)
 def test_texts_do_not_cover_each_other(boxes: list[tuple[float, float, float, float]]) -> None:
     labels = [Label(box, number, f"class {number} 90%") for number, box in enumerate(boxes)]
     drawn = draw_labels(np.full((240, 320, 3), 7, np.uint8), labels)

@@ -147,8 +147,15 @@ def test_every_failure_is_named_and_nothing_is_taken_for_the_file(server: str, t
     with pytest.raises(DownloadError) as caught:
         fetch(remote(*urls), tmp_path, timeout_s=2.0)  # long enough for a busy machine
     message = str(caught.value)
-    reasons = ["HTTP 403", "another SHA-256", "offers 267144 bytes instead of 262144", "nothing came", "refused",
-               "not an http", "not an http"]
+    reasons = [
+        "HTTP 403",
+        "another SHA-256",
+        "offers 267144 bytes instead of 262144",
+        "nothing came",
+        "refused",
+        "not an http",
+        "not an http",
+    ]
     for url, reason in zip(urls, reasons, strict=True):
         assert f"{url}: " in message
         assert reason in message
@@ -170,9 +177,10 @@ def test_the_command_prints_where_the_file_is(server: str, tmp_path: Path, monke
     arguments = ["yolov3-tiny", "--to", str(tmp_path), "--url", f"{server}/whole"]
     assert CliRunner().invoke(download.command, arguments).stdout == f"{tmp_path}/net.weights\n"
     document = json.loads(CliRunner().invoke(download.command, [*arguments, "--json"]).stdout)
-    assert document == {"model": "yolov3-tiny", "files": [
-        {"name": "net.weights", "path": f"{tmp_path}/net.weights", "bytes": len(CONTENT), "sha256": SHA256},
-    ]}
+    assert document == {
+        "model": "yolov3-tiny",
+        "files": [{"name": "net.weights", "path": f"{tmp_path}/net.weights", "bytes": len(CONTENT), "sha256": SHA256}],
+    }
 
 
 def test_official_files_have_a_size_a_digest_and_sources() -> None:

@@ -25,8 +25,9 @@ from tests.report.made_store import make_store
 
 def start(*arguments: object, shell: str = 'exec "$@"', **more: Any) -> subprocess.CompletedProcess[bytes]:
     """The program in a process of its own; shell: a script that starts it as "$@"."""
-    return subprocess.run(["sh", "-c", shell, "-", sys.executable, "-m", "mpnet", *map(str, arguments)],
-                          capture_output=True, timeout=60, **more)
+    return subprocess.run(
+        ["sh", "-c", shell, "-", sys.executable, "-m", "mpnet", *map(str, arguments)], capture_output=True, timeout=60, **more
+    )
 
 
 @pytest.mark.parametrize("closed", [">&-", "2>&-", "<&-", ">&- 2>&- <&-"])
@@ -43,10 +44,19 @@ def test_a_full_disk_behind_standard_output(experiment: Path) -> None:
     assert done.stderr.count(b"\n") == 1
 
 
-@pytest.mark.parametrize("variables", [
-    {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}, {"LC_ALL": "nowhere"}, {"OMP_NUM_THREADS": "many"},
-    {"OMP_NUM_THREADS": "-3"}, {"COLUMNS": "1"}, {"TERM": "dumb", "NO_COLOR": "1"}, {"HOME": "/nowhere"}, {"TZ": "x/y"},
-])
+@pytest.mark.parametrize(
+    "variables",
+    [
+        {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
+        {"LC_ALL": "nowhere"},
+        {"OMP_NUM_THREADS": "many"},
+        {"OMP_NUM_THREADS": "-3"},
+        {"COLUMNS": "1"},
+        {"TERM": "dumb", "NO_COLOR": "1"},
+        {"HOME": "/nowhere"},
+        {"TZ": "x/y"},
+    ],
+)
 def test_odd_variables(experiment: Path, variables: dict[str, str]) -> None:
     done = start("run", experiment, "--json", "-q", env={**os.environ, **variables})
     assert (done.returncode, done.stderr) == (0, b"")
@@ -60,13 +70,29 @@ def test_names_of_half_characters_are_shown(experiment: Path, mpnet: Mpnet) -> N
     pictures = sorted((folder / "images").iterdir())
     sizes = [cv2.imread(str(path)).shape for path in pictures]
     categories = [{"id": 1, "name": "\ud800"}, *({"id": 2 + i, "name": f"c{i}"} for i in range(classes(folder) - 1))]
-    (folder / "labels.json").write_text(json.dumps({
-        "images": [{"id": i, "file_name": path.name, "width": shape[1], "height": shape[0]}
-                   for i, (path, shape) in enumerate(zip(pictures, sizes, strict=True))],
-        "categories": categories, "annotations": [{"id": 1, "image_id": 0, "category_id": 1, "bbox": [1, 1, 5, 5]}],
-    }))
-    run = mpnet("run", experiment, "--set", f"data={{format: coco, images: {folder}/images, annotations: labels.json}}",
-                "--set", f"name={json.dumps('s')}", "--json", "-q", cwd=folder)
+    (folder / "labels.json").write_text(
+        json.dumps(
+            {
+                "images": [
+                    {"id": i, "file_name": path.name, "width": shape[1], "height": shape[0]}
+                    for i, (path, shape) in enumerate(zip(pictures, sizes, strict=True))
+                ],
+                "categories": categories,
+                "annotations": [{"id": 1, "image_id": 0, "category_id": 1, "bbox": [1, 1, 5, 5]}],
+            }
+        )
+    )
+    run = mpnet(
+        "run",
+        experiment,
+        "--set",
+        f"data={{format: coco, images: {folder}/images, annotations: labels.json}}",
+        "--set",
+        f"name={json.dumps('s')}",
+        "--json",
+        "-q",
+        cwd=folder,
+    )
     where = document_of(run)
     assert mpnet("report", folder_of(where), "--no-compute", "-q", "-o", f"{name}.html", cwd=folder).returncode == 0
     assert "\\ud800" in (folder / f"{name}.html").read_text(encoding="utf-8")
@@ -87,9 +113,14 @@ def test_stopped_at_any_moment_of_its_start(experiment: Path, number: signal.Sig
     """From when the interpreter runs our code on; before that Python itself answers."""
     script = "import sys; print(flush=True); sys.argv[0] = 'mpnet'; from mpnet.__main__ import main; main()"
     for delay in (0.0, 0.05, 0.1, 0.2, 0.3, 0.6):
-        child = subprocess.Popen([sys.executable, "-c", script, "sweep", str(experiment), "--workers", "2", "-q"],
-                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
-                                 cwd=experiment.parent)
+        child = subprocess.Popen(
+            [sys.executable, "-c", script, "sweep", str(experiment), "--workers", "2", "-q"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+            cwd=experiment.parent,
+        )
         assert child.stdout is not None
         child.stdout.readline()
         time.sleep(delay + 0.02)
@@ -100,8 +131,13 @@ def test_stopped_at_any_moment_of_its_start(experiment: Path, number: signal.Sig
 
 
 def test_a_memory_limit(experiment: Path) -> None:
-    done = start("run", experiment, "-q", preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (260 << 20, 260 << 20)),
-                 env={**os.environ, "OPENBLAS_NUM_THREADS": "1"})
+    done = start(
+        "run",
+        experiment,
+        "-q",
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (260 << 20, 260 << 20)),
+        env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
+    )
     assert done.returncode in (0, 2), done.stderr
     assert done.stderr.count(b"\n") <= 1 or b"OpenBLAS" in done.stderr
 
@@ -144,10 +180,17 @@ def test_inputs_that_are_pipes_are_refused_at_once(experiment: Path, tmp_path: P
     os.mkfifo(pipe)
     coco = f"data={{format: coco, images: x, annotations: {pipe}}}"
     for arguments in (
-        ("run", pipe), ("run", experiment, "--set", f"model.names={pipe}"), ("run", experiment, "--set", coco),
+        ("run", pipe),
+        ("run", experiment, "--set", f"model.names={pipe}"),
+        ("run", experiment, "--set", coco),
         ("sweep", experiment, "--set", f"sweep.latency={pipe}", "--set", "sweep.objectives=[AP,latency_ms]"),
-        ("compare", pipe, pipe), ("report", pipe), ("export", pipe, "--to", "cfg"), ("sweep", "--status", pipe),
-        ("sweep", "--salvage", pipe), ("sweep", experiment, "--store", pipe), ("show", pipe),
+        ("compare", pipe, pipe),
+        ("report", pipe),
+        ("export", pipe, "--to", "cfg"),
+        ("sweep", "--status", pipe),
+        ("sweep", "--salvage", pipe),
+        ("sweep", experiment, "--store", pipe),
+        ("show", pipe),
     ):
         done = mpnet(*arguments)
         assert (done.returncode, done.stderr.count("\n")) == (2, 1), arguments
@@ -158,5 +201,3 @@ def test_a_store_is_left_alone_by_what_reads_it(tmp_path: Path, mpnet: Mpnet) ->
     assert mpnet("sweep", "--status", store).returncode == 0
     assert mpnet("report", store, "--no-compute", "-q").returncode == 0
     assert sorted(path.name for path in tmp_path.iterdir()) == ["report.html", "s.sqlite"]
-
-

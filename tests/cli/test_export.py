@@ -9,8 +9,14 @@ import pytest
 from tests.cli.conftest import Mpnet, document_of
 
 pytest.importorskip("onnx", reason="pip install 'mpnet[onnx]' runs the exports to ONNX")
-CALIBRATED = ("--set", "quantization.activations={ranges: calibrated, mode: affine}", "--set", "data.calibration.count=3",
-              "--set", "data.calibration.seed=5")
+CALIBRATED = (
+    "--set",
+    "quantization.activations={ranges: calibrated, mode: affine}",
+    "--set",
+    "data.calibration.count=3",
+    "--set",
+    "data.calibration.seed=5",
+)
 
 
 @pytest.mark.slow
@@ -19,11 +25,14 @@ def test_every_source_names_the_same_configuration(mpnet: Mpnet, experiment: Pat
     found = document_of(mpnet("sweep", experiment, "--set", sweep, *CALIBRATED, "--workers", 1, "-q", "--json"))
     run = document_of(mpnet("run", experiment, *CALIBRATED, "--json"))
     sources = {
-        "experiment.onnx": (experiment, *CALIBRATED), "run.onnx": (run["folder"],),
+        "experiment.onnx": (experiment, *CALIBRATED),
+        "run.onnx": (run["folder"],),
         "store.onnx": (f"{found['store']}:{found['front'][0]['precision']}",),
     }
-    exported = {name: document_of(mpnet("export", *arguments, "--to", "onnx", "--flavour", "openvino", "-o", name, "--json"))
-                for name, arguments in sources.items()}
+    exported = {
+        name: document_of(mpnet("export", *arguments, "--to", "onnx", "--flavour", "openvino", "-o", name, "--json"))
+        for name, arguments in sources.items()
+    }
     assert exported["run.onnx"]["precision"] == exported["experiment.onnx"]["precision"] == run["precision"]["key"]
     assert exported["store.onnx"]["precision"] == found["front"][0]["precision"]
     for name, document in exported.items():
@@ -53,10 +62,14 @@ def test_a_cfg_takes_the_weights_beside_it(mpnet: Mpnet, experiment: Path) -> No
     assert mpnet("export", "net.cfg", "--to", "cfg").returncode == 0
 
 
-@pytest.mark.parametrize(("arguments", "said"), [
-    (("--to", "onnx"), "name a file with -o"), (("--to", "onnx", "-o", "x.onnx", "--flavour", "no"), "known are openvino"),
-    (("--to", "cfg", "--set", "name=x"), "--set changes an experiment file"),
-])
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--to", "onnx"), "name a file with -o"),
+        (("--to", "onnx", "-o", "x.onnx", "--flavour", "no"), "known are openvino"),
+        (("--to", "cfg", "--set", "name=x"), "--set changes an experiment file"),
+    ],
+)
 def test_what_cannot_be_exported_is_one_line(mpnet: Mpnet, experiment: Path, arguments: tuple[str, ...], said: str) -> None:
     failed = mpnet("export", "net.cfg", *arguments)
     assert (failed.returncode, failed.stderr.count("\n")) == (2, 1)

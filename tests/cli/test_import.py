@@ -79,15 +79,18 @@ def test_the_table_names_every_node(model: Path, mpnet: Mpnet) -> None:
     assert "boxes: decoded as yolov8 does" in told.stderr
 
 
-@pytest.mark.parametrize(("arguments", "message"), [
-    (("model.bin",), "files of other programs end in .onnx or .tflite"),
-    (("missing.onnx",), "cannot be read"),
-    (("model.onnx", "--heads", "nowhere"), "has no such tensor of a layer"),
-    (("model.onnx", "--heads", "t0_0", "--decoder", "yolov5"), "needs anchors"),
-    (("model.onnx", "--std", "0"), "of which no --std is 0"),
-    (("model.onnx", "--size", "wide"), "write WIDTHxHEIGHT"),
-    (("model.onnx", "--name", "a/b"), "without folders"),
-])
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("model.bin",), "files of other programs end in .onnx or .tflite"),
+        (("missing.onnx",), "cannot be read"),
+        (("model.onnx", "--heads", "nowhere"), "has no such tensor of a layer"),
+        (("model.onnx", "--heads", "t0_0", "--decoder", "yolov5"), "needs anchors"),
+        (("model.onnx", "--std", "0"), "of which no --std is 0"),
+        (("model.onnx", "--size", "wide"), "write WIDTHxHEIGHT"),
+        (("model.onnx", "--name", "a/b"), "without folders"),
+    ],
+)
 def test_what_cannot_be_is_one_line(arguments: tuple[str, ...], message: str, model: Path, mpnet: Mpnet) -> None:
     (model.parent / "model.bin").write_bytes(b"")
     told = mpnet("import", *arguments, "-o", "net")

@@ -11,9 +11,27 @@ import numpy as np
 import pytest
 
 # Slow to import; who needs one asks for it when it is needed.
-HEAVY = ("cv2", "dask", "distributed", "jinja2", "optuna", "pycocotools", "rich", "yaml", "multiprocessing",
-         "importlib.metadata", "mpnet.report", "mpnet.sweep", "mpnet.evaluation", "mpnet.speed", "mpnet.demo",
-         "mpnet.spec.experiment", "mpnet.spec.dataset", "mpnet.quantization.tensorflow", "mpnet.kernels.reference")
+HEAVY = (
+    "cv2",
+    "dask",
+    "distributed",
+    "jinja2",
+    "optuna",
+    "pycocotools",
+    "rich",
+    "yaml",
+    "multiprocessing",
+    "importlib.metadata",
+    "mpnet.report",
+    "mpnet.sweep",
+    "mpnet.evaluation",
+    "mpnet.speed",
+    "mpnet.demo",
+    "mpnet.spec.experiment",
+    "mpnet.spec.dataset",
+    "mpnet.quantization.tensorflow",
+    "mpnet.kernels.reference",
+)
 PROGRAM = """
 import json, sys
 from mpnet.cli.main import main
@@ -45,26 +63,43 @@ def folder(experiment: Path) -> Path:
     return experiment.parent
 
 
-@pytest.mark.parametrize(("arguments", "used"), [
-    ("--help", ()),
-    ("detect --help", ()),
-    ("info", ("rich", "importlib.metadata")),
-    ("detect {model} street.jpg", ()),
-    ("detect {model} street.jpg --json", ()),
-    ("detect {model} images/scene-0.png", ("cv2",)),
-    ("show net.cfg", ("rich", "mpnet.report", "mpnet.spec.experiment")),
-    ("run experiment.yaml -q", ("rich", "yaml", "importlib.metadata", "mpnet.report", "mpnet.evaluation", "mpnet.speed",
-                                "mpnet.spec.experiment", "mpnet.spec.dataset", "cv2")),
-])
+@pytest.mark.parametrize(
+    ("arguments", "used"),
+    [
+        ("--help", ()),
+        ("detect --help", ()),
+        ("info", ("rich", "importlib.metadata")),
+        ("detect {model} street.jpg", ()),
+        ("detect {model} street.jpg --json", ()),
+        ("detect {model} images/scene-0.png", ("cv2",)),
+        ("show net.cfg", ("rich", "mpnet.report", "mpnet.spec.experiment")),
+        (
+            "run experiment.yaml -q",
+            (
+                "rich",
+                "yaml",
+                "importlib.metadata",
+                "mpnet.report",
+                "mpnet.evaluation",
+                "mpnet.speed",
+                "mpnet.spec.experiment",
+                "mpnet.spec.dataset",
+                "cv2",
+            ),
+        ),
+    ],
+)
 def test_nothing_is_imported_that_a_command_does_not_use(folder: Path, arguments: str, used: tuple[str, ...]) -> None:
     words = arguments.replace("{model}", " ".join(MODEL)).split()
     assert imported_by(folder, *words) <= set(used)
 
 
 def test_the_api_imports_what_is_asked_for() -> None:
-    program = ("import sys, mpnet.api as api; assert 'numpy' not in sys.modules; api.load_network; "
-               "assert 'yaml' not in sys.modules; assert set(dir(api)) == set(api.__all__); "
-               "[getattr(api, name) for name in api.__all__]")
+    program = (
+        "import sys, mpnet.api as api; assert 'numpy' not in sys.modules; api.load_network; "
+        "assert 'yaml' not in sys.modules; assert set(dir(api)) == set(api.__all__); "
+        "[getattr(api, name) for name in api.__all__]"
+    )
     assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False).stderr == ""
 
 
@@ -88,5 +123,7 @@ def test_an_installation_without_what_pages_need(folder: Path) -> None:
     result = next(folder.rglob("result.json")).parent
     refused = call("report", str(result), "-o", "page.html")
     assert (refused.returncode, refused.stdout) == (2, "")
-    assert refused.stderr in ("error: this needs jinja2, which is not installed; pip install 'mpnet[report]'\n",
-                              "error: this needs markupsafe, which is not installed; pip install 'mpnet[report]'\n")
+    assert refused.stderr in (
+        "error: this needs jinja2, which is not installed; pip install 'mpnet[report]'\n",
+        "error: this needs markupsafe, which is not installed; pip install 'mpnet[report]'\n",
+    )

@@ -30,18 +30,39 @@ def own(experiment: Path) -> Path:
         for line in (folder / "labels" / f"{file.stem}.txt").read_text().splitlines():
             kind, cx, cy, w, h = map(float, line.split())
             box = [(cx - w / 2) * width, (cy - h / 2) * height, w * width, h * height]
-            annotations.append({"id": len(annotations) + 1, "image_id": number, "category_id": int(kind) + 1, "bbox": box,
-                                "area": box[2] * box[3], "iscrowd": 0})
-    (folder / "instances.json").write_text(json.dumps({
-        "images": images, "annotations": annotations, "categories": [{"id": i + 1, "name": n} for i, n in enumerate(NAMES)]}))
+            annotations.append(
+                {
+                    "id": len(annotations) + 1,
+                    "image_id": number,
+                    "category_id": int(kind) + 1,
+                    "bbox": box,
+                    "area": box[2] * box[3],
+                    "iscrowd": 0,
+                }
+            )
+    (folder / "instances.json").write_text(
+        json.dumps(
+            {
+                "images": images,
+                "annotations": annotations,
+                "categories": [{"id": i + 1, "name": n} for i, n in enumerate(NAMES)],
+            }
+        )
+    )
     return folder
 
 
-@pytest.mark.parametrize("pictures", [
-    ("--images", "images", "--names", "net.names"), ("--images", "images", "--labels", "labels", "--names", "net.names"),
-    ("--images", "street.data"), ("--images", "valid.txt", "--names", "net.names"), ("--images", "data.yaml"),
-    ("--images", "images", "--annotations", "instances.json"),
-])
+@pytest.mark.parametrize(
+    "pictures",
+    [
+        ("--images", "images", "--names", "net.names"),
+        ("--images", "images", "--labels", "labels", "--names", "net.names"),
+        ("--images", "street.data"),
+        ("--images", "valid.txt", "--names", "net.names"),
+        ("--images", "data.yaml"),
+        ("--images", "images", "--annotations", "instances.json"),
+    ],
+)
 def test_what_it_writes_runs(mpnet: Mpnet, own: Path, pictures: tuple[str, ...]) -> None:
     said = document_of(mpnet("init", *MODEL, *pictures, "-o", "made/street.yaml", "--json"))
     assert said == {"experiment": "made/street.yaml", "images": 5, "boxes": 9, "classes": list(NAMES), "warnings": []}
@@ -78,18 +99,23 @@ def test_files_that_are_there_stay(mpnet: Mpnet, own: Path) -> None:
     (own / "net.yaml").write_text("mine")
     refused = mpnet("init", *MODEL, "--images", "street.data")
     assert (refused.returncode, refused.stderr) == (
-        2, "error: net.yaml: exists already; name another file with -o, or replace it with --force\n")
+        2,
+        "error: net.yaml: exists already; name another file with -o, or replace it with --force\n",
+    )
     assert (own / "net.yaml").read_text() == "mine"
     assert mpnet("init", *MODEL, "--images", "street.data", "--force").returncode == 0
 
 
-@pytest.mark.parametrize(("arguments", "said"), [
-    (("--images", "none"), "none: no such folder"),
-    (("--images", "images", "--labels", "none"), "none: the folder of labels cannot be read"),
-    (("--images", "runs"), "its labels are neither"),
-    (("--images", "net.names"), "net.names: no such folder"),
-    (("--images", "none.yaml"), "none.yaml: cannot be read"),
-])
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--images", "none"), "none: no such folder"),
+        (("--images", "images", "--labels", "none"), "none: the folder of labels cannot be read"),
+        (("--images", "runs"), "its labels are neither"),
+        (("--images", "net.names"), "net.names: no such folder"),
+        (("--images", "none.yaml"), "none.yaml: cannot be read"),
+    ],
+)
 def test_what_does_not_fit_is_one_line(mpnet: Mpnet, own: Path, arguments: tuple[str, ...], said: str) -> None:
     (own / "runs").mkdir()
     refused = mpnet("init", *MODEL, *arguments, "--names", "net.names")

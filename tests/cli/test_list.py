@@ -12,8 +12,19 @@ SWEEP = ("--workers", "1", "-q", "--json", "--set", "sweep={strategy: one_at_a_t
 def test_results_and_sweeps_are_listed_by_name(mpnet: Mpnet, experiment: Path) -> None:
     run = document_of(mpnet("run", experiment, "-q", "--json"))
     first = document_of(mpnet("sweep", experiment, *SWEEP))
-    second = document_of(mpnet("sweep", experiment, *SWEEP, "--set", "sweep.strategy=greedy", "--set",
-                               "sweep.budget.trials=20", "--set", "quantization.weights=per_tensor"))
+    second = document_of(
+        mpnet(
+            "sweep",
+            experiment,
+            *SWEEP,
+            "--set",
+            "sweep.strategy=greedy",
+            "--set",
+            "sweep.budget.trials=20",
+            "--set",
+            "quantization.weights=per_tensor",
+        )
+    )
     assert first["store"] == second["store"]
     found = document_of(mpnet("list", "--json"))
     assert {row["id"]: row["latest"] for row in found["results"]}[run["id"]] is True

@@ -40,19 +40,26 @@ def test_help_lists_every_command() -> None:
 
 
 def test_help_of_all_commands_imports_no_kernels() -> None:
-    code = "import sys, mpnet.cli.main as m; m._run(['--help']); " \
-           "print(sorted(set(sys.modules) & {'numpy', 'cv2', 'yaml', 'rich'}))"
+    code = (
+        "import sys, mpnet.cli.main as m; m._run(['--help']); "
+        "print(sorted(set(sys.modules) & {'numpy', 'cv2', 'yaml', 'rich'}))"
+    )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.splitlines()[-1] == "[]"
 
 
-@pytest.mark.parametrize(("arguments", "message"), [
-    (["shwo"], "error: no command 'shwo'; did you mean 'show'? (see mpnet --help)\n"),
-    (["--frob"], "error: No such option"),
-    (["download", "yolov9"], "error: Invalid value for '{yolov3-tiny}': 'yolov9' is not 'yolov3-tiny'. "),
-    (["run", "missing.yaml"],
-     "error: missing.yaml: cannot be read (No such file or directory); name a readable YAML file\n"),
-])
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["shwo"], "error: no command 'shwo'; did you mean 'show'? (see mpnet --help)\n"),
+        (["--frob"], "error: No such option"),
+        (["download", "yolov9"], "error: Invalid value for '{yolov3-tiny}': 'yolov9' is not 'yolov3-tiny'. "),
+        (
+            ["run", "missing.yaml"],
+            "error: missing.yaml: cannot be read (No such file or directory); name a readable YAML file\n",
+        ),
+    ],
+)
 def test_wrong_usage_is_one_line_and_exit_code_2(arguments: list[str], message: str, tmp_path: Path) -> None:
     result = run(*arguments, cwd=tmp_path)
     assert (result.returncode, result.stdout) == (2, "")
@@ -60,25 +67,46 @@ def test_wrong_usage_is_one_line_and_exit_code_2(arguments: list[str], message: 
     assert result.stderr.count("\n") == 1
 
 
-@pytest.mark.parametrize(("error", "code", "message"), [
-    (ConfigError("x.cfg:3: bad"), 2, "error: x.cfg:3: bad\n"),
-    (ConfigError("a\nb\x1b[31m"), 2, "error: a\\nb\\x1b[31m\n"),
-    (OSError(errno.ENOSPC, "No space left on device", "runs/a"), 2,
-     "error: runs/a: No space left on device; free some space or choose another folder\n"),
-    (PermissionError(errno.EACCES, "Permission denied", "/x"), 2,
-     "error: /x: Permission denied; check its permissions or choose another folder\n"),
-    (OSError(errno.EROFS, "Read-only file system", "/x"), 2,
-     "error: /x: Read-only file system; choose a folder that can be written to\n"),
-    (MemoryError(), 2, "error: out of memory; use a smaller runtime.batch, fewer workers or a smaller network\n"),
-    (ImportError("libGL.so.1: cannot open shared object file"), 2,
-     "error: libGL.so.1: cannot open shared object file; install mpnet anew, with the packages that it needs: "
-     "pip install --force-reinstall .\n"),
-    (ModuleNotFoundError("No module named 'jinja2'", name="jinja2"), 2,
-     "error: this needs jinja2, which is not installed; pip install 'mpnet[report]'\n"),
-    (ModuleNotFoundError("No module named 'x.y'", name="x.y"), 2,
-     "error: the Python module 'x.y' is missing; install mpnet anew, with all that it needs: pip install mpnet\n"),
-    (KeyboardInterrupt(), 130, "interrupted\n"),
-])
+@pytest.mark.parametrize(
+    ("error", "code", "message"),
+    [
+        (ConfigError("x.cfg:3: bad"), 2, "error: x.cfg:3: bad\n"),
+        (ConfigError("a\nb\x1b[31m"), 2, "error: a\\nb\\x1b[31m\n"),
+        (
+            OSError(errno.ENOSPC, "No space left on device", "runs/a"),
+            2,
+            "error: runs/a: No space left on device; free some space or choose another folder\n",
+        ),
+        (
+            PermissionError(errno.EACCES, "Permission denied", "/x"),
+            2,
+            "error: /x: Permission denied; check its permissions or choose another folder\n",
+        ),
+        (
+            OSError(errno.EROFS, "Read-only file system", "/x"),
+            2,
+            "error: /x: Read-only file system; choose a folder that can be written to\n",
+        ),
+        (MemoryError(), 2, "error: out of memory; use a smaller runtime.batch, fewer workers or a smaller network\n"),
+        (
+            ImportError("libGL.so.1: cannot open shared object file"),
+            2,
+            "error: libGL.so.1: cannot open shared object file; install mpnet anew, with the packages that it needs: "
+            "pip install --force-reinstall .\n",
+        ),
+        (
+            ModuleNotFoundError("No module named 'jinja2'", name="jinja2"),
+            2,
+            "error: this needs jinja2, which is not installed; pip install 'mpnet[report]'\n",
+        ),
+        (
+            ModuleNotFoundError("No module named 'x.y'", name="x.y"),
+            2,
+            "error: the Python module 'x.y' is missing; install mpnet anew, with all that it needs: pip install mpnet\n",
+        ),
+        (KeyboardInterrupt(), 130, "interrupted\n"),
+    ],
+)
 def test_failures_become_one_line(
     error: BaseException, code: int, message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

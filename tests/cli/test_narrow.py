@@ -33,8 +33,20 @@ def test_every_level_and_any_number_of_threads_give_the_same(mpnet: Mpnet, exper
 def test_a_swept_configuration_is_what_a_run_of_it_gives(mpnet: Mpnet, experiment: Path) -> None:
     with experiment.open("a", encoding="utf-8") as file:
         file.write("sweep: {strategy: exhaustive, objectives: [agreement_AP, bit_operations], holdout: 0}\n")
-    document = document_of(mpnet("sweep", experiment, *DATA, "--set", "sweep.precisions=[int8, int4]", "--workers", "1",
-                                 "--set", "sweep.space.tied=[['0..6'], ['8..22']]", "--json"))
+    document = document_of(
+        mpnet(
+            "sweep",
+            experiment,
+            *DATA,
+            "--set",
+            "sweep.precisions=[int8, int4]",
+            "--workers",
+            "1",
+            "--set",
+            "sweep.space.tied=[['0..6'], ['8..22']]",
+            "--json",
+        )
+    )
     with TrialStore.read(document["store"]) as store:
         trials = {trial.key: (trial.values, store.trial_digest(1, trial.key)) for trial in store.trials(1)}
     assert sorted({key[0] + key[-1] for key in trials}) == ["44", "4q", "q4", "qq"]
@@ -47,21 +59,35 @@ def test_a_swept_configuration_is_what_a_run_of_it_gives(mpnet: Mpnet, experimen
         assert ("lessons" in run["digests"]) == ("4" in key)
         assert run["metrics"]["AP"] == values["AP"]
         assert [run["cost"][name] for name in trial_costs() if name != "latency_ms"] == [
-            values[name] for name in trial_costs() if name != "latency_ms"]
+            values[name] for name in trial_costs() if name != "latency_ms"
+        ]
 
 
 def test_options_of_narrow_weights_decide_the_identity(mpnet: Mpnet, experiment: Path) -> None:
-    said = ("narrow={}", "narrow=nearest", "narrow.bias_correction=false", "narrow.method=min_max",
-            "narrow.granularity=per_group")
-    trials = [document_of(mpnet("run", experiment, *DATA, "--json", "--set", "precision.default=int4", "--set",
-                                f"quantization.{text}")) for text in said]
+    said = (
+        "narrow={}",
+        "narrow=nearest",
+        "narrow.bias_correction=false",
+        "narrow.method=min_max",
+        "narrow.granularity=per_group",
+    )
+    trials = [
+        document_of(
+            mpnet("run", experiment, *DATA, "--json", "--set", "precision.default=int4", "--set", f"quantization.{text}")
+        )
+        for text in said
+    ]
     assert len({trial["digests"]["trial"] for trial in trials}) == len(said)
     assert len({tuple(trial["agreement"]["head_sqnr_db"]) for trial in trials}) == len(said)
 
 
 def test_other_pictures_are_another_trial(mpnet: Mpnet, experiment: Path) -> None:
-    a, b = (document_of(mpnet("run", experiment, "--json", "--set", "precision.default=int4", "--set",
-                              f"data.calibration.count={count}"))["digests"] for count in (2, 3))
+    a, b = (
+        document_of(
+            mpnet("run", experiment, "--json", "--set", "precision.default=int4", "--set", f"data.calibration.count={count}")
+        )["digests"]
+        for count in (2, 3)
+    )
     assert a["lessons"] != b["lessons"]
     assert a["trial"] != b["trial"]
 
@@ -75,9 +101,9 @@ def test_exports_that_lack_them_name_the_layer_and_the_nearest(mpnet: Mpnet, exp
     assert "the nearest configuration that can is ffffffffffff" in found.stderr
 
 
-@pytest.mark.parametrize(("target", "package"), [
-    ("onnx", "onnx"), ("tflite", "ai_edge_litert"), ("bundle", "mpnet"), ("yaml", "mpnet"),
-])
+@pytest.mark.parametrize(
+    ("target", "package"), [("onnx", "onnx"), ("tflite", "ai_edge_litert"), ("bundle", "mpnet"), ("yaml", "mpnet")]
+)
 def test_exports_that_have_them_say_so(mpnet: Mpnet, experiment: Path, target: str, package: str) -> None:
     pytest.importorskip(package)
     experiment.write_text(experiment.read_text().replace("default: int8", "default: fp32, layers: {last: int4}"))

@@ -40,8 +40,10 @@ def test_calibration_on_pictures_that_are_evaluated_is_said(mpnet: Mpnet, experi
     names = sorted(path.name for path in (experiment.parent / "images").iterdir())
     own = document_of(mpnet("run", experiment, *CALIBRATED, "--json"))
     [note] = [note for note in own["notes"] if "calibration" in note]
-    assert note == (f"{len(names)} calibration pictures are evaluated as well, so their ranges fit better than those of other "
-                    f"pictures: {', '.join(names[:5])}; name others in data.calibration.images")
+    assert note == (
+        f"{len(names)} calibration pictures are evaluated as well, so their ranges fit better than those of other "
+        f"pictures: {', '.join(names[:5])}; name others in data.calibration.images"
+    )
     others = tmp_path / "others"
     others.mkdir()
     for number, name in enumerate(names):

@@ -71,14 +71,24 @@ def test_report_of_a_sweep_shows_what_the_store_lacks_too(mpnet: Mpnet, store: P
 
 
 def test_intervals_are_of_the_pictures_that_their_figures_are_of(mpnet: Mpnet, store: Path, tmp_path: Path) -> None:
-    swept = document_of(mpnet("sweep", tmp_path / "experiment.yaml", "--set", "sweep.holdout=0.5", "--store", "held.sqlite",
-                              "--workers", 1, "--json"))
+    swept = document_of(
+        mpnet(
+            "sweep",
+            tmp_path / "experiment.yaml",
+            "--set",
+            "sweep.holdout=0.5",
+            "--store",
+            "held.sqlite",
+            "--workers",
+            1,
+            "--json",
+        )
+    )
     assert swept["holdout"]["held_out"] > 0
     assert document_of(mpnet("report", "held.sqlite", "-o", "page.html", "--draws", 100, "--json"))["missing"] == []
     document = embedded(tmp_path / "page.html")
     table = document["table"]
-    columns = {name: np.frombuffer(base64.b64decode(text), dtype="<f8")
-               for name, text in table["columns"].items()}  # type: ignore[index]
+    columns = {name: np.frombuffer(base64.b64decode(text), dtype="<f8") for name, text in table["columns"].items()}  # type: ignore[index]
     seen = set()
     for row, found in document["intervals"].items():  # type: ignore[attr-defined]
         for name, (difference, _, _) in found.items():
@@ -88,7 +98,8 @@ def test_intervals_are_of_the_pictures_that_their_figures_are_of(mpnet: Mpnet, s
                 seen.add(name)
     assert {"agreement_AP", "held_out_agreement_AP", "AP", "held_out_AP"} <= seen
     assert [table["keys"][row] for row in sorted(table["front"])] == sorted(  # type: ignore[index]
-        row["precision"] for row in swept["front"])
+        row["precision"] for row in swept["front"]
+    )
 
 
 def test_report_says_why_something_is_missing(mpnet: Mpnet, store: Path, tmp_path: Path) -> None:
@@ -134,10 +145,15 @@ def test_an_exported_cfg_runs_to_the_figures_of_its_trial(mpnet: Mpnet, store: P
     assert run["metrics"] == trial["metrics"]
 
 
-@pytest.mark.parametrize(("arguments", "said"), [
-    (("report", "nowhere"), "holds no result"), (("export", "nowhere", "--to", "cfg"), "holds no result"),
-    (("report", "experiment.yaml"), "holds no result"), (("compare", "a"), "at least two runs"),
-])
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("report", "nowhere"), "holds no result"),
+        (("export", "nowhere", "--to", "cfg"), "holds no result"),
+        (("report", "experiment.yaml"), "holds no result"),
+        (("compare", "a"), "at least two runs"),
+    ],
+)
 def test_bad_sources_are_one_line(mpnet: Mpnet, experiment: Path, arguments: tuple[str, ...], said: str) -> None:
     failed = mpnet(*arguments)
     assert failed.returncode == 2
@@ -153,8 +169,11 @@ def keys(count: int) -> list[str]:
 @pytest.mark.parametrize("line_end", ["\n", "\r\n"])
 @pytest.mark.parametrize("encoding", ["utf-8", "latin-1"])
 def test_pieces_give_the_exported_file(line_end: str, encoding: str) -> None:
-    text = tiny_cfg().replace("[convolutional]\n", "[convolutional] # größe\n", 1).replace(
-        "filters=6\n", "filters=6\nint8 = 1 ; why not\n", 1)
+    text = (
+        tiny_cfg()
+        .replace("[convolutional]\n", "[convolutional] # größe\n", 1)
+        .replace("filters=6\n", "filters=6\nint8 = 1 ; why not\n", 1)
+    )
     content = text.replace("\n", line_end).encode(encoding)
     template = cfg_template(content, keys(13), "net.cfg")
     assert template.encoding == encoding

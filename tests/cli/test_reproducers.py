@@ -11,8 +11,14 @@ from tests.cli.conftest import Mpnet, document_of
 
 RESULTS = ("agreement-list", "cost-text", "layer-without-index", "names-number", "per-class-text", "sources-list", "steps-text")
 # What of a store each command makes; 2 is one line.
-STORES = {"claim-huge-pid": (0, 0), "context-empty": (2, 2), "findings-list": (2, 2), "one-byte": (2, 2),
-          "status-truncated-json": (2, 2), "value-text": (0, 2)}
+STORES = {
+    "claim-huge-pid": (0, 0),
+    "context-empty": (2, 2),
+    "findings-list": (2, 2),
+    "one-byte": (2, 2),
+    "status-truncated-json": (2, 2),
+    "value-text": (0, 2),
+}
 
 
 @pytest.mark.parametrize("name", RESULTS)

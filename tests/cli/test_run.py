@@ -90,20 +90,29 @@ def test_an_experiments_folder_stands_for_its_latest_result(mpnet: Mpnet, experi
     assert read_result(folder).id == first["id"]
 
 
-@pytest.mark.parametrize("override", [
-    "detection.nms=0.5", "detection.confidence=0.06", "detection.resize=letterbox", "precision.layers.first=fp16",
-    "quantization.weights=per_tensor", "quantization.layers.heads={activations: {mode: symmetric}}", "data.limit=4",
-    "detection.max_detections=3", "model.batch_norm=alexeyab",
-])
+@pytest.mark.parametrize(
+    "override",
+    [
+        "detection.nms=0.5",
+        "detection.confidence=0.06",
+        "detection.resize=letterbox",
+        "precision.layers.first=fp16",
+        "quantization.weights=per_tensor",
+        "quantization.layers.heads={activations: {mode: symmetric}}",
+        "data.limit=4",
+        "detection.max_detections=3",
+        "model.batch_norm=alexeyab",
+    ],
+)
 def test_whatever_decides_the_result_changes_the_identity(mpnet: Mpnet, experiment: Path, override: str) -> None:
     plain = document_of(mpnet("run", experiment, "--json", "--no-baseline"))
     other = document_of(mpnet("run", experiment, "--json", "--no-baseline", "--set", override))
     assert plain["id"] != other["id"]
 
 
-@pytest.mark.parametrize("arguments", [
-    ["--set", "runtime.batch=2"], ["--threads", "2"], ["--isa", "scalar"], ["--set", "name=other"],
-])
+@pytest.mark.parametrize(
+    "arguments", [["--set", "runtime.batch=2"], ["--threads", "2"], ["--isa", "scalar"], ["--set", "name=other"]]
+)
 def test_what_decides_nothing_changes_nothing(mpnet: Mpnet, experiment: Path, arguments: list[str]) -> None:
     plain = document_of(mpnet("run", experiment, "--json", "--force"))
     detections = (Path(plain["folder"]) / "detections.json").read_bytes()
@@ -150,16 +159,17 @@ def test_compare_refuses_runs_on_other_data(mpnet: Mpnet, experiment: Path) -> N
     assert "other data" in result.stderr
 
 
-@pytest.mark.parametrize(("break_it", "message"), [
-    (lambda f: (f / "net.weights").write_bytes(b"\x00" * 7), "net.weights: "),
-    (lambda f: (f / "net.cfg").write_text("[net]\nwidth=64\nheight=64\n[convolutional]\nint_8=1\n"), "net.cfg:"),
-    (lambda f: (f / "net.names").write_text("one\n"), "net.names: holds 1 names"),
-    (lambda f: (f / "labels" / "scene-1.txt").write_text("9 0.5 0.5 0.1 0.1\n"), "scene-1.txt:1"),
-    (lambda f: (f / "runs").write_text("a file in the way"), "runs"),
-])
-def test_bad_files_end_in_one_line_and_leave_nothing(
-    mpnet: Mpnet, experiment: Path, break_it: object, message: str
-) -> None:
+@pytest.mark.parametrize(
+    ("break_it", "message"),
+    [
+        (lambda f: (f / "net.weights").write_bytes(b"\x00" * 7), "net.weights: "),
+        (lambda f: (f / "net.cfg").write_text("[net]\nwidth=64\nheight=64\n[convolutional]\nint_8=1\n"), "net.cfg:"),
+        (lambda f: (f / "net.names").write_text("one\n"), "net.names: holds 1 names"),
+        (lambda f: (f / "labels" / "scene-1.txt").write_text("9 0.5 0.5 0.1 0.1\n"), "scene-1.txt:1"),
+        (lambda f: (f / "runs").write_text("a file in the way"), "runs"),
+    ],
+)
+def test_bad_files_end_in_one_line_and_leave_nothing(mpnet: Mpnet, experiment: Path, break_it: object, message: str) -> None:
     assert callable(break_it)
     break_it(experiment.parent)
     assert_refused(mpnet("run", experiment, "--json"), message)
@@ -176,9 +186,7 @@ def test_broken_pictures_end_in_one_line(mpnet_program: Mpnet, experiment: Path,
 
 
 @pytest.mark.parametrize("pieces", [(0, 200), (300, 400)])
-def test_all_broken_pictures_are_named_before_the_run(
-    mpnet_program: Mpnet, experiment: Path, pieces: tuple[int, int]
-) -> None:
+def test_all_broken_pictures_are_named_before_the_run(mpnet_program: Mpnet, experiment: Path, pieces: tuple[int, int]) -> None:
     for name, length in zip(("scene-1.png", "scene-3.png"), pieces, strict=True):
         picture = experiment.parent / "images" / name
         picture.write_bytes(picture.read_bytes()[:length] or b"no picture")
@@ -203,9 +211,7 @@ def assert_refused(result: subprocess.CompletedProcess[str], message: str) -> No
     assert result.stderr.count("\n") == 1
 
 
-@pytest.mark.parametrize("override", [
-    "runtime.isa=sse9", "precision.layers.conv-99=int8", "precision.layers.yolo-1=int8",
-])
+@pytest.mark.parametrize("override", ["runtime.isa=sse9", "precision.layers.conv-99=int8", "precision.layers.yolo-1=int8"])
 def test_impossible_requests_end_in_one_line(mpnet: Mpnet, experiment: Path, override: str) -> None:
     result = mpnet("run", experiment, "--set", override)
     assert (result.returncode, result.stdout, result.stderr.count("\n")) == (2, "", 1)

@@ -27,6 +27,11 @@ def test_salvage_replaces_nothing_and_says_when_nothing_is_left(made: Path, tmp_
 
 def test_the_command_salvages(made: Path, mpnet: Mpnet) -> None:
     document = document_of(mpnet("sweep", "--salvage", made, "--json"))
-    assert document == {"store": str(made), "salvaged": str(made.with_name("s-salvaged.sqlite")), "trials": 60,
-                        "contexts": 1, "lost": []}
+    assert document == {
+        "store": str(made),
+        "salvaged": str(made.with_name("s-salvaged.sqlite")),
+        "trials": 60,
+        "contexts": 1,
+        "lost": [],
+    }
     assert "60 trials of" in mpnet("sweep", "--salvage", made, "--store", "other.sqlite").stdout

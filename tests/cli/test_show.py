@@ -58,10 +58,17 @@ def test_steps_are_listed_one_a_line(mpnet: Mpnet, cfg: Path) -> None:
     assert sum("MaxPool" in line for line in lines) == 6
 
 
-@pytest.mark.parametrize("arguments", [
-    ["--layer", "first"], ["--layer", "first=int9"], ["--layer", "=int8"], ["--layer", "conv-77=int8"],
-    ["--layer", "yolo-1=int8"], ["--set", "detection.nms=0.5"],
-])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--layer", "first"],
+        ["--layer", "first=int9"],
+        ["--layer", "=int8"],
+        ["--layer", "conv-77=int8"],
+        ["--layer", "yolo-1=int8"],
+        ["--set", "detection.nms=0.5"],
+    ],
+)
 def test_impossible_choices_are_one_line(mpnet: Mpnet, cfg: Path, arguments: list[str]) -> None:
     result = mpnet("show", cfg, *arguments)
     assert (result.returncode, result.stdout, result.stderr.count("\n")) == (2, "", 1)
@@ -71,7 +78,9 @@ def in_terminal(cfg: Path, columns: int, **environment: str) -> str:
     """What `mpnet show` writes to a terminal of so many columns."""
     leader, follower = pty.openpty()
     process = subprocess.Popen(
-        [sys.executable, "-m", "mpnet", "show", str(cfg), "--default", "int8"], stdout=follower, stderr=follower,
+        [sys.executable, "-m", "mpnet", "show", str(cfg), "--default", "int8"],
+        stdout=follower,
+        stderr=follower,
         env={**os.environ, "COLUMNS": str(columns), "TERM": "xterm", **environment},
     )
     os.close(follower)

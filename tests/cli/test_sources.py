@@ -10,8 +10,18 @@ import pytest
 from mpnet.formats.experiment_yaml import read_experiment
 from tests.cli.conftest import Mpnet, document_of
 
-SWEEP = ("--set", "name=swept", "--set", "sweep={strategy: one_at_a_time, precisions: [fp32, int8], holdout: 0}",
-         "--set", "quantization.weights=per_tensor", "--workers", "1", "-q", "--json")
+SWEEP = (
+    "--set",
+    "name=swept",
+    "--set",
+    "sweep={strategy: one_at_a_time, precisions: [fp32, int8], holdout: 0}",
+    "--set",
+    "quantization.weights=per_tensor",
+    "--workers",
+    "1",
+    "-q",
+    "--json",
+)
 KEY = "ffqffffffffff"
 
 
@@ -27,8 +37,18 @@ def test_every_command_takes_a_sweeps_configuration(mpnet: Mpnet, experiment: Pa
     assert run["precision"]["key"] == KEY
     # Beside the sweep, and the same trial as an experiment file that says all of it.
     assert Path(run["folder"]).parent == store.parent
-    same = document_of(mpnet("run", experiment, "-q", "--json", "--set", "quantization.weights=per_tensor",
-                             "--set", "precision={default: fp32, layers: {4: int8}}"))
+    same = document_of(
+        mpnet(
+            "run",
+            experiment,
+            "-q",
+            "--json",
+            "--set",
+            "quantization.weights=per_tensor",
+            "--set",
+            "precision={default: fp32, layers: {4: int8}}",
+        )
+    )
     assert (same["id"], same["digests"]) == (run["id"], run["digests"])
     assert document_of(mpnet("show", source, "--json"))["precision_key"] == KEY
     assert document_of(mpnet("analyze", source, "--images", 1, "-q", "--json"))["precision_key"] == KEY
@@ -137,14 +157,18 @@ def test_two_precisions_side_by_side(mpnet: Mpnet, experiment: Path) -> None:
         assert (failed.returncode, failed.stderr.count("\n")) == (2, 1)
 
 
-@pytest.mark.parametrize(("arguments", "said"), [
-    (("run", "net.cfg"), "key 'data' is missing"),
-    (("detect", "images/scene-0.png"), "no network is named"),
-    (("detect", "net.cfg"), "nothing to look at"),
-    (("detect", "net.cfg", "empty"), "error: empty: holds no pictures or videos (known suffixes: .jpg, "),
-    (("bench", "none.sqlite:safe"), "none.sqlite:safe"),
-    (("show", "runs/none"), "holds no result"), (("show", "images:safe"), "images: holds no sweep, so 'safe' names nothing"),
-])
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("run", "net.cfg"), "key 'data' is missing"),
+        (("detect", "images/scene-0.png"), "no network is named"),
+        (("detect", "net.cfg"), "nothing to look at"),
+        (("detect", "net.cfg", "empty"), "error: empty: holds no pictures or videos (known suffixes: .jpg, "),
+        (("bench", "none.sqlite:safe"), "none.sqlite:safe"),
+        (("show", "runs/none"), "holds no result"),
+        (("show", "images:safe"), "images: holds no sweep, so 'safe' names nothing"),
+    ],
+)
 def test_what_names_nothing_is_one_line(mpnet: Mpnet, experiment: Path, arguments: tuple[str, ...], said: str) -> None:
     (experiment.parent / "empty").mkdir()
     failed = mpnet(*arguments)

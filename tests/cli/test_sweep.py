@@ -196,7 +196,9 @@ def test_an_older_sweep_stays_within_reach(mpnet: Mpnet, sweep_file: Path, tmp_p
     store = second["store"]
     status = document_of(mpnet("sweep", "--status", store, "--json"))
     assert [(row["sweep"], row["trials"], row["holdout"]) for row in status["sweeps"]] == [
-        (1, 16, 0.0), (2, second["trials"], 0.4)]
+        (1, 16, 0.0),
+        (2, second["trials"], 0.4),
+    ]
     assert (status["sweep"], status["trials"], status["total"]) == (2, second["trials"], second["trials"])
     older = document_of(mpnet("sweep", "--status", store, "--sweep", 1, "--json"))
     assert (older["findings"], older["trials"], older["state"]) == (first, 16, "finished")
@@ -219,8 +221,21 @@ def test_a_strategy_with_fewer_trials_than_the_store_is_not_beyond_its_total(mpn
 
 def test_a_killed_sweep_says_interrupted_and_goes_on(mpnet: Mpnet, sweep_file: Path, tmp_path: Path) -> None:
     store = tmp_path / "s.sqlite"
-    arguments = [sys.executable, "-m", "mpnet", "sweep", str(sweep_file), "--store", str(store), "--workers", "1",
-                 "--set", "sweep.strategy=one_at_a_time", "--set", "sweep.precisions=[fp32, fp16, int8]"]
+    arguments = [
+        sys.executable,
+        "-m",
+        "mpnet",
+        "sweep",
+        str(sweep_file),
+        "--store",
+        str(store),
+        "--workers",
+        "1",
+        "--set",
+        "sweep.strategy=one_at_a_time",
+        "--set",
+        "sweep.precisions=[fp32, fp16, int8]",
+    ]
     child = subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     assert child.stderr is not None
     child.stderr.readline()  # it has begun
@@ -238,8 +253,17 @@ def test_a_killed_sweep_says_interrupted_and_goes_on(mpnet: Mpnet, sweep_file: P
 
 
 def test_interrupting_ends_workers_and_says_how_to_go_on(sweep_file: Path) -> None:
-    arguments = [sys.executable, "-m", "mpnet", "sweep", str(sweep_file), "--workers", "2", "--set",
-                 "sweep.space.layers={first: fp32, heads: fp32}"]
+    arguments = [
+        sys.executable,
+        "-m",
+        "mpnet",
+        "sweep",
+        str(sweep_file),
+        "--workers",
+        "2",
+        "--set",
+        "sweep.space.layers={first: fp32, heads: fp32}",
+    ]
     child = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert child.stderr is not None
     first = child.stderr.readline()
@@ -267,20 +291,40 @@ def test_a_profile_predicts_every_configuration(mpnet: Mpnet, sweep_file: Path) 
     assert len(table["checks"]) == 8
     assert all(check["measured_ms"] > 0 and check["predicted_ms"] > 0 for check in table["checks"])
     assert set(table["error_percent"]) == {"mean", "largest"}
-    document = document_of(mpnet(
-        "sweep", sweep_file, "--workers", 1, "--json", "--set", "sweep.latency=board.json", "--set",
-        "sweep.strategy=one_at_a_time", "--set", "sweep.precisions=[fp32, fp16, int8]", "--set",
-        "sweep.objectives=[agreement_AP, latency_ms]", "--set", "sweep.latency_error=1000"))
+    document = document_of(
+        mpnet(
+            "sweep",
+            sweep_file,
+            "--workers",
+            1,
+            "--json",
+            "--set",
+            "sweep.latency=board.json",
+            "--set",
+            "sweep.strategy=one_at_a_time",
+            "--set",
+            "sweep.precisions=[fp32, fp16, int8]",
+            "--set",
+            "sweep.objectives=[agreement_AP, latency_ms]",
+            "--set",
+            "sweep.latency_error=1000",
+        )
+    )
     assert all(row["costs"]["latency_ms"] > 0 for row in document["front"])
 
 
-@pytest.mark.parametrize(("table", "message"), [
-    ("{}", "is no latency table"), ("not json", "is no latency table"),
-    ('{"format": "mpnet-latency", "version": 1, "network": "x", "precisions": ["fp32"], "steps": {"a": -1}}',
-     "damaged"),
-    ('{"format": "mpnet-latency", "version": 1, "network": "x", "precisions": ["fp32"], "steps": {}}',
-     "the table is of another network"),
-])
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ("{}", "is no latency table"),
+        ("not json", "is no latency table"),
+        ('{"format": "mpnet-latency", "version": 1, "network": "x", "precisions": ["fp32"], "steps": {"a": -1}}', "damaged"),
+        (
+            '{"format": "mpnet-latency", "version": 1, "network": "x", "precisions": ["fp32"], "steps": {}}',
+            "the table is of another network",
+        ),
+    ],
+)
 def test_a_table_that_is_none_is_one_line(mpnet: Mpnet, sweep_file: Path, table: str, message: str) -> None:
     (sweep_file.parent / "board.json").write_text(table, encoding="utf-8")
     result = mpnet("sweep", sweep_file, *SMALL, "--set", "sweep.latency=board.json")
@@ -294,19 +338,20 @@ def test_a_table_without_a_precision_says_which(mpnet: Mpnet, sweep_file: Path) 
     assert (result.returncode, "the table lacks int8" in result.stderr) == (2, True)
 
 
-@pytest.mark.parametrize(("changes", "message"), [
-    (["sweep.precisions=[int8]"], "every layer is pinned to one precision"),
-    (["sweep.space.layers.conv-99=fp32"], "sweep.space.layers.conv-99: "),
-    (["sweep.strategy=annealing"], "annealing"),
-    (["sweep.objectives=[AP]"], "name at least one cost"),
-    (["sweep.objectives=[AP, latency_ms]"], "make a table with `mpnet profile`"),
-    (["sweep.objectives=[agreement_AP, bit_operations]", "baseline=none"], "give the experiment a baseline"),
-    (["sweep.strategy=grid"], "grid is for up to 4,096 configurations, this space has 8,192"),
-    (["sweep.precisions=[fp32, fp16, int8, fp32_winograd, fp16_half]"], "more than can be tried"),
-])
-def test_what_cannot_be_swept_is_one_line(
-    mpnet: Mpnet, sweep_file: Path, changes: list[str], message: str
-) -> None:
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (["sweep.precisions=[int8]"], "every layer is pinned to one precision"),
+        (["sweep.space.layers.conv-99=fp32"], "sweep.space.layers.conv-99: "),
+        (["sweep.strategy=annealing"], "annealing"),
+        (["sweep.objectives=[AP]"], "name at least one cost"),
+        (["sweep.objectives=[AP, latency_ms]"], "make a table with `mpnet profile`"),
+        (["sweep.objectives=[agreement_AP, bit_operations]", "baseline=none"], "give the experiment a baseline"),
+        (["sweep.strategy=grid"], "grid is for up to 4,096 configurations, this space has 8,192"),
+        (["sweep.precisions=[fp32, fp16, int8, fp32_winograd, fp16_half]"], "more than can be tried"),
+    ],
+)
+def test_what_cannot_be_swept_is_one_line(mpnet: Mpnet, sweep_file: Path, changes: list[str], message: str) -> None:
     arguments = [part for change in changes for part in ("--set", change)]
     if "baseline=none" in changes or "sweep.objectives=[AP, latency_ms]" in changes:
         arguments += list(SMALL)
@@ -317,9 +362,7 @@ def test_what_cannot_be_swept_is_one_line(
     assert "Traceback" not in result.stderr
 
 
-def test_a_long_exact_sweep_asks_first(
-    mpnet: Mpnet, sweep_file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_long_exact_sweep_asks_first(mpnet: Mpnet, sweep_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mpnet.sweep.search.ASK_SECONDS", 0.0)
     result = mpnet("sweep", sweep_file, *SMALL)
     assert result.returncode == 2
@@ -364,8 +407,9 @@ def test_options_may_ask_for_calibration(mpnet: Mpnet, sweep_file: Path) -> None
     assert calibrations[0] is None
     assert len(set(calibrations)) == 3
     assert len({trial.values["head_sqnr_db"] for trial in trials}) == 4
-    run = document_of(mpnet(
-        "run", sweep_file, "--json", "--set", "quantization={activations: {ranges: calibrated}, bias_correction: true}"))
+    run = document_of(
+        mpnet("run", sweep_file, "--json", "--set", "quantization={activations: {ranges: calibrated}, bias_correction: true}")
+    )
     assert run["digests"]["trial"] == digest
     assert run["metrics"]["AP"] == trials[3].values["AP"]
     assert run["agreement"]["AP"] == trials[3].values["agreement_AP"]

@@ -12,8 +12,9 @@ from rich.console import Console
 from mpnet.report.sweep_text import print_sweep
 from tests.cli.conftest import Mpnet, document_of
 
-SWEEP = "sweep={strategy: one_at_a_time, precisions: [fp32, int8], " \
-        "objectives: [agreement_AP, AP, bit_operations], holdout: 0.4}"
+SWEEP = (
+    "sweep={strategy: one_at_a_time, precisions: [fp32, int8], objectives: [agreement_AP, AP, bit_operations], holdout: 0.4}"
+)
 
 
 def printed(document: dict[str, object], columns: int) -> list[str]:
@@ -48,10 +49,15 @@ def test_keys_of_large_networks_are_shortened(swept: dict[str, object]) -> None:
     assert "f*117" in "\n".join(lines)
 
 
-@pytest.mark.parametrize("command", [
-    "show experiment.yaml", "targets", "bench experiment.yaml --precisions fp32,fp16,int8,mixed --repeats 3 -q",
-    "run experiment.yaml -q",
-])
+@pytest.mark.parametrize(
+    "command",
+    [
+        "show experiment.yaml",
+        "targets",
+        "bench experiment.yaml --precisions fp32,fp16,int8,mixed --repeats 3 -q",
+        "run experiment.yaml -q",
+    ],
+)
 def test_a_pipe_gets_a_hundred_columns_at_most(mpnet: Mpnet, experiment: Path, command: str) -> None:
     lines = mpnet(*command.split()).stdout.splitlines()
     rules = [len(line) for line in lines if set(line) == {"─"}]
@@ -61,8 +67,9 @@ def test_a_pipe_gets_a_hundred_columns_at_most(mpnet: Mpnet, experiment: Path, c
 
 @pytest.mark.slow
 def test_a_boards_latency_stands_in_the_summary(mpnet: Mpnet, experiment: Path) -> None:
-    assert mpnet("profile", "net.cfg", "-o", "board.json", "--repeats", 3, "-q", "--precisions", "fp32,int8",
-                 "--threads", 1).returncode in (0, 1)  # 1: the machine is busy
+    assert mpnet(
+        "profile", "net.cfg", "-o", "board.json", "--repeats", 3, "-q", "--precisions", "fp32,int8", "--threads", 1
+    ).returncode in (0, 1)  # 1: the machine is busy
     more = ("--set", "sweep.latency=board.json", "--set", "sweep.latency_error=100000", "--workers", 1, "-q")
     asked = mpnet("sweep", experiment, "--set", SWEEP, *more)
     assert asked.returncode == 0, asked.stderr

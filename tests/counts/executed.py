@@ -25,8 +25,16 @@ SAVED = 8  # vector registers that a function keeps and restores: accesses to th
 def counted(program: Path, plugin: Path, limit: Executed) -> list[tuple[str, int, dict[str, int]]]:
     """Of each part that kernels.c runs: its name, its multiply-accumulates, the instructions by kind."""
     counts = program.with_suffix(".txt")
-    command = ["qemu-aarch64", "-cpu", limit.cpu, "-plugin", f"{plugin},out={counts}", str(program),
-               limit.table, limit.precision]
+    command = [
+        "qemu-aarch64",
+        "-cpu",
+        limit.cpu,
+        "-plugin",
+        f"{plugin},out={counts}",
+        str(program),
+        limit.table,
+        limit.precision,
+    ]
     run = subprocess.run(command, capture_output=True, text=True, check=False)
     if run.returncode:
         raise RuntimeError(f"{shlex.join(command)}: {run.stderr.strip() or run.returncode}")
@@ -34,8 +42,10 @@ def counted(program: Path, plugin: Path, limit: Executed) -> list[tuple[str, int
     parts = [line.split("\t") for line in run.stdout.splitlines()]
     if not parts or len(regions) != len(parts):
         raise RuntimeError(f"{program}: {len(parts)} parts ran, {len(regions)} were counted")
-    return [(part[1], int(part[2]), {name: int(value) for name, value in region.items()})
-            for part, region in zip(parts, regions, strict=True)]
+    return [
+        (part[1], int(part[2]), {name: int(value) for name, value in region.items()})
+        for part, region in zip(parts, regions, strict=True)
+    ]
 
 
 def check(program: Path, plugin: Path, limit: Executed) -> int:
@@ -60,8 +70,21 @@ def main() -> int:
     compiler = shlex.split(os.environ.get("CC", "aarch64-linux-gnu-gcc"))
     build = [sys.executable, str(ROOT / "tests/core.py"), str(HERE / "kernels.c"), str(folder / "kernels")]
     subprocess.run([*build, *compiler], check=True)
-    subprocess.run(["gcc", "-O2", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared", str(HERE / "plugin.c"),
-                    "-o", str(folder / "plugin.so")], check=True)
+    subprocess.run(
+        [
+            "gcc",
+            "-O2",
+            "-Wall",
+            "-Wextra",
+            "-Werror",
+            "-fPIC",
+            "-shared",
+            str(HERE / "plugin.c"),
+            "-o",
+            str(folder / "plugin.so"),
+        ],
+        check=True,
+    )
     over = sum(check(folder / "kernels", folder / "plugin.so", limit) for limit in EXECUTED)
     if over:
         print(f"executed: {over} over the limits of tests/counts/limits.py", file=sys.stderr)

@@ -24,8 +24,13 @@ def executed(root: Path, package: Path, plugin: Path, cpu: str, arguments: list[
     with tempfile.TemporaryDirectory() as folder:
         counts = Path(folder) / "counts.txt"
         command = ["qemu-aarch64", "-cpu", cpu, "-L", str(root), "-plugin", f"{plugin},out={counts}"]
-        for value in (f"PYTHONPATH={root}/opt/site:{package}", "PYTHONDONTWRITEBYTECODE=1", "PYTHONHASHSEED=0",
-                      "OPENBLAS_NUM_THREADS=1", "OMP_NUM_THREADS=1"):
+        for value in (
+            f"PYTHONPATH={root}/opt/site:{package}",
+            "PYTHONDONTWRITEBYTECODE=1",
+            "PYTHONHASHSEED=0",
+            "OPENBLAS_NUM_THREADS=1",
+            "OMP_NUM_THREADS=1",
+        ):
             command += ["-E", value]
         command += [f"{root}/usr/bin/python3.11", __file__, "run", *arguments]
         process = subprocess.run(command, capture_output=True, text=True, check=False)

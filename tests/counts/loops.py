@@ -30,21 +30,24 @@ class Isa:
 
 
 X86 = Isa(
-    "objdump", r"j\w+\s+([0-9a-f]+) <", r"\s*#.*",
+    "objdump",
+    r"j\w+\s+([0-9a-f]+) <",
+    r"\s*#.*",
     {
         "vectors stored": r"v\w+\s+%[xyz]mm\d+,[^%]*\(",
         "vectors copied": r"vmov\w+\s+%[yz]mm\d+,%[yz]mm\d+$",
         "moves from vector to general registers": r"v(mov[dq]|pextr\w)\s.*%[re]?\w+$(?<!mm\d)(?<!mm\d\d)",
     },
-    ("-mtriple=x86_64-linux-gnu",), r"v\w+\s+%[xyz]mm\d+,[^%]*\(%rsp",
+    ("-mtriple=x86_64-linux-gnu",),
+    r"v\w+\s+%[xyz]mm\d+,[^%]*\(%rsp",
 )
 ARM = Isa(
-    "aarch64-linux-gnu-objdump", r"(?:b\.?\w*|cbn?z\s+\w+,|tbn?z\s+\w+, #\w+,)\s+([0-9a-f]+) <", r"\s*//.*",
-    {
-        "accesses to the stack": r".*\[sp",
-        "vectors stored": r"st[rp1]\w*\s+\{?[qvd]\d",
-    },
-    ("-mtriple=aarch64-linux-gnu", "-mattr=+dotprod,+i8mm,+fullfp16"), r"st[rp]\s+[qvd]\d.*\[sp",
+    "aarch64-linux-gnu-objdump",
+    r"(?:b\.?\w*|cbn?z\s+\w+,|tbn?z\s+\w+, #\w+,)\s+([0-9a-f]+) <",
+    r"\s*//.*",
+    {"accesses to the stack": r".*\[sp", "vectors stored": r"st[rp1]\w*\s+\{?[qvd]\d"},
+    ("-mtriple=aarch64-linux-gnu", "-mattr=+dotprod,+i8mm,+fullfp16"),
+    r"st[rp]\s+[qvd]\d.*\[sp",
 )
 
 
@@ -83,7 +86,7 @@ def innermost_loops(isa: Isa, obj: Path) -> list[Loop]:
                 back.append((index[int(jump.group(1), 16)], number))
         for first, last in back:
             if not any(first <= f and t <= last and (f, t) != (first, last) for f, t in back):
-                body = tuple(re.sub(isa.comment, "", text) for _, text in code[first:last + 1])
+                body = tuple(re.sub(isa.comment, "", text) for _, text in code[first : last + 1])
                 loops.append(Loop(head.group(1), body, stacked))
     return loops
 

@@ -12,14 +12,7 @@ import pytest
 
 from mpnet.demo.dataset import write_dataset
 from mpnet.demo.raster import ONE, TURN, cosine, coverage, fill, sine
-from mpnet.demo.scenes import (
-    CLASSES,
-    MAX_OBJECTS,
-    SIZE,
-    SPLIT_LIMIT,
-    SPLITS,
-    scene,
-)
+from mpnet.demo.scenes import CLASSES, MAX_OBJECTS, SIZE, SPLIT_LIMIT, SPLITS, scene
 from mpnet.demo.stream import Stream
 
 # SHA-256 of pixels, then of labels as little-endian int32 rows (class, x0, y0, x1, y1).

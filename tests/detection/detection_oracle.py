@@ -27,8 +27,12 @@ def decode(head, yolo, places, confidence):
                     stretch = F(yolo.scale_x_y)
                     x, y = (F(v[i]) * stretch - F(0.5) * (stretch - F(1)) for i in (0, 1))
                     ox, oy, width, height = places[n]
-                    box = ((F(c + x) / grid_w - ox) / width, (F(r + y) / grid_h - oy) / height,
-                           size[0] * anchor_w / yolo.net_width / width, size[1] * anchor_h / yolo.net_height / height)
+                    box = (
+                        (F(c + x) / grid_w - ox) / width,
+                        (F(r + y) / grid_h - oy) / height,
+                        size[0] * anchor_w / yolo.net_width / width,
+                        size[1] * anchor_h / yolo.net_height / height,
+                    )
                     for k in range(yolo.classes):
                         score = F(v[4] * v[5 + k])
                         if v[4] > F(confidence) and score > F(confidence):

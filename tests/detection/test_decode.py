@@ -27,8 +27,11 @@ def rows_of(found: Candidates) -> list[tuple]:
 
 
 @pytest.mark.parametrize("mode", ["stretch", "letterbox"])
-@pytest.mark.parametrize("yolo", [YOLO, replace(YOLO, scale_x_y=1.05), replace(YOLO, new_coords=True, scale_x_y=2.0)],
-                         ids=["plain", "scale_x_y", "new_coords"])
+@pytest.mark.parametrize(
+    "yolo",
+    [YOLO, replace(YOLO, scale_x_y=1.05), replace(YOLO, new_coords=True, scale_x_y=2.0)],
+    ids=["plain", "scale_x_y", "new_coords"],
+)
 def test_equals_the_plain_version(mode: str, yolo: YoloHead) -> None:
     geometries = [plan_geometry(640, 480, 96, 64, mode), plan_geometry(300, 500, 96, 64, mode)]
     head = random_head(1, yolo=yolo).astype(np.float32)
@@ -93,7 +96,7 @@ def test_a_batch_gives_the_bits_of_single_images() -> None:
     head = random_head(5, images=7)
     places = geometry_array([plan_geometry(100 + i, 80, 96, 64, "letterbox") for i in range(7)])
     whole = decode_head(head, YOLO, places, 0.01)
-    joined = join_images([decode_head(head[i:i + 1], YOLO, places[i:i + 1], 0.01) for i in range(7)])
+    joined = join_images([decode_head(head[i : i + 1], YOLO, places[i : i + 1], 0.01) for i in range(7)])
     for name in ("offsets", "category", "score", "box"):
         np.testing.assert_array_equal(getattr(joined, name), getattr(whole, name))
 
@@ -159,15 +162,19 @@ GOLDEN = [
 ]
 
 
-@pytest.mark.parametrize(("name", "anchors", "classes", "layers", "kind", "confidence", "key"), GOLDEN,
-                         ids=["aix", "aix-fork-int8", "fastest-greedy", "fastest-iou"])
+@pytest.mark.parametrize(
+    ("name", "anchors", "classes", "layers", "kind", "confidence", "key"),
+    GOLDEN,
+    ids=["aix", "aix-fork-int8", "fastest-greedy", "fastest-iou"],
+)
 def test_detections_of_the_reference_programs(shared_data, name, anchors, classes, layers, kind, confidence, key):
     golden = np.load(shared_data / "golden" / f"{name}.npz")
     width, height = (int(v) for v in golden["image_wh"])
     place = [plan_geometry(width, height, 320, 320, "stretch")]
     heads = [
-        decode_head(np.ascontiguousarray(golden[layer].transpose(1, 2, 0))[None],
-                    YoloHead(part, classes, 320, 320), place, confidence)
+        decode_head(
+            np.ascontiguousarray(golden[layer].transpose(1, 2, 0))[None], YoloHead(part, classes, 320, 320), place, confidence
+        )
         for layer, part in zip(layers, (anchors[3:], anchors[:3]), strict=True)
     ]
     found = suppress(heads, np.array([[width, height]], np.float32), NmsOptions(kind, 0.45))

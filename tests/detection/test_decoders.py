@@ -22,8 +22,10 @@ Decoded = tuple[Doubles, Doubles]
 
 
 def head_cfg(channels: int, keys: str) -> str:
-    return (f"[net]\nwidth={WIDTH}\nheight={HEIGHT}\nchannels=3\n[convolutional]\nfilters={channels}\nsize={STRIDE}\n"
-            f"stride={STRIDE}\nactivation=linear\n[yolo]\nclasses={CLASSES}\n{keys}\n")
+    return (
+        f"[net]\nwidth={WIDTH}\nheight={HEIGHT}\nchannels=3\n[convolutional]\nfilters={channels}\nsize={STRIDE}\n"
+        f"stride={STRIDE}\nactivation=linear\n[yolo]\nclasses={CLASSES}\n{keys}\n"
+    )
 
 
 def s(x: Doubles) -> Doubles:
@@ -80,8 +82,11 @@ FORMS: dict[str, tuple[int, str, Callable[[Doubles], Decoded]]] = {
     "yolox": (5 + CLASSES, "decoder=yolox", yolox),
     "ssd": (3 * (5 + CLASSES), f"decoder=ssd\n{ANCHOR_KEYS}", ssd),
     "blazeface": (
-        2 * (6 + CLASSES), f"decoder=ssd\nnum=2\nanchors={WIDTH},{HEIGHT},{WIDTH},{HEIGHT}\ncoords=6\nsoftmax=0\nyx=1\n"
-        f"linear=1\nvariances={','.join(['0.0078125'] * 4)}\n", blazeface),
+        2 * (6 + CLASSES),
+        f"decoder=ssd\nnum=2\nanchors={WIDTH},{HEIGHT},{WIDTH},{HEIGHT}\ncoords=6\nsoftmax=0\nyx=1\n"
+        f"linear=1\nvariances={','.join(['0.0078125'] * 4)}\n",
+        blazeface,
+    ),
 }
 
 

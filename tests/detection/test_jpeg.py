@@ -16,8 +16,10 @@ from mpnet.detection.pictures import read_picture
 from mpnet.detection.preprocess import preprocess
 
 SAMPLINGS = {
-    "444": cv2.IMWRITE_JPEG_SAMPLING_FACTOR_444, "422": cv2.IMWRITE_JPEG_SAMPLING_FACTOR_422,
-    "420": cv2.IMWRITE_JPEG_SAMPLING_FACTOR_420, "440": cv2.IMWRITE_JPEG_SAMPLING_FACTOR_440,
+    "444": cv2.IMWRITE_JPEG_SAMPLING_FACTOR_444,
+    "422": cv2.IMWRITE_JPEG_SAMPLING_FACTOR_422,
+    "420": cv2.IMWRITE_JPEG_SAMPLING_FACTOR_420,
+    "440": cv2.IMWRITE_JPEG_SAMPLING_FACTOR_440,
     "411": cv2.IMWRITE_JPEG_SAMPLING_FACTOR_411,
 }
 
@@ -26,7 +28,7 @@ def scene(width: int, height: int, seed: int = 0) -> NDArray[np.uint8]:
     """A smooth coloured picture with an edge and a little noise, RGB."""
     y, x = np.mgrid[0:height, 0:width].astype(np.float64)
     base = np.stack([120 + 90 * np.sin(x / 9), 130 + 80 * np.cos(y / 7), 110 + 60 * np.sin((x + y) / 11)], axis=2)
-    base[height // 3:, width // 2:] += 60
+    base[height // 3 :, width // 2 :] += 60
     noise = np.random.default_rng(seed).normal(0, 3, base.shape)
     return np.clip(base + noise, 0, 255).astype(np.uint8)
 
@@ -114,10 +116,13 @@ def test_damaged_files_are_decoded_or_declined(data: st.DataObject) -> None:
     assert picture is None or picture.shape == (30, 40, 3)
 
 
-@pytest.mark.parametrize(("file", "golden"), [
-    ("aix2022/images/CAPP_testset_close_10000.jpg", "golden_yolov3-tiny-aix2022.npz"),
-    ("coco/images/000000000139.jpg", "golden_yolo-fastest-1.1.npz"),
-])
+@pytest.mark.parametrize(
+    ("file", "golden"),
+    [
+        ("aix2022/images/CAPP_testset_close_10000.jpg", "golden_yolov3-tiny-aix2022.npz"),
+        ("coco/images/000000000139.jpg", "golden_yolo-fastest-1.1.npz"),
+    ],
+)
 def test_network_inputs_equal_the_reference_programs_bit_for_bit(shared_data: Path, file: str, golden: str) -> None:
     expected = np.load(shared_data / "golden" / golden)["input"].transpose(1, 2, 0)
     found, _ = preprocess(read_picture(shared_data / file), 320, 320)

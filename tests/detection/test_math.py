@@ -31,8 +31,9 @@ def samples():
     """A million values of the whole range, many around zero and around the bounds of the range reduction."""
     random = np.random.RandomState(7)
     halves = (np.arange(-126, 128)[:, None] + 0.5 + np.linspace(-1e-5, 1e-5, 21)) * np.log(2)
-    values = np.concatenate([random.uniform(LOW, HIGH, 800_000), random.normal(0, 1, 150_000),
-                             random.normal(0, 1e-4, 50_000), halves.ravel()])
+    values = np.concatenate(
+        [random.uniform(LOW, HIGH, 800_000), random.normal(0, 1, 150_000), random.normal(0, 1e-4, 50_000), halves.ravel()]
+    )
     return np.clip(values.astype(np.float32), LOW, HIGH)
 
 

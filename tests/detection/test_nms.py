@@ -21,8 +21,12 @@ def candidates(per_image) -> Candidates:
     rows = [sorted(image, key=lambda row: (row[0], -row[1])) for image in per_image]
     flat = [row for image in rows for row in image]
     offsets = np.cumsum([0] + [len(image) for image in rows]).astype(np.int64)
-    return Candidates(offsets, np.array([r[0] for r in flat], np.int32), np.array([r[1] for r in flat], np.float32),
-                      np.array([r[2] for r in flat], np.float32).reshape(-1, 4))
+    return Candidates(
+        offsets,
+        np.array([r[0] for r in flat], np.int32),
+        np.array([r[1] for r in flat], np.float32),
+        np.array([r[2] for r in flat], np.float32).reshape(-1, 4),
+    )
 
 
 # Coarse grids: scores tie often, boxes touch, coincide and contain each other.
@@ -34,8 +38,12 @@ images = st.lists(st.tuples(st.integers(0, 2), scores, boxes), max_size=12)
 
 
 @settings(max_examples=150, deadline=None)
-@given(st.lists(st.tuples(images, images), min_size=1, max_size=3), st.sampled_from(KINDS),
-       st.sampled_from([0.0, 0.2137, 0.4519, 0.7071, 1.0]), st.sampled_from([0.6, 1.0]))
+@given(
+    st.lists(st.tuples(images, images), min_size=1, max_size=3),
+    st.sampled_from(KINDS),
+    st.sampled_from([0.0, 0.2137, 0.4519, 0.7071, 1.0]),
+    st.sampled_from([0.6, 1.0]),
+)
 def test_equals_the_plain_version(pair, kind, threshold, beta):
     exponent = GREEDY_BETA if kind == "greedynms" else beta
     everything = [first + second for first, second in pair]
@@ -49,8 +57,9 @@ def test_equals_the_plain_version(pair, kind, threshold, beta):
                     if value == threshold and threshold not in (0.0, 1.0):
                         return
     sizes = np.array([[64, 32]] * len(pair), np.float32)
-    found = suppress([candidates([p[0] for p in pair]), candidates([p[1] for p in pair])], sizes,
-                     NmsOptions(kind, threshold, beta))
+    found = suppress(
+        [candidates([p[0] for p in pair]), candidates([p[1] for p in pair])], sizes, NmsOptions(kind, threshold, beta)
+    )
     for image, rows in enumerate(everything):
         kept = plain(rows, kind, threshold, exponent)
         mine = found.image_index == image
@@ -65,8 +74,12 @@ def test_equals_the_plain_version(pair, kind, threshold, beta):
 def test_many_boxes_of_one_class(kind: str, count: int) -> None:
     """Counts around the blocks in which boxes are compared; seed 17, random floats clear of the threshold."""
     random = np.random.RandomState(17)
-    rows = [(0, float(np.float32(score)), tuple(np.float32(box).tolist())) for score, box in zip(
-        random.rand(count), np.concatenate([random.rand(count, 2), 0.3 * random.rand(count, 2)], axis=1), strict=True)]
+    rows = [
+        (0, float(np.float32(score)), tuple(np.float32(box).tolist()))
+        for score, box in zip(
+            random.rand(count), np.concatenate([random.rand(count, 2), 0.3 * random.rand(count, 2)], axis=1), strict=True
+        )
+    ]
     found = suppress([candidates([rows, rows[:3]])], np.array([[1, 1]] * 2, np.float32), NmsOptions(kind, 0.3))
     kept = plain(rows, kind, 0.3, GREEDY_BETA)
     assert found.score[found.image_index == 0].tolist() == [row[1] for row in kept]
@@ -77,8 +90,13 @@ def test_greedynms_ignores_beta_and_diounms_uses_it() -> None:
     # IoU 1/3; d2 = 0.04, c2 = 0.36 + 0.16: (1/13)^0.6 = 0.2147, (1/13)^3 = 0.0005
     pair = candidates([[(0, 0.9, (0.4, 0.5, 0.4, 0.4)), (0, 0.8, (0.6, 0.5, 0.4, 0.4))]])
     size = np.array([[10, 10]], np.float32)
-    for kind, beta, kept in (("greedynms", 3.0, 2), ("greedynms", 0.6, 2), ("diounms", 3.0, 1), ("diounms", 0.6, 2),
-                             ("default", 3.0, 1)):
+    for kind, beta, kept in (
+        ("greedynms", 3.0, 2),
+        ("greedynms", 0.6, 2),
+        ("diounms", 3.0, 1),
+        ("diounms", 0.6, 2),
+        ("default", 3.0, 1),
+    ):
         assert len(suppress([pair], size, NmsOptions(kind, 0.2, beta))) == kept, (kind, beta)
 
 

@@ -57,7 +57,9 @@ def cells(head: np.ndarray, values: int) -> list[tuple[int, int, int, list[float
     """(row, column, anchor, its values)."""
     return [
         (y, x, a, head[0, y, x, a * values : (a + 1) * values].astype(float).tolist())
-        for y in range(ROWS) for x in range(COLUMNS) for a in range(2)
+        for y in range(ROWS)
+        for x in range(COLUMNS)
+        for a in range(2)
     ]
 
 
@@ -67,12 +69,16 @@ def random_head(channels: int) -> np.ndarray:
 
 @pytest.mark.parametrize(("softmaxed", "dialect"), [(1, "darknet"), (1, "alexeyab"), (0, "darknet"), (0, "alexeyab")])
 def test_region(softmaxed: int, dialect: str) -> None:
-    yolo, = yolo_heads(parse_cfg(f"{REGION}{softmaxed}\n", "t.cfg", dialect))
+    (yolo,) = yolo_heads(parse_cfg(f"{REGION}{softmaxed}\n", "t.cfg", dialect))
     head, wanted = random_head(24), []
     for y, x, a, (tx, ty, tw, th, to, *raw) in cells(head, 12):
         anchor = ((1.5, 2.0), (0.5, 1.0))[a]
-        box = [(x + logistic(tx)) / COLUMNS, (y + logistic(ty)) / ROWS,
-               math.exp(tw) * anchor[0] / COLUMNS, math.exp(th) * anchor[1] / ROWS]
+        box = [
+            (x + logistic(tx)) / COLUMNS,
+            (y + logistic(ty)) / ROWS,
+            math.exp(tw) * anchor[0] / COLUMNS,
+            math.exp(th) * anchor[1] / ROWS,
+        ]
         alone = raw if dialect == "alexeyab" else [logistic(v) for v in raw]
         classes = softmax(raw) if softmaxed else alone
         scores = [logistic(to) * p for p in classes]
@@ -82,7 +88,7 @@ def test_region(softmaxed: int, dialect: str) -> None:
 
 @pytest.mark.parametrize("mapped", [(), (6, 2)])
 def test_region_with_a_tree(mapped: tuple[int, ...]) -> None:
-    plain, = yolo_heads(parse_cfg(f"{REGION}1\n", "t.cfg"))
+    (plain,) = yolo_heads(parse_cfg(f"{REGION}1\n", "t.cfg"))
     assert plain.other is not None
     other = replace(plain.other, classes_by="tree", tree=TREE, map=mapped)
     yolo = replace(plain, other=other, classes=len(mapped) or CLASSES)
@@ -97,8 +103,12 @@ def test_region_with_a_tree(mapped: tuple[int, ...]) -> None:
             sure = [k for k in range(CLASSES) if node[k] > 0.5]
             scores = {sure[-1]: node[sure[-1]]} if sure else {}
         anchor = ((1.5, 2.0), (0.5, 1.0))[a]
-        box = [(x + logistic(tx)) / COLUMNS, (y + logistic(ty)) / ROWS,
-               math.exp(tw) * anchor[0] / COLUMNS, math.exp(th) * anchor[1] / ROWS]
+        box = [
+            (x + logistic(tx)) / COLUMNS,
+            (y + logistic(ty)) / ROWS,
+            math.exp(tw) * anchor[0] / COLUMNS,
+            math.exp(th) * anchor[1] / ROWS,
+        ]
         wanted += [(k, score, box) for k, score in scores.items() if logistic(to) > 0.05 and score > 0.05]
     found = decoded(head, yolo)
     check(found, wanted)
@@ -106,14 +116,18 @@ def test_region_with_a_tree(mapped: tuple[int, ...]) -> None:
 
 @pytest.mark.parametrize("point", ["center", "left_top", "right_bottom"])
 def test_gaussian_yolo(point: str) -> None:
-    yolo, = yolo_heads(parse_cfg(f"{GAUSSIAN}{point}\n", "t.cfg"))
+    (yolo,) = yolo_heads(parse_cfg(f"{GAUSSIAN}{point}\n", "t.cfg"))
     head, wanted = random_head(32), []
     for y, x, a, (tx, sx, ty, sy, tw, sw, th, sh, to, *raw) in cells(head, 16):
         anchor = ((10.0, 14.0), (81.0, 82.0))[a]
         width, height = math.exp(tw) * anchor[0] / WIDTH, math.exp(th) * anchor[1] / HEIGHT
         side = {"center": 0, "left_top": 0.5, "right_bottom": -0.5}[point]
-        box = [(x + logistic(tx) * 1.1 - 0.05) / COLUMNS + side * width,
-               (y + logistic(ty) * 1.1 - 0.05) / ROWS + side * height, width, height]
+        box = [
+            (x + logistic(tx) * 1.1 - 0.05) / COLUMNS + side * width,
+            (y + logistic(ty) * 1.1 - 0.05) / ROWS + side * height,
+            width,
+            height,
+        ]
         sure = 1 - sum(map(logistic, (sx, sy, sw, sh))) / 4
         scores = [logistic(to) * logistic(v) * sure for v in raw]
         wanted += [(k, score, box) for k, score in enumerate(scores) if logistic(to) > 0.05 and score > 0.05]
@@ -126,8 +140,12 @@ def test_new_coords() -> None:
     wanted = []
     for y, x, a, (tx, ty, tw, th, to, *raw) in cells(head, 12):
         anchor = ((10.0, 14.0), (81.0, 82.0))[a]
-        box = [(x + 2 * tx - 0.5) / COLUMNS, (y + 2 * ty - 0.5) / ROWS,
-               (2 * tw) ** 2 * anchor[0] / WIDTH, (2 * th) ** 2 * anchor[1] / HEIGHT]
+        box = [
+            (x + 2 * tx - 0.5) / COLUMNS,
+            (y + 2 * ty - 0.5) / ROWS,
+            (2 * tw) ** 2 * anchor[0] / WIDTH,
+            (2 * th) ** 2 * anchor[1] / HEIGHT,
+        ]
         wanted += [(k, to * v, box) for k, v in enumerate(raw) if to > 0.05 and to * v > 0.05]
     check(decoded(head, yolo), wanted)
 
@@ -139,7 +157,7 @@ def test_detection_of_the_first_yolo(root: int) -> None:
         "[net]\nwidth=96\nheight=64\nchannels=3\n[connected]\noutput=68\nactivation=linear\n"
         f"[detection]\nclasses=7\ncoords=4\nside=2\nnum=2\nsqrt={root}\n"
     )
-    yolo, = yolo_heads(parse_cfg(text, "t.cfg"))
+    (yolo,) = yolo_heads(parse_cfg(text, "t.cfg"))
     flat = np.random.Generator(np.random.PCG64(1)).uniform(0.1, 1, 68).astype(np.float32)
     wanted = []
     for cell in range(4):

@@ -34,10 +34,10 @@ def plain_resize(picture: np.ndarray, width: int, height: int) -> np.ndarray:
     return out
 
 
-@pytest.mark.parametrize(("in_h", "in_w", "out_h", "out_w"), [
-    (7, 11, 16, 16), (40, 30, 16, 24), (16, 16, 16, 16), (1, 1, 8, 8), (1, 9, 8, 8), (9, 1, 8, 8), (2, 3, 5, 1),
-    (3, 2, 1, 5),
-])
+@pytest.mark.parametrize(
+    ("in_h", "in_w", "out_h", "out_w"),
+    [(7, 11, 16, 16), (40, 30, 16, 24), (16, 16, 16, 16), (1, 1, 8, 8), (1, 9, 8, 8), (9, 1, 8, 8), (2, 3, 5, 1), (3, 2, 1, 5)],
+)
 def test_resize_equals_the_plain_version(in_h: int, in_w: int, out_h: int, out_w: int) -> None:
     picture = np.random.RandomState(in_h * 100 + in_w).randint(0, 256, (in_h, in_w, 3), dtype=np.uint8)
     np.testing.assert_array_equal(resize(picture, out_w, out_h), plain_resize(picture, out_w, out_h))
@@ -97,10 +97,13 @@ def test_wrong_arguments() -> None:
         preprocess(np.zeros((4, 4, 3), np.uint8), 8, 8, last_row="none")
 
 
-@pytest.mark.parametrize(("golden", "image"), [
-    ("golden_yolov3-tiny-aix2022", "aix2022/images/CAPP_testset_close_10000.jpg"),
-    ("golden_yolo-fastest-1.1", "coco/images/000000000139.jpg"),
-])
+@pytest.mark.parametrize(
+    ("golden", "image"),
+    [
+        ("golden_yolov3-tiny-aix2022", "aix2022/images/CAPP_testset_close_10000.jpg"),
+        ("golden_yolo-fastest-1.1", "coco/images/000000000139.jpg"),
+    ],
+)
 def test_input_of_the_reference_programs(shared_data, golden: str, image: str) -> None:
     """They decode JPEG with stb_image, we with libjpeg: at most 3 / 255 apart, 0.05 / 255 on average."""
     expected = np.load(shared_data / "golden" / f"{golden}.npz")["input"].transpose(1, 2, 0)

@@ -7,9 +7,24 @@ NET = "[net]\nwidth=14\nheight=10\nchannels=3\n"
 END = "[convolutional]\nfilters=4\nsize=1\nactivation=linear\n"
 A, B = CONV.format(8, 2), CONV.format(8, 1)
 ACTIVATIONS = (
-    "loggy", "tanh", "relie", "ramp", "plse", "elu", "selu", "gelu", "stair", "hardtan", "lhtan", "hard_mish", "revleaky",
-    "hard_sigmoid", "hard_swish",
-    "normalize_channels", "normalize_channels_softmax", "normalize_channels_softmax_maxval",
+    "loggy",
+    "tanh",
+    "relie",
+    "ramp",
+    "plse",
+    "elu",
+    "selu",
+    "gelu",
+    "stair",
+    "hardtan",
+    "lhtan",
+    "hard_mish",
+    "revleaky",
+    "hard_sigmoid",
+    "hard_swish",
+    "normalize_channels",
+    "normalize_channels_softmax",
+    "normalize_channels_softmax_maxval",
 )
 
 LAYERS: dict[str, str] = {
@@ -28,19 +43,34 @@ LAYERS: dict[str, str] = {
     "pools": A + "[maxpool]\nmaxpool_depth=1\nout_channels=3\n[local_avgpool]\nsize=2\nstride=2\n" + END,
     "upsample": A + "[upsample]\nstride=2\nscale=0.5\n[upsample]\nstride=-2\nscale=2\n" + END,
     "crop": "[crop]\ncrop_width=9\ncrop_height=7\n" + A + "[crop]\ncrop_width=3\ncrop_height=3\nnoadjust=1\n" + END,
-    "pad": "[pad]\nbottom=1\nright=2\n[pad]\ntop=1\nleft=2\nedge=1\n" + A + "[pad]\ntop=2\nleft=1\nfront=3\nback=1\n" + B
-    + "[slice]\nfirst=3\nchannels=4\n" + B + "[pad]\nback=2\n" + END,
+    "pad": "[pad]\nbottom=1\nright=2\n[pad]\ntop=1\nleft=2\nedge=1\n"
+    + A
+    + "[pad]\ntop=2\nleft=1\nfront=3\nback=1\n"
+    + B
+    + "[slice]\nfirst=3\nchannels=4\n"
+    + B
+    + "[pad]\nback=2\n"
+    + END,
     "reorg": CONV.format(8, 1) + "[reorg]\nstride=2\n" + END + "[reorg]\nstride=2\nreverse=1\n[reorg]\nflatten=1\n",
-    "reorg3d": CONV.format(16, 1) + "[reorg3d]\nstride=2\n" + END.replace("4", "16")
-    + "[reorg3d]\nstride=2\nreverse=1\n" + END,
+    "reorg3d": CONV.format(16, 1) + "[reorg3d]\nstride=2\n" + END.replace("4", "16") + "[reorg3d]\nstride=2\nreverse=1\n" + END,
     "reorg extra": A + "[reorg]\nextra=3\n[connected]\noutput=5\nactivation=linear\n",
-    "shortcuts": A + B + CONV.format(12, 1) + "[shortcut]\nfrom=-2\nactivation=leaky\n" + B
-    + "[shortcut]\nfrom=-1,-4,-5\nactivation=swish\n" + B
-    + "[shortcut]\nfrom=-2,-3\nweights_type=per_channel\nweights_normalization=softmax\nactivation=linear\n" + B
-    + "[shortcut]\nfrom=-3\nweights_type=per_feature\nweights_normalization=relu\nactivation=tanh\n" + END,
-    "strided shortcuts": CONV.format(8, 1) + CONV.format(12, 2) + "[shortcut]\nfrom=-2\nactivation=leaky\n"
+    "shortcuts": A
+    + B
+    + CONV.format(12, 1)
+    + "[shortcut]\nfrom=-2\nactivation=leaky\n"
+    + B
+    + "[shortcut]\nfrom=-1,-4,-5\nactivation=swish\n"
+    + B
+    + "[shortcut]\nfrom=-2,-3\nweights_type=per_channel\nweights_normalization=softmax\nactivation=linear\n"
+    + B
+    + "[shortcut]\nfrom=-3\nweights_type=per_feature\nweights_normalization=relu\nactivation=tanh\n"
+    + END,
+    "strided shortcuts": CONV.format(8, 1)
+    + CONV.format(12, 2)
+    + "[shortcut]\nfrom=-2\nactivation=leaky\n"
     + CONV.format(6, 1)
-    + "[shortcut]\nfrom=-3\nalpha=0.7\nbeta=1.5\n[upsample]\nstride=2\n[shortcut]\nfrom=-3\nactivation=relu\n" + END,
+    + "[shortcut]\nfrom=-3\nalpha=0.7\nbeta=1.5\n[upsample]\nstride=2\n[shortcut]\nfrom=-3\nactivation=relu\n"
+    + END,
     "squeeze": A + "[avgpool]\n[convolutional]\nfilters=8\nsize=1\n[scale_channels]\nfrom=0\n"
     "[convolutional]\nfilters=1\nsize=1\n[scale_channels]\nfrom=-2\nscale_wh=1\nactivation=relu\n" + END,
     "sam": A + B + "[sam]\nfrom=-2\nactivation=linear\n[implicit]\nfilters=8\n[scale_channels]\nfrom=-2\n" + END,

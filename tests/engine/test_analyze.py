@@ -80,8 +80,9 @@ def test_the_first_quantize_step_is_measured_on_the_picture(
     for picture in pictures:
         params = range_to_params(float(picture.min()), float(picture.max()), scheme)
         codes = quantize_activation(picture, params)
-        meter.observe(dequantize_activation(codes, params), picture, scale=params.scale, codes=codes,
-                      low=params.low, high=params.high)
+        meter.observe(
+            dequantize_activation(codes, params), picture, scale=params.scale, codes=codes, low=params.low, high=params.high
+        )
     first = found.steps[0]
     assert first.operation == "Quantize"
     assert first.local is not None
@@ -118,7 +119,10 @@ def test_exact_steps_have_no_local_error(network: NetworkSpec, prepared: Prepare
 @pytest.mark.parametrize(
     ("default", "layers"),
     [
-        ("int8", {}), ("fp16", {}), ("fp16_half", {}), ("int8", {0: "fp16", "*/yolo-1": "fp32"}),
+        ("int8", {}),
+        ("fp16", {}),
+        ("fp16_half", {}),
+        ("int8", {0: "fp16", "*/yolo-1": "fp32"}),
         ("int8", {"maxpool-*": "int8", "route-*": "int8", "upsample-1": "int8", "shortcut-1": "int8"}),
     ],
 )
@@ -148,8 +152,7 @@ def test_the_fp32_reference_is_not_touched_by_the_configuration(
     one = analysed(prepared, build_plan(network, assign(network, "int8")), pictures)
     other = analysed(prepared, build_plan(network, assign(network, "fp16")), pictures)
     ranges = [
-        {step.layer: (step.cumulative.minimum, step.cumulative.maximum) for step in found.steps
-         if step.operation == "Convolve"}
+        {step.layer: (step.cumulative.minimum, step.cumulative.maximum) for step in found.steps if step.operation == "Convolve"}
         for found in (one, other)
     ]
     assert ranges[0] == ranges[1]

@@ -42,8 +42,15 @@ def test_layers_without_weights_follow_their_tensor(network: NetworkSpec) -> Non
     plan = assign(network, "int8", {0: "fp16", 2: "fp16"})
     names = {layer.name: str(plan[layer.index]) for layer in network.layers if not layer.has_weights}
     assert names == {
-        "shortcut-1": "fp16", "dropout-1": "fp16", "maxpool-1": "fp16", "maxpool-2": "fp16", "yolo-1": "fp32",
-        "route-1": "fp16", "upsample-1": "fp32", "route-2": "fp32", "yolo-2": "fp32",
+        "shortcut-1": "fp16",
+        "dropout-1": "fp16",
+        "maxpool-1": "fp16",
+        "maxpool-2": "fp16",
+        "yolo-1": "fp32",
+        "route-1": "fp16",
+        "upsample-1": "fp32",
+        "route-2": "fp32",
+        "yolo-2": "fp32",
     }
 
 
@@ -74,18 +81,24 @@ def test_variants_are_for_convolutions(network: NetworkSpec) -> None:
     assert str(caught.value) == "t.cfg:27: layer 5 (maxpool-1): fp16_half is for convolutions; use fp16"
 
 
-@pytest.mark.parametrize(("layers", "error", "message"), [
-    ({"heads": "int9"}, PrecisionError,
-     f"unknown precision 'int9'; known are {', '.join(PRECISIONS)}"),
-    ({"yolo-1": "int8"}, PrecisionError,
-     "t.cfg:37: layer 8 (yolo-1): [yolo] is always fp32, int8 is not possible; leave it out of precision.layers"),
-    ({"nothing": "int8"}, ConfigError,
-     "layers 'nothing': nothing in t.cfg has this index, name or group; groups are all, conv, first, last, heads, "
-     "trunk, 3x3, strided, depthwise, 1x1, head-1, head-2 (see mpnet show)"),
-])
-def test_what_cannot_be(
-    network: NetworkSpec, layers: dict[str | int, str], error: type[Exception], message: str
-) -> None:
+@pytest.mark.parametrize(
+    ("layers", "error", "message"),
+    [
+        ({"heads": "int9"}, PrecisionError, f"unknown precision 'int9'; known are {', '.join(PRECISIONS)}"),
+        (
+            {"yolo-1": "int8"},
+            PrecisionError,
+            "t.cfg:37: layer 8 (yolo-1): [yolo] is always fp32, int8 is not possible; leave it out of precision.layers",
+        ),
+        (
+            {"nothing": "int8"},
+            ConfigError,
+            "layers 'nothing': nothing in t.cfg has this index, name or group; groups are all, conv, first, last, heads, "
+            "trunk, 3x3, strided, depthwise, 1x1, head-1, head-2 (see mpnet show)",
+        ),
+    ],
+)
+def test_what_cannot_be(network: NetworkSpec, layers: dict[str | int, str], error: type[Exception], message: str) -> None:
     with pytest.raises(error) as caught:
         assign(network, layers=dict(layers))
     assert str(caught.value) == message
@@ -98,17 +111,26 @@ def test_a_kept_promise_needs_nothing() -> None:
     assert assign(parse_cfg(PROMISE)).key == "hh"
 
 
-@pytest.mark.parametrize(("text", "message"), [
-    (PROMISE.replace("fp16=1", "fp32=1", 1),
-     "t.cfg:15: quantize=0 promises that layer 2 (conv-2, fp16) needs no conversion, but it gets fp32 from layer 1 "
-     "(maxpool-1, fp32); set quantize=1 or one precision"),
-    (PROMISE.replace("[maxpool]", "[dropout]").replace("fp16=1", "int8=1"),
-     "t.cfg:15: quantize=0 promises that layer 2 (conv-2, int8) needs no conversion, but it gets fp32 from layer 0 "
-     "(conv-1, int8), whose sums are de-scaled to fp32; set quantize=1 or one precision"),
-    (NET + CONV + "int8=1\nquantize=0\n",
-     "t.cfg:9: quantize=0 promises that layer 0 (conv-1, int8) needs no conversion, but it gets fp32 from the picture, "
-     "which is fp32; set quantize=1 or one precision"),
-])
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            PROMISE.replace("fp16=1", "fp32=1", 1),
+            "t.cfg:15: quantize=0 promises that layer 2 (conv-2, fp16) needs no conversion, but it gets fp32 from layer 1 "
+            "(maxpool-1, fp32); set quantize=1 or one precision",
+        ),
+        (
+            PROMISE.replace("[maxpool]", "[dropout]").replace("fp16=1", "int8=1"),
+            "t.cfg:15: quantize=0 promises that layer 2 (conv-2, int8) needs no conversion, but it gets fp32 from layer 0 "
+            "(conv-1, int8), whose sums are de-scaled to fp32; set quantize=1 or one precision",
+        ),
+        (
+            NET + CONV + "int8=1\nquantize=0\n",
+            "t.cfg:9: quantize=0 promises that layer 0 (conv-1, int8) needs no conversion, but it gets fp32 from the picture, "
+            "which is fp32; set quantize=1 or one precision",
+        ),
+    ],
+)
 def test_a_broken_promise_names_both_layers(text: str, message: str) -> None:
     with pytest.raises(PrecisionError) as caught:
         assign(parse_cfg(text, "t.cfg"))

@@ -88,8 +88,11 @@ def test_every_method_runs_a_network(prepared: Prepared, method: str) -> None:
 def test_readers_of_one_tensor_must_ask_for_the_same() -> None:
     route = next(layer for layer in NETWORK.layers if layer.kind == "route" and len(layer.inputs) == 1)
     shared = route.inputs[0]
-    readers = [layer.index for layer in NETWORK.layers
-               if shared in layer.inputs or (layer.kind == "convolutional" and route.index in layer.inputs)]
+    readers = [
+        layer.index
+        for layer in NETWORK.layers
+        if shared in layer.inputs or (layer.kind == "convolutional" and route.index in layer.inputs)
+    ]
     assert len(readers) > 1
     last = str(max(readers))
     with pytest.raises(ConfigError, match=r"read one tensor, but ask for calibration by .*mse.*; give both the same"):

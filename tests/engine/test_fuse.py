@@ -34,7 +34,8 @@ def pools() -> NetworkSpec:
     return parse_cfg(
         f"[net]\nwidth=53\nheight=39\nchannels=3\n{conv(18)}{pool}{conv(32)}{pool}padding=0\n{conv(32, 'groups=32')}{pool}"
         f"{conv(20)}{pool}{conv(24)}[maxpool]\nsize=2\nstride=1\n{conv(16)}[maxpool]\nsize=3\nstride=2\n"
-        "[route]\nlayers=6\n[convolutional]\nfilters=8\nsize=1\nactivation=linear\n", "pools.cfg",
+        "[route]\nlayers=6\n[convolutional]\nfilters=8\nsize=1\nactivation=linear\n",
+        "pools.cfg",
     )
 
 
@@ -76,15 +77,25 @@ def test_a_convolution_joins_the_quantize_after_it(network: NetworkSpec) -> None
 
 def test_a_pooling_joins_the_convolution_that_it_alone_reads(pools: NetworkSpec) -> None:
     assert names(fuse_plan(plan_of(pools, "fp32", False))) == [
-        "ConvolvePool (fp32; 2x2/2)", "ConvolvePool (fp32; 2x2/2)", "ConvolvePool (fp32; 2x2/2)",
+        "ConvolvePool (fp32; 2x2/2)",
+        "ConvolvePool (fp32; 2x2/2)",
+        "ConvolvePool (fp32; 2x2/2)",
         "Convolve (fp32)",  # the route reads it as well
-        "MaxPool (2x2/2)", "Convolve (fp32)", "MaxPool (2x2/1)", "Convolve (fp32)", "MaxPool (3x3/2)", "Convolve (fp32)",
+        "MaxPool (2x2/2)",
+        "Convolve (fp32)",
+        "MaxPool (2x2/1)",
+        "Convolve (fp32)",
+        "MaxPool (3x3/2)",
+        "Convolve (fp32)",
     ]
 
 
 def test_a_dynamic_range_is_that_of_the_pooled_result(pools: NetworkSpec) -> None:
     assert names(fuse_plan(plan_of(pools, "int8", False)))[:4] == [
-        "Quantize (affine, dynamic)", "ConvolvePool (int8; 2x2/2)", "Quantize (affine, dynamic)", "ConvolvePool (int8; 2x2/2)",
+        "Quantize (affine, dynamic)",
+        "ConvolvePool (int8; 2x2/2)",
+        "Quantize (affine, dynamic)",
+        "ConvolvePool (int8; 2x2/2)",
     ]
 
 

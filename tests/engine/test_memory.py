@@ -21,7 +21,8 @@ def test_slots_that_live_together_lie_apart(network: NetworkSpec, precision: str
     arena = plan_arena(plan)
     places = [
         (slot.first, slot.last, offset, offset + stored_bytes(slot.shape, slot.precision))
-        for slot, offset in zip(plan.slots, arena.offsets, strict=True) if offset >= 0
+        for slot, offset in zip(plan.slots, arena.offsets, strict=True)
+        if offset >= 0
     ]
     assert len(places) == len(plan.slots) - 1
     for i, (first, last, low, high) in enumerate(places):
@@ -34,8 +35,7 @@ def test_slots_that_live_together_lie_apart(network: NetworkSpec, precision: str
 
 def test_a_chain_needs_its_two_largest_neighbours() -> None:
     network = parse_cfg(
-        "[net]\nwidth=16\nheight=16\nchannels=1\n"
-        "[convolutional]\nfilters=4\n[convolutional]\nfilters=8\n[maxpool]\nstride=2\n"
+        "[net]\nwidth=16\nheight=16\nchannels=1\n[convolutional]\nfilters=4\n[convolutional]\nfilters=8\n[maxpool]\nstride=2\n"
     )
     arena = plan_arena(build_plan(network, assign(network)))
     assert arena.size_bytes == 256 * 4 * (4 + 8)
@@ -70,7 +70,8 @@ def test_costs_by_hand() -> None:
     network = parse_cfg(
         "[net]\nwidth=4\nheight=4\nchannels=2\n"
         "[convolutional]\nbatch_normalize=1\nfilters=8\nsize=3\npad=1\n"
-        "[convolutional]\nfilters=4\nsize=1\nstride=2\n", "t.cfg"
+        "[convolutional]\nfilters=4\nsize=1\nstride=2\n",
+        "t.cfg",
     )
     plan = build_plan(network, assign(network, "int8", {"last": "fp16"}))
     cost = plan_cost(plan)

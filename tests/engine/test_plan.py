@@ -72,25 +72,38 @@ def test_a_result_without_heads_leaves_as_fp32() -> None:
 def test_slots_live_from_their_writer_to_their_last_reader(network: NetworkSpec) -> None:
     slots = mixed(network).slots
     assert [(slots[i].first, slots[i].last) for i in (0, 2, 8, 11, 13, 19)] == [
-        (-1, 0), (1, 6), (7, 17), (10, 14), (12, 21), (19, 21),
+        (-1, 0),
+        (1, 6),
+        (7, 17),
+        (10, 14),
+        (12, 21),
+        (19, 21),
     ]
 
 
-@pytest.mark.parametrize(("number", "change", "message"), [
-    (3, {"takes": FP32}, "step 3 (Convolve) of layer 1 (conv-2): declares fp32 but slot 3 holds int8"),
-    (3, {"gives": INT8}, "step 3 (Convolve) of layer 1 (conv-2): declares to give int8 but slot 4 holds fp32"),
-    (3, {"inputs": (17,)}, "step 3 (Convolve) of layer 1 (conv-2): reads slot 17 before it is written"),
-    (3, {"inputs": (2,), "takes": FP16},
-     "step 3 (Convolve) of layer 1 (conv-2): cannot turn fp16 into fp32"),
-    (8, {"output": 6}, "step 8 (MaxPool) of layer 5 (maxpool-1): writes slot 6 a second time"),
-    (8, {"inputs": (4,)}, None),
-    (8, {"inputs": (9,)}, "step 8 (MaxPool) of layer 5 (maxpool-1): reads slot 9 before it is written"),
-    (16, {"inputs": (9,)},
-     "step 16 (Upsample) of layer 11 (upsample-1): gives the shape (6, 10, 24) where (6, 10, 16) follows from its "
-     "inputs"),
-    (17, {"inputs": (16, 15)},
-     "step 17 (Concat) of layer 12 (route-2): gives the shape (6, 10, 40) where (6, 10, 48) follows from its inputs"),
-])
+@pytest.mark.parametrize(
+    ("number", "change", "message"),
+    [
+        (3, {"takes": FP32}, "step 3 (Convolve) of layer 1 (conv-2): declares fp32 but slot 3 holds int8"),
+        (3, {"gives": INT8}, "step 3 (Convolve) of layer 1 (conv-2): declares to give int8 but slot 4 holds fp32"),
+        (3, {"inputs": (17,)}, "step 3 (Convolve) of layer 1 (conv-2): reads slot 17 before it is written"),
+        (3, {"inputs": (2,), "takes": FP16}, "step 3 (Convolve) of layer 1 (conv-2): cannot turn fp16 into fp32"),
+        (8, {"output": 6}, "step 8 (MaxPool) of layer 5 (maxpool-1): writes slot 6 a second time"),
+        (8, {"inputs": (4,)}, None),
+        (8, {"inputs": (9,)}, "step 8 (MaxPool) of layer 5 (maxpool-1): reads slot 9 before it is written"),
+        (
+            16,
+            {"inputs": (9,)},
+            "step 16 (Upsample) of layer 11 (upsample-1): gives the shape (6, 10, 24) where (6, 10, 16) follows from its "
+            "inputs",
+        ),
+        (
+            17,
+            {"inputs": (16, 15)},
+            "step 17 (Concat) of layer 12 (route-2): gives the shape (6, 10, 40) where (6, 10, 48) follows from its inputs",
+        ),
+    ],
+)
 def test_verification_names_the_step_that_does_not_fit(
     network: NetworkSpec, number: int, change: dict[str, object], message: str | None
 ) -> None:
@@ -133,13 +146,12 @@ def test_options_lie_over_each_other() -> None:
         "[convolutional]\n[convolutional]\nquantize_weights=per_channel\nquantize_weight_method=mse\n[convolutional]\n"
     )
     options = resolve_options(
-        network, QuantizationOptions(weights=WeightOptions(rounding="truncate")),
+        network,
+        QuantizationOptions(weights=WeightOptions(rounding="truncate")),
         [("last", QuantizationOptions(ActivationOptions(mode="affine"), bias_correction=True))],
     )
     found: list[LayerQuantization] = [options.of(index) for index in range(3)]
-    assert [
-        (q.activations.mode, q.weights.granularity, q.weights.method, q.weights.rounding, q.corrected) for q in found
-    ] == [
+    assert [(q.activations.mode, q.weights.granularity, q.weights.method, q.weights.rounding, q.corrected) for q in found] == [
         ("symmetric", "per_tensor", "min_max", "truncate", False),
         ("symmetric", "per_channel", "mse", "truncate", False),
         ("affine", "per_tensor", "min_max", "truncate", True),

@@ -19,8 +19,12 @@ from mpnet.spec.precision import FP16, FP32, INT8
 from mpnet.spec.weights import ConvolutionWeights, Weights, random_weights
 
 OPERATIONS = [
-    Convolve(0, FP32), Convolve(0, FP16), Convolve(0, INT8, WeightScheme()), Convolve(2, INT8, WeightScheme()),
-    Convolve(0, INT8, WeightScheme("per_tensor")), Convolve(0, INT8, WeightScheme(), corrected=True),
+    Convolve(0, FP32),
+    Convolve(0, FP16),
+    Convolve(0, INT8, WeightScheme()),
+    Convolve(2, INT8, WeightScheme()),
+    Convolve(0, INT8, WeightScheme("per_tensor")),
+    Convolve(0, INT8, WeightScheme(), corrected=True),
 ]
 
 
@@ -68,8 +72,11 @@ def test_the_same_bytes_without_reading_the_weights(
 def test_whatever_changes_the_bytes_changes_the_entry(network: NetworkSpec, weights: Weights, cache: FileCache) -> None:
     other = random_weights(network, 99)
     ways: list[tuple[Weights, str | None, dict[str, Any]]] = [
-        (weights, None, {}), (other, None, {}), (weights, None, {"batch_norm": "alexeyab"}),
-        (weights, None, {"equalise": True}), (weights, None, {"channel_means": means(network, 0.7)}),
+        (weights, None, {}),
+        (other, None, {}),
+        (weights, None, {"batch_norm": "alexeyab"}),
+        (weights, None, {"equalise": True}),
+        (weights, None, {"channel_means": means(network, 0.7)}),
         *((weights, level, {}) for level in usable_levels()),
     ]
     for _ in range(2):

@@ -58,9 +58,7 @@ def ranges(prepared: Prepared, batch: Batch) -> dict[int, tuple[float, float]]:
     return found
 
 
-def make_plan(
-    network: NetworkSpec, precisions: str, options: str, ranges: dict[int, tuple[float, float]]
-) -> Plan:
+def make_plan(network: NetworkSpec, precisions: str, options: str, ranges: dict[int, tuple[float, float]]) -> Plan:
     default, layers = PLANS[precisions]
     return build_plan(
         network, assign(network, default, layers), without_lessons(resolve_options(network, OPTIONS[options], ranges=ranges))
@@ -93,8 +91,7 @@ def test_all_ways_of_running_give_the_same_bits(
 
 @pytest.mark.parametrize(("precisions", "options"), CASES)
 def test_the_oracle_agrees(
-    weights: Weights, prepared: Prepared, batch: Batch, ranges: dict[int, tuple[float, float]],
-    precisions: str, options: str,
+    weights: Weights, prepared: Prepared, batch: Batch, ranges: dict[int, tuple[float, float]], precisions: str, options: str
 ) -> None:
     plan = make_plan(prepared.network, precisions, options, ranges)
     oracle = Prepared(prepared.network, weights, ReferenceKernels())
@@ -108,8 +105,7 @@ def test_the_oracle_agrees(
     st.sampled_from(sorted(OPTIONS)),
 )
 def test_any_assignment_runs_alike_fused_and_step_by_step(
-    prepared: Prepared, batch: Batch, ranges: dict[int, tuple[float, float]],
-    codes: str, own: dict[int, str], options: str,
+    prepared: Prepared, batch: Batch, ranges: dict[int, tuple[float, float]], codes: str, own: dict[int, str], options: str
 ) -> None:
     network = prepared.network
     key = codes + ("+" + ",".join(f"{index}:{own[index]}" for index in sorted(own)) if own else "")
@@ -173,9 +169,7 @@ def test_thread_counts_below_one(prepared: Prepared, threads: int) -> None:
 
 @pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-def test_a_tensor_that_is_not_finite_names_its_layer(
-    prepared: Prepared, batch: Batch, precision: str, value: float
-) -> None:
+def test_a_tensor_that_is_not_finite_names_its_layer(prepared: Prepared, batch: Batch, precision: str, value: float) -> None:
     broken = batch.copy()
     broken[1, 5, 7, 2] = value
     session = Session(prepared, build_plan(prepared.network, assign(prepared.network, precision)))
@@ -198,10 +192,13 @@ def test_a_layer_that_overflows_half_is_named() -> None:
     assert Session(prepared, build_plan(network, assign(network))).forward(picture)[0].max() == 100_000
 
 
-@pytest.mark.parametrize(("cfg", "precision", "where"), [
-    ("[maxpool]\nsize=2\nstride=2\n", None, "layer 0 (maxpool-1)"),
-    ("[convolutional]\nactivation=linear\n[shortcut]\nfrom=0\n", "fp16", "layer 1 (shortcut-1)"),
-])
+@pytest.mark.parametrize(
+    ("cfg", "precision", "where"),
+    [
+        ("[maxpool]\nsize=2\nstride=2\n", None, "layer 0 (maxpool-1)"),
+        ("[convolutional]\nactivation=linear\n[shortcut]\nfrom=0\n", "fp16", "layer 1 (shortcut-1)"),
+    ],
+)
 def test_results_that_pass_no_convolution_are_checked(cfg: str, precision: str | None, where: str) -> None:
     network = parse_cfg("[net]\nwidth=4\nheight=4\nchannels=1\n" + cfg, "t.cfg")
     ones = np.ones((1, 1, 1, 1), np.float32)

@@ -16,8 +16,7 @@ from mpnet.spec.dataset import Dataset
 from mpnet.spec.detections import Detections
 
 # Position of each metric in COCOeval.stats.
-STATS = ("AP", "AP50", "AP75", "AP_small", "AP_medium", "AP_large", "AR1", "AR10", "AR100", "AR_small", "AR_medium",
-         "AR_large")
+STATS = ("AP", "AP50", "AP75", "AP_small", "AP_medium", "AP_large", "AR1", "AR10", "AR100", "AR_small", "AR_medium", "AR_large")
 
 
 def pycocotools_summary(dataset: Dataset, detections: Detections) -> dict[str, float]:
@@ -32,18 +31,32 @@ def pycocotools_summary(dataset: Dataset, detections: Detections) -> dict[str, f
         "images": [{"id": image.id, "width": image.width, "height": image.height} for image in dataset.images],
         "categories": [{"id": category.id, "name": category.name} for category in dataset.categories],
         "annotations": [
-            {"id": number, "image_id": dataset.images[index].id, "category_id": dataset.categories[category].id,
-             "bbox": box, "area": area, "iscrowd": int(crowd)}
-            for number, (index, category, box, area, crowd) in enumerate(zip(
-                dataset.image_index.tolist(), dataset.category.tolist(), dataset.box.tolist(), dataset.area.tolist(),
-                dataset.crowd.tolist(), strict=True), 1)
+            {
+                "id": number,
+                "image_id": dataset.images[index].id,
+                "category_id": dataset.categories[category].id,
+                "bbox": box,
+                "area": area,
+                "iscrowd": int(crowd),
+            }
+            for number, (index, category, box, area, crowd) in enumerate(
+                zip(
+                    dataset.image_index.tolist(),
+                    dataset.category.tolist(),
+                    dataset.box.tolist(),
+                    dataset.area.tolist(),
+                    dataset.crowd.tolist(),
+                    strict=True,
+                ),
+                1,
+            )
         ],
     }
     found = [
-        {"image_id": dataset.images[index].id, "category_id": dataset.categories[category].id, "bbox": box,
-         "score": score}
-        for index, category, box, score in zip(clipped.image_index.tolist(), clipped.category.tolist(),
-                                               clipped.box.tolist(), clipped.score.tolist(), strict=True)
+        {"image_id": dataset.images[index].id, "category_id": dataset.categories[category].id, "bbox": box, "score": score}
+        for index, category, box, score in zip(
+            clipped.image_index.tolist(), clipped.category.tolist(), clipped.box.tolist(), clipped.score.tolist(), strict=True
+        )
     ]
     if not found:  # COCO.loadRes cannot take an empty list
         counted = bool(len(dataset.image_index) and not dataset.crowd.all())

@@ -26,9 +26,14 @@ def test_equals_pycocotools_with_the_sure_detections_as_truth() -> None:
     # Boxes wholly outside the picture are left out on both sides.
     baseline, other = (run.select((run.clipped(dataset.sizes).box[:, 2:] > 0).all(axis=1)) for run in (baseline, other))
     sure = baseline.select(baseline.score >= 0.25).clipped(dataset.sizes)
-    truth = Dataset.of(dataset.images, dataset.categories, [
-        (int(i), int(c), b.tolist(), float(b[2]) * float(b[3]), False)
-        for i, c, b in zip(sure.image_index, sure.category, sure.box, strict=True)])
+    truth = Dataset.of(
+        dataset.images,
+        dataset.categories,
+        [
+            (int(i), int(c), b.tolist(), float(b[2]) * float(b[3]), False)
+            for i, c, b in zip(sure.image_index, sure.category, sure.box, strict=True)
+        ],
+    )
     expected = pycocotools_summary(truth, other)
     actual = Agreement(baseline, dataset.sizes, 4).measure(other)
     for name in ("AP", "AP50", "AP75"):

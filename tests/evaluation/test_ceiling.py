@@ -46,9 +46,16 @@ def test_many_runs_have_the_ceilings_of_each() -> None:
         for part in ((0, 4), (4, last - 2)):
             here = [run.of_images(np.arange(*part)) for run in found]
             images = part[1] - part[0]
-            both.append(ceiling.seen(Detections.of(
-                len(found) * images, np.concatenate([run.image_index + i * images for i, run in enumerate(here)]),
-                *(np.concatenate([getattr(run, name) for run in here]) for name in ("category", "score", "box"))), *part))
+            both.append(
+                ceiling.seen(
+                    Detections.of(
+                        len(found) * images,
+                        np.concatenate([run.image_index + i * images for i, run in enumerate(here)]),
+                        *(np.concatenate([getattr(run, name) for run in here]) for name in ("category", "score", "box")),
+                    ),
+                    *part,
+                )
+            )
         return [list(of_run) for of_run in zip(*both, strict=True)]
 
     together = ceiling.of(parts_of(runs))
@@ -64,12 +71,23 @@ def test_a_ceiling_is_reached_by_a_run_that_finds_everything_else() -> None:
     image = np.repeat(np.arange(truths.image_count * truths.category_count), np.diff(truths.cell_offsets))
     later = (image // truths.category_count >= seen) & (truths.crowd == 0)
     perfect = Detections.of(
-        truths.image_count, np.concatenate([found.image_index, image[later] // truths.category_count]),
+        truths.image_count,
+        np.concatenate([found.image_index, image[later] // truths.category_count]),
         np.concatenate([found.category, image[later] % truths.category_count]),
-        np.concatenate([found.score, np.full(later.sum(), 2.0)]), np.concatenate([found.box, truths.box[later]]))
+        np.concatenate([found.score, np.full(later.sum(), 2.0)]),
+        np.concatenate([found.box, truths.box[later]]),
+    )
     limits = np.full((truths.image_count, 2), 1e6, np.float32)  # nothing is cut, so that perfect boxes are
-    whole = Truths(truths.image_count, truths.category_count, truths.cell_offsets, truths.box, truths.area, truths.crowd,
-                   truths.source, limits)
+    whole = Truths(
+        truths.image_count,
+        truths.category_count,
+        truths.cell_offsets,
+        truths.box,
+        truths.area,
+        truths.crowd,
+        truths.source,
+        limits,
+    )
     reached = CocoEvaluator(whole).evaluate(perfect, sizes=False).summary["AP"]
     ceiling = Ceiling(whole)
     assert ceiling.of([ceiling.seen(found, 0, seen)]) == pytest.approx([reached], abs=1e-9)
@@ -82,8 +100,8 @@ def test_some_images_of_another_order_are_those_images() -> None:
     part = truths.in_order(order).between(2, 6)
     for position, image in enumerate(order[2:6]):
         alone = Truths.of_dataset(dataset.subset([int(image)]))
-        cells = part.cell_offsets[position * truths.category_count:(position + 1) * truths.category_count + 1]
-        np.testing.assert_array_equal(part.box[cells[0]:cells[-1]], alone.box)
+        cells = part.cell_offsets[position * truths.category_count : (position + 1) * truths.category_count + 1]
+        np.testing.assert_array_equal(part.box[cells[0] : cells[-1]], alone.box)
         np.testing.assert_array_equal(np.diff(cells), np.diff(alone.cell_offsets))
 
 
@@ -108,8 +126,12 @@ def test_images_on_which_a_sample_misses_most_come_first() -> None:
     def finds(images: set[int], run: int) -> list[np.ndarray]:
         """All truths of these images, exactly."""
         there = ordinary & np.isin(image // truths.category_count, list(images))
-        return [image[there] // truths.category_count + run * last, image[there] % truths.category_count,
-                np.full(there.sum(), 0.5), truths.box[there]]
+        return [
+            image[there] // truths.category_count + run * last,
+            image[there] % truths.category_count,
+            np.full(there.sum(), 0.5),
+            truths.box[there],
+        ]
 
     everywhere = set(range(last))
     runs = [finds(everywhere - {int(worst)}, 0), finds(everywhere - {int(worst), int(best)}, 1)]

@@ -26,8 +26,11 @@ def run(orders: list[list[int]]) -> Classifications:
 
 
 def data() -> Dataset:
-    return Dataset.labelled([ImageRecord(i + 1, f"{i}.png", 8, 8, f"{i:064x}") for i in range(4)],
-                            [Category(c + 1, f"class {c}") for c in range(7)], LABELS.tolist())
+    return Dataset.labelled(
+        [ImageRecord(i + 1, f"{i}.png", 8, 8, f"{i:064x}") for i in range(4)],
+        [Category(c + 1, f"class {c}") for c in range(7)],
+        LABELS.tolist(),
+    )
 
 
 def test_top_one_and_five() -> None:
@@ -47,7 +50,9 @@ def test_top_one_and_five() -> None:
 def test_a_pair_says_what_was_lost_gained_and_moved() -> None:
     pair = ClassPairing(data(), run(FIRST)).pair(run(SECOND))
     assert [(c.kind, c.picture, c.name, c.before.name, c.after.name) for c in pair.changes] == [
-        ("lost", "0.png", "class 0", "class 0", "class 1"), ("gained", "1.png", "class 0", "class 1", "class 0")]
+        ("lost", "0.png", "class 0", "class 0", "class 1"),
+        ("gained", "1.png", "class 0", "class 1", "class 0"),
+    ]
     assert pair.values == {"top1": 50.0, "top5": 100.0, "agreement_top1": 25.0}
     assert (pair.metrics["top1"].difference, pair.metrics["top5"].difference) == (0.0, 25.0)
     assert pair.metrics["agreement_top1"].difference == -75.0

@@ -17,8 +17,10 @@ from tests.evaluation.evaluation_cases import random_dataset, random_detections
 def results(seed: int = 0) -> tuple[CocoResult, CocoResult]:
     dataset = random_dataset(seed, images=30)
     evaluator = CocoEvaluator(dataset)
-    return (evaluator.evaluate(random_detections(dataset, 1, noise=0.05)),
-            evaluator.evaluate(random_detections(dataset, 1, noise=0.25)))
+    return (
+        evaluator.evaluate(random_detections(dataset, 1, noise=0.05)),
+        evaluator.evaluate(random_detections(dataset, 1, noise=0.25)),
+    )
 
 
 def paired_bootstrap(baseline: CocoResult, other: CocoResult, draws: int, seed: int = 0) -> Differences:
@@ -43,12 +45,18 @@ def test_a_run_differs_from_itself_by_nothing_but_other_pictures_might_show() ->
         assert 0 < interval.high == -interval.low < 3
 
 
-@pytest.mark.parametrize(("name", "interval", "said"), [
-    ("AP", Interval(-0.2, -0.6, 0.2), "noise"), ("AP", Interval(-0.9, -1.4, -0.4), "loss"),
-    ("AP", Interval(0.9, 0.4, 1.4), "gain"), ("weight_bytes", Interval(0.9, 0.4, 1.4), "loss"),
-    ("agreement_AP", Interval(-2.0, -3.0, -1.0), None), ("agreement_top1", Interval(0.0, -1.0, 0.0), None),
-    ("head_sqnr_db", Interval(-1.0, -2.0, -0.5), None),
-])
+@pytest.mark.parametrize(
+    ("name", "interval", "said"),
+    [
+        ("AP", Interval(-0.2, -0.6, 0.2), "noise"),
+        ("AP", Interval(-0.9, -1.4, -0.4), "loss"),
+        ("AP", Interval(0.9, 0.4, 1.4), "gain"),
+        ("weight_bytes", Interval(0.9, 0.4, 1.4), "loss"),
+        ("agreement_AP", Interval(-2.0, -3.0, -1.0), None),
+        ("agreement_top1", Interval(0.0, -1.0, 0.0), None),
+        ("head_sqnr_db", Interval(-1.0, -2.0, -0.5), None),
+    ],
+)
 def test_what_cannot_exceed_the_baselines_value_has_no_verdict(name: str, interval: Interval, said: str | None) -> None:
     assert verdict(measure(name), interval) == said
 

@@ -19,10 +19,14 @@ FAR = (60.0, 60.0, 20.0, 20.0)
 
 
 def test_objects_are_found_taken_for_others_missed_and_invented() -> None:
-    dataset = Dataset.of(IMAGES, CLASSES, [
-        (0, 0, BOX, 900.0, False), (0, 1, FAR, 400.0, False), (1, 2, BOX, 900.0, False), (1, 0, FAR, 400.0, True)])
-    found = Detections.of(2, [0, 0, 0, 1, 1, 1], [0, 1, 2, 0, 0, 1], [0.5, 0.9, 0.8, 0.7, 0.6, 0.1],
-                          [BOX, BOX, FAR, BOX, FAR, FAR])
+    dataset = Dataset.of(
+        IMAGES,
+        CLASSES,
+        [(0, 0, BOX, 900.0, False), (0, 1, FAR, 400.0, False), (1, 2, BOX, 900.0, False), (1, 0, FAR, 400.0, True)],
+    )
+    found = Detections.of(
+        2, [0, 0, 0, 1, 1, 1], [0, 1, 2, 0, 0, 1], [0.5, 0.9, 0.8, 0.7, 0.6, 0.1], [BOX, BOX, FAR, BOX, FAR, FAR]
+    )
     # circle found although a surer square lies on it; the square taken for a star; the star for a circle; the circle of
     # the crowd counts nowhere; the surer square is nothing's; a doubtful one is no detection.
     expected = [[1, 0, 0, 0], [0, 0, 1, 0], [1, 0, 0, 0], [0, 1, 0, 0]]

@@ -40,8 +40,10 @@ def test_all_pictures_of_the_pool_once_are_the_pool(benchmark: ModuleType) -> No
     truths = benchmark.truths_of(dataset, positions)
     weight = draw_images(len(whole), 100, 0)
     pairs = []
-    for evaluator, pick in ((CocoEvaluator(dataset), lambda run: run),
-                            (CocoEvaluator(truths), lambda run: benchmark.detections_of(run, positions))):
+    for evaluator, pick in (
+        (CocoEvaluator(dataset), lambda run: run),
+        (CocoEvaluator(truths), lambda run: benchmark.detections_of(run, positions)),
+    ):
         results = [evaluator.evaluate(pick(run), sizes=False) for _, run in runs[:2]]
         pairs.append(compare(results[0], bootstrap(results[0], weight), results[1], bootstrap(results[1], weight)))
     assert pairs[0] == pairs[1]

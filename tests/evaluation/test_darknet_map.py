@@ -17,13 +17,17 @@ FAR = [70.0, 70.0, 10.0, 10.0]
 
 
 def dataset(boxes: list, crowd: bool = False) -> Dataset:
-    return Dataset.of([ImageRecord(1, "a.jpg", 100, 100, "")], [Category(1, "thing"), Category(2, "other")],
-                      [(0, 0, box, 1.0, crowd) for box in boxes])
+    return Dataset.of(
+        [ImageRecord(1, "a.jpg", 100, 100, "")],
+        [Category(1, "thing"), Category(2, "other")],
+        [(0, 0, box, 1.0, crowd) for box in boxes],
+    )
 
 
 def ap(truths: list, found: list[tuple[float, list]], category: int = 0) -> float:
-    detections = Detections.of(1, [0] * len(found), [category] * len(found), [score for score, _ in found],
-                               [box for _, box in found])
+    detections = Detections.of(
+        1, [0] * len(found), [category] * len(found), [score for score, _ in found], [box for _, box in found]
+    )
     return float(darknet_ap50(detections, dataset(truths))[0])
 
 
@@ -64,13 +68,18 @@ def test_crowds_are_no_truths() -> None:
     assert darknet_map50(darknet_ap50(detections, dataset([TRUTH], crowd=True))) == -1.0
 
 
-@pytest.mark.parametrize(("file", "number"), [
-    ("yolov3-tiny-aix2022_fp32_plain_dev", 83.34), ("yolov3-tiny-aix2022_fork-int8-zero_center_dev", 82.78),
-])
+@pytest.mark.parametrize(
+    ("file", "number"),
+    [("yolov3-tiny-aix2022_fp32_plain_dev", 83.34), ("yolov3-tiny-aix2022_fork-int8-zero_center_dev", 82.78)],
+)
 def test_reference_detections_give_the_printed_numbers(shared_data, file: str, number: float) -> None:
     # The files hold clipped boxes and the programs count unclipped ones; on these images it does not show.
-    data = load_dataset("coco", shared_data / "aix2022/images", annotations=shared_data / "aix2022/instances_dev.json",
-                        names=read_names(shared_data / "aix2022/yolohw.names"))
+    data = load_dataset(
+        "coco",
+        shared_data / "aix2022/images",
+        annotations=shared_data / "aix2022/instances_dev.json",
+        names=read_names(shared_data / "aix2022/yolohw.names"),
+    )
     detections = read_detections(shared_data / "reference" / f"{file}.json", data)
     values = darknet_ap50(detections, data)
     assert round(darknet_map50(values), 2) == number

@@ -69,10 +69,12 @@ def test_what_was_not_seen_counts_less_the_more_was_seen() -> None:
     """Satterthwaite's sum: nothing but what was not seen at one end, Student's interval of what was seen at the other."""
     random = np.random.RandomState(6)
     before, change = mean_of(random.uniform(20, 80, 50)), random.uniform(-1, 1, 50)
+
     def half(scale: float) -> float:
         after = Resampled(before.drawn + scale * mean_of(change).drawn, before.left + scale * mean_of(change).left, 50)
         low, high = difference_interval(0.0, before, after)
         return (high - low) / 2
+
     nothing = 3 * np.sqrt(before.variance() / 50)
     assert half(0) == pytest.approx(nothing)
     assert half(1e-3) == pytest.approx(nothing, rel=1e-3)
@@ -83,8 +85,10 @@ def test_what_was_not_seen_counts_less_the_more_was_seen() -> None:
 def test_a_difference_that_one_picture_makes_is_less_sure_the_larger_it_is() -> None:
     before = mean_of(np.random.RandomState(7).uniform(20, 80, 50))
     single = mean_of(np.eye(50)[0] * 20)
-    halves = [difference_interval(0.0, before, Resampled(before.drawn + k * single.drawn, before.left + k * single.left, 50))[1]
-              for k in (0, 1, 2)]
+    halves = [
+        difference_interval(0.0, before, Resampled(before.drawn + k * single.drawn, before.left + k * single.left, 50))[1]
+        for k in (0, 1, 2)
+    ]
     assert halves == sorted(halves)
 
 

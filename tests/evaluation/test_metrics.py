@@ -46,8 +46,15 @@ def test_per_class_equals_the_evaluation_of_that_class() -> None:
     table = CocoEvaluator(dataset).evaluate(detections).per_class()
     for c, row in enumerate(table):
         keep = dataset.category == c
-        only = Dataset(dataset.images, dataset.categories, dataset.image_index[keep], dataset.category[keep],
-                       dataset.box[keep], dataset.area[keep], dataset.crowd[keep])
+        only = Dataset(
+            dataset.images,
+            dataset.categories,
+            dataset.image_index[keep],
+            dataset.category[keep],
+            dataset.box[keep],
+            dataset.area[keep],
+            dataset.crowd[keep],
+        )
         assert row["truths"] == int((~only.crowd).sum())
         expected = pycocotools_summary(only, detections.select(detections.category == c))
         for name in ("AP", "AP50", "AP75", "AR100"):
@@ -68,8 +75,11 @@ def test_perfect_detections_give_exactly_100() -> None:
 
 def test_no_detections_give_zero_and_no_truths_minus_one() -> None:
     empty = Detections.of(1, [], [], [], [])
-    for dataset, value in ((one_image([[10, 10, 40, 40]]), 0.0), (one_image([]), -1.0),
-                           (one_image([[10, 10, 40, 40]], crowd=True), -1.0)):
+    for dataset, value in (
+        (one_image([[10, 10, 40, 40]]), 0.0),
+        (one_image([]), -1.0),
+        (one_image([[10, 10, 40, 40]], crowd=True), -1.0),
+    ):
         summary = CocoEvaluator(dataset).evaluate(empty).summary
         assert [summary[name] for name in ("AP", "AP50", "AP75", "AR100")] == [value] * 4
         assert pycocotools_summary(dataset, empty)["AP"] == value
@@ -99,8 +109,13 @@ def test_weights_equal_repeated_images() -> None:
     dataset = random_dataset(9)
     detections = random_detections(dataset, 10)
     # Scores that differ: copies of tied detections would interleave.
-    detections = Detections.of(detections.image_count, detections.image_index, detections.category,
-                               np.random.RandomState(0).permutation(len(detections)) / 1e4, detections.box)
+    detections = Detections.of(
+        detections.image_count,
+        detections.image_index,
+        detections.category,
+        np.random.RandomState(0).permutation(len(detections)) / 1e4,
+        detections.box,
+    )
     weight = np.random.RandomState(11).randint(0, 4, len(dataset.images)).astype(np.int32)
     rows, parts, records = [], [], []
     for image, times in enumerate(weight):
@@ -163,8 +178,12 @@ REFERENCE = [
 
 @pytest.mark.parametrize(("file", "folder", "names", "numbers"), REFERENCE, ids=[row[0] for row in REFERENCE])
 def test_reference_detections_give_the_printed_numbers(shared_data, file, folder, names, numbers) -> None:
-    dataset = load_dataset("coco", shared_data / folder / "images", names=read_names(shared_data / names),
-                           annotations=shared_data / folder / "instances_dev.json")
+    dataset = load_dataset(
+        "coco",
+        shared_data / folder / "images",
+        names=read_names(shared_data / names),
+        annotations=shared_data / folder / "instances_dev.json",
+    )
     detections = read_detections(shared_data / "reference" / f"{file}.json", dataset)
     summary = CocoEvaluator(dataset).evaluate(detections).summary
     assert tuple(round(summary[name], 2) for name in ("AP", "AP50", "AP75", "AR100")) == numbers

@@ -20,7 +20,7 @@ def test_sums_are_those_of_float64_to_a_hundred_thousandth(shape: tuple[int, ...
 
 def test_every_image_stands_for_itself() -> None:
     a, b = np.random.default_rng(8).standard_normal((2, 6, 9, 11, 13), np.float32)
-    alone = np.concatenate([squared_sum(a[i:i + 1], b[i:i + 1]) for i in range(6)])
+    alone = np.concatenate([squared_sum(a[i : i + 1], b[i : i + 1]) for i in range(6)])
     assert np.array_equal(squared_sum(a, b), alone)
 
 

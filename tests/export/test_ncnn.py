@@ -41,11 +41,19 @@ def test_only_int8_layers_have_scales() -> None:
 
 def test_what_holds_codes_or_their_sums_refuses_16_bits() -> None:
     # A half ends at 65504, sums of codes do not; ncnn turns halves on by itself where the CPU has them.
-    text = one_layer("[convolutional]\nfilters=8\nsize=3\npad=1\ngroups=8\nactivation=leaky\n"
-                     "[convolutional]\nfilters=8\nsize=3\npad=1\ngroups=2\nactivation=leaky\n" + ONE)
+    text = one_layer(
+        "[convolutional]\nfilters=8\nsize=3\npad=1\ngroups=8\nactivation=leaky\n"
+        "[convolutional]\nfilters=8\nsize=3\npad=1\ngroups=2\nactivation=leaky\n" + ONE
+    )
     lines = _lines(text, "q")[2:]
     assert {line[0] for line in lines if "31=7" in line} == {
-        "Quantize", "Cast", "Convolution", "ConvolutionDepthWise", "Concat", "Scale"}
+        "Quantize",
+        "Cast",
+        "Convolution",
+        "ConvolutionDepthWise",
+        "Concat",
+        "Scale",
+    }
     assert {line[0] for line in lines if "31=7" not in line} <= {"Input", "Split", "Crop", "ReLU"}
 
 
@@ -75,11 +83,14 @@ def test_the_json_says_how_to_use_the_files() -> None:
     assert all(head["output"] in param for head in said["heads"])
 
 
-@pytest.mark.parametrize(("activations", "said"), [
-    (DYNAMIC, "ncnn's int8 is symmetric, not affine"),
-    (ActivationOptions(mode="symmetric", ranges="dynamic"), "ranges that are fixed beforehand"),
-    (ActivationOptions(mode="power_of_two", ranges="calibrated"), "never towards zero"),
-])
+@pytest.mark.parametrize(
+    ("activations", "said"),
+    [
+        (DYNAMIC, "ncnn's int8 is symmetric, not affine"),
+        (ActivationOptions(mode="symmetric", ranges="dynamic"), "ranges that are fixed beforehand"),
+        (ActivationOptions(mode="power_of_two", ranges="calibrated"), "never towards zero"),
+    ],
+)
 def test_what_cannot_be_expressed_is_refused_by_layer(activations: Any, said: str) -> None:
     with pytest.raises(ConfigError, match=f"^--to ncnn: layer 0 [^\n]*{said}[^\n]*the nearest configuration that can is f?h?$"):
         export("ncnn", configured(one_layer(ONE), "q", activations))

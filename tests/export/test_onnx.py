@@ -25,8 +25,10 @@ onnx = pytest.importorskip("onnx")
 numpy_helper = pytest.importorskip("onnx.numpy_helper")
 
 DOCUMENT = {
-    "name": "tiny", "protocol": {"resize": "stretch", "confidence": 0.1, "nms": 0.4, "nms_kind": "default"},
-    "digests": {"cfg": "ab"}, "metrics": {"AP": 44.5},
+    "name": "tiny",
+    "protocol": {"resize": "stretch", "confidence": 0.1, "nms": 0.4, "nms_kind": "default"},
+    "digests": {"cfg": "ab"},
+    "metrics": {"AP": 44.5},
 }
 
 
@@ -74,8 +76,11 @@ def test_heads_have_their_layers_names_and_shapes(prepared_tiny: Configuration) 
         for output in model.graph.output
     }
     assert shapes == {
-        "layer_015_head_016": [1, 24, 2, 2], "layer_022_head_023": [1, 24, 4, 4],
-        "boxes": ["detections", 4], "scores": ["detections"], "classes": ["detections"],
+        "layer_015_head_016": [1, 24, 2, 2],
+        "layer_022_head_023": [1, 24, 4, 4],
+        "boxes": ["detections", 4],
+        "scores": ["detections"],
+        "classes": ["detections"],
     }
 
 
@@ -83,7 +88,8 @@ def test_heads_have_their_layers_names_and_shapes(prepared_tiny: Configuration) 
 def test_weights_are_stored_in_their_precision(prepared_tiny: Configuration, key: str, kind: type) -> None:
     configuration = replace(prepared_tiny, precisions=assign_key(prepared_tiny.network, key))
     stored = {
-        tensor.name: numpy_helper.to_array(tensor) for tensor in _model(configuration).graph.initializer
+        tensor.name: numpy_helper.to_array(tensor)
+        for tensor in _model(configuration).graph.initializer
         if tensor.name.endswith("_weights")
     }
     assert len(stored) == 13
@@ -92,11 +98,18 @@ def test_weights_are_stored_in_their_precision(prepared_tiny: Configuration, key
         assert (found.dtype, found.shape) == (kind, layer.weight_shape)
 
 
-@pytest.mark.parametrize(("key", "quantization", "said"), [
-    ("f" * 12 + "H", QuantizationOptions(), r"layer 22 \(conv-13/yolo-2\) as fp16_half: .* configuration that can is f{12}h$"),
-    ("f" * 12 + "q", QuantizationOptions(ActivationOptions(mode="MIN_COMBINED")), r"layer 22 .*MIN_COMBINED .*use affine"),
-    ("q" + "f" * 12, QuantizationOptions(ActivationOptions(rounding="truncate")), r"layer 0 .*truncate.*calibrate"),
-])
+@pytest.mark.parametrize(
+    ("key", "quantization", "said"),
+    [
+        (
+            "f" * 12 + "H",
+            QuantizationOptions(),
+            r"layer 22 \(conv-13/yolo-2\) as fp16_half: .* configuration that can is f{12}h$",
+        ),
+        ("f" * 12 + "q", QuantizationOptions(ActivationOptions(mode="MIN_COMBINED")), r"layer 22 .*MIN_COMBINED .*use affine"),
+        ("q" + "f" * 12, QuantizationOptions(ActivationOptions(rounding="truncate")), r"layer 0 .*truncate.*calibrate"),
+    ],
+)
 def test_what_onnx_cannot_hold_is_refused_by_layer(
     prepared_tiny: Configuration, key: str, quantization: QuantizationOptions, said: str
 ) -> None:
@@ -107,8 +120,10 @@ def test_what_onnx_cannot_hold_is_refused_by_layer(
 
 
 def test_paddings_and_suppressions_that_onnx_lacks_are_refused() -> None:
-    cfg = "[net]\nwidth=8\nheight=8\nchannels=3\n[maxpool]\nsize=2\nstride=2\npadding=3\n[convolutional]\nfilters=14\n" \
+    cfg = (
+        "[net]\nwidth=8\nheight=8\nchannels=3\n[maxpool]\nsize=2\nstride=2\npadding=3\n[convolutional]\nfilters=14\n"
         "activation=linear\n[yolo]\nmask=0,1\nnum=2\nclasses=2\nanchors=2,3, 4,5\nnms_kind=diounms\n"
+    )
     network = parse_cfg(cfg, "t.cfg")
     prepared = Prepared(network, random_weights(network), kernels())
     configuration = Configuration.of(prepared, assign_key(network, "f"), resolve_options(network))
@@ -116,7 +131,8 @@ def test_paddings_and_suppressions_that_onnx_lacks_are_refused() -> None:
         export("onnx", configuration)
     plain = parse_cfg(cfg.replace("padding=3", "padding=1"), "t.cfg")
     configuration = Configuration.of(
-        Prepared(plain, random_weights(plain), kernels()), assign_key(plain, "f"), resolve_options(plain))
+        Prepared(plain, random_weights(plain), kernels()), assign_key(plain, "f"), resolve_options(plain)
+    )
     assert export("onnx", configuration).content
     with pytest.raises(ConfigError, match="--with-boxes: nms_kind diounms"):
         export("onnx", configuration, options={"with_boxes": True})

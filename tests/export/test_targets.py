@@ -39,14 +39,19 @@ def test_a_cfg_has_the_precisions_that_were_chosen_and_needs_no_weights() -> Non
     exported = export("cfg", CHOSEN)
     network = parse_cfg(exported.content)
     assert [layer.declared.precision.name for layer in network.convolutions if layer.declared and layer.declared.precision] == (
-        ["int8"] * 13)
+        ["int8"] * 13
+    )
     assert exported.details == {"changed": True}
     assert export("cfg", configuration(exported.content, "q" * 13)).details == {"changed": False}
 
 
-@pytest.mark.parametrize(("packages", "said"), [
-    (("mpnet", "no-such-module"), "needs no-such-module"), (("numpy>=9999.1",), r"needs numpy 9999.1 or newer \(this is .*\)"),
-])
+@pytest.mark.parametrize(
+    ("packages", "said"),
+    [
+        (("mpnet", "no-such-module"), "needs no-such-module"),
+        (("numpy>=9999.1",), r"needs numpy 9999.1 or newer \(this is .*\)"),
+    ],
+)
 def test_missing_and_old_packages_are_named(monkeypatch: pytest.MonkeyPatch, packages: tuple[str, ...], said: str) -> None:
     needy = replace(targets()["cfg"], packages=packages, extra="needy")
     monkeypatch.setattr(mpnet.export, "targets", lambda: {"cfg": needy})
@@ -73,7 +78,7 @@ def test_flavours_and_options_are_those_of_the_target(monkeypatch: pytest.Monkey
 
 
 def test_what_a_target_cannot_express_is_refused_by_layer_with_what_it_can(
-    monkeypatch: pytest.MonkeyPatch, prepared_tiny: Configuration,
+    monkeypatch: pytest.MonkeyPatch, prepared_tiny: Configuration
 ) -> None:
     def support(layer: Any, precision: Any, quantization: Any, flavour: str) -> str:
         return "only large layers are quantised" if precision.name == "int8" and layer.index < 3 else ""
@@ -83,5 +88,6 @@ def test_what_a_target_cannot_express_is_refused_by_layer_with_what_it_can(
         export("bytes", prepared_tiny)
     assert str(refused.value) == (
         "--to bytes: layer 0 (conv-1) as int8: only large layers are quantised (1 more layer neither); the nearest "
-        f"configuration that can is hh{'q' * 11}")
+        f"configuration that can is hh{'q' * 11}"
+    )
     assert export("bytes", replace(prepared_tiny, precisions=assign_key(prepared_tiny.network, "hh" + "q" * 11)))

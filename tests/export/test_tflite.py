@@ -32,8 +32,11 @@ def _operators(content: bytes) -> list[tuple[str, list[str], bool]]:
     model = _model(content)
     tensors = model.subgraphs[0].tensors
     return [
-        (names[model.operatorCodes[operator.opcodeIndex].builtinCode], [types[tensors[i].type] for i in operator.inputs],
-         model.buffers[tensors[operator.inputs[0]].buffer].data is not None)
+        (
+            names[model.operatorCodes[operator.opcodeIndex].builtinCode],
+            [types[tensors[i].type] for i in operator.inputs],
+            model.buffers[tensors[operator.inputs[0]].buffer].data is not None,
+        )
         for operator in model.subgraphs[0].operators
     ]
 
@@ -109,12 +112,15 @@ def test_without_names_there_is_no_archive() -> None:
     assert not zipfile.is_zipfile(io.BytesIO(_written(configured(tiny_cfg(), "f"))))
 
 
-@pytest.mark.parametrize(("flavour", "activations", "said"), [
-    ("armnn", DYNAMIC, "layer 0 .* as int8: ArmNN takes no range that is measured on the picture"),
-    ("litert", ActivationOptions(mode="symmetric", ranges="dynamic"), "LiteRT measures affine ranges"),
-    ("litert", ActivationOptions(mode="MIN_COMBINED", ranges="calibrated"), "do not hit the real 0"),
-    ("litert", ActivationOptions(mode="power_of_two", ranges="calibrated"), "never towards zero"),
-])
+@pytest.mark.parametrize(
+    ("flavour", "activations", "said"),
+    [
+        ("armnn", DYNAMIC, "layer 0 .* as int8: ArmNN takes no range that is measured on the picture"),
+        ("litert", ActivationOptions(mode="symmetric", ranges="dynamic"), "LiteRT measures affine ranges"),
+        ("litert", ActivationOptions(mode="MIN_COMBINED", ranges="calibrated"), "do not hit the real 0"),
+        ("litert", ActivationOptions(mode="power_of_two", ranges="calibrated"), "never towards zero"),
+    ],
+)
 def test_what_cannot_be_expressed_is_refused_by_layer(flavour: str, activations: Any, said: str) -> None:
     with pytest.raises(ConfigError, match=f"^[^\n]*{said}[^\n]*$"):
         _written(configured(one_layer(ONE), "q", activations), flavour)

@@ -149,12 +149,16 @@ def test_a_folder_that_another_process_writes_stays(tmp_path: Path) -> None:
 
 def test_many_writers_of_one_folder(tmp_path: Path) -> None:
     folder = tmp_path / "result"
-    script = ("import sys\nfrom pathlib import Path\nfrom mpnet.formats.atomic import write_folder, write_link\n"
-              "for i in range(30):\n"
-              "    write_folder(Path(sys.argv[1]), {'a': sys.argv[2].encode(), 'b': sys.argv[2].encode()})\n"
-              "    write_link(Path(sys.argv[1]).parent / 'latest', 'result')")
-    writers = [subprocess.Popen([sys.executable, "-c", script, str(folder), str(number)], stderr=subprocess.PIPE, text=True)
-               for number in range(4)]
+    script = (
+        "import sys\nfrom pathlib import Path\nfrom mpnet.formats.atomic import write_folder, write_link\n"
+        "for i in range(30):\n"
+        "    write_folder(Path(sys.argv[1]), {'a': sys.argv[2].encode(), 'b': sys.argv[2].encode()})\n"
+        "    write_link(Path(sys.argv[1]).parent / 'latest', 'result')"
+    )
+    writers = [
+        subprocess.Popen([sys.executable, "-c", script, str(folder), str(number)], stderr=subprocess.PIPE, text=True)
+        for number in range(4)
+    ]
     assert [(writer.wait(), writer.stderr.read() if writer.stderr else "") for writer in writers] == [(0, "")] * 4
     assert len({path.read_bytes() for path in folder.iterdir()}) == 1
     assert sorted(path.name for path in tmp_path.iterdir()) == ["latest", "result"]

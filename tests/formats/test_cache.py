@@ -139,9 +139,10 @@ def test_the_cache_follows_the_environment(monkeypatch: pytest.MonkeyPatch) -> N
     assert cache_folder() == Path("/own")
 
 
-@pytest.mark.parametrize(("text", "limit"), [
-    ("", DEFAULT_LIMIT_BYTES), ("0", 0), ("500M", 500 * 10**6), ("2g", 2 * 10**9), (" 3 ", 3), ("10KB", 10**4),
-])
+@pytest.mark.parametrize(
+    ("text", "limit"),
+    [("", DEFAULT_LIMIT_BYTES), ("0", 0), ("500M", 500 * 10**6), ("2g", 2 * 10**9), (" 3 ", 3), ("10KB", 10**4)],
+)
 def test_the_limit(monkeypatch: pytest.MonkeyPatch, text: str, limit: int) -> None:
     monkeypatch.setenv("MPNET_CACHE_LIMIT", text)
     assert cache_limit() == limit

@@ -29,26 +29,32 @@ def test_convolution_has_all_its_keys() -> None:
     assert (layer.weight_count, layer.parameters, layer.macs) == (216, 216 + 32, 8 * 16 * 8 * 27)
 
 
-@pytest.mark.parametrize(("keys", "expected"), [
-    ("size=5\npad=1", (16, 32, 4)),
-    ("size=3\npadding=0", (14, 30, 4)),
-    ("size=3\npadding=2", (18, 34, 4)),
-    ("size=3\npad=1\ndilation=2", (16, 32, 4)),
-    ("size=3\ndilation=3", (10, 26, 4)),
-    ("size=1\npad=1\nstride=2", (8, 16, 4)),
-])
+@pytest.mark.parametrize(
+    ("keys", "expected"),
+    [
+        ("size=5\npad=1", (16, 32, 4)),
+        ("size=3\npadding=0", (14, 30, 4)),
+        ("size=3\npadding=2", (18, 34, 4)),
+        ("size=3\npad=1\ndilation=2", (16, 32, 4)),
+        ("size=3\ndilation=3", (10, 26, 4)),
+        ("size=1\npad=1\nstride=2", (8, 16, 4)),
+    ],
+)
 def test_convolution_shapes(keys: str, expected: tuple[int, int, int]) -> None:
     assert shapes(f"{NET}[convolutional]\nfilters=4\nactivation=linear\n{keys}\n") == [expected]
 
 
-@pytest.mark.parametrize(("keys", "expected"), [
-    ("size=2\nstride=2", (8, 16, 3)),
-    ("size=2\nstride=1", (16, 32, 3)),
-    ("size=5\nstride=1", (16, 32, 3)),
-    ("size=3\nstride=2", (8, 16, 3)),
-    ("size=3\nstride=2\npadding=0", (7, 15, 3)),
-    ("stride=4", (4, 8, 3)),
-])
+@pytest.mark.parametrize(
+    ("keys", "expected"),
+    [
+        ("size=2\nstride=2", (8, 16, 3)),
+        ("size=2\nstride=1", (16, 32, 3)),
+        ("size=5\nstride=1", (16, 32, 3)),
+        ("size=3\nstride=2", (8, 16, 3)),
+        ("size=3\nstride=2\npadding=0", (7, 15, 3)),
+        ("stride=4", (4, 8, 3)),
+    ],
+)
 def test_maxpool_shapes(keys: str, expected: tuple[int, int, int]) -> None:
     assert shapes(f"{NET}[maxpool]\n{keys}\n") == [expected]
 
@@ -69,19 +75,27 @@ def test_blanks_comments_and_line_ends_do_not_matter() -> None:
     assert shapes(text) == [(14, 30, 8)]
 
 
-@pytest.mark.parametrize(("extra", "message"), [
-    ("int_8=1", "t.cfg:11: unknown key 'int_8'; did you mean 'int8'?"),
-    ("quantise=1", "t.cfg:11: unknown key 'quantise'; did you mean 'quantize'?"),
-    ("INT8=1", "t.cfg:11: unknown key 'INT8'; did you mean 'int8'?"),
-    ("precision=int8", "t.cfg:11: unknown key 'precision'; did you mean 'int8=1'?"),
-    ("fp32=1\nint8=1",
-     "t.cfg:12: fp32 and int8 are 1 in [convolutional]; exactly one of "
-     f"{', '.join(BASE_NAMES)} must be 1, or none of them given"),
-    ("fp32=0\nint8=0", "t.cfg:12: fp32, int8: none is 1 in [convolutional]; exactly one of "
-     f"{', '.join(BASE_NAMES)} must be 1, or none of them given"),
-    ("int8=2", "t.cfg:11: int8=2 is out of range; use 0 to 1"),
-    ("int8=1\nint8=0", "t.cfg:12: int8 is already given in line 11; keep one"),
-])
+@pytest.mark.parametrize(
+    ("extra", "message"),
+    [
+        ("int_8=1", "t.cfg:11: unknown key 'int_8'; did you mean 'int8'?"),
+        ("quantise=1", "t.cfg:11: unknown key 'quantise'; did you mean 'quantize'?"),
+        ("INT8=1", "t.cfg:11: unknown key 'INT8'; did you mean 'int8'?"),
+        ("precision=int8", "t.cfg:11: unknown key 'precision'; did you mean 'int8=1'?"),
+        (
+            "fp32=1\nint8=1",
+            "t.cfg:12: fp32 and int8 are 1 in [convolutional]; exactly one of "
+            f"{', '.join(BASE_NAMES)} must be 1, or none of them given",
+        ),
+        (
+            "fp32=0\nint8=0",
+            "t.cfg:12: fp32, int8: none is 1 in [convolutional]; exactly one of "
+            f"{', '.join(BASE_NAMES)} must be 1, or none of them given",
+        ),
+        ("int8=2", "t.cfg:11: int8=2 is out of range; use 0 to 1"),
+        ("int8=1\nint8=0", "t.cfg:12: int8 is already given in line 11; keep one"),
+    ],
+)
 def test_precision_keys_are_checked_at_their_line(extra: str, message: str) -> None:
     with pytest.raises(PrecisionError if "range" not in message else FormatError) as caught:
         parse_cfg(NET + CONV + extra + "\n", "t.cfg")
@@ -96,41 +110,56 @@ def test_precision_keys_are_read() -> None:
     assert (declared.precision, own.precision, own.line, own.quantize, own.quantize_line) == (FP16, INT8, 13, False, 14)
 
 
-@pytest.mark.parametrize(("text", "message"), [
-    ("", "t.cfg: empty; a cfg begins with [net]"),
-    (CONV, "t.cfg:1: the first section is [convolutional]; a cfg begins with [net]"),
-    ("width=3\n", "t.cfg:1: 'width=3' stands before the first section; begin with [net]"),
-    (NET, "t.cfg:1: no layer follows [net]"),
-    ("[net]\nwidth=32\n" + CONV, "t.cfg:1: width and height of the picture are missing or 0; add them to [net]"),
-    (NET + "[convolutional\n", "t.cfg:5: '[convolutional' is no section header; write [name]"),
-    (NET + CONV + "oops\n", "t.cfg:11: 'oops' is neither [section] nor key=value"),
-    (NET + "[lstm]\n",
-     "t.cfg:5: [lstm] is not supported: recurrent networks read sequences, and mpnet runs pictures"),
-    (NET + "[local]\n",
-     "t.cfg:5: [local] is not supported: weights of its own at every position are quantised by nobody's kernels"),
-    (NET + "[convolutional]\nfilters=eight\n", "t.cfg:6: filters=eight is not a whole number from 1 to 65536"),
-    (NET + "[convolutional]\nfilters=1e3\n", "t.cfg:6: filters=1e3 is not a whole number from 1 to 65536"),
-    (NET + "[convolutional]\nfilters=70000\n", "t.cfg:6: filters=70000 is out of range; use 1 to 65536"),
-    (NET + "[convolutional]\nactivation=lekay\n",
-     "t.cfg:6: activation=lekay is not supported; use one of " + ", ".join(ACTIVATIONS)),
-    (NET + "[convolutional]\nxnor=1\n", "t.cfg:6: xnor=1 is not supported in [convolutional]; only xnor=0 is"),
-    (NET + "[convolutional]\nsize=21\n",
-     "t.cfg:5: a window of 21 does not fit into the input of 32x16 with 0 of padding; "
-     "lower size or raise pad"),
-    (NET + "[route]\nlayers=-1\n",
-     "t.cfg:6: layers names layer -1, which is not before this layer 0; the first layer can "
-     "name none"),
-    (NET + CONV + "[route]\nlayers=5\n",
-     "t.cfg:12: layers names layer 5, which is not before this layer 1; use -1 to -1 or 0 "
-     "to 0"),
-    (NET + CONV + "[shortcut]\nfrom=-1\nactivation=linear\n[shortcut]\nfrom=-3\n",
-     "t.cfg:15: from names layer -3, which is not before this layer 2; use -2 to -1 or 0 to 1"),
-    (NET + CONV + "[yolo]\nnum=1\nanchors=1,2\nclasses=2\n",
-     "t.cfg:11: [yolo] with 1 anchors and 2 classes needs 7 channels, but the layer before has 8; set filters=7 there"),
-    (NET + CONV.replace("filters=8", "filters=8\nantialiasing=1") + CONV + "[route]\nlayers=0\n",
-     "t.cfg:19: layers names layer 0, which has antialiasing: Darknet mixes up its shapes there; only the layer behind it "
-     "can read it"),
-])
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "t.cfg: empty; a cfg begins with [net]"),
+        (CONV, "t.cfg:1: the first section is [convolutional]; a cfg begins with [net]"),
+        ("width=3\n", "t.cfg:1: 'width=3' stands before the first section; begin with [net]"),
+        (NET, "t.cfg:1: no layer follows [net]"),
+        ("[net]\nwidth=32\n" + CONV, "t.cfg:1: width and height of the picture are missing or 0; add them to [net]"),
+        (NET + "[convolutional\n", "t.cfg:5: '[convolutional' is no section header; write [name]"),
+        (NET + CONV + "oops\n", "t.cfg:11: 'oops' is neither [section] nor key=value"),
+        (NET + "[lstm]\n", "t.cfg:5: [lstm] is not supported: recurrent networks read sequences, and mpnet runs pictures"),
+        (
+            NET + "[local]\n",
+            "t.cfg:5: [local] is not supported: weights of its own at every position are quantised by nobody's kernels",
+        ),
+        (NET + "[convolutional]\nfilters=eight\n", "t.cfg:6: filters=eight is not a whole number from 1 to 65536"),
+        (NET + "[convolutional]\nfilters=1e3\n", "t.cfg:6: filters=1e3 is not a whole number from 1 to 65536"),
+        (NET + "[convolutional]\nfilters=70000\n", "t.cfg:6: filters=70000 is out of range; use 1 to 65536"),
+        (
+            NET + "[convolutional]\nactivation=lekay\n",
+            "t.cfg:6: activation=lekay is not supported; use one of " + ", ".join(ACTIVATIONS),
+        ),
+        (NET + "[convolutional]\nxnor=1\n", "t.cfg:6: xnor=1 is not supported in [convolutional]; only xnor=0 is"),
+        (
+            NET + "[convolutional]\nsize=21\n",
+            "t.cfg:5: a window of 21 does not fit into the input of 32x16 with 0 of padding; lower size or raise pad",
+        ),
+        (
+            NET + "[route]\nlayers=-1\n",
+            "t.cfg:6: layers names layer -1, which is not before this layer 0; the first layer can name none",
+        ),
+        (
+            NET + CONV + "[route]\nlayers=5\n",
+            "t.cfg:12: layers names layer 5, which is not before this layer 1; use -1 to -1 or 0 to 0",
+        ),
+        (
+            NET + CONV + "[shortcut]\nfrom=-1\nactivation=linear\n[shortcut]\nfrom=-3\n",
+            "t.cfg:15: from names layer -3, which is not before this layer 2; use -2 to -1 or 0 to 1",
+        ),
+        (
+            NET + CONV + "[yolo]\nnum=1\nanchors=1,2\nclasses=2\n",
+            "t.cfg:11: [yolo] with 1 anchors and 2 classes needs 7 channels, but the layer before has 8; set filters=7 there",
+        ),
+        (
+            NET + CONV.replace("filters=8", "filters=8\nantialiasing=1") + CONV + "[route]\nlayers=0\n",
+            "t.cfg:19: layers names layer 0, which has antialiasing: Darknet mixes up its shapes there; only the layer behind it "
+            "can read it",
+        ),
+    ],
+)
 def test_bad_cfg_is_one_line(text: str, message: str) -> None:
     with pytest.raises(FormatError) as caught:
         parse_cfg(text, "t.cfg")
@@ -144,14 +173,21 @@ def test_unsupported_keys_pass_at_the_value_that_changes_nothing() -> None:
         parse_cfg(NET + CONV + "xnor=1\n", "t.cfg")
 
 
-@pytest.mark.parametrize(("section", "warning"), [
-    ("[convolutional]\nfilters=4\nfilters=8\n", "t.cfg:7: filters=8 contradicts line 6, which counts, as in Darknet"),
-    ("[convolutional]\nfilters=7\nactivation=leaky # as usual\n",
-     "t.cfg:7: Darknet takes the comment for a part of the word 'leaky', which it then does not know; put comments on "
-     "lines of their own"),
-    ("[convolutional]\nfilters=7\nactivation=linear\n[yolo]\nnum=1\nclasses=2\nanchors=3\n",
-     "t.cfg:8: anchors holds 1 numbers for num=1; Darknet takes 0.5 for those that are missing, and so does mpnet"),
-])
+@pytest.mark.parametrize(
+    ("section", "warning"),
+    [
+        ("[convolutional]\nfilters=4\nfilters=8\n", "t.cfg:7: filters=8 contradicts line 6, which counts, as in Darknet"),
+        (
+            "[convolutional]\nfilters=7\nactivation=leaky # as usual\n",
+            "t.cfg:7: Darknet takes the comment for a part of the word 'leaky', which it then does not know; put comments on "
+            "lines of their own",
+        ),
+        (
+            "[convolutional]\nfilters=7\nactivation=linear\n[yolo]\nnum=1\nclasses=2\nanchors=3\n",
+            "t.cfg:8: anchors holds 1 numbers for num=1; Darknet takes 0.5 for those that are missing, and so does mpnet",
+        ),
+    ],
+)
 def test_what_darknet_takes_otherwise_is_warned_of(section: str, warning: str) -> None:
     assert warning in parse_cfg(NET + section, "t.cfg").warnings
 
@@ -167,15 +203,18 @@ def test_training_keys_are_silent_and_unknown_ones_are_listed() -> None:
     assert parse_cfg(text, "t.cfg").warnings == ("t.cfg:14: unknown key 'frobnicate' in [convolutional] is ignored",)
 
 
-@pytest.mark.parametrize("text", [
-    "[net]\nwidth=16384\nheight=16384\n" + "[convolutional]\nfilters=65536\n",
-    "[net]\nwidth=64\nheight=64\n" + "[upsample]\nstride=64\n" * 3,
-    NET + "[convolutional]\nfilters=65536\n[convolutional]\nfilters=65536\n",
-    NET + "[maxpool]\n" * 1001,
-    NET + "[yolo]\nanchors=" + "1," * 1500 + "1\n",
-    NET + "[convolutional]\nfilters=" + "9" * 3000 + "\n",
-    "[net]\n#" + "x" * 5000 + "\n",
-])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[net]\nwidth=16384\nheight=16384\n" + "[convolutional]\nfilters=65536\n",
+        "[net]\nwidth=64\nheight=64\n" + "[upsample]\nstride=64\n" * 3,
+        NET + "[convolutional]\nfilters=65536\n[convolutional]\nfilters=65536\n",
+        NET + "[maxpool]\n" * 1001,
+        NET + "[yolo]\nanchors=" + "1," * 1500 + "1\n",
+        NET + "[convolutional]\nfilters=" + "9" * 3000 + "\n",
+        "[net]\n#" + "x" * 5000 + "\n",
+    ],
+)
 def test_oversized_requests_are_refused(text: str) -> None:
     with pytest.raises(FormatError, match=r"^t\.cfg:\d+: .*(limit|more than|not a whole number)"):
         parse_cfg(text, "t.cfg")
@@ -197,10 +236,15 @@ def test_files_that_are_none(tmp_path: Path) -> None:
         assert str(caught.value) == f"{path}: {message}"
 
 
-@pytest.mark.parametrize(("name", "expected"), [
-    ("yolov3-tiny.cfg", "fffffffffffff"), ("yolov3-tiny-fp16.cfg", "hhhhhhhhhhhhh"),
-    ("yolov3-tiny-int8.cfg", "qqqqqqqqqqqqq"), ("yolov3-tiny-mixed.cfg", "hqqqqqqqqfqqf"),
-])
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("yolov3-tiny.cfg", "fffffffffffff"),
+        ("yolov3-tiny-fp16.cfg", "hhhhhhhhhhhhh"),
+        ("yolov3-tiny-int8.cfg", "qqqqqqqqqqqqq"),
+        ("yolov3-tiny-mixed.cfg", "hqqqqqqqqfqqf"),
+    ],
+)
 def test_shipped_networks(repository: Path, name: str, expected: str) -> None:
     network = read_cfg(repository / "cfg" / name)
     keys = [layer.declared or network.declared for layer in network.convolutions]
@@ -216,7 +260,7 @@ def test_the_published_mask_is_known_by_the_layers_whatever_else_the_cfg_says(re
     right = (repository / "cfg" / f"{name}.cfg").read_text()
     assert parse_cfg(right, "t.cfg").warnings == ()
     published = right.replace("mask=1,2,3", "mask = 0,1,2")
-    line = 1 + published[:published.rindex("[yolo]")].count("\n")
+    line = 1 + published[: published.rindex("[yolo]")].count("\n")
     for text in (published, published.replace("416", "608"), published.replace("stride=1\n", "# a comment\n stride = 1\n", 1)):
         [warning] = parse_cfg(text, "t.cfg").warnings
         assert warning.startswith(f"t.cfg:{line + (text.count(chr(10)) - published.count(chr(10)))}: mask = 0,1,2 is that of")
@@ -229,7 +273,9 @@ def test_a_network_of_ones_own_may_have_the_published_mask(repository: Path) -> 
     assert parse_cfg(own, "t.cfg").warnings == ()
 
 
-YOLOV4_TINY_STEM = NET.replace("32", "64").replace("16", "64") + """
+YOLOV4_TINY_STEM = (
+    NET.replace("32", "64").replace("16", "64")
+    + """
 [convolutional]
 batch_normalize=1
 filters=32
@@ -268,6 +314,7 @@ beta_nms=0.6
 iou_loss=ciou
 resize=1.5
 """
+)
 
 
 def test_yolov4_keys() -> None:

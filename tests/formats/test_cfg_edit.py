@@ -46,7 +46,12 @@ def changed_lines(before: bytes, after: bytes) -> list[str]:
 def test_only_the_keys_that_differ_change() -> None:
     after = edit_precisions(TEXT, [INT8, None, None])
     assert changed_lines(TEXT, after) == [
-        "- fp32 = 1  # why", "+ fp32 = 0  # why", "-   int8 = 0", "+   int8 = 1", "- quantize = 0", "+ quantize = 1",
+        "- fp32 = 1  # why",
+        "+ fp32 = 0  # why",
+        "-   int8 = 0",
+        "+   int8 = 1",
+        "- quantize = 0",
+        "+ quantize = 1",
     ]
 
 
@@ -59,7 +64,11 @@ def test_missing_keys_follow_the_last_key_of_the_section() -> None:
 def test_a_key_that_is_not_there_yet_is_added_to_the_others() -> None:
     after = edit_precisions(TEXT, [FP16, None, None])
     assert changed_lines(TEXT, after) == [
-        "- fp32 = 1  # why", "+ fp32 = 0  # why", "- quantize = 0", "+ quantize = 1", "+ fp16=1",
+        "- fp32 = 1  # why",
+        "+ fp32 = 0  # why",
+        "- quantize = 0",
+        "+ quantize = 1",
+        "+ fp16=1",
     ]
 
 
@@ -86,7 +95,8 @@ def test_a_whole_plan_survives_the_file(repository: Path) -> None:
     chosen = parse_key(network, "hqqfqhqqqqqqf+1:q")
     after = parse_cfg(cfg_for_key(content, "hqqfqhqqqqqqf+1:q"))
     found: dict[int, Precision] = {
-        layer.index: layer.declared.precision for layer in after.layers
+        layer.index: layer.declared.precision
+        for layer in after.layers
         if layer.declared is not None and layer.declared.precision is not None
     }
     assert found == chosen

@@ -22,8 +22,10 @@ from mpnet.spec.detections import Detections
 from tests.formats.test_labels_yolo import write_pictures
 
 GOOD: dict[str, Any] = {
-    "images": [{"id": 9, "file_name": "b.png", "width": 40, "height": 20},
-               {"id": 4, "file_name": "sub/a.png", "width": 40, "height": 20}],
+    "images": [
+        {"id": 9, "file_name": "b.png", "width": 40, "height": 20},
+        {"id": 4, "file_name": "sub/a.png", "width": 40, "height": 20},
+    ],
     "categories": [{"id": 7, "name": "dog"}, {"id": 3, "name": "cat"}],
     "annotations": [
         {"id": 1, "image_id": 9, "category_id": 3, "bbox": [1, 2, 3, 4.5], "area": 9.5, "iscrowd": 0},
@@ -124,11 +126,19 @@ def test_a_bad_record_is_named(folder: Path, path: str, value: Any, message: str
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(("content", "message"), [
-    (b"", "instances.json:1: not valid JSON"), (b'{"images": [\n1,]}', "instances.json:2: not valid JSON"),
-    (b"\xff\xfe", "byte 0 is not UTF-8"), (b"[" * 100_000, "nested too deeply"), (b"[NaN]", "NaN is not a JSON number"),
-    (b"1" * 10_000, "not valid JSON"), (b"[]", "must be a JSON object"), (b"null", "must be a JSON object"),
-])
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "instances.json:1: not valid JSON"),
+        (b'{"images": [\n1,]}', "instances.json:2: not valid JSON"),
+        (b"\xff\xfe", "byte 0 is not UTF-8"),
+        (b"[" * 100_000, "nested too deeply"),
+        (b"[NaN]", "NaN is not a JSON number"),
+        (b"1" * 10_000, "not valid JSON"),
+        (b"[]", "must be a JSON object"),
+        (b"null", "must be a JSON object"),
+    ],
+)
 def test_files_that_are_no_annotations(folder: Path, content: bytes, message: str) -> None:
     with pytest.raises(FormatError, match=message) as caught:
         read(folder, content)
@@ -145,10 +155,21 @@ def test_missing_and_oversized_files(folder: Path, monkeypatch) -> None:
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=3), max_leaves=8)
-PLACES = ["images", "categories", "annotations", "images.0", "categories.1", "annotations.2",
-          *(f"images.0.{key}" for key in GOOD["images"][0]), *(f"categories.0.{key}" for key in GOOD["categories"][0]),
-          *(f"annotations.0.{key}" for key in GOOD["annotations"][0]), "annotations.0.bbox.2"]
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
+PLACES = [
+    "images",
+    "categories",
+    "annotations",
+    "images.0",
+    "categories.1",
+    "annotations.2",
+    *(f"images.0.{key}" for key in GOOD["images"][0]),
+    *(f"categories.0.{key}" for key in GOOD["categories"][0]),
+    *(f"annotations.0.{key}" for key in GOOD["annotations"][0]),
+    "annotations.0.bbox.2",
+]
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -179,8 +200,13 @@ def check(folder: Path, content: bytes) -> None:
 def test_results_come_back_exactly_and_are_the_same_bytes_each_time(folder: Path) -> None:
     dataset = read(folder, GOOD)
     random = np.random.RandomState(0)
-    found = Detections.of(2, random.randint(0, 2, 50), random.randint(0, 2, 50), random.rand(50),
-                          random.uniform(-5, 30, (50, 4)) * [1, 1, 0.5, 0.5] + [0, 0, 3, 3])
+    found = Detections.of(
+        2,
+        random.randint(0, 2, 50),
+        random.randint(0, 2, 50),
+        random.rand(50),
+        random.uniform(-5, 30, (50, 4)) * [1, 1, 0.5, 0.5] + [0, 0, 3, 3],
+    )
     text = detections_json(found, dataset)
     assert text == detections_json(found, dataset)
     (folder / "found.json").write_bytes(text)
@@ -201,15 +227,18 @@ def test_no_results(folder: Path) -> None:
 FOUND = {"image_id": 4, "category_id": 3, "bbox": [0, 0, 1, 1], "score": 1}
 
 
-@pytest.mark.parametrize(("document", "message"), [
-    ({}, "a list of detections"),
-    ([3], r"\[0\]: a detection is an object"),
-    ([FOUND, FOUND | {"image_id": 5}], r"\[1\]: image_id 5 is not in the data set"),
-    ([FOUND | {"category_id": 5}], r"\[0\]: category_id 5 is not in the data set"),
-    ([FOUND | {"bbox": [0, 0, 1]}], r"\[0\]: 'bbox'"),
-    ([FOUND | {"score": None}], r"\[0\]: 'score' must be a number"),
-    ([FOUND | {"score": 1e300}], "beyond any probability"),
-])
+@pytest.mark.parametrize(
+    ("document", "message"),
+    [
+        ({}, "a list of detections"),
+        ([3], r"\[0\]: a detection is an object"),
+        ([FOUND, FOUND | {"image_id": 5}], r"\[1\]: image_id 5 is not in the data set"),
+        ([FOUND | {"category_id": 5}], r"\[0\]: category_id 5 is not in the data set"),
+        ([FOUND | {"bbox": [0, 0, 1]}], r"\[0\]: 'bbox'"),
+        ([FOUND | {"score": None}], r"\[0\]: 'score' must be a number"),
+        ([FOUND | {"score": 1e300}], "beyond any probability"),
+    ],
+)
 def test_bad_results_are_named(folder: Path, document: Any, message: str) -> None:
     dataset = read(folder, GOOD)
     (folder / "found.json").write_text(json.dumps(document))
@@ -225,7 +254,11 @@ def test_load_dataset_by_settings(folder: Path) -> None:
     with pytest.raises(DataError, match="changed since"):
         picture(dataset.images[1])
     write_pictures(folder, ["b.png"])
-    for arguments, message in (({"format": "voc"}, "unknown format 'voc'"), ({"format": "coco"}, "data.annotations"),
-                               ({"format": "yolo"}, "data.labels"), ({"format": "coco", "limit": 0}, "data.limit")):
+    for arguments, message in (
+        ({"format": "voc"}, "unknown format 'voc'"),
+        ({"format": "coco"}, "data.annotations"),
+        ({"format": "yolo"}, "data.labels"),
+        ({"format": "coco", "limit": 0}, "data.limit"),
+    ):
         with pytest.raises(ConfigError, match=message):
             load_dataset(images=folder, **arguments)

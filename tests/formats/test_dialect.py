@@ -20,15 +20,21 @@ CONV = "[convolutional]\nbatch_normalize=1\nfilters=8\nsize=3\npad=1\nactivation
 HALF = "[convolutional]\nfilters=8\nsize=3\npad=1\nstride=2\nactivation=leaky\n"
 
 
-@pytest.mark.parametrize(("rest", "dialect", "why"), [
-    (CONV.format("leaky"), "darknet", "nothing in it needs AlexeyAB's program"),
-    (CONV.format("mish"), "alexeyab", "only AlexeyAB's program has activation=mish, line 5"),
-    (CONV.format("leaky") + "dilation=2\n", "alexeyab", "only AlexeyAB's program has dilation=2, line 5"),
-    (CONV.format("leaky") + "[route]\nlayers=-1\ngroups=2\n", "alexeyab", "only AlexeyAB's program has groups=2, line 11"),
-    (CONV.format("leaky") + "groups=1\n[empty]\n", "alexeyab", "only AlexeyAB's program has [empty], line 12"),
-    (CONV.format("leaky") + CONV.format("leaky") + "[shortcut]\nfrom=-1,-2\n", "alexeyab",
-     "only AlexeyAB's program has from=-1,-2, line 17"),
-])
+@pytest.mark.parametrize(
+    ("rest", "dialect", "why"),
+    [
+        (CONV.format("leaky"), "darknet", "nothing in it needs AlexeyAB's program"),
+        (CONV.format("mish"), "alexeyab", "only AlexeyAB's program has activation=mish, line 5"),
+        (CONV.format("leaky") + "dilation=2\n", "alexeyab", "only AlexeyAB's program has dilation=2, line 5"),
+        (CONV.format("leaky") + "[route]\nlayers=-1\ngroups=2\n", "alexeyab", "only AlexeyAB's program has groups=2, line 11"),
+        (CONV.format("leaky") + "groups=1\n[empty]\n", "alexeyab", "only AlexeyAB's program has [empty], line 12"),
+        (
+            CONV.format("leaky") + CONV.format("leaky") + "[shortcut]\nfrom=-1,-2\n",
+            "alexeyab",
+            "only AlexeyAB's program has from=-1,-2, line 17",
+        ),
+    ],
+)
 def test_auto_goes_by_what_the_cfg_uses(rest: str, dialect: str, why: str) -> None:
     network = parse_cfg(NET + rest, "t.cfg")
     assert (network.dialect, network.dialect_why) == (dialect, why)
@@ -45,7 +51,8 @@ def test_batch_norm_follows_the_dialect_and_can_be_set_alone() -> None:
     weights = random_weights(parse_cfg(text))
     folded = {
         (dialect, formula): fold_network(parse_cfg(text, "t.cfg", dialect), weights, formula)[0].weights
-        for dialect in ("darknet", "alexeyab") for formula in ("auto", "darknet", "alexeyab")
+        for dialect in ("darknet", "alexeyab")
+        for formula in ("auto", "darknet", "alexeyab")
     }
     assert np.array_equal(folded["darknet", "auto"], folded["alexeyab", "darknet"])
     assert np.array_equal(folded["alexeyab", "auto"], folded["darknet", "alexeyab"])
@@ -65,8 +72,11 @@ def test_the_original_program_takes_what_it_does_not_know_for_relu() -> None:
 def test_shortcuts_of_other_sizes_are_the_originals() -> None:
     text = NET + HALF.replace("stride=2", "stride=1") + HALF + "[shortcut]\nfrom=-2\n"
     assert parse_cfg(text, "t.cfg").layers[-1].out_shape == (8, 8, 8)
-    with pytest.raises(FormatError, match=r"^t\.cfg:18: layers 1 \(8x8x8\) and 0 \(16x16x8\) differ in width or height, where "
-                                          r"AlexeyAB's program aborts; use dialect darknet if the original trained it$"):
+    with pytest.raises(
+        FormatError,
+        match=r"^t\.cfg:18: layers 1 \(8x8x8\) and 0 \(16x16x8\) differ in width or height, where "
+        r"AlexeyAB's program aborts; use dialect darknet if the original trained it$",
+    ):
         parse_cfg(text, "t.cfg", "alexeyab")
 
 

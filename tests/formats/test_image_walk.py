@@ -49,12 +49,16 @@ WEBP = cv2.imencode(".webp", PICTURE)[1].tobytes()
 BMP = cv2.imencode(".bmp", PICTURE)[1].tobytes()
 REFUSED = {
     "png-chunk-of-4-gb": (png_head(52, 40) + b"\xff\xff\xff\xffIDAT", "says 4294967295 bytes, 0 are left"),
-    "png-without-pixels": (png_head(10_000, 10_000) + chunk(b"IDAT", zlib.compress(b"")) + chunk(b"IEND", b""),
-                           "10000 x 10000 pixels cannot be in 8 bytes of data"),
+    "png-without-pixels": (
+        png_head(10_000, 10_000) + chunk(b"IDAT", zlib.compress(b"")) + chunk(b"IEND", b""),
+        "10000 x 10000 pixels cannot be in 8 bytes of data",
+    ),
     "png-of-many-chunks": (png_head(1, 1) + chunk(b"tEXt", b"") * 100_001, "more than 100000 chunks"),
     "jpeg-of-2000-scans": (jpeg_of_scans(9_000, 9_000, 2_000), "more than 14 scans over 81 M pixels"),
-    "jpeg-of-many-segments": (b"\xff\xd8" + segment(0xC0, struct.pack(">BHHB", 8, 9, 9, 1) + b"\1\x11\0")
-                              + segment(0xFE, b"") * 100_001, "more than 100000 segments"),
+    "jpeg-of-many-segments": (
+        b"\xff\xd8" + segment(0xC0, struct.pack(">BHHB", 8, 9, 9, 1) + b"\1\x11\0") + segment(0xFE, b"") * 100_001,
+        "more than 100000 segments",
+    ),
     "webp-cut": (WEBP[:-9], "shorter than its header says"),
     "webp-chunk-of-4-gb": (WEBP[:16] + b"\xff\xff\xff\xff" + WEBP[20:], "says 4294967295 bytes"),
     "bmp-without-pixels": (BMP[:18] + struct.pack("<ii", 9_000, 9_000) + BMP[26:], "9000 x 9000 pixels cannot be in"),
@@ -65,9 +69,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_cannot_hold_is_refused_before_it_is_decoded(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_cannot_hold_is_refused_before_it_is_decoded(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     content, reason = REFUSED[name]
     path = tmp_path / "picture"
     path.write_bytes(content)

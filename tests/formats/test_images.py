@@ -67,8 +67,10 @@ def test_probe_gives_size_and_digest(tmp_path: Path) -> None:
 
 def png_of(width: int, height: int) -> bytes:
     """A valid PNG header that promises a picture of this size, without pixels."""
+
     def chunk(kind: bytes, data: bytes) -> bytes:
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
     header = chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0))
     return b"\x89PNG\r\n\x1a\n" + header + chunk(b"IEND", b"")
 
@@ -80,9 +82,11 @@ def test_sizes_are_refused_before_decoding(width: int, height: int, monkeypatch)
         decode(png_of(width, height), "a.png")
 
 
-@pytest.mark.parametrize("content", [
-    b"hello", b"\xff\xd8", b"\xff\xd8\xff\xe0\0\x01" + b"\0" * 20, b"BM", b"P6\n", b"RIFF",
-], ids=["text", "jpeg-start", "jpeg-length", "bmp-start", "ppm-start", "riff"])
+@pytest.mark.parametrize(
+    "content",
+    [b"hello", b"\xff\xd8", b"\xff\xd8\xff\xe0\0\x01" + b"\0" * 20, b"BM", b"P6\n", b"RIFF"],
+    ids=["text", "jpeg-start", "jpeg-length", "bmp-start", "ppm-start", "riff"],
+)
 def test_files_that_are_no_pictures(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "a.jpg"
     path.write_bytes(content)
@@ -120,13 +124,12 @@ def test_mutated_pictures_decode_or_give_one_clear_line(suffix: str, data) -> No
     content = bytearray(ENCODED[suffix])
     for _ in range(data.draw(st.integers(1, 4))):
         content[data.draw(st.integers(0, min(len(content) - 1, 80)))] = data.draw(st.integers(0, 255))
-    content = content[:data.draw(st.integers(0, len(content)))]
+    content = content[: data.draw(st.integers(0, len(content)))]
     check(bytes(content))
 
 
 @settings(max_examples=150, deadline=None)
-@given(st.sampled_from([b"", b"\xff\xd8", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", b"BM", b"RIFFabcdWEBPVP8 ", b"P6 "]),
-       st.binary())
+@given(st.sampled_from([b"", b"\xff\xd8", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", b"BM", b"RIFFabcdWEBPVP8 ", b"P6 "]), st.binary())
 def test_arbitrary_bytes_give_one_clear_line(start: bytes, content: bytes) -> None:
     check(start + content)
 

@@ -37,8 +37,10 @@ def folder(tmp_path: Path) -> Path:
 
 
 def shown(dataset: Dataset) -> list[tuple[str, str]]:
-    return [(Path(image.path).name, dataset.names[label]) for image, label in
-            zip(dataset.images, dataset.labels.tolist(), strict=True)]
+    return [
+        (Path(image.path).name, dataset.names[label])
+        for image, label in zip(dataset.images, dataset.labels.tolist(), strict=True)
+    ]
 
 
 def test_a_folder_per_class_comes_in_turns(folder: Path) -> None:
@@ -77,15 +79,18 @@ def test_a_list_names_classes_in_four_ways(folder: Path, tmp_path: Path) -> None
     assert shown(read_list(listed, Path("/elsewhere"), NAMES)) == [("z.png", "dog")]
 
 
-@pytest.mark.parametrize(("line", "message"), [
-    ("cat/a.png 3", "class '3' is not an index from 0 to 2"),
-    ("cat/a.png 99999999999999999999", "class '99999999999999999999'"),
-    ("z.png", "'z.png' names no class"),
-    ("cat/dog.png", "holds the names of several classes ('cat', 'dog')"),
-    ("cat/b.png 0", "'cat/b.png' is in line 1 already"),
-    ("cat/\x1b[2J.png 0", "is no path of a picture"),
-    ("cat/\0.png 0", "is no path of a picture"),
-])
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("cat/a.png 3", "class '3' is not an index from 0 to 2"),
+        ("cat/a.png 99999999999999999999", "class '99999999999999999999'"),
+        ("z.png", "'z.png' names no class"),
+        ("cat/dog.png", "holds the names of several classes ('cat', 'dog')"),
+        ("cat/b.png 0", "'cat/b.png' is in line 1 already"),
+        ("cat/\x1b[2J.png 0", "is no path of a picture"),
+        ("cat/\0.png 0", "is no path of a picture"),
+    ],
+)
 def test_a_bad_line_is_named(folder: Path, tmp_path: Path, line: str, message: str) -> None:
     listed = tmp_path / "val.txt"
     listed.write_text(f"cat/b.png 1\n{line}\n")
@@ -98,8 +103,11 @@ def test_a_bad_line_is_named(folder: Path, tmp_path: Path, line: str, message: s
 
 def test_lists_that_are_none(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     listed = tmp_path / "val.txt"
-    for content, message in ((b"", "lists no pictures"), (b"cat/a.png 0\n\xff\n", r"val\.txt:2: not UTF-8"),
-                             (b"cat/none.png 0", "cannot be read")):
+    for content, message in (
+        (b"", "lists no pictures"),
+        (b"cat/a.png 0\n\xff\n", r"val\.txt:2: not UTF-8"),
+        (b"cat/none.png 0", "cannot be read"),
+    ):
         listed.write_bytes(content)
         with pytest.raises(MpnetError, match=message):
             read_list(listed, folder, NAMES)
@@ -135,14 +143,19 @@ def test_classifications_survive_their_file_bit_for_bit(folder: Path, tmp_path: 
     assert np.array_equal(back.score, found.score)
 
 
-@pytest.mark.parametrize(("old", "new", "message"), [
-    ('"image_id":2', '"image_id":7', r"\[1\]: image_id 7 where the data set has 2"),
-    ('"category_ids":[', '"category_ids":[9,', "'category_ids' must be a list of 3"),
-    ('"category_ids":[1,2,3]', '"category_ids":[1,9,3]', "category id 9 is not in the data set"),
-    ('"scores":[1,', '"scores":["x",', "scores"), ('"scores":[1,', '"scores":[1e39,', "holds one beyond"),
-    ('"scores"', '"score"', "'scores' must be a list of 3, not None"), ("[\n", "[[],\n", "are a list of 4, not 5"),
-    ('"scores":[1,0,0]', '"scores":[0,0,1]', "run again"),
-])
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('"image_id":2', '"image_id":7', r"\[1\]: image_id 7 where the data set has 2"),
+        ('"category_ids":[', '"category_ids":[9,', "'category_ids' must be a list of 3"),
+        ('"category_ids":[1,2,3]', '"category_ids":[1,9,3]', "category id 9 is not in the data set"),
+        ('"scores":[1,', '"scores":["x",', "scores"),
+        ('"scores":[1,', '"scores":[1e39,', "holds one beyond"),
+        ('"scores"', '"score"', "'scores' must be a list of 3, not None"),
+        ("[\n", "[[],\n", "are a list of 4, not 5"),
+        ('"scores":[1,0,0]', '"scores":[0,0,1]', "run again"),
+    ],
+)
 def test_a_damaged_file_is_named(folder: Path, tmp_path: Path, old: str, new: str, message: str) -> None:
     dataset = read_imagefolder(folder, NAMES)
     text = predictions_json(best_classes(np.eye(4, 3, dtype=np.float32)), dataset).decode()
@@ -154,8 +167,13 @@ def test_a_damaged_file_is_named(folder: Path, tmp_path: Path, old: str, new: st
 
 
 def test_classifications_are_checked() -> None:
-    for category, score in (([[0, 3, 1]], [[3, 2, 1]]), ([[0, 0, 1]], [[3, 2, 1]]), ([[0, 1, 2]], [[1, 2, 3]]),
-                            ([[0, 1]], [[2, 1]]), ([[0, 1, 2]], [[np.nan, 2, 1]])):
+    for category, score in (
+        ([[0, 3, 1]], [[3, 2, 1]]),
+        ([[0, 0, 1]], [[3, 2, 1]]),
+        ([[0, 1, 2]], [[1, 2, 3]]),
+        ([[0, 1]], [[2, 1]]),
+        ([[0, 1, 2]], [[np.nan, 2, 1]]),
+    ):
         with pytest.raises(DataError):
             Classifications.of(category, score, 3)
     with pytest.raises(DataError, match="not finite"):

@@ -48,7 +48,8 @@ def test_darknets_data_file(root: Path, plain: Dataset, monkeypatch: pytest.Monk
     # As Darknet's own: everything counts from the folder that it is started in, one above the file's.
     (root / "set" / "valid.txt").write_text("\n".join(pictures(root)) + "\n")
     (root / "set" / "street.data").write_text(
-        "classes= 3\ntrain  = set/train.txt\nvalid  = set/valid.txt  # five\nnames = set/street.names\nbackup = backup\n")
+        "classes= 3\ntrain  = set/train.txt\nvalid  = set/valid.txt  # five\nnames = set/street.names\nbackup = backup\n"
+    )
     found = read_listed(root / "set" / "street.data")
     assert found.digest == plain.digest
     assert found.notes == ()
@@ -68,12 +69,16 @@ def test_absolute_lists_and_labels_beside_pictures(root: Path, plain: Dataset) -
     assert read_listed(root / "valid.txt", names=NAMES).digest == plain.digest
 
 
-@pytest.mark.parametrize("text", [
-    "path: .\ntrain: images/train\nval: images/val\nnames: [circle, square, bar]\n",
-    "path: ../datasets/set\ntrain: images/train\nval: images/val\nnc: 3\nnames:\n  0: circle\n  1: square\n  2: bar\n",
-    "train: images/train\nval: [images/val]\ntest:\nnames: {0: circle, 1: square, 2: bar}\ndownload: |\n  a\n  script\n",
-    "val: ../set/images/val\nnames: [circle, square, bar]\n", "test: valid.txt\nnames: [circle, square, bar]\n",
-])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "path: .\ntrain: images/train\nval: images/val\nnames: [circle, square, bar]\n",
+        "path: ../datasets/set\ntrain: images/train\nval: images/val\nnc: 3\nnames:\n  0: circle\n  1: square\n  2: bar\n",
+        "train: images/train\nval: [images/val]\ntest:\nnames: {0: circle, 1: square, 2: bar}\ndownload: |\n  a\n  script\n",
+        "val: ../set/images/val\nnames: [circle, square, bar]\n",
+        "test: valid.txt\nnames: [circle, square, bar]\n",
+    ],
+)
 def test_ultralytics_data_yaml(root: Path, plain: Dataset, text: str) -> None:
     if "datasets" in text:
         (root / "datasets").mkdir()
@@ -94,9 +99,18 @@ def test_a_picture_without_labels_is_empty_and_said(root: Path, plain: Dataset) 
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(suffix=st.sampled_from([".data", ".txt", ".yaml"]), text=st.one_of(st.text(max_size=80), st.builds(
-    lambda key, sep, value: f"{key}{sep}{value}\nnames: [a]\n", st.sampled_from(["val", "path", "valid", "names", "train"]),
-    st.sampled_from(["=", ": "]), st.text(max_size=300))))
+@given(
+    suffix=st.sampled_from([".data", ".txt", ".yaml"]),
+    text=st.one_of(
+        st.text(max_size=80),
+        st.builds(
+            lambda key, sep, value: f"{key}{sep}{value}\nnames: [a]\n",
+            st.sampled_from(["val", "path", "valid", "names", "train"]),
+            st.sampled_from(["=", ": "]),
+            st.text(max_size=300),
+        ),
+    ),
+)
 def test_whatever_stands_there_is_read_or_refused(tmp_path: Path, suffix: str, text: str) -> None:
     file = tmp_path / f"any{suffix}"
     file.write_bytes(text.encode("utf-8", "surrogatepass"))
@@ -104,21 +118,24 @@ def test_whatever_stands_there_is_read_or_refused(tmp_path: Path, suffix: str, t
         describe_listed(file)
 
 
-@pytest.mark.parametrize(("name", "text", "said"), [
-    ("a.data", "classes 3\n", "a.data:1: 'classes 3' is not of the form key = value"),
-    ("a.data", "names = street.names\n", "names no `valid` list"),
-    ("a.data", "valid = none.txt\n", "valid is 'none.txt', which is nowhere"),
-    ("a.data", "valid = valid.txt\nnames = none.names\n", "names is 'none.names', which is nowhere"),
-    ("a.yaml", "names: [a]\n", "names no pictures for validation"),
-    ("a.yaml", "val: images/none\n", "val is 'images/none', which is nowhere"),
-    ("a.yaml", "val: images/val\n", "names no classes"),
-    ("a.yaml", "val: images/val\nnames: {0: a, 2: b}\n", "names has the indices"),
-    ("a.yaml", "[1, 2]\n", "holds no `key: value` pairs"),
-    ("a.txt", "set/images/val/scene-0.png\nreadme.md\n", "a.txt:2: 'readme.md' is no path of a picture"),
-    ("a.txt", "", "lists no pictures"),
-    ("a.txt", "x.png\nx.png\n", "a.txt:2: 'x.png' is in line 1 already"),
-    ("a.txt", "none/x.png\n", "x.png: cannot be read"),
-])
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("a.data", "classes 3\n", "a.data:1: 'classes 3' is not of the form key = value"),
+        ("a.data", "names = street.names\n", "names no `valid` list"),
+        ("a.data", "valid = none.txt\n", "valid is 'none.txt', which is nowhere"),
+        ("a.data", "valid = valid.txt\nnames = none.names\n", "names is 'none.names', which is nowhere"),
+        ("a.yaml", "names: [a]\n", "names no pictures for validation"),
+        ("a.yaml", "val: images/none\n", "val is 'images/none', which is nowhere"),
+        ("a.yaml", "val: images/val\n", "names no classes"),
+        ("a.yaml", "val: images/val\nnames: {0: a, 2: b}\n", "names has the indices"),
+        ("a.yaml", "[1, 2]\n", "holds no `key: value` pairs"),
+        ("a.txt", "set/images/val/scene-0.png\nreadme.md\n", "a.txt:2: 'readme.md' is no path of a picture"),
+        ("a.txt", "", "lists no pictures"),
+        ("a.txt", "x.png\nx.png\n", "a.txt:2: 'x.png' is in line 1 already"),
+        ("a.txt", "none/x.png\n", "x.png: cannot be read"),
+    ],
+)
 def test_what_is_wrong_is_one_line(root: Path, name: str, text: str, said: str) -> None:
     (root / "set" / "valid.txt").write_text("\n".join(pictures(root)))
     (root / "set" / name).write_text(text)

@@ -60,22 +60,25 @@ def test_labels_without_a_picture_are_noted(folders) -> None:
     assert read_yolo(*folders, NAMES).notes[1] == "1 label files belong to no picture, for example 'zebra.txt'"
 
 
-@pytest.mark.parametrize(("line", "message"), [
-    ("0 0.5 0.5 0.5", "4 values instead of 5"),
-    ("0 0.5 0.5 0.5 0.5 0.9", "6 values instead of 5"),
-    ("3 0.5 0.5 0.5 0.5", "class '3' is not an index from 0 to 2"),
-    ("-1 0.5 0.5 0.5 0.5", "class '-1'"),
-    ("1.0 0.5 0.5 0.5 0.5", "class '1.0'"),
-    ("٣ 0.5 0.5 0.5 0.5", "class '٣'"),
-    ("99999999999999999999 0.5 0.5 0.5 0.5", "class '99999999999999999999'"),
-    ("0 0.5 x 0.5 0.5", "no number"),
-    ("0 0.5 nan 0.5 0.5", "not finite"),
-    ("0 0.5 0.5 inf 0.5", "not finite"),
-    ("0 0.5 0.5 -0.5 0.5", "not relative"),
-    ("0 0.5 0.5 0 0.5", "not relative"),
-    ("0 320 240 100 80", "not relative"),
-    ("0 -0.2 0.5 0.5 0.5", "not relative"),
-])
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("0 0.5 0.5 0.5", "4 values instead of 5"),
+        ("0 0.5 0.5 0.5 0.5 0.9", "6 values instead of 5"),
+        ("3 0.5 0.5 0.5 0.5", "class '3' is not an index from 0 to 2"),
+        ("-1 0.5 0.5 0.5 0.5", "class '-1'"),
+        ("1.0 0.5 0.5 0.5 0.5", "class '1.0'"),
+        ("٣ 0.5 0.5 0.5 0.5", "class '٣'"),
+        ("99999999999999999999 0.5 0.5 0.5 0.5", "class '99999999999999999999'"),
+        ("0 0.5 x 0.5 0.5", "no number"),
+        ("0 0.5 nan 0.5 0.5", "not finite"),
+        ("0 0.5 0.5 inf 0.5", "not finite"),
+        ("0 0.5 0.5 -0.5 0.5", "not relative"),
+        ("0 0.5 0.5 0 0.5", "not relative"),
+        ("0 320 240 100 80", "not relative"),
+        ("0 -0.2 0.5 0.5 0.5", "not relative"),
+    ],
+)
 def test_a_bad_line_is_named(folders, line: str, message: str) -> None:
     (folders[1] / "b.txt").write_text(f"0 0.5 0.5 0.5 0.5\n{line}\n", encoding="utf-8")
     with pytest.raises(FormatError, match=rf"b\.txt:2: .*{message}") as caught:
@@ -118,8 +121,13 @@ def test_names(tmp_path: Path) -> None:
     path = tmp_path / "x.names"
     path.write_bytes("\ufeffcat\r\n dog \ncrème brûlée\n\n\n".encode())
     assert read_names(path) == NAMES
-    for content, message in ((b"", "no class names"), (b"\n\n", "no class names"), (b"a\n\nb\n", "x.names:2: ''"),
-                             (b"a\nb\x00c\n", "x.names:2"), (b"a\n\xff\n", "x.names:2: not UTF-8")):
+    for content, message in (
+        (b"", "no class names"),
+        (b"\n\n", "no class names"),
+        (b"a\n\nb\n", "x.names:2: ''"),
+        (b"a\nb\x00c\n", "x.names:2"),
+        (b"a\n\xff\n", "x.names:2: not UTF-8"),
+    ):
         path.write_bytes(content)
         with pytest.raises(FormatError, match=message):
             read_names(path)

@@ -57,18 +57,18 @@ def test_writing_and_reading_give_the_same(tmp_path: Path) -> None:
 
 HEADER = struct.pack("<3iQ", 0, 2, 5, 7)
 SIZE = len(HEADER) + 4 * COUNT
-NEEDED = (
-    f", but t.cfg needs {SIZE} ({COUNT} values); use the weights that belong to this cfg, or download them again"
+NEEDED = f", but t.cfg needs {SIZE} ({COUNT} values); use the weights that belong to this cfg, or download them again"
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "0 bytes are too few for the header of a weights file; is it complete?"),
+        (numbered(HEADER)[:-4], f"too short: {SIZE - 4} bytes{NEEDED}"),
+        (numbered(HEADER) + b"\0" * 8, f"too long: {SIZE + 8} bytes{NEEDED}"),
+        (numbered(struct.pack("<3iQ", 0, 2000, 5, 7)), "version (0, 2000, 5) in the header; this is no Darknet weights file"),
+    ],
 )
-
-
-@pytest.mark.parametrize(("content", "message"), [
-    (b"", "0 bytes are too few for the header of a weights file; is it complete?"),
-    (numbered(HEADER)[:-4], f"too short: {SIZE - 4} bytes{NEEDED}"),
-    (numbered(HEADER) + b"\0" * 8, f"too long: {SIZE + 8} bytes{NEEDED}"),
-    (numbered(struct.pack("<3iQ", 0, 2000, 5, 7)),
-     "version (0, 2000, 5) in the header; this is no Darknet weights file"),
-])
 def test_wrong_sizes_are_stated(content: bytes, message: str, tmp_path: Path) -> None:
     path = tmp_path / "t.weights"
     path.write_bytes(content)
@@ -85,12 +85,15 @@ def test_a_huge_file_is_refused_before_it_is_read(tmp_path: Path) -> None:
         read_weights(path, NETWORK)
 
 
-@pytest.mark.parametrize(("position", "value", "message"), [
-    (1, np.nan, "biases of layer 0 (conv-1) hold nan at value 1;"),
-    (30, np.inf, "weights of layer 0 (conv-1) hold inf at value 30;"),
-    (19, -1.0, "a variance of layer 0 (conv-1) is negative (-1);"),
-    (COUNT - 1, -np.inf, f"weights of layer 2 (conv-2) hold -inf at value {COUNT - 1};"),
-])
+@pytest.mark.parametrize(
+    ("position", "value", "message"),
+    [
+        (1, np.nan, "biases of layer 0 (conv-1) hold nan at value 1;"),
+        (30, np.inf, "weights of layer 0 (conv-1) hold inf at value 30;"),
+        (19, -1.0, "a variance of layer 0 (conv-1) is negative (-1);"),
+        (COUNT - 1, -np.inf, f"weights of layer 2 (conv-2) hold -inf at value {COUNT - 1};"),
+    ],
+)
 def test_values_that_no_training_gives(position: int, value: float, message: str) -> None:
     values = np.arange(COUNT, dtype="<f4")
     values[position] = value
@@ -124,7 +127,11 @@ def test_what_other_layers_have_in_the_file() -> None:
     network = parse_cfg(
         "[net]\nwidth=2\nheight=2\nchannels=2\n" + conv + "[convolutional]\nfilters=2\nsize=1\nshare_index=0\n"
         "[shortcut]\nfrom=0\nweights_type=per_channel\nweights_normalization=relu\n[batchnorm]\n"
-        + conv + "dontload=1\n" + conv + "batch_normalize=1\ndontloadscales=1\n[implicit]\nfilters=3\natoms=2\n", "t.cfg",
+        + conv
+        + "dontload=1\n"
+        + conv
+        + "batch_normalize=1\ndontloadscales=1\n[implicit]\nfilters=3\natoms=2\n",
+        "t.cfg",
     )
     assert network.parameters == 6 + 0 + 4 + 8 + 0 + 6 + 6
     weights = parse_weights(HEADER + np.arange(30, dtype="<f4").tobytes(), network)

@@ -22,9 +22,21 @@ def build(target: str, out: Path, compiler: str, replay: bool) -> None:
     sources = [path for pattern in TARGETS[target] for path in sorted((ROOT / "csrc").glob(pattern))]
     driver = [ROOT / "tests/fuzz/replay.c"] if replay else []
     command = [
-        compiler, "-g", "-O1", f"-fsanitize={SANITIZERS}" + ("" if replay else ",fuzzer"), "-fno-sanitize-recover=undefined",
-        "-std=gnu11", "-DMP_RED_ZONE=64", "-DMP_ONLY_SCALAR", "-pthread", f"-I{ROOT / 'csrc'}",
-        str(ROOT / f"tests/fuzz/{target}_target.c"), *map(str, driver + sources), "-o", str(out), "-lm",
+        compiler,
+        "-g",
+        "-O1",
+        f"-fsanitize={SANITIZERS}" + ("" if replay else ",fuzzer"),
+        "-fno-sanitize-recover=undefined",
+        "-std=gnu11",
+        "-DMP_RED_ZONE=64",
+        "-DMP_ONLY_SCALAR",
+        "-pthread",
+        f"-I{ROOT / 'csrc'}",
+        str(ROOT / f"tests/fuzz/{target}_target.c"),
+        *map(str, driver + sources),
+        "-o",
+        str(out),
+        "-lm",
     ]
     made = subprocess.run(command, capture_output=True, text=True, check=False)
     if made.returncode:
@@ -39,8 +51,14 @@ def can_build(compiler: str, replay: bool) -> bool:
         body = "" if replay else "int LLVMFuzzerTestOneInput(const char *d, unsigned long n) { return d && n ? 0 : 0; }"
         source.write_text(body or "int main(void) { return 0; }")
         try:
-            return subprocess.run([compiler, flags.replace("-no-link", ""), str(source), "-o", f"{folder}/a"],
-                                  capture_output=True, check=False).returncode == 0
+            return (
+                subprocess.run(
+                    [compiler, flags.replace("-no-link", ""), str(source), "-o", f"{folder}/a"],
+                    capture_output=True,
+                    check=False,
+                ).returncode
+                == 0
+            )
         except OSError:
             return False
 

@@ -76,8 +76,10 @@ IMPORTED = {"yolov5": (14, ANCHORS), "yolov8": (10, "reg_max=2\n"), "yolox": (7,
 def imported(decoder: str) -> str:
     """One convolution, and a head of another program."""
     channels, keys = IMPORTED[decoder]
-    return (f"[net]\nwidth=8\nheight=8\nchannels=3\n\n[convolutional]\nfilters={channels}\nsize=1\nstride=2\n"
-            f"activation=linear\n\n[yolo]\ndecoder={decoder}\nclasses=2\n{keys}")
+    return (
+        f"[net]\nwidth=8\nheight=8\nchannels=3\n\n[convolutional]\nfilters={channels}\nsize=1\nstride=2\n"
+        f"activation=linear\n\n[yolo]\ndecoder={decoder}\nclasses=2\n{keys}"
+    )
 
 
 def main() -> None:

@@ -77,8 +77,10 @@ def refuse(folder: Path, step: int) -> None:
     out = folder / "out"
 
     def is_result() -> bool:
-        return json.loads((result / "result.json").read_text())["metrics"] == json.loads(
-            (folder / "kept/result.json").read_text())["metrics"]
+        return (
+            json.loads((result / "result.json").read_text())["metrics"]
+            == json.loads((folder / "kept/result.json").read_text())["metrics"]
+        )
 
     def swept(all_of_it: bool) -> bool:
         now = stored(out / "s.sqlite")
@@ -119,8 +121,9 @@ def refuse(folder: Path, step: int) -> None:
                 tried += 1
                 refused += bool(lines)
         assert refused
-        print(f"{name}: {changes} changes of files, {tried} tries, {refused} ended in one line, nothing half or lost",
-              flush=True)
+        print(
+            f"{name}: {changes} changes of files, {tried} tries, {refused} ended in one line, nothing half or lost", flush=True
+        )
 
 
 def entries(book: bytes) -> Iterator[tuple[int, str, int, bytes, int]]:

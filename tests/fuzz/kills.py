@@ -38,8 +38,20 @@ SECTION = "sweep: {strategy: greedy, precisions: [fp32, int8]}\n"
 
 
 def arguments(store: Path, workers: int) -> list[str]:
-    return ["sweep", "experiment.yaml", "--store", str(store), "--workers", str(workers), "-q", "--json",
-            "--set", "data.limit=2", "--set", "detection.confidence=0.5"]
+    return [
+        "sweep",
+        "experiment.yaml",
+        "--store",
+        str(store),
+        "--workers",
+        str(workers),
+        "-q",
+        "--json",
+        "--set",
+        "data.limit=2",
+        "--set",
+        "detection.confidence=0.5",
+    ]
 
 
 class _Worker(multiprocessing.get_context("fork").Process):  # type: ignore[misc]
@@ -80,8 +92,12 @@ def forked(folder: Path, store: Path, workers: int, spawn: bool = False) -> int:
 
 def in_container(folder: Path, store: Path) -> int:
     """The same as process 1 of a namespace."""
-    return subprocess.Popen([*CONTAINER, sys.executable, "-m", "mpnet", *arguments(store, 1)], cwd=folder,
-                            stdout=subprocess.DEVNULL, start_new_session=True).pid
+    return subprocess.Popen(
+        [*CONTAINER, sys.executable, "-m", "mpnet", *arguments(store, 1)],
+        cwd=folder,
+        stdout=subprocess.DEVNULL,
+        start_new_session=True,
+    ).pid
 
 
 def stored(store: Path) -> dict[str, Trial]:
@@ -164,9 +180,9 @@ def kill_sweeps(folder: Path, kills: int, seed: int, whole: dict[str, Trial], to
             number += 1
             store, before = folder / f"{number}.sqlite", {}
     waited = max(waited, finish(folder, store, whole))
-    return done + Counter({
-        "stores": number + 1, "found part of the trials": parted, "ms of the longest next sweep": round(waited * 1e3),
-    })
+    return done + Counter(
+        {"stores": number + 1, "found part of the trials": parted, "ms of the longest next sweep": round(waited * 1e3)}
+    )
 
 
 def undisturbed(folder: Path, store: Path) -> float:

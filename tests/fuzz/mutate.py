@@ -13,13 +13,81 @@ from typing import Any, Callable
 Mutation = Callable[[bytes, random.Random], bytes]
 
 ODD: tuple[Any, ...] = (
-    None, True, False, 0, -1, 1, 5, 2**31, 2**63, -2**63, 10**30, 0.5, -0.0, 1e308, -1e308, 1e-320, "", "x", "\ud800",
-    "a\nb", "é" * 50, "../../etc/passwd", "%s%n", "<script>", "0", "nan", [], {}, [1], [[]], {"x": 1}, [None] * 20, "y" * 5000,
+    None,
+    True,
+    False,
+    0,
+    -1,
+    1,
+    5,
+    2**31,
+    2**63,
+    -(2**63),
+    10**30,
+    0.5,
+    -0.0,
+    1e308,
+    -1e308,
+    1e-320,
+    "",
+    "x",
+    "\ud800",
+    "a\nb",
+    "é" * 50,
+    "../../etc/passwd",
+    "%s%n",
+    "<script>",
+    "0",
+    "nan",
+    [],
+    {},
+    [1],
+    [[]],
+    {"x": 1},
+    [None] * 20,
+    "y" * 5000,
 )
 TOKENS: tuple[bytes, ...] = (
-    b"0", b"-1", b"1", b"99999999999", b"4294967295", b"2147483648", b"1e400", b"nan", b"inf", b"-", b"=", b":", b",", b"#",
-    b"[", b"]", b"{", b"}", b"\n", b"\r\n", b"\0", b"\xff", b"\xef\xbb\xbf", b"\xed\xa0\x80", b" ", b"\t", b"'", b'"', b"\\",
-    b"&a", b"*a", b"<<: ", b"!!python/object:os.system", b"- ", b"null", b"true", b"1_000", b"0x10", b"..", b"/",
+    b"0",
+    b"-1",
+    b"1",
+    b"99999999999",
+    b"4294967295",
+    b"2147483648",
+    b"1e400",
+    b"nan",
+    b"inf",
+    b"-",
+    b"=",
+    b":",
+    b",",
+    b"#",
+    b"[",
+    b"]",
+    b"{",
+    b"}",
+    b"\n",
+    b"\r\n",
+    b"\0",
+    b"\xff",
+    b"\xef\xbb\xbf",
+    b"\xed\xa0\x80",
+    b" ",
+    b"\t",
+    b"'",
+    b'"',
+    b"\\",
+    b"&a",
+    b"*a",
+    b"<<: ",
+    b"!!python/object:os.system",
+    b"- ",
+    b"null",
+    b"true",
+    b"1_000",
+    b"0x10",
+    b"..",
+    b"/",
 )
 
 
@@ -33,23 +101,23 @@ def bytes_of(data: bytes, rng: random.Random) -> bytes:
         if kind == 0 and changed:
             changed[min(at, len(changed) - 1)] ^= 1 << rng.randrange(8)
         elif kind == 1:
-            changed[at:at + span] = b""
+            changed[at : at + span] = b""
         elif kind == 2:
             changed[at:at] = rng.choice(TOKENS)
         elif kind == 3:
             changed[at:at] = rng.randbytes(span)
         elif kind == 4:
-            changed[at:at] = changed[at:at + span] * rng.choice((1, 2, 50))
+            changed[at:at] = changed[at : at + span] * rng.choice((1, 2, 50))
         elif kind == 5 and rng.random() < 0.3:
             del changed[at:]
         elif kind == 6:
             source = rng.randrange(len(changed) + 1)
-            changed[at:at + span] = changed[source:source + span]
+            changed[at : at + span] = changed[source : source + span]
         else:
             numbers = list(re.finditer(rb"-?\d+(\.\d+)?", bytes(changed)))
             if numbers:
                 found = rng.choice(numbers)
-                changed[found.start():found.end()] = rng.choice(TOKENS[:10])
+                changed[found.start() : found.end()] = rng.choice(TOKENS[:10])
     return bytes(changed)
 
 
@@ -128,7 +196,7 @@ def _overwrite(data: bytes, rng: random.Random) -> bytes:
     for _ in range(rng.choice((1, 3, 20))):
         at = rng.randrange(len(changed))
         span = rng.choice((1, 1, 2, 8, 512))
-        changed[at:at + span] = rng.choice((bytes(span), b"\xff" * span, rng.randbytes(span)))[:len(changed) - at]
+        changed[at : at + span] = rng.choice((bytes(span), b"\xff" * span, rng.randbytes(span)))[: len(changed) - at]
     return bytes(changed)
 
 
@@ -151,12 +219,20 @@ def _change_cell(db: sqlite3.Connection, rng: random.Random) -> None:
         new = json.dumps(new)
     elif isinstance(new, str):
         new = new.encode("utf-8", "replace").decode()
-    elif isinstance(new, int) and not -2**63 <= new < 2**63:
+    elif isinstance(new, int) and not -(2**63) <= new < 2**63:
         new = float(new)
     try:
         if rng.random() < 0.1:
-            db.execute(rng.choice((f"DELETE FROM {table}", f"DROP TABLE {table}", f"ALTER TABLE {table} RENAME TO other",
-                                   f'ALTER TABLE {table} RENAME COLUMN "{column}" TO other')))
+            db.execute(
+                rng.choice(
+                    (
+                        f"DELETE FROM {table}",
+                        f"DROP TABLE {table}",
+                        f"ALTER TABLE {table} RENAME TO other",
+                        f'ALTER TABLE {table} RENAME COLUMN "{column}" TO other',
+                    )
+                )
+            )
         else:
             db.execute(f'UPDATE {table} SET "{column}" = ? WHERE "{key}" IS ?', (new, which))
     except sqlite3.Error:

@@ -114,26 +114,43 @@ def _dataset(folder: Path, **more: Any) -> Any:
 
 
 FORMATS: dict[str, Format] = {
-    "cfg": Format("net.cfg", bytes_of, lambda folder, number: cli.main(
-        ["show", str(folder / "net.cfg"), *(["--json"] if number % 5 else [])], standalone_mode=False),
-        more=tuple(text.encode() for text in (tiny_cfg(), *map(family_cfg, LAYERS)))),
-    "weights": Format("net.weights", bytes_of, lambda folder, number: read_weights(
-        folder / "net.weights", read_cfg(folder / "net.cfg"))),
+    "cfg": Format(
+        "net.cfg",
+        bytes_of,
+        lambda folder, number: cli.main(
+            ["show", str(folder / "net.cfg"), *(["--json"] if number % 5 else [])], standalone_mode=False
+        ),
+        more=tuple(text.encode() for text in (tiny_cfg(), *map(family_cfg, LAYERS))),
+    ),
+    "weights": Format(
+        "net.weights", bytes_of, lambda folder, number: read_weights(folder / "net.weights", read_cfg(folder / "net.cfg"))
+    ),
     "experiment": Format("experiment.yaml", bytes_of, lambda folder, number: read_experiment(folder / "experiment.yaml")),
-    "labels": Format("labels/scene-0.txt", bytes_of, lambda folder, number: _dataset(
-        folder, format="yolo", labels=folder / "labels").digest),
-    "coco": Format("coco.json", json_of, lambda folder, number: _dataset(
-        folder, format="coco", annotations=folder / "coco.json").digest),
-    "detections": Format("detections.json", json_of, lambda folder, number: read_detections(
-        folder / "detections.json", _dataset(folder, format="yolo", labels=folder / "labels"))),
+    "labels": Format(
+        "labels/scene-0.txt", bytes_of, lambda folder, number: _dataset(folder, format="yolo", labels=folder / "labels").digest
+    ),
+    "coco": Format(
+        "coco.json", json_of, lambda folder, number: _dataset(folder, format="coco", annotations=folder / "coco.json").digest
+    ),
+    "detections": Format(
+        "detections.json",
+        json_of,
+        lambda folder, number: read_detections(
+            folder / "detections.json", _dataset(folder, format="yolo", labels=folder / "labels")
+        ),
+    ),
     "result": Format("result/result.json", json_of, _result),
     "store": Format("store.sqlite", store_of, _store),
     "ranges": Format("ranges.json", json_of, lambda folder, number: read_ranges(folder / "ranges.json")),
     "latency": Format("latency.json", json_of, lambda folder, number: read_table(folder / "latency.json").as_json()),
-    **{name: Format(f"picture.{name}", bytes_of, lambda folder, number, name=name: read_picture(folder / f"picture.{name}"))
-       for name in ("jpg", "png", "bmp", "webp", "ppm")},
-    **{name.replace(".", "_"): Format(name, bytes_of, lambda folder, number, name=name: import_model(folder / name))
-       for name in ("fp32.onnx", "int8.onnx", "fp32.tflite", "int8.tflite")},
+    **{
+        name: Format(f"picture.{name}", bytes_of, lambda folder, number, name=name: read_picture(folder / f"picture.{name}"))
+        for name in ("jpg", "png", "bmp", "webp", "ppm")
+    },
+    **{
+        name.replace(".", "_"): Format(name, bytes_of, lambda folder, number, name=name: import_model(folder / name))
+        for name in ("fp32.onnx", "int8.onnx", "fp32.tflite", "int8.tflite")
+    },
 }
 PACKAGES = {"onnx": "onnx", "tflite": "ai_edge_litert"}
 """What a format of other programs needs."""
@@ -167,8 +184,14 @@ def prepare(folder: Path) -> None:
     try:
         with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
             assert guarded(lambda: cli.main(["run", "experiment.yaml", "-q"], standalone_mode=False)) == 0
-            assert guarded(lambda: cli.main(["sweep", "experiment.yaml", "-q", "--workers", "1", "--store", "store.sqlite"],
-                                            standalone_mode=False)) == 0
+            assert (
+                guarded(
+                    lambda: cli.main(
+                        ["sweep", "experiment.yaml", "-q", "--workers", "1", "--store", "store.sqlite"], standalone_mode=False
+                    )
+                )
+                == 0
+            )
     finally:
         os.chdir(here)
     runs = [path for path in sorted((folder / "runs/tiny").iterdir()) if not path.is_symlink() and path.is_dir()]
@@ -177,22 +200,45 @@ def prepare(folder: Path) -> None:
         path.rename(folder / ("base" if agreement is None else "result"))
     (folder / "detections.json").write_bytes((folder / "result/detections.json").read_bytes())
     pictures = sorted((folder / "images").iterdir())
-    (folder / "coco.json").write_text(json.dumps({
-        "images": [{"id": i, "file_name": path.name, "height": shape[0], "width": shape[1]}
-                   for i, path in enumerate(pictures) for shape in [cv2.imread(str(path)).shape]],
-        "categories": [{"id": i + 1, "name": name} for i, name in enumerate(NAMES)],
-        "annotations": [{"id": i, "image_id": i, "category_id": 1, "bbox": [1, 2, 30.5, 20], "area": 600, "iscrowd": 0}
-                        for i in range(len(pictures))],
-    }))
-    write_ranges(folder / "ranges.json", CalibratedRanges(
-        (TensorRange(-1, "picture", 0.0, 1.0, 0.0, 1.0, "min_max"),
-         TensorRange(0, "conv-1", -1.5, 2.5, -2.0, 3.0, "percentile 99.9")),
-        5, {"network": "n" * 64, "weights": "w" * 64}))
-    (folder / "latency.json").write_text(json.dumps({
-        **TABLE.head, "network": "n" * 64, "precisions": ["fp32", "int8"], "machine": {"cpu": "x", "threads": 1},
-        "steps": {"Convolve a": 1.5, "Quantize b": 0.1},
-        "checks": [{"precision": "fq", "measured_ms": 2.0, "predicted_ms": 1.9}],
-    }))
+    (folder / "coco.json").write_text(
+        json.dumps(
+            {
+                "images": [
+                    {"id": i, "file_name": path.name, "height": shape[0], "width": shape[1]}
+                    for i, path in enumerate(pictures)
+                    for shape in [cv2.imread(str(path)).shape]
+                ],
+                "categories": [{"id": i + 1, "name": name} for i, name in enumerate(NAMES)],
+                "annotations": [
+                    {"id": i, "image_id": i, "category_id": 1, "bbox": [1, 2, 30.5, 20], "area": 600, "iscrowd": 0}
+                    for i in range(len(pictures))
+                ],
+            }
+        )
+    )
+    write_ranges(
+        folder / "ranges.json",
+        CalibratedRanges(
+            (
+                TensorRange(-1, "picture", 0.0, 1.0, 0.0, 1.0, "min_max"),
+                TensorRange(0, "conv-1", -1.5, 2.5, -2.0, 3.0, "percentile 99.9"),
+            ),
+            5,
+            {"network": "n" * 64, "weights": "w" * 64},
+        ),
+    )
+    (folder / "latency.json").write_text(
+        json.dumps(
+            {
+                **TABLE.head,
+                "network": "n" * 64,
+                "precisions": ["fp32", "int8"],
+                "machine": {"cpu": "x", "threads": 1},
+                "steps": {"Convolve a": 1.5, "Quantize b": 0.1},
+                "checks": [{"precision": "fq", "measured_ms": 2.0, "predicted_ms": 1.9}],
+            }
+        )
+    )
     pixels = cv2.resize(np.random.RandomState(0).randint(0, 256, (5, 6, 3), dtype=np.uint8), (48, 32))
     for name in ("jpg", "png", "bmp", "webp", "ppm"):
         (folder / f"picture.{name}").write_bytes(cv2.imencode(f".{name}", pixels)[1].tobytes())
@@ -265,8 +311,11 @@ def hunt(name: str, runs: int, seed: int, found: Path | None) -> int:
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     if peak > MEMORY_BYTES:
         wrong[f"took {peak / 1e6:.0f} MB"] = 1
-    print(f"{name}: {runs} runs from seed {seed}, {sum(wrong.values())} wrong in {len(wrong)} places, at most "
-          f"{peak / 1e6:.0f} MB", flush=True)
+    print(
+        f"{name}: {runs} runs from seed {seed}, {sum(wrong.values())} wrong in {len(wrong)} places, at most "
+        f"{peak / 1e6:.0f} MB",
+        flush=True,
+    )
     return len(wrong)
 
 
@@ -276,12 +325,14 @@ def _hang(signum: int, frame: Any) -> None:
 
 def main(arguments: list[str]) -> int:
     found = Path(arguments[arguments.index("--found") + 1]) if "--found" in arguments else None
-    plain = arguments[:arguments.index("--found")] if found else arguments
+    plain = arguments[: arguments.index("--found")] if found else arguments
     name, runs, seed = plain[0], int(plain[1]), int(plain[2]) if len(plain) > 2 else 0
     if name != "all":
         return 1 if hunt(name, runs, seed, found) else 0
-    codes = [subprocess.run([sys.executable, "-m", "tests.fuzz.readers", each, *arguments[1:]], check=False).returncode
-             for each in FORMATS]
+    codes = [
+        subprocess.run([sys.executable, "-m", "tests.fuzz.readers", each, *arguments[1:]], check=False).returncode
+        for each in FORMATS
+    ]
     return 1 if any(codes) else 0
 
 

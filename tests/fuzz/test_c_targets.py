@@ -40,7 +40,23 @@ def test_a_short_hunt_finds_nothing(target: str, tmp_path: Path) -> None:
     # libFuzzer looks at the largest memory that its process ever had, which on Linux begins with this one's; a shell's child
     # begins anew.
     done = subprocess.run(
-        ["sh", "-c", '"$@"; exit $?', "sh", tmp_path / target, f"-runs={RUNS}", "-seed=1", "-max_len=10240",
-         "-rss_limit_mb=512", "-timeout=10", tmp_path / "found", HERE / "corpus" / target],
-        capture_output=True, text=True, env=ENVIRONMENT, cwd=tmp_path)
+        [
+            "sh",
+            "-c",
+            '"$@"; exit $?',
+            "sh",
+            tmp_path / target,
+            f"-runs={RUNS}",
+            "-seed=1",
+            "-max_len=10240",
+            "-rss_limit_mb=512",
+            "-timeout=10",
+            tmp_path / "found",
+            HERE / "corpus" / target,
+        ],
+        capture_output=True,
+        text=True,
+        env=ENVIRONMENT,
+        cwd=tmp_path,
+    )
     assert done.returncode == 0, done.stderr[-2000:]

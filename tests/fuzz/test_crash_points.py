@@ -32,8 +32,7 @@ def content(folder: Path) -> dict[str, bytes]:
 @pytest.mark.parametrize("exchange", [True, False])
 @pytest.mark.parametrize("before", [OLD, None])
 def test_publishing_a_result(
-    tmp_path: Path, exchange: bool, before: dict[str, bytes] | None, monkeypatch: pytest.MonkeyPatch,
-    step: int,
+    tmp_path: Path, exchange: bool, before: dict[str, bytes] | None, monkeypatch: pytest.MonkeyPatch, step: int
 ) -> None:
     """`run`: the old result or the new one, and the next run cleans up."""
     folder = tmp_path / "runs" / "0123456789abcdef"

@@ -62,8 +62,12 @@ def test_mutated_files_end_in_one_line_or_well(place: tuple[str, Path], workspac
         assert read(name, workspace, file, content, number) is None, f"run {number}"
 
 
-@pytest.mark.parametrize(("place", "finding"), [(path.name.split("-")[0], path) for path in FINDINGS],
-                         indirect=["place"], ids=lambda value: getattr(value, "name", None))
+@pytest.mark.parametrize(
+    ("place", "finding"),
+    [(path.name.split("-")[0], path) for path in FINDINGS],
+    indirect=["place"],
+    ids=lambda value: getattr(value, "name", None),
+)
 def test_what_hunts_have_found_stays_mended(place: tuple[str, Path], finding: Path, workspace: Path) -> None:
     name, file = place
     for number in (int(finding.name.split("-")[1]), 0, 1, 2):
@@ -101,7 +105,10 @@ def cost(work: object) -> tuple[int, float]:
 
 
 HOSTILE = {
-    "chunk4g.png": (20, 1), "jpeg-2000-scans.jpg": (20, 1), "remark.jpg": (50, 1), "result-steps-text/result.json": (20, 1),
+    "chunk4g.png": (20, 1),
+    "jpeg-2000-scans.jpg": (20, 1),
+    "remark.jpg": (50, 1),
+    "result-steps-text/result.json": (20, 1),
 }
 
 
@@ -114,12 +121,15 @@ def test_what_the_reproducers_may_take(name: str, shared_data: Path) -> None:
     assert taken[1] <= seconds
 
 
-@pytest.mark.parametrize(("name", "content", "megabytes", "seconds"), [
-    ("commas.json", b"[" + b"[]," * 10_000_000 + b"1]", 1_000, 10),
-    ("deep.json", b"[" * 1_000_000, 60, 2),
-    ("scans.jpg", jpeg_of_scans(9_000, 9_000, 14), 900, 10),
-    ("scans-own.jpg", jpeg_of_scans(5_000, 5_000, 47), 600, 10),
-])
+@pytest.mark.parametrize(
+    ("name", "content", "megabytes", "seconds"),
+    [
+        ("commas.json", b"[" + b"[]," * 10_000_000 + b"1]", 1_000, 10),
+        ("deep.json", b"[" * 1_000_000, 60, 2),
+        ("scans.jpg", jpeg_of_scans(9_000, 9_000, 14), 900, 10),
+        ("scans-own.jpg", jpeg_of_scans(5_000, 5_000, 47), 600, 10),
+    ],
+)
 @pytest.mark.slow
 def test_what_a_small_file_may_take(name: str, content: bytes, megabytes: int, seconds: float, tmp_path: Path) -> None:
     path = tmp_path / name
@@ -127,5 +137,3 @@ def test_what_a_small_file_may_take(name: str, content: bytes, megabytes: int, s
     taken = cost(lambda: read_json(path) and None if name.endswith("json") else read_picture(path) is None)
     assert taken <= (megabytes, taken[1])
     assert taken[1] <= seconds
-
-

@@ -36,8 +36,10 @@ def exact_heads(model: onnx.ModelProto, imported: Imported, x: NDArray[np.float3
     found = ReferenceEvaluator(wide).run(names, {wide.graph.input[0].name: given.astype(np.float64)})
     values = dict(zip(names, found, strict=True))
     return [
-        np.concatenate([values[name].reshape(*values[name].shape[:2], *(values[name].shape[2:] or (1, 1))) for name in head], 1)
-        .transpose(0, 2, 3, 1) for head in imported.heads
+        np.concatenate(
+            [values[name].reshape(*values[name].shape[:2], *(values[name].shape[2:] or (1, 1))) for name in head], 1
+        ).transpose(0, 2, 3, 1)
+        for head in imported.heads
     ]
 
 

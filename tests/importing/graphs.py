@@ -43,21 +43,46 @@ class Builder:
         return names[0] if outputs == 1 else names
 
     def conv(
-        self, x: str, filters: int, size: int = 1, stride: int = 1, groups: int = 1, act: str = "", bn: bool = False,
-        pads: Sequence[int] | None = None, bias: bool = True, largest: float = 1.0,
+        self,
+        x: str,
+        filters: int,
+        size: int = 1,
+        stride: int = 1,
+        groups: int = 1,
+        act: str = "",
+        bn: bool = False,
+        pads: Sequence[int] | None = None,
+        bias: bool = True,
+        largest: float = 1.0,
     ) -> str:
         """largest: of the values that are read."""
         inputs = self.channels[x] // groups
         spread = ((RELU if act else LINEAR) / (inputs * size * size)) ** 0.5 / largest
         weights = self.constant(self.random.normal(0, spread, (filters, inputs, size, size)))
         named = [x, weights] + ([self.constant(self.random.normal(0, BIAS, filters))] if bias and not bn else [])
-        x = self.node("Conv", named, filters, kernel_shape=[size, size], strides=[stride, stride], group=groups,
-                      pads=list(pads) if pads is not None else [size // 2] * 4)
+        x = self.node(
+            "Conv",
+            named,
+            filters,
+            kernel_shape=[size, size],
+            strides=[stride, stride],
+            group=groups,
+            pads=list(pads) if pads is not None else [size // 2] * 4,
+        )
         if bn:
             r = self.random
-            x = self.node("BatchNormalization", [
-                x, self.constant(r.uniform(0.75, 1.25, filters)), self.constant(r.normal(0, BIAS, filters)),
-                self.constant(r.normal(0, 0.1, filters)), self.constant(r.uniform(0.75, 1.25, filters))], filters, epsilon=1e-3)
+            x = self.node(
+                "BatchNormalization",
+                [
+                    x,
+                    self.constant(r.uniform(0.75, 1.25, filters)),
+                    self.constant(r.normal(0, BIAS, filters)),
+                    self.constant(r.normal(0, 0.1, filters)),
+                    self.constant(r.uniform(0.75, 1.25, filters)),
+                ],
+                filters,
+                epsilon=1e-3,
+            )
         return self.act(x, act)
 
     def act(self, x: str, act: str) -> str:
@@ -76,8 +101,13 @@ class Builder:
         return self.node("MaxPool", [x], kernel_shape=[size, size], strides=[stride, stride], pads=[pad] * 4)
 
     def upsample(self, x: str) -> str:
-        return self.node("Resize", [x, "", self.constant([1, 1, 2, 2])], mode="nearest", nearest_mode="floor",
-                         coordinate_transformation_mode="asymmetric")
+        return self.node(
+            "Resize",
+            [x, "", self.constant([1, 1, 2, 2])],
+            mode="nearest",
+            nearest_mode="floor",
+            coordinate_transformation_mode="asymmetric",
+        )
 
     def reshape(self, x: str, shape: Sequence[int]) -> str:
         return self.node("Reshape", [x, self.constant(shape, np.int64)])
@@ -85,8 +115,9 @@ class Builder:
     def model(self, outputs: Sequence[str], metadata: dict[str, str] | None = None) -> onnx.ModelProto:
         values = [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None) for name in outputs]
         shape = [1, self.channels["images"], self.side, self.side]
-        graph = helper.make_graph(self.nodes, "net", [
-            helper.make_tensor_value_info("images", onnx.TensorProto.FLOAT, shape)], values, self.constants)
+        graph = helper.make_graph(
+            self.nodes, "net", [helper.make_tensor_value_info("images", onnx.TensorProto.FLOAT, shape)], values, self.constants
+        )
         model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
         helper.set_model_props(model, metadata or {})
         return model
@@ -183,8 +214,9 @@ def _tail_v5(b: Builder, levels: Sequence[str], anchors: NDArray[np.float32], cl
     return b.node("Concat", found, axis=1) if len(found) > 1 else found[0]
 
 
-ANCHORS = np.array([
-    [[10, 13], [16, 30], [33, 23]], [[30, 61], [62, 45], [59, 119]], [[116, 90], [156, 198], [373, 326]]], np.float32)
+ANCHORS = np.array(
+    [[[10, 13], [16, 30], [33, 23]], [[30, 61], [62, 45], [59, 119]], [[116, 90], [156, 198], [373, 326]]], np.float32
+)
 
 
 def yolov5n(side: int = 64, classes: int = 80, w: int = 16) -> onnx.ModelProto:
@@ -279,8 +311,14 @@ def mobilenet_v2_ssdlite(side: int = 192, classes: int = 21) -> onnx.ModelProto:
     b = Builder(side, 4)
     x = b.conv("images", 32, 3, 2, act="relu6", bn=True)
     x, features = _inverted(b, x, 16, 1, 1), []
-    for expand, filters, count, stride in ((6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2),
-                                           (6, 320, 1, 1)):
+    for expand, filters, count, stride in (
+        (6, 24, 2, 2),
+        (6, 32, 3, 2),
+        (6, 64, 4, 2),
+        (6, 96, 3, 1),
+        (6, 160, 3, 2),
+        (6, 320, 1, 1),
+    ):
         for number in range(count):
             if filters == 160 and number == 0:
                 features.append(b.conv(x, b.channels[x] * 6, act="relu6", bn=True))
@@ -315,9 +353,14 @@ def mobilenet_v3_small(side: int = 64, classes: int = 10) -> onnx.ModelProto:
     b = Builder(side, 5)
     x = b.conv("images", 16, 3, 2, act="HardSwish", bn=True)
     for size, wide, filters, squeeze, act, stride in (
-        (3, 16, 16, True, "Relu", 2), (3, 72, 24, False, "Relu", 2), (3, 88, 24, False, "Relu", 1),
-        (5, 96, 40, True, "HardSwish", 2), (5, 240, 40, True, "HardSwish", 1), (5, 120, 48, True, "HardSwish", 1),
-        (5, 288, 96, True, "HardSwish", 2), (5, 576, 96, True, "HardSwish", 1),
+        (3, 16, 16, True, "Relu", 2),
+        (3, 72, 24, False, "Relu", 2),
+        (3, 88, 24, False, "Relu", 1),
+        (5, 96, 40, True, "HardSwish", 2),
+        (5, 240, 40, True, "HardSwish", 1),
+        (5, 120, 48, True, "HardSwish", 1),
+        (5, 288, 96, True, "HardSwish", 2),
+        (5, 576, 96, True, "HardSwish", 1),
     ):
         y = b.conv(x, wide, act=act, bn=True) if wide != b.channels[x] else x
         y = b.conv(y, wide, size, stride, wide, act, True)
@@ -348,7 +391,12 @@ def efficientnet_lite0(side: int = 64, classes: int = 10) -> onnx.ModelProto:
 
     x = same("images", 32, 3, 2, 1, "relu6")
     for expand, filters, count, stride, size in (
-        (1, 16, 1, 1, 3), (6, 24, 2, 2, 3), (6, 40, 2, 2, 5), (6, 80, 3, 2, 3), (6, 112, 3, 1, 5), (6, 192, 4, 2, 5),
+        (1, 16, 1, 1, 3),
+        (6, 24, 2, 2, 3),
+        (6, 40, 2, 2, 5),
+        (6, 80, 3, 2, 3),
+        (6, 112, 3, 1, 5),
+        (6, 192, 4, 2, 5),
         (6, 320, 1, 1, 3),
     ):
         for number in range(count):
@@ -375,8 +423,14 @@ def resnet18(side: int = 64, classes: int = 10) -> onnx.ModelProto:
 
 
 MODELS: dict[str, Callable[[], onnx.ModelProto]] = {
-    "yolov8n": yolov8n, "yolov8n-relu": lambda: yolov8n(act="Relu"), "yolov5n": yolov5n, "yolox-nano": yolox_nano,
-    "yolox-nano-raw": lambda: yolox_nano(decode=False), "yolov3-tiny": yolov3_tiny,
-    "mobilenetv2-ssdlite": mobilenet_v2_ssdlite, "mobilenetv3-small": mobilenet_v3_small,
-    "efficientnet-lite0": efficientnet_lite0, "resnet-18": resnet18,
+    "yolov8n": yolov8n,
+    "yolov8n-relu": lambda: yolov8n(act="Relu"),
+    "yolov5n": yolov5n,
+    "yolox-nano": yolox_nano,
+    "yolox-nano-raw": lambda: yolox_nano(decode=False),
+    "yolov3-tiny": yolov3_tiny,
+    "mobilenetv2-ssdlite": mobilenet_v2_ssdlite,
+    "mobilenetv3-small": mobilenet_v3_small,
+    "efficientnet-lite0": efficientnet_lite0,
+    "resnet-18": resnet18,
 }

@@ -90,8 +90,9 @@ def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
 
 def test_circles_and_tensors_from_nowhere_are_named(tmp_path: Path) -> None:
     path = tmp_path / "m.onnx"
-    for inputs, message in ((("images", "c"), r"node 'a' \(Add\): is part of a circle"), (
-        ("images", "gone"), r"node 'a' \(Add\): reads the tensor 'gone', which nothing makes")
+    for inputs, message in (
+        (("images", "c"), r"node 'a' \(Add\): is part of a circle"),
+        (("images", "gone"), r"node 'a' \(Add\): reads the tensor 'gone', which nothing makes"),
     ):
         b = Builder(8)
         b.nodes = [helper.make_node("Add", inputs, ["b"], name="a"), helper.make_node("Relu", ["b"], ["c"], name="r")]

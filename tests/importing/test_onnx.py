@@ -15,8 +15,13 @@ from tests.importing.graphs import ANCHORS, MODELS, Builder, yolov8n
 
 Importing = Callable[..., tuple[Path, Imported]]
 DECODERS = {
-    "yolov8n": "yolov8", "yolov8n-relu": "yolov8", "yolov5n": "yolov5", "yolov3-tiny": "yolov5", "yolox-nano": "yolox",
-    "yolox-nano-raw": "yolox", "mobilenetv2-ssdlite": "ssd",
+    "yolov8n": "yolov8",
+    "yolov8n-relu": "yolov8",
+    "yolov5n": "yolov5",
+    "yolov3-tiny": "yolov5",
+    "yolox-nano": "yolox",
+    "yolox-nano-raw": "yolox",
+    "mobilenetv2-ssdlite": "ssd",
 }
 # Two engines sum in different orders: depths of up to 4608 products, some hundred layers.
 BOUND = 2e-6
@@ -65,38 +70,58 @@ FORMS: dict[str, Callable[[Builder, str], str]] = {
     "leaky": lambda b, x: b.node("LeakyRelu", [b.conv(x, 8)], alpha=0.3),
     "clip": lambda b, x: b.node("Clip", [b.conv(x, 8), b.constant(-0.5), b.constant(0.25)]),
     "hard sigmoid": lambda b, x: b.node("HardSigmoid", [b.conv(x, 8)], alpha=0.2),
-    "hard swish in parts": lambda b, x: b.node("Div", [b.node("Mul", [x, b.act(b.node("Add", [x, b.constant(3.0)]), "relu6")]),
-                                                       b.constant(6.0)]),
+    "hard swish in parts": lambda b, x: b.node(
+        "Div", [b.node("Mul", [x, b.act(b.node("Add", [x, b.constant(3.0)]), "relu6")]), b.constant(6.0)]
+    ),
     "mish": lambda b, x: b.node("Mul", [x, b.node("Tanh", [b.node("Softplus", [x])])]),
     "tanh": lambda b, x: b.node("Tanh", [b.conv(x, 4)]),
-    "unequal split": lambda b, x: b.node("Mul", b.node("Split", [
-        b.conv(x, 8), b.constant([3, 2, 3], np.int64)], 3, 3, axis=1)[::2]),
+    "unequal split": lambda b, x: b.node(
+        "Mul", b.node("Split", [b.conv(x, 8), b.constant([3, 2, 3], np.int64)], 3, 3, axis=1)[::2]
+    ),
     "bilinear by 2": lambda b, x: b.node("Resize", [x, "", b.constant([1, 1, 2, 2])], mode="linear"),
     "bilinear by 3": lambda b, x: b.node("Resize", [x, "", b.constant([1, 1, 3, 3])], mode="linear"),
     "bilinear by 4": lambda b, x: b.node("Resize", [x, "", b.constant([1, 1, 4, 4])], mode="linear"),
     "average": lambda b, x: b.node("AveragePool", [x], kernel_shape=[3, 3], strides=[2, 2], pads=[1] * 4, count_include_pad=1),
     "average inside": lambda b, x: b.node("AveragePool", [x], kernel_shape=[3, 3], strides=[2, 2], pads=[1] * 4),
     "repeated": lambda b, x: b.conv(_repeated(b, x), 4),
-    "repeated, then flat": lambda b, x: b.node("Gemm", [
-        b.reshape(_repeated(b, x), [1, -1]), b.constant(b.random.normal(0, 0.1, (8 * 24 * 24, 5)))], 5),
-    "transposed": lambda b, x: b.node("ConvTranspose", [x, b.constant(b.random.normal(0, 0.3, (8, 5, 2, 2)))], 5,
-                                      kernel_shape=[2, 2], strides=[2, 2]),
-    "one axis": lambda b, x: b.node("Conv", [x, b.constant(b.random.normal(0, 0.3, (6, 8, 1, 5)))], 6, kernel_shape=[1, 5],
-                                    pads=[0, 2, 0, 2]),
-    "strides": lambda b, x: b.node("Conv", [x, b.constant(b.random.normal(0, 0.3, (6, 8, 3, 3)))], 6, kernel_shape=[3, 3],
-                                   pads=[1, 1, 1, 1], strides=[2, 1]),
-    "dilated": lambda b, x: b.node("Conv", [x, b.constant(b.random.normal(0, 0.3, (6, 4, 3, 3)))], 6, kernel_shape=[3, 3],
-                                   pads=[2] * 4, dilations=[2, 2], group=2),
-    "same lower": lambda b, x: b.node("Conv", [x, b.constant(b.random.normal(0, 0.3, (6, 8, 4, 4)))], 6, kernel_shape=[4, 4],
-                                      auto_pad="SAME_LOWER"),
+    "repeated, then flat": lambda b, x: b.node(
+        "Gemm", [b.reshape(_repeated(b, x), [1, -1]), b.constant(b.random.normal(0, 0.1, (8 * 24 * 24, 5)))], 5
+    ),
+    "transposed": lambda b, x: b.node(
+        "ConvTranspose", [x, b.constant(b.random.normal(0, 0.3, (8, 5, 2, 2)))], 5, kernel_shape=[2, 2], strides=[2, 2]
+    ),
+    "one axis": lambda b, x: b.node(
+        "Conv", [x, b.constant(b.random.normal(0, 0.3, (6, 8, 1, 5)))], 6, kernel_shape=[1, 5], pads=[0, 2, 0, 2]
+    ),
+    "strides": lambda b, x: b.node(
+        "Conv",
+        [x, b.constant(b.random.normal(0, 0.3, (6, 8, 3, 3)))],
+        6,
+        kernel_shape=[3, 3],
+        pads=[1, 1, 1, 1],
+        strides=[2, 1],
+    ),
+    "dilated": lambda b, x: b.node(
+        "Conv",
+        [x, b.constant(b.random.normal(0, 0.3, (6, 4, 3, 3)))],
+        6,
+        kernel_shape=[3, 3],
+        pads=[2] * 4,
+        dilations=[2, 2],
+        group=2,
+    ),
+    "same lower": lambda b, x: b.node(
+        "Conv", [x, b.constant(b.random.normal(0, 0.3, (6, 8, 4, 4)))], 6, kernel_shape=[4, 4], auto_pad="SAME_LOWER"
+    ),
     "space to depth": lambda b, x: b.node("Relu", [b.node("SpaceToDepth", [x], 32, blocksize=2)]),
     "picture twice": lambda b, x: b.concat([b.pool("images", 2, 2, 0), x]),
     "difference": lambda b, x: b.node("Sub", [x, b.conv(x, 8)]),
     "per pixel": lambda b, x: b.node("Mul", [x, b.node("Sigmoid", [b.conv(x, 1)])]),
     "channel padding": lambda b, x: b.node("Pad", [x, b.constant([0, 0, 0, 0, 0, 4, 1, 0], np.int64)], 12),
     "ceil": lambda b, x: b.node("MaxPool", [x], kernel_shape=[3, 3], strides=[2, 2], ceil_mode=1),
-    "batch norm alone": lambda b, x: b.node("BatchNormalization", [
-        b.concat([x, x]), *(b.constant(b.random.uniform(0.5, 1.5, 16)) for _ in range(4))]),
+    "batch norm alone": lambda b, x: b.node(
+        "BatchNormalization", [b.concat([x, x]), *(b.constant(b.random.uniform(0.5, 1.5, 16)) for _ in range(4))]
+    ),
     "dead end": lambda b, x: [b.node("Exp", [b.conv(x, 3)]), b.conv(x, 4)][1],
     "wide dense": lambda b, x: b.node("Gemm", [b.node("Flatten", [x]), b.constant(b.random.normal(0, 0.1, (512, 7)))], 7),
 }
@@ -112,15 +137,24 @@ def test_each_form_equals_onnx_runtimes(name: str, importing: Importing) -> None
 
 
 REFUSED: dict[str, tuple[Callable[[Builder, str], str], str]] = {
-    "attention": (lambda b, x: b.conv(b.node("Einsum", [x, x], 8, equation="nchw,nkhw->nchw"), 4),
-                  r"node '/Einsum_2' \(Einsum\): has no form in a cfg; name tensors before it with --heads"),
-    "cubic": (lambda b, x: b.conv(b.node("Resize", [x, "", b.constant([1, 1, 2, 2])], mode="cubic"), 4),
-              r"node '/Resize_2' \(Resize\): mode cubic to 16x16 has no form in a cfg; nearest by a whole factor has"),
-    "shuffle": (lambda b, x: b.conv(b.reshape(b.node("Transpose", [b.reshape(x, [1, 2, 4, 8, 8])], perm=[0, 2, 1, 3, 4]),
-                                              [1, 8, 8, 8]), 80),
-                r"node '/Reshape_2' \(Reshape\): its result has the shape \[1, 2, 4, 8, 8\]"),
-    "per pixel constant": (lambda b, x: b.conv(b.node("Add", [x, b.constant(np.ones((8, 8, 8)))]), 80),
-                           r"node '/Add_2' \(Add\): its constant differs by pixel; one value per channel is possible"),
+    "attention": (
+        lambda b, x: b.conv(b.node("Einsum", [x, x], 8, equation="nchw,nkhw->nchw"), 4),
+        r"node '/Einsum_2' \(Einsum\): has no form in a cfg; name tensors before it with --heads",
+    ),
+    "cubic": (
+        lambda b, x: b.conv(b.node("Resize", [x, "", b.constant([1, 1, 2, 2])], mode="cubic"), 4),
+        r"node '/Resize_2' \(Resize\): mode cubic to 16x16 has no form in a cfg; nearest by a whole factor has",
+    ),
+    "shuffle": (
+        lambda b, x: b.conv(
+            b.reshape(b.node("Transpose", [b.reshape(x, [1, 2, 4, 8, 8])], perm=[0, 2, 1, 3, 4]), [1, 8, 8, 8]), 80
+        ),
+        r"node '/Reshape_2' \(Reshape\): its result has the shape \[1, 2, 4, 8, 8\]",
+    ),
+    "per pixel constant": (
+        lambda b, x: b.conv(b.node("Add", [x, b.constant(np.ones((8, 8, 8)))]), 80),
+        r"node '/Add_2' \(Add\): its constant differs by pixel; one value per channel is possible",
+    ),
 }
 
 

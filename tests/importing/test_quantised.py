@@ -37,16 +37,26 @@ def quantised(model: onnx.ModelProto, folder: Path, per_channel: bool, **kinds: 
     onnx.save(model, plain)
     shape = tuple(side.dim_value for side in model.graph.input[0].type.tensor_type.shape.dim)
     logging.disable(logging.WARNING)
-    quantization.quantize_static(plain, path, Pictures(shape), quant_format=quantization.QuantFormat.QDQ,
-                                 per_channel=per_channel, weight_type=quantization.QuantType.QInt8, **kinds)
+    quantization.quantize_static(
+        plain,
+        path,
+        Pictures(shape),
+        quant_format=quantization.QuantFormat.QDQ,
+        per_channel=per_channel,
+        weight_type=quantization.QuantType.QInt8,
+        **kinds,
+    )
     logging.disable(logging.NOTSET)
     return path
 
 
 def integers(path: Path) -> dict[bytes, None]:
     """The weights of four dimensions in a file, in order, as bytes."""
-    return {np.ascontiguousarray(array).tobytes(): None for tensor in onnx.load(path).graph.initializer
-            if (array := onnx.numpy_helper.to_array(tensor)).ndim == 4 and array.dtype == np.int8}
+    return {
+        np.ascontiguousarray(array).tobytes(): None
+        for tensor in onnx.load(path).graph.initializer
+        if (array := onnx.numpy_helper.to_array(tensor)).ndim == 4 and array.dtype == np.int8
+    }
 
 
 @pytest.mark.slow
@@ -68,9 +78,12 @@ def test_a_detector_runs_on_the_files_integers(per_channel: bool, kind: str, tmp
     x = np.random.default_rng(9).random((1, *network.in_shape), np.float32)
     expected = reference_heads(path, imported, x)
     as_deployed, less_rounded = (
-        [np.sqrt(np.mean((own - other) ** 2) / np.mean(other**2))
-         for own, other in zip(heads_of(found, x), expected, strict=True)]
-        for found in (imported, exacter))
+        [
+            np.sqrt(np.mean((own - other) ** 2) / np.mean(other**2))
+            for own, other in zip(heads_of(found, x), expected, strict=True)
+        ]
+        for found in (imported, exacter)
+    )
     # ONNX Runtime rounds to 8 bits after every node; random weights hide nothing of what mpnet does not.
     assert max(as_deployed) < 0.03, (as_deployed, less_rounded)
     assert max(as_deployed) < max(less_rounded) < 0.06

@@ -40,7 +40,8 @@ def test_heads_and_digests_are_the_same(tmp_path: Path) -> None:
     first = import_model(exported(network, random_weights(network, 3), tmp_path))
     assert first.names == NAMES
     assert [(yolo.head_anchors, yolo.classes) for yolo in first.network.yolos] == [
-        (yolo.head_anchors, yolo.classes) for yolo in network.yolos]
+        (yolo.head_anchors, yolo.classes) for yolo in network.yolos
+    ]
     assert [layer.weight_shape for layer in first.network.convolutions] == [c.weight_shape for c in network.convolutions]
     # Batch norms are folded by the first export; from then on nothing changes any more.
     weights = parse_weights(first.weights, first.network, "w")
@@ -56,8 +57,7 @@ def again(name: str, target: str, folder: Path) -> tuple[Path, Imported, Importe
     onnx.save(MODELS[name](), source)
     first = import_model(source)
     prepared = Prepared(first.network, parse_weights(first.weights, first.network, "w"), kernels())
-    configuration = Configuration.of(
-        prepared, assign(first.network, "fp32"), resolve_options(first.network), names=first.names)
+    configuration = Configuration.of(prepared, assign(first.network, "fp32"), resolve_options(first.network), names=first.names)
     path = folder / f"again.{target}"
     path.write_bytes(export(target, configuration, "", {}).content)
     return path, first, import_model(path)
@@ -68,7 +68,8 @@ def test_networks_of_other_programs_come_back_with_their_decoders(name: str, tmp
     _, first, second = again(name, "onnx", tmp_path)
     assert second.weights == first.weights
     assert [(y.decoder, y.anchors, y.classes) for y in second.network.yolos] == [
-        (y.decoder, y.anchors, y.classes) for y in first.network.yolos]
+        (y.decoder, y.anchors, y.classes) for y in first.network.yolos
+    ]
     x = np.random.default_rng(4).random((1, *first.network.in_shape), np.float32)
     assert [y.tobytes() for y in heads_of(second, x)] == [y.tobytes() for y in heads_of(first, x)]
 
@@ -81,7 +82,8 @@ def test_through_tensorflow_lite_too_and_litert_gives_the_same(name: str, tmp_pa
     path, first, second = again(name, "tflite", tmp_path)
     assert second.weights == first.weights
     assert [(y.decoder, y.anchors, y.classes) for y in second.network.yolos] == [
-        (y.decoder, y.anchors, y.classes) for y in first.network.yolos]
+        (y.decoder, y.anchors, y.classes) for y in first.network.yolos
+    ]
     x = np.random.default_rng(4).random((1, *first.network.in_shape), np.float32)
     for own, before, other in zip(heads_of(second, x), heads_of(first, x), litert(path, x), strict=True):
         assert own.tobytes() == before.tobytes()

@@ -21,8 +21,9 @@ def _mobile(tf: Any, x: Any) -> Any:
     k = tf.keras.layers
     x = k.ReLU(6.0)(k.BatchNormalization()(k.Conv2D(16, 3, strides=2, padding="same", use_bias=False)(x)))
     y = k.ReLU(6.0)(k.BatchNormalization()(k.DepthwiseConv2D(3, padding="same", use_bias=False)(x)))
-    gate = k.Conv2D(16, 1, activation="hard_sigmoid")(k.Conv2D(4, 1, activation="relu")(
-        k.GlobalAveragePooling2D(keepdims=True)(y)))
+    gate = k.Conv2D(16, 1, activation="hard_sigmoid")(
+        k.Conv2D(4, 1, activation="relu")(k.GlobalAveragePooling2D(keepdims=True)(y))
+    )
     x = k.Add()([x, k.BatchNormalization()(k.Conv2D(16, 1, use_bias=False)(k.Multiply()([y, gate])))])
     x = k.Conv2D(24, 3, strides=2, padding="same", activation="hard_swish")(x)
     return k.Dense(10, activation="softmax")(k.GlobalAveragePooling2D()(x))
@@ -115,8 +116,11 @@ def test_quantised_files_keep_their_integers(calibrated: bool, tensorflow_here: 
     engine = tf.lite.Interpreter(model_path=str(path), experimental_preserve_all_tensors=True)
     engine.allocate_tensors()
     engine.invoke()
-    stored = {np.sort(engine.get_tensor(tensor["index"]).ravel()).tobytes()
-              for tensor in engine.get_tensor_details() if tensor["dtype"] is np.int8 and tensor["shape"].size}
+    stored = {
+        np.sort(engine.get_tensor(tensor["index"]).ravel()).tobytes()
+        for tensor in engine.get_tensor_details()
+        if tensor["dtype"] is np.int8 and tensor["shape"].size
+    }
     chosen = [layer for layer in network.convolutions if layer.declared is not None and str(layer.declared.precision) == "int8"]
     assert chosen
     for layer in chosen:

@@ -81,10 +81,7 @@ def conv_arguments(case: ConvCase) -> tuple[NDArray[Any], NDArray[Any], dict[str
     stored = precision(case.precision).stored
     x = _move(_values(rng, case.fill, stored, (case.images, s.in_h, s.in_w, s.in_channels)), case.misaligned)
     weight_shape = (s.out_channels, s.in_channels // s.groups, s.size, s.size)
-    options: dict[str, Any] = {
-        "bias": rng.standard_normal(s.out_channels).astype(np.float32),
-        "activation": case.activation,
-    }
+    options: dict[str, Any] = {"bias": rng.standard_normal(s.out_channels).astype(np.float32), "activation": case.activation}
     if stored.is_code:
         largest = precision(case.precision).largest_code
         weights = rng.integers(-largest, largest + 1, weight_shape).astype(np.int8)
@@ -214,8 +211,15 @@ def pooled_cases() -> list[ConvCase]:
             out = outs[(i + len(row.name)) % len(outs)]
             cases.append(
                 ConvCase(
-                    5000 + len(cases), row.name, shape, 1 + i % 2, ("leaky", "linear", "mish")[i % 3], out,
-                    fill=("random", "sparse", "ties")[i % 3], misaligned=i % 3, pool=padding,
+                    5000 + len(cases),
+                    row.name,
+                    shape,
+                    1 + i % 2,
+                    ("leaky", "linear", "mish")[i % 3],
+                    out,
+                    fill=("random", "sparse", "ties")[i % 3],
+                    misaligned=i % 3,
+                    pool=padding,
                 )
             )
     return cases

@@ -186,9 +186,13 @@ def test_int8_winograd_and_direct_give_the_same_sums(level: str, shape: ConvShap
 def test_sums_of_the_largest_narrow_weights_and_codes_are_exact(level: str, row: Precision) -> None:
     """Tiles may add products of these in int16, several steps at a time; depths that are no whole number of them."""
     k, rng = isa.kernels(level), np.random.default_rng(row.weight_bits)
-    shapes = (ConvShape(4, 5, 1028, 17, 1), ConvShape(4, 5, 1040, 17, 1), ConvShape(6, 5, 16, 18, 3, 1, 1),
-              ConvShape(20, 19, 66, 70, 3, 1, 1),
-              ConvShape(5, 5, 76, 20, 3, 2, 1))
+    shapes = (
+        ConvShape(4, 5, 1028, 17, 1),
+        ConvShape(4, 5, 1040, 17, 1),
+        ConvShape(6, 5, 16, 18, 3, 1, 1),
+        ConvShape(20, 19, 66, 70, 3, 1, 1),
+        ConvShape(5, 5, 76, 20, 3, 2, 1),
+    )
     for shape, multiplier in product(shapes, (1, 2 ** (8 - row.weight_bits))):
         size = (shape.out_channels, shape.in_channels, shape.size, shape.size)
         signs = rng.choice(np.array([-1, 1]), size)
@@ -213,19 +217,33 @@ def in_groups(rng: np.random.Generator, row: Precision, shape: ConvShape) -> NDA
 
 
 @pytest.mark.parametrize("row", [row for row in PRECISIONS.values() if row.is_narrow], ids=str)
-@pytest.mark.parametrize("shape", [
-    ConvShape(5, 4, 64, 40, 1), ConvShape(7, 6, 17, 9, 3, 1, 1), ConvShape(6, 6, 96, 33, 3, 1, 1),
-    ConvShape(9, 8, 3, 16, 3, 2, 1), ConvShape(6, 7, 80, 12, 3, 1, 2, 2), ConvShape(5, 5, 72, 70, 3, 1, 1, 1, 2),
-    ConvShape(4, 3, 700, 34, 3, 2, 1), ConvShape(3, 2, 5000, 20, 1), ConvShape(3, 2, 6016, 20, 1),
-    ConvShape(6, 5, 16, 18, 3, 1, 1), ConvShape(6, 5, 48, 18, 3, 2, 1),
-], ids=str)
+@pytest.mark.parametrize(
+    "shape",
+    [
+        ConvShape(5, 4, 64, 40, 1),
+        ConvShape(7, 6, 17, 9, 3, 1, 1),
+        ConvShape(6, 6, 96, 33, 3, 1, 1),
+        ConvShape(9, 8, 3, 16, 3, 2, 1),
+        ConvShape(6, 7, 80, 12, 3, 1, 2, 2),
+        ConvShape(5, 5, 72, 70, 3, 1, 1, 1, 2),
+        ConvShape(4, 3, 700, 34, 3, 2, 1),
+        ConvShape(3, 2, 5000, 20, 1),
+        ConvShape(3, 2, 6016, 20, 1),
+        ConvShape(6, 5, 16, 18, 3, 1, 1),
+        ConvShape(6, 5, 48, 18, 3, 2, 1),
+    ],
+    ids=str,
+)
 def test_weights_in_groups_are_int8_weights_that_take_less_memory(row: Precision, shape: ConvShape) -> None:
     rng = np.random.default_rng(shape.depth)
     weights = in_groups(rng, row, shape)
     x = rng.integers(-128, 128, (2, shape.in_h, shape.in_w, shape.in_channels)).astype(np.int8)
     quant = TensorQuant(np.full(2, 0.02, np.float32), np.array([-3, 100], np.int32), np.zeros(2, np.float32))
-    options = {"bias": rng.standard_normal(shape.out_channels).astype(np.float32), "in_quant": quant,
-               "weight_scale": np.full(shape.out_channels, 0.01, np.float32)}
+    options = {
+        "bias": rng.standard_normal(shape.out_channels).astype(np.float32),
+        "in_quant": quant,
+        "weight_scale": np.full(shape.out_channels, 0.01, np.float32),
+    }
     results = []
     for kernels in (*map(isa.kernels, LEVELS), *([ReferenceKernels()] if shape.depth < 2000 else [])):
         for precise in (INT8, row):
@@ -255,8 +273,12 @@ def test_weights_that_are_no_multiples_of_codes_are_refused(level: str, row: Pre
 def test_an_input_converted_on_its_way_is_one_converted_before(name: str, rounding: str) -> None:
     rng = np.random.default_rng(5)
     kind = precision(name)
-    for shape in (ConvShape(9, 8, 3, 16, 3, 1, 1), ConvShape(6, 7, 5, 20, 1, 2), ConvShape(8, 8, 16, 16, 3, 1, 1),
-                  ConvShape(7, 7, 8, 8, 3, 2, 1, 1, 8)):
+    for shape in (
+        ConvShape(9, 8, 3, 16, 3, 1, 1),
+        ConvShape(6, 7, 5, 20, 1, 2),
+        ConvShape(8, 8, 16, 16, 3, 1, 1),
+        ConvShape(7, 7, 8, 8, 3, 2, 1, 1, 8),
+    ):
         for source in REALS if kind.carries_scale else FLOAT:
             values = rng.standard_normal((2, shape.in_h, shape.in_w, shape.in_channels)).astype(np.float32)
             x = narrowed(values, source)

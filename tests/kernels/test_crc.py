@@ -31,11 +31,11 @@ def test_the_known_value() -> None:
     assert crc(0, b"123456789") == 0xE3069283
 
 
-@pytest.mark.parametrize("size", [
-    0, 1, 7, 8, 9, *(strip + more for strip in STRIPS for more in (-1, 0, 1)), sum(STRIPS) + 4099,
-])
+@pytest.mark.parametrize(
+    "size", [0, 1, 7, 8, 9, *(strip + more for strip in STRIPS for more in (-1, 0, 1)), sum(STRIPS) + 4099]
+)
 def test_any_length_and_any_cut(size: int) -> None:
     data = np.random.default_rng(size).integers(0, 256, size + 3, dtype=np.uint8).tobytes()[3:]
     expected = definition(7, data)
     assert crc(7, data) == expected
-    assert crc(crc(7, data[:size // 3]), data[size // 3:]) == expected
+    assert crc(crc(7, data[: size // 3]), data[size // 3 :]) == expected

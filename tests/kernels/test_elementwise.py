@@ -80,9 +80,7 @@ def test_dequantize(dtype: Any) -> None:
     for count in COUNTS:
         x = np.random.default_rng(count).integers(-128, 128, (3, 1, count, 1)).astype(np.int8)
         q = quant(count, 3, offset=count % 2 == 0)
-        agree(
-            lambda k, out, t, x=x, q=q: k.dequantize(x, out, q, threads=t), np.empty(x.shape, dtype), f"count {count}"
-        )
+        agree(lambda k, out, t, x=x, q=q: k.dequantize(x, out, q, threads=t), np.empty(x.shape, dtype), f"count {count}")
 
 
 @pytest.mark.parametrize("dtype", [dtype for dtype in REALS if dtype.itemsize == 2], ids=str)
@@ -112,10 +110,7 @@ def test_value_range(dtype: Any) -> None:
         expected = ORACLE.value_range(x)
         for level in LEVELS:
             for threads in (1, 2):
-                assert isa.kernels(level).value_range(x, threads=threads).tobytes() == expected.tobytes(), (
-                    level,
-                    count,
-                )
+                assert isa.kernels(level).value_range(x, threads=threads).tobytes() == expected.tobytes(), (level, count)
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
@@ -155,18 +150,7 @@ def test_activations_far_out() -> None:
 @pytest.mark.parametrize("dtype", ANY, ids=str)
 @pytest.mark.parametrize(
     ("size", "stride", "padding"),
-    [
-        (2, 2, 1),
-        (2, 1, 1),
-        (2, 2, 0),
-        (3, 2, 2),
-        (3, 1, 2),
-        (5, 1, 4),
-        (9, 1, 8),
-        (1, 1, 0),
-        (2, 3, 5),
-        (4, 2, 9),
-    ],
+    [(2, 2, 1), (2, 1, 1), (2, 2, 0), (3, 2, 2), (3, 1, 2), (5, 1, 4), (9, 1, 8), (1, 1, 0), (2, 3, 5), (4, 2, 9)],
 )
 def test_maxpool(dtype: Any, size: int, stride: int, padding: int) -> None:
     for h, w, c in ((5, 7, 3), (13, 13, 16), (4, 9, 33), (9, 4, 70), (40, 41, 40)):
@@ -200,11 +184,7 @@ def test_upsample_and_concat(dtype: Any) -> None:
             f"upsample {h}x{w}x{c}",
         )
         parts = [x, x[..., :1].copy(), np.repeat(x, 2, axis=3)]
-        agree(
-            lambda k, out, t, parts=parts: k.concat(parts, out, threads=t),
-            np.empty((2, h, w, 3 * c + 1), dtype),
-            "concat",
-        )
+        agree(lambda k, out, t, parts=parts: k.concat(parts, out, threads=t), np.empty((2, h, w, 3 * c + 1), dtype), "concat")
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -233,8 +213,6 @@ def test_bad_arguments_are_named(level: str) -> None:
     with pytest.raises(KernelError, match="scales must be finite and above 0"):
         k.quantize(x, np.zeros(x.shape, np.int8), q)
     with pytest.raises(KernelError, match="zero point"):
-        k.quantize(
-            x, np.zeros(x.shape, np.int8), TensorQuant(np.ones(1, np.float32), np.array([128], np.int32), q.offset)
-        )
+        k.quantize(x, np.zeros(x.shape, np.int8), TensorQuant(np.ones(1, np.float32), np.array([128], np.int32), q.offset))
     with pytest.raises(KernelError, match="the inputs have 4 channels, out has 3"):
         k.concat([x, x], np.zeros((1, 4, 4, 3), np.float32))

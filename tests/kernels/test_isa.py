@@ -14,11 +14,7 @@ from mpnet.kernels import isa
 
 def run(code: str, level: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-c", code],
-        env={**os.environ, "MPNET_ISA": level},
-        capture_output=True,
-        text=True,
-        check=False,
+        [sys.executable, "-c", code], env={**os.environ, "MPNET_ISA": level}, capture_output=True, text=True, check=False
     )
 
 

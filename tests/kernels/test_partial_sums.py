@@ -20,23 +20,43 @@ from tests.kernels.test_conv import in_groups
 
 ORACLE = oracle()
 LEVELS = [*map(isa.kernels, isa.usable_levels()), ORACLE]
-SCALES = ImageScales(np.array([0.02, 0.5], np.float32), np.array([50, 2], np.float32), np.array([-7, 100], np.int32),
-                     np.zeros(2, np.float32))
+SCALES = ImageScales(
+    np.array([0.02, 0.5], np.float32), np.array([50, 2], np.float32), np.array([-7, 100], np.int32), np.zeros(2, np.float32)
+)
 # Rows and whole images as tiles, panels that are full and not, depths of one pass and of several.
-SHAPES = [ConvShape(20, 20, 128, 128, 3, 1, 1), ConvShape(9, 7, 80, 33, 3, 2, 1), ConvShape(13, 13, 640, 40, 1),
-          ConvShape(5, 6, 1056, 18, 3, 1, 1), ConvShape(6, 5, 40, 70, 5, 1, 2)]
+SHAPES = [
+    ConvShape(20, 20, 128, 128, 3, 1, 1),
+    ConvShape(9, 7, 80, 33, 3, 2, 1),
+    ConvShape(13, 13, 640, 40, 1),
+    ConvShape(5, 6, 1056, 18, 3, 1, 1),
+    ConvShape(6, 5, 40, 70, 5, 1, 2),
+]
 
 
 def convolved(
-    kernels: Any, shape: ConvShape, row: Precision, weights: NDArray[np.int8], x: NDArray[np.int8], out: NDArray[Any],
-    threads: int = 1, **more: Any,
+    kernels: Any,
+    shape: ConvShape,
+    row: Precision,
+    weights: NDArray[np.int8],
+    x: NDArray[np.int8],
+    out: NDArray[Any],
+    threads: int = 1,
+    **more: Any,
 ) -> NDArray[Any]:
     """out, filled."""
     packed = kernels.pack_conv(shape, row, np.ascontiguousarray(weights))
     rng, binder = np.random.default_rng(3), Binder(kernels, threads)
     scale, bias = rng.random(shape.out_channels).astype(np.float32), rng.standard_normal(shape.out_channels).astype(np.float32)
-    call = binder.conv(packed, np.ascontiguousarray(x), out, bias=bias, activation="leaky", weight_scale=scale,
-                       in_scales=SCALES, **{"ranges": None, **more})
+    call = binder.conv(
+        packed,
+        np.ascontiguousarray(x),
+        out,
+        bias=bias,
+        activation="leaky",
+        weight_scale=scale,
+        in_scales=SCALES,
+        **{"ranges": None, **more},
+    )
     binder.finish(aligned)
     kernels.check_status(call.function(*call.arguments), "convolution")
     return out
@@ -47,8 +67,11 @@ def convolved(
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_parts_are_the_whole(kernels: Any, row: Precision, shape: ConvShape) -> None:
     rng = np.random.default_rng(shape.depth)
-    whole = in_groups(rng, row, shape) if row.is_narrow else rng.integers(-127, 128, (
-        shape.out_channels, shape.in_channels, shape.size, shape.size)).astype(np.int8)
+    whole = (
+        in_groups(rng, row, shape)
+        if row.is_narrow
+        else rng.integers(-127, 128, (shape.out_channels, shape.in_channels, shape.size, shape.size)).astype(np.int8)
+    )
     x = rng.integers(-128, 128, (2, shape.in_h, shape.in_w, shape.in_channels)).astype(np.int8)
     results = (2, shape.out_h, shape.out_w, shape.out_channels)
     expected, ranges = np.empty(results, np.float32), np.empty((2, 2), np.float32)
@@ -60,9 +83,17 @@ def test_parts_are_the_whole(kernels: Any, row: Precision, shape: ConvShape) -> 
         for first, last in ((0, 32), (32, 64), (64, shape.in_channels)) if shape.in_channels > 64 else ((0, 32), (32, 40)):
             ends = last == shape.in_channels
             part = ConvShape(shape.in_h, shape.in_w, last - first, shape.out_channels, shape.size, shape.stride, shape.padding)
-            out = convolved(kernels, part, row, whole[:, first:last], x[..., first:last],
-                            found if ends else np.empty(results, np.int32), threads, sums=sums,
-                            **({"ranges": measured} if ends else {}))
+            out = convolved(
+                kernels,
+                part,
+                row,
+                whole[:, first:last],
+                x[..., first:last],
+                found if ends else np.empty(results, np.int32),
+                threads,
+                sums=sums,
+                **({"ranges": measured} if ends else {}),
+            )
             sums = out
         assert found.tobytes() == expected.tobytes()
         assert measured.tobytes() == ranges.tobytes()
@@ -75,8 +106,11 @@ def test_what_has_no_sums_is_refused(kernels: Any) -> None:
     codes = rng.integers(-128, 128, (2, 6, 6, 32)).astype(np.int8)
     sums, out = np.zeros((2, 6, 6, 16), np.int32), np.empty((2, 6, 6, 16), np.float32)
     weights = rng.integers(-127, 128, (16, 32, 1, 1)).astype(np.int8)
-    for change, message in (({"sums": sums[:1]}, "sums has shape"), ({"sums": sums.astype(np.int64)}, "sums is int64"),
-                            ({"sums": sums, "pool": True, "out": np.empty((2, 3, 3, 16), np.float32)}, "sums has shape")):
+    for change, message in (
+        ({"sums": sums[:1]}, "sums has shape"),
+        ({"sums": sums.astype(np.int64)}, "sums is int64"),
+        ({"sums": sums, "pool": True, "out": np.empty((2, 3, 3, 16), np.float32)}, "sums has shape"),
+    ):
         with pytest.raises(KernelError, match=message):
             convolved(kernels, shape, INT8, weights, codes, change.pop("out", out), **change)
     with pytest.raises(KernelError, match="see takes_sums"):

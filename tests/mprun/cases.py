@@ -59,26 +59,58 @@ def _yolo(mask: str, **keys: object) -> str:
 
 def residual() -> str:
     """Shortcuts, halves of routes, mish."""
-    return _net(40) + _conv(8, activation="mish") + _conv(16, stride=2) + _conv(8, 1) + _conv(16, activation="mish") \
-        + _section("shortcut", **{"from": -3}, activation="leaky") + _section("route", layers=-1, groups=2, group_id=1) \
-        + _conv(8) + _section("route", layers="-1,-2") + _section("maxpool", size=2, stride=2) \
-        + _conv(16, activation="linear") + _yolo("0,1")
+    return (
+        _net(40)
+        + _conv(8, activation="mish")
+        + _conv(16, stride=2)
+        + _conv(8, 1)
+        + _conv(16, activation="mish")
+        + _section("shortcut", **{"from": -3}, activation="leaky")
+        + _section("route", layers=-1, groups=2, group_id=1)
+        + _conv(8)
+        + _section("route", layers="-1,-2")
+        + _section("maxpool", size=2, stride=2)
+        + _conv(16, activation="linear")
+        + _yolo("0,1")
+    )
 
 
 def mobile() -> str:
     """Depthwise convolutions, every activation, a global mean at the end, no head."""
-    return _net(24) + _conv(8, activation="relu6") + _conv(8, groups=8, activation="swish", stride=2) \
-        + _conv(12, 1, activation="relu") + _conv(12, groups=12, activation="logistic") + _section("dropout") \
-        + _conv(10, 1, activation="swish") + _section("avgpool") + _conv(5, 1, activation="linear")
+    return (
+        _net(24)
+        + _conv(8, activation="relu6")
+        + _conv(8, groups=8, activation="swish", stride=2)
+        + _conv(12, 1, activation="relu")
+        + _conv(12, groups=12, activation="logistic")
+        + _section("dropout")
+        + _conv(10, 1, activation="swish")
+        + _section("avgpool")
+        + _conv(5, 1, activation="linear")
+    )
 
 
 def pyramid() -> str:
     """Pools side by side, enough channels for Winograd, upsampling, boxes in the newer encodings."""
-    return _net(32) + _conv(16, stride=2) + _conv(16) + _section("maxpool", size=5, stride=1) \
-        + _section("route", layers=-2) + _section("maxpool", size=3, stride=1) + _section("route", layers="-1,-3,-4") \
-        + _conv(16, 1) + _conv(16, stride=2) + _conv(16, 1, activation="logistic") \
-        + _yolo("2,3", new_coords=1, scale_x_y=2.0) + _section("route", layers=-3) + _section("upsample", stride=2) \
-        + _section("route", layers="-1,1") + _conv(16) + _conv(16, 1, activation="linear") + _yolo("0,1", scale_x_y=1.1)
+    return (
+        _net(32)
+        + _conv(16, stride=2)
+        + _conv(16)
+        + _section("maxpool", size=5, stride=1)
+        + _section("route", layers=-2)
+        + _section("maxpool", size=3, stride=1)
+        + _section("route", layers="-1,-3,-4")
+        + _conv(16, 1)
+        + _conv(16, stride=2)
+        + _conv(16, 1, activation="logistic")
+        + _yolo("2,3", new_coords=1, scale_x_y=2.0)
+        + _section("route", layers=-3)
+        + _section("upsample", stride=2)
+        + _section("route", layers="-1,1")
+        + _conv(16)
+        + _conv(16, 1, activation="linear")
+        + _yolo("0,1", scale_x_y=1.1)
+    )
 
 
 NETWORKS = {"tiny": tiny_cfg, "residual": residual, "mobile": mobile, "pyramid": pyramid}
@@ -91,7 +123,8 @@ def _said(draw: random.Random) -> QuantizationOptions:
     return QuantizationOptions(
         ActivationOptions(mode=mode.name, ranges=draw.choice(("dynamic", "calibrated")), rounding=draw.choice(mode.roundings)),
         WeightOptions(draw.choice(WEIGHT_GRANULARITIES), method, draw.choice(WEIGHTS[method].roundings)),
-        bias_correction=draw.random() < 0.3, equalisation=None,
+        bias_correction=draw.random() < 0.3,
+        equalisation=None,
         # What is learnt needs pictures.
         narrow=NarrowOptions(draw.choice(NARROW_GRANULARITIES), draw.choice(NARROW_METHODS), "nearest", False),
     )
@@ -111,9 +144,11 @@ def configuration(network: NetworkSpec, seed: int) -> Configuration:
         rows = [draw.choice(tuple(PRECISIONS.values())) for _ in network.layers]
         if seed % 5 == 0:
             rows = [PRECISIONS[draw.choice(BASE_NAMES)]] * len(network.layers)
-        chosen = {layer.index: row if layer.has_weights else row.tensor
-                  for layer, row in zip(network.layers, rows, strict=True)
-                  if layer.has_weights or (draw.random() < 0.3 and not layer.always_fp32)}
+        chosen = {
+            layer.index: row if layer.has_weights else row.tensor
+            for layer, row in zip(network.layers, rows, strict=True)
+            if layer.has_weights or (draw.random() < 0.3 and not layer.always_fp32)
+        }
         options = _options(network, draw)
         means = {layer.index: np.linspace(-0.1, 0.2, layer.in_shape[2]) for layer in network.convolutions}
         prepared = Prepared(network, weights, kernels(), batch_norm=options.batch_norm, channel_means=means)

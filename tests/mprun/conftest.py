@@ -30,15 +30,36 @@ class Program:
 
     def __call__(self, *words: object, check: int = 0, **environment: str) -> subprocess.CompletedProcess[str]:
         """Run it; its exit code must be `check`."""
-        done = subprocess.run([str(self.path), *map(str, words)], capture_output=True, text=True, check=False, timeout=120,
-                              env=environment or None)
+        done = subprocess.run(
+            [str(self.path), *map(str, words)],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+            env=environment or None,
+        )
         assert done.returncode == check, done.stderr
         return done
 
     def compile(self, source: Path, program: Path) -> None:
         """A C program over the library."""
-        subprocess.run(["gcc", "-Wall", "-Wextra", "-Werror", "-Icsrc/run", str(source), str(self.library), "-lm", "-pthread",
-                        "-o", str(program)], check=True, cwd=REPOSITORY)
+        subprocess.run(
+            [
+                "gcc",
+                "-Wall",
+                "-Wextra",
+                "-Werror",
+                "-Icsrc/run",
+                str(source),
+                str(self.library),
+                "-lm",
+                "-pthread",
+                "-o",
+                str(program),
+            ],
+            check=True,
+            cwd=REPOSITORY,
+        )
 
 
 def mpnet(*words: object, code: int = 0) -> str:

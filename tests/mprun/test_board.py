@@ -29,8 +29,15 @@ def commands(page: str) -> list[str]:
 def run(command: str, folder: Path, repository: Path, statuses: tuple[int, ...] = (0,)) -> str:
     """What a shell command prints; it must end with one of these exit statuses."""
     command = re.sub(r"^mpnet\b", shlex.join([sys.executable, "-m", "mpnet"]), command)
-    done = subprocess.run(command, shell=True, cwd=folder, capture_output=True, text=True, check=False,
-                          env={**os.environ, "PYTHONPATH": str(repository)})
+    done = subprocess.run(
+        command,
+        shell=True,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(repository)},
+    )
     assert done.returncode in statuses, f"{command}\n{done.stdout}{done.stderr}"
     return done.stdout
 
@@ -63,8 +70,12 @@ def test_every_command_of_the_page(repository: Path, tmp_path: Path) -> None:
         command = re.sub(r"^scp board:(\S+)", rf"cp {board}/\1", command)
         command = re.sub(r"^scp (\S+) board:$", rf"cp \1 {board}/", command)
         # Times of an emulated CPU mean nothing, so their sums may be off by anything, which --profile says by 1.
-        run(command.replace("sweep.latency=board.json", "sweep.latency=board.json --set sweep.latency_error=100000"), folder,
-            repository, (0, 1) if "--profile" in command else (0,))
+        run(
+            command.replace("sweep.latency=board.json", "sweep.latency=board.json --set sweep.latency_error=100000"),
+            folder,
+            repository,
+            (0, 1) if "--profile" in command else (0,),
+        )
     assert seen.count("board$") == 6
     assert {"make", "scp", "mpnet"} <= set(seen)
     assert json.loads((board / "board.json").read_text(encoding="utf-8"))["machine"]["isa"] == "neon"

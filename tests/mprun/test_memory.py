@@ -14,8 +14,18 @@ from tests.mprun.conftest import Program, mpnet
 from tests.networks import small_cfg, write_network
 
 ALLOCATING = {"malloc", "calloc", "realloc", "free", "strdup", "posix_memalign", "aligned_alloc", "mmap", "alloca"}
-WRAPPED = ("malloc", "calloc", "realloc", "free", "strdup", "posix_memalign", "mmap", "open_memstream", "fopen",
-           "pthread_create")
+WRAPPED = (
+    "malloc",
+    "calloc",
+    "realloc",
+    "free",
+    "strdup",
+    "posix_memalign",
+    "mmap",
+    "open_memstream",
+    "fopen",
+    "pthread_create",
+)
 
 COMMANDS = ("main", "evaluate", "bench", "profile", "info", "output")  # of the program alone, as its Makefile says
 
@@ -37,8 +47,23 @@ def failing(mprun: Program, repository: Path, tmp_path_factory: pytest.TempPathF
     """mprun with failing.c between it and the system."""
     program = tmp_path_factory.mktemp("failing") / "mprun"
     objects = [str(mprun.path.parent / "objects" / "run" / f"{name}.o") for name in COMMANDS]
-    subprocess.run(["gcc", "-Wall", "-Werror", *(f"-Wl,--wrap={name}" for name in WRAPPED), "tests/mprun/failing.c", *objects,
-                    str(mprun.library), "-lm", "-pthread", "-o", str(program)], check=True, cwd=repository)
+    subprocess.run(
+        [
+            "gcc",
+            "-Wall",
+            "-Werror",
+            *(f"-Wl,--wrap={name}" for name in WRAPPED),
+            "tests/mprun/failing.c",
+            *objects,
+            str(mprun.library),
+            "-lm",
+            "-pthread",
+            "-o",
+            str(program),
+        ],
+        check=True,
+        cwd=repository,
+    )
     return program
 
 
@@ -50,11 +75,19 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "net.mpnet"
 
 
-@pytest.mark.parametrize("words", [
-    ("--json", "{folder}"), ("{folder}",), ("--evaluate", "{folder}", "-o", "{out}"), ("--info", "--json"),
-    ("--evaluate", "{list}", "-o", "{out}"), ("--bench", "--repeats", "1"),
-    pytest.param(("--profile", "--repeats", "1", "-o", "{out}"), marks=pytest.mark.slow),
-], ids=lambda words: " ".join(words))
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--json", "{folder}"),
+        ("{folder}",),
+        ("--evaluate", "{folder}", "-o", "{out}"),
+        ("--info", "--json"),
+        ("--evaluate", "{list}", "-o", "{out}"),
+        ("--bench", "--repeats", "1"),
+        pytest.param(("--profile", "--repeats", "1", "-o", "{out}"), marks=pytest.mark.slow),
+    ],
+    ids=lambda words: " ".join(words),
+)
 def test_any_request_that_fails(failing: Path, bundle: Path, pictures: Path, words: tuple[str, ...], tmp_path: Path) -> None:
     out = tmp_path / "out" / "out.json"
     listed = tmp_path / "list"
@@ -66,8 +99,13 @@ def test_any_request_that_fails(failing: Path, bundle: Path, pictures: Path, wor
     def run(number: int) -> tuple[int, str, list[str], int]:
         shutil.rmtree(out.parent, ignore_errors=True)
         out.parent.mkdir()
-        done = subprocess.run([str(failing), str(bundle), "--threads", "2", *filled], capture_output=True, text=True,
-                              timeout=60, env={**os.environ, "MPRUN_FAIL": str(number)})
+        done = subprocess.run(
+            [str(failing), str(bundle), "--threads", "2", *filled],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            env={**os.environ, "MPRUN_FAIL": str(number)},
+        )
         *said, last = done.stderr.splitlines()
         counted = re.fullmatch(r"requests (\d+), left 0", last)
         assert counted, f"request {number}: {done.stderr}"

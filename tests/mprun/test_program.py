@@ -69,14 +69,14 @@ def test_bench_times_every_step(mprun: Program, bundle: Path) -> None:
 def test_damage_is_one_line_wherever_it_is(mprun: Program, bundle: Path, pictures: Path, tmp_path: Path) -> None:
     content = bundle.read_bytes()
     picture = pictures / "scene-0.jpg"
-    place = int.from_bytes(content[32 + 11 * 24:][:8], "little") + 10  # in the first weights: section 11 is data
+    place = int.from_bytes(content[32 + 11 * 24 :][:8], "little") + 10  # in the first weights: section 11 is data
     damaged = {
         "empty": (b"", "is empty or not a file"),
         "other": (b"PK\3\4" * 100, "is no bundle"),
         "newer": (content[:8] + b"\xff" + content[9:], "build a newer mprun"),
         "cut": (content[:-64], "copy it again"),
         "header": (content[:40] + b"\x55" + content[41:], "is damaged (CRC)"),
-        "weights": (content[:place] + bytes([content[place] ^ 1]) + content[place + 1:], "is damaged (CRC)"),
+        "weights": (content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :], "is damaged (CRC)"),
     }
     for name, (changed, said) in damaged.items():
         (tmp_path / name).write_bytes(changed)
@@ -106,10 +106,19 @@ def test_other_pictures_are_named_with_what_to_do(mprun: Program, bundle: Path, 
     assert "no such file" in mprun(bundle, tmp_path / "gone.jpg", check=2).stderr
 
 
-@pytest.mark.parametrize("words", [
-    (), ("--bench",), ("{bundle}",), ("{bundle}", "--profile"), ("{bundle}", "--bench", "--info"),
-    ("{bundle}", "--threads", "x"), ("{bundle}", "--nonsense"), ("{bundle}", "--evaluate"),
-])
+@pytest.mark.parametrize(
+    "words",
+    [
+        (),
+        ("--bench",),
+        ("{bundle}",),
+        ("{bundle}", "--profile"),
+        ("{bundle}", "--bench", "--info"),
+        ("{bundle}", "--threads", "x"),
+        ("{bundle}", "--nonsense"),
+        ("{bundle}", "--evaluate"),
+    ],
+)
 def test_a_wrong_call_is_one_line(mprun: Program, bundle: Path, words: tuple[str, ...]) -> None:
     done = mprun(*(word.format(bundle=bundle) for word in words), check=2)
     assert done.stderr.count("\n") == 1

@@ -134,12 +134,24 @@ def test_classes_have_the_ids_of_a_coco_data_set(mprun: Program, jpeg_experiment
     folder = jpeg_experiment.parent
     names = (folder / "net.names").read_text(encoding="utf-8").split()
     pictures = sorted((folder / "images").glob("*.jpg"))
-    (folder / "instances.json").write_text(json.dumps({
-        "images": [{"id": 1 + n, "file_name": path.name, "width": cv2.imread(str(path)).shape[1],
-                    "height": cv2.imread(str(path)).shape[0]} for n, path in enumerate(pictures)],
-        "categories": [{"id": 90 - 7 * n, "name": name} for n, name in enumerate(names)],
-        "annotations": [],
-    }), encoding="utf-8")
+    (folder / "instances.json").write_text(
+        json.dumps(
+            {
+                "images": [
+                    {
+                        "id": 1 + n,
+                        "file_name": path.name,
+                        "width": cv2.imread(str(path)).shape[1],
+                        "height": cv2.imread(str(path)).shape[0],
+                    }
+                    for n, path in enumerate(pictures)
+                ],
+                "categories": [{"id": 90 - 7 * n, "name": name} for n, name in enumerate(names)],
+                "annotations": [],
+            }
+        ),
+        encoding="utf-8",
+    )
     data = "data={format: coco, images: images, annotations: instances.json}"
     run = Path(json.loads(mpnet("run", jpeg_experiment, "--set", data, "--json"))["folder"])
     mpnet("export", run, "--to", "bundle", "-o", tmp_path / "net.mpnet", "--no-profile")
@@ -148,7 +160,7 @@ def test_classes_have_the_ids_of_a_coco_data_set(mprun: Program, jpeg_experiment
 
 
 def test_a_library_call_gives_the_boxes_of_a_network(
-    mprun: Program, mixed_cfg: Path, pictures: Path, tmp_path: Path, repository: Path,
+    mprun: Program, mixed_cfg: Path, pictures: Path, tmp_path: Path, repository: Path
 ) -> None:
     """The example of docs/mprun.md, as it stands there."""
     page = (repository / "docs" / "mprun.md").read_text(encoding="utf-8")
@@ -157,10 +169,12 @@ def test_a_library_call_gives_the_boxes_of_a_network(
     mprun.compile(source, tmp_path / "example")
     _export(mixed_cfg, tmp_path / "net.mpnet")
     picture = pictures / "scene-0.jpg"
-    printed = subprocess.run([str(tmp_path / "example"), str(tmp_path / "net.mpnet"), str(picture)], check=True,
-                             capture_output=True, text=True).stdout
+    printed = subprocess.run(
+        [str(tmp_path / "example"), str(tmp_path / "net.mpnet"), str(picture)], check=True, capture_output=True, text=True
+    ).stdout
     network = load_network(mixed_cfg, mixed_cfg.with_suffix(".weights"), mixed_cfg.with_suffix(".names"))
     boxes = network.detect(picture)
     assert boxes
-    assert printed == "".join(f"{box.name} {box.score:.3f} {box.x:.1f} {box.y:.1f} {box.width:.1f} {box.height:.1f}\n"
-                              for box in boxes)
+    assert printed == "".join(
+        f"{box.name} {box.score:.3f} {box.x:.1f} {box.y:.1f} {box.width:.1f} {box.height:.1f}\n" for box in boxes
+    )

@@ -117,9 +117,7 @@ def network() -> NetworkSpec:
 
 
 def test_pairs_end_at_whatever_is_not_homogeneous() -> None:
-    assert equalisable_pairs(network()) == (
-        EqualisationPair(0, (2,)), EqualisationPair(2, (3,)), EqualisationPair(6, (9, 10)),
-    )
+    assert equalisable_pairs(network()) == (EqualisationPair(0, (2,)), EqualisationPair(2, (3,)), EqualisationPair(6, (9, 10)))
 
 
 def test_a_network_is_equalised_pair_by_pair() -> None:

@@ -107,7 +107,8 @@ def test_equals_tensorflow_installed_here(tensorflow_here: Any) -> None:
         assert_bits(fake_quant_with_min_max_vars_per_channel(x, low, high, bits, narrow), theirs, "per channel")
         for word in ("HALF_TO_EVEN", "HALF_UP"):
             theirs = tf.quantization.quantize_and_dequantize_v2(
-                x, low[0], high[0], True, bits, given, word, narrow_range=narrow).numpy()
+                x, low[0], high[0], True, bits, given, word, narrow_range=narrow
+            ).numpy()
             found = quantize_and_dequantize(x, low[0], high[0], True, bits, given, word, narrow)
             assert_bits(found, theirs, f"quantize_and_dequantize {word}")
 

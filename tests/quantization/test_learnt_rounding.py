@@ -118,10 +118,14 @@ def test_products_are_those_of_the_convolutions_windows() -> None:
     own.observe(x)
     codes = np.rint(x / np.float32(np.abs(x).max() / 2047)).astype(np.float64)
     padded = np.pad(codes, ((0, 0), (1, 1), (1, 1), (0, 0)))
-    rows = np.array([
-        [padded[n, y + ky * 3, z + kx * 3, c] for c in range(2) for ky in range(2) for kx in range(2)]
-        for n in range(2) for y in range(0, 8, 2) for z in range(0, 9, 2)
-    ])
+    rows = np.array(
+        [
+            [padded[n, y + ky * 3, z + kx * 3, c] for c in range(2) for ky in range(2) for kx in range(2)]
+            for n in range(2)
+            for y in range(0, 8, 2)
+            for z in range(0, 9, 2)
+        ]
+    )
     assert np.array_equal(own._products[0], rows.T @ rows)
 
 

@@ -11,8 +11,13 @@ from mpnet.quantization.scheme import ActivationScheme, QuantParams
 from mpnet.spec.quantization import ACTIVATION_MODES, MODES, QUANTIZE_MODES, SCHEME_ROUNDINGS
 
 SCHEMES = [
-    *(ActivationScheme(m.name, r, narrow) for m in MODES.values() for r in m.roundings for narrow in (False, True)
-      if m.narrows or not narrow),
+    *(
+        ActivationScheme(m.name, r, narrow)
+        for m in MODES.values()
+        for r in m.roundings
+        for narrow in (False, True)
+        if m.narrows or not narrow
+    ),
     *(ActivationScheme(m, ensure_minimum_range=0.0) for m in QUANTIZE_MODES),
 ]
 
@@ -30,10 +35,13 @@ def ranges(seed: int, count: int) -> np.ndarray:
 def params_array(params: list[QuantParams]) -> np.ndarray:
     """QuantParams, one per image, as an array of PARAMS."""
     words = [(ACTIVATION_MODES.index(p.mode), SCHEME_ROUNDINGS.index(p.rounding)) for p in params]
-    return np.array([
-        (*word, p.zero_point, p.low, p.high, p.scale, p.inv_scale, p.offset, p.range_min, p.range_max)
-        for word, p in zip(words, params, strict=True)
-    ], native.PARAMS)
+    return np.array(
+        [
+            (*word, p.zero_point, p.low, p.high, p.scale, p.inv_scale, p.offset, p.range_min, p.range_max)
+            for word, p in zip(words, params, strict=True)
+        ],
+        native.PARAMS,
+    )
 
 
 def activations(params: np.ndarray, seed: int, size: int) -> np.ndarray:

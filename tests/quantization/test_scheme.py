@@ -23,11 +23,7 @@ from mpnet.spec.quantization import MODES, QUANTIZE_MODES
 
 # Wider ones TensorFlow itself answers with an infinite range.
 bounds = st.floats(-(2.0**126), 2.0**126, width=32)
-SCHEMES = [
-    ActivationScheme(mode.name, rounding)
-    for mode in MODES.values()
-    for rounding in mode.roundings
-]
+SCHEMES = [ActivationScheme(mode.name, rounding) for mode in MODES.values() for rounding in mode.roundings]
 RANGES = [(-0.61, 5.9), (0.0, 1.0), (-3.0, -1.0), (2.0, 9.0), (-1e-3, 1e-3), (-1e30, 1e30)]
 
 
@@ -125,8 +121,7 @@ def test_tiny_and_huge_ranges_stay_finite() -> None:
 
 
 @pytest.mark.parametrize(
-    ("low", "high", "message"),
-    [(1.0, -1.0, "min 1.0 > max -1.0"), (np.nan, 1.0, "not finite"), (0.0, np.inf, "not finite")],
+    ("low", "high", "message"), [(1.0, -1.0, "min 1.0 > max -1.0"), (np.nan, 1.0, "not finite"), (0.0, np.inf, "not finite")]
 )
 def test_bad_ranges_are_named(low: float, high: float, message: str) -> None:
     with pytest.raises(PrecisionError, match=message):
@@ -163,8 +158,14 @@ def test_params_to_quant_keeps_one_image_per_row() -> None:
 
 def test_half_away_equals_exact_rounding_on_every_half_and_its_neighbours() -> None:
     halves = np.arange(-300, 301, dtype=np.float32) + np.float32(0.5)
-    x = np.concatenate([halves, np.nextafter(halves, np.float32(-np.inf)), np.nextafter(halves, np.float32(np.inf)),
-                        np.float32([0.49999997, 8388607.5, 8388609.0, 16777217.0, 0.0])])
+    x = np.concatenate(
+        [
+            halves,
+            np.nextafter(halves, np.float32(-np.inf)),
+            np.nextafter(halves, np.float32(np.inf)),
+            np.float32([0.49999997, 8388607.5, 8388609.0, 16777217.0, 0.0]),
+        ]
+    )
     wide = x.astype(np.float64)
     expected = np.copysign(np.floor(np.abs(wide) + 0.5), wide)
     np.testing.assert_array_equal(round_whole(x, "half_away"), expected)

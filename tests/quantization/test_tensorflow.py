@@ -96,15 +96,23 @@ def test_equals_tensorflow_installed_here(kind: str, tensorflow_here: Any) -> No
                 narrow = bool(rng.integers(2))
                 least = float(rng.choice([0.0, 0.01, 0.5]))
                 theirs = tf.raw_ops.QuantizeV2(
-                    input=x, min_range=low, max_range=high, T=getattr(tf, kind), mode=mode, round_mode=round_mode,
-                    narrow_range=narrow, axis=-1, ensure_minimum_range=least,
+                    input=x,
+                    min_range=low,
+                    max_range=high,
+                    T=getattr(tf, kind),
+                    mode=mode,
+                    round_mode=round_mode,
+                    narrow_range=narrow,
+                    axis=-1,
+                    ensure_minimum_range=least,
                 )
                 ours = quantize(x, low, high, kind, mode, round_mode, narrow, None, least)
                 np.testing.assert_array_equal(ours[0], theirs[0].numpy())
                 np.testing.assert_array_equal(bits(ours[1]), bits(theirs[1].numpy()))
                 np.testing.assert_array_equal(bits(ours[2]), bits(theirs[2].numpy()))
-                real = tf.raw_ops.Dequantize(input=theirs[0], min_range=theirs[1], max_range=theirs[2], mode=mode,
-                                             narrow_range=narrow, axis=-1).numpy()
+                real = tf.raw_ops.Dequantize(
+                    input=theirs[0], min_range=theirs[1], max_range=theirs[2], mode=mode, narrow_range=narrow, axis=-1
+                ).numpy()
                 mine = dequantize(ours[0], ours[1], ours[2], mode, narrow_range=narrow)
                 np.testing.assert_array_equal(bits(mine), bits(real))
 

@@ -19,17 +19,23 @@ PER_TENSOR = QuantizationOptions(weights=WeightOptions(granularity="per_tensor")
 
 @pytest.mark.parametrize(
     ("name", "options", "percent"),
-    [("aix", PER_TENSOR, 3.0), ("aix", PER_TENSOR, 10.0), ("tiny", PER_TENSOR, 3.0), ("tiny", NOTHING_SAID, 10.0),
-     ("fastest", PER_TENSOR, 10.0)],
+    [
+        ("aix", PER_TENSOR, 3.0),
+        ("aix", PER_TENSOR, 10.0),
+        ("tiny", PER_TENSOR, 3.0),
+        ("tiny", NOTHING_SAID, 10.0),
+        ("fastest", PER_TENSOR, 10.0),
+    ],
     ids=["aix-tensor-3", "aix-tensor-10", "tiny-tensor-3", "tiny-channel-10", "fastest-tensor-10"],
 )
 def test_the_proposal_is_no_worse_than_the_heads(
     request: pytest.FixtureRequest, output: Path, name: str, options: QuantizationOptions, percent: float
 ) -> None:
     experiment: Experiment = request.getfixturevalue(name)
-    report = analyze_experiment(replace(
-        experiment, precision=PrecisionSection("int8"), quantization=QuantizationSection(options), output=output,
-    ), keep_macs_percent=percent)
+    report = analyze_experiment(
+        replace(experiment, precision=PrecisionSection("int8"), quantization=QuantizationSection(options), output=output),
+        keep_macs_percent=percent,
+    )
     bench, proposal = report.bench, report.proposal
     heads = dict.fromkeys(select_layers(bench.network, "heads"), FP16)
     chosen = [bench.uniform("fp32"), bench.assign(proposal.precisions), bench.assign(heads)]

@@ -23,10 +23,7 @@ from mpnet.kernels.isa import kernels, usable_levels
 from mpnet.spec.network import NetworkSpec, YoloSpec
 
 RELATIVE = 1e-4
-CASES = {
-    "yolov3-tiny-aix2022": ("aix2022", "darknet", 0.005),
-    "yolo-fastest-1.1": ("yolo-fastest", "alexeyab", 0.001),
-}
+CASES = {"yolov3-tiny-aix2022": ("aix2022", "darknet", 0.005), "yolo-fastest-1.1": ("yolo-fastest", "alexeyab", 0.001)}
 
 
 @pytest.fixture(scope="module", params=list(CASES))
@@ -46,8 +43,7 @@ def layer_results(case: tuple[str, NetworkSpec, Any, Any], level: str) -> dict[i
     session = Session(Prepared(network, weights, kernels(level), batch_norm=CASES[name][1]), plan, 2)
     slots = {0: golden["input"].transpose(1, 2, 0)[None]}
     session.observe(
-        np.ascontiguousarray(slots[0]),
-        lambda number, step, inputs, result: slots.__setitem__(step.output, result.data.copy()),
+        np.ascontiguousarray(slots[0]), lambda number, step, inputs, result: slots.__setitem__(step.output, result.data.copy())
     )
     results = {layer.index: slots[plan.layer_slots[layer.index]][0].transpose(2, 0, 1) for layer in network.layers}
     return {index: activated(network, index, value) for index, value in results.items()}

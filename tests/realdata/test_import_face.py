@@ -17,7 +17,8 @@ from mpnet.importing.described import Pixels
 from tests.importing.conftest import heads_of
 
 CHOICES = Choices(
-    decoder="ssd", anchors=(",".join(["128"] * 4), ",".join(["128"] * 12)),
+    decoder="ssd",
+    anchors=(",".join(["128"] * 4), ",".join(["128"] * 12)),
     pixels=Pixels((127.5,), (127.5,), resize="letterbox"),
     keys=(("coords", "16"), ("softmax", "0"), ("linear", "1"), ("variances", ",".join(["0.0078125"] * 4))),
 )
@@ -51,8 +52,10 @@ def test_a_trained_face_detector_finds_what_litert_finds(shared_data: Path) -> N
         raw, scores = (engine.get_tensor(details[name])[0] for name in ("regressors", "classificators"))
         heads = heads_of(imported, x)
         # 16 x 16 cells of two boxes, then 8 x 8 of six: boxes before classes in a head of mpnet's.
-        theirs = [np.concatenate([part[rows].reshape(side, side, -1) for part in (raw, scores)], -1)
-                  for rows, side in ((slice(0, 512), 16), (slice(512, None), 8))]
+        theirs = [
+            np.concatenate([part[rows].reshape(side, side, -1) for part in (raw, scores)], -1)
+            for rows, side in ((slice(0, 512), 16), (slice(512, None), 8))
+        ]
         for mine, other in zip(heads, theirs, strict=True):
             # XNNPACK sums depthwise convolutions in another order.
             assert np.abs(mine[0] - other).max() <= BOUND * np.abs(other).max()
@@ -74,9 +77,11 @@ def test_a_trained_face_detector_finds_what_litert_finds(shared_data: Path) -> N
 
 def _mediapipe(raw: np.ndarray, scores: np.ndarray) -> np.ndarray:
     """Boxes relative to the input, as MediaPipe's calculators make them: anchors of the whole input in the middle of cells."""
-    centres = np.concatenate([
-        np.repeat((np.stack(np.meshgrid(np.arange(n), np.arange(n)), -1).reshape(-1, 2) + 0.5) / n, count, 0)
-        for n, count in ((16, 2), (8, 6))
-    ])
+    centres = np.concatenate(
+        [
+            np.repeat((np.stack(np.meshgrid(np.arange(n), np.arange(n)), -1).reshape(-1, 2) + 0.5) / n, count, 0)
+            for n, count in ((16, 2), (8, 6))
+        ]
+    )
     values = raw[:, :4].astype(float) / 128
     return np.concatenate([centres + values[:, :2], values[:, 2:]], 1)

@@ -55,29 +55,43 @@ def test_ap_of_a_quantised_file_is_the_engines(shared_data: Path, tmp_path: Path
     dataset = load_dataset("coco", folder / "images", annotations=folder / "instances_dev.json", names=names)
     ready = [preprocess(picture(record), network.width, network.height) for record in dataset.images]
     logging.disable(logging.WARNING)
-    quantization.quantize_static(plain, path, Calibration([x for x, _ in ready]), per_channel=True,
-                                 quant_format=quantization.QuantFormat.QDQ, activation_type=quantization.QuantType.QUInt8,
-                                 weight_type=quantization.QuantType.QInt8)
+    quantization.quantize_static(
+        plain,
+        path,
+        Calibration([x for x, _ in ready]),
+        per_channel=True,
+        quant_format=quantization.QuantFormat.QDQ,
+        activation_type=quantization.QuantType.QUInt8,
+        weight_type=quantization.QuantType.QInt8,
+    )
     logging.disable(logging.NOTSET)
     imported = import_model(path, Choices(rounded=True))
     assert len(imported.network.convolutions) == len(network.convolutions)
     assert any("weights keep their integers" in note for note in imported.notes)
 
     def ap(forward: Callable[[Floats], list[Floats]], heads: Any) -> float:
-        found = [[decode_head(head, kind, [geometry], 0.005) for head, kind in zip(forward(x), heads, strict=True)]
-                 for x, geometry in ready]
+        found = [
+            [decode_head(head, kind, [geometry], 0.005) for head, kind in zip(forward(x), heads, strict=True)]
+            for x, geometry in ready
+        ]
         joined = [join_images(parts) for parts in zip(*found, strict=True)]
         return CocoEvaluator(dataset).evaluate(suppress(joined, dataset.sizes)).summary["AP"]
 
     engine = onnxruntime.InferenceSession(path.read_bytes(), providers=["CPUExecutionProvider"])
     outputs = [value.name for value in onnx.load(path).graph.output]
-    theirs = ap(lambda x: [y.transpose(0, 2, 3, 1) for y in engine.run(outputs, {"picture": np.ascontiguousarray(
-        x.transpose(0, 3, 1, 2))})], yolo_heads(network))
+    theirs = ap(
+        lambda x: [
+            y.transpose(0, 2, 3, 1) for y in engine.run(outputs, {"picture": np.ascontiguousarray(x.transpose(0, 3, 1, 2))})
+        ],
+        yolo_heads(network),
+    )
 
     def own(imported: Imported) -> float:
         network = imported.network
-        session = Session(Prepared(network, parse_weights(imported.weights, network, "w"), kernels()),
-                          build_plan(network, assign(network), resolve_options(network)))
+        session = Session(
+            Prepared(network, parse_weights(imported.weights, network, "w"), kernels()),
+            build_plan(network, assign(network), resolve_options(network)),
+        )
         return ap(lambda x: [y.copy() for y in session.forward(x)], yolo_heads(network))
 
     mine, fewer = own(imported), own(import_model(path))

@@ -12,11 +12,7 @@ from typing import Any, Callable
 import pytest
 
 from mpnet.api import run_experiment
-from mpnet.spec.experiment import (
-    Experiment,
-    PrecisionSection,
-    QuantizationSection,
-)
+from mpnet.spec.experiment import Experiment, PrecisionSection, QuantizationSection
 from mpnet.spec.quantization import NOTHING_SAID, ActivationOptions, QuantizationOptions, WeightOptions
 from mpnet.trial.analysis import analyze_experiment
 from mpnet.trial.result import Result
@@ -26,15 +22,14 @@ Run = Callable[..., Result]
 SYMMETRIC = QuantizationOptions(ActivationOptions(mode="symmetric"))
 PER_TENSOR = QuantizationOptions(weights=WeightOptions(granularity="per_tensor"))
 CALIBRATED = QuantizationOptions(ActivationOptions(ranges="calibrated", method="mse"))
-CORRECTED = QuantizationOptions(
-    ActivationOptions(ranges="calibrated", method="mse"), bias_correction=True, equalisation=True
-)
+CORRECTED = QuantizationOptions(ActivationOptions(ranges="calibrated", method="mse"), bias_correction=True, equalisation=True)
 PER_TENSOR_CORRECTED = replace(PER_TENSOR, bias_correction=True, equalisation=True)
 
 
 @pytest.fixture
 def run(output: Path) -> Run:
     """Run an experiment with other options, unless another test did."""
+
     def call(experiment: Experiment, options: QuantizationOptions = NOTHING_SAID, **layers: str) -> Result:
         default = layers.pop("default", "int8")
         precision = PrecisionSection(default, tuple((name.lstrip("_"), value) for name, value in layers.items()))
@@ -64,8 +59,7 @@ def figures(result: Result) -> tuple[float, float]:
     ids=["fp16", "int8", "symmetric", "calibrated", "corrected", "per tensor", "heads fp16", "per tensor corrected"],
 )
 def test_aix(
-    aix: Experiment, run: Run, options: QuantizationOptions, layers: dict[str, str], least_ap: float,
-    least_agreement: float,
+    aix: Experiment, run: Run, options: QuantizationOptions, layers: dict[str, str], least_ap: float, least_agreement: float
 ) -> None:
     ap, agreement = figures(run(aix, options, **layers))
     assert ap >= least_ap
@@ -74,9 +68,7 @@ def test_aix(
 
 def kept(experiment: Experiment, options: QuantizationOptions, tmp: Path) -> dict[str, str]:
     """fp16 for the layers that analysis would keep within 10 % of the MACs."""
-    asked = replace(
-        experiment, precision=PrecisionSection("int8"), quantization=QuantizationSection(options), output=tmp
-    )
+    asked = replace(experiment, precision=PrecisionSection("int8"), quantization=QuantizationSection(options), output=tmp)
     return {f"_{layer.layer}": "fp16" for layer in analyze_experiment(asked).proposal.layers}
 
 
@@ -89,16 +81,12 @@ def test_aix_mixed_with_nine_tenths_of_the_macs_in_int8(aix: Experiment, run: Ru
     assert agreement >= 97.0
 
 
-@pytest.mark.parametrize(
-    ("options", "least_ap"), [(NOTHING_SAID, 14.3), (SYMMETRIC, 13.5)], ids=["affine", "symmetric"]
-)
+@pytest.mark.parametrize(("options", "least_ap"), [(NOTHING_SAID, 14.3), (SYMMETRIC, 13.5)], ids=["affine", "symmetric"])
 def test_yolo_fastest(fastest: Experiment, run: Run, options: QuantizationOptions, least_ap: float) -> None:
     assert figures(run(fastest, options))[0] >= least_ap
 
 
-def test_yolo_fastest_per_tensor_needs_its_worst_depthwise_layers(
-    fastest: Experiment, run: Run, tmp_path: Path
-) -> None:
+def test_yolo_fastest_per_tensor_needs_its_worst_depthwise_layers(fastest: Experiment, run: Run, tmp_path: Path) -> None:
     layers = kept(fastest, PER_TENSOR, tmp_path)
     result = run(fastest, PER_TENSOR, **layers)
     cost = result.document["cost"]

@@ -30,11 +30,18 @@ Prepared = tuple[Workbench, Evaluator]
 @pytest.fixture(scope="module")
 def prepared(shared_data: Path, repository: Path) -> Iterator[Prepared]:
     data = shared_data / "aix2022"
-    experiment = read_experiment(repository / "experiments" / "aix-exhaustive.yaml", [
-        f"model.cfg={data / 'yolov3-tiny-aix2022.cfg'}", f"model.weights={data / 'yolov3-tiny-aix2022.weights'}",
-        f"model.names={data / 'yolohw.names'}", f"data.images={data / 'images'}", f"data.labels={data / 'labels'}",
-        "data.limit=10", "runtime.threads=1",
-    ])
+    experiment = read_experiment(
+        repository / "experiments" / "aix-exhaustive.yaml",
+        [
+            f"model.cfg={data / 'yolov3-tiny-aix2022.cfg'}",
+            f"model.weights={data / 'yolov3-tiny-aix2022.weights'}",
+            f"model.names={data / 'yolohw.names'}",
+            f"data.images={data / 'images'}",
+            f"data.labels={data / 'labels'}",
+            "data.limit=10",
+            "runtime.threads=1",
+        ],
+    )
     assert experiment.sweep is not None
     bench = open_workbench(experiment)
     with ExitStack() as stack:

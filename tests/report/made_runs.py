@@ -14,7 +14,7 @@ from mpnet.spec.detections import Detections
 from mpnet.trial.measure import measure_detections
 from mpnet.trial.result import Result, publish
 
-NAMES = ("circle", "<script>alert(1)</script>", 'a "quoted" \'name\'')
+NAMES = ("circle", "<script>alert(1)</script>", "a \"quoted\" 'name'")
 
 
 def make_dataset(folder: Path, count: int = 16, seed: int = 1, names: tuple[str, ...] = NAMES) -> Dataset:
@@ -43,33 +43,71 @@ def make_detections(dataset: Dataset, seed: int, jitter: float, miss: float) -> 
     score = random.uniform(0.3, 0.99, len(box))
     extra = len(dataset.images)
     return Detections.of(
-        extra, np.concatenate([dataset.image_index[found], np.arange(extra)]),
+        extra,
+        np.concatenate([dataset.image_index[found], np.arange(extra)]),
         np.concatenate([dataset.category[found], random.integers(0, len(dataset.categories), extra)]),
         np.concatenate([score, random.uniform(0.01, 0.3, extra)]),
-        np.concatenate([box, random.uniform(5, 60, (extra, 4))]))
+        np.concatenate([box, random.uniform(5, 60, (extra, 4))]),
+    )
 
 
-def publish_run(
-    folder: Path, dataset: Dataset, data: Path, detections: Detections, name: str, key: str, trial: str,
-) -> Result:
+def publish_run(folder: Path, dataset: Dataset, data: Path, detections: Detections, name: str, key: str, trial: str) -> Result:
     """A run as `mpnet run` stores it: folder/<name>/<trial>."""
     metrics, per_class = measure_detections(detections, dataset)
-    layers = [{"index": i, "type": "convolutional", "name": f"conv-{i}", "selectors": [str(i)],
-               "precision": {"f": "fp32", "q": "int8", "h": "fp16"}[code], "conversions": [], "shape": [10, 10, 4],
-               "macs": 1000 * (i + 1), "parameters": 100, "weight_bytes": 100 if code == "q" else 400,
-               "activation_bytes": 400} for i, code in enumerate(key)]
+    layers = [
+        {
+            "index": i,
+            "type": "convolutional",
+            "name": f"conv-{i}",
+            "selectors": [str(i)],
+            "precision": {"f": "fp32", "q": "int8", "h": "fp16"}[code],
+            "conversions": [],
+            "shape": [10, 10, 4],
+            "macs": 1000 * (i + 1),
+            "parameters": 100,
+            "weight_bytes": 100 if code == "q" else 400,
+            "activation_bytes": 400,
+        }
+        for i, code in enumerate(key)
+    ]
     low = key.count("q")
     document = {
-        "format": "mpnet-result", "version": 1, "name": name, "id": trial, "created": "2000-01-01T00:00:00+00:00",
-        "command": "mpnet run made.yaml", "digests": {"cfg": "1" * 64, "weights": "2" * 64, "data": dataset.digest,
-                                                      "trial": trial * 4},
-        "protocol": {"dataset": "yolo", "images": len(dataset.images), "boxes": len(dataset.box), "resize": "stretch",
-                     "confidence": 0.005, "nms": 0.45, "nms_kind": "default", "batch_norm": "darknet"},
-        "precision": {"key": key, "layers": layers}, "metrics": metrics, "agreement": None, "per_class": per_class,
-        "cost": {"weight_bytes": sum(row["weight_bytes"] for row in layers), "peak_activation_bytes": 9000,
-                 "macs": 6000, "int8_macs": 1000 * low, "bit_operations": 1024 * 6000 - 900_000 * low},
-        "latency": {"isa": "scalar", "threads": 1, "median_ms": 3.0 - 0.4 * low, "min_ms": 2.0, "images": 3,
-                    "steps": [{"step": f"convolve {i}", "ms": 0.5} for i in range(len(key))]},
+        "format": "mpnet-result",
+        "version": 1,
+        "name": name,
+        "id": trial,
+        "created": "2000-01-01T00:00:00+00:00",
+        "command": "mpnet run made.yaml",
+        "digests": {"cfg": "1" * 64, "weights": "2" * 64, "data": dataset.digest, "trial": trial * 4},
+        "protocol": {
+            "dataset": "yolo",
+            "images": len(dataset.images),
+            "boxes": len(dataset.box),
+            "resize": "stretch",
+            "confidence": 0.005,
+            "nms": 0.45,
+            "nms_kind": "default",
+            "batch_norm": "darknet",
+        },
+        "precision": {"key": key, "layers": layers},
+        "metrics": metrics,
+        "agreement": None,
+        "per_class": per_class,
+        "cost": {
+            "weight_bytes": sum(row["weight_bytes"] for row in layers),
+            "peak_activation_bytes": 9000,
+            "macs": 6000,
+            "int8_macs": 1000 * low,
+            "bit_operations": 1024 * 6000 - 900_000 * low,
+        },
+        "latency": {
+            "isa": "scalar",
+            "threads": 1,
+            "median_ms": 3.0 - 0.4 * low,
+            "min_ms": 2.0,
+            "images": 3,
+            "steps": [{"step": f"convolve {i}", "ms": 0.5} for i in range(len(key))],
+        },
         "versions": {"mpnet": "0.1.0"},
         "sources": {"images": str(data / "images"), "labels": str(data / "labels"), "names": str(data / "net.names")},
         "notes": [],
@@ -81,10 +119,15 @@ def make_runs(folder: Path) -> tuple[Result, Result, Result]:
     """A baseline, one run close to it and one that is clearly worse."""
     dataset = make_dataset(folder / "data")
     baseline = make_detections(dataset, 5, 0.8, 0.1)
-    close = Detections.of(baseline.image_count, baseline.image_index, baseline.category, baseline.score,
-                          baseline.box + np.float32(0.1))
+    close = Detections.of(
+        baseline.image_count, baseline.image_index, baseline.category, baseline.score, baseline.box + np.float32(0.1)
+    )
     worse = make_detections(dataset, 6, 5.0, 0.5)
     return tuple(  # type: ignore[return-value]
         publish_run(folder / "runs", dataset, folder / "data", found, name, key, trial)
-        for found, name, key, trial in ((baseline, "fp32", "fff", "a" * 16), (close, "mixed", "fqf", "b" * 16),
-                                        (worse, "int8", "qqq", "c" * 16)))
+        for found, name, key, trial in (
+            (baseline, "fp32", "fff", "a" * 16),
+            (close, "mixed", "fqf", "b" * 16),
+            (worse, "int8", "qqq", "c" * 16),
+        )
+    )

@@ -93,7 +93,8 @@ def test_limits(runs: tuple[Result, Result, Result]) -> None:
 
 def test_pictures_of_lost_objects(runs: tuple[Result, Result, Result], tmp_path: Path) -> None:
     changes = compare_runs([runs[0].folder, runs[2].folder], draws=100, pictures=tmp_path / "lost").document["runs"][1][
-        "changes"]
+        "changes"
+    ]
     files = sorted((tmp_path / "lost").iterdir())
     assert [str(path) for path in files] == sorted(change["file"] for change in changes)
     picture = cv2.imread(str(files[0]))
@@ -145,9 +146,14 @@ def test_a_report_of_runs(runs: tuple[Result, Result, Result]) -> None:
     assert "a real loss" in html
 
 
-@pytest.mark.parametrize(("a", "b", "expected"), [
-    ((0, 0, 10, 10), (0, 0, 10, 10), 1.0), ((0, 0, 10, 10), (5, 0, 10, 10), 1 / 3), ((0, 0, 1, 1), (5, 5, 1, 1), 0.0),
-    ((0, 0, 0, 0), (0, 0, 0, 0), 0.0),
-])
+@pytest.mark.parametrize(
+    ("a", "b", "expected"),
+    [
+        ((0, 0, 10, 10), (0, 0, 10, 10), 1.0),
+        ((0, 0, 10, 10), (5, 0, 10, 10), 1 / 3),
+        ((0, 0, 1, 1), (5, 5, 1, 1), 0.0),
+        ((0, 0, 0, 0), (0, 0, 0, 0), 0.0),
+    ],
+)
 def test_overlap(a: tuple[float, ...], b: tuple[float, ...], expected: float) -> None:
     assert overlap(np.array(a, dtype=float), np.array(b, dtype=float)) == pytest.approx(expected, abs=1e-15)

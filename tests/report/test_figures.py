@@ -58,8 +58,7 @@ def test_figures_and_data_are_written_side_by_side(tmp_path: Path) -> None:
 
 def test_cells_that_look_like_formulas_are_defused() -> None:
     text = csv_text({"name": ["=1+1", "plain", 'a "b", c'], "value": [-1.5, math.nan, math.inf]})
-    assert list(csv.reader(io.StringIO(text))) == [["name", "value"], ["'=1+1", "-1.5"], ["plain", ""],
-                                                   ['a "b", c', ""]]
+    assert list(csv.reader(io.StringIO(text))) == [["name", "value"], ["'=1+1", "-1.5"], ["plain", ""], ['a "b", c', ""]]
     assert json.loads(json_text({"value": [math.nan, np.float64(2.5)]})) == {"value": [None, 2.5]}
 
 
@@ -91,16 +90,25 @@ def test_sensitivities_of_a_ratio_without_noise_are_values() -> None:
 def test_layers_that_were_not_tried_have_no_sensitivity() -> None:
     table = configurations()
     kept = [row for row, key in enumerate(table.keys) if key.count("q") in (0, 11)]
-    few = replace(table, keys=tuple(table.keys[row] for row in kept),
-                  columns={name: values[kept] for name, values in table.columns.items()}, front=table.front[kept],
-                  chosen=1)
+    few = replace(
+        table,
+        keys=tuple(table.keys[row] for row in kept),
+        columns={name: values[kept] for name, values in table.columns.items()},
+        front=table.front[kept],
+        chosen=1,
+    )
     assert by_layer(few, report_data().layers, "AP") == ()
 
 
-@pytest.mark.parametrize(("interval", "words"), [
-    (Interval(-0.2, -0.6, 0.2), "within noise"), (Interval(-0.9, -1.4, -0.4), "a real loss"),
-    (Interval(0.9, 0.4, 1.4), "a real gain"), (Interval(0.0, 0.0, 0.0), "within noise"),
-])
+@pytest.mark.parametrize(
+    ("interval", "words"),
+    [
+        (Interval(-0.2, -0.6, 0.2), "within noise"),
+        (Interval(-0.9, -1.4, -0.4), "a real loss"),
+        (Interval(0.9, 0.4, 1.4), "a real gain"),
+        (Interval(0.0, 0.0, 0.0), "within noise"),
+    ],
+)
 def test_verdicts(interval: Interval, words: str) -> None:
     assert verdict(interval).startswith(words)
 

@@ -18,9 +18,7 @@ from mpnet.report.model import Guess, Missing, PictureChange
 from tests.report.synthetic import configurations, report_data
 
 MAX_BYTES = 12_000_000
-HOSTILE = (
-    "<script>alert(1)</script>", 'quote " and \' and\nnewline', "</script><img src=x onerror=alert(2)>", "{{ 7 * 7 }}",
-)
+HOSTILE = ("<script>alert(1)</script>", "quote \" and ' and\nnewline", "</script><img src=x onerror=alert(2)>", "{{ 7 * 7 }}")
 
 
 class Text(HTMLParser):
@@ -82,15 +80,20 @@ def test_page_is_small_enough(html: str) -> None:
 
 
 def test_page_names_no_address_that_could_be_fetched(parsed: Text) -> None:
-    addresses = [value for _, attributes in parsed.tags for name, value in attributes.items()
-                 if name in ("src", "href", "action", "poster", "srcset") and value is not None]
+    addresses = [
+        value
+        for _, attributes in parsed.tags
+        for name, value in attributes.items()
+        if name in ("src", "href", "action", "poster", "srcset") and value is not None
+    ]
     outside = [a for a in addresses if not a.startswith(("#", "data:"))]
     assert outside == []
 
 
 def test_policy_allows_exactly_the_scripts_of_the_page(parsed: Text) -> None:
-    policy = next(attributes["content"] for _, attributes in parsed.tags
-                  if attributes.get("http-equiv") == "Content-Security-Policy")
+    policy = next(
+        attributes["content"] for _, attributes in parsed.tags if attributes.get("http-equiv") == "Content-Security-Policy"
+    )
     assert policy is not None
     program = next(text for text in parsed.scripts if "startFront" in text)
     digest = base64.b64encode(hashlib.sha256(program.encode()).digest()).decode()
@@ -132,10 +135,10 @@ def test_every_section_is_there_in_its_order(parsed: Text) -> None:
     assert {"plot-heat", "plot-front", "confusion"} <= ids
 
 
-@pytest.mark.parametrize(("state", "words"), [
-    ("running", "This sweep is still running: 1,200 of 2,048"),
-    ("interrupted", "This sweep was interrupted: 1,200 of 2,048"),
-])
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [("running", "This sweep is still running: 1,200 of 2,048"), ("interrupted", "This sweep was interrupted: 1,200 of 2,048")],
+)
 def test_unfinished_sweeps_say_so(state: str, words: str) -> None:
     parsed = Text(page.render(report_data(state=state)))
     assert words in parsed.text

@@ -115,8 +115,7 @@ def test_files_that_are_gone_are_named(tmp_path: Path) -> None:
 
 
 def test_held_out_figures_stand_beside_those_that_chose(tmp_path: Path) -> None:
-    store = make_store(tmp_path / "s.sqlite", held_out=True,
-                       findings={"best": entry("q" * 11)})
+    store = make_store(tmp_path / "s.sqlite", held_out=True, findings={"best": entry("q" * 11)})
     data = collect([store], progress=quiet)
     assert "of which 57 chose and 58 were held out" in sentences(data)[0]
     held = data.configurations.value(data.configurations.chosen, "held_out_AP")
@@ -173,9 +172,14 @@ def test_the_front_is_the_one_that_the_terminal_shows(tmp_path: Path) -> None:
 
 def pick(key: str, loss: tuple[float, float, float]) -> dict[str, object]:
     """A pick as findings hold it."""
-    return {**entry(key), "saves": {"bit_operations": 93.75, "weight_bytes": 75.0}, "losses": {
-        name: {"pictures": count, "AP": dict(zip(("difference", "low", "high"), loss, strict=True))}
-        for name, count in (("selecting", 57), ("held_out", 58))}}
+    return {
+        **entry(key),
+        "saves": {"bit_operations": 93.75, "weight_bytes": 75.0},
+        "losses": {
+            name: {"pictures": count, "AP": dict(zip(("difference", "low", "high"), loss, strict=True))}
+            for name, count in (("selecting", 57), ("held_out", 58))
+        },
+    }
 
 
 def test_picks_come_with_loss_and_saving_on_held_out_pictures(tmp_path: Path) -> None:
@@ -183,7 +187,9 @@ def test_picks_come_with_loss_and_saving_on_held_out_pictures(tmp_path: Path) ->
     found = {"picks": picks, "best": entry("q" * 11)}
     data = collect([make_store(tmp_path / "s.sqlite", held_out=True, findings=found)], progress=quiet)
     assert [(p.name, p.key, data.configurations.keys[p.row or 0]) for p in data.picks] == [
-        ("safe", "fqqqqqqqqqf", "fqqqqqqqqqf"), ("smallest", "q" * 11, "q" * 11)]
+        ("safe", "fqqqqqqqqqf", "fqqqqqqqqqf"),
+        ("smallest", "q" * 11, "q" * 11),
+    ]
     assert next(iter(data.picks[0].losses.items())) == ("the 58 held-out pictures", Interval(-0.1, -0.6, 0.3))
     assert data.picks[0].saves["bit_operations"] == 93.75
 

@@ -13,9 +13,10 @@ from mpnet.messages import bytes_text
 from mpnet.report import terminal
 
 
-@pytest.mark.parametrize(("value", "expected"), [
-    (0.0, ""), (1.0, "████"), (0.5, "██"), (0.3125, "█▎"), (0.001, "▏"), (7.0, "████"), (float("nan"), ""), (-1.0, ""),
-])
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [(0.0, ""), (1.0, "████"), (0.5, "██"), (0.3125, "█▎"), (0.001, "▏"), (7.0, "████"), (float("nan"), ""), (-1.0, "")],
+)
 def test_bar(value: float, expected: str) -> None:
     assert terminal.bar(value, 1.0, 4) == expected
 
@@ -32,16 +33,17 @@ def test_control_characters_are_shown_not_sent() -> None:
     assert terminal.clean("a\x1b[31mb\nc") == "a\\x1b[31mb\\nc"
 
 
-@pytest.mark.parametrize(("value", "expected"), [
-    (948, "948 B"), (3_450_000, "3.45 MB"), (1_024, "1.02 kB"), (999_499, "999 kB"), (999_700, "1 MB"), (float("nan"), "-"),
-])
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [(948, "948 B"), (3_450_000, "3.45 MB"), (1_024, "1.02 kB"), (999_499, "999 kB"), (999_700, "1 MB"), (float("nan"), "-")],
+)
 def test_bytes(value: float, expected: str) -> None:
     assert bytes_text(value) == expected
 
 
-@pytest.mark.parametrize(("value", "expected"), [
-    (0.004, "+0.00"), (-0.004, "0.00"), (-1.234, "-1.23"), (None, "-"), (float("inf"), "inf"),
-])
+@pytest.mark.parametrize(
+    ("value", "expected"), [(0.004, "+0.00"), (-0.004, "0.00"), (-1.234, "-1.23"), (None, "-"), (float("inf"), "inf")]
+)
 def test_signed_numbers(value: float | None, expected: str) -> None:
     assert terminal.number_text(value, 2, signed=True) == expected
 

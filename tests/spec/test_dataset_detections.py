@@ -74,22 +74,33 @@ def test_detections_are_ordered_and_ties_stay() -> None:
     assert found.offsets.tolist() == [0, 1, 5, 5]
 
 
-@pytest.mark.parametrize(("index", "category", "score", "box"), [
-    ([3], [0], [0.5], [[0, 0, 1, 1]]), ([-1], [0], [0.5], [[0, 0, 1, 1]]), ([0], [-1], [0.5], [[0, 0, 1, 1]]),
-    ([0], [0], [np.nan], [[0, 0, 1, 1]]), ([0], [0], [0.5], [[0, 0, 1, np.inf]]), ([0], [0, 1], [0.5], [[0, 0, 1, 1]]),
-    ([0], [0], [0.5], [[0, 0, 1]]),
-])
+@pytest.mark.parametrize(
+    ("index", "category", "score", "box"),
+    [
+        ([3], [0], [0.5], [[0, 0, 1, 1]]),
+        ([-1], [0], [0.5], [[0, 0, 1, 1]]),
+        ([0], [-1], [0.5], [[0, 0, 1, 1]]),
+        ([0], [0], [np.nan], [[0, 0, 1, 1]]),
+        ([0], [0], [0.5], [[0, 0, 1, np.inf]]),
+        ([0], [0, 1], [0.5], [[0, 0, 1, 1]]),
+        ([0], [0], [0.5], [[0, 0, 1]]),
+    ],
+)
 def test_detections_that_make_no_sense(index, category, score, box) -> None:
     with pytest.raises(DataError, match="detections"):
         Detections.of(3, index, category, score, box)
 
 
 def test_clipping_cuts_at_the_edges_and_keeps_other_bits() -> None:
-    box = [[-5, -5, 10, 10], [95, 45, 10, 10], [0.1, 0.2, 0.3, 0.7], [200, 10, 5, 5], [-20, 10, 5, 5],
-           [-1, -1, 300, 300]]
+    box = [[-5, -5, 10, 10], [95, 45, 10, 10], [0.1, 0.2, 0.3, 0.7], [200, 10, 5, 5], [-20, 10, 5, 5], [-1, -1, 300, 300]]
     found = Detections.of(1, [0] * 6, [0] * 6, np.linspace(1, 0.5, 6), box).clipped(np.array([[100, 50]], np.float32))
-    assert found.box[[0, 1, 3, 4, 5]].tolist() == [[0, 0, 5, 5], [95, 45, 5, 5], [100, 10, 0, 5], [0, 10, 0, 5],
-                                                  [0, 0, 100, 50]]
+    assert found.box[[0, 1, 3, 4, 5]].tolist() == [
+        [0, 0, 5, 5],
+        [95, 45, 5, 5],
+        [100, 10, 0, 5],
+        [0, 10, 0, 5],
+        [0, 0, 100, 50],
+    ]
     assert found.box[2].tolist() == np.array(box[2], np.float32).tolist()
     assert not np.signbit(found.box).any()
 

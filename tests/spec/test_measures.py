@@ -23,8 +23,8 @@ def test_the_documents_list_the_table(repository: Path) -> None:
     text = (repository / "docs" / "evaluation.md").read_text(encoding="utf-8")
     listed = re.findall(r"^\| `(\w+)` \| (.*) \| (.*) \| (.*) \|$", text, re.MULTILINE)
     assert listed == [
-        (row.name, row.kind, "" if row.kind == "count" else "higher" if row.higher else "lower", row.means)
-        for row in MEASURES]
+        (row.name, row.kind, "" if row.kind == "count" else "higher" if row.higher else "lower", row.means) for row in MEASURES
+    ]
     keys = (repository / "docs" / "experiments.md").read_text(encoding="utf-8").splitlines()
     said = next(line for line in keys if line.startswith("| `sweep.objectives` |"))
     assert tuple(re.findall(r"`(\w+)`", said)) == objectives()

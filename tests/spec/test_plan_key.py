@@ -32,14 +32,17 @@ def test_keys_survive(codes: str, pool: str) -> None:
     assert format_key([chosen[0], chosen[2]], {1: chosen[1]} if pool else {}) == key
 
 
-@pytest.mark.parametrize(("key", "message"), [
-    ("fqf", "precision key 'fqf' names 3 layers with weights, not the 2 of t.cfg"),
-    ("fx", f"precision key 'fx': unknown code 'x'; known are {', '.join(f'{p.code} ({p})' for p in PRECISIONS.values())}"),
-    ("ff+", "precision key 'ff+': '' names no layer without weights"),
-    ("ff+0:q", "precision key 'ff+0:q': '0:q' names no layer without weights"),
-    ("ff+9:q", "precision key 'ff+9:q': '9:q' names no layer without weights"),
-    ("ff+3:q", "precision key 'ff+3:q': layer 3 is a [yolo], which is always fp32"),
-])
+@pytest.mark.parametrize(
+    ("key", "message"),
+    [
+        ("fqf", "precision key 'fqf' names 3 layers with weights, not the 2 of t.cfg"),
+        ("fx", f"precision key 'fx': unknown code 'x'; known are {', '.join(f'{p.code} ({p})' for p in PRECISIONS.values())}"),
+        ("ff+", "precision key 'ff+': '' names no layer without weights"),
+        ("ff+0:q", "precision key 'ff+0:q': '0:q' names no layer without weights"),
+        ("ff+9:q", "precision key 'ff+9:q': '9:q' names no layer without weights"),
+        ("ff+3:q", "precision key 'ff+3:q': layer 3 is a [yolo], which is always fp32"),
+    ],
+)
 def test_keys_that_do_not_fit(key: str, message: str) -> None:
     with pytest.raises(PrecisionError) as caught:
         parse_key(NETWORK, key)
@@ -52,13 +55,16 @@ def test_arbitrary_keys_are_read_or_refused(key: str) -> None:
         assert {0, 2} <= set(parse_key(NETWORK, key))
 
 
-@pytest.mark.parametrize(("key", "shown"), [
-    ("fqqqqqqqhqh+3:q", "fqqqqqqqhqh+3:q"),
-    ("h" + 70 * "q" + 4 * "h", "h q*70 h*4"),
-    ("f" + 98 * "q" + "ff+3:q", "f q*98 f*2+3:q"),
-    (37 * "qh" + "q", "q*38 h*37 #eac2ce"),
-    (60 * "q" + "+3:q,7:q,9:h", "q*60 +3 more #0dfccf"),
-])
+@pytest.mark.parametrize(
+    ("key", "shown"),
+    [
+        ("fqqqqqqqhqh+3:q", "fqqqqqqqhqh+3:q"),
+        ("h" + 70 * "q" + 4 * "h", "h q*70 h*4"),
+        ("f" + 98 * "q" + "ff+3:q", "f q*98 f*2+3:q"),
+        (37 * "qh" + "q", "q*38 h*37 #eac2ce"),
+        (60 * "q" + "+3:q,7:q,9:h", "q*60 +3 more #0dfccf"),
+    ],
+)
 def test_long_keys_are_shortened(key: str, shown: str) -> None:
     assert short_key(key) == shown
 

@@ -18,9 +18,10 @@ NOISY = Times((10.0, 30.0, 31.0, 40.0))
 CROWDED = Times((10.0, 10.1, 10.2, 10.4), others=3.5)
 
 
-@pytest.mark.parametrize(("times", "threads", "cores", "doubted"), [
-    (CALM, 2, 2, ""), (NOISY, 1, 8, "3.0 times the least"), (CROWDED, 2, 4, "kept 3.5 of 4 cores busy"), (CROWDED, 4, 8, ""),
-])
+@pytest.mark.parametrize(
+    ("times", "threads", "cores", "doubted"),
+    [(CALM, 2, 2, ""), (NOISY, 1, 8, "3.0 times the least"), (CROWDED, 2, 4, "kept 3.5 of 4 cores busy"), (CROWDED, 4, 8, "")],
+)
 def test_what_speaks_against_a_figure_is_said(times: Times, threads: int, cores: int, doubted: str) -> None:
     doubt = times.doubt(threads, cores)
     assert doubted in doubt
@@ -39,9 +40,10 @@ def test_figures_of_0_1_0_are_doubted_by_what_they_hold() -> None:
     assert doubt_of({"isa": "avx2", "threads": 1, "median_ms": 28.6, "min_ms": 28.0}) == ""
 
 
-@pytest.mark.parametrize(("change", "again"), [
-    ({}, False), ({"isa": "avx2"}, True), ({"threads": 7}, True), ({"cpu": "another"}, True), ({"doubt": "noise"}, True),
-])
+@pytest.mark.parametrize(
+    ("change", "again"),
+    [({}, False), ({"isa": "avx2"}, True), ({"threads": 7}, True), ({"cpu": "another"}, True), ({"doubt": "noise"}, True)],
+)
 def test_a_latency_of_another_machine_is_measured_again(change: dict[str, Any], again: bool) -> None:
     latency = {**latency_of(CALM, "scalar", 1, []), "doubt": "", "cpu": cpu_name(), **change}
     assert stale(latency, "scalar", 1) is again

@@ -22,7 +22,8 @@ def test_every_step_but_the_heads_is_timed(prepared: Prepared, batch: NDArray[np
     times = time_steps(session, batch, repeats=3)
     assert [t.name for t in times] == [
         f"{step.operation.name} for {prepared.network.layers[step.layer].name}"
-        for step in session.run_plan.steps if step.operation.name != "Yolo"
+        for step in session.run_plan.steps
+        if step.operation.name != "Yolo"
     ]
     assert all(0 < t.min_ms <= t.median_ms for t in times)
     with pytest.raises(ConfigError, match="repeats is 0"):

@@ -28,7 +28,11 @@ def dataset(images: int, seed: int = 1) -> Dataset:
     return Dataset(
         tuple(ImageRecord(i + 1, f"{i}.png", 100, 80, f"{i:064x}") for i in range(images)),
         tuple(Category(c + 1, f"class {c}") for c in range(3)),
-        index, random.integers(0, 3, counts.sum()), box, box[:, 2] * box[:, 3], np.zeros(counts.sum(), bool),
+        index,
+        random.integers(0, 3, counts.sum()),
+        box,
+        box[:, 2] * box[:, 3],
+        np.zeros(counts.sum(), bool),
     )
 
 
@@ -37,13 +41,25 @@ def context(network: NetworkSpec, images: int = 5, group: int = 2, **more: objec
     random = np.random.default_rng(2)
     data = dataset(images)
     options = [resolve_options(network), resolve_options(network, PER_TENSOR)]
-    return replace(SweepContext(
-        network=network, weights=random_weights(network, 3), options=tuple(OptionsInForce(o) for o in options),
-        own={}, decoder=DetectionDecoder(yolo_heads(network), NmsOptions(), 0.45, None, data.sizes), dataset=data,
-        pictures=random.random((images, *network.in_shape), np.float32),
-        geometry=np.tile(np.array([0, 0, 1, 1], np.float32), (images, 1)), select=np.arange(images),
-        report=np.zeros(0, np.intp), wanted=("darknet_mAP50",), isa="auto", threads=1, group=group,
-    ), **more)
+    return replace(
+        SweepContext(
+            network=network,
+            weights=random_weights(network, 3),
+            options=tuple(OptionsInForce(o) for o in options),
+            own={},
+            decoder=DetectionDecoder(yolo_heads(network), NmsOptions(), 0.45, None, data.sizes),
+            dataset=data,
+            pictures=random.random((images, *network.in_shape), np.float32),
+            geometry=np.tile(np.array([0, 0, 1, 1], np.float32), (images, 1)),
+            select=np.arange(images),
+            report=np.zeros(0, np.intp),
+            wanted=("darknet_mAP50",),
+            isa="auto",
+            threads=1,
+            group=group,
+        ),
+        **more,
+    )
 
 
 def with_baseline(made: SweepContext) -> SweepContext:

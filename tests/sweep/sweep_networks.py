@@ -8,8 +8,7 @@ from mpnet.spec.network import NetworkSpec
 
 def conv(filters: int, size: int = 3, stride: int = 1, activation: str = "leaky") -> str:
     normalize = "batch_normalize=1\n" if activation != "linear" else ""
-    return (f"[convolutional]\n{normalize}filters={filters}\nsize={size}\nstride={stride}\npad=1\n"
-            f"activation={activation}\n")
+    return f"[convolutional]\n{normalize}filters={filters}\nsize={size}\nstride={stride}\npad=1\nactivation={activation}\n"
 
 
 def pool(stride: int = 2) -> str:
@@ -17,7 +16,7 @@ def pool(stride: int = 2) -> str:
 
 
 def yolo(mask: str, classes: int = 3) -> str:
-    return (f"[yolo]\nmask={mask}\nanchors=4,6, 8,8, 12,18, 20,16, 24,30, 40,44\nclasses={classes}\nnum=6\n")
+    return f"[yolo]\nmask={mask}\nanchors=4,6, 8,8, 12,18, 20,16, 24,30, 40,44\nclasses={classes}\nnum=6\n"
 
 
 def parse(width: int, *sections: str) -> NetworkSpec:
@@ -27,18 +26,41 @@ def parse(width: int, *sections: str) -> NetworkSpec:
 def tiny_yolo() -> NetworkSpec:
     """Two heads that share a trunk of three convolutions; six convolutions after and beside it."""
     return parse(
-        32, conv(4), pool(), conv(8), pool(), conv(8), conv(24, 1, 1, "linear"), yolo("3,4,5"),
-        "[route]\nlayers=-3\n", conv(4, 1), "[upsample]\nstride=2\n", "[route]\nlayers=-1,2\n",
-        conv(24, 1, 1, "linear"), yolo("0,1,2"),
+        32,
+        conv(4),
+        pool(),
+        conv(8),
+        pool(),
+        conv(8),
+        conv(24, 1, 1, "linear"),
+        yolo("3,4,5"),
+        "[route]\nlayers=-3\n",
+        conv(4, 1),
+        "[upsample]\nstride=2\n",
+        "[route]\nlayers=-1,2\n",
+        conv(24, 1, 1, "linear"),
+        yolo("0,1,2"),
     )
 
 
 def branches() -> NetworkSpec:
     """Parallel branches joined by a route and a shortcut, with layers that are no ancestors of later ones."""
     return parse(
-        16, conv(4), conv(4), "[route]\nlayers=-2\n", conv(4), "[route]\nlayers=-1,-3\n", conv(4, 1),
-        "[shortcut]\nfrom=-3\nactivation=linear\n", conv(24, 1, 1, "linear"), yolo("3,4,5"),
-        "[route]\nlayers=1\n", conv(4, 3, 2), "[route]\nlayers=-1\n", conv(24, 1, 1, "linear"), yolo("0,1,2"),
+        16,
+        conv(4),
+        conv(4),
+        "[route]\nlayers=-2\n",
+        conv(4),
+        "[route]\nlayers=-1,-3\n",
+        conv(4, 1),
+        "[shortcut]\nfrom=-3\nactivation=linear\n",
+        conv(24, 1, 1, "linear"),
+        yolo("3,4,5"),
+        "[route]\nlayers=1\n",
+        conv(4, 3, 2),
+        "[route]\nlayers=-1\n",
+        conv(24, 1, 1, "linear"),
+        yolo("0,1,2"),
     )
 
 
@@ -46,7 +68,20 @@ def yolov3_tiny(size: int = 416, classes: int = 80) -> NetworkSpec:
     """The published topology: 13 convolutions."""
     trunk = [part for filters in (16, 32, 64, 128, 256) for part in (conv(filters), pool())]
     return parse(
-        size, *trunk, conv(512), pool(1), conv(1024), conv(256, 1), conv(512), conv(3 * (5 + classes), 1, 1, "linear"),
-        yolo("3,4,5", classes), "[route]\nlayers=-4\n", conv(128, 1), "[upsample]\nstride=2\n",
-        "[route]\nlayers=-1,8\n", conv(256), conv(3 * (5 + classes), 1, 1, "linear"), yolo("1,2,3", classes),
+        size,
+        *trunk,
+        conv(512),
+        pool(1),
+        conv(1024),
+        conv(256, 1),
+        conv(512),
+        conv(3 * (5 + classes), 1, 1, "linear"),
+        yolo("3,4,5", classes),
+        "[route]\nlayers=-4\n",
+        conv(128, 1),
+        "[upsample]\nstride=2\n",
+        "[route]\nlayers=-1,8\n",
+        conv(256),
+        conv(3 * (5 + classes), 1, 1, "linear"),
+        yolo("1,2,3", classes),
     )

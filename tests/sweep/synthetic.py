@@ -37,10 +37,14 @@ def interacting_quality(seed: int, layers: int) -> Callable[[str], float]:
 def trial(space: Space, macs: Iterable[int], quality: Callable[[str], float], key: str) -> Trial:
     codes, _ = split_key(key)
     bits = [BY_CODE[code].weight_bits for code in codes]
-    return Trial(key, {
-        "AP": quality(codes), "bit_operations": float(sum(m * b * b for m, b in zip(macs, bits, strict=True))),
-        "weight_bytes": float(sum(bits)),
-    })
+    return Trial(
+        key,
+        {
+            "AP": quality(codes),
+            "bit_operations": float(sum(m * b * b for m, b in zip(macs, bits, strict=True))),
+            "weight_bytes": float(sum(bits)),
+        },
+    )
 
 
 def run(walk: Generator[list[Configuration], Results, None], measure: Callable[[Configuration], Trial]) -> Results:

@@ -30,12 +30,24 @@ def context(network: NetworkSpec, images: int = 6) -> SweepContext:
     random = np.random.default_rng(3)
     data = Dataset.labelled(
         [ImageRecord(i + 1, f"{i}.png", 40, 30, f"{i:064x}") for i in range(images)],
-        [Category(c + 1, f"class {c}") for c in range(7)], random.integers(0, 7, images).tolist())
+        [Category(c + 1, f"class {c}") for c in range(7)],
+        random.integers(0, 7, images).tolist(),
+    )
     return SweepContext(
-        network=network, weights=random_weights(network, 3), options=(OptionsInForce(resolve_options(network)),), own={},
-        decoder=ClassificationDecoder(), dataset=data, pictures=random.random((images, *network.in_shape), np.float32),
-        geometry=np.tile(np.array([0, 0, 1, 1], np.float32), (images, 1)), select=np.arange(images),
-        report=np.zeros(0, np.intp), wanted=(), isa="auto", threads=1, group=2,
+        network=network,
+        weights=random_weights(network, 3),
+        options=(OptionsInForce(resolve_options(network)),),
+        own={},
+        decoder=ClassificationDecoder(),
+        dataset=data,
+        pictures=random.random((images, *network.in_shape), np.float32),
+        geometry=np.tile(np.array([0, 0, 1, 1], np.float32), (images, 1)),
+        select=np.arange(images),
+        report=np.zeros(0, np.intp),
+        wanted=(),
+        isa="auto",
+        threads=1,
+        group=2,
     )
 
 

@@ -28,24 +28,50 @@ CFG = Path(__file__).resolve().parent.parent.parent / "cfg"
 def sliced() -> NetworkSpec:
     """Routes of halves (of one layer, of two layers), a shortcut, layers that pass tensors on."""
     return parse(
-        16, conv(8, 3, 2), conv(8), "[route]\nlayers=-1,-2\ngroups=2\ngroup_id=1\n", conv(8),
-        "[dropout]\nprobability=.5\n", "[shortcut]\nfrom=-4\nactivation=leaky\n",
-        "[route]\nlayers=-1\ngroups=2\ngroup_id=0\n", conv(24, 1, 1, "linear"), yolo("0,1,2"),
-        "[route]\nlayers=2\n", conv(24, 1, 1, "linear"), yolo("0,1,2"),
+        16,
+        conv(8, 3, 2),
+        conv(8),
+        "[route]\nlayers=-1,-2\ngroups=2\ngroup_id=1\n",
+        conv(8),
+        "[dropout]\nprobability=.5\n",
+        "[shortcut]\nfrom=-4\nactivation=leaky\n",
+        "[route]\nlayers=-1\ngroups=2\ngroup_id=0\n",
+        conv(24, 1, 1, "linear"),
+        yolo("0,1,2"),
+        "[route]\nlayers=2\n",
+        conv(24, 1, 1, "linear"),
+        yolo("0,1,2"),
     )
 
 
 def passed_on() -> NetworkSpec:
     """A pooling behind a dropout and another behind a route of one; an upsampling between a convolution and the next."""
     return parse(
-        32, conv(6), "[dropout]\nprobability=.5\n", pool(), conv(6), "[route]\nlayers=-1\n", pool(), conv(8),
-        "[upsample]\nstride=2\n", conv(8), pool(1), "[avgpool]\n", conv(24, 1, 1, "linear"), yolo("0,1,2"),
+        32,
+        conv(6),
+        "[dropout]\nprobability=.5\n",
+        pool(),
+        conv(6),
+        "[route]\nlayers=-1\n",
+        pool(),
+        conv(8),
+        "[upsample]\nstride=2\n",
+        conv(8),
+        pool(1),
+        "[avgpool]\n",
+        conv(24, 1, 1, "linear"),
+        yolo("0,1,2"),
     )
 
 
 NETWORKS = {
-    "tiny_yolo": tiny_yolo(), "branches": branches(), "sliced": sliced(), "passed_on": passed_on(),
-    "yolov3_tiny": yolov3_tiny(64), "everything": parse_cfg(EVERYTHING, "t.cfg"), "tiny_cfg": parse_cfg(tiny_cfg(), "t.cfg"),
+    "tiny_yolo": tiny_yolo(),
+    "branches": branches(),
+    "sliced": sliced(),
+    "passed_on": passed_on(),
+    "yolov3_tiny": yolov3_tiny(64),
+    "everything": parse_cfg(EVERYTHING, "t.cfg"),
+    "tiny_cfg": parse_cfg(tiny_cfg(), "t.cfg"),
     "demo": read_cfg(model_files().cfg),
     **{path.stem: read_cfg(path) for path in sorted(CFG.glob("*.cfg"))},
 }
@@ -73,16 +99,15 @@ def hold(network: NetworkSpec, said: QuantizationOptions, own: dict[int, str], k
 def test_costs_are_those_of_the_plan(network: str, options: str) -> None:
     spec = NETWORKS[network]
     declared = {
-        layer.index: layer.declared.precision.code for layer in spec.layers
+        layer.index: layer.declared.precision.code
+        for layer in spec.layers
         if not layer.has_weights and layer.declared is not None and layer.declared.precision is not None
     }
     mute = [layer.index for layer in spec.layers if not layer.has_weights and layer.kind != "yolo"]
     keys = list(build_space(spec, tuple(PRECISIONS)).all_keys()) if len(spec.convolutions) < 7 else []
     chance = random.Random(1)
     count = len(spec.convolutions)
-    chosen = chance.sample(keys, min(60, len(keys))) if keys else [
-        "".join(chance.choices("fhqwH", k=count)) for _ in range(40)
-    ]
+    chosen = chance.sample(keys, min(60, len(keys))) if keys else ["".join(chance.choices("fhqwH", k=count)) for _ in range(40)]
     hold(spec, OPTIONS[options], declared, ["f" * count, "q" * count, "h" * count, *chosen[:20]])
     for _ in range(3):
         own = {index: chance.choice("fhq") for index in chance.sample(mute, min(2, len(mute)))}

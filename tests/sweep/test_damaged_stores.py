@@ -64,10 +64,20 @@ def test_damage_is_said_in_one_line_with_what_can_be_saved(made: Path, name: str
     assert "\n" not in str(told.value)
 
 
-@pytest.mark.parametrize(("name", "trials"), [
-    ("value-text", 59), ("value-blob", 0), ("findings-list", 60), ("status-cut", 60), ("note-bytes", 60), ("subject", 60),
-    ("context-empty", 0), ("context-cut", 0), ("key-blob", 59),
-])
+@pytest.mark.parametrize(
+    ("name", "trials"),
+    [
+        ("value-text", 59),
+        ("value-blob", 0),
+        ("findings-list", 60),
+        ("status-cut", 60),
+        ("note-bytes", 60),
+        ("subject", 60),
+        ("context-empty", 0),
+        ("context-cut", 0),
+        ("key-blob", 59),
+    ],
+)
 def test_what_is_whole_is_salvaged(made: Path, tmp_path: Path, name: str, trials: int) -> None:
     with TrialStore.read(made) as store:
         whole = {trial.key: trial for trial in store.trials(1)}
@@ -100,8 +110,15 @@ def test_every_sweep_of_a_store_is_salvaged_with_what_was_found(tmp_path: Path) 
         for number in numbers:
             store.add(number, [Trial("fq", {"AP": float(number)})])
             sweep = {"name": "street", "strategy": f"strategy-{number}", "contexts": [number], "objectives": ["AP"]}
-            found = {"trials": 1, "space": 4, "front": [], "objectives": ["AP"], "baseline": None, "best": None,
-                     "holdout": {"selecting": 1, "held_out": 0}}
+            found = {
+                "trials": 1,
+                "space": 4,
+                "front": [],
+                "objectives": ["AP"],
+                "baseline": None,
+                "best": None,
+                "holdout": {"selecting": 1, "held_out": 0},
+            }
             for name, document in (("sweep", sweep), ("findings", found)):
                 store.set_note(name, json.dumps(document))
                 store.set_note(f"{name}/{number}", json.dumps(document))
@@ -112,9 +129,10 @@ def test_every_sweep_of_a_store_is_salvaged_with_what_was_found(tmp_path: Path) 
     document = salvage(path, tmp_path / "new.sqlite")
     assert (document["trials"], document["contexts"]) == (2, 2)
     with TrialStore.read(tmp_path / "new.sqlite") as store:
-        assert [(record.number, record.contexts, record.sweep["strategy"], record.findings is not None, record.last)
-                for record in read_records(store)] == [
-            (1, (1,), "strategy-2", True, False), (2, (2,), "strategy-3", True, True)]
+        assert [
+            (record.number, record.contexts, record.sweep["strategy"], record.findings is not None, record.last)
+            for record in read_records(store)
+        ] == [(1, (1,), "strategy-2", True, False), (2, (2,), "strategy-3", True, True)]
         assert store.document("losses") == {"1:fq": loss, "2:fq": loss}
         assert store.document("verified/2:e")["rows"][0]["context"] == 2
         assert [trial.values["AP"] for number in (1, 2) for trial in store.trials(number)] == [2.0, 3.0]
@@ -128,7 +146,7 @@ def test_a_damaged_page_costs_what_lies_on_it(tmp_path: Path) -> None:
         store.add(context, trials)
     content = bytearray(path.read_bytes())
     middle = len(content) // 2 // 4096 * 4096
-    content[middle:middle + 4096] = b"\xff" * 4096
+    content[middle : middle + 4096] = b"\xff" * 4096
     path.write_bytes(content)
     with TrialStore.read(path) as store, pytest.raises(StoreError, match="is damaged: database disk image is malformed"):
         list(store.trials(context))
@@ -156,8 +174,10 @@ def unmerged(made: Path, folder: Path) -> Path:
     return folder / "s.sqlite"
 
 
-COUNT = ("import sys\nfrom pathlib import Path\nfrom mpnet.sweep.store import TrialStore\n"
-         "with TrialStore.read(Path(sys.argv[1])) as store: print(store.count())")
+COUNT = (
+    "import sys\nfrom pathlib import Path\nfrom mpnet.sweep.store import TrialStore\n"
+    "with TrialStore.read(Path(sys.argv[1])) as store: print(store.count())"
+)
 
 
 @pytest.mark.parametrize("shm", [True, False])
@@ -169,8 +189,9 @@ def test_trials_that_are_not_merged_are_read_where_nothing_can_be_written(made: 
     script = f'mount --bind "{path.parent}" "{path.parent}" && mount -o remount,ro,bind "{path.parent}" && exec "$@"'
     if subprocess.run(["unshare", "--mount", "sh", "-c", script, "-", "true"], capture_output=True).returncode:
         pytest.skip("SKIPPED: no mount namespaces for this user (unshare)")
-    said = subprocess.run(["unshare", "--mount", "sh", "-c", script, "-", sys.executable, "-c", COUNT, str(path)],
-                          capture_output=True, text=True)
+    said = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", script, "-", sys.executable, "-c", COUNT, str(path)], capture_output=True, text=True
+    )
     assert (said.stdout, said.stderr) == ("64\n", "")
     assert {file.name: file.read_bytes() for file in path.parent.iterdir()} == before
 

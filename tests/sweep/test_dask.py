@@ -32,15 +32,19 @@ def scheduler() -> Iterator[str]:
     distributed = pytest.importorskip("distributed", reason="SKIPPED WITHOUT DASK: pip install 'mpnet[dask]'")
     # Workers are started fresh and must find this file's modules.
     os.environ["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
-    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None,
-                                  host="127.0.0.1") as cluster:
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, host="127.0.0.1"
+    ) as cluster:
         yield cluster.scheduler_address
 
 
 @pytest.fixture
 def task() -> Problem:
-    return Problem(build_space(NETWORK, ("fp32", "int8")), tuple(c.macs for c in NETWORK.convolutions),
-                   objectives_of(("AP", "bit_operations")))
+    return Problem(
+        build_space(NETWORK, ("fp32", "int8")),
+        tuple(c.macs for c in NETWORK.convolutions),
+        objectives_of(("AP", "bit_operations")),
+    )
 
 
 def sweep(path: Path, task: Problem, scheduler: str, recipe: Any) -> SweepState:

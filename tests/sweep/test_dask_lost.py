@@ -47,12 +47,23 @@ def processes(tmp_path: Path) -> Iterator[tuple[str, dict[str, subprocess.Popen[
     environment = {**os.environ, "PYTHONPATH": path}
     script = tmp_path / "scheduler.py"
     script.write_text(SCHEDULER)
-    scheduler = subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-                                 env=environment, start_new_session=True)
+    scheduler = subprocess.Popen(
+        [sys.executable, script],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env=environment,
+        start_new_session=True,
+    )
     assert scheduler.stdout is not None
     address = scheduler.stdout.readline().strip()
-    worker = subprocess.Popen([sys.executable, "-m", "distributed.cli.dask_worker", address, "--no-nanny", "--no-dashboard"],
-                              stderr=subprocess.DEVNULL, text=True, env=environment, start_new_session=True)
+    worker = subprocess.Popen(
+        [sys.executable, "-m", "distributed.cli.dask_worker", address, "--no-nanny", "--no-dashboard"],
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env=environment,
+        start_new_session=True,
+    )
     yield address, {"scheduler": scheduler, "worker": worker}
     for process in (worker, scheduler):
         if process.poll() is None:

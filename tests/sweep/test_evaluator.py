@@ -36,12 +36,17 @@ SAME = ("image_index", "category", "score", "box")
 def direct(made: SweepContext, key: str, options: int = 0) -> tuple[Detections, list[np.ndarray]]:
     """One configuration, one picture at a time, through the ordinary session."""
     chosen = made.options[options].engine
-    session = Session(Prepared(made.network, made.weights, kernels()),
-                      build_plan(made.network, assign_key(made.network, key), chosen))
-    heads = [np.concatenate(tensors) for tensors in zip(
-        *(session.forward(made.pictures[i:i + 1]) for i in range(len(made.pictures))), strict=True)]
-    found = [decode_head(tensor, head, made.geometry, made.decoder.confidence)
-             for tensor, head in zip(heads, made.decoder.heads, strict=True)]
+    session = Session(
+        Prepared(made.network, made.weights, kernels()), build_plan(made.network, assign_key(made.network, key), chosen)
+    )
+    heads = [
+        np.concatenate(tensors)
+        for tensors in zip(*(session.forward(made.pictures[i : i + 1]) for i in range(len(made.pictures))), strict=True)
+    ]
+    found = [
+        decode_head(tensor, head, made.geometry, made.decoder.confidence)
+        for tensor, head in zip(heads, made.decoder.heads, strict=True)
+    ]
     return suppress(found, made.dataset.sizes, made.decoder.nms), heads
 
 
@@ -60,12 +65,15 @@ def test_a_trial_is_what_a_direct_run_gives(network: object, options: int) -> No
         agreement = Agreement(baseline, made.dataset.sizes, 3).measure(found)
         expected.update({f"agreement_{name}": agreement[name] for name in ("AP", "AP75", "AP95")})
         plan = build_plan(network, assign_key(network, key), made.options[options].engine)
-        expected.update({name: plan_cost(plan)[name] for name in (
-            "weight_bytes", "peak_activation_bytes", "bit_operations", "int8_macs")})
+        expected.update(
+            {name: plan_cost(plan)[name] for name in ("weight_bytes", "peak_activation_bytes", "bit_operations", "int8_macs")}
+        )
         sqnr = trial.values["head_sqnr_db"]
         assert {**trial.values, "head_sqnr_db": 0} == {**expected, "head_sqnr_db": 0}
-        ratios = [np.square(a.astype(np.float64) - b).sum() / np.square(b.astype(np.float64)).sum()
-                  for a, b in zip(heads, base_heads, strict=True)]
+        ratios = [
+            np.square(a.astype(np.float64) - b).sum() / np.square(b.astype(np.float64)).sum()
+            for a, b in zip(heads, base_heads, strict=True)
+        ]
         assert sqnr == pytest.approx(min(150.0, -10 * np.log10(max(np.mean(ratios), 1e-15))), abs=1e-3)
 
 
@@ -76,7 +84,8 @@ def test_what_layers_without_weights_say_is_part_of_the_key() -> None:
         plan = build_plan(made.network, assign_key(made.network, key), made.options[0].engine)
         assert (trial.key, plan.precision.key) == (key, key)
         assert {name: trial.values[name] for name in trial_costs() if name in trial.values} == {
-            name: plan_cost(plan)[name] for name in trial_costs() if name in plan_cost(plan)}
+            name: plan_cost(plan)[name] for name in trial_costs() if name in plan_cost(plan)
+        }
         again, once = Evaluator(made).found(0, key), direct(made, key)[0]
         assert all(np.array_equal(getattr(again, name), getattr(once, name)) for name in SAME)
 
@@ -124,8 +133,7 @@ def test_held_out_pictures_are_measured_apart() -> None:
     select, report = split_positions([image.sha256 for image in made.dataset.images], 0.4, seed=7)
     assert sorted([*select, *report]) == list(range(9))
     assert len(report) == 4
-    trial = Evaluator(with_baseline(replace(made, select=select, report=report))).evaluate(
-        Unit(0, ("qqqqqq",))).trials[0]
+    trial = Evaluator(with_baseline(replace(made, select=select, report=report))).evaluate(Unit(0, ("qqqqqq",))).trials[0]
     found = direct(made, "qqqqqq")[0]
     baseline = direct(made, "ffffff")[0]
     for prefix, part in (("", select), ("held_out_", report)):

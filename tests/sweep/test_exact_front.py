@@ -35,8 +35,14 @@ def _labelled(made: SweepContext) -> SweepContext:
     """With what the network finds in fp16 as truth, so that AP says something of random weights."""
     found = Evaluator(made).found(0, "h" * len(NETWORK.convolutions))
     box = found.box.astype(np.float64)
-    data = replace(made.dataset, image_index=found.image_index, category=found.category, box=box,
-                   area=box[:, 2] * box[:, 3], crowd=np.zeros(len(box), bool))
+    data = replace(
+        made.dataset,
+        image_index=found.image_index,
+        category=found.category,
+        box=box,
+        area=box[:, 2] * box[:, 3],
+        crowd=np.zeros(len(box), bool),
+    )
     return replace(made, dataset=data)
 
 
@@ -51,8 +57,9 @@ def problem(names: tuple[str, ...] = ("agreement_AP", "weight_bytes"), **more: o
 
 def sweep(task: Problem, store: TrialStore, name: str, worker: object = None, **more: object) -> SweepState:
     executor = InlineExecutor(worker or Evaluator(CONTEXT))
-    return Sweep(task, NETWORK, store, [store.context({"arithmetic": "1"})], lambda: Workforce(executor),
-                 **more).run(strategy(name))
+    return Sweep(task, NETWORK, store, [store.context({"arithmetic": "1"})], lambda: Workforce(executor), **more).run(
+        strategy(name)
+    )
 
 
 @pytest.fixture(scope="module")
@@ -160,9 +167,15 @@ def test_a_salvaged_store_knows_what_was_ruled_out(store: TrialStore, tmp_path: 
     assert (again.computed, again.ruled_out) == (0, first.ruled_out)
 
 
-@pytest.mark.parametrize(("more", "says"), [
-    ({"trials": 5}, "budget.trials"), ({"constraints": ConstraintSection(ap_drop=1.0)}, "AP"),
-    ({"names": ("head_sqnr_db", "weight_bytes")}, "head_sqnr_db"), ({"names": ("AP50", "weight_bytes")}, "AP50")])
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ({"trials": 5}, "budget.trials"),
+        ({"constraints": ConstraintSection(ap_drop=1.0)}, "AP"),
+        ({"names": ("head_sqnr_db", "weight_bytes")}, "head_sqnr_db"),
+        ({"names": ("AP50", "weight_bytes")}, "AP50"),
+    ],
+)
 def test_what_cannot_be_proven_is_refused(store: TrialStore, more: dict[str, object], says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         sweep(problem(**more), store, "exact_front")

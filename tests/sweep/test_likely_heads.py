@@ -42,8 +42,13 @@ def wide() -> NetworkSpec:
 
 
 def found(
-    network: NetworkSpec, keys: list[str], confidence: float, granularity: str = "per_group", table: Kernels | None = None,
-    likely: bool = True, pictures: np.ndarray | None = None,
+    network: NetworkSpec,
+    keys: list[str],
+    confidence: float,
+    granularity: str = "per_group",
+    table: Kernels | None = None,
+    likely: bool = True,
+    pictures: np.ndarray | None = None,
 ) -> tuple[Found, dict[tuple[int, str], Tensor]]:
     narrow = NarrowOptions(granularity, rounding="nearest", bias_correction=False)
     options = resolve_options(network, QuantizationOptions(narrow=narrow))
@@ -58,8 +63,7 @@ def found(
         boxes[head, name] = heads.decode(head, tensor, places)
         tensors[head, name] = tensor
 
-    run_graph(graph, run_stem(graph, given, prepared), prepared, keep, picture=given,
-              run=heads.run if likely else run_lowering)
+    run_graph(graph, run_stem(graph, given, prepared), prepared, keep, picture=given, run=heads.run if likely else run_lowering)
     return boxes, tensors
 
 
@@ -115,12 +119,16 @@ def test_a_batch_without_any_likely_cell() -> None:
     assert all(tensor.data.shape == (0, 1, BLOCK, 24) for tensor in cells.values())
 
 
-@pytest.mark.parametrize("end", [
-    [conv(24, 1, 1, "logistic"), yolo("0,1,2") + "new_coords=1\n"],
-    [conv(24, 3, 1, "linear"), yolo("0,1,2")],
-    [conv(24, 1, 1, "leaky"), yolo("0,1,2")],
-    [conv(24, 1, 1, "linear"), yolo("0,1,2"), "[route]\nlayers=-2\n", conv(24, 1, 1, "linear"), yolo("3,4,5")],
-], ids=["new_coords", "size", "activation", "read_twice"])
+@pytest.mark.parametrize(
+    "end",
+    [
+        [conv(24, 1, 1, "logistic"), yolo("0,1,2") + "new_coords=1\n"],
+        [conv(24, 3, 1, "linear"), yolo("0,1,2")],
+        [conv(24, 1, 1, "leaky"), yolo("0,1,2")],
+        [conv(24, 1, 1, "linear"), yolo("0,1,2"), "[route]\nlayers=-2\n", conv(24, 1, 1, "linear"), yolo("3,4,5")],
+    ],
+    ids=["new_coords", "size", "activation", "read_twice"],
+)
 def test_other_heads_are_computed_whole(end: list[str]) -> None:
     network = parse(16, conv(6), *end)
     codes = len(network.convolutions)

@@ -34,9 +34,14 @@ CHOICES = [name for name, row in PRECISIONS.items() for _ in range(2 if row.is_n
 def wide() -> NetworkSpec:
     """Channels for several groups and for Winograd, a strided, a grouped and a depthwise convolution, one head."""
     return parse(
-        12, conv(40), conv(48, 3, 2), "[convolutional]\nfilters=48\nsize=3\npad=1\nstride=1\ngroups=48\nactivation=relu\n",
-        "[convolutional]\nfilters=24\nsize=3\npad=1\nstride=1\ngroups=2\nactivation=leaky\n", conv(66),
-        conv(24, 1, 1, "linear"), yolo("0,1,2"),
+        12,
+        conv(40),
+        conv(48, 3, 2),
+        "[convolutional]\nfilters=48\nsize=3\npad=1\nstride=1\ngroups=48\nactivation=relu\n",
+        "[convolutional]\nfilters=24\nsize=3\npad=1\nstride=1\ngroups=2\nactivation=leaky\n",
+        conv(66),
+        conv(24, 1, 1, "linear"),
+        yolo("0,1,2"),
     )
 
 

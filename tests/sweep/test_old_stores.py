@@ -60,20 +60,40 @@ def resume(path: Path, task: Problem) -> tuple[int, dict[str, object]]:
     with TrialStore.open(path, SUBJECT) as store:
         sweep = Sweep(task, NETWORK, store, [1], lambda: Workforce(InlineExecutor(SyntheticRecipe(task))))
         state = sweep.run(strategy("exhaustive"))
-        return state.computed, findings(task, state, store, (1,), name="old", strategy="exhaustive", macs_per_pass=1000,
-                                        images=1, selecting=1, theory=1.0, judged=lambda configurations: {})
+        return state.computed, findings(
+            task,
+            state,
+            store,
+            (1,),
+            name="old",
+            strategy="exhaustive",
+            macs_per_pass=1000,
+            images=1,
+            selecting=1,
+            theory=1.0,
+            judged=lambda configurations: {},
+        )
 
 
 def test_a_store_of_0_1_0_is_read_as_it_is(old: Path) -> None:
     content = old.read_bytes()
     trials = trials_of(old)
     assert len(trials) == 21
-    assert trials["qfffff+1:q"].values == {"AP": 50.1493850414587498658, "weight_bytes": 168.0,
-                                           "bit_operations": 210501632.0}
+    assert trials["qfffff+1:q"].values == {"AP": 50.1493850414587498658, "weight_bytes": 168.0, "bit_operations": 210501632.0}
     assert trials[FULL].values == {
-        "AP": 41.5, "AP50": -1.0, "AR100": 50.25, "agreement_AP": 97.125, "head_sqnr_db": 150.0, "held_out_AP": 40.75,
-        "held_out_head_sqnr_db": 31.5, "weight_bytes": 96.0, "peak_activation_bytes": 4096.0, "bit_operations": 1e6,
-        "int8_macs": 500.0, "latency_ms": 2.5}
+        "AP": 41.5,
+        "AP50": -1.0,
+        "AR100": 50.25,
+        "agreement_AP": 97.125,
+        "head_sqnr_db": 150.0,
+        "held_out_AP": 40.75,
+        "held_out_head_sqnr_db": 31.5,
+        "weight_bytes": 96.0,
+        "peak_activation_bytes": 4096.0,
+        "bit_operations": 1e6,
+        "int8_macs": 500.0,
+        "latency_ms": 2.5,
+    }
     assert old.read_bytes() == content
 
 
@@ -157,7 +177,10 @@ def test_a_newer_store_is_one_clear_line(old: Path, version: str) -> None:
     direct.close()
     content = old.read_bytes()
     for opener in (TrialStore.read, lambda path: TrialStore.open(path, SUBJECT)):
-        with pytest.raises(StoreError, match=rf"old.sqlite: a store of format version {version}, this mpnet reads 1 to 2; "
-                                             r"use the newer mpnet that wrote it, or choose another --store$"):
+        with pytest.raises(
+            StoreError,
+            match=rf"old.sqlite: a store of format version {version}, this mpnet reads 1 to 2; "
+            r"use the newer mpnet that wrote it, or choose another --store$",
+        ):
             opener(old)
     assert old.read_bytes() == content

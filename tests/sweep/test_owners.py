@@ -87,17 +87,23 @@ def test_a_killed_process_1_of_a_container_loses_its_claim_at_once(path: Path) -
 
 
 def test_a_container_sees_whether_others_live(path: Path, holder: subprocess.Popen[str]) -> None:
-    look = [*container(), sys.executable, "-c", "import sys; from mpnet.sweep.store import TrialStore\n"
-            "with TrialStore.open(sys.argv[1]) as s: print(s.claim(['unit']))", str(path)]
+    look = [
+        *container(),
+        sys.executable,
+        "-c",
+        "import sys; from mpnet.sweep.store import TrialStore\n"
+        "with TrialStore.open(sys.argv[1]) as s: print(s.claim(['unit']))",
+        str(path),
+    ]
     assert subprocess.run(look, capture_output=True, text=True, check=True).stdout.strip() == "[]"
     holder.kill()
     holder.wait()
     assert subprocess.run(look, capture_output=True, text=True, check=True).stdout.strip() == "['unit']"
 
 
-@pytest.mark.parametrize("change", [
-    {"locked": "1"}, {"locked": "1", "namespace": "7"}, {"locked": "", "started": "7"}, {"boot": "earlier"},
-])
+@pytest.mark.parametrize(
+    "change", [{"locked": "1"}, {"locked": "1", "namespace": "7"}, {"locked": "", "started": "7"}, {"boot": "earlier"}]
+)
 def test_a_process_id_that_lives_is_not_enough(path: Path, change: dict[str, str]) -> None:
     """Process ids are reused, and every container has a process 1."""
     here = replace(this_process(), machine="m")
@@ -107,10 +113,21 @@ def test_a_process_id_that_lives_is_not_enough(path: Path, change: dict[str, str
     owners.leave()
 
 
-@pytest.mark.parametrize("name", [
-    "board:1:a", str(replace(this_process(), boot="x", machine="y")), str(replace(this_process(), namespace="7")),
-    "", "a:b:c", "::::", "host:" + "9" * 400 + ":a", ":".join("9" * 50 for _ in range(8)), "host:1",
-], ids=lambda name: name.partition(":")[0][:10])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "board:1:a",
+        str(replace(this_process(), boot="x", machine="y")),
+        str(replace(this_process(), namespace="7")),
+        "",
+        "a:b:c",
+        "::::",
+        "host:" + "9" * 400 + ":a",
+        ":".join("9" * 50 for _ in range(8)),
+        "host:1",
+    ],
+    ids=lambda name: name.partition(":")[0][:10],
+)
 def test_of_other_machines_only_the_heartbeat_is_known(path: Path, name: str) -> None:
     assert Owners(path, join=False).lives(name) is None
 
@@ -149,10 +166,15 @@ def test_claims_of_version_0_1_0_end_with_their_process(path: Path) -> None:
     with TrialStore.open(path, SUBJECT) as store:
         host = this_process().host
         with sqlite3.connect(path) as direct:
-            direct.executemany("INSERT INTO claims VALUES (?, ?, ?)", [
-                ("dead", f"{host}:{child.pid}:a", time.time()), ("alive", f"{host}:{os.getpid()}:b", time.time()),
-                ("stale", f"{host}:{os.getpid()}:c", time.time() - 700), ("huge", f"{host}:{10**30}:d", time.time()),
-            ])
+            direct.executemany(
+                "INSERT INTO claims VALUES (?, ?, ?)",
+                [
+                    ("dead", f"{host}:{child.pid}:a", time.time()),
+                    ("alive", f"{host}:{os.getpid()}:b", time.time()),
+                    ("stale", f"{host}:{os.getpid()}:c", time.time() - 700),
+                    ("huge", f"{host}:{10**30}:d", time.time()),
+                ],
+            )
         direct.close()
         assert store.claim(["dead", "alive", "stale", "huge"]) == ["dead", "stale"]
 

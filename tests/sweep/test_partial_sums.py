@@ -18,14 +18,30 @@ from mpnet.sweep.space import build_space
 from mpnet.sweep.trie import Graph, build_graph, run_graph, run_stem
 from tests.sweep.sweep_networks import conv, parse, yolo
 
-NETWORK = parse(16, conv(32, 3, 1, "linear"), conv(40, 3, 1, "logistic"), "[route]\nlayers=-1,-2\n", conv(48),
-                conv(24, 1, 1, "linear"), yolo("0,1,2"))
+NETWORK = parse(
+    16,
+    conv(32, 3, 1, "linear"),
+    conv(40, 3, 1, "logistic"),
+    "[route]\nlayers=-1,-2\n",
+    conv(48),
+    conv(24, 1, 1, "linear"),
+    yolo("0,1,2"),
+)
 """Results of the second layer lie in [0, 1], those of the first grow with the picture."""
 
 
-READ_AGAIN = parse(16, conv(8, 3, 1, "linear"), conv(8), "[route]\nlayers=-1,-2\n", conv(16), "[route]\nlayers=-1,-2\n",
-                   "[shortcut]\nfrom=-1\nactivation=linear\n", "[route]\nlayers=-4,-1\n", conv(24, 1, 1, "linear"),
-                   yolo("0,1,2"))
+READ_AGAIN = parse(
+    16,
+    conv(8, 3, 1, "linear"),
+    conv(8),
+    "[route]\nlayers=-1,-2\n",
+    conv(16),
+    "[route]\nlayers=-1,-2\n",
+    "[shortcut]\nfrom=-1\nactivation=linear\n",
+    "[route]\nlayers=-4,-1\n",
+    conv(24, 1, 1, "linear"),
+    yolo("0,1,2"),
+)
 """The first concatenation is read by a convolution, and beside other tensors as the first and as the second of two."""
 
 
@@ -34,8 +50,13 @@ def assert_direct(graph: Graph, pictures: np.ndarray, options: EngineOptions) ->
     network = graph.network
     prepared = Prepared(network, random_weights(network, 3), kernels())
     found: dict[str, bytes] = {}
-    run_graph(graph, run_stem(graph, Tensor(pictures), prepared), prepared,
-              lambda head, name, tensor: found.update({name: tensor.data.tobytes()}), picture=Tensor(pictures))
+    run_graph(
+        graph,
+        run_stem(graph, Tensor(pictures), prepared),
+        prepared,
+        lambda head, name, tensor: found.update({name: tensor.data.tobytes()}),
+        picture=Tensor(pictures),
+    )
     for key in graph.keys:
         [direct] = Session(prepared, build_plan(network, assign_key(network, key), options)).forward(pictures)
         assert found[graph.head_names(key)[0]] == direct.tobytes(), key
@@ -53,8 +74,9 @@ def test_other_layers_read_the_concatenation_whole() -> None:
 @pytest.mark.parametrize("granularity", ["per_channel", "per_group"])
 @pytest.mark.parametrize("sizes", [(40, 40, 40), (1e-3, 1e-3), (40, 1e-3, 40)], ids=["shared", "own", "both"])
 def test_whichever_part_decides_the_scale(sizes: tuple[float, ...], granularity: str) -> None:
-    options = resolve_options(NETWORK, QuantizationOptions(narrow=NarrowOptions(granularity, rounding="nearest",
-                                                                               bias_correction=False)))
+    options = resolve_options(
+        NETWORK, QuantizationOptions(narrow=NarrowOptions(granularity, rounding="nearest", bias_correction=False))
+    )
     keys = list(build_space(NETWORK, ("fp32", "int8", "int5")).all_keys())
     graph = build_graph(NETWORK, keys, options)
     assert sorted(graph.apart) == [number for number, node in enumerate(graph.nodes) if node.layer == 2]

@@ -20,17 +20,23 @@ KNOWN = {Configuration(key): Trial(key, {"AP": QUALITY[key], "bit_operations": C
 
 
 def problem(limits: ConstraintSection | None = None) -> Problem:
-    return Problem(build_space(tiny_yolo(), ("fp32", "int8")), (1,) * 6, objectives_of(("AP", "bit_operations")),
-                   limits or ConstraintSection())
+    return Problem(
+        build_space(tiny_yolo(), ("fp32", "int8")),
+        (1,) * 6,
+        objectives_of(("AP", "bit_operations")),
+        limits or ConstraintSection(),
+    )
 
 
 def judged_with(width: float, held_out: Mapping[str, float]) -> Judged:
     """Losses as they were measured on the pictures that select, and those given on held-out ones; all of one width."""
+
     def judged(configurations: Sequence[Configuration]) -> Mapping[Configuration, Losses]:
         def loss(difference: float) -> Loss:
             return Loss(10, Interval(difference, difference - width, difference + width))
-        return {c: {"selecting": loss(QUALITY[c.key] - 50), "held_out": loss(held_out.get(c.key, 0.0))}
-                for c in configurations}
+
+        return {c: {"selecting": loss(QUALITY[c.key] - 50), "held_out": loss(held_out.get(c.key, 0.0))} for c in configurations}
+
     return judged
 
 
@@ -39,17 +45,16 @@ def keys(found: Mapping[str, Configuration]) -> dict[str, str]:
 
 
 def test_the_three_rules() -> None:
-    assert keys(pick(problem(), KNOWN, judged_with(2.0, {}))) == {
-        "safe": "ffffqq", "balanced": "fffqqq", "smallest": "qqqqqq"}
+    assert keys(pick(problem(), KNOWN, judged_with(2.0, {}))) == {"safe": "ffffqq", "balanced": "fffqqq", "smallest": "qqqqqq"}
 
 
 def test_a_loss_on_held_out_pictures_alone_is_not_safe() -> None:
     assert keys(pick(problem(), KNOWN, judged_with(2.0, {"ffffqq": -2.5})))["safe"] == "fffffq"
 
 
-@pytest.mark.parametrize(("width", "safe"), [
-    (2.0, "ffffqq"), (5.0, "ffffqq"), (6.0, "fffqqq"), (19.0, "fffqqq"), (20.0, "ffqqqq"),
-])
+@pytest.mark.parametrize(
+    ("width", "safe"), [(2.0, "ffffqq"), (5.0, "ffffqq"), (6.0, "fffqqq"), (19.0, "fffqqq"), (20.0, "ffqqqq")]
+)
 def test_a_loss_that_only_few_pictures_hide_is_not_safe(width: float, safe: str) -> None:
     """fffqqq loses 3, ffqqqq 10: within the interval from 3 and 10 on, within one standard error from 6 and 20 on."""
     assert keys(pick(problem(), KNOWN, judged_with(width, {})))["safe"] == safe

@@ -19,13 +19,14 @@ TWO, THREE = ("fp32", "int8"), ("fp32", "fp16", "int8")
 def test_a_layer_depends_on_what_its_input_came_through() -> None:
     above = ancestors(tiny_yolo())
     assert above[0] == (0,)
-    assert above[6] == (0, 1, 2, 3)     # the first head, after its own convolution
+    assert above[6] == (0, 1, 2, 3)  # the first head, after its own convolution
     assert above[12] == (0, 1, 2, 4, 5)  # the second one does not depend on the first one's
 
 
 @pytest.mark.parametrize("network", [tiny_yolo(), branches()])
-@pytest.mark.parametrize("section", [SpaceSection(), SpaceSection(tied=(("first", "last"),)),
-                                     SpaceSection(layers=(("1x1", ("fp16",)),))])
+@pytest.mark.parametrize(
+    "section", [SpaceSection(), SpaceSection(tied=(("first", "last"),)), SpaceSection(layers=(("1x1", ("fp16",)),))]
+)
 def test_the_closed_form_is_the_count(network: object, section: SpaceSection) -> None:
     space = build_space(network, TWO, section)
     assert forward_equivalents(network, space) == forward_equivalents_of(network, space.all_keys())

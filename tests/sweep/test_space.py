@@ -54,22 +54,26 @@ def test_options_multiply_the_space() -> None:
     section = SpaceSection(quantization=(OptionRange("weights.granularity", values, options),))
     space = build_space(tiny_yolo(), TWO, section)
     assert space.size == 2 * 2**6
-    assert [row.text for row in space.option_sets] == ["weights.granularity=per_channel",
-                                                       "weights.granularity=per_tensor"]
+    assert [row.text for row in space.option_sets] == ["weights.granularity=per_channel", "weights.granularity=per_tensor"]
     assert space.option_sets[1].options.weights.granularity == "per_tensor"
 
 
-@pytest.mark.parametrize(("section", "message"), [
-    (SpaceSection(layers=(("99", ("fp32",)),)), r"sweep.space.layers.99: .*layers 0 to"),
-    (SpaceSection(layers=(("firts", ("fp32",)),)), r"sweep.space.layers.firts: .*did you mean 'first'"),
-    (SpaceSection(layers=(("1", ("fp32",)),)), r"layer 1 \(maxpool-1\) has no weights"),
-    (SpaceSection(layers=(("0", ("int9",)),)), "unknown precision 'int9'"),
-    (SpaceSection(layers=(("0", ()),)), "sweep.space.layers.0: is empty"),
-    (SpaceSection(layers=(("all", ("int8",)),)), "every layer is pinned"),
-    (SpaceSection(tied=(("0", "nowhere"),)), "sweep.space.tied: .*'nowhere'"),
-    (SpaceSection(layers=(("0", ("fp16", "int8")),), tied=(("0", "2"),)),
-     "layers 0 and 2 are tied but may have fp16, int8 and fp32, int8"),
-])
+@pytest.mark.parametrize(
+    ("section", "message"),
+    [
+        (SpaceSection(layers=(("99", ("fp32",)),)), r"sweep.space.layers.99: .*layers 0 to"),
+        (SpaceSection(layers=(("firts", ("fp32",)),)), r"sweep.space.layers.firts: .*did you mean 'first'"),
+        (SpaceSection(layers=(("1", ("fp32",)),)), r"layer 1 \(maxpool-1\) has no weights"),
+        (SpaceSection(layers=(("0", ("int9",)),)), "unknown precision 'int9'"),
+        (SpaceSection(layers=(("0", ()),)), "sweep.space.layers.0: is empty"),
+        (SpaceSection(layers=(("all", ("int8",)),)), "every layer is pinned"),
+        (SpaceSection(tied=(("0", "nowhere"),)), "sweep.space.tied: .*'nowhere'"),
+        (
+            SpaceSection(layers=(("0", ("fp16", "int8")),), tied=(("0", "2"),)),
+            "layers 0 and 2 are tied but may have fp16, int8 and fp32, int8",
+        ),
+    ],
+)
 def test_what_cannot_be_meant_is_an_error(section: SpaceSection, message: str) -> None:
     with pytest.raises(Exception, match=message) as caught:
         build_space(tiny_yolo(), TWO, section)

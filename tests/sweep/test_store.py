@@ -47,8 +47,15 @@ def test_a_finished_trial_is_not_replaced(store: TrialStore) -> None:
     assert store.find(context, ["000001"]) == {"000001": trial(1)}
 
 
-IDENTITY = {"cfg": "n" * 64, "weights": "w" * 64, "data": "d" * 64, "calibration": None,
-            "options": {"weights": {"granularity": "per_channel"}}, "protocol": {"nms": 0.45}, "arithmetic": "1"}
+IDENTITY = {
+    "cfg": "n" * 64,
+    "weights": "w" * 64,
+    "data": "d" * 64,
+    "calibration": None,
+    "options": {"weights": {"granularity": "per_channel"}},
+    "protocol": {"nms": 0.45},
+    "arithmetic": "1",
+}
 
 
 def test_another_arithmetic_is_another_trial(store: TrialStore) -> None:
@@ -68,8 +75,9 @@ def test_the_identity_of_a_trial_holds_everything_that_decides_it(store: TrialSt
     assert store.trial_digest(first, "ff") == TrialIdentity(**IDENTITY, plan="ff").digests()["trial"]
 
 
-@pytest.mark.parametrize(("name", "word"), [("network", "network"), ("weights", "weights"), ("data", "data set"),
-                                            ("protocol", "detection protocol")])
+@pytest.mark.parametrize(
+    ("name", "word"), [("network", "network"), ("weights", "weights"), ("data", "data set"), ("protocol", "detection protocol")]
+)
 def test_a_store_of_something_else_is_refused(store: TrialStore, name: str, word: str) -> None:
     other = dataclasses.replace(SUBJECT, **{name: "x" * 64})
     with pytest.raises(StoreError, match=rf"a store of another {word}.*xxxxxxxxxxxx\); choose another --store"):
@@ -121,8 +129,7 @@ def test_a_claim_of_another_machine_ends_with_its_lease(store: TrialStore) -> No
 def test_a_dead_process_loses_its_claim_at_once(store: TrialStore) -> None:
     child = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, text=True)
     with sqlite3.connect(store.path) as direct:
-        direct.execute("INSERT INTO claims VALUES ('unit', ?, ?)",
-                       (f"{host_name()}:{child.stdout.strip()}:a", time.time()))
+        direct.execute("INSERT INTO claims VALUES ('unit', ?, ?)", (f"{host_name()}:{child.stdout.strip()}:a", time.time()))
     direct.close()
     assert store.claim(["unit"]) == ["unit"]
 

@@ -22,17 +22,27 @@ from tests.sweep.sweep_networks import tiny_yolo, yolov3_tiny
 from tests.sweep.synthetic import additive_quality, interacting_quality, measure_of, run
 
 TWO, THREE = ("fp32", "int8"), ("fp32", "fp16", "int8")
-OPTIONS = SpaceSection(quantization=(OptionRange(
-    "weights.granularity", ("per_channel", "per_tensor"),
-    tuple(QuantizationOptions(weights=WeightOptions(granularity=g)) for g in ("per_channel", "per_tensor")),
-),))
+OPTIONS = SpaceSection(
+    quantization=(
+        OptionRange(
+            "weights.granularity",
+            ("per_channel", "per_tensor"),
+            tuple(QuantizationOptions(weights=WeightOptions(granularity=g)) for g in ("per_channel", "per_tensor")),
+        ),
+    )
+)
 
 
-def problem(network: NetworkSpec | None = None, precisions: tuple[str, ...] = TWO,
-            section: SpaceSection | None = None, **more: object) -> Problem:
+def problem(
+    network: NetworkSpec | None = None, precisions: tuple[str, ...] = TWO, section: SpaceSection | None = None, **more: object
+) -> Problem:
     network = network or tiny_yolo()
-    return Problem(build_space(network, precisions, section), tuple(c.macs for c in network.convolutions),
-                   objectives_of(("AP", "bit_operations")), **more)
+    return Problem(
+        build_space(network, precisions, section),
+        tuple(c.macs for c in network.convolutions),
+        objectives_of(("AP", "bit_operations")),
+        **more,
+    )
 
 
 def test_every_strategy_of_the_experiment_file_exists() -> None:
@@ -40,8 +50,9 @@ def test_every_strategy_of_the_experiment_file_exists() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(STRATEGIES))
-@pytest.mark.parametrize("section", [SpaceSection(), OPTIONS, SpaceSection(tied=(("3x3",),)),
-                                     SpaceSection(layers=(("first", ("fp32",)),))])
+@pytest.mark.parametrize(
+    "section", [SpaceSection(), OPTIONS, SpaceSection(tied=(("3x3",),)), SpaceSection(layers=(("first", ("fp32",)),))]
+)
 def test_every_strategy_stays_in_the_space_and_ends(name: str, section: SpaceSection) -> None:
     task = problem(precisions=THREE, section=section, trials=None if name in RULES_OUT else 60)
     known = run(strategy(name)(task), measure_of(task, interacting_quality(1, 6)))
@@ -82,9 +93,11 @@ def test_one_at_a_time_goes_both_ways() -> None:
 
 def test_three_precisions_are_each_tried_alone() -> None:
     keys = {key for key, _ in next(strategy("one_at_a_time")(problem(precisions=THREE)))}
-    assert keys == ({"ffffff", "hhhhhh", "qqqqqq"}
-                    | {"ffffff"[:i] + c + "ffffff"[i + 1:] for i in range(6) for c in "hq"}
-                    | {c * i + "f" + c * (5 - i) for i in range(6) for c in "hq"})
+    assert keys == (
+        {"ffffff", "hhhhhh", "qqqqqq"}
+        | {"ffffff"[:i] + c + "ffffff"[i + 1 :] for i in range(6) for c in "hq"}
+        | {c * i + "f" + c * (5 - i) for i in range(6) for c in "hq"}
+    )
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -97,8 +110,12 @@ def test_harms_that_add_up_are_predicted_exactly(seed: int) -> None:
     exact = task.front(trials := [measure(Configuration(key)) for key in task.space.all_keys()])
     costs = {round(task.cost(trials[i])) for i in exact}
     assert {round(task.cost(measure(Configuration(key)))) for key in predicted} == costs
-    assert front_gap(task.points([measure(Configuration(key)) for key in predicted]),
-                     task.points([trials[i] for i in exact])).quality_lost_max < 1e-9
+    assert (
+        front_gap(
+            task.points([measure(Configuration(key)) for key in predicted]), task.points([trials[i] for i in exact])
+        ).quality_lost_max
+        < 1e-9
+    )
 
 
 def test_a_long_prediction_is_thinned_with_its_ends() -> None:
@@ -127,8 +144,9 @@ def test_greedy_lowers_the_cheapest_harm_first() -> None:
     task = problem()
     # Layer 1 harms nothing, layer 3 a great deal: the walk down takes one first and the other last.
     harms = (0.5, 0.0, 0.4, 40.0, 0.3, 0.2)
-    known = run(strategy("greedy")(task), measure_of(
-        task, lambda key: 50 - sum(h for h, c in zip(harms, key, strict=True) if c == "q")))
+    known = run(
+        strategy("greedy")(task), measure_of(task, lambda key: 50 - sum(h for h, c in zip(harms, key, strict=True) if c == "q"))
+    )
     path = [key for key, _ in known]
     assert "fqffff" in path
     assert path.index("fqffff") < path.index("fqqfff")
@@ -142,8 +160,9 @@ def test_greedy_finds_most_of_a_front_at_a_fraction_of_the_work() -> None:
     known = run(strategy("greedy")(task), measure)
     everything = [measure(Configuration(key)) for key in task.space.all_keys()]
     found = list(known.values())
-    gap = front_gap(task.points([found[i] for i in task.front(found)]),
-                    task.points([everything[i] for i in task.front(everything)]))
+    gap = front_gap(
+        task.points([found[i] for i in task.front(found)]), task.points([everything[i] for i in task.front(everything)])
+    )
     assert len(known) < 200
     assert gap.hypervolume_ratio > 0.95
 
@@ -199,16 +218,22 @@ def test_a_constraint_is_about_the_measure_that_it_names() -> None:
     """Whatever the first objective is: ap_drop limits AP, agreement_AP_drop agreement."""
     limits = ConstraintSection(ap_drop=1.0, drops={"agreement_AP_drop": 5.0})
     task = Problem(build_space(tiny_yolo(), TWO), (1,) * 6, objectives_of(("agreement_AP", "bit_operations")), limits)
-    before, after = (Trial(key, {"AP": ap, "agreement_AP": agreement, "bit_operations": 1.0})
-                     for key, ap, agreement in (("ffffff", 40.0, 100.0), ("qqqqqq", 39.5, 94.0)))
+    before, after = (
+        Trial(key, {"AP": ap, "agreement_AP": agreement, "bit_operations": 1.0})
+        for key, ap, agreement in (("ffffff", 40.0, 100.0), ("qqqqqq", 39.5, 94.0))
+    )
     assert task.excesses(after, before) == [("ap_drop", -0.5), ("agreement_AP_drop", 1.0)]
     assert not task.meets(after, before)
 
 
-@pytest.mark.parametrize(("names", "message"), [
-    (("AP", "AP"), "names one twice"), (("AP", "AP50"), "at least one cost"),
-    (("bit_operations", "weight_bytes"), "at least one measure of accuracy"),
-])
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (("AP", "AP"), "names one twice"),
+        (("AP", "AP50"), "at least one cost"),
+        (("bit_operations", "weight_bytes"), "at least one measure of accuracy"),
+    ],
+)
 def test_objectives_need_both_sides(names: tuple[str, ...], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         Problem(build_space(tiny_yolo(), TWO), (1,) * 6, objectives_of(names))

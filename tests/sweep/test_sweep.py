@@ -35,12 +35,14 @@ def problem(**more: object) -> Problem:
     return Problem(space, tuple(c.macs for c in NETWORK.convolutions), objectives_of(("AP", "bit_operations")), **more)
 
 
-def sweep(store: TrialStore, task: Problem, executor: Executor | None = None, name: str = "exhaustive",
-          **more: object) -> SweepState:
+def sweep(
+    store: TrialStore, task: Problem, executor: Executor | None = None, name: str = "exhaustive", **more: object
+) -> SweepState:
     executor = executor or InlineExecutor(SyntheticRecipe(task))
     try:
-        return Sweep(task, NETWORK, store, [store.context({"arithmetic": "1"})], lambda: Workforce(executor),
-                     **more).run(strategy(name))
+        return Sweep(task, NETWORK, store, [store.context({"arithmetic": "1"})], lambda: Workforce(executor), **more).run(
+            strategy(name)
+        )
     finally:
         executor.close()
 
@@ -88,7 +90,8 @@ def test_another_context_shares_nothing(store: TrialStore) -> None:
     sweep(store, task)
     executor = InlineExecutor(SyntheticRecipe(task, seed=2))
     state = Sweep(task, NETWORK, store, [store.context({"arithmetic": "2"})], lambda: Workforce(executor)).run(
-        strategy("exhaustive"))
+        strategy("exhaustive")
+    )
     assert state.computed == 3**6
 
 
@@ -139,8 +142,13 @@ def test_closing_ends_all_workers() -> None:
 def sweep_in_a_process(path: str, log: str) -> None:
     task = problem()
     with TrialStore.open(path, SUBJECT) as store:
-        Sweep(task, NETWORK, store, [store.context({"arithmetic": "1"})],
-              lambda: Workforce(InlineExecutor(SyntheticRecipe(task, log=log)), 1 << 24)).run(strategy("exhaustive"))
+        Sweep(
+            task,
+            NETWORK,
+            store,
+            [store.context({"arithmetic": "1"})],
+            lambda: Workforce(InlineExecutor(SyntheticRecipe(task, log=log)), 1 << 24),
+        ).run(strategy("exhaustive"))
 
 
 def test_several_processes_share_one_store(store: TrialStore, tmp_path: Path) -> None:
@@ -180,11 +188,15 @@ def test_sweeps_that_are_killed_go_on_where_they_were(store: TrialStore, tmp_pat
         kills += 1
     state = sweep(store, problem())
     assert len(state.known) == 3**6
-    assert all(known.values == SyntheticRecipe(problem()).evaluate(
-        split_units(NETWORK, [configuration])[0]).trials[0].values for configuration, known in state.known.items())
+    assert all(
+        known.values == SyntheticRecipe(problem()).evaluate(split_units(NETWORK, [configuration])[0]).trials[0].values
+        for configuration, known in state.known.items()
+    )
     computed = Counter(log.read_text(encoding="ascii").split())
-    unit_size = max(len(u.keys) for u in split_units(NETWORK, [Configuration(k) for k in problem().space.all_keys()],
-                                                     bytes_per_head=1 << 24))
+    unit_size = max(
+        len(u.keys)
+        for u in split_units(NETWORK, [Configuration(k) for k in problem().space.all_keys()], bytes_per_head=1 << 24)
+    )
     assert sum(computed.values()) <= 3**6 + kills * unit_size
 
 

@@ -39,9 +39,15 @@ def layers_of(node: Node) -> list[int]:
 def shortcuts() -> NetworkSpec:
     """Depthwise, grouped and strided convolutions, shortcuts, a route of half the channels, one head."""
     return parse(
-        16, conv(8, 3, 2), "[convolutional]\nfilters=8\nsize=3\npad=1\nstride=1\ngroups=8\nactivation=relu\n",
-        "[shortcut]\nfrom=-2\nactivation=leaky\n", "[route]\nlayers=-1\ngroups=2\ngroup_id=1\n", conv(4),
-        "[route]\nlayers=-1,-3\n", conv(24, 1, 1, "linear"), yolo("0,1,2"),
+        16,
+        conv(8, 3, 2),
+        "[convolutional]\nfilters=8\nsize=3\npad=1\nstride=1\ngroups=8\nactivation=relu\n",
+        "[shortcut]\nfrom=-2\nactivation=leaky\n",
+        "[route]\nlayers=-1\ngroups=2\ngroup_id=1\n",
+        conv(4),
+        "[route]\nlayers=-1,-3\n",
+        conv(24, 1, 1, "linear"),
+        yolo("0,1,2"),
     )
 
 
@@ -60,7 +66,7 @@ def run(graph: Graph, network: NetworkSpec, pictures: np.ndarray, options: Engin
         heads[head, name] = tensor.data.copy()
 
     # The stem picture by picture, the rest all at once: groups change no bit.
-    stems = [run_stem(graph, Tensor(pictures[i:i + 1]), prepared) for i in range(len(pictures))]
+    stems = [run_stem(graph, Tensor(pictures[i : i + 1]), prepared) for i in range(len(pictures))]
     joined = [join_tensors(parts) for parts in zip(*stems, strict=True)]
     run_graph(graph, joined, prepared, on_head, picture=Tensor(pictures))
     return heads
@@ -126,11 +132,16 @@ def test_layers_with_a_precision_of_their_own_keep_it() -> None:
             assert np.array_equal(heads[number, graph.head_names(key)[number]], tensor)
 
 
-@pytest.mark.parametrize(("keys", "stem"), [
-    (["ffffff", "qfffff"], []), (["ffffff", "fqffff"], [0, 1]), (["fqffff", "fqqfff"], [0, 1, 2, 3]),
-    (["fqhffq", "fqhqfq"], [0, 1, 2, 3, 4, 7, 8, 9, 10, 11, 12]),
-    (["ffffff"], list(range(13))),
-])
+@pytest.mark.parametrize(
+    ("keys", "stem"),
+    [
+        (["ffffff", "qfffff"], []),
+        (["ffffff", "fqffff"], [0, 1]),
+        (["fqffff", "fqqfff"], [0, 1, 2, 3]),
+        (["fqhffq", "fqhqfq"], [0, 1, 2, 3, 4, 7, 8, 9, 10, 11, 12]),
+        (["ffffff"], list(range(13))),
+    ],
+)
 def test_the_stem_is_what_all_configurations_share(keys: list[str], stem: list[int]) -> None:
     network = tiny_yolo()
     options = resolve_options(network)

@@ -19,8 +19,7 @@ class Block(nn.Module):
         super().__init__()
         self.conv = nn.Conv2d(depth, filters, size, stride, size // 2, groups=groups, bias=linear)
         self.norm = None if linear else nn.BatchNorm2d(filters, eps=1e-5, momentum=0.05)
-        nn.init.kaiming_normal_(self.conv.weight, a=0.1, mode="fan_out" if groups == 1 else "fan_in",
-                                nonlinearity="leaky_relu")
+        nn.init.kaiming_normal_(self.conv.weight, a=0.1, mode="fan_out" if groups == 1 else "fan_in", nonlinearity="leaky_relu")
 
     def forward(self, x: torch.Tensor, int8: bool = False) -> torch.Tensor:
         if int8:
@@ -36,8 +35,14 @@ class Block(nn.Module):
             weight, bias = weight * factor[:, None, None, None], self.norm.bias - self.norm.running_mean * factor
         step = weight.abs().max() / 127
         scale = x.abs().amax(dim=(1, 2, 3), keepdim=True).clamp_min(1e-12) / 127
-        x = F.conv2d(torch.round(x / scale) * scale, torch.round(weight / step) * step, bias, self.conv.stride,
-                     self.conv.padding, groups=self.conv.groups)
+        x = F.conv2d(
+            torch.round(x / scale) * scale,
+            torch.round(weight / step) * step,
+            bias,
+            self.conv.stride,
+            self.conv.padding,
+            groups=self.conv.groups,
+        )
         return x if self.norm is None else F.leaky_relu(x, 0.1)
 
 

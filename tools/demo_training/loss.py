@@ -53,10 +53,7 @@ def _ciou(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]
 
 
 def detection_loss(
-    maps: tuple[torch.Tensor, torch.Tensor],
-    labels: torch.Tensor,
-    anchors: torch.Tensor,
-    masks: tuple[tuple[int, ...], ...],
+    maps: tuple[torch.Tensor, torch.Tensor], labels: torch.Tensor, anchors: torch.Tensor, masks: tuple[tuple[int, ...], ...]
 ) -> tuple[torch.Tensor, tuple[float, float, float]]:
     """Return the loss of a batch and its three parts (box, objectness, class).
 

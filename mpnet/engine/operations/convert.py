@@ -71,9 +71,11 @@ class Quantize(Operation):
             calls.append(Call(_quantize_tensorflow, (x.data, out.code_map.params, out.data, context.threads), 0))
         else:
             assert scheme.rounding is not None
-            calls.append(context.binder.quantize(
-                x.data, out.data, out.code_map.scales, rounding=scheme.rounding, low=scheme.low, high=scheme.high
-            ))
+            calls.append(
+                context.binder.quantize(
+                    x.data, out.data, out.code_map.scales, rounding=scheme.rounding, low=scheme.low, high=scheme.high
+                )
+            )
         return calls
 
 
@@ -122,9 +124,7 @@ class Cast(Operation):
 Conversion = Quantize | Dequantize | Cast
 
 
-def conversion_between(
-    source: Precision, target: Precision, quantize: Quantize | None = None
-) -> Conversion | None:
+def conversion_between(source: Precision, target: Precision, quantize: Quantize | None = None) -> Conversion | None:
     """What turns a tensor stored as `source` into `target`, which is `quantize` for codes; None when nothing does."""
     if source is target:
         return None

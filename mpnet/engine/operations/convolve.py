@@ -112,16 +112,28 @@ class Convolve(Operation):
         if self.quantize is not None:
             out.code_map, scheme = self.quantize.fixed_map(x.images), self.quantize.scheme
             target = {
-                "out_scales": out.code_map.scales, "out_rounding": scheme.rounding,
-                "out_low": scheme.low, "out_high": scheme.high,
+                "out_scales": out.code_map.scales,
+                "out_rounding": scheme.rounding,
+                "out_low": scheme.low,
+                "out_high": scheme.high,
             }
         elif out.measured:
             ranges = out.ranges = np.zeros((x.images, 2), np.float32)
-        calls = [binder.conv(
-            ready.packed, values, out.data, bias=ready.bias, activation=ready.activation,
-            weight_scale=ready.weight_scale, in_scales=None if x.code_map is None else x.code_map.scales,
-            ranges=ranges, pool=self.pool is not None, converts=converts, **target,
-        )]
+        calls = [
+            binder.conv(
+                ready.packed,
+                values,
+                out.data,
+                bias=ready.bias,
+                activation=ready.activation,
+                weight_scale=ready.weight_scale,
+                in_scales=None if x.code_map is None else x.code_map.scales,
+                ranges=ranges,
+                pool=self.pool is not None,
+                converts=converts,
+                **target,
+            )
+        ]
         if ranges is not None and out.precision.stored is not FLOAT32:
             # They were measured before rounding, which never changes the order of values.
             rounded = np.empty(ranges.shape, out.data.dtype)

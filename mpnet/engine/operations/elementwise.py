@@ -78,10 +78,16 @@ class Combine(Operation):
         factors = self.factors(context.prepared, [x.shape for x in inputs])
         for number, (other, (first, second)) in enumerate(zip(inputs[1:], factors, strict=True), 1):
             last = number == len(inputs) - 1
-            calls.append(context.binder.combine(
-                inputs[0].data if number == 1 else out.data, other.data, out.data, first, second,
-                self.activation if last else "linear",
-            ))
+            calls.append(
+                context.binder.combine(
+                    inputs[0].data if number == 1 else out.data,
+                    other.data,
+                    out.data,
+                    first,
+                    second,
+                    self.activation if last else "linear",
+                )
+            )
         return calls
 
 
@@ -95,8 +101,10 @@ class Multiply(Operation):
 
     @property
     def detail(self) -> str:
-        words = (self.operand.replace("_", " ") if self.operand != "same" else "",
-                 self.activation if self.activation != "linear" else "")
+        words = (
+            self.operand.replace("_", " ") if self.operand != "same" else "",
+            self.activation if self.activation != "linear" else "",
+        )
         return " ".join(word for word in words if word)
 
     def result_shape(self, network: NetworkSpec, inputs: Sequence[Shape]) -> Shape:

@@ -38,9 +38,7 @@ class MaxPool(Operation):
         return ((height + rest) // self.stride + 1, (width + rest) // self.stride + 1, channels)
 
     def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
-        return [context.binder.maxpool(
-            inputs[0].data, out.data, size=self.size, stride=self.stride, padding=self.padding
-        )]
+        return [context.binder.maxpool(inputs[0].data, out.data, size=self.size, stride=self.stride, padding=self.padding)]
 
 
 @dataclass(frozen=True)

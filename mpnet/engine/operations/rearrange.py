@@ -95,8 +95,7 @@ class Pad(Rearrange):
         x = inputs[0]
         height, width, channels = x.shape
         # Whole rows are copied faster than values are gathered.
-        inside = out.data[:, self.top : self.top + height, self.left : self.left + width,
-                          self.front : self.front + channels]
+        inside = out.data[:, self.top : self.top + height, self.left : self.left + width, self.front : self.front + channels]
         return [Call(_pad, (x.data, out.data, inside, None if x.code_map is None else x.code_map.scales.zero_point), 0)]
 
 

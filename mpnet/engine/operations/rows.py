@@ -40,9 +40,9 @@ class Normalize(Operation):
 
     def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
         length, starts = self.rows(inputs[0].shape[2])
-        return [context.binder.normalize(
-            inputs[0].data, out.data, self.kind, length, np.array(starts, np.int32), self.parameters
-        )]
+        return [
+            context.binder.normalize(inputs[0].data, out.data, self.kind, length, np.array(starts, np.int32), self.parameters)
+        ]
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,15 @@ class Blur(Operation):
     def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
         x = inputs[0]
         packed = context.prepared.blur(self, x.shape, x.precision)
-        return [context.binder.conv(
-            packed, x.data, out.data, bias=np.zeros(x.shape[2], np.float32), activation="linear", weight_scale=None,
-            in_scales=None, ranges=None,
-        )]
+        return [
+            context.binder.conv(
+                packed,
+                x.data,
+                out.data,
+                bias=np.zeros(x.shape[2], np.float32),
+                activation="linear",
+                weight_scale=None,
+                in_scales=None,
+                ranges=None,
+            )
+        ]

@@ -16,5 +16,6 @@ def _write(configuration: Configuration, flavour: str, options: Mapping[str, Any
     return Exported({".mpnet": content}, details, layers)
 
 
-TARGET = Target("one file for mprun, the program without Python", ".mpnet", _write,
-                options=("packed", "no_profile"), precisions=None)
+TARGET = Target(
+    "one file for mprun, the program without Python", ".mpnet", _write, options=("packed", "no_profile"), precisions=None
+)

@@ -101,9 +101,9 @@ def assembled(sections: Sequence[tuple[int, bytes]], data: Sequence[bytes]) -> b
         table.append({"at": at, "bytes": size, "record_bytes": record_bytes, "crc": 0 if content is None else crc(content)})
         at = -(-(at + size) // ALIGN) * ALIGN
     rows = bytes(ffi.buffer(ffi.new("mpb_section[]", table)))
-    header = ffi.new("mpb_header *", {
-        "magic": b"mpbundle", "version": lib.MPB_VERSION, "sections": len(everything), "bytes": at,
-    })
+    header = ffi.new(
+        "mpb_header *", {"magic": b"mpbundle", "version": lib.MPB_VERSION, "sections": len(everything), "bytes": at}
+    )
     header.crc = crc(bytes(ffi.buffer(header)) + rows)
     parts = [aligned(bytes(ffi.buffer(header)) + rows), *(aligned(content) for _, content in sections), *data]
     return b"".join(parts)

@@ -45,9 +45,13 @@ def _quantize(operation: Quantize) -> _Fields:
     scheme = operation.scheme
     low, high = operation.range or (0.0, 0.0)
     return {
-        "mode": ACTIVATION_MODES.index(scheme.mode), "rounding": SCHEME_ROUNDINGS.index(str(scheme.rounding)),
-        "narrow_range": int(scheme.narrow_range), "ensure_minimum_range": scheme.ensure_minimum_range,
-        "calibrated": int(operation.range is not None), "low": low, "high": high,
+        "mode": ACTIVATION_MODES.index(scheme.mode),
+        "rounding": SCHEME_ROUNDINGS.index(str(scheme.rounding)),
+        "narrow_range": int(scheme.narrow_range),
+        "ensure_minimum_range": scheme.ensure_minimum_range,
+        "calibrated": int(operation.range is not None),
+        "low": low,
+        "high": high,
     }
 
 
@@ -57,23 +61,35 @@ def _pool(operation: MaxPool) -> _Fields:
 
 def _convolve(operation: Convolve) -> _Fields:
     fields: _Fields = {"quantizes": int(operation.quantize is not None), "pooled": int(operation.pool is not None)}
-    return fields | (_quantize(operation.quantize) if operation.quantize else {}) | (
-        _pool(operation.pool) if operation.pool else {})
+    return (
+        fields
+        | (_quantize(operation.quantize) if operation.quantize else {})
+        | (_pool(operation.pool) if operation.pool else {})
+    )
 
 
 def _map(operation: Map) -> _Fields:
-    return {"activation": (ACTIVATIONS + MAPPED_ACTIVATIONS).index(operation.activation),
-            "parameters": [operation.scale, operation.shift]}
+    return {
+        "activation": (ACTIVATIONS + MAPPED_ACTIVATIONS).index(operation.activation),
+        "parameters": [operation.scale, operation.shift],
+    }
 
 
 def _multiply(operation: Multiply) -> _Fields:
-    return {"activation": ACTIVATIONS.index(operation.activation), "kind": OPERANDS.index(operation.operand),
-            "swapped": int(operation.swapped)}
+    return {
+        "activation": ACTIVATIONS.index(operation.activation),
+        "kind": OPERANDS.index(operation.operand),
+        "swapped": int(operation.swapped),
+    }
 
 
 def _local_avgpool(operation: LocalAvgPool) -> _Fields:
-    return {"size": operation.size, "stride": operation.strides[0], "stride_y": operation.strides[1],
-            "padding": operation.padding}
+    return {
+        "size": operation.size,
+        "stride": operation.strides[0],
+        "stride_y": operation.strides[1],
+        "padding": operation.padding,
+    }
 
 
 _OPERATIONS: dict[type[Operation], tuple[int, Callable[[Any], _Fields]]] = {
@@ -94,9 +110,10 @@ _OPERATIONS: dict[type[Operation], tuple[int, Callable[[Any], _Fields]]] = {
     Multiply: (lib.MPB_MULTIPLY, _multiply),
     Constant: (lib.MPB_CONSTANT, lambda _: {}),
     Rearrange: (lib.MPB_GATHER, lambda _: {}),
-    Normalize: (lib.MPB_NORMALIZE, lambda o: {
-        "kind": NORMALISATIONS.index(o.kind), "parameters": [*o.parameters, 0.0, 0.0, 0.0, 0.0][:4],
-    }),
+    Normalize: (
+        lib.MPB_NORMALIZE,
+        lambda o: {"kind": NORMALISATIONS.index(o.kind), "parameters": [*o.parameters, 0.0, 0.0, 0.0, 0.0][:4]},
+    ),
     LocalAvgPool: (lib.MPB_LOCAL_AVGPOOL, _local_avgpool),
     ChannelMax: (lib.MPB_CHANNEL_MAX, lambda _: {}),
 }
@@ -115,6 +132,8 @@ def step_fields(step: Step, layer: LayerSpec) -> _Fields:
     """What the operation decides. Raises: EngineError for one that bundles do not have."""
     row = next((row for kind, row in _OPERATIONS.items() if isinstance(step.operation, kind)), None)
     if row is None:
-        raise EngineError(f"--to bundle: layer {layer.index} ({layer.name}): bundles have no {step.operation.name}; "
-                          "run this network with mpnet itself")
+        raise EngineError(
+            f"--to bundle: layer {layer.index} ({layer.name}): bundles have no {step.operation.name}; "
+            "run this network with mpnet itself"
+        )
     return {"operation": row[0], **row[1](step.operation)}

@@ -103,8 +103,9 @@ class _Bundle:
         first_slot, first_step = len(self._slots), len(self._steps)
         for slot, offset in zip(plan.slots, arena.offsets, strict=True):
             height, width, channels = slot.shape
-            self._slots.add(at=offset, h=height, w=width, c=channels, type=TYPE_CODE[slot.precision.stored.dtype],
-                            layer=slot.layer)
+            self._slots.add(
+                at=offset, h=height, w=width, c=channels, type=TYPE_CODE[slot.precision.stored.dtype], layer=slot.layer
+            )
         for step in plan.steps:
             layer = plan.network.layers[step.layer]
             fields = step_fields(step, layer)
@@ -119,13 +120,23 @@ class _Bundle:
             values = step_values(step.operation, self._prepared, shapes, plan.slots[step.output].shape)
             self._steps.add(
                 values=self._data.piece(b"" if values is None else values.tobytes()),
-                layer=step.layer, output=step.output, first_input=self._list(step.inputs), inputs=len(step.inputs),
-                signature=self._texts.one(step_signature(plan, step)), **fields,
+                layer=step.layer,
+                output=step.output,
+                first_input=self._list(step.inputs),
+                inputs=len(step.inputs),
+                signature=self._texts.one(step_signature(plan, step)),
+                **fields,
             )
         self.programs.add(
-            arena_bytes=arena.size_bytes, purpose=purpose, key=self._texts.one(plan.precision.key),
-            first_slot=first_slot, slots=len(plan.slots), first_step=first_step, steps=len(plan.steps),
-            first_output=self._list(plan.outputs), outputs=len(plan.outputs),
+            arena_bytes=arena.size_bytes,
+            purpose=purpose,
+            key=self._texts.one(plan.precision.key),
+            first_slot=first_slot,
+            slots=len(plan.slots),
+            first_step=first_step,
+            steps=len(plan.steps),
+            first_output=self._list(plan.outputs),
+            outputs=len(plan.outputs),
         )
 
     def _list(self, values: Sequence[int]) -> int:
@@ -160,7 +171,8 @@ class _Bundle:
             precision=PRECISION_CODE[operation.precision.name],
             activation=ACTIVATIONS.index(kernel_activation(layer.activation)),
             shape=list(astuple(shape)),
-            stands_in=stands_in, **self._floats(operation),
+            stands_in=stands_in,
+            **self._floats(operation),
         )
         self._known[operation] = number
         if stands_in < 0:
@@ -174,9 +186,14 @@ class _Bundle:
         if known not in self._known:
             shape, weights = blur_weights(operation, tensor)
             number = self._known[known] = self._convolutions.add(
-                weights=self._data.piece(as_stored(weights, precision)), layer=layer, precision=PRECISION_CODE[precision.name],
-                activation=ACTIVATIONS.index("linear"), shape=list(astuple(shape)), stands_in=-1,
-                bias=self._data.piece(np.zeros(tensor[2], np.float32).tobytes()), scale=self._data.piece(b""),
+                weights=self._data.piece(as_stored(weights, precision)),
+                layer=layer,
+                precision=PRECISION_CODE[precision.name],
+                activation=ACTIVATIONS.index("linear"),
+                shape=list(astuple(shape)),
+                stands_in=-1,
+                bias=self._data.piece(np.zeros(tensor[2], np.float32).tobytes()),
+                scale=self._data.piece(b""),
             )
             self._weights[number] = shape, precision, weights
         return self._known[known]
@@ -188,8 +205,15 @@ class _Bundle:
             self._anchors += head.anchors
             if isinstance(head.other, ImportedHead):
                 self._anchors += head.other.layer.head_anchors
-            self._heads.add(output=output, first_anchor=first, anchors=len(head.anchors), classes=head.classes,
-                            scale_x_y=head.scale_x_y, new_coords=head.new_coords, **self._other(head.other))
+            self._heads.add(
+                output=output,
+                first_anchor=first,
+                anchors=len(head.anchors),
+                classes=head.classes,
+                scale_x_y=head.scale_x_y,
+                new_coords=head.new_coords,
+                **self._other(head.other),
+            )
 
     def _other(self, head: OtherHead | ImportedHead | None) -> dict[str, Any]:
         """How a head differs from [yolo]."""
@@ -198,14 +222,22 @@ class _Bundle:
         if isinstance(head, ImportedHead):
             return {"kind": lib.MPB_HEAD_IMPORTED, "raw_classes": head.layer.classes, "how": head.decoding}
         fields = {
-            "kind": _HEADS[head.kind], "raw_classes": head.classes, "classes_by": CLASSES_BY.index(head.classes_by),
-            "point": POINTS.index(head.point), "background": int(head.background), "side": head.side, "root": int(head.root),
+            "kind": _HEADS[head.kind],
+            "raw_classes": head.classes,
+            "classes_by": CLASSES_BY.index(head.classes_by),
+            "point": POINTS.index(head.point),
+            "background": int(head.background),
+            "side": head.side,
+            "root": int(head.root),
         }
         if head.tree is None:
             return fields
         return fields | {
-            "groups": len(head.tree.starts) - 1, "first_start": self._list(head.tree.starts),
-            "first_parent": self._list(head.tree.parents), "mapped": int(bool(head.map)), "first_map": self._list(head.map),
+            "groups": len(head.tree.starts) - 1,
+            "first_start": self._list(head.tree.starts),
+            "first_parent": self._list(head.tree.parents),
+            "mapped": int(bool(head.map)),
+            "first_map": self._list(head.map),
         }
 
     def packed(self, level: str) -> None:
@@ -218,10 +250,17 @@ class _Bundle:
         """The whole file."""
         origin = json.dumps(finite(_origin(configuration)), ensure_ascii=True, allow_nan=False, default=str)
         sections = [
-            self._network(configuration, timed).section(), self.programs.section(), self._slots.section(),
-            self._steps.section(), (4, np.array(self._places, np.int32).tobytes()), self._convolutions.section(),
-            self._heads.section(), (8, np.array(self._anchors, np.float32).tobytes()), self._packed.section(),
-            (1, bytes(self._texts.content)), (1, origin.encode()),
+            self._network(configuration, timed).section(),
+            self.programs.section(),
+            self._slots.section(),
+            self._steps.section(),
+            (4, np.array(self._places, np.int32).tobytes()),
+            self._convolutions.section(),
+            self._heads.section(),
+            (8, np.array(self._anchors, np.float32).tobytes()),
+            self._packed.section(),
+            (1, bytes(self._texts.content)),
+            (1, origin.encode()),
         ]
         return assembled(sections, self._data.parts)
 
@@ -236,16 +275,26 @@ class _Bundle:
         text = self._texts
         row = Records("mpb_network")
         row.add(
-            confidence=protocol.get("confidence", 0.005), nms=nms.threshold, in_h=network.height, in_w=network.width,
-            in_c=network.channels, classes=classes, layers=len(network.layers),
-            resize=getattr(lib, f"MP_{protocol.get('resize', 'stretch').upper()}"), nms_kind=KINDS[nms.kind],
+            confidence=protocol.get("confidence", 0.005),
+            nms=nms.threshold,
+            in_h=network.height,
+            in_w=network.width,
+            in_c=network.channels,
+            classes=classes,
+            layers=len(network.layers),
+            resize=getattr(lib, f"MP_{protocol.get('resize', 'stretch').upper()}"),
+            nms_kind=KINDS[nms.kind],
             nms_beta=GREEDY_BETA if nms.kind == "greedynms" else nms.beta,
-            max_detections=protocol.get("max_detections") or 0, category_ids=self._list(_category_ids(document, classes)),
-            class_names=text.several(names[:classes]), layer_names=text.several(layer.name for layer in network.layers),
+            max_detections=protocol.get("max_detections") or 0,
+            category_ids=self._list(_category_ids(document, classes)),
+            class_names=text.several(names[:classes]),
+            layer_names=text.several(layer.name for layer in network.layers),
             nms_name=text.several((nms.kind, network.dialect, configuration.prepared.batch_norm)),
             cfg=text.one((document.get("sources") or {}).get("cfg") or network.source),
-            cfg_digest=text.one(network.digest), weights_digest=text.one(digests.get("weights") or ""),
-            precisions=text.one(",".join(timed)), arithmetic=text.one(str(ARITHMETIC_VERSION)),
+            cfg_digest=text.one(network.digest),
+            weights_digest=text.one(digests.get("weights") or ""),
+            precisions=text.one(",".join(timed)),
+            arithmetic=text.one(str(ARITHMETIC_VERSION)),
         )
         return row
 
@@ -258,6 +307,9 @@ def _category_ids(document: Mapping[str, Any], classes: int) -> list[int]:
 
 def _origin(configuration: Configuration) -> dict[str, Any]:
     document = configuration.document
-    said = {key: document[key] for key in ("name", "id", "created", "protocol", "digests", "sources", "metrics", "agreement",
-                                           "values") if document.get(key)}
+    said = {
+        key: document[key]
+        for key in ("name", "id", "created", "protocol", "digests", "sources", "metrics", "agreement", "values")
+        if document.get(key)
+    }
     return {"mpnet": __version__, "precision": configuration.precisions.key, **said}

@@ -24,11 +24,20 @@ _KEEP = -233
 _SLOPE = 0.1
 # The activation inside a convolution: its number, and its parameters.
 _FUSED: dict[str, tuple[int, list[float]]] = {
-    "linear": (0, []), "relu": (1, []), "leaky": (2, [_SLOPE]), "relu6": (3, [0.0, 6.0]), "logistic": (4, []), "mish": (5, []),
+    "linear": (0, []),
+    "relu": (1, []),
+    "leaky": (2, [_SLOPE]),
+    "relu6": (3, [0.0, 6.0]),
+    "logistic": (4, []),
+    "mish": (5, []),
 }
 _ALONE: dict[str, tuple[str, dict[str, Any]]] = {
-    "relu": ("ReLU", {}), "leaky": ("ReLU", {"p0": _SLOPE}), "relu6": ("Clip", {"p0": 0.0, "p1": 6.0}),
-    "logistic": ("Sigmoid", {}), "mish": ("Mish", {}), "swish": ("Swish", {}),
+    "relu": ("ReLU", {}),
+    "leaky": ("ReLU", {"p0": _SLOPE}),
+    "relu6": ("Clip", {"p0": 0.0, "p1": 6.0}),
+    "logistic": ("Sigmoid", {}),
+    "mish": ("Mish", {}),
+    "swish": ("Swish", {}),
 }
 _FLOAT, _HALF, _CODE = 1, 2, 3
 """ncnn's numbers of types, for Cast."""
@@ -186,7 +195,8 @@ class Lowering:
         parts = []
         for group, own in enumerate(np.split(weights, layer.groups)):
             x = self.files.layer(
-                "Crop", f"{name}/in_{group}", [self._blobs[slot]], p2=group * inputs, p3=_KEEP, p4=_KEEP, p5=inputs)
+                "Crop", f"{name}/in_{group}", [self._blobs[slot]], p2=group * inputs, p3=_KEEP, p4=_KEEP, p5=inputs
+            )
             parts.append(self._int8_kernel(layer, own, self._coded(x, f"{name}/codes_{group}", slot), f"{name}/out_{group}"))
         return self.files.layer("Concat", name, parts, p0=0, p31=_NO_16_BITS)
 
@@ -195,16 +205,22 @@ class Lowering:
         self.files.plain(np.ones(len(weights) + 1, np.float32))  # what it de-scales by: of each filter, and of the input
         return sums
 
-    def _kernel(
-        self, layer: ConvolutionSpec, weights: NDArray[Any], x: str, name: str, groups: int = 1, **more: Any
-    ) -> str:
+    def _kernel(self, layer: ConvolutionSpec, weights: NDArray[Any], x: str, name: str, groups: int = 1, **more: Any) -> str:
         """A convolution's line and its weights. What ncnn reads behind them is the caller's: bias, scales."""
         kind = "Convolution" if groups == 1 else "ConvolutionDepthWise"
         if groups > 1:
             more["p7"] = groups
         out = self.files.layer(
-            kind, name, [x], p0=len(weights), p1=layer.size, p2=layer.dilation, p3=layer.stride, p4=layer.padding,
-            p6=weights.size, **more,
+            kind,
+            name,
+            [x],
+            p0=len(weights),
+            p1=layer.size,
+            p2=layer.dilation,
+            p3=layer.stride,
+            p4=layer.padding,
+            p6=weights.size,
+            **more,
         )
         self.files.stored(np.ascontiguousarray(weights))
         return out
@@ -219,8 +235,17 @@ class Lowering:
         before = operation.padding // 2
         after = operation.padding - before
         return self.files.layer(
-            "Pooling", name, [self._blobs[step.inputs[0]]], p0=0, p1=operation.size, p2=operation.stride, p3=before, p13=before,
-            p14=after, p15=after, p5=1,
+            "Pooling",
+            name,
+            [self._blobs[step.inputs[0]]],
+            p0=0,
+            p1=operation.size,
+            p2=operation.stride,
+            p3=before,
+            p13=before,
+            p14=after,
+            p15=after,
+            p5=1,
         )
 
     def _upsample(self, step: Step, name: str) -> str:
@@ -234,7 +259,12 @@ class Lowering:
         assert isinstance(operation, Slice)
         self._parts += 1
         return self.files.layer(
-            "Crop", f"{name}/part_{self._parts}", [self._blobs[step.inputs[0]]], p2=operation.start, p3=_KEEP, p4=_KEEP,
+            "Crop",
+            f"{name}/part_{self._parts}",
+            [self._blobs[step.inputs[0]]],
+            p2=operation.start,
+            p3=_KEEP,
+            p4=_KEEP,
             p5=operation.stop - operation.start,
         )
 
@@ -256,6 +286,11 @@ class Lowering:
 
 
 _WRITERS: dict[type[Any], Callable[[Lowering, Step, str], str]] = {
-    Convolve: Lowering._convolve, MaxPool: Lowering._maxpool, Upsample: Lowering._upsample, Slice: Lowering._slice,
-    Concat: Lowering._concat, Add: Lowering._add, AvgPool: Lowering._avgpool,
+    Convolve: Lowering._convolve,
+    MaxPool: Lowering._maxpool,
+    Upsample: Lowering._upsample,
+    Slice: Lowering._slice,
+    Concat: Lowering._concat,
+    Add: Lowering._add,
+    AvgPool: Lowering._avgpool,
 }

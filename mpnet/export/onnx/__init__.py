@@ -19,7 +19,13 @@ def _write(configuration: Configuration, flavour: str, options: Mapping[str, Any
 
 
 TARGET = Target(
-    "ONNX, quantised with QuantizeLinear and DequantizeLinear", ".onnx", _write, packages=("onnx>=1.16",), extra="onnx",
-    flavours=FLAVOURS, support=support, options=("with_boxes",),
+    "ONNX, quantised with QuantizeLinear and DequantizeLinear",
+    ".onnx",
+    _write,
+    packages=("onnx>=1.16",),
+    extra="onnx",
+    flavours=FLAVOURS,
+    support=support,
+    options=("with_boxes",),
     precisions={name: rules.precisions for name, rules in FLAVOURS.items()},
 )

@@ -54,8 +54,7 @@ def _ramp(graph: Graph, x: str, name: str) -> str:
 
 def _mish(graph: Graph, x: str, name: str) -> str:
     # Opset 18 has Mish; engines of opset 17 know it by this pattern.
-    return graph.node(
-        "Mul", [x, graph.node("Tanh", [graph.node("Softplus", [x], f"{name}_softplus")], f"{name}_tanh")], name)
+    return graph.node("Mul", [x, graph.node("Tanh", [graph.node("Softplus", [x], f"{name}_softplus")], f"{name}_tanh")], name)
 
 
 _OPERATORS: dict[str, Callable[[Graph, str, str], str]] = {

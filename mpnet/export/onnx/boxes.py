@@ -44,7 +44,8 @@ def write_boxes(
     # No limit of its own: mpnet's own suppression has none.
     count = sum(yolo.in_shape[0] * yolo.in_shape[1] * len(yolo.mask) for yolo in network.yolos)
     limits = [
-        graph.constant("boxes_limit", np.array([count], np.int64)), graph.constant("boxes_nms", np.array([nms], np.float32)),
+        graph.constant("boxes_limit", np.array([count], np.int64)),
+        graph.constant("boxes_nms", np.array([nms], np.float32)),
         graph.constant("boxes_confidence", np.array([confidence], np.float32)),
     ]
     kept = graph.node("NonMaxSuppression", [boxes, by_class, *limits], "boxes_kept", center_point_box=1)
@@ -69,8 +70,10 @@ def _decode(graph: Graph, network: NetworkSpec, yolo: YoloSpec, head: str) -> tu
     last = graph.node("Transpose", [head], f"{name}_nhwc", perm=[0, 2, 3, 1])
     rows = graph.node("Reshape", [last, constant("rows_shape", [1, height * width * anchors, values])], f"{name}_rows")
     centre, size, objectness, classes = graph.nodes(
-        "Split", [rows, constant("parts", [2, 2, 1, yolo.classes])],
-        [f"{name}_{what}" for what in ("raw_centre", "raw_size", "raw_objectness", "raw_classes")], axis=2,
+        "Split",
+        [rows, constant("parts", [2, 2, 1, yolo.classes])],
+        [f"{name}_{what}" for what in ("raw_centre", "raw_size", "raw_objectness", "raw_classes")],
+        axis=2,
     )
     if not yolo.new_coords:
         centre, objectness, classes = (graph.node("Sigmoid", [x], f"{x}_logistic") for x in (centre, objectness, classes))

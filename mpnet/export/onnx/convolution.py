@@ -46,8 +46,11 @@ class _Writer:
     def window(self) -> dict[str, Any]:
         layer = self.layer
         return {
-            "kernel_shape": [layer.size] * 2, "strides": [layer.stride] * 2, "pads": [layer.padding] * 4,
-            "dilations": [layer.dilation] * 2, "group": layer.groups,
+            "kernel_shape": [layer.size] * 2,
+            "strides": [layer.stride] * 2,
+            "pads": [layer.padding] * 4,
+            "dilations": [layer.dilation] * 2,
+            "group": layer.groups,
         }
 
     def activated(self, sums: str) -> str:
@@ -89,14 +92,18 @@ class _Writer:
         else:
             # Of nodes that engines compute once, when they load the file.
             constant = self.graph.packed(self.name("weights"), INT4, codes.shape, in_bits(codes, precision.weight_bits))
-            factors = [node("Cast", [each], self.name("weights_factor"), to=FLOAT)
-                       for each in (constant, self.constant("weights_multipliers", multipliers))]
+            factors = [
+                node("Cast", [each], self.name("weights_factor"), to=FLOAT)
+                for each in (constant, self.constant("weights_multipliers", multipliers))
+            ]
             product = node("Mul", factors, self.name("weights_product"))
             shape = self.constant("weights_shape", np.array([len(codes), -1, *weights.shape[2:]], np.int64))
             constant = node("Reshape", [product, shape], self.name("weights_reshaped"))
             if codes.shape[1] * codes.shape[2] > weights.shape[1]:
-                ends = [self.constant(what, np.array([value], np.int64))
-                        for what, value in (("first", 0), ("channels", weights.shape[1]), ("axis", 1))]
+                ends = [
+                    self.constant(what, np.array([value], np.int64))
+                    for what, value in (("first", 0), ("channels", weights.shape[1]), ("axis", 1))
+                ]
                 constant = node("Slice", [constant, *ends], self.name("weights_cut"))
         return node("Cast", [constant], self.name("weights_codes"), to=INT8)
 
@@ -114,7 +121,8 @@ class _Writer:
             return self.graph.node("Mul", [reals, factors], self.name("weights_dequantize"))
         zeros = self.graph.constant("weights_zero_point", np.zeros(len(scales), np.int8))
         return self.graph.node(
-            "DequantizeLinear", [codes, self.constant("weights_scale", scales), zeros], self.name("weights_dequantize"), axis=0)
+            "DequantizeLinear", [codes, self.constant("weights_scale", scales), zeros], self.name("weights_dequantize"), axis=0
+        )
 
     @property
     def scales(self) -> NDArray[np.float32]:
@@ -127,18 +135,23 @@ class _Writer:
         sums = self.graph.node("ConvInteger", [x.tensor, self.codes, x.zero_point], self.name("conv"), **self.window)
         reals = self.graph.node("Cast", [sums], self.name("sums"), to=FLOAT)
         factor = self.graph.node(
-            "Mul", [x.scale, self.constant("weights_scale", self.scales.reshape(1, -1, 1, 1))], self.name("factor"))
+            "Mul", [x.scale, self.constant("weights_scale", self.scales.reshape(1, -1, 1, 1))], self.name("factor")
+        )
         scaled = self.graph.node("Mul", [reals, factor], self.name("scaled"))
         return self.graph.node(
-            "Add", [scaled, self.constant("bias", self.constants.bias.reshape(1, -1, 1, 1))], self.name("biased"))
+            "Add", [scaled, self.constant("bias", self.constants.bias.reshape(1, -1, 1, 1))], self.name("biased")
+        )
 
     @property
     def codes_to_codes(self) -> bool:
         """Whether it reads codes of a fixed scale and stores codes by the rounding that engines have."""
         quantize, coded = self.operation.quantize, self.x.coded
         return (
-            self.constants.weight_scale is not None and coded is not None and coded.params is not None
-            and quantize is not None and quantize.scheme.rounding == "half_to_even"
+            self.constants.weight_scale is not None
+            and coded is not None
+            and coded.params is not None
+            and quantize is not None
+            and quantize.scheme.rounding == "half_to_even"
         )
 
     @property

@@ -83,7 +83,10 @@ class Graph:
         opset, ir_version = self._versions
         graph = self._helper.make_graph(self._nodes, name, self._inputs, self._outputs, self._initializers)
         model = self._helper.make_model(
-            graph, opset_imports=[self._helper.make_opsetid("", opset)], ir_version=ir_version, producer_name="mpnet",
+            graph,
+            opset_imports=[self._helper.make_opsetid("", opset)],
+            ir_version=ir_version,
+            producer_name="mpnet",
             producer_version=producer_version,
         )
         self._helper.set_model_props(model, metadata)

@@ -7,15 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from mpnet.engine.fuse import fuse_plan
-from mpnet.engine.operations import (
-    Cast,
-    Convolve,
-    Dequantize,
-    MaxPool,
-    Operation,
-    Quantize,
-    Slice,
-)
+from mpnet.engine.operations import Cast, Convolve, Dequantize, MaxPool, Operation, Quantize, Slice
 from mpnet.engine.plan import Plan, Step
 from mpnet.engine.prepare import Prepared
 from mpnet.export.naming import layer_name
@@ -66,9 +58,7 @@ class Lowered:
         shapes = [self.plan.slots[slot].shape for slot in step.inputs]
         return self._stored(self._written(step.operation, reals, shapes, step, name), step)
 
-    def _written(
-        self, operation: Operation, inputs: list[str], shapes: list[Shape], step: Step, name: str
-    ) -> str:
+    def _written(self, operation: Operation, inputs: list[str], shapes: list[Shape], step: Step, name: str) -> str:
         shape = self.plan.slots[step.output].shape
         return write(Job(self.graph, operation, inputs, shapes, shape, name, self.prepared))
 
@@ -107,6 +97,7 @@ class Lowered:
 
     def _as_channels(self, x: Value, name: str) -> Value:
         """All values of a tensor as the channels of one pixel, in the order that they have in memory, channels last."""
+
         def flat(tensor: str) -> str:
             last = self.graph.node("Transpose", [tensor], f"{name}_last", perm=[0, 2, 3, 1])
             return self.graph.node("Reshape", [last, self.graph.constant("one_pixel", np.array([1, -1, 1, 1], np.int64))], name)

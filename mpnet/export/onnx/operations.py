@@ -91,15 +91,19 @@ def _pads(padding: int) -> list[int]:
 
 def _maxpool(job: Job) -> str:
     pool = job.operation
-    return job.node(
-        "MaxPool", job.inputs, kernel_shape=[pool.size] * 2, strides=[pool.stride] * 2, pads=_pads(pool.padding))
+    return job.node("MaxPool", job.inputs, kernel_shape=[pool.size] * 2, strides=[pool.stride] * 2, pads=_pads(pool.padding))
 
 
 def _local_avgpool(job: Job) -> str:
     pool = job.operation
     return job.node(
-        "AveragePool", job.inputs, kernel_shape=[pool.size] * 2, strides=[pool.strides[1], pool.strides[0]],
-        pads=_pads(pool.padding), count_include_pad=0)
+        "AveragePool",
+        job.inputs,
+        kernel_shape=[pool.size] * 2,
+        strides=[pool.strides[1], pool.strides[0]],
+        pads=_pads(pool.padding),
+        count_include_pad=0,
+    )
 
 
 def _channel_max(job: Job) -> str:
@@ -113,14 +117,16 @@ def _channel_max(job: Job) -> str:
 def _upsample(job: Job) -> str:
     factor = job.operation.factor
     return job.node(
-        "Resize", [*job.inputs, "", job.constant("scales", [1, 1, factor, factor])], mode="nearest",
-        coordinate_transformation_mode="asymmetric", nearest_mode="floor",
+        "Resize",
+        [*job.inputs, "", job.constant("scales", [1, 1, factor, factor])],
+        mode="nearest",
+        coordinate_transformation_mode="asymmetric",
+        nearest_mode="floor",
     )
 
 
 def _slice(job: Job) -> str:
-    numbers = [job.graph.constant(f"number_{n}", np.array([n], np.int64))
-               for n in (job.operation.start, job.operation.stop, 1)]
+    numbers = [job.graph.constant(f"number_{n}", np.array([n], np.int64)) for n in (job.operation.start, job.operation.stop, 1)]
     return job.node("Slice", [*job.inputs, *numbers])
 
 
@@ -187,8 +193,11 @@ def _combine(job: Job) -> str:
             missing = job.constant(f"missing_{number}", [0, 0, 0, 0, 0, channels - shape[2], 0, 0], np.int64)
             other = job.node("Pad", [other, missing], f"filled_{number}")
         terms = [
-            x if (factor == 1).all() else
-            job.node("Mul", [x, job.constant(f"{what}_{number}", factor.reshape(1, -1, 1, 1))], f"weighted_{what}_{number}")
+            x
+            if (factor == 1).all()
+            else job.node(
+                "Mul", [x, job.constant(f"{what}_{number}", factor.reshape(1, -1, 1, 1))], f"weighted_{what}_{number}"
+            )
             for what, x, factor in (("first", total, first), ("second", other, second))
         ]
         total = job.node("Add", terms, f"sum_{number}")
@@ -208,8 +217,13 @@ def _blur(job: Job) -> str:
     channels = job.shape[2]
     weights = np.broadcast_to(np.outer(line, line) / line.sum() ** 2, (channels, 1, blur.size, blur.size))
     return job.node(
-        "Conv", [*job.inputs, job.constant("weights", weights)], kernel_shape=[blur.size] * 2, group=channels,
-        strides=[blur.stride] * 2, pads=[blur.padding] * 4)
+        "Conv",
+        [*job.inputs, job.constant("weights", weights)],
+        kernel_shape=[blur.size] * 2,
+        group=channels,
+        strides=[blur.stride] * 2,
+        pads=[blur.padding] * 4,
+    )
 
 
 def _softmax(job: Job) -> str:
@@ -239,7 +253,10 @@ def _shares(job: Job) -> str:
 
 
 _NORMALISATIONS: dict[str, Callable[[Job], str]] = {
-    "softmax": _softmax, "channels": _shares, "channels_softmax": _shares, "channels_softmax_maxval": _shares,
+    "softmax": _softmax,
+    "channels": _shares,
+    "channels_softmax": _shares,
+    "channels_softmax_maxval": _shares,
     "l2": lambda job: job.node("LpNormalization", job.inputs, axis=1, p=2),
 }
 

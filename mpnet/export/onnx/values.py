@@ -109,7 +109,8 @@ def _dynamic(graph: Graph, x: str, name: str, quantize: Quantize) -> Value:
     """Codes by a range measured when the network runs."""
     if quantize.scheme.mode == "affine":
         codes, scale, zero_point = graph.nodes(
-            "DynamicQuantizeLinear", [x], [f"{name}_{what}" for what in ("quantize", "scale", "zero_point")])
+            "DynamicQuantizeLinear", [x], [f"{name}_{what}" for what in ("quantize", "scale", "zero_point")]
+        )
     else:
         # Symmetric: the largest magnitude is code 127 of [-127, 127]. An all-zero tensor gets a scale all the same.
         largest = graph.node("ReduceMax", [graph.node("Abs", [x], f"{name}_magnitude")], f"{name}_largest", keepdims=0)

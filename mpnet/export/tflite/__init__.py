@@ -22,7 +22,13 @@ def _write(configuration: Configuration, flavour: str, options: Mapping[str, Any
 
 
 TARGET = Target(
-    "TensorFlow Lite", ".tflite", _write, packages=("ai-edge-litert>=1.4", "flatbuffers>=23.5"), extra="litert",
-    flavours=FLAVOURS, support=support, options=("sums",),
+    "TensorFlow Lite",
+    ".tflite",
+    _write,
+    packages=("ai-edge-litert>=1.4", "flatbuffers>=23.5"),
+    extra="litert",
+    flavours=FLAVOURS,
+    support=support,
+    options=("sums",),
     precisions={name: rules.precisions for name, rules in FLAVOURS.items()},
 )

@@ -52,9 +52,9 @@ def write_convolution(writer: Writer, rules: Rules, conv: Convolution, x: int) -
         x = writer.dequantize(x)
         scales = conv.constants.weight_scale
         assert scales is not None
-        conv = replace(conv, codes=None, constants=Constants(
-            dequantize_weights(conv.constants.weights, scales), conv.constants.bias, None
-        ))
+        conv = replace(
+            conv, codes=None, constants=Constants(dequantize_weights(conv.constants.weights, scales), conv.constants.bias, None)
+        )
     word = same_or_valid_convolution(layer)
     if word is None:
         x, word = writer.pad(x, _zeros_around(layer), conv.codes), "VALID"
@@ -123,9 +123,18 @@ def _operator(writer: Writer, conv: Convolution, x: int, word: str, filters: sli
     if conv.in_4_bits:
         version = _4_BITS_VERSION
     return graph.operator(
-        name, [x, kernel, offset], out, version=version, options="DepthwiseConv2DOptions" if depthwise else "Conv2DOptions",
-        padding=PADDING[word], strideW=layer.stride, strideH=layer.stride, dilationWFactor=layer.dilation,
-        dilationHFactor=layer.dilation, fusedActivationFunction=FUSED.get(layer.activation, NO_FUSION), **more,
+        name,
+        [x, kernel, offset],
+        out,
+        version=version,
+        options="DepthwiseConv2DOptions" if depthwise else "Conv2DOptions",
+        padding=PADDING[word],
+        strideW=layer.stride,
+        strideH=layer.stride,
+        dilationWFactor=layer.dilation,
+        dilationHFactor=layer.dilation,
+        fusedActivationFunction=FUSED.get(layer.activation, NO_FUSION),
+        **more,
     )
 
 

@@ -21,8 +21,11 @@ SCHEMA_VERSION = 3
 # Readers map weights where they lie in the file: the schema asks for this alignment.
 _ALIGNMENT = 16
 _TYPES: dict[str, int] = {
-    "float32": schema.TensorType.FLOAT32, "float16": schema.TensorType.FLOAT16, "int8": schema.TensorType.INT8,
-    "int32": schema.TensorType.INT32, "int4": schema.TensorType.INT4,
+    "float32": schema.TensorType.FLOAT32,
+    "float16": schema.TensorType.FLOAT16,
+    "int8": schema.TensorType.INT8,
+    "int32": schema.TensorType.INT32,
+    "int4": schema.TensorType.INT4,
 }
 
 
@@ -103,36 +106,52 @@ class Graph:
             self._buffers.append(_Aligned(block))
             blocks.append(_table("Metadata", name=name, buffer=len(self._buffers) - 1))
         model = _table(
-            "Model", version=SCHEMA_VERSION, description=description, buffers=self._buffers, metadata=blocks,
+            "Model",
+            version=SCHEMA_VERSION,
+            description=description,
+            buffers=self._buffers,
+            metadata=blocks,
             operatorCodes=[
                 _table("OperatorCode", deprecatedBuiltinCode=min(code, 127), version=version, builtinCode=code)
                 for code, version in self._codes
             ],
-            subgraphs=[_table(
-                "SubGraph", tensors=self._tensors, inputs=list(inputs), outputs=list(outputs), operators=self._operators,
-                name="main",
-            )],
+            subgraphs=[
+                _table(
+                    "SubGraph",
+                    tensors=self._tensors,
+                    inputs=list(inputs),
+                    outputs=list(outputs),
+                    operators=self._operators,
+                    name="main",
+                )
+            ],
         )
         builder = flatbuffers.Builder(1024)
         builder.Finish(model.Pack(builder), file_identifier=b"TFL3")
         return bytes(builder.Output())
 
-    def _add(
-        self, name: str, shape: Sequence[int], kind: str, buffer: int, meaning: Codes | Channels | None
-    ) -> int:
+    def _add(self, name: str, shape: Sequence[int], kind: str, buffer: int, meaning: Codes | Channels | None) -> int:
         quantization = None
         if isinstance(meaning, Codes):
             quantization = _table("QuantizationParameters", scale=[meaning.scale], zeroPoint=[meaning.zero_point])
         elif meaning is not None:
             quantization = _table(
-                "QuantizationParameters", scale=meaning.scales.astype(np.float32),
+                "QuantizationParameters",
+                scale=meaning.scales.astype(np.float32),
                 zeroPoint=np.zeros(len(meaning.scales), np.int64),
                 quantizedDimension=meaning.axis,
             )
-        self._tensors.append(_table(
-            "Tensor", shape=[int(size) for size in shape], type=_TYPES[kind], buffer=buffer, name=unused(name, self._names),
-            quantization=quantization, hasRank=True,
-        ))
+        self._tensors.append(
+            _table(
+                "Tensor",
+                shape=[int(size) for size in shape],
+                type=_TYPES[kind],
+                buffer=buffer,
+                name=unused(name, self._names),
+                quantization=quantization,
+                hasRank=True,
+            )
+        )
         return len(self._tensors) - 1
 
 

@@ -90,9 +90,7 @@ def _single(asked: list[Form]) -> Form:
     return asked[0] if len(asked) == 1 else None
 
 
-def _convolution(
-    forms: Forms, plan: Plan, rules: Rules, sums: Ranges, number: int, asked: list[Form]
-) -> Form:
+def _convolution(forms: Forms, plan: Plan, rules: Rules, sums: Ranges, number: int, asked: list[Form]) -> Form:
     """Settle one convolution; what it takes."""
     step = plan.steps[number]
     assert isinstance(step.operation, Convolve)

@@ -123,9 +123,7 @@ class Lowering:
             if way == "hybrid" and self._forms.maps[step.inputs[0]] is not None:
                 why = "hybrid: ranges are the picture's own, not the calibrated ones"
         self.layers[layer.index] = (asked.name, written, why)
-        convolution = Convolution(
-            layer, constants, way, halves, asked.is_narrow, codes, self._forms.sums.get(number), form
-        )
+        convolution = Convolution(layer, constants, way, halves, asked.is_narrow, codes, self._forms.sums.get(number), form)
         return write_convolution(self._writer, self._rules, convolution, self._get(step.inputs[0], codes))
 
     def _maxpool(self, number: int, step: Step, form: Form) -> int:
@@ -186,7 +184,16 @@ class Lowering:
 
 
 _WRITERS: dict[type[Any], Callable[[Lowering, int, Step, Form], int]] = {
-    Convolve: Lowering._convolve, MaxPool: Lowering._maxpool, Upsample: Lowering._moved, Slice: Lowering._moved,
-    Concat: Lowering._moved, Pad: Lowering._moved, Reorg3d: Lowering._moved, Add: Lowering._computed,
-    AvgPool: Lowering._computed, Multiply: Lowering._computed, Map: Lowering._computed, Normalize: Lowering._computed,
+    Convolve: Lowering._convolve,
+    MaxPool: Lowering._maxpool,
+    Upsample: Lowering._moved,
+    Slice: Lowering._moved,
+    Concat: Lowering._moved,
+    Pad: Lowering._moved,
+    Reorg3d: Lowering._moved,
+    Add: Lowering._computed,
+    AvgPool: Lowering._computed,
+    Multiply: Lowering._computed,
+    Map: Lowering._computed,
+    Normalize: Lowering._computed,
 }

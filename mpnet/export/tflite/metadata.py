@@ -72,16 +72,21 @@ class _Tables:
 
 def _model_metadata(configuration: Configuration, names: Sequence[str]) -> bytes:
     network, tables = configuration.network, _Tables()
-    picture = tables.table({
-        0: ("text", "picture"), 1: ("text", "RGB, values from 0 to 1"), 3: ("table", _image(tables, network)),
-        4: ("tables", [_from_bytes(tables)]),
-    })
+    picture = tables.table(
+        {
+            0: ("text", "picture"),
+            1: ("text", "RGB, values from 0 to 1"),
+            3: ("table", _image(tables, network)),
+            4: ("tables", [_from_bytes(tables)]),
+        }
+    )
     outputs = []
     for output in names:
         labels = {}
         if configuration.names:
-            labels = {6: ("tables", [tables.table({0: ("text", LABELS), 1: ("text", "class names"),
-                                                   2: ("byte", _LABELS_OF_VALUES)})])}
+            labels = {
+                6: ("tables", [tables.table({0: ("text", LABELS), 1: ("text", "class names"), 2: ("byte", _LABELS_OF_VALUES)})])
+            }
         outputs.append(tables.table({0: ("text", output), **labels}))
     graph = tables.table({0: ("text", "main"), 2: ("tables", [picture]), 3: ("tables", outputs)})
     name = str(configuration.document.get("name") or "mpnet")

@@ -19,7 +19,11 @@ NO_FUSION = schema.ActivationFunctionType.NONE
 FUSED = {"linear": NO_FUSION, "relu": schema.ActivationFunctionType.RELU, "relu6": schema.ActivationFunctionType.RELU6}
 PADDING = {"SAME": schema.Padding.SAME, "VALID": schema.Padding.VALID}
 _TWO_OPTIONS = {
-    "ADD": "AddOptions", "SUB": "SubOptions", "MUL": "MulOptions", "DIV": "DivOptions", "MINIMUM": "MaximumMinimumOptions",
+    "ADD": "AddOptions",
+    "SUB": "SubOptions",
+    "MUL": "MulOptions",
+    "DIV": "DivOptions",
+    "MINIMUM": "MaximumMinimumOptions",
 }
 _LOWEST = np.finfo(np.float32).min
 
@@ -50,7 +54,11 @@ class Writer:
         )
 
     def pad(
-        self, x: int, around: tuple[int, int, int, int], codes: Codes | None, lowest: bool = False,
+        self,
+        x: int,
+        around: tuple[int, int, int, int],
+        codes: Codes | None,
+        lowest: bool = False,
         channels: tuple[int, int] = (0, 0),
     ) -> int:
         """Zeros (or the lowest value) around each channel. around: rows before and after, columns before and after.
@@ -77,17 +85,31 @@ class Writer:
             after = missing(layer.in_shape, layer.out_shape, layer.size, layer.stride, before)
             x, word = self.pad(x, (before, after[0], before, after[1]), codes, lowest=True), "VALID"
         return self.graph.operator(
-            "MAX_POOL_2D", [x], self.made("pooled", (1, *layer.out_shape), codes), version=1 if codes is None else 2,
-            options="Pool2DOptions", padding=PADDING[word], strideW=layer.stride, strideH=layer.stride,
-            filterWidth=layer.size, filterHeight=layer.size,
+            "MAX_POOL_2D",
+            [x],
+            self.made("pooled", (1, *layer.out_shape), codes),
+            version=1 if codes is None else 2,
+            options="Pool2DOptions",
+            padding=PADDING[word],
+            strideW=layer.stride,
+            strideH=layer.stride,
+            filterWidth=layer.size,
+            filterHeight=layer.size,
         )
 
     def avgpool(self, x: int) -> int:
         """The mean of each channel."""
         _, height, width, channels = self.graph.shape(x)
         return self.graph.operator(
-            "AVERAGE_POOL_2D", [x], self.made("mean", (1, 1, 1, channels)), options="Pool2DOptions",
-            padding=PADDING["VALID"], strideW=width, strideH=height, filterWidth=width, filterHeight=height,
+            "AVERAGE_POOL_2D",
+            [x],
+            self.made("mean", (1, 1, 1, channels)),
+            options="Pool2DOptions",
+            padding=PADDING["VALID"],
+            strideW=width,
+            strideH=height,
+            filterWidth=width,
+            filterHeight=height,
         )
 
     def upsample(self, x: int, factor: int, codes: Codes | None) -> int:
@@ -95,16 +117,22 @@ class Writer:
         _, height, width, channels = self.graph.shape(x)
         size = [height * factor, width * factor]
         return self.graph.operator(
-            "RESIZE_NEAREST_NEIGHBOR", [x, self.fixed("size", size)], self.made("larger", (1, *size, channels), codes),
-            version=1 if codes is None else 2, options="ResizeNearestNeighborOptions",
+            "RESIZE_NEAREST_NEIGHBOR",
+            [x, self.fixed("size", size)],
+            self.made("larger", (1, *size, channels), codes),
+            version=1 if codes is None else 2,
+            options="ResizeNearestNeighborOptions",
         )
 
     def part(self, x: int, start: int, stop: int, codes: Codes | None) -> int:
         """The channels from start to stop."""
         shape = (*self.graph.shape(x)[:CHANNELS], stop - start)
         return self.graph.operator(
-            "SLICE", [x, self.fixed("begin", [0, 0, 0, start]), self.fixed("extent", shape)],
-            self.made("part", shape, codes), version=1 if codes is None else 2, options="SliceOptions",
+            "SLICE",
+            [x, self.fixed("begin", [0, 0, 0, start]), self.fixed("extent", shape)],
+            self.made("part", shape, codes),
+            version=1 if codes is None else 2,
+            options="SliceOptions",
         )
 
     def concatenate(self, parts: Sequence[int], codes: Codes | None) -> int:
@@ -112,16 +140,24 @@ class Writer:
         channels = sum(self.graph.shape(x)[CHANNELS] for x in parts)
         shape = (*self.graph.shape(parts[0])[:CHANNELS], channels)
         return self.graph.operator(
-            "CONCATENATION", parts, self.made("joined", shape, codes), version=1 if codes is None else 2,
-            options="ConcatenationOptions", axis=CHANNELS,
+            "CONCATENATION",
+            parts,
+            self.made("joined", shape, codes),
+            version=1 if codes is None else 2,
+            options="ConcatenationOptions",
+            axis=CHANNELS,
         )
 
     def space_to_depth(self, x: int, block: int, codes: Codes | None) -> int:
         """The pixels of a square as channels of one."""
         _, height, width, channels = self.graph.shape(x)
         return self.graph.operator(
-            "SPACE_TO_DEPTH", [x], self.made("depth", (1, height // block, width // block, channels * block * block), codes),
-            version=1 if codes is None else 2, options="SpaceToDepthOptions", blockSize=block,
+            "SPACE_TO_DEPTH",
+            [x],
+            self.made("depth", (1, height // block, width // block, channels * block * block), codes),
+            version=1 if codes is None else 2,
+            options="SpaceToDepthOptions",
+            blockSize=block,
         )
 
     def softmax(self, x: int) -> int:
@@ -156,8 +192,9 @@ class Writer:
             return self.leaky(x, None)
         if activation == "mish":
             # x * n / (n + 2) with n = e * (e + 2), e = exp(min(x, 20)): docs/arithmetic.md, section 3.
-            e = graph.operator("EXP", [self._two("MINIMUM", x, self._number(20), None)], self.made("exp", shape),
-                               options="ExpOptions")
+            e = graph.operator(
+                "EXP", [self._two("MINIMUM", x, self._number(20), None)], self.made("exp", shape), options="ExpOptions"
+            )
             n = self._two("MUL", e, self._two("ADD", e, self._number(2)))
             return self._two("MUL", x, self._two("DIV", n, self._two("ADD", n, self._number(2))))
         if activation == "tanh":
@@ -173,8 +210,12 @@ class Writer:
     def leaky(self, x: int, codes: Codes | None) -> int:
         """LeakyReLU. codes: of the result, None for reals."""
         return self.graph.operator(
-            "LEAKY_RELU", [x], self.made("leaky", self.graph.shape(x), codes), version=1 if codes is None else 2,
-            options="LeakyReluOptions", alpha=LEAKY_SLOPE,
+            "LEAKY_RELU",
+            [x],
+            self.made("leaky", self.graph.shape(x), codes),
+            version=1 if codes is None else 2,
+            options="LeakyReluOptions",
+            alpha=LEAKY_SLOPE,
         )
 
     def halve(self, x: int) -> int:
@@ -185,8 +226,9 @@ class Writer:
     def copy(self, x: int) -> int:
         """The same values as a tensor of its own."""
         shape = self.graph.shape(x)
-        return self.graph.operator("RESHAPE", [x, self.fixed("shape", shape)], self.made("copy", shape),
-                                   options="ReshapeOptions", newShape=list(shape))
+        return self.graph.operator(
+            "RESHAPE", [x, self.fixed("shape", shape)], self.made("copy", shape), options="ReshapeOptions", newShape=list(shape)
+        )
 
     def _number(self, value: float) -> int:
         constants: NDArray[np.float32] = np.array([value], np.float32)

@@ -37,7 +37,8 @@ class Rules:
 
 FLAVOURS: dict[str, Rules] = {
     "litert": Rules(
-        "LiteRT", hybrid=True, stored_halves=True, grouped=True, padding_value=True, wide=True, precisions=("int4",)),
+        "LiteRT", hybrid=True, stored_halves=True, grouped=True, padding_value=True, wide=True, precisions=("int4",)
+    ),
     "armnn": Rules("ArmNN", hybrid=False, stored_halves=False, grouped=False, padding_value=False, wide=False),
 }
 
@@ -55,8 +56,10 @@ def support(layer: LayerSpec, precision: Precision, quantization: LayerQuantizat
     if problem := beyond(layer, "TensorFlow Lite", lambda operation: rules.wide and _known(operation)):
         return problem
     if isinstance(layer, MaxpoolSpec) and not rules.padding_value and same_or_valid_pool(layer) is None:
-        return (f"a window of {layer.size} with a padding of {layer.padding} is neither SAME nor VALID, and {rules.what} "
-                "cannot pad by another value than zero")
+        return (
+            f"a window of {layer.size} with a padding of {layer.padding} is neither SAME nor VALID, and {rules.what} "
+            "cannot pad by another value than zero"
+        )
     if precision.accumulates == FLOAT16.name:
         return "it has no sums in half in a fixed order; fp16 stores the same tensors"
     if not precision.carries_scale or not isinstance(layer, ConvolutionSpec):
@@ -68,11 +71,15 @@ def support(layer: LayerSpec, precision: Precision, quantization: LayerQuantizat
     scheme = quantization.activations
     if not quantization.calibrated:
         if not rules.hybrid:
-            return (f"{rules.what} takes no range that is measured on the picture; set quantization.activations.ranges to "
-                    "calibrated")
+            return (
+                f"{rules.what} takes no range that is measured on the picture; set quantization.activations.ranges to "
+                "calibrated"
+            )
         if scheme.mode != "affine" or scheme.rounding != "half_to_even":
-            return (f"{rules.what} measures affine ranges and rounds half to even, not {scheme.mode} and {scheme.rounding}; "
-                    "set quantization.activations.mode to affine")
+            return (
+                f"{rules.what} measures affine ranges and rounds half to even, not {scheme.mode} and {scheme.rounding}; "
+                "set quantization.activations.mode to affine"
+            )
         return ""
     if scheme.mode not in _CALIBRATED_MODES:
         return f"codes of {scheme.mode} do not hit the real 0; set quantization.activations.mode to affine"
@@ -84,8 +91,11 @@ def support(layer: LayerSpec, precision: Precision, quantization: LayerQuantizat
 def _known(operation: Operation) -> bool:
     """Whether an operation that not every reader knows is written."""
     if isinstance(operation, Normalize):
-        return operation.kind == "softmax" and operation.parameters in ((), (1.0,)) and operation.groups == 1 and (
-            operation.tree is None
+        return (
+            operation.kind == "softmax"
+            and operation.parameters in ((), (1.0,))
+            and operation.groups == 1
+            and (operation.tree is None)
         )
     if isinstance(operation, Pad):
         return not operation.edge

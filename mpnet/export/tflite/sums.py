@@ -51,7 +51,7 @@ def leaky_bound(low: float, high: float) -> float:
         return low
     mean, deviation = (low + high) / 2, (high - low) / (2 * _REACH)
     x = np.linspace(low, high, 4001)
-    density = np.exp(-((x - mean) / deviation) ** 2 / 2)
+    density = np.exp(-(((x - mean) / deviation) ** 2) / 2)
     density /= density.sum()
     above = density[x > 0].sum()
 

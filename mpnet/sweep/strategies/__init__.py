@@ -20,8 +20,13 @@ Strategy = Callable[[Problem], Walk]
 """problem -> generator of batches; what is sent back holds at least the batch's results."""
 
 STRATEGIES: dict[str, Strategy] = {
-    "grid": grid, "one_at_a_time": one_at_a_time, "exhaustive": exhaustive, "greedy": greedy, "pareto": pareto,
-    "additive": additive, "exact_front": exact_front,
+    "grid": grid,
+    "one_at_a_time": one_at_a_time,
+    "exhaustive": exhaustive,
+    "greedy": greedy,
+    "pareto": pareto,
+    "additive": additive,
+    "exact_front": exact_front,
 }
 # Those whose result is the exact front of the space.
 EXACT: frozenset[str] = frozenset({"grid", "exhaustive", "exact_front"})

@@ -37,9 +37,12 @@ def around_front(problem: Problem) -> Walk:
     room = problem.space.size // AROUND
     while room > 0:
         configurations, trials = list(known), list(known.values())
-        beside = (Configuration(problem.space.changed(c.key, number, code), c.options)
-                  for c in [configurations[i] for i in problem.front(trials)]
-                  for number, variable in enumerate(problem.space.variables) for code in variable.codes)
+        beside = (
+            Configuration(problem.space.changed(c.key, number, code), c.options)
+            for c in [configurations[i] for i in problem.front(trials)]
+            for number, variable in enumerate(problem.space.variables)
+            for code in variable.codes
+        )
         batch = Contest(islice((c for c in dict.fromkeys(beside) if c not in seen), room))
         if not batch:
             return
@@ -54,12 +57,18 @@ def check_bounds(problem: Problem) -> None:
     for wanted in problem.objectives:
         bounded = [name for task in TASKS.values() if wanted.task in ("", task.name) for name in (task.quality, task.agreement)]
         if wanted.higher and wanted.name not in bounded:
-            raise ConfigError(f"sweep.objectives: {wanted.name} cannot be bounded from part of the pictures, which "
-                              f"exact_front needs; use {' or '.join(bounded)}, or strategy exhaustive")
+            raise ConfigError(
+                f"sweep.objectives: {wanted.name} cannot be bounded from part of the pictures, which "
+                f"exact_front needs; use {' or '.join(bounded)}, or strategy exhaustive"
+            )
     if problem.trials is not None:
-        raise ConfigError("sweep.budget.trials: exact_front looks at every configuration; leave it out (budget.seconds is "
-                          "fine: the same command goes on), or use strategy additive")
+        raise ConfigError(
+            "sweep.budget.trials: exact_front looks at every configuration; leave it out (budget.seconds is "
+            "fine: the same command goes on), or use strategy additive"
+        )
     outside = [name for name in problem.constraints.measures if name not in problem.names]
     if outside:
-        raise ConfigError(f"sweep.constraints: exact_front measures no more than its objectives need; add {', '.join(outside)} "
-                          "to sweep.objectives, or use strategy exhaustive")
+        raise ConfigError(
+            f"sweep.constraints: exact_front measures no more than its objectives need; add {', '.join(outside)} "
+            "to sweep.objectives, or use strategy exhaustive"
+        )

@@ -11,8 +11,7 @@ MAX_GRID = 4096
 
 def exhaustive(problem: Problem) -> Walk:
     """Every configuration."""
-    yield [Configuration(key, options)
-           for options in range(len(problem.space.option_sets)) for key in problem.space.all_keys()]
+    yield [Configuration(key, options) for options in range(len(problem.space.option_sets)) for key in problem.space.all_keys()]
 
 
 def grid(problem: Problem) -> Walk:
@@ -21,26 +20,35 @@ def grid(problem: Problem) -> Walk:
     Raises: ConfigError for more than 4,096 configurations, before any is tried.
     """
     if problem.space.size > MAX_GRID:
-        raise ConfigError(f"sweep.strategy: grid is for up to {MAX_GRID:,} configurations, this space has "
-                          f"{problem.space.size:,}; tie layers (sweep.space.tied), narrow their choices "
-                          f"(sweep.space.layers), or use exhaustive")
+        raise ConfigError(
+            f"sweep.strategy: grid is for up to {MAX_GRID:,} configurations, this space has "
+            f"{problem.space.size:,}; tie layers (sweep.space.tied), narrow their choices "
+            f"(sweep.space.layers), or use exhaustive"
+        )
     yield from exhaustive(problem)
 
 
 def one_at_a_time(problem: Problem) -> Walk:
     """Both ways: only this layer lowered, and all but this layer lowered; for every precision that it can be given."""
-    yield [configuration for options in range(len(problem.space.option_sets))
-           for configuration in (*only_lowered(problem, options), *all_but_lowered(problem, options))]
+    yield [
+        configuration
+        for options in range(len(problem.space.option_sets))
+        for configuration in (*only_lowered(problem, options), *all_but_lowered(problem, options))
+    ]
 
 
 def only_lowered(problem: Problem, options: int) -> list[Configuration]:
     """The baseline, and for each variable the baseline with that one alone at each other code."""
     space, top = problem.space, problem.space.highest()
-    keys = [top, *(
-        space.changed(top, number, code)
-        for number, variable in enumerate(space.variables) for code in variable.codes
-        if code != top[variable.positions[0]]
-    )]
+    keys = [
+        top,
+        *(
+            space.changed(top, number, code)
+            for number, variable in enumerate(space.variables)
+            for code in variable.codes
+            if code != top[variable.positions[0]]
+        ),
+    ]
     return [Configuration(key, options) for key in keys]
 
 

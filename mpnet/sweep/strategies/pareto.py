@@ -27,8 +27,10 @@ def pareto(problem: Problem) -> Walk:
         directions=["maximize" if o.higher else "minimize" for o in problem.objectives],
         sampler=_sampler(optuna, problem.sampler, problem.seed, len(space.variables)),
     )
-    choices = {f"v{number}": optuna.distributions.CategoricalDistribution(tuple(variable.codes))
-               for number, variable in enumerate(space.variables)}
+    choices = {
+        f"v{number}": optuna.distributions.CategoricalDistribution(tuple(variable.codes))
+        for number, variable in enumerate(space.variables)
+    }
     if len(space.option_sets) > 1:
         choices["options"] = optuna.distributions.CategoricalDistribution(tuple(range(len(space.option_sets))))
     for key in dict.fromkeys((space.highest(), space.lowest())):
@@ -38,9 +40,13 @@ def pareto(problem: Problem) -> Walk:
     idle = 0
     while len(tried) < wanted and idle < PATIENCE:
         asked = [study.ask(fixed_distributions=choices) for _ in range(POPULATION)]
-        batch = [Configuration(space.key_of([trial.params[f"v{n}"] for n in range(len(space.variables))]),
-                               int(trial.params.get("options", 0))) for trial in asked]
-        new = [c for c in dict.fromkeys(batch) if c not in tried][:wanted - len(tried)]
+        batch = [
+            Configuration(
+                space.key_of([trial.params[f"v{n}"] for n in range(len(space.variables))]), int(trial.params.get("options", 0))
+            )
+            for trial in asked
+        ]
+        new = [c for c in dict.fromkeys(batch) if c not in tried][: wanted - len(tried)]
         idle = 0 if new else idle + 1
         tried.update(new)
         known = yield new
@@ -55,8 +61,10 @@ def _optuna() -> Any:
     try:
         import optuna
     except ImportError:
-        raise ConfigError("sweep.strategy: pareto needs Optuna, which is not installed; "
-                          "pip install 'mpnet[search]', or use greedy or additive") from None
+        raise ConfigError(
+            "sweep.strategy: pareto needs Optuna, which is not installed; "
+            "pip install 'mpnet[search]', or use greedy or additive"
+        ) from None
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     return optuna
 
