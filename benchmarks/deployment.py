@@ -5,11 +5,11 @@ Usage: python benchmarks/deployment.py measure --data ../shared/data --network a
        python benchmarks/deployment.py floor   --data ../shared/data --network aix --engine openvino [--out FOLDER]
        python benchmarks/deployment.py table   [--out FOLDER]
 
-`pip install -e ".[bench]"` installs every engine. measure: all layers in fp32, in fp16 and in int8, on all pictures, then
-`--count` mixed configurations drawn with `--seed` on the first `--pictures`; the engine's own quantisation mode, mpnet
+`pip install -e ".[bench]"` installs every engine. measure: all layers in fp32, in fp16 and in int8, on all images, then
+`--count` mixed configurations drawn with `--seed` on the first `--images`; the engine's own quantisation mode, mpnet
 beside it: head error (relative RMS against mpnet's own heads), AP, agreement AP with mpnet's fp32, and how many pairs more
 than a point of agreement apart keep their order. times: passes of engine and mpnet in turn, and milliseconds per layer
-where the engine says. floor: all in fp16 and the mixed configurations again, mpnet beside itself on pictures of which every
+where the engine says. floor: all in fp16 and the mixed configurations again, mpnet beside itself on images of which every
 value changed by up to 1e-6 (`--disturbed`), in the engine's mode: no engine that is not equal bit by bit can be nearer,
 since a sum beside a rounding step moves a code. `--draws` repeats it with other changes: how far it goes is chance.
 What was measured is a JSON file each; table prints them as Markdown.
@@ -80,7 +80,7 @@ ITSELF = "itself"
 
 
 def workbench(name: str, data: Path, engine: str, limit: int | None, out: Path) -> Workbench:
-    """A network with its pictures, quantised in the engine's mode."""
+    """A network with its images, quantised in the engine's mode."""
     if name == "demo":
         folder = write_project(out / "demo-files", 39, workers=1).folder
         tree: dict[str, Any] = {
@@ -110,9 +110,9 @@ def mixed(layers: int, count: int, seed: int) -> list[str]:
 
 
 def measure(bench: Workbench, engine: str, keys: list[str], size: float = 0.0, draw: int = 0) -> list[dict[str, Any]]:
-    """AP, agreement and head error of configurations, mpnet's own and the engine's, or those of ITSELF on disturbed pictures.
+    """AP, agreement and head error of configurations, mpnet's own and the engine's, or those of ITSELF on disturbed images.
 
-    A group shares each picture. size, draw: see `disturbed`.
+    A group shares each image. size, draw: see `disturbed`.
     """
     network = bench.network
     base = bench.plan(bench.uniform("fp32"))
@@ -162,7 +162,7 @@ def forward_of(deployment: Deployment) -> Callable[[], Forward]:
 
 
 def disturbed(open_own: Callable[[], Forward], size: float, draw: int) -> Callable[[], Forward]:
-    """The same passes on pictures of which every value changed by at most `size`, each draw in another way."""
+    """The same passes on images of which every value changed by at most `size`, each draw in another way."""
 
     def opened() -> Forward:
         forward, random = open_own(), np.random.Generator(np.random.PCG64(draw))
@@ -208,7 +208,7 @@ def table(out: Path) -> str:
     for path in sorted(out.glob("*-measure.json")):
         document = json.loads(path.read_text())
         for what, rows in document["rows"].items():
-            name, good = f"{document['network']}, {document['pictures'][what]} pictures", [r for r in rows if "mpnet" in r]
+            name, good = f"{document['network']}, {document['pictures'][what]} images", [r for r in rows if "mpnet" in r]
             if good:
                 lines.append(
                     f"| {name} | {document['engine']} {good[0]['version']} | {what}, {len(good)} of {len(rows)} | "
@@ -241,7 +241,7 @@ def table(out: Path) -> str:
         document = json.loads(path.read_text())
         for what, rows in document["rows"].items():
             lines.append(
-                f"| {document['network']}, {document['pictures'][what]} pictures, {document['engine']}: {what} | "
+                f"| {document['network']}, {document['pictures'][what]} images, {document['engine']}: {what} | "
                 + " | ".join(summary(rows))
                 + " |"
             )
@@ -268,16 +268,16 @@ def main() -> None:
     parser.add_argument("--engine", default="openvino")
     parser.add_argument("--out", type=Path, default=Path("runs/deployment"))
     parser.add_argument("--count", type=int, default=20)
-    parser.add_argument("--pictures", type=int, default=39, help="for the mixed configurations")
+    parser.add_argument("--images", type=int, default=39, help="for the mixed configurations")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--disturbed", type=float, default=1e-6, help="of floor: how much a value of a picture changes at most")
+    parser.add_argument("--disturbed", type=float, default=1e-6, help="of floor: how much a value of an image changes at most")
     parser.add_argument("--draws", type=int, default=1, help="of floor: how often the mixed configurations are measured")
     said = parser.parse_args()
     if said.what == "table":
         print(table(said.out))
         return
     bench = workbench(said.network, said.data, said.engine, None, said.out)
-    few = workbench(said.network, said.data, said.engine, said.pictures, said.out)
+    few = workbench(said.network, said.data, said.engine, said.images, said.out)
     layers = len(bench.network.convolutions)
     drawn = mixed(layers, said.count, said.seed)
     document: dict[str, Any] = {"network": said.network, "engine": said.engine, "seed": said.seed}

@@ -1,8 +1,8 @@
-"""How often 95 % intervals hold the truth: pictures drawn from a pool whose own value is the truth.
+"""How often 95 % intervals hold the truth: images drawn from a pool whose own value is the truth.
 
-Usage: intervals.py BASELINE OTHER... [--pictures 50 115] [--data-sets 300] [--draws 500] [--seed 0], or without runs
+Usage: intervals.py BASELINE OTHER... [--images 50 115] [--data-sets 300] [--draws 500] [--seed 0], or without runs
 intervals.py --synthetic CLASSES. BASELINE and OTHER are folders of finished runs on one data set, which is the pool; a
-synthetic one has 2,000 pictures (`synthetic_detector.py`). Every data set takes its pictures from the pool with
+synthetic one has 2,000 images (`synthetic_detector.py`). Every data set takes its images from the pool with
 replacement; the intervals are those of `mpnet compare`. Prints Markdown: the share of intervals that hold the truth for
 each run's own value, each difference from the baseline and each agreement with it, how many lie wholly above and below it,
 and how wide they are; then the lowest and the highest share of each measure. Of 300 data sets a share of 95 % is known to
@@ -75,7 +75,7 @@ def taken(offsets: NDArray[np.int64], positions: NDArray[np.int64]) -> tuple[NDA
 
 
 def truths_of(dataset: Dataset, positions: NDArray[np.int64]) -> Truths:
-    """The labels of some of the pool's pictures, each as often as it comes."""
+    """The labels of some of the pool's images, each as often as it comes."""
     offsets = np.searchsorted(dataset.image_index, np.arange(len(dataset.images) + 1))
     rows, images = taken(offsets, positions)
     return Truths.of(
@@ -90,7 +90,7 @@ def truths_of(dataset: Dataset, positions: NDArray[np.int64]) -> Truths:
 
 
 def detections_of(found: Detections, positions: NDArray[np.int64]) -> Detections:
-    """The detections in some of the pool's pictures."""
+    """The detections in some of the pool's images."""
     rows, images = taken(found.offsets, positions)
     return Detections(len(positions), images, found.category[rows], found.score[rows], found.box[rows])
 
@@ -104,8 +104,8 @@ class Simulation:
     agreements: list[dict[str, Tally]]
 
 
-def simulate(dataset: Dataset, runs: list[Detections], pictures: int, data_sets: int, draws: int, seed: int) -> Simulation:
-    """Intervals from so many pictures, for so many data sets."""
+def simulate(dataset: Dataset, runs: list[Detections], images: int, data_sets: int, draws: int, seed: int) -> Simulation:
+    """Intervals from so many images, for so many data sets."""
     whole = np.arange(len(dataset.images))
     evaluator = CocoEvaluator(dataset)
     pool = [evaluator.evaluate(run, sizes=False).summary for run in runs]
@@ -117,11 +117,11 @@ def simulate(dataset: Dataset, runs: list[Detections], pictures: int, data_sets:
     )
     random = np.random.RandomState(seed)
     for number in range(data_sets):
-        positions = random.randint(0, len(whole), pictures)
+        positions = random.randint(0, len(whole), images)
         of_these = CocoEvaluator(truths_of(dataset, positions))
         found = [detections_of(run, positions) for run in runs]
         results = [of_these.evaluate(each, sizes=False) for each in found]
-        weight = draw_images(pictures, draws, number)
+        weight = draw_images(images, draws, number)
         drawn = [bootstrap(result, weight) for result in results]
         for value, result, resampled in zip(tallies.values, results, drawn, strict=True):
             for name, tally in value.items():
@@ -151,7 +151,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("runs", nargs="*", type=Path, metavar="RUN")
     parser.add_argument("--synthetic", type=int, metavar="CLASSES")
-    parser.add_argument("--pictures", type=int, nargs="+", default=[50, 115])
+    parser.add_argument("--images", type=int, nargs="+", default=[50, 115])
     parser.add_argument("--data-sets", type=int, default=300)
     parser.add_argument("--draws", type=int, default=DRAWS)
     parser.add_argument("--seed", type=int, default=0)
@@ -170,17 +170,17 @@ def print_shares(arguments: argparse.Namespace) -> None:
     dataset, runs = pool(arguments.runs) if arguments.runs else synthetic(arguments.synthetic, 2000, arguments.seed)
     names, found = [name for name, _ in runs], [each for _, each in runs]
     labels = names + [f"{name} - {names[0]}" for name in names[1:]] + [f"{name}, agreement" for name in names[1:]]
-    print("| pictures | of | measure | truth | holds it, % | above | below | width | bias | deviation |\n" + "|---" * 10 + "|")
+    print("| images | of | measure | truth | holds it, % | above | below | width | bias | deviation |\n" + "|---" * 10 + "|")
     summary = []
-    for pictures in arguments.pictures:
-        tallies = simulate(dataset, found, pictures, arguments.data_sets, arguments.draws, arguments.seed)
+    for images in arguments.images:
+        tallies = simulate(dataset, found, images, arguments.data_sets, arguments.draws, arguments.seed)
         for label, each in zip(labels, tallies.values + tallies.differences + tallies.agreements, strict=True):
             for name, tally in each.items():
-                print(tally.row(str(pictures), label, name), flush=True)
+                print(tally.row(str(images), label, name), flush=True)
         for what, some in (("value", tallies.values), ("difference", tallies.differences), ("agreement", tallies.agreements)):
             if some:
-                summary.append(f"| {pictures} | {what} | {extremes(some)} |")
-    print(f"\n| pictures | of | {' | '.join(METRICS)} |\n" + "|---" * 6 + "|\n" + "\n".join(summary))
+                summary.append(f"| {images} | {what} | {extremes(some)} |")
+    print(f"\n| images | of | {' | '.join(METRICS)} |\n" + "|---" * 6 + "|\n" + "\n".join(summary))
 
 
 def pool(folders: list[Path]) -> tuple[Dataset, list[tuple[str, Detections]]]:

@@ -20,7 +20,7 @@ from mpnet.messages import count_text
 from mpnet.spec.network import NetworkSpec
 from mpnet.spec.weights import random_weights
 from mpnet.speed.clock import once
-from mpnet.speed.steps import random_picture
+from mpnet.speed.steps import random_image
 
 HEADINGS = ("cfg", "dialect", "input", "layers", "parameters", "MACs", "fp32 ms", "int8 ms", "of its int8 plan, in fp32")
 
@@ -30,12 +30,12 @@ def row(path: Path, threads: int, repeats: int) -> tuple[str, ...]:
     network = read_cfg(path)
     prepared = Prepared(network, random_weights(network), kernels())
     plans = [build_plan(network, assign(network, precision)) for precision in ("fp32", "int8")]
-    picture = random_picture(network)
+    image = random_image(network)
     times = []
     for plan in plans:
         session = Session(prepared, plan, threads)
-        session.forward(picture, copy=False)
-        times.append(min(once(lambda session=session: session.forward(picture, copy=False)) for _ in range(repeats)))
+        session.forward(image, copy=False)
+        times.append(min(once(lambda session=session: session.forward(image, copy=False)) for _ in range(repeats)))
     height, width, channels = network.in_shape
     return (
         path.stem,

@@ -45,8 +45,8 @@ def mpnet(variant: str, folder: Path, threads: int) -> tuple[Forward, str]:
     said = QuantizationOptions(activations=ActivationOptions(ranges=ranges))
     options = resolve_options(network, said)
     if ranges == "calibrated":
-        pictures = np.load(folder / "calibration.npy")
-        found = calibrate(prepared, [p[None] for p in pictures], range_requests(network, options), {})
+        images = np.load(folder / "calibration.npy")
+        found = calibrate(prepared, [p[None] for p in images], range_requests(network, options), {})
         options = resolve_options(network, said, ranges=found.by_tensor())
     convolutions = [layer.index for layer in network.convolutions]
     if variant == "mixed":
@@ -66,19 +66,19 @@ def onnxruntime(variant: str, folder: Path, threads: int) -> tuple[Forward, str]
     if variant == "int8":
         from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
 
-        class Pictures(CalibrationDataReader):  # type: ignore[misc]
+        class Images(CalibrationDataReader):  # type: ignore[misc]
             def __init__(self) -> None:
                 self.rest = iter(np.load(folder / "calibration.npy"))
 
             def get_next(self) -> Any:
-                picture = next(self.rest, None)
-                return None if picture is None else {"picture": to_nchw(picture[None])}
+                image = next(self.rest, None)
+                return None if image is None else {"picture": to_nchw(image[None])}
 
         quantized = folder / "ort-int8.onnx"
         quantize_static(
             str(path),
             str(quantized),
-            Pictures(),
+            Images(),
             quant_format=QuantFormat.QDQ,
             per_channel=True,
             activation_type=QuantType.QUInt8,
@@ -100,8 +100,8 @@ def openvino(variant: str, folder: Path, threads: int) -> tuple[Forward, str]:
     if variant == "int8":
         import nncf
 
-        pictures = [to_nchw(p[None]) for p in np.load(folder / "calibration.npy")]
-        model = nncf.quantize(model, nncf.Dataset(pictures), subset_size=len(pictures))
+        images = [to_nchw(p[None]) for p in np.load(folder / "calibration.npy")]
+        model = nncf.quantize(model, nncf.Dataset(images), subset_size=len(images))
     settings = {"INFERENCE_NUM_THREADS": threads, "NUM_STREAMS": 1, "INFERENCE_PRECISION_HINT": "f32"}
     request = core.compile_model(model, "CPU", settings).create_infer_request()
 
@@ -185,7 +185,7 @@ def main() -> int:
     except ImportError as error:
         print(json.dumps({"missing": str(error)}), flush=True)
         return 0
-    x = np.load(folder / "picture.npy")
+    x = np.load(folder / "image.npy")
     given = x if layout == "nhwc" else to_nchw(x)
     error = None
     if (folder / "heads.npz").exists():

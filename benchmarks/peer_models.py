@@ -93,18 +93,18 @@ def write_onnx(network: NetworkSpec, folded: Mapping[int, Any], path: Path) -> N
         elif isinstance(layer, RouteSpec):
             kind, more = ("Identity", {}) if len(inputs) == 1 else ("Concat", {"axis": 1})
             nodes.append(helper.make_node(kind, inputs, [out], **more))
-    picture = helper.make_tensor_value_info("picture", TensorProto.FLOAT, [1, network.channels, network.height, network.width])
+    image = helper.make_tensor_value_info("picture", TensorProto.FLOAT, [1, network.channels, network.height, network.width])
     outputs = []
     for index in heads(network):
         h, w, c = network.layers[index].out_shape
         outputs.append(helper.make_tensor_value_info(name_of(index), TensorProto.FLOAT, [1, c, h, w]))
-    graph = helper.make_graph(nodes, "net", [picture], outputs, values)
+    graph = helper.make_graph(nodes, "net", [image], outputs, values)
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8), str(path))
 
 
 def write_ncnn(network: NetworkSpec, folded: Mapping[int, Any], param: Path, weights: Path) -> None:
     """Text graph and weights; blobs with several readers go through Split, as ncnn wants."""
-    lines, blobs = ["Input picture 0 1 picture"], 1
+    lines, blobs = ["Input image 0 1 image"], 1
     readers: dict[str, int] = {}
     for layer in network.layers:
         if not isinstance(layer, YoloSpec):

@@ -21,10 +21,10 @@ def main() -> int:
     calibration = np.load(folder / "calibration.npy")
 
     @tf.function(input_signature=[tf.TensorSpec([1, *net["in"]], tf.float32)])
-    def forward(picture: Any) -> Any:
+    def forward(image: Any) -> Any:
         results: list[Any] = []
         for index, layer in enumerate(net["layers"]):
-            sources = [picture if i < 0 else results[i] for i in layer["inputs"]]
+            sources = [image if i < 0 else results[i] for i in layer["inputs"]]
             x = sources[0]
             if layer["kind"] == "convolutional":
                 pad = layer["padding"]
@@ -52,7 +52,7 @@ def main() -> int:
         if kind != "fp32":
             converter.optimizations = [tf.lite.Optimize.DEFAULT]
         if kind == "int8":
-            converter.representative_dataset = lambda: ([picture[None]] for picture in calibration)
+            converter.representative_dataset = lambda: ([image[None]] for image in calibration)
             converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS_INT8]
         (folder / f"{kind}.tflite").write_bytes(converter.convert())
     return 0

@@ -79,7 +79,7 @@ GOALS = (
 
 
 def prepare(cfg: Path, folder: Path, tensorflow: str | None) -> dict[str, str]:
-    """Models, a picture, calibration pictures and the expected heads, in folder. Returns why engines got no model."""
+    """Models, an image, calibration images and the expected heads, in folder. Returns why engines got no model."""
     from peer_engines import mpnet
     from peer_models import heads, name_of, supported, write_layers, write_ncnn, write_onnx
 
@@ -93,10 +93,10 @@ def prepare(cfg: Path, folder: Path, tensorflow: str | None) -> dict[str, str]:
     folded = fold_network(network, random_weights(network))
     random = np.random.default_rng(1)
     shape = (network.height, network.width, network.channels)
-    np.save(folder / "picture.npy", random.random((1, *shape), np.float32))
+    np.save(folder / "image.npy", random.random((1, *shape), np.float32))
     np.save(folder / "calibration.npy", random.random((8, *shape), np.float32))
     forward, _ = mpnet("fp32", folder, 1)
-    np.savez(folder / "heads.npz", *[np.array(h) for h in forward(np.load(folder / "picture.npy"))])
+    np.savez(folder / "heads.npz", *[np.array(h) for h in forward(np.load(folder / "image.npy"))])
     (folder / "heads.json").write_text(json.dumps([name_of(i) for i in heads(network)]), encoding="utf-8")
     write_ncnn(network, folded, folder / "net.param", folder / "net.bin")
     write_layers(network, folded, folder)

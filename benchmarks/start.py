@@ -1,10 +1,10 @@
-"""What the first picture costs mprun: from the start of the process to its detections, above each further picture.
+"""What the first image costs mprun: from the start of the process to its detections, above each further image.
 
-Usage: start.py BUNDLE PICTURE [--mprun PROGRAM] [--isa LEVEL...] [--threads N...] [--pictures 8] [--repeats 15]. The bundle
-should hold weights packed for the levels (`mpnet export --packed`). mprun is given the same picture again and again, and says
+Usage: start.py BUNDLE IMAGE [--mprun PROGRAM] [--isa LEVEL...] [--threads N...] [--images 8] [--repeats 15]. The bundle
+should hold weights packed for the levels (`mpnet export --packed`). mprun is given the same image again and again, and says
 what it found as soon as it knows it: the time from the start of the process to the first line is `first`, that from one
-picture's lines to the next's is `further`, one forward pass with the picture read and decoded. CPU time is that of a process
-with one picture, its end included, beside a further picture's. Processes of all levels and threads take turns. Prints Markdown:
+image's lines to the next's is `further`, one forward pass with the image read and decoded. CPU time is that of a process
+with one image, its end included, beside a further image's. Processes of all levels and threads take turns. Prints Markdown:
 least / median.
 """
 
@@ -39,31 +39,31 @@ class Times:
         return f"| {' | '.join(cells)} |"
 
 
-def run(words: list[str], pictures: int) -> tuple[list[float], float]:
-    """One process: milliseconds from its start to each picture's detections, and of CPU. Raises: SystemExit when it fails."""
+def run(words: list[str], images: int) -> tuple[list[float], float]:
+    """One process: milliseconds from its start to each image's detections, and of CPU. Raises: SystemExit when it fails."""
     reading, writing = os.pipe()
     begin = time.perf_counter()
     process = os.posix_spawn(words[0], words, os.environ, file_actions=[(os.POSIX_SPAWN_DUP2, writing, 1)])
     os.close(writing)
     times = []
-    while os.read(reading, 1 << 16):  # what is found in a picture comes in one piece
+    while os.read(reading, 1 << 16):  # what is found in an image comes in one piece
         times.append(1e3 * (time.perf_counter() - begin))
     os.close(reading)
     _, status, usage = os.wait4(process, 0)
-    if status or len(times) != pictures:
+    if status or len(times) != images:
         code = os.waitstatus_to_exitcode(status)
-        raise SystemExit(f"start.py: mprun ended with {code} after {len(times)} of {pictures} pictures")
+        raise SystemExit(f"start.py: mprun ended with {code} after {len(times)} of {images} images")
     return times, 1e3 * (usage.ru_utime + usage.ru_stime)
 
 
-def measure(words: list[str], picture: str, pictures: int, times: Times) -> None:
-    """Add one process of a single picture, and one of `pictures` more."""
-    _, one = run([*words, picture], 1)
-    ends, all_of_them = run([*words, *[picture] * (pictures + 1)], pictures + 1)
+def measure(words: list[str], image: str, images: int, times: Times) -> None:
+    """Add one process of a single image, and one of `images` more."""
+    _, one = run([*words, image], 1)
+    ends, all_of_them = run([*words, *[image] * (images + 1)], images + 1)
     times.first.append(ends[0])
-    times.further.append((ends[-1] - ends[0]) / pictures)
+    times.further.append((ends[-1] - ends[0]) / images)
     times.first_cpu.append(one)
-    times.further_cpu.append((all_of_them - one) / pictures)
+    times.further_cpu.append((all_of_them - one) / images)
 
 
 def main() -> int:
@@ -73,14 +73,14 @@ def main() -> int:
     parser.add_argument("--mprun", type=Path, default=Path("build/mprun/mprun"))
     parser.add_argument("--isa", nargs="+", default=["auto"])
     parser.add_argument("--threads", type=int, nargs="+", default=[1])
-    parser.add_argument("--pictures", type=int, default=8)
+    parser.add_argument("--images", type=int, default=8)
     parser.add_argument("--repeats", type=int, default=15)
     given = parser.parse_args()
     cases = {case: Times() for case in product(given.isa, given.threads)}
     for _ in range(given.repeats):
         for (isa, threads), times in cases.items():
             words = [str(given.mprun.resolve()), str(given.bundle), "--isa", isa, "--threads", str(threads)]
-            measure(words, str(given.picture), given.pictures, times)
+            measure(words, str(given.image), given.images, times)
     print("| ISA level | threads | first ms | further ms | above | first, CPU ms | further, CPU ms | above |")
     print(f"|{'---|' * 8}")
     for (isa, threads), times in cases.items():

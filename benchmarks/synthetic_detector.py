@@ -1,12 +1,12 @@
-"""A made-up detector on as many labelled pictures as wanted, and runs that differ from it in known ways.
+"""A made-up detector on as many labelled images as wanted, and runs that differ from it in known ways.
 
-Pools of real pictures are small: a class that stands in one of them is what that picture says, for ever. Here classes are as
-rare as in real data sets (the k-th has a share of 1 / (k + 2)), a picture is easy or hard as a whole and about few classes, and
+Pools of real images are small: a class that stands in one of them is what that image says, for ever. Here classes are as
+rare as in real data sets (the k-th has a share of 1 / (k + 2)), an image is easy or hard as a whole and about few classes, and
 objects lie in a grid in which boxes of one never overlap another's. Five runs beside the first:
 
 every:    scores and boxes of all detections change, one in a hundred is lost
 slightly: the same, much less
-pictures: 3 % of the pictures lose 3 in 10 of their detections, and overlap
+images: 3 % of the images lose 3 in 10 of their detections, and overlap
 classes:  1 in 10 classes loses overlap
 hardly:   as little as fp16 changes
 """
@@ -32,22 +32,22 @@ def _corner(cells: NDArray[np.int64]) -> Floats:
     return np.stack([cells % _GRID, cells // _GRID], axis=1) * float(_CELL) + (_CELL - _SIDE) / 2
 
 
-def synthetic(classes: int, pictures: int, seed: int) -> tuple[Dataset, list[tuple[str, Detections]]]:
+def synthetic(classes: int, images: int, seed: int) -> tuple[Dataset, list[tuple[str, Detections]]]:
     """(labels, name and detections of each run, the baseline's first). The same for the same seed."""
     random = np.random.RandomState(seed)
     share = 1 / (np.arange(classes) + 2.0)
     share /= share.sum()
     skill = random.beta(3, 2, classes)
     skill = np.log(skill / (1 - skill))
-    truths, found = [], []  # (picture, class, corner), and those with quality and overlap
-    for picture in range(pictures):
+    truths, found = [], []  # (image, class, corner), and those with quality and overlap
+    for image in range(images):
         kinds = random.choice(classes, size=random.randint(1, 5), p=share)
         objects = min(60, 1 + random.geometric(1 / 7))
         corner = _corner(random.permutation(_GRID**2))
         kind = random.choice(kinds, size=objects)
         quality = skill[kind] + random.normal(0, 0.8) + random.normal(0, 1, objects)
         overlap = np.clip(0.55 + 0.1 * quality + random.normal(0, 0.1, objects), 0.05, 0.97)
-        here = np.column_stack([np.full(objects, picture), kind, corner[:objects]])
+        here = np.column_stack([np.full(objects, image), kind, corner[:objects]])
         truths.append(here)
         seen = quality > -0.8
         found.append(np.column_stack([here, quality + random.normal(0, 0.7, objects), overlap])[seen])
@@ -56,7 +56,7 @@ def synthetic(classes: int, pictures: int, seed: int) -> tuple[Dataset, list[tup
         found.append(
             np.column_stack(
                 [
-                    np.full(false, picture),
+                    np.full(false, image),
                     kind,
                     corner[objects : objects + false],
                     random.normal(-2.2, 1, false),
@@ -67,7 +67,7 @@ def synthetic(classes: int, pictures: int, seed: int) -> tuple[Dataset, list[tup
     label, detection = np.concatenate(truths), np.concatenate(found)
     count, size = len(label), float(_GRID * _CELL)
     dataset = Dataset(
-        tuple(ImageRecord(i, "", int(size), int(size), "") for i in range(pictures)),
+        tuple(ImageRecord(i, "", int(size), int(size), "") for i in range(images)),
         tuple(Category(c, str(c)) for c in range(classes)),
         label[:, 0].astype(np.int32),
         label[:, 1].astype(np.int32),
@@ -75,27 +75,27 @@ def synthetic(classes: int, pictures: int, seed: int) -> tuple[Dataset, list[tup
         np.full(count, float(_SIDE**2)),
         np.zeros(count, bool),
     )
-    return dataset, _runs(detection, pictures, classes, random)
+    return dataset, _runs(detection, images, classes, random)
 
 
-def _runs(detection: Floats, pictures: int, classes: int, random: np.random.RandomState) -> list[tuple[str, Detections]]:
-    picture, kind = detection[:, 0].astype(np.int32), detection[:, 1].astype(np.int32)
+def _runs(detection: Floats, images: int, classes: int, random: np.random.RandomState) -> list[tuple[str, Detections]]:
+    image, kind = detection[:, 0].astype(np.int32), detection[:, 1].astype(np.int32)
     quality, overlap = detection[:, 4], detection[:, 5]
 
     def run(quality: Floats, overlap: Floats, lost: NDArray[np.bool_]) -> Detections:
         overlap = np.clip(overlap, 0.05, 0.98)
         box = np.column_stack([detection[:, 2:4], np.full((len(detection), 2), float(_SIDE))])
         box[:, 0] += _SIDE * (1 - overlap) / (1 + overlap)  # two equal boxes, one beside the other, overlap so far
-        return Detections.of(pictures, picture[~lost], kind[~lost], _logistic(quality)[~lost], box[~lost])
+        return Detections.of(images, image[~lost], kind[~lost], _logistic(quality)[~lost], box[~lost])
 
-    a, b, chance = random.normal(size=len(picture)), random.normal(size=len(picture)), random.rand(len(picture))
-    rare_picture, rare_class = (random.rand(pictures) < 0.03)[picture], (random.rand(classes) < 0.1)[kind]
-    none = np.zeros(len(picture), bool)
+    a, b, chance = random.normal(size=len(image)), random.normal(size=len(image)), random.rand(len(image))
+    rare_image, rare_class = (random.rand(images) < 0.03)[image], (random.rand(classes) < 0.1)[kind]
+    none = np.zeros(len(image), bool)
     return [
         ("base", run(quality, overlap, none)),
         ("every", run(quality - 0.05 + 0.15 * a, overlap - 0.004 + 0.02 * b, chance < 0.01)),
         ("slightly", run(quality + 0.05 * a, overlap - 0.001 + 0.005 * b, chance < 0.002)),
-        ("pictures", run(quality, overlap - 0.08 * rare_picture, rare_picture & (chance < 0.3))),
+        ("pictures", run(quality, overlap - 0.08 * rare_image, rare_image & (chance < 0.3))),
         ("classes", run(quality, overlap - 0.05 * rare_class, none)),
         ("hardly", run(quality + 0.003 * a, overlap + 0.0004 * b, none)),
     ]

@@ -12,7 +12,7 @@ typedef void mp_work(const void *context, int64_t item, int member);
 void mp_share(int threads, int64_t items, mp_work *work, const void *context);
 
 /* How far on the item is that the thread of `item` most likely takes next. Threads take items in order; two begin at both ends, so that
- * each has the same part of the picture from layer to layer, which then lies in its own cache: to fetch a line that the other
+ * each has the same part of the image from layer to layer, which then lies in its own cache: to fetch a line that the other
  * one wrote takes several times as long as from the third level. */
 static inline int mp_share_step(int threads, int64_t item, int64_t items)
 {

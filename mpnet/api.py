@@ -2,7 +2,7 @@
 
 network = load_network("net.cfg", "net.weights", "net.names")
 mixed = network.with_precision("int8", {"heads": "fp16"})
-boxes = mixed.detect("picture.jpg")
+boxes = mixed.detect("image.jpg")
 result = run_experiment("experiment.yaml").result
 """
 

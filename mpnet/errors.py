@@ -17,7 +17,7 @@ class FormatError(MpnetError, ValueError):
 
 
 class DataError(MpnetError, ValueError):
-    """Pictures, labels or arrays that cannot be used."""
+    """Images, labels or arrays that cannot be used."""
 
 
 class ConfigError(MpnetError, ValueError):

@@ -20,7 +20,7 @@ def named(path: Path | str) -> str:
 
 
 def a(noun: str) -> str:
-    """A noun with its article: `a picture file`, `an experiment file`."""
+    """A noun with its article: `an image file`, `an experiment file`."""
     return f"{'an' if noun[:1].lower() in 'aeiou' else 'a'} {noun}"
 
 

@@ -20,7 +20,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-# What needs one of these is slow: real networks and pictures, chromium, a cluster of fresh processes, a C program to build.
+# What needs one of these is slow: real networks and images, chromium, a cluster of fresh processes, a C program to build.
 SLOW_FIXTURES = {"shared_data", "browser", "scheduler", "mprun"}
 
 
@@ -51,7 +51,7 @@ def repository() -> Path:
 
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
-    """Real networks, pictures and reference results for developers; users do not have them."""
+    """Real networks, images and reference results for developers; users do not have them."""
     folder = Path(os.environ.get("MPNET_SHARED", REPOSITORY.parent / "shared")) / "data"
     if not folder.is_dir():
         pytest.skip(f"SKIPPED WITHOUT REAL DATA: no folder {folder} (set MPNET_SHARED)")

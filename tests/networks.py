@@ -1,4 +1,4 @@
-"""A tiny network of YOLOv3-tiny's topology with seeded random weights, and a few labelled pictures, written to a folder."""
+"""A tiny network of YOLOv3-tiny's topology with seeded random weights, and a few labelled images, written to a folder."""
 
 from __future__ import annotations
 
@@ -65,14 +65,14 @@ def write_network(folder: Path, seed: int = 0, text: str = tiny_cfg()) -> None:
     (folder / "net.names").write_text("\n".join(NAMES) + "\n", encoding="utf-8")
 
 
-def write_pictures(folder: Path, count: int = 5, seed: int = 0) -> None:
+def write_images(folder: Path, count: int = 5, seed: int = 0) -> None:
     """images/*.png of different sizes with one to three things each, and labels/*.txt in YOLO format."""
     random = np.random.default_rng(seed)
     (folder / "images").mkdir()
     (folder / "labels").mkdir()
     for number in range(count):
         width, height = 80 + 8 * number, 60 + 4 * number
-        picture = random.integers(0, 90, (height, width, 3)).astype(np.uint8)
+        image = random.integers(0, 90, (height, width, 3)).astype(np.uint8)
         lines = []
         for _ in range(1 + number % 3):
             kind = int(random.integers(len(NAMES)))
@@ -80,11 +80,11 @@ def write_pictures(folder: Path, count: int = 5, seed: int = 0) -> None:
             x, y = int(random.integers(0, width - w)), int(random.integers(0, height - h))
             colour = tuple(int(value) for value in random.integers(120, 255, 3))
             if kind == 0:
-                cv2.ellipse(picture, (x + w // 2, y + h // 2), (w // 2, h // 2), 0, 0, 360, colour, -1)
+                cv2.ellipse(image, (x + w // 2, y + h // 2), (w // 2, h // 2), 0, 0, 360, colour, -1)
             else:
-                cv2.rectangle(picture, (x, y), (x + w, y + h), colour, -1 if kind == 1 else 3)
+                cv2.rectangle(image, (x, y), (x + w, y + h), colour, -1 if kind == 1 else 3)
             lines.append(f"{kind} {(x + w / 2) / width:.6f} {(y + h / 2) / height:.6f} {w / width:.6f} {h / height:.6f}")
-        cv2.imwrite(str(folder / "images" / f"scene-{number}.png"), picture)
+        cv2.imwrite(str(folder / "images" / f"scene-{number}.png"), image)
         (folder / "labels" / f"scene-{number}.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
@@ -100,9 +100,9 @@ output: runs/
 
 
 def write_experiment(folder: Path, cfg: str = tiny_cfg()) -> Path:
-    """The network, the pictures and experiment.yaml, whose path is returned."""
+    """The network, the images and experiment.yaml, whose path is returned."""
     write_network(folder, text=cfg)
-    write_pictures(folder)
+    write_images(folder)
     path = folder / "experiment.yaml"
     path.write_text(EXPERIMENT, encoding="utf-8")
     return path

@@ -34,9 +34,9 @@ ROOMS = {
     "kernels": {""},
     "arch": {"", "kernels"},
     "detect": {""},
-    "picture": {""},
+    "image": {""},
     "quantize": {""},
-    "run": {"", "detect", "picture", "quantize"},
+    "run": {"", "detect", "image", "quantize"},
 }
 INCLUDE = re.compile(r'^ *#include "([^"]+)"', re.MULTILINE)
 

@@ -2,9 +2,9 @@
 
     python tools/quantization_study.py EXPERIMENT.yaml [--only TEXT] > table.md
 
-The experiment names network, pictures and detection; the study sets precision and quantisation. Every row is what
+The experiment names network, images and detection; the study sets precision and quantisation. Every row is what
 `mpnet run EXPERIMENT.yaml --set ...` gives with the row's overrides (--overrides prints them); here all rows share each
-decoded picture.
+decoded image.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def mode(name: str) -> str:
 
 
 def ranges(method: str, percentile: float | None = None) -> list[str]:
-    """Overrides: ranges from calibration pictures."""
+    """Overrides: ranges from calibration images."""
     found = ["quantization.activations.ranges=calibrated", f"quantization.activations.method={method}"]
     return found if percentile is None else [*found, f"quantization.activations.percentile={percentile}"]
 
@@ -162,7 +162,7 @@ def main() -> None:
         def advance(count: int, total: int = len(bench.inputs)) -> None:
             nonlocal done
             done += count
-            print(f"{done} of {total} pictures", end="\r", file=sys.stderr)
+            print(f"{done} of {total} images", end="\r", file=sys.stderr)
 
         outcomes = run_plans(bench, [bench.plan(bench.uniform("fp32")), *(plan for _, _, plan in group)], advance)
         for (name, _, plan), outcome in zip(group, outcomes[1:], strict=True):

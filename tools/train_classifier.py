@@ -68,7 +68,7 @@ def augmented(x: torch.Tensor, draw: np.random.Generator) -> torch.Tensor:
 
 
 def top1(net: Classifier, x: torch.Tensor, label: torch.Tensor, int8: bool = False) -> float:
-    """Percent of the pictures whose best class is the right one."""
+    """Percent of the images whose best class is the right one."""
     net.eval()
     with torch.no_grad():
         right = sum(

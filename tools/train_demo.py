@@ -55,7 +55,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--val", type=int, default=300, help="validation scenes")
     parser.add_argument("--steps", type=int, default=8000, help="training steps")
     parser.add_argument("--decay-from", type=int, default=4500, help="step from which the learning rate falls")
-    parser.add_argument("--small-until", type=int, default=3000, help=f"step until which pictures are {SMALL_SIDE} pixels")
+    parser.add_argument("--small-until", type=int, default=3000, help=f"step until which images are {SMALL_SIDE} pixels")
     parser.add_argument("--stop-at", type=int, default=None, help="leave after this step (for a pilot)")
     parser.add_argument("--batch", type=int, default=16)
     parser.add_argument("--rate", type=float, default=2e-3, help="highest learning rate of AdamW")
@@ -180,7 +180,7 @@ class Training:
         return fp32["AP"]
 
     def checkpoint(self) -> None:
-        quality = self.evaluate() if self.side() == SIZE else self.evaluate() - 1  # small pictures rank last
+        quality = self.evaluate() if self.side() == SIZE else self.evaluate() - 1  # small images rank last
         if quality > self.best:
             self.best = quality
             save({"net": self.average.state_dict(), "step": self.step}, self.options.out / "best.pt")

@@ -73,7 +73,7 @@ static int64_t find_match(const cell *c, double threshold, int bit)
 }
 
 int mp_match_coco(int32_t runs, int32_t images, int32_t categories, const int64_t *offsets, const int32_t *category,
-                  const float *box, const float *picture_wh, const int64_t *cell_offsets, const double *truth_box,
+                  const float *box, const float *image_wh, const int64_t *cell_offsets, const double *truth_box,
                   const double *truth_area, const uint8_t *truth_crowd, double area_low, double area_high,
                   const double *iou_thresholds, int32_t threshold_count, int32_t max_rank, void *scratch,
                   uint16_t *matched, uint16_t *ignored, int32_t *rank, int32_t *truth)
@@ -113,9 +113,9 @@ int mp_match_coco(int32_t runs, int32_t images, int32_t categories, const int64_
                 continue;
             }
             float cut[4] = {box[4 * d], box[4 * d + 1], box[4 * d + 2], box[4 * d + 3]};
-            if (picture_wh) {
-                clip(cut, picture_wh[2 * image], 0);
-                clip(cut, picture_wh[2 * image + 1], 1);
+            if (image_wh) {
+                clip(cut, image_wh[2 * image], 0);
+                clip(cut, image_wh[2 * image + 1], 1);
             }
             const double area = (double)cut[2] * (double)cut[3];
             const uint16_t outside = area < area_low || area > area_high ? all : 0;

@@ -61,7 +61,7 @@ int mp_ready_imported(const mp_imported_head *h, const float *anchor_wh, const f
 void mp_softmax(const float *x, int32_t count, float *out);
 
 /* Entries of one head over a set of images, per image ordered by class, then falling score, then grid cell and anchor.
- * box[entry][4]: centre x, centre y, width, height relative to the picture. */
+ * box[entry][4]: centre x, centre y, width, height relative to the image. */
 typedef struct {
     int32_t images;
     const int64_t *offsets; /* [images + 1] */
@@ -86,7 +86,7 @@ int mp_likely_cells(const float *objectness, int32_t images, int32_t cells, int3
 /* head: [images][grid_h][grid_w][anchors * (5 + classes)], the tensor that enters the yolo layer; with starts and cells
  * (else NULL) the rows of some cells, [rows][anchors * (5 + classes)]: image i has rows starts[i] .. starts[i + 1] - 1, row
  * r is cell cells[r], counted along the grid's rows; -1: none.
- * geometry: [images][4] = x offset, y offset, width, height of the picture's content in the network input, relative to
+ * geometry: [images][4] = x offset, y offset, width, height of the image's content in the network input, relative to
  * it: (0, 0, 1, 1) for a plain resize. Keeps class scores objectness * probability > threshold, each as an entry.
  * *needed receives the number of entries; when it exceeds `capacity` nothing else is written and the caller calls
  * again with more room. MP_NONFINITE: a box that passes is not finite; *needed is then the image's index. */
@@ -98,24 +98,24 @@ enum { MP_NMS_IOU = 0, MP_NMS_DISTANCE = 1, MP_NMS_BLOCK = 16 };
 
 /* Suppression per class over the union of `heads` heads. A box goes when its overlap with a kept one of the same class
  * exceeds threshold; overlap is IoU, or IoU - (d2 / c2)^beta with MP_NMS_DISTANCE (d2: squared distance of the centres,
- * c2: squared diagonal of the enclosing box, both relative to the picture). Equal scores: lower head first.
- * picture_wh: [images][2] in pixels. Outputs have room for the entries of all heads; out_box: x, y, width, height in
- * pixels of the picture, not clipped. fullest: entries of the fullest image, all heads together;
+ * c2: squared diagonal of the enclosing box, both relative to the image). Equal scores: lower head first.
+ * image_wh: [images][2] in pixels. Outputs have room for the entries of all heads; out_box: x, y, width, height in
+ * pixels of the image, not clipped. fullest: entries of the fullest image, all heads together;
  * scratch: 7 * (fullest + MP_NMS_BLOCK) floats. */
-int mp_nms(const mp_candidates *heads, int32_t head_count, int kind, float threshold, float beta,
-           const float *picture_wh, int64_t fullest, float *scratch, int64_t *out_offsets, int32_t *out_category,
-           float *out_score, float *out_box);
+int mp_nms(const mp_candidates *heads, int32_t head_count, int kind, float threshold, float beta, const float *image_wh,
+           int64_t fullest, float *scratch, int64_t *out_offsets, int32_t *out_category, float *out_score,
+           float *out_box);
 
 /* Matching as COCO defines it, for one area range, at up to 16 IoU thresholds.
  * Detections: of `runs` runs over all images, one after the other; offsets[runs * images + 1]. Per image ordered by
  * category, then falling score. Truths: cell_offsets[images * categories + 1], image by image. box: x, y, width, height;
- * cut at the picture's edges first when picture_wh, [images][2], is given. A truth is left out of the count (ignored)
+ * cut at the image's edges first when image_wh, [images][2], is given. A truth is left out of the count (ignored)
  * when crowd or outside the area range.
  * Per detection: bit t of matched and of ignored; rank (position within image and category, from 0); truth: the one
  * matched at the first threshold, or -1. Ranks from max_rank on are ignored.
  * scratch: 16 bytes for each truth of the fullest cell. */
 int mp_match_coco(int32_t runs, int32_t images, int32_t categories, const int64_t *offsets, const int32_t *category,
-                  const float *box, const float *picture_wh, const int64_t *cell_offsets, const double *truth_box,
+                  const float *box, const float *image_wh, const int64_t *cell_offsets, const double *truth_box,
                   const double *truth_area, const uint8_t *truth_crowd, double area_low, double area_high,
                   const double *iou_thresholds, int32_t threshold_count, int32_t max_rank, void *scratch,
                   uint16_t *matched, uint16_t *ignored, int32_t *rank, int32_t *truth);

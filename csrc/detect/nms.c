@@ -4,7 +4,7 @@
 
 enum { MAX_HEADS = 16, BLOCK = MP_NMS_BLOCK, FEW = 6 }; /* fewer boxes are quicker one by one */
 
-/* Boxes kept so far of one class, relative to the picture; arrays of their own, so that a block is compared at once.
+/* Boxes kept so far of one class, relative to the image; arrays of their own, so that a block is compared at once.
  * The last block is filled up with boxes that overlap nothing. */
 typedef struct {
     float *left, *top, *right, *bottom, *area, *x, *y;
@@ -116,9 +116,9 @@ static int next_head(const mp_candidates *heads, int32_t head_count, const int64
     return best;
 }
 
-int mp_nms(const mp_candidates *heads, int32_t head_count, int kind, float threshold, float beta,
-           const float *picture_wh, int64_t fullest, float *scratch, int64_t *out_offsets, int32_t *out_category,
-           float *out_score, float *out_box)
+int mp_nms(const mp_candidates *heads, int32_t head_count, int kind, float threshold, float beta, const float *image_wh,
+           int64_t fullest, float *scratch, int64_t *out_offsets, int32_t *out_category, float *out_score,
+           float *out_box)
 {
     if (head_count < 1 || head_count > MAX_HEADS || (kind != MP_NMS_IOU && kind != MP_NMS_DISTANCE) ||
         !(threshold >= 0.0f) || !(beta > 0.0f) || fullest < 0)
@@ -140,7 +140,7 @@ int mp_nms(const mp_candidates *heads, int32_t head_count, int kind, float thres
     for (int32_t image = 0; image < heads[0].images; image++) {
         int32_t category = -1;
         int64_t entries = 0;
-        const float width = picture_wh[2 * (int64_t)image], height = picture_wh[2 * (int64_t)image + 1];
+        const float width = image_wh[2 * (int64_t)image], height = image_wh[2 * (int64_t)image + 1];
         for (int h = 0; h < head_count; h++) {
             at[h] = heads[h].offsets[image];
             end[h] = heads[h].offsets[image + 1];

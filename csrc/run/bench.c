@@ -10,7 +10,7 @@ static void fill(mpr_pass *pass)
     uint32_t state = 1;
     for (uint64_t i = 0; i < mpr_values(&pass->slots[0]); i++) {
         state = state * 1664525u + 1013904223u;
-        pass->picture[i] = (float)(state >> 8) * 0x1p-24f;
+        pass->image[i] = (float)(state >> 8) * 0x1p-24f;
     }
 }
 

@@ -56,7 +56,7 @@ typedef struct {
     int32_t resize;   /* MP_STRETCH, MP_LETTERBOX, MP_CROP */
     int32_t nms_kind; /* MP_NMS_* */
     float nms_beta;
-    int32_t max_detections;              /* of a picture in an evaluation; 0: all */
+    int32_t max_detections;              /* of an image in an evaluation; 0: all */
     int32_t category_ids;                /* place of the classes' ids in an evaluation's file */
     uint32_t class_names, layer_names;   /* one per class, per layer */
     uint32_t nms_name, cfg, cfg_digest;  /* nms_name: kind of suppression, dialect, batch_norm; SHA-256 of the cfg */
@@ -67,15 +67,15 @@ typedef struct {
 /* A forward pass. The first program is the configuration; the others are there to be timed. */
 enum { MPB_CONFIGURATION = 0, MPB_COVERING = 1, MPB_CHECK = 2 };
 typedef struct {
-    uint64_t arena_bytes; /* of all tensors but the picture */
+    uint64_t arena_bytes; /* of all tensors but the image */
     int32_t purpose;
     uint32_t key; /* text: the precisions, one character per layer with weights */
     int32_t first_slot, slots, first_step, steps, first_output, outputs; /* outputs: in MPB_PLACES */
 } mpb_program;
 
-/* One tensor, NHWC without n. The first of a program is the picture. */
+/* One tensor, NHWC without n. The first of a program is the image. */
 typedef struct {
-    int64_t at;            /* in the arena, a multiple of MPB_ALIGN; -1: nowhere (the picture, what nothing writes) */
+    int64_t at;            /* in the arena, a multiple of MPB_ALIGN; -1: nowhere (the image, what nothing writes) */
     int32_t h, w, c, type; /* MP_TYPE_* */
     int32_t layer, zero;
 } mpb_slot;

@@ -252,7 +252,7 @@ static const char *slot_problem(const mpb_program *program, const mpb_slot *slot
     return 0;
 }
 
-/* Whether two slots share memory; the picture's is its own. */
+/* Whether two slots share memory; the image's is its own. */
 static int overlap(const mpb_slot *a, const mpb_slot *b)
 {
     if (a->at < 0 || b->at < 0) return a->at < 0 && b->at < 0;
@@ -317,7 +317,7 @@ int mpr_check_program(const mpr_file *file, int64_t number, char *error)
                         file->name, (unsigned long long)program->arena_bytes);
     if (slots[0].at != -1 || slots[0].type != MP_TYPE_F32 || slots[0].h != network->in_h ||
         slots[0].w != network->in_w || slots[0].c != network->in_c)
-        return mpr_fail(error, "%s: the picture is not the network's input; export it again", file->name);
+        return mpr_fail(error, "%s: the image is not the network's input; export it again", file->name);
     unsigned char *written = calloc(1, (size_t)program->slots);
     if (!written) return mpr_fail(error, "%s: no memory", file->name);
     const int result = steps_fit(file, program, written, error);

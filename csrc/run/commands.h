@@ -9,11 +9,11 @@ typedef struct {
     char **path;
     int count, room;
 } mpr_paths;
-/* A picture, or the pictures of a folder by name. */
+/* An image, or the images of a folder by name. */
 int mpr_paths_add(mpr_paths *paths, const char *path, char *error);
 void mpr_paths_free(mpr_paths *paths);
 
-/* Detections of all pictures as COCO results; list: a folder, or a file with a picture a line, as `path` or `id path`. */
+/* Detections of all images as COCO results; list: a folder, or a file with an image a line, as `path` or `id path`. */
 int mpr_evaluate(mprun *net, const char *list, const char *out, double confidence, double nms, int resize);
 enum { MPR_POOR = 1 };
 /* The latency table that `mpnet sweep` takes. MPR_POOR: written, but its predictions are too far off; a line in net->error. */

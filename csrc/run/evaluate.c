@@ -23,7 +23,7 @@ static int add(mpr_paths *paths, const char *path, char *error)
 
 static int by_name(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
 
-static int is_picture(const char *name)
+static int is_image(const char *name)
 {
     static const char *const SUFFIXES[] = {".jpg", ".jpeg", ".ppm", ".pgm"};
     const char *dot = strrchr(name, '.');
@@ -44,12 +44,12 @@ int mpr_paths_add(mpr_paths *paths, const char *path, char *error)
     int result = 0;
     for (struct dirent *entry; !result && (entry = readdir(folder)) != 0;) {
         char file[4096];
-        if (!is_picture(entry->d_name)) continue;
+        if (!is_image(entry->d_name)) continue;
         snprintf(file, sizeof file, "%s%s%s", path, length && path[length - 1] == '/' ? "" : "/", entry->d_name);
         result = add(paths, file, error);
     }
     closedir(folder);
-    if (!result && paths->count == first) result = mpr_fail(error, "%s: holds no JPEG or PPM pictures", path);
+    if (!result && paths->count == first) result = mpr_fail(error, "%s: holds no JPEG or PPM images", path);
     qsort(paths->path + first, (size_t)(paths->count - first), sizeof *paths->path, by_name);
     return result;
 }
@@ -60,7 +60,7 @@ void mpr_paths_free(mpr_paths *paths)
     free(paths->path);
 }
 
-/* The best so many of a picture stay; equal scores in their order. */
+/* The best so many of an image stay; equal scores in their order. */
 static int keep_best(mprun *net, int count, int most)
 {
     if (most < 1 || count <= most) return count;
@@ -77,10 +77,10 @@ static int keep_best(mprun *net, int count, int most)
 static int evaluate_one(mprun *net, const char *path, long long id, FILE *out, int *written, double confidence,
                         double nms, int resize)
 {
-    mpr_picture picture;
+    mpr_image image;
     const mpb_network *n = net->file.network;
-    if (mpr_picture_read(&picture, path, mpr_room_of(net), net->error)) return -1;
-    int count = mpr_detect(net, &picture, confidence, nms, resize);
+    if (mpr_image_read(&image, path, mpr_room_of(net), net->error)) return -1;
+    int count = mpr_detect(net, &image, confidence, nms, resize);
     if (count < 0) return -1;
     count = keep_best(net, count, n->max_detections);
     for (int i = 0; i < count; i++) {
@@ -92,7 +92,7 @@ static int evaluate_one(mprun *net, const char *path, long long id, FILE *out, i
     return 0;
 }
 
-/* The lines of a list; `id path` sets the number that a picture has in the file. */
+/* The lines of a list; `id path` sets the number that an image has in the file. */
 static int read_list(mpr_paths *paths, const char *list, char *error)
 {
     size_t bytes;
@@ -109,7 +109,7 @@ static int read_list(mpr_paths *paths, const char *list, char *error)
     for (char *line; !result && (line = strsep(&rest, "\r\n")) != 0;)
         if (*line) result = add(paths, line, error);
     free(text);
-    return result ? result : paths->count ? 0 : mpr_fail(error, "%s: names no pictures; write one a line", list);
+    return result ? result : paths->count ? 0 : mpr_fail(error, "%s: names no images; write one a line", list);
 }
 
 int mpr_evaluate(mprun *net, const char *list, const char *out_path, double confidence, double nms, int resize)

@@ -11,13 +11,13 @@ enum { DONE = 0, CHECK_FAILED = 1, BAD_INPUT = 2 };
 static const char *const RESIZES[] = {[MP_STRETCH] = "stretch", [MP_LETTERBOX] = "letterbox", [MP_CROP] = "crop"};
 
 static const char USAGE[] =
-    "usage: mprun BUNDLE PICTURE...                    objects in JPEG or PPM pictures, and folders of them\n"
+    "usage: mprun BUNDLE IMAGE...                    objects in JPEG or PPM images, and folders of them\n"
     "       mprun BUNDLE --bench                       milliseconds of a pass and of its steps\n"
     "       mprun BUNDLE --profile -o board.json       times of every step of every configuration, for `mpnet sweep`\n"
-    "       mprun BUNDLE --evaluate LIST -o FILE.json  detections of a folder or list of pictures, for `mpnet compare`\n"
+    "       mprun BUNDLE --evaluate LIST -o FILE.json  detections of a folder or list of images, for `mpnet compare`\n"
     "       mprun [BUNDLE] --info                      what this CPU offers, what the bundle holds\n"
     "\n"
-    "BUNDLE: made by `mpnet export RUN --to bundle -o net.mpnet`. LIST: a folder, or a file with a picture a line (`PATH` or\n"
+    "BUNDLE: made by `mpnet export RUN --to bundle -o net.mpnet`. LIST: a folder, or a file with an image a line (`PATH` or\n"
     "`ID PATH`).\n"
     "\n"
     "  --json                 one JSON document\n"
@@ -34,7 +34,7 @@ typedef struct {
     const char *bundle, *evaluate, *out, *isa;
     int bench, profile, info, json, threads, repeats, resize;
     double confidence, nms;
-    mpr_paths pictures;
+    mpr_paths images;
 } options;
 
 static int number(const char *option, const char *text, double low, double high, double *value, char *error)
@@ -89,15 +89,15 @@ static int parse(int count, char **words, options *o, char *error)
         else if (!o->bundle)
             o->bundle = word;
         else
-            failed = mpr_paths_add(&o->pictures, word, error);
+            failed = mpr_paths_add(&o->images, word, error);
         if (failed) return -1;
     }
-    const int modes = o->bench + o->profile + o->info + (o->evaluate != 0) + (o->pictures.count > 0);
+    const int modes = o->bench + o->profile + o->info + (o->evaluate != 0) + (o->images.count > 0);
     if (!o->bundle && !o->info) return mpr_fail(error, "name a bundle; see mprun --help");
     if (modes != 1)
         return mpr_fail(error,
-                        modes ? "pictures, --bench, --profile, --evaluate and --info go one at a time"
-                              : "name pictures, or one of --bench, --profile, --evaluate and --info; see mprun --help");
+                        modes ? "images, --bench, --profile, --evaluate and --info go one at a time"
+                              : "name images, or one of --bench, --profile, --evaluate and --info; see mprun --help");
     if ((o->profile || o->evaluate) && !o->out)
         return mpr_fail(error, "--%s needs -o FILE", o->profile ? "profile" : "evaluate");
     return 0;
@@ -156,15 +156,15 @@ static void json_head(FILE *out, const mprun *net, const options *o)
     fprintf(out, ", \"input\": [%d, %d, %d]},\n  \"files\": [", (int)n->in_h, (int)n->in_w, (int)n->in_c);
 }
 
-enum { ROOM = 1 << 21 }; /* one huge page holds most pictures, and what decoding needs */
+enum { ROOM = 1 << 21 }; /* one huge page holds most images, and what decoding needs */
 
-/* What a process begins with, the first picture and the bundle, done at once where there are two threads. */
+/* What a process begins with, the first image and the bundle, done at once where there are two threads. */
 typedef struct {
     const options *given;
     mprun *net;
-    mpr_picture picture;
-    int failed; /* the picture */
-    char error[MPR_ERROR], picture_error[MPR_ERROR];
+    mpr_image image;
+    int failed; /* the image */
+    char error[MPR_ERROR], image_error[MPR_ERROR];
 } beginning;
 
 static void open_bundle(beginning *b)
@@ -176,15 +176,14 @@ static void open_bundle(beginning *b)
 static void read_first(beginning *b)
 {
     void *room = mpr_take(ROOM);
-    b->failed =
-        mpr_picture_read(&b->picture, b->given->pictures.path[0], (mpr_room){room, room ? ROOM : 0}, b->picture_error);
-    if (b->picture.rgb == room)
-        b->picture.own = room;
+    b->failed = mpr_image_read(&b->image, b->given->images.path[0], (mpr_room){room, room ? ROOM : 0}, b->image_error);
+    if (b->image.rgb == room)
+        b->image.own = room;
     else
         free(room);
 }
 
-/* The picture takes longer than most bundles, so it comes first: the second thread is on its way meanwhile. */
+/* The image takes longer than most bundles, so it comes first: the second thread is on its way meanwhile. */
 static void begin(const void *context, int64_t item, int member)
 {
     beginning *b = *(beginning *const *)context;
@@ -198,12 +197,12 @@ static void begin(const void *context, int64_t item, int member)
     if (b->net) mpr_pass_touch(&b->net->pass, 2 * (size_t)ROOM);
 }
 
-static int read_picture(mprun *net, const char *path, beginning *first, mpr_picture *picture)
+static int read_image(mprun *net, const char *path, beginning *first, mpr_image *image)
 {
-    if (!first) return mpr_picture_read(picture, path, mpr_room_of(net), net->error);
-    *picture = first->picture;
-    first->picture = (mpr_picture){0};
-    return first->failed ? mpr_fail(net->error, "%s", first->picture_error) : 0;
+    if (!first) return mpr_image_read(image, path, mpr_room_of(net), net->error);
+    *image = first->image;
+    first->image = (mpr_image){0};
+    return first->failed ? mpr_fail(net->error, "%s", first->image_error) : 0;
 }
 
 static int detect(mprun *net, const options *o, beginning *first)
@@ -214,18 +213,18 @@ static int detect(mprun *net, const options *o, beginning *first)
     FILE *out = o->json ? open_memstream(&text, &bytes) : stdout;
     int result = out ? 0 : mpr_fail(net->error, "no memory");
     if (out && o->json) json_head(out, net, o);
-    for (int i = 0; i < o->pictures.count && !result; i++) {
-        mpr_picture picture;
-        const char *path = o->pictures.path[i];
-        const int unread = read_picture(net, path, i ? 0 : first, &picture);
-        const int count = unread ? -1 : mpr_detect(net, &picture, o->confidence, o->nms, o->resize);
+    for (int i = 0; i < o->images.count && !result; i++) {
+        mpr_image image;
+        const char *path = o->images.path[i];
+        const int unread = read_image(net, path, i ? 0 : first, &image);
+        const int count = unread ? -1 : mpr_detect(net, &image, o->confidence, o->nms, o->resize);
         if (count < 0) {
             result = -1;
             break;
         }
         mpr_best_first(net, count);
         if (o->json)
-            json_file(out, path, picture.width, picture.height, net->boxes, count, i == 0);
+            json_file(out, path, image.width, image.height, net->boxes, count, i == 0);
         else
             text_file(out, path, net->boxes, count);
     }
@@ -267,18 +266,18 @@ int main(int count, char **words)
     } else if (!failed) {
         if (!o.evaluate && o.confidence < 0) o.confidence = 0.25;
         beginning first = {.given = &o}, *const at = &first;
-        const int beside = o.pictures.count && (o.threads ? o.threads : mpr_cores()) > 1;
+        const int beside = o.images.count && (o.threads ? o.threads : mpr_cores()) > 1;
         if (beside)
             mp_share(2, 2, begin, &at);
         else
             open_bundle(&first);
         mprun *net = first.net;
         failed = net ? run(net, &o, beside ? &first : 0) : -1;
-        mpr_picture_drop(&first.picture);
+        mpr_image_drop(&first.image);
         if (failed) snprintf(error, sizeof error, "%s", net ? net->error : first.error);
         mprun_close(net);
     }
-    mpr_paths_free(&o.pictures);
+    mpr_paths_free(&o.images);
     if (!failed && (ferror(stdout) || fflush(stdout)))
         failed = mpr_fail(error, "standard output: cannot be written (%s)", strerror(errno));
     if (failed) fprintf(stderr, "mprun: %s\n", error);

@@ -12,7 +12,7 @@ extern "C" {
 
 typedef struct mprun mprun;
 
-/* One object. x, y: upper left corner; all four in pixels of the picture, cut at its edges. */
+/* One object. x, y: upper left corner; all four in pixels of the image, cut at its edges. */
 typedef struct {
     const char *name; /* the handle's */
     int category;
@@ -32,7 +32,7 @@ int mprun_forward(mprun *net, const float *input);
 /* The tensors that enter the heads, [shape[0]][shape[1]][shape[2]]; they stay until the next pass. NULL: no such head. */
 const float *mprun_head(const mprun *net, int head, int shape[3]);
 
-/* The objects in a picture of [height][width][3] bytes, RGB, best first: their number, or -1 and mprun_error says why.
+/* The objects in an image of [height][width][3] bytes, RGB, best first: their number, or -1 and mprun_error says why.
  * confidence: least score, in [0, 1); nms: overlap beyond which the weaker of two boxes goes, in [0, 1]; both below 0: as the
  * bundle says. *boxes stay until the next call. */
 int mprun_detections(mprun *net, const uint8_t *rgb, int width, int height, double confidence, double nms,

@@ -108,7 +108,7 @@ const char *mprun_error(const mprun *net) { return net->error; }
 
 int mprun_forward(mprun *net, const float *input)
 {
-    if (input != net->pass.picture) memcpy(net->pass.picture, input, mpr_slot_bytes(&net->pass.slots[0]));
+    if (input != net->pass.image) memcpy(net->pass.image, input, mpr_slot_bytes(&net->pass.slots[0]));
     return mpr_pass_run(&net->pass, net->error);
 }
 
@@ -149,17 +149,17 @@ static int room(mprun *net, mpr_found *found, int64_t entries)
     return mpr_fail(net->error, "%s: no memory", net->file.name);
 }
 
-static int set_picture(mprun *net, const mpr_picture *picture, int resize, mp_geometry *place)
+static int set_image(mprun *net, const mpr_image *image, int resize, mp_geometry *place)
 {
     const mpb_network *n = net->file.network;
-    const int width = picture->width, height = picture->height;
+    const int width = image->width, height = image->height;
     if (n->in_c != 3)
-        return mpr_fail(net->error, "%s: takes %d channels, but pictures are RGB", net->file.name, (int)n->in_c);
+        return mpr_fail(net->error, "%s: takes %d channels, but images are RGB", net->file.name, (int)n->in_c);
     if (scratch(net, (size_t)mp_preprocess_scratch(width, n->in_w, n->in_h))) return -1;
-    return mp_preprocess(picture->rgb, width, height, n->in_w, n->in_h, resize < 0 ? n->resize : resize, 0,
-                         net->scratch, net->pass.picture, place) == MP_OK
+    return mp_preprocess(image->rgb, width, height, n->in_w, n->in_h, resize < 0 ? n->resize : resize, 0, net->scratch,
+                         net->pass.image, place) == MP_OK
                ? 0
-               : mpr_fail(net->error, "a picture of %d x %d pixels cannot be fitted to %d x %d", width, height,
+               : mpr_fail(net->error, "an image of %d x %d pixels cannot be fitted to %d x %d", width, height,
                           (int)n->in_w, (int)n->in_h);
 }
 
@@ -184,7 +184,7 @@ static int decode_head(mprun *net, int number, const mp_geometry *place, double 
 static float least(float a, float b) { return b < a ? b : a; }
 static float most(float a, float b) { return a < b ? b : a; }
 
-/* One side of a box cut at the picture's edges: on the corners in float32; where nothing is cut the width stays as it was. */
+/* One side of a box cut at the image's edges: on the corners in float32; where nothing is cut the width stays as it was. */
 static void cut(float *at, float *length, float limit)
 {
     const float low = least(most(*at, 0.0f), limit), high = least(most(*at + *length, 0.0f), limit);
@@ -232,13 +232,13 @@ static int decode(mprun *net, const mp_geometry *place, int width, int height, d
 
 mpr_room mpr_room_of(const mprun *net) { return (mpr_room){net->pass.arena, net->pass.program->arena_bytes}; }
 
-int mpr_detect(mprun *net, mpr_picture *picture, double confidence, double nms, int resize)
+int mpr_detect(mprun *net, mpr_image *image, double confidence, double nms, int resize)
 {
     mp_geometry place;
-    const int failed = set_picture(net, picture, resize, &place);
-    mpr_picture_drop(picture);
+    const int failed = set_image(net, image, resize, &place);
+    mpr_image_drop(image);
     if (failed || mpr_pass_run(&net->pass, net->error)) return -1;
-    return decode(net, &place, picture->width, picture->height, confidence, nms);
+    return decode(net, &place, image->width, image->height, confidence, nms);
 }
 
 static void sort(mprun_box *boxes, mprun_box *spare, int count)
@@ -261,7 +261,7 @@ int mprun_detections(mprun *net, const uint8_t *rgb, int width, int height, doub
                      const mprun_box **boxes)
 {
     if (!(confidence < 1) || !(nms <= 1)) return mpr_fail(net->error, "confidence or nms is outside its limits");
-    const int count = mpr_detect(net, &(mpr_picture){(uint8_t *)(uintptr_t)rgb, width, height, 0}, confidence, nms, -1);
+    const int count = mpr_detect(net, &(mpr_image){(uint8_t *)(uintptr_t)rgb, width, height, 0}, confidence, nms, -1);
     if (count < 0) return -1;
     mpr_best_first(net, count);
     *boxes = net->boxes;

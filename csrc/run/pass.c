@@ -16,7 +16,7 @@ static size_t after(size_t at, uint64_t bytes)
     return at + (size_t)(bytes + MPB_ALIGN - 1) / MPB_ALIGN * MPB_ALIGN + MP_RED_ZONE;
 }
 
-/* The picture is the largest tensor of most networks and comes from memory: where a step converts it for one convolution alone, that
+/* The image is the largest tensor of most networks and comes from memory: where a step converts it for one convolution alone, that
  * one does it while it reads, as in a session. */
 static void leave_conversions(mpr_pass *pass)
 {
@@ -89,14 +89,14 @@ int mpr_pass_open(mpr_pass *pass, mpr_weights *weights, int64_t number, char *er
     const size_t reals = after(scratch, pass->scratch_bytes), end = after(reals, wide * sizeof(float));
     char *memory = pass->memory = mpr_take(pass->memory_bytes = end);
     if (!memory) goto no_memory;
-    pass->picture = (void *)memory;
+    pass->image = (void *)memory;
     pass->arena = memory + arena;
     pass->scratch = memory + scratch;
     pass->wide = (void *)(memory + reals);
     const size_t ends[] = {arena, scratch, reals, end};
     for (int i = 0; i < 4; i++) mp_forbid(memory + ends[i] - MP_RED_ZONE);
     for (int32_t i = 0; i < program->slots; i++)
-        pass->tensors[i].data = i == 0                  ? (void *)pass->picture
+        pass->tensors[i].data = i == 0                  ? (void *)pass->image
                                 : pass->slots[i].at < 0 ? 0
                                                         : memory + arena + pass->slots[i].at;
     return 0;
@@ -145,7 +145,7 @@ static int convolve(mpr_pass *pass, const mpb_step *step, mpr_tensor *x, mpr_ten
     }
     if (x->left) {
         args.converts = 1;
-        args.in = pass->picture;
+        args.in = pass->image;
         args.in_type = MP_TYPE_F32;
         args.in_inv_scale = &x->params.inv_scale;
         args.in_rounding = x->params.rounding;

@@ -28,7 +28,7 @@ typedef struct {
     float range[2];
     int measured, known; /* measured: some step asks for the range; known: it is in `range` */
     int readers;         /* steps that read it, and outputs that it is */
-    int left;            /* nothing is written: the convolution that reads it converts the picture */
+    int left;            /* nothing is written: the convolution that reads it converts the image */
 } mpr_tensor;
 
 typedef struct {
@@ -40,7 +40,7 @@ typedef struct {
     mpr_tensor *tensors;
     void *memory; /* of the tensors and all that follows */
     size_t memory_bytes;
-    float *picture;
+    float *image;
     void *arena, *scratch;
     size_t scratch_bytes;
     float *wide; /* values of a half tensor on their way to or from TensorFlow's codes */
@@ -51,7 +51,7 @@ int mpr_pass_open(mpr_pass *pass, mpr_weights *weights, int64_t program, char *e
 void mpr_pass_close(mpr_pass *pass);
 /* Touches all of its memory but so many bytes at the end, so that the first pass does not wait for pages. */
 void mpr_pass_touch(mpr_pass *pass, size_t but);
-/* One forward pass of `picture`. The outputs stay until the next. */
+/* One forward pass of `image`. The outputs stay until the next. */
 int mpr_pass_run(mpr_pass *pass, char *error);
 /* One of its steps, for measurements: an mp_status. */
 int mpr_pass_step(mpr_pass *pass, const mpb_step *step);

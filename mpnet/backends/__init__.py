@@ -40,7 +40,7 @@ class Model(Protocol):
         ...
 
     def layer_ms(self) -> Mapping[int, float] | None:
-        """Milliseconds by layer index of passes with one picture; None when it cannot be asked."""
+        """Milliseconds by layer index of passes with one image; None when it cannot be asked."""
         ...
 
 

@@ -13,18 +13,18 @@ from mpnet.engine.options import EngineOptions
 from mpnet.engine.prepare import Prepared
 from mpnet.export import Configuration
 from mpnet.spec.layers import LayerSpec, YoloSpec
-from mpnet.spec.network import PICTURE, NetworkSpec
+from mpnet.spec.network import NETWORK_INPUT, NetworkSpec
 from mpnet.spec.precision import FP32
 from mpnet.spec.weights import Weights
 
 
 def cut(configuration: Configuration, part: Part) -> Configuration:
-    """The layers of a part, which read its `given` tensor as their picture and end in one head per result that they give.
+    """The layers of a part, which read its `given` tensor as their image and end in one head per result that they give.
 
     Layers are numbered from 0; number n is the part's n-th. The heads only mark outputs, in the order of `gives`.
     """
     whole = configuration.network
-    new = {PICTURE: -1, part.given: PICTURE, **{index: number for number, index in enumerate(part.layers)}}
+    new = {NETWORK_INPUT: -1, part.given: NETWORK_INPUT, **{index: number for number, index in enumerate(part.layers)}}
     layers: list[LayerSpec] = [
         replace(whole.layers[index], index=number, inputs=tuple(new[tensor] for tensor in whole.layers[index].inputs))
         for number, index in enumerate(part.layers)
@@ -80,13 +80,13 @@ def _precisions(plan: PrecisionPlan, part: Part, network: NetworkSpec) -> Precis
 
 def _options(whole: NetworkSpec, options: EngineOptions, part: Part, new: dict[int, int]) -> EngineOptions:
     ranges = {new[tensor]: options.ranges[tensor] for tensor in part.layers if tensor in options.ranges}
-    owner = part.given if part.given == PICTURE else range_owner(whole, part.given)
+    owner = part.given if part.given == NETWORK_INPUT else range_owner(whole, part.given)
     if owner in options.ranges:
-        ranges[PICTURE] = options.ranges[owner]
+        ranges[NETWORK_INPUT] = options.ranges[owner]
     # What a run passes on of its own input has the input's range.
     for tensor in _passed_on(whole, part.layers, owner):
-        if PICTURE in ranges:
-            ranges[new[tensor]] = ranges[PICTURE]
+        if NETWORK_INPUT in ranges:
+            ranges[new[tensor]] = ranges[NETWORK_INPUT]
     return EngineOptions(
         options.batch_norm,
         options.default,
@@ -97,4 +97,4 @@ def _options(whole: NetworkSpec, options: EngineOptions, part: Part, new: dict[i
 
 
 def _passed_on(whole: NetworkSpec, layers: Sequence[int], owner: int) -> list[int]:
-    return [index for index in layers if owner != PICTURE and range_owner(whole, index) == owner]
+    return [index for index in layers if owner != NETWORK_INPUT and range_owner(whole, index) == owner]

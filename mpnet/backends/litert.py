@@ -18,7 +18,7 @@ _CONVOLUTIONS = ("CONV_2D", "DEPTHWISE_CONV_2D")
 
 
 class LiteRTModel:
-    """One file in an interpreter, a picture at a time: ranges are the picture's own."""
+    """One file in an interpreter, an image at a time: ranges are the image's own."""
 
     def __init__(self, exported: Exported, threads: int) -> None:
         from ai_edge_litert.interpreter import Interpreter
@@ -36,9 +36,9 @@ class LiteRTModel:
     def forward(self, batch: NDArray[np.float32]) -> list[NDArray[np.float32]]:
         """As `Session.forward`."""
         results: list[list[NDArray[np.float32]]] = [[] for _ in self._outputs]
-        for picture in batch:
+        for image in batch:
             try:
-                self._interpreter.set_tensor(self._input, picture[None])
+                self._interpreter.set_tensor(self._input, image[None])
                 self._interpreter.invoke()
             except (ValueError, RuntimeError) as error:
                 raise EngineError(f"LiteRT {self.version}: {_first_line(error)}") from None

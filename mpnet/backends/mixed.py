@@ -23,7 +23,7 @@ from mpnet.engine.run import Session
 from mpnet.export import Configuration, Exported
 from mpnet.kernels.call import Call
 from mpnet.kernels.isa import kernels
-from mpnet.spec.network import PICTURE, NetworkSpec, Shape
+from mpnet.spec.network import NETWORK_INPUT, NetworkSpec, Shape
 from mpnet.spec.precision import FP32, Precision
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ def _replaced(plan: Plan, part: Part, run: _Run, name: str) -> Plan:
     """The plan with the part's steps taken out, and one for each of its results in their place."""
     layout = layout_of(plan)
     inside = set(part.layers)
-    given = 0 if part.given == PICTURE else layout.results[part.given]
+    given = 0 if part.given == NETWORK_INPUT else layout.results[part.given]
     steps = [step for step in layout.steps if step.layer not in inside or step.operation.is_head]
     gone = [step for step in layout.steps if step.layer in inside and not step.operation.is_head]
     first = next(number for number, step in enumerate(layout.steps) if step.layer in inside)

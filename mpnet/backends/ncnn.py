@@ -29,7 +29,7 @@ _MACHINE_DEPENDENT = (
 
 
 class NcnnModel:
-    """One network, a picture at a time.
+    """One network, an image at a time.
 
     machine_arithmetic: leave ncnn's own choice of 16-bit arithmetic; results then differ between machines.
     """
@@ -57,8 +57,8 @@ class NcnnModel:
     def forward(self, batch: NDArray[np.float32]) -> list[NDArray[np.float32]]:
         """As `Session.forward`."""
         results: list[list[NDArray[np.float32]]] = [[] for _ in self._outputs]
-        for picture in batch:
-            planes = np.ascontiguousarray(picture.transpose(2, 0, 1))
+        for image in batch:
+            planes = np.ascontiguousarray(image.transpose(2, 0, 1))
             extractor = self._net.create_extractor()
             # A Mat made of an array borrows its memory: `planes` lives until the last extract.
             extractor.input("picture", self._ncnn.Mat(planes))

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.backends import Backend, Executed
-from mpnet.backends.pictures import by_picture, first_line
+from mpnet.backends.images import by_image, first_line
 from mpnet.errors import EngineError
 from mpnet.export import Exported
 from mpnet.export.naming import layer_of
@@ -57,7 +57,7 @@ class OnnxRuntimeModel:
     def forward(self, batch: NDArray[np.float32]) -> list[NDArray[np.float32]]:
         """See mpnet.backends.Model."""
         try:
-            return by_picture(lambda picture: self._session.run(self._outputs, {"picture": picture}), batch)
+            return by_image(lambda image: self._session.run(self._outputs, {"picture": image}), batch)
         except Exception as error:
             raise EngineError(f"ONNX Runtime {self.version}: {first_line(error)}") from None
 
@@ -90,9 +90,9 @@ class OnnxRuntimeModel:
         with tempfile.TemporaryDirectory() as folder:
             session = self._open(enable_profiling=True, profile_file_prefix=str(Path(folder) / "profile"))
             shape = session.get_inputs()[0].shape
-            picture = np.random.Generator(np.random.PCG64(0)).random(shape, np.float32)
+            image = np.random.Generator(np.random.PCG64(0)).random(shape, np.float32)
             for _ in range(PASSES):
-                session.run(self._outputs, {"picture": picture})
+                session.run(self._outputs, {"picture": image})
             events = json.loads(Path(session.end_profiling()).read_text(encoding="utf-8"))
         times: dict[int, float] = defaultdict(float)
         for event in events:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.backends import Backend, Executed
-from mpnet.backends.pictures import by_picture, first_line
+from mpnet.backends.images import by_image, first_line
 from mpnet.errors import EngineError
 from mpnet.export import Exported
 from mpnet.export.naming import layer_of
@@ -54,13 +54,13 @@ class OpenVinoModel:
     def forward(self, batch: NDArray[np.float32]) -> list[NDArray[np.float32]]:
         """See mpnet.backends.Model."""
         try:
-            return by_picture(self._run, batch)
+            return by_image(self._run, batch)
         except Exception as error:
             raise EngineError(f"OpenVINO {self.version}: {first_line(error)}") from None
 
-    def _run(self, picture: NDArray[np.float32]) -> list[NDArray[np.float32]]:
-        self._request.infer({0: picture})
-        # The request's tensors are written again by the next picture.
+    def _run(self, image: NDArray[np.float32]) -> list[NDArray[np.float32]]:
+        self._request.infer({0: image})
+        # The request's tensors are written again by the next image.
         return [self._request.get_output_tensor(number).data.copy() for number in self._outputs]
 
     def executed(self) -> Executed:
@@ -88,10 +88,10 @@ class OpenVinoModel:
         compiled = self._core.compile_model(self._model, "CPU", {**self._settings, "PERF_COUNT": True})
         request = compiled.create_infer_request()
         shape = list(compiled.inputs[0].shape)
-        picture = np.random.Generator(np.random.PCG64(0)).random(shape, np.float32)
+        image = np.random.Generator(np.random.PCG64(0)).random(shape, np.float32)
         times: dict[int, float] = defaultdict(float)
         for number in range(PASSES + 1):
-            request.infer({0: picture})
+            request.infer({0: image})
             for event in request.get_profiling_info() if number else ():
                 layer = layer_of(event.node_name)
                 if layer is not None:

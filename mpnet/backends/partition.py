@@ -16,7 +16,7 @@ from mpnet.engine.options import EngineOptions
 from mpnet.errors import ConfigError
 from mpnet.export import Target, target
 from mpnet.spec.layers import YoloSpec
-from mpnet.spec.network import PICTURE, NetworkSpec
+from mpnet.spec.network import NETWORK_INPUT, NetworkSpec
 
 OWN, SCALAR = "mpnet", "reference"
 """mpnet's kernels for this CPU, and its scalar ones: the same bits, at other speeds."""
@@ -26,7 +26,7 @@ OWN, SCALAR = "mpnet", "reference"
 class Part:
     """Consecutive layers that one backend runs.
 
-    given: the tensor that they read: a layer's index, or PICTURE. gives: layers whose results others read, in order.
+    given: the tensor that they read: a layer's index, or NETWORK_INPUT. gives: layers whose results others read, in order.
     """
 
     backend: str
@@ -143,7 +143,7 @@ def _runs(
 
 
 def _codes(network: NetworkSpec, precisions: PrecisionPlan, tensor: int) -> bool:
-    return tensor != PICTURE and result_storage(network.layers[tensor], precisions[tensor]).carries_scale
+    return tensor != NETWORK_INPUT and result_storage(network.layers[tensor], precisions[tensor]).carries_scale
 
 
 def _read_outside(network: NetworkSpec, layers: Sequence[int]) -> tuple[int, ...]:

@@ -25,7 +25,7 @@ from mpnet.trial.analysis import ANALYSIS_IMAGES, KEEP_MACS_PERCENT, analyze_exp
     type=click.IntRange(1, 100_000),
     default=ANALYSIS_IMAGES,
     show_default=True,
-    help="Pictures to run, evenly spread over the data set.",
+    help="Images to run, evenly spread over the data set.",
 )
 @click.option(
     "--keep-macs",
@@ -53,7 +53,7 @@ def command(
 
     Local error is what a step adds when everything before it is fp32, cumulative error what has piled up when the
     configuration runs. The last lines are the given configuration with the layers over it that are worth a higher precision,
-    by the agreement with the baseline that was measured on a few pictures.
+    by the agreement with the baseline that was measured on a few images.
     """
     report = analyze_experiment(
         experiment_of(source, overrides, threads, isa), images=images, keep_macs_percent=keep_macs, progress=progress(quiet)

@@ -16,23 +16,21 @@ from mpnet.report.comparison_text import print_comparison
 
 
 @declare(
-    "mpnet compare runs/example-fp32 runs/example-int8 --pictures lost/",
+    "mpnet compare runs/example-fp32 runs/example-int8 --images lost/",
     "mpnet compare runs/a/0123456789abcdef runs/b --fail-under AP=-0.5 --json",
     "mpnet compare sweep.sqlite:baseline sweep.sqlite:fqqqqqqqhqh",
 )
 @click.argument("runs", nargs=-1, required=True, metavar="RUN RUN...")
 @click.option(
-    "--pictures",
+    "--images",
+    "--pictures",  # its name in 0.1.0
+    "images",
     type=click.Path(path_type=Path, file_okay=False),
     metavar="DIR",
-    help="Write a picture of each lost or gained object: baseline left, other run right.",
+    help="Write an image of each lost or gained object: baseline left, other run right.",
 )
 @click.option(
-    "--draws",
-    default=DRAWS,
-    show_default=True,
-    type=click.IntRange(MIN_DRAWS, MAX_DRAWS),
-    help="Bootstrap draws over pictures.",
+    "--draws", default=DRAWS, show_default=True, type=click.IntRange(MIN_DRAWS, MAX_DRAWS), help="Bootstrap draws over images."
 )
 @click.option("--seed", default=0, show_default=True, help="Seed of the draws.")
 @click.option(
@@ -43,17 +41,17 @@ from mpnet.report.comparison_text import print_comparison
     help="Exit with 1 when a run differs by less, such as AP=-0.5; may be repeated.",
 )
 def command(
-    runs: tuple[str, ...], pictures: Path | None, draws: int, seed: int, limits: tuple[str, ...], quiet: bool, as_json: bool
+    runs: tuple[str, ...], images: Path | None, draws: int, seed: int, limits: tuple[str, ...], quiet: bool, as_json: bool
 ) -> int:
     """Compare finished runs, or configurations of a sweep; the first is the baseline.
 
     A RUN is a folder runs/<name>/<id>, its result.json, runs/<name> for its latest result, or STORE:KEY for a
     configuration of a sweep (its precision string, `baseline` or `chosen`). Differences come with paired 95 %
-    intervals over pictures: one whose interval contains zero is within noise. Agreement, which cannot exceed the baseline's,
+    intervals over images: one whose interval contains zero is within noise. Agreement, which cannot exceed the baseline's,
     has an interval and no verdict.
     """
     wanted = _limits(limits)
-    compared = compare_runs(runs, draws=draws, seed=seed, pictures=pictures, progress=progress(quiet))
+    compared = compare_runs(runs, draws=draws, seed=seed, images=images, progress=progress(quiet))
     broken = check_limits(compared.document, wanted)
     if as_json:
         print_json({**compared.document, "failed": broken})

@@ -21,7 +21,7 @@ from mpnet.engine.assign import assign_key
 from mpnet.export.yaml import precision_section, section_text
 from mpnet.formats.cfg import read_cfg
 from mpnet.kernels.environment import cpu_count
-from mpnet.report.sweep_text import change_text, pictures_text, print_sweep
+from mpnet.report.sweep_text import change_text, images_text, print_sweep
 from mpnet.spec.measures import measure
 from mpnet.spec.network import NetworkSpec
 
@@ -91,11 +91,11 @@ def decision(sweep: Mapping[str, Any], network: NetworkSpec) -> Iterator[str]:
     judged = next(row for row in sweep["picks"].values() if row["trial"] == best["trial"])
     section = precision_section(network, assign_key(network, best["precision"]))
     yield f"The best configuration found is {best['precision']}: {section_text(section)}."
-    # One set of pictures for all figures: those that did not choose, where there are any.
+    # One set of images for all figures: those that did not choose, where there are any.
     agreement = best.get("held_out", best["metrics"])["agreement_AP"]
     saved = " and ".join(f"{judged['saves'][name]:.0f} % of the {measure(name).label}" for name in SAVED)
     yield (
-        f"On {pictures_text(judged['losses'])} AP changes by {change_text(judged['losses'])}, and its objects agree with "
+        f"On {images_text(judged['losses'])} AP changes by {change_text(judged['losses'])}, and its objects agree with "
         f"fp32's to {agreement:.2f} AP; it saves {saved}."
     )
 

@@ -1,4 +1,4 @@
-"""`mpnet detect`: find objects in pictures, folders, videos and what a camera sees, and draw them."""
+"""`mpnet detect`: find objects in images, folders, videos and what a camera sees, and draw them."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from mpnet.cli.image_files import Source, find_sources
 from mpnet.cli.looking import Find, Look, View
 from mpnet.cli.options import declare, dialect_option, experiment_of, layer_option, selected_precisions
 from mpnet.cli.output import fail, note, print_json, progress
-from mpnet.cli.picture_files import Source, find_sources
-from mpnet.detection.pictures import read_picture
+from mpnet.detection.images import read_image
 from mpnet.errors import ConfigError, DataError, StoreError
 from mpnet.spec.plan_key import parse_key, split_key
 from mpnet.spec.precision import BY_CODE, PRECISIONS, Precision
@@ -30,7 +30,7 @@ NMS = 0.45
 
 @declare(
     "mpnet detect --cfg net.cfg --weights net.weights --names net.names street.jpg --out found/",
-    "mpnet detect --cfg net.cfg --weights net.weights --default int8 --layer 'heads=fp16' pictures/ drive.mp4 --json",
+    "mpnet detect --cfg net.cfg --weights net.weights --default int8 --layer 'heads=fp16' images/ drive.mp4 --json",
     "mpnet detect runs/demo:safe street.jpg --beside fp32 --out found/",
     "mpnet detect experiments/demo.yaml --camera 0 --out seen/",
     runtime=True,
@@ -61,7 +61,7 @@ NMS = 0.45
 @click.option(
     "--resize",
     type=click.Choice(RESIZES),
-    help="How a picture is fitted to the network.  [default: the experiment's, else stretch; of classifiers crop]",
+    help="How an image is fitted to the network.  [default: the experiment's, else stretch; of classifiers crop]",
 )
 @click.option("--default", type=click.Choice(list(PRECISIONS)), help="Precision of layers for which the cfg says none.")
 @layer_option
@@ -87,11 +87,11 @@ def command(
     quiet: bool,
     as_json: bool,
 ) -> int:
-    """Find objects in pictures, all pictures of folders, videos, or what a camera sees; with a classifier, the best five
+    """Find objects in images, all images of folders, videos, or what a camera sees; with a classifier, the best five
     classes of each.
 
-    The network is that of --cfg, or of what stands before the pictures: an EXPERIMENT.yaml, a RUN, a sweep's configuration
-    (STORE:safe) or a .cfg, at its precisions; without pictures those of the experiment are looked at. With --out, copies with
+    The network is that of --cfg, or of what stands before the images: an EXPERIMENT.yaml, a RUN, a sweep's configuration
+    (STORE:safe) or a .cfg, at its precisions; without images those of the experiment are looked at. With --out, copies with
     boxes drawn are written there; boxes are in pixels: x, y of the upper left corner, width, height. A file that is damaged
     is named, the others are looked at, and the exit code is 2.
     """
@@ -118,7 +118,7 @@ def command(
     for warning in network.spec.warnings:
         note(warning)
     if experiment is None and any(precision.is_narrow for precision in network.plan.precision.of_weights):
-        note("weights of fewer than eight bits are rounded to nearest here: experiments have calibration pictures")
+        note("weights of fewer than eight bits are rounded to nearest here: experiments have calibration images")
     task = network.spec.task or DETECTION
     protocol = _protocol(network, task, experiment.detection if experiment else None, confidence, nms, nms_kind, resize)
     look = Look(task.key, tuple((_caption(side), _find(side, task, protocol)) for side in _sides(network, beside)))
@@ -135,7 +135,7 @@ def command(
     with progress(quiet or len(sources) <= 1)("files", len(sources)) as advance:
         for source, target in zip(sources, targets, strict=True):
             try:
-                found = _video(source, target, look, quiet, most) if source.is_video else _picture(source, target, look)
+                found = _video(source, target, look, quiet, most) if source.is_video else _image(source, target, look)
             except DataError as error:
                 if len(sources) == 1:
                     raise
@@ -164,19 +164,19 @@ def command(
 def _experiment(
     images: tuple[str, ...], weights: Path | None, names: Path | None, threads: int | None, isa: str | None
 ) -> tuple[Experiment, tuple[str, ...]]:
-    """The experiment that stands before the pictures, and these."""
+    """The experiment that stands before the images, and these."""
     from mpnet.formats.images import SUFFIXES
 
     if not images or Path(images[0]).suffix.lower() in SUFFIXES:
         raise ConfigError(
-            "no network is named; give --cfg and --weights, or an EXPERIMENT.yaml, a run or STORE:KEY before the pictures"
+            "no network is named; give --cfg and --weights, or an EXPERIMENT.yaml, a run or STORE:KEY before the images"
         )
     from mpnet.report.decision import Files
 
     try:
         return experiment_of(images[0], (), threads, isa, Files(weights=weights, names=names)), images[1:]
     except StoreError as error:
-        raise ConfigError(f"{error}; or name a network before pictures, with --cfg and --weights") from None
+        raise ConfigError(f"{error}; or name a network before images, with --cfg and --weights") from None
 
 
 def _of_experiment(experiment: Experiment, default: str | None, layers: tuple[str, ...], dialect: str) -> Network:
@@ -193,19 +193,19 @@ def _sources(images: tuple[str, ...], camera: str | None, experiment: Experiment
     if images or camera is not None:
         return find_sources([Path(image) for image in images])
     if experiment is None or experiment.data is None:
-        raise ConfigError("nothing to look at; name pictures, folders or videos, or --camera 0")
-    return find_sources(_own_pictures(experiment.data))[: experiment.data.limit]
+        raise ConfigError("nothing to look at; name images, folders or videos, or --camera 0")
+    return find_sources(_own_images(experiment.data))[: experiment.data.limit]
 
 
-def _own_pictures(data: DataSection) -> list[Path]:
-    """Files and folders with the pictures of an experiment's data."""
+def _own_images(data: DataSection) -> list[Path]:
+    """Files and folders with the images of an experiment's data."""
     from mpnet.formats.labels_listed import describe_listed
     from mpnet.spec.experiment import LISTED
 
     if data.format in LISTED and data.labels is not None:
-        return list(describe_listed(data.labels, data.images).pictures)
+        return list(describe_listed(data.labels, data.images).images)
     if data.images is None:
-        raise ConfigError("the experiment names no pictures; name some, folders or videos")
+        raise ConfigError("the experiment names no images; name some, folders or videos")
     if data.format == "imagefolder":  # a folder for each class
         return sorted(path for path in data.images.iterdir() if path.is_dir())
     return [data.images]
@@ -220,7 +220,7 @@ def _protocol(
     nms_kind: str | None,
     resize: str | None,
 ) -> dict[str, Any]:
-    """How pictures become boxes: by the command line, then the experiment, then the cfg."""
+    """How images become boxes: by the command line, then the experiment, then the cfg."""
     protocol: dict[str, Any] = {
         "input": list(network.spec.in_shape),
         "resize": resize or (said.resize if said else None) or task.resize,
@@ -266,25 +266,25 @@ def _target(source: Source, out: Path | None) -> Path | None:
         return None
     target = out / source.out_name
     if os.path.realpath(target) == os.path.realpath(source.path):
-        raise ConfigError(f"{target}: would replace the picture that is looked at; choose another --out")
+        raise ConfigError(f"{target}: would replace the image that is looked at; choose another --out")
     return target
 
 
-def _picture(source: Source, target: Path | None, look: Look) -> dict[str, Any]:
-    picture = read_picture(
+def _image(source: Source, target: Path | None, look: Look) -> dict[str, Any]:
+    image = read_image(
         source.path,
         repaired=lambda path: note(f"{path}: a damaged JPEG, decoded by OpenCV, which guesses what is missing; restore it"),
     )
-    views = look.at(picture)
+    views = look.at(image)
     if target is not None:
         from mpnet.cli.drawing import write_drawn  # brings OpenCV, which reading a JPEG does without
 
-        write_drawn(target, picture, views)
+        write_drawn(target, image, views)
     return {
         "path": str(source.path),
         "kind": "picture",
-        "width": picture.shape[1],
-        "height": picture.shape[0],
+        "width": image.shape[1],
+        "height": image.shape[0],
         **look.plain(views),
         "out": None if target is None else str(target),
     }
@@ -328,7 +328,7 @@ def _print(file: dict[str, Any], look: Look) -> None:
 
 
 def _headline(frames: list[dict[str, Any]]) -> str:
-    """What was found in one picture, or in the frames of a video."""
+    """What was found in one image, or in the frames of a video."""
     if "detections" in frames[0]:
         return f"{sum(len(frame['detections']) for frame in frames)} objects"
     best = Counter(frame["classes"][0]["name"] for frame in frames)

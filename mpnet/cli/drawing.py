@@ -1,4 +1,4 @@
-"""Pictures for `mpnet detect` with what was found in them drawn, by OpenCV."""
+"""Images for `mpnet detect` with what was found in them drawn, by OpenCV."""
 
 from __future__ import annotations
 
@@ -19,30 +19,30 @@ from mpnet.trial.network import Box, Label
 JPEG_QUALITY = 92
 
 
-def write_drawn(target: Path, picture: NDArray[np.uint8], views: list[View]) -> None:
-    """A copy of the picture with boxes, or with its best class. Raises: DataError, StoreError."""
+def write_drawn(target: Path, image: NDArray[np.uint8], views: list[View]) -> None:
+    """A copy of the image with boxes, or with its best class. Raises: DataError, StoreError."""
     options = [cv2.IMWRITE_JPEG_QUALITY, JPEG_QUALITY] if target.suffix == ".jpg" else []
-    done, data = cv2.imencode(target.suffix, drawn(picture, views)[:, :, ::-1], options)
+    done, data = cv2.imencode(target.suffix, drawn(image, views)[:, :, ::-1], options)
     if not done:
-        raise DataError(f"{target}: the picture cannot be encoded as {target.suffix}")
+        raise DataError(f"{target}: the image cannot be encoded as {target.suffix}")
     write_bytes(target, data.tobytes())
 
 
-def drawn(picture: NDArray[np.uint8], views: list[View]) -> NDArray[np.uint8]:
+def drawn(image: NDArray[np.uint8], views: list[View]) -> NDArray[np.uint8]:
     """A copy with what one configuration finds; of two side by side, the one that was put beside left, with captions."""
-    copies = [draw_labels(picture, _labels(picture, view)) for view in views]
+    copies = [draw_labels(image, _labels(image, view)) for view in views]
     if len(views) == 1:
         return copies[0]
     return side_by_side(copies[::-1], [short_key(view.caption) for view in views[::-1]])
 
 
-def _labels(picture: NDArray[np.uint8], view: View) -> list[DrawnBox]:
+def _labels(image: NDArray[np.uint8], view: View) -> list[DrawnBox]:
     boxes = [
         DrawnBox((one.x, one.y, one.width, one.height), one.category, f"{one.name} {100 * one.score:.0f}%")
         for one in view.found
         if isinstance(one, Box)
     ]
-    height, width = picture.shape[:2]
+    height, width = image.shape[:2]
     return boxes + [
         DrawnBox((0, 0, width, height), one.category, f"{one.name} {one.score:.2f}")
         for one in view.found[:1]

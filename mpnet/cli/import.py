@@ -57,7 +57,7 @@ from mpnet.spec.protocol import RESIZES
     type=click.Choice(("file", "int8")),
     help="Of quantised files: wherever they round to 8 bits, as deployed, or only where int8 layers read, which is more exact.",
 )
-@click.option("--resize", default="", type=click.Choice(("", *RESIZES)), help="How pictures fit in.")
+@click.option("--resize", default="", type=click.Choice(("", *RESIZES)), help="How images fit in.")
 def command(
     model: Path,
     out: Path,
@@ -77,7 +77,7 @@ def command(
     """Write a model of another program (ONNX, TensorFlow Lite) as NAME.cfg, NAME.weights, NAME.names and NAME.yaml, and say
     what each of its nodes became.
 
-    Static shapes, one picture, convolutional networks up to the tensors that enter box decoding; docs/import.md lists what
+    Static shapes, one image, convolutional networks up to the tensors that enter box decoding; docs/import.md lists what
     is possible. What is not is refused by the node's name.
     """
     stem = name or model.stem

@@ -1,4 +1,4 @@
-"""`mpnet init`: an experiment file for a network and pictures of one's own."""
+"""`mpnet init`: an experiment file for a network and images of one's own."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from mpnet.trial.template import Parts, experiment_template
     "--images",
     required=True,
     type=click.Path(path_type=Path),
-    help="Labelled pictures: a folder, Darknet's .data or valid.txt, or Ultralytics' data.yaml.",
+    help="Labelled images: a folder, Darknet's .data or valid.txt, or Ultralytics' data.yaml.",
 )
 @click.option(
     "--labels",
     type=click.Path(path_type=Path),
-    help="Folder of label files.  [default: labels/ in place of images/, or beside the pictures]",
+    help="Folder of label files.  [default: labels/ in place of images/, or beside the images]",
 )
 @click.option("--annotations", type=click.Path(path_type=Path), help="Labels as an instances JSON (COCO).")
 @click.option(
@@ -77,6 +77,6 @@ def command(
         )
         return
     console().print(
-        f"{target}: {len(dataset.images)} pictures, {len(dataset.box)} labelled objects, {len(dataset.names)} "
+        f"{target}: {len(dataset.images)} images, {len(dataset.box)} labelled objects, {len(dataset.names)} "
         f"classes. Next: mpnet run {target}"
     )

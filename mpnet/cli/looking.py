@@ -17,7 +17,7 @@ Find = Callable[[NDArray[np.uint8]], Found]
 
 @dataclass(frozen=True)
 class View:
-    """What one configuration finds in a picture. caption: which configuration."""
+    """What one configuration finds in an image. caption: which configuration."""
 
     caption: str
     found: Found
@@ -25,21 +25,21 @@ class View:
 
 @dataclass
 class Look:
-    """key: of what is found, in JSON. sides: (caption, find in a picture); the first is what was asked for, a second
-    one stands beside it. seconds: spent in the first one's network and boxes alone, over `pictures`."""
+    """key: of what is found, in JSON. sides: (caption, find in an image); the first is what was asked for, a second
+    one stands beside it. seconds: spent in the first one's network and boxes alone, over `images`."""
 
     key: str
     sides: tuple[tuple[str, Find], ...]
     seconds: float = 0.0
-    pictures: int = field(default=0)
+    images: int = field(default=0)
 
-    def at(self, picture: NDArray[np.uint8]) -> list[View]:
+    def at(self, image: NDArray[np.uint8]) -> list[View]:
         """What each side finds."""
         begin = time.perf_counter()
-        views = [View(self.sides[0][0], self.sides[0][1](picture))]
+        views = [View(self.sides[0][0], self.sides[0][1](image))]
         self.seconds += time.perf_counter() - begin
-        self.pictures += 1
-        return views + [View(caption, find(picture)) for caption, find in self.sides[1:]]
+        self.images += 1
+        return views + [View(caption, find(image)) for caption, find in self.sides[1:]]
 
     def plain(self, views: list[View]) -> dict[str, Any]:
         """As documents hold it."""

@@ -23,9 +23,9 @@ from mpnet.errors import MpnetError
 
 # Command -> what it does, in the order of `mpnet --help`. Each is in the file of its name, imported when called.
 COMMANDS: dict[str, str] = {
-    "init": "An experiment file for a network and pictures of your own.",
+    "init": "An experiment file for a network and images of your own.",
     "show": "A network's layers: shapes, precisions, conversions, cost.",
-    "detect": "Find objects in pictures, videos and what a camera sees.",
+    "detect": "Find objects in images, videos and what a camera sees.",
     "run": "Evaluate one configuration of an experiment file.",
     "sweep": "Search over precisions: every combination, or a quick first answer.",
     "profile": "Measure this machine, for sweeps with its latency.",
@@ -106,7 +106,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 
 class _QuickExit:
-    """Leaves without taking the interpreter apart, which costs a tenth of the time of looking at one picture.
+    """Leaves without taking the interpreter apart, which costs a tenth of the time of looking at one image.
 
     Registered before everything else, so it is called last: threads have ended then, other handlers have run.
     """

@@ -42,11 +42,7 @@ from mpnet.report.summary import sentences
     help="Write the numbers of every plot as CSV and JSON.",
 )
 @click.option(
-    "--draws",
-    default=DRAWS,
-    show_default=True,
-    type=click.IntRange(MIN_DRAWS, MAX_DRAWS),
-    help="Bootstrap draws over pictures.",
+    "--draws", default=DRAWS, show_default=True, type=click.IntRange(MIN_DRAWS, MAX_DRAWS), help="Bootstrap draws over images."
 )
 @click.option("--no-compute", is_flag=True, help="Show what is stored; run no network for what is not.")
 @click.option("--choose", metavar="KEY", help="Precision string of the configuration to show.  [default: the sweep's]")
@@ -72,7 +68,7 @@ def command(
 
     STORE:safe, STORE:KEY and STORE:N/KEY say which configuration the page is about; a folder stands for its latest result,
     or else for its latest sweep. A sweep may still be running or have been interrupted. Errors per layer, intervals and
-    pictures that are not stored are computed when network and data are still there and unchanged; otherwise the page says
+    images that are not stored are computed when network and data are still there and unchanged; otherwise the page says
     what it lacks.
     """
     start = time.perf_counter()

@@ -34,7 +34,7 @@ from mpnet.trial.experiment import run_experiment
     help=f"Run the exported configuration in another engine as well, beside mpnet's own: {', '.join(backends())}.",
 )
 @backends_option
-@click.option("--verify", "check", is_flag=True, help="Check int8 kernels against simulation on the run's own pictures.")
+@click.option("--verify", "check", is_flag=True, help="Check int8 kernels against simulation on the run's own images.")
 def command(
     source: str,
     overrides: tuple[str, ...],
@@ -50,11 +50,11 @@ def command(
 ) -> int:
     """Evaluate the configuration of an EXPERIMENT file and store result.json and detections.json.
 
-    It may be that of an earlier RUN or of a sweep as well: STORE:safe, STORE:KEY; its protocol and pictures are taken.
+    It may be that of an earlier RUN or of a sweep as well: STORE:safe, STORE:KEY; its protocol and images are taken.
 
     The same configuration on the same data is not computed twice. When it is not the baseline (fp32 everywhere, unless
     the file says otherwise), the baseline runs along and the result says how far both agree. With --engine the same
-    configuration is exported and run by that engine on the same pictures; its result, which stands beside mpnet's own,
+    configuration is exported and run by that engine on the same images; its result, which stands beside mpnet's own,
     says in `deployed` how far both are apart and how long each takes. With --backends (or the key `backends`) several
     engines share the layers: each runs those that it supports, the rest falls back to the next, mpnet's scalar kernels
     being the last; every fallback is named. With --verify the exit

@@ -66,7 +66,7 @@ class SweepView:
             return
         space = start.problem.space
         self._console.print(
-            f"{space.size:,} configurations, {start.images} pictures"
+            f"{space.size:,} configurations, {start.images} images"
             + (
                 f" ({start.selecting} select, {start.images - start.selecting} are held out: sweep.holdout)"
                 if start.selecting < start.images
@@ -76,7 +76,7 @@ class SweepView:
         for note in start.notes:
             self._console.print(f"note: {note}")
         if start.listed:
-            self._console.print(f"all of them cost {start.theory:,.1f} forward passes per picture, {start.estimate} here")
+            self._console.print(f"all of them cost {start.theory:,.1f} forward passes per image, {start.estimate} here")
         if self._console.is_terminal:
             self._live = Live(console=self._console, refresh_per_second=4, transient=True)
             self._live.start()

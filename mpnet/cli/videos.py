@@ -101,7 +101,7 @@ def _looked(
         "frames_per_second": rate,
         "seconds": seconds,
         "looked_at_per_second": number / seconds if seconds else None,
-        "network_per_second": look.pictures / look.seconds if look.seconds else None,
+        "network_per_second": look.images / look.seconds if look.seconds else None,
         "frames": frames,
         "out": None if target is None else str(target),
     }

@@ -1,4 +1,4 @@
-"""One object per picture: crops of the demo's scenes, labelled by their folder, for networks that classify."""
+"""One object per image: crops of the demo's scenes, labelled by their folder, for networks that classify."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from pathlib import Path
 import numpy as np
 
 from mpnet.demo.scenes import CLASSES, SIZE, LabelledBox, scene
-from mpnet.demo.texture import Picture
+from mpnet.demo.texture import Image
 
 
-def crops(split: str, scenes: int) -> Iterator[tuple[int, Picture]]:
+def crops(split: str, scenes: int) -> Iterator[tuple[int, Image]]:
     """(class index, RGB uint8 (h, w, 3)) of every object of the first scenes of a split.
 
     A crop is wider than high, so that a classifier's centre crop has something to cut off; the object is in the middle
     unless the scene ends there. Raises: ValueError for another split.
     """
     for index in range(scenes):
-        picture, boxes = scene(split, index)
+        image, boxes = scene(split, index)
         for box in boxes:
-            yield box.label, _cut(picture, box)
+            yield box.label, _cut(image, box)
 
 
-def _cut(picture: Picture, box: LabelledBox) -> Picture:
+def _cut(image: Image, box: LabelledBox) -> Image:
     height = min(max(box.width, box.height) * 5 // 4, SIZE)
     width = min(height * 5 // 4, SIZE)
     left = min(max((box.x0 + box.x1 - width) // 2, 0), SIZE - width)
     top = min(max((box.y0 + box.y1 - height) // 2, 0), SIZE - height)
-    return picture[top : top + height, left : left + width]
+    return image[top : top + height, left : left + width]
 
 
 def write_imagefolder(directory: str | os.PathLike[str], split: str, scenes: int) -> Path:
@@ -48,6 +48,6 @@ def write_imagefolder(directory: str | os.PathLike[str], split: str, scenes: int
         path = root / CLASSES[label] / f"{number:05d}.png"
         ok, encoded = cv2.imencode(".png", np.ascontiguousarray(crop[:, :, ::-1]))
         if not ok:
-            raise OSError(f"{path}: OpenCV could not encode the picture")
+            raise OSError(f"{path}: OpenCV could not encode the image")
         path.write_bytes(encoded.tobytes())
     return root

@@ -1,4 +1,4 @@
-"""Scenes as files: PNG pictures with YOLO labels, one folder per split."""
+"""Scenes as files: PNG images with YOLO labels, one folder per split."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def write_dataset(
     """Write scenes as PNG files with YOLO labels; return the folder of the split.
 
     Result: <directory>/<split>, with images/NNNNN.png, labels/NNNNN.txt (lines "class cx cy w h", relative to the
-    picture) and classes.names. Files of these names are replaced. The bytes do not depend on `workers`.
+    image) and classes.names. Files of these names are replaced. The bytes do not depend on `workers`.
     progress: called with the number of scenes done.
     Raises: ValueError for an unknown split or count, OSError if a file cannot be written.
     """
@@ -55,11 +55,11 @@ def _mapper(workers: int) -> Iterator[Callable[..., Any]]:
 def _write_scene(root: Path, split: str, index: int) -> None:
     import cv2  # only writing needs it
 
-    picture, boxes = scene(split, index)
+    image, boxes = scene(split, index)
     path = root / "images" / f"{index:05d}.png"
-    ok, encoded = cv2.imencode(".png", np.ascontiguousarray(picture[:, :, ::-1]))
+    ok, encoded = cv2.imencode(".png", np.ascontiguousarray(image[:, :, ::-1]))
     if not ok:
-        raise OSError(f"{path}: OpenCV could not encode the picture")
+        raise OSError(f"{path}: OpenCV could not encode the image")
     _replace(path, encoded.tobytes())
     _replace(root / "labels" / f"{index:05d}.txt", "".join(map(_label_line, boxes)).encode())
 

@@ -1,4 +1,4 @@
-"""What the demo leaves for its user: model, labelled pictures and an experiment file, all plain files.
+"""What the demo leaves for its user: model, labelled images and an experiment file, all plain files.
 
 project = write_project("runs/demo", scenes=300)
 project.experiment  # runs/demo/demo.yaml, ready for `mpnet run` and `mpnet sweep`
@@ -22,7 +22,7 @@ _FOLDER_IN_EXPERIMENT = "../runs/demo/"
 
 @dataclass(frozen=True)
 class Project:
-    """Paths of a written demo. stored: pictures in it, which an earlier call may have made more."""
+    """Paths of a written demo. stored: images in it, which an earlier call may have made more."""
 
     folder: Path
     experiment: Path

@@ -1,4 +1,4 @@
-"""Polygons to pixel coverage in integer arithmetic only, so that every machine draws the same picture.
+"""Polygons to pixel coverage in integer arithmetic only, so that every machine draws the same image.
 
 Coordinates are fixed point, 64 units to a pixel (UNITS). A pixel is sampled at 4 x 4 points.
 """

@@ -1,6 +1,6 @@
 """Labelled scenes out of nothing but a seed: ten classes, 1 to 10 objects, the same pixels on every machine.
 
-    picture, boxes = scene("val", 0)
+    image, boxes = scene("val", 0)
 
 Everything from the random stream to the blur is integer arithmetic (see stream, raster, texture), so pixels
 and labels depend on no library version. Training and validation draw from disjoint seeds.
@@ -17,7 +17,7 @@ from mpnet.demo import texture
 from mpnet.demo.raster import FULL, ONE, TURN, UNITS, cosine, coverage, fill, sine
 from mpnet.demo.shapes import CLUTTER, SHAPES, UPRIGHT, Shape
 from mpnet.demo.stream import Stream
-from mpnet.demo.texture import Colour, Picture
+from mpnet.demo.texture import Colour, Image
 
 SIZE = 224  # side of a scene in pixels: the input size of the demo network
 CLASSES = tuple(SHAPES)
@@ -98,7 +98,7 @@ def _pose(stream: Stream, shape: Shape, length: int, angle: int) -> _Pose:
     middle = ((max(xs) + min(xs)) // 2 * scale[0] // scale[1], (max(ys) + min(ys)) // 2 * scale[0] // scale[1])
     shift = (stream.below(UNITS), stream.below(UNITS))
     centre = (side * UNITS // 2 - middle[0] + shift[0] - UNITS // 2, side * UNITS // 2 - middle[1] + shift[1] - UNITS // 2)
-    margin = length // 8  # a little may stick out of the picture
+    margin = length // 8  # a little may stick out of the image
     left = stream.between(-margin - 2, SIZE + margin - side + 2)
     top = stream.between(-margin - 2, SIZE + margin - side + 2)
     return _Pose(left, top, side, matrix, centre)
@@ -111,8 +111,8 @@ def _window(pose: _Pose) -> tuple[slice, slice, slice, slice]:
     return (slice(y0, y1), slice(x0, x1), slice(y0 - pose.top, y1 - pose.top), slice(x0 - pose.left, x1 - pose.left))
 
 
-def _blend(view: Picture, cover: NDArray[np.uint8], paint: Colour, shade: NDArray[np.int32] | None) -> None:
-    """Paint a colour over a view of the picture, in place, by coverage in [0, FULL]."""
+def _blend(view: Image, cover: NDArray[np.uint8], paint: Colour, shade: NDArray[np.int32] | None) -> None:
+    """Paint a colour over a view of the image, in place, by coverage in [0, FULL]."""
     alpha = cover.astype(np.int32)[:, :, None]
     target = np.array(paint, dtype=np.int32)[None, None, :]
     if shade is not None:
@@ -127,10 +127,10 @@ def _silhouette(shape: Shape, pose: _Pose) -> NDArray[np.uint8]:
     return coverage(pose.samples(shape[0][1]))[rows, columns]
 
 
-def _draw(picture: Picture, stream: Stream, shape: Shape, pose: _Pose, silhouette: NDArray[np.uint8], least: int) -> None:
+def _draw(image: Image, stream: Stream, shape: Shape, pose: _Pose, silhouette: NDArray[np.uint8], least: int) -> None:
     """Draw a shape in colours that differ by `least` from what is behind it."""
     rows, columns, canvas_rows, canvas_columns = _window(pose)
-    view = picture[rows, columns]
+    view = image[rows, columns]
     own = silhouette >= FULL // 2
     count = max(int(own.sum()), 1)
     behind = view[own].sum(axis=0, dtype=np.int64) // count
@@ -159,18 +159,18 @@ def _length(stream: Stream) -> int:
     return min(stream.between(SMALLEST << octave, (SMALLEST << (octave + 1)) - 1), LARGEST)
 
 
-def _clutter(picture: Picture, stream: Stream, count: int, longest: int) -> None:
+def _clutter(image: Image, stream: Stream, count: int, longest: int) -> None:
     for _ in range(count):
         shape = CLUTTER[stream.below(len(CLUTTER))]
         pose = _pose(stream, shape, stream.between(8, longest), stream.below(TURN))
-        _draw(picture, stream, shape, pose, _silhouette(shape, pose), 30)
+        _draw(image, stream, shape, pose, _silhouette(shape, pose), 30)
 
 
-def render(seed: int) -> tuple[Picture, tuple[LabelledBox, ...]]:
+def render(seed: int) -> tuple[Image, tuple[LabelledBox, ...]]:
     """Return the scene of one seed: RGB uint8 (SIZE, SIZE, 3) and its boxes."""
     stream = Stream(seed)
-    picture = texture.background(stream, SIZE)
-    _clutter(picture, stream, stream.between(0, 7), 70)
+    image = texture.background(stream, SIZE)
+    _clutter(image, stream, stream.between(0, 7), 70)
     owner = np.full((SIZE, SIZE), -1, dtype=np.int32)  # index of the object seen at each pixel
     labels: list[int] = []
     areas: list[int] = []
@@ -191,7 +191,7 @@ def render(seed: int) -> tuple[Picture, tuple[LabelledBox, ...]]:
             hidden = np.bincount(owner[rows, columns][mask] + 1, minlength=len(labels) + 1)[1:]
             left = [before - int(loss) for before, loss in zip(seen, hidden, strict=True)]
             if all(rest * 100 >= area * (100 - _MAX_LOSS) for rest, area in zip(left, areas, strict=True)):
-                _draw(picture, stream, shape, pose, silhouette, _MIN_CONTRAST)
+                _draw(image, stream, shape, pose, silhouette, _MIN_CONTRAST)
                 owner[rows, columns][mask] = len(labels)
                 labels.append(label)
                 areas.append(int(mask.sum()))
@@ -202,13 +202,13 @@ def render(seed: int) -> tuple[Picture, tuple[LabelledBox, ...]]:
             bar = CLUTTER[3]
             pose = _pose(stream, bar, stream.between(20, 70), stream.below(TURN))
             silhouette = _silhouette(bar, pose)
-            _draw(picture, stream, bar, pose, silhouette, 30)
+            _draw(image, stream, bar, pose, silhouette, 30)
             rows, columns, _, _ = _window(pose)
             owner[rows, columns][silhouette >= FULL // 2] = -1
-    picture = texture.blur(picture, stream)
-    picture = texture.light(picture, stream)
-    picture = texture.sensor_noise(picture, stream)
-    return picture, _boxes(owner, labels, areas)
+    image = texture.blur(image, stream)
+    image = texture.light(image, stream)
+    image = texture.sensor_noise(image, stream)
+    return image, _boxes(owner, labels, areas)
 
 
 def _boxes(owner: NDArray[np.int32], labels: list[int], areas: list[int]) -> tuple[LabelledBox, ...]:
@@ -222,7 +222,7 @@ def _boxes(owner: NDArray[np.int32], labels: list[int], areas: list[int]) -> tup
     return tuple(boxes)
 
 
-def scene(split: str, index: int) -> tuple[Picture, tuple[LabelledBox, ...]]:
+def scene(split: str, index: int) -> tuple[Image, tuple[LabelledBox, ...]]:
     """Return one scene of a split: RGB uint8 (SIZE, SIZE, 3) and its boxes.
 
     split: "train" or "val"; index: 0 <= index < SPLIT_LIMIT.

@@ -93,7 +93,7 @@ SHAPES: dict[str, Shape] = {
 # Classes that stand nearly upright, as signs do; all others lean by up to 30 degrees.
 UPRIGHT = frozenset({"no-entry", "warning"})
 
-# Things that are in the picture but in no class; some are close to one, so that texture alone does not do.
+# Things that are in the image but in no class; some are close to one, so that texture alone does not do.
 CLUTTER: tuple[Shape, ...] = (
     _solid((_disc(0, 0, 1000, 32),)),
     _solid((_TRIANGLE,)),

@@ -12,7 +12,7 @@ from mpnet.demo.stream import Stream
 
 Colour = tuple[int, int, int]
 Field = NDArray[np.int32]  # height x width
-Picture = NDArray[np.uint8]  # height x width x 3, RGB
+Image = NDArray[np.uint8]  # height x width x 3, RGB
 
 
 @lru_cache(maxsize=64)
@@ -70,7 +70,7 @@ def contrast(a: Colour, b: Colour) -> int:
     return sum(abs(p - q) for p, q in zip(a, b, strict=True))
 
 
-def background(stream: Stream, size: int) -> Picture:
+def background(stream: Stream, size: int) -> Image:
     """Return a textured background without objects."""
     field = cloud(stream, size, stream.between(2, 6)) + cloud(stream, size, stream.between(8, 28))
     field >>= 1
@@ -79,12 +79,12 @@ def background(stream: Stream, size: int) -> Picture:
         field = (field * (256 - share) + _pattern(stream, size) * share) >> 8
     tint = cloud(stream, size, stream.between(2, 10))
     first, second, third = colour(stream), colour(stream), colour(stream)
-    picture = np.empty((size, size, 3), dtype=np.uint8)
+    image = np.empty((size, size, 3), dtype=np.uint8)
     spread = stream.between(60, 256)  # some backgrounds are nearly plain
     for c in range(3):
         base = first[c] * 256 + (second[c] - first[c]) * (field * spread >> 8)
-        picture[:, :, c] = (base + (third[c] - first[c]) * (tint >> 1)).clip(0, 255 * 256) >> 8
-    return picture
+        image[:, :, c] = (base + (third[c] - first[c]) * (tint >> 1)).clip(0, 255 * 256) >> 8
+    return image
 
 
 def _blur_axis(wide: NDArray[np.uint16], axis: int, box: bool) -> NDArray[np.uint16]:
@@ -99,12 +99,12 @@ def _blur_axis(wide: NDArray[np.uint16], axis: int, box: bool) -> NDArray[np.uin
     return ((left + right + 2 * wide + 2) >> 2).astype(np.uint16)
 
 
-def blur(picture: Picture, stream: Stream) -> Picture:
-    """Return the picture out of focus, moved during exposure, or as it was."""
+def blur(image: Image, stream: Stream) -> Image:
+    """Return the image out of focus, moved during exposure, or as it was."""
     kind = stream.below(10)
     if kind < 5:
-        return picture
-    wide = picture.astype(np.uint16)
+        return image
+    wide = image.astype(np.uint16)
     if kind < 9:
         for _ in range(1 + (kind == 8)):
             wide = _blur_axis(_blur_axis(wide, 0, False), 1, False)
@@ -115,9 +115,9 @@ def blur(picture: Picture, stream: Stream) -> Picture:
     return wide.astype(np.uint8)
 
 
-def light(picture: Picture, stream: Stream) -> Picture:
-    """Return the picture under uneven, slightly coloured light."""
-    size = picture.shape[0]
+def light(image: Image, stream: Stream) -> Image:
+    """Return the image under uneven, slightly coloured light."""
+    size = image.shape[0]
     gain = stream.between(180, 330)  # of 256
     slope = stream.between(0, 110)
     position = _ramp(stream.below(TURN), size)
@@ -126,18 +126,18 @@ def light(picture: Picture, stream: Stream) -> Picture:
     if stream.chance(30):  # soft shadow
         shade = shade * (256 - (cloud(stream, size, 4) > 128) * stream.between(40, 110)) >> 8
     offset = stream.between(-20, 30)
-    lit = np.empty_like(picture)
+    lit = np.empty_like(image)
     for c in range(3):
         tinted = shade * stream.between(225, 287) >> 8
-        lit[:, :, c] = ((picture[:, :, c] * tinted >> 8) + offset).clip(0, 255)
+        lit[:, :, c] = ((image[:, :, c] * tinted >> 8) + offset).clip(0, 255)
     return lit
 
 
-def sensor_noise(picture: Picture, stream: Stream) -> Picture:
-    """Return the picture with bell-shaped noise, the scaled sum of four uniform values a channel."""
+def sensor_noise(image: Image, stream: Stream) -> Image:
+    """Return the image with bell-shaped noise, the scaled sum of four uniform values a channel."""
     strength = stream.between(0, 14)  # the standard deviation is 0.58 of this
-    draws = stream.octets(picture.size * 2).reshape(2, *picture.shape)
+    draws = stream.octets(image.size * 2).reshape(2, *image.shape)
     # Nibbles: four uniform values in [0, 15] a pixel value, mean 30, standard deviation 9.2.
     total = ((draws[0] & 15) + (draws[0] >> 4) + (draws[1] & 15) + (draws[1] >> 4)).astype(np.int16) - 30
-    noisy: Picture = (picture + ((total * strength + 8) >> 4)).clip(0, 255).astype(np.uint8)
+    noisy: Image = (image + ((total * strength + 8) >> 4)).clip(0, 255).astype(np.uint8)
     return noisy

@@ -1,1 +1,1 @@
-"""From pictures to network input, and from head tensors to boxes."""
+"""From images to network input, and from head tensors to boxes."""

@@ -47,7 +47,7 @@ class Candidates:
     """What one head says before suppression, by image, then class, then falling score, then cell and anchor.
 
     offsets:  int64 (images + 1,); category: int32 (n,); score: float32 (n,);
-    box:      float32 (n, 4), centre x, centre y, width, height relative to the picture.
+    box:      float32 (n, 4), centre x, centre y, width, height relative to the image.
     Decoded once per head tensor; any two heads of one set of images can be joined by `nms.suppress`.
     """
 

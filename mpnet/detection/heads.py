@@ -31,6 +31,6 @@ def _head(network: NetworkSpec, layer: YoloSpec) -> YoloHead:
     if isinstance(layer, DetectionSpec):
         by = "softmax" if layer.softmax else "nothing"
         other = OtherHead("detection", layer.classes, by, side=layer.side, boxes=layer.boxes, root=layer.root)
-        # A quarter of the picture: decoding multiplies the square of a side by 4.
+        # A quarter of the image: decoding multiplies the square of a side by 4.
         return YoloHead(((width / 4, height / 4),) * layer.boxes, layer.classes, width, height, other=other)
     return YoloHead(layer.head_anchors, layer.classes, width, height, layer.scale_x_y, layer.new_coords)

@@ -1,4 +1,4 @@
-"""JPEG -> RGB to the same pixels on every machine, whatever libjpeg it has. The work is done in csrc/picture/."""
+"""JPEG -> RGB to the same pixels on every machine, whatever libjpeg it has. The work is done in csrc/image/."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from mpnet.kernels._core import ffi, lib
 from mpnet.kernels.core import c_arguments
 
 MAX_PIXELS = 1 << 25
-"""Larger pictures are left to other decoders: a progressive one would need more than 300 MB here."""
+"""Larger images are left to other decoders: a progressive one would need more than 300 MB here."""
 
 
 def decode_jpeg(data: bytes, width: int, height: int) -> NDArray[np.uint8] | None:
-    """The picture in a JPEG file's bytes, uint8 (height, width, 3), or None when this decoder declines.
+    """The image in a JPEG file's bytes, uint8 (height, width, 3), or None when this decoder declines.
 
     It takes baseline and progressive files of 8 bits with one or three components, and declines all others, damaged
     files, and those whose header has another size. EXIF rotation is ignored. Pixels equal those of the reference
@@ -26,9 +26,9 @@ def decode_jpeg(data: bytes, width: int, height: int) -> NDArray[np.uint8] | Non
     if size_bytes == 0:
         return None
     scratch = np.empty((size_bytes + 7) // 8, dtype=np.uint64)
-    picture = np.empty((height, width, 3), dtype=np.uint8)
-    status = lib.mp_jpeg_decode(*c_arguments(source, len(data), width, height, scratch, scratch.nbytes, picture))
-    return picture if status == lib.MP_OK else None
+    image = np.empty((height, width, 3), dtype=np.uint8)
+    status = lib.mp_jpeg_decode(*c_arguments(source, len(data), width, height, scratch, scratch.nbytes, image))
+    return image if status == lib.MP_OK else None
 
 
 def is_damaged(data: bytes, width: int, height: int) -> bool:

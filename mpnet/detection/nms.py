@@ -42,7 +42,7 @@ class NmsOptions:
 def suppress(heads: Sequence[Candidates], sizes: NDArray[np.float32], options: NmsOptions | None = None) -> Detections:
     """Join the heads' candidates and keep, per image and class, those that no better one overlaps too much.
 
-    sizes:  float32 (images, 2), width and height of the pictures in pixels.
+    sizes:  float32 (images, 2), width and height of the images in pixels.
     Result: boxes in pixels, not clipped; equal scores in the order of heads, cells and anchors.
     Raises: DataError when the heads have different images; ConfigError for no head or more than 16.
     """
@@ -52,7 +52,7 @@ def suppress(heads: Sequence[Candidates], sizes: NDArray[np.float32], options: N
     images = heads[0].image_count
     if any(head.image_count != images for head in heads) or sizes.shape != (images, 2):
         raise DataError(
-            f"heads and picture sizes are of different sets of images ({images} and "
+            f"heads and image sizes are of different sets of images ({images} and "
             f"{[head.image_count for head in heads[1:]]}, {len(sizes)} sizes)"
         )
     wh = np.ascontiguousarray(sizes, dtype=np.float32)

@@ -1,13 +1,13 @@
-"""Picture -> network input, as Darknet does it, and the way back for boxes.
+"""Image -> network input, as Darknet does it, and the way back for boxes.
 
-Darknet resizes bilinearly with aligned corners, each axis by itself, the horizontal one first, on float32 pictures:
+Darknet resizes bilinearly with aligned corners, each axis by itself, the horizontal one first, on float32 images:
 src = i * ((in - 1) / (out - 1)), i0 = int(src), d = src - i0, value = (1 - d) * p[i0] + d * p[i0 + 1].
 cv2.resize and PIL give other values. Its last output row lacks the second term; src is normally exactly in - 1 there
 and d = 0, but for some heights float32 rounding gives i0 = in - 2 and d close to 1, and the row comes out almost black.
 That quirk is kept on purpose: all three reference programs have it, and equality with them is what makes a result
-checkable. `last_row="blend"` gives the row its second term. The work is done in csrc/picture/resize.c.
+checkable. `last_row="blend"` gives the row its second term. The work is done in csrc/image/resize.c.
 
-Classifiers see the middle of a picture: AlexeyAB's program brings the shorter side to the network's width and cuts out
+Classifiers see the middle of an image: AlexeyAB's program brings the shorter side to the network's width and cuts out
 the centre (`crop`); pjreddie's letterboxes.
 """
 
@@ -26,12 +26,12 @@ from mpnet.spec.protocol import RESIZES
 
 MODES: dict[str, int] = {"stretch": lib.MP_STRETCH, "letterbox": lib.MP_LETTERBOX, "crop": lib.MP_CROP}
 MAX_NET_SIDE: int = lib.MP_MAX_NET_SIDE
-MAX_PICTURE_SIDE: int = lib.MP_MAX_PICTURE_SIDE
+MAX_IMAGE_SIDE: int = lib.MP_MAX_IMAGE_SIDE
 
 
 @dataclass(frozen=True)
 class Geometry:
-    """Where a picture lies in the network input; sizes in pixels. content: the picture's size after resizing, which
+    """Where an image lies in the network input; sizes in pixels. content: the image's size after resizing, which
     reaches beyond the input where that shows its middle only."""
 
     image_width: int
@@ -44,7 +44,7 @@ class Geometry:
     def relative(self) -> tuple[float, float, float, float]:
         """x offset, y offset, width, height of the content, relative to the network input.
 
-        The offset is half the margin, also when the margin is odd and the picture was pasted half a pixel
+        The offset is half the margin, also when the margin is odd and the image was pasted half a pixel
         further left or up: Darknet's arithmetic.
         """
         return (
@@ -61,56 +61,56 @@ def geometry_array(geometries: Sequence[Geometry]) -> NDArray[np.float32]:
 
 
 def plan_geometry(image_width: int, image_height: int, net_width: int, net_height: int, mode: str) -> Geometry:
-    """How a picture of this size is put into the network input.
+    """How an image of this size is put into the network input.
 
-    Raises: ConfigError for an unknown mode or network size, DataError for an empty picture.
+    Raises: ConfigError for an unknown mode or network size, DataError for an empty image.
     """
     if mode not in RESIZES:
         raise ConfigError(f"detection.resize: unknown mode {mode!r}; known are {', '.join(RESIZES)}")
     if image_width < 1 or image_height < 1:
-        raise DataError(f"a picture of {image_width} x {image_height} pixels cannot be resized")
+        raise DataError(f"an image of {image_width} x {image_height} pixels cannot be resized")
     if not (1 <= net_width <= MAX_NET_SIDE and 1 <= net_height <= MAX_NET_SIDE):
         raise ConfigError(f"a network input of {net_width} x {net_height} is outside 1 to {MAX_NET_SIDE} pixels")
-    if max(image_width, image_height) > MAX_PICTURE_SIDE:
-        raise DataError(f"a picture of {image_width} x {image_height} pixels has a side above {MAX_PICTURE_SIDE}; scale it")
+    if max(image_width, image_height) > MAX_IMAGE_SIDE:
+        raise DataError(f"an image of {image_width} x {image_height} pixels has a side above {MAX_IMAGE_SIDE}; scale it")
     place = ffi.new("mp_geometry *")
     check_status(lib.mp_fit(image_width, image_height, net_width, net_height, MODES[mode], place), "resizing")
     return Geometry(image_width, image_height, net_width, net_height, place.width, place.height)
 
 
-def resize(picture: NDArray[np.uint8], width: int, height: int, *, last_row: str = "darknet") -> NDArray[np.float32]:
-    """Darknet's bilinear resize of an RGB picture: (h, w, 3) uint8 -> (height, width, 3) float32 in [0, 1].
+def resize(image: NDArray[np.uint8], width: int, height: int, *, last_row: str = "darknet") -> NDArray[np.float32]:
+    """Darknet's bilinear resize of an RGB image: (h, w, 3) uint8 -> (height, width, 3) float32 in [0, 1].
 
     last_row: 'darknet' leaves out the second term in the last row (see above), 'blend' keeps it.
     """
-    resized: NDArray[np.float32] = preprocess(picture, width, height, last_row=last_row)[0][0]
+    resized: NDArray[np.float32] = preprocess(image, width, height, last_row=last_row)[0][0]
     return resized
 
 
 def preprocess(
-    picture: NDArray[np.uint8], net_width: int, net_height: int, mode: str = "stretch", *, last_row: str = "darknet"
+    image: NDArray[np.uint8], net_width: int, net_height: int, mode: str = "stretch", *, last_row: str = "darknet"
 ) -> tuple[NDArray[np.float32], Geometry]:
-    """The network input of an RGB picture and where the picture lies in it.
+    """The network input of an RGB image and where the image lies in it.
 
-    picture: uint8 (h, w, 3), RGB.
+    image: uint8 (h, w, 3), RGB.
     mode:    'stretch' fills the input and ignores the aspect; 'letterbox' keeps it, centred, the rest 0.5; 'crop' brings
              the shorter side to the input's width and takes the middle, its border repeated where that is too low.
     Result:  float32 (1, net_height, net_width, 3) in [0, 1], and the geometry that decoding needs.
     Raises: DataError for another shape or type, ConfigError for an unknown mode.
     """
-    if picture.ndim != 3 or picture.shape[2] != 3 or picture.dtype != np.uint8:
-        raise DataError(f"a picture is uint8 (height, width, 3), not {picture.dtype} {picture.shape}")
+    if image.ndim != 3 or image.shape[2] != 3 or image.dtype != np.uint8:
+        raise DataError(f"an image is uint8 (height, width, 3), not {image.dtype} {image.shape}")
     if last_row not in ("darknet", "blend"):
         raise ConfigError(f"last_row: {last_row!r} is neither 'darknet' nor 'blend'")
-    geometry = plan_geometry(picture.shape[1], picture.shape[0], net_width, net_height, mode)
+    geometry = plan_geometry(image.shape[1], image.shape[0], net_width, net_height, mode)
     out = np.empty((1, net_height, net_width, 3), dtype=np.float32)
-    scratch = np.empty(lib.mp_preprocess_scratch(picture.shape[1], net_width, net_height), np.uint8)
+    scratch = np.empty(lib.mp_preprocess_scratch(image.shape[1], net_width, net_height), np.uint8)
     check_status(
         lib.mp_preprocess(
             *c_arguments(
-                np.ascontiguousarray(picture),
-                picture.shape[1],
-                picture.shape[0],
+                np.ascontiguousarray(image),
+                image.shape[1],
+                image.shape[0],
                 net_width,
                 net_height,
                 MODES[mode],

@@ -24,7 +24,7 @@ from mpnet.errors import ConfigError, DataError, KernelError, PrecisionError
 from mpnet.quantization import native as activations
 from mpnet.quantization.histogram import GrowingHistogram
 from mpnet.quantization.measure import ErrorMeter, TensorError
-from mpnet.spec.network import PICTURE
+from mpnet.spec.network import NETWORK_INPUT
 from mpnet.spec.precision import FP32, Precision
 
 Floats = NDArray[np.float32]
@@ -91,10 +91,10 @@ def analyze(
     threads: int = 1,
     advance: Callable[[int], None] = lambda count: None,
 ) -> Analysis:
-    """Run the pictures through the configuration and through fp32, and compare.
+    """Run the images through the configuration and through fp32, and compare.
 
     batches: (n, height, width, channels) float32.
-    Raises: ConfigError when every layer is fp32; DataError without pictures; EngineError naming the layer.
+    Raises: ConfigError when every layer is fp32; DataError without images; EngineError naming the layer.
     """
     lowered = [layer for layer in plan.network.layers if _is_lowered(plan, layer.index)]
     if not lowered:
@@ -111,7 +111,7 @@ def analyze(
         images += len(batch)
         advance(len(batch))
     if images == 0:
-        raise DataError("there is no picture to analyse on; give at least one")
+        raise DataError("there is no image to analyse on; give at least one")
     steps = tuple(
         _step_analysis(plan, number, step, meters[number])
         for number, step in enumerate(plan.steps)
@@ -139,7 +139,7 @@ def _walk(
     actual: dict[int, Tensor] = {0: Tensor(batch, FP32)}
     reference: dict[int, Floats] = {0: batch}
     local: dict[int, Tensor] = {}
-    by_layer: dict[int, Floats] = {PICTURE: batch}
+    by_layer: dict[int, Floats] = {NETWORK_INPUT: batch}
     # Layers that only pass a tensor on have the slot of the layer that made it; that one comes first.
     result_of = {slot: layer for layer, slot in reversed(list(enumerate(plan.layer_slots)))}
     for number, step in enumerate(plan.steps):

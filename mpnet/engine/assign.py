@@ -8,7 +8,7 @@ from typing import Mapping
 
 from mpnet.engine.lowering import layer_precision, makes_values, result_storage
 from mpnet.errors import PrecisionError
-from mpnet.spec.network import PICTURE, LayerSpec, NetworkSpec
+from mpnet.spec.network import NETWORK_INPUT, LayerSpec, NetworkSpec
 from mpnet.spec.plan_key import format_key, parse_key
 from mpnet.spec.precision import FP32, Precision, precision
 from mpnet.spec.selectors import select_layers
@@ -83,7 +83,7 @@ def assign(
     origins: list[str] = []
     stored: list[Precision] = []
     for layer in network.layers:
-        inputs = [FP32 if index == PICTURE else stored[index] for index in layer.inputs]
+        inputs = [FP32 if index == NETWORK_INPUT else stored[index] for index in layer.inputs]
         own, origin = chosen.get(layer.index, (None, "input"))
         _check(network, layer, own)
         result = layer_precision(layer, own, inputs)
@@ -131,8 +131,8 @@ def _check_promise(
     for index, found in zip(layer.inputs, inputs, strict=True):
         if found is wanted.tensor:
             continue
-        if index == PICTURE:
-            source = "the picture, which is fp32"
+        if index == NETWORK_INPUT:
+            source = "the image, which is fp32"
         else:
             maker = _maker(network, index)
             source = f"layer {maker} ({network.layers[maker].name}, {precisions[maker]})"
@@ -145,6 +145,6 @@ def _check_promise(
 
 
 def _maker(network: NetworkSpec, index: int) -> int:
-    while not makes_values(network, index) and network.layers[index].inputs[0] != PICTURE:
+    while not makes_values(network, index) and network.layers[index].inputs[0] != NETWORK_INPUT:
         index = network.layers[index].inputs[0]
     return index

@@ -18,7 +18,7 @@ from mpnet.kernels._core import lib
 from mpnet.kernels.call import Call
 from mpnet.kernels.calls import Binder
 from mpnet.messages import bytes_text
-from mpnet.spec.network import PICTURE, NetworkSpec
+from mpnet.spec.network import NETWORK_INPUT, NetworkSpec
 
 
 @dataclass(eq=False)
@@ -59,12 +59,12 @@ def failure(operation: Operation, call: Call, status: int) -> KernelError | Prec
 
 def named_error(network: NetworkSpec, index: int, error: MpnetError) -> EngineError:
     """The error with the layer's name in front."""
-    where = "the picture" if index == PICTURE else f"layer {index} ({network.layers[index].name})"
+    where = "the image" if index == NETWORK_INPUT else f"layer {index} ({network.layers[index].name})"
     return EngineError(f"{network.source}: {where}: {error}")
 
 
-def picture_conversions(plan: Plan) -> set[int]:
-    """Numbers of the steps that convert the picture for one convolution, which then does it while it reads: the picture is the
+def image_conversions(plan: Plan) -> set[int]:
+    """Numbers of the steps that convert the image for one convolution, which then does it while it reads: the image is the
     largest tensor of most networks, comes from memory, and stays where it is, so that no other tensor's place changes."""
     readers: dict[int, list[int]] = {}
     for number, step in enumerate(plan.steps):
@@ -94,8 +94,8 @@ class BoundPlan:
             raise EngineError(
                 f"a batch of {images} needs {bytes_text(arena.size_bytes * images)} for activations; use a smaller batch"
             ) from None
-        # Stands for the picture until the first run, which reads the caller's array in place.
-        arrays[0] = self._picture = np.empty((images, *plan.network.in_shape), np.float32)
+        # Stands for the image until the first run, which reads the caller's array in place.
+        arrays[0] = self._image = np.empty((images, *plan.network.in_shape), np.float32)
         measured = {
             step.inputs[0] for step in plan.steps if isinstance(step.operation, Quantize) and step.operation.range is None
         }
@@ -104,10 +104,10 @@ class BoundPlan:
             for slot, data in enumerate(arrays)
             if data is not None
         }
-        joined = picture_conversions(plan)
+        joined = image_conversions(plan)
         context = Context.of(prepared, threads)
         self.calls: list[tuple[int, Call]] = []
-        self._picture_calls: list[Call] = []
+        self._image_calls: list[Call] = []
         for number, step in enumerate(plan.steps):
             inputs, out, operation = [tensors[slot] for slot in step.inputs], tensors[step.output], step.operation
             try:
@@ -120,17 +120,17 @@ class BoundPlan:
             except (KernelError, PrecisionError) as error:
                 raise named_error(plan.network, step.layer, error) from None
             self.calls += [(number, call) for call in calls]
-            self._picture_calls += calls if 0 in step.inputs or inputs[0].unconverted is not None else []
+            self._image_calls += calls if 0 in step.inputs or inputs[0].unconverted is not None else []
         context.binder.finish()
         for slot, number in plan.unchecked_outputs:
             check = context.binder.value_range(tensors[slot].data, np.zeros((images, 2), np.float32))
             self.calls.append((number, check))
-            self._picture_calls += [check] if slot == 0 else []
+            self._image_calls += [check] if slot == 0 else []
         self.heads: list[NDArray[np.float32]] = [tensors[slot].data for slot in plan.outputs]
 
     def run(self, x: NDArray[np.float32]) -> None:
         """One forward pass of x, which is C-contiguous float32 of the bound shape. Raises: EngineError."""
-        self.set_picture(x)
+        self.set_image(x)
         number = 0
         try:
             for number, call in self.calls:
@@ -140,12 +140,12 @@ class BoundPlan:
         except (KernelError, PrecisionError) as error:
             raise named_error(self._plan.network, self._plan.steps[number].layer, error) from None
 
-    def set_picture(self, x: NDArray[np.float32]) -> None:
+    def set_image(self, x: NDArray[np.float32]) -> None:
         """Let the first steps read x in place; it must stay alive until `run` is over."""
-        if x is not self._picture:
-            for call in self._picture_calls:
+        if x is not self._image:
+            for call in self._image_calls:
                 call.set_input(x)
-            self._picture = x
+            self._image = x
             for position, slot in enumerate(self._plan.outputs):
                 if slot == 0:
                     self.heads[position] = x

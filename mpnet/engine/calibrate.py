@@ -1,4 +1,4 @@
-"""Ranges of a network's tensors, found once on calibration pictures."""
+"""Ranges of a network's tensors, found once on calibration images."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mpnet.engine.prepare import Prepared
 from mpnet.errors import ConfigError
 from mpnet.quantization.calibrate import CalibrationMethod, Calibrator
 from mpnet.quantization.scheme import ActivationScheme
-from mpnet.spec.network import PICTURE, NetworkSpec
+from mpnet.spec.network import NETWORK_INPUT, NetworkSpec
 from mpnet.spec.quantization import scheme_of
 from mpnet.spec.ranges import CalibratedRanges
 
@@ -62,12 +62,12 @@ def calibrate(
     digests: Mapping[str, str],
     threads: int = 1,
 ) -> CalibratedRanges:
-    """Run the pictures in fp32 and find the requested ranges.
+    """Run the images in fp32 and find the requested ranges.
 
     batches: (n, height, width, channels) float32. digests: go into the result, see CalibratedRanges.
-    Raises: DataError without pictures, EngineError naming the layer for values that are not finite.
+    Raises: DataError without images, EngineError naming the layer for values that are not finite.
     """
-    names = {PICTURE: "picture", **{layer.index: layer.name for layer in prepared.network.layers}}
+    names = {NETWORK_INPUT: "picture", **{layer.index: layer.name for layer in prepared.network.layers}}
     calibrator = Calibrator(requests, names)
     observe_tensors(prepared, batches, [calibrator.observe], threads)
     return calibrator.result(digests)

@@ -58,8 +58,8 @@ def layer_costs(plan: Plan) -> list[dict[str, Any]]:
 def plan_cost(plan: Plan) -> dict[str, int]:
     """The totals of a plan for one image: those of LAYER_COSTS, and
 
-    peak_activation_bytes: the most that lives at one time when the plan runs (fused), the picture included.
-    arena_bytes:           what the engine allocates for activations, without the picture.
+    peak_activation_bytes: the most that lives at one time when the plan runs (fused), the image included.
+    arena_bytes:           what the engine allocates for activations, without the image.
     """
     arena = plan_arena(fuse_plan(plan))
     # In the order of result.json.

@@ -11,7 +11,7 @@ from typing import NamedTuple, Sequence
 
 from mpnet.engine.lowering import Lowering, Lowerings
 from mpnet.engine.operations import Operation, conversion_between
-from mpnet.spec.network import PICTURE, Shape
+from mpnet.spec.network import NETWORK_INPUT, Shape
 from mpnet.spec.precision import FP32, Precision
 
 ALIGNMENT = 64
@@ -31,7 +31,7 @@ class Step(NamedTuple):
 
 @dataclass(eq=False)
 class Layout:
-    """Slot 0 is the picture.
+    """Slot 0 is the image.
 
     steps:      in the order of running.
     shapes, precisions, layers: by slot: of one image, its storage, the layer whose values it holds.
@@ -57,7 +57,7 @@ class Layout:
         return slot
 
     def lifetimes(self) -> tuple[list[int], list[int]]:
-        """By slot the numbers of the steps that write it and read it last: -1 and one past the end for the picture and
+        """By slot the numbers of the steps that write it and read it last: -1 and one past the end for the image and
         for outputs; one past the end and -1 for a slot that nothing writes."""
         count = len(self.steps)
         first, last = [count] * len(self.shapes), [-1] * len(self.shapes)
@@ -72,7 +72,7 @@ class Layout:
         return first, last
 
     def peak_bytes(self) -> int:
-        """The most that lives at one time, the picture included."""
+        """The most that lives at one time, the image included."""
         sizes = [stored_bytes(shape, kept) for shape, kept in zip(self.shapes, self.precisions, strict=True)]
         return peak_bytes(sizes, *self.lifetimes(), len(self.steps))
 
@@ -100,14 +100,14 @@ def lay_out(lowerings: Lowerings, wanted: Sequence[Precision | None]) -> Layout:
     Raises: PrecisionError for calibrated ranges that are missing.
     """
     network = lowerings.network
-    layout = Layout([network.in_shape], [FP32], [PICTURE])
+    layout = Layout([network.in_shape], [FP32], [NETWORK_INPUT])
     shapes, precisions, results, add = layout.shapes, layout.precisions, layout.results, layout.add
     # By (slot, id): two consumers that want the same conversion of one slot share its step.
     shared: dict[tuple[int, int], int] = {}
     layout.lowerings = lowerings.chosen(wanted)
     for low in layout.lowerings:
         layer, index = low.layer, low.layer.index
-        slots = [0 if i == PICTURE else results[i] for i in layer.inputs]
+        slots = [0 if i == NETWORK_INPUT else results[i] for i in layer.inputs]
         for place, conversion in enumerate(low.convert):
             if conversion is not None:
                 slot, known = slots[place], (slots[place], id(conversion))

@@ -1,4 +1,4 @@
-"""What calibration pictures teach about layers whose weights have fewer than eight bits."""
+"""What calibration images teach about layers whose weights have fewer than eight bits."""
 
 from __future__ import annotations
 

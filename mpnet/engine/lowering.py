@@ -13,7 +13,7 @@ from mpnet.engine.options import EngineOptions, LayerQuantization
 from mpnet.engine.rules import RULES
 from mpnet.errors import EngineError, PrecisionError
 from mpnet.spec.layers import LayerSpec, Shape
-from mpnet.spec.network import PICTURE, NetworkSpec
+from mpnet.spec.network import NETWORK_INPUT, NetworkSpec
 from mpnet.spec.precision import FP32, PRECISIONS, Precision, highest
 
 
@@ -114,7 +114,7 @@ class Lowerings:
         """
         found: list[Lowering] = []
         for layer in self.network.layers:
-            inputs = tuple([FP32 if i == PICTURE else found[i].result for i in layer.inputs])
+            inputs = tuple([FP32 if i == NETWORK_INPUT else found[i].result for i in layer.inputs])
             found.append(self.of(layer.index, wanted[layer.index], inputs))
         return found
 
@@ -146,7 +146,7 @@ class Lowerings:
         names, ranges = self.network.layers, self._options.ranges
         tensor = range_owner(self.network, tensor)
         if tensor not in ranges:
-            name = "the picture" if tensor < 0 else f"the result of layer {tensor} ({names[tensor].name})"
+            name = "the image" if tensor < 0 else f"the result of layer {tensor} ({names[tensor].name})"
             raise PrecisionError(
                 f"layer {layer} ({names[layer].name}) asks for calibrated activations, but there is no range for "
                 f"{name}; calibrate first or use dynamic"

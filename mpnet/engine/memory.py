@@ -19,9 +19,9 @@ from mpnet.engine.plan import Plan
 class Arena:
     """Where each slot lies, for one image; a batch of n images multiplies offsets and sizes by n.
 
-    offsets:     bytes, by slot; -1 for the picture, which the caller brings, and for slots that nothing writes.
+    offsets:     bytes, by slot; -1 for the image, which the caller brings, and for slots that nothing writes.
     size_bytes:  of the arena, for one image.
-    peak_bytes:  largest sum of slots that live at the same time, the picture included: no plan can need less.
+    peak_bytes:  largest sum of slots that live at the same time, the image included: no plan can need less.
     """
 
     offsets: tuple[int, ...]

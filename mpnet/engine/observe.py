@@ -17,11 +17,11 @@ from mpnet.quantization.bias_correction import ChannelMeans
 from mpnet.quantization.cell_weights import cell_weights
 from mpnet.quantization.learnt_rounding import InputProducts
 from mpnet.spec.layers import ConnectedSpec, ConvolutionSpec, YoloSpec
-from mpnet.spec.network import PICTURE, NetworkSpec
+from mpnet.spec.network import NETWORK_INPUT, NetworkSpec
 from mpnet.spec.precision import FP32
 
 TensorObserver = Callable[[int, NDArray[Any]], None]
-"""Called with a tensor's index (the layer whose result it is, PICTURE for the picture) and its values (n, h, w, c)."""
+"""Called with a tensor's index (the layer whose result it is, NETWORK_INPUT for the image) and its values (n, h, w, c)."""
 
 
 def fp32_plan(network: NetworkSpec) -> PrecisionPlan:
@@ -37,7 +37,7 @@ def fp32_plan(network: NetworkSpec) -> PrecisionPlan:
 def observe_tensors(
     prepared: Prepared, batches: Iterable[NDArray[np.float32]], observers: Iterable[TensorObserver], threads: int = 1
 ) -> int:
-    """Run every batch (n, height, width, channels) in fp32 and show each tensor once; the number of pictures seen.
+    """Run every batch (n, height, width, channels) in fp32 and show each tensor once; the number of images seen.
 
     Tensors that a layer only passes on (dropout, a route of one layer) are shown as the layer's that made them.
     Raises: DataError for batches that do not fit, EngineError naming the layer for values that are not finite.
@@ -53,21 +53,21 @@ def observe_tensors(
             for observer in watching:
                 observer(step.layer, tensor.data)
 
-    pictures = 0
+    images = 0
     for batch in batches:
         for observer in watching:
-            observer(PICTURE, batch)
+            observer(NETWORK_INPUT, batch)
         session.observe(batch, show)
-        pictures += len(batch)
-    return pictures
+        images += len(batch)
+    return images
 
 
 def channel_means(
     prepared: Prepared, batches: Iterable[NDArray[np.float32]], threads: int = 1, *, weighed: bool = False
 ) -> dict[int, NDArray[np.float64]]:
-    """The mean of each input channel of every convolution over all pictures, by layer index: for bias correction.
+    """The mean of each input channel of every convolution over all images, by layer index: for bias correction.
 
-    weighed: cells of heads count as `cell_weights` says, else all alike. Raises: DataError when there is no picture.
+    weighed: cells of heads count as `cell_weights` says, else all alike. Raises: DataError when there is no image.
     """
     network = prepared.network
     meters = {layer.index: ChannelMeans() for layer in network.convolutions}
@@ -87,7 +87,7 @@ def input_products(
     learnt rounding.
 
     Cells of heads count as `cell_weights` says.
-    batches: a pass over the pictures; there are two, the first for the largest values. Raises: DataError without pictures.
+    batches: a pass over the images; there are two, the first for the largest values. Raises: DataError without images.
     """
     network = prepared.network
     chosen = [layer for layer in network.convolutions if layer.index in set(layers)]

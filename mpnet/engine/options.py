@@ -23,7 +23,7 @@ from mpnet.spec.quantization import (
 from mpnet.spec.selectors import select_layers
 
 Ranges = Mapping[int, tuple[float, float]]
-"""Calibrated [min, max] of each layer's result, by layer index; -1 is the picture."""
+"""Calibrated [min, max] of each layer's result, by layer index; -1 is the image."""
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ def with_some_ranges(options: EngineOptions, network: NetworkSpec) -> EngineOpti
 
 
 def without_lessons(options: EngineOptions) -> EngineOptions:
-    """The same where no calibration pictures are at hand: weights of fewer than eight bits are rounded to nearest."""
+    """The same where no calibration images are at hand: weights of fewer than eight bits are rounded to nearest."""
 
     def untaught(how: LayerQuantization) -> LayerQuantization:
         rounding = "half_to_even" if how.narrow.rounding == LEARNT else how.narrow.rounding

@@ -20,7 +20,7 @@ __all__ = ["Plan", "Slot", "Step", "build_plan", "layout_of", "plan_of", "verify
 class Slot:
     """One tensor of the plan: shape (h, w, c) for one image, storage, and the layer whose values it holds.
 
-    first, last: the steps that write it and read it last; -1 and len(steps) for the picture and for outputs.
+    first, last: the steps that write it and read it last; -1 and len(steps) for the image and for outputs.
     """
 
     shape: Shape
@@ -39,7 +39,7 @@ class Slot:
 class Plan:
     """A verified forward pass of one network at one assignment of precisions.
 
-    slots:       slot 0 is the picture, NHWC fp32.
+    slots:       slot 0 is the image, NHWC fp32.
     outputs:     slots of the tensors that enter the heads (without heads: of the last layer's), all fp32.
     layer_slots: for each layer the slot of its result.
     lowerings:   for each layer what it does, before anything is fused.
@@ -66,7 +66,7 @@ class Plan:
 
     @cached_property
     def unchecked_outputs(self) -> tuple[tuple[int, int], ...]:
-        """(slot, step that writes it, 0 for the picture) of outputs that no convolution has checked to be finite."""
+        """(slot, step that writes it, 0 for the image) of outputs that no convolution has checked to be finite."""
         writers = {step.output: number for number, step in enumerate(self.steps) if not step.operation.is_head}
         return tuple(
             (slot, writers.get(slot, 0))

@@ -124,9 +124,9 @@ class Prepared:
 
     folded:        by layer index, in place of what `weights` fold to.
     equalise:      move scale between layers before quantising (mpnet.quantization.equalise); no fp32 result changes.
-    channel_means: mean of each input channel of a convolution over calibration pictures, by layer index; needed by
+    channel_means: mean of each input channel of a convolution over calibration images, by layer index; needed by
                    layers with bias correction that run in int8.
-    lessons:       what calibration pictures teach about layers with weights of fewer than eight bits; needed where their
+    lessons:       what calibration images teach about layers with weights of fewer than eight bits; needed where their
                    rounding is learnt or their bias corrected.
     cache:         where prepared weights are kept for the next process; weights without a digest, and `folded`, are not.
     """
@@ -264,7 +264,7 @@ class Prepared:
         return self._blurs[key]
 
     def _taught(self, operation: Convolve) -> str | None:
-        """A digest of what calibration pictures say of an operation's constants; None: nothing."""
+        """A digest of what calibration images say of an operation's constants; None: nothing."""
         if operation.precision.is_narrow:
             asked = operation.corrected or (operation.weights is not None and operation.weights.rounding == LEARNT)
             return f"{self._lessons(operation).digest} {operation.corrected}" if asked else None
@@ -276,7 +276,7 @@ class Prepared:
             layer = operation.layer_of(self.network)
             raise EngineError(
                 f"layer {layer.index} ({layer.name}) at {operation.precision} learns its rounding and its bias from "
-                "calibration pictures; calibrate first, or set narrow.rounding to nearest and narrow.bias_correction to false"
+                "calibration images; calibrate first, or set narrow.rounding to nearest and narrow.bias_correction to false"
             )
         return self.lessons
 
@@ -289,14 +289,14 @@ class Prepared:
         else:
             raise EngineError(
                 f"layer {layer.index} ({layer.name}) asks for bias correction, which needs the means of its input over "
-                "calibration pictures; calibrate first or set bias_correction to false"
+                "calibration images; calibrate first or set bias_correction to false"
             )
         return bias_shift(self.folded[layer.index].weights, rounded, means, layer.groups)
 
     def constants(self, operation: Convolve) -> Constants:
         """Weights and bias of one layer at one precision, for kernels to pack and for other programs to read.
 
-        Raises: EngineError when calibration pictures are needed and none were shown.
+        Raises: EngineError when calibration images are needed and none were shown.
         """
         layer = operation.layer_of(self.network)
         folded = self.folded[layer.index]

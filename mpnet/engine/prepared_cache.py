@@ -46,7 +46,7 @@ class PreparedCache:
         }
 
     def key(self, operation: Convolve, layer: ConvolutionSpec, taught: str | None) -> str:
-        """SHA-256 (hex) of everything that decides an entry. taught: digest of what calibration pictures have to do with it."""
+        """SHA-256 (hex) of everything that decides an entry. taught: digest of what calibration images have to do with it."""
         return digest_of(
             {
                 **self._common,

@@ -1,4 +1,4 @@
-"""Runs a plan: memory planned, weights packed and every kernel call bound before the first picture arrives."""
+"""Runs a plan: memory planned, weights packed and every kernel call bound before the first image arrives."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class Session:
             height, width, channels = expected
             raise DataError(f"the network takes batches of shape (n, {height}, {width}, {channels}), not {shape}")
         if len(batch) > MAX_BATCH:
-            raise DataError(f"a batch of {len(batch)} pictures; use at most {MAX_BATCH} at once")
+            raise DataError(f"a batch of {len(batch)} images; use at most {MAX_BATCH} at once")
         if batch.dtype != np.float32:
             raise DataError(f"the network takes float32 values from 0 to 1, not {batch.dtype}")
         return np.ascontiguousarray(batch)

@@ -80,14 +80,14 @@ class Verifier:
         self._found: dict[int, StepCheck] = {}
 
     def run(self, batches: Iterable[Floats]) -> tuple[StepCheck, ...]:
-        """Check all steps on these pictures (n, height, width, channels). Raises: DataError without any."""
+        """Check all steps on these images (n, height, width, channels). Raises: DataError without any."""
         session = Session(self._prepared, self._plan, self._threads)
         images = 0
         for batch in batches:
             session.observe(batch, self._check)
             images += len(batch)
         if images == 0:
-            raise DataError("there is no picture to verify on; give at least one")
+            raise DataError("there is no image to verify on; give at least one")
         return tuple(self._found[number] for number in sorted(self._found))
 
     def _check(self, number: int, step: Step, inputs: Sequence[Tensor], result: Tensor) -> None:

@@ -17,11 +17,11 @@ AT_95 = len(COCO_THRESHOLDS) - 1
 class Agreement:
     """Measures runs against one baseline: its detections with score >= 0.25 are taken as truth.
 
-    sizes: float32 (images, 2), width and height of the pictures; both runs' boxes are clipped to them.
+    sizes: float32 (images, 2), width and height of the images; both runs' boxes are clipped to them.
     """
 
     def __init__(self, baseline: Detections, sizes: NDArray[np.float32], category_count: int) -> None:
-        inside = inside_pictures(baseline, sizes)
+        inside = inside_images(baseline, sizes)
         sure = inside.select(inside.score >= np.float32(BASELINE_SCORE)).clipped(sizes)
         self.truths = Truths.of(sizes, category_count, sure.image_index, sure.category, sure.box)
         self._evaluator = CocoEvaluator(self.truths)
@@ -31,12 +31,12 @@ class Agreement:
 
         -1 when the baseline found nothing with that score.
         """
-        result = self._evaluator.evaluate(inside_pictures(detections, self.truths.sizes), sizes=False)
+        result = self._evaluator.evaluate(inside_images(detections, self.truths.sizes), sizes=False)
         return {name: result.summary[name] for name in ("AP", "AP50", "AP75")} | {"AP95": result.mean_at(AT_95)}
 
 
-def inside_pictures(detections: Detections, sizes: NDArray[np.float32]) -> Detections:
-    """Those of which something lies in the picture: as truths, nothing could match the others."""
+def inside_images(detections: Detections, sizes: NDArray[np.float32]) -> Detections:
+    """Those of which something lies in the image: as truths, nothing could match the others."""
     if len(sizes) != detections.image_count:
         raise DataError(f"the baseline has {len(sizes)} images, the other run {detections.image_count}")
     keep = np.ones(len(detections), np.bool_)

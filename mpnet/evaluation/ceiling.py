@@ -1,6 +1,6 @@
-"""The most that a detector's average precision can still be, once it was seen on part of the pictures.
+"""The most that a detector's average precision can still be, once it was seen on part of the images.
 
-On the pictures not seen it is taken to find every object, with a higher score than all else, and nothing besides. Going
+On the images not seen it is taken to find every object, with a higher score than all else, and nothing besides. Going
 there from whatever it really finds on them only takes away wrong boxes, moves right ones up and adds missing ones, none of
 which lowers the precision at any recall: a proof, not an estimate. Each IoU threshold and class has its own, so the mean
 over both is bounded as well.

@@ -1,4 +1,4 @@
-"""Classes of pictures against their labels and against another run's: all shares of pictures, in percent."""
+"""Classes of images against their labels and against another run's: all shares of images, in percent."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def agreement(found: Classifications, baseline: Classifications) -> float:
 
 
 def per_class(found: Classifications, labels: NDArray[np.int32], classes: int) -> list[dict[str, float]]:
-    """For each class truths, top1 and top5 (percent of its pictures, -1 without any)."""
+    """For each class truths, top1 and top5 (percent of its images, -1 without any)."""
     truths = np.bincount(labels, minlength=classes)
     hits = {name: np.bincount(labels[right(found, labels, best)], minlength=classes) for name, best in TOP.items()}
     return [

@@ -1,8 +1,8 @@
-"""Is a difference real? Paired resampling of pictures, and the objects that one run finds and the other does not.
+"""Is a difference real? Paired resampling of images, and the objects that one run finds and the other does not.
 
 A draw takes as many images as there are, with replacement, for both runs alike; the metric is computed anew from the
 stored matches, and again with images left out. `intervals` makes an interval of both. It tells how far the result
-depends on which images happen to be in the data set, and nothing about other kinds of pictures.
+depends on which images happen to be in the data set, and nothing about other kinds of images.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def verdict(measured: Measure, interval: Interval) -> Verdict | None:
 
 @dataclass(frozen=True, eq=False)
 class Draws:
-    """AP, AP50, AP75 and AR100 of one run on resampled pictures: `summary` (draws,), `per_class` (draws, categories), NaN
+    """AP, AP50, AP75 and AR100 of one run on resampled images: `summary` (draws,), `per_class` (draws, categories), NaN
     where a draw has no truth of a class."""
 
     weight_digest: str
@@ -66,7 +66,7 @@ class Draws:
 @dataclass(frozen=True)
 class Differences:
     """metrics: AP, AP50, AP75, AR100; per_class: the same names, one interval per category, None where fewer than two
-    pictures have truths of it: one picture says nothing about others."""
+    images have truths of it: one image says nothing about others."""
 
     metrics: dict[str, Interval]
     per_class: dict[str, tuple[Interval | None, ...]]
@@ -132,7 +132,7 @@ def compare(
     Both runs must be of one data set and drawn with the same weights (`draw_images`). Raises: DataError otherwise.
     """
     if not np.array_equal(baseline.matches.positives, other.matches.positives):
-        raise DataError("the two runs are of different data sets; compare runs of the same pictures and labels")
+        raise DataError("the two runs are of different data sets; compare runs of the same images and labels")
     if baseline_draws.weight_digest != other_draws.weight_digest:
         raise DataError("the two runs were drawn differently; use the same weights for both")
     metrics = {
@@ -156,7 +156,7 @@ def compare(
 
 
 def _of_class(resampled: Resampled, category: int) -> Resampled:
-    return Resampled(resampled.drawn[:, category], resampled.left[:, category], resampled.pictures)
+    return Resampled(resampled.drawn[:, category], resampled.left[:, category], resampled.images)
 
 
 def _interval(before: float, after: float, first: Resampled, second: Resampled) -> Interval:

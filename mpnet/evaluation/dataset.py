@@ -1,4 +1,4 @@
-"""Loads the data section of an experiment: the labelled pictures."""
+"""Loads the data section of an experiment: the labelled images."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ def load_dataset(
     Raises: ConfigError for settings that do not go together, DataError and FormatError as the readers.
     """
     if limit is not None and limit < 1:
-        raise ConfigError(f"data.limit: {limit} pictures; it must be at least 1")
+        raise ConfigError(f"data.limit: {limit} images; it must be at least 1")
     if format in LISTED:
         if labels is None:
-            raise ConfigError(f"data.format {format} needs data.labels (a .data, a list of pictures, or a data.yaml)")
+            raise ConfigError(f"data.format {format} needs data.labels (a .data, a list of images, or a data.yaml)")
         return read_listed(labels, images or None, names, limit=limit)
     if images is None:
         raise ConfigError(f"data.format {format} needs data.images")

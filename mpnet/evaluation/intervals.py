@@ -1,14 +1,14 @@
-"""95 % intervals of measures over pictures, from values on resampled pictures. docs/decisions/0007 says how they were chosen.
+"""95 % intervals of measures over images, from values on resampled images. docs/decisions/0007 says how they were chosen.
 
-A measure such as AP is no mean over pictures, so its variance is taken from pictures left out (jackknife) and from pictures
-drawn again (bootstrap). The bootstrap loses the classes that only one or two pictures have and is too sure; the jackknife
+A measure such as AP is no mean over images, so its variance is taken from images left out (jackknife) and from images
+drawn again (bootstrap). The bootstrap loses the classes that only one or two images have and is too sure; the jackknife
 counts their loss in full. A value takes the jackknife's variance, a difference, in which much of that loss cancels, the mean
 of both. Half the width is t times its root, t of Student's distribution with the degrees of freedom that the influence
-of single pictures leaves: few when two or three pictures decide (Satterthwaite, Biometrics Bulletin 2, 1946, 110).
+of single images leaves: few when two or three images decide (Satterthwaite, Biometrics Bulletin 2, 1946, 110).
 
-What was not seen may still happen: two runs that differ on none of n pictures may differ on 3 in n of all others (rule of
+What was not seen may still happen: two runs that differ on none of n images may differ on 3 in n of all others (rule of
 three; Hanley and Lippman-Hand, JAMA 249, 1983, 1743). A difference is widened by what these could do, a variance of so few
-degrees of freedom, 2, that with nothing else the interval is +-3 / n of the spread that pictures bring to the measure itself.
+degrees of freedom, 2, that with nothing else the interval is +-3 / n of the spread that images bring to the measure itself.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
-METHOD = "Student's t, bootstrap and jackknife over pictures"
+METHOD = "Student's t, bootstrap and jackknife over images"
 MOST_GROUPS = 200
-"""Of pictures that the jackknife leaves out: single pictures up to so many, else every 200th together."""
+"""Of images that the jackknife leaves out: single images up to so many, else every 200th together."""
 # Student's 97.5 % points by degrees of freedom; between them linear in 1 / degrees, to 0.004.
 _DEGREES = np.array([2, 2.5, 3, 3.5, 4, 5, 6, 8, 10, 15, 20, 30, 60, 120, np.inf])
 _POINTS = np.array(
@@ -37,11 +37,11 @@ def t_point(degrees: Floats | float) -> Floats:
 
 _UNSEEN_DEGREES = 2
 UNSEEN = float((3 / t_point(_UNSEEN_DEGREES)) ** 2)
-"""Of the measure's own variance, and of that one in n: t times the root is 3 / n of the spread between pictures."""
+"""Of the measure's own variance, and of that one in n: t times the root is 3 / n of the spread between images."""
 
 
 def left_out(images: int) -> NDArray[np.int32]:
-    """int32 (groups, images): how often each picture counts when one group is left out."""
+    """int32 (groups, images): how often each image counts when one group is left out."""
     groups = min(images, MOST_GROUPS)
     kept: NDArray[np.bool_] = np.arange(images)[None, :] % groups != np.arange(groups)[:, None]
     return kept.astype(np.int32)
@@ -49,18 +49,18 @@ def left_out(images: int) -> NDArray[np.int32]:
 
 @dataclass(frozen=True, eq=False)
 class Resampled:
-    """One number of a run, percent, on pictures drawn again (draws, ...) and with groups left out (groups, ...); NaN where
-    the pictures have no truths. Differences of two runs on the same pictures are `second - first`. pictures: how many."""
+    """One number of a run, percent, on images drawn again (draws, ...) and with groups left out (groups, ...); NaN where
+    the images have no truths. Differences of two runs on the same images are `second - first`. images: how many."""
 
     drawn: Floats
     left: Floats
-    pictures: int
+    images: int
 
     def __sub__(self, other: Resampled) -> Resampled:
-        return Resampled(self.drawn - other.drawn, self.left - other.left, self.pictures)
+        return Resampled(self.drawn - other.drawn, self.left - other.left, self.images)
 
     def bias(self, value: float) -> float:
-        """How much larger the measure comes out on resampled pictures than on the pictures themselves."""
+        """How much larger the measure comes out on resampled images than on the images themselves."""
         present = self.drawn[~np.isnan(self.drawn)]
         return float(present.mean() - value) if present.size else 0.0
 
@@ -87,17 +87,17 @@ class Resampled:
 
 def _widened(resampled: Resampled, variance: float, own: float) -> tuple[float, float]:
     """(t, variance of what was not seen) beside `variance`, that of what was; own: the measure's own variance."""
-    unseen = UNSEEN * own / resampled.pictures
+    unseen = UNSEEN * own / resampled.images
     total = variance + unseen
     parts = variance**2 / resampled.degrees() + unseen**2 / _UNSEEN_DEGREES  # Satterthwaite
     return float(t_point(total**2 / parts if parts else np.inf)), unseen
 
 
 def value_interval(value: float, resampled: Resampled, own: float = 0.0) -> tuple[float, float]:
-    """Interval of a measure from 0 to 100, its bias taken off: AP of few pictures comes out too high.
+    """Interval of a measure from 0 to 100, its bias taken off: AP of few images comes out too high.
 
     The variance grows with what is missing from 100, as a share's does in Wilson's interval: where little is missing,
-    more may be than less. own: variance of the measure that pictures which were not seen may change so much, see the module.
+    more may be than less. own: variance of the measure that images which were not seen may change so much, see the module.
     """
     variance = resampled.left_out_variance()
     if np.isnan(variance):
@@ -112,7 +112,7 @@ def value_interval(value: float, resampled: Resampled, own: float = 0.0) -> tupl
 
 def agreement_interval(value: float, agreeing: Resampled, baseline: Resampled) -> tuple[float, float]:
     """Interval of agreement with a baseline, which has no second run to pair with; baseline: the measure itself of that run,
-    of which pictures that were not seen may change so much."""
+    of which images that were not seen may change so much."""
     return value_interval(value, agreeing, baseline.variance())
 
 

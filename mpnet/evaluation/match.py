@@ -37,7 +37,7 @@ class Truths:
 
     cell_offsets: int64 (images * categories + 1,); box: float64 (n, 4) x, y, width, height; area: float64 (n,);
     crowd: uint8 (n,); source: int64 (n,), which box of the dataset each one is; sizes: float32 (images, 2), width and
-    height of the pictures.
+    height of the images.
     """
 
     image_count: int
@@ -230,7 +230,7 @@ def match(
 ) -> Matches:
     """Match the detections of all images, each truth at most once per threshold, best scores first.
 
-    Boxes are cut at the picture's edges first, as `Detections.clipped` does.
+    Boxes are cut at the image's edges first, as `Detections.clipped` does.
     Raises: DataError when image counts differ or a class index is beyond the truths' categories.
     """
     check_images(detections, truths)

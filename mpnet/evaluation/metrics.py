@@ -74,7 +74,7 @@ class CocoEvaluator:
         self.truths = dataset if isinstance(dataset, Truths) else Truths.of_dataset(dataset)
 
     def evaluate(self, detections: Detections, *, sizes: bool = True) -> CocoResult:
-        """All metrics of the detections, whose boxes are clipped to the pictures first.
+        """All metrics of the detections, whose boxes are clipped to the images first.
 
         sizes: also small, medium, large, AR1 and AR10 (three more matchings; a sweep leaves them out).
         Raises: DataError for detections of other images or classes.

@@ -1,11 +1,11 @@
-"""Shares of pictures: is the difference of two runs on the same pictures real, and how sure is one share?
+"""Shares of images: is the difference of two runs on the same images real, and how sure is one share?
 
-Of n pictures, `lost` are right in the first run and wrong in the second, `gained` the other way round; all else is equal.
+Of n images, `lost` are right in the first run and wrong in the second, `gained` the other way round; all else is equal.
 The difference of the two shares is (gained - lost) / n, and only these pairs say anything about it (McNemar).
 
 Interval of the difference: Tango's score interval, all d for which |gained - lost - n d| <= z sqrt(n (2 q + d (1 - d))), q
-being the maximum likelihood estimate of the share of lost pictures under the difference d (Tango, Statistics in Medicine 17,
-1998, 891-908). It does not collapse where nothing differs: n pictures cannot show a difference much below 4 / n.
+being the maximum likelihood estimate of the share of lost images under the difference d (Tango, Statistics in Medicine 17,
+1998, 891-908). It does not collapse where nothing differs: n images cannot show a difference much below 4 / n.
 Test: exact binomial and mid-p (Fagerland, Lydersen and Laake, BMC Medical Research Methodology 13, 2013, 91).
 Interval of one share: Wilson's score interval (Journal of the American Statistical Association 22, 1927, 209-212).
 """
@@ -19,21 +19,21 @@ from numpy.typing import NDArray
 
 from mpnet.errors import DataError
 
-METHOD = "Tango's score method for paired shares of pictures (agreement: Wilson's)"
+METHOD = "Tango's score method for paired shares of images (agreement: Wilson's)"
 Counts = NDArray[np.int64] | int
 Z95 = 1.959963984540054
 """The normal distribution's 97.5 % point."""
 _HALVINGS = 60  # of the interval [-1, 1]: to the last bit of a float64
 
 
-def paired_interval(lost: Counts, gained: Counts, pictures: Counts) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def paired_interval(lost: Counts, gained: Counts, images: Counts) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """95 % interval of gained / n - lost / n, in percent points: (low, high), each of the counts' shape.
 
     Raises: DataError for counts that cannot be.
     """
-    b, c, n = (np.asarray(count, dtype=np.float64) for count in (gained, lost, pictures))
+    b, c, n = (np.asarray(count, dtype=np.float64) for count in (gained, lost, images))
     if (np.minimum(b, c) < 0).any() or (b + c > n).any() or (n < 1).any():
-        raise DataError("pairs that differ are 0 to as many as there are pictures, and there is at least one picture")
+        raise DataError("pairs that differ are 0 to as many as there are images, and there is at least one image")
     low, high = _end(b, c, n, Z95), _end(b, c, n, -Z95)
     return 100 * low, 100 * high
 
@@ -60,11 +60,11 @@ def _score(
         return np.where(distance == 0, 0.0, distance / np.sqrt(np.maximum(spread, 0)))
 
 
-def share_interval(count: int, pictures: int) -> tuple[float, float]:
-    """95 % interval of count / pictures, in percent. Raises: DataError for counts that cannot be."""
-    if not 0 <= count <= pictures or pictures < 1:
-        raise DataError(f"{count} of {pictures} pictures is no share")
-    p, z2 = count / pictures, Z95 * Z95 / pictures
+def share_interval(count: int, images: int) -> tuple[float, float]:
+    """95 % interval of count / images, in percent. Raises: DataError for counts that cannot be."""
+    if not 0 <= count <= images or images < 1:
+        raise DataError(f"{count} of {images} images is no share")
+    p, z2 = count / images, Z95 * Z95 / images
     middle = (p + z2 / 2) / (1 + z2)
     half = math.sqrt(p * (1 - p) * z2 + z2 * z2 / 4) / (1 + z2)
     return 100 * max(0.0, middle - half), 100 * min(1.0, middle + half)

@@ -1,4 +1,4 @@
-"""What travels with an exported file, whatever its format: how pictures enter, how results are read, where it comes from."""
+"""What travels with an exported file, whatever its format: how images enter, how results are read, where it comes from."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from mpnet.export import Target
 from mpnet.spec.layers import (
     ACTIVATIONS,
     LAYER_KINDS,
-    PICTURE,
+    NETWORK_INPUT,
     ConvolutionSpec,
     LayerSpec,
     MaxpoolSpec,
@@ -107,9 +107,9 @@ def _layers() -> Iterator[tuple[str, LayerSpec]]:
             for activation in ACTIVATIONS:
                 yield f"conv, {activation}", _convolution(activation=activation)
         elif kind is MaxpoolSpec:
-            yield "maxpool 2x2/2", MaxpoolSpec(0, 0, (PICTURE,), _SHAPE, (8, 8, 8), size=2, stride=2, padding=1)
-            yield "maxpool 2x2/1", MaxpoolSpec(0, 0, (PICTURE,), _SHAPE, _SHAPE, size=2, stride=1, padding=1)
-            yield "maxpool 5x5/1", MaxpoolSpec(0, 0, (PICTURE,), _SHAPE, _SHAPE, size=5, stride=1, padding=4)
+            yield "maxpool 2x2/2", MaxpoolSpec(0, 0, (NETWORK_INPUT,), _SHAPE, (8, 8, 8), size=2, stride=2, padding=1)
+            yield "maxpool 2x2/1", MaxpoolSpec(0, 0, (NETWORK_INPUT,), _SHAPE, _SHAPE, size=2, stride=1, padding=1)
+            yield "maxpool 5x5/1", MaxpoolSpec(0, 0, (NETWORK_INPUT,), _SHAPE, _SHAPE, size=5, stride=1, padding=4)
         elif kind is RouteSpec:
             yield "route of one", RouteSpec(2, 0, (1,), _SHAPE, _SHAPE)
             yield "route of two", RouteSpec(2, 0, (0, 1), _SHAPE, (16, 16, 16))
@@ -118,7 +118,7 @@ def _layers() -> Iterator[tuple[str, LayerSpec]]:
             yield "shortcut", ShortcutSpec(2, 0, (1, 0), _SHAPE, _SHAPE)
             yield "shortcut, leaky", ShortcutSpec(2, 0, (1, 0), _SHAPE, _SHAPE, activation="leaky")
         else:
-            yield kind.short, kind(0, 0, (PICTURE,), _SHAPE, _SHAPE)
+            yield kind.short, kind(0, 0, (NETWORK_INPUT,), _SHAPE, _SHAPE)
 
 
 def _convolution(
@@ -134,7 +134,7 @@ def _convolution(
     return ConvolutionSpec(
         0,
         0,
-        (PICTURE,),
+        (NETWORK_INPUT,),
         _SHAPE,
         out_shape,
         filters=8,

@@ -28,7 +28,7 @@ def read_bounded(
 ) -> bytes:
     """The bytes of a file, or `error` when it is missing, no regular file, unreadable or larger than the limit.
 
-    what: it should be, such as `picture file`.
+    what: it should be, such as `image file`.
     """
     data = b""
     try:

@@ -23,7 +23,7 @@ from mpnet.spec.protocol import DIALECTS
 from mpnet.spec.selectors import name_layers
 
 MAX_SIDE = 16384
-MAX_PICTURE_CHANNELS = 64
+MAX_IMAGE_CHANNELS = 64
 MAX_ACTIVATION_BYTES = 4 << 30
 MAX_PARAMETERS = 1 << 29
 
@@ -55,8 +55,8 @@ def parse_cfg(content: bytes | str, source: str = "<text>", dialect: str = "auto
         net.fail("no layer follows [net]")
     width, height = net.integer("width", 0, 0, MAX_SIDE), net.integer("height", 0, 0, MAX_SIDE)
     if not width or not height:
-        net.fail("width and height of the picture are missing or 0; add them to [net]")
-    channels = net.integer("channels", 3, 1, MAX_PICTURE_CHANNELS)
+        net.fail("width and height of the image are missing or 0; add them to [net]")
+    channels = net.integer("channels", 3, 1, MAX_IMAGE_CHANNELS)
     net_options = {key: entry.value for key, entry in net.entries.items()}
     warnings: list[str] = []
     if dialect not in DIALECTS:
@@ -67,7 +67,7 @@ def parse_cfg(content: bytes | str, source: str = "<text>", dialect: str = "auto
     _check_left_over(net, "net", warnings)
 
     layers: list[LayerSpec] = []
-    picture = (height, width, channels)
+    image = (height, width, channels)
     parameters = 0
     for section in rest:
         kind = ALIASES.get(section.name, section.name)
@@ -75,7 +75,7 @@ def parse_cfg(content: bytes | str, source: str = "<text>", dialect: str = "auto
             section.fail(f"[{section.name}] is not supported: {REFUSED[kind]}")
         if kind not in BUILDERS:
             section.fail(f"layer type [{shorten(section.name)}] is not supported; known are {', '.join(BUILDERS)}")
-        layer = BUILDERS[kind](section, Position(layers, picture, precision_keys(section), chosen, warnings))
+        layer = BUILDERS[kind](section, Position(layers, image, precision_keys(section), chosen, warnings))
         _check_head_precision(section, layer)
         _check_left_over(section, kind, warnings)
         layers.append(layer)
@@ -106,7 +106,7 @@ def parse_cfg(content: bytes | str, source: str = "<text>", dialect: str = "auto
 def _check_memory(section: CfgSection, size_bytes: int, what: str) -> None:
     if size_bytes > MAX_ACTIVATION_BYTES:
         section.fail(
-            f"{what} {bytes_text(size_bytes)} for one picture; the limit is {bytes_text(MAX_ACTIVATION_BYTES)}; lower "
+            f"{what} {bytes_text(size_bytes)} for one image; the limit is {bytes_text(MAX_ACTIVATION_BYTES)}; lower "
             "width, height or filters"
         )
 

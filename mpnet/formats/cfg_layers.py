@@ -57,7 +57,7 @@ ALIASES: dict[str, str] = {
 }
 """Other words of Darknet for a section."""
 
-_RECURRENT = "recurrent networks read sequences, and mpnet runs pictures"
+_RECURRENT = "recurrent networks read sequences, and mpnet runs images"
 REFUSED: dict[str, str] = {
     "rnn": _RECURRENT,
     "gru": _RECURRENT,

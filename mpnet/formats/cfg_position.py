@@ -7,7 +7,7 @@ from math import gcd
 from typing import Any, Sequence
 
 from mpnet.formats.cfg_tokens import CfgSection
-from mpnet.spec.layers import MAX_KERNEL, PICTURE, LayerSpec, PrecisionKeys, Shape
+from mpnet.spec.layers import MAX_KERNEL, NETWORK_INPUT, LayerSpec, PrecisionKeys, Shape
 
 Pair = tuple[int, int]
 ALEXEYAB_ACTIVATIONS = frozenset(
@@ -28,13 +28,13 @@ ALEXEYAB_ACTIVATIONS = frozenset(
 
 @dataclass(frozen=True)
 class Position:
-    """Where a section stands: the layers before it and the picture's shape; its precision keys; the network's dialect.
+    """Where a section stands: the layers before it and the image's shape; its precision keys; the network's dialect.
 
     warnings: what the section's builder wants the user to know.
     """
 
     layers: Sequence[LayerSpec]
-    picture: Shape
+    image: Shape
     declared: PrecisionKeys | None
     dialect: str
     warnings: list[str]
@@ -46,7 +46,7 @@ class Position:
 
     def shape(self, index: int) -> Shape:
         """The shape of a layer before it."""
-        return self.picture if index == PICTURE else self.layers[index].out_shape
+        return self.image if index == NETWORK_INPUT else self.layers[index].out_shape
 
     @property
     def in_shape(self) -> Shape:

@@ -1,6 +1,6 @@
 """Published cfgs that do not fit the weights published with them, known by what their layers are.
 
-A precision, another size of the picture, training keys, spaces or comments make no difference: layers, anchors, classes
+A precision, another size of the image, training keys, spaces or comments make no difference: layers, anchors, classes
 and masks are compared. Networks of one's own with other classes are trained with the mask that they say, and fit it.
 """
 

@@ -15,13 +15,13 @@ from mpnet.spec.dataset import MAX_CATEGORIES, Category, Dataset, ImageRecord
 def read_coco(
     annotations: Path | str, images: Path | str, *, names: Sequence[str] | None = None, limit: int | None = None
 ) -> Dataset:
-    """The labelled pictures of an instances file.
+    """The labelled images of an instances file.
 
-    images: folder of the picture files. limit: only the first pictures by rising image id.
+    images: folder of the image files. limit: only the first images by rising image id.
     names:  the network's class names in index order. When they are the file's category names, categories take their
             order; else, when as many, the order of rising category ids (names lists spell COCO's classes in several
             ways). None: rising ids.
-    Raises: DataError for files that cannot be read or pictures that are missing or of another size, FormatError for
+    Raises: DataError for files that cannot be read or images that are missing or of another size, FormatError for
     content that is not what the format asks for; both name the file and the record.
     """
     document = read_json(annotations)
@@ -53,7 +53,7 @@ def read_coco(
         except DataError as error:
             broken.append(str(error))
     if broken:
-        raise DataError(all_at_once(broken, len(chosen), "pictures"))
+        raise DataError(all_at_once(broken, len(chosen), "images"))
     return Dataset.of(found, categories, rows)
 
 

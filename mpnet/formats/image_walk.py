@@ -1,6 +1,6 @@
-"""What a picture file asks of a decoder, found by walking its parts before any decoder sees them.
+"""What an image file asks of a decoder, found by walking its parts before any decoder sees them.
 
-Decoders believe what a file says: a chunk of 4 GB is allocated, 2,000 scans over one picture are decoded. Here lengths are
+Decoders believe what a file says: a chunk of 4 GB is allocated, 2,000 scans over one image are decoded. Here lengths are
 held against the file's size, and work against limits, at the price of one pass over the bytes.
 """
 
@@ -12,7 +12,7 @@ import struct
 from mpnet.messages import count_text
 
 MAX_SCAN_PIXELS = 1_200_000_000
-"""Scans x pixels of a JPEG: 12 scans (a progressive file has about 10) of the largest picture, some seconds of work."""
+"""Scans x pixels of a JPEG: 12 scans (a progressive file has about 10) of the largest image, some seconds of work."""
 MAX_PARTS = 100_000
 _PNG_START = b"\x89PNG\r\n\x1a\n"
 _PNG_PIXELS = (b"IHDR", b"PLTE", b"tRNS", b"IDAT", b"IEND")

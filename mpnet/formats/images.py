@@ -1,4 +1,4 @@
-"""Pictures: bytes -> RGB arrays. The size is read from the header and checked before anything is decoded."""
+"""Images: bytes -> RGB arrays. The size is read from the header and checked before anything is decoded."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ _JPEG_FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 
 
 def read_bytes(path: Path | str) -> bytes:
-    """The bytes of a picture file. Raises: DataError when it is missing, not a file, empty or too large."""
-    data = read_bounded(path, MAX_FILE_BYTES, "picture file", DataError)
+    """The bytes of an image file. Raises: DataError when it is missing, not a file, empty or too large."""
+    data = read_bounded(path, MAX_FILE_BYTES, "image file", DataError)
     if not data:
-        raise DataError(f"{named(path)}: is empty; restore or remove the picture")
+        raise DataError(f"{named(path)}: is empty; restore or remove the image")
     return data
 
 
@@ -111,12 +111,12 @@ def checked_size(data: bytes, name: Path | str) -> tuple[int, int]:
     """Width and height from the header. Raises: DataError for other files and sizes outside the limits."""
     size = header_size(data)
     if size is None:
-        raise DataError(f"{named(name)}: is not a readable picture (known: JPEG, PNG, BMP, WebP, PPM); convert or remove it")
+        raise DataError(f"{named(name)}: is not a readable image (known: JPEG, PNG, BMP, WebP, PPM); convert or remove it")
     width, height = size
     if not (1 <= width <= MAX_SIDE and 1 <= height <= MAX_SIDE and width * height <= MAX_PIXELS):
         raise DataError(
             f"{named(name)}: {width} x {height} pixels are outside the limits (1 to {MAX_SIDE} a side, "
-            f"{MAX_PIXELS} in all); scale the picture"
+            f"{MAX_PIXELS} in all); scale the image"
         )
     return width, height
 
@@ -131,13 +131,13 @@ def walked(data: bytes, name: Path | str) -> tuple[bytes, int, int]:
         return walk(data, width, height), width, height
     except (ValueError, struct.error, IndexError) as error:
         reason = str(error) if type(error) is ValueError else "is too short"
-        raise DataError(f"{named(name)}: the picture is corrupt: {reason}; restore or remove it") from None
+        raise DataError(f"{named(name)}: the image is corrupt: {reason}; restore or remove it") from None
 
 
 def decode(data: bytes, name: Path | str) -> NDArray[np.uint8]:
-    """RGB picture, uint8 (height, width, 3), from the bytes of a file; EXIF rotation is ignored, as Darknet does.
+    """RGB image, uint8 (height, width, 3), from the bytes of a file; EXIF rotation is ignored, as Darknet does.
 
-    name: what messages call it. Raises: DataError for what is no picture, corrupt, or outside the limits.
+    name: what messages call it. Raises: DataError for what is no image, corrupt, or outside the limits.
     """
     return decode_walked(*walked(data, name), name)
 
@@ -147,17 +147,17 @@ def decode_walked(data: bytes, width: int, height: int, name: Path | str) -> NDA
     import cv2  # JPEGs do without
 
     try:
-        picture = cv2.imdecode(np.frombuffer(data, dtype=np.uint8), cv2.IMREAD_COLOR | cv2.IMREAD_IGNORE_ORIENTATION)
+        image = cv2.imdecode(np.frombuffer(data, dtype=np.uint8), cv2.IMREAD_COLOR | cv2.IMREAD_IGNORE_ORIENTATION)
     except cv2.error:
-        picture = None
-    if picture is None:
-        raise DataError(f"{named(name)}: the picture is corrupt and cannot be decoded; restore or remove it")
-    if picture.shape != (height, width, 3):
+        image = None
+    if image is None:
+        raise DataError(f"{named(name)}: the image is corrupt and cannot be decoded; restore or remove it")
+    if image.shape != (height, width, 3):
         raise DataError(
             f"{named(name)}: the header says {width} x {height}, the content is "
-            f"{picture.shape[1]} x {picture.shape[0]}; restore or remove the picture"
+            f"{image.shape[1]} x {image.shape[0]}; restore or remove the image"
         )
-    return np.asarray(cv2.cvtColor(picture, cv2.COLOR_BGR2RGB), dtype=np.uint8)
+    return np.asarray(cv2.cvtColor(image, cv2.COLOR_BGR2RGB), dtype=np.uint8)
 
 
 def probe_all(paths: Sequence[Path]) -> list[ImageRecord]:
@@ -174,12 +174,12 @@ def probe_all(paths: Sequence[Path]) -> list[ImageRecord]:
                 walked(read_bytes(path), path)
             except DataError as error:
                 problems[number] = problems[number] or str(error)
-        raise DataError(all_at_once([problem for problem in problems if problem], len(paths), "pictures"))
+        raise DataError(all_at_once([problem for problem in problems if problem], len(paths), "images"))
     return found
 
 
 def probe(path: Path | str, identity: int) -> ImageRecord:
-    """A picture file as a record, without decoding it. Raises: DataError as `read_bytes` and `checked_size`."""
+    """An image file as a record, without decoding it. Raises: DataError as `read_bytes` and `checked_size`."""
     from mpnet.spec.dataset import ImageRecord
 
     data = read_bytes(path)

@@ -141,7 +141,7 @@ def box(record: dict[str, Any], key: str, place: str) -> list[float]:
     if result[2] < 0 or result[3] < 0:
         raise FormatError(f"{place}: '{key}' has a negative width or height: {shown(value)}")
     if max(map(abs, result)) > 1e7:
-        raise FormatError(f"{place}: '{key}' is beyond any picture: {shown(value)}")
+        raise FormatError(f"{place}: '{key}' is beyond any image: {shown(value)}")
     return result
 
 

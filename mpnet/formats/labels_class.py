@@ -1,4 +1,4 @@
-"""Pictures of one class each -> Dataset: a folder per class, or a list of files."""
+"""Images of one class each -> Dataset: a folder per class, or a list of files."""
 
 from __future__ import annotations
 
@@ -19,33 +19,33 @@ _BLANKS = re.compile(r"\s+")
 
 
 def read_imagefolder(images: Path | str, names: Sequence[str], *, limit: int | None = None) -> Dataset:
-    """The pictures of the folders in a folder; a folder's name is the class of what lies in it.
+    """The images of the folders in a folder; a folder's name is the class of what lies in it.
 
     names: of the classes in index order; each folder must be one of them.
-    The first picture of every class comes first, then the second of every class and so on, each by file name, so that
+    The first image of every class comes first, then the second of every class and so on, each by file name, so that
     any `limit` takes a like share of each; ids are 1, 2, ...
     Raises: DataError for folders or files that cannot be read, or folders that are no classes.
     """
     root, index = Path(images), _index_of(names)
-    pictures: dict[int, list[Path]] = {}
+    by_class: dict[int, list[Path]] = {}
     for folder in _folders(root):
         if folder.name not in index:
             raise DataError(
                 f"{named(folder)}: {shown(folder.name)} is not among the {len(names)} names of the classes "
                 f"({shown(names[0])}, ...); check data.images and model.names"
             )
-        pictures[index[folder.name]] = list_files(folder, SUFFIXES, "pictures", "data.images")
-    turns = zip_longest(*([(file, label) for file in files] for label, files in sorted(pictures.items())))
+        by_class[index[folder.name]] = list_files(folder, SUFFIXES, "images", "data.images")
+    turns = zip_longest(*([(file, label) for file in files] for label, files in sorted(by_class.items())))
     chosen = [entry for turn in turns for entry in turn if entry is not None][:limit]
     if not chosen:
-        raise DataError(f"{named(root)}: its folders hold no pictures ({' '.join(SUFFIXES)}); check data.images")
-    empty = [title for position, title in enumerate(names) if not pictures.get(position)]
-    notes = [f"{len(empty)} of {len(names)} classes have no picture, for example {shown(empty[0])}"] if empty else []
+        raise DataError(f"{named(root)}: its folders hold no images ({' '.join(SUFFIXES)}); check data.images")
+    empty = [title for position, title in enumerate(names) if not by_class.get(position)]
+    notes = [f"{len(empty)} of {len(names)} classes have no image, for example {shown(empty[0])}"] if empty else []
     return _dataset(chosen, names, notes)
 
 
 def read_list(listed: Path | str, images: Path | str, names: Sequence[str], *, limit: int | None = None) -> Dataset:
-    """The pictures that a text file lists, one a line, in its order; ids are 1, 2, ...
+    """The images that a text file lists, one a line, in its order; ids are 1, 2, ...
 
     A line is a path and a class, its name or its index from 0, with a blank between; or, as in Darknet's own lists, a path
     alone in which the name of one class occurs (and others at most within it).
@@ -63,15 +63,15 @@ def read_list(listed: Path | str, images: Path | str, names: Sequence[str], *, l
         place = f"{named(listed)}:{number}"
         path, label = _entry(text, index, place)
         if not path.isprintable():
-            raise FormatError(f"{place}: {shown(path)} is no path of a picture")
+            raise FormatError(f"{place}: {shown(path)} is no path of an image")
         if path in seen:
-            raise FormatError(f"{place}: {shown(path)} is in line {seen[path]} already; list each picture once")
+            raise FormatError(f"{place}: {shown(path)} is in line {seen[path]} already; list each image once")
         seen[path] = number
         entries.append((Path(images) / path, label))
         if len(entries) == limit:
             break
     if not entries:
-        raise FormatError(f"{named(listed)}: lists no pictures; write `path class`, one a line")
+        raise FormatError(f"{named(listed)}: lists no images; write `path class`, one a line")
     return _dataset(entries, names, ())
 
 
@@ -131,9 +131,9 @@ def _dataset(entries: Sequence[tuple[Path, int]], names: Sequence[str], notes: S
 
 
 def _lines(path: Path | str) -> list[str]:
-    data = read_bounded(path, MAX_LIST_BYTES, "list of pictures", DataError)
+    data = read_bounded(path, MAX_LIST_BYTES, "list of images", DataError)
     try:
         return data.decode("utf-8-sig").split("\n")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise FormatError(f"{named(path)}:{line}: not UTF-8 text; is this a list of pictures?") from None
+        raise FormatError(f"{named(path)}:{line}: not UTF-8 text; is this a list of images?") from None

@@ -1,6 +1,6 @@
-"""Data sets as training programs describe them, Darknet's .data or list of pictures and Ultralytics' data.yaml -> Dataset.
+"""Data sets as training programs describe them, Darknet's .data or list of images and Ultralytics' data.yaml -> Dataset.
 
-Both list pictures; the labels of `images/x.jpg` are in `labels/x.txt`, one `class cx cy w h` a line.
+Both list images; the labels of `images/x.jpg` are in `labels/x.txt`, one `class cx cy w h` a line.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from mpnet.spec.dataset import MAX_CATEGORIES, Category, Dataset
 
 MAX_LIST_BYTES = 256 * 1024 * 1024
 DEEPEST = 4
-"""Folders below one of pictures that are looked through."""
+"""Folders below one of images that are looked through."""
 ANCESTORS = 4
 """How many folders above a file its relative paths may count from: Darknet's count from where it was started."""
 
 
 @dataclass(frozen=True)
 class Listed:
-    """pictures: those to evaluate on. names: of the classes, None where the file does not say.
+    """images: those to evaluate on. names: of the classes, None where the file does not say.
 
-    training: the pictures that the network was trained on, as far as the file says.
+    training: the images that the network was trained on, as far as the file says.
     """
 
-    pictures: tuple[Path, ...]
+    images: tuple[Path, ...]
     names: tuple[str, ...] | None
     training: frozenset[Path] = frozenset()
 
@@ -43,25 +43,25 @@ class Listed:
 def read_listed(
     file: Path | str, images: Path | str | None = None, names: Sequence[str] | None = None, *, limit: int | None = None
 ) -> Dataset:
-    """The pictures that a .data, a list of pictures or a data.yaml names for validation, with their labels.
+    """The images that a .data, a list of images or a data.yaml names for validation, with their labels.
 
     images: the folder that relative paths count from, None: that of the file, one above it, or the present one, in which they
-    are there. names: of the classes; None: as the file says. limit: only the first pictures. Ids are 1, 2, ... in the
-    file's order; a picture without a label file has no objects (said in `notes`).
-    Raises: DataError for what cannot be read or names no pictures, FormatError with file and line for bad labels,
+    are there. names: of the classes; None: as the file says. limit: only the first images. Ids are 1, 2, ... in the
+    file's order; an image without a label file has no objects (said in `notes`).
+    Raises: DataError for what cannot be read or names no images, FormatError with file and line for bad labels,
     or no names.
     """
     found = describe_listed(file, images)
     names = names or found.names
     if names is None:
         raise FormatError(f"{named(file)}: names no classes; name them with model.names")
-    chosen = found.pictures[:limit]
-    texts = [_label_file(picture) for picture in chosen]
+    chosen = found.images[:limit]
+    texts = [_label_file(image) for image in chosen]
     records = probe_all(chosen)
     if not any(map(isfile, texts)):
         raise DataError(
-            f"{named(texts[0])}: no such file, and no other picture of {named(file)} has labels either; they "
-            "stand in `labels/` for pictures in `images/`, or beside their pictures"
+            f"{named(texts[0])}: no such file, and no other image of {named(file)} has labels either; they "
+            "stand in `labels/` for images in `images/`, or beside their images"
         )
     rows: list[tuple[int, int, list[float], float, bool]] = []
     for position, (text, record) in enumerate(zip(texts, records, strict=True)):
@@ -70,23 +70,23 @@ def read_listed(
                 pixels = [(cx - w / 2) * record.width, (cy - h / 2) * record.height, w * record.width, h * record.height]
                 rows.append((position, index, pixels, pixels[2] * pixels[3], False))
     notes = []
-    without = [picture for picture, text in zip(chosen, texts, strict=True) if not isfile(text)]
+    without = [image for image, text in zip(chosen, texts, strict=True) if not isfile(text)]
     if without:
         notes.append(
-            f"{len(without)} of {len(chosen)} pictures have no label file and count as empty, "
+            f"{len(without)} of {len(chosen)} images have no label file and count as empty, "
             f"for example {shown(without[0].name)}"
         )
-    trained = [picture for picture in chosen if picture in found.training]
+    trained = [image for image in chosen if image in found.training]
     if trained:
         notes.append(
-            f"{len(trained)} of {len(chosen)} pictures are in the training list as well, so figures flatter the "
+            f"{len(trained)} of {len(chosen)} images are in the training list as well, so figures flatter the "
             f"network, for example {shown(trained[0].name)}"
         )
     return Dataset.of(records, [Category(index + 1, name) for index, name in enumerate(names)], rows, notes)
 
 
 def describe_listed(file: Path | str, images: Path | str | None = None) -> Listed:
-    """What a .data, a list of pictures or a data.yaml says. Raises: DataError, FormatError, ConfigError."""
+    """What a .data, a list of images or a data.yaml says. Raises: DataError, FormatError, ConfigError."""
     path = Path(file)
     bases = [Path(images)] if images is not None else [*_folders_from(path.parent), Path()]
     if path.suffix in (".yaml", ".yml"):
@@ -110,7 +110,7 @@ def _darknet(path: Path, bases: list[Path]) -> Listed:
             raise FormatError(f"{named(path)}:{number}: {shown(text)} is not of the form key = value")
         said[key.strip()] = value.strip()
     if not said.get("valid"):
-        raise FormatError(f"{named(path)}: names no `valid` list of pictures; add a line such as valid = valid.txt")
+        raise FormatError(f"{named(path)}: names no `valid` list of images; add a line such as valid = valid.txt")
     names = read_names(_existing(said["names"], bases, path, "names")) if said.get("names") else None
     valid = _listed(_existing(said["valid"], bases, path, "valid"), bases)
     training = next((base / said["train"] for base in bases if said.get("train") and isfile(base / said["train"])), None)
@@ -126,19 +126,19 @@ def _ultralytics(path: Path, bases: list[Path]) -> Listed:
     roots = [folder for base in bases for folder in _roots(base, at.text if isinstance(at, Scalar) else "")]
     split = next((name for name in ("val", "test") if not _nothing(items.get(name))), None)
     if split is None:
-        raise FormatError(f"{named(path)}: names no pictures for validation; add a line such as val: images/val")
+        raise FormatError(f"{named(path)}: names no images for validation; add a line such as val: images/val")
     training = items.get("train")
     return Listed(
-        tuple(picture for place in _texts(items[split]) for picture in _split(place, roots, path, split)),
+        tuple(image for place in _texts(items[split]) for image in _split(place, roots, path, split)),
         _names(items, path),
         frozenset()
         if _nothing(training)
         else frozenset(
-            picture
-            for place in _texts(training)
+            image
+            for place in _texts(training)  # type: ignore[arg-type]
             for base in roots
-            if exists(base / place)  # type: ignore[arg-type]
-            for picture in _quietly(base / place, roots)
+            if exists(base / place)
+            for image in _quietly(base / place, roots)
         ),
     )
 
@@ -155,20 +155,20 @@ def _split(place: str, roots: list[Path], path: Path, key: str) -> tuple[Path, .
     tried = [place, *([place.removeprefix("../")] if place.startswith("../") else [])]
     for root, name in itertools.product(roots, tried):
         if exists(root / name):
-            return _pictures_at(root / name, roots)
+            return _images_at(root / name, roots)
     raise DataError(
         f"{named(path)}: {key} is {shown(place)}, which is nowhere ({named(roots[0] / place)} was looked for "
         "first); check `path`, or set data.images to the folder that paths count from"
     )
 
 
-def _pictures_at(place: Path, bases: list[Path]) -> tuple[Path, ...]:
-    """The pictures of a folder and of those below it, or of a list."""
+def _images_at(place: Path, bases: list[Path]) -> tuple[Path, ...]:
+    """The images of a folder and of those below it, or of a list."""
     if not isdir(place):
         return _listed(place, bases)
     found = tuple(sorted(_below(place, DEEPEST)))
     if not found:
-        raise DataError(f"{named(place)}: holds no pictures ({' '.join(SUFFIXES)})")
+        raise DataError(f"{named(place)}: holds no images ({' '.join(SUFFIXES)})")
     return found
 
 
@@ -185,9 +185,9 @@ def _below(folder: Path, deep: int) -> Iterator[Path]:
 
 
 def _quietly(place: Path | None, bases: list[Path]) -> frozenset[Path]:
-    """The pictures of a training list, none where it cannot be read: nothing hangs on it but a remark."""
+    """The images of a training list, none where it cannot be read: nothing hangs on it but a remark."""
     try:
-        return frozenset() if place is None else frozenset(_pictures_at(place, bases))
+        return frozenset() if place is None else frozenset(_images_at(place, bases))
     except DataError:
         return frozenset()
 
@@ -233,39 +233,39 @@ def _existing(said: str, bases: list[Path], path: Path, key: str) -> Path:
 
 
 def _listed(path: Path, bases: list[Path]) -> tuple[Path, ...]:
-    """The pictures of a text file, one a line."""
-    data = read_bounded(path, MAX_LIST_BYTES, "list of pictures", DataError)
+    """The images of a text file, one a line."""
+    data = read_bounded(path, MAX_LIST_BYTES, "list of images", DataError)
     try:
         lines = [line.strip() for line in data.decode("utf-8-sig").split("\n")]
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise FormatError(f"{named(path)}:{line}: not UTF-8 text; is this a list of pictures?") from None
+        raise FormatError(f"{named(path)}:{line}: not UTF-8 text; is this a list of images?") from None
     base: Path | None = None
     found: dict[Path, int] = {}
     for number, text in enumerate(lines, 1):
         if not text:
             continue
         if not text.isprintable() or PurePath(text).suffix.lower() not in SUFFIXES:
-            raise FormatError(f"{named(path)}:{number}: {shown(text)} is no path of a picture ({' '.join(SUFFIXES)})")
+            raise FormatError(f"{named(path)}:{number}: {shown(text)} is no path of an image ({' '.join(SUFFIXES)})")
         if base is None:
             base = next((folder for folder in bases if isfile(folder / text)), bases[0])
         if base / text in found:
             raise FormatError(
-                f"{named(path)}:{number}: {shown(text)} is in line {found[base / text]} already; list each picture once"
+                f"{named(path)}:{number}: {shown(text)} is in line {found[base / text]} already; list each image once"
             )
         found[base / text] = number
     if not found:
-        raise FormatError(f"{named(path)}: lists no pictures; write their paths, one a line")
+        raise FormatError(f"{named(path)}: lists no images; write their paths, one a line")
     return tuple(found)
 
 
-def _label_file(picture: Path) -> Path:
-    """Where a picture's labels are: in the folder `labels` in place of the last `images`, else beside it."""
-    parts = list(picture.parts)
+def _label_file(image: Path) -> Path:
+    """Where an image's labels are: in the folder `labels` in place of the last `images`, else beside it."""
+    parts = list(image.parts)
     for own, other in (("images", "labels"), ("JPEGImages", "labels")):
         if own in parts[:-1]:
             place = len(parts) - 2 - parts[:-1][::-1].index(own)
             moved = Path(*parts[:place], other, *parts[place + 1 :]).with_suffix(".txt")
-            if isfile(moved) or not isfile(picture.with_suffix(".txt")):
+            if isfile(moved) or not isfile(image.with_suffix(".txt")):
                 return moved
-    return picture.with_suffix(".txt")
+    return image.with_suffix(".txt")

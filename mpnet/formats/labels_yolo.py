@@ -1,4 +1,4 @@
-"""YOLO labels (one text file per picture, `class cx cy w h` relative to it) -> Dataset."""
+"""YOLO labels (one text file per image, `class cx cy w h` relative to it) -> Dataset."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ def read_names(path: Path | str) -> tuple[str, ...]:
 
 
 def read_yolo(images: Path | str, labels: Path | str, names: Sequence[str], *, limit: int | None = None) -> Dataset:
-    """The pictures of a folder with the label files of the same stem in another.
+    """The images of a folder with the label files of the same stem in another.
 
-    Pictures by file name; image ids are 1, 2, ..., category ids class index + 1, areas width * height.
-    A picture without a label file has no objects (said in `notes`). limit: only the first pictures.
+    Images by file name; image ids are 1, 2, ..., category ids class index + 1, areas width * height.
+    An image without a label file has no objects (said in `notes`). limit: only the first images.
     Raises: DataError for folders or files that cannot be read, FormatError with file and line for bad labels.
     """
     image_folder, label_folder = Path(images), Path(labels)
-    files = list_files(image_folder, SUFFIXES, "pictures", "data.images")
+    files = list_files(image_folder, SUFFIXES, "images", "data.images")
     if not files:
-        raise DataError(f"{named(image_folder)}: holds no pictures ({' '.join(SUFFIXES)}); check data.images")
+        raise DataError(f"{named(image_folder)}: holds no images ({' '.join(SUFFIXES)}); check data.images")
     stems: dict[str, Path] = {}
     for file in files:
         if file.stem in stems:
@@ -56,7 +56,7 @@ def read_yolo(images: Path | str, labels: Path | str, names: Sequence[str], *, l
     texts = {file.stem: file for file in list_files(label_folder, (".txt",), "labels", "data.labels")}
     if not texts.keys() & stems.keys():
         raise DataError(
-            f"{named(label_folder)}: no label file has the name of a picture in {named(image_folder)}; check data.labels"
+            f"{named(label_folder)}: no label file has the name of an image in {named(image_folder)}; check data.labels"
         )
     chosen = files[:limit]
     records = probe_all(chosen)
@@ -74,7 +74,7 @@ def parse_labels(text: str, name: Path | str, class_count: int) -> list[tuple[in
     """(class index, (cx, cy, w, h)) of every line of a label file called `name`; empty lines do not count.
 
     Raises: FormatError with the line for anything but five numbers, a class index in range, a centre inside the
-    picture and sizes in (0, 1].
+    image and sizes in (0, 1].
     """
     rows: list[tuple[int, tuple[float, float, float, float]]] = []
     for number, line in enumerate(text.split("\n"), 1):
@@ -96,7 +96,7 @@ def parse_labels(text: str, name: Path | str, class_count: int) -> list[tuple[in
             raise FormatError(f"{place}: {shown(line.strip())} holds a number that is not finite")
         if not (-SLACK <= cx <= 1 + SLACK and -SLACK <= cy <= 1 + SLACK and 0 < w <= 1 + SLACK and 0 < h <= 1 + SLACK):
             raise FormatError(
-                f"{place}: box {shown(' '.join(words[1:]))} is not relative to the picture (centre in "
+                f"{place}: box {shown(' '.join(words[1:]))} is not relative to the image (centre in "
                 "0 to 1, size above 0 to 1); divide pixels by width and height"
             )
         rows.append((int(words[0]), (cx, cy, w, h)))
@@ -108,11 +108,11 @@ def _notes(chosen: Sequence[Path], texts: dict[str, Path], stems: dict[str, Path
     without = [file.name for file in chosen if file.stem not in texts]
     if without:
         notes.append(
-            f"{len(without)} of {len(chosen)} pictures have no label file and count as empty, for example {shown(without[0])}"
+            f"{len(without)} of {len(chosen)} images have no label file and count as empty, for example {shown(without[0])}"
         )
     orphans = sorted(stem for stem in texts if stem not in stems and stem != "classes")
     if orphans:
-        notes.append(f"{len(orphans)} label files belong to no picture, for example {shown(orphans[0] + '.txt')}")
+        notes.append(f"{len(orphans)} label files belong to no image, for example {shown(orphans[0] + '.txt')}")
     return tuple(notes)
 
 

@@ -16,7 +16,7 @@ MAX_SCORE = 1e30
 
 
 def predictions_json(found: Classifications, dataset: Dataset) -> bytes:
-    """The best classes of each picture as UTF-8 JSON, one picture a line, in the data set's order.
+    """The best classes of each image as UTF-8 JSON, one image a line, in the data set's order.
 
     Nine significant digits give every float32 back exactly; the same classifications give the same bytes.
     """
@@ -30,15 +30,15 @@ def predictions_json(found: Classifications, dataset: Dataset) -> bytes:
 
 
 def read_predictions(path: Path | str, dataset: Dataset) -> Classifications:
-    """The classifications of exactly the data set's pictures.
+    """The classifications of exactly the data set's images.
 
-    Raises: DataError when the file cannot be read, FormatError naming the record for what is none, is of another picture,
+    Raises: DataError when the file cannot be read, FormatError naming the record for what is none, is of another image,
     or has a class that the data set lacks.
     """
     document = read_json(path)
     if not isinstance(document, list) or len(document) != len(dataset.images):
         raise FormatError(
-            f"{named(path)}: classifications of these pictures are a list of {len(dataset.images)}, not "
+            f"{named(path)}: classifications of these images are a list of {len(dataset.images)}, not "
             f"{len(document) if isinstance(document, list) else shown(document)}"
         )
     position = {category.id: place for place, category in enumerate(dataset.categories)}

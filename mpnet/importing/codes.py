@@ -11,7 +11,7 @@ from mpnet.importing.graph import Codes, Graph
 from mpnet.importing.items import Body
 from mpnet.importing.sections import WEIGHTED, Writer
 from mpnet.quantization.weights import WeightScheme, quantize_weights
-from mpnet.spec.network import PICTURE, NetworkSpec
+from mpnet.spec.network import NETWORK_INPUT, NetworkSpec
 
 
 def rounded_tensors(graph: Graph, body: Body) -> frozenset[str]:
@@ -79,7 +79,7 @@ def quantised_keys(
             f"fp32 though quantised in the file ({len(left)}): {', '.join(left[:6])}: mpnet's weights are int8 "
             "without zero point, and the range of the input must be known"
         )
-    return {PICTURE if index < 0 else index: own for index, own in keys.items()}, notes
+    return {NETWORK_INPUT if index < 0 else index: own for index, own in keys.items()}, notes
 
 
 def _range(codes: Codes) -> tuple[float, float] | None:

@@ -1,4 +1,4 @@
-"""What travels with a file beside the graph: names of classes, and how pictures enter."""
+"""What travels with a file beside the graph: names of classes, and how images enter."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MAX_NAMES = 100_000
 
 @dataclass(frozen=True)
 class Pixels:
-    """What the network takes of a picture whose values go from 0 to 255: (value - mean) / std, by channel.
+    """What the network takes of an image whose values go from 0 to 255: (value - mean) / std, by channel.
 
     bgr: blue comes first. resize: as `detection.resize`. note: where that comes from, for people.
     """
@@ -42,17 +42,17 @@ class Pixels:
 
 
 def pixels_of(graph: Graph, decoder: str, said: Pixels | None) -> Pixels:
-    """How pictures enter: as the user says, as the file says, else assumed, which the note says."""
+    """How images enter: as the user says, as the file says, else assumed, which the note says."""
     if said is not None:
-        return Pixels(said.mean, said.std, said.bgr, said.resize, f"pictures: {said.text()}, as asked for")
+        return Pixels(said.mean, said.std, said.bgr, said.resize, f"images: {said.text()}, as asked for")
     own = _json(graph.metadata.get("input", ""))
     if isinstance(own, dict) and "resize" in own:
         found = Pixels(resize=str(own["resize"]))
-        return Pixels(resize=found.resize, note=f"pictures: {found.text()}, as the file says")
+        return Pixels(resize=found.resize, note=f"images: {found.text()}, as the file says")
     stated = _json(graph.metadata.get("mpnet.pixels", ""))
     if isinstance(stated, dict):
         found = Pixels(tuple(stated["mean"]), tuple(stated["std"]))
-        return Pixels(found.mean, found.std, note=f"pictures: {found.text()}, as the file's metadata say (stretch is assumed)")
+        return Pixels(found.mean, found.std, note=f"images: {found.text()}, as the file's metadata say (stretch is assumed)")
     # YOLOX's own programs give it bytes in OpenCV's order; all others take shares of 255.
     found = (
         Pixels(std=(1.0,), bgr=True, resize="letterbox")
@@ -64,7 +64,7 @@ def pixels_of(graph: Graph, decoder: str, said: Pixels | None) -> Pixels:
         found.std,
         found.bgr,
         found.resize,
-        f"pictures: {found.text()}: assumed; --mean, --std, --bgr and --resize say otherwise",
+        f"images: {found.text()}: assumed; --mean, --std, --bgr and --resize say otherwise",
     )
 
 

@@ -9,7 +9,7 @@ from mpnet.spec.task import CLASSIFICATION
 
 
 def experiment_text(name: str, imported: Imported) -> str:
-    """YAML to evaluate it with, pictures to be filled in."""
+    """YAML to evaluate it with, images to be filled in."""
     classifier = imported.network.task is CLASSIFICATION
     data = "{format: imagefolder, images: images/}" if classifier else "{format: yolo, images: images/, labels: labels/}"
     files = ", ".join(
@@ -17,7 +17,7 @@ def experiment_text(name: str, imported: Imported) -> str:
     )
     notes = "".join(f"# {line}\n" for line in imported.notes if line)
     return (
-        f"# Written by `mpnet import`; name your pictures, then `mpnet run {name}.yaml` or `mpnet sweep {name}.yaml`.\n{notes}"
+        f"# Written by `mpnet import`; name your images, then `mpnet run {name}.yaml` or `mpnet sweep {name}.yaml`.\n{notes}"
         f"name: {json.dumps(name)}\nmodel: {{{files}}}\ndata: {data}\ndetection: {{resize: {imported.pixels.resize}}}\n"
         "sweep:\n  strategy: additive\n  precisions: [fp32, int8]\noutput: runs/\n"
     )

@@ -217,7 +217,7 @@ def _order(state: _State) -> bool:
 
 
 def _padding(state: _State) -> bool:
-    """Zeros around a picture are a convolution's own, the lowest values a largest one's."""
+    """Zeros around an image are a convolution's own, the lowest values a largest one's."""
     for item in state.body.items:
         before = state.made(item.inputs[0], "pad") if item.kind in ("conv", "maxpool") else None
         if (

@@ -59,7 +59,7 @@ class Graph:
     shapes:    of all tensors for which they are known.
     codes:     by tensor: how it is quantised in the file. stored: the integers of quantised constants.
     measured:  tensors that some int8 node quantises by a range of their own, found when the file runs.
-    metadata:  texts that came with the file. picture: the input's name, once it is known.
+    metadata:  texts that came with the file. image: the input's name, once it is known.
     """
 
     source: str
@@ -72,7 +72,7 @@ class Graph:
     codes: dict[str, Codes] = field(default_factory=dict)
     stored: dict[str, Array] = field(default_factory=dict)
     measured: set[str] = field(default_factory=set)
-    picture: str = ""
+    image: str = ""
     format: str = "ONNX"
     fates: dict[str, str] = field(default_factory=dict)
     """What became of nodes that are no layers, by node name."""

@@ -10,7 +10,7 @@ Chw = tuple[int, int, int]
 
 @dataclass
 class Item:
-    """One operation on tensors of one picture.
+    """One operation on tensors of one image.
 
     kind:   conv, deconv, dense, affine, activation, prelu, maxpool, avgpool, global, upsample, concat, slice, sample, add,
             mul, pad, softmax, flatten, space_to_depth.

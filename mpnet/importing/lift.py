@@ -16,7 +16,7 @@ from mpnet.importing.shapes import Place, window
 
 
 def lift(graph: Graph) -> Body:
-    """Everything that is computed of the picture by operations that layers have."""
+    """Everything that is computed of the image by operations that layers have."""
     lifter = Lifter(graph)
     for node in graph.nodes:
         if not any(name in lifter.body.shapes for name in node.inputs):
@@ -182,7 +182,7 @@ def _slice(to: Lifter, node: Node) -> None:
     elif rank == 4 and all(whole[:2]) and all(part[2] >= 1 for part in parts[2:]):
         ends = all(part[1] == side for part, side in zip(parts[2:], shape[2:], strict=True))
         if not ends:
-            raise Refused("a part of the picture has no form in a cfg")
+            raise Refused("a part of the image has no form in a cfg")
         to.add(node, "sample", [x], to.result(node), start=(parts[2][0], parts[3][0]), step=(parts[2][2], parts[3][2]))
     else:
         raise Refused("only channels in their order, or every n-th pixel, are taken")
@@ -279,7 +279,7 @@ def _pad(to: Lifter, node: Node) -> None:
         or min(numbers) < 0
         or (numbers[0] or numbers[4] or (len(node.inputs) > 3 and node.inputs[3]))
     ):
-        raise Refused("only zeros or the nearest values around a picture, or its channels, have a form in a cfg")
+        raise Refused("only zeros or the nearest values around an image, or its channels, have a form in a cfg")
     to.add(
         node,
         "pad",

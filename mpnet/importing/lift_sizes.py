@@ -1,4 +1,4 @@
-"""Larger pictures as items: nearest neighbours, and bilinear as these and a filter."""
+"""Larger images as items: nearest neighbours, and bilinear as these and a filter."""
 
 from __future__ import annotations
 

@@ -16,8 +16,8 @@ class Lifter:
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
-        _, c, h, w = graph.shapes[graph.picture]
-        self.body = Body([], {graph.picture: (c, h, w)}, {})
+        _, c, h, w = graph.shapes[graph.image]
+        self.body = Body([], {graph.image: (c, h, w)}, {})
 
     def constant(self, node: Node, at: int) -> Array | None:
         """An input that is a constant; None when it is left out. Raises: Refused for another tensor."""

@@ -10,7 +10,7 @@ from mpnet.errors import FormatError, MpnetError
 from mpnet.importing.codes import quantised_keys, rounded_tensors
 from mpnet.importing.described import Pixels, class_names, pixels_of
 from mpnet.importing.fold import fold, reaching
-from mpnet.importing.front import put_pixels, set_picture
+from mpnet.importing.front import put_pixels, set_image
 from mpnet.importing.fuse import fuse
 from mpnet.importing.graph import Graph, Node, Refused
 from mpnet.importing.heads import chosen_heads
@@ -30,7 +30,7 @@ class Choices:
 
     heads:   tensors of each head, joined along channels; (): found. decoder, keys, anchors: of [yolo] sections where the file
              does not tell; anchors by head.
-    size:    (width, height) where the file leaves them open. pixels: how pictures enter; None: as the file says.
+    size:    (width, height) where the file leaves them open. pixels: how images enter; None: as the file says.
     rounded: round wherever a quantised file does, as what was deployed does; else only where int8 layers read.
     """
 
@@ -103,7 +103,7 @@ def import_model(path: Path, choices: Choices | None = None) -> Imported:
 
 def _imported(graph: Graph, choices: Choices) -> Imported:
     operators = {node.name: node.operator for node in graph.nodes}
-    set_picture(graph, choices.size)
+    set_image(graph, choices.size)
     fold(graph)
     unquantise(graph)
     find_repeats(graph)
@@ -147,7 +147,7 @@ def _beyond(graph: Graph, body: Body, kept: list[str]) -> list[Node]:
 
 def _written(graph: Graph, body: Body, tail: Tail, rounded: frozenset[str]) -> tuple[Written, list[str]]:
     makers = {node.name: node for node in graph.nodes}
-    writer = Writer(body, graph.picture, rounded)
+    writer = Writer(body, graph.image, rounded)
     heads = list(tail.heads)
     if len(heads) == 1 and heads[0].decoder == "":
         heads = []
@@ -159,8 +159,8 @@ def _written(graph: Graph, body: Body, tail: Tail, rounded: frozenset[str]) -> t
             graph.refuse(makers.get(item.nodes[-1], Node("?", item.nodes[-1], [], [""])), str(reason))
     for head in waiting:
         writer.head(head, tail.classes or 1)
-    height, width = graph.shapes[graph.picture][2:]
-    net = {"width": width, "height": height, "channels": graph.shapes[graph.picture][1]}
+    height, width = graph.shapes[graph.image][2:]
+    net = {"width": width, "height": height, "channels": graph.shapes[graph.image][1]}
     try:
         written = writer.written(net, {}, graph.source)
         keys, about_codes = quantised_keys(graph, body, writer, written.network)

@@ -63,7 +63,7 @@ def unquantise(graph: Graph) -> None:
         maker = makers.get(node.inputs[0])
         if maker is not None and maker.operator == _MEASURED and node.inputs == maker.outputs:
             graph.measured.add(maker.inputs[0])
-            graph.fates[node.name] = graph.fates[maker.name] = "a range that is measured on the picture"
+            graph.fates[node.name] = graph.fates[maker.name] = "a range that is measured on the image"
             renamed[node.output] = maker.inputs[0]
             continue
         if maker is None or maker.operator not in _QUANTIZE:

@@ -30,7 +30,7 @@ class Head:
 @dataclass
 class Written:
     """What was written. network: read back. layer_of: index of the layer that makes a tensor; quantised: those whose weights
-    have integers of the file's. heads: index of each head's section. ranges: by layer, -1 the picture."""
+    have integers of the file's. heads: index of each head's section. ranges: by layer, -1 the image."""
 
     text: str
     network: NetworkSpec
@@ -56,21 +56,21 @@ class Writer:
     flat:     tensors that are many pixels as one row. padded: tensor that a [pad] of a convolution's own surrounds, by index.
     """
 
-    def __init__(self, body: Body, picture: str, rounded: frozenset[str] = frozenset()) -> None:
+    def __init__(self, body: Body, image: str, rounded: frozenset[str] = frozenset()) -> None:
         self.body, self.rounded = body, rounded
         self.made_at: dict[str, int] = {}
         self.sections: list[_Section] = []
-        self.layer_of: dict[str, int] = {picture: -1}
+        self.layer_of: dict[str, int] = {image: -1}
         self.layers: dict[int, ConvolutionWeights] = {}
         self.values: dict[int, Floats] = {}
         self.fates: dict[str, str] = {}
         self.heads: list[int] = []
         self.flat: set[str] = set()
         self.padded: dict[int, str] = {}
-        readers = body.readers().get(picture, [])
-        if len(readers) > 1 or (body.items and picture not in body.items[0].inputs) or any(r.kind == "concat" for r in readers):
-            # Only the first layer reads the picture; others name a layer.
-            self.layer_of[picture] = self.emit("empty", "the picture, for several readers")
+        readers = body.readers().get(image, [])
+        if len(readers) > 1 or (body.items and image not in body.items[0].inputs) or any(r.kind == "concat" for r in readers):
+            # Only the first layer reads the image; others name a layer.
+            self.layer_of[image] = self.emit("empty", "the image, for several readers")
 
     def emit(self, kind: str, comment: str = "", /, **keys: Any) -> int:
         """Append a section that reads the one before it; its layer index."""
@@ -305,7 +305,7 @@ def _add(to: Writer, item: Item) -> int:
     if to.layer_of[b] == len(to.sections) - 1:
         a, b = b, a
     if to.layer_of[b] < 0:
-        raise Refused("adds the picture itself")
+        raise Refused("adds the image itself")
     to.place(a)
     return to.emit("shortcut", _name(item), **{"from": to.layer_of[b]}, activation=item.activation)
 

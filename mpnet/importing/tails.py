@@ -58,11 +58,7 @@ def frontier(graph: Graph, body: Body, nodes: list[Node]) -> list[str]:
     """Tensors of the body that leave it: outputs, and what nodes that are no layers read. nodes: that reach an output."""
     lifted = {name for item in body.items for name in item.nodes}
     found = [
-        name
-        for node in nodes
-        if node.name not in lifted
-        for name in node.inputs
-        if name in body.shapes and name != graph.picture
+        name for node in nodes if node.name not in lifted for name in node.inputs if name in body.shapes and name != graph.image
     ]
     return list(dict.fromkeys([*found, *(name for name in graph.outputs if name in body.shapes)]))
 
@@ -70,7 +66,7 @@ def frontier(graph: Graph, body: Body, nodes: list[Node]) -> list[str]:
 def recognise(graph: Graph, body: Body, edge: list[str], nodes: list[Node]) -> Tail | None:
     """The decoder that the nodes behind the edge are, None for anything else."""
     levels = _levels(body, edge)
-    height, width = graph.shapes[graph.picture][2:]
+    height, width = graph.shapes[graph.image][2:]
     if len(levels) > 16 or sum(sum(level.channels) * level.cells for level in levels) > _MAX_VALUES:
         return None
     lifted = {name for item in body.items for name in item.nodes}
@@ -121,7 +117,7 @@ class _Trial:
     levels: list[_Level]
     tried: list[dict[str, Array]]
     results: list[dict[str, Array]]
-    picture: tuple[int, int]
+    image: tuple[int, int]
 
     def tables(self, rows: int, least: int) -> Iterator[tuple[Doubles, Doubles]]:
         """(of zeros, of random values) of every tensor that has so many rows of at least `least` values."""
@@ -145,7 +141,7 @@ class _Trial:
 
     def stride(self, level: _Level) -> Doubles:
         """(x, y) pixels of a cell."""
-        return np.array([self.picture[0] / level.columns, self.picture[1] / level.rows])
+        return np.array([self.image[0] / level.columns, self.image[1] / level.rows])
 
 
 _Found = tuple[list[Head], int] | None
@@ -265,7 +261,7 @@ def _yolox_parts(makers: dict[str, Item], item: Item | None) -> tuple[str, ...] 
 
 def _ssd(trial: _Trial) -> _Found:
     """Two tensors a level: boxes and classes; boxes by priors in the middle of cells, in corners or centres, in shares of the
-    picture or pixels."""
+    image or pixels."""
     if any(len(level.tensors) != 2 for level in trial.levels):
         return None
     for flip in (False, True):
@@ -316,7 +312,7 @@ def _softmaxed(trial: _Trial, levels: list[_Level], counts: list[int], classes: 
 def _priors(
     trial: _Trial, levels: list[_Level], counts: list[int], zero: Doubles, table: Doubles, softmax: bool
 ) -> list[Head] | None:
-    x, side = _rows(trial, levels, counts, 0, 4), np.array(trial.picture * 2, float)
+    x, side = _rows(trial, levels, counts, 0, 4), np.array(trial.image * 2, float)
     for corners in (True, False):
         centres = np.concatenate([(zero[:, :2] + zero[:, 2:]) / 2, zero[:, 2:] - zero[:, :2]], axis=1) if corners else zero
         for unit in (side, np.ones(4)):

@@ -127,7 +127,7 @@ class Reader:
             self.graph.inputs[tensor.name] = tuple(shape[axis] for axis in _FIRST) if len(shape) == 4 else shape
             codes = tensor.codes
             if codes is not None and codes.high and codes.scale.size == 1:
-                # Bytes of pictures are the integers themselves, of int8 moved by 128.
+                # Bytes of images are the integers themselves, of int8 moved by 128.
                 mean, std = int(codes.zero_point[0]) - codes.low, 1 / float(codes.scale[0])
                 self.graph.metadata["mpnet.pixels"] = f'{{"mean": [{mean}], "std": [{std!r}]}}'
         self.graph.outputs = [self.name(number) for number in outputs]
@@ -368,7 +368,7 @@ def _resize(kind: str) -> Callable[..., None]:
 
 def _tile(to: Reader, name: str, given: list[int], made: list[int], options: Any) -> None:
     if len(to.shape(given[0])) == 4:
-        raise Refused("repeats a whole picture or its channels")
+        raise Refused("repeats a whole image or its channels")
     times = to.constant(f"{name}/times", np.array(to.ints(given[1]), np.int64))
     to.node("Tile", name, [to.name(given[0]), times], to.name(made[0]))
 

@@ -40,7 +40,7 @@ class ChannelMeans:
     def result(self) -> NDArray[np.float64]:
         """(c,). Raises: DataError when nothing was observed."""
         if self._sum is None or self._count == 0:
-            raise DataError("the calibration set is empty; give it at least one picture")
+            raise DataError("the calibration set is empty; give it at least one image")
         return np.asarray(self._sum / self._count)
 
 

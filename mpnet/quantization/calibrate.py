@@ -87,7 +87,7 @@ class RangeEstimator:
     def range(self) -> tuple[float, float]:
         """(minimum, maximum) as float32 values. Raises: DataError when nothing was observed."""
         if self.images == 0:
-            raise DataError("the calibration set is empty; give it at least one picture")
+            raise DataError("the calibration set is empty; give it at least one image")
         low, high = self.minimum, self.maximum
         if self._average is not None:
             low, high = self._average

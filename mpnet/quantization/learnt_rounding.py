@@ -1,6 +1,6 @@
 """Rounding that learns from data: codes that make a layer's output, not its weights, as good as they can be.
 
-For a filter with weights w and codes q the mean squared error of its output over calibration pictures is e' C e, with
+For a filter with weights w and codes q the mean squared error of its output over calibration images is e' C e, with
 e = w - scale * q and C the covariance of what the filter reads (a constant part of the error is bias correction's). Codes are
 found by a beam search (mpnet.quantization.code_search) and by coordinate descent from there: one after the other takes the best
 value given all others, again until nothing changes. A descent from weights that are not rounded yet is tried as well, and what
@@ -35,9 +35,9 @@ WEIGHT_UNIT = 1024.0
 _ERROR_BITS = 19
 """Of an error: weights lie within 1 / 0.3 of the largest code, which is below 2^6 (mpnet.quantization.weights)."""
 DAMPING = 0.01
-"""Added to every variance, as a share of the mean one: what pictures hardly excite is rounded to nearest."""
+"""Added to every variance, as a share of the mean one: what images hardly excite is rounded to nearest."""
 SCARCE_DAMPING = 0.3
-"""The same where positions are fewer than LEAST_POSITIONS says. At 1.2 to 2.3 positions for each input errors on other pictures
+"""The same where positions are fewer than LEAST_POSITIONS says. At 1.2 to 2.3 positions for each input errors on other images
 are 0.79 to 0.87 of those with 0.01 (0.1: 0.85 to 0.92; 1: 0.76 and more)."""
 MOST_INPUTS = 8192
 """Filters that read more are rounded to nearest: the covariance would not fit memory."""
@@ -47,7 +47,7 @@ BEAMS = 8
 MOST_THOROUGH = 1152
 """Filters that read more are searched for with one way, and without a second descent: time, for which they gain little."""
 LEAST_POSITIONS = 2.5
-"""Positions for each input of a filter from which on codes are searched for. With fewer a search learns the pictures by heart:
+"""Positions for each input of a filter from which on codes are searched for. With fewer a search learns the images by heart:
 at 1.2 the error is 0.6 of descent's on them and 1.5 on others, at 2.3 it gains nothing on others, at 6 it is 0.9, at 10 0.7."""
 SHARES = tuple(np.float32(share) / np.float32(100) for share in (100, 130, 120, 110, 90, 80, 70, 60))
 """Of the scale with which the weights' squared error is least: those that are tried; of equals the first is taken."""
@@ -109,7 +109,7 @@ class InputProducts:
         Raises: DataError when nothing was observed.
         """
         if not self._count:
-            raise DataError("the calibration set is empty; give it at least one picture")
+            raise DataError("the calibration set is empty; give it at least one image")
         centred = self._products - self._sums[:, :, None] * self._sums[:, None, :] / self._count
         variances = np.einsum("gii->gi", centred)  # a view
         depth = variances.shape[1]

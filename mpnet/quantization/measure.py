@@ -91,7 +91,7 @@ class ErrorMeter:
     def result(self) -> TensorError:
         """Raises: DataError when nothing was observed."""
         if self._elements == 0:
-            raise DataError("no tensors were compared; give at least one picture")
+            raise DataError("no tensors were compared; give at least one image")
         n = self._elements
         norms = math.sqrt(self._signal) * math.sqrt(self._other)
         both_zero = self._signal == 0 and self._other == 0

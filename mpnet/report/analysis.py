@@ -16,7 +16,7 @@ from mpnet.spec.plan_key import short_key
 def print_analysis(document: Mapping[str, Any], console: Console, rows: int) -> None:
     """The document of `mpnet analyze`: layers and steps, worst first, at most `rows` of each; what to keep."""
     console.print(
-        f"{document['name']}, precision {short_key(document['precision_key'])}: {document['images']} pictures against fp32; "
+        f"{document['name']}, precision {short_key(document['precision_key'])}: {document['images']} images against fp32; "
         f"SQNR of the heads {_decibels(document['head_sqnr_db'])}"
     )
     _print_layers(document["layers"], console, rows)
@@ -33,7 +33,7 @@ def _print_keep(document: Mapping[str, Any], console: Console) -> None:
     if not keep["layers"]:
         console.print(
             f"no layer within {keep['macs_percent']:g} % of the MACs is worth a higher precision: none that was "
-            f"tried agrees better with the baseline on {keep['pictures']} pictures"
+            f"tried agrees better with the baseline on {keep['pictures']} images"
         )
         return
     noise = sum(row["noise_percent"] for row in document["layers"] if row["layer"] in keep["layers"])
@@ -47,7 +47,7 @@ def _print_keep(document: Mapping[str, Any], console: Console) -> None:
         "" if heads is None else f"; {heads['agreement']:.2f} with the heads alone, {heads['macs_percent']:.1f} % of the MACs"
     )
     console.print(
-        f"{measure(keep['measure']).label} on {keep['pictures']} pictures: {given['agreement']:.2f} -> "
+        f"{measure(keep['measure']).label} on {keep['pictures']} images: {given['agreement']:.2f} -> "
         f"{raised['agreement']:.2f} for {more:+.1f} % bit operations{beside}"
     )
     for row in keep["over"]:
@@ -134,7 +134,7 @@ def print_checks(images: int, checks: Sequence[Mapping[str, Any]], console: Cons
     failed = [check for check in checks if check["differing"]]
     share = max((check["share"] for check in sums), default=0.0)
     console.print(
-        f"simulation against kernels on {images} pictures: {len(codes)} Quantize steps, "
+        f"simulation against kernels on {images} images: {len(codes)} Quantize steps, "
         f"{sum(check['values'] for check in codes):,} codes, {sum(check['differing'] for check in codes)} differ; "
         f"{len(sums)} int8 convolutions, largest difference {100 * share:.1f} % of what rounding allows"
     )

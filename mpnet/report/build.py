@@ -15,7 +15,7 @@ from typing import Any, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from mpnet.detection.pictures import picture
+from mpnet.detection.images import image
 from mpnet.errors import ConfigError, MpnetError, StoreError
 from mpnet.evaluation.compare import DRAWS
 from mpnet.formats.cfg import read_cfg_bytes
@@ -40,7 +40,7 @@ FRONT_RUNS = 32
 """Most configurations of a front that run again for their intervals; of more, evenly spread ones."""
 SAME = 1e-6
 """Percent points by which a configuration that runs again may differ from its stored quality."""
-WORST_PICTURES = 6
+WORST_IMAGES = 6
 CROPS = 48
 
 
@@ -84,7 +84,7 @@ def _of_sweep(
     state = {"finished": "finished", "stopped": "finished", "running": "running"}.get(found["state"], "interrupted")
     data, document = from_store(path, Status(state, int(found["trials"]), found["total"]), choose, sweep)
     data = _with_cfg(data, document)
-    what = "Intervals, classes, lost and gained objects, pictures, error and time per layer"
+    what = "Intervals, classes, lost and gained objects, images, error and time per layer"
     if not compute:
         return with_missing(data, _not_computed(what))
     try:
@@ -118,7 +118,7 @@ def _with_front(
         whole = view.pairing(dataset, found[0], draws, seed)
         with progress("intervals", len(sets) * (len(rows) - 1)) as advance:
             for prefix, positions in sets.items():
-                # A figure and its interval are of the same pictures: the stored figures' own.
+                # A figure and its interval are of the same images: the stored figures' own.
                 part = dataset.subset(positions.tolist())
                 pairing = view.pairing(part, found[0].of_images(positions), draws, seed) if len(sets) > 1 else whole
                 pairs = {}
@@ -128,10 +128,10 @@ def _with_front(
                     advance(1)
                 data = with_pairs(data, pairs, pairing.intervals_by, prefix)
         data = _with_losses(data)
-        data = with_changes(data, whole.pair(chosen), view.gallery(dataset, found[0], chosen, picture))
+        data = with_changes(data, whole.pair(chosen), view.gallery(dataset, found[0], chosen, image))
         return _with_confusion(data, view, dataset, found[0], chosen)
     except MpnetError as error:
-        return with_missing(data, Missing("Intervals, classes, lost and gained objects, pictures", reason(error)))
+        return with_missing(data, Missing("Intervals, classes, lost and gained objects, images", reason(error)))
 
 
 def _with_losses(data: ReportData) -> ReportData:
@@ -140,13 +140,13 @@ def _with_losses(data: ReportData) -> ReportData:
     picks = []
     for pick in data.picks:
         known = {} if pick.row is None else data.intervals.get(pick.row, {})
-        losses = {data.pictures_of(column): known[column] for column in columns if column in known}
+        losses = {data.images_of(column): known[column] for column in columns if column in known}
         picks.append(replace(pick, losses=losses or pick.losses))
     return replace(data, picks=tuple(picks))
 
 
 def _sets(dataset: Dataset, document: Mapping[str, Any]) -> dict[str, NDArray[np.intp]]:
-    """The pictures of a sweep's columns by their prefix: those that select and those that only report, or all."""
+    """The images of a sweep's columns by their prefix: those that select and those that only report, or all."""
     ids = [image.sha256 for image in dataset.images]
     seed = document.get("seed")
     select, report = split_positions(ids, document.get("holdout") or 0.0, seed if isinstance(seed, int) else 0)
@@ -231,13 +231,13 @@ def _with_evidence(data: ReportData, results: list[Result], draws: int, seed: in
         pairing = view.pairing(dataset, found[0], draws, seed)
         pairs = {row: pairing.pair(other) for row, other in enumerate(found) if row}
         data = with_pairs(data, pairs, pairing.intervals_by)
-        data = with_changes(data, pairs[len(found) - 1], view.gallery(dataset, found[0], found[-1], picture))
+        data = with_changes(data, pairs[len(found) - 1], view.gallery(dataset, found[0], found[-1], image))
         return _with_confusion(data, view, dataset, found[0], found[-1])
     except MpnetError as error:
         return with_missing(
             data,
             Missing(
-                "Intervals, classes, lost and gained objects, pictures", reason(error), "Put the files back, or measure again."
+                "Intervals, classes, lost and gained objects, images", reason(error), "Put the files back, or measure again."
             ),
         )
 
@@ -260,7 +260,7 @@ def _with_cfg(data: ReportData, document: Mapping[str, Any]) -> ReportData:
 
 
 def with_pairs(data: ReportData, pairs: Mapping[int, Pair], intervals_by: str, prefix: str = "") -> ReportData:
-    """`data` with intervals of the rows in `pairs`, which are of the pictures whose columns begin with `prefix`."""
+    """`data` with intervals of the rows in `pairs`, which are of the images whose columns begin with `prefix`."""
     table = _filled(data.configurations, pairs, prefix)
     named = {row: {prefix + name: interval for name, interval in pair.metrics.items()} for row, pair in pairs.items()}
     intervals = {row: {**data.intervals.get(row, {}), **named.get(row, {})} for row in {**data.intervals, **named}}
@@ -268,21 +268,21 @@ def with_pairs(data: ReportData, pairs: Mapping[int, Pair], intervals_by: str, p
 
 
 def with_changes(data: ReportData, chosen: Pair, gallery: Shows | None = None) -> ReportData:
-    """`data` with everything that compares the chosen configuration with the baseline, on all pictures.
+    """`data` with everything that compares the chosen configuration with the baseline, on all images.
 
-    gallery: of both, for pictures; None leaves them out.
+    gallery: of both, for images; None leaves them out.
     """
-    changes, pictures = chosen.changes, data.pictures
+    changes, images = chosen.changes, data.worst
     if gallery is not None:
         changes = gallery.changes(_spread(changes), CROPS)
-        pictures = gallery.worst(chosen.pictures, WORST_PICTURES)
+        images = gallery.worst(chosen.images, WORST_IMAGES)
     harmed_first = sorted(chosen.classes, key=lambda row: row.interval.difference if row.interval else 0.0)
-    changes = tuple(replace(change, picture=Path(change.picture).name) for change in changes)
-    return replace(data, classes=tuple(harmed_first), changes=changes, pictures=pictures, verdict=chosen.verdict)
+    changes = tuple(replace(change, image=Path(change.image).name) for change in changes)
+    return replace(data, classes=tuple(harmed_first), changes=changes, worst=images, verdict=chosen.verdict)
 
 
 def _spread(changes: Sequence[Change]) -> list[Change]:
-    """The surest lost and gained of every class first: pictures are drawn of the first ones."""
+    """The surest lost and gained of every class first: images are drawn of the first ones."""
     seen: Counter[tuple[str, str]] = Counter()
     ranked = []
     for change in sorted(changes, key=lambda change: -change.score):

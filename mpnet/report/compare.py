@@ -1,17 +1,17 @@
-"""Compare finished runs and configurations of sweeps, with pictures and detections where these are still there."""
+"""Compare finished runs and configurations of sweeps, with images and detections where these are still there."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any, Sequence
 
-from mpnet.detection.pictures import picture
+from mpnet.detection.images import image
 from mpnet.errors import MpnetError
 from mpnet.evaluation.compare import DRAWS
 from mpnet.progress import Progress, silent
 from mpnet.report.comparison import Comparison, compare_results
 from mpnet.report.configuration import Found, find_configuration, split_source
-from mpnet.report.pictures import write_changes
+from mpnet.report.images import write_changes
 from mpnet.report.rerun import Machine
 from mpnet.report.task import View, view_of
 from mpnet.spec.dataset import Dataset
@@ -27,15 +27,15 @@ _Compared = tuple[Result, Any]
 
 
 def compare_runs(
-    runs: Sequence[str | Path], *, draws: int = DRAWS, seed: int = 0, pictures: Path | None = None, progress: Progress = silent
+    runs: Sequence[str | Path], *, draws: int = DRAWS, seed: int = 0, images: Path | None = None, progress: Progress = silent
 ) -> Comparison:
     """Everything against the first.
 
     runs:     folders or result.json files, or STORE:KEY; configurations of a sweep run again, since a store keeps
               figures only.
-    pictures: a folder for one JPEG per lost or gained object (of a classifier: picture) and run.
+    images: a folder for one JPEG per lost or gained object (of a classifier: image) and run.
     Raises: StoreError for what is neither run nor store, ConfigError for runs on different data, DataError for
-    pictures that are asked for and not there.
+    images that are asked for and not there.
     """
     sides = _sides([str(run) for run in runs], progress)
     results = [result for result, _ in sides]
@@ -43,25 +43,25 @@ def compare_runs(
         dataset = open_dataset(results[0].document)
         found = [kit_of(result.task).read(result.found_path, dataset) if known is None else known for result, known in sides]
     except MpnetError as error:
-        if pictures is not None:
+        if images is not None:
             raise
         return compare_results(results, missing=reason(error))
     compared = compare_results(results, dataset, found, draws=draws, seed=seed)
-    if pictures is not None:
-        _write_pictures(compared, view_of(results[0].task), dataset, found, pictures)
+    if images is not None:
+        _write_images(compared, view_of(results[0].task), dataset, found, images)
     return compared
 
 
-def _write_pictures(compared: Comparison, view: View, dataset: Dataset, found: Sequence[Any], pictures: Path) -> None:
+def _write_images(compared: Comparison, view: View, dataset: Dataset, found: Sequence[Any], images: Path) -> None:
     for run, pair, other in zip(compared.document["runs"][1:], compared.pairs, found[1:], strict=True):
-        drawn = view.gallery(dataset, found[0], other, picture).changes(pair.changes, len(pair.changes))
-        folder = pictures if len(found) == 2 else pictures / run["id"]
+        drawn = view.gallery(dataset, found[0], other, image).changes(pair.changes, len(pair.changes))
+        folder = images if len(found) == 2 else images / run["id"]
         names = write_changes(drawn, folder)
         run["changes"] = [{**change.as_json(), "file": str(folder / name)} for change, name in zip(drawn, names, strict=True)]
 
 
 def _sides(sources: Sequence[str], progress: Progress) -> list[_Compared]:
-    """Results of all sources; those of one store run together, on pictures that are decoded once."""
+    """Results of all sources; those of one store run together, on images that are decoded once."""
     found: dict[int, _Compared] = {}
     trials: dict[Path, list[int]] = {}
     for place, source in enumerate(sources):
@@ -79,7 +79,7 @@ def _sides(sources: Sequence[str], progress: Progress) -> list[_Compared]:
 def _run_again(configurations: Sequence[Found], progress: Progress) -> list[_Compared]:
     machine = Machine(reopen(configurations[0].document, configurations[0].output))
     bench = machine.bench
-    with progress("pictures", len(bench.inputs)) as advance:
+    with progress("images", len(bench.inputs)) as advance:
         outcomes = run_plans(bench, [machine.plan(found.key) for found in configurations], advance)
     sides: list[_Compared] = []
     turns = measure_in_turn(bench, {outcome.plan.precision.key: outcome.plan for outcome in outcomes})

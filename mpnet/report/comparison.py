@@ -21,7 +21,7 @@ from mpnet.trial.result import Result
 
 @dataclass(frozen=True)
 class Comparison:
-    """document: for --json; pairs: one per run but the baseline, empty when pictures or detections are gone."""
+    """document: for --json; pairs: one per run but the baseline, empty when images or detections are gone."""
 
     document: dict[str, Any]
     pairs: tuple[Pair, ...]
@@ -40,7 +40,7 @@ def compare_results(
 
     dataset, found: detections or classes of all runs, for intervals, agreement and what is lost; without them `missing`
     says why.
-    Raises: ConfigError for fewer than two runs, or runs on different pictures or labels.
+    Raises: ConfigError for fewer than two runs, or runs on different images or labels.
     """
     if len(results) < 2:
         raise ConfigError("compare needs at least two runs; name a baseline and one or more others")
@@ -48,7 +48,7 @@ def compare_results(
     for other in results[1:]:
         if other.document["digests"].get("data") != baseline.document["digests"].get("data"):
             raise ConfigError(
-                f"{other.folder}: was evaluated on other data than {baseline.folder}; only runs on the same pictures "
+                f"{other.folder}: was evaluated on other data than {baseline.folder}; only runs on the same images "
                 "and labels can be compared"
             )
     task, intervals_by = baseline.task, ""

@@ -76,7 +76,7 @@ def _metrics(document: Mapping[str, Any], console: Console) -> None:
     errors = [(run.get("deployed") or {}).get("head_error") for run in runs]
     if any(error is not None for error in errors):
         rows.append(["head error to mpnet's own", *["" if error is None else f"{error:.1e}" for error in errors]])
-    for part, words in (("selection", "on the pictures that chose"), ("held_out", "on held-out pictures")):
+    for part, words in (("selection", "on the images that chose"), ("held_out", "on held-out images")):
         for name in (task.quality, task.agreement):
             found = [(run.get(part) or {}).get(name) for run in runs]
             if any(value is not None for value in found):

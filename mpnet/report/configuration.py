@@ -48,7 +48,7 @@ class Found:
 
     @property
     def held_out(self) -> dict[str, float]:
-        """Metrics on the pictures that did not select."""
+        """Metrics on the images that did not select."""
         return {name.removeprefix(HELD_OUT): value for name, value in self.values.items() if name.startswith(HELD_OUT)}
 
 

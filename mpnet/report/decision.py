@@ -81,7 +81,7 @@ def decide(source: str, files: Files = NO_FILES, overrides: Sequence[str] = (), 
     """The configuration that SOURCE names, with all that decides its results: EXPERIMENT.yaml, RUN, STORE[:KEY] or NET.cfg.
 
     overrides: KEY=VALUE over an experiment file.
-    complete:  whether document and names are wanted, for which weights and pictures are read at once; else they are
+    complete:  whether document and names are wanted, for which weights and images are read at once; else they are
                read when somebody asks for options, weights or plan, and a missing file is no obstacle before.
     Raises: StoreError, ConfigError, FormatError, DataError; each message is one line with place and remedy.
     """
@@ -184,7 +184,7 @@ def _of_cfg(path: Path, files: Files) -> Decision:
     def bring() -> Material:
         options = resolve_options(network)
         if range_requests(network, options):
-            raise ConfigError(f"{path}: asks for calibrated ranges, which need pictures; name an experiment file instead")
+            raise ConfigError(f"{path}: asks for calibrated ranges, which need images; name an experiment file instead")
         if not weights.is_file():
             raise ConfigError(f"{weights}: no such file; name the weights with --weights")
         values = read_weights(weights, network)

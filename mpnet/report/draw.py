@@ -1,4 +1,4 @@
-"""Boxes drawn into pictures: one colour per class, a label that stays readable and inside the picture."""
+"""Boxes drawn into images: one colour per class, a label that stays readable and inside the image."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ def class_colour(category: int) -> tuple[int, int, int]:
     return round(255 * red), round(255 * green), round(255 * blue)
 
 
-def draw_labels(picture: NDArray[np.uint8], labels: Sequence[Label]) -> NDArray[np.uint8]:
-    """A copy of an RGB picture, uint8 (h, w, 3), with boxes and texts; the first label is drawn last, on top.
+def draw_labels(image: NDArray[np.uint8], labels: Sequence[Label]) -> NDArray[np.uint8]:
+    """A copy of an RGB image, uint8 (h, w, 3), with boxes and texts; the first label is drawn last, on top.
 
     Texts keep clear of each other: above their box, else below it, inside, beside, or wherever is room nearest to it.
     """
-    out = np.ascontiguousarray(picture.copy())
+    out = np.ascontiguousarray(image.copy())
     height, width = out.shape[:2]
     line = max(1, round((height + width) / 800))
     corners = []
     for label in labels:
         x, y, w, h = label.box
-        # cv2 takes 32-bit ints; boxes may reach far beyond the picture.
+        # cv2 takes 32-bit ints; boxes may reach far beyond the image.
         left, right = (int(np.clip(v, -10 * line, width + 10 * line)) for v in (x, x + w))
         top, bottom = (int(np.clip(v, -10 * line, height + 10 * line)) for v in (y, y + h))
         corners.append((left, top, right, bottom))
@@ -63,19 +63,19 @@ def draw_labels(picture: NDArray[np.uint8], labels: Sequence[Label]) -> NDArray[
     return out
 
 
-def side_by_side(pictures: Sequence[NDArray[np.uint8]], captions: Sequence[str]) -> NDArray[np.uint8]:
-    """Pictures of one size beside each other, below a strip that says what each shows; RGB, uint8 (h + strip, n x w, 3)."""
-    height, width = pictures[0].shape[:2]
+def side_by_side(images: Sequence[NDArray[np.uint8]], captions: Sequence[str]) -> NDArray[np.uint8]:
+    """Images of one size beside each other, below a strip that says what each shows; RGB, uint8 (h + strip, n x w, 3)."""
+    height, width = images[0].shape[:2]
     line = max(1, round((height + width) / 800))
     scale = max(0.35, (height + width) / 2400)
     while scale > 0.2 and any(_text_size(text, scale, line)[0] + line > width for text in captions):
         scale *= 0.9
     ground, sides = (32, 32, 32), []
     tall = max(_text_size(text, scale, line)[1] for text in captions) + 2 * line
-    for picture, text in zip(pictures, captions, strict=True):
+    for image, text in zip(images, captions, strict=True):
         strip = np.full((tall, width, 3), ground, np.uint8)
         _write(strip, text, (line, line), ground, scale, line)
-        sides.append(np.vstack([strip, picture]))
+        sides.append(np.vstack([strip, image]))
     return np.hstack(sides)
 
 
@@ -90,11 +90,11 @@ def _ascii(text: str) -> str:
     return text.encode("ascii", "replace").decode()
 
 
-def _free_place(box: _Area, size: tuple[int, int], picture: tuple[int, int], taken: Sequence[_Area]) -> tuple[int, int]:
-    """Upper left corner for a text: of the places inside the picture the nearest to the box's upper left corner that is
+def _free_place(box: _Area, size: tuple[int, int], image: tuple[int, int], taken: Sequence[_Area]) -> tuple[int, int]:
+    """Upper left corner for a text: of the places inside the image the nearest to the box's upper left corner that is
     free, above the box first; where all is taken, the place that covers least."""
     (left, top, right, bottom), (w, h) = box, size
-    rightmost, lowest = max(picture[0] - w, 0), max(picture[1] - h, 0)
+    rightmost, lowest = max(image[0] - w, 0), max(image[1] - h, 0)
 
     def inside(x: int, y: int) -> tuple[int, int]:
         return min(max(x, 0), rightmost), min(max(y, 0), lowest)

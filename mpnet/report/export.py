@@ -1,4 +1,4 @@
-"""A report's figures and numbers as files: SVG for papers, CSV and JSON beside every picture."""
+"""A report's figures and numbers as files: SVG for papers, CSV and JSON beside every image."""
 
 from __future__ import annotations
 

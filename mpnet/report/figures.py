@@ -92,7 +92,7 @@ def front(data: ReportData) -> Figure | None:
     columns: dict[str, Sequence[Any]] = {"precision": list(table.keys), "front": table.front.tolist()}
     columns.update({name: values.tolist() for name, values in table.columns.items()})
     title = f"{measure(objective).label} against {measure(cost).label}"
-    on = data.pictures_of(objective)
+    on = data.images_of(objective)
     return Figure(
         "front", "xy", title, _label(cost), _label(objective), tuple(series), columns=columns, note=f"on {on}" if on else ""
     )

@@ -108,7 +108,7 @@ def print_inventory(document: dict[str, Any], out: Console) -> None:
             ]
             for row in results
         ]
-        headings = ("result", "", "precision", "quality", "agreement", "pictures", "created", *(["engine"] if engines else []))
+        headings = ("result", "", "precision", "quality", "agreement", "images", "created", *(["engine"] if engines else []))
         print_table(
             out,
             headings,

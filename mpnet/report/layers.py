@@ -72,5 +72,5 @@ def print_layers(document: Mapping[str, Any], console: Console) -> None:
         f"{count_text(totals['macs'])} MACs ({share:.1f} % in int8), {totals['parameters']:,} parameters, "
         f"{count_text(totals['bit_operations'])} bit operations\n"
         f"{bytes_text(totals['weight_bytes'])} of weights, {bytes_text(totals['peak_activation_bytes'])} of "
-        "activations at the peak, for one picture"
+        "activations at the peak, for one image"
     )

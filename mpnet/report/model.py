@@ -83,7 +83,7 @@ class Change:
     """
 
     kind: str
-    picture: str
+    image: str
     name: str
     score: float
     jpeg: bytes | None = field(default=None, kw_only=True)
@@ -95,7 +95,7 @@ class Change:
 
     def columns(self) -> dict[str, Any]:
         """As a row of a data file, a name for each value."""
-        return {"kind": self.kind, "class": self.name, "picture": Path(self.picture).name, "score": self.score}
+        return {"kind": self.kind, "class": self.name, "picture": Path(self.image).name, "score": self.score}
 
     def as_json(self) -> dict[str, Any]:
         """As documents have it."""
@@ -106,7 +106,7 @@ class Change:
 class ObjectChange(Change):
     """An object that one configuration finds and the other does not.
 
-    overlap: IoU of the detection that exists with the truth. box: truth, (x0, y0, x1, y1) in pixels of the picture.
+    overlap: IoU of the detection that exists with the truth. box: truth, (x0, y0, x1, y1) in pixels of the image.
     size:    of the truth, as COCO has it: small, medium or large.
     """
 
@@ -128,15 +128,15 @@ class ObjectChange(Change):
 
 @dataclass(frozen=True)
 class Guess:
-    """A class that a network gives a picture, and its score."""
+    """A class that a network gives an image, and its score."""
 
     name: str
     score: float
 
 
 @dataclass(frozen=True)
-class PictureChange(Change):
-    """A picture whose class one configuration gets right and the other does not; before: the baseline's, after: the
+class ImageChange(Change):
+    """An image whose class one configuration gets right and the other does not; before: the baseline's, after: the
     other's best class."""
 
     before: Guess
@@ -175,7 +175,7 @@ class LayerError:
     noise:     its share, 0 to 1, in the noise at the heads when each layer is lowered alone.
     rmse_over_scale, saturated, low, high, histogram: of the tensor that enters it, as it is rounded to integers; the
     histogram counts fp32 values over equal bins between edges[0] and edges[1]. clip: the range that the integers
-    cover when it was calibrated; a dynamic one is that of each picture.
+    cover when it was calibrated; a dynamic one is that of each image.
     """
 
     index: int
@@ -207,8 +207,8 @@ class LayerPair:
 
 
 @dataclass(frozen=True)
-class Picture:
-    """One picture three times: truth, baseline, chosen; each a JPEG. score: agreement of the two, percent."""
+class Image:
+    """One image three times: truth, baseline, chosen; each a JPEG. score: agreement of the two, percent."""
 
     name: str
     caption: str
@@ -230,7 +230,7 @@ class Missing:
 class Pick:
     """A configuration that somebody could take, and why. row: in the table, None when that has other options.
 
-    losses: of the task's quality, by words that name the pictures. saves: percent of each of the baseline's costs.
+    losses: of the task's quality, by words that name the images. saves: percent of each of the baseline's costs.
     """
 
     name: str
@@ -267,11 +267,11 @@ class CfgTemplate:
         return "".join(part if isinstance(part, str) else part[key[position or 0]] for part, position in self.parts)
 
 
-def pictures_text(name: str, count: int) -> str:
-    """A set of pictures in words. name: 'all', 'selecting' or 'held_out'."""
+def images_text(name: str, count: int) -> str:
+    """A set of images in words. name: 'all', 'selecting' or 'held_out'."""
     plural = "" if count == 1 else "s"
-    return {"held_out": f"the {count} held-out picture{plural}", "all": f"all {count} picture{plural}"}.get(
-        name, f"the {count} picture{plural} that chose"
+    return {"held_out": f"the {count} held-out image{plural}", "all": f"all {count} image{plural}"}.get(
+        name, f"the {count} image{plural} that chose"
     )
 
 
@@ -281,9 +281,9 @@ class ReportData:
 
     objectives:   what the front is of, () for (objective, cost) of the table.
     picks:        what somebody could take, the first one first.
-    intervals:    by row and column of the table: each is of the pictures that its column is of.
+    intervals:    by row and column of the table: each is of the images that its column is of.
     intervals_by: where intervals come from, for a sentence. verdict: what a test says of the chosen configuration.
-    held_out:     how many pictures did not select; columns of them begin with HELD_OUT.
+    held_out:     how many images did not select; columns of them begin with HELD_OUT.
     board:        whose latency the table of a sweep is, in words.
     """
 
@@ -299,7 +299,7 @@ class ReportData:
     changes: tuple[Change, ...] = ()
     errors: tuple[LayerError, ...] = ()
     costs: tuple[LayerPair, ...] = ()
-    pictures: tuple[Picture, ...] = ()
+    worst: tuple[Image, ...] = ()
     confusion: Confusion | None = None
     protocol: Mapping[str, Any] = field(default_factory=dict)
     digests: Mapping[str, str] = field(default_factory=dict)
@@ -322,16 +322,16 @@ class ReportData:
 
     @property
     def images(self) -> int:
-        """How many pictures were measured on, 0 when that is not known."""
+        """How many images were measured on, 0 when that is not known."""
         images = self.protocol.get("images")
         return images if isinstance(images, int) else 0
 
-    def pictures_of(self, column: str) -> str:
-        """The pictures that a column's values are of, in words; '' for what is not of pictures."""
+    def images_of(self, column: str) -> str:
+        """The images that a column's values are of, in words; '' for what is not of images."""
         return (
             ""
             if measure(column).cost or not self.images
-            else pictures_text(
+            else images_text(
                 "held_out" if column.startswith(HELD_OUT) else "selecting" if self.held_out else "all",
                 self.held_out if column.startswith(HELD_OUT) else self.images - self.held_out,
             )
@@ -339,7 +339,7 @@ class ReportData:
 
     @property
     def judged(self) -> str:
-        """Prefix of the columns that judge the chosen configuration: those of held-out pictures where there are any."""
+        """Prefix of the columns that judge the chosen configuration: those of held-out images where there are any."""
         there = self.held_out and HELD_OUT + self.task.quality in self.configurations.columns
         return HELD_OUT if there else ""
 

@@ -30,7 +30,7 @@ from mpnet.spec.plan_key import SHORT, short_key
 from mpnet.spec.precision import BY_CODE, PRECISIONS
 
 CLOUD_DRAWN = 400
-"""Most dominated configurations in the front's first picture, before the page's program draws all."""
+"""Most dominated configurations in the front's first image, before the page's program draws all."""
 
 
 def render(data: ReportData) -> str:
@@ -118,7 +118,7 @@ def payload(data: ReportData, shown: Mapping[str, Figure]) -> dict[str, Any]:
                 "judged": m.judged,
                 "itself": m.itself,
                 "means": m.means,
-                "pictures": data.pictures_of(name),
+                "pictures": data.images_of(name),
             }
             for name in names
             for m in (measure(name),)
@@ -227,7 +227,7 @@ def _status(data: ReportData) -> str:
 
 
 def _tiles(data: ReportData) -> list[dict[str, str]]:
-    """The chosen configuration's headline figures: on held-out pictures where there are any."""
+    """The chosen configuration's headline figures: on held-out images where there are any."""
     table = data.configurations
     if table.chosen is None:
         return []
@@ -257,7 +257,7 @@ def _tiles(data: ReportData) -> list[dict[str, str]]:
                 "note": note,
                 "means": row.means,
                 "tone": {"loss": "bad", "gain": "good"}.get(said or "", "noise"),
-                "on": data.pictures_of(name),
+                "on": data.images_of(name),
             }
         )
     return tiles
@@ -340,7 +340,7 @@ def _sections(data: ReportData, shown: Mapping[str, Figure]) -> list[tuple[str, 
     wanted = [
         ("choice", "Front" if "front" in shown else "Configuration", True),
         ("classes", "Classes", bool(data.classes)),
-        ("pictures", "Lost and gained", bool(data.changes or data.pictures)),
+        ("pictures", "Lost and gained", bool(data.changes or data.worst)),
         ("sensitivity", "Sensitivity", "heat" in shown or any(n.startswith("sensitivity") for n in shown)),
         ("error", "Error", bool(data.errors)),
         ("layers", "Layers", bool(data.layers)),
@@ -388,9 +388,9 @@ def _class_verdict(data: ReportData) -> str:
     )
     if not found:
         return ""
-    on = f"On all {data.images} pictures " if data.images else ""
+    on = f"On all {data.images} images " if data.images else ""
     left_out = (len(data.confusion.names) - bool(view_of(data.task).nothing) if data.confusion else 0) - len(data.classes)
-    rest = f" {left_out} more have no {data.task.thing} in these pictures and are not listed." if left_out > 0 else ""
+    rest = f" {left_out} more have no {data.task.thing} in these images and are not listed." if left_out > 0 else ""
     of = f"{len(found)} classes" + (" that have an interval" if len(found) < len(data.classes) else "")
     if not real:
         return f"{on}{'n' if on else 'N'}one of {of} changes beyond noise.{rest}"

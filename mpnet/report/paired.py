@@ -1,4 +1,4 @@
-"""Runs on the same pictures, pair by pair: intervals, classes, sizes, and the objects that only one of them finds."""
+"""Runs on the same images, pair by pair: intervals, classes, sizes, and the objects that only one of them finds."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.errors import DataError
-from mpnet.evaluation.agreement import BASELINE_SCORE, Agreement, inside_pictures
+from mpnet.evaluation.agreement import BASELINE_SCORE, Agreement, inside_images
 from mpnet.evaluation.compare import DRAWS, Differences, Draws, Interval, bootstrap, compare, draw_images, found_objects
 from mpnet.evaluation.intervals import METHOD, agreement_interval
 from mpnet.evaluation.match import AREA_RANGES
@@ -21,8 +21,8 @@ from mpnet.spec.task import DETECTION
 
 
 @dataclass(frozen=True)
-class PictureScore:
-    """How far two runs differ on one picture. position: in the data set; doubts: objects that only one is sure of."""
+class ImageScore:
+    """How far two runs differ on one image. position: in the data set; doubts: objects that only one is sure of."""
 
     position: int
     lost: int
@@ -39,7 +39,7 @@ class Pair:
     values: dict[str, float]
     classes: tuple[ClassRow, ...]
     changes: tuple[Change, ...]
-    pictures: tuple[PictureScore, ...]
+    images: tuple[ImageScore, ...]
     verdict: str = ""
 
 
@@ -58,7 +58,7 @@ class Pairing:
 
     def __init__(self, dataset: Dataset, baseline: Detections, draws: int = DRAWS, seed: int = 0) -> None:
         if not len(dataset.images):
-            raise DataError("the data set has no pictures; nothing can be compared")
+            raise DataError("the data set has no images; nothing can be compared")
         self.dataset = dataset
         self.intervals_by = f"{METHOD}, {draws:,} draws"
         self._evaluator = CocoEvaluator(dataset)
@@ -82,8 +82,8 @@ class Pairing:
             if area == "all":
                 classes = self._classes(before, result, found)
         agreement_values, agreement_metrics = self._agree(other)
-        changes, pictures = self._changes(other)
-        return Pair(metrics | agreement_metrics, values | agreement_values, classes, changes, pictures)
+        changes, images = self._changes(other)
+        return Pair(metrics | agreement_metrics, values | agreement_values, classes, changes, images)
 
     def _side(self, detections: Detections) -> _Side:
         results = {"all": self._evaluator.evaluate(detections, sizes=False)}
@@ -111,7 +111,7 @@ class Pairing:
         named = {name: values[name.removeprefix(AGREEMENT)] for name in names_of("agreement", task=DETECTION)}
         return named, {"agreement_AP": Interval(values["AP"] - 100, low - 100, high - 100)}
 
-    def _changes(self, other: Detections) -> tuple[tuple[Change, ...], tuple[PictureScore, ...]]:
+    def _changes(self, other: Detections) -> tuple[tuple[Change, ...], tuple[ImageScore, ...]]:
         truths = self._evaluator.truths
         baseline = self._baseline.detections
         before, after = found_objects(baseline, truths), found_objects(other, truths)
@@ -120,14 +120,14 @@ class Pairing:
         changes = [self._change("lost", int(i), baseline, int(before[i])) for i in np.flatnonzero(lost)]
         changes += [self._change("gained", int(i), other, int(after[i])) for i in np.flatnonzero(gained)]
         changes.sort(key=lambda change: (change.kind != "lost", -change.score))
-        images = self.dataset.image_index
+        of_image = self.dataset.image_index
         count = len(self.dataset.images)
-        lost_in = np.bincount(images[lost], minlength=count)
-        gained_in = np.bincount(images[gained], minlength=count)
+        lost_in = np.bincount(of_image[lost], minlength=count)
+        gained_in = np.bincount(of_image[gained], minlength=count)
         doubts = unmatched(baseline, other, self.dataset) + unmatched(other, baseline, self.dataset)
         order = sorted(range(count), key=lambda i: (-int(lost_in[i] + gained_in[i]), -float(doubts[i]), i))
-        pictures = tuple(PictureScore(i, int(lost_in[i]), int(gained_in[i]), float(doubts[i])) for i in order)
-        return tuple(changes), pictures
+        images = tuple(ImageScore(i, int(lost_in[i]), int(gained_in[i]), float(doubts[i])) for i in order)
+        return tuple(changes), images
 
     def _change(self, kind: str, index: int, detections: Detections, hit: int) -> ObjectChange:
         x, y, width, height = (float(v) for v in self.dataset.box[index])
@@ -160,8 +160,8 @@ def overlap(a: NDArray[np.floating], b: NDArray[np.floating]) -> float:
 
 def unmatched(first: Detections, second: Detections, dataset: Dataset) -> NDArray[np.float64]:
     """float64 (images,): sum of the scores of sure detections of `first` that `second` does not make at IoU 0.5."""
-    # As the truths: what lies wholly outside of the picture is none.
-    inside = inside_pictures(first, dataset.sizes)
+    # As the truths: what lies wholly outside of the image is none.
+    inside = inside_images(first, dataset.sizes)
     sure = inside.select(inside.score >= np.float32(BASELINE_SCORE))
     truths = Agreement(first, dataset.sizes, len(dataset.categories)).truths
     found = found_objects(second, truths, BASELINE_SCORE / 2)

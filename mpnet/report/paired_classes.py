@@ -1,4 +1,4 @@
-"""Runs of a classifier on the same pictures, pair by pair: intervals, classes, and the pictures that only one gets right."""
+"""Runs of a classifier on the same images, pair by pair: intervals, classes, and the images that only one gets right."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mpnet.errors import DataError
 from mpnet.evaluation.classification import TOP, per_class, right, share
 from mpnet.evaluation.compare import Interval
 from mpnet.evaluation.proportions import METHOD, mcnemar, paired_interval, share_interval
-from mpnet.report.model import ClassRow, Guess, PictureChange
+from mpnet.report.model import ClassRow, Guess, ImageChange
 from mpnet.report.paired import Pair
 from mpnet.spec.classifications import Classifications
 from mpnet.spec.dataset import Dataset
@@ -17,14 +17,14 @@ from mpnet.trial.classification import paired
 
 
 class ClassPairing:
-    """Compares any number of runs with one baseline. draws, seed: of a bootstrap, which shares of pictures do not need.
+    """Compares any number of runs with one baseline. draws, seed: of a bootstrap, which shares of images do not need.
 
     Raises: DataError when classifications are not of the data set's images.
     """
 
     def __init__(self, dataset: Dataset, baseline: Classifications, draws: int = 0, seed: int = 0) -> None:
         if not len(dataset.images):
-            raise DataError("the data set has no pictures; nothing can be compared")
+            raise DataError("the data set has no images; nothing can be compared")
         self.dataset = dataset
         self.intervals_by = METHOD
         self._baseline = baseline
@@ -63,11 +63,11 @@ class ClassPairing:
             if present[c]
         )
 
-    def _change(self, kind: str, position: int, other: Classifications) -> PictureChange:
+    def _change(self, kind: str, position: int, other: Classifications) -> ImageChange:
         first, second = (
             Guess(self.dataset.names[int(run.category[position, 0])], float(run.score[position, 0]))
             for run in (self._baseline, other)
         )
         name = self.dataset.names[int(self.dataset.labels[position])]
         score = first.score if kind == "lost" else second.score
-        return PictureChange(kind, self.dataset.images[position].path, name, score, first, second)
+        return ImageChange(kind, self.dataset.images[position].path, name, score, first, second)

@@ -15,7 +15,7 @@ from mpnet.engine.run import Session
 from mpnet.progress import Advance
 from mpnet.report.model import LayerError, LayerPair
 from mpnet.report.source import layer_pairs
-from mpnet.spec.network import PICTURE
+from mpnet.spec.network import NETWORK_INPUT
 from mpnet.speed.steps import time_steps
 from mpnet.trial.analysis import ANALYSIS_IMAGES
 from mpnet.trial.inputs import spread
@@ -44,7 +44,7 @@ class Machine:
         return layer_costs(self.plan(key))
 
     def errors(self, key: str, images: int = ANALYSIS_IMAGES) -> tuple[LayerError, ...]:
-        """Error of every lowered layer, in network order, on pictures spread evenly over the data set.
+        """Error of every lowered layer, in network order, on images spread evenly over the data set.
 
         Raises: ConfigError when every layer is fp32.
         """
@@ -61,8 +61,8 @@ class Machine:
 
     def _steps(self, key: str) -> list[dict[str, Any]]:
         session = Session(self.bench.prepared, self.plan(key), self.bench.threads)
-        picture = next(self.bench.inputs.batches(1, [0])).x
-        return [{"layer": step.step.layer, "ms": step.median_ms} for step in time_steps(session, picture, TIME_REPEATS)]
+        image = next(self.bench.inputs.batches(1, [0])).x
+        return [{"layer": step.step.layer, "ms": step.median_ms} for step in time_steps(session, image, TIME_REPEATS)]
 
 
 def errors_of(analysis: Analysis, plan: Plan) -> tuple[LayerError, ...]:
@@ -104,7 +104,7 @@ def _ranges(plan: Plan) -> Mapping[int, tuple[float, float]]:
     found = {}
     for layer in plan.network.convolutions:
         if plan.options.of(layer.index).calibrated and layer.inputs:
-            owner = PICTURE if layer.inputs[0] == PICTURE else range_owner(plan.network, layer.inputs[0])
+            owner = NETWORK_INPUT if layer.inputs[0] == NETWORK_INPUT else range_owner(plan.network, layer.inputs[0])
             bounds = plan.options.ranges.get(owner)
             if bounds is not None:
                 found[layer.index] = (float(bounds[0]), float(bounds[1]))

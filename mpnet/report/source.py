@@ -30,7 +30,7 @@ def from_results(results: Sequence[Result]) -> ReportData:
     documents = [result.document for result in results]
     for other in documents[1:]:
         if other["digests"].get("data") != documents[0]["digests"].get("data"):
-            raise ConfigError("runs on different pictures or labels cannot share a report; name runs on the same data")
+            raise ConfigError("runs on different images or labels cannot share a report; name runs on the same data")
     chosen = documents[-1]
     rows = [result_values(document) for document in documents]
     # A baseline agrees with itself; result.json leaves that out.

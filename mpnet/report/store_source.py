@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from mpnet.errors import StoreError
 from mpnet.evaluation.compare import Interval
-from mpnet.report.model import Configurations, Layer, Pick, ReportData, Status, pictures_text
+from mpnet.report.model import Configurations, Layer, Pick, ReportData, Status, images_text
 from mpnet.report.source import axes, front_rows, thinned
 from mpnet.spec.measures import measure, names_of
 from mpnet.spec.plan_key import split_key
@@ -85,7 +85,7 @@ def from_store(
     protocol = dict(sweep.get("protocol") or {})
     held_out = max(0, sweep.get("images", 0) - sweep.get("selecting", 0)) if sweep.get("holdout") else 0
     if sweep.get("holdout"):
-        protocol["selected on"] = f"{sweep.get('selecting')} of {sweep.get('images')} pictures; the rest only reports"
+        protocol["selected on"] = f"{sweep.get('selecting')} of {sweep.get('images')} images; the rest only reports"
     data = ReportData(
         title=str(sweep.get("name") or path.stem),
         kind="sweep",
@@ -127,7 +127,7 @@ def _front(keys: Sequence[str], findings: Mapping[str, Any], options: str, statu
 
 
 def _picks(picks: Mapping[str, Any], table: Configurations, options: str) -> tuple[Pick, ...]:
-    """What the sweep's findings offer, held-out pictures first."""
+    """What the sweep's findings offer, held-out images first."""
     rows = {key: row for row, key in enumerate(table.keys)}
     found = []
     for name, rule in PICK_RULES.items():
@@ -139,7 +139,7 @@ def _picks(picks: Mapping[str, Any], table: Configurations, options: str) -> tup
             loss = (entry.get("losses") or {}).get(kind)
             of = next((loss[task.quality] for task in TASKS.values() if task.quality in loss), None) if loss else None
             if loss and of:
-                losses[pictures_text(kind, int(loss["pictures"]))] = Interval(of["difference"], of["low"], of["high"])
+                losses[images_text(kind, int(loss["pictures"]))] = Interval(of["difference"], of["low"], of["high"])
         said = str(entry.get("options") or "")
         found.append(
             Pick(

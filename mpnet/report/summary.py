@@ -42,7 +42,7 @@ def sentences(data: ReportData) -> tuple[str, ...]:
 def _measured(data: ReportData) -> str:
     table = data.configurations
     images = data.images
-    on = f" on {images} pictures" if images else ""
+    on = f" on {images} images" if images else ""
     done, total = data.status.done, data.status.total
     if data.status.state != "finished":
         of = f" of {total:,}" if total else ""
@@ -69,7 +69,7 @@ def _accuracy(data: ReportData) -> str:
     task = data.task
     quality, second = (data.judged + name for name in task.per_class)
     label, value = measure(task.quality).label, number_text(table.value(chosen, quality), 2)
-    on = f"On {data.pictures_of(quality)} " if data.images else ""
+    on = f"On {data.images_of(quality)} " if data.images else ""
     if baseline is None or baseline == chosen:
         it, other = "it" if on else "It", measure(task.per_class[1]).label
         return f"{on}{it} reaches {label} {value} and {other} {number_text(table.value(chosen, second), 2)}."
@@ -87,7 +87,7 @@ def _accuracy(data: ReportData) -> str:
         if name in found:
             text += f" (95 % interval {bounds(found[name], measure(task.agreement).itself)})"
     if data.kind == "sweep" and not data.held_out:
-        text += "; no pictures were held out, so the best of many is partly luck"
+        text += "; no images were held out, so the best of many is partly luck"
     return text + "."
 
 
@@ -98,8 +98,8 @@ def _cost(data: ReportData) -> str:
     parts = []
     for name, words in (
         ("weight_bytes", "weights take {}"),
-        ("bit_operations", "{} bit operations per picture"),
-        ("latency_ms", f"one picture takes {{}} on {data.board}" if data.board else "one picture takes {}"),
+        ("bit_operations", "{} bit operations per image"),
+        ("latency_ms", f"one image takes {{}} on {data.board}" if data.board else "one image takes {}"),
     ):
         value, before = table.value(chosen, name), table.value(baseline, name)
         if not math.isfinite(value):

@@ -44,7 +44,7 @@ def print_sweep(document: Mapping[str, Any], out: Console) -> None:
     out.print(
         f"{document['trials']:,} of {document['space']:,} configurations ({document['computed']:,} computed now"
         f"{_ruled_out(document)}) in "
-        f"{document['seconds']:.1f} s; {document['forward_equivalents']:,.2f} forward passes per picture" + _theory(document)
+        f"{document['seconds']:.1f} s; {document['forward_equivalents']:,.2f} forward passes per image" + _theory(document)
     )
     if document["stopped"]:
         out.print(f"stopped by budget.{document['stopped']}; the same command with a larger budget goes on")
@@ -55,7 +55,7 @@ def print_sweep(document: Mapping[str, Any], out: Console) -> None:
     _print_verified(document.get("verified"), out)
     holdout = document["holdout"]
     if not holdout["held_out"]:
-        out.print("No picture was held out: the figures are those that chose, and flatter what was chosen (see sweep.holdout).")
+        out.print("No image was held out: the figures are those that chose, and flatter what was chosen (see sweep.holdout).")
     _print_gap(document.get("gap"), document, out)
     if document.get("table"):
         out.print(f"latency: predicted by {document['table']}")
@@ -64,7 +64,7 @@ def print_sweep(document: Mapping[str, Any], out: Console) -> None:
 
 def _ruled_out(document: Mapping[str, Any]) -> str:
     count = document.get("ruled_out", 0)
-    return f"; {count:,} cannot be on the front, which fewer pictures proved" if count else ""
+    return f"; {count:,} cannot be on the front, which fewer images proved" if count else ""
 
 
 def _theory(document: Mapping[str, Any]) -> str:
@@ -98,7 +98,7 @@ def _print_front(document: Mapping[str, Any], out: Console) -> None:
     title = f"Front: {len(front)} configuration{'' if len(front) == 1 else 's'} that no other one beats"
     parts = document["holdout"]
     if parts["held_out"]:
-        title += f"; on the {parts['selecting']} pictures that select, and on the {parts['held_out']} held out"
+        title += f"; on the {parts['selecting']} images that select, and on the {parts['held_out']} held out"
     _print_columns(out, columns, title)
     if len(front) > FRONT_ROWS:
         out.print(f"{FRONT_ROWS} of the front's {len(front)} are shown; --json and `mpnet report` have all")
@@ -152,7 +152,7 @@ def _print_picks(document: Mapping[str, Any], out: Console) -> None:
         return
     costs = [name for name in _measured(document, list(picks.values())) if measure(name).cost]
     quality = _quality(picks)
-    sets = {pictures_text(row["losses"]) for row in picks.values()} - {""}
+    sets = {images_text(row["losses"]) for row in picks.values()} - {""}
     columns: list[tuple[str, list[object]]] = [
         ("pick", list(picks)),
         ("precision", [_key(row) for row in picks.values()]),
@@ -215,18 +215,18 @@ def _quality(picks: Mapping[str, Any]) -> str:
 
 
 def change_text(losses: Mapping[str, Any]) -> str:
-    """Quality lost on the held-out pictures where there are any, else on all."""
+    """Quality lost on the held-out images where there are any, else on all."""
     _, loss = _reported(losses)
     of = next((loss[task.quality] for task in TASKS.values() if task.quality in loss), None)
     return "not measured" if of is None else f"{of['difference']:+.2f} ({of['low']:+.2f} to {of['high']:+.2f})"
 
 
-def pictures_text(losses: Mapping[str, Any]) -> str:
-    """Which pictures `change_text` is of: `46 held-out pictures`."""
+def images_text(losses: Mapping[str, Any]) -> str:
+    """Which images `change_text` is of: `46 held-out images`."""
     name, loss = _reported(losses)
     if not loss:
         return ""
-    return f"{loss['pictures']} " + {"held_out": "held-out pictures", "all": "pictures"}.get(name, f"pictures ({name})")
+    return f"{loss['pictures']} " + {"held_out": "held-out images", "all": "images"}.get(name, f"images ({name})")
 
 
 def _reported(losses: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:

@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.evaluation.confusion import classifier_confusion, detector_confusion
-from mpnet.report.class_pictures import ClassGallery
-from mpnet.report.model import Change, Picture
-from mpnet.report.paired import Pair, Pairing, PictureScore
+from mpnet.report.class_images import ClassGallery
+from mpnet.report.images import Gallery, LoadImage
+from mpnet.report.model import Change, Image
+from mpnet.report.paired import ImageScore, Pair, Pairing
 from mpnet.report.paired_classes import ClassPairing
-from mpnet.report.pictures import Gallery, LoadPicture
 from mpnet.spec.dataset import Dataset
 from mpnet.spec.task import CLASSIFICATION, DETECTION, Task
 
@@ -29,14 +29,14 @@ class Compares(Protocol):
 
 
 class Shows(Protocol):
-    """What two runs made of the pictures of a data set."""
+    """What two runs made of the images of a data set."""
 
     def changes(self, changes: Sequence[Any], limit: int) -> tuple[Change, ...]:
-        """The first `limit` changes with their pictures."""
+        """The first `limit` changes with their images."""
         ...
 
-    def worst(self, scores: Sequence[PictureScore], limit: int) -> tuple[Picture, ...]:
-        """The pictures in which the runs differ most."""
+    def worst(self, scores: Sequence[ImageScore], limit: int) -> tuple[Image, ...]:
+        """The images in which the runs differ most."""
         ...
 
 
@@ -44,14 +44,14 @@ class Shows(Protocol):
 class View:
     """pairing: of a data set, the baseline's findings, draws and seed. gallery: of both runs' findings.
 
-    protocol: how pictures were made into findings, for a line in the terminal.
+    protocol: how images were made into findings, for a line in the terminal.
     change:   column heading -> its key in `Change.as_json`, for tables.
     matched:  what makes one right, for a sentence.
     confusion: (n, n) counts of a run's findings on a data set; nothing: what its last class is, '' where there is none.
     """
 
     pairing: Callable[[Dataset, Any, int, int], Compares]
-    gallery: Callable[[Dataset, Any, Any, LoadPicture], Shows]
+    gallery: Callable[[Dataset, Any, Any, LoadImage], Shows]
     protocol: Callable[[Mapping[str, Any]], str]
     change: Mapping[str, str]
     matched: str
@@ -61,13 +61,13 @@ class View:
 
 def _detector(protocol: Mapping[str, Any]) -> str:
     return (
-        f"{protocol['images']} pictures, {protocol['boxes']} boxes, {protocol['resize']}, confidence "
+        f"{protocol['images']} images, {protocol['boxes']} boxes, {protocol['resize']}, confidence "
         f"{protocol['confidence']}, NMS {protocol['nms']} ({protocol['nms_kind']})"
     )
 
 
 def _classifier(protocol: Mapping[str, Any]) -> str:
-    return f"{protocol['images']} pictures of {protocol['classes']} classes, {protocol['resize']}"
+    return f"{protocol['images']} images of {protocol['classes']} classes, {protocol['resize']}"
 
 
 _VIEWS: dict[str, View] = {

@@ -1,4 +1,4 @@
-"""Labelled pictures: what every ground-truth format is read into."""
+"""Labelled images: what every ground-truth format is read into."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MAX_CATEGORIES = 100_000
 
 @dataclass(frozen=True)
 class ImageRecord:
-    """One picture. width and height in pixels, as stored (no EXIF rotation); sha256 of the file's bytes, hex."""
+    """One image. width and height in pixels, as stored (no EXIF rotation); sha256 of the file's bytes, hex."""
 
     id: int
     path: str
@@ -38,16 +38,16 @@ class Category:
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """Pictures with their boxes; images by rising id, boxes by image (their order within one image is the file's).
+    """Images with their boxes; images by rising id, boxes by image (their order within one image is the file's).
 
-    images:      one record per picture.
+    images:      one record per image.
     categories:  in the order of the network's class indices.
     image_index: int32 (boxes,), position in images.
     category:    int32 (boxes,), position in categories.
     box:         float64 (boxes, 4), x, y, width, height in pixels, not clipped.
     area:        float64 (boxes,), square pixels (COCO: of the segment), which decides small, medium or large.
     crowd:       bool (boxes,), regions that neither count nor harm.
-    notes:       what a reader should know, for example pictures without a label file.
+    notes:       what a reader should know, for example images without a label file.
     """
 
     images: tuple[ImageRecord, ...]
@@ -107,7 +107,7 @@ class Dataset:
     def labelled(
         images: Sequence[ImageRecord], categories: Sequence[Category], labels: Sequence[int], notes: Sequence[str] = ()
     ) -> Dataset:
-        """Pictures of one class each, as a classifier needs them: the label is a box around the whole picture.
+        """Images of one class each, as a classifier needs them: the label is a box around the whole image.
 
         labels: for each image a position in categories.
         """
@@ -119,9 +119,9 @@ class Dataset:
 
     @cached_property
     def labels(self) -> NDArray[np.int32]:
-        """int32 (images,): the class of each picture. Raises: DataError when one has none or several."""
+        """int32 (images,): the class of each image. Raises: DataError when one has none or several."""
         if not np.array_equal(self.image_index, np.arange(len(self.images))):
-            raise DataError("a classifier needs pictures of one class each; use data.format imagefolder or list")
+            raise DataError("a classifier needs images of one class each; use data.format imagefolder or list")
         return self.category
 
     @property
@@ -131,7 +131,7 @@ class Dataset:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 (hex) of pictures and labels; file names and folders do not count.
+        """SHA-256 (hex) of images and labels; file names and folders do not count.
 
         Hashed text, one line each, in this order: every category (id, name), every image (id, width, height, digest
         of its bytes), every box (image index, category index, x, y, width, height, area as hexadecimal floats, crowd).

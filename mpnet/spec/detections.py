@@ -20,7 +20,7 @@ class Detections:
     image_index: int32 (n,), position in the dataset.
     category:    int32 (n,), class index.
     score:       float32 (n,), finite.
-    box:         float32 (n, 4), x, y, width, height in pixels of the picture; may reach beyond it.
+    box:         float32 (n, 4), x, y, width, height in pixels of the image; may reach beyond it.
     """
 
     image_count: int
@@ -61,7 +61,7 @@ class Detections:
         return np.searchsorted(self.image_index, np.arange(self.image_count + 1)).astype(np.int64)
 
     def clipped(self, sizes: NDArray[np.float32]) -> Detections:
-        """The same with boxes cut at the picture's edges. sizes: float32 (image_count, 2), width and height.
+        """The same with boxes cut at the image's edges. sizes: float32 (image_count, 2), width and height.
 
         Computed on the corners in float32; a box wholly outside keeps a width or height of 0.
         """

@@ -27,15 +27,15 @@ LABEL_KEYS: dict[str, str | None] = {
 }
 """Formats of data, and the key that names the labels; None: folders do."""
 LISTED: tuple[str, ...] = ("darknet", "ultralytics")
-"""Those whose file names the pictures as well, and may name the classes."""
+"""Those whose file names the images as well, and may name the classes."""
 DATA_FORMATS: tuple[str, ...] = tuple(name for task in TASKS.values() for name in task.formats)
 STRATEGIES: tuple[str, ...] = ("grid", "one_at_a_time", "exhaustive", "greedy", "pareto", "additive", "exact_front")
 SAMPLERS: tuple[str, ...] = ("nsga2", "tpe")
 OWN_BACKENDS: tuple[str, ...] = ("mpnet",)
 DEFAULT_OUTPUT = Path("runs")
 HOLDOUT, MANY_IMAGES = 0.4, 200
-"""What a sweep holds out when nobody says, and the pictures from which luck in choosing is small beside that of having
-these pictures at all."""
+"""What a sweep holds out when nobody says, and the images from which luck in choosing is small beside that of having
+these images at all."""
 MAX_IMAGES = 10_000_000
 MAX_THREADS = 1024
 
@@ -57,7 +57,7 @@ class ModelSection:
 
 @dataclass(frozen=True)
 class CalibrationSection:
-    """Pictures for calibration: `count` of the folder `images`, None: of the data's own, drawn with `seed`."""
+    """Images for calibration: `count` of the folder `images`, None: of the data's own, drawn with `seed`."""
 
     images: Path | None = field(default=None, metadata=path())
     count: int = field(default=32, metadata=integer(1, MAX_IMAGES))
@@ -66,13 +66,13 @@ class CalibrationSection:
 
 @dataclass(frozen=True)
 class DataSection:
-    """Labelled pictures.
+    """Labelled images.
 
-    format yolo: `labels` holds one text file per picture; coco: `annotations` is an instances JSON. For classifiers:
+    format yolo: `labels` holds one text file per image; coco: `annotations` is an instances JSON. For classifiers:
     imagefolder: `images` holds a folder per class; list: `labels` is a text file of paths with a class.
-    darknet, ultralytics: `labels` is a .data or a list of pictures, or a data.yaml; `images`, None: found from there, is the
+    darknet, ultralytics: `labels` is a .data or a list of images, or a data.yaml; `images`, None: found from there, is the
     folder that its paths count from.
-    limit: use the first so many pictures in order of their names (imagefolder: of every class in turn; list: of its
+    limit: use the first so many images in order of their names (imagefolder: of every class in turn; list: of its
            lines); None: all.
     """
 
@@ -86,12 +86,12 @@ class DataSection:
 
 @dataclass(frozen=True)
 class DetectionSection:
-    """From pictures to the network, and from head tensors to boxes.
+    """From images to the network, and from head tensors to boxes.
 
     resize:         None: as networks of the task take them (spec.task).
     confidence:     boxes are kept if above.
     nms, nms_kind:  threshold of overlap within a class, and its measure; None: as the cfg says.
-    max_detections: the best so many of each picture, None: all.
+    max_detections: the best so many of each image, None: all.
     """
 
     resize: str | None = field(default=None, metadata=word(RESIZES))
@@ -220,7 +220,7 @@ class SweepSection:
 
     precisions: the choices of every layer with weights, highest first.
     objectives: of the front; the first measure of accuracy ranks. (): as networks of the task have them (spec.task).
-    holdout:    share of the pictures that only reports figures and never selects, 0: none, None: HOLDOUT of fewer than
+    holdout:    share of the images that only reports figures and never selects, 0: none, None: HOLDOUT of fewer than
                 MANY_IMAGES.
     sampler:    of strategy pareto: nsga2 or tpe.
     latency:    a table written by `mpnet profile`, None: no latency objective from a table.
@@ -242,7 +242,7 @@ class SweepSection:
     latency_error: float | None = field(default=None, metadata=number(0))
 
     def held_out(self, images: int) -> float:
-        """The share of so many pictures that only reports."""
+        """The share of so many images that only reports."""
         return self.holdout if self.holdout is not None else HOLDOUT if images < MANY_IMAGES else 0.0
 
 
@@ -250,7 +250,7 @@ class SweepSection:
 class RuntimeSection:
     """How it runs; none of it changes a result.
 
-    threads: None: all cores. isa: auto, or the name of a kernel table. batch: pictures in one forward pass.
+    threads: None: all cores. isa: auto, or the name of a kernel table. batch: images in one forward pass.
     """
 
     threads: int | None = field(default=None, metadata=integer(1, MAX_THREADS, none="auto"))

@@ -29,13 +29,13 @@ def digest_of(document: Any) -> str:
 class TrialIdentity:
     """Everything that decides a trial's result.
 
-    cfg, weights, data:  SHA-256 (hex) of the files and of pictures with labels.
+    cfg, weights, data:  SHA-256 (hex) of the files and of images with labels.
     calibration:         digest of the calibrated ranges, or None where ranges are dynamic.
     plan:                canonical text of the precision plan (`PrecisionPlan.key`).
     options:             quantisation options as plain values.
-    protocol:            how pictures become boxes and boxes become metrics, as plain values.
+    protocol:            how images become boxes and boxes become metrics, as plain values.
     arithmetic:          version of the arithmetic contract.
-    lessons:             digest of what calibration pictures teach about weights of fewer than eight bits, if anything; a plan
+    lessons:             digest of what calibration images teach about weights of fewer than eight bits, if anything; a plan
                          without any has nothing to do with it.
     engine:              who ran it, if not mpnet's engine alone: name, version, digest of what it was given.
     """

@@ -12,8 +12,8 @@ from mpnet.spec.precision import Precision
 from mpnet.spec.quantization import NOTHING_SAID, QuantizationOptions
 
 Shape = tuple[int, int, int]
-PICTURE = -1
-"""The input index that stands for the picture itself."""
+NETWORK_INPUT = -1
+"""The input index that stands for the image itself."""
 ACTIVATIONS = (
     "linear",
     "leaky",
@@ -55,7 +55,7 @@ class PrecisionKeys:
                   conversion is needed, None when absent.
     quantize_line: its line, 0 when absent.
     quantization: what the section says about how to quantise.
-    range:        (minimum, maximum) of its result, in [net] of the picture: what a calibration would find; None: not said.
+    range:        (minimum, maximum) of its result, in [net] of the image: what a calibration would find; None: not said.
     """
 
     precision: Precision | None
@@ -73,7 +73,7 @@ class LayerSpec:
     index:    position in the network, from 0, [net] not counted: Darknet's layer number.
     line:     line of the section header in the cfg.
     name:     stable name, see mpnet.spec.selectors.
-    inputs:   indices of the layers that it reads; PICTURE (-1) for the picture.
+    inputs:   indices of the layers that it reads; NETWORK_INPUT (-1) for the image.
     in_shape: shape of the first input. out_shape: shape of the result.
     declared: the section's precision keys, or None when it has none.
     """

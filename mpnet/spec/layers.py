@@ -11,7 +11,7 @@ from typing import ClassVar
 from mpnet.spec.convolutions import BatchnormSpec, ConnectedSpec, ConvolutionSpec, DeconvolutionalSpec
 from mpnet.spec.heads import NMS_KINDS, DecodedSpec, DetectionSpec, GaussianYoloSpec, RegionSpec, YoloSpec
 from mpnet.spec.keys import flag, integer, number, word
-from mpnet.spec.layer import ACTIVATIONS, MAX_CHANNELS, MAX_KERNEL, PICTURE, LayerSpec, PrecisionKeys, Shape
+from mpnet.spec.layer import ACTIVATIONS, MAX_CHANNELS, MAX_KERNEL, NETWORK_INPUT, LayerSpec, PrecisionKeys, Shape
 from mpnet.spec.tree import Tree
 
 __all__ = [
@@ -19,8 +19,8 @@ __all__ = [
     "LAYER_KINDS",
     "MAX_CHANNELS",
     "MAX_KERNEL",
+    "NETWORK_INPUT",
     "NMS_KINDS",
-    "PICTURE",
     "SHORT_NAMES",
     "ActivationSpec",
     "AvgpoolSpec",

@@ -17,7 +17,7 @@ from mpnet.errors import ConfigError
 from mpnet.spec.task import CLASSIFICATION, DETECTION, TASKS, Task
 
 HELD_OUT = "held_out_"
-"""Prefix of a measure on the pictures that only report; the plain name is then of those that select."""
+"""Prefix of a measure on the images that only report; the plain name is then of those that select."""
 AGREEMENT = "agreement_"
 """Prefix of a metric with the baseline's detections as truth; result.json has it without, in a section of its own."""
 DROP = "_drop"
@@ -139,7 +139,7 @@ _OF_DETECTORS: tuple[Measure, ...] = (
         "AR1",
         "%",
         "accuracy",
-        "Mean recall over the same thresholds, with the best detection of each picture and class.",
+        "Mean recall over the same thresholds, with the best detection of each image and class.",
         stored="runs",
         compared=False,
     ),
@@ -148,11 +148,11 @@ _OF_DETECTORS: tuple[Measure, ...] = (
         "AR10",
         "%",
         "accuracy",
-        "Mean recall with the 10 best detections of each picture and class.",
+        "Mean recall with the 10 best detections of each image and class.",
         stored="runs",
         compared=False,
     ),
-    Measure("AR100", "AR100", "%", "accuracy", "Mean recall with the 100 best detections of each picture and class."),
+    Measure("AR100", "AR100", "%", "accuracy", "Mean recall with the 100 best detections of each image and class."),
     Measure(
         "darknet_mAP50",
         "Darknet mAP@0.5",
@@ -175,24 +175,16 @@ _OF_DETECTORS: tuple[Measure, ...] = (
     Measure("agreement_AP95", "agreement AP95", "%", "agreement", f"AP at IoU 0.95 {_SURE}.", itself=100.0, remedy=_BASELINE),
 )
 _OF_CLASSIFIERS: tuple[Measure, ...] = (
+    Measure("top1", "top-1", "%", "accuracy", "Share of the images whose best class is the right one.", headline=True, axis=2),
     Measure(
-        "top1", "top-1", "%", "accuracy", "Share of the pictures whose best class is the right one.", headline=True, axis=2
-    ),
-    Measure(
-        "top5",
-        "top-5",
-        "%",
-        "accuracy",
-        "Share of the pictures with the right class among the five best.",
-        headline=True,
-        axis=3,
+        "top5", "top-5", "%", "accuracy", "Share of the images with the right class among the five best.", headline=True, axis=3
     ),
     Measure(
         "agreement_top1",
         "agreement top-1",
         "%",
         "agreement",
-        "Share of the pictures whose best class is the baseline's; top-1 differs by no more than what is missing here.",
+        "Share of the images whose best class is the baseline's; top-1 differs by no more than what is missing here.",
         headline=True,
         axis=1,
         itself=100.0,
@@ -265,7 +257,7 @@ MEASURES: tuple[Measure, ...] = (
         "peak activations",
         "B",
         "cost",
-        "Most memory that tensors take at one time, for one picture and with it.",
+        "Most memory that tensors take at one time, for one image and with it.",
         0,
         axis=4,
     ),
@@ -274,12 +266,12 @@ MEASURES: tuple[Measure, ...] = (
         "bit operations",
         "",
         "cost",
-        "Sum over convolutions of multiply-accumulates x bits of a weight x bits of an activation, for one picture.",
+        "Sum over convolutions of multiply-accumulates x bits of a weight x bits of an activation, for one image.",
         0,
         headline=True,
         axis=1,
     ),
-    Measure("int8_macs", "MACs in int8", "", "count", "Multiply-accumulates that are done in int8, for one picture.", 0),
+    Measure("int8_macs", "MACs in int8", "", "count", "Multiply-accumulates that are done in int8, for one image.", 0),
     Measure(
         "fp_mac_share",
         "MACs not in int8",
@@ -294,7 +286,7 @@ MEASURES: tuple[Measure, ...] = (
         "latency",
         "ms",
         "cost",
-        "Time for one picture, input ready to heads: the median of a run; in a sweep the sum of a latency table's steps.",
+        "Time for one image, input ready to heads: the median of a run; in a sweep the sum of a latency table's steps.",
         headline=True,
         axis=3,
         remedy="make a table with `mpnet profile` and name it in sweep.latency",
@@ -305,7 +297,7 @@ MEASURES: tuple[Measure, ...] = (
         "latency in the engine",
         "ms",
         "deployed",
-        "Time for one picture in the engine, taken in turn with mpnet's own.",
+        "Time for one image in the engine, taken in turn with mpnet's own.",
         stored="verified",
     ),
 )
@@ -332,7 +324,7 @@ def names_of(*kinds: Kind, stored: Stored | None = None, task: Task | None = Non
 
 
 def trial_metrics() -> tuple[str, ...]:
-    """What a sweep measures on pictures; with a holdout on those that select, and with a prefix on the others."""
+    """What a sweep measures on images; with a holdout on those that select, and with a prefix on the others."""
     return names_of("accuracy", "agreement", "signal", stored="trials")
 
 

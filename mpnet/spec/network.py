@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Mapping
 
 from mpnet.spec.layers import (
-    PICTURE,
+    NETWORK_INPUT,
     AvgpoolSpec,
     ConvolutionSpec,
     CostSpec,
@@ -27,7 +27,7 @@ from mpnet.spec.layers import (
 from mpnet.spec.task import CLASSIFICATION, DETECTION, Task
 
 __all__ = [
-    "PICTURE",
+    "NETWORK_INPUT",
     "AvgpoolSpec",
     "ConvolutionSpec",
     "DropoutSpec",
@@ -47,7 +47,7 @@ __all__ = [
 class NetworkSpec:
     """Layers in order, with the options of [net].
 
-    width, height, channels: of the picture that enters.
+    width, height, channels: of the image that enters.
     declared:    the precision keys of [net], the default of all layers with weights.
     net_options: every key of [net] as text.
     source:      the file that it was read from, for messages.
@@ -72,12 +72,12 @@ class NetworkSpec:
 
     @property
     def in_shape(self) -> Shape:
-        """(height, width, channels) of the picture."""
+        """(height, width, channels) of the image."""
         return (self.height, self.width, self.channels)
 
     def shape_of(self, index: int) -> Shape:
-        """The shape of a layer's result; of the picture for PICTURE."""
-        return self.in_shape if index == PICTURE else self.layers[index].out_shape
+        """The shape of a layer's result; of the image for NETWORK_INPUT."""
+        return self.in_shape if index == NETWORK_INPUT else self.layers[index].out_shape
 
     @cached_property
     def convolutions(self) -> tuple[ConvolutionSpec, ...]:
@@ -120,11 +120,11 @@ class NetworkSpec:
 
     @property
     def peak_bytes(self) -> int:
-        """The most that results in fp32 take at one time, for one picture: what no plan in fp32 can do without."""
+        """The most that results in fp32 take at one time, for one image: what no plan in fp32 can do without."""
         last = list(range(len(self.layers)))
         for layer in self.layers:
             for index in layer.inputs:
-                if index != PICTURE:
+                if index != NETWORK_INPUT:
                     last[index] = layer.index
         for index in self.outputs:
             last[index] = len(self.layers)
@@ -174,14 +174,14 @@ class NetworkSpec:
         found: list[list[int]] = [[] for _ in self.layers]
         for layer in self.layers:
             for index in dict.fromkeys(layer.inputs):
-                if index != PICTURE:
+                if index != NETWORK_INPUT:
                     found[index].append(layer.index)
         return tuple(tuple(readers) for readers in found)
 
     @cached_property
     def stated_ranges(self) -> Mapping[int, tuple[float, float]]:
-        """What the cfg says of calibrated ranges: (minimum, maximum) by layer index, of the picture by PICTURE."""
-        keys = {PICTURE: self.declared, **{layer.index: layer.declared for layer in self.layers}}
+        """What the cfg says of calibrated ranges: (minimum, maximum) by layer index, of the image by NETWORK_INPUT."""
+        keys = {NETWORK_INPUT: self.declared, **{layer.index: layer.declared for layer in self.layers}}
         return {index: said.range for index, said in keys.items() if said is not None and said.range is not None}
 
     def readers_of(self, index: int) -> set[int]:
@@ -199,7 +199,7 @@ class NetworkSpec:
 
     def source_convolution(self, index: int) -> int | None:
         """The convolution whose values layer `index` passes on unmixed (through dropout and routes of one), or None."""
-        while index != PICTURE:
+        while index != NETWORK_INPUT:
             layer = self.layers[index]
             if isinstance(layer, ConvolutionSpec):
                 return index
@@ -215,6 +215,6 @@ class NetworkSpec:
             reached[yolo.index].add(number)
         for layer in reversed(self.layers):
             for index in layer.inputs:
-                if index != PICTURE:
+                if index != NETWORK_INPUT:
                     reached[index] |= reached[layer.index]
         return tuple(frozenset(numbers) for numbers in reached)

@@ -1,4 +1,4 @@
-"""The words by which a protocol says how pictures become findings; what they do is said where it is done."""
+"""The words by which a protocol says how images become findings; what they do is said where it is done."""
 
 from __future__ import annotations
 

@@ -133,7 +133,7 @@ class NarrowOptions:
 
     granularity:     one step per output channel, or one for every 32 input channels of each of its taps.
     method:          how a step is found.
-    rounding:        learnt from calibration pictures, or to the nearest code.
+    rounding:        learnt from calibration images, or to the nearest code.
     bias_correction: whether biases take back the mean error.
     """
 

@@ -14,7 +14,7 @@ from mpnet.spec.quantization import CALIBRATION_METHODS
 class TensorRange:
     """The range of one tensor.
 
-    tensor:    index of the layer whose result it is; -1 is the picture.
+    tensor:    index of the layer whose result it is; -1 is the image.
     name:      that layer's name, for the reader.
     minimum, maximum: the reals to be represented, as float32 values; minimum <= maximum.
     seen_minimum, seen_maximum: the least and the largest value that the calibration met.
@@ -48,7 +48,7 @@ class CalibratedRanges:
     """The ranges of a network's tensors.
 
     tensors:  one per calibrated tensor, by index.
-    images:   number of calibration pictures.
+    images:   number of calibration images.
     digests:  SHA-256 (hex) of what decided them: `network`, `weights`, `data`, `options`.
     """
 

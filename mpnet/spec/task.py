@@ -15,12 +15,12 @@ class Task:
     """One purpose.
 
     name:       as protocols have it. a: such a network, with its article.
-    formats:    of labelled data. resize: how pictures are fitted when nobody says.
+    formats:    of labelled data. resize: how images are fitted when nobody says.
     quality:    the measure of accuracy that counts first; per_class: the measures of a class, that one first.
     agreement:  the measure of agreement with the baseline that counts first.
     objective:  the quality that a sweep looks for when nobody says and there is a baseline.
     thing:      what one configuration finds and another does not. agrees: how far it agrees with a baseline, to be filled in.
-    file:       of a result, which keeps what was found. key: of what was found in a picture, in documents.
+    file:       of a result, which keeps what was found. key: of what was found in an image, in documents.
     """
 
     name: str
@@ -55,7 +55,7 @@ DETECTION = Task(
     "detections.json",
     "detections",
 )
-# Agreement bounds the loss: top-1 cannot fall by more than the share of pictures whose best class changes.
+# Agreement bounds the loss: top-1 cannot fall by more than the share of images whose best class changes.
 CLASSIFICATION = Task(
     "classification",
     "a classifier",
@@ -65,8 +65,8 @@ CLASSIFICATION = Task(
     ("top1", "top5"),
     "agreement_top1",
     "agreement_top1",
-    "picture",
-    " on {:.2f} % of the pictures",
+    "image",
+    " on {:.2f} % of the images",
     "predictions.json",
     "classes",
 )

@@ -30,7 +30,7 @@ from mpnet.spec.plan_key import parse_key, split_key
 from mpnet.spec.precision import BY_CODE, PRECISIONS, precision
 from mpnet.speed.clock import Work, in_turn, once, together
 from mpnet.speed.peak import Peak, measure_peak
-from mpnet.speed.steps import StepTime, open_network, random_picture, step_calls, steps_of
+from mpnet.speed.steps import StepTime, open_network, random_image, step_calls, steps_of
 
 MIXED = "mixed"
 """Beside the precisions: int8, the first layer and those that feed the heads fp16."""
@@ -139,15 +139,15 @@ def bench_level(
     peak: of one thread. Raises: as `Session.forward`.
     """
     network = prepared.network
-    picture = random_picture(network, seed)
+    image = random_image(network, seed)
     keys = [bench_key(network, name) for name in names]
     sessions = [_session(prepared, options, key, threads) for key in keys]
-    passes = [partial(session.forward, picture, copy=False) for session in sessions]
+    passes = [partial(session.forward, image, copy=False) for session in sessions]
     # Settled, since another precision's weights were in the cache.
     taken = in_turn(*passes, repeats=repeats, warm_up=2, settled=True, advance=advance)
     # Steps of all precisions in turn as well: what disturbs the machine for a moment must not meet those of one alone. Each
     # behind a pass of its own, so that its weights are in the cache as far as they fit.
-    calls = [step_calls(session, len(picture)) for session in sessions]
+    calls = [step_calls(session, len(image)) for session in sessions]
     works: list[list[Work]] = [[one_pass, *(work for _, work in own)] for one_pass, own in zip(passes, calls, strict=True)]
     pieces = iter(in_turn(*chain.from_iterable(works), repeats=repeats, warm_up=0))
     cases = []
@@ -167,7 +167,7 @@ def bench_level(
                 times.min_ms,
                 times.median_ms,
                 max(0.0, left),
-                _first_result(prepared, options, key, picture, threads, seed),
+                _first_result(prepared, options, key, image, threads, seed),
                 ideal_ms / times.min_ms,
                 steps,
             )
@@ -181,7 +181,7 @@ def _session(prepared: Prepared, options: EngineOptions, key: str, threads: int)
 
 
 def _first_result(
-    prepared: Prepared, options: EngineOptions, key: str, picture: NDArray[np.float32], threads: int, seed: int
+    prepared: Prepared, options: EngineOptions, key: str, image: NDArray[np.float32], threads: int, seed: int
 ) -> float:
     """How many plain passes the first result of configurations near `key`, one layer changed, takes; weights are packed."""
     network, rng = prepared.network, random.Random(seed)
@@ -192,8 +192,8 @@ def _first_result(
         other = key[:layer] + code + key[layer + 1 :]
         _pack(prepared, build_plan(network, assign_key(network, code * len(key)), options))
         session = partial(_session, prepared, options, other, threads)
-        first_ms = once(lambda: session().forward(picture))  # noqa: B023 (called at once)
-        [plain] = in_turn(partial(session().forward, picture), repeats=_PLAIN_PASSES)
+        first_ms = once(lambda: session().forward(image))  # noqa: B023 (called at once)
+        [plain] = in_turn(partial(session().forward, image), repeats=_PLAIN_PASSES)
         ratios.append(first_ms / plain.median_ms)
     return statistics.median(ratios)
 
@@ -252,7 +252,7 @@ def bench_network(
     repeats: int = 15,
     progress: Progress = silent,
 ) -> Bench:
-    """Measure forward passes of one picture, step by step and whole.
+    """Measure forward passes of one image, step by step and whole.
 
     source:  a cfg, or an experiment that names one and says how it is quantised.
     weights: None: random ones, which take the same time. precisions: names of precisions, `mixed` (int8, the first layer

@@ -24,7 +24,7 @@ from mpnet.spec.experiment import Experiment
 from mpnet.spec.precision import precision
 from mpnet.speed.clock import Times, in_turn, together
 from mpnet.speed.latency import predicted_ms
-from mpnet.speed.steps import open_network, random_picture, step_calls
+from mpnet.speed.steps import open_network, random_image, step_calls
 from mpnet.speed.table import LatencyTable
 
 CHECKS = 8
@@ -70,11 +70,11 @@ def _measured_once(
     seed: int,
     advance: Advance,
 ) -> LatencyTable:
-    network, picture = prepared.network, random_picture(prepared.network, seed)
+    network, image = prepared.network, random_image(prepared.network, seed)
     taken: dict[str, list[float]] = {}
     ratios = []
     for plan in plans:
-        steps, whole = measure_steps(Session(prepared, plan, threads), picture, repeats)
+        steps, whole = measure_steps(Session(prepared, plan, threads), image, repeats)
         for signature, times in steps.items():
             taken.setdefault(signature, []).extend(times.ms)
         ratios.append(whole.median_ms / together(steps.values()).median_ms)
@@ -83,10 +83,10 @@ def _measured_once(
     for plan in random_plans(network, options, precisions, CHECKS, seed):
         session = Session(prepared, plan, threads)
         if any(step_signature(plan, step) not in taken for step in plan.steps):
-            steps, _ = measure_steps(session, picture, repeats)
+            steps, _ = measure_steps(session, image, repeats)
             for signature, times in steps.items():
                 taken.setdefault(signature, list(times.ms))
-        [whole] = in_turn(partial(session.forward, picture, copy=False), repeats=repeats)
+        [whole] = in_turn(partial(session.forward, image, copy=False), repeats=repeats)
         measured.append((plan, whole.median_ms))
         advance(1)
     scale = statistics.median(ratios)
@@ -99,11 +99,11 @@ def _measured_once(
     return LatencyTable(network.digest, tuple(precisions), step_ms, machine, checks)
 
 
-def measure_steps(session: Session, picture: NDArray[np.float32], repeats: int) -> tuple[dict[str, Times], Times]:
+def measure_steps(session: Session, image: NDArray[np.float32], repeats: int) -> tuple[dict[str, Times], Times]:
     """(times of each step by signature, times of whole passes), taken in turn: a pass step by step, a pass in one call."""
-    session.forward(picture, copy=False)
-    calls = step_calls(session, len(picture))
-    *parts, whole = in_turn(*(work for _, work in calls), partial(session.forward, picture, copy=False), repeats=repeats)
+    session.forward(image, copy=False)
+    calls = step_calls(session, len(image))
+    *parts, whole = in_turn(*(work for _, work in calls), partial(session.forward, image, copy=False), repeats=repeats)
     found: dict[str, list[Times]] = {}
     for (number, _), times in zip(calls, parts, strict=True):
         found.setdefault(step_signature(session.run_plan, session.run_plan.steps[number]), []).append(times)

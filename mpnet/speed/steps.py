@@ -58,7 +58,7 @@ def open_network(
     return network, values, with_some_ranges(without_lessons(options), network)
 
 
-def random_picture(network: NetworkSpec, seed: int = 0) -> NDArray[np.float32]:
+def random_image(network: NetworkSpec, seed: int = 0) -> NDArray[np.float32]:
     """One input of a network, float32 (1, h, w, c); what it holds does not change the time."""
     return np.random.Generator(np.random.PCG64(seed)).random((1, *network.in_shape), np.float32)
 

@@ -43,7 +43,7 @@ class OptionsInForce:
 
 @dataclass(frozen=True, eq=False)
 class Baseline:
-    """The run that others are compared with. found: what it finds; outputs: its output tensors, all pictures.
+    """The run that others are compared with. found: what it finds; outputs: its output tensors, all images.
 
     decoded_bytes: what the fullest of them takes decoded.
     """
@@ -60,11 +60,11 @@ class SweepContext:
 
     options:  one per option set of the space.
     own:      layers without weights that have a precision of their own.
-    pictures: (n, h, w, c), ready for the network. geometry: float32 (n, 4), where each picture lies in its input.
-    select, report: positions of the pictures that select, and of those that only report.
+    images: (n, h, w, c), ready for the network. geometry: float32 (n, 4), where each image lies in its input.
+    select, report: positions of the images that select, and of those that only report.
     decoder:  from output tensors to what a configuration finds.
     wanted:   of the measures that take time, those that are asked for.
-    isa, threads, group: name of the kernel table, threads of each worker, pictures in one forward pass.
+    isa, threads, group: name of the kernel table, threads of each worker, images in one forward pass.
     step_ms:  predicted milliseconds of a step by its signature (see latency), empty: no prediction.
     """
 
@@ -74,7 +74,7 @@ class SweepContext:
     own: Mapping[int, Precision]
     decoder: Decoder[Any]
     dataset: Dataset
-    pictures: Array
+    images: Array
     geometry: NDArray[np.float32]
     select: NDArray[np.intp]
     report: NDArray[np.intp]

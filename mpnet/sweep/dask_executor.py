@@ -61,7 +61,7 @@ class DaskExecutor:
             raise ConfigError(f"--scheduler {address}: has no workers; start some: `dask worker {address}`") from None
         self.slots = max(1, sum(self._client.nthreads().values()))
         self._name = digest_of([address, id(recipe), id(self)])
-        # The recipe holds pictures and weights: sent once, not with every task.
+        # The recipe holds images and weights: sent once, not with every task.
         self._recipe = self._client.scatter(recipe, broadcast=True, hash=False)
         self._running: dict[Any, Unit] = {}
         self._address, self._workers_seen = address, time.monotonic()

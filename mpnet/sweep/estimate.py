@@ -15,15 +15,15 @@ from mpnet.sweep.space import Space
 from mpnet.trial.workbench import Workbench
 
 SCORE_SECONDS = 60e-6
-"""For one configuration and picture: suppression, matching, average precision. Only for the estimate."""
+"""For one configuration and image: suppression, matching, average precision. Only for the estimate."""
 
 
 def estimate_seconds(bench: Workbench, space: Space, workers: int) -> float:
     """About how long an exact sweep takes: two forward passes are timed, the rest is counted."""
     plan = build_plan(bench.network, bench.assign(), replace(bench.options, ranges={}, layers={}, said={}))
     session = Session(bench.prepared, plan, 1)
-    picture = np.zeros((1, *bench.network.in_shape), np.float32)
-    [taken] = in_turn(partial(session.forward, picture), repeats=1)
+    image = np.zeros((1, *bench.network.in_shape), np.float32)
+    [taken] = in_turn(partial(session.forward, image), repeats=1)
     passes = float(forward_equivalents(bench.network, space))
     return len(bench.dataset.images) * (passes * taken.min_ms / 1e3 + space.size * SCORE_SECONDS) / workers
 

@@ -30,9 +30,9 @@ from mpnet.sweep.units import Unit, UnitResult
 from mpnet.trial.task import kit_of, task_of
 
 LIVE_BYTES = 192 << 20
-"""Memory that the tensors of one group of pictures may take in one worker."""
+"""Memory that the tensors of one group of images may take in one worker."""
 MAX_GROUP = 64
-"""Pictures in one call after the stem: enough to make calls cheap, few enough that tensors stay in the cache."""
+"""Images in one call after the stem: enough to make calls cheap, few enough that tensors stay in the cache."""
 FEW = 1 / 64
 """Share of a unit that is left by its rivals up to which running that once more costs less than quick looks save."""
 
@@ -40,7 +40,7 @@ FEW = 1 / 64
 @dataclass(frozen=True, eq=False)
 class Outputs:
     """What a look leaves: per output and name of its ancestors' codes what was decoded and, where it was asked for, squared
-    differences to the baseline, by picture."""
+    differences to the baseline, by image."""
 
     decoded: list[dict[str, Any]]
     noise: list[dict[str, NDArray[np.float64]]]
@@ -51,7 +51,7 @@ class Evaluator:
 
     def __init__(self, context: SweepContext) -> None:
         self.context = context
-        self._pictures = values_of(context.pictures)
+        self._images = values_of(context.images)
         self._prepared: dict[int, Prepared] = {}
         self._costs: dict[int, CostModel] = {}
         self._kernels = kernels(None if context.isa == "auto" else context.isa)
@@ -80,7 +80,7 @@ class Evaluator:
 
     @cached_property
     def signal(self) -> list[NDArray[np.float64]]:
-        """Of each output of the baseline, the sum of squares by picture."""
+        """Of each output of the baseline, the sum of squares by image."""
         return [
             np.concatenate([squared_sum(np.ascontiguousarray(head[i : i + 1])) for i in range(len(head))])
             for head in self._baseline_heads
@@ -149,12 +149,12 @@ class Evaluator:
     def found(self, options: int, key: str) -> Any:
         """What one configuration finds: the bits that its trial was measured on."""
         looks = _Looks(self, options)
-        looks.look((key,), np.arange(len(self._pictures)))
+        looks.look((key,), np.arange(len(self._images)))
         return looks.found((key,), 0)
 
     def baseline(self, key: str) -> Baseline:
         """Run a configuration as the one that others are compared with."""
-        count = len(self._pictures)
+        count = len(self._images)
         tensors: list[NDArray[np.float32]] = [
             np.empty((count, *shape), np.float32) for shape in self.context.network.output_shapes
         ]
@@ -181,14 +181,14 @@ class Evaluator:
         self,
         graph: Graph,
         options: int,
-        pictures: NDArray[np.intp],
+        images: NDArray[np.intp],
         keep: Sequence[NDArray[np.float32]] = (),
         likely: bool = False,
     ) -> Outputs:
-        """Outputs of all configurations of the graph on the pictures at these positions. keep: gets the tensors themselves.
+        """Outputs of all configurations of the graph on the images at these positions. keep: gets the tensors themselves.
         likely: what is found is all that is wanted, no differences to the baseline, so that few cells of a head are needed.
 
-        The stem, whose tensors are large, goes through in small groups of pictures; what comes after it in larger ones,
+        The stem, whose tensors are large, goes through in small groups of images; what comes after it in larger ones,
         since it is done for every configuration and each step costs a call.
         """
         context, prepared = self.context, self.prepared(options)
@@ -196,8 +196,8 @@ class Evaluator:
         group = max(small, min(MAX_GROUP, LIVE_BYTES // max(1, graph.peak_bytes(stem=False))))
         parts: list[dict[str, list[Any]]] = [{} for _ in graph.heads]
         noise: list[dict[str, list[NDArray[np.float64]]]] = [{} for _ in graph.heads]
-        for start in range(0, len(pictures), group):
-            chosen = pictures[start : start + group]
+        for start in range(0, len(images), group):
+            chosen = images[start : start + group]
             places, exact = context.geometry[chosen], [] if likely else [head[chosen] for head in self._baseline_heads]
 
             def on_head(
@@ -220,28 +220,28 @@ class Evaluator:
             ]
             joined = [join_tensors(tensors) for tensors in zip(*stems, strict=True)]
             del stems
-            picture = self._values(chosen) if graph.reads_picture else None
-            run_graph(graph, joined, prepared, on_head, context.threads, picture, self._likely.run if likely else run_lowering)
+            image = self._values(chosen) if graph.reads_image else None
+            run_graph(graph, joined, prepared, on_head, context.threads, image, self._likely.run if likely else run_lowering)
         return Outputs(
             [{name: context.decoder.join(found) for name, found in head.items()} for head in parts],
             [{name: np.concatenate(found) for name, found in head.items()} for head in noise],
         )
 
     def _values(self, positions: NDArray[np.intp]) -> Tensor:
-        return Tensor(np.ascontiguousarray(self._pictures[positions]))
+        return Tensor(np.ascontiguousarray(self._images[positions]))
 
 
 class _Looks:
-    """What configurations of one option set find, looked at a few pictures at a time; see `rule_out.Looks`.
+    """What configurations of one option set find, looked at a few images at a time; see `rule_out.Looks`.
 
     likely: as `Evaluator.forward`; nothing can be measured then.
-    macs: executed so far, all pictures, with all cells of heads.
+    macs: executed so far, all images, with all cells of heads.
     """
 
     def __init__(self, evaluator: Evaluator, options: int, likely: bool = False) -> None:
         self._evaluator, self._options, self._likely = evaluator, options, likely
         self._decoder = evaluator.context.decoder
-        self._pictures: list[NDArray[np.intp]] = []
+        self._images: list[NDArray[np.intp]] = []
         self._outputs: list[Outputs] = []
         # What was joined of all looks, which many configurations share.
         self._joined: dict[tuple[int, str], Any] = {}
@@ -252,18 +252,18 @@ class _Looks:
         """What the fullest decoded output takes."""
         return max(int(found.nbytes) for look in self._outputs for output in look.decoded for found in output.values())
 
-    def look(self, keys: Sequence[str], pictures: NDArray[np.intp], keep: Sequence[NDArray[np.float32]] = ()) -> None:
-        """Run the configurations on the pictures at these positions. keep: as `Evaluator.forward`."""
+    def look(self, keys: Sequence[str], images: NDArray[np.intp], keep: Sequence[NDArray[np.float32]] = ()) -> None:
+        """Run the configurations on the images at these positions. keep: as `Evaluator.forward`."""
         graph = self._evaluator.graph(self._options, keys)
         self._graph = graph
-        self._outputs.append(self._evaluator.forward(graph, self._options, pictures, keep, self._likely))
-        self._pictures.append(pictures)
+        self._outputs.append(self._evaluator.forward(graph, self._options, images, keep, self._likely))
+        self._images.append(images)
         self._joined.clear()
-        self.macs += graph.macs * len(pictures)
+        self.macs += graph.macs * len(images)
 
     def found(self, keys: Sequence[str], since: int) -> Any:
-        """What some of the last keys find in the pictures of the looks from number `since` on, one key after the other."""
-        decoder = self._decoder.of_images(np.concatenate(self._pictures[since:]))
+        """What some of the last keys find in the images of the looks from number `since` on, one key after the other."""
+        decoder = self._decoder.of_images(np.concatenate(self._images[since:]))
         names = zip(*(self._graph.head_names(key) for key in keys), strict=True)
         return decoder.found(
             [
@@ -273,14 +273,14 @@ class _Looks:
         )
 
     def measured(self, keys: Sequence[str]) -> Iterator[tuple[str, dict[str, float]]]:
-        """The figures of each key, which all looks so far have had; pictures that none has seen are looked at first."""
+        """The figures of each key, which all looks so far have had; images that none has seen are looked at first."""
         if not keys:
             return
         count = len(self._evaluator.context.geometry)
-        rest = np.setdiff1d(np.arange(count), np.concatenate([np.zeros(0, np.intp), *self._pictures]))
+        rest = np.setdiff1d(np.arange(count), np.concatenate([np.zeros(0, np.intp), *self._images]))
         if len(rest):
             self.look(keys, rest)
-        order = np.argsort(np.concatenate(self._pictures)) if len(self._pictures) > 1 else None
+        order = np.argsort(np.concatenate(self._images)) if len(self._images) > 1 else None
         for key in keys:
             outputs = [self._decoded(output, name, order) for output, name in self._names(key)]
             noise = (

@@ -78,8 +78,8 @@ def findings(
 
     judged:        quality lost by configurations, as `picks.pick` wants it; quality: the measure that it is of;
                    intervals_by: where its intervals come from.
-    macs_per_pass: of one forward pass of one picture; images: all pictures; selecting: those that select;
-    theory: forward passes for one picture that one uninterrupted walk through the space needs.
+    macs_per_pass: of one forward pass of one image; images: all images; selecting: those that select;
+    theory: forward passes for one image that one uninterrupted walk through the space needs.
     """
     known = everything_known(problem, store, contexts, state.known)
     baseline = known.get(Configuration(problem.baseline))

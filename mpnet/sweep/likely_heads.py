@@ -31,7 +31,7 @@ from mpnet.trial.detection import DetectionDecoder
 from mpnet.trial.task import Decoder
 
 BLOCK = 12
-"""Cells of a picture that are computed together, as an image of their own: one shape serves any number of cells."""
+"""Cells of an image that are computed together, as an image of their own: one shape serves any number of cells."""
 
 
 @dataclass(eq=False)

@@ -27,7 +27,7 @@ class SweepState:
     known:    all trials so far, by configuration.
     total:    configurations that were asked for so far: all of them for strategies that know beforehand.
     ruled_out: configurations that need no trial, since they cannot be on the front.
-    computed: trials that this process computed; settled: these and what it ruled out. macs: executed for them, all pictures.
+    computed: trials that this process computed; settled: these and what it ruled out. macs: executed for them, all images.
     started:  time.monotonic() of the start. stopped: `trials` or `seconds` when a budget ended the sweep.
     """
 
@@ -60,7 +60,7 @@ class Workforce:
 
 
 Hire = Callable[[], Workforce]
-"""Called when the first trial is missing: a sweep that is known already needs neither pictures nor workers."""
+"""Called when the first trial is missing: a sweep that is known already needs neither images nor workers."""
 OnUpdate = Callable[[SweepState], None]
 
 

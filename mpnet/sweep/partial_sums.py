@@ -2,7 +2,7 @@
 
 Sums of whole numbers do not depend on their order, so those over some input channels can be continued by those over the others:
 the same integers, de-scaled by the same kernel. What has to agree is what codes mean. That depends on the range of both parts
-together, which mostly is that of the shared one; pictures where it is not get sums of their own.
+together, which mostly is that of the shared one; images where it is not get sums of their own.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def find_apart(graph: Graph) -> dict[int, int]:
 
 
 def kept_bytes(graph: Graph) -> Counter[int]:
-    """For one picture, by number of the node whose tensor they are kept with: the sums over shared parts."""
+    """For one image, by number of the node whose tensor they are kept with: the sums over shared parts."""
     kept = {
         (graph.nodes[source].inputs[graph.apart[source]], node.lowering)
         for node in graph.nodes

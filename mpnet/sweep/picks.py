@@ -1,8 +1,8 @@
 """Three configurations of a sweep that somebody could take, by stated rules, each with its loss and its interval.
 
-safe:     the cheapest of the front whose loss (of AP; of a classifier: top-1) is within one standard error, on the pictures
+safe:     the cheapest of the front whose loss (of AP; of a classifier: top-1) is within one standard error, on the images
           that select and on those that were held out: half of what the paired 95 % interval allows, so not merely one that
-          few pictures can't tell from none. docs/decisions/0012 says why.
+          few images can't tell from none. docs/decisions/0012 says why.
 balanced: the knee of the front: farthest above the straight line between its cheapest and its most accurate end.
 smallest: the cheapest of all; within the limits, where there are any.
 
@@ -34,7 +34,7 @@ PICK_RULES = {
     "smallest": "the cheapest of all that keep the limits",
 }
 AT_ONCE = 4
-"""Configurations that are judged in one walk through the pictures."""
+"""Configurations that are judged in one walk through the images."""
 MOST_JUDGED = 64
 _NOTE = "losses/t3"
 """Intervals of earlier rules stand in the notes `losses` (percentiles, as in 0.1.0) and `losses/t`; they are judged again."""
@@ -45,10 +45,10 @@ Judged = Callable[[Sequence[Configuration]], Mapping[Configuration, Losses]]
 
 @dataclass(frozen=True)
 class Loss:
-    """The task's quality against the baseline's on one set of pictures: how many there are, and the paired interval,
+    """The task's quality against the baseline's on one set of images: how many there are, and the paired interval,
     percent points."""
 
-    pictures: int
+    images: int
     quality: Interval
 
     @property
@@ -65,7 +65,7 @@ class Loss:
 def pick(problem: Problem, known: Mapping[Configuration, Trial], judged: Judged) -> dict[str, Configuration]:
     """The picks by name; one that nothing fits is missing.
 
-    judged: quality lost by configurations, by the name of the pictures ('all', or 'selecting' and 'held_out'); {} where it
+    judged: quality lost by configurations, by the name of the images ('all', or 'selecting' and 'held_out'); {} where it
             was not measured.
     """
     baseline = known.get(Configuration(problem.baseline))
@@ -94,7 +94,7 @@ def _safe(cheapest_first: Sequence[Configuration], judged: Judged) -> Configurat
 
 
 class Judge:
-    """Runs configurations on the pictures again, for what a store does not keep: what they find.
+    """Runs configurations on the images again, for what a store does not keep: what they find.
 
     What was judged stays in the store, so that it is done once.
     """
@@ -106,17 +106,17 @@ class Judge:
         self._baseline = baseline
         self._progress = progress
         self._stored: dict[str, dict[str, list[float]]] = store.document(_NOTE)
-        self._sets: list[_Pictures] | None = None
+        self._sets: list[_Images] | None = None
 
     def __call__(self, configurations: Sequence[Configuration]) -> dict[Configuration, Losses]:
-        """Quality lost by each, by set of pictures. Raises: as running a network does."""
+        """Quality lost by each, by set of images. Raises: as running a network does."""
         missing = [c for c in configurations if self._name(c) not in self._stored]
         if missing:
             for configuration, found in zip(missing, self._found(missing), strict=True):
                 assert self._sets is not None
                 losses = {part.name: part.loss(found) for part in self._sets}
                 self._stored[self._name(configuration)] = {
-                    name: [loss.pictures, loss.quality.difference, loss.quality.low, loss.quality.high]
+                    name: [loss.images, loss.quality.difference, loss.quality.low, loss.quality.high]
                     for name, loss in losses.items()
                 }
             self._store.set_note(_NOTE, json.dumps(self._stored))
@@ -141,18 +141,18 @@ class Judge:
                 outcomes = run_plans(bench, plans, advance)
                 found.update({c: outcome.found for c, outcome in zip(part, outcomes, strict=True)})
         if self._sets is None:
-            self._sets = self._pictures(found[wanted.pop(0)])
+            self._sets = self._images(found[wanted.pop(0)])
         return [found[c] for c in configurations]
 
-    def _pictures(self, baseline: Any) -> list[_Pictures]:
+    def _images(self, baseline: Any) -> list[_Images]:
         setup = self._setup
         if not len(setup.report):
-            return [_Pictures("all", setup, setup.select, baseline)]
-        return [_Pictures("selecting", setup, setup.select, baseline), _Pictures("held_out", setup, setup.report, baseline)]
+            return [_Images("all", setup, setup.select, baseline)]
+        return [_Images("selecting", setup, setup.select, baseline), _Images("held_out", setup, setup.report, baseline)]
 
 
-class _Pictures:
-    """One set of pictures, and what the baseline finds in them."""
+class _Images:
+    """One set of images, and what the baseline finds in them."""
 
     def __init__(self, name: str, setup: SweepSetup, positions: NDArray[np.intp], baseline: Any) -> None:
         self.name = name
@@ -165,10 +165,10 @@ class _Pictures:
 
 
 def losses_as_json(losses: Losses, quality: str) -> dict[str, Any]:
-    """Losses of one pick by set of pictures, for documents; quality: name of what was lost."""
+    """Losses of one pick by set of images, for documents; quality: name of what was lost."""
     return {
         name: {
-            "pictures": loss.pictures,
+            "pictures": loss.images,
             quality: {
                 "difference": loss.quality.difference,
                 "low": loss.quality.low,

@@ -29,7 +29,7 @@ class Contest(list[Configuration]):
 class Problem:
     """Everything that a strategy may know.
 
-    macs:       multiply-accumulates of each position of a key, for one picture.
+    macs:       multiply-accumulates of each position of a key, for one image.
     objectives: the first quality among them is what rankings use; a constraint names its own measure.
     """
 
@@ -76,7 +76,7 @@ class Problem:
         return self.space.highest()
 
     def value(self, trial: Trial, name: str) -> float:
-        """A trial's measure or cost, on the pictures that select. Raises ConfigError when it was not measured."""
+        """A trial's measure or cost, on the images that select. Raises ConfigError when it was not measured."""
         value = trial.get(name)
         if math.isnan(value):
             raise ConfigError(f"sweep.objectives: {name} was not measured for {trial.key}; {measure(name).remedy}")

@@ -1,8 +1,8 @@
-"""Which configurations can still be on the front, found out from as few pictures as that takes.
+"""Which configurations can still be on the front, found out from as few images as that takes.
 
-Pictures come in rounds, those that decide most first. After each, what a configuration's measures can be at most (see
+Images come in rounds, those that decide most first. After each, what a configuration's measures can be at most (see
 `evaluation.ceiling`) is held against rivals that are measured already: what one of them beats even so is dominated for
-certain and goes. Who is left after the last round is measured on the other pictures as well.
+certain and goes. Who is left after the last round is measured on the other images as well.
 """
 
 from __future__ import annotations
@@ -19,34 +19,34 @@ from mpnet.sweep.front import Rivals, to_minimise
 from mpnet.trial.task import Ceilings, Kit
 
 ENDS = (0.12, 0.15, 0.18, 0.21, 0.24, 0.27, 0.3, 0.33, 0.36, 0.39, 0.42, 0.46, 0.5, 0.55, 0.6, 0.66, 0.72, 0.78, 0.84)
-"""Shares of the pictures after which the rounds end: a round costs little beside its pictures."""
+"""Shares of the images after which the rounds end: a round costs little beside its images."""
 ROUNDING = 1e-9
 """Percent by which means of the same precisions may differ."""
 HASTE = 1.1
-"""How much more than so far a configuration is taken to lose per picture, when it is guessed in which round a look pays."""
+"""How much more than so far a configuration is taken to lose per image, when it is guessed in which round a look pays."""
 TOGETHER = 128
 """Configurations that are judged in one call: enough to make calls cheap, few enough that what they find stays in the cache."""
 SAMPLE = 16
-"""Configurations of the first large unit that say on which pictures most is lost: these are looked at first."""
+"""Configurations of the first large unit that say on which images most is lost: these are looked at first."""
 SAMPLED, MANY = 7, 64
 """Of so many configurations one of seven is looked at behind the first round; the others when these say that it pays."""
 
 
 class Looks(Protocol):
-    """What configurations find, looked at a few pictures at a time."""
+    """What configurations find, looked at a few images at a time."""
 
-    def look(self, keys: Sequence[str], pictures: NDArray[np.intp]) -> None:
-        """Run these configurations on the pictures at these positions."""
+    def look(self, keys: Sequence[str], images: NDArray[np.intp]) -> None:
+        """Run these configurations on the images at these positions."""
 
     def found(self, keys: Sequence[str], since: int) -> Any:
-        """What some of the last keys find in the pictures of all looks from number `since` on, one key after the other."""
+        """What some of the last keys find in the images of all looks from number `since` on, one key after the other."""
 
 
 class Elimination:
     """Holds configurations against rivals on one data set.
 
     kit: of the network's task. baseline: findings that agreement is measured against, None: no agreement.
-    select: positions of the pictures that count.
+    select: positions of the images that count.
     """
 
     def __init__(self, dataset: Dataset, kit: Kit[Any], baseline: Any, select: NDArray[np.intp]) -> None:
@@ -64,7 +64,7 @@ class Elimination:
         found: Callable[[Sequence[str]], Any],
     ) -> tuple[str, ...]:
         """Those of the keys that no rival beats for certain. costs: of a key, by name. found: what some keys find in all
-        pictures that count, one key after the other."""
+        images that count, one key after the other."""
         ceilings = self._of(rivals.names, keys, found)
         order = self._select[ceilings.order]
         made = list(rounds(len(order)))
@@ -92,7 +92,7 @@ class Elimination:
         return known.keys_at(np.flatnonzero(known.left))
 
     def _of(self, names: tuple[str, ...], keys: Sequence[str], found: Callable[[Sequence[str]], Any]) -> Ceilings[Any]:
-        """Many configurations pay for a sample of the first ones, which says on which pictures most is lost."""
+        """Many configurations pay for a sample of the first ones, which says on which images most is lost."""
         many = len(keys) >= MANY * SAMPLE
         if (names, many) not in self._ceilings:
             sample = found(keys[:: len(keys) // SAMPLE]) if many else None
@@ -105,7 +105,7 @@ class _Known:
 
     left:   which of them no rival beats so far. parts: the evidence of each.
     points: (n, objectives) of the rivals' measures: costs, and the most that quality can be, or a guess of it.
-    since:  the first round whose pictures were not judged yet. due: the round after which they will be.
+    since:  the first round whose images were not judged yet. due: the round after which they will be.
     """
 
     def __init__(
@@ -169,7 +169,7 @@ def if_layers_add_up(known: Sequence[str], values: NDArray[np.float64], keys: Se
     return np.asarray(table[len(known) :] @ added)
 
 
-def rounds(pictures: int) -> Iterator[tuple[int, int]]:
-    """First picture and end of each round: none is empty, and some pictures are left."""
-    ends = [0, *(round(share * pictures) for share in ENDS)]
-    return ((start, end) for start, end in pairwise(ends) if start < end < pictures)
+def rounds(images: int) -> Iterator[tuple[int, int]]:
+    """First image and end of each round: none is empty, and some images are left."""
+    ends = [0, *(round(share * images) for share in ENDS)]
+    return ((start, end) for start, end in pairwise(ends) if start < end < images)

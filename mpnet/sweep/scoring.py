@@ -25,7 +25,7 @@ class Noise:
 def sqnr_db(heads: Sequence[Noise], positions: NDArray[np.intp]) -> float:
     """Signal-to-noise ratio over heads in dB: each head counts by its own ratio, so none drowns another.
 
-    -10 log10 of the mean over heads of noise / signal, over the pictures at `positions`; at most MAX_SQNR_DB.
+    -10 log10 of the mean over heads of noise / signal, over the images at `positions`; at most MAX_SQNR_DB.
     """
     ratios = []
     for head in heads:
@@ -36,10 +36,10 @@ def sqnr_db(heads: Sequence[Noise], positions: NDArray[np.intp]) -> float:
 
 
 def split_positions(ids: Sequence[str], share: float, seed: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """(positions that select, positions that only report): which is which follows from each picture's identity.
+    """(positions that select, positions that only report): which is which follows from each image's identity.
 
-    ids: one text per picture, such as the digest of its bytes. share: of the pictures that only report; both parts get
-    at least one of two pictures or more. Independent of the order of the pictures.
+    ids: one text per image, such as the digest of its bytes. share: of the images that only report; both parts get
+    at least one of two images or more. Independent of the order of the images.
     """
     if share <= 0 or len(ids) < 2:
         return np.arange(len(ids)), np.zeros(0, dtype=np.intp)
@@ -59,7 +59,7 @@ class Scorer:
     """Figures of any number of configurations on one data set.
 
     kit: of the network's task. baseline: findings that agreement is measured against, None: no agreement.
-    select, report: positions of the pictures that select and that only report; without the latter all select.
+    select, report: positions of the images that select and that only report; without the latter all select.
     wanted: of the measures that take time, those that are asked for.
     """
 
@@ -88,7 +88,7 @@ class Scorer:
         return _Share(prefix, positions, self._kit.meter(data, baseline))
 
     def measure(self, found: Any, noise: Sequence[Noise] = ()) -> dict[str, float]:
-        """Columns of a store: metrics in percent, head_sqnr_db in dB; those of held-out pictures with a prefix."""
+        """Columns of a store: metrics in percent, head_sqnr_db in dB; those of held-out images with a prefix."""
         values: dict[str, float] = {}
         for part in self._parts:
             measured = part.meter.values(found if self._whole else found.of_images(part.positions), self._wanted)

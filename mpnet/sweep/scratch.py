@@ -50,11 +50,11 @@ class Scratch:
         except OSError as error:
             if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.ENOMEM):
                 raise StoreError(
-                    f"{tempfile.gettempdir()}: a file for pictures cannot be made ({error.strerror}); raise that "
+                    f"{tempfile.gettempdir()}: a file for images cannot be made ({error.strerror}); raise that "
                     f"limit, or set TMPDIR to another folder"
                 ) from None
             raise StoreError(
-                f"{tempfile.gettempdir()}: no room for {bytes_text(size)} of pictures ({error.strerror}); "
+                f"{tempfile.gettempdir()}: no room for {bytes_text(size)} of images ({error.strerror}); "
                 f"free some space or set TMPDIR to another folder"
             ) from None
 

@@ -40,7 +40,7 @@ MAX_CONFIGURATIONS = 20_000_000
 class SweepStart:
     """What is known before the first trial.
 
-    theory: forward passes for one picture of a walk through the space. estimate: of its time, in words.
+    theory: forward passes for one image of a walk through the space. estimate: of its time, in words.
     notes: what the user should know, one line each.
     """
 
@@ -116,7 +116,7 @@ def run_sweep(
         if section.strategy in EXACT and estimate > ASK_SECONDS and not yes:
             raise ConfigError(
                 f"{experiment.source}: {section.strategy} over {space.size:,} configurations takes "
-                f"{_about(section.strategy, estimate)} here ({len(bench.dataset.images)} pictures, "
+                f"{_about(section.strategy, estimate)} here ({len(bench.dataset.images)} images, "
                 f"{float(forward_equivalents(network, space)):,.0f} forward passes each); start it with --yes, narrow "
                 f"sweep.space, or use another strategy (additive, greedy, pareto)"
             )

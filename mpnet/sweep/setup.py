@@ -1,4 +1,4 @@
-"""What a sweep needs before its first trial: identities at once, pictures and workers only when needed."""
+"""What a sweep needs before its first trial: identities at once, images and workers only when needed."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class SweepSetup:
     """benches: the workbench under each option set. documents: the store's context of each. subject: of the store.
 
     baseline: key of the run that others are compared with, None for none.
-    select, report: positions of the pictures that select, and of those that only report.
+    select, report: positions of the images that select, and of those that only report.
     """
 
     bench: Workbench
@@ -57,7 +57,7 @@ class SweepSetup:
 
 
 def set_up(bench: Workbench, section: SweepSection, space: Space) -> SweepSetup:
-    """Everything that decides what a trial is; no picture is decoded, but calibration runs where it was not before.
+    """Everything that decides what a trial is; no image is decoded, but calibration runs where it was not before.
 
     Raises: ConfigError for a latency table that does not fit.
     """
@@ -130,15 +130,15 @@ def _lessons(bench: Workbench, space: Space) -> Lessons | None:
 
 
 def make_context(setup: SweepSetup, stack: ExitStack, threads: int, remote: bool) -> SweepContext:
-    """Decode the pictures and run the baseline. stack: closes what is made. remote: workers share no disk with us."""
+    """Decode the images and run the baseline. stack: closes what is made. remote: workers share no disk with us."""
     bench = setup.bench
     scratch = Scratch()
     stack.callback(scratch.close)
     plan = bench.assign()
-    pictures, where = scratch.array((len(bench.dataset.images), *bench.network.in_shape))
+    images, where = scratch.array((len(bench.dataset.images), *bench.network.in_shape))
     geometry = []
     for batch in bench.inputs.batches(4):
-        pictures[batch.start : batch.start + len(batch.x)] = batch.x
+        images[batch.start : batch.start + len(batch.x)] = batch.x
         geometry += list(batch.geometry)
     context = SweepContext(
         network=bench.network,
@@ -147,7 +147,7 @@ def make_context(setup: SweepSetup, stack: ExitStack, threads: int, remote: bool
         own={i: plan[i] for i in plan.own},
         decoder=bench.decoder,
         dataset=bench.dataset,
-        pictures=np.array(pictures) if remote else where,
+        images=np.array(images) if remote else where,
         geometry=geometry_array(geometry),
         select=setup.select,
         report=setup.report,
@@ -221,9 +221,9 @@ def describe(store: TrialStore, setup: SweepSetup, contexts: tuple[int, ...], co
 
 
 def _calibrated(setup: SweepSetup) -> dict[str, Any] | None:
-    """Which pictures any of the option sets was calibrated on."""
+    """Which images any of the option sets was calibrated on."""
     rows = _rows(setup.bench, setup.space)
-    return next((found for bench in setup.benches if (found := bench.calibration_pictures(rows)) is not None), None)
+    return next((found for bench in setup.benches if (found := bench.calibration_images(rows)) is not None), None)
 
 
 def say(store: TrialStore, state: str, strategy: str, total: int | None) -> None:

@@ -13,7 +13,7 @@ from typing import Iterable, Sequence
 
 import numpy as np
 
-from mpnet.spec.network import PICTURE, NetworkSpec
+from mpnet.spec.network import NETWORK_INPUT, NetworkSpec
 from mpnet.sweep.space import Space
 
 
@@ -23,7 +23,7 @@ def ancestors(network: NetworkSpec) -> tuple[tuple[int, ...], ...]:
     position = {layer.index: number for number, layer in enumerate(network.convolutions)}
     found: list[frozenset[int]] = []
     for layer in network.layers:
-        above = frozenset[int]().union(*(found[i] for i in layer.inputs if i != PICTURE))
+        above = frozenset[int]().union(*(found[i] for i in layer.inputs if i != NETWORK_INPUT))
         found.append(above | {position[layer.index]} if layer.has_weights else above)
     return tuple(tuple(sorted(positions)) for positions in found)
 
@@ -34,7 +34,7 @@ def restricted(key: str, positions: Sequence[int]) -> str:
 
 
 def forward_equivalents(network: NetworkSpec, space: Space) -> Fraction:
-    """Work of every configuration of a space, for one picture, in forward passes (by multiply-accumulates).
+    """Work of every configuration of a space, for one image, in forward passes (by multiply-accumulates).
 
     Exact. 2^13 for YOLOv3-tiny's layers at two precisions: about 350; 3^13: about 18,000.
     """

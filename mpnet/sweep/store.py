@@ -57,7 +57,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class Work:
-    """macs: multiply-accumulates that were executed, all pictures; seconds: of wall clock."""
+    """macs: multiply-accumulates that were executed, all images; seconds: of wall clock."""
 
     macs: float = 0.0
     seconds: float = 0.0

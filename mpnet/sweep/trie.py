@@ -2,7 +2,7 @@
 
 Sorted by their keys, configurations form a trie; steps on the way to a leaf are shared by all leaves below, and two
 heads share only what both need. The computation is laid out once as nodes in an order that keeps few tensors alive,
-and is then run for one group of pictures after the other. Nothing is approximated: a node computes what a direct run
+and is then run for one group of images after the other. Nothing is approximated: a node computes what a direct run
 of any of its configurations computes, from the same bits.
 """
 
@@ -24,7 +24,7 @@ from mpnet.engine.options import EngineOptions
 from mpnet.engine.prepare import Prepared
 from mpnet.engine.tensor import CodeMap, Tensor
 from mpnet.errors import ConfigError, KernelError, PrecisionError
-from mpnet.spec.network import PICTURE, NetworkSpec
+from mpnet.spec.network import NETWORK_INPUT, NetworkSpec
 from mpnet.spec.plan_key import split_key
 from mpnet.spec.precision import BY_CODE, FP32, Precision
 from mpnet.sweep.partial_sums import Apart, find_apart, kept_bytes, run_apart
@@ -39,7 +39,7 @@ Results = dict[int, Tensor | Apart]
 class Node:
     """One layer under one assignment of its ancestors, or a convolution and the pooling that alone reads it.
 
-    inputs: numbers of the nodes that it reads, PICTURE for the picture. uses: how many nodes read it.
+    inputs: numbers of the nodes that it reads, NETWORK_INPUT for the image. uses: how many nodes read it.
     bytes_: of its result and the conversions that may be kept with it, for one image.
     """
 
@@ -57,7 +57,7 @@ class Graph:
     heads:     per output (head, else last layer), node number -> codes of its ancestors, its name.
     positions: per output, the positions of a key that make up that name.
     finish:    per node number the conversion to fp32 of an output that is stored otherwise.
-    macs:      multiply-accumulates of all nodes, for one picture.
+    macs:      multiply-accumulates of all nodes, for one image.
     apart:     numbers of concatenations that are not written, see `partial_sums`.
     """
 
@@ -83,7 +83,7 @@ class Graph:
         count = Counter(node.layer for node in self.nodes)
         found: set[int] = set()
         for number, node in enumerate(self.nodes):
-            if count[node.layer] == 1 and all(i == PICTURE or i in found for i in node.inputs):
+            if count[node.layer] == 1 and all(i == NETWORK_INPUT or i in found for i in node.inputs):
                 found.add(number)
         return frozenset(found)
 
@@ -95,13 +95,13 @@ class Graph:
         return tuple(sorted(self.stem & (read | heads)))
 
     def peak_bytes(self, stem: bool) -> int:
-        """Most memory that tensors need at one time for one picture: of the stem, or of everything after it."""
+        """Most memory that tensors need at one time for one image: of the stem, or of everything after it."""
         end = len(self.nodes)
         last = list(range(end))
         for number, node in enumerate(self.nodes):
-            for source in {*node.inputs} - {PICTURE}:
+            for source in {*node.inputs} - {NETWORK_INPUT}:
                 last[source] = number
-        lives = [(4 * int(np.prod(self.network.in_shape)), 0, end)] if stem or self.reads_picture else []
+        lives = [(4 * int(np.prod(self.network.in_shape)), 0, end)] if stem or self.reads_image else []
         for number, node in enumerate(self.nodes):
             kept = number in self.boundary
             if stem and number in self.stem:
@@ -114,9 +114,9 @@ class Graph:
         return peak_bytes(sizes, first, gone, end)
 
     @cached_property
-    def reads_picture(self) -> bool:
-        """Whether a layer after the stem reads the picture."""
-        return any(PICTURE in node.inputs for number, node in enumerate(self.nodes) if number not in self.stem)
+    def reads_image(self) -> bool:
+        """Whether a layer after the stem reads the image."""
+        return any(NETWORK_INPUT in node.inputs for number, node in enumerate(self.nodes) if number not in self.stem)
 
 
 def build_graph(
@@ -139,20 +139,20 @@ def build_graph(
     lowerings = Lowerings(network, options, own)
 
     def stored(node: int) -> Precision:
-        return FP32 if node == PICTURE else graph.nodes[node].lowering.result
+        return FP32 if node == NETWORK_INPUT else graph.nodes[node].lowering.result
 
     def node_of(index: int, key: str) -> int:
         name = (index, restricted(key, above[index]))
         if name in made:
             return made[name]
         layer = network.layers[index]
-        inputs = tuple(PICTURE if i == PICTURE else node_of(i, key) for i in layer.inputs)
+        inputs = tuple(NETWORK_INPUT if i == NETWORK_INPUT else node_of(i, key) for i in layer.inputs)
         wanted = BY_CODE[key[position[index]]] if index in position else None
         lowering = lowerings.of(index, wanted, tuple(stored(node) for node in inputs))
         size = lowering.result.stored.item_bytes
         # A result may be kept in all three storages at once: as it is, as fp16 or fp32, as int8.
         bytes_ = layer.activations * (size + 3)
-        if inputs[0] != PICTURE and readers[layer.inputs[0]] == 1:
+        if inputs[0] != NETWORK_INPUT and readers[layer.inputs[0]] == 1:
             before = graph.nodes[inputs[0]]
             joined = _with_pool(before.lowering, lowering)
             if joined is not None:
@@ -162,7 +162,7 @@ def build_graph(
         made[name] = number = len(graph.nodes)
         graph.nodes.append(Node(index, lowering, inputs, 0, bytes_))
         for node in inputs:
-            if node != PICTURE:
+            if node != NETWORK_INPUT:
                 graph.nodes[node].uses += 1
         return number
 
@@ -189,9 +189,9 @@ def _with_pool(convolution: Lowering, pool: Lowering) -> Lowering | None:
     return None if joined is None else replace(convolution, main=joined)
 
 
-def run_stem(graph: Graph, picture: Tensor, prepared: Prepared, threads: int = 1) -> list[Tensor]:
-    """The tensors of the boundary for a group of pictures, in its order. Raises: as `run_graph`."""
-    results: Results = {PICTURE: picture}
+def run_stem(graph: Graph, image: Tensor, prepared: Prepared, threads: int = 1) -> list[Tensor]:
+    """The tensors of the boundary for a group of images, in its order. Raises: as `run_graph`."""
+    results: Results = {NETWORK_INPUT: image}
     left = Counter({number: node.uses for number, node in enumerate(graph.nodes)})
     left.update(graph.boundary)
     for number in sorted(graph.stem):
@@ -201,7 +201,7 @@ def run_stem(graph: Graph, picture: Tensor, prepared: Prepared, threads: int = 1
 
 
 def join_tensors(parts: Sequence[Tensor]) -> Tensor:
-    """Tensors of consecutive groups of pictures as one."""
+    """Tensors of consecutive groups of images as one."""
     if len(parts) == 1:
         return parts[0]
     first = parts[0]
@@ -217,19 +217,19 @@ def run_graph(
     prepared: Prepared,
     on_head: OnHead,
     threads: int = 1,
-    picture: Tensor | None = None,
+    image: Tensor | None = None,
     run: Run = run_lowering,
 ) -> None:
-    """Compute all nodes after the stem for a group of pictures; tensors go as soon as nothing needs them any more.
+    """Compute all nodes after the stem for a group of images; tensors go as soon as nothing needs them any more.
 
-    stem: of `run_stem`, joined. picture: fp32, (n, h, w, c), where a layer after the stem reads it. on_head: gets the
+    stem: of `run_stem`, joined. image: fp32, (n, h, w, c), where a layer after the stem reads it. on_head: gets the
     number of the output, its name and its fp32 tensor, once per distinct output. run: what gives a layer's result.
     Raises: EngineError that names the layer, for values that are not finite.
     """
     head_of = {node: (head, name) for head, names in enumerate(graph.heads) for node, name in names.items()}
     results: Results = dict(zip(graph.boundary, stem, strict=True))
-    if picture is not None:
-        results[PICTURE] = picture
+    if image is not None:
+        results[NETWORK_INPUT] = image
     left = Counter(i for number, node in enumerate(graph.nodes) if number not in graph.stem for i in node.inputs)
     for number, node in enumerate(graph.nodes):
         if number in graph.stem:
@@ -247,14 +247,14 @@ def _run_node(
     graph: Graph, number: int, results: Results, left: Counter[int], prepared: Prepared, threads: int, run: Run = run_lowering
 ) -> Tensor | Apart:
     """A node's result. left: how often each tensor is still needed; what was needed for the last time goes, but for the
-    picture, which belongs to the caller."""
+    image, which belongs to the caller."""
     node = graph.nodes[number]
     inputs = [results[i] for i in node.inputs]
     try:
         found = _computed(graph, number, inputs, prepared, threads, run)
     except (KernelError, PrecisionError) as error:
         raise named_error(graph.network, node.layer, error) from None
-    for source in {*node.inputs} - {PICTURE}:
+    for source in {*node.inputs} - {NETWORK_INPUT}:
         left[source] -= node.inputs.count(source)
         if left[source] == 0:
             del results[source]

@@ -46,7 +46,7 @@ class Unit:
 
 @dataclass(frozen=True)
 class UnitResult:
-    """A finished unit; macs: executed for it, all pictures. ruled_out: keys of those that rivals beat, rising."""
+    """A finished unit; macs: executed for it, all images. ruled_out: keys of those that rivals beat, rising."""
 
     unit: Unit
     trials: tuple[Trial, ...]
@@ -65,7 +65,7 @@ def split_units(
     """Cut configurations into units of equal prefixes, in the order of the trie.
 
     Units are as small as they get without repeating more than a hundredth of the work.
-    workers: how many should find work at the same time. bytes_per_head: of one head's decoded boxes, all pictures.
+    workers: how many should find work at the same time. bytes_per_head: of one head's decoded boxes, all images.
     """
     by_options: dict[int, set[str]] = {}
     for configuration in configurations:
@@ -101,5 +101,5 @@ def _fits(keys: Sequence[str], heads: Sequence[tuple[int, ...]], bytes_per_head:
 
 
 def planned_equivalents(network: NetworkSpec, units: Iterable[Unit]) -> Fraction:
-    """Forward passes for one picture that the units cost together."""
+    """Forward passes for one image that the units cost together."""
     return sum((forward_equivalents_of(network, unit.keys) for unit in units), Fraction(0))

@@ -58,7 +58,7 @@ class AnalysisReport:
     def _keep(self) -> dict[str, Any]:
         """What is proposed: the given section of precisions stays, layers are raised over it.
 
-        given, raised, heads: agreement with the baseline on `pictures` pictures, and cost. over: explicit choices of the
+        given, raised, heads: agreement with the baseline on `images` images, and cost. over: explicit choices of the
         given configuration that would change.
         """
         proposal, given = self.proposal, self.bench.experiment.precision
@@ -69,7 +69,7 @@ class AnalysisReport:
             "layers": [layer.layer for layer in proposal.layers],
             "names": [layer.name for layer in proposal.layers],
             "yaml": precision_yaml(given, precisions) if precisions else "",
-            "pictures": proposal.pictures,
+            "pictures": proposal.images,
             "measure": proposal.measure,
             "given": self._measured(proposal.given),
             "raised": self._measured(proposal.raised),
@@ -153,21 +153,21 @@ def analyze_experiment(
     keep_macs_percent: float = KEEP_MACS_PERCENT,
     progress: Progress = silent,
 ) -> AnalysisReport:
-    """Run the experiment's configuration beside fp32 on some of its pictures, evenly spread.
+    """Run the experiment's configuration beside fp32 on some of its images, evenly spread.
 
     Raises: as `open_workbench`; ConfigError when every layer is fp32, EngineError naming the layer.
     """
     bench = open_workbench(experiment)
     plan = bench.plan(bench.assign())
     positions = spread(len(bench.inputs), images)
-    with progress("pictures", len(positions)) as advance:
+    with progress("images", len(positions)) as advance:
         analysis = analyze(bench.prepared, plan, _batches(bench, positions), bench.threads, advance)
     proposal = propose(bench, plan, analysis, keep_macs_percent, progress)
     return AnalysisReport(bench, plan, analysis, proposal, keep_macs_percent)
 
 
 def verify(bench: Workbench, images: int = VERIFY_IMAGES) -> tuple[int, tuple[StepCheck, ...]]:
-    """Check int8 kernels against simulation on some of the workbench's pictures: (pictures, checks of the steps).
+    """Check int8 kernels against simulation on some of the workbench's images: (images, checks of the steps).
 
     Raises: ConfigError when nothing is int8.
     """
@@ -193,7 +193,7 @@ def precision_yaml(section: PrecisionSection, layers: Mapping[int, Precision]) -
 
 
 def _batches(bench: Workbench, positions: list[int]) -> Iterator[NDArray[np.float32]]:
-    """Two pictures at a time: every tensor of a batch is held three times."""
+    """Two images at a time: every tensor of a batch is held three times."""
     return (batch.x for batch in bench.inputs.batches(2, positions))
 
 

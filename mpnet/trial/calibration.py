@@ -1,4 +1,4 @@
-"""Calibration for an experiment: its pictures, its ranges (kept as text, found again by digest), its channel means."""
+"""Calibration for an experiment: its images, its ranges (kept as text, found again by digest), its channel means."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from mpnet.detection.pictures import picture
+from mpnet.detection.images import image
 from mpnet.engine.calibrate import calibrate, range_requests
 from mpnet.engine.observe import channel_means
 from mpnet.engine.prepare import Prepared
@@ -24,13 +24,13 @@ from mpnet.spec.experiment import CalibrationSection
 from mpnet.spec.identity import digest_of
 from mpnet.spec.ranges import CalibratedRanges
 from mpnet.trial.inputs import Inputs
-from mpnet.trial.lessons import PictureLessons, Shown
+from mpnet.trial.lessons import ImageLessons, Shown
 from mpnet.trial.workbench import Workbench
 
 
 def calibrated(bench: Workbench) -> Workbench:
-    """The workbench with what its options ask of calibration pictures: ranges, and channel means for bias correction; and with
-    lessons, for which pictures are looked at when a layer with weights of fewer than eight bits asks.
+    """The workbench with what its options ask of calibration images: ranges, and channel means for bias correction; and with
+    lessons, for which images are looked at when a layer with weights of fewer than eight bits asks.
 
     Ranges are written to `output/calibration/<digest>.json`, and taken from there when they were found before.
     Raises: ConfigError, DataError, FormatError, EngineError, StoreError.
@@ -41,12 +41,12 @@ def calibrated(bench: Workbench) -> Workbench:
     taught = replace(bench, lessons=_lessons(bench))
     if not requests and not corrected:
         return taught
-    pictures = _Pictures(bench)
+    images = _Images(bench)
     prepared = taught.prepared
     digests = {
         "network": bench.network.digest,
         "weights": bench.weights.digest,
-        "data": pictures.digest,
+        "data": images.digest,
         "options": digest_of(
             {
                 "batch_norm": options.batch_norm,
@@ -64,24 +64,24 @@ def calibrated(bench: Workbench) -> Workbench:
             ranges = read_ranges(path)
             ranges.check_made_for(digests)
         else:
-            ranges = calibrate(prepared, pictures.batches(), requests, digests, bench.threads)
+            ranges = calibrate(prepared, images.batches(), requests, digests, bench.threads)
             write_ranges(path, ranges)
         options = replace(options, ranges={**options.ranges, **ranges.by_tensor()})
         parts["ranges"] = hashlib.sha256(ranges_json(ranges).encode()).hexdigest()
-    means = channel_means(prepared, pictures.batches(), bench.threads) if corrected else {}
+    means = channel_means(prepared, images.batches(), bench.threads) if corrected else {}
     return replace(
-        taught, options=options, calibration=digest_of(parts), channel_means=means, calibrated_on=pictures.among(bench.dataset)
+        taught, options=options, calibration=digest_of(parts), channel_means=means, calibrated_on=images.among(bench.dataset)
     )
 
 
-def _lessons(bench: Workbench) -> PictureLessons:
+def _lessons(bench: Workbench) -> ImageLessons:
     options, cache = bench.options, open_cache()
     prepared = Prepared(
         bench.network, bench.weights, bench.kernels, batch_norm=options.batch_norm, equalise=options.equalise, cache=cache
     )
 
-    def pictures() -> Shown:
-        chosen = _Pictures(bench)
+    def images() -> Shown:
+        chosen = _Images(bench)
         return Shown(chosen.digest, chosen.among(bench.dataset), chosen.batches)
 
     decides = [
@@ -92,7 +92,7 @@ def _lessons(bench: Workbench) -> PictureLessons:
         bench.network.dialect,
         bench.experiment.detection.fitted,
     ]
-    return PictureLessons(pictures, prepared, decides, bench.threads, cache)
+    return ImageLessons(images, prepared, decides, bench.threads, cache)
 
 
 def ranges_path(bench: Workbench, digests: dict[str, str]) -> Path:
@@ -100,8 +100,8 @@ def ranges_path(bench: Workbench, digests: dict[str, str]) -> Path:
     return bench.experiment.output / "calibration" / f"{digest_of(digests)[:16]}.json"
 
 
-class _Pictures:
-    """The calibration pictures of an experiment, chosen and hashed."""
+class _Images:
+    """The calibration images of an experiment, chosen and hashed."""
 
     def __init__(self, bench: Workbench) -> None:
         experiment = bench.experiment
@@ -109,29 +109,29 @@ class _Pictures:
         if section.images is None:
             records = [bench.dataset.images[i] for i in _drawn(len(bench.dataset.images), section)]
         else:
-            files = list_files(section.images, SUFFIXES, "pictures", "data.calibration.images")
+            files = list_files(section.images, SUFFIXES, "images", "data.calibration.images")
             if not files:
                 known = ", ".join(SUFFIXES)
-                raise DataError(f"{section.images}: holds no picture to calibrate on (known suffixes: {known})")
+                raise DataError(f"{section.images}: holds no image to calibrate on (known suffixes: {known})")
             records = [probe(files[i], i) for i in _drawn(len(files), section)]
         if not records:
-            raise DataError("calibration: the data set holds no picture; name a folder in data.calibration.images")
-        self._inputs = Inputs(records, bench.network, experiment.detection.fitted, picture, workers=bench.threads)
+            raise DataError("calibration: the data set holds no image; name a folder in data.calibration.images")
+        self._inputs = Inputs(records, bench.network, experiment.detection.fitted, image, workers=bench.threads)
         self._batch = experiment.runtime.batch
         self.digest = digest_of([record.sha256 for record in records])
 
     def among(self, dataset: Dataset) -> tuple[str, ...]:
-        """Names of those that are pictures of a data set as well, by what is in the files."""
+        """Names of those that are images of a data set as well, by what is in the files."""
         evaluated = {record.sha256 for record in dataset.images}
         return tuple(Path(record.path).name for record in self._inputs.records if record.sha256 in evaluated)
 
     def batches(self) -> Iterator[NDArray[np.float32]]:
-        """Network inputs, a few pictures at a time."""
+        """Network inputs, a few images at a time."""
         return (batch.x for batch in self._inputs.batches(self._batch))
 
 
 def _drawn(available: int, section: CalibrationSection) -> list[int]:
-    """Positions of the pictures: all when there are no more than wanted, else drawn with the seed, in order."""
+    """Positions of the images: all when there are no more than wanted, else drawn with the seed, in order."""
     if available <= section.count:
         return list(range(available))
     drawn = np.random.Generator(np.random.PCG64(section.seed)).permutation(available)[: section.count]

@@ -1,4 +1,4 @@
-"""Classifiers: the last tensor -> the best classes of each picture, and how these are measured and kept."""
+"""Classifiers: the last tensor -> the best classes of each image, and how these are measured and kept."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from mpnet.spec.network import NetworkSpec
 from mpnet.spec.task import CLASSIFICATION
 from mpnet.trial.task import Kit
 
-METRIC = "share of the pictures with the right class first, and among the five best"
+METRIC = "share of the images with the right class first, and among the five best"
 
 
 @dataclass(frozen=True)
@@ -28,15 +28,15 @@ class ClassificationDecoder:
     """The scores of all classes are the network's last tensor; only the best are kept."""
 
     def decode(self, output: int, tensor: NDArray[np.float32], places: NDArray[np.float32]) -> Classifications:
-        """The best classes of a few pictures."""
+        """The best classes of a few images."""
         return best_classes(class_scores(tensor))
 
     def of_images(self, positions: NDArray[np.intp]) -> ClassificationDecoder:
-        """It is the same for all pictures."""
+        """It is the same for all images."""
         return self
 
     def join(self, parts: Sequence[Classifications], order: NDArray[np.intp] | None = None) -> Classifications:
-        """Of consecutive groups of pictures as of all, in another order if one is given."""
+        """Of consecutive groups of images as of all, in another order if one is given."""
         joined = join_images(parts)
         return joined if order is None else joined.of_images(order)
 
@@ -52,13 +52,13 @@ class ClassMeter:
         self._labels, self._baseline = dataset.labels, baseline
 
     def values(self, found: Classifications, wanted: Collection[str] | None = None) -> dict[str, float]:
-        """top1, top5 and, with a baseline, agreement_top1, in percent; -1 without pictures."""
+        """top1, top5 and, with a baseline, agreement_top1, in percent; -1 without images."""
         values = {name: share(right(found, self._labels, best)) for name, best in TOP.items()}
         return values if self._baseline is None else {**values, "agreement_top1": agreement(found, self._baseline)}
 
 
 class ClassCeilings:
-    """As `trial.task.Ceilings`: every picture that was not seen counts as right."""
+    """As `trial.task.Ceilings`: every image that was not seen counts as right."""
 
     def __init__(
         self, dataset: Dataset, baseline: Classifications | None, wanted: Collection[str], sample: Classifications | None = None
@@ -74,7 +74,7 @@ class ClassCeilings:
             self.order = np.argsort(-np.count_nonzero(wrong, axis=0), kind="stable")
 
     def evidence(self, found: Classifications, first: int, last: int) -> list[dict[str, int]]:
-        """How many pictures are wrong, by measure."""
+        """How many images are wrong, by measure."""
         runs = len(found) // (last - first)
         wrong = {
             name: np.count_nonzero(~right(found, np.tile(labels[first:last], runs), 1).reshape(runs, -1), axis=1)
@@ -91,7 +91,7 @@ class ClassCeilings:
 
 
 def paired(before: NDArray[np.bool_], after: NDArray[np.bool_]) -> Interval:
-    """The difference of two shares of the same pictures, percent points, with its 95 % interval (Tango's)."""
+    """The difference of two shares of the same images, percent points, with its 95 % interval (Tango's)."""
     lost, gained = int(np.count_nonzero(before & ~after)), int(np.count_nonzero(after & ~before))
     low, high = paired_interval(lost, gained, len(before))
     return Interval(100 * (gained - lost) / len(before), float(low), float(high))
@@ -107,7 +107,7 @@ def _protocol(experiment: Experiment, network: NetworkSpec, dataset: Dataset) ->
 
 
 def measure_classifications(found: Classifications, dataset: Dataset) -> tuple[dict[str, float], list[dict[str, Any]]]:
-    """The `metrics` and `per_class` of a result, in percent; -1 where there are no pictures."""
+    """The `metrics` and `per_class` of a result, in percent; -1 where there are no images."""
     rows = per_class(found, dataset.labels, len(dataset.categories))
     named = zip(dataset.categories, rows, strict=True)
     return ClassMeter(dataset).values(found), [{"id": category.id, "name": category.name, **row} for category, row in named]

@@ -23,12 +23,12 @@ from mpnet.spec.task import DETECTION
 from mpnet.trial.measure import DetectionCeilings, Meter, measure_detections
 from mpnet.trial.task import Kit
 
-METRIC = "COCO AP@[.50:.95], 101 recall points, 100 detections per picture and class; Darknet mAP@0.5, 11 points"
+METRIC = "COCO AP@[.50:.95], 101 recall points, 100 detections per image and class; Darknet mAP@0.5, 11 points"
 
 
 @dataclass(frozen=True, eq=False)
 class DetectionDecoder:
-    """heads: of the network, in order. sizes: float32 (images, 2) of the pictures. limit: the best so many of each."""
+    """heads: of the network, in order. sizes: float32 (images, 2) of the images. limit: the best so many of each."""
 
     heads: tuple[YoloHead, ...]
     nms: NmsOptions
@@ -43,22 +43,22 @@ class DetectionDecoder:
         return decode_head(tensor, self.heads[output], places, self.confidence, cells)
 
     def of_images(self, positions: NDArray[np.intp]) -> DetectionDecoder:
-        """For these pictures alone, in this order."""
+        """For these images alone, in this order."""
         return replace(self, sizes=self.sizes[positions])
 
     def join(self, parts: Sequence[Candidates], order: NDArray[np.intp] | None = None) -> Candidates:
-        """Of consecutive groups of pictures as of all, in another order if one is given."""
+        """Of consecutive groups of images as of all, in another order if one is given."""
         joined = join_images(parts)
         return joined if order is None else joined.in_order(order)
 
     def found(self, outputs: Sequence[Candidates]) -> Detections:
-        """Suppressed over all heads and cut to the best of each picture, if that is asked for."""
+        """Suppressed over all heads and cut to the best of each image, if that is asked for."""
         runs = outputs[0].image_count // max(1, len(self.sizes))
         return best_of_each(suppress(outputs, np.tile(self.sizes, (runs, 1)), self.nms), self.limit)
 
 
 def best_of_each(detections: Detections, limit: int | None) -> Detections:
-    """The `limit` best of each picture; equal scores in their order."""
+    """The `limit` best of each image; equal scores in their order."""
     if limit is None or len(detections) == 0:
         return detections
     order = np.lexsort((-detections.score, detections.image_index))

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Sequence
 
-from mpnet.detection.pictures import picture
+from mpnet.detection.images import image
 from mpnet.engine.options import resolve_options
 from mpnet.errors import ConfigError
 from mpnet.evaluation.dataset import load_dataset
@@ -54,7 +54,7 @@ def open_workbench(experiment: Experiment) -> Workbench:
     """
     data = experiment.data
     if data is None:
-        raise ConfigError(f"{experiment.source}: key 'data' is missing; name labelled pictures to evaluate on")
+        raise ConfigError(f"{experiment.source}: key 'data' is missing; name labelled images to evaluate on")
     network = read_cfg(experiment.model.cfg, experiment.model.dialect)
     experiment = for_task(experiment, network)
     weights = open_weights(experiment.model.weights, network, open_cache())
@@ -71,9 +71,7 @@ def open_workbench(experiment: Experiment) -> Workbench:
         network,
         weights,
         dataset,
-        Inputs(
-            dataset.images, network, experiment.detection.fitted, partial(picture, repaired=repaired.append), workers=threads
-        ),
+        Inputs(dataset.images, network, experiment.detection.fitted, partial(image, repaired=repaired.append), workers=threads),
         resolve_options(network, quantization.options, quantization.layers, batch_norm=experiment.model.batch_norm),
         kernels(None if isa == "auto" else isa, "runtime.isa (or --isa)"),
         threads,
@@ -94,11 +92,11 @@ def run_experiment(
     """Evaluate the experiment's configuration and store result and detections under its output folder.
 
     When the experiment has a baseline (fp32 unless it says otherwise) and the configuration differs from it, the baseline
-    runs along, on the same decoded pictures, and is stored as well. engine: another one that runs the configuration beside
+    runs along, on the same decoded images, and is stored as well. engine: another one that runs the configuration beside
     mpnet, a backend's name, or several by preference, of which each runs the layers that it supports; its result says in
     `deployed` how far it is from mpnet's. What is finished already is not computed again, unless `force`; its times are
     taken again where they are in doubt or another machine's.
-    progress: counts pictures. command: the command line, for the record.
+    progress: counts images. command: the command line, for the record.
     Raises: as `open_workbench` and `mpnet.backends.deployment.deploy`; EngineError, StoreError.
     """
     if not isinstance(experiment, Experiment):
@@ -116,7 +114,7 @@ def run_experiment(
     else:
         check_writable(folder)  # what would end an evaluation before its result is stored is found first
         bench.inputs.check()
-        with progress("pictures", len(bench.inputs)) as advance:
+        with progress("images", len(bench.inputs)) as advance:
             outcomes = sides.run(advance)
         turns = sides.turns()
         known = renewed(known, turns)

@@ -1,4 +1,4 @@
-"""Pictures -> network inputs, decoded ahead by a pool of threads: a large picture takes longer than the network."""
+"""Images -> network inputs, decoded ahead by a pool of threads: a large image takes longer than the network."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mpnet.messages import all_at_once
 from mpnet.spec.dataset import ImageRecord
 from mpnet.spec.network import NetworkSpec
 
-LoadPicture = Callable[[ImageRecord], NDArray[np.uint8]]
+LoadImage = Callable[[ImageRecord], NDArray[np.uint8]]
 KEEP_BYTES = 768 << 20
 """Inputs are kept in memory for the next pass when all of them together need no more than this."""
 
@@ -27,7 +27,7 @@ _Answer = TypeVar("_Answer")
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """start: position of the first picture; x: float32 (n, h, w, c); geometry: where each picture lies in its input."""
+    """start: position of the first image; x: float32 (n, h, w, c); geometry: where each image lies in its input."""
 
     start: int
     x: NDArray[np.float32]
@@ -53,30 +53,30 @@ def in_order(work: Callable[[_Item], _Answer], items: Sequence[_Item], workers: 
 
 
 def spread(available: int, wanted: int) -> list[int]:
-    """Positions of `wanted` pictures, evenly spread; all when there are no more."""
+    """Positions of `wanted` images, evenly spread; all when there are no more."""
     if wanted >= available:
         return list(range(available))
     return [i * available // wanted for i in range(wanted)]
 
 
 class Inputs:
-    """The pictures of a data set as inputs of one network; each is decoded once when there is memory to keep them."""
+    """The images of a data set as inputs of one network; each is decoded once when there is memory to keep them."""
 
     def __init__(
         self,
         records: Sequence[ImageRecord],
         network: NetworkSpec,
         resize: str,
-        load: LoadPicture,
+        load: LoadImage,
         workers: int = 2,
         keep_bytes: int = KEEP_BYTES,
     ) -> None:
         """load: record -> uint8 (h, w, 3) RGB; workers: threads that decode.
 
-        Raises: ConfigError for a network that does not take RGB pictures.
+        Raises: ConfigError for a network that does not take RGB images.
         """
         if network.channels != 3:
-            raise ConfigError(f"{network.source}: channels={network.channels}, but pictures are RGB; use channels=3")
+            raise ConfigError(f"{network.source}: channels={network.channels}, but images are RGB; use channels=3")
         self.records = tuple(records)
         self._network, self._resize, self._load = network, resize, load
         self._workers = max(1, workers)
@@ -92,14 +92,14 @@ class Inputs:
         return Inputs(chosen, self._network, self._resize, self._load, self._workers)
 
     def take(self, positions: Sequence[int]) -> Batch:
-        """The pictures at `positions`, read by the calling thread. Raises: DataError for a broken picture."""
+        """The images at `positions`, read by the calling thread. Raises: DataError for a broken image."""
         prepared = [self._one(position) for position in positions]
         return Batch(positions[0], np.concatenate([x for x, _ in prepared]), tuple(place for _, place in prepared))
 
     def batches(self, size: int, positions: Sequence[int] | None = None) -> Iterator[Batch]:
-        """The pictures at `positions` (all by default) in order, `size` at a time, read ahead by a pool of threads.
+        """The images at `positions` (all by default) in order, `size` at a time, read ahead by a pool of threads.
 
-        `start` counts within `positions`. Raises: DataError for a broken picture, when its turn comes.
+        `start` counts within `positions`. Raises: DataError for a broken image, when its turn comes.
         """
         chosen = list(range(len(self.records))) if positions is None else list(positions)
         groups = [chosen[start : start + size] for start in range(0, len(chosen), size)]
@@ -109,13 +109,13 @@ class Inputs:
             start += len(batch.x)
 
     def check(self) -> None:
-        """Decode every picture, so that none ends hours of work. Where there is memory to keep them it costs nothing.
+        """Decode every image, so that none ends hours of work. Where there is memory to keep them it costs nothing.
 
         Raises: DataError that names all broken ones.
         """
         broken = [problem for problem in in_order(self._problem, range(len(self.records)), self._workers) if problem]
         if broken:
-            raise DataError(all_at_once(broken, len(self.records), "pictures"))
+            raise DataError(all_at_once(broken, len(self.records), "images"))
 
     def _problem(self, position: int) -> str:
         try:
@@ -130,8 +130,8 @@ class Inputs:
     def _one(self, position: int) -> _Prepared:
         if self._kept is not None and (kept := self._kept[position]) is not None:
             return kept
-        picture = self._load(self.records[position])
-        prepared = preprocess(picture, self._network.width, self._network.height, self._resize)
+        image = self._load(self.records[position])
+        prepared = preprocess(image, self._network.width, self._network.height, self._resize)
         if self._kept is not None:
             self._kept[position] = prepared
         return prepared

@@ -1,7 +1,7 @@
 """Which layers of a configuration are worth a higher precision: proposed by noise, decided by measured agreement.
 
 The noise that a layer brings to the heads says where error comes from, not what it does to boxes: a head's error moves
-them at once, a trunk's may hardly matter. So sets of layers are run on a few pictures, and the one that agrees best with
+them at once, a trunk's may hardly matter. So sets of layers are run on a few images, and the one that agrees best with
 the baseline is proposed. The heads are in all of them where they fit into the share of the MACs: `heads: fp16` is the
 rule of thumb that a proposal must not fall behind.
 """
@@ -21,14 +21,14 @@ from mpnet.trial.inputs import spread
 from mpnet.trial.run import run_plans
 from mpnet.trial.workbench import Workbench
 
-PICTURES = 32
+IMAGES = 32
 CANDIDATES = 8
-"""Layers that are tried one by one, those with most noise per MAC; each costs three passes per picture at most."""
+"""Layers that are tried one by one, those with most noise per MAC; each costs three passes per image at most."""
 AT_ONCE = 12
-"""Configurations that run in one walk through the pictures: each needs memory for its activations."""
+"""Configurations that run in one walk through the images: each needs memory for its activations."""
 
 MUCH_LESS = 0.8
-"""Of the noise, about 1 dB: what is told from the luck of a few pictures where agreement says nothing."""
+"""Of the noise, about 1 dB: what is told from the luck of a few images where agreement says nothing."""
 
 _Layers = frozenset[int]
 
@@ -45,7 +45,7 @@ class Measured:
     bit_operations: int
 
     def better(self, other: Measured) -> bool:
-        """Whether a few pictures show it: more agreement and no more noise, or as much agreement and much less noise."""
+        """Whether a few images show it: more agreement and no more noise, or as much agreement and much less noise."""
         if self.agreement > other.agreement:
             return self.noise <= other.noise
         return self.agreement == other.agreement and self.noise <= MUCH_LESS * other.noise
@@ -54,10 +54,10 @@ class Measured:
 @dataclass(frozen=True)
 class Proposal:
     """layers: to raise, in network order. given, raised: the configuration before and after, heads: with the heads alone
-    raised, None where that is too much; all three on the same `pictures` pictures. measure: which agreement."""
+    raised, None where that is too much; all three on the same `images` images. measure: which agreement."""
 
     layers: tuple[LayerAnalysis, ...]
-    pictures: int
+    images: int
     measure: str
     given: Measured
     raised: Measured
@@ -109,7 +109,7 @@ def propose(bench: Workbench, plan: Plan, analysis: Analysis, macs_percent: floa
     best = max(known, key=lambda found: (found.agreement, -found.noise, -found.macs))
     chosen = tuple(sorted((layers[i] for i in best.layers), key=lambda layer: layer.layer))
     by_thumb = trials[heads] if fits and heads else None
-    return Proposal(chosen, trials.pictures, trials.measure, trials[frozenset()], best, by_thumb)
+    return Proposal(chosen, trials.images, trials.measure, trials[frozenset()], best, by_thumb)
 
 
 def _within(trials: _Trials, start: _Layers, order: Sequence[int], budget: float) -> list[_Layers]:
@@ -123,12 +123,12 @@ def _within(trials: _Trials, start: _Layers, order: Sequence[int], budget: float
 
 
 class _Trials:
-    """Sets of raised layers, each run once on a few of the workbench's pictures, evenly spread."""
+    """Sets of raised layers, each run once on a few of the workbench's images, evenly spread."""
 
     def __init__(self, bench: Workbench, plan: Plan) -> None:
-        positions = spread(len(bench.inputs), PICTURES)
-        self.pictures = len(positions)
-        self._bench = bench.of_pictures(positions)
+        positions = spread(len(bench.inputs), IMAGES)
+        self.images = len(positions)
+        self._bench = bench.of_images(positions)
         self._plan = plan
         self._task = bench.kit.task
         self._baseline = self._bench.plan(bench.uniform(bench.experiment.baseline or str(FP32)))
@@ -158,7 +158,7 @@ class _Trials:
         """Measure those that are not known."""
         missing = [kept for kept in dict.fromkeys(sets) if kept not in self._known]
         groups = [missing[first : first + AT_ONCE] for first in range(0, len(missing), AT_ONCE)]
-        with progress("configurations", len(groups) * self.pictures) as advance:
+        with progress("configurations", len(groups) * self.images) as advance:
             for group in groups:
                 plans = [self._raised(kept) for kept in group]
                 baseline, *outcomes = run_plans(self._bench, [self._baseline, *plans], advance)

@@ -25,7 +25,7 @@ IN_MPNET, IN_ENGINE = "own", "deployed"
 
 @dataclass(frozen=True, eq=False)
 class Turns:
-    """Passes over the first picture, taken in turn: of mpnet's sessions by name, and, as IN_ENGINE, of another engine.
+    """Passes over the first image, taken in turn: of mpnet's sessions by name, and, as IN_ENGINE, of another engine.
 
     engine: its name, '' without one. layer_ms: its milliseconds by layer, None where it does not say.
     """
@@ -33,14 +33,14 @@ class Turns:
     engine: str
     threads: int
     sessions: Mapping[str, Session]
-    picture: NDArray[np.float32]
+    image: NDArray[np.float32]
     times: Mapping[str, Times]
     layer_ms: Mapping[int, float] | None = None
 
     def latency(self, name: str) -> dict[str, Any]:
         """The `latency` of a result."""
         if name in self.sessions:
-            return latency_with_steps(self.sessions[name], self.picture, self.times[name])
+            return latency_with_steps(self.sessions[name], self.image, self.times[name])
         session = next(iter(self.sessions.values()))
         steps = [
             {"step": session.plan.network.layers[index].name, "layer": index, "ms": ms}
@@ -55,14 +55,14 @@ class Turns:
 
 def measure_in_turn(bench: Workbench, plans: Mapping[str, Plan], deployment: Deployment | None = None) -> Turns:
     """Time passes of configurations by name, and of another engine, which runs the one called IN_MPNET."""
-    picture = bench.inputs.take([0]).x
+    image = bench.inputs.take([0]).x
     sessions = {name: Session(bench.prepared, plan, bench.threads) for name, plan in plans.items()}
-    works = {name: partial(session.forward, picture) for name, session in sessions.items()}
+    works = {name: partial(session.forward, image) for name, session in sessions.items()}
     if deployment is None:
-        return Turns("", bench.threads, sessions, picture, _times(works, bench.threads))
+        return Turns("", bench.threads, sessions, image, _times(works, bench.threads))
     model = deployment.open(bench.threads)
-    times = _times({**works, IN_ENGINE: partial(model.forward, picture)}, bench.threads)
-    return Turns(deployment.engine, bench.threads, sessions, picture, times, model.layer_ms())
+    times = _times({**works, IN_ENGINE: partial(model.forward, image)}, bench.threads)
+    return Turns(deployment.engine, bench.threads, sessions, image, times, model.layer_ms())
 
 
 def _times(works: Mapping[str, Work], threads: int) -> dict[str, Times]:

@@ -1,4 +1,4 @@
-"""Lessons from an experiment's calibration pictures: computed when asked for, kept in the cache for other processes."""
+"""Lessons from an experiment's calibration images: computed when asked for, kept in the cache for other processes."""
 
 from __future__ import annotations
 
@@ -19,48 +19,48 @@ from mpnet.quantization.weights import WeightScheme
 from mpnet.spec.identity import digest_of
 
 PRODUCT_BYTES = 1 << 30
-"""Covariances that are kept at a time; what needs more takes several passes over the pictures."""
+"""Covariances that are kept at a time; what needs more takes several passes over the images."""
 
 
 @dataclass(frozen=True, eq=False)
 class Shown:
-    """Pictures to learn from. evaluated: names of those that are pictures of the data set as well; batches: a pass over all."""
+    """Images to learn from. evaluated: names of those that are images of the data set as well; batches: a pass over all."""
 
     digest: str
     evaluated: tuple[str, ...]
     batches: Callable[[], Iterator[NDArray[np.float32]]]
 
 
-class PictureLessons(Lessons):
-    """pictures: asked for once. prepared: the network that looks at them.
+class ImageLessons(Lessons):
+    """images: asked for once. prepared: the network that looks at them.
 
-    decides: what changes fp32 activations besides pictures, weights and network, as plain values.
+    decides: what changes fp32 activations besides images, weights and network, as plain values.
     """
 
     def __init__(
-        self, pictures: Callable[[], Shown], prepared: Prepared, decides: object, threads: int, cache: FileCache | None
+        self, images: Callable[[], Shown], prepared: Prepared, decides: object, threads: int, cache: FileCache | None
     ) -> None:
-        self._bring, self._prepared, self._decides = pictures, prepared, decides
+        self._bring, self._prepared, self._decides = images, prepared, decides
         self._threads, self._cache = threads, cache
         self._covariances: dict[int, tuple[NDArray[np.float64], int]] = {}
         self._looking = threading.Lock()
 
     @cached_property
-    def _pictures(self) -> Shown:
+    def _images(self) -> Shown:
         return self._bring()
 
     @cached_property
     def digest(self) -> str:
-        return digest_of({"version": VERSION, "pictures": self._pictures.digest, "decides": self._decides})
+        return digest_of({"version": VERSION, "pictures": self._images.digest, "decides": self._decides})
 
     @property
     def shown(self) -> tuple[str, ...]:
-        """Names of the data set's pictures that taught."""
-        return self._pictures.evaluated
+        """Names of the data set's images that taught."""
+        return self._images.evaluated
 
     @cached_property
     def _means(self) -> dict[int, NDArray[np.float64]]:
-        return channel_means(self._prepared, self._pictures.batches(), self._threads, weighed=True)
+        return channel_means(self._prepared, self._images.batches(), self._threads, weighed=True)
 
     def means(self, layer: int) -> NDArray[np.float64]:
         with self._looking:
@@ -99,5 +99,5 @@ class PictureLessons(Lessons):
                 if depths[index] <= MOST_INPUTS and (size <= room or not chosen):
                     room -= size
                     chosen.append(index)
-            self._covariances = input_products(self._prepared, self._pictures.batches, chosen, self._threads)
+            self._covariances = input_products(self._prepared, self._images.batches, chosen, self._threads)
         return self._covariances[layer]

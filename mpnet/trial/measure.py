@@ -8,7 +8,7 @@ from typing import Any, Collection, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from mpnet.evaluation.agreement import Agreement, inside_pictures
+from mpnet.evaluation.agreement import Agreement, inside_images
 from mpnet.evaluation.ceiling import Ceiling, Seen, most_telling
 from mpnet.evaluation.darknet_map import darknet_ap50, darknet_map50
 from mpnet.evaluation.match import Truths
@@ -73,7 +73,7 @@ class DetectionCeilings:
         """What became of them, by measure."""
         runs = found.image_count // (last - first)
         inside = (
-            inside_pictures(found, np.tile(self._sizes[first:last], (runs, 1)))
+            inside_images(found, np.tile(self._sizes[first:last], (runs, 1)))
             if DETECTION.agreement in self._ceilings
             else found
         )
@@ -106,7 +106,7 @@ def measure_detections(detections: Detections, dataset: Dataset) -> tuple[dict[s
 
 
 def decibel(signal: NDArray[np.float64], noise: NDArray[np.float64]) -> float:
-    """10 log10(signal / noise) of sums of squares by picture, added in their order; infinite when nothing differs."""
+    """10 log10(signal / noise) of sums of squares by image, added in their order; infinite when nothing differs."""
     total, error = (float(np.add.accumulate(values)[-1]) for values in (signal, noise))
     if error == 0:
         return float("inf")

@@ -1,4 +1,4 @@
-"""One network, ready to run: forward arrays, find objects in pictures or say what they show."""
+"""One network, ready to run: forward arrays, find objects in images or say what they show."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from mpnet.detection.decode import decode_head
 from mpnet.detection.heads import yolo_heads
+from mpnet.detection.images import read_image
 from mpnet.detection.nms import NmsOptions, suppress
-from mpnet.detection.pictures import read_picture
 from mpnet.detection.preprocess import preprocess
 from mpnet.engine.assign import PrecisionPlan, assign
 from mpnet.engine.options import EngineOptions, resolve_options, without_lessons
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Box:
-    """One object. category: class index; score: objectness x class probability; the rest in pixels of the picture."""
+    """One object. category: class index; score: objectness x class probability; the rest in pixels of the image."""
 
     name: str
     category: int
@@ -59,7 +59,7 @@ class Box:
 
 @dataclass(frozen=True)
 class Label:
-    """One class of a picture. category: class index; score: what the network's last layer gives it."""
+    """One class of an image. category: class index; score: what the network's last layer gives it."""
 
     name: str
     category: int
@@ -121,20 +121,20 @@ class Network:
 
     def detect(
         self,
-        picture: str | Path | NDArray[np.uint8],
+        image: str | Path | NDArray[np.uint8],
         *,
         confidence: float = 0.25,
         nms: float = 0.45,
         nms_kind: str | None = None,
         resize: str = "stretch",
     ) -> list[Box]:
-        """The objects in a picture (a file, or RGB uint8 (h, w, 3)), best first.
+        """The objects in an image (a file, or RGB uint8 (h, w, 3)), best first.
 
-        Raises: DataError for a broken picture, ConfigError for options outside their range or a network without heads.
+        Raises: DataError for a broken image, ConfigError for options outside their range or a network without heads.
         """
         if self.spec.task is not DETECTION:
             raise ConfigError(f"{self.spec.source}: has no detection head such as [yolo], so it detects nothing")
-        pixels = picture if isinstance(picture, np.ndarray) else read_picture(picture)
+        pixels = image if isinstance(image, np.ndarray) else read_image(image)
         x, geometry = preprocess(pixels, self.spec.width, self.spec.height, resize)
         found = [
             decode_head(tensor, head, [geometry], confidence)
@@ -149,14 +149,14 @@ class Network:
         ]
         return sorted(boxes, key=lambda box: -box.score)
 
-    def classify(self, picture: str | Path | NDArray[np.uint8], *, resize: str = CLASSIFICATION.resize) -> list[Label]:
-        """The best five classes of a picture (a file, or RGB uint8 (h, w, 3)), best first.
+    def classify(self, image: str | Path | NDArray[np.uint8], *, resize: str = CLASSIFICATION.resize) -> list[Label]:
+        """The best five classes of an image (a file, or RGB uint8 (h, w, 3)), best first.
 
-        Raises: DataError for a broken picture, ConfigError for an unknown resize or a network that is no classifier.
+        Raises: DataError for a broken image, ConfigError for an unknown resize or a network that is no classifier.
         """
         if self.spec.task is not CLASSIFICATION:
             raise ConfigError(f"{self.spec.source}: does not end in one value per class, so it classifies nothing")
-        pixels = picture if isinstance(picture, np.ndarray) else read_picture(picture)
+        pixels = image if isinstance(image, np.ndarray) else read_image(image)
         x, _ = preprocess(pixels, self.spec.width, self.spec.height, resize)
         [scores] = self._session.forward(x)
         best = best_classes(class_scores(scores))
@@ -185,7 +185,7 @@ def load_network(
     default, layers: precisions, as in `Network.with_precision`.
     dialect: whose program's ways to follow: auto, darknet, alexeyab. batch_norm: its formula; auto: the dialect's.
     threads: None: all cores. isa: a kernel table as `mpnet info` lists them; None: the best.
-    Weights of fewer than eight bits are rounded to nearest: there are no calibration pictures here to learn from.
+    Weights of fewer than eight bits are rounded to nearest: there are no calibration images here to learn from.
     cache:   keep prepared weights for the next process, and use what was kept (docs/engine.md).
     Raises: FormatError, PrecisionError, ConfigError, KernelError; each message is one line with place and remedy.
     """
@@ -195,9 +195,9 @@ def load_network(
 
 
 def network_of(experiment: Experiment, *, cache: bool = True) -> Network:
-    """The network of an experiment at its precisions, quantised as it says; pictures are read only for calibration.
+    """The network of an experiment at its precisions, quantised as it says; images are read only for calibration.
 
-    Raises: as `load_network`; as `open_workbench` where calibration pictures are needed.
+    Raises: as `load_network`; as `open_workbench` where calibration images are needed.
     """
     model, quantization, runtime = experiment.model, experiment.quantization, experiment.runtime
     spec = read_cfg(model.cfg, model.dialect)

@@ -23,7 +23,7 @@ from mpnet.trial.workbench import Workbench
 
 
 def read_evidence(results: list[Result]) -> tuple[Dataset, list[Any]]:
-    """The labelled pictures behind results on the same data, and what each network says of them.
+    """The labelled images behind results on the same data, and what each network says of them.
 
     Raises: DataError or StoreError, one line, when something is missing or not what was measured.
     """
@@ -48,7 +48,7 @@ def open_dataset(document: Mapping[str, Any]) -> Dataset:
     except OSError as error:
         raise DataError(f"{error.filename}: cannot be read ({error.strerror}); the data set has moved") from None
     if dataset.digest != document["digests"].get("data"):
-        raise DataError(f"{sources.get('images', '?')}: pictures or labels have changed since this was measured")
+        raise DataError(f"{sources.get('images', '?')}: images or labels have changed since this was measured")
     return dataset
 
 
@@ -89,7 +89,7 @@ def experiment_of(
 
 
 def reopen(document: Mapping[str, Any], output: Path | None = None) -> Workbench:
-    """The network, weights and pictures behind a result, ready to run again.
+    """The network, weights and images behind a result, ready to run again.
 
     output: folder of its results, where its calibrated ranges are kept as well; None: the default.
     Raises: MpnetError, one line, when a file is gone or has changed.
@@ -105,7 +105,7 @@ def reopen(document: Mapping[str, Any], output: Path | None = None) -> Workbench
     if digests.get("calibration") not in (None, bench.calibration) or (
         lessons is not None and lessons != bench.lessons_digest(PRECISIONS.values())
     ):
-        raise StoreError(f"{document['name']}: was calibrated on other pictures than its record says; name its experiment file")
+        raise StoreError(f"{document['name']}: was calibrated on other images than its record says; name its experiment file")
     return bench
 
 

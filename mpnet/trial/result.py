@@ -55,7 +55,7 @@ class Result:
 
     @property
     def found_path(self) -> Path:
-        """What the network says of the pictures: detections in COCO results format, or the best classes."""
+        """What the network says of the images: detections in COCO results format, or the best classes."""
         return self.folder / self.task.file
 
 
@@ -96,7 +96,7 @@ def build_document(
         "latency": latency,
         "versions": versions(),
         "sources": dict(bench.sources or {}),
-        "calibration": bench.calibration_pictures(outcome.plan.precision.of_weights),
+        "calibration": bench.calibration_images(outcome.plan.precision.of_weights),
         "notes": bench.notes(outcome.plan.precision.of_weights),
     }
 

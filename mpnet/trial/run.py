@@ -1,4 +1,4 @@
-"""Runs plans on a workbench's pictures: forward, decode, join. All plans share each decoded picture."""
+"""Runs plans on a workbench's images: forward, decode, join. All plans share each decoded image."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Outcome:
 
 @dataclass(frozen=True, eq=False)
 class _Part:
-    """A few pictures' share: what was decoded per runner and output; sums of squares by picture, of the outputs of a runner
+    """A few images' share: what was decoded per runner and output; sums of squares by image, of the outputs of a runner
     and of the differences of a pair of runners."""
 
     images: int
@@ -60,7 +60,7 @@ class _Part:
 
 
 def run_plans(bench: Workbench, plans: Sequence[Plan], advance: Advance = unseen) -> list[Outcome]:
-    """Forward all pictures through every plan in mpnet's engine, see `run_all`."""
+    """Forward all images through every plan in mpnet's engine, see `run_all`."""
     prepared = bench.prepared  # made before threads could make it twice
     return run_all(bench, [own_runner(prepared, plan) for plan in plans], advance)
 
@@ -77,11 +77,11 @@ def own_runner(prepared: Prepared, plan: Plan) -> Runner:
 
 
 def run_all(bench: Workbench, runners: Sequence[Runner], advance: Advance = unseen) -> list[Outcome]:
-    """Forward all pictures through every runner; `advance` gets the number of pictures that are done.
+    """Forward all images through every runner; `advance` gets the number of images that are done.
 
     The first runner is the one that the others' heads are compared with. Every thread takes whole batches, from the file
     to the candidates: that keeps all cores busy without one waiting for another within a layer, and changes no bit.
-    Raises: DataError for broken pictures, EngineError for values that are not finite, naming the layer.
+    Raises: DataError for broken images, EngineError for values that are not finite, naming the layer.
     """
     size = bench.experiment.runtime.batch
     batches = [range(start, min(start + size, len(bench.inputs))) for start in range(0, len(bench.inputs), size)]
@@ -106,7 +106,7 @@ def relative_error(sums: Iterable[tuple[NDArray[np.float64], NDArray[np.float64]
 
 
 def _sums(parts: Sequence[_Part], number: int, reference: int) -> list[tuple[NDArray[np.float64], NDArray[np.float64]]]:
-    """(signal, noise) of each head, by picture."""
+    """(signal, noise) of each head, by image."""
     heads = range(len(parts[0].signal[reference])) if parts else range(0)
     return [
         (
@@ -118,7 +118,7 @@ def _sums(parts: Sequence[_Part], number: int, reference: int) -> list[tuple[NDA
 
 
 class _Worker:
-    """Runs a few pictures through all runners; each thread opens its own."""
+    """Runs a few images through all runners; each thread opens its own."""
 
     def __init__(self, bench: Workbench, runners: Sequence[Runner]) -> None:
         self._bench = bench

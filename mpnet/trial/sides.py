@@ -63,7 +63,7 @@ class Sides:
         return own if self.deployment is None else {**own, IN_ENGINE: self.deployment.engine}
 
     def run(self, advance: Advance = unseen) -> dict[str, Outcome]:
-        """Forward all pictures through every side, picture by picture. Raises: as `run_all`."""
+        """Forward all images through every side, image by image. Raises: as `run_all`."""
         plans, prepared, deployment = self.plans, self.bench.prepared, self.deployment
         runners = {name: own_runner(prepared, plan) for name, plan in plans.items()}
         if deployment is not None:

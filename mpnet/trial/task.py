@@ -1,7 +1,7 @@
 """What is done for each task: from output tensors to findings, their measures, and the file that keeps them.
 
 `spec.task` has the rows; `trial.detection` and `trial.classification` have a `Kit` each. Findings are what a network says of
-a set of pictures: `Detections` or `Classifications`. Everything that runs, sweeps or compares networks asks the kit.
+a set of images: `Detections` or `Classifications`. Everything that runs, sweeps or compares networks asks the kit.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ class Decoder(Protocol[F_co]):
     """From output tensors to findings; workers of sweeps get a copy."""
 
     def decode(self, output: int, tensor: NDArray[np.float32], places: NDArray[np.float32]) -> Any:
-        """What one output tensor says of a few pictures: (n, h, w, c). places: (n, 4), see `geometry_array`.
+        """What one output tensor says of a few images: (n, h, w, c). places: (n, 4), see `geometry_array`.
 
         The answer has `nbytes`.
         """
         ...
 
     def of_images(self, positions: NDArray[np.intp]) -> Decoder[F_co]:
-        """The decoder of these pictures alone, in this order."""
+        """The decoder of these images alone, in this order."""
         ...
 
     def join(self, parts: Sequence[Any], order: NDArray[np.intp] | None = None) -> Any:
-        """What `decode` said of consecutive groups of pictures, as of all of them. order: of pictures, if another is wanted."""
+        """What `decode` said of consecutive groups of images, as of all of them. order: of images, if another is wanted."""
         ...
 
     def found(self, outputs: Sequence[Any]) -> F_co:
@@ -63,21 +63,21 @@ class Meter(Protocol[F_contra]):
 
 
 class Ceilings(Protocol[F_contra]):
-    """The most that the task's quality and agreement can still be of findings that are known for part of the pictures.
+    """The most that the task's quality and agreement can still be of findings that are known for part of the images.
 
-    order: positions of the pictures in the order in which they are looked at.
+    order: positions of the images in the order in which they are looked at.
     """
 
     order: NDArray[np.intp]
 
     def evidence(self, found: F_contra, first: int, last: int) -> Sequence[Any]:
-        """What `most` needs to know of the findings in the pictures first .. last - 1 of `order`. found: of several
+        """What `most` needs to know of the findings in the images first .. last - 1 of `order`. found: of several
         configurations, one after the other; so is the evidence."""
         ...
 
     def most(self, runs: Sequence[Sequence[Any]]) -> dict[str, NDArray[np.float64]]:
-        """Of each configuration the evidence of consecutive groups of pictures, the same for all, the first of `order` on ->
-        percent by measure, float64 (configurations,), none of which the measure of all pictures can exceed."""
+        """Of each configuration the evidence of consecutive groups of images, the same for all, the first of `order` on ->
+        percent by measure, float64 (configurations,), none of which the measure of all images can exceed."""
         ...
 
 
@@ -89,7 +89,7 @@ class Kit(Generic[F]):
     protocol:  what of its protocol is the task's own, for `protocol` of results.
     meter:     of a data set, and of the baseline's findings for agreement.
     ceilings:  the same, for some of the task's quality and agreement by name. The last: what a sample of configurations
-               finds in all pictures, one after the other, which tells on which of them most is lost; or None.
+               finds in all images, one after the other, which tells on which of them most is lost; or None.
     measure:   the `metrics` and the `per_class` of a result.
     loss:      of a data set and the baseline's findings: the difference of the task's quality of another run, paired.
     intervals_by: where the interval of `loss` comes from, in words.

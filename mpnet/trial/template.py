@@ -29,7 +29,7 @@ _PAGE = "# All keys: docs/experiments.md. Try it:\n"
 
 @dataclass(frozen=True)
 class Parts:
-    """Files of a network and its labelled pictures. images: a folder, a .data, a list of pictures or a data.yaml.
+    """Files of a network and its labelled images. images: a folder, a .data, a list of images or a data.yaml.
 
     labels: a folder (None: `labels` in place of `images`) or a list; annotations: an instances JSON in COCO format.
     """
@@ -84,18 +84,18 @@ def _data(parts: Parts, network: NetworkSpec) -> dict[str, str | Path]:
     if images.suffix in (".data", ".txt"):
         return {"format": "darknet", "labels": images}
     if not images.is_dir():
-        raise ConfigError(f"{images}: no such folder; name one of pictures, a .data, a list of pictures or a data.yaml")
+        raise ConfigError(f"{images}: no such folder; name one of images, a .data, a list of images or a data.yaml")
     labels = parts.labels or _beside(images)
     if labels is None:
         raise ConfigError(
             f"{images}: its labels are neither in a folder `labels` in place of `images` nor beside the "
-            "pictures; name them with --labels, or a JSON with --annotations"
+            "images; name them with --labels, or a JSON with --annotations"
         )
     return {"format": "yolo", "images": images, "labels": labels}
 
 
 def _beside(images: Path) -> Path | None:
-    """Where the labels of a folder of pictures are by custom: `labels` in place of the last `images`, a folder beside it,
+    """Where the labels of a folder of images are by custom: `labels` in place of the last `images`, a folder beside it,
     or the folder itself."""
     parts = list(images.absolute().parts)
     places = [images.absolute().parent / "labels", images]
@@ -121,15 +121,15 @@ def _text(head: str, network: NetworkSpec, images: int, target: Path) -> str:
     name, model, data, *_ = head.splitlines()
     groups = ", ".join(f"{group} ({len(layers)})" for group, layers in layer_groups(network).items() if group != "conv")
     careful = "first, heads" if "heads" in layer_groups(network) else "first, last"
-    holdout = "# A share of the pictures, such as 0.4, that only reports and does not choose."
+    holdout = "# A share of the images, such as 0.4, that only reports and does not choose."
     if images < MANY_IMAGES:
-        holdout = f"# Fewer than {MANY_IMAGES} pictures: {100 * HOLDOUT:.0f} % of them only report and do not choose."
+        holdout = f"# Fewer than {MANY_IMAGES} images: {100 * HOLDOUT:.0f} % of them only report and do not choose."
     drop = "ap_drop" if task.quality == "AP" else f"{task.quality}_drop"
-    limit = f"# limit: {min(100, images)} uses the first {min(100, images)} of the {images} pictures, for a quick try."
+    limit = f"# limit: {min(100, images)} uses the first {min(100, images)} of the {images} images, for a quick try."
     fit = (
         "# resize: crop takes the middle; stretch and letterbox are the others.\ndetection: {resize: crop}\n"
         if task is CLASSIFICATION
-        else "# From pictures to boxes. resize: letterbox for networks that were trained that way.\n"
+        else "# From images to boxes. resize: letterbox for networks that were trained that way.\n"
         "detection: {resize: stretch, confidence: 0.005, nms: 0.45}\n"
     )
     return f"""{_PAGE}#
@@ -144,7 +144,7 @@ def _text(head: str, network: NetworkSpec, images: int, target: Path) -> str:
 precision:
   default: int8
   layers: {{"{careful}": fp16}}
-# Ranges of activations: dynamic measures them per picture; calibrated finds them once, on some of the pictures above.
+# Ranges of activations: dynamic measures them per image; calibrated finds them once, on some of the images above.
 quantization: {{weights: per_channel, activations: dynamic}}
 sweep:
   # greedy and additive answer soon; exhaustive tries every combination, exactly.

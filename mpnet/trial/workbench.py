@@ -1,4 +1,4 @@
-"""All that the trials of one experiment share: network, weights, pictures, kernels; loaded and packed once."""
+"""All that the trials of one experiment share: network, weights, images, kernels; loaded and packed once."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from mpnet.spec.network import NetworkSpec
 from mpnet.spec.precision import PRECISIONS, Precision
 from mpnet.spec.weights import Weights
 from mpnet.trial.inputs import Inputs
-from mpnet.trial.lessons import PictureLessons
+from mpnet.trial.lessons import ImageLessons
 from mpnet.trial.task import Decoder, Kit, kit_of, task_of
 
 
@@ -37,10 +37,10 @@ class Workbench:
     """See the module. options: of quantisation and batch norm, calibrated ranges included.
 
     calibration: digest of what calibration gave: ranges, channel means; None where nothing asks for it.
-    channel_means: of each convolution's input over the calibration pictures, for bias correction.
-    lessons:     what calibration pictures teach about weights of fewer than eight bits; None: nothing was calibrated yet.
-    repaired:    damaged JPEGs of which a picture was made all the same; known once they were decoded.
-    calibrated_on: names of the data set's pictures that calibration took as well.
+    channel_means: of each convolution's input over the calibration images, for bias correction.
+    lessons:     what calibration images teach about weights of fewer than eight bits; None: nothing was calibrated yet.
+    repaired:    damaged JPEGs of which an image was made all the same; known once they were decoded.
+    calibrated_on: names of the data set's images that calibration took as well.
     sources:     paths of the files that it was loaded from, by what they are.
     """
 
@@ -55,7 +55,7 @@ class Workbench:
     calibration: str | None = None
     channel_means: Mapping[int, NDArray[np.float64]] | None = None
     calibrated_on: tuple[str, ...] = ()
-    lessons: PictureLessons | None = None
+    lessons: ImageLessons | None = None
     sources: Mapping[str, str] | None = None
     repaired: list[str] = field(default_factory=list)
 
@@ -74,7 +74,7 @@ class Workbench:
         )
 
     def notes(self, precisions: Iterable[Precision]) -> list[str]:
-        """What a reader of results of networks with layers of these precisions should know of the pictures."""
+        """What a reader of results of networks with layers of these precisions should know of the images."""
         names = sorted({Path(path).name for path in self.repaired})
         said = [*self.dataset.notes]
         if names:
@@ -84,8 +84,8 @@ class Workbench:
             shown, what = self.lessons.shown, "weights"
         if shown:
             said.append(
-                f"{len(shown)} calibration pictures are evaluated as well, so their {what} fit better than those of "
-                f"other pictures: {few(shown)}; name others in data.calibration.images"
+                f"{len(shown)} calibration images are evaluated as well, so their {what} fit better than those of "
+                f"other images: {few(shown)}; name others in data.calibration.images"
             )
         return said
 
@@ -108,8 +108,8 @@ class Workbench:
         """Every layer with weights at one precision, whatever cfg and experiment say: baselines."""
         return assign(self.network, overrides=dict.fromkeys(self._weighted, PRECISIONS[name]))
 
-    def of_pictures(self, positions: Sequence[int]) -> Workbench:
-        """The same with some of its pictures; prepared weights are shared."""
+    def of_images(self, positions: Sequence[int]) -> Workbench:
+        """The same with some of its images; prepared weights are shared."""
         part = replace(self, dataset=self.dataset.subset(list(positions)), inputs=self.inputs.of(positions))
         part.__dict__["prepared"] = self.prepared
         return part
@@ -149,19 +149,19 @@ class Workbench:
         }
 
     def is_taught(self, index: int, precision: Precision) -> bool:
-        """Whether calibration pictures decide a layer's weights or bias at a precision of fewer than eight bits."""
+        """Whether calibration images decide a layer's weights or bias at a precision of fewer than eight bits."""
         if not precision.is_narrow:
             return False
         scheme, corrected = self.options.of(index).rounded_to(precision)
         return corrected or scheme.rounding == LEARNT
 
     def lessons_digest(self, precisions: Iterable[Precision]) -> str | None:
-        """Of what calibration pictures teach networks with layers of these precisions; None where they teach nothing."""
+        """Of what calibration images teach networks with layers of these precisions; None where they teach nothing."""
         taught = any(self.is_taught(index, row) for row in set(precisions) for index in self._weighted)
         return self.lessons.digest if self.lessons is not None and taught else None
 
-    def calibration_pictures(self, precisions: Iterable[Precision]) -> dict[str, Any] | None:
-        """Which pictures calibration took, as an experiment file says it; None where nothing was calibrated."""
+    def calibration_images(self, precisions: Iterable[Precision]) -> dict[str, Any] | None:
+        """Which images calibration took, as an experiment file says it; None where nothing was calibrated."""
         if self.experiment.data is None or (self.calibration is None and self.lessons_digest(precisions) is None):
             return None
         section = self.experiment.data.calibration

@@ -38,8 +38,8 @@ PLANS: dict[str, dict[str | int, str]] = {
 
 def digests(level: str) -> list[str]:
     """One line per plan."""
-    picture, _ = scene("val", 0)
-    x = (picture[None].astype(np.float32) / np.float32(255)).astype(np.float32)
+    image, _ = scene("val", 0)
+    x = (image[None].astype(np.float32) / np.float32(255)).astype(np.float32)
     lines = []
     for name, layers in PLANS.items():
         files = model_files()

@@ -54,7 +54,7 @@ class ScalarModel:
         self._extra = np.float32(0.5 if exported.content.startswith(ROUGH.encode()) else 0)
 
     def forward(self, batch: NDArray[np.float32]) -> list[NDArray[np.float32]]:
-        # Step by step: a session reads its picture in place where an operation's first input is, and cuts have it elsewhere.
+        # Step by step: a session reads its image in place where an operation's first input is, and cuts have it elsewhere.
         return [head + self._extra for head in self._session.observe(batch, lambda *_: None)]
 
     def executed(self) -> Executed:

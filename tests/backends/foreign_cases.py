@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mpnet.detection.pictures import read_picture
+from mpnet.detection.images import read_image
 from mpnet.detection.preprocess import preprocess
 from mpnet.engine.assign import assign_key
 from mpnet.engine.calibrate import calibrate, range_requests
@@ -26,7 +26,7 @@ from mpnet.spec.weights import Weights, random_weights
 Floats = NDArray[np.float32]
 DYNAMIC = ActivationOptions(mode="affine", ranges="dynamic")
 CALIBRATED = ActivationOptions(mode="affine", ranges="calibrated")
-UNTAUGHT = NarrowOptions(rounding="nearest", bias_correction=False)  # few bits without calibration pictures
+UNTAUGHT = NarrowOptions(rounding="nearest", bias_correction=False)  # few bits without calibration images
 SYMMETRIC = ActivationOptions(mode="symmetric", ranges="calibrated", rounding="half_away")
 
 # Odd sizes, stride 2 and 3, groups, depthwise, dilation, 1x1 with stride and with padding, every activation, pooling with
@@ -118,7 +118,7 @@ def one_layer(section: str, width: int = 13, height: int = 9, channels: int = 8)
 
 
 def batch_of(network: NetworkSpec, images: int = 2, seed: int = 5) -> Floats:
-    """Pictures from 0 to 1, each of a range of its own."""
+    """Images from 0 to 1, each of a range of its own."""
     random = np.random.default_rng(seed)
     scale = random.uniform(0.4, 1.0, (images, 1, 1, 1)).astype(np.float32)
     return random.random((images, *network.in_shape), np.float32) * scale
@@ -140,26 +140,26 @@ def configured(
 
 
 def trained(shared_data: Path, name: str, key: str, activations: ActivationOptions) -> tuple[Configuration, Floats]:
-    """A network of the developers' data (`aix` or `fastest`) and two of its pictures; ranges are of four others."""
-    folder, stem, images, batch_norm = {
+    """A network of the developers' data (`aix` or `fastest`) and two of its images; ranges are of four others."""
+    folder, stem, below, batch_norm = {
         "aix": ("aix2022", "yolov3-tiny-aix2022", "aix2022/images", "darknet"),
         "fastest": ("yolo-fastest", "yolo-fastest-1.1", "coco/images", "alexeyab"),
     }[name]
     network = read_cfg(shared_data / folder / f"{stem}.cfg")
     weights = read_weights(shared_data / folder / f"{stem}.weights", network)
-    files = sorted((shared_data / images).iterdir())[:6]
-    pictures = np.concatenate([preprocess(read_picture(file), network.width, network.height, "stretch")[0] for file in files])
+    files = sorted((shared_data / below).iterdir())[:6]
+    images = np.concatenate([preprocess(read_image(file), network.width, network.height, "stretch")[0] for file in files])
     prepared = Prepared(network, weights, kernels(), batch_norm=batch_norm)
-    return decided(prepared, key, QuantizationOptions(activations), pictures[2:]), pictures[:2]
+    return decided(prepared, key, QuantizationOptions(activations), images[2:]), images[:2]
 
 
-def decided(prepared: Prepared, key: str, quantization: QuantizationOptions, pictures: Floats, **more: Any) -> Configuration:
-    """A configuration whose ranges, where it has any, are of the pictures. key: as in `configured`."""
+def decided(prepared: Prepared, key: str, quantization: QuantizationOptions, images: Floats, **more: Any) -> Configuration:
+    """A configuration whose ranges, where it has any, are of the images. key: as in `configured`."""
     network = prepared.network
     options = resolve_options(network, quantization, batch_norm=prepared.batch_norm)
     requests = range_requests(network, options)
     if requests:
-        ranges = calibrate(prepared, [pictures], requests, {}).by_tensor()
+        ranges = calibrate(prepared, [images], requests, {}).by_tensor()
         options = resolve_options(network, quantization, batch_norm=prepared.batch_norm, ranges=ranges)
     full = key * len(network.convolutions) if len(key) == 1 else key
     return Configuration.of(prepared, assign_key(network, full), options, **more)

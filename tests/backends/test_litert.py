@@ -96,7 +96,7 @@ def test_every_kind_of_layer_at_every_precision(key: str, most: float, flavour: 
         assert _error(configured(text, key), flavour) <= most
 
 
-def test_a_hybrid_convolution_measures_the_picture_and_not_the_pixel() -> None:
+def test_a_hybrid_convolution_measures_the_image_and_not_the_pixel() -> None:
     # Exact but for roundings of float32: both de-scale the same sums of the same codes.
     for section in (
         "[convolutional]\nfilters=9\nsize=1\nactivation=linear\n",

@@ -96,7 +96,7 @@ def test_int8_tensors_between_layers_without_weights_mean_their_codes() -> None:
     assert _error(configured(text, "f", SYMMETRIC)) <= 2e-6
 
 
-def test_pictures_of_a_batch_do_not_meet() -> None:
+def test_images_of_a_batch_do_not_meet() -> None:
     configuration = configured(tiny_cfg(), "q", SYMMETRIC)
     batch, model = batch_of(configuration.network, 3), _open(configuration)
     together = model.forward(batch)

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from mpnet.backends import Model, backend
 from mpnet.detection.decode import decode_head
 from mpnet.detection.heads import yolo_heads
+from mpnet.detection.images import read_image
 from mpnet.detection.nms import suppress
-from mpnet.detection.pictures import read_picture
 from mpnet.detection.preprocess import preprocess
 from mpnet.engine.prepare import Prepared
 from mpnet.engine.run import Session
@@ -103,11 +103,11 @@ def test_a_network_without_heads_gives_its_last_tensor(engine: str, layers: str)
 @pytest.fixture(scope="module")
 def demo(demo_model: DemoModel) -> tuple[NetworkSpec, Weights, Floats]:
     network = read_cfg(demo_model.cfg)
-    pictures = [
-        preprocess(read_picture(path), network.width, network.height)[0]
+    images = [
+        preprocess(read_image(path), network.width, network.height)[0]
         for path in sorted(Path(demo_model.images).glob("*.png"))[:4]
     ]
-    return network, read_weights(demo_model.weights, network), np.concatenate(pictures)
+    return network, read_weights(demo_model.weights, network), np.concatenate(images)
 
 
 def test_what_layers_run_in_is_read_from_the_engine(engine: str, demo: tuple[NetworkSpec, Weights, Floats]) -> None:
@@ -165,14 +165,14 @@ def test_boxes_in_the_graph_are_mpnets_detections(demo: tuple[NetworkSpec, Weigh
     heads = Session(configuration.prepared, configuration.plan).forward(batch)
     square = np.array([[0, 0, 1, 1]], np.float32)
     total = 0
-    for image, picture in enumerate(batch):
+    for index, image in enumerate(batch):
         candidates = [
-            decode_head(head[image : image + 1], yolo, square, 0.05)
+            decode_head(head[index : index + 1], yolo, square, 0.05)
             for yolo, head in zip(yolo_heads(network), heads, strict=True)
         ]
         own = suppress(candidates, np.ones((1, 2), np.float32))
         boxes, scores, classes = session.run(
-            ["boxes", "scores", "classes"], {"picture": np.ascontiguousarray(picture.transpose(2, 0, 1)[None])}
+            ["boxes", "scores", "classes"], {"picture": np.ascontiguousarray(image.transpose(2, 0, 1)[None])}
         )
         assert classes.tolist() == own.category.tolist()
         np.testing.assert_allclose(scores, own.score, rtol=2e-5, atol=2e-6)

@@ -1,4 +1,4 @@
-"""`mpnet run --engine`: the same pictures, decoding and metrics, forward passes by another engine."""
+"""`mpnet run --engine`: the same images, decoding and metrics, forward passes by another engine."""
 
 from __future__ import annotations
 
@@ -61,11 +61,7 @@ def test_engines_do_not_mix_and_say_how_far_they_are(mpnet: Mpnet, experiment: P
     assert any("rough 1.0" in note for note in data.notes)
 
 
-def test_a_classifiers_figures_in_an_engine_are_measures(
-    mpnet: Mpnet,
-    shapes: Path,
-    tmp_path: Path,  # noqa: F811
-) -> None:
+def test_a_classifiers_figures_in_an_engine_are_measures(mpnet: Mpnet, shapes: Path, tmp_path: Path) -> None:
     found = document_of(mpnet("run", shapes / "shapes.yaml", "--engine", "rough", "--set", f"output={tmp_path}", "--json"))
     data = collect([Path(found["folder"])], progress=silent, draws=100)
     columns = {name: data.configurations.value(2, name) for name in ("deployed_top1", "deployed_agreement_top1")}

@@ -189,7 +189,7 @@ def test_another_cost_redraws_the_front(report: Path, open_page: Any) -> None:
     page = open_page(report).page
     page.select_option("#front-x", "latency_ms")
     assert "latency (ms)" in page.text_content("#plot-front svg")
-    assert "latency: Time for one picture" in page.text_content("#front-means")
+    assert "latency: Time for one image" in page.text_content("#front-means")
     shown = drawn(page)
     x, y = TABLE.columns["latency_ms"], TABLE.columns["agreement_AP"]
     expected = [row for row in range(len(TABLE)) if not ((x <= x[row]) & (y >= y[row]) & ((x < x[row]) | (y > y[row]))).any()]
@@ -252,7 +252,7 @@ def test_figures_are_saved_as_svg_with_colours(report: Path, open_page: Any) -> 
 
 def test_hostile_names_show_as_text(open_page: Any, tmp_path: Path) -> None:
     path = tmp_path / "hostile.html"
-    data = report_data(class_names=HOSTILE, layer_names=HOSTILE, title=HOSTILE[0], picture_name='a"b\nc<d>.jpg')
+    data = report_data(class_names=HOSTILE, layer_names=HOSTILE, title=HOSTILE[0], image_name='a"b\nc<d>.jpg')
     path.write_text(render(data), encoding="utf-8")
     opened = open_page(path)
     unfold(opened.page)

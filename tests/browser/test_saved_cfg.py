@@ -11,12 +11,7 @@ from tests.cli.conftest import mpnet as mpnet
 from tests.cli.test_report import store as store
 
 
-def test_a_saved_cfg_runs_to_the_same_ap(
-    mpnet: Mpnet,
-    store: Path,
-    tmp_path: Path,
-    open_page: Any,  # noqa: F811
-) -> None:
+def test_a_saved_cfg_runs_to_the_same_ap(mpnet: Mpnet, store: Path, tmp_path: Path, open_page: Any) -> None:
     document_of(mpnet("report", store, "-o", "page.html", "--draws", 100, "--json"))
     opened: Opened = open_page(tmp_path / "page.html")
     page = opened.page

@@ -37,11 +37,11 @@ def test_run_compare_and_report(mpnet: Mpnet, file: Path) -> None:
     assert document_of(mpnet("run", file, "--json"))["reused"]
 
     baseline = folder.parent / run["agreement"]["baseline"]
-    found = document_of(mpnet("compare", baseline, folder, "--pictures", "lost", "--json"))
-    other, pictures = found["runs"][1], run["protocol"]["images"]
+    found = document_of(mpnet("compare", baseline, folder, "--images", "lost", "--json"))
+    other, images = found["runs"][1], run["protocol"]["images"]
     lost = [change for change in other["changes"] if change["kind"] == "lost"]
     gained = [change for change in other["changes"] if change["kind"] == "gained"]
-    assert other["differences"]["top1"] == pytest.approx(100 * (len(gained) - len(lost)) / pictures)
+    assert other["differences"]["top1"] == pytest.approx(100 * (len(gained) - len(lost)) / images)
     assert other["agreement"]["top1"] == run["agreement"]["top1"]
     interval = other["intervals"]["top1"]
     assert interval["low"] <= other["differences"]["top1"] <= interval["high"]
@@ -49,12 +49,12 @@ def test_run_compare_and_report(mpnet: Mpnet, file: Path) -> None:
     assert all(change["other_class"] == change["class"] != change["baseline_class"] for change in gained)
     assert {(file.parent / change["file"]).read_bytes()[:2] for change in lost + gained} == {b"\xff\xd8"}
     text = mpnet("compare", baseline, folder).stdout
-    assert f"{len(lost)} pictures lost, {len(gained)} gained" in text
+    assert f"{len(lost)} images lost, {len(gained)} gained" in text
     assert "McNemar's test: mid-p" in text
 
     page = document_of(mpnet("report", folder, "-o", "page.html", "--json"))
     assert "top-1" in page["summary"][1]
-    assert "% of the pictures" in page["summary"][1]
+    assert "% of the images" in page["summary"][1]
     html = file.with_name("page.html").read_text(encoding="utf-8")
     assert "McNemar" in html
     assert all(f"→ {change['other_class']}" in html for change in lost)
@@ -86,15 +86,15 @@ def test_every_trial_of_a_sweep_is_what_a_run_gives_and_a_second_sweep_computes_
 def test_analyze_and_detect(mpnet: Mpnet, file: Path, shapes: Path) -> None:
     analysis = document_of(mpnet("analyze", file, "--images", 4, "--json"))
     assert len(analysis["head_sqnr_db"]) == 1
-    picture = sorted((shapes / "val" / "star").iterdir())[0]
-    found = document_of(mpnet("detect", *NET, picture, "--out", "drawn", "--json"))
+    image = sorted((shapes / "val" / "star").iterdir())[0]
+    found = document_of(mpnet("detect", *NET, image, "--out", "drawn", "--json"))
     classes = found["files"][0]["classes"]
     assert len(classes) == 5
     assert [c["score"] for c in classes] == sorted((c["score"] for c in classes), reverse=True)
     assert 0 < sum(c["score"] for c in classes) <= 1 + 1e-5
-    assert Path(file.parent / "drawn" / picture.name).is_file()
-    lines = mpnet("detect", *NET, picture).stdout.splitlines()
-    assert lines[0] == f"{picture}: {classes[0]['name']}"
+    assert Path(file.parent / "drawn" / image.name).is_file()
+    lines = mpnet("detect", *NET, image).stdout.splitlines()
+    assert lines[0] == f"{image}: {classes[0]['name']}"
     assert lines[1] == f"  {classes[0]['score']:.3f}  {classes[0]['name']}"
 
 

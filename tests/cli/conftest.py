@@ -53,7 +53,7 @@ def mpnet_program(tmp_path: Path) -> Mpnet:
 
 @pytest.fixture
 def experiment(tmp_path: Path) -> Path:
-    """The tiny network with pictures and labels; the path of its experiment.yaml."""
+    """The tiny network with images and labels; the path of its experiment.yaml."""
     return write_experiment(tmp_path)
 
 

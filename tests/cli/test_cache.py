@@ -20,8 +20,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def detect(mpnet: Mpnet, model: DemoModel, weights: Path, *more: str) -> object:
-    picture = sorted(model.images.iterdir())[0]
-    return document_of(mpnet("detect", "--cfg", model.cfg, "--weights", weights, "--default", "int8", picture, "--json", *more))
+    image = sorted(model.images.iterdir())[0]
+    return document_of(mpnet("detect", "--cfg", model.cfg, "--weights", weights, "--default", "int8", image, "--json", *more))
 
 
 def test_commands_share_what_was_prepared(mpnet: Mpnet, demo_model: DemoModel, folder: Path) -> None:

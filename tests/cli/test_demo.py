@@ -57,7 +57,7 @@ def test_demo_runs_shown_commands_and_leaves_a_report(mpnet: Mpnet, tmp_path: Pa
     shown_cfg = document_of(mpnet("show", "demo/mixed.cfg", "--json"))
     assert shown_cfg["precision_key"] == chosen["precision"]
 
-    # What the demo has in its own experiment file does not beat it, on the same pictures.
+    # What the demo has in its own experiment file does not beat it, on the same images.
     by_hand = document_of(
         mpnet(
             *shown[5][1:],

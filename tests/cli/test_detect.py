@@ -1,4 +1,4 @@
-"""`mpnet detect`: pictures, folders, videos; what is drawn and what is refused."""
+"""`mpnet detect`: images, folders, videos; what is drawn and what is refused."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MODEL = ("--cfg", "net.cfg", "--weights", "net.weights", "--names", "net.names",
 
 @pytest.fixture
 def folder(experiment: Path) -> Path:
-    """A folder with the tiny network, pictures and a short video."""
+    """A folder with the tiny network, images and a short video."""
     frames = [cv2.imread(str(path)) for path in sorted((experiment.parent / "images").iterdir())]
     writer = cv2.VideoWriter(str(experiment.parent / "drive.avi"), cv2.VideoWriter.fourcc(*"MJPG"), 10, (96, 64))
     for frame in frames:
@@ -27,12 +27,12 @@ def folder(experiment: Path) -> Path:
     return experiment.parent
 
 
-def test_every_picture_of_a_folder(mpnet: Mpnet, folder: Path) -> None:
+def test_every_image_of_a_folder(mpnet: Mpnet, folder: Path) -> None:
     document = document_of(mpnet("detect", *MODEL, "images", "--confidence", "0.1", "--json", cwd=folder))
     assert [Path(file["path"]).name for file in document["files"]] == [f"scene-{n}.png" for n in range(5)]
     for file in document["files"]:
-        picture = cv2.imread(str(folder / file["path"]))
-        assert (file["height"], file["width"]) == picture.shape[:2]
+        image = cv2.imread(str(folder / file["path"]))
+        assert (file["height"], file["width"]) == image.shape[:2]
         scores = [box["score"] for box in file["detections"]]
         assert scores == sorted(scores, reverse=True)
         assert scores
@@ -95,9 +95,9 @@ def test_text_lists_boxes(mpnet: Mpnet, folder: Path) -> None:
     ("arguments", "message"),
     [
         (["missing.png"], "missing.png: no such file or folder"),
-        (["net.cfg"], "net.cfg: is neither a picture nor a video"),
-        (["labels"], "labels: holds no pictures or videos"),
-        (["images", "--out", "images"], "images/scene-0.png: would replace the picture that is looked at"),
+        (["net.cfg"], "net.cfg: is neither an image nor a video"),
+        (["labels"], "labels: holds no images or videos"),
+        (["images", "--out", "images"], "images/scene-0.png: would replace the image that is looked at"),
         (["images", "--out", "net.cfg"], "net.cfg"),
         (["images", "--confidence", "1"], "Invalid value for '--conf' / '--confidence'"),
         (["images", "--isa", "nosuch"], "unknown ISA level 'nosuch'"),
@@ -147,13 +147,13 @@ def assert_refused(result: subprocess.CompletedProcess[str], message: str) -> No
     assert result.stderr.count("\n") == 1
 
 
-def test_labels_stay_inside_small_pictures() -> None:
-    picture = np.zeros((24, 40, 3), dtype=np.uint8)
-    labels = [Label((-30.0, -40.0, 1e9, 1e9), 3, "a name longer than the picture 99%"), Label((5, 5, 9, 9), 4, "é")]
-    drawn = draw_labels(picture, labels)
-    assert drawn.shape == picture.shape
+def test_labels_stay_inside_small_images() -> None:
+    image = np.zeros((24, 40, 3), dtype=np.uint8)
+    labels = [Label((-30.0, -40.0, 1e9, 1e9), 3, "a name longer than the image 99%"), Label((5, 5, 9, 9), 4, "é")]
+    drawn = draw_labels(image, labels)
+    assert drawn.shape == image.shape
     assert drawn.any()
-    assert not picture.any()
+    assert not image.any()
 
 
 def test_neighbouring_classes_have_distant_colours() -> None:

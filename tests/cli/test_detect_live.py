@@ -24,8 +24,8 @@ def stream(experiment: Path) -> Path:
     path = experiment.parent / "stream.avi"
     writer = cv2.VideoWriter(str(path), cv2.VideoWriter.fourcc(*"MJPG"), 10, (96, 64))
     for number in range(8):
-        picture = cv2.imread(str(experiment.parent / "images" / f"scene-{number % 5}.png"))
-        writer.write(cv2.resize(picture, (96, 64)))
+        image = cv2.imread(str(experiment.parent / "images" / f"scene-{number % 5}.png"))
+        writer.write(cv2.resize(image, (96, 64)))
     writer.release()
     return path
 
@@ -59,7 +59,7 @@ def test_a_video_says_how_fast_it_was(mpnet: Mpnet, stream: Path) -> None:
 def test_ctrl_c_ends_a_camera_and_keeps_what_was_seen(stream: Path) -> None:
     seen = 0
 
-    def find(picture: NDArray[np.uint8]) -> list[Box]:
+    def find(image: NDArray[np.uint8]) -> list[Box]:
         nonlocal seen
         seen += 1
         if seen == 4:

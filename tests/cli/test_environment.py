@@ -67,15 +67,15 @@ def test_names_of_half_characters_are_shown(experiment: Path, mpnet: Mpnet) -> N
     """A lone surrogate, from `\\ud800` in JSON or a file name that is no UTF-8, cannot be encoded."""
     folder = experiment.parent
     name = os.fsdecode(b"a\xff")
-    pictures = sorted((folder / "images").iterdir())
-    sizes = [cv2.imread(str(path)).shape for path in pictures]
+    images = sorted((folder / "images").iterdir())
+    sizes = [cv2.imread(str(path)).shape for path in images]
     categories = [{"id": 1, "name": "\ud800"}, *({"id": 2 + i, "name": f"c{i}"} for i in range(classes(folder) - 1))]
     (folder / "labels.json").write_text(
         json.dumps(
             {
                 "images": [
                     {"id": i, "file_name": path.name, "width": shape[1], "height": shape[0]}
-                    for i, (path, shape) in enumerate(zip(pictures, sizes, strict=True))
+                    for i, (path, shape) in enumerate(zip(images, sizes, strict=True))
                 ],
                 "categories": categories,
                 "annotations": [{"id": 1, "image_id": 0, "category_id": 1, "bbox": [1, 1, 5, 5]}],
@@ -159,14 +159,14 @@ def test_a_kernel_table_of_the_file_is_not_blamed_on_an_option(experiment: Path,
 
 def test_a_damaged_jpeg_that_is_repaired_is_mentioned(experiment: Path, mpnet: Mpnet) -> None:
     folder = experiment.parent
-    picture = sorted((folder / "images").iterdir())[0]
+    image = sorted((folder / "images").iterdir())[0]
     pixels = cv2.resize(np.random.RandomState(0).randint(0, 256, (8, 8, 3), dtype=np.uint8), (64, 64))
     data = cv2.imencode(".jpg", pixels)[1].tobytes()
     data = data[:-30] + data[-2:]
-    damaged = picture.with_suffix(".jpg")
+    damaged = image.with_suffix(".jpg")
     damaged.write_bytes(data)
-    if damaged != picture:
-        picture.unlink()
+    if damaged != image:
+        image.unlink()
     run = document_of(mpnet("run", experiment, "--json", "-q"))
     notes = json.loads((Path(folder_of(run)) / "result.json").read_text())["notes"]
     assert f"1 damaged JPEGs were decoded by OpenCV, which guesses what is missing: {damaged.name}" in notes

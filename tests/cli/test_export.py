@@ -46,7 +46,7 @@ def test_every_source_names_the_same_configuration(mpnet: Mpnet, experiment: Pat
         graph = onnx.load(str(experiment.parent / name)).graph
         return sorted(tensor.SerializeToString() for tensor in graph.initializer)
 
-    # Ranges, codes and biases: those of the run were calibrated again on the pictures that its record names.
+    # Ranges, codes and biases: those of the run were calibrated again on the images that its record names.
     assert constants("run.onnx") == constants("experiment.onnx")
 
 

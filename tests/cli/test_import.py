@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Mpnet
-from tests.networks import write_pictures
+from tests.networks import write_images
 
 onnx = pytest.importorskip("onnx")
 
@@ -32,8 +32,8 @@ def test_an_imported_network_is_shown_edited_run_and_exported(model: Path, tmp_p
     became = {row["node"]: row["became"] for row in document["nodes"]}
     assert became["/Conv_0"] == "layer 0 [convolutional]"
     assert set(became.values()) >= {"replaced by yolov8"}
-    shutil.rmtree(tmp_path / "pictures", ignore_errors=True)
-    write_pictures(tmp_path / "net", 3)
+    shutil.rmtree(tmp_path / "images", ignore_errors=True)
+    write_images(tmp_path / "net", 3)
     cfg = tmp_path / "net/model.cfg"
     cfg.write_text(cfg.read_text(encoding="utf-8").replace("filters=4\n", "filters=4\nint8=1\n", 1), encoding="utf-8")
     shown = mpnet("show", cfg, "--json")
@@ -49,8 +49,8 @@ def test_a_sweep_over_an_imported_network_ends_in_a_front(tmp_path: Path, mpnet:
 
     onnx.save(yolov3_tiny(64, classes=3, w=4), tmp_path / "tiny.onnx")
     assert mpnet("import", "tiny.onnx", "-o", "net").returncode == 0
-    shutil.rmtree(tmp_path / "pictures", ignore_errors=True)
-    write_pictures(tmp_path / "net", 3)
+    shutil.rmtree(tmp_path / "images", ignore_errors=True)
+    write_images(tmp_path / "net", 3)
     experiment, quick = "net/tiny.yaml", ("--set", "runtime.threads=1")
     # Random weights find nothing, but agree with themselves more or less.
     objectives = "sweep.objectives=[agreement_AP, bit_operations]"

@@ -1,4 +1,4 @@
-"""A command imports what it uses and nothing else: start-up is most of the time of looking at one picture."""
+"""A command imports what it uses and nothing else: start-up is most of the time of looking at one image."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ def imported_by(folder: Path, *arguments: str) -> set[str]:
 
 @pytest.fixture
 def folder(experiment: Path) -> Path:
-    picture = np.random.default_rng(1).integers(0, 255, (40, 60, 3), np.uint8)
-    assert cv2.imwrite(str(experiment.parent / "street.jpg"), picture)
+    image = np.random.default_rng(1).integers(0, 255, (40, 60, 3), np.uint8)
+    assert cv2.imwrite(str(experiment.parent / "street.jpg"), image)
     return experiment.parent
 
 

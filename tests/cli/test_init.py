@@ -17,16 +17,16 @@ MODEL = ("--cfg", "net.cfg", "--weights", "net.weights")
 
 @pytest.fixture
 def own(experiment: Path) -> Path:
-    """A network and pictures in several forms, in the folder of the tiny experiment."""
+    """A network and images in several forms, in the folder of the tiny experiment."""
     folder = experiment.parent
-    pictures = sorted((folder / "images").iterdir())
-    (folder / "valid.txt").write_text("".join(f"images/{file.name}\n" for file in pictures))
+    images = sorted((folder / "images").iterdir())
+    (folder / "valid.txt").write_text("".join(f"images/{file.name}\n" for file in images))
     (folder / "street.data").write_text("classes = 3\nvalid = valid.txt\nnames = net.names\n")
     (folder / "data.yaml").write_text("path: .\nval: images\nnames: [circle, square, bar]\n")
-    images, annotations = [], []
-    for number, file in enumerate(pictures, 1):
+    listed, annotations = [], []
+    for number, file in enumerate(images, 1):
         height, width = cv2.imread(str(file)).shape[:2]
-        images.append({"id": number, "file_name": file.name, "width": width, "height": height})
+        listed.append({"id": number, "file_name": file.name, "width": width, "height": height})
         for line in (folder / "labels" / f"{file.stem}.txt").read_text().splitlines():
             kind, cx, cy, w, h = map(float, line.split())
             box = [(cx - w / 2) * width, (cy - h / 2) * height, w * width, h * height]
@@ -43,7 +43,7 @@ def own(experiment: Path) -> Path:
     (folder / "instances.json").write_text(
         json.dumps(
             {
-                "images": images,
+                "images": listed,
                 "annotations": annotations,
                 "categories": [{"id": i + 1, "name": n} for i, n in enumerate(NAMES)],
             }
@@ -53,7 +53,7 @@ def own(experiment: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    "pictures",
+    "images",
     [
         ("--images", "images", "--names", "net.names"),
         ("--images", "images", "--labels", "labels", "--names", "net.names"),
@@ -63,8 +63,8 @@ def own(experiment: Path) -> Path:
         ("--images", "images", "--annotations", "instances.json"),
     ],
 )
-def test_what_it_writes_runs(mpnet: Mpnet, own: Path, pictures: tuple[str, ...]) -> None:
-    said = document_of(mpnet("init", *MODEL, *pictures, "-o", "made/street.yaml", "--json"))
+def test_what_it_writes_runs(mpnet: Mpnet, own: Path, images: tuple[str, ...]) -> None:
+    said = document_of(mpnet("init", *MODEL, *images, "-o", "made/street.yaml", "--json"))
     assert said == {"experiment": "made/street.yaml", "images": 5, "boxes": 9, "classes": list(NAMES), "warnings": []}
     text = (own / "made" / "street.yaml").read_text()
     assert text.count("#") > 8
@@ -73,26 +73,26 @@ def test_what_it_writes_runs(mpnet: Mpnet, own: Path, pictures: tuple[str, ...])
     run = document_of(mpnet("run", "made/street.yaml", "-q", "--json"))
     assert run["precision"]["key"] == "hqqqqqqqqhqqh"
     assert run["protocol"]["images"] == 5
-    # The same pictures and labels, however they are named; only coordinates of JSON are in pixels.
+    # The same images and labels, however they are named; only coordinates of JSON are in pixels.
     plain = document_of(mpnet("run", "experiment.yaml", "-q", "--json", "--set", "precision.layers={first: fp16, heads: fp16}"))
     assert run["metrics"]["AP50"] == pytest.approx(plain["metrics"]["AP50"], abs=0.01)
-    if "instances.json" not in pictures:
+    if "instances.json" not in images:
         assert run["digests"]["data"] == plain["digests"]["data"]
-    # A result finds its pictures again.
+    # A result finds its images again.
     compared = document_of(mpnet("compare", run["folder"], run["folder"], "--draws", 100, "-q", "--json"))
     assert compared["missing"] in (None, "")
 
 
 def test_a_sweep_of_what_it_writes(mpnet: Mpnet, own: Path) -> None:
     said = mpnet("init", *MODEL, "--images", "street.data")
-    assert said.stdout == "net.yaml: 5 pictures, 9 labelled objects, 3 classes. Next: mpnet run net.yaml\n"
+    assert said.stdout == "net.yaml: 5 images, 9 labelled objects, 3 classes. Next: mpnet run net.yaml\n"
     document = document_of(mpnet("sweep", "net.yaml", "--workers", 1, "-q", "--json"))
     assert (document["strategy"], document["holdout"]) == ("additive", {"selecting": 3, "held_out": 2})
     found = document_of(mpnet("detect", "net.yaml", "images/scene-0.png", "--conf", "0.1", "--json"))
     assert {box["name"] for box in found["files"][0]["detections"]} <= set(NAMES)
-    # Without pictures those of the data set are looked at, whoever names them.
-    own_pictures = document_of(mpnet("detect", "net.yaml", "--json"))
-    assert [Path(file["path"]).name for file in own_pictures["files"]] == [f"scene-{n}.png" for n in range(5)]
+    # Without images those of the data set are looked at, whoever names them.
+    own_images = document_of(mpnet("detect", "net.yaml", "--json"))
+    assert [Path(file["path"]).name for file in own_images["files"]] == [f"scene-{n}.png" for n in range(5)]
 
 
 def test_files_that_are_there_stay(mpnet: Mpnet, own: Path) -> None:

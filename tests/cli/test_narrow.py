@@ -81,7 +81,7 @@ def test_options_of_narrow_weights_decide_the_identity(mpnet: Mpnet, experiment:
     assert len({tuple(trial["agreement"]["head_sqnr_db"]) for trial in trials}) == len(said)
 
 
-def test_other_pictures_are_another_trial(mpnet: Mpnet, experiment: Path) -> None:
+def test_other_images_are_another_trial(mpnet: Mpnet, experiment: Path) -> None:
     a, b = (
         document_of(
             mpnet("run", experiment, "--json", "--set", "precision.default=int4", "--set", f"data.calibration.count={count}")
@@ -114,16 +114,16 @@ def test_exports_that_have_them_say_so(mpnet: Mpnet, experiment: Path, target: s
     assert {layer["written"] for layer in asked} == (set() if target == "yaml" else {"int4"})
 
 
-def test_commands_without_calibration_pictures_round_to_nearest(mpnet: Mpnet, experiment: Path) -> None:
+def test_commands_without_calibration_images_round_to_nearest(mpnet: Mpnet, experiment: Path) -> None:
     cfg, weights = experiment.parent / "net.cfg", experiment.parent / "net.weights"
-    picture = next(path for path in experiment.parent.rglob("*.png"))
-    found = mpnet("detect", "--cfg", cfg, "--weights", weights, picture, "--default", "int4")
+    image = next(path for path in experiment.parent.rglob("*.png"))
+    found = mpnet("detect", "--cfg", cfg, "--weights", weights, image, "--default", "int4")
     assert found.returncode == 0, found.stderr
     assert "rounded to nearest" in found.stderr
 
 
-def test_a_result_says_that_its_pictures_taught(mpnet: Mpnet, experiment: Path) -> None:
+def test_a_result_says_that_its_images_taught(mpnet: Mpnet, experiment: Path) -> None:
     taught = document_of(mpnet("run", experiment, *DATA, "--json", "--set", "precision.default=int4"))
-    assert any("3 calibration pictures are evaluated as well, so their weights fit better" in note for note in taught["notes"])
+    assert any("3 calibration images are evaluated as well, so their weights fit better" in note for note in taught["notes"])
     plain = document_of(mpnet("run", experiment, *DATA, "--json"))
-    assert not any("calibration pictures" in note for note in plain["notes"])
+    assert not any("calibration images" in note for note in plain["notes"])

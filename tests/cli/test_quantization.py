@@ -36,25 +36,25 @@ def test_ranges_are_kept_as_text_and_used_again(mpnet: Mpnet, experiment: Path) 
     assert len(ranges_files(experiment)) == 3
 
 
-def test_calibration_on_pictures_that_are_evaluated_is_said(mpnet: Mpnet, experiment: Path, tmp_path: Path) -> None:
+def test_calibration_on_images_that_are_evaluated_is_said(mpnet: Mpnet, experiment: Path, tmp_path: Path) -> None:
     names = sorted(path.name for path in (experiment.parent / "images").iterdir())
     own = document_of(mpnet("run", experiment, *CALIBRATED, "--json"))
     [note] = [note for note in own["notes"] if "calibration" in note]
     assert note == (
-        f"{len(names)} calibration pictures are evaluated as well, so their ranges fit better than those of other "
-        f"pictures: {', '.join(names[:5])}; name others in data.calibration.images"
+        f"{len(names)} calibration images are evaluated as well, so their ranges fit better than those of other "
+        f"images: {', '.join(names[:5])}; name others in data.calibration.images"
     )
     others = tmp_path / "others"
     others.mkdir()
     for number, name in enumerate(names):
-        picture = cv2.imread(str(experiment.parent / "images" / name))
-        cv2.imwrite(str(others / f"{number}.png"), picture[::-1])
-    # The same bytes under another name are the same picture.
+        image = cv2.imread(str(experiment.parent / "images" / name))
+        cv2.imwrite(str(others / f"{number}.png"), image[::-1])
+    # The same bytes under another name are the same image.
     shutil.copy(experiment.parent / "images" / names[2], others / "copy.png")
     mixed = document_of(mpnet("run", experiment, *CALIBRATED, "--set", f"data.calibration.images={others}", "--json"))
     [note] = [note for note in mixed["notes"] if "calibration" in note]
-    assert note.startswith("1 calibration pictures are evaluated as well, so")
-    assert "pictures: copy.png;" in note
+    assert note.startswith("1 calibration images are evaluated as well, so")
+    assert "images: copy.png;" in note
     (others / "copy.png").unlink()
     apart = document_of(mpnet("run", experiment, *CALIBRATED, "--set", f"data.calibration.images={others}", "--json"))
     assert not [note for note in apart.get("notes", []) if "calibration" in note]
@@ -95,7 +95,7 @@ def test_broken_ranges_are_one_line(mpnet: Mpnet, experiment: Path, change: tupl
     assert process.stderr.strip().count("\n") == 0
 
 
-@pytest.mark.parametrize(("folder", "message"), [("missing", "cannot be read"), ("empty", "holds no picture")])
+@pytest.mark.parametrize(("folder", "message"), [("missing", "cannot be read"), ("empty", "holds no image")])
 def test_an_empty_calibration_set_is_one_line(mpnet: Mpnet, experiment: Path, folder: str, message: str) -> None:
     (experiment.parent / "empty").mkdir()
     process = mpnet("run", experiment, *CALIBRATED, "--set", f"data.calibration.images={folder}")

@@ -70,7 +70,7 @@ def test_report_of_a_sweep_shows_what_the_store_lacks_too(mpnet: Mpnet, store: P
     assert "error-noise" in document["figures"]  # type: ignore[operator]
 
 
-def test_intervals_are_of_the_pictures_that_their_figures_are_of(mpnet: Mpnet, store: Path, tmp_path: Path) -> None:
+def test_intervals_are_of_the_images_that_their_figures_are_of(mpnet: Mpnet, store: Path, tmp_path: Path) -> None:
     swept = document_of(
         mpnet(
             "sweep",

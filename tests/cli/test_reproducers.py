@@ -1,4 +1,4 @@
-"""Files that broke version 0.1.0, each with what a careful program does. (Pictures: tests/fuzz/test_readers.py.)"""
+"""Files that broke version 0.1.0, each with what a careful program does. (Images: tests/fuzz/test_readers.py.)"""
 
 from __future__ import annotations
 

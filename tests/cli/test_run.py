@@ -49,7 +49,7 @@ def test_every_precision_can_be_asked_for(mpnet: Mpnet, experiment: Path, precis
     assert shown["totals"]["weight_bytes"] == document["cost"]["weight_bytes"]
 
 
-def test_detections_are_coco_results_inside_the_pictures(mpnet: Mpnet, experiment: Path) -> None:
+def test_detections_are_coco_results_inside_the_images(mpnet: Mpnet, experiment: Path) -> None:
     document = document_of(mpnet("run", experiment, "--json"))
     detections = json.loads((Path(document["folder"]) / "detections.json").read_text(encoding="utf-8"))
     assert detections
@@ -125,14 +125,14 @@ def test_no_more_detections_than_asked_for(mpnet: Mpnet, experiment: Path) -> No
     everything = document_of(mpnet("run", experiment, "--json", "--no-baseline"))
     best = document_of(mpnet("run", experiment, "--json", "--no-baseline", "--set", "detection.max_detections=3"))
 
-    def per_picture(document: dict[str, str]) -> dict[int, list[float]]:
+    def per_image(document: dict[str, str]) -> dict[int, list[float]]:
         found: dict[int, list[float]] = {}
         for detection in json.loads((Path(document["folder"]) / "detections.json").read_text(encoding="utf-8")):
             found.setdefault(detection["image_id"], []).append(detection["score"])
         return found
 
-    expected = {image: sorted(scores, reverse=True)[:3] for image, scores in per_picture(everything).items()}
-    assert {image: sorted(scores, reverse=True) for image, scores in per_picture(best).items()} == expected
+    expected = {image: sorted(scores, reverse=True)[:3] for image, scores in per_image(everything).items()}
+    assert {image: sorted(scores, reverse=True) for image, scores in per_image(best).items()} == expected
 
 
 def test_the_table_is_plain_text_when_piped(mpnet: Mpnet, experiment: Path) -> None:
@@ -177,21 +177,21 @@ def test_bad_files_end_in_one_line_and_leave_nothing(mpnet: Mpnet, experiment: P
 
 
 @pytest.mark.parametrize("length", [0, 200])
-def test_broken_pictures_end_in_one_line(mpnet_program: Mpnet, experiment: Path, length: int) -> None:
+def test_broken_images_end_in_one_line(mpnet_program: Mpnet, experiment: Path, length: int) -> None:
     """In a process of its own: decoders would print remarks of their own, which `mpnet` turns off at its start."""
-    picture = experiment.parent / "images" / "scene-2.png"
-    picture.write_bytes(picture.read_bytes()[:length] or b"no picture")
+    image = experiment.parent / "images" / "scene-2.png"
+    image.write_bytes(image.read_bytes()[:length] or b"no image")
     assert_refused(mpnet_program("run", experiment, "--json"), "scene-2.png: ")
     assert not (experiment.parent / "runs").is_dir()
 
 
 @pytest.mark.parametrize("pieces", [(0, 200), (300, 400)])
-def test_all_broken_pictures_are_named_before_the_run(mpnet_program: Mpnet, experiment: Path, pieces: tuple[int, int]) -> None:
+def test_all_broken_images_are_named_before_the_run(mpnet_program: Mpnet, experiment: Path, pieces: tuple[int, int]) -> None:
     for name, length in zip(("scene-1.png", "scene-3.png"), pieces, strict=True):
-        picture = experiment.parent / "images" / name
-        picture.write_bytes(picture.read_bytes()[:length] or b"no picture")
+        image = experiment.parent / "images" / name
+        image.write_bytes(image.read_bytes()[:length] or b"no image")
     refused = mpnet_program("run", experiment, "--json")
-    assert_refused(refused, "2 of 5 pictures cannot be used: ")
+    assert_refused(refused, "2 of 5 images cannot be used: ")
     assert [n for n in range(5) if f"scene-{n}.png: " in refused.stderr] == [1, 3]
     assert not (experiment.parent / "runs").is_dir()
 

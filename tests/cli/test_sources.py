@@ -163,7 +163,7 @@ def test_two_precisions_side_by_side(mpnet: Mpnet, experiment: Path) -> None:
         (("run", "net.cfg"), "key 'data' is missing"),
         (("detect", "images/scene-0.png"), "no network is named"),
         (("detect", "net.cfg"), "nothing to look at"),
-        (("detect", "net.cfg", "empty"), "error: empty: holds no pictures or videos (known suffixes: .jpg, "),
+        (("detect", "net.cfg", "empty"), "error: empty: holds no images or videos (known suffixes: .jpg, "),
         (("bench", "none.sqlite:safe"), "none.sqlite:safe"),
         (("show", "runs/none"), "holds no result"),
         (("show", "images:safe"), "images: holds no sweep, so 'safe' names nothing"),

@@ -164,20 +164,20 @@ def test_text_shows_the_front_and_says_that_nothing_was_held_out(mpnet: Mpnet, s
     result = mpnet("sweep", sweep_file, *SMALL)
     assert "16 of 16 configurations (16 computed now)" in result.stdout
     assert "fffffffffffff" in result.stdout
-    assert "No picture was held out" in result.stdout
-    assert "16 configurations, 5 pictures (all select; none is held out)" in result.stderr
+    assert "No image was held out" in result.stdout
+    assert "16 configurations, 5 images (all select; none is held out)" in result.stderr
     assert mpnet("sweep", sweep_file, *SMALL, "--quiet").stderr == ""
 
 
-def test_held_out_pictures_report_beside_those_that_select(mpnet: Mpnet, sweep_file: Path) -> None:
+def test_held_out_images_report_beside_those_that_select(mpnet: Mpnet, sweep_file: Path) -> None:
     held = (*SMALL, "--set", "sweep.holdout=0.4")
     document = document_of(mpnet("sweep", sweep_file, *held, "--json"))
     assert document["holdout"] == {"selecting": 3, "held_out": 2}
     assert all("AP" in row["held_out"] for row in document["front"])
     text = mpnet("sweep", sweep_file, *held).stdout
-    assert "on the 3 pictures that select, and on the 2 held out" in " ".join(text.split())
+    assert "on the 3 images that select, and on the 2 held out" in " ".join(text.split())
     assert " held " in text
-    assert "No picture was held out" not in text
+    assert "No image was held out" not in text
 
 
 def test_status_reads_a_store(mpnet: Mpnet, sweep_file: Path) -> None:

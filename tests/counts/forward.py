@@ -58,9 +58,9 @@ def run(cfg: str, level: str, precision: str, passes: int) -> None:
     options = resolve_options(network)
     prepared = Prepared(network, random_weights(network), kernels(level), batch_norm=options.batch_norm)
     session = Session(prepared, build_plan(network, assign_key(network, bench_key(network, precision)), options), 1)
-    picture = np.random.Generator(np.random.PCG64(0)).random((1, *network.in_shape), np.float32)
+    image = np.random.Generator(np.random.PCG64(0)).random((1, *network.in_shape), np.float32)
     for _ in range(passes):
-        session.forward(picture, copy=False)
+        session.forward(image, copy=False)
     print(network.macs)
 
 

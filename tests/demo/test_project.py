@@ -59,7 +59,7 @@ def test_writing_again_replaces_and_keeps_what_is_more(tmp_path: Path) -> None:
     whole = write_project(tmp_path, 3)
     first = whole.folder / "val" / "images" / "00000.png"
     expected = _content(tmp_path)
-    first.write_bytes(b"half a picture")
+    first.write_bytes(b"half an image")
     again = write_project(tmp_path, 1)
     assert (whole.stored, again.stored) == (3, 3)
     assert _content(tmp_path) == expected

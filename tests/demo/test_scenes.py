@@ -28,9 +28,9 @@ DIGESTS = {
 
 
 def _digests(split: str, index: int) -> tuple[str, str]:
-    picture, boxes = scene(split, index)
+    image, boxes = scene(split, index)
     rows = np.array([(b.label, b.x0, b.y0, b.x1, b.y1) for b in boxes], dtype="<i4")
-    return hashlib.sha256(picture.tobytes()).hexdigest()[:32], hashlib.sha256(rows.tobytes()).hexdigest()[:32]
+    return hashlib.sha256(image.tobytes()).hexdigest()[:32], hashlib.sha256(rows.tobytes()).hexdigest()[:32]
 
 
 @pytest.mark.parametrize(("split", "index"), list(DIGESTS))
@@ -39,11 +39,11 @@ def test_pixels_and_labels_have_the_recorded_digests(split: str, index: int) -> 
 
 
 def test_scene_has_rgb_bytes_of_the_input_size() -> None:
-    picture, _ = scene("val", 0)
-    assert (picture.shape, picture.dtype) == ((SIZE, SIZE, 3), np.dtype(np.uint8))
+    image, _ = scene("val", 0)
+    assert (image.shape, image.dtype) == ((SIZE, SIZE, 3), np.dtype(np.uint8))
 
 
-def test_boxes_lie_in_the_picture_and_have_known_classes() -> None:
+def test_boxes_lie_in_the_image_and_have_known_classes() -> None:
     seen = set()
     for index in range(40):
         _, boxes = scene("val", index)
@@ -51,7 +51,7 @@ def test_boxes_lie_in_the_picture_and_have_known_classes() -> None:
         for box in boxes:
             assert 0 <= box.x0 < box.x1 <= SIZE
             assert 0 <= box.y0 < box.y1 <= SIZE
-            # Half the picture, and one pixel for edges that fall inside pixels.
+            # Half the image, and one pixel for edges that fall inside pixels.
             assert max(box.width, box.height) <= SIZE // 2 + 1
             seen.add(box.label)
     assert seen == set(range(len(CLASSES)))
@@ -80,9 +80,9 @@ def test_written_dataset_is_the_generated_one(tmp_path: Path) -> None:
     ]
     assert (root / "classes.names").read_text().split() == list(CLASSES)
     for index in range(3):
-        picture, boxes = scene("val", index)
+        image, boxes = scene("val", index)
         stored = cv2.imread(str(root / "images" / f"{index:05d}.png"))[:, :, ::-1]
-        assert np.array_equal(stored, picture)
+        assert np.array_equal(stored, image)
         lines = (root / "labels" / f"{index:05d}.txt").read_text().splitlines()
         assert len(lines) == len(boxes)
         for line, box in zip(lines, boxes, strict=True):

@@ -184,5 +184,5 @@ def test_detections_of_the_reference_programs(shared_data, name, anchors, classe
     assert actual.shape == expected.shape
     np.testing.assert_array_equal(actual[:, 0], expected[:, 0])
     np.testing.assert_allclose(actual[:, 1], expected[:, 1], rtol=0, atol=1e-6)
-    # Pixels of pictures up to 1920 wide: 2e-7 relative, a few roundings of float32.
+    # Pixels of images up to 1920 wide: 2e-7 relative, a few roundings of float32.
     np.testing.assert_allclose(actual[:, 2:], expected[:, 2:], rtol=0, atol=5e-4)

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from mpnet.detection.images import read_image
 from mpnet.detection.jpeg import decode_jpeg
-from mpnet.detection.pictures import read_picture
 from mpnet.detection.preprocess import preprocess
 
 SAMPLINGS = {
@@ -25,7 +25,7 @@ SAMPLINGS = {
 
 
 def scene(width: int, height: int, seed: int = 0) -> NDArray[np.uint8]:
-    """A smooth coloured picture with an edge and a little noise, RGB."""
+    """A smooth coloured image with an edge and a little noise, RGB."""
     y, x = np.mgrid[0:height, 0:width].astype(np.float64)
     base = np.stack([120 + 90 * np.sin(x / 9), 130 + 80 * np.cos(y / 7), 110 + 60 * np.sin((x + y) / 11)], axis=2)
     base[height // 3 :, width // 2 :] += 60
@@ -33,10 +33,10 @@ def scene(width: int, height: int, seed: int = 0) -> NDArray[np.uint8]:
     return np.clip(base + noise, 0, 255).astype(np.uint8)
 
 
-def encode(picture: NDArray[np.uint8], **options: int) -> bytes:
-    """JPEG bytes of an RGB or grey picture; options by the ends of OpenCV's names."""
+def encode(image: NDArray[np.uint8], **options: int) -> bytes:
+    """JPEG bytes of an RGB or grey image; options by the ends of OpenCV's names."""
     flags = [value for name, setting in options.items() for value in (getattr(cv2, f"IMWRITE_JPEG_{name}"), setting)]
-    done, data = cv2.imencode(".jpg", picture[:, :, ::-1] if picture.ndim == 3 else picture, flags)
+    done, data = cv2.imencode(".jpg", image[:, :, ::-1] if image.ndim == 3 else image, flags)
     assert done
     return bytes(data.tobytes())
 
@@ -50,9 +50,9 @@ def opencv(data: bytes) -> NDArray[np.int64]:
 @pytest.mark.parametrize("sampling", list(SAMPLINGS))
 def test_pixels_are_opencvs_but_for_roundings(sampling: str, size: tuple[int, int], progressive: int) -> None:
     data = encode(scene(*size), QUALITY=92, SAMPLING_FACTOR=SAMPLINGS[sampling], PROGRESSIVE=progressive)
-    picture = decode_jpeg(data, *size)
-    assert picture is not None
-    difference = np.abs(picture - opencv(data))
+    image = decode_jpeg(data, *size)
+    assert image is not None
+    difference = np.abs(image - opencv(data))
     # One step in luma and one in each chroma, whose largest coefficient is 1.772. libjpeg interpolates 4:1:1, 4:4:0 and
     # very narrow chroma in other ways, so there only the mean is close.
     alike = sampling in ("444", "422", "420") and size[0] > 4
@@ -65,9 +65,9 @@ def test_pixels_are_opencvs_but_for_roundings(sampling: str, size: tuple[int, in
 @pytest.mark.parametrize("interval", [1, 3, 7])
 @pytest.mark.parametrize("progressive", [0, 1])
 def test_restart_markers_change_nothing(interval: int, progressive: int) -> None:
-    picture = scene(90, 70)
-    plain = decode_jpeg(encode(picture, PROGRESSIVE=progressive), 90, 70)
-    marked = encode(picture, PROGRESSIVE=progressive, RST_INTERVAL=interval)
+    image = scene(90, 70)
+    plain = decode_jpeg(encode(image, PROGRESSIVE=progressive), 90, 70)
+    marked = encode(image, PROGRESSIVE=progressive, RST_INTERVAL=interval)
     assert b"\xff\xd1" in marked
     found = decode_jpeg(marked, 90, 70)
     assert found is not None
@@ -76,19 +76,19 @@ def test_restart_markers_change_nothing(interval: int, progressive: int) -> None
 
 
 def test_progressive_and_baseline_hold_the_same_pixels() -> None:
-    picture = scene(100, 80)
-    first, second = (decode_jpeg(encode(picture, PROGRESSIVE=flag, QUALITY=80), 100, 80) for flag in (0, 1))
+    image = scene(100, 80)
+    first, second = (decode_jpeg(encode(image, PROGRESSIVE=flag, QUALITY=80), 100, 80) for flag in (0, 1))
     assert first is not None
     assert second is not None
     np.testing.assert_array_equal(first, second)
 
 
-def test_grey_pictures_become_three_equal_channels() -> None:
+def test_grey_images_become_three_equal_channels() -> None:
     grey = scene(50, 40)[:, :, 0]
-    picture = decode_jpeg(encode(np.ascontiguousarray(grey)), 50, 40)
-    assert picture is not None
-    assert (picture == picture[:, :, :1]).all()
-    assert np.abs(picture[:, :, 0].astype(int) - grey).mean() < 3
+    image = decode_jpeg(encode(np.ascontiguousarray(grey)), 50, 40)
+    assert image is not None
+    assert (image == image[:, :, :1]).all()
+    assert np.abs(image[:, :, 0].astype(int) - grey).mean() < 3
 
 
 @pytest.mark.parametrize("data", [b"", b"\xff\xd8", b"\xff\xd8\xff\xd9", b"\x89PNG\r\n\x1a\n" + b"\0" * 50])
@@ -112,8 +112,8 @@ def test_damaged_files_are_decoded_or_declined(data: st.DataObject) -> None:
     raw = bytearray(encode(scene(40, 30), **options))
     for _ in range(data.draw(st.integers(1, 6))):
         raw[data.draw(st.integers(2, len(raw) - 1))] = data.draw(st.integers(0, 255))
-    picture = decode_jpeg(bytes(raw), 40, 30)
-    assert picture is None or picture.shape == (30, 40, 3)
+    image = decode_jpeg(bytes(raw), 40, 30)
+    assert image is None or image.shape == (30, 40, 3)
 
 
 @pytest.mark.parametrize(
@@ -125,5 +125,5 @@ def test_damaged_files_are_decoded_or_declined(data: st.DataObject) -> None:
 )
 def test_network_inputs_equal_the_reference_programs_bit_for_bit(shared_data: Path, file: str, golden: str) -> None:
     expected = np.load(shared_data / "golden" / golden)["input"].transpose(1, 2, 0)
-    found, _ = preprocess(read_picture(shared_data / file), 320, 320)
+    found, _ = preprocess(read_image(shared_data / file), 320, 320)
     np.testing.assert_array_equal(found[0], expected)

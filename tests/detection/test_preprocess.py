@@ -12,9 +12,9 @@ from mpnet.formats.images import decode, read_bytes
 F = np.float32
 
 
-def plain_resize(picture: np.ndarray, width: int, height: int) -> np.ndarray:
+def plain_resize(image: np.ndarray, width: int, height: int) -> np.ndarray:
     """Pixel by pixel in float32, horizontal pass first, the last row without its second term."""
-    source = (picture / 255.0).astype(F)
+    source = (image / 255.0).astype(F)
     in_h, in_w, _ = source.shape
     part = np.empty((in_h, width, 3), F)
     for c in range(width):
@@ -39,43 +39,43 @@ def plain_resize(picture: np.ndarray, width: int, height: int) -> np.ndarray:
     [(7, 11, 16, 16), (40, 30, 16, 24), (16, 16, 16, 16), (1, 1, 8, 8), (1, 9, 8, 8), (9, 1, 8, 8), (2, 3, 5, 1), (3, 2, 1, 5)],
 )
 def test_resize_equals_the_plain_version(in_h: int, in_w: int, out_h: int, out_w: int) -> None:
-    picture = np.random.RandomState(in_h * 100 + in_w).randint(0, 256, (in_h, in_w, 3), dtype=np.uint8)
-    np.testing.assert_array_equal(resize(picture, out_w, out_h), plain_resize(picture, out_w, out_h))
+    image = np.random.RandomState(in_h * 100 + in_w).randint(0, 256, (in_h, in_w, 3), dtype=np.uint8)
+    np.testing.assert_array_equal(resize(image, out_w, out_h), plain_resize(image, out_w, out_h))
 
 
 @pytest.mark.parametrize("height", [333, 423, 449])
 def test_the_last_row_is_black_for_some_heights_as_in_darknet(height: int) -> None:
-    picture = np.full((height, 4, 3), 255, dtype=np.uint8)
-    assert resize(picture, 4, 320)[-1].max() < 1e-3
-    assert resize(picture, 4, 320, last_row="blend")[-1].min() > 0.999
-    np.testing.assert_array_equal(resize(picture, 4, 320)[:-1], resize(picture, 4, 320, last_row="blend")[:-1])
+    image = np.full((height, 4, 3), 255, dtype=np.uint8)
+    assert resize(image, 4, 320)[-1].max() < 1e-3
+    assert resize(image, 4, 320, last_row="blend")[-1].min() > 0.999
+    np.testing.assert_array_equal(resize(image, 4, 320)[:-1], resize(image, 4, 320, last_row="blend")[:-1])
 
 
 @pytest.mark.parametrize("height", [1080, 426])
 def test_the_last_row_is_whole_for_other_heights(height: int) -> None:
-    picture = np.full((height, 4, 3), 255, dtype=np.uint8)
-    np.testing.assert_array_equal(resize(picture, 4, 320), resize(picture, 4, 320, last_row="blend"))
+    image = np.full((height, 4, 3), 255, dtype=np.uint8)
+    np.testing.assert_array_equal(resize(image, 4, 320), resize(image, 4, 320, last_row="blend"))
 
 
 def test_stretch_fills_the_input() -> None:
-    picture = np.random.RandomState(0).randint(0, 256, (20, 40, 3), dtype=np.uint8)
-    out, geometry = preprocess(picture, 32, 16)
+    image = np.random.RandomState(0).randint(0, 256, (20, 40, 3), dtype=np.uint8)
+    out, geometry = preprocess(image, 32, 16)
     assert out.shape == (1, 16, 32, 3)
     assert out.dtype == np.float32
-    np.testing.assert_array_equal(out[0], resize(picture, 32, 16))
+    np.testing.assert_array_equal(out[0], resize(image, 32, 16))
     assert geometry.relative() == (0.0, 0.0, 1.0, 1.0)
 
 
 def test_letterbox_keeps_the_aspect_and_fills_with_half() -> None:
-    picture = np.full((20, 40, 3), 255, dtype=np.uint8)
-    out, geometry = preprocess(picture, 32, 32, "letterbox")
+    image = np.full((20, 40, 3), 255, dtype=np.uint8)
+    out, geometry = preprocess(image, 32, 32, "letterbox")
     assert (geometry.content_width, geometry.content_height) == (32, 16)
     assert geometry.relative() == (0.0, 0.25, 1.0, 0.5)
     rows = out[0, :, 0, 0]
     np.testing.assert_array_equal(rows, [0.5] * 8 + [1.0] * 16 + [0.5] * 8)
 
 
-def test_letterbox_of_tall_and_extreme_pictures() -> None:
+def test_letterbox_of_tall_and_extreme_images() -> None:
     assert plan_geometry(50, 100, 32, 32, "letterbox").relative() == (0.25, 0.0, 0.5, 1.0)
     thin = plan_geometry(10_000, 1, 32, 32, "letterbox")
     assert (thin.content_width, thin.content_height) == (32, 1)
@@ -113,11 +113,11 @@ def test_input_of_the_reference_programs(shared_data, golden: str, image: str) -
     assert difference.mean() < 0.05
 
 
-def darknet_crop(picture: np.ndarray, net_width: int, net_height: int) -> np.ndarray:
-    """AlexeyAB's resize_min and crop_image, step by step: the whole picture resized, then cut, the border repeated."""
-    height, width = picture.shape[:2]
+def darknet_crop(image: np.ndarray, net_width: int, net_height: int) -> np.ndarray:
+    """AlexeyAB's resize_min and crop_image, step by step: the whole image resized, then cut, the border repeated."""
+    height, width = image.shape[:2]
     wide, high = (net_width, height * net_width // width) if width < height else (width * net_width // height, net_width)
-    whole = preprocess(picture, wide, high)[0][0]
+    whole = preprocess(image, wide, high)[0][0]
     left, top = int((wide - net_width) / 2), int((high - net_height) / 2)
     rows = np.clip(np.arange(top, top + net_height), 0, high - 1)
     columns = np.clip(np.arange(left, left + net_width), 0, wide - 1)
@@ -126,14 +126,14 @@ def darknet_crop(picture: np.ndarray, net_width: int, net_height: int) -> np.nda
 
 @pytest.mark.parametrize(("width", "height"), [(40, 30), (30, 41), (24, 24), (7, 90), (200, 3), (1, 1), (25, 24)])
 @pytest.mark.parametrize("net", [(24, 24), (16, 10), (10, 16)])
-def test_crop_is_the_middle_of_the_resized_picture(width: int, height: int, net: tuple[int, int]) -> None:
-    picture = np.random.default_rng(width).integers(0, 256, (height, width, 3)).astype(np.uint8)
-    x, geometry = preprocess(picture, *net, "crop")
-    assert np.array_equal(x[0], darknet_crop(picture, *net))
+def test_crop_is_the_middle_of_the_resized_image(width: int, height: int, net: tuple[int, int]) -> None:
+    image = np.random.default_rng(width).integers(0, 256, (height, width, 3)).astype(np.uint8)
+    x, geometry = preprocess(image, *net, "crop")
+    assert np.array_equal(x[0], darknet_crop(image, *net))
     assert min(geometry.content_width, geometry.content_height) == net[0]
 
 
-def test_a_long_picture_costs_no_more_than_its_middle() -> None:
+def test_a_long_image_costs_no_more_than_its_middle() -> None:
     """Resized whole it would take 50 GB."""
-    picture = np.zeros((1, 65000, 3), np.uint8)
-    assert preprocess(picture, 256, 256, "crop")[0].shape == (1, 256, 256, 3)
+    image = np.zeros((1, 65000, 3), np.uint8)
+    assert preprocess(image, 256, 256, "crop")[0].shape == (1, 256, 256, 3)

@@ -97,7 +97,7 @@ def prepared(network: NetworkSpec, weights: Weights) -> Prepared:
 
 @pytest.fixture(scope="session")
 def batch() -> NDArray[np.float32]:
-    """Three pictures of different ranges."""
+    """Three images of different ranges."""
     random = np.random.Generator(np.random.PCG64(2))
     scale = np.array([1.0, 0.2, 0.7], np.float32)[:, None, None, None]
     return random.random((3, 12, 20, 3), np.float32) * scale

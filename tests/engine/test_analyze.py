@@ -34,18 +34,18 @@ def prepared(network: NetworkSpec) -> Prepared:
 
 
 @pytest.fixture(scope="module")
-def pictures() -> np.ndarray:
+def images() -> np.ndarray:
     print("seed 5")
     return np.random.default_rng(5).uniform(0, 1, (3, SIDE, SIDE, 3)).astype(np.float32)
 
 
-def analysed(prepared: Prepared, plan: Plan, pictures: np.ndarray) -> Analysis:
-    return analyze(prepared, plan, [pictures[:2], pictures[2:]])
+def analysed(prepared: Prepared, plan: Plan, images: np.ndarray) -> Analysis:
+    return analyze(prepared, plan, [images[:2], images[2:]])
 
 
-def heads_sqnr(prepared: Prepared, plan: Plan, pictures: np.ndarray) -> list[float]:
-    exact = Session(prepared, build_plan(plan.network, assign(plan.network, "fp32"))).forward(pictures)
-    found = Session(prepared, plan).forward(pictures)
+def heads_sqnr(prepared: Prepared, plan: Plan, images: np.ndarray) -> list[float]:
+    exact = Session(prepared, build_plan(plan.network, assign(plan.network, "fp32"))).forward(images)
+    found = Session(prepared, plan).forward(images)
     return [
         sqnr_db(float((e.astype(np.float64) ** 2).sum()), float(((f.astype(np.float64) - e) ** 2).sum()))
         for e, f in zip(exact, found, strict=True)
@@ -54,12 +54,12 @@ def heads_sqnr(prepared: Prepared, plan: Plan, pictures: np.ndarray) -> list[flo
 
 @pytest.mark.parametrize("default", ["int8", "fp16"])
 def test_cumulative_error_is_that_of_the_run(
-    network: NetworkSpec, prepared: Prepared, pictures: np.ndarray, default: str
+    network: NetworkSpec, prepared: Prepared, images: np.ndarray, default: str
 ) -> None:
     plan = build_plan(network, assign(network, default))
-    found = analysed(prepared, plan, pictures)
+    found = analysed(prepared, plan, images)
     assert found.images == 3
-    assert found.head_db == pytest.approx(heads_sqnr(prepared, plan, pictures), abs=1e-6)
+    assert found.head_db == pytest.approx(heads_sqnr(prepared, plan, images), abs=1e-6)
     heads = [step for step in found.steps if step.name.endswith(("yolo-1", "yolo-2")) and step.operation == "Convolve"]
     if default == "int8":
         assert [step.cumulative.sqnr_db for step in heads] == pytest.approx(list(found.head_db))
@@ -70,18 +70,18 @@ def test_cumulative_error_is_that_of_the_run(
 
 
 @pytest.mark.parametrize("mode", ["affine", "symmetric", "MIN_COMBINED"])
-def test_the_first_quantize_step_is_measured_on_the_picture(
-    network: NetworkSpec, prepared: Prepared, pictures: np.ndarray, mode: str
+def test_the_first_quantize_step_is_measured_on_the_image(
+    network: NetworkSpec, prepared: Prepared, images: np.ndarray, mode: str
 ) -> None:
     scheme = ActivationScheme(mode)
     options = EngineOptions(default=LayerQuantization(scheme))
-    found = analysed(prepared, build_plan(network, assign(network, "int8"), options), pictures)
+    found = analysed(prepared, build_plan(network, assign(network, "int8"), options), images)
     meter = ErrorMeter()
-    for picture in pictures:
-        params = range_to_params(float(picture.min()), float(picture.max()), scheme)
-        codes = quantize_activation(picture, params)
+    for image in images:
+        params = range_to_params(float(image.min()), float(image.max()), scheme)
+        codes = quantize_activation(image, params)
         meter.observe(
-            dequantize_activation(codes, params), picture, scale=params.scale, codes=codes, low=params.low, high=params.high
+            dequantize_activation(codes, params), image, scale=params.scale, codes=codes, low=params.low, high=params.high
         )
     first = found.steps[0]
     assert first.operation == "Quantize"
@@ -89,16 +89,16 @@ def test_the_first_quantize_step_is_measured_on_the_picture(
     for name, value in vars(meter.result()).items():
         assert getattr(first.local, name) == pytest.approx(value, rel=1e-9), name
         assert getattr(first.cumulative, name) == pytest.approx(value, rel=1e-9), name
-    assert sum(first.histogram) == pictures.size
+    assert sum(first.histogram) == images.size
 
 
 def test_a_layer_alone_is_the_run_in_which_only_it_is_lowered(
-    network: NetworkSpec, prepared: Prepared, pictures: np.ndarray
+    network: NetworkSpec, prepared: Prepared, images: np.ndarray
 ) -> None:
-    everything = analysed(prepared, build_plan(network, assign(network, "int8")), pictures)
+    everything = analysed(prepared, build_plan(network, assign(network, "int8")), images)
     for layer in (0, 8, 18):
         one = build_plan(network, assign(network, "fp32", overrides={layer: PRECISIONS["int8"]}))
-        found = analysed(prepared, one, pictures)
+        found = analysed(prepared, one, images)
         assert [row.layer for row in found.layers] == [layer]
         assert found.layers[0].noise == 1.0
         assert found.layers[0].alone_db == found.head_db
@@ -107,9 +107,9 @@ def test_a_layer_alone_is_the_run_in_which_only_it_is_lowered(
         assert row.local.sqnr_db == pytest.approx(found.layers[0].cumulative.sqnr_db, abs=1e-9)
 
 
-def test_exact_steps_have_no_local_error(network: NetworkSpec, prepared: Prepared, pictures: np.ndarray) -> None:
+def test_exact_steps_have_no_local_error(network: NetworkSpec, prepared: Prepared, images: np.ndarray) -> None:
     plan = build_plan(network, assign(network, "fp32", overrides={8: PRECISIONS["int8"]}))
-    found = analysed(prepared, plan, pictures)
+    found = analysed(prepared, plan, images)
     rounding = [(step.operation, step.layer) for step in found.steps if step.local is not None]
     assert rounding == [("Quantize", 8), ("Convolve", 8)]
     before = [step for step in found.steps if step.number < 8 and step.layer < 8]
@@ -139,18 +139,18 @@ def test_every_kind_of_layer_is_analysed(default: str, layers: dict[str | int, s
             assert step.local.sqnr_db > 15, step
 
 
-def test_nothing_to_analyse_is_an_error(network: NetworkSpec, prepared: Prepared, pictures: np.ndarray) -> None:
+def test_nothing_to_analyse_is_an_error(network: NetworkSpec, prepared: Prepared, images: np.ndarray) -> None:
     with pytest.raises(ConfigError, match="every layer is fp32, so there is no error to analyse"):
-        analysed(prepared, build_plan(network, assign(network, "fp32")), pictures)
-    with pytest.raises(DataError, match="no picture to analyse on"):
+        analysed(prepared, build_plan(network, assign(network, "fp32")), images)
+    with pytest.raises(DataError, match="no image to analyse on"):
         analyze(prepared, build_plan(network, assign(network, "int8")), [])
 
 
 def test_the_fp32_reference_is_not_touched_by_the_configuration(
-    network: NetworkSpec, prepared: Prepared, pictures: np.ndarray
+    network: NetworkSpec, prepared: Prepared, images: np.ndarray
 ) -> None:
-    one = analysed(prepared, build_plan(network, assign(network, "int8")), pictures)
-    other = analysed(prepared, build_plan(network, assign(network, "fp16")), pictures)
+    one = analysed(prepared, build_plan(network, assign(network, "int8")), images)
+    other = analysed(prepared, build_plan(network, assign(network, "fp16")), images)
     ranges = [
         {step.layer: (step.cumulative.minimum, step.cumulative.maximum) for step in found.steps if step.operation == "Convolve"}
         for found in (one, other)

@@ -126,7 +126,7 @@ def test_a_kept_promise_needs_nothing() -> None:
         ),
         (
             NET + CONV + "int8=1\nquantize=0\n",
-            "t.cfg:9: quantize=0 promises that layer 0 (conv-1, int8) needs no conversion, but it gets fp32 from the picture, "
+            "t.cfg:9: quantize=0 promises that layer 0 (conv-1, int8) needs no conversion, but it gets fp32 from the image, "
             "which is fp32; set quantize=1 or one precision",
         ),
     ],

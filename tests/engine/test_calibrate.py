@@ -1,4 +1,4 @@
-"""Ranges of a network's tensors from calibration pictures."""
+"""Ranges of a network's tensors from calibration images."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def options(*layers: tuple[str, QuantizationOptions], **whole: str) -> EngineOpt
     return resolve_options(NETWORK, asked(**whole), layers)
 
 
-def pictures(count: int = 3) -> np.ndarray:
+def images(count: int = 3) -> np.ndarray:
     print("seed 8")
     return np.random.default_rng(8).uniform(0, 1, (count, SIDE, SIDE, 3)).astype(np.float32)
 
@@ -43,8 +43,8 @@ def prepared() -> Prepared:
 
 def test_min_max_is_what_the_fp32_pass_holds(prepared: Prepared) -> None:
     seen: dict[int, list[np.ndarray]] = {}
-    observe_tensors(prepared, [pictures()], [lambda t, x: seen.setdefault(t, []).append(x.copy())])
-    found = calibrate(prepared, [pictures()[:2], pictures()[2:]], range_requests(NETWORK, options()), {"network": "x"})
+    observe_tensors(prepared, [images()], [lambda t, x: seen.setdefault(t, []).append(x.copy())])
+    found = calibrate(prepared, [images()[:2], images()[2:]], range_requests(NETWORK, options()), {"network": "x"})
     assert found.images == 3
     assert found.digests == {"network": "x"}
     names = {-1: "picture", **{layer.index: layer.name for layer in NETWORK.layers}}
@@ -58,9 +58,9 @@ def test_min_max_is_what_the_fp32_pass_holds(prepared: Prepared) -> None:
 
 
 @pytest.mark.parametrize("mode", ["affine", "symmetric", "MIN_FIRST"])
-def test_ranges_of_one_picture_are_its_dynamic_ranges(prepared: Prepared, mode: str) -> None:
+def test_ranges_of_one_image_are_its_dynamic_ranges(prepared: Prepared, mode: str) -> None:
     """For the first layer only: behind it, the tensors of int8 and fp32 passes differ."""
-    one = pictures(1)
+    one = images(1)
     how = options(mode=mode)
     found = calibrate(prepared, [one], range_requests(NETWORK, how), {})
     results = []
@@ -75,11 +75,11 @@ def test_ranges_of_one_picture_are_its_dynamic_ranges(prepared: Prepared, mode: 
 @pytest.mark.parametrize("method", CALIBRATION_METHODS)
 def test_every_method_runs_a_network(prepared: Prepared, method: str) -> None:
     how = options(method=method)
-    found = calibrate(prepared, [pictures()], range_requests(NETWORK, how), {})
+    found = calibrate(prepared, [images()], range_requests(NETWORK, how), {})
     assert all(t.seen_minimum <= t.maximum and t.minimum <= t.seen_maximum for t in found.tensors)
     engine = resolve_options(NETWORK, asked(method=method), ranges=found.by_tensor())
-    heads = Session(prepared, build_plan(NETWORK, assign(NETWORK, "int8"), engine)).forward(pictures())
-    exact = Session(prepared, build_plan(NETWORK, assign(NETWORK, "fp32"))).forward(pictures())
+    heads = Session(prepared, build_plan(NETWORK, assign(NETWORK, "int8"), engine)).forward(images())
+    exact = Session(prepared, build_plan(NETWORK, assign(NETWORK, "fp32"))).forward(images())
     for head, reference in zip(heads, exact, strict=True):
         noise = float(np.square(head.astype(np.float64) - reference).sum())
         assert noise < 0.1 * float(np.square(reference.astype(np.float64)).sum())
@@ -107,6 +107,6 @@ def test_dynamic_layers_ask_for_nothing() -> None:
     assert list(some) == [-1]
 
 
-def test_no_picture_is_an_error(prepared: Prepared) -> None:
-    with pytest.raises(DataError, match=r"tensor -1 \(picture\): the calibration set is empty"):
+def test_no_image_is_an_error(prepared: Prepared) -> None:
+    with pytest.raises(DataError, match=r"tensor -1 \(image\): the calibration set is empty"):
         calibrate(prepared, [], range_requests(NETWORK, options()), {})

@@ -47,7 +47,7 @@ def test_all_levels_and_the_oracle_give_the_same_bits(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", list(LAYERS))
-def test_a_batch_gives_what_its_pictures_give(name: str) -> None:
+def test_a_batch_gives_what_its_images_give(name: str) -> None:
     network = parse_cfg(family_cfg(name), "t.cfg")
     prepared = Prepared(network, random_weights(network, 4), kernels())
     session = Session(prepared, build_plan(network, assign(network, "int8")))

@@ -71,7 +71,7 @@ def test_antialiasing_of_different_strides() -> None:
     close(run(text, identity, x), np.array(wanted).transpose(2, 0, 1))
 
 
-def test_softmax_of_a_picture_goes_by_darknets_order() -> None:
+def test_softmax_of_an_image_goes_by_darknets_order() -> None:
     """Two rows of 12 values: channel by channel, not pixel by pixel."""
     x = RANDOM.normal(size=(4, 2, 3)).astype(np.float32)
     rows = np.exp(x.astype(np.float64).reshape(2, 12) / 3)

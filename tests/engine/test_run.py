@@ -126,10 +126,10 @@ def test_fused_calibrated_plans_need_less_memory(prepared: Prepared, ranges: dic
 def test_single_layers_give_what_the_session_gives(prepared: Prepared, batch: Batch) -> None:
     network = prepared.network
     precisions = assign(network, "int8", {0: "fp16", "heads": "fp16"})
-    picture = Tensor(batch)
+    image = Tensor(batch)
     results: list[Tensor] = []
     for layer in network.layers:
-        inputs = [picture if index < 0 else results[index] for index in layer.inputs]
+        inputs = [image if index < 0 else results[index] for index in layer.inputs]
         results.append(run_layer(layer.index, precisions[layer.index], inputs, prepared))
     expected = Session(prepared, build_plan(network, precisions)).forward(batch)
     assert equal([results[yolo.index].data for yolo in network.yolos], expected)
@@ -153,7 +153,7 @@ def test_batches_that_do_not_fit(prepared: Prepared, batch: Batch) -> None:
         (batch[:0], r"not \(0, 12, 20, 3\)"),
         (batch[:, :, ::2], r"not \(3, 12, 10, 3\)"),
         (batch.astype(np.float64), "float32 values from 0 to 1, not float64"),
-        (np.broadcast_to(batch[:1], (5000, 12, 20, 3)), "a batch of 5000 pictures; use at most 4096"),
+        (np.broadcast_to(batch[:1], (5000, 12, 20, 3)), "a batch of 5000 images; use at most 4096"),
     ):
         with pytest.raises(DataError, match=message):
             session.forward(wrong)
@@ -186,10 +186,10 @@ def test_a_layer_that_overflows_half_is_named() -> None:
     scaled = {0: one * 100, 1: one * 1000, 2: one}
     weights = Weights({index: ConvolutionWeights(biases, value) for index, value in scaled.items()})
     prepared = Prepared(network, weights, kernels())
-    picture = np.ones((1, 4, 4, 1), np.float32)
+    image = np.ones((1, 4, 4, 1), np.float32)
     with pytest.raises(EngineError, match=r"^t\.cfg: layer 1 \(conv-2\): .*NaN or infin"):
-        Session(prepared, build_plan(network, assign(network, "fp16"))).forward(picture)
-    assert Session(prepared, build_plan(network, assign(network))).forward(picture)[0].max() == 100_000
+        Session(prepared, build_plan(network, assign(network, "fp16"))).forward(image)
+    assert Session(prepared, build_plan(network, assign(network))).forward(image)[0].max() == 100_000
 
 
 @pytest.mark.parametrize(
@@ -205,13 +205,13 @@ def test_results_that_pass_no_convolution_are_checked(cfg: str, precision: str |
     own = ConvolutionWeights(np.zeros(1, np.float32), ones)
     weights = Weights({layer.index: own for layer in network.convolutions})
     session = Session(Prepared(network, weights, kernels()), build_plan(network, assign(network, precision)))
-    picture = np.ones((1, 4, 4, 1), np.float32)
-    assert np.isfinite(session.forward(picture)[0]).all()
+    image = np.ones((1, 4, 4, 1), np.float32)
+    assert np.isfinite(session.forward(image)[0]).all()
     # 40000 is finite in half, twice that is not.
-    picture[0, 1, 2, 0] = 40000 if precision == "fp16" else np.inf
+    image[0, 1, 2, 0] = 40000 if precision == "fp16" else np.inf
     for run in (session.forward, lambda x: session.observe(x, lambda *_: None)):
         with pytest.raises(EngineError) as caught:
-            run(picture)
+            run(image)
         assert str(caught.value).startswith(f"t.cfg: {where}: ")
 
 

@@ -25,7 +25,7 @@ from tests.networks import SIDE, tiny_cfg
 NETWORK: NetworkSpec = parse_cfg(tiny_cfg(), "tiny.cfg")
 
 
-def pictures() -> np.ndarray:
+def images() -> np.ndarray:
     print("seed 6")
     return np.random.default_rng(6).uniform(0, 1, (2, SIDE, SIDE, 3)).astype(np.float32)
 
@@ -40,7 +40,7 @@ def int8_plan(scheme: ActivationScheme | None = None, weights: WeightScheme | No
 
 
 def checks(prepared: Prepared, plan: Plan) -> tuple[StepCheck, ...]:
-    return Verifier(prepared, plan).run([pictures()])
+    return Verifier(prepared, plan).run([images()])
 
 
 @pytest.mark.parametrize("mode", ACTIVATION_MODES)
@@ -86,5 +86,5 @@ def test_another_network_s_weights_are_noticed() -> None:
 def test_nothing_to_verify_is_an_error() -> None:
     with pytest.raises(ConfigError, match="no layer runs in int8"):
         Verifier(prepare(), build_plan(NETWORK, assign(NETWORK, "fp16")))
-    with pytest.raises(DataError, match="no picture to verify on"):
+    with pytest.raises(DataError, match="no image to verify on"):
         Verifier(prepare(), int8_plan()).run([])

@@ -23,7 +23,7 @@ def test_a_run_agrees_with_itself() -> None:
 def test_equals_pycocotools_with_the_sure_detections_as_truth() -> None:
     dataset = random_dataset(3)
     baseline, other = random_detections(dataset, 4), random_detections(dataset, 4, noise=0.2)
-    # Boxes wholly outside the picture are left out on both sides.
+    # Boxes wholly outside the image are left out on both sides.
     baseline, other = (run.select((run.clipped(dataset.sizes).box[:, 2:] > 0).all(axis=1)) for run in (baseline, other))
     sure = baseline.select(baseline.score >= 0.25).clipped(dataset.sizes)
     truth = Dataset.of(

@@ -1,4 +1,4 @@
-"""The most that AP can be after part of the pictures: never below what it turns out to be, and exact at the end."""
+"""The most that AP can be after part of the images: never below what it turns out to be, and exact at the end."""
 
 from __future__ import annotations
 

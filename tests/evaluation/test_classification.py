@@ -1,4 +1,4 @@
-"""Shares of pictures by hand."""
+"""Shares of images by hand."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_top_one_and_five() -> None:
 
 def test_a_pair_says_what_was_lost_gained_and_moved() -> None:
     pair = ClassPairing(data(), run(FIRST)).pair(run(SECOND))
-    assert [(c.kind, c.picture, c.name, c.before.name, c.after.name) for c in pair.changes] == [
+    assert [(c.kind, c.image, c.name, c.before.name, c.after.name) for c in pair.changes] == [
         ("lost", "0.png", "class 0", "class 0", "class 1"),
         ("gained", "1.png", "class 0", "class 1", "class 0"),
     ]
@@ -63,5 +63,5 @@ def test_a_pair_says_what_was_lost_gained_and_moved() -> None:
 
 def test_boxes_are_no_labels() -> None:
     boxes = Dataset.of(data().images, data().categories, [(0, 0, (0, 0, 4, 4), 16, False)])
-    with pytest.raises(DataError, match="a classifier needs pictures of one class each"):
+    with pytest.raises(DataError, match="a classifier needs images of one class each"):
         ClassMeter(boxes)

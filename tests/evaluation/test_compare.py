@@ -37,7 +37,7 @@ def test_draws_take_as_many_images_as_there_are_and_depend_on_the_seed_alone() -
     assert draw_images(5, draws=100, seed=0)[0].tolist() == [1, 0, 0, 3, 1]  # frozen: one interval per seed, for ever
 
 
-def test_a_run_differs_from_itself_by_nothing_but_other_pictures_might_show() -> None:
+def test_a_run_differs_from_itself_by_nothing_but_other_images_might_show() -> None:
     result, _ = results()
     comparison = paired_bootstrap(result, result, draws=100)
     for interval in comparison.metrics.values():
@@ -82,18 +82,18 @@ def test_draws_are_the_metric_of_the_drawn_images() -> None:
         assert np.isnan(draws.per_class["AP50"].drawn[row]).tolist() == (~present).tolist()
 
 
-def test_per_class_has_none_where_fewer_than_two_pictures_have_truths() -> None:
+def test_per_class_has_none_where_fewer_than_two_images_have_truths() -> None:
     good, bad = results()
     comparison = paired_bootstrap(good, bad, draws=100)
-    pictures = (good.matches.positives > 0).sum(axis=0)
-    assert [interval is None for interval in comparison.per_class["AP"]] == [n < 2 for n in pictures]
+    images = (good.matches.positives > 0).sum(axis=0)
+    assert [interval is None for interval in comparison.per_class["AP"]] == [n < 2 for n in images]
     first = comparison.per_class["AP50"][0]
     assert isinstance(first, Interval)
     assert first.difference == bad.per_class()[0]["AP50"] - good.per_class()[0]["AP50"]
 
 
-# The simulated world: pictures with two objects; both runs find most of them, with boxes that are off by a random
-# vector (largely the same for both, as for two precisions of one network; larger in hard pictures), and invent some.
+# The simulated world: images with two objects; both runs find most of them, with boxes that are off by a random
+# vector (largely the same for both, as for two precisions of one network; larger in hard images), and invent some.
 OBJECTS = np.array([[30.0, 30.0, 40.0, 40.0], [110.0, 30.0, 40.0, 40.0]])
 OFF_A, OFF_B = 0.10, 0.13  # standard deviation of the offset, in box widths
 
@@ -123,7 +123,7 @@ def simulated(random: np.random.RandomState, images: int) -> tuple[CocoResult, C
 
 @pytest.mark.slow
 def test_intervals_cover_the_true_difference_in_about_95_percent() -> None:
-    """500 data sets of 80 pictures, seed 2024. The share of covering intervals has a standard deviation of
+    """500 data sets of 80 images, seed 2024. The share of covering intervals has a standard deviation of
     sqrt(0.95 * 0.05 / 500) = 1 percent; the stated bounds are 92 and 98, three of them to either side."""
     random = np.random.RandomState(2024)
     a, b = simulated(random, 100_000)

@@ -46,7 +46,7 @@ def test_rows_are_the_objects_columns_the_detections_and_the_diagonal_what_is_fo
     assert matrix[:, :-1].sum() == sure.sum() - on_crowds
 
 
-def test_a_classifier_names_one_class_for_each_picture() -> None:
+def test_a_classifier_names_one_class_for_each_image() -> None:
     dataset = Dataset.labelled(IMAGES, CLASSES, [0, 2])
     found = Classifications.of([[0, 1, 2], [1, 2, 0]], [[0.9, 0.1, 0.0], [0.8, 0.1, 0.1]], 3)
     assert classifier_confusion(found, dataset).tolist() == [[1, 0, 0], [0, 0, 0], [0, 1, 0]]

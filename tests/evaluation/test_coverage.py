@@ -33,7 +33,7 @@ def test_the_whole_pool_is_the_truth_and_intervals_are_those_of_compare(benchmar
         assert tally.held + tally.above + tally.below == len(tally.values) == 2
 
 
-def test_all_pictures_of_the_pool_once_are_the_pool(benchmark: ModuleType) -> None:
+def test_all_images_of_the_pool_once_are_the_pool(benchmark: ModuleType) -> None:
     dataset, runs = benchmark.synthetic(6, 30, 4)
     whole = range(len(dataset.images))
     positions = benchmark.np.array(whole)

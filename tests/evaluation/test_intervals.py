@@ -37,7 +37,7 @@ def test_where_little_is_missing_more_may_be() -> None:
     assert 99.8 - low > 1.5 * (high - 99.8)
 
 
-def test_more_pictures_than_groups() -> None:
+def test_more_images_than_groups() -> None:
     weight = left_out(1000)
     assert weight.shape == (200, 1000)
     assert (weight.sum(axis=1) == 995).all()
@@ -47,8 +47,8 @@ def test_more_pictures_than_groups() -> None:
     assert (high - low) / 2 == pytest.approx(1.97 * x.std() / np.sqrt(1000), rel=0.1)
 
 
-def test_one_decisive_picture_widens() -> None:
-    """Equal variances; in one set a single picture of fifty makes all of it: its kurtosis is 48 + 1 / 49."""
+def test_one_decisive_image_widens() -> None:
+    """Equal variances; in one set a single image of fifty makes all of it: its kurtosis is 48 + 1 / 49."""
     even, single = np.where(np.arange(50) % 2, 1.0, -1.0), np.zeros(50)
     single[0] += even.std() / np.sqrt((1 / 50) * (49 / 50))
     none = mean_of(np.zeros(50))
@@ -58,8 +58,8 @@ def test_one_decisive_picture_widens() -> None:
 
 
 @pytest.mark.parametrize("images", [50, 1000])
-def test_of_runs_that_differ_nowhere_three_more_pictures_may(images: int) -> None:
-    """The rule of three: +-3 / n of a picture's spread, as the interval of the measure itself has it."""
+def test_of_runs_that_differ_nowhere_three_more_images_may(images: int) -> None:
+    """The rule of three: +-3 / n of an image's spread, as the interval of the measure itself has it."""
     run = mean_of(np.random.RandomState(5).uniform(20, 80, images), 2000)
     low, high = difference_interval(0.0, run, run)
     assert high == -low == pytest.approx(3 / images * np.sqrt(images * run.variance()), rel=1e-9)
@@ -82,7 +82,7 @@ def test_what_was_not_seen_counts_less_the_more_was_seen() -> None:
     assert half(100) == pytest.approx(100 * student, rel=0.03)
 
 
-def test_a_difference_that_one_picture_makes_is_less_sure_the_larger_it_is() -> None:
+def test_a_difference_that_one_image_makes_is_less_sure_the_larger_it_is() -> None:
     before = mean_of(np.random.RandomState(7).uniform(20, 80, 50))
     single = mean_of(np.eye(50)[0] * 20)
     halves = [
@@ -92,7 +92,7 @@ def test_a_difference_that_one_picture_makes_is_less_sure_the_larger_it_is() -> 
     assert halves == sorted(halves)
 
 
-def test_nothing_is_claimed_of_one_picture_and_nothing_beyond_what_can_be() -> None:
+def test_nothing_is_claimed_of_one_image_and_nothing_beyond_what_can_be() -> None:
     one = Resampled(np.full(100, 70.0), np.array([np.nan]), 1)  # without it there is none
     assert value_interval(70.0, one) == (0.0, 100.0)
     assert difference_interval(0.0, one, one) == (-100.0, 100.0)

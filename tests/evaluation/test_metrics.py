@@ -85,7 +85,7 @@ def test_no_detections_give_zero_and_no_truths_minus_one() -> None:
         assert pycocotools_summary(dataset, empty)["AP"] == value
 
 
-def test_boxes_are_clipped_to_the_picture() -> None:
+def test_boxes_are_clipped_to_the_image() -> None:
     dataset = one_image([[0, 0, 40, 40]])
     detections = Detections.of(1, [0], [0], [0.9], [[-40, -40, 80, 80]])
     assert CocoEvaluator(dataset).evaluate(detections).summary["AP"] == 100.0

@@ -22,12 +22,12 @@ def test_published_examples() -> None:
     assert share_interval(81, 263) == pytest.approx((25.53, 36.62), abs=0.005)
 
 
-def likeliest_share(lost: int, gained: int, pictures: int, difference: float) -> float:
-    """The share of lost pictures that makes what was seen most likely under a difference, by search instead of formula."""
+def likeliest_share(lost: int, gained: int, images: int, difference: float) -> float:
+    """The share of lost images that makes what was seen most likely under a difference, by search instead of formula."""
     low, high = max(0.0, -difference), (1 - difference) / 2
 
     def likelihood(q: float) -> float:
-        parts = ((gained, q + difference), (lost, q), (pictures - lost - gained, 1 - 2 * q - difference))
+        parts = ((gained, q + difference), (lost, q), (images - lost - gained, 1 - 2 * q - difference))
         return sum(count * np.log(max(share, 1e-300)) for count, share in parts if count)
 
     for _ in range(200):
@@ -36,13 +36,13 @@ def likeliest_share(lost: int, gained: int, pictures: int, difference: float) ->
     return (low + high) / 2
 
 
-@pytest.mark.parametrize(("lost", "gained", "pictures"), [(3, 9, 200), (12, 2, 50), (1, 0, 400), (40, 35, 1000)])
-def test_ends_are_where_the_score_is_the_normal_quantile(lost: int, gained: int, pictures: int) -> None:
-    ends = paired_interval(lost, gained, pictures)
+@pytest.mark.parametrize(("lost", "gained", "images"), [(3, 9, 200), (12, 2, 50), (1, 0, 400), (40, 35, 1000)])
+def test_ends_are_where_the_score_is_the_normal_quantile(lost: int, gained: int, images: int) -> None:
+    ends = paired_interval(lost, gained, images)
     for end, sign in zip(ends, (1, -1), strict=True):
         d = float(end) / 100
-        q = likeliest_share(lost, gained, pictures, d)
-        score = (gained - lost - pictures * d) / sqrt(pictures * (2 * q + d * (1 - d)))
+        q = likeliest_share(lost, gained, images, d)
+        score = (gained - lost - images * d) / sqrt(images * (2 * q + d * (1 - d)))
         assert score == pytest.approx(sign * Z95, abs=1e-3)  # the search for q ends at about 1e-8
 
 

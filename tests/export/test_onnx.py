@@ -57,7 +57,7 @@ def test_equal_configurations_give_equal_files_that_the_checker_accepts(
     assert convolutions == {f"layer_{layer.index:03d}" for layer in first.network.convolutions}
 
 
-def test_what_pictures_and_boxes_need_travels_along(prepared_tiny: Configuration) -> None:
+def test_what_images_and_boxes_need_travels_along(prepared_tiny: Configuration) -> None:
     found = _properties(_model(replace(prepared_tiny, document=DOCUMENT), with_boxes=True))
     assert json.loads(found["names"]) == list(NAMES)
     assert json.loads(found["input"])["resize"] == "stretch"

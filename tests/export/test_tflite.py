@@ -77,7 +77,7 @@ def test_armnn_stays_in_int8_between_int8_layers() -> None:
 
 def test_it_says_where_ranges_are_others_than_the_calibrated() -> None:
     layers = export("tflite", configured(tiny_cfg(), "q", CALIBRATED)).layers
-    assert {why for _, _, why in layers.values()} == {"hybrid: ranges are the picture's own, not the calibrated ones"}
+    assert {why for _, _, why in layers.values()} == {"hybrid: ranges are the image's own, not the calibrated ones"}
 
 
 @pytest.mark.parametrize("flavour", ["litert", "armnn"])
@@ -115,7 +115,7 @@ def test_without_names_there_is_no_archive() -> None:
 @pytest.mark.parametrize(
     ("flavour", "activations", "said"),
     [
-        ("armnn", DYNAMIC, "layer 0 .* as int8: ArmNN takes no range that is measured on the picture"),
+        ("armnn", DYNAMIC, "layer 0 .* as int8: ArmNN takes no range that is measured on the image"),
         ("litert", ActivationOptions(mode="symmetric", ranges="dynamic"), "LiteRT measures affine ranges"),
         ("litert", ActivationOptions(mode="MIN_COMBINED", ranges="calibrated"), "do not hit the real 0"),
         ("litert", ActivationOptions(mode="power_of_two", ranges="calibrated"), "never towards zero"),

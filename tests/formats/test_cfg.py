@@ -117,10 +117,10 @@ def test_precision_keys_are_read() -> None:
         (CONV, "t.cfg:1: the first section is [convolutional]; a cfg begins with [net]"),
         ("width=3\n", "t.cfg:1: 'width=3' stands before the first section; begin with [net]"),
         (NET, "t.cfg:1: no layer follows [net]"),
-        ("[net]\nwidth=32\n" + CONV, "t.cfg:1: width and height of the picture are missing or 0; add them to [net]"),
+        ("[net]\nwidth=32\n" + CONV, "t.cfg:1: width and height of the image are missing or 0; add them to [net]"),
         (NET + "[convolutional\n", "t.cfg:5: '[convolutional' is no section header; write [name]"),
         (NET + CONV + "oops\n", "t.cfg:11: 'oops' is neither [section] nor key=value"),
-        (NET + "[lstm]\n", "t.cfg:5: [lstm] is not supported: recurrent networks read sequences, and mpnet runs pictures"),
+        (NET + "[lstm]\n", "t.cfg:5: [lstm] is not supported: recurrent networks read sequences, and mpnet runs images"),
         (
             NET + "[local]\n",
             "t.cfg:5: [local] is not supported: weights of its own at every position are quantised by nobody's kernels",
@@ -155,8 +155,8 @@ def test_precision_keys_are_read() -> None:
         ),
         (
             NET + CONV.replace("filters=8", "filters=8\nantialiasing=1") + CONV + "[route]\nlayers=0\n",
-            "t.cfg:19: layers names layer 0, which has antialiasing: Darknet mixes up its shapes there; only the layer behind it "
-            "can read it",
+            "t.cfg:19: layers names layer 0, which has antialiasing: Darknet mixes up its shapes there; only the layer behind "
+            "it can read it",
         ),
     ],
 )

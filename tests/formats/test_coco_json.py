@@ -12,14 +12,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mpnet.detection.pictures import picture
+from mpnet.detection.images import image
 from mpnet.errors import ConfigError, DataError, FormatError, MpnetError
 from mpnet.evaluation.dataset import load_dataset
 from mpnet.formats.coco_json import read_coco
 from mpnet.formats.detections_json import detections_json, read_detections
 from mpnet.spec.dataset import Dataset
 from mpnet.spec.detections import Detections
-from tests.formats.test_labels_yolo import write_pictures
+from tests.formats.test_labels_yolo import write_images
 
 GOOD: dict[str, Any] = {
     "images": [
@@ -38,8 +38,8 @@ GOOD: dict[str, Any] = {
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> Path:
     path = tmp_path_factory.mktemp("coco")
-    write_pictures(path, ["b.png"])
-    write_pictures(path / "sub", ["a.png"])
+    write_images(path, ["b.png"])
+    write_images(path / "sub", ["a.png"])
     return path
 
 
@@ -110,7 +110,7 @@ BAD = [
     ("annotations.0.bbox", [1, 2, "3", 4], "must be a number"),
     ("annotations.0.bbox", [True, 2, 3, 4], "must be a number"),
     ("annotations.0.bbox", [1, 2, -3, 4], "negative width or height"),
-    ("annotations.0.bbox", [1, 2, 1e300, 4], "beyond any picture"),
+    ("annotations.0.bbox", [1, 2, 1e300, 4], "beyond any image"),
     ("annotations.0.bbox", [1, 2, 10**400, 4], "not finite"),
     ("annotations.0.area", -1, "'area' is negative"),
     ("annotations.0.area", "big", "'area' must be a number"),
@@ -249,11 +249,11 @@ def test_bad_results_are_named(folder: Path, document: Any, message: str) -> Non
 def test_load_dataset_by_settings(folder: Path) -> None:
     read(folder, GOOD)
     dataset = load_dataset("coco", folder, annotations=folder / "instances.json", names=("cat", "dog"))
-    assert [picture(record).shape for record in dataset.images] == [(20, 40, 3), (20, 40, 3)]
-    write_pictures(folder, ["b.png"], width=41)
+    assert [image(record).shape for record in dataset.images] == [(20, 40, 3), (20, 40, 3)]
+    write_images(folder, ["b.png"], width=41)
     with pytest.raises(DataError, match="changed since"):
-        picture(dataset.images[1])
-    write_pictures(folder, ["b.png"])
+        image(dataset.images[1])
+    write_images(folder, ["b.png"])
     for arguments, message in (
         ({"format": "voc"}, "unknown format 'voc'"),
         ({"format": "coco"}, "data.annotations"),

@@ -116,10 +116,10 @@ def test_a_tree_lies_beside_the_cfg_or_above_and_is_part_of_the_network(tmp_path
 
 
 def test_memory_that_lives_at_one_time_decides() -> None:
-    """40 layers of 134 MB each are 5.4 GB in all, but two of them and the picture at a time."""
+    """40 layers of 134 MB each are 5.4 GB in all, but two of them and the image at a time."""
     net = "[net]\nwidth=2048\nheight=2048\nchannels=3\n"
     layer = "[convolutional]\nfilters=8\nsize=1\nactivation=leaky\n"
     assert parse_cfg(net + 40 * layer).peak_bytes < 330e6
     kept = "".join(f"[route]\nlayers={','.join(map(str, range(i, i + 20)))}\n" for i in (0, 20))
-    with pytest.raises(FormatError, match=r"^t\.cfg:1: the layers that live at one time need 8\.\d+ GB for one picture"):
+    with pytest.raises(FormatError, match=r"^t\.cfg:1: the layers that live at one time need 8\.\d+ GB for one image"):
         parse_cfg(net + 40 * layer + kept, "t.cfg")

@@ -1,4 +1,4 @@
-"""Pictures that promise more than they hold, or ask for more work than a picture needs, are refused before any decoder."""
+"""Images that promise more than they hold, or ask for more work than an image needs, are refused before any decoder."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import cv2
 import numpy as np
 import pytest
 
-from mpnet.detection import pictures
-from mpnet.detection.pictures import read_picture
+from mpnet.detection import images as decoding
+from mpnet.detection.images import read_image
 from mpnet.errors import DataError
 from mpnet.formats import images
 
-PICTURE = np.random.RandomState(0).randint(0, 256, (13, 22, 3), dtype=np.uint8)
+NETWORK_INPUT = np.random.RandomState(0).randint(0, 256, (13, 22, 3), dtype=np.uint8)
 
 
 def chunk(kind: bytes, data: bytes) -> bytes:
@@ -45,8 +45,8 @@ def png_head(width: int, height: int) -> bytes:
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0))
 
 
-WEBP = cv2.imencode(".webp", PICTURE)[1].tobytes()
-BMP = cv2.imencode(".bmp", PICTURE)[1].tobytes()
+WEBP = cv2.imencode(".webp", NETWORK_INPUT)[1].tobytes()
+BMP = cv2.imencode(".bmp", NETWORK_INPUT)[1].tobytes()
 REFUSED = {
     "png-chunk-of-4-gb": (png_head(52, 40) + b"\xff\xff\xff\xffIDAT", "says 4294967295 bytes, 0 are left"),
     "png-without-pixels": (
@@ -71,25 +71,25 @@ REFUSED = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_cannot_hold_is_refused_before_it_is_decoded(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     content, reason = REFUSED[name]
-    path = tmp_path / "picture"
+    path = tmp_path / "image"
     path.write_bytes(content)
     monkeypatch.setattr(cv2, "imdecode", lambda *_: pytest.fail("decoded by OpenCV"))
-    monkeypatch.setattr(pictures, "decode_jpeg", lambda *_: pytest.fail("decoded by mpnet"))
-    with pytest.raises(DataError, match=f"the picture is corrupt: .*{reason}.*; restore or remove it"):
-        read_picture(path)
+    monkeypatch.setattr(decoding, "decode_jpeg", lambda *_: pytest.fail("decoded by mpnet"))
+    with pytest.raises(DataError, match=f"the image is corrupt: .*{reason}.*; restore or remove it"):
+        read_image(path)
 
 
-def test_scans_that_a_picture_may_have_are_decoded(tmp_path: Path) -> None:
+def test_scans_that_an_image_may_have_are_decoded(tmp_path: Path) -> None:
     path = tmp_path / "a.jpg"
     path.write_bytes(jpeg_of_scans(64, 64, 90))
-    assert read_picture(path).shape == (64, 64, 3)
+    assert read_image(path).shape == (64, 64, 3)
 
 
 def test_only_what_makes_pixels_goes_to_a_decoder(tmp_path: Path) -> None:
-    """A text or profile of kilobytes may unpack to gigabytes; an animation's frames are not the picture."""
-    content = cv2.imencode(".png", PICTURE[:, :, ::-1])[1].tobytes()
+    """A text or profile of kilobytes may unpack to gigabytes; an animation's frames are not the image."""
+    content = cv2.imencode(".png", NETWORK_INPUT[:, :, ::-1])[1].tobytes()
     bomb = chunk(b"zTXt", b"a\0\0" + zlib.compress(bytes(1 << 20))) + chunk(b"acTL", struct.pack(">II", 1 << 30, 0))
     path = tmp_path / "a.png"
     path.write_bytes(content[:33] + bomb * 50 + content[33:])
     assert images.walked(path.read_bytes(), path) == (content, 22, 13)
-    np.testing.assert_array_equal(read_picture(path), PICTURE)
+    np.testing.assert_array_equal(read_image(path), NETWORK_INPUT)

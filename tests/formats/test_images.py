@@ -1,4 +1,4 @@
-"""Pictures: decoding, sizes from headers, and files that are none."""
+"""Images: decoding, sizes from headers, and files that are none."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from mpnet.errors import DataError
 from mpnet.formats import images
 from mpnet.formats.images import decode, header_size, probe, read_bytes
 
-PICTURE = np.random.RandomState(0).randint(0, 256, (13, 22, 3), dtype=np.uint8)
+NETWORK_INPUT = np.random.RandomState(0).randint(0, 256, (13, 22, 3), dtype=np.uint8)
 FORMATS = (".jpg", ".png", ".bmp", ".webp", ".ppm")
 
 
 def encoded(suffix: str) -> bytes:
-    return cv2.imencode(suffix, PICTURE[:, :, ::-1])[1].tobytes()
+    return cv2.imencode(suffix, NETWORK_INPUT[:, :, ::-1])[1].tobytes()
 
 
 ENCODED = {suffix: encoded(suffix) for suffix in FORMATS}
@@ -37,14 +37,14 @@ def test_header_size_equals_the_decoded_one(suffix: str) -> None:
 
 @pytest.mark.parametrize("suffix", [".png", ".bmp", ".ppm"])
 def test_lossless_formats_come_back_as_rgb(suffix: str) -> None:
-    np.testing.assert_array_equal(decode(ENCODED[suffix], "a"), PICTURE)
+    np.testing.assert_array_equal(decode(ENCODED[suffix], "a"), NETWORK_INPUT)
 
 
-def test_gray_and_transparent_pictures_become_rgb() -> None:
-    gray = cv2.imencode(".png", PICTURE[:, :, 0])[1].tobytes()
-    np.testing.assert_array_equal(decode(gray, "a"), np.repeat(PICTURE[:, :, :1], 3, axis=2))
-    alpha = cv2.imencode(".png", np.dstack([PICTURE[:, :, ::-1], np.full((13, 22), 9, np.uint8)]))[1].tobytes()
-    np.testing.assert_array_equal(decode(alpha, "a"), PICTURE)
+def test_gray_and_transparent_images_become_rgb() -> None:
+    gray = cv2.imencode(".png", NETWORK_INPUT[:, :, 0])[1].tobytes()
+    np.testing.assert_array_equal(decode(gray, "a"), np.repeat(NETWORK_INPUT[:, :, :1], 3, axis=2))
+    alpha = cv2.imencode(".png", np.dstack([NETWORK_INPUT[:, :, ::-1], np.full((13, 22), 9, np.uint8)]))[1].tobytes()
+    np.testing.assert_array_equal(decode(alpha, "a"), NETWORK_INPUT)
 
 
 def test_exif_rotation_is_ignored() -> None:
@@ -62,11 +62,11 @@ def test_probe_gives_size_and_digest(tmp_path: Path) -> None:
     info = probe(path, 7)
     assert (info.width, info.height) == (22, 13)
     assert info.sha256 == hashlib.sha256(ENCODED[".png"]).hexdigest()
-    np.testing.assert_array_equal(decode(read_bytes(path), path), PICTURE)
+    np.testing.assert_array_equal(decode(read_bytes(path), path), NETWORK_INPUT)
 
 
 def png_of(width: int, height: int) -> bytes:
-    """A valid PNG header that promises a picture of this size, without pixels."""
+    """A valid PNG header that promises an image of this size, without pixels."""
 
     def chunk(kind: bytes, data: bytes) -> bytes:
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
@@ -87,15 +87,15 @@ def test_sizes_are_refused_before_decoding(width: int, height: int, monkeypatch)
     [b"hello", b"\xff\xd8", b"\xff\xd8\xff\xe0\0\x01" + b"\0" * 20, b"BM", b"P6\n", b"RIFF"],
     ids=["text", "jpeg-start", "jpeg-length", "bmp-start", "ppm-start", "riff"],
 )
-def test_files_that_are_no_pictures(tmp_path: Path, content: bytes) -> None:
+def test_files_that_are_no_images(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "a.jpg"
     path.write_bytes(content)
-    with pytest.raises(DataError, match=r"a\.jpg: is not a readable picture"):
+    with pytest.raises(DataError, match=r"a\.jpg: is not a readable image"):
         decode(read_bytes(path), path)
 
 
 def test_corrupt_content_behind_a_good_header() -> None:
-    with pytest.raises(DataError, match=r"a\.png: the picture is corrupt"):
+    with pytest.raises(DataError, match=r"a\.png: the image is corrupt"):
         decode(png_of(22, 13), "a.png")
 
 
@@ -107,20 +107,20 @@ def test_missing_empty_folder_and_oversized_files(tmp_path: Path, monkeypatch) -
     with pytest.raises(DataError, match="cannot be read"):
         read_bytes("a\0b.jpg")
     os.mkfifo(tmp_path / "pipe.jpg")
-    with pytest.raises(DataError, match="is not a regular file; name a picture file"):
+    with pytest.raises(DataError, match="is not a regular file; name an image file"):
         read_bytes(tmp_path / "pipe.jpg")
     (tmp_path / "empty.jpg").write_bytes(b"")
     with pytest.raises(DataError, match="is empty"):
         read_bytes(tmp_path / "empty.jpg")
     monkeypatch.setattr(images, "MAX_FILE_BYTES", 10)
     (tmp_path / "big.jpg").write_bytes(b"x" * 11)
-    with pytest.raises(DataError, match="is larger than 10 B; this is no picture file"):
+    with pytest.raises(DataError, match="is larger than 10 B; this is no image file"):
         read_bytes(tmp_path / "big.jpg")
 
 
 @settings(max_examples=150, deadline=None)
 @given(st.sampled_from(FORMATS), st.data())
-def test_mutated_pictures_decode_or_give_one_clear_line(suffix: str, data) -> None:
+def test_mutated_images_decode_or_give_one_clear_line(suffix: str, data) -> None:
     content = bytearray(ENCODED[suffix])
     for _ in range(data.draw(st.integers(1, 4))):
         content[data.draw(st.integers(0, min(len(content) - 1, 80)))] = data.draw(st.integers(0, 255))
@@ -135,14 +135,14 @@ def test_arbitrary_bytes_give_one_clear_line(start: bytes, content: bytes) -> No
 
 
 def check(content: bytes) -> None:
-    message, picture = "", None
+    message, image = "", None
     try:
-        picture = decode(content, "some/file.jpg")
+        image = decode(content, "some/file.jpg")
     except DataError as error:
         message = str(error)
-    if picture is None:
+    if image is None:
         assert message.startswith("some/file.jpg: ")
         assert len(message.splitlines()) == 1
     else:
-        assert picture.dtype == np.uint8
-        assert picture.shape == (*header_size(content)[::-1], 3)
+        assert image.dtype == np.uint8
+        assert image.shape == (*header_size(content)[::-1], 3)

@@ -1,4 +1,4 @@
-"""Pictures of one class each, good and hostile."""
+"""Images of one class each, good and hostile."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from mpnet.spec.dataset import Dataset
 NAMES = ("cat", "dog", "great white shark")
 
 
-def write_picture(path: Path, value: int = 0) -> None:
+def write_image(path: Path, value: int = 0) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     ok, data = cv2.imencode(".png", np.full((20, 40, 3), value, np.uint8))
     assert ok
@@ -30,8 +30,8 @@ def write_picture(path: Path, value: int = 0) -> None:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     for number, name in enumerate(["cat/b.png", "cat/a.png", "cat/c.PNG", "dog/z.png", ".hidden/x.png"]):
-        write_picture(tmp_path / "val" / name, number)
-    (tmp_path / "val" / "cat" / "notes.txt").write_text("no picture")
+        write_image(tmp_path / "val" / name, number)
+    (tmp_path / "val" / "cat" / "notes.txt").write_text("no image")
     (tmp_path / "val" / "readme.md").write_text("no folder")
     return tmp_path / "val"
 
@@ -47,7 +47,7 @@ def test_a_folder_per_class_comes_in_turns(folder: Path) -> None:
     dataset = read_imagefolder(folder, NAMES)
     assert shown(dataset) == [("a.png", "cat"), ("z.png", "dog"), ("b.png", "cat"), ("c.PNG", "cat")]
     assert [image.id for image in dataset.images] == [1, 2, 3, 4]
-    assert dataset.notes == ("1 of 3 classes have no picture, for example 'great white shark'",)
+    assert dataset.notes == ("1 of 3 classes have no image, for example 'great white shark'",)
     assert dataset.box.tolist() == [[0, 0, 40, 20]] * 4
     assert shown(read_imagefolder(folder, NAMES, limit=2)) == shown(dataset)[:2]
 
@@ -60,7 +60,7 @@ def test_folders_that_are_no_classes(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="folder of classes cannot be read"):
         read_imagefolder(tmp_path / "none", NAMES)
     (tmp_path / "empty" / "cat").mkdir(parents=True)
-    with pytest.raises(DataError, match="its folders hold no pictures"):
+    with pytest.raises(DataError, match="its folders hold no images"):
         read_imagefolder(tmp_path / "empty", NAMES)
     with pytest.raises(DataError, match="holds 0 folders"):
         read_imagefolder(tmp_path / "empty" / "cat", NAMES)
@@ -68,8 +68,8 @@ def test_folders_that_are_no_classes(folder: Path, tmp_path: Path) -> None:
 
 def test_a_list_names_classes_in_four_ways(folder: Path, tmp_path: Path) -> None:
     listed = tmp_path / "val.txt"
-    write_picture(folder / "my pictures" / "sea 7.png")
-    listed.write_bytes("\ufeffcat/a.png 1\r\n\ncat/b.png\tdog\nmy pictures/sea 7.png great white shark\ncat/c.PNG\n".encode())
+    write_image(folder / "my images" / "sea 7.png")
+    listed.write_bytes("\ufeffcat/a.png 1\r\n\ncat/b.png\tdog\nmy images/sea 7.png great white shark\ncat/c.PNG\n".encode())
     dataset = read_list(listed, folder, NAMES)
     assert shown(dataset) == [("a.png", "dog"), ("b.png", "dog"), ("sea 7.png", "great white shark"), ("c.PNG", "cat")]
     assert len(read_list(listed, folder, NAMES, limit=3).images) == 3
@@ -87,8 +87,8 @@ def test_a_list_names_classes_in_four_ways(folder: Path, tmp_path: Path) -> None
         ("z.png", "'z.png' names no class"),
         ("cat/dog.png", "holds the names of several classes ('cat', 'dog')"),
         ("cat/b.png 0", "'cat/b.png' is in line 1 already"),
-        ("cat/\x1b[2J.png 0", "is no path of a picture"),
-        ("cat/\0.png 0", "is no path of a picture"),
+        ("cat/\x1b[2J.png 0", "is no path of an image"),
+        ("cat/\0.png 0", "is no path of an image"),
     ],
 )
 def test_a_bad_line_is_named(folder: Path, tmp_path: Path, line: str, message: str) -> None:
@@ -104,7 +104,7 @@ def test_a_bad_line_is_named(folder: Path, tmp_path: Path, line: str, message: s
 def test_lists_that_are_none(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     listed = tmp_path / "val.txt"
     for content, message in (
-        (b"", "lists no pictures"),
+        (b"", "lists no images"),
         (b"cat/a.png 0\n\xff\n", r"val\.txt:2: not UTF-8"),
         (b"cat/none.png 0", "cannot be read"),
     ):

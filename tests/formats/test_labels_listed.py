@@ -1,4 +1,4 @@
-"""Darknet's .data and lists of pictures, Ultralytics' data.yaml: the same data set as folders of pictures and labels."""
+"""Darknet's .data and lists of images, Ultralytics' data.yaml: the same data set as folders of images and labels."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from mpnet.evaluation.dataset import load_dataset
 from mpnet.formats.labels_listed import describe_listed, read_listed
 from mpnet.formats.labels_yolo import read_yolo
 from mpnet.spec.dataset import Dataset
-from tests.networks import NAMES, write_pictures
+from tests.networks import NAMES, write_images
 
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """set/images/val and set/labels/val with five pictures, two of them in train as well."""
+    """set/images/val and set/labels/val with five images, two of them in train as well."""
     folder = tmp_path / "set"
     folder.mkdir()
-    write_pictures(folder)
+    write_images(folder)
     for kind in ("images", "labels"):
         (folder / kind).rename(folder / "moved")
         (folder / kind).mkdir()
@@ -40,13 +40,13 @@ def plain(root: Path) -> Dataset:
     return read_yolo(root / "set" / "images" / "val", root / "set" / "labels" / "val", NAMES)
 
 
-def pictures(root: Path, under: str = "set/images/val") -> list[str]:
+def images(root: Path, under: str = "set/images/val") -> list[str]:
     return [f"{under}/{file.name}" for file in sorted((root / "set" / "images" / "val").glob("*.png"))]
 
 
 def test_darknets_data_file(root: Path, plain: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
     # As Darknet's own: everything counts from the folder that it is started in, one above the file's.
-    (root / "set" / "valid.txt").write_text("\n".join(pictures(root)) + "\n")
+    (root / "set" / "valid.txt").write_text("\n".join(images(root)) + "\n")
     (root / "set" / "street.data").write_text(
         "classes= 3\ntrain  = set/train.txt\nvalid  = set/valid.txt  # five\nnames = set/street.names\nbackup = backup\n"
     )
@@ -57,15 +57,15 @@ def test_darknets_data_file(root: Path, plain: Dataset, monkeypatch: pytest.Monk
     assert read_listed(root / "set" / "street.data", limit=2).digest == plain.subset([0, 1]).digest
     # Names of the model go before the file's.
     assert read_listed(root / "set" / "street.data", names=("a", "b", "c")).names == ("a", "b", "c")
-    (root / "set" / "train.txt").write_text("\n".join(pictures(root)[:3]))
+    (root / "set" / "train.txt").write_text("\n".join(images(root)[:3]))
     [note] = read_listed(root / "set" / "street.data").notes
-    assert "3 of 5 pictures are in the training list as well" in note
+    assert "3 of 5 images are in the training list as well" in note
 
 
-def test_absolute_lists_and_labels_beside_pictures(root: Path, plain: Dataset) -> None:
+def test_absolute_lists_and_labels_beside_images(root: Path, plain: Dataset) -> None:
     for file in (root / "set" / "labels" / "val").iterdir():
         shutil.move(file, root / "set" / "images" / "val" / file.name)
-    (root / "valid.txt").write_text("\n".join(str(root / name) for name in pictures(root)))
+    (root / "valid.txt").write_text("\n".join(str(root / name) for name in images(root)))
     assert read_listed(root / "valid.txt", names=NAMES).digest == plain.digest
 
 
@@ -83,19 +83,19 @@ def test_ultralytics_data_yaml(root: Path, plain: Dataset, text: str) -> None:
     if "datasets" in text:
         (root / "datasets").mkdir()
         shutil.copytree(root / "set", root / "datasets" / "set")
-    (root / "set" / "valid.txt").write_text("\n".join(pictures(root, "./images/val")))
+    (root / "set" / "valid.txt").write_text("\n".join(images(root, "./images/val")))
     (root / "set" / "data.yaml").write_text(text)
     found = load_dataset("ultralytics", None, labels=root / "set" / "data.yaml")
     assert (found.digest, found.notes) == (plain.digest, ())
 
 
-def test_a_picture_without_labels_is_empty_and_said(root: Path, plain: Dataset) -> None:
+def test_an_image_without_labels_is_empty_and_said(root: Path, plain: Dataset) -> None:
     (root / "set" / "labels" / "val" / "scene-0.txt").unlink()
     (root / "set" / "data.yaml").write_text("val: images/val\nnames: [circle, square, bar]\n")
     found = read_listed(root / "set" / "data.yaml")
     assert len(found.images) == 5
     assert 0 not in found.image_index
-    assert found.notes == ("1 of 5 pictures have no label file and count as empty, for example 'scene-0.png'",)
+    assert found.notes == ("1 of 5 images have no label file and count as empty, for example 'scene-0.png'",)
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -125,19 +125,19 @@ def test_whatever_stands_there_is_read_or_refused(tmp_path: Path, suffix: str, t
         ("a.data", "names = street.names\n", "names no `valid` list"),
         ("a.data", "valid = none.txt\n", "valid is 'none.txt', which is nowhere"),
         ("a.data", "valid = valid.txt\nnames = none.names\n", "names is 'none.names', which is nowhere"),
-        ("a.yaml", "names: [a]\n", "names no pictures for validation"),
+        ("a.yaml", "names: [a]\n", "names no images for validation"),
         ("a.yaml", "val: images/none\n", "val is 'images/none', which is nowhere"),
         ("a.yaml", "val: images/val\n", "names no classes"),
         ("a.yaml", "val: images/val\nnames: {0: a, 2: b}\n", "names has the indices"),
         ("a.yaml", "[1, 2]\n", "holds no `key: value` pairs"),
-        ("a.txt", "set/images/val/scene-0.png\nreadme.md\n", "a.txt:2: 'readme.md' is no path of a picture"),
-        ("a.txt", "", "lists no pictures"),
+        ("a.txt", "set/images/val/scene-0.png\nreadme.md\n", "a.txt:2: 'readme.md' is no path of an image"),
+        ("a.txt", "", "lists no images"),
         ("a.txt", "x.png\nx.png\n", "a.txt:2: 'x.png' is in line 1 already"),
         ("a.txt", "none/x.png\n", "x.png: cannot be read"),
     ],
 )
 def test_what_is_wrong_is_one_line(root: Path, name: str, text: str, said: str) -> None:
-    (root / "set" / "valid.txt").write_text("\n".join(pictures(root)))
+    (root / "set" / "valid.txt").write_text("\n".join(images(root)))
     (root / "set" / name).write_text(text)
     with pytest.raises(MpnetError) as refused:
         read_listed(root / "set" / name, names=NAMES if name == "a.txt" else None)

@@ -16,7 +16,7 @@ from mpnet.formats.labels_yolo import parse_labels, read_names, read_yolo
 NAMES = ("cat", "dog", "crème brûlée")
 
 
-def write_pictures(folder: Path, names: list[str], width: int = 40, height: int = 20) -> None:
+def write_images(folder: Path, names: list[str], width: int = 40, height: int = 20) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for number, name in enumerate(names):
         ok, data = cv2.imencode(".png", np.full((height, width, 3), number, np.uint8))
@@ -26,8 +26,8 @@ def write_pictures(folder: Path, names: list[str], width: int = 40, height: int 
 
 @pytest.fixture
 def folders(tmp_path: Path) -> tuple[Path, Path]:
-    write_pictures(tmp_path / "images", ["b.png", "a.png", "c.PNG"])
-    (tmp_path / "images" / "notes.md").write_text("no picture")
+    write_images(tmp_path / "images", ["b.png", "a.png", "c.PNG"])
+    (tmp_path / "images" / "notes.md").write_text("no image")
     (tmp_path / "labels").mkdir()
     (tmp_path / "labels" / "a.txt").write_text("1 0.5 0.5 0.5 1\n\n0 0.25 0.25 0.5 0.5\r\n")
     (tmp_path / "labels" / "b.txt").write_text("")
@@ -45,19 +45,19 @@ def test_reads_boxes_in_pixels(folders) -> None:
     assert dataset.box.tolist() == [[10, 0, 20, 20], [0, 0, 20, 10]]
     assert dataset.area.tolist() == [400, 200]
     assert not dataset.crowd.any()
-    assert dataset.notes == ("1 of 3 pictures have no label file and count as empty, for example 'c.PNG'",)
+    assert dataset.notes == ("1 of 3 images have no label file and count as empty, for example 'c.PNG'",)
 
 
-def test_limit_takes_the_first_pictures(folders) -> None:
+def test_limit_takes_the_first_images(folders) -> None:
     dataset = read_yolo(*folders, NAMES, limit=2)
     assert len(dataset.images) == 2
     assert dataset.notes == ()
 
 
-def test_labels_without_a_picture_are_noted(folders) -> None:
+def test_labels_without_an_image_are_noted(folders) -> None:
     (folders[1] / "zebra.txt").write_text("0 0.5 0.5 1 1")
     (folders[1] / "classes.txt").write_text("cat")  # label tools leave it there
-    assert read_yolo(*folders, NAMES).notes[1] == "1 label files belong to no picture, for example 'zebra.txt'"
+    assert read_yolo(*folders, NAMES).notes[1] == "1 label files belong to no image, for example 'zebra.txt'"
 
 
 @pytest.mark.parametrize(
@@ -97,23 +97,23 @@ def test_binary_and_oversized_labels(folders, monkeypatch) -> None:
 
 def test_folders_that_do_not_fit(folders, tmp_path: Path) -> None:
     images, labels = folders
-    with pytest.raises(DataError, match=r"folder of pictures cannot be read.*data\.pictures|data\.images"):
+    with pytest.raises(DataError, match=r"folder of images cannot be read.*data\.images|data\.images"):
         read_yolo(tmp_path / "none", labels, NAMES)
     with pytest.raises(DataError, match="folder of labels cannot be read"):
         read_yolo(images, tmp_path / "none", NAMES)
     (tmp_path / "empty").mkdir()
-    with pytest.raises(DataError, match="holds no pictures"):
+    with pytest.raises(DataError, match="holds no images"):
         read_yolo(tmp_path / "empty", labels, NAMES)
-    with pytest.raises(DataError, match="no label file has the name of a picture"):
+    with pytest.raises(DataError, match="no label file has the name of an image"):
         read_yolo(images, tmp_path / "empty", NAMES)
-    write_pictures(images, ["a.bmp"])
+    write_images(images, ["a.bmp"])
     with pytest.raises(DataError, match="same stem"):
         read_yolo(images, labels, NAMES)
 
 
-def test_a_broken_picture_is_named(folders) -> None:
-    (folders[0] / "b.png").write_bytes(b"no picture")
-    with pytest.raises(DataError, match=r"b\.png: is not a readable picture"):
+def test_a_broken_image_is_named(folders) -> None:
+    (folders[0] / "b.png").write_bytes(b"no image")
+    with pytest.raises(DataError, match=r"b\.png: is not a readable image"):
         read_yolo(*folders, NAMES)
 
 

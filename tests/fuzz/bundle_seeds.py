@@ -1,4 +1,4 @@
-"""Writes the bundle target's seeds: bundle_seeds.py FOLDER. A network of few pixels in several configurations, and pictures."""
+"""Writes the bundle target's seeds: bundle_seeds.py FOLDER. A network of few pixels in several configurations, and images."""
 
 from __future__ import annotations
 
@@ -96,9 +96,9 @@ def main() -> None:
         small = next((content for content in made if len(content) <= MAX_BYTES), None)
         if small:
             (folder / f"{name}.mpnet").write_bytes(small)
-    picture = np.random.default_rng(0).integers(0, 256, (6, 9, 3), np.uint8)
+    image = np.random.default_rng(0).integers(0, 256, (6, 9, 3), np.uint8)
     for name, options in {"a.ppm": [], "b.jpg": [], "c.jpg": [cv2.IMWRITE_JPEG_PROGRESSIVE, 1]}.items():
-        cv2.imwrite(str(folder / name), picture, options)
+        cv2.imwrite(str(folder / name), image, options)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-/* Any bytes as a bundle that is opened and run, or as a picture that is read: nothing outside its memory is touched.
+/* Any bytes as a bundle that is opened and run, or as an image that is read: nothing outside its memory is touched.
  *
  * A bundle is looked at as it is, and once more with its CRCs made right, for a fuzzer never gets past them otherwise. */
 #include <stdint.h>
@@ -11,7 +11,7 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 /* A network that only the seeds' size takes; larger ones find nothing more, and take longer. */
-enum { MAX_PICTURE = 1 << 16 };
+enum { MAX_IMAGE = 1 << 16 };
 
 static void repair_piece(uint8_t *bundle, const mpb_section *data, mpb_piece *piece)
 {
@@ -55,14 +55,14 @@ static void run_bundle(const uint8_t *bundle, size_t size)
     mprun *net = calloc(1, sizeof *net);
     if (!net) abort();
     if (!mpr_file_of(&net->file, "bundle", bundle, size, error) && !mpr_net_open(net, "scalar", 1, error)) {
-        uint8_t picture[5 * 7 * 3];
+        uint8_t image[5 * 7 * 3];
         const mprun_box *boxes;
-        for (size_t i = 0; i < sizeof picture; i++) picture[i] = (uint8_t)(i * 37);
-        if (mprun_detections(net, picture, 7, 5, 0.1, -1, &boxes) < 0 && !*mprun_error(net)) abort();
+        for (size_t i = 0; i < sizeof image; i++) image[i] = (uint8_t)(i * 37);
+        if (mprun_detections(net, image, 7, 5, 0.1, -1, &boxes) < 0 && !*mprun_error(net)) abort();
         for (int64_t p = 1; p < net->file.count[MPB_PROGRAMS]; p++) {
             mpr_pass pass;
             if (mpr_pass_open(&pass, &net->weights, p, error)) continue;
-            memset(pass.picture, 0, mpr_slot_bytes(&pass.slots[0]));
+            memset(pass.image, 0, mpr_slot_bytes(&pass.slots[0]));
             mpr_pass_run(&pass, error);
             mpr_pass_close(&pass);
         }
@@ -73,26 +73,26 @@ static void run_bundle(const uint8_t *bundle, size_t size)
     free(net);
 }
 
-static void read_picture(const uint8_t *data, size_t size)
+static void read_image(const uint8_t *data, size_t size)
 {
     char error[MPR_ERROR] = "";
-    mpr_picture picture;
+    mpr_image image;
     uint8_t *file = malloc(size ? size : 1);
     if (!file) abort();
     memcpy(file, data, size);
-    const int failed = mpr_picture_of(&picture, "picture", file, size, (mpr_room){0}, error);
-    if (!failed != (picture.rgb != 0) || (failed && !*error)) abort();
-    if (!failed && picture.rgb[(size_t)picture.width * picture.height * 3 - 1] > 255) abort();
-    mpr_picture_drop(&picture);
+    const int failed = mpr_image_of(&image, "image", file, size, (mpr_room){0}, error);
+    if (!failed != (image.rgb != 0) || (failed && !*error)) abort();
+    if (!failed && image.rgb[(size_t)image.width * image.height * 3 - 1] > 255) abort();
+    mpr_image_drop(&image);
     free(file);
 }
 
-/* The size in the header of what looks like a picture, so that huge ones are left alone. */
+/* The size in the header of what looks like an image, so that huge ones are left alone. */
 static int is_small(const uint8_t *data, size_t size)
 {
     for (size_t at = 0; at + 9 <= size; ++at)
         if (data[at] == 0xff && data[at + 1] >= 0xc0 && data[at + 1] <= 0xc2 &&
-            (int64_t)(data[at + 5] << 8 | data[at + 6]) * (data[at + 7] << 8 | data[at + 8]) > MAX_PICTURE)
+            (int64_t)(data[at + 5] << 8 | data[at + 6]) * (data[at + 7] << 8 | data[at + 8]) > MAX_IMAGE)
             return 0;
     return 1;
 }
@@ -100,7 +100,7 @@ static int is_small(const uint8_t *data, size_t size)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     if (size < 8 || memcmp(data, "mpbundle", 8) != 0) {
-        if (is_small(data, size)) read_picture(data, size);
+        if (is_small(data, size)) read_image(data, size);
         return 0;
     }
     void *bundle = 0;

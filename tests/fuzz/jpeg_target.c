@@ -9,9 +9,9 @@
 #include <string.h>
 
 #include "mpnet.h"
-#include "picture/mp_jpeg.h"
+#include "image/mp_jpeg.h"
 
-enum { MAX_PIXELS = 1 << 13 }; /* larger pictures find nothing more, and take longer */
+enum { MAX_PIXELS = 1 << 13 }; /* larger images find nothing more, and take longer */
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

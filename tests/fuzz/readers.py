@@ -26,7 +26,7 @@ from typing import Any, Callable
 from rich.console import Console
 
 from mpnet.cli.main import cli, guarded
-from mpnet.detection.pictures import read_picture
+from mpnet.detection.images import read_image
 from mpnet.engine.assign import assign
 from mpnet.engine.options import resolve_options
 from mpnet.engine.prepare import Prepared
@@ -144,7 +144,7 @@ FORMATS: dict[str, Format] = {
     "ranges": Format("ranges.json", json_of, lambda folder, number: read_ranges(folder / "ranges.json")),
     "latency": Format("latency.json", json_of, lambda folder, number: read_table(folder / "latency.json").as_json()),
     **{
-        name: Format(f"picture.{name}", bytes_of, lambda folder, number, name=name: read_picture(folder / f"picture.{name}"))
+        name: Format(f"image.{name}", bytes_of, lambda folder, number, name=name: read_image(folder / f"image.{name}"))
         for name in ("jpg", "png", "bmp", "webp", "ppm")
     },
     **{
@@ -199,19 +199,19 @@ def prepare(folder: Path) -> None:
         agreement = json.loads((path / "result.json").read_text())["agreement"]
         path.rename(folder / ("base" if agreement is None else "result"))
     (folder / "detections.json").write_bytes((folder / "result/detections.json").read_bytes())
-    pictures = sorted((folder / "images").iterdir())
+    images = sorted((folder / "images").iterdir())
     (folder / "coco.json").write_text(
         json.dumps(
             {
                 "images": [
                     {"id": i, "file_name": path.name, "height": shape[0], "width": shape[1]}
-                    for i, path in enumerate(pictures)
+                    for i, path in enumerate(images)
                     for shape in [cv2.imread(str(path)).shape]
                 ],
                 "categories": [{"id": i + 1, "name": name} for i, name in enumerate(NAMES)],
                 "annotations": [
                     {"id": i, "image_id": i, "category_id": 1, "bbox": [1, 2, 30.5, 20], "area": 600, "iscrowd": 0}
-                    for i in range(len(pictures))
+                    for i in range(len(images))
                 ],
             }
         )
@@ -241,7 +241,7 @@ def prepare(folder: Path) -> None:
     )
     pixels = cv2.resize(np.random.RandomState(0).randint(0, 256, (5, 6, 3), dtype=np.uint8), (48, 32))
     for name in ("jpg", "png", "bmp", "webp", "ppm"):
-        (folder / f"picture.{name}").write_bytes(cv2.imencode(f".{name}", pixels)[1].tobytes())
+        (folder / f"image.{name}").write_bytes(cv2.imencode(f".{name}", pixels)[1].tobytes())
     for name in filter(available, FORMATS):
         if FORMATS[name].seed.endswith(tuple(PACKAGES)):
             (folder / FORMATS[name].seed).write_bytes(_model(*FORMATS[name].seed.split(".")))

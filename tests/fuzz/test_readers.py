@@ -13,7 +13,7 @@ from typing import Iterator
 import pytest
 
 from mpnet.cli.main import guarded
-from mpnet.detection.pictures import read_picture
+from mpnet.detection.images import read_image
 from mpnet.formats.json_text import read_json
 from tests.formats.test_image_walk import jpeg_of_scans
 from tests.fuzz.readers import FORMATS, _hang, _read, attempt, available, prepare
@@ -116,7 +116,7 @@ HOSTILE = {
 def test_what_the_reproducers_may_take(name: str, shared_data: Path) -> None:
     megabytes, seconds = HOSTILE[name]
     path = shared_data / "hostile" / name
-    taken = cost(lambda: read_json(path) and None if name.endswith("json") else read_picture(path) is None)
+    taken = cost(lambda: read_json(path) and None if name.endswith("json") else read_image(path) is None)
     assert taken <= (megabytes, taken[1])
     assert taken[1] <= seconds
 
@@ -134,6 +134,6 @@ def test_what_the_reproducers_may_take(name: str, shared_data: Path) -> None:
 def test_what_a_small_file_may_take(name: str, content: bytes, megabytes: int, seconds: float, tmp_path: Path) -> None:
     path = tmp_path / name
     path.write_bytes(content)
-    taken = cost(lambda: read_json(path) and None if name.endswith("json") else read_picture(path) is None)
+    taken = cost(lambda: read_json(path) and None if name.endswith("json") else read_image(path) is None)
     assert taken <= (megabytes, taken[1])
     assert taken[1] <= seconds

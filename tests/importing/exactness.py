@@ -1,7 +1,7 @@
 """The table of docs/import.md, "How close": mpnet and ONNX Runtime against each other and against float64.
 
 Usage: python -m tests.importing.exactness [DRAWS [NETWORK...]]. Prints Markdown, the worst of so many random
-weights and pictures.
+weights and images.
 """
 
 from __future__ import annotations

@@ -114,7 +114,7 @@ FORMS: dict[str, Callable[[Builder, str], str]] = {
         "Conv", [x, b.constant(b.random.normal(0, 0.3, (6, 8, 4, 4)))], 6, kernel_shape=[4, 4], auto_pad="SAME_LOWER"
     ),
     "space to depth": lambda b, x: b.node("Relu", [b.node("SpaceToDepth", [x], 32, blocksize=2)]),
-    "picture twice": lambda b, x: b.concat([b.pool("images", 2, 2, 0), x]),
+    "image twice": lambda b, x: b.concat([b.pool("images", 2, 2, 0), x]),
     "difference": lambda b, x: b.node("Sub", [x, b.conv(x, 8)]),
     "per pixel": lambda b, x: b.node("Mul", [x, b.node("Sigmoid", [b.conv(x, 1)])]),
     "channel padding": lambda b, x: b.node("Pad", [x, b.constant([0, 0, 0, 0, 0, 4, 1, 0], np.int64)], 12),
@@ -175,7 +175,7 @@ def test_heads_that_the_user_names_leave_as_they_are(importing: Importing) -> No
         assert np.abs(own - other).max() <= 2e-6 * np.abs(other).max()
 
 
-def test_pictures_enter_as_the_network_takes_them(importing: Importing) -> None:
+def test_images_enter_as_the_network_takes_them(importing: Importing) -> None:
     from mpnet.importing.described import Pixels
 
     model = small(then=lambda b, x: b.conv(x, 4))
@@ -183,7 +183,7 @@ def test_pictures_enter_as_the_network_takes_them(importing: Importing) -> None:
     mean, std = np.array([120.0, 110, 100]), np.array([50.0, 60, 70])
     _, shifted = importing(model, pixels=Pixels(tuple(mean), tuple(std), True))
     x = np.random.default_rng(2).random((1, 16, 16, 3), np.float32)
-    # The shift comes before the zeros of the first padding, so only what lies inside is equal to the shifted picture's.
+    # The shift comes before the zeros of the first padding, so only what lies inside is equal to the shifted image's.
     given = ((x[..., ::-1] * 255 - mean) / std).astype(np.float32)
     [own], [other] = heads_of(shifted, x), heads_of(plain, given)
     np.testing.assert_allclose(own, other, rtol=2e-5, atol=2e-5)

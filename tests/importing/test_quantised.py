@@ -22,7 +22,7 @@ from tests.importing.graphs import Builder, yolov8n
 quantization = pytest.importorskip("onnxruntime.quantization")
 
 
-class Pictures:
+class Images:
     """What the quantiser calibrates on."""
 
     def __init__(self, shape: tuple[int, ...]) -> None:
@@ -40,7 +40,7 @@ def quantised(model: onnx.ModelProto, folder: Path, per_channel: bool, **kinds: 
     quantization.quantize_static(
         plain,
         path,
-        Pictures(shape),
+        Images(shape),
         quant_format=quantization.QuantFormat.QDQ,
         per_channel=per_channel,
         weight_type=quantization.QuantType.QInt8,

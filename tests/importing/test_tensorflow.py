@@ -107,8 +107,8 @@ def test_heads_equal_litert(name: str, tensorflow_here: Any, tmp_path: Path) -> 
 @pytest.mark.parametrize("calibrated", [True, False], ids=["full int8", "dynamic range"])
 def test_quantised_files_keep_their_integers(calibrated: bool, tensorflow_here: Any, tmp_path: Path) -> None:
     tf = tensorflow_here
-    pictures = [np.random.default_rng(i).random((1, SIDE, SIDE, 3), np.float32) for i in range(8)]
-    more = {"representative_dataset": lambda: ([x] for x in pictures)} if calibrated else {}
+    images = [np.random.default_rng(i).random((1, SIDE, SIDE, 3), np.float32) for i in range(8)]
+    more = {"representative_dataset": lambda: ([x] for x in images)} if calibrated else {}
     path = converted(tf, "mobile", tmp_path, optimizations=[tf.lite.Optimize.DEFAULT], **more)
     imported = import_model(path)
     network = imported.network
@@ -126,7 +126,7 @@ def test_quantised_files_keep_their_integers(calibrated: bool, tensorflow_here: 
     for layer in chosen:
         made, _ = quantize_weights(weights.layers[layer.index].weights, WeightScheme())
         assert np.sort(made.ravel()).tobytes() in stored
-    for x in pictures[:2]:
+    for x in images[:2]:
         for own, other in _pairs(heads_of(imported, x), litert(tf, path, x)):
             # Shares of ten classes; LiteRT rounds after every operator.
             assert np.abs(own - other).max() < 0.05

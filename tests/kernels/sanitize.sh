@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs the tests of kernels, boxes and pictures on a C core built with address and undefined-behaviour sanitizers.
+# Runs the tests of kernels, boxes and images on a C core built with address and undefined-behaviour sanitizers.
 # Usage: tests/kernels/sanitize.sh [CC...]; PYTHON names the interpreter (default: python3 of the environment).
 set -euo pipefail
 cd "$(dirname "$0")/../.."

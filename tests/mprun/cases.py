@@ -125,7 +125,7 @@ def _said(draw: random.Random) -> QuantizationOptions:
         WeightOptions(draw.choice(WEIGHT_GRANULARITIES), method, draw.choice(WEIGHTS[method].roundings)),
         bias_correction=draw.random() < 0.3,
         equalisation=None,
-        # What is learnt needs pictures.
+        # What is learnt needs images.
         narrow=NarrowOptions(draw.choice(NARROW_GRANULARITIES), draw.choice(NARROW_METHODS), "nearest", False),
     )
 
@@ -154,13 +154,13 @@ def configuration(network: NetworkSpec, seed: int) -> Configuration:
         prepared = Prepared(network, weights, kernels(), batch_norm=options.batch_norm, channel_means=means)
         try:
             made = Configuration.of(prepared, assign(network, overrides=chosen), options, content=b"")
-            Session(prepared, made.plan).forward(picture(network))
+            Session(prepared, made.plan).forward(image(network))
         except MpnetError:
             continue  # not every network stays within halves, nor every range within every mode
         return made
 
 
-def picture(network: NetworkSpec) -> np.ndarray:
+def image(network: NetworkSpec) -> np.ndarray:
     """The input of all configurations of a network."""
     return np.random.default_rng(len(network.layers)).random((1, *network.in_shape), np.float32)
 
@@ -170,7 +170,7 @@ def write(folder: Path, count: int, levels: tuple[str, ...] = ()) -> None:
     lines = []
     for name, text in {**NETWORKS, **FAMILY}.items():
         network = parse_cfg(text(), name)
-        x = picture(network)
+        x = image(network)
         x.tofile(folder / f"{name}.input")
         for seed in range(count if name in NETWORKS else -(-count // 10)):
             made = configuration(network, seed)

@@ -81,12 +81,12 @@ def mprun() -> Program:
 
 
 @pytest.fixture(scope="session")
-def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with two JPEGs and a PPM of the demo, of different sizes."""
-    folder = tmp_path_factory.mktemp("pictures")
+    folder = tmp_path_factory.mktemp("images")
     for number, size in enumerate([(224, 224), (300, 200), (97, 161)]):
-        picture = cv2.resize(scene("val", number)[0], size)[:, :, ::-1]
-        cv2.imwrite(str(folder / f"scene-{number}.{'ppm' if number == 2 else 'jpg'}"), picture)
+        image = cv2.resize(scene("val", number)[0], size)[:, :, ::-1]
+        cv2.imwrite(str(folder / f"scene-{number}.{'ppm' if number == 2 else 'jpg'}"), image)
     return folder
 
 
@@ -104,7 +104,7 @@ def mixed_cfg(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def jpeg_experiment(tmp_path: Path) -> Path:
-    """The tiny network with pictures as JPEGs and labels; the path of its experiment.yaml."""
+    """The tiny network with images as JPEGs and labels; the path of its experiment.yaml."""
     path = write_experiment(tmp_path)
     for png in sorted((tmp_path / "images").glob("*.png")):
         cv2.imwrite(str(png.with_suffix(".jpg")), cv2.imread(str(png)))

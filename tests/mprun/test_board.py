@@ -43,18 +43,18 @@ def run(command: str, folder: Path, repository: Path, statuses: tuple[int, ...] 
 
 
 def prepared(work: Path, board: Path) -> None:
-    """A network with an experiment and pictures as JPEGs, which the board has as well."""
-    (board / "pictures").mkdir(parents=True)
+    """A network with an experiment and images as JPEGs, which the board has as well."""
+    (board / "images").mkdir(parents=True)
     work.mkdir()
     experiment = write_experiment(work)
     sweep = "sweep: {strategy: one_at_a_time, precisions: [fp32, int8]}\n"
     experiment.write_text(experiment.read_text(encoding="utf-8") + sweep, encoding="utf-8")
     for png in sorted((work / "images").glob("*.png")):
-        picture = cv2.imread(str(png))
+        image = cv2.imread(str(png))
         png.unlink()
-        cv2.imwrite(str(png.with_suffix(".jpg")), picture)
-        shutil.copy(png.with_suffix(".jpg"), board / "pictures")
-    shutil.copy(board / "pictures" / "scene-0.jpg", board / "street.jpg")
+        cv2.imwrite(str(png.with_suffix(".jpg")), image)
+        shutil.copy(png.with_suffix(".jpg"), board / "images")
+    shutil.copy(board / "images" / "scene-0.jpg", board / "street.jpg")
 
 
 @pytest.mark.skipif("MPNET_ARM" not in os.environ, reason="make test-arm runs it")

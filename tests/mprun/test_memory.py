@@ -88,11 +88,11 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ],
     ids=lambda words: " ".join(words),
 )
-def test_any_request_that_fails(failing: Path, bundle: Path, pictures: Path, words: tuple[str, ...], tmp_path: Path) -> None:
+def test_any_request_that_fails(failing: Path, bundle: Path, images: Path, words: tuple[str, ...], tmp_path: Path) -> None:
     out = tmp_path / "out" / "out.json"
     listed = tmp_path / "list"
-    listed.write_text("".join(f"{path}\n" for path in sorted(pictures.iterdir())))
-    filled = [word.format(folder=pictures, out=out, list=listed) for word in words]
+    listed.write_text("".join(f"{path}\n" for path in sorted(images.iterdir())))
+    filled = [word.format(folder=images, out=out, list=listed) for word in words]
     # A table asks for the same again and again, and may say that the machine is busy.
     step, well = (7, (0, 1)) if "--profile" in words else (1, (0,))
 

@@ -66,9 +66,9 @@ def test_bench_times_every_step(mprun: Program, bundle: Path) -> None:
     assert {step["step"].split()[0] for step in found["steps"]} >= {"Convolve", "Quantize"}
 
 
-def test_damage_is_one_line_wherever_it_is(mprun: Program, bundle: Path, pictures: Path, tmp_path: Path) -> None:
+def test_damage_is_one_line_wherever_it_is(mprun: Program, bundle: Path, images: Path, tmp_path: Path) -> None:
     content = bundle.read_bytes()
-    picture = pictures / "scene-0.jpg"
+    image = images / "scene-0.jpg"
     place = int.from_bytes(content[32 + 11 * 24 :][:8], "little") + 10  # in the first weights: section 11 is data
     damaged = {
         "empty": (b"", "is empty or not a file"),
@@ -81,7 +81,7 @@ def test_damage_is_one_line_wherever_it_is(mprun: Program, bundle: Path, picture
     for name, (changed, said) in damaged.items():
         (tmp_path / name).write_bytes(changed)
         # A level that weights are packed for does not look at the others.
-        words = (tmp_path / name, picture, "--isa", "scalar") if name == "weights" else (tmp_path / name, picture)
+        words = (tmp_path / name, image, "--isa", "scalar") if name == "weights" else (tmp_path / name, image)
         done = mprun(*words, check=2)
         assert said in done.stderr
         assert done.stderr.startswith(f"mprun: {tmp_path / name}: ")
@@ -89,8 +89,8 @@ def test_damage_is_one_line_wherever_it_is(mprun: Program, bundle: Path, picture
         assert done.stdout == ""
 
 
-def test_other_pictures_are_named_with_what_to_do(mprun: Program, bundle: Path, pictures: Path, tmp_path: Path) -> None:
-    jpeg = (pictures / "scene-0.jpg").read_bytes()
+def test_other_images_are_named_with_what_to_do(mprun: Program, bundle: Path, images: Path, tmp_path: Path) -> None:
+    jpeg = (images / "scene-0.jpg").read_bytes()
     files = {
         "a.png": (b"\x89PNG\r\n\x1a\n" + bytes(50), "is neither JPEG nor PPM; convert it"),
         "b.jpg": (jpeg[:200], "save it again"),
@@ -100,7 +100,7 @@ def test_other_pictures_are_named_with_what_to_do(mprun: Program, bundle: Path, 
     }
     for name, (content, said) in files.items():
         (tmp_path / name).write_bytes(content)
-        done = mprun(bundle, pictures / "scene-1.jpg", tmp_path / name, "--json", check=2)
+        done = mprun(bundle, images / "scene-1.jpg", tmp_path / name, "--json", check=2)
         assert said in done.stderr
         assert done.stdout == ""
     assert "no such file" in mprun(bundle, tmp_path / "gone.jpg", check=2).stderr

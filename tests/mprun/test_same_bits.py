@@ -1,4 +1,4 @@
-"""mprun gives what mpnet gives, byte for byte: tensors of random configurations, and boxes of pictures."""
+"""mprun gives what mpnet gives, byte for byte: tensors of random configurations, and boxes of images."""
 
 from __future__ import annotations
 
@@ -57,17 +57,17 @@ def _detect(cfg: Path, *words: object) -> str:
 
 @pytest.mark.parametrize("options", [(), ("--resize", "letterbox", "--confidence", "0.03", "--nms", "0.6")])
 def test_the_document_is_that_of_mpnet_detect(
-    mprun: Program, mixed_cfg: Path, pictures: Path, tmp_path: Path, options: tuple[str, ...]
+    mprun: Program, mixed_cfg: Path, images: Path, tmp_path: Path, options: tuple[str, ...]
 ) -> None:
     bundle = _export(mixed_cfg, tmp_path / "net.mpnet")
-    expected = json.loads(_detect(mixed_cfg, pictures, "--json", *options))
-    found = json.loads(mprun(bundle, pictures, "--json", *options).stdout)
+    expected = json.loads(_detect(mixed_cfg, images, "--json", *options))
+    found = json.loads(mprun(bundle, images, "--json", *options).stdout)
     assert sum(len(file["detections"]) for file in found["files"]) > 2
     assert found == expected
 
 
 @pytest.mark.parametrize("kind", ["region", "gaussian", "detection", "left top", "background", "plain classes", "flat"])
-def test_boxes_of_every_kind_of_head(mprun: Program, kind: str, pictures: Path, tmp_path: Path) -> None:
+def test_boxes_of_every_kind_of_head(mprun: Program, kind: str, images: Path, tmp_path: Path) -> None:
     said = {
         "left top": ("gaussian", "[Gaussian_yolo]\n", "[Gaussian_yolo]\nyolo_point=left_top\nscale_x_y=1.1\n"),
         "background": ("region", "softmax=1", "softmax=1\nbackground=1"),
@@ -81,26 +81,26 @@ def test_boxes_of_every_kind_of_head(mprun: Program, kind: str, pictures: Path, 
     write_network(tmp_path, seed=2, text=text)
     (tmp_path / "net.names").write_text("a\nb\n", encoding="utf-8")
     bundle = _export(tmp_path / "net.cfg", tmp_path / "net.mpnet")
-    expected = json.loads(_detect(tmp_path / "net.cfg", pictures, "--json", "--confidence", "0.01"))
-    found = json.loads(mprun(bundle, pictures, "--json", "--confidence", "0.01").stdout)
+    expected = json.loads(_detect(tmp_path / "net.cfg", images, "--json", "--confidence", "0.01"))
+    found = json.loads(mprun(bundle, images, "--json", "--confidence", "0.01").stdout)
     assert sum(len(file["detections"]) for file in found["files"]) > 0
     assert found == expected
 
 
 @pytest.mark.parametrize("level", usable_levels())
 @pytest.mark.parametrize("decoder", [*FORMS, "none"])
-def test_boxes_of_imported_heads(mprun: Program, decoder: str, level: str, pictures: Path, tmp_path: Path) -> None:
+def test_boxes_of_imported_heads(mprun: Program, decoder: str, level: str, images: Path, tmp_path: Path) -> None:
     channels, keys = (7, "decoder=none") if decoder == "none" else FORMS[decoder][:2]
     write_network(tmp_path, seed=2, text=head_cfg(channels, keys))
     (tmp_path / "net.names").write_text("a\nb\nc\n", encoding="utf-8")
     bundle = _export(tmp_path / "net.cfg", tmp_path / "net.mpnet")
-    words = pictures, "--json", "--confidence", "0.01"
+    words = images, "--json", "--confidence", "0.01"
     found = json.loads(mprun(bundle, *words, "--isa", level).stdout)
     assert found == json.loads(_detect(tmp_path / "net.cfg", *words))
     assert (sum(len(file["detections"]) for file in found["files"]) > 5) == (decoder != "none")
 
 
-def test_boxes_of_a_tree_of_classes(mprun: Program, pictures: Path, tmp_path: Path) -> None:
+def test_boxes_of_a_tree_of_classes(mprun: Program, images: Path, tmp_path: Path) -> None:
     """YOLO9000's: probabilities multiply on the way to the root; with and without a map."""
     (tmp_path / "tree").write_text("x -1\ny -1\nz 0\nu 0\nv 1\n", encoding="utf-8")
     (tmp_path / "map").write_text("2\n4\n1\n", encoding="utf-8")
@@ -111,14 +111,14 @@ def test_boxes_of_a_tree_of_classes(mprun: Program, pictures: Path, tmp_path: Pa
         (tmp_path / "net.weights").write_bytes(weights_content(random_weights(network, 1), network))
         (tmp_path / "net.names").write_text("\n".join("abcde"[:classes]) + "\n", encoding="utf-8")
         bundle = _export(tmp_path / "net.cfg", tmp_path / "net.mpnet")
-        expected = json.loads(_detect(tmp_path / "net.cfg", pictures, "--json", "--confidence", "0.01"))
-        found = json.loads(mprun(bundle, pictures, "--json", "--confidence", "0.01").stdout)
+        expected = json.loads(_detect(tmp_path / "net.cfg", images, "--json", "--confidence", "0.01"))
+        found = json.loads(mprun(bundle, images, "--json", "--confidence", "0.01").stdout)
         assert sum(len(file["detections"]) for file in found["files"]) > 0
         assert found == expected
 
 
-def test_the_text_is_that_of_mpnet_detect(mprun: Program, mixed_cfg: Path, pictures: Path, tmp_path: Path) -> None:
-    assert mprun(_export(mixed_cfg, tmp_path / "net.mpnet"), pictures).stdout == _detect(mixed_cfg, pictures)
+def test_the_text_is_that_of_mpnet_detect(mprun: Program, mixed_cfg: Path, images: Path, tmp_path: Path) -> None:
+    assert mprun(_export(mixed_cfg, tmp_path / "net.mpnet"), images).stdout == _detect(mixed_cfg, images)
 
 
 def test_evaluation_writes_the_file_of_a_run(mprun: Program, jpeg_experiment: Path, tmp_path: Path) -> None:
@@ -130,10 +130,10 @@ def test_evaluation_writes_the_file_of_a_run(mprun: Program, jpeg_experiment: Pa
 
 
 def test_classes_have_the_ids_of_a_coco_data_set(mprun: Program, jpeg_experiment: Path, tmp_path: Path) -> None:
-    """Which are any numbers; those of pictures are 1, 2, ... in order, unless a list says otherwise."""
+    """Which are any numbers; those of images are 1, 2, ... in order, unless a list says otherwise."""
     folder = jpeg_experiment.parent
     names = (folder / "net.names").read_text(encoding="utf-8").split()
-    pictures = sorted((folder / "images").glob("*.jpg"))
+    images = sorted((folder / "images").glob("*.jpg"))
     (folder / "instances.json").write_text(
         json.dumps(
             {
@@ -144,7 +144,7 @@ def test_classes_have_the_ids_of_a_coco_data_set(mprun: Program, jpeg_experiment
                         "width": cv2.imread(str(path)).shape[1],
                         "height": cv2.imread(str(path)).shape[0],
                     }
-                    for n, path in enumerate(pictures)
+                    for n, path in enumerate(images)
                 ],
                 "categories": [{"id": 90 - 7 * n, "name": name} for n, name in enumerate(names)],
                 "annotations": [],
@@ -160,7 +160,7 @@ def test_classes_have_the_ids_of_a_coco_data_set(mprun: Program, jpeg_experiment
 
 
 def test_a_library_call_gives_the_boxes_of_a_network(
-    mprun: Program, mixed_cfg: Path, pictures: Path, tmp_path: Path, repository: Path
+    mprun: Program, mixed_cfg: Path, images: Path, tmp_path: Path, repository: Path
 ) -> None:
     """The example of docs/mprun.md, as it stands there."""
     page = (repository / "docs" / "mprun.md").read_text(encoding="utf-8")
@@ -168,12 +168,12 @@ def test_a_library_call_gives_the_boxes_of_a_network(
     source.write_text(page.split("```c\n")[1].split("```")[0], encoding="utf-8")
     mprun.compile(source, tmp_path / "example")
     _export(mixed_cfg, tmp_path / "net.mpnet")
-    picture = pictures / "scene-0.jpg"
+    image = images / "scene-0.jpg"
     printed = subprocess.run(
-        [str(tmp_path / "example"), str(tmp_path / "net.mpnet"), str(picture)], check=True, capture_output=True, text=True
+        [str(tmp_path / "example"), str(tmp_path / "net.mpnet"), str(image)], check=True, capture_output=True, text=True
     ).stdout
     network = load_network(mixed_cfg, mixed_cfg.with_suffix(".weights"), mixed_cfg.with_suffix(".names"))
-    boxes = network.detect(picture)
+    boxes = network.detect(image)
     assert boxes
     assert printed == "".join(
         f"{box.name} {box.score:.3f} {box.x:.1f} {box.y:.1f} {box.width:.1f} {box.height:.1f}\n" for box in boxes

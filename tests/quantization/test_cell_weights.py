@@ -28,7 +28,7 @@ def test_what_is_a_probability_already_is_taken_as_it_is() -> None:
 def test_means_of_what_heads_read_follow_their_cells_and_no_others_do() -> None:
     network = tiny_yolo()
     prepared = Prepared(network, random_weights(network, 1), kernels())
-    pictures = [np.random.default_rng(2).random((2, *network.in_shape), np.float32)]
-    plain, weighed = (channel_means(prepared, pictures, weighed=own) for own in (False, True))
+    images = [np.random.default_rng(2).random((2, *network.in_shape), np.float32)]
+    plain, weighed = (channel_means(prepared, images, weighed=own) for own in (False, True))
     heads = {yolo.inputs[0] for yolo in network.yolos}
     assert heads == {index for index in plain if not np.array_equal(plain[index], weighed[index])}

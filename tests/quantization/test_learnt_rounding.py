@@ -102,7 +102,7 @@ def test_inputs_that_have_nothing_to_do_with_each_other_are_rounded_to_nearest()
     assert np.array_equal(codes, np.clip(np.rint(np.rint(steps * 1024) / 1024), -7, 7))
 
 
-def test_how_pictures_are_shown_changes_nothing() -> None:
+def test_how_images_are_shown_changes_nothing() -> None:
     """Sums are exact, so neither batches nor their order count."""
     x = activations(4)
     parts = products(x)
@@ -156,7 +156,7 @@ def test_inputs_that_never_change_are_no_reason_to_fail() -> None:
     assert np.array_equal(codes, np.clip(np.rint(np.rint(steps * 1024) / 1024), -7, 7))
 
 
-def test_no_pictures_are_an_error() -> None:
+def test_no_images_are_an_error() -> None:
     with pytest.raises(DataError, match="calibration set is empty"):
         products(activations(1)).covariance()
 
@@ -173,7 +173,7 @@ def test_few_positions_are_not_searched_by_heart() -> None:
     assert not np.array_equal(many, few)
 
 
-def test_what_few_positions_taught_errs_less_on_other_pictures() -> None:
+def test_what_few_positions_taught_errs_less_on_other_images() -> None:
     """The same few, shown often enough, are believed, and learnt by heart. Causes of many strengths, as in a deep layer."""
     random = np.random.default_rng(24)
     mixed = random.standard_normal((27, 9, 10, 16)) @ (random.standard_normal((16, 16)) / np.arange(1, 17)[:, None])

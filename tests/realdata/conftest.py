@@ -1,4 +1,4 @@
-"""The two networks that reference programs measured, each with its pictures and its protocol."""
+"""The two networks that reference programs measured, each with its images and its protocol."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The reference outputs of the two Darknet programs, and what mpnet makes of the same cfg, weights and picture."""
+"""The reference outputs of the two Darknet programs, and what mpnet makes of the same cfg, weights and image."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def family_names(folder: Path) -> list[dict[str, Any]]:
 
 
 def tool(path: Path) -> ModuleType:
-    """The program that writes the weights and the picture of a reference file."""
+    """The program that writes the weights and the image of a reference file."""
     spec = importlib.util.spec_from_file_location("golden_darknet", path)
     assert spec is not None
     assert spec.loader is not None
@@ -48,7 +48,7 @@ class Case:
 
     network: NetworkSpec
     prepared: Prepared
-    picture: NDArray[np.float32]
+    image: NDArray[np.float32]
     golden: Any
 
     @property
@@ -58,7 +58,7 @@ class Case:
 
 
 def open_case(folder: Path, row: dict[str, Any], maker: ModuleType, scratch: Path, level: str | None = None) -> Case:
-    """Read cfg, make weights and picture."""
+    """Read cfg, make weights and image."""
     cfg = folder / f"{row['name']}.cfg"
     network = read_cfg(cfg, DIALECTS[row["program"]])
     path = scratch / f"{row['name']}.weights"
@@ -66,8 +66,8 @@ def open_case(folder: Path, row: dict[str, Any], maker: ModuleType, scratch: Pat
     weights = read_weights(path, network)
     path.unlink()
     chw = maker.input_array(network.width, network.height, network.channels)
-    picture = np.ascontiguousarray(chw.transpose(1, 2, 0)[None])
-    return Case(network, Prepared(network, weights, kernels(level)), picture, np.load(folder / f"{row['name']}.npz"))
+    image = np.ascontiguousarray(chw.transpose(1, 2, 0)[None])
+    return Case(network, Prepared(network, weights, kernels(level)), image, np.load(folder / f"{row['name']}.npz"))
 
 
 def deviations(case: Case) -> tuple[float, dict[int, float]]:
@@ -78,12 +78,12 @@ def deviations(case: Case) -> tuple[float, dict[int, float]]:
     network, golden = case.network, case.golden
     plan = case.plan
     results: dict[int, NDArray[np.float32]] = {}
-    slots = {0: case.picture}
+    slots = {0: case.image}
 
     def keep(number: int, step: Any, inputs: Any, result: Any) -> None:
         slots[step.output] = result.data
 
-    Session(case.prepared, plan, 1).observe(case.picture, keep)
+    Session(case.prepared, plan, 1).observe(case.image, keep)
     heads = 0.0
     for layer in network.layers:
         found = slots[plan.layer_slots[layer.index]][0].transpose(2, 0, 1)

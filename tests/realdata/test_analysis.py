@@ -1,4 +1,4 @@
-"""What `analyze` proposes is never worse than `heads: fp16` at equal or lower cost: three networks, all of their pictures."""
+"""What `analyze` proposes is never worse than `heads: fp16` at equal or lower cost: three networks, all of their images."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All networks of the Darknet family in fp16 and int8, on small pictures: every ISA level gives the bits of the oracle."""
+"""All networks of the Darknet family in fp16 and int8, on small images: every ISA level gives the bits of the oracle."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SIDES = (64, 96, 128, 256)
 
 
 def shrunk(path: Path) -> str:
-    """The cfg with the smallest square picture that its layers can take."""
+    """The cfg with the smallest square image that its layers can take."""
     text = path.read_bytes().decode("utf-8", "replace")
     for side in SIDES:
         small = re.sub(r"(?m)^(width|height)\s*=.*$", rf"\1={side}", text)
@@ -40,7 +40,7 @@ def levels_of(path: Path, oracle: bool = True) -> dict[str, str]:
     """By precision: '' where all levels equal the oracle (else the best level), or those that do not."""
     network = parse_cfg(shrunk(path).encode(), str(path))
     weights = random_weights(network, 4)
-    picture = np.random.Generator(np.random.PCG64(3)).random((1, *network.in_shape), np.float32)
+    image = np.random.Generator(np.random.PCG64(3)).random((1, *network.in_shape), np.float32)
     tables = [*([ReferenceKernels()] if oracle else []), *map(kernels, usable_levels())]
     prepared = [Prepared(network, weights, table) for table in tables]
     found = {}
@@ -49,7 +49,7 @@ def levels_of(path: Path, oracle: bool = True) -> dict[str, str]:
         outputs = []
         for one in prepared:
             try:
-                outputs.append([tensor.tobytes() for tensor in Session(one, plan).forward(picture)])
+                outputs.append([tensor.tobytes() for tensor in Session(one, plan).forward(image)])
             except EngineError as error:
                 outputs.append([str(error).encode()])
         unequal = [str(table) for table, output in zip(tables, outputs, strict=True) if output != outputs[0]]

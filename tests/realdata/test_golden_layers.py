@@ -80,7 +80,7 @@ def test_every_layer(case: tuple[str, NetworkSpec, Any, Any], level: str) -> Non
 
 
 def test_detections(case: tuple[str, NetworkSpec, Any, Any]) -> None:
-    """Class, score and corners of every detection in the picture, as the reference program prints them."""
+    """Class, score and corners of every detection in the image, as the reference program prints them."""
     name, network, weights, golden = case
     plan = build_plan(network, assign(network, "fp32"))
     session = Session(Prepared(network, weights, kernels(), batch_norm=CASES[name][1]), plan, 2)

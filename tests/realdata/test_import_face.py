@@ -1,4 +1,4 @@
-"""A trained TensorFlow Lite detector that a package ships (MediaPipe's face detector, Apache-2.0), on real pictures."""
+"""A trained TensorFlow Lite detector that a package ships (MediaPipe's face detector, Apache-2.0), on real images."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from mpnet.detection.decode import decode_head, join_images
 from mpnet.detection.heads import yolo_heads
-from mpnet.detection.pictures import read_picture
+from mpnet.detection.images import read_image
 from mpnet.detection.preprocess import preprocess
 from mpnet.importing import Choices, import_model
 from mpnet.importing.described import Pixels
@@ -43,10 +43,10 @@ def test_a_trained_face_detector_finds_what_litert_finds(shared_data: Path) -> N
     engine = interpreter.Interpreter(model_path=str(path), num_threads=1)
     engine.allocate_tensors()
     details = {output["name"]: output["index"] for output in engine.get_output_details()}
-    pictures = sorted((shared_data / "coco/images").iterdir())
+    images = sorted((shared_data / "coco/images").iterdir())
     faces, worst = 0, 0.0
-    for file in pictures:
-        x, geometry = preprocess(read_picture(file), network.width, network.height, "letterbox")
+    for file in images:
+        x, geometry = preprocess(read_image(file), network.width, network.height, "letterbox")
         engine.set_tensor(engine.get_input_details()[0]["index"], x * 2 - 1)
         engine.invoke()
         raw, scores = (engine.get_tensor(details[name])[0] for name in ("regressors", "classificators"))

@@ -12,8 +12,8 @@ import pytest
 
 from mpnet.detection.decode import decode_head, join_images
 from mpnet.detection.heads import yolo_heads
+from mpnet.detection.images import image
 from mpnet.detection.nms import suppress
-from mpnet.detection.pictures import picture
 from mpnet.detection.preprocess import preprocess
 from mpnet.engine.assign import assign
 from mpnet.engine.options import resolve_options
@@ -32,7 +32,7 @@ Floats = np.ndarray[Any, Any]
 
 
 class Calibration:
-    """The first 32 pictures."""
+    """The first 32 images."""
 
     def __init__(self, inputs: list[Floats]) -> None:
         self._left: Iterator[Any] = iter([{"picture": x.transpose(0, 3, 1, 2)} for x in inputs[:32]])
@@ -53,7 +53,7 @@ def test_ap_of_a_quantised_file_is_the_engines(shared_data: Path, tmp_path: Path
     plain, path = tmp_path / "plain.onnx", tmp_path / "quantised.onnx"
     plain.write_bytes(export("onnx", configuration, "openvino", {}).content)
     dataset = load_dataset("coco", folder / "images", annotations=folder / "instances_dev.json", names=names)
-    ready = [preprocess(picture(record), network.width, network.height) for record in dataset.images]
+    ready = [preprocess(image(record), network.width, network.height) for record in dataset.images]
     logging.disable(logging.WARNING)
     quantization.quantize_static(
         plain,

@@ -1,6 +1,6 @@
-"""Whole runs on real networks and pictures against the numbers that the reference programs gave (skipped without them).
+"""Whole runs on real networks and images against the numbers that the reference programs gave (skipped without them).
 
-Pictures are decoded and resized to the reference's bits, and the references print two decimals, so fp32 agrees to half of
+Images are decoded and resized to the reference's bits, and the references print two decimals, so fp32 agrees to half of
 the last one. 0.1 AP is what fp16 may differ from fp32.
 """
 

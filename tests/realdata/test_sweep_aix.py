@@ -1,4 +1,4 @@
-"""Sweeps of a real network on real pictures: the bits and figures of direct runs, and the work that theory predicts."""
+"""Sweeps of a real network on real images: the bits and figures of direct runs, and the work that theory predicts."""
 
 from __future__ import annotations
 

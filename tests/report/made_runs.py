@@ -1,4 +1,4 @@
-"""Labelled pictures on disk and finished runs on them, made from a seed without any network."""
+"""Labelled images on disk and finished runs on them, made from a seed without any network."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ NAMES = ("circle", "<script>alert(1)</script>", "a \"quoted\" 'name'")
 
 
 def make_dataset(folder: Path, count: int = 16, seed: int = 1, names: tuple[str, ...] = NAMES) -> Dataset:
-    """`count` pictures of 160 x 120 with two to four boxes each, as images/, labels/ and net.names."""
+    """`count` images of 160 x 120 with two to four boxes each, as images/, labels/ and net.names."""
     random = np.random.default_rng(seed)
     for part in ("images", "labels"):
         (folder / part).mkdir(parents=True)
     (folder / "net.names").write_text("\n".join(names) + "\n", encoding="utf-8")
     for number in range(count):
-        picture = random.integers(40, 200, (120, 160, 3), dtype=np.uint8)
+        image = random.integers(40, 200, (120, 160, 3), dtype=np.uint8)
         lines = []
         for slot in range(int(random.integers(2, 5))):
             category = int(random.integers(len(names)))
             x, y, w, h = (0.2 + 0.3 * (slot % 3), 0.3 + 0.4 * (slot // 3), 0.2, 0.25)
             lines.append(f"{category} {x:.4f} {y:.4f} {w:.4f} {h:.4f}\n")
-        cv2.imwrite(str(folder / "images" / f"p{number:02d}.png"), picture)
+        cv2.imwrite(str(folder / "images" / f"p{number:02d}.png"), image)
         (folder / "labels" / f"p{number:02d}.txt").write_text("".join(lines), encoding="utf-8")
     return load_dataset("yolo", folder / "images", labels=folder / "labels", names=names)
 

@@ -13,12 +13,12 @@ from mpnet.report.model import (
     ClassRow,
     Configurations,
     Confusion,
+    Image,
     Layer,
     LayerError,
     LayerPair,
     ObjectChange,
     Pick,
-    Picture,
     ReportData,
     Status,
 )
@@ -103,12 +103,12 @@ def configurations(seed: int = 7, codes: str = "fq") -> Configurations:
 
 
 def jpeg(seed: int, width: int = 320, height: int = 240) -> bytes:
-    """A picture of coloured noise in large blocks."""
+    """An image of coloured noise in large blocks."""
     random = np.random.default_rng(seed)
     small = random.integers(30, 220, (6, 8, 3), dtype=np.uint8)
-    picture = cv2.resize(small, (width, height), interpolation=cv2.INTER_CUBIC)
-    cv2.rectangle(picture, (width // 3, height // 3), (2 * width // 3, 2 * height // 3), (60, 220, 90), 2)
-    return cv2.imencode(".jpg", picture, [cv2.IMWRITE_JPEG_QUALITY, 80])[1].tobytes()
+    image = cv2.resize(small, (width, height), interpolation=cv2.INTER_CUBIC)
+    cv2.rectangle(image, (width // 3, height // 3), (2 * width // 3, 2 * height // 3), (60, 220, 90), 2)
+    return cv2.imencode(".jpg", image, [cv2.IMWRITE_JPEG_QUALITY, 80])[1].tobytes()
 
 
 def cfg(key_length: int = len(MACS)) -> CfgTemplate:
@@ -126,7 +126,7 @@ def report_data(
     layer_names: tuple[str, ...] = (),
     state: str = "finished",
     title: str = "aix-exhaustive",
-    picture_name: str = "close_10000.jpg",
+    image_name: str = "close_10000.jpg",
 ) -> ReportData:
     """Everything that a page can show."""
     random = np.random.default_rng(3)
@@ -185,7 +185,7 @@ def report_data(
     changes = tuple(
         ObjectChange(
             "lost" if i % 3 else "gained",
-            picture_name,
+            image_name,
             class_names[i % len(class_names)],
             0.3 + 0.05 * i,
             0.7,
@@ -205,15 +205,15 @@ def report_data(
             rule,
             table.keys[row],
             row,
-            {"all 115 pictures": Interval(-0.2, -0.7, 0.3)},
+            {"all 115 images": Interval(-0.2, -0.7, 0.3)},
             {"bit_operations": 81.0, "weight_bytes": 62.5},
         )
         for (name, rule), row in zip(
             PICK_RULES.items(), (table.chosen or 0, cheapest_first[len(cheapest_first) // 3], cheapest_first[0]), strict=True
         )
     )
-    pictures = tuple(
-        Picture(picture_name, "agreement 81.2; 2 objects lost", jpeg(20 + i), jpeg(30 + i), jpeg(40 + i)) for i in range(3)
+    images = tuple(
+        Image(image_name, "agreement 81.2; 2 objects lost", jpeg(20 + i), jpeg(30 + i), jpeg(40 + i)) for i in range(3)
     )
     total = len(table)
     status = Status(state, total if state == "finished" else 1200, total)
@@ -230,7 +230,7 @@ def report_data(
         changes=changes,
         errors=errors,
         costs=costs,
-        pictures=pictures,
+        worst=images,
         protocol={
             "dataset": "aix2022",
             "images": 115,
@@ -243,7 +243,7 @@ def report_data(
         versions={"mpnet": "0.1.0"},
         latency={"isa": "avx2", "threads": 2},
         cfg=cfg(),
-        intervals_by="2,000 paired bootstrap draws over pictures",
+        intervals_by="2,000 paired bootstrap draws over images",
         objectives=("agreement_AP", "bit_operations"),
         picks=picks,
         confusion=confusion,

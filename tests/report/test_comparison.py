@@ -1,4 +1,4 @@
-"""Runs side by side: what is real, what is noise, what was lost; as document, as tables, as pictures."""
+"""Runs side by side: what is real, what is noise, what was lost; as document, as tables, as images."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from mpnet.report.build import collect
 from mpnet.report.compare import compare_runs
 from mpnet.report.comparison import check_limits
 from mpnet.report.comparison_text import print_comparison
+from mpnet.report.images import CROP_SIDE
 from mpnet.report.page import render
 from mpnet.report.paired import Pairing, overlap
-from mpnet.report.pictures import CROP_SIDE
 from mpnet.trial.result import Result
 from tests.report.made_runs import NAMES, make_dataset, make_detections, make_runs
 from tests.report.test_store_source import quiet
@@ -52,7 +52,7 @@ def test_a_run_differs_from_itself_by_nothing(runs: tuple[Result, Result, Result
     run = compare_runs([runs[0].folder, runs[0].folder]).document["runs"][1]
     found = run["intervals"]["AP"]
     assert found["difference"] == 0.0
-    assert found["high"] == -found["low"] > 0  # other pictures might show something
+    assert found["high"] == -found["low"] > 0  # other images might show something
     assert run["agreement"]["AP"] == 100.0
     assert run["changes"] == []
 
@@ -73,7 +73,7 @@ def test_lost_objects_are_those_that_only_the_baseline_finds(tmp_path: Path) -> 
     assert len(lost) == np.count_nonzero(before & ~after)
     assert len(pair.changes) - len(lost) == np.count_nonzero(after & ~before)
     assert all(change.overlap >= 0.5 and change.score >= 0.25 for change in pair.changes)
-    assert sum(score.lost + score.gained for score in pair.pictures) == len(pair.changes)
+    assert sum(score.lost + score.gained for score in pair.images) == len(pair.changes)
 
 
 def test_sizes_that_occur_are_compared(runs: tuple[Result, Result, Result]) -> None:
@@ -91,18 +91,16 @@ def test_limits(runs: tuple[Result, Result, Result]) -> None:
         check_limits(document, {"mAP": 0.0})
 
 
-def test_pictures_of_lost_objects(runs: tuple[Result, Result, Result], tmp_path: Path) -> None:
-    changes = compare_runs([runs[0].folder, runs[2].folder], draws=100, pictures=tmp_path / "lost").document["runs"][1][
-        "changes"
-    ]
+def test_images_of_lost_objects(runs: tuple[Result, Result, Result], tmp_path: Path) -> None:
+    changes = compare_runs([runs[0].folder, runs[2].folder], draws=100, images=tmp_path / "lost").document["runs"][1]["changes"]
     files = sorted((tmp_path / "lost").iterdir())
     assert [str(path) for path in files] == sorted(change["file"] for change in changes)
-    picture = cv2.imread(str(files[0]))
-    assert picture is not None
-    assert picture.shape[1] == 2 * CROP_SIDE + 4
+    image = cv2.imread(str(files[0]))
+    assert image is not None
+    assert image.shape[1] == 2 * CROP_SIDE + 4
 
 
-def test_without_pictures_metrics_remain(tmp_path: Path) -> None:
+def test_without_images_metrics_remain(tmp_path: Path) -> None:
     runs = make_runs(tmp_path)
     (tmp_path / "data" / "labels" / "p00.txt").write_text("0 0.5 0.5 0.1 0.1\n")
     document = compare_runs(folders(runs)).document
@@ -110,7 +108,7 @@ def test_without_pictures_metrics_remain(tmp_path: Path) -> None:
     assert document["draws"] == 0
     assert document["runs"][2]["differences"]["AP"] < 0
     with pytest.raises(DataError, match="have changed"):
-        compare_runs(folders(runs), pictures=tmp_path / "lost")
+        compare_runs(folders(runs), images=tmp_path / "lost")
     assert not (tmp_path / "lost").exists()
 
 
@@ -139,7 +137,7 @@ def test_a_report_of_runs(runs: tuple[Result, Result, Result]) -> None:
     table = data.configurations
     assert (table.baseline, table.chosen) == (0, 2)
     assert data.intervals[2]["AP"].high < 0
-    assert data.pictures
+    assert data.images
     assert {change.kind for change in data.changes} == {"lost", "gained"}
     html = render(data)
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in html

@@ -14,7 +14,7 @@ import pytest
 
 from mpnet.evaluation.compare import Interval
 from mpnet.report import page
-from mpnet.report.model import Guess, Missing, PictureChange
+from mpnet.report.model import Guess, ImageChange, Missing
 from tests.report.synthetic import configurations, report_data
 
 MAX_BYTES = 12_000_000
@@ -104,7 +104,7 @@ def test_policy_allows_exactly_the_scripts_of_the_page(parsed: Text) -> None:
 
 
 def test_hostile_names_are_text() -> None:
-    data = report_data(class_names=HOSTILE, layer_names=HOSTILE, title=HOSTILE[0], picture_name='a"b\nc<d>.jpg')
+    data = report_data(class_names=HOSTILE, layer_names=HOSTILE, title=HOSTILE[0], image_name='a"b\nc<d>.jpg')
     html = page.render(data)
     parsed = Text(html)
     plain = Text(page.render(report_data(class_names=("a", "b", "c", "d"))))
@@ -173,22 +173,22 @@ def test_held_out_figures_stand_beside_those_that_chose() -> None:
     columns |= {f"held_out_{name}": columns[name] - 0.5 for name in ("AP", "AP50", "agreement_AP")}
     data = replace(data, held_out=58, configurations=replace(data.configurations, columns=columns))
     parsed = Text(page.render(data))
-    assert "the 57 pictures that chose" in parsed.text
-    assert "AP on the 58 held-out pictures" in " ".join(parsed.text.split())
-    assert "On the 58 held-out pictures the chosen configuration reaches" in parsed.text
+    assert "the 57 images that chose" in parsed.text
+    assert "AP on the 58 held-out images" in " ".join(parsed.text.split())
+    assert "On the 58 held-out images the chosen configuration reaches" in parsed.text
 
 
 def test_all_classes_are_listed_and_the_missing_ones_counted() -> None:
     names = tuple(f"class {i}" for i in range(33))
     data = report_data(class_names=names)
     parsed = Text(page.render(replace(data, classes=data.classes[:20])))
-    assert "13 more have no object in these pictures and are not listed" in parsed.text
+    assert "13 more have no object in these images and are not listed" in parsed.text
     assert {f"class {i}" for i in range(20)} <= set(parsed.words)
 
 
-def test_pictures_that_a_classifier_lost_have_no_size() -> None:
-    lost = PictureChange("lost", "p.png", "circle", 0.75, Guess("circle", 0.75), Guess("square", 0.5))
+def test_images_that_a_classifier_lost_have_no_size() -> None:
+    lost = ImageChange("lost", "p.png", "circle", 0.75, Guess("circle", 0.75), Guess("square", 0.5))
     data = replace(report_data(), changes=(lost,), confusion=None, protocol={"task": "classification", "images": 115})
     parsed = Text(page.render(replace(data, classes=())))
-    assert "1 picture lost and 0 gained" in parsed.text
+    assert "1 image lost and 0 gained" in parsed.text
     assert "True size" not in parsed.text

@@ -119,7 +119,7 @@ def test_held_out_figures_stand_beside_those_that_chose(tmp_path: Path) -> None:
     data = collect([store], progress=quiet)
     assert "of which 57 chose and 58 were held out" in sentences(data)[0]
     held = data.configurations.value(data.configurations.chosen, "held_out_AP")
-    assert sentences(data)[1].startswith(f"On the 58 held-out pictures the chosen configuration reaches AP {held:.2f} against")
+    assert sentences(data)[1].startswith(f"On the 58 held-out images the chosen configuration reaches AP {held:.2f} against")
     assert "that chose" not in sentences(data)[1]
     assert "partly luck" not in sentences(data)[1]
     assert find_configuration(f"{store}:{'q' * 11}").held_out.keys() == {"AP"}
@@ -182,7 +182,7 @@ def pick(key: str, loss: tuple[float, float, float]) -> dict[str, object]:
     }
 
 
-def test_picks_come_with_loss_and_saving_on_held_out_pictures(tmp_path: Path) -> None:
+def test_picks_come_with_loss_and_saving_on_held_out_images(tmp_path: Path) -> None:
     picks = {"safe": pick("fqqqqqqqqqf", (-0.1, -0.6, 0.3)), "smallest": pick("q" * 11, (-3.0, -4.0, -2.0))}
     found = {"picks": picks, "best": entry("q" * 11)}
     data = collect([make_store(tmp_path / "s.sqlite", held_out=True, findings=found)], progress=quiet)
@@ -190,7 +190,7 @@ def test_picks_come_with_loss_and_saving_on_held_out_pictures(tmp_path: Path) ->
         ("safe", "fqqqqqqqqqf", "fqqqqqqqqqf"),
         ("smallest", "q" * 11, "q" * 11),
     ]
-    assert next(iter(data.picks[0].losses.items())) == ("the 58 held-out pictures", Interval(-0.1, -0.6, 0.3))
+    assert next(iter(data.picks[0].losses.items())) == ("the 58 held-out images", Interval(-0.1, -0.6, 0.3))
     assert data.picks[0].saves["bit_operations"] == 93.75
 
 

@@ -30,7 +30,7 @@ def test_rows_are_ordered_by_image() -> None:
         data.box[0, 0] = 9
 
 
-def test_the_digest_is_of_pictures_and_labels_and_not_of_places() -> None:
+def test_the_digest_is_of_images_and_labels_and_not_of_places() -> None:
     first = dataset().digest
     assert first == "87de1c37188e8892370cbc46436d30eddb6952748dbb7d5d2c7a20d510b7ac0e"
     assert Dataset.of([replace(image, path="elsewhere") for image in IMAGES], CATEGORIES, ROWS).digest == first

@@ -37,7 +37,7 @@ def dataset(images: int, seed: int = 1) -> Dataset:
 
 
 def context(network: NetworkSpec, images: int = 5, group: int = 2, **more: object) -> SweepContext:
-    """Random weights and pictures; two option sets: weights per channel and per tensor."""
+    """Random weights and images; two option sets: weights per channel and per tensor."""
     random = np.random.default_rng(2)
     data = dataset(images)
     options = [resolve_options(network), resolve_options(network, PER_TENSOR)]
@@ -49,7 +49,7 @@ def context(network: NetworkSpec, images: int = 5, group: int = 2, **more: objec
             own={},
             decoder=DetectionDecoder(yolo_heads(network), NmsOptions(), 0.45, None, data.sizes),
             dataset=data,
-            pictures=random.random((images, *network.in_shape), np.float32),
+            images=random.random((images, *network.in_shape), np.float32),
             geometry=np.tile(np.array([0, 0, 1, 1], np.float32), (images, 1)),
             select=np.arange(images),
             report=np.zeros(0, np.intp),

@@ -40,7 +40,7 @@ def context(network: NetworkSpec, images: int = 6) -> SweepContext:
         own={},
         decoder=ClassificationDecoder(),
         dataset=data,
-        pictures=random.random((images, *network.in_shape), np.float32),
+        images=random.random((images, *network.in_shape), np.float32),
         geometry=np.tile(np.array([0, 0, 1, 1], np.float32), (images, 1)),
         select=np.arange(images),
         report=np.zeros(0, np.intp),
@@ -61,7 +61,7 @@ def test_a_trial_is_what_a_direct_run_gives(tail: str) -> None:
     best = {}
     for key in KEYS:
         session = Session(Prepared(network, made.weights, kernels()), build_plan(network, assign_key(network, key)))
-        [scores] = session.forward(made.pictures)
+        [scores] = session.forward(made.images)
         flat = scores.reshape(len(scores), -1)
         order = np.argsort(-flat, axis=1, kind="stable")
         found = evaluator.found(0, key)

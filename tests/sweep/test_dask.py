@@ -77,7 +77,7 @@ def test_an_error_in_a_dask_worker_arrives_as_it_is(scheduler: str, task: Proble
 
 def test_real_trials_have_the_bits_of_this_process(scheduler: str) -> None:
     made = with_baseline(context(NETWORK, images=3))
-    assert isinstance(made.pictures, np.ndarray)
+    assert isinstance(made.images, np.ndarray)
     unit = Unit(0, ("ffffff", "qhfqfq", "qqqqqq"))
     executor = DaskExecutor(scheduler, partial(Evaluator, made))
     try:

@@ -34,14 +34,14 @@ SAME = ("image_index", "category", "score", "box")
 
 
 def direct(made: SweepContext, key: str, options: int = 0) -> tuple[Detections, list[np.ndarray]]:
-    """One configuration, one picture at a time, through the ordinary session."""
+    """One configuration, one image at a time, through the ordinary session."""
     chosen = made.options[options].engine
     session = Session(
         Prepared(made.network, made.weights, kernels()), build_plan(made.network, assign_key(made.network, key), chosen)
     )
     heads = [
         np.concatenate(tensors)
-        for tensors in zip(*(session.forward(made.pictures[i : i + 1]) for i in range(len(made.pictures))), strict=True)
+        for tensors in zip(*(session.forward(made.images[i : i + 1]) for i in range(len(made.images))), strict=True)
     ]
     found = [
         decode_head(tensor, head, made.geometry, made.decoder.confidence)
@@ -112,7 +112,7 @@ def test_neighbours_in_a_unit_change_nothing() -> None:
     assert [evaluator.evaluate(Unit(0, (key,))).trials[0] for key in keys[::7]] == list(together[::7])
 
 
-def test_work_is_counted_for_all_pictures() -> None:
+def test_work_is_counted_for_all_images() -> None:
     network = tiny_yolo()
     assert Evaluator(context(network, images=5)).evaluate(Unit(0, ("ffffff",))).macs == 5 * network.macs
 
@@ -128,7 +128,7 @@ def test_without_a_baseline_there_is_no_agreement() -> None:
     assert not [name for name in trial.values if name.startswith(("agreement", "head_sqnr"))]
 
 
-def test_held_out_pictures_are_measured_apart() -> None:
+def test_held_out_images_are_measured_apart() -> None:
     made = context(tiny_yolo(), images=9)
     select, report = split_positions([image.sha256 for image in made.dataset.images], 0.4, seed=7)
     assert sorted([*select, *report]) == list(range(9))
@@ -144,7 +144,7 @@ def test_held_out_pictures_are_measured_apart() -> None:
         assert trial.values[f"{prefix}agreement_AP"] == agreement["AP"]
 
 
-def test_which_pictures_are_held_out_depends_on_them_alone() -> None:
+def test_which_images_are_held_out_depends_on_them_alone() -> None:
     ids = [f"{i:064x}" for i in range(50)]
     held = {ids[i] for i in split_positions(ids, 0.5, 3)[1]}
     backwards = ids[::-1]

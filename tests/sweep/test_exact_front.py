@@ -182,7 +182,7 @@ def test_what_cannot_be_proven_is_refused(store: TrialStore, more: dict[str, obj
     assert store.count() == 0
 
 
-def test_only_pictures_that_select_rule_out(store: TrialStore) -> None:
+def test_only_images_that_select_rule_out(store: TrialStore) -> None:
     made = replace(CONTEXT, select=np.arange(0, IMAGES, 2), report=np.arange(1, IMAGES, 2))
     task = problem()
     known = sweep(task, store, "exact_front", Evaluator(made))
@@ -204,9 +204,9 @@ def test_what_adds_up_is_foretold() -> None:
     np.testing.assert_allclose(if_layers_add_up(keys[::4], exact[::4], keys), exact)
 
 
-@pytest.mark.parametrize("pictures", [1, 2, 5, 24, 115, 5000])
-def test_rounds_follow_each_other_and_leave_some_pictures(pictures: int) -> None:
-    made = list(rounds(pictures))
+@pytest.mark.parametrize("images", [1, 2, 5, 24, 115, 5000])
+def test_rounds_follow_each_other_and_leave_some_images(images: int) -> None:
+    made = list(rounds(images))
     assert all(start < end for start, end in made)
     assert [start for start, _ in made][1:] == [end for _, end in made][:-1]
-    assert not made or (made[0][0] == 0 and made[-1][1] < pictures)
+    assert not made or (made[0][0] == 0 and made[-1][1] < images)

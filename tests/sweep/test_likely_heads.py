@@ -48,14 +48,14 @@ def found(
     granularity: str = "per_group",
     table: Kernels | None = None,
     likely: bool = True,
-    pictures: np.ndarray | None = None,
+    images: np.ndarray | None = None,
 ) -> tuple[Found, dict[tuple[int, str], Tensor]]:
     narrow = NarrowOptions(granularity, rounding="nearest", bias_correction=False)
     options = resolve_options(network, QuantizationOptions(narrow=narrow))
     decoder = DetectionDecoder(yolo_heads(network), NmsOptions(), confidence, None, np.zeros((IMAGES, 2), np.float32))
     heads, prepared = LikelyHeads(network, decoder), Prepared(network, random_weights(network, 3), table or kernels())
     places, graph = np.tile(np.array([0, 0, 1, 1], np.float32), (IMAGES, 1)), build_graph(network, keys, options)
-    given = Tensor(np.random.default_rng(4).random((IMAGES, *network.in_shape), np.float32) if pictures is None else pictures)
+    given = Tensor(np.random.default_rng(4).random((IMAGES, *network.in_shape), np.float32) if images is None else images)
     boxes: Found = {}
     tensors = {}
 
@@ -63,7 +63,7 @@ def found(
         boxes[head, name] = heads.decode(head, tensor, places)
         tensors[head, name] = tensor
 
-    run_graph(graph, run_stem(graph, given, prepared), prepared, keep, picture=given, run=heads.run if likely else run_lowering)
+    run_graph(graph, run_stem(graph, given, prepared), prepared, keep, image=given, run=heads.run if likely else run_lowering)
     return boxes, tensors
 
 
@@ -76,7 +76,7 @@ def assert_same(some: Found, others: Found) -> None:
 
 
 def bound(tensor: Tensor, share: float) -> float:
-    """The confidence that this share of the pictures has no box above."""
+    """The confidence that this share of the images has no box above."""
     objectness = tensor.data.reshape(IMAGES, -1, 8)[:, :, 4].max(axis=1)
     return float(np.quantile(1 / (1 + np.exp(-objectness)), share))
 
@@ -100,7 +100,7 @@ def test_what_is_found_is_the_same(network: NetworkSpec, codes: int, confidence:
 
 @pytest.mark.parametrize("level", [*usable_levels(), "numpy"])
 @pytest.mark.parametrize("share", [0.3, 0.7, 1.0])
-def test_pictures_without_a_box_on_every_level(level: str, share: float) -> None:
+def test_images_without_a_box_on_every_level(level: str, share: float) -> None:
     network, keys = wide(), ["qq" + code for code in "fq654"]
     table = ReferenceKernels() if level == "numpy" else kernels(level)
     whole, tensors = found(network, keys, 0.0, table=table, likely=False)
@@ -140,9 +140,9 @@ def test_other_heads_are_computed_whole(end: list[str]) -> None:
 
 def test_values_that_are_not_finite_name_the_layer() -> None:
     network = wide()
-    pictures = np.full((IMAGES, *network.in_shape), np.float32(3e38))
+    images = np.full((IMAGES, *network.in_shape), np.float32(3e38))
     with pytest.raises(EngineError, match=r"test\.cfg: layer"):
-        found(network, ["fff", "ffq"], 0.4, pictures=pictures)
+        found(network, ["fff", "ffq"], 0.4, images=images)
 
 
 def test_a_width_that_is_not_finite_spoils_no_other(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,7 +23,7 @@ from mpnet.spec.quantization import NarrowOptions, QuantizationOptions
 from mpnet.spec.weights import random_weights
 from mpnet.sweep.space import build_space
 from mpnet.sweep.trie import build_graph, run_graph, run_stem
-from mpnet.trial.lessons import PictureLessons, Shown
+from mpnet.trial.lessons import ImageLessons, Shown
 from tests.sweep.sweep_networks import conv, parse, tiny_yolo, yolo
 
 CONFIGURATIONS = 20
@@ -52,10 +52,10 @@ def test_runs_sweeps_and_levels_agree_in_every_bit(network: NetworkSpec, granula
     draw = random.Random(f"{network.digest}{granularity}")
     space = build_space(network, tuple(PRECISIONS))
     keys = [space.key_of([PRECISIONS[draw.choice(CHOICES)].code for _ in space.variables]) for _ in range(CONFIGURATIONS)]
-    pictures = np.random.default_rng(4).random((2, *network.in_shape), np.float32)
+    images = np.random.default_rng(4).random((2, *network.in_shape), np.float32)
     weights = random_weights(network, 3)
     first = Prepared(network, weights, kernels())
-    lessons = PictureLessons(lambda: Shown("two", (), lambda: iter([pictures])), first, None, 1, FileCache(tmp_path, 1 << 24))
+    lessons = ImageLessons(lambda: Shown("two", (), lambda: iter([images])), first, None, 1, FileCache(tmp_path, 1 << 24))
     expected: dict[str, list[bytes]] = {}
     for level in (*map(kernels, usable_levels()), ReferenceKernels()):
         prepared = Prepared(network, weights, level, lessons=lessons)
@@ -65,10 +65,10 @@ def test_runs_sweeps_and_levels_agree_in_every_bit(network: NetworkSpec, granula
         def keep(head: int, name: str, tensor: Tensor, to: dict[tuple[int, str], bytes] = heads) -> None:
             to[head, name] = tensor.data.tobytes()
 
-        run_graph(graph, run_stem(graph, Tensor(pictures), prepared), prepared, keep, picture=Tensor(pictures))
+        run_graph(graph, run_stem(graph, Tensor(images), prepared), prepared, keep, image=Tensor(images))
         for key in graph.keys:
             swept = [heads[head, name] for head, name in enumerate(graph.head_names(key))]
             session = Session(prepared, build_plan(network, assign_key(network, key), options), threads=2)
-            assert [tensor.tobytes() for tensor in session.forward(pictures)] == swept, (level.name, key)
+            assert [tensor.tobytes() for tensor in session.forward(images)] == swept, (level.name, key)
             assert expected.setdefault(key, swept) == swept, (level.name, key)
     assert len(expected) == len(set(keys))

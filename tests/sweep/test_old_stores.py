@@ -154,7 +154,7 @@ def test_a_new_cost_may_be_an_objective_and_limited() -> None:
     """Experiment files offer what the table has when the program starts."""
     program = """
 from mpnet.spec import measures
-measures.MEASURES += (measures.Measure("energy_mj", "energy", "mJ", "cost", "Energy for one picture."),)
+measures.MEASURES += (measures.Measure("energy_mj", "energy", "mJ", "cost", "Energy for one image."),)
 from mpnet.formats.experiment_yaml import parse_experiment
 sweep = parse_experiment("{name: x, model: {cfg: a, weights: b}, sweep: {strategy: grid, "
                          "objectives: [AP, energy_mj], constraints: {energy_mj: 2.5}}}").sweep

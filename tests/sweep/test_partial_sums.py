@@ -27,7 +27,7 @@ NETWORK = parse(
     conv(24, 1, 1, "linear"),
     yolo("0,1,2"),
 )
-"""Results of the second layer lie in [0, 1], those of the first grow with the picture."""
+"""Results of the second layer lie in [0, 1], those of the first grow with the image."""
 
 
 READ_AGAIN = parse(
@@ -45,20 +45,20 @@ READ_AGAIN = parse(
 """The first concatenation is read by a convolution, and beside other tensors as the first and as the second of two."""
 
 
-def assert_direct(graph: Graph, pictures: np.ndarray, options: EngineOptions) -> None:
+def assert_direct(graph: Graph, images: np.ndarray, options: EngineOptions) -> None:
     """All configurations of the graph have the bits of direct runs."""
     network = graph.network
     prepared = Prepared(network, random_weights(network, 3), kernels())
     found: dict[str, bytes] = {}
     run_graph(
         graph,
-        run_stem(graph, Tensor(pictures), prepared),
+        run_stem(graph, Tensor(images), prepared),
         prepared,
         lambda head, name, tensor: found.update({name: tensor.data.tobytes()}),
-        picture=Tensor(pictures),
+        image=Tensor(images),
     )
     for key in graph.keys:
-        [direct] = Session(prepared, build_plan(network, assign_key(network, key), options)).forward(pictures)
+        [direct] = Session(prepared, build_plan(network, assign_key(network, key), options)).forward(images)
         assert found[graph.head_names(key)[0]] == direct.tobytes(), key
 
 
@@ -67,8 +67,8 @@ def test_other_layers_read_the_concatenation_whole() -> None:
     keys = list(build_space(READ_AGAIN, ("fp32", "int8")).all_keys())
     graph = build_graph(READ_AGAIN, keys, options)
     assert {graph.nodes[number].layer for number in graph.apart} >= {2}
-    pictures = np.random.default_rng(4).random((2, *READ_AGAIN.in_shape), np.float32)
-    assert_direct(graph, pictures, options)
+    images = np.random.default_rng(4).random((2, *READ_AGAIN.in_shape), np.float32)
+    assert_direct(graph, images, options)
 
 
 @pytest.mark.parametrize("granularity", ["per_channel", "per_group"])
@@ -80,6 +80,6 @@ def test_whichever_part_decides_the_scale(sizes: tuple[float, ...], granularity:
     keys = list(build_space(NETWORK, ("fp32", "int8", "int5")).all_keys())
     graph = build_graph(NETWORK, keys, options)
     assert sorted(graph.apart) == [number for number, node in enumerate(graph.nodes) if node.layer == 2]
-    pictures = np.random.default_rng(4).random((len(sizes), *NETWORK.in_shape), np.float32)
-    pictures *= np.array(sizes, np.float32)[:, None, None, None]
-    assert_direct(graph, pictures, options)
+    images = np.random.default_rng(4).random((len(sizes), *NETWORK.in_shape), np.float32)
+    images *= np.array(sizes, np.float32)[:, None, None, None]
+    assert_direct(graph, images, options)

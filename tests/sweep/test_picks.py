@@ -29,7 +29,7 @@ def problem(limits: ConstraintSection | None = None) -> Problem:
 
 
 def judged_with(width: float, held_out: Mapping[str, float]) -> Judged:
-    """Losses as they were measured on the pictures that select, and those given on held-out ones; all of one width."""
+    """Losses as they were measured on the images that select, and those given on held-out ones; all of one width."""
 
     def judged(configurations: Sequence[Configuration]) -> Mapping[Configuration, Losses]:
         def loss(difference: float) -> Loss:
@@ -48,14 +48,14 @@ def test_the_three_rules() -> None:
     assert keys(pick(problem(), KNOWN, judged_with(2.0, {}))) == {"safe": "ffffqq", "balanced": "fffqqq", "smallest": "qqqqqq"}
 
 
-def test_a_loss_on_held_out_pictures_alone_is_not_safe() -> None:
+def test_a_loss_on_held_out_images_alone_is_not_safe() -> None:
     assert keys(pick(problem(), KNOWN, judged_with(2.0, {"ffffqq": -2.5})))["safe"] == "fffffq"
 
 
 @pytest.mark.parametrize(
     ("width", "safe"), [(2.0, "ffffqq"), (5.0, "ffffqq"), (6.0, "fffqqq"), (19.0, "fffqqq"), (20.0, "ffqqqq")]
 )
-def test_a_loss_that_only_few_pictures_hide_is_not_safe(width: float, safe: str) -> None:
+def test_a_loss_that_only_few_images_hide_is_not_safe(width: float, safe: str) -> None:
     """fffqqq loses 3, ffqqqq 10: within the interval from 3 and 10 on, within one standard error from 6 and 20 on."""
     assert keys(pick(problem(), KNOWN, judged_with(width, {})))["safe"] == safe
 

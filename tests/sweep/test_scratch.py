@@ -68,10 +68,10 @@ def test_no_room_is_one_line(folder: Path) -> None:
     )
     child = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert (child.returncode, child.stderr) == (0, "")
-    assert f"{folder}: no room for 4 MB of pictures" in child.stdout
+    assert f"{folder}: no room for 4 MB of images" in child.stdout
     assert "set TMPDIR to another folder" in child.stdout
 
 
 def test_a_file_that_is_gone_is_one_line() -> None:
     with pytest.raises(StoreError, match="cannot be read"):
-        values_of("/nowhere/pictures.npy")
+        values_of("/nowhere/images.npy")

@@ -57,7 +57,7 @@ NETWORKS = {"tiny_yolo": tiny_yolo(), "branches": branches(), "shortcuts": short
 Heads = dict[tuple[int, str], np.ndarray]
 
 
-def run(graph: Graph, network: NetworkSpec, pictures: np.ndarray, options: EngineOptions) -> Heads:
+def run(graph: Graph, network: NetworkSpec, images: np.ndarray, options: EngineOptions) -> Heads:
     heads: Heads = {}
     prepared = Prepared(network, random_weights(network, 3), kernels())
 
@@ -65,10 +65,10 @@ def run(graph: Graph, network: NetworkSpec, pictures: np.ndarray, options: Engin
         assert (head, name) not in heads
         heads[head, name] = tensor.data.copy()
 
-    # The stem picture by picture, the rest all at once: groups change no bit.
-    stems = [run_stem(graph, Tensor(pictures[i : i + 1]), prepared) for i in range(len(pictures))]
+    # The stem image by image, the rest all at once: groups change no bit.
+    stems = [run_stem(graph, Tensor(images[i : i + 1]), prepared) for i in range(len(images))]
     joined = [join_tensors(parts) for parts in zip(*stems, strict=True)]
-    run_graph(graph, joined, prepared, on_head, picture=Tensor(pictures))
+    run_graph(graph, joined, prepared, on_head, image=Tensor(images))
     return heads
 
 
@@ -79,11 +79,11 @@ def test_every_configuration_has_the_bits_of_a_direct_run(name: str, said: objec
     options = resolve_options(network, said) if said else resolve_options(network)
     keys = list(build_space(network, THREE).all_keys())
     graph = build_graph(network, keys, options)
-    pictures = np.random.default_rng(4).random((3, *network.in_shape), np.float32)
-    heads = run(graph, network, pictures, options)
+    images = np.random.default_rng(4).random((3, *network.in_shape), np.float32)
+    heads = run(graph, network, images, options)
     prepared = Prepared(network, random_weights(network, 3), kernels())
     for key in random.Random(5).sample(keys, 40):
-        direct = Session(prepared, build_plan(network, assign_key(network, key), options)).forward(pictures)
+        direct = Session(prepared, build_plan(network, assign_key(network, key), options)).forward(images)
         for number, (head, tensor) in enumerate(zip(graph.head_names(key), direct, strict=True)):
             assert np.array_equal(heads[number, head].view(np.uint32), tensor.view(np.uint32)), (key, number)
 
@@ -123,12 +123,12 @@ def test_layers_with_a_precision_of_their_own_keep_it() -> None:
     network = tiny_yolo()
     options = resolve_options(network)
     graph = build_graph(network, ["ffqfqf", "ffffff"], options, {1: INT8})
-    pictures = np.random.default_rng(4).random((2, *network.in_shape), np.float32)
-    heads = run(graph, network, pictures, options)
+    images = np.random.default_rng(4).random((2, *network.in_shape), np.float32)
+    heads = run(graph, network, images, options)
     prepared = Prepared(network, random_weights(network, 3), kernels())
     for key in graph.keys:
         plan = build_plan(network, assign_key(network, key + "+1:q"), options)
-        for number, tensor in enumerate(Session(prepared, plan).forward(pictures)):
+        for number, tensor in enumerate(Session(prepared, plan).forward(images)):
             assert np.array_equal(heads[number, graph.head_names(key)[number]], tensor)
 
 
@@ -147,21 +147,21 @@ def test_the_stem_is_what_all_configurations_share(keys: list[str], stem: list[i
     options = resolve_options(network)
     graph = build_graph(network, keys, options, {1: INT8})
     assert sorted({graph.nodes[number].layer for number in graph.stem}) == stem
-    pictures = np.random.default_rng(4).random((3, *network.in_shape), np.float32)
-    heads = run(graph, network, pictures, options)
+    images = np.random.default_rng(4).random((3, *network.in_shape), np.float32)
+    heads = run(graph, network, images, options)
     prepared = Prepared(network, random_weights(network, 3), kernels())
     for key in keys:
         plan = build_plan(network, assign_key(network, key + "+1:q"), options)
-        for number, tensor in enumerate(Session(prepared, plan).forward(pictures)):
+        for number, tensor in enumerate(Session(prepared, plan).forward(images)):
             assert np.array_equal(heads[number, graph.head_names(key)[number]], tensor)
 
 
-def test_a_picture_that_is_not_finite_names_the_layer() -> None:
+def test_an_image_that_is_not_finite_names_the_layer() -> None:
     network = tiny_yolo()
     options = resolve_options(network)
-    pictures = np.full((1, *network.in_shape), np.nan, np.float32)
+    images = np.full((1, *network.in_shape), np.nan, np.float32)
     with pytest.raises(EngineError, match=r"test.cfg: .*conv-1"):
-        run(build_graph(network, ["qfffff"], options), network, pictures, options)
+        run(build_graph(network, ["qfffff"], options), network, images, options)
 
 
 def test_keys_of_another_network_are_an_error() -> None:

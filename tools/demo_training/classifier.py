@@ -28,7 +28,7 @@ class Block(nn.Module):
         return x if self.norm is None else F.leaky_relu(self.norm(x), 0.1)
 
     def _lowered(self, x: torch.Tensor) -> torch.Tensor:
-        """Weights and input rounded to int8, symmetric, one scale per tensor (per picture for the input)."""
+        """Weights and input rounded to int8, symmetric, one scale per tensor (per image for the input)."""
         weight, bias = self.conv.weight, self.conv.bias
         if self.norm is not None:
             factor = self.norm.weight / torch.sqrt(self.norm.running_var + self.norm.eps)

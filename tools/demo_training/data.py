@@ -16,35 +16,35 @@ from mpnet.demo.scenes import MAX_OBJECTS, SIZE, scene
 
 def _render(task: tuple[str, int]) -> tuple[int, NDArray[np.uint8], NDArray[np.int16]]:
     split, index = task
-    picture, boxes = scene(split, index)
+    image, boxes = scene(split, index)
     rows = np.full((MAX_OBJECTS, 5), -1, dtype=np.int16)
     for k, box in enumerate(boxes):
         rows[k] = (box.label, box.x0, box.y0, box.x1, box.y1)
-    return index, picture, rows
+    return index, image, rows
 
 
 def cached(folder: Path, split: str, count: int, jobs: int) -> tuple[NDArray[np.uint8], NDArray[np.int16]]:
-    """Return pictures (count, SIZE, SIZE, 3) and labels (count, MAX_OBJECTS, 5), rendered on first use.
+    """Return images (count, SIZE, SIZE, 3) and labels (count, MAX_OBJECTS, 5), rendered on first use.
 
     A label row is (class, x0, y0, x1, y1) in pixels; unused rows are -1.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    pictures_path, labels_path = folder / f"{split}-{count}.npy", folder / f"{split}-{count}-labels.npy"
+    images_path, labels_path = folder / f"{split}-{count}.npy", folder / f"{split}-{count}-labels.npy"
     if not labels_path.exists():
         shape = (count, SIZE, SIZE, 3)
-        partial = pictures_path.with_suffix(".partial")
-        pictures = np.lib.format.open_memmap(partial, mode="w+", dtype=np.uint8, shape=shape)
+        partial = images_path.with_suffix(".partial")
+        images = np.lib.format.open_memmap(partial, mode="w+", dtype=np.uint8, shape=shape)
         labels = np.empty((count, MAX_OBJECTS, 5), dtype=np.int16)
         with multiprocessing.Pool(jobs) as pool:
             tasks = [(split, index) for index in range(count)]
-            for done, (index, picture, rows) in enumerate(pool.imap_unordered(_render, tasks, 16), 1):
-                pictures[index], labels[index] = picture, rows
+            for done, (index, image, rows) in enumerate(pool.imap_unordered(_render, tasks, 16), 1):
+                images[index], labels[index] = image, rows
                 if done % 2000 == 0:
                     print(f"rendered {done} of {count} {split} scenes", flush=True)
-        pictures.flush()
-        os.replace(partial, pictures_path)
+        images.flush()
+        os.replace(partial, images_path)
         np.save(labels_path, labels)
-    return np.load(pictures_path, mmap_mode="r"), np.load(labels_path)
+    return np.load(images_path, mmap_mode="r"), np.load(labels_path)
 
 
 def fit_anchors(labels: NDArray[np.int16], count: int = 6, seed: int = 0) -> list[tuple[float, float]]:
@@ -66,9 +66,9 @@ def fit_anchors(labels: NDArray[np.int16], count: int = 6, seed: int = 0) -> lis
     return [(float(w), float(h)) for w, h in centres]
 
 
-def to_batch(pictures: NDArray[np.uint8]) -> torch.Tensor:
-    """Return pictures (n, h, w, 3) as float NCHW in [0, 1], channels last in memory."""
-    return torch.from_numpy(np.array(pictures)).permute(0, 3, 1, 2).float().div_(255.0)
+def to_batch(images: NDArray[np.uint8]) -> torch.Tensor:
+    """Return images (n, h, w, 3) as float NCHW in [0, 1], channels last in memory."""
+    return torch.from_numpy(np.array(images)).permute(0, 3, 1, 2).float().div_(255.0)
 
 
 def resized(images: torch.Tensor, side: int) -> torch.Tensor:
@@ -79,21 +79,21 @@ def resized(images: torch.Tensor, side: int) -> torch.Tensor:
 
 
 def augmented(
-    pictures: NDArray[np.uint8], labels: NDArray[np.int16], draw: np.random.Generator
+    images: NDArray[np.uint8], labels: NDArray[np.int16], draw: np.random.Generator
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return a batch, randomly mirrored, with colour channels exchanged and another brightness.
 
     Every class is mirrored by the generator too and colours are arbitrary, so labels stay true.
     """
-    count = len(pictures)
-    images = np.empty_like(pictures)
+    count = len(images)
+    changed = np.empty_like(images)
     boxes = labels.astype(np.float32)
     for k in range(count):
-        picture = pictures[k][:, :, draw.permutation(3)]
+        image = images[k][:, :, draw.permutation(3)]
         if draw.random() < 0.5:
-            picture = picture[:, ::-1]
+            image = image[:, ::-1]
             used = labels[k, :, 0] >= 0
             boxes[k, used, 1], boxes[k, used, 3] = SIZE - labels[k, used, 3], SIZE - labels[k, used, 1]
-        images[k] = picture
+        changed[k] = image
     gain = torch.from_numpy(draw.uniform(0.85, 1.15, (count, 1, 1, 1)).astype(np.float32))
-    return (to_batch(images) * gain).clamp_(0, 1), torch.from_numpy(boxes)
+    return (to_batch(changed) * gain).clamp_(0, 1), torch.from_numpy(boxes)

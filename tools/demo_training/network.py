@@ -87,7 +87,7 @@ class TinyYolo(nn.Module):
 def convolve_int8(block: Block, x: torch.Tensor, pool: int) -> torch.Tensor:
     """Return the block's output with weights and input rounded to int8, per tensor, minimum-maximum.
 
-    Symmetric scales: largest magnitude / 127, of the weights once and of the input for every picture.
+    Symmetric scales: largest magnitude / 127, of the weights once and of the input for every image.
     """
     weight, bias = block.folded()
     step = weight.abs().max() / 127

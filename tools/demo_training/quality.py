@@ -38,7 +38,7 @@ def _suppress(boxes: NDArray[np.float32], scores: NDArray[np.float32]) -> list[i
 
 
 def _detections(boxes: NDArray[np.float32], scores: NDArray[np.float32], image: int) -> list[dict[str, Any]]:
-    """Return one picture's detections in COCO form. boxes: (n, 4); scores: (n, classes)."""
+    """Return one image's detections in COCO form. boxes: (n, 4); scores: (n, classes)."""
     found = []
     for label in range(scores.shape[1]):
         chosen = np.flatnonzero(scores[:, label] > SCORE_THRESHOLD)
@@ -58,7 +58,7 @@ def _detections(boxes: NDArray[np.float32], scores: NDArray[np.float32], image: 
 @torch.no_grad()
 def average_precision(
     net: TinyYolo,
-    pictures: NDArray[np.uint8],
+    images: NDArray[np.uint8],
     labels: NDArray[np.int16],
     anchors: torch.Tensor,
     convolve: Convolution | None = None,
@@ -67,8 +67,8 @@ def average_precision(
     """Return "AP" (IoU 0.50 to 0.95), "AP50", "AP75" and AP per class index, each in [0, 1]."""
     net.eval()
     found: list[dict[str, Any]] = []
-    for start in range(0, len(pictures), 20):
-        maps = net(resized(to_batch(pictures[start : start + 20]), side), convolve)
+    for start in range(0, len(images), 20):
+        maps = net(resized(to_batch(images[start : start + 20]), side), convolve)
         boxes, scores = [], []
         for raw, mask in zip(maps, MASKS, strict=True):
             b, logits = decode(raw, anchors[list(mask)])

@@ -32,7 +32,7 @@ from mpnet.kernels._core import lib
 from mpnet.kernels.interface import ACTIVATIONS, ConvShape
 from mpnet.kernels.native import PRECISION_CODE, TYPE_CODE
 from mpnet.spec.identity import ARITHMETIC_VERSION
-from mpnet.spec.network import PICTURE, Shape
+from mpnet.spec.network import NETWORK_INPUT, Shape
 from mpnet.spec.precision import PRECISIONS, USUAL_NAMES, Precision
 
 CHECKS = 8
@@ -72,7 +72,7 @@ def _timed(configuration: Configuration) -> tuple[str, ...]:
 
 def _with_all_ranges(configuration: Configuration) -> EngineOptions:
     """Ranges for tensors that were not calibrated: where only time matters one is as good as another."""
-    every = dict.fromkeys([PICTURE, *range(len(configuration.network.layers))], (-1.0, 1.0))
+    every = dict.fromkeys([NETWORK_INPUT, *range(len(configuration.network.layers))], (-1.0, 1.0))
     return replace(configuration.options, ranges={**every, **configuration.options.ranges})
 
 

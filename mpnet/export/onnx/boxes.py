@@ -25,7 +25,7 @@ def refuse_kind(kind: str) -> None:
 def write_boxes(
     graph: Graph, network: NetworkSpec, tensors: Sequence[str], confidence: float, nms: float
 ) -> tuple[str, str, str]:
-    """The detections of one picture, best first within each class, classes rising.
+    """The detections of one image, best first within each class, classes rising.
 
     tensors: the one that enters each yolo layer, (1, c, h, w).
     Result: boxes (n, 4) float32, centre and size relative to the network's input; scores (n,); classes (n,) int64.

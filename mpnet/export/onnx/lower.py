@@ -23,7 +23,7 @@ INPUT = "picture"
 
 
 class Lowered:
-    """A graph whose tensors are NCHW for one picture; heads: tensor of each of the plan's outputs."""
+    """A graph whose tensors are NCHW for one image; heads: tensor of each of the plan's outputs."""
 
     def __init__(self, plan: Plan, prepared: Prepared, rules: Rules) -> None:
         self.graph = Graph()

@@ -60,7 +60,7 @@ def write_convolution(writer: Writer, rules: Rules, conv: Convolution, x: int) -
         x, word = writer.pad(x, _zeros_around(layer), conv.codes), "VALID"
     if conv.way == "hybrid" and (layer.size, layer.stride) == (1, 1) and not layer.depthwise:
         # XNNPACK runs such a convolution as a product of matrices, with a range for each pixel, where mpnet has one for the
-        # picture. A second row of zeros in the filters, read below the picture, leads to the path of other sizes.
+        # image. A second row of zeros in the filters, read below the image, leads to the path of other sizes.
         codes = conv.constants.weights
         conv = replace(conv, constants=replace(conv.constants, weights=np.concatenate([codes, np.zeros_like(codes)], axis=2)))
         word = "SAME"

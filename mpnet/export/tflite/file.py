@@ -56,7 +56,7 @@ class Graph:
         self._names: set[str] = set()
 
     def tensor(self, name: str, shape: Sequence[int], kind: str = "float32", codes: Codes | None = None) -> int:
-        """A tensor that an operator writes, or the input. shape: with the leading 1 of one picture."""
+        """A tensor that an operator writes, or the input. shape: with the leading 1 of one image."""
         return self._add(name, shape, kind, 0, codes)
 
     def constant(

@@ -29,7 +29,7 @@ reals in and out, int8 within. simulated: on the reals that codes mean."""
 class Forms:
     """By slot and step of a plan.
 
-    maps:  of slots that hold int8 in the plan: their codes, None where the range is measured on the picture.
+    maps:  of slots that hold int8 in the plan: their codes, None where the range is measured on the image.
     kept:  the form in which a slot is written by the step that makes it.
     ways:  by number of the step, of convolutions. sums: the codes of their sums where these are int8.
     """

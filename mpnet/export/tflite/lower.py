@@ -49,7 +49,7 @@ _WRITTEN: dict[Way, tuple[str, str]] = {
 class Lowering:
     """One configuration on its way into a file.
 
-    graph: the operators. input, outputs: the tensors of the picture and of the heads. layers: what became of each layer.
+    graph: the operators. input, outputs: the tensors of the image and of the heads. layers: what became of each layer.
     """
 
     def __init__(self, configuration: Configuration, rules: Rules, sums: Ranges) -> None:
@@ -121,7 +121,7 @@ class Lowering:
         elif operation.weights is not None:
             written, why = (asked.name, "") if asked.is_narrow else _WRITTEN[way]
             if way == "hybrid" and self._forms.maps[step.inputs[0]] is not None:
-                why = "hybrid: ranges are the picture's own, not the calibrated ones"
+                why = "hybrid: ranges are the image's own, not the calibrated ones"
         self.layers[layer.index] = (asked.name, written, why)
         convolution = Convolution(layer, constants, way, halves, asked.is_narrow, codes, self._forms.sums.get(number), form)
         return write_convolution(self._writer, self._rules, convolution, self._get(step.inputs[0], codes))
@@ -176,7 +176,7 @@ class Lowering:
                 slot = self._same[slot]
             coded = any(form is not None and made == slot for made, form in self._made)
             if asked.carries_scale and not coded:
-                self.layers[index] = (asked.name, FP32.name, "only convolutions quantise by the picture's own range")
+                self.layers[index] = (asked.name, FP32.name, "only convolutions quantise by the image's own range")
             elif asked.carries_scale:
                 self.layers[index] = (asked.name, INT8.name, "")
             else:

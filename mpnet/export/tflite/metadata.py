@@ -72,7 +72,7 @@ class _Tables:
 
 def _model_metadata(configuration: Configuration, names: Sequence[str]) -> bytes:
     network, tables = configuration.network, _Tables()
-    picture = tables.table(
+    image = tables.table(
         {
             0: ("text", "picture"),
             1: ("text", "RGB, values from 0 to 1"),
@@ -88,7 +88,7 @@ def _model_metadata(configuration: Configuration, names: Sequence[str]) -> bytes
                 6: ("tables", [tables.table({0: ("text", LABELS), 1: ("text", "class names"), 2: ("byte", _LABELS_OF_VALUES)})])
             }
         outputs.append(tables.table({0: ("text", output), **labels}))
-    graph = tables.table({0: ("text", "main"), 2: ("tables", [picture]), 3: ("tables", outputs)})
+    graph = tables.table({0: ("text", "main"), 2: ("tables", [image]), 3: ("tables", outputs)})
     name = str(configuration.document.get("name") or "mpnet")
     root = tables.table({0: ("text", name), 3: ("tables", [graph]), 7: ("text", "1.0.0")})
     tables.builder.Finish(root, file_identifier=b"M001")
@@ -102,6 +102,6 @@ def _image(tables: _Tables, network: NetworkSpec) -> int:
 
 
 def _from_bytes(tables: _Tables) -> int:
-    """Bytes of a picture become (byte - 0) / 255."""
+    """Bytes of an image become (byte - 0) / 255."""
     options = tables.table({0: ("floats", [0.0]), 1: ("floats", [255.0])})
     return tables.table({0: ("byte", _NORMALISATION), 1: ("table", options)})

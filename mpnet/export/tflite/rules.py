@@ -17,7 +17,7 @@ class Rules:
     """One flavour.
 
     what:          its readers, for people.
-    hybrid:        whether int8 convolutions take reals, which they quantise by the picture's own range, and give reals; else
+    hybrid:        whether int8 convolutions take reals, which they quantise by the image's own range, and give reals; else
                    tensors between them are int8, with calibrated ranges, and LeakyReLU rounds sums to 8 bits besides.
     stored_halves: whether 16-bit weights lie in the file, behind a DEQUANTIZE; else as float32 values rounded to half.
     grouped:       whether a convolution may have groups, other than one per channel; else it is written group by group.
@@ -72,8 +72,7 @@ def support(layer: LayerSpec, precision: Precision, quantization: LayerQuantizat
     if not quantization.calibrated:
         if not rules.hybrid:
             return (
-                f"{rules.what} takes no range that is measured on the picture; set quantization.activations.ranges to "
-                "calibrated"
+                f"{rules.what} takes no range that is measured on the image; set quantization.activations.ranges to calibrated"
             )
         if scheme.mode != "affine" or scheme.rounding != "half_to_even":
             return (

@@ -18,7 +18,7 @@ from mpnet.quantization.scheme import ActivationScheme, range_to_params
 Ranges = Mapping[int, tuple[float, float]]
 LEAKY_SLOPE = 0.1
 _SLOPE = LEAKY_SLOPE
-# How many standard deviations the largest of a picture's activations usually lies from their mean.
+# How many standard deviations the largest of an image's activations usually lies from their mean.
 _REACH = 5.0
 _CANDIDATES = np.arange(1, 101, dtype=np.float64) / 100
 

@@ -52,13 +52,13 @@ def around_front(problem: Problem) -> Walk:
 
 
 def check_bounds(problem: Problem) -> None:
-    """Raises: ConfigError for objectives that nothing bounds from part of the pictures, and for a budget of trials or limits
+    """Raises: ConfigError for objectives that nothing bounds from part of the images, and for a budget of trials or limits
     that would need the figures of what is no longer measured."""
     for wanted in problem.objectives:
         bounded = [name for task in TASKS.values() if wanted.task in ("", task.name) for name in (task.quality, task.agreement)]
         if wanted.higher and wanted.name not in bounded:
             raise ConfigError(
-                f"sweep.objectives: {wanted.name} cannot be bounded from part of the pictures, which "
+                f"sweep.objectives: {wanted.name} cannot be bounded from part of the images, which "
                 f"exact_front needs; use {' or '.join(bounded)}, or strategy exhaustive"
             )
     if problem.trials is not None:

@@ -1,13 +1,13 @@
-/* Picture -> network input as Darknet does it; docs/arithmetic.md, section 7, states it. One implementation for every program. */
+/* Image -> network input as Darknet does it; docs/arithmetic.md, section 7, states it. One implementation for every program. */
 #ifndef MP_RESIZE_H
 #define MP_RESIZE_H
 #include <stdint.h>
 
 /* cdef begin */
-enum { MP_MAX_NET_SIDE = 8192, MP_MAX_PICTURE_SIDE = 65536 };
+enum { MP_MAX_NET_SIDE = 8192, MP_MAX_IMAGE_SIDE = 65536 };
 enum { MP_STRETCH = 0, MP_LETTERBOX = 1, MP_CROP = 2 };
 
-/* Where a picture lies in the network input. width, height: of its content after resizing, pixels; MP_CROP shows a
+/* Where an image lies in the network input. width, height: of its content after resizing, pixels; MP_CROP shows a
  * part of it. relative: x offset, y offset, width, height of the content, relative to the input: what mp_decode_yolo takes. */
 typedef struct {
     int32_t width, height;

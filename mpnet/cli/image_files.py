@@ -1,4 +1,4 @@
-"""What `mpnet detect` is given: pictures, folders of pictures and videos, told apart by their suffix."""
+"""What `mpnet detect` is given: images, folders of images and videos, told apart by their suffix."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Sequence
 
 from mpnet.errors import ConfigError, DataError
-from mpnet.formats.images import SUFFIXES as PICTURE_SUFFIXES
+from mpnet.formats.images import SUFFIXES as IMAGE_SUFFIXES
 
 VIDEO_SUFFIXES: tuple[str, ...] = (".mp4", ".avi", ".mkv", ".mov", ".webm", ".mpg", ".mpeg", ".m4v")
 
@@ -22,9 +22,9 @@ class Source:
 
 
 def find_sources(paths: Sequence[Path]) -> list[Source]:
-    """The files that `paths` name, folders replaced by their pictures and videos in order of their names.
+    """The files that `paths` name, folders replaced by their images and videos in order of their names.
 
-    Two files of one name get different output names. Raises: DataError for what is missing or neither picture nor
+    Two files of one name get different output names. Raises: DataError for what is missing or neither image nor
     video, ConfigError when a folder holds none.
     """
     sources: list[Source] = []
@@ -42,18 +42,18 @@ def find_sources(paths: Sequence[Path]) -> list[Source]:
 
 
 def _files(path: Path) -> list[Path]:
-    known = (*PICTURE_SUFFIXES, *VIDEO_SUFFIXES)
+    known = (*IMAGE_SUFFIXES, *VIDEO_SUFFIXES)
     try:
         folder, there = path.is_dir(), path.is_file()
         found = sorted(entry for entry in path.iterdir() if entry.suffix.lower() in known and entry.is_file()) if folder else []
     except ValueError as error:
         raise DataError(f"{str(path)!r}: {error}; check the path") from None
     if folder and not found:
-        raise ConfigError(f"{path}: holds no pictures or videos (known suffixes: {', '.join(known)})")
+        raise ConfigError(f"{path}: holds no images or videos (known suffixes: {', '.join(known)})")
     if folder:
         return found
     if not there:
         raise DataError(f"{path}: no such file or folder; check the path")
     if path.suffix.lower() not in known:
-        raise DataError(f"{path}: is neither a picture nor a video (known suffixes: {', '.join(known)})")
+        raise DataError(f"{path}: is neither an image nor a video (known suffixes: {', '.join(known)})")
     return [path]

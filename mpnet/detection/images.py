@@ -1,4 +1,4 @@
-"""Picture files -> RGB arrays, by mpnet's own JPEG decoder where it can, else by OpenCV."""
+"""Image files -> RGB arrays, by mpnet's own JPEG decoder where it can, else by OpenCV."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 Remark = Callable[[str], object]
 
 
-def read_picture(path: Path | str, repaired: Remark | None = None) -> NDArray[np.uint8]:
-    """The picture in a file, uint8 (height, width, 3), RGB; EXIF rotation is ignored, as Darknet does.
+def read_image(path: Path | str, repaired: Remark | None = None) -> NDArray[np.uint8]:
+    """The image in a file, uint8 (height, width, 3), RGB; EXIF rotation is ignored, as Darknet does.
 
     JPEGs are decoded by mpnet itself, to the same pixels everywhere; all else, and what its decoder declines, by OpenCV.
-    repaired: called with the path of a damaged JPEG of which OpenCV made a picture all the same, parts of it guessed.
+    repaired: called with the path of a damaged JPEG of which OpenCV made an image all the same, parts of it guessed.
     Raises: DataError with the path.
     """
     data, width, height = walked(read_bytes(path), path)
@@ -35,9 +35,9 @@ def read_picture(path: Path | str, repaired: Remark | None = None) -> NDArray[np
     return pixels
 
 
-def picture(record: ImageRecord, repaired: Remark | None = None) -> NDArray[np.uint8]:
-    """One picture, uint8 (height, width, 3), RGB. Raises: DataError when it is broken or has changed its size."""
-    pixels = read_picture(record.path, repaired)
+def image(record: ImageRecord, repaired: Remark | None = None) -> NDArray[np.uint8]:
+    """One image, uint8 (height, width, 3), RGB. Raises: DataError when it is broken or has changed its size."""
+    pixels = read_image(record.path, repaired)
     if pixels.shape[:2] != (record.height, record.width):
         raise DataError(f"{record.path!r}: changed since it was listed; start again")
     return pixels

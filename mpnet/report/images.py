@@ -1,4 +1,4 @@
-"""Pictures for reports: objects that one run lost, and whole pictures as truth, baseline and other run see them."""
+"""Images for reports: objects that one run lost, and whole images as truth, baseline and other run see them."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from mpnet.errors import DataError
 from mpnet.evaluation.agreement import BASELINE_SCORE
 from mpnet.formats.atomic import write_bytes
 from mpnet.report.draw import Label, draw_labels
-from mpnet.report.model import Change, ObjectChange, Picture
-from mpnet.report.paired import PictureScore, overlap
+from mpnet.report.model import Change, Image, ObjectChange
+from mpnet.report.paired import ImageScore, overlap
 from mpnet.spec.dataset import Dataset, ImageRecord
 from mpnet.spec.detections import Detections
 
-LoadPicture = Callable[[ImageRecord], NDArray[np.uint8]]
+LoadImage = Callable[[ImageRecord], NDArray[np.uint8]]
 CROP_SIDE = 400
 TRIPLE_WIDTH = 480
 NEAR = 0.2
@@ -30,65 +30,65 @@ _QUALITY = 82
 
 @dataclass(frozen=True, eq=False)
 class Gallery:
-    """Draws what two runs made of the pictures of a data set. load: record -> uint8 (h, w, 3) RGB."""
+    """Draws what two runs made of the images of a data set. load: record -> uint8 (h, w, 3) RGB."""
 
     dataset: Dataset
     baseline: Detections
     other: Detections
-    load: LoadPicture
+    load: LoadImage
 
     def changes(self, changes: Sequence[Any], limit: int) -> tuple[Change, ...]:
-        """The first `limit` changes with their pictures: baseline left, other run right, the object in the middle.
+        """The first `limit` changes with their images: baseline left, other run right, the object in the middle.
 
-        Raises: DataError when a picture is gone or broken.
+        Raises: DataError when an image is gone or broken.
         """
         positions = {record.path: place for place, record in enumerate(self.dataset.images)}
-        by_picture: dict[str, list[int]] = {}
+        by_image: dict[str, list[int]] = {}
         for number, change in enumerate(changes[:limit]):
-            by_picture.setdefault(change.picture, []).append(number)
+            by_image.setdefault(change.image, []).append(number)
         drawn = list(changes)
-        for path, numbers in by_picture.items():
-            picture = self.load(self.dataset.images[positions[path]])
+        for path, numbers in by_image.items():
+            image = self.load(self.dataset.images[positions[path]])
             for number in numbers:
-                drawn[number] = replace(changes[number], jpeg=self._crop(picture, positions[path], changes[number]))
+                drawn[number] = replace(changes[number], jpeg=self._crop(image, positions[path], changes[number]))
         return tuple(drawn)
 
-    def worst(self, scores: Sequence[PictureScore], limit: int) -> tuple[Picture, ...]:
-        """The first `limit` pictures, each three times; pictures in which nothing differs are left out."""
+    def worst(self, scores: Sequence[ImageScore], limit: int) -> tuple[Image, ...]:
+        """The first `limit` images, each three times; images in which nothing differs are left out."""
         out = []
         for score in scores[:limit]:
             if score.lost + score.gained == 0 and score.doubts < 1e-6:
                 break
             record = self.dataset.images[score.position]
-            picture = self.load(record)
+            image = self.load(record)
             caption = f"{score.lost} lost, {score.gained} gained"
             if score.doubts >= 0.005:
                 caption += f"; sure detections that only one of both makes: scores of {score.doubts:.2f} in all"
             views = [
-                _shrunk(picture, labels, TRIPLE_WIDTH)
+                _shrunk(image, labels, TRIPLE_WIDTH)
                 for labels in (
                     self._truths(score.position),
                     self._found(self.baseline, score.position),
                     self._found(self.other, score.position),
                 )
             ]
-            out.append(Picture(Path(record.path).name, caption, *map(jpeg, views)))
+            out.append(Image(Path(record.path).name, caption, *map(jpeg, views)))
         return tuple(out)
 
-    def _crop(self, picture: NDArray[np.uint8], position: int, change: ObjectChange) -> bytes:
+    def _crop(self, image: NDArray[np.uint8], position: int, change: ObjectChange) -> bytes:
         x0, y0, x1, y1 = change.box
         half = max(x1 - x0, y1 - y0, 24.0) * 0.75
         middle_x, middle_y = (x0 + x1) / 2, (y0 + y1) / 2
-        height, width = picture.shape[:2]
+        height, width = image.shape[:2]
         left, right = int(max(0, middle_x - half)), int(min(width, middle_x + half))
         top, bottom = int(max(0, middle_y - half)), int(min(height, middle_y + half))
         if right <= left or bottom <= top:
             left, top, right, bottom = 0, 0, width, height
-        region = picture[top:bottom, left:right]
+        region = image[top:bottom, left:right]
         truth = np.array([x0, y0, x1 - x0, y1 - y0])
         views = []
         for run in (self.baseline, self.other):
-            # Whatever else is in the picture would only hide the object in question.
+            # Whatever else is in the image would only hide the object in question.
             near = [label for label in self._found(run, position) if overlap(np.array(label.box), truth) > NEAR]
             views.append(_shrunk(region, near, CROP_SIDE, change, (left, top)))
         gap = np.full((views[0].shape[0], 4, 3), 255, dtype=np.uint8)
@@ -120,7 +120,7 @@ class Gallery:
 
 
 def write_changes(changes: Sequence[Change], folder: Path) -> list[str]:
-    """Write each change's picture as folder/NNN-kind-class.jpg; the names, '' for one without a picture."""
+    """Write each change's image as folder/NNN-kind-class.jpg; the names, '' for one without an image."""
     names = []
     for number, change in enumerate(changes, 1):
         name = f"{number:03d}-{change.kind}-{safe_name(change.name)}.jpg" if change.jpeg is not None else ""
@@ -135,11 +135,11 @@ def safe_name(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9_.-]+", "_", text).strip("._")[:40] or "object"
 
 
-def jpeg(picture: NDArray[np.uint8]) -> bytes:
-    """An RGB picture as JPEG."""
-    done, data = cv2.imencode(".jpg", np.ascontiguousarray(picture[:, :, ::-1]), [cv2.IMWRITE_JPEG_QUALITY, _QUALITY])
+def jpeg(image: NDArray[np.uint8]) -> bytes:
+    """An RGB image as JPEG."""
+    done, data = cv2.imencode(".jpg", np.ascontiguousarray(image[:, :, ::-1]), [cv2.IMWRITE_JPEG_QUALITY, _QUALITY])
     if not done:
-        raise DataError(f"a picture of shape {picture.shape} cannot be written as JPEG; check the data set")
+        raise DataError(f"an image of shape {image.shape} cannot be written as JPEG; check the data set")
     return bytes(data.tobytes())
 
 
@@ -149,16 +149,16 @@ def _four(box: NDArray[np.floating]) -> tuple[float, float, float, float]:
 
 
 def _shrunk(
-    picture: NDArray[np.uint8],
+    image: NDArray[np.uint8],
     labels: Sequence[Label],
     width: int,
     change: ObjectChange | None = None,
     origin: tuple[int, int] = (0, 0),
 ) -> NDArray[np.uint8]:
-    """Resize first and draw then, so that lines and letters stay sharp. origin: of `picture` in the whole one."""
-    factor = width / picture.shape[1]
-    size = (width, max(1, round(picture.shape[0] * factor)))
-    small = cv2.resize(picture, size, interpolation=cv2.INTER_AREA if factor < 1 else cv2.INTER_LINEAR)
+    """Resize first and draw then, so that lines and letters stay sharp. origin: of `image` in the whole one."""
+    factor = width / image.shape[1]
+    size = (width, max(1, round(image.shape[0] * factor)))
+    small = cv2.resize(image, size, interpolation=cv2.INTER_AREA if factor < 1 else cv2.INTER_LINEAR)
     scaled = []
     for label in labels:
         x, y, across, down = label.box
@@ -170,7 +170,7 @@ def _shrunk(
     return out
 
 
-def _dashed(picture: NDArray[np.uint8], corners: Sequence[float]) -> None:
+def _dashed(image: NDArray[np.uint8], corners: Sequence[float]) -> None:
     """The truth: white dashes with a dark edge, visible on any ground."""
     x0, y0, x1, y1 = (round(v) for v in corners)
     for (ax, ay), (bx, by) in (((x0, y0), (x1, y0)), ((x1, y0), (x1, y1)), ((x1, y1), (x0, y1)), ((x0, y1), (x0, y0))):
@@ -178,5 +178,5 @@ def _dashed(picture: NDArray[np.uint8], corners: Sequence[float]) -> None:
         for step in range(0, steps, 2):
             start = (ax + (bx - ax) * step // steps, ay + (by - ay) * step // steps)
             end = (ax + (bx - ax) * (step + 1) // steps, ay + (by - ay) * (step + 1) // steps)
-            cv2.line(picture, start, end, (0, 0, 0), 3)
-            cv2.line(picture, start, end, (255, 255, 255), 1)
+            cv2.line(image, start, end, (0, 0, 0), 3)
+            cv2.line(image, start, end, (255, 255, 255), 1)

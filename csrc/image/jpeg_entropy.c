@@ -1,7 +1,7 @@
 /* Huffman codes to coefficients, baseline and progressive (ITU-T T.81, annexes F and G). */
 #include <string.h>
 
-#include "picture/jpeg.h"
+#include "image/jpeg.h"
 
 /* Position in a block by place in the zigzag; the tail catches runs that lead beyond the end. */
 const uint8_t JPEG_ZIGZAG[64 + 16] = {
@@ -78,7 +78,7 @@ static int take_dc(jpeg_decoder *j, jpeg_component *c)
     const int bits = take_symbol(j, &j->dc[c->dc_table]);
     if (bits < 0 || bits > 15) return JPEG_FAILED;
     c->dc += take_value(j, bits);
-    /* Eight-bit pictures need 12 bits; beyond 15 the product with a quantiser could leave 32. */
+    /* Eight-bit images need 12 bits; beyond 15 the product with a quantiser could leave 32. */
     return c->dc > 1 << 14 || c->dc < -(1 << 14) ? JPEG_FAILED : 0;
 }
 

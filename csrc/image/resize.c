@@ -1,6 +1,6 @@
 /* Bilinear with aligned corners, each axis by itself, the horizontal one first, every operation one float32 rounding:
  * src = i * ((in - 1) / (out - 1)), i0 = (int)src, d = src - i0, value = (1 - d) * p[i0] + d * p[i0 + 1]. */
-#include "picture/mp_resize.h"
+#include "image/mp_resize.h"
 #include "mpnet.h"
 
 enum { CHANNELS = 3 };
@@ -8,7 +8,7 @@ static const float FILL = 0.5f;
 
 int mp_fit(int32_t image_w, int32_t image_h, int32_t net_w, int32_t net_h, int mode, mp_geometry *geometry)
 {
-    if (!geometry || image_w < 1 || image_h < 1 || image_w > MP_MAX_PICTURE_SIDE || image_h > MP_MAX_PICTURE_SIDE ||
+    if (!geometry || image_w < 1 || image_h < 1 || image_w > MP_MAX_IMAGE_SIDE || image_h > MP_MAX_IMAGE_SIDE ||
         net_w < 1 || net_h < 1 || net_w > MP_MAX_NET_SIDE || net_h > MP_MAX_NET_SIDE || mode < MP_STRETCH ||
         mode > MP_CROP)
         return MP_BAD_ARGUMENT;
@@ -23,7 +23,7 @@ int mp_fit(int32_t image_w, int32_t image_h, int32_t net_w, int32_t net_h, int m
         width = (int64_t)image_w * net_h / image_h;
     geometry->width = width < 1 ? 1 : (int32_t)width;
     geometry->height = height < 1 ? 1 : (int32_t)height;
-    /* Half the margin, also when it is odd and the picture is pasted half a pixel further left or up: Darknet's arithmetic. */
+    /* Half the margin, also when it is odd and the image is pasted half a pixel further left or up: Darknet's arithmetic. */
     geometry->relative[0] = (float)((net_w - geometry->width) / 2.0 / net_w);
     geometry->relative[1] = (float)((net_h - geometry->height) / 2.0 / net_h);
     geometry->relative[2] = (float)((double)geometry->width / net_w);
@@ -78,7 +78,7 @@ int64_t mp_preprocess_scratch(int32_t image_w, int32_t net_w, int32_t net_h)
            (256 + 2 * (int64_t)CHANNELS * net_w) * (int64_t)sizeof(float);
 }
 
-/* One row of the picture, as wide as the content. */
+/* One row of the image, as wide as the content. */
 static void widen(const parts *p, const uint8_t *row, int32_t in_w, int32_t width, float *line)
 {
     const float *unit = p->unit;
@@ -109,7 +109,7 @@ int mp_preprocess(const uint8_t *rgb, int32_t image_w, int32_t image_h, int32_t 
     if (width < net_w || height < net_h)
         for (int64_t i = 0; i < pitch * net_h; i++) out[i] = FILL;
     out += (net_h - height) / 2 * pitch + (net_w - width) / 2 * CHANNELS;
-    int32_t held[2] = {-1, -1}; /* rows of the picture that p.line holds */
+    int32_t held[2] = {-1, -1}; /* rows of the image that p.line holds */
     for (int32_t y = 0; y < height; y++) {
         const int32_t wanted[2] = {p.rows[y].first, p.rows[y].second};
         const float *line[2];

@@ -1,7 +1,7 @@
 """Makes docs/images/detect.jpg: what `mpnet detect` draws into four scenes of the demo, in fp32 above and int8 below.
 
 mpnet demo --quick
-python tools/readme_pictures.py
+python tools/readme_images.py
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ def detect(folder: Path, precision: str) -> list[np.ndarray]:
     subprocess.run(
         [sys.executable, "-m", "mpnet", "detect", *model, f"--default={precision}", f"--out={folder}", *scenes], check=True
     )
-    pictures = [cv2.imread(str(folder / f"{name}.png")) for name in SCENES]
-    return [cv2.resize(picture, None, fx=SCALE, fy=SCALE, interpolation=cv2.INTER_CUBIC) for picture in pictures]
+    images = [cv2.imread(str(folder / f"{name}.png")) for name in SCENES]
+    return [cv2.resize(image, None, fx=SCALE, fy=SCALE, interpolation=cv2.INTER_CUBIC) for image in images]
 
 
 def main() -> None:

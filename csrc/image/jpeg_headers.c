@@ -1,7 +1,7 @@
 /* The segments of a JPEG file: quantisers, codes, frame and scan headers (ITU-T T.81, annex B). */
 #include <string.h>
 
-#include "picture/jpeg.h"
+#include "image/jpeg.h"
 
 enum { MAX_COMPONENT_FACTOR = 4 };
 

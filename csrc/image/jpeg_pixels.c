@@ -1,7 +1,7 @@
 /* Inverse DCT, chroma upsampling and colour conversion, in integers. */
 #include <string.h>
 
-#include "picture/jpeg.h"
+#include "image/jpeg.h"
 
 /* Constants of the inverse DCT in 1/4096; the negative ones are rounded towards zero, as the reference does. */
 enum {

@@ -1,7 +1,7 @@
 /* What the parts of the JPEG decoder share: jpeg_headers.c reads segments, jpeg_entropy.c coefficients, jpeg_pixels.c makes
  * pixels, and jpeg_file.c leads through a file. */
-#ifndef MP_PICTURE_JPEG_H
-#define MP_PICTURE_JPEG_H
+#ifndef MP_IMAGE_JPEG_H
+#define MP_IMAGE_JPEG_H
 #include <stdint.h>
 
 enum { JPEG_COMPONENTS = 3, JPEG_FAST_BITS = 9, JPEG_FAILED = -1 };

@@ -1,4 +1,4 @@
-"""Between mpnet's batches (n, h, w, c) and engines that take one picture (1, c, h, w) at a time."""
+"""Between mpnet's batches (n, h, w, c) and engines that take one image (1, c, h, w) at a time."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float32]
 
 
-def by_picture(run: Callable[[Floats], Sequence[Floats]], batch: Floats) -> list[Floats]:
-    """Run the pictures of a batch one by one; each output of all of them, (n, h, w, c)."""
-    results = [run(np.ascontiguousarray(picture.transpose(2, 0, 1)[None])) for picture in batch]
+def by_image(run: Callable[[Floats], Sequence[Floats]], batch: Floats) -> list[Floats]:
+    """Run the images of a batch one by one; each output of all of them, (n, h, w, c)."""
+    results = [run(np.ascontiguousarray(image.transpose(2, 0, 1)[None])) for image in batch]
     return [np.ascontiguousarray(np.concatenate(heads).transpose(0, 2, 3, 1)) for heads in zip(*results, strict=True)]
 
 

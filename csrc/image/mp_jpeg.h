@@ -1,6 +1,6 @@
-/* JPEG -> RGB with one fixed arithmetic, so that a picture has the same pixels wherever it is decoded.
+/* JPEG -> RGB with one fixed arithmetic, so that an image has the same pixels wherever it is decoded.
  *
- * The arithmetic is that of stb_image, with which the reference programs read pictures: a 12-bit fixed-point inverse
+ * The arithmetic is that of stb_image, with which the reference programs read images: a 12-bit fixed-point inverse
  * DCT, triangle-filtered chroma where it is halved, and colours with 12-bit coefficients. docs/arithmetic.md, section 7, states it.
  * Baseline and progressive files of 8 bits with 1 or 3 components are decoded; for others, and for damaged ones, the
  * answer is MP_UNSUPPORTED, and the caller asks another decoder. */

@@ -1,13 +1,13 @@
-"""Write the part of COCO's annotations that the study uses: the pictures of pictures.txt, beside this file.
+"""Write the part of COCO's annotations that the study uses: the images of images.txt, beside this file.
 
-python experiments/yolov3-tiny/pictures.py coco/annotations/instances_val2017.json coco/study.json
+python experiments/yolov3-tiny/images.py coco/annotations/instances_val2017.json coco/study.json
 """
 
 import json
 import sys
 from pathlib import Path
 
-WANTED = set((Path(__file__).parent / "pictures.txt").read_text(encoding="utf-8").split())
+WANTED = set((Path(__file__).parent / "images.txt").read_text(encoding="utf-8").split())
 
 
 def main(source: str, target: str) -> None:
@@ -17,7 +17,7 @@ def main(source: str, target: str) -> None:
         sys.exit(f"{source}: {error}; give COCO's instances_val2017.json")
     images = [image for image in document["images"] if image["file_name"] in WANTED]
     if len(images) != len(WANTED):
-        sys.exit(f"{source}: holds {len(images)} of the {len(WANTED)} pictures; give COCO's instances_val2017.json")
+        sys.exit(f"{source}: holds {len(images)} of the {len(WANTED)} images; give COCO's instances_val2017.json")
     kept = {image["id"] for image in images}
     annotations = [
         {key: value for key, value in annotation.items() if key != "segmentation"}
@@ -25,7 +25,7 @@ def main(source: str, target: str) -> None:
         if annotation["image_id"] in kept
     ]
     Path(target).write_text(json.dumps({**document, "images": images, "annotations": annotations}), encoding="utf-8")
-    print(f"{target}: {len(images)} pictures, {len(annotations)} boxes")
+    print(f"{target}: {len(images)} images, {len(annotations)} boxes")
 
 
 if __name__ == "__main__":

@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "mpnet.h"
-#include "picture/jpeg.h"
-#include "picture/mp_jpeg.h"
+#include "image/jpeg.h"
+#include "image/mp_jpeg.h"
 #include "red_zone.h"
 
 enum { MAX_SCANS = 100 };

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include "../mpnet.h"
-#include "../picture/mp_jpeg.h"
+#include "../image/mp_jpeg.h"
 #include "net.h"
 
 enum { MOST_FILE = 1 << 28, MOST_PIXELS = 1 << 25, MOST_SIDE = 65500 };
@@ -57,8 +57,7 @@ static int sizes_fit(int64_t width, int64_t height)
 
 static int too_large(const char *name, int64_t width, int64_t height, char *error)
 {
-    return mpr_fail(error,
-                    "%s: %lld x %lld pixels are outside the limits (1 to %d a side, %d in all); scale the picture",
+    return mpr_fail(error, "%s: %lld x %lld pixels are outside the limits (1 to %d a side, %d in all); scale the image",
                     name, (long long)width, (long long)height, MOST_SIDE, MOST_PIXELS);
 }
 
@@ -78,7 +77,7 @@ static int64_t number(const uint8_t *data, size_t bytes, size_t *at)
     return value;
 }
 
-static int ppm(mpr_picture *picture, const char *name, const uint8_t *data, size_t bytes, char *error)
+static int ppm(mpr_image *image, const char *name, const uint8_t *data, size_t bytes, char *error)
 {
     size_t at = 2;
     const int channels = data[1] == '6' ? 3 : 1;
@@ -93,11 +92,11 @@ static int ppm(mpr_picture *picture, const char *name, const uint8_t *data, size
     uint8_t *rgb = malloc((size_t)w * h * 3);
     if (!rgb) return mpr_fail(error, "%s: no memory", name);
     for (size_t i = 0; i < (size_t)w * h * 3; i++) rgb[i] = data[at + (channels == 3 ? i : i / 3)];
-    *picture = (mpr_picture){rgb, (int)w, (int)h, rgb};
+    *image = (mpr_image){rgb, (int)w, (int)h, rgb};
     return 0;
 }
 
-static int jpeg(mpr_picture *picture, const char *name, const uint8_t *data, size_t bytes, mpr_room room, char *error)
+static int jpeg(mpr_image *image, const char *name, const uint8_t *data, size_t bytes, mpr_room room, char *error)
 {
     int32_t w = 0, h = 0;
     if (mp_jpeg_size(data, (int64_t)bytes, &w, &h) != MP_OK)
@@ -113,46 +112,43 @@ static int jpeg(mpr_picture *picture, const char *name, const uint8_t *data, siz
     const int status =
         scratch && rgb ? mp_jpeg_decode(data, (int64_t)bytes, w, h, scratch, needed, rgb) : MP_UNSUPPORTED;
     if (!lent) free(scratch);
-    *picture = (mpr_picture){rgb, w, h, lent ? 0 : rgb};
+    *image = (mpr_image){rgb, w, h, lent ? 0 : rgb};
     if (status == MP_OK) return 0;
-    mpr_picture_drop(picture);
-    return mpr_fail(error, "%s: the picture is damaged, or a JPEG of a kind that is not read here; save it again",
-                    name);
+    mpr_image_drop(image);
+    return mpr_fail(error, "%s: the image is damaged, or a JPEG of a kind that is not read here; save it again", name);
 }
 
-int mpr_picture_of(mpr_picture *picture, const char *name, const uint8_t *data, size_t bytes, mpr_room room,
-                   char *error)
+int mpr_image_of(mpr_image *image, const char *name, const uint8_t *data, size_t bytes, mpr_room room, char *error)
 {
-    *picture = (mpr_picture){0};
-    if (bytes > 3 && data[0] == 0xff && data[1] == 0xd8) return jpeg(picture, name, data, bytes, room, error);
-    if (bytes > 3 && data[0] == 'P' && (data[1] == '6' || data[1] == '5'))
-        return ppm(picture, name, data, bytes, error);
+    *image = (mpr_image){0};
+    if (bytes > 3 && data[0] == 0xff && data[1] == 0xd8) return jpeg(image, name, data, bytes, room, error);
+    if (bytes > 3 && data[0] == 'P' && (data[1] == '6' || data[1] == '5')) return ppm(image, name, data, bytes, error);
     return mpr_fail(error, "%s: is neither JPEG nor PPM; convert it, for example `convert IN OUT.ppm` (ImageMagick)",
                     name);
 }
 
-int mpr_picture_read(mpr_picture *picture, const char *path, mpr_room room, char *error)
+int mpr_image_read(mpr_image *image, const char *path, mpr_room room, char *error)
 {
     size_t bytes;
-    *picture = (mpr_picture){0};
+    *image = (mpr_image){0};
     uint8_t *data = mpr_read(path, MOST_FILE, &bytes, error);
-    const int failed = data ? mpr_picture_of(picture, path, data, bytes, room, error) : -1;
+    const int failed = data ? mpr_image_of(image, path, data, bytes, room, error) : -1;
     free(data);
     return failed;
 }
 
-void mpr_picture_drop(mpr_picture *picture)
+void mpr_image_drop(mpr_image *image)
 {
-    free(picture->own);
-    picture->own = picture->rgb = 0;
+    free(image->own);
+    image->own = image->rgb = 0;
 }
 
 uint8_t *mprun_read_picture(const char *path, int *width, int *height, char *error, size_t error_bytes)
 {
     char line[MPR_ERROR] = "";
-    mpr_picture picture;
-    if (mpr_picture_read(&picture, path, (mpr_room){0}, line) && error_bytes) snprintf(error, error_bytes, "%s", line);
-    *width = picture.width;
-    *height = picture.height;
-    return picture.rgb;
+    mpr_image image;
+    if (mpr_image_read(&image, path, (mpr_room){0}, line) && error_bytes) snprintf(error, error_bytes, "%s", line);
+    *width = image.width;
+    *height = image.height;
+    return image.rgb;
 }
