@@ -78,11 +78,11 @@ dist-arm: $(BIN)/.installed
 
 # The program for boards (docs/mprun.md): build/mprun/mprun with CC, and one static file for AArch64.
 mprun:
-	@$(MAKE) -s -C csrc/run OUT=$(CURDIR)/build/mprun
+	@$(MAKE) -s -C csrc/mprun OUT=$(CURDIR)/build/mprun
 
 # Read-only relocations would be padded to pages of 64 kB, and a static program has next to none.
 mprun-arm:
-	@$(MAKE) -s -C csrc/run OUT=$(CURDIR)/build/mprun-arm CC=aarch64-linux-gnu-gcc LDFLAGS="-static -Wl,-z,norelro"
+	@$(MAKE) -s -C csrc/mprun OUT=$(CURDIR)/build/mprun-arm CC=aarch64-linux-gnu-gcc LDFLAGS="-static -Wl,-z,norelro"
 
 clean:
 	rm -rf $(VENV) build .cache *.egg-info mpnet/kernels/_core*.so mpnet/kernels/_core.c

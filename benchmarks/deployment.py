@@ -34,9 +34,9 @@ from mpnet.backends.deployment import Deployment  # noqa: E402
 from mpnet.demo.project import write_project  # noqa: E402
 from mpnet.engine.assign import assign_key  # noqa: E402
 from mpnet.errors import ConfigError  # noqa: E402
-from mpnet.formats.atomic import write_text  # noqa: E402
-from mpnet.formats.experiment_yaml import parse_experiment  # noqa: E402
-from mpnet.spec.precision import PRECISIONS  # noqa: E402
+from mpnet.formats.documents.experiment import parse_experiment  # noqa: E402
+from mpnet.formats.files.atomic import write_text  # noqa: E402
+from mpnet.model.precision import PRECISIONS  # noqa: E402
 from mpnet.trial.experiment import open_workbench  # noqa: E402
 from mpnet.trial.latency import measure_in_turn  # noqa: E402
 from mpnet.trial.measure import Meter  # noqa: E402

@@ -19,14 +19,14 @@ import numpy as np
 from numpy.typing import NDArray
 from synthetic_detector import synthetic
 
+from mpnet.data.dataset import Dataset
+from mpnet.data.detections import Detections
 from mpnet.errors import MpnetError
 from mpnet.evaluation.agreement import Agreement
 from mpnet.evaluation.compare import DRAWS, bootstrap, compare, draw_images
 from mpnet.evaluation.intervals import agreement_interval, value_interval
 from mpnet.evaluation.match import Truths
 from mpnet.evaluation.metrics import CocoEvaluator
-from mpnet.spec.dataset import Dataset
-from mpnet.spec.detections import Detections
 from mpnet.trial.reopen import open_dataset
 from mpnet.trial.result import read_result
 from mpnet.trial.task import kit_of

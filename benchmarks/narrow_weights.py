@@ -15,11 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.engine.prepare import conv_shape
-from mpnet.formats.cfg import read_cfg
+from mpnet.formats.cfg.read import read_cfg
 from mpnet.kernels.interface import ConvShape, TensorQuant
 from mpnet.kernels.isa import kernels
-from mpnet.spec.precision import PRECISIONS, precision
-from mpnet.spec.quantization import GROUP
+from mpnet.model.precision import PRECISIONS, precision
+from mpnet.model.quantization import GROUP
 from mpnet.speed.clock import once
 
 NARROW = [row for row in PRECISIONS.values() if row.is_narrow]

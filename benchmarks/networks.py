@@ -14,11 +14,11 @@ from mpnet.engine.plan import Plan, build_plan
 from mpnet.engine.prepare import Prepared
 from mpnet.engine.run import Session
 from mpnet.errors import MpnetError
-from mpnet.formats.cfg import read_cfg
+from mpnet.formats.cfg.read import read_cfg
 from mpnet.kernels.isa import kernels
 from mpnet.messages import count_text
-from mpnet.spec.network import NetworkSpec
-from mpnet.spec.weights import random_weights
+from mpnet.model.network import NetworkSpec
+from mpnet.model.weights import random_weights
 from mpnet.speed.clock import once
 from mpnet.speed.steps import random_image
 

@@ -34,10 +34,10 @@ def mpnet(variant: str, folder: Path, threads: int) -> tuple[Forward, str]:
     from mpnet.engine.plan import build_plan
     from mpnet.engine.prepare import Prepared
     from mpnet.engine.run import Session
-    from mpnet.formats.cfg import read_cfg
+    from mpnet.formats.cfg.read import read_cfg
     from mpnet.kernels.isa import active_level, kernels
-    from mpnet.spec.quantization import ActivationOptions, QuantizationOptions
-    from mpnet.spec.weights import random_weights
+    from mpnet.model.quantization import ActivationOptions, QuantizationOptions
+    from mpnet.model.weights import random_weights
 
     network = read_cfg(folder / "net.cfg")
     prepared = Prepared(network, random_weights(network), kernels())

@@ -8,8 +8,8 @@ from typing import Any, Mapping
 
 import numpy as np
 
-from mpnet.spec.layers import ConvolutionSpec, MaxpoolSpec, RouteSpec, UpsampleSpec, YoloSpec
-from mpnet.spec.network import NetworkSpec
+from mpnet.model.layers import ConvolutionSpec, MaxpoolSpec, RouteSpec, UpsampleSpec, YoloSpec
+from mpnet.model.network import NetworkSpec
 
 LEAKY = 0.1
 

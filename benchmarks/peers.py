@@ -84,8 +84,8 @@ def prepare(cfg: Path, folder: Path, tensorflow: str | None) -> dict[str, str]:
     from peer_models import heads, name_of, supported, write_layers, write_ncnn, write_onnx
 
     from mpnet.engine.prepare import fold_network
-    from mpnet.formats.cfg import read_cfg
-    from mpnet.spec.weights import random_weights
+    from mpnet.formats.cfg.read import read_cfg
+    from mpnet.model.weights import random_weights
 
     shutil.copy(cfg, folder / "net.cfg")
     network = read_cfg(folder / "net.cfg")

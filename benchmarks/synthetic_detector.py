@@ -16,8 +16,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from mpnet.spec.dataset import Category, Dataset, ImageRecord
-from mpnet.spec.detections import Detections
+from mpnet.data.dataset import Category, Dataset, ImageRecord
+from mpnet.data.detections import Detections
 
 Floats = NDArray[np.float64]
 _GRID, _CELL, _SIDE = 10, 100, 60

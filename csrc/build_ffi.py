@@ -15,8 +15,8 @@ BLOCK = re.compile(r"/\* cdef begin \*/\n(.*?)/\* cdef end \*/", re.DOTALL)
 
 # mpnet.h first: the others use its types.
 headers = [CSRC / "mpnet.h", *sorted(p for p in CSRC.rglob("*.h") if p.name != "mpnet.h")]
-# run/ is a program of its own.
-sources = sorted(p for p in CSRC.rglob("*.c") if p.relative_to(CSRC).parts[0] != "run")
+# mprun/ is a program of its own.
+sources = sorted(p for p in CSRC.rglob("*.c") if p.relative_to(CSRC).parts[0] != "mprun")
 
 ffi = FFI()
 declared = []

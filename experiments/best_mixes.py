@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import sys
 
-from mpnet.formats.cfg import read_cfg
-from mpnet.formats.experiment_yaml import read_experiment
+from mpnet.formats.cfg.read import read_cfg
+from mpnet.formats.documents.experiment import read_experiment
 from mpnet.sweep.store import Trial, TrialStore
 
 AVERAGES = (8, 7, 6.5, 6, 5.5, 5, 4.75, 4.5, 4.25, 4.125, 4, 3.75, 3.5, 3)

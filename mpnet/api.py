@@ -15,7 +15,7 @@ from mpnet.lazy import lazy_names
 if TYPE_CHECKING:
     from mpnet.errors import MpnetError
     from mpnet.evaluation.dataset import load_dataset
-    from mpnet.formats.experiment_yaml import parse_experiment, read_experiment
+    from mpnet.formats.documents.experiment import parse_experiment, read_experiment
     from mpnet.trial.experiment import RunReport, open_workbench, run_experiment
     from mpnet.trial.measure import measure_detections
     from mpnet.trial.network import Box, Label, Network, load_network
@@ -44,7 +44,7 @@ __getattr__ = lazy_names(
     {
         "mpnet.errors": ("MpnetError",),
         "mpnet.evaluation.dataset": ("load_dataset",),
-        "mpnet.formats.experiment_yaml": ("parse_experiment", "read_experiment"),
+        "mpnet.formats.documents.experiment": ("parse_experiment", "read_experiment"),
         "mpnet.trial.experiment": ("RunReport", "open_workbench", "run_experiment"),
         "mpnet.trial.measure": ("measure_detections",),
         "mpnet.trial.network": ("Box", "Label", "Network", "load_network"),

@@ -1,5 +1,5 @@
 """The C core without Python, built once per compiler and flags and shared by all that looks at it: programs over its library,
-tests that read its objects. csrc/run/Makefile does it, on all cores, and only what changed.
+tests that read its objects. csrc/mprun/Makefile does it, on all cores, and only what changed.
 
 core.py [-DNAME=VALUE...] SOURCE PROGRAM [CC...] [-- FLAGS...]     a program of one C file over the library, FLAGS for both;
                                         without any it is static. The definitions in front are the source's own.
@@ -25,7 +25,7 @@ _FOLDERS = {"gcc": "build/mprun", "aarch64-linux-gnu-gcc": "build/mprun-arm"}
 
 
 def core(compiler: list[str], flags: list[str], *targets: str) -> Path:
-    """The folder with `targets` of csrc/run/Makefile, such as libmprun.a or objects/arch/scalar.o. Other processes wait.
+    """The folder with `targets` of csrc/mprun/Makefile, such as libmprun.a or objects/arch/scalar.o. Other processes wait.
 
     Raises: RuntimeError with what make said.
     """
@@ -37,7 +37,7 @@ def core(compiler: list[str], flags: list[str], *targets: str) -> Path:
         "-s",
         f"-j{len(os.sched_getaffinity(0))}",
         "-C",
-        str(ROOT / "csrc/run"),
+        str(ROOT / "csrc/mprun"),
         f"CC={shlex.join(compiler)}",
         f"CFLAGS={shlex.join(flags)}",
         f"OUT={folder}",

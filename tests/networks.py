@@ -7,9 +7,9 @@ from pathlib import Path
 import cv2
 import numpy as np
 
-from mpnet.formats.cfg import parse_cfg
+from mpnet.formats.cfg.read import parse_cfg
 from mpnet.formats.weights_write import weights_content
-from mpnet.spec.weights import random_weights
+from mpnet.model.weights import random_weights
 
 NAMES = ("circle", "square", "bar")
 SIDE = 64

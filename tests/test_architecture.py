@@ -10,7 +10,8 @@ from pathlib import Path
 # Lower stands for lower in the house: a room may import itself and what stands below it.
 FLOORS = (
     {"errors", "lazy", "messages", "progress"},
-    {"packages", "spec"},
+    {"packages", "model", "data"},
+    {"config"},
     {"formats", "kernels"},
     {"quantization"},
     {"engine"},
@@ -36,7 +37,7 @@ ROOMS = {
     "detect": {""},
     "image": {""},
     "quantize": {""},
-    "run": {"", "detect", "image", "quantize"},
+    "mprun": {"", "detect", "image", "quantize"},
 }
 INCLUDE = re.compile(r'^ *#include "([^"]+)"', re.MULTILINE)
 
@@ -90,6 +91,6 @@ def test_files_stay_small(repository: Path) -> None:
         for path in sorted((repository / folder).rglob("*.[pch]*"))
         if path.suffix in {".py", ".c", ".h"}
         and path.name != "_core.c"
-        and (count := len(path.read_text(encoding="utf-8").splitlines())) > 450
+        and (count := len(path.read_text(encoding="utf-8").splitlines())) > 600
     ]
     assert long == []

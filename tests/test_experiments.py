@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from mpnet.demo.project import write_project
-from mpnet.formats.experiment_yaml import read_experiment
+from mpnet.formats.documents.experiment import read_experiment
 
 FOLDER = Path(__file__).resolve().parent.parent / "experiments"
 FILES = sorted(FOLDER.glob("*.yaml"))

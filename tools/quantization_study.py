@@ -19,8 +19,8 @@ from mpnet.engine.cost import plan_cost
 from mpnet.engine.options import resolve_options
 from mpnet.engine.plan import Plan
 from mpnet.errors import ConfigError
-from mpnet.formats.experiment_yaml import read_experiment
-from mpnet.spec.precision import PRECISIONS
+from mpnet.formats.documents.experiment import read_experiment
+from mpnet.model.precision import PRECISIONS
 from mpnet.trial.analysis import ANALYSIS_IMAGES, KEEP_MACS_PERCENT, spread
 from mpnet.trial.calibration import calibrated
 from mpnet.trial.detection import DETECTION_KIT

@@ -9,7 +9,7 @@
 #include "../mpnet.h"
 
 /* cdef begin */
-/* Same order as MODES in mpnet/spec/quantization.py; SCHEME_ROUNDINGS there as in mpnet.h, and MP_HALF_UP after them. */
+/* Same order as MODES in mpnet/model/quantization.py; SCHEME_ROUNDINGS there as in mpnet.h, and MP_HALF_UP after them. */
 enum {
     MP_AFFINE = 0,
     MP_SYMMETRIC = 1,

@@ -12,10 +12,10 @@ from mpnet.engine.lowering import range_owner
 from mpnet.engine.options import EngineOptions
 from mpnet.engine.prepare import Prepared
 from mpnet.export import Configuration
-from mpnet.spec.layers import LayerSpec, YoloSpec
-from mpnet.spec.network import NETWORK_INPUT, NetworkSpec
-from mpnet.spec.precision import FP32
-from mpnet.spec.weights import Weights
+from mpnet.model.layers import LayerSpec, YoloSpec
+from mpnet.model.network import NETWORK_INPUT, NetworkSpec
+from mpnet.model.precision import FP32
+from mpnet.model.weights import Weights
 
 
 def cut(configuration: Configuration, part: Part) -> Configuration:

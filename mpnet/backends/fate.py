@@ -7,7 +7,7 @@ from typing import Sequence
 
 from mpnet.backends import Executed
 from mpnet.export import Configuration, Exported
-from mpnet.spec.precision import PRECISIONS
+from mpnet.model.precision import PRECISIONS
 
 
 @dataclass(frozen=True)

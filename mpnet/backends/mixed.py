@@ -23,8 +23,8 @@ from mpnet.engine.run import Session
 from mpnet.export import Configuration, Exported
 from mpnet.kernels.call import Call
 from mpnet.kernels.isa import kernels
-from mpnet.spec.network import NETWORK_INPUT, NetworkSpec, Shape
-from mpnet.spec.precision import FP32, Precision
+from mpnet.model.network import NETWORK_INPUT, NetworkSpec, Shape
+from mpnet.model.precision import FP32, Precision
 
 if TYPE_CHECKING:
     from mpnet.engine.bind import Context

@@ -15,8 +15,8 @@ from mpnet.engine.lowering import result_storage
 from mpnet.engine.options import EngineOptions
 from mpnet.errors import ConfigError
 from mpnet.export import Target, target
-from mpnet.spec.layers import YoloSpec
-from mpnet.spec.network import NETWORK_INPUT, NetworkSpec
+from mpnet.model.layers import YoloSpec
+from mpnet.model.network import NETWORK_INPUT, NetworkSpec
 
 OWN, SCALAR = "mpnet", "reference"
 """mpnet's kernels for this CPU, and its scalar ones: the same bits, at other speeds."""

@@ -8,7 +8,7 @@ import click
 
 from mpnet.cli.options import declare, experiment_of, set_option
 from mpnet.cli.output import console, print_json, progress
-from mpnet.formats.atomic import write_text
+from mpnet.formats.files.atomic import write_text
 from mpnet.report.analysis import print_analysis
 from mpnet.trial.analysis import ANALYSIS_IMAGES, KEEP_MACS_PERCENT, analyze_experiment
 

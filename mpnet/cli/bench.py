@@ -11,8 +11,8 @@ from mpnet.cli.options import cfg_or_experiment, declare, words
 from mpnet.cli.output import console, print_json, progress
 from mpnet.errors import ConfigError
 from mpnet.messages import count_text
+from mpnet.model.plan_key import short_key
 from mpnet.report.terminal import print_table
-from mpnet.spec.plan_key import short_key
 from mpnet.speed.bench import DEFAULT_PRECISIONS, Bench, BenchCase, BenchStep, bench_network, gops, key_of
 
 

@@ -16,14 +16,14 @@ import click
 from mpnet.cli.main import cli
 from mpnet.cli.options import declare
 from mpnet.cli.output import console, progress
+from mpnet.config.measures import measure
 from mpnet.demo.project import write_project
 from mpnet.engine.assign import assign_key
 from mpnet.export.yaml import precision_section, section_text
-from mpnet.formats.cfg import read_cfg
+from mpnet.formats.cfg.read import read_cfg
 from mpnet.kernels.environment import cpu_count
+from mpnet.model.network import NetworkSpec
 from mpnet.report.sweep_text import change_text, images_text, print_sweep
-from mpnet.spec.measures import measure
-from mpnet.spec.network import NetworkSpec
 
 SCENES = 300
 QUICK_SCENES = 40

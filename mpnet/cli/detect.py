@@ -14,16 +14,16 @@ from mpnet.cli.image_files import Source, find_sources
 from mpnet.cli.looking import Find, Look, View
 from mpnet.cli.options import declare, dialect_option, experiment_of, layer_option, selected_precisions
 from mpnet.cli.output import fail, note, print_json, progress
+from mpnet.config.protocol import NMS_KINDS, RESIZES
 from mpnet.detection.images import read_image
 from mpnet.errors import ConfigError, DataError, StoreError
-from mpnet.spec.plan_key import parse_key, split_key
-from mpnet.spec.precision import BY_CODE, PRECISIONS, Precision
-from mpnet.spec.protocol import NMS_KINDS, RESIZES
-from mpnet.spec.task import CLASSIFICATION, DETECTION, Task
+from mpnet.model.plan_key import parse_key, split_key
+from mpnet.model.precision import BY_CODE, PRECISIONS, Precision
+from mpnet.model.task import CLASSIFICATION, DETECTION, Task
 from mpnet.trial.network import Network, load_network, network_of
 
 if TYPE_CHECKING:
-    from mpnet.spec.experiment import DataSection, DetectionSection, Experiment
+    from mpnet.config.experiment import DataSection, DetectionSection, Experiment
 
 NMS = 0.45
 
@@ -112,7 +112,7 @@ def command(
         )
     sources = _sources(images, camera, experiment)
     if out is not None:
-        from mpnet.formats.atomic import check_writable
+        from mpnet.formats.files.atomic import check_writable
 
         check_writable(out)
     for warning in network.spec.warnings:
@@ -165,7 +165,7 @@ def _experiment(
     images: tuple[str, ...], weights: Path | None, names: Path | None, threads: int | None, isa: str | None
 ) -> tuple[Experiment, tuple[str, ...]]:
     """The experiment that stands before the images, and these."""
-    from mpnet.formats.images import SUFFIXES
+    from mpnet.formats.images.read import SUFFIXES
 
     if not images or Path(images[0]).suffix.lower() in SUFFIXES:
         raise ConfigError(
@@ -199,8 +199,8 @@ def _sources(images: tuple[str, ...], camera: str | None, experiment: Experiment
 
 def _own_images(data: DataSection) -> list[Path]:
     """Files and folders with the images of an experiment's data."""
-    from mpnet.formats.labels_listed import describe_listed
-    from mpnet.spec.experiment import LISTED
+    from mpnet.config.experiment import LISTED
+    from mpnet.formats.labels.listed import describe_listed
 
     if data.format in LISTED and data.labels is not None:
         return list(describe_listed(data.labels, data.images).images)

@@ -11,7 +11,7 @@ import click
 from mpnet.cli.fetch import RemoteFile, fetch
 from mpnet.cli.options import declare
 from mpnet.cli.output import console, print_json, progress
-from mpnet.formats.cache import cache_folder
+from mpnet.formats.files.cache import cache_folder
 
 # Sizes and digests are those of the files that their authors published.
 MODELS: dict[str, tuple[RemoteFile, ...]] = {

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from mpnet.cli.looking import View
 from mpnet.errors import DataError
-from mpnet.formats.atomic import write_bytes
+from mpnet.formats.files.atomic import write_bytes
+from mpnet.model.plan_key import short_key
 from mpnet.report.draw import Label as DrawnBox
 from mpnet.report.draw import draw_labels, side_by_side
-from mpnet.spec.plan_key import short_key
 from mpnet.trial.network import Box, Label
 
 JPEG_QUALITY = 92

@@ -13,12 +13,12 @@ from mpnet.cli.options import declare, set_option
 from mpnet.cli.output import console, note, print_json
 from mpnet.errors import ConfigError, MpnetError
 from mpnet.export import Exported, describe, export, target, targets
-from mpnet.formats.atomic import write_files
+from mpnet.formats.files.atomic import write_files
 from mpnet.messages import bytes_text
+from mpnet.model.plan_key import short_key
 from mpnet.packages import require
 from mpnet.report.decision import Files, decide
 from mpnet.report.fate import print_fates
-from mpnet.spec.plan_key import short_key
 
 
 @declare(

@@ -9,15 +9,15 @@ import click
 
 from mpnet.cli.options import declare
 from mpnet.cli.output import console, note, print_json
+from mpnet.config.protocol import RESIZES
 from mpnet.errors import ConfigError
-from mpnet.formats.atomic import write_files
+from mpnet.formats.files.atomic import write_files
 from mpnet.importing import Choices, Imported, import_model
 from mpnet.importing.described import Pixels
 from mpnet.importing.experiment import experiment_text
 from mpnet.messages import count_text
+from mpnet.model.heads import DECODERS
 from mpnet.report.terminal import print_table
-from mpnet.spec.heads import DECODERS
-from mpnet.spec.protocol import RESIZES
 
 
 @declare(

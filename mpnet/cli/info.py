@@ -6,7 +6,7 @@ from typing import Any
 
 from mpnet.cli.options import declare
 from mpnet.cli.output import console, print_json
-from mpnet.formats.cache import LIMIT_VARIABLE, Usage, cache_folder, cache_limit, open_cache
+from mpnet.formats.files.cache import LIMIT_VARIABLE, Usage, cache_folder, cache_limit, open_cache
 from mpnet.kernels.environment import cpu_count, versions
 from mpnet.kernels.isa import active_level, cpu_features, isa_levels, usable_levels
 from mpnet.messages import bytes_text

@@ -10,7 +10,7 @@ import click
 from mpnet.cli.options import declare
 from mpnet.cli.output import console, note, print_json
 from mpnet.errors import ConfigError
-from mpnet.formats.atomic import write_text
+from mpnet.formats.files.atomic import write_text
 from mpnet.trial.template import Parts, experiment_template
 
 

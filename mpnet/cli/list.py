@@ -8,9 +8,9 @@ import click
 
 from mpnet.cli.options import declare
 from mpnet.cli.output import console, print_json
+from mpnet.config.experiment import DEFAULT_OUTPUT
 from mpnet.errors import StoreError
 from mpnet.report.inventory import inventory, print_inventory
-from mpnet.spec.experiment import DEFAULT_OUTPUT
 
 
 @declare("mpnet list", "mpnet list runs/demo --json", quiet=False)

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any, Callable
 import click
 
 from mpnet.cli.output import note
+from mpnet.config.protocol import DIALECTS
 from mpnet.errors import ConfigError
-from mpnet.formats.cache import LIMIT_VARIABLE
-from mpnet.spec.precision import PRECISIONS, Precision
-from mpnet.spec.protocol import DIALECTS
+from mpnet.formats.files.cache import LIMIT_VARIABLE
+from mpnet.model.precision import PRECISIONS, Precision
 
 if TYPE_CHECKING:
+    from mpnet.config.experiment import Experiment
     from mpnet.report.decision import Files
-    from mpnet.spec.experiment import Experiment
 
 
 class ExampleCommand(click.Command):

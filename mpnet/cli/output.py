@@ -45,7 +45,7 @@ def console(stderr: bool = False) -> Console:
 
 def print_json(document: Any) -> None:
     """Write `document` as the only thing on standard output; numbers that are not finite become null."""
-    from mpnet.formats.json_text import finite
+    from mpnet.formats.documents.json_text import finite
 
     click.echo(json.dumps(finite(document), indent=2, ensure_ascii=True, allow_nan=False))
 

@@ -10,9 +10,9 @@ import click
 
 from mpnet.cli.options import cfg_or_experiment, declare, words
 from mpnet.cli.output import console, note, print_json, progress
-from mpnet.formats.atomic import write_text
+from mpnet.formats.files.atomic import write_text
+from mpnet.model.plan_key import short_key
 from mpnet.report.terminal import print_table
-from mpnet.spec.plan_key import short_key
 from mpnet.speed.profile import profile_network
 from mpnet.speed.table import BOUND_PERCENT, LatencyTable
 

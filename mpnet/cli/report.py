@@ -10,7 +10,7 @@ import click
 from mpnet.cli.options import declare
 from mpnet.cli.output import console, print_json, progress
 from mpnet.evaluation.compare import DRAWS, MAX_DRAWS, MIN_DRAWS
-from mpnet.formats.atomic import write_text
+from mpnet.formats.files.atomic import write_text
 from mpnet.messages import bytes_text
 from mpnet.report.build import collect
 from mpnet.report.configuration import in_store

@@ -19,14 +19,14 @@ from mpnet.cli.options import (
     words,
 )
 from mpnet.cli.output import console, note, print_json
+from mpnet.config.experiment import OWN_BACKENDS
 from mpnet.engine.assign import assign
 from mpnet.engine.cost import layer_costs, plan_cost
 from mpnet.engine.options import resolve_options, with_some_ranges
 from mpnet.engine.plan import Plan, build_plan
-from mpnet.formats.cfg import read_cfg
+from mpnet.formats.cfg.read import read_cfg
+from mpnet.model.precision import PRECISIONS, Precision
 from mpnet.report.layers import describe_layer, print_layers
-from mpnet.spec.experiment import OWN_BACKENDS
-from mpnet.spec.precision import PRECISIONS, Precision
 
 
 @declare(

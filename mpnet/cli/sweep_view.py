@@ -12,9 +12,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
 from rich.progress import Progress as Bar
 from rich.text import Text
 
+from mpnet.model.plan_key import short_key
 from mpnet.progress import Advance, Progress
 from mpnet.report.sweep_text import front_chart
-from mpnet.spec.plan_key import short_key
 from mpnet.sweep.estimate import duration
 from mpnet.sweep.findings import front_of
 from mpnet.sweep.loop import SweepState

@@ -15,8 +15,8 @@ from mpnet.cli.drawing import drawn
 from mpnet.cli.looking import Look, View
 from mpnet.cli.output import progress
 from mpnet.errors import DataError
-from mpnet.formats.atomic import atomic_path
-from mpnet.formats.images import MAX_PIXELS
+from mpnet.formats.files.atomic import atomic_path
+from mpnet.formats.images.read import MAX_PIXELS
 
 SAID_SECONDS = 1.0
 """How often a camera's frames are told of."""

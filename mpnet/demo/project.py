@@ -14,7 +14,7 @@ from pathlib import Path
 from mpnet.demo.dataset import write_dataset
 from mpnet.demo.model import DATA, experiment_text, model_files
 from mpnet.errors import StoreError
-from mpnet.formats.atomic import write_bytes, write_text
+from mpnet.formats.files.atomic import write_bytes, write_text
 
 # experiments/demo.yaml names everything below this folder; an experiment's paths count from its own folder.
 _FOLDER_IN_EXPERIMENT = "../runs/demo/"

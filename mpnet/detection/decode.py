@@ -8,13 +8,13 @@ from typing import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from mpnet.data.detections import rows_of
 from mpnet.detection.decoders import ImportedHead, ready
 from mpnet.detection.other_heads import HeadPlace, OtherHead, ready_head
 from mpnet.detection.preprocess import Geometry, geometry_array
 from mpnet.errors import ConfigError, DataError, EngineError
 from mpnet.kernels._core import ffi, lib
 from mpnet.kernels.core import c_arguments, check_status
-from mpnet.spec.detections import rows_of
 
 
 @dataclass(frozen=True)

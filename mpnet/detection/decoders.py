@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from mpnet.kernels._core import ffi, lib
 from mpnet.kernels.core import address, check_status
-from mpnet.spec.heads import DecodedSpec
+from mpnet.model.heads import DecodedSpec
 
 Floats = NDArray[np.float32]
 _DECODER: dict[str, int] = {

@@ -5,8 +5,8 @@ from __future__ import annotations
 from mpnet.detection.decode import YoloHead
 from mpnet.detection.decoders import ImportedHead
 from mpnet.detection.other_heads import OtherHead
-from mpnet.spec.layers import DecodedSpec, DetectionSpec, GaussianYoloSpec, RegionSpec, YoloSpec
-from mpnet.spec.network import NetworkSpec
+from mpnet.model.layers import DecodedSpec, DetectionSpec, GaussianYoloSpec, RegionSpec, YoloSpec
+from mpnet.model.network import NetworkSpec
 
 
 def yolo_heads(network: NetworkSpec) -> tuple[YoloHead, ...]:

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from mpnet.detection.jpeg import decode_jpeg, is_damaged
 from mpnet.errors import DataError
-from mpnet.formats.images import decode_walked, read_bytes, walked
+from mpnet.formats.images.read import decode_walked, read_bytes, walked
 
 if TYPE_CHECKING:
-    from mpnet.spec.dataset import ImageRecord
+    from mpnet.data.dataset import ImageRecord
 
 
 Remark = Callable[[str], object]

@@ -8,11 +8,11 @@ from typing import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from mpnet.data.detections import Detections
 from mpnet.detection.decode import Candidates
 from mpnet.errors import ConfigError, DataError
 from mpnet.kernels._core import ffi, lib
 from mpnet.kernels.core import c_arguments, check_status
-from mpnet.spec.detections import Detections
 
 # The cfg's nms_kind -> kernel kind. AlexeyAB's greedynms always uses the exponent 0.6, whatever beta_nms says.
 KINDS: dict[str, int] = {"default": lib.MP_NMS_IOU, "greedynms": lib.MP_NMS_DISTANCE, "diounms": lib.MP_NMS_DISTANCE}

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from mpnet.kernels._core import ffi, lib
 from mpnet.kernels.core import address, check_status, exponentials
-from mpnet.spec.tree import Tree
+from mpnet.model.tree import Tree
 
 Floats = NDArray[np.float32]
 POINTS: tuple[str, ...] = ("center", "left_top", "right_bottom")

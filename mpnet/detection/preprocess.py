@@ -19,10 +19,10 @@ from typing import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from mpnet.config.protocol import RESIZES
 from mpnet.errors import ConfigError, DataError
 from mpnet.kernels._core import ffi, lib
 from mpnet.kernels.core import c_arguments, check_status
-from mpnet.spec.protocol import RESIZES
 
 MODES: dict[str, int] = {"stretch": lib.MP_STRETCH, "letterbox": lib.MP_LETTERBOX, "crop": lib.MP_CROP}
 MAX_NET_SIDE: int = lib.MP_MAX_NET_SIDE

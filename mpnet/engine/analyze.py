@@ -21,11 +21,11 @@ from mpnet.engine.plan import Plan, Step
 from mpnet.engine.prepare import Prepared
 from mpnet.engine.tensor import Tensor
 from mpnet.errors import ConfigError, DataError, KernelError, PrecisionError
+from mpnet.model.network import NETWORK_INPUT
+from mpnet.model.precision import FP32, Precision
 from mpnet.quantization import native as activations
 from mpnet.quantization.histogram import GrowingHistogram
 from mpnet.quantization.measure import ErrorMeter, TensorError
-from mpnet.spec.network import NETWORK_INPUT
-from mpnet.spec.precision import FP32, Precision
 
 Floats = NDArray[np.float32]
 HISTOGRAM_BINS = 24

@@ -8,10 +8,10 @@ from typing import Mapping
 
 from mpnet.engine.lowering import layer_precision, makes_values, result_storage
 from mpnet.errors import PrecisionError
-from mpnet.spec.network import NETWORK_INPUT, LayerSpec, NetworkSpec
-from mpnet.spec.plan_key import format_key, parse_key
-from mpnet.spec.precision import FP32, Precision, precision
-from mpnet.spec.selectors import select_layers
+from mpnet.model.network import NETWORK_INPUT, LayerSpec, NetworkSpec
+from mpnet.model.plan_key import format_key, parse_key
+from mpnet.model.precision import FP32, Precision, precision
+from mpnet.model.selectors import select_layers
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class PrecisionPlan:
 
     @cached_property
     def key(self) -> str:
-        """The canonical text, see mpnet.spec.plan_key. Equal keys mean equal plans of one network."""
+        """The canonical text, see mpnet.model.plan_key. Equal keys mean equal plans of one network."""
         return format_key(
             [self.precisions[index] for index in self.weighted], {index: self.precisions[index] for index in self.own}
         )
@@ -54,7 +54,7 @@ def assign(
     """The precision of every layer.
 
     default:   for layers with weights whose section declares none; None: the keys of [net], else fp32.
-    layers:    selector (mpnet.spec.selectors) -> precision, over the cfg; later entries win over earlier ones.
+    layers:    selector (mpnet.model.selectors) -> precision, over the cfg; later entries win over earlier ones.
     overrides: layer index -> precision, over everything: a sweep's choice.
     Raises: ConfigError for a selector that chooses nothing; PrecisionError for an unknown precision, a precision that
     a layer cannot have, and a conversion that a `quantize=0` of the cfg promises away. `layers` lifts the promise of

@@ -18,7 +18,7 @@ from mpnet.kernels._core import lib
 from mpnet.kernels.call import Call
 from mpnet.kernels.calls import Binder
 from mpnet.messages import bytes_text
-from mpnet.spec.network import NETWORK_INPUT, NetworkSpec
+from mpnet.model.network import NETWORK_INPUT, NetworkSpec
 
 
 @dataclass(eq=False)

@@ -12,11 +12,11 @@ from mpnet.engine.observe import observe_tensors
 from mpnet.engine.options import EngineOptions
 from mpnet.engine.prepare import Prepared
 from mpnet.errors import ConfigError
+from mpnet.model.network import NETWORK_INPUT, NetworkSpec
+from mpnet.model.quantization import scheme_of
+from mpnet.model.ranges import CalibratedRanges
 from mpnet.quantization.calibrate import CalibrationMethod, Calibrator
 from mpnet.quantization.scheme import ActivationScheme
-from mpnet.spec.network import NETWORK_INPUT, NetworkSpec
-from mpnet.spec.quantization import scheme_of
-from mpnet.spec.ranges import CalibratedRanges
 
 Request = tuple[CalibrationMethod, ActivationScheme]
 

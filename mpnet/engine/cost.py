@@ -14,10 +14,10 @@ from mpnet.engine.lowering import Lowering, Lowerings
 from mpnet.engine.memory import plan_arena
 from mpnet.engine.options import EngineOptions
 from mpnet.engine.plan import Plan
-from mpnet.spec.network import NetworkSpec
-from mpnet.spec.plan_key import split_key
-from mpnet.spec.precision import BY_CODE, Precision
-from mpnet.spec.selectors import layer_selectors
+from mpnet.model.network import NetworkSpec
+from mpnet.model.plan_key import split_key
+from mpnet.model.precision import BY_CODE, Precision
+from mpnet.model.selectors import layer_selectors
 
 PEAK = "peak_activation_bytes"
 LAYER_COSTS: dict[str, Callable[[Lowering], int]] = {

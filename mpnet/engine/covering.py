@@ -12,8 +12,8 @@ from mpnet.engine.lowering import Lowerings
 from mpnet.engine.operations import Convolve
 from mpnet.engine.options import EngineOptions
 from mpnet.engine.plan import Plan, Step, build_plan
-from mpnet.spec.network import NetworkSpec
-from mpnet.spec.precision import PRECISIONS
+from mpnet.model.network import NetworkSpec
+from mpnet.model.precision import PRECISIONS
 
 _TRIED_KEYS = 4000  # random keys looked at to find every step; a network of a hundred layers needs some hundreds
 

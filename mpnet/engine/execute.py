@@ -18,7 +18,7 @@ from mpnet.engine.prepare import Prepared, PreparedConvolution
 from mpnet.engine.tensor import Tensor
 from mpnet.errors import KernelError, MpnetError, PrecisionError
 from mpnet.kernels.call import ImageScales, scratch
-from mpnet.spec.precision import Precision
+from mpnet.model.precision import Precision
 
 
 def execute(operation: Operation, inputs: Sequence[Tensor], prepared: Prepared, threads: int = 1) -> Tensor:

@@ -11,8 +11,8 @@ from typing import NamedTuple, Sequence
 
 from mpnet.engine.lowering import Lowering, Lowerings
 from mpnet.engine.operations import Operation, conversion_between
-from mpnet.spec.network import NETWORK_INPUT, Shape
-from mpnet.spec.precision import FP32, Precision
+from mpnet.model.network import NETWORK_INPUT, Shape
+from mpnet.model.precision import FP32, Precision
 
 ALIGNMENT = 64
 """Bytes: one cache line, and the widest vector."""

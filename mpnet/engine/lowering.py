@@ -12,9 +12,9 @@ from mpnet.engine.operations import Conversion, Operation, Quantize, conversion_
 from mpnet.engine.options import EngineOptions, LayerQuantization
 from mpnet.engine.rules import RULES
 from mpnet.errors import EngineError, PrecisionError
-from mpnet.spec.layers import LayerSpec, Shape
-from mpnet.spec.network import NETWORK_INPUT, NetworkSpec
-from mpnet.spec.precision import FP32, PRECISIONS, Precision, highest
+from mpnet.model.layers import LayerSpec, Shape
+from mpnet.model.network import NETWORK_INPUT, NetworkSpec
+from mpnet.model.precision import FP32, PRECISIONS, Precision, highest
 
 
 @dataclass(frozen=True, eq=False)

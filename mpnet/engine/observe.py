@@ -13,12 +13,12 @@ from mpnet.engine.plan import Step, build_plan
 from mpnet.engine.prepare import Prepared
 from mpnet.engine.run import Session
 from mpnet.engine.tensor import Tensor
+from mpnet.model.layers import ConnectedSpec, ConvolutionSpec, YoloSpec
+from mpnet.model.network import NETWORK_INPUT, NetworkSpec
+from mpnet.model.precision import FP32
 from mpnet.quantization.bias_correction import ChannelMeans
 from mpnet.quantization.cell_weights import cell_weights
 from mpnet.quantization.learnt_rounding import InputProducts
-from mpnet.spec.layers import ConnectedSpec, ConvolutionSpec, YoloSpec
-from mpnet.spec.network import NETWORK_INPUT, NetworkSpec
-from mpnet.spec.precision import FP32
 
 TensorObserver = Callable[[int, NDArray[Any]], None]
 """Called with a tensor's index (the layer whose result it is, NETWORK_INPUT for the image) and its values (n, h, w, c)."""

@@ -5,13 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Iterable, Mapping
 
+from mpnet.config.protocol import BATCH_NORMS
 from mpnet.errors import ConfigError
-from mpnet.quantization.scheme import ActivationScheme
-from mpnet.quantization.weights import LEARNT, WeightScheme
-from mpnet.spec.network import NetworkSpec
-from mpnet.spec.precision import Precision
-from mpnet.spec.protocol import BATCH_NORMS
-from mpnet.spec.quantization import (
+from mpnet.model.network import NetworkSpec
+from mpnet.model.precision import Precision
+from mpnet.model.quantization import (
     NARROW_GRANULARITIES,
     NARROW_METHODS,
     NOTHING_SAID,
@@ -20,7 +18,9 @@ from mpnet.spec.quantization import (
     WeightOptions,
     scheme_of,
 )
-from mpnet.spec.selectors import select_layers
+from mpnet.model.selectors import select_layers
+from mpnet.quantization.scheme import ActivationScheme
+from mpnet.quantization.weights import LEARNT, WeightScheme
 
 Ranges = Mapping[int, tuple[float, float]]
 """Calibrated [min, max] of each layer's result, by layer index; -1 is the image."""

@@ -10,8 +10,8 @@ from mpnet.engine.layout import Layout, Step, lay_out
 from mpnet.engine.lowering import Lowering, Lowerings
 from mpnet.engine.options import DEFAULT_OPTIONS, EngineOptions
 from mpnet.errors import EngineError
-from mpnet.spec.network import NetworkSpec, Shape
-from mpnet.spec.precision import FP32, Precision
+from mpnet.model.network import NetworkSpec, Shape
+from mpnet.model.precision import FP32, Precision
 
 __all__ = ["Plan", "Slot", "Step", "build_plan", "layout_of", "plan_of", "verify_plan"]
 

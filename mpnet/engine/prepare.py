@@ -11,24 +11,24 @@ from typing import Any, Iterable, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from mpnet.config.protocol import BATCH_NORMS
 from mpnet.engine.lessons import Lessons
 from mpnet.engine.memory import ArenaPool
 from mpnet.engine.operations import Blur, Convolve
 from mpnet.engine.prepared_cache import PreparedCache
 from mpnet.engine.rules import kernel_activation
 from mpnet.errors import ConfigError, EngineError, KernelError
-from mpnet.formats.cache import FileCache
+from mpnet.formats.files.cache import FileCache
 from mpnet.kernels.calls import Kernels
 from mpnet.kernels.core import exponentials
 from mpnet.kernels.interface import ConvShape, PackedConv
+from mpnet.model.network import ConvolutionSpec, NetworkSpec, Shape, ShortcutSpec
+from mpnet.model.precision import Precision
+from mpnet.model.weights import ConvolutionWeights, Weights
 from mpnet.quantization.bias_correction import bias_shift
 from mpnet.quantization.equalise import FoldedConvolution
 from mpnet.quantization.equalise import equalise as equalise_network
 from mpnet.quantization.weights import LEARNT, dequantize_weights, quantize_weights
-from mpnet.spec.network import ConvolutionSpec, NetworkSpec, Shape, ShortcutSpec
-from mpnet.spec.precision import Precision
-from mpnet.spec.protocol import BATCH_NORMS
-from mpnet.spec.weights import ConvolutionWeights, Weights
 
 Floats = NDArray[np.float32]
 

@@ -11,14 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpnet import __version__
+from mpnet.config.identity import ARITHMETIC_VERSION, digest_of
 from mpnet.engine.operations import Convolve
-from mpnet.formats.cache import FileCache
+from mpnet.formats.files.cache import FileCache
 from mpnet.kernels import _core
 from mpnet.kernels.calls import Kernels
 from mpnet.kernels.interface import PackedConv
-from mpnet.spec.identity import ARITHMETIC_VERSION, digest_of
-from mpnet.spec.network import ConvolutionSpec, NetworkSpec
-from mpnet.spec.weights import Weights
+from mpnet.model.network import ConvolutionSpec, NetworkSpec
+from mpnet.model.weights import Weights
 
 Floats = NDArray[np.float32]
 

@@ -35,7 +35,7 @@ from mpnet.engine.operations import (
 )
 from mpnet.engine.options import LayerQuantization
 from mpnet.kernels.interface import ACTIVATIONS, MAPPED_ACTIVATIONS, NORMALISATIONS
-from mpnet.spec.layers import (
+from mpnet.model.layers import (
     ActivationSpec,
     AvgpoolSpec,
     BatchnormSpec,
@@ -71,7 +71,7 @@ from mpnet.spec.layers import (
     UpsampleSpec,
     YoloSpec,
 )
-from mpnet.spec.precision import Precision
+from mpnet.model.precision import Precision
 
 Operations = tuple[Operation, ...]
 

@@ -17,7 +17,7 @@ from mpnet.engine.plan import Plan, Step
 from mpnet.engine.prepare import Prepared
 from mpnet.engine.tensor import Tensor
 from mpnet.errors import DataError, EngineError, KernelError, PrecisionError
-from mpnet.spec.precision import FP32
+from mpnet.model.precision import FP32
 
 MAX_BATCH = 4096
 Observer = Callable[[int, Step, Sequence[Tensor], Tensor], None]

@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 from mpnet.kernels._core import lib
 from mpnet.kernels.call import Call, ImageScales
+from mpnet.model.network import Shape
+from mpnet.model.precision import FP32, Precision
+from mpnet.model.quantization import ACTIVATION_MODES, TENSORFLOW_MODES
 from mpnet.quantization import native as activations
 from mpnet.quantization.scheme import ActivationScheme
-from mpnet.spec.network import Shape
-from mpnet.spec.precision import FP32, Precision
-from mpnet.spec.quantization import ACTIVATION_MODES, TENSORFLOW_MODES
 
 if TYPE_CHECKING:
     from mpnet.engine.operations import Operation

@@ -25,11 +25,11 @@ from mpnet.engine.run import Session
 from mpnet.engine.tensor import Tensor
 from mpnet.errors import ConfigError, DataError
 from mpnet.kernels.interface import ConvShape, PackedConv
+from mpnet.model.precision import FP32
+from mpnet.model.reals import widened
 from mpnet.quantization.native import dequantize_activations, quant_params
 from mpnet.quantization.scheme import quantize_activation
 from mpnet.quantization.weights import dequantize_weights
-from mpnet.spec.precision import FP32
-from mpnet.spec.reals import widened
 
 Floats = NDArray[np.float32]
 STRETCH = 1.1

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from mpnet.data.detections import Detections
 from mpnet.errors import DataError
 from mpnet.evaluation.match import COCO_THRESHOLDS, Truths
 from mpnet.evaluation.metrics import CocoEvaluator
-from mpnet.spec.detections import Detections
 
 BASELINE_SCORE = 0.25
 AT_95 = len(COCO_THRESHOLDS) - 1

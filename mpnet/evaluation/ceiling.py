@@ -15,9 +15,9 @@ from typing import Any, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from mpnet.data.detections import Detections
 from mpnet.evaluation.match import COCO_THRESHOLDS, Outcomes, Truths, by_category, find_matches
 from mpnet.evaluation.metrics import PERCENT
-from mpnet.spec.detections import Detections
 
 
 @dataclass(frozen=True, eq=False)

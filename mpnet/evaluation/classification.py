@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from mpnet.data.classifications import Classifications
 from mpnet.errors import DataError
 from mpnet.evaluation.metrics import PERCENT
-from mpnet.spec.classifications import Classifications
 
 TOP: dict[str, int] = {"top1": 1, "top5": 5}
 """Measures, and among how many of the best classes the right one must be."""

@@ -14,12 +14,12 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from mpnet.config.measures import Measure
+from mpnet.data.detections import Detections
 from mpnet.errors import ConfigError, DataError
 from mpnet.evaluation.intervals import Resampled, difference_interval, left_out
 from mpnet.evaluation.match import Truths, match
 from mpnet.evaluation.metrics import AT_50, AT_75, PERCENT, CocoResult
-from mpnet.spec.detections import Detections
-from mpnet.spec.measures import Measure
 
 DRAWS = 500
 """Enough for a variance: it is known to 6 %, the width of an interval to 3 %."""

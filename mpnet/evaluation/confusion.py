@@ -7,12 +7,12 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from mpnet.data.classifications import Classifications
+from mpnet.data.dataset import Dataset
+from mpnet.data.detections import Detections
 from mpnet.evaluation.agreement import BASELINE_SCORE
 from mpnet.evaluation.compare import found_objects
 from mpnet.evaluation.match import Truths
-from mpnet.spec.classifications import Classifications
-from mpnet.spec.dataset import Dataset
-from mpnet.spec.detections import Detections
 
 
 def detector_confusion(detections: Detections, dataset: Dataset, score: float = BASELINE_SCORE) -> NDArray[np.int64]:

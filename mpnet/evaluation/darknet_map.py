@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from mpnet.data.dataset import Dataset
+from mpnet.data.detections import Detections
 from mpnet.evaluation.match import Truths, best_overlap
-from mpnet.spec.dataset import Dataset
-from mpnet.spec.detections import Detections
 
 RECALL_POINTS: tuple[float, ...] = tuple(point * 0.1 for point in range(11))  # 3 * 0.1 is slightly above 0.3
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Sequence
 
+from mpnet.config.experiment import DATA_FORMATS, LISTED, DataSection
+from mpnet.data.dataset import Dataset
 from mpnet.errors import ConfigError
-from mpnet.formats.coco_json import read_coco
-from mpnet.formats.labels_class import read_imagefolder, read_list
-from mpnet.formats.labels_listed import describe_listed, read_listed
-from mpnet.formats.labels_yolo import read_yolo
-from mpnet.spec.dataset import Dataset
-from mpnet.spec.experiment import DATA_FORMATS, LISTED, DataSection
+from mpnet.formats.labels.classes import read_imagefolder, read_list
+from mpnet.formats.labels.coco import read_coco
+from mpnet.formats.labels.listed import describe_listed, read_listed
+from mpnet.formats.labels.yolo import read_yolo
 
 
 def load_dataset(

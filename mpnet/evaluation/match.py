@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mpnet.data.dataset import Dataset
+from mpnet.data.detections import Detections, rows_of
 from mpnet.errors import DataError
 from mpnet.kernels._core import lib
 from mpnet.kernels.core import c_arguments, check_status
-from mpnet.spec.dataset import Dataset
-from mpnet.spec.detections import Detections, rows_of
 
 # The ten IoU thresholds of COCO, 0.5 to 0.95, with the rounding of pycocotools.
 COCO_THRESHOLDS: NDArray[np.float64] = np.linspace(0.5, 0.95, 10)

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from mpnet.data.dataset import Dataset
+from mpnet.data.detections import Detections
 from mpnet.evaluation.match import Matches, Truths, match
-from mpnet.spec.dataset import Dataset
-from mpnet.spec.detections import Detections
 
 AT_50, AT_75 = 0, 5  # positions in COCO_THRESHOLDS
 SIZES: tuple[str, ...] = ("small", "medium", "large")  # of AREA_RANGES

@@ -12,9 +12,9 @@ from mpnet.engine.assign import PrecisionPlan, assign
 from mpnet.engine.options import LayerQuantization
 from mpnet.errors import ConfigError, PrecisionError
 from mpnet.export.configuration import Configuration, describe_layer
+from mpnet.model.network import LayerSpec
+from mpnet.model.precision import PRECISIONS, USUAL_NAMES, Precision
 from mpnet.packages import declared, require
-from mpnet.spec.network import LayerSpec
-from mpnet.spec.precision import PRECISIONS, USUAL_NAMES, Precision
 
 __all__ = [
     "Configuration",

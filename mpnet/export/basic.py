@@ -7,8 +7,8 @@ from typing import Callable
 from mpnet.engine.operations import Add, AvgPool, Concat, Convolve, MaxPool, Operation, Slice, Upsample, Yolo
 from mpnet.engine.options import LayerQuantization
 from mpnet.engine.rules import RULES
-from mpnet.spec.layers import ConvolutionSpec, DetectionSpec, LayerSpec
-from mpnet.spec.precision import FP32
+from mpnet.model.layers import ConvolutionSpec, DetectionSpec, LayerSpec
+from mpnet.model.precision import FP32
 
 _OPERATIONS = (Add, AvgPool, Concat, Convolve, MaxPool, Slice, Upsample, Yolo)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Mapping
 
 from mpnet.export import Configuration, Exported, Target
-from mpnet.formats.cfg_edit import cfg_for_key
+from mpnet.formats.cfg.edit import cfg_for_key
 
 
 def _write(configuration: Configuration, flavour: str, options: Mapping[str, Any]) -> Exported:

@@ -10,7 +10,7 @@ from mpnet.engine.assign import PrecisionPlan
 from mpnet.engine.options import EngineOptions
 from mpnet.engine.plan import Plan, build_plan
 from mpnet.engine.prepare import Prepared
-from mpnet.spec.network import NetworkSpec
+from mpnet.model.network import NetworkSpec
 
 Material = tuple[EngineOptions, Prepared]
 """Options with calibrated ranges, and folded weights and biases."""

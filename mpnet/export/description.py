@@ -6,8 +6,8 @@ import json
 from typing import Any, Sequence
 
 from mpnet.export.configuration import Configuration
-from mpnet.spec.heads import DecodedSpec
-from mpnet.spec.network import YoloSpec
+from mpnet.model.heads import DecodedSpec
+from mpnet.model.network import YoloSpec
 
 
 def description(configuration: Configuration, flavour: str, layout: str, outputs: Sequence[str]) -> dict[str, Any]:

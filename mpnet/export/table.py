@@ -7,7 +7,7 @@ from typing import Iterator, Mapping, Sequence
 
 from mpnet.engine.options import LayerQuantization, layer_quantization
 from mpnet.export import Target
-from mpnet.spec.layers import (
+from mpnet.model.layers import (
     ACTIVATIONS,
     LAYER_KINDS,
     NETWORK_INPUT,
@@ -17,8 +17,8 @@ from mpnet.spec.layers import (
     RouteSpec,
     ShortcutSpec,
 )
-from mpnet.spec.precision import FP32, INT8, PRECISIONS, Precision
-from mpnet.spec.quantization import (
+from mpnet.model.precision import FP32, INT8, PRECISIONS, Precision
+from mpnet.model.quantization import (
     ACTIVATION_MODES,
     ACTIVATION_RANGES,
     NOTHING_SAID,

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.errors import EngineError
+from mpnet.model.network import LayerSpec
+from mpnet.model.quantization import GROUP
 from mpnet.quantization.groups import largest_multiplier
-from mpnet.spec.network import LayerSpec
-from mpnet.spec.quantization import GROUP
 
 LARGEST = 65504.0
 

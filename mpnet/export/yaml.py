@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any, Mapping, Sequence
 
+from mpnet.config.experiment import PrecisionSection
 from mpnet.engine.assign import PrecisionPlan
 from mpnet.export import Configuration, Exported, Target
-from mpnet.spec.experiment import PrecisionSection
-from mpnet.spec.network import NetworkSpec
-from mpnet.spec.precision import FP32, PRECISIONS
-from mpnet.spec.selectors import layer_groups
+from mpnet.model.network import NetworkSpec
+from mpnet.model.precision import FP32, PRECISIONS
+from mpnet.model.selectors import layer_groups
 
 
 def precision_section(network: NetworkSpec, plan: PrecisionPlan) -> PrecisionSection:

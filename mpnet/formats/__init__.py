@@ -1,1 +1,1 @@
-"""Readers and writers: bytes to spec and back, each with limits and one-line errors."""
+"""Readers and writers: bytes to model, data and config and back, each with limits and one-line errors."""

@@ -18,10 +18,10 @@ from typing import Any, Callable, Iterator, Mapping, Sequence, TypeVar
 import numpy as np
 
 from mpnet.errors import FormatError
-from mpnet.formats.bounded import file_size, read_bounded
-from mpnet.formats.cache import FileCache
-from mpnet.formats.file_digest import file_state, known_digest, remember_digest
-from mpnet.spec.layers import (
+from mpnet.formats.files.bounded import file_size, read_bounded
+from mpnet.formats.files.cache import FileCache
+from mpnet.formats.files.digest import file_state, known_digest, remember_digest
+from mpnet.model.layers import (
     BatchnormSpec,
     ConnectedSpec,
     ConvolutionSpec,
@@ -30,8 +30,8 @@ from mpnet.spec.layers import (
     LayerSpec,
     ShortcutSpec,
 )
-from mpnet.spec.network import NetworkSpec
-from mpnet.spec.weights import ConvolutionWeights, Floats, Weights
+from mpnet.model.network import NetworkSpec
+from mpnet.model.weights import ConvolutionWeights, Floats, Weights
 
 _Value = TypeVar("_Value")
 _VERSION = struct.Struct("<3i")

@@ -6,9 +6,9 @@ import struct
 
 import numpy as np
 
-from mpnet.spec.layers import BatchnormSpec, ConnectedSpec, ConvolutionSpec, DeconvolutionalSpec
-from mpnet.spec.network import NetworkSpec
-from mpnet.spec.weights import ConvolutionWeights, Floats, Weights
+from mpnet.model.layers import BatchnormSpec, ConnectedSpec, ConvolutionSpec, DeconvolutionalSpec
+from mpnet.model.network import NetworkSpec
+from mpnet.model.weights import ConvolutionWeights, Floats, Weights
 
 
 def weights_content(weights: Weights, network: NetworkSpec) -> bytes:

@@ -10,8 +10,8 @@ from mpnet.engine.lowering import range_owner
 from mpnet.importing.graph import Codes, Graph
 from mpnet.importing.items import Body
 from mpnet.importing.sections import WEIGHTED, Writer
+from mpnet.model.network import NETWORK_INPUT, NetworkSpec
 from mpnet.quantization.weights import WeightScheme, quantize_weights
-from mpnet.spec.network import NETWORK_INPUT, NetworkSpec
 
 
 def rounded_tensors(graph: Graph, body: Body) -> frozenset[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from mpnet.importing.model import Imported
-from mpnet.spec.task import CLASSIFICATION
+from mpnet.model.task import CLASSIFICATION
 
 
 def experiment_text(name: str, imported: Imported) -> str:

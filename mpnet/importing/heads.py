@@ -14,7 +14,7 @@ from mpnet.importing.items import Body
 from mpnet.importing.sections import Head
 from mpnet.importing.tails import Tail, frontier, recognise
 from mpnet.messages import shown
-from mpnet.spec.heads import DECODERS
+from mpnet.model.heads import DECODERS
 
 # The largest constant of arithmetic on boxes that is written as a convolution: a mean of bins.
 _MAX_TAIL_WEIGHTS = 256

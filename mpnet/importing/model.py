@@ -21,7 +21,7 @@ from mpnet.importing.repeats import find_repeats
 from mpnet.importing.sections import Head, Writer, Written
 from mpnet.importing.tails import Tail
 from mpnet.messages import shown
-from mpnet.spec.network import NetworkSpec
+from mpnet.model.network import NetworkSpec
 
 
 @dataclass(frozen=True)

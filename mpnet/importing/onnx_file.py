@@ -10,7 +10,7 @@ from typing import Any, Iterable, Iterator
 import numpy as np
 
 from mpnet.errors import FormatError
-from mpnet.formats.bounded import read_bounded
+from mpnet.formats.files.bounded import read_bounded
 from mpnet.importing.graph import MAX_NODES, MAX_TENSORS, Array, Graph, Node
 from mpnet.messages import bytes_text, shown
 from mpnet.packages import require

@@ -7,12 +7,12 @@ from typing import Any, Callable, Sequence
 
 import numpy as np
 
-from mpnet.formats.cfg import parse_cfg
+from mpnet.formats.cfg.read import parse_cfg
 from mpnet.formats.weights_write import weights_content
 from mpnet.importing.graph import Array, Refused
 from mpnet.importing.items import Body, Item
-from mpnet.spec.network import NetworkSpec
-from mpnet.spec.weights import ConvolutionWeights, Floats, Weights
+from mpnet.model.network import NetworkSpec
+from mpnet.model.weights import ConvolutionWeights, Floats, Weights
 
 WEIGHTED = ("conv", "deconv", "dense")
 """Kinds of items that have weights."""
@@ -50,7 +50,7 @@ class _Section:
 class Writer:
     """Sections so far.
 
-    layer_of: index of the layer that makes a tensor. layers, values: as mpnet.spec.weights has them, by layer index.
+    layer_of: index of the layer that makes a tensor. layers, values: as mpnet.model.weights has them, by layer index.
     rounded:  tensors of layers with weights that are rounded to 8 bits whoever reads them, by a layer of its own; made_at: the
               layer before that.
     flat:     tensors that are many pixels as one row. padded: tensor that a [pad] of a convolution's own surrounds, by index.

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from mpnet.errors import FormatError
-from mpnet.formats.bounded import read_bounded
+from mpnet.formats.files.bounded import read_bounded
 from mpnet.importing.graph import MAX_NODES, MAX_TENSORS, Array, Codes, Graph, Node, Refused
 from mpnet.importing.tflite_operators import Reader, convert
 from mpnet.packages import require

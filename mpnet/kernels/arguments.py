@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from mpnet.errors import KernelError
 from mpnet.kernels.interface import ConvShape
-from mpnet.spec.precision import STORED_TYPES
+from mpnet.model.precision import STORED_TYPES
 
 Types = tuple[np.dtype[Any], ...]
 FLOAT: Types = (np.dtype(np.float32),)

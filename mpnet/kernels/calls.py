@@ -19,8 +19,8 @@ from mpnet.kernels.arguments import ANY, CODES, FLOAT, INT, REALS, check, check_
 from mpnet.kernels.call import Call, Floats, ImageScales, per_image, scales_of, scratch
 from mpnet.kernels.interface import ACTIVATIONS, CodeRules, ConvShape, PackedConv, TensorQuant
 from mpnet.kernels.plain_calls import PlainCalls
-from mpnet.spec.precision import Precision
-from mpnet.spec.quantization import ROUNDINGS
+from mpnet.model.precision import Precision
+from mpnet.model.quantization import ROUNDINGS
 
 
 class Binder(PlainCalls):

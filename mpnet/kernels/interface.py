@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mpnet.spec.precision import Precision
+from mpnet.model.precision import Precision
 
 ACTIVATIONS: tuple[str, ...] = ("linear", "leaky", "relu", "relu6", "logistic", "mish", "swish")
 """Those that every kernel with an activation has."""

@@ -19,7 +19,7 @@ from mpnet.kernels.call import Call
 from mpnet.kernels.calls import Kernels
 from mpnet.kernels.core import C_ARRAY, address
 from mpnet.kernels.interface import ConvShape, PackedConv
-from mpnet.spec.precision import PRECISIONS, STORED_TYPES, Precision
+from mpnet.model.precision import PRECISIONS, STORED_TYPES, Precision
 
 PRECISION_CODE: dict[str, int] = {
     name: getattr(lib, f"MP_{name.upper()}") for name in PRECISIONS if hasattr(lib, f"MP_{name.upper()}")

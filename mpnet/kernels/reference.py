@@ -19,9 +19,9 @@ from mpnet.kernels.interface import ACTIVATIONS, ConvShape, PackedConv
 from mpnet.kernels.reference_math import activate, fma
 from mpnet.kernels.reference_plain import PLAIN_FUNCTIONS
 from mpnet.kernels.rounding import quantized
-from mpnet.spec.precision import PRECISIONS, Precision
-from mpnet.spec.quantization import GROUP, ROUNDINGS
-from mpnet.spec.reals import narrowed, widened
+from mpnet.model.precision import PRECISIONS, Precision
+from mpnet.model.quantization import GROUP, ROUNDINGS
+from mpnet.model.reals import narrowed, widened
 
 _f32 = np.float32
 F32 = NDArray[np.float32]

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from mpnet.kernels.arguments import CODES
 from mpnet.kernels.interface import ACTIVATIONS, MAPPED_ACTIVATIONS, NORMALISATIONS, OPERANDS
 from mpnet.kernels.reference_math import F32, activate, exp, fma
-from mpnet.spec.reals import narrowed, widened
+from mpnet.model.reals import narrowed, widened
 
 _f32, _f64 = np.float32, np.float64
 _ALL_ACTIVATIONS = ACTIVATIONS + MAPPED_ACTIVATIONS

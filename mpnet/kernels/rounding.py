@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.errors import KernelError
-from mpnet.spec.quantization import SCHEME_ROUNDINGS
+from mpnet.model.quantization import SCHEME_ROUNDINGS
 
 F32 = NDArray[np.float32]
 _f32 = np.float32

@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.errors import DataError, PrecisionError
+from mpnet.model.quantization import CALIBRATION_METHODS
+from mpnet.model.ranges import CalibratedRanges, TensorRange
 from mpnet.quantization.histogram import GrowingHistogram
 from mpnet.quantization.range_search import entropy_range, mse_range
 from mpnet.quantization.scheme import ActivationScheme
-from mpnet.spec.quantization import CALIBRATION_METHODS
-from mpnet.spec.ranges import CalibratedRanges, TensorRange
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.errors import PrecisionError
-from mpnet.spec.layers import EmptySpec
-from mpnet.spec.network import ConvolutionSpec, DropoutSpec, MaxpoolSpec, NetworkSpec, RouteSpec, UpsampleSpec
+from mpnet.model.layers import EmptySpec
+from mpnet.model.network import ConvolutionSpec, DropoutSpec, MaxpoolSpec, NetworkSpec, RouteSpec, UpsampleSpec
 
 HOMOGENEOUS: tuple[str, ...] = ("linear", "relu", "leaky")
 Floats = NDArray[np.float32]

@@ -10,8 +10,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from mpnet.model.quantization import GROUP
 from mpnet.quantization.weights import WeightScheme, squared_error, weight_scales, whole_codes
-from mpnet.spec.quantization import GROUP
 
 # Of the largest step that a filter's groups want, in parts of the largest multiplier.
 _SCALES = np.arange(100, 69, -2, dtype=np.float32) / np.float32(100)

@@ -14,8 +14,8 @@ from mpnet.errors import PrecisionError
 from mpnet.kernels._core import ffi, lib
 from mpnet.kernels.interface import TensorQuant
 from mpnet.kernels.isa import kernels
+from mpnet.model.quantization import ACTIVATION_MODES, SCHEME_ROUNDINGS, TENSORFLOW_MODES
 from mpnet.quantization.scheme import ActivationScheme, QuantParams
-from mpnet.spec.quantization import ACTIVATION_MODES, SCHEME_ROUNDINGS, TENSORFLOW_MODES
 
 PARAMS = np.dtype(
     [(name, np.int32) for name in ("mode", "rounding", "zero_point", "low", "high")]

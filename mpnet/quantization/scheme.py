@@ -40,7 +40,7 @@ from numpy.typing import NDArray
 from mpnet.errors import PrecisionError
 from mpnet.kernels.interface import TensorQuant
 from mpnet.kernels.rounding import quantized, round_whole
-from mpnet.spec.quantization import MODES, SCHEME_ROUNDINGS, TENSORFLOW_MODES, ActivationMode
+from mpnet.model.quantization import MODES, SCHEME_ROUNDINGS, TENSORFLOW_MODES, ActivationMode
 
 # Narrower ranges count as this scale: its reciprocal and its product with a weight scale stay normal numbers.
 SMALLEST_SCALE = float(np.float32(2.0**-100))

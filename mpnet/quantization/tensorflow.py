@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from mpnet.errors import PrecisionError
 from mpnet.kernels.rounding import round_whole
-from mpnet.spec.quantization import QUANTIZE_MODES
+from mpnet.model.quantization import QUANTIZE_MODES
 
 ROUND_MODES: dict[str, str] = {"HALF_AWAY_FROM_ZERO": "half_away", "HALF_TO_EVEN": "half_to_even"}
 

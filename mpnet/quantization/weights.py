@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from mpnet.errors import PrecisionError
 from mpnet.kernels.rounding import round_whole
-from mpnet.spec.quantization import PER_GROUP, SCHEME_ROUNDINGS, WEIGHT_GRANULARITIES, WEIGHT_METHODS, WEIGHTS
+from mpnet.model.quantization import PER_GROUP, SCHEME_ROUNDINGS, WEIGHT_GRANULARITIES, WEIGHT_METHODS, WEIGHTS
 
 _f32 = np.float32
 LEARNT = "learnt"

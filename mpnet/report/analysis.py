@@ -7,10 +7,10 @@ from typing import Any, Mapping, Sequence
 
 from rich.console import Console
 
+from mpnet.config.measures import measure
+from mpnet.model.plan_key import short_key
 from mpnet.quantization.measure import sparkline
 from mpnet.report.terminal import print_table
-from mpnet.spec.measures import measure
-from mpnet.spec.plan_key import short_key
 
 
 def print_analysis(document: Mapping[str, Any], console: Console, rows: int) -> None:

@@ -15,10 +15,12 @@ from typing import Any, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from mpnet.config.measures import HELD_OUT, MEASURES
+from mpnet.data.dataset import Dataset
 from mpnet.detection.images import image
 from mpnet.errors import ConfigError, MpnetError, StoreError
 from mpnet.evaluation.compare import DRAWS
-from mpnet.formats.cfg import read_cfg_bytes
+from mpnet.formats.cfg.read import read_cfg_bytes
 from mpnet.progress import Progress
 from mpnet.report.cfg_template import cfg_template
 from mpnet.report.configuration import split_source
@@ -28,8 +30,6 @@ from mpnet.report.rerun import Machine
 from mpnet.report.source import from_results, layers_of
 from mpnet.report.store_source import from_store
 from mpnet.report.task import Shows, View, view_of
-from mpnet.spec.dataset import Dataset
-from mpnet.spec.measures import HELD_OUT, MEASURES
 from mpnet.sweep.findings import sweep_status
 from mpnet.sweep.latest import is_store
 from mpnet.sweep.scoring import split_positions

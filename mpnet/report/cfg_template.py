@@ -6,10 +6,10 @@ import re
 from typing import Sequence
 
 from mpnet.errors import FormatError, StoreError
-from mpnet.formats.cfg import parse_cfg
-from mpnet.formats.cfg_edit import cfg_for_key
+from mpnet.formats.cfg.edit import cfg_for_key
+from mpnet.formats.cfg.read import parse_cfg
+from mpnet.model.plan_key import split_key
 from mpnet.report.model import CfgTemplate
-from mpnet.spec.plan_key import split_key
 
 CHECKED = 16
 _HEADER = re.compile(rb"\s*\[")

@@ -8,11 +8,11 @@ from typing import Sequence
 import cv2
 import numpy as np
 
+from mpnet.data.classifications import Classifications
+from mpnet.data.dataset import Dataset, ImageRecord
 from mpnet.report.images import LoadImage, jpeg
 from mpnet.report.model import Change, Image
 from mpnet.report.paired import ImageScore
-from mpnet.spec.classifications import Classifications
-from mpnet.spec.dataset import Dataset, ImageRecord
 
 SIDE = 224
 """Of the longer side of what is shown; pixels of smaller images are enlarged, not smoothed."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Sequence
 
+from mpnet.data.dataset import Dataset
 from mpnet.detection.images import image
 from mpnet.errors import MpnetError
 from mpnet.evaluation.compare import DRAWS
@@ -14,7 +15,6 @@ from mpnet.report.configuration import Found, find_configuration, split_source
 from mpnet.report.images import write_changes
 from mpnet.report.rerun import Machine
 from mpnet.report.task import View, view_of
-from mpnet.spec.dataset import Dataset
 from mpnet.sweep.latest import is_store
 from mpnet.trial.latency import measure_in_turn
 from mpnet.trial.reopen import open_dataset, reason, reopen

@@ -8,14 +8,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Mapping, Sequence
 
+from mpnet.config.measures import AGREEMENT, measure, names_of
+from mpnet.data.dataset import Dataset
 from mpnet.errors import ConfigError
 from mpnet.evaluation.compare import DRAWS, Interval, verdict
+from mpnet.model.task import DETECTION, Task
 from mpnet.report.model import ClassRow
 from mpnet.report.paired import Pair
 from mpnet.report.task import view_of
-from mpnet.spec.dataset import Dataset
-from mpnet.spec.measures import AGREEMENT, measure, names_of
-from mpnet.spec.task import DETECTION, Task
 from mpnet.trial.result import Result
 
 

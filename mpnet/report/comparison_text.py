@@ -7,12 +7,12 @@ from typing import Any, Mapping
 from rich.console import Console
 from rich.text import Text
 
+from mpnet.config.measures import AGREEMENT, measure, names_of
 from mpnet.messages import bytes_text, count_text
+from mpnet.model.plan_key import short_key
+from mpnet.model.task import TASKS, Task
 from mpnet.report.task import view_of
 from mpnet.report.terminal import Share, clean, number_text, precision_text, print_table, signed_bar, utf8
-from mpnet.spec.measures import AGREEMENT, measure, names_of
-from mpnet.spec.plan_key import short_key
-from mpnet.spec.task import TASKS, Task
 from mpnet.speed.steps import doubt_of, short_latency
 
 CLASSES_SHOWN = 12

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Mapping
 
+from mpnet.config.measures import HELD_OUT
 from mpnet.errors import StoreError
 from mpnet.messages import limits_text
+from mpnet.model.plan_key import short_key
 from mpnet.report.model import Status
 from mpnet.report.store_source import from_store
-from mpnet.spec.measures import HELD_OUT
-from mpnet.spec.plan_key import short_key
 from mpnet.sweep.findings import sweep_status
 from mpnet.sweep.latest import is_store, store_at
 from mpnet.sweep.picks import PICK_RULES

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Mapping, Sequence
 
+from mpnet.config.experiment import Experiment, ModelSection
 from mpnet.engine.assign import assign, assign_key
 from mpnet.engine.calibrate import range_requests
 from mpnet.engine.options import resolve_options
@@ -15,12 +16,11 @@ from mpnet.errors import ConfigError, StoreError
 from mpnet.export import Configuration
 from mpnet.export.configuration import Material
 from mpnet.export.yaml import precision_section
-from mpnet.formats.cfg import parse_cfg, read_cfg_bytes
-from mpnet.formats.experiment_yaml import read_experiment
+from mpnet.formats.cfg.read import parse_cfg, read_cfg_bytes
+from mpnet.formats.documents.experiment import read_experiment
 from mpnet.formats.weights import read_weights
 from mpnet.kernels.isa import kernels
-from mpnet.spec.experiment import Experiment, ModelSection
-from mpnet.spec.network import NetworkSpec
+from mpnet.model.network import NetworkSpec
 from mpnet.trial.experiment import open_workbench
 from mpnet.trial.heads import class_names
 from mpnet.trial.reopen import experiment_of, reopen

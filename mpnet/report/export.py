@@ -8,8 +8,8 @@ import json
 from pathlib import Path
 from typing import Any, Mapping, Sequence
 
-from mpnet.formats.atomic import write_text
-from mpnet.formats.json_text import finite
+from mpnet.formats.documents.json_text import finite
+from mpnet.formats.files.atomic import write_text
 from mpnet.report import figures, svg
 from mpnet.report.model import ReportData
 

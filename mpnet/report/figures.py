@@ -7,10 +7,10 @@ from typing import Any, Mapping, Sequence
 
 import numpy as np
 
+from mpnet.config.measures import leading, measure
+from mpnet.model.precision import BY_CODE
 from mpnet.report.model import LayerError, ReportData
 from mpnet.report.sensitivity import by_layer
-from mpnet.spec.measures import leading, measure
-from mpnet.spec.precision import BY_CODE
 
 HEAT_ROWS = 24
 """Most configurations that a heat map shows: rows that can be told apart, with a label each."""

@@ -11,14 +11,14 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from mpnet.data.dataset import Dataset, ImageRecord
+from mpnet.data.detections import Detections
 from mpnet.errors import DataError
 from mpnet.evaluation.agreement import BASELINE_SCORE
-from mpnet.formats.atomic import write_bytes
+from mpnet.formats.files.atomic import write_bytes
 from mpnet.report.draw import Label, draw_labels
 from mpnet.report.model import Change, Image, ObjectChange
 from mpnet.report.paired import ImageScore, overlap
-from mpnet.spec.dataset import Dataset, ImageRecord
-from mpnet.spec.detections import Detections
 
 LoadImage = Callable[[ImageRecord], NDArray[np.uint8]]
 CROP_SIDE = 400

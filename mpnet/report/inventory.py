@@ -10,8 +10,8 @@ from rich.console import Console
 
 from mpnet.errors import MpnetError
 from mpnet.messages import one_line
+from mpnet.model.plan_key import short_key
 from mpnet.report.terminal import print_table
-from mpnet.spec.plan_key import short_key
 from mpnet.sweep.findings import sweep_status
 from mpnet.sweep.latest import LATEST_STORE, is_store
 from mpnet.trial.result import LATEST, RESULT_FILE, Result, read_result

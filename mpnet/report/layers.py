@@ -8,10 +8,10 @@ from rich.console import Console
 from rich.text import Text
 
 from mpnet.messages import bytes_text, count_text
+from mpnet.model.network import ConvolutionSpec, LayerSpec, MaxpoolSpec, UpsampleSpec
+from mpnet.model.plan_key import short_key
+from mpnet.model.precision import PRECISIONS
 from mpnet.report.terminal import STYLES, print_table
-from mpnet.spec.network import ConvolutionSpec, LayerSpec, MaxpoolSpec, UpsampleSpec
-from mpnet.spec.plan_key import short_key
-from mpnet.spec.precision import PRECISIONS
 
 
 def shape_text(shape: list[int]) -> str:

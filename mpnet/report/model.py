@@ -13,9 +13,9 @@ from typing import Any, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from mpnet.config.measures import HELD_OUT, measure
 from mpnet.evaluation.compare import Interval
-from mpnet.spec.measures import HELD_OUT, measure
-from mpnet.spec.task import Task, task_of_protocol
+from mpnet.model.task import Task, task_of_protocol
 
 
 @dataclass(frozen=True)

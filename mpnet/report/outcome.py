@@ -6,11 +6,11 @@ from typing import Any
 
 from rich.console import Console
 
+from mpnet.config.measures import AGREEMENT, names_of
 from mpnet.messages import bytes_text, count_text
+from mpnet.model.plan_key import short_key
 from mpnet.report.task import view_of
 from mpnet.report.terminal import print_table
-from mpnet.spec.measures import AGREEMENT, names_of
-from mpnet.spec.plan_key import short_key
 from mpnet.speed.steps import doubt_of, short_latency
 from mpnet.trial.result import Result
 

@@ -16,18 +16,18 @@ import jinja2
 import numpy as np
 from markupsafe import Markup
 
+from mpnet.config.measures import HELD_OUT, MEASURES, in_report_order, measure
 from mpnet.evaluation.compare import Interval, verdict
 from mpnet.evaluation.metrics import SIZES
-from mpnet.formats.json_text import finite
+from mpnet.formats.documents.json_text import finite
+from mpnet.model.plan_key import SHORT, short_key
+from mpnet.model.precision import BY_CODE, PRECISIONS
 from mpnet.report import figures, svg
 from mpnet.report.figures import Figure
 from mpnet.report.model import ClassRow, ReportData
 from mpnet.report.summary import amount, bounds, sentences
 from mpnet.report.task import view_of
 from mpnet.report.terminal import clean, number_text
-from mpnet.spec.measures import HELD_OUT, MEASURES, in_report_order, measure
-from mpnet.spec.plan_key import SHORT, short_key
-from mpnet.spec.precision import BY_CODE, PRECISIONS
 
 CLOUD_DRAWN = 400
 """Most dominated configurations in the front's first image, before the page's program draws all."""

@@ -7,17 +7,17 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from mpnet.config.measures import AGREEMENT, names_of
+from mpnet.data.dataset import Dataset
+from mpnet.data.detections import Detections
 from mpnet.errors import DataError
 from mpnet.evaluation.agreement import BASELINE_SCORE, Agreement, inside_images
 from mpnet.evaluation.compare import DRAWS, Differences, Draws, Interval, bootstrap, compare, draw_images, found_objects
 from mpnet.evaluation.intervals import METHOD, agreement_interval
 from mpnet.evaluation.match import AREA_RANGES
 from mpnet.evaluation.metrics import SIZES, CocoEvaluator, CocoResult
+from mpnet.model.task import DETECTION
 from mpnet.report.model import Change, ClassRow, ObjectChange
-from mpnet.spec.dataset import Dataset
-from mpnet.spec.detections import Detections
-from mpnet.spec.measures import AGREEMENT, names_of
-from mpnet.spec.task import DETECTION
 
 
 @dataclass(frozen=True)

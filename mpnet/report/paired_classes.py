@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from mpnet.data.classifications import Classifications
+from mpnet.data.dataset import Dataset
 from mpnet.errors import DataError
 from mpnet.evaluation.classification import TOP, per_class, right, share
 from mpnet.evaluation.compare import Interval
 from mpnet.evaluation.proportions import METHOD, mcnemar, paired_interval, share_interval
 from mpnet.report.model import ClassRow, Guess, ImageChange
 from mpnet.report.paired import Pair
-from mpnet.spec.classifications import Classifications
-from mpnet.spec.dataset import Dataset
 from mpnet.trial.classification import paired
 
 

@@ -12,10 +12,10 @@ from mpnet.engine.cost import layer_costs
 from mpnet.engine.lowering import range_owner
 from mpnet.engine.plan import Plan
 from mpnet.engine.run import Session
+from mpnet.model.network import NETWORK_INPUT
 from mpnet.progress import Advance
 from mpnet.report.model import LayerError, LayerPair
 from mpnet.report.source import layer_pairs
-from mpnet.spec.network import NETWORK_INPUT
 from mpnet.speed.steps import time_steps
 from mpnet.trial.analysis import ANALYSIS_IMAGES
 from mpnet.trial.inputs import spread

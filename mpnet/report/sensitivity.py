@@ -6,9 +6,9 @@ import math
 from dataclasses import dataclass
 from typing import Mapping
 
+from mpnet.model.plan_key import split_key
+from mpnet.model.precision import BY_CODE
 from mpnet.report.model import Configurations, Layer
-from mpnet.spec.plan_key import split_key
-from mpnet.spec.precision import BY_CODE
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,10 @@ from typing import Any, Iterable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from mpnet.config.measures import AGREEMENT, MEASURES, Measure, measure, names_of
 from mpnet.errors import ConfigError
+from mpnet.model.plan_key import split_key
 from mpnet.report.model import Configurations, Layer, LayerPair, ReportData, Status
-from mpnet.spec.measures import AGREEMENT, MEASURES, Measure, measure, names_of
-from mpnet.spec.plan_key import split_key
 from mpnet.speed.steps import doubt_of
 from mpnet.sweep.front import non_dominated
 from mpnet.trial.result import Result

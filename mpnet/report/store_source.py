@@ -9,13 +9,13 @@ from typing import Any, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from mpnet.config.measures import measure, names_of
 from mpnet.errors import StoreError
 from mpnet.evaluation.compare import Interval
+from mpnet.model.plan_key import split_key
+from mpnet.model.task import TASKS
 from mpnet.report.model import Configurations, Layer, Pick, ReportData, Status, images_text
 from mpnet.report.source import axes, front_rows, thinned
-from mpnet.spec.measures import measure, names_of
-from mpnet.spec.plan_key import split_key
-from mpnet.spec.task import TASKS
 from mpnet.sweep.front import knee
 from mpnet.sweep.picks import PICK_RULES
 from mpnet.sweep.record import Record, choose_record

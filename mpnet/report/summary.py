@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 
+from mpnet.config.measures import measure
 from mpnet.evaluation.compare import Interval
 from mpnet.messages import bytes_text, count_text
 from mpnet.report.model import ReportData
 from mpnet.report.terminal import number_text
-from mpnet.spec.measures import measure
 
 
 def verdict(interval: Interval) -> str:

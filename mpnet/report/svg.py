@@ -6,9 +6,9 @@ import math
 from typing import Mapping, Sequence
 from xml.sax.saxutils import escape, quoteattr
 
+from mpnet.model.precision import BY_CODE
 from mpnet.report.figures import Figure, Series
 from mpnet.report.terminal import clean
-from mpnet.spec.precision import BY_CODE
 
 PRINT: dict[str, str] = {
     "text": "#17202c",

@@ -7,11 +7,11 @@ from typing import Any, Mapping, Sequence
 from rich.console import Console
 from rich.text import Text
 
+from mpnet.config.measures import DROP, measure
 from mpnet.messages import bytes_text, count_text, limits_text
+from mpnet.model.plan_key import short_key
+from mpnet.model.task import DETECTION, TASKS
 from mpnet.report.terminal import Share, blocks, clean, number_text, print_table
-from mpnet.spec.measures import DROP, measure
-from mpnet.spec.plan_key import short_key
-from mpnet.spec.task import DETECTION, TASKS
 from mpnet.sweep.picks import PICK_RULES
 
 _BAR = 24

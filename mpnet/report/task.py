@@ -1,4 +1,4 @@
-"""How findings of each task are compared and shown: one row per task of `spec.task`."""
+"""How findings of each task are compared and shown: one row per task of `model.task`."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any, Callable, Mapping, Protocol, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from mpnet.data.dataset import Dataset
 from mpnet.evaluation.confusion import classifier_confusion, detector_confusion
+from mpnet.model.task import CLASSIFICATION, DETECTION, Task
 from mpnet.report.class_images import ClassGallery
 from mpnet.report.images import Gallery, LoadImage
 from mpnet.report.model import Change, Image
 from mpnet.report.paired import ImageScore, Pair, Pairing
 from mpnet.report.paired_classes import ClassPairing
-from mpnet.spec.dataset import Dataset
-from mpnet.spec.task import CLASSIFICATION, DETECTION, Task
 
 
 class Compares(Protocol):

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from mpnet.spec.precision import BY_CODE
+from mpnet.model.precision import BY_CODE
 
 WIDEST = 100
 """Columns of the widest table, whatever the terminal has."""

@@ -13,6 +13,7 @@ from typing import Any, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from mpnet.config.experiment import Experiment
 from mpnet.engine.assign import assign, assign_key
 from mpnet.engine.operations import Convolve
 from mpnet.engine.options import EngineOptions
@@ -20,14 +21,13 @@ from mpnet.engine.plan import Plan, build_plan
 from mpnet.engine.prepare import Prepared
 from mpnet.engine.run import Session
 from mpnet.errors import ConfigError
-from mpnet.formats.cfg import read_cfg
+from mpnet.formats.cfg.read import read_cfg
 from mpnet.kernels.environment import versions
 from mpnet.kernels.isa import active_level, kernels, usable_levels
+from mpnet.model.network import NetworkSpec
+from mpnet.model.plan_key import parse_key, split_key
+from mpnet.model.precision import BY_CODE, PRECISIONS, precision
 from mpnet.progress import Advance, Progress, silent, unseen
-from mpnet.spec.experiment import Experiment
-from mpnet.spec.network import NetworkSpec
-from mpnet.spec.plan_key import parse_key, split_key
-from mpnet.spec.precision import BY_CODE, PRECISIONS, precision
 from mpnet.speed.clock import Work, in_turn, once, together
 from mpnet.speed.peak import Peak, measure_peak
 from mpnet.speed.steps import StepTime, open_network, random_image, step_calls, steps_of

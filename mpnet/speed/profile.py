@@ -10,6 +10,7 @@ from typing import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from mpnet.config.experiment import Experiment
 from mpnet.engine.covering import covering_plans, random_plans, step_signature
 from mpnet.engine.options import EngineOptions
 from mpnet.engine.plan import Plan
@@ -19,9 +20,8 @@ from mpnet.errors import ConfigError
 from mpnet.kernels._core import lib
 from mpnet.kernels.environment import cpu_count, cpu_name
 from mpnet.kernels.isa import kernels
+from mpnet.model.precision import precision
 from mpnet.progress import Advance, Progress, silent
-from mpnet.spec.experiment import Experiment
-from mpnet.spec.precision import precision
 from mpnet.speed.clock import Times, in_turn, together
 from mpnet.speed.latency import predicted_ms
 from mpnet.speed.steps import open_network, random_image, step_calls

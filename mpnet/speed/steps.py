@@ -10,16 +10,16 @@ from typing import Any, Callable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from mpnet.config.experiment import Experiment
 from mpnet.engine.options import EngineOptions, resolve_options, with_some_ranges, without_lessons
 from mpnet.engine.plan import Step
 from mpnet.engine.run import Session
 from mpnet.errors import ConfigError
-from mpnet.formats.cfg import read_cfg
+from mpnet.formats.cfg.read import read_cfg
 from mpnet.formats.weights import read_weights
 from mpnet.kernels.environment import cpu_count, cpu_name
-from mpnet.spec.experiment import Experiment
-from mpnet.spec.network import NetworkSpec
-from mpnet.spec.weights import Weights, random_weights
+from mpnet.model.network import NetworkSpec
+from mpnet.model.weights import Weights, random_weights
 from mpnet.speed.clock import NOISY, Times, Work, in_turn, together
 
 LATENCY_RUNS, LATENCY_LEAST, LATENCY_SECONDS = 20, 3, 2.0

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Iterable, Mapping
 
+from mpnet.config.identity import digest_of
 from mpnet.errors import ConfigError
-from mpnet.formats.json_text import DocumentFormat
+from mpnet.formats.documents.json_text import DocumentFormat
 from mpnet.kernels._core import lib
-from mpnet.spec.identity import digest_of
-from mpnet.spec.network import NetworkSpec
+from mpnet.model.network import NetworkSpec
 
 TABLE = DocumentFormat(
     "mpnet-latency",

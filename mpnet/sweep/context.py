@@ -8,13 +8,13 @@ from typing import Any, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from mpnet.data.dataset import Dataset
 from mpnet.engine.lessons import Lessons
 from mpnet.engine.options import EngineOptions
 from mpnet.errors import StoreError
-from mpnet.spec.dataset import Dataset
-from mpnet.spec.network import NetworkSpec
-from mpnet.spec.precision import Precision
-from mpnet.spec.weights import Weights
+from mpnet.model.network import NetworkSpec
+from mpnet.model.precision import Precision
+from mpnet.model.weights import Weights
 from mpnet.trial.task import Decoder
 
 Array = str | NDArray[np.float32]

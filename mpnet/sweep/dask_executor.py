@@ -11,8 +11,8 @@ import threading
 import time
 from typing import Any
 
+from mpnet.config.identity import digest_of
 from mpnet.errors import ConfigError, EngineError
-from mpnet.spec.identity import digest_of
 from mpnet.sweep.executor import MAX_DEATHS, Recipe, Worker
 from mpnet.sweep.units import Unit, UnitResult
 

@@ -9,6 +9,7 @@ from typing import Any, Collection, Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from mpnet.config.measures import trial_costs
 from mpnet.engine.assign import assign_key
 from mpnet.engine.cost import CostModel
 from mpnet.engine.execute import run_lowering
@@ -16,9 +17,8 @@ from mpnet.engine.plan import build_plan
 from mpnet.engine.prepare import Prepared
 from mpnet.engine.tensor import Tensor
 from mpnet.evaluation.signal import squared_sum
-from mpnet.formats.cache import open_cache
+from mpnet.formats.files.cache import open_cache
 from mpnet.kernels.isa import kernels
-from mpnet.spec.measures import trial_costs
 from mpnet.speed.latency import predicted_ms
 from mpnet.sweep.context import Baseline, SweepContext, values_of
 from mpnet.sweep.likely_heads import LikelyHeads

@@ -6,10 +6,10 @@ import math
 from pathlib import Path
 from typing import Any, Mapping
 
-from mpnet.spec.measures import HELD_OUT, names_of, trial_costs, trial_metrics
-from mpnet.spec.network import NetworkSpec
-from mpnet.spec.precision import BY_CODE
-from mpnet.spec.task import DETECTION
+from mpnet.config.measures import HELD_OUT, names_of, trial_costs, trial_metrics
+from mpnet.model.network import NetworkSpec
+from mpnet.model.precision import BY_CODE
+from mpnet.model.task import DETECTION
 from mpnet.sweep.front import Gap, front_gap
 from mpnet.sweep.loop import SweepState
 from mpnet.sweep.owners import shown

@@ -13,8 +13,8 @@ from typing import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from mpnet.config.measures import Measure
 from mpnet.errors import ConfigError
-from mpnet.spec.measures import Measure
 
 Points = NDArray[np.float64]
 

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from mpnet.errors import StoreError
-from mpnet.formats.atomic import write_link
+from mpnet.formats.files.atomic import write_link
 
 STORE_MAGIC = b"SQLite format 3\0"
 LATEST_STORE = "latest.sqlite"

@@ -25,8 +25,8 @@ from mpnet.kernels._core import lib
 from mpnet.kernels.call import ImageScales
 from mpnet.kernels.core import address, c_arguments, check_status
 from mpnet.kernels.interface import ConvShape
-from mpnet.spec.network import ConvolutionSpec, NetworkSpec
-from mpnet.spec.precision import FP32, INT8, Precision
+from mpnet.model.network import ConvolutionSpec, NetworkSpec
+from mpnet.model.precision import FP32, INT8, Precision
 from mpnet.trial.detection import DetectionDecoder
 from mpnet.trial.task import Decoder
 

@@ -7,7 +7,7 @@ from collections import deque
 from dataclasses import dataclass, field, replace
 from typing import Callable, Sequence
 
-from mpnet.spec.network import NetworkSpec
+from mpnet.model.network import NetworkSpec
 from mpnet.sweep.executor import Executor
 from mpnet.sweep.problem import Contest, Problem
 from mpnet.sweep.space import Configuration

@@ -20,10 +20,10 @@ from mpnet.engine.lowering import Lowering
 from mpnet.engine.operations import Concat, Convolve, Quantize
 from mpnet.engine.prepare import Prepared, PreparedConvolution
 from mpnet.engine.tensor import CodeMap, PartSums, Tensor
+from mpnet.model.network import NetworkSpec
+from mpnet.model.precision import FP32
+from mpnet.model.quantization import GROUP
 from mpnet.quantization import native as activations
-from mpnet.spec.network import NetworkSpec
-from mpnet.spec.precision import FP32
-from mpnet.spec.quantization import GROUP
 
 if TYPE_CHECKING:
     from mpnet.sweep.trie import Graph

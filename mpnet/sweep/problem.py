@@ -8,10 +8,10 @@ from typing import Generator, Iterable, Mapping, Sequence
 
 import numpy as np
 
+from mpnet.config.experiment import ConstraintSection
+from mpnet.config.measures import DROP, Measure, measure, objective
 from mpnet.errors import ConfigError
-from mpnet.spec.experiment import ConstraintSection
-from mpnet.spec.measures import DROP, Measure, measure, objective
-from mpnet.spec.precision import BY_CODE
+from mpnet.model.precision import BY_CODE
 from mpnet.sweep.front import Points, Rivals, non_dominated, to_minimise
 from mpnet.sweep.space import Configuration, Space
 from mpnet.sweep.store import Trial

@@ -13,8 +13,8 @@ from typing import Any, Callable, Iterator, Mapping, Protocol, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from mpnet.spec.dataset import Dataset
-from mpnet.spec.measures import objective
+from mpnet.config.measures import objective
+from mpnet.data.dataset import Dataset
 from mpnet.sweep.front import Rivals, to_minimise
 from mpnet.trial.task import Ceilings, Kit
 

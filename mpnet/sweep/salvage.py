@@ -11,10 +11,10 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, Iterator
 
+from mpnet.config.identity import digest_of
+from mpnet.config.measures import trial_columns
 from mpnet.errors import StoreError
 from mpnet.messages import named
-from mpnet.spec.identity import digest_of
-from mpnet.spec.measures import trial_columns
 from mpnet.sweep.store import BUSY_SECONDS, Subject, Trial, TrialStore
 from mpnet.sweep.store_beaten import Beaten, has_beaten, unpacked
 from mpnet.sweep.store_documents import DOCUMENTS, check_trial, read_document

@@ -9,8 +9,8 @@ from typing import Any, Collection, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from mpnet.spec.dataset import Dataset
-from mpnet.spec.measures import HELD_OUT, MAX_SQNR_DB
+from mpnet.config.measures import HELD_OUT, MAX_SQNR_DB
+from mpnet.data.dataset import Dataset
 from mpnet.trial.task import Kit, Meter
 
 

@@ -8,12 +8,12 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Callable
 
+from mpnet.config.experiment import OWN_BACKENDS, Experiment, SweepSection
+from mpnet.config.identity import digest_of
 from mpnet.errors import ConfigError
-from mpnet.formats.cfg import read_cfg
+from mpnet.formats.cfg.read import read_cfg
+from mpnet.model.plan_key import split_key
 from mpnet.progress import Progress, silent
-from mpnet.spec.experiment import OWN_BACKENDS, Experiment, SweepSection
-from mpnet.spec.identity import digest_of
-from mpnet.spec.plan_key import split_key
 from mpnet.sweep.estimate import duration, estimate_seconds
 from mpnet.sweep.findings import findings, rank_layers
 from mpnet.sweep.latest import mark_latest_store

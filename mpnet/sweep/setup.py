@@ -13,16 +13,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mpnet.config.experiment import SweepSection
+from mpnet.config.identity import digest_of
 from mpnet.detection.preprocess import geometry_array
 from mpnet.engine.cost import layer_costs
 from mpnet.engine.lessons import Lessons
 from mpnet.engine.options import resolve_options
 from mpnet.kernels.environment import versions
+from mpnet.model.plan_key import split_key
+from mpnet.model.precision import PRECISIONS, Precision
 from mpnet.quantization.weights import LEARNT
-from mpnet.spec.experiment import SweepSection
-from mpnet.spec.identity import digest_of
-from mpnet.spec.plan_key import split_key
-from mpnet.spec.precision import PRECISIONS, Precision
 from mpnet.speed.table import LatencyTable, read_table
 from mpnet.sweep.context import Baseline, OptionsInForce, SweepContext
 from mpnet.sweep.evaluator import Evaluator

@@ -13,7 +13,7 @@ from typing import Iterable, Sequence
 
 import numpy as np
 
-from mpnet.spec.network import NETWORK_INPUT, NetworkSpec
+from mpnet.model.network import NETWORK_INPUT, NetworkSpec
 from mpnet.sweep.space import Space
 
 

@@ -11,13 +11,13 @@ import math
 from dataclasses import dataclass, field
 from typing import Iterator, NamedTuple, Sequence
 
+from mpnet.config.experiment import SpaceSection
 from mpnet.errors import ConfigError
-from mpnet.spec.experiment import SpaceSection
-from mpnet.spec.network import NetworkSpec
-from mpnet.spec.plan_key import split_key
-from mpnet.spec.precision import BY_CODE, PRECISIONS, precision
-from mpnet.spec.quantization import NOTHING_SAID, QuantizationOptions
-from mpnet.spec.selectors import select_layers
+from mpnet.model.network import NetworkSpec
+from mpnet.model.plan_key import split_key
+from mpnet.model.precision import BY_CODE, PRECISIONS, precision
+from mpnet.model.quantization import NOTHING_SAID, QuantizationOptions
+from mpnet.model.selectors import select_layers
 
 MAX_OPTION_SETS = 1000
 

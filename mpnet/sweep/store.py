@@ -18,9 +18,9 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Callable, Collection, Iterable, Iterator, Mapping, Sequence, TypeVar
 
+from mpnet.config.identity import TrialIdentity, digest_of
+from mpnet.config.measures import trial_columns
 from mpnet.errors import StoreError
-from mpnet.spec.identity import TrialIdentity, digest_of
-from mpnet.spec.measures import trial_columns
 from mpnet.sweep.owners import Owners
 from mpnet.sweep.store_beaten import Beaten, add_beaten, beaten_rows, once_each, unpacked
 from mpnet.sweep.store_claims import Claims

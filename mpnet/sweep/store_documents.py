@@ -6,11 +6,11 @@ import math
 from dataclasses import fields
 from typing import Any, Mapping
 
+from mpnet.config.identity import TrialIdentity
 from mpnet.errors import FormatError
-from mpnet.formats.json_text import parse_json
-from mpnet.formats.schema import Count, Fields, Kind, Many, Maybe, Named, Within, mismatch
-from mpnet.spec.identity import TrialIdentity
-from mpnet.spec.task import TASKS
+from mpnet.formats.documents.json_text import parse_json
+from mpnet.formats.documents.schema import Count, Fields, Kind, Many, Maybe, Named, Within, mismatch
+from mpnet.model.task import TASKS
 from mpnet.trial.result_schema import CALIBRATION, DECIBELS, KEY
 
 _VALUES = Named(float)

@@ -7,9 +7,9 @@ import sqlite3
 from pathlib import Path
 from typing import Iterator
 
+from mpnet.config.measures import trial_columns
 from mpnet.errors import StoreError
 from mpnet.messages import named
-from mpnet.spec.measures import trial_columns
 from mpnet.sweep.store_claims import TABLE as CLAIMS
 
 FORMAT = "mpnet-sweep"

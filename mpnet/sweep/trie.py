@@ -24,9 +24,9 @@ from mpnet.engine.options import EngineOptions
 from mpnet.engine.prepare import Prepared
 from mpnet.engine.tensor import CodeMap, Tensor
 from mpnet.errors import ConfigError, KernelError, PrecisionError
-from mpnet.spec.network import NETWORK_INPUT, NetworkSpec
-from mpnet.spec.plan_key import split_key
-from mpnet.spec.precision import BY_CODE, FP32, Precision
+from mpnet.model.network import NETWORK_INPUT, NetworkSpec
+from mpnet.model.plan_key import split_key
+from mpnet.model.precision import BY_CODE, FP32, Precision
 from mpnet.sweep.partial_sums import Apart, find_apart, kept_bytes, run_apart
 from mpnet.sweep.sharing import ancestors, restricted
 

@@ -11,7 +11,7 @@ from fractions import Fraction
 from itertools import groupby
 from typing import Iterable, Sequence
 
-from mpnet.spec.network import NetworkSpec
+from mpnet.model.network import NetworkSpec
 from mpnet.sweep.front import Rivals
 from mpnet.sweep.sharing import ancestors, forward_equivalents_of, restricted
 from mpnet.sweep.space import Configuration

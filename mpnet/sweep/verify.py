@@ -15,12 +15,12 @@ from typing import Any, Mapping, Sequence
 from mpnet.backends.deployment import Deployment, ready
 from mpnet.backends.fate import fates, warnings_of
 from mpnet.backends.partition import OWN, SCALAR, check_backends
+from mpnet.config.experiment import OWN_BACKENDS, Experiment, VerifySection
+from mpnet.config.measures import DEPLOYED
 from mpnet.engine.assign import assign_key
 from mpnet.engine.plan import Plan
 from mpnet.errors import ConfigError
 from mpnet.progress import Advance, Progress
-from mpnet.spec.experiment import OWN_BACKENDS, Experiment, VerifySection
-from mpnet.spec.measures import DEPLOYED
 from mpnet.sweep.problem import Problem
 from mpnet.sweep.setup import SweepSetup
 from mpnet.sweep.space import Configuration

@@ -11,13 +11,13 @@ from typing import Any, Iterator, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from mpnet.config.experiment import Experiment, PrecisionSection
 from mpnet.engine.analyze import Analysis, LayerAnalysis, StepAnalysis, analyze
 from mpnet.engine.plan import Plan
 from mpnet.engine.verify import StepCheck, Verifier
+from mpnet.model.precision import Precision
 from mpnet.progress import Progress, silent
 from mpnet.quantization.measure import TensorError
-from mpnet.spec.experiment import Experiment, PrecisionSection
-from mpnet.spec.precision import Precision
 from mpnet.trial.experiment import open_workbench
 from mpnet.trial.inputs import spread
 from mpnet.trial.keeping import Measured, Proposal, propose, raising_costs

@@ -10,19 +10,19 @@ from typing import Any, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from mpnet.config.experiment import CalibrationSection
+from mpnet.config.identity import digest_of
+from mpnet.data.dataset import Dataset
 from mpnet.detection.images import image
 from mpnet.engine.calibrate import calibrate, range_requests
 from mpnet.engine.observe import channel_means
 from mpnet.engine.prepare import Prepared
 from mpnet.errors import DataError
-from mpnet.formats.cache import open_cache
-from mpnet.formats.images import SUFFIXES, probe
-from mpnet.formats.labels_yolo import list_files
-from mpnet.formats.ranges_json import ranges_json, read_ranges, write_ranges
-from mpnet.spec.dataset import Dataset
-from mpnet.spec.experiment import CalibrationSection
-from mpnet.spec.identity import digest_of
-from mpnet.spec.ranges import CalibratedRanges
+from mpnet.formats.documents.ranges import ranges_json, read_ranges, write_ranges
+from mpnet.formats.files.cache import open_cache
+from mpnet.formats.images.read import SUFFIXES, probe
+from mpnet.formats.labels.yolo import list_files
+from mpnet.model.ranges import CalibratedRanges
 from mpnet.trial.inputs import Inputs
 from mpnet.trial.lessons import ImageLessons, Shown
 from mpnet.trial.workbench import Workbench

@@ -8,16 +8,16 @@ from typing import Any, Callable, Collection, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from mpnet.config.experiment import Experiment
+from mpnet.data.classifications import Classifications, best_classes, class_scores, join_images
+from mpnet.data.dataset import Dataset
 from mpnet.evaluation.classification import TOP, agreement, per_class, right, share
 from mpnet.evaluation.compare import Interval
 from mpnet.evaluation.metrics import PERCENT
 from mpnet.evaluation.proportions import METHOD, paired_interval
-from mpnet.formats.predictions_json import predictions_json, read_predictions
-from mpnet.spec.classifications import Classifications, best_classes, class_scores, join_images
-from mpnet.spec.dataset import Dataset
-from mpnet.spec.experiment import Experiment
-from mpnet.spec.network import NetworkSpec
-from mpnet.spec.task import CLASSIFICATION
+from mpnet.formats.documents.predictions import predictions_json, read_predictions
+from mpnet.model.network import NetworkSpec
+from mpnet.model.task import CLASSIFICATION
 from mpnet.trial.task import Kit
 
 METRIC = "share of the images with the right class first, and among the five best"

@@ -8,18 +8,18 @@ from typing import Any, Callable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from mpnet.config.experiment import Experiment
+from mpnet.data.dataset import Dataset
+from mpnet.data.detections import Detections
 from mpnet.detection.decode import Candidates, Cells, YoloHead, decode_head, join_images
 from mpnet.detection.heads import yolo_heads
 from mpnet.detection.nms import NmsOptions, suppress
 from mpnet.evaluation.compare import Draws, Interval, bootstrap, compare, draw_images
 from mpnet.evaluation.intervals import METHOD
 from mpnet.evaluation.metrics import CocoEvaluator, CocoResult
-from mpnet.formats.detections_json import detections_json, read_detections
-from mpnet.spec.dataset import Dataset
-from mpnet.spec.detections import Detections
-from mpnet.spec.experiment import Experiment
-from mpnet.spec.network import NetworkSpec
-from mpnet.spec.task import DETECTION
+from mpnet.formats.documents.detections import detections_json, read_detections
+from mpnet.model.network import NetworkSpec
+from mpnet.model.task import DETECTION
 from mpnet.trial.measure import DetectionCeilings, Meter, measure_detections
 from mpnet.trial.task import Kit
 

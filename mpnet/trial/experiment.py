@@ -8,19 +8,19 @@ from functools import partial
 from pathlib import Path
 from typing import Sequence
 
+from mpnet.config.experiment import DataSection, Experiment
 from mpnet.detection.images import image
 from mpnet.engine.options import resolve_options
 from mpnet.errors import ConfigError
 from mpnet.evaluation.dataset import load_dataset
-from mpnet.formats.atomic import check_writable
-from mpnet.formats.cache import open_cache
-from mpnet.formats.cfg import read_cfg
-from mpnet.formats.experiment_yaml import read_experiment
+from mpnet.formats.cfg.read import read_cfg
+from mpnet.formats.documents.experiment import read_experiment
+from mpnet.formats.files.atomic import check_writable
+from mpnet.formats.files.cache import open_cache
 from mpnet.formats.weights import open_weights
 from mpnet.kernels.environment import cpu_count
 from mpnet.kernels.isa import kernels
 from mpnet.progress import Progress, silent
-from mpnet.spec.experiment import DataSection, Experiment
 from mpnet.speed.steps import stale
 from mpnet.trial.calibration import calibrated
 from mpnet.trial.heads import class_names

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mpnet.errors import ConfigError
-from mpnet.spec.network import NetworkSpec
+from mpnet.model.network import NetworkSpec
 
 if TYPE_CHECKING:
-    from mpnet.spec.experiment import DataSection
+    from mpnet.config.experiment import DataSection
 
 
 def class_names(spec: NetworkSpec, path: str | Path | None, data: DataSection | None = None) -> tuple[str, ...]:
@@ -31,7 +31,7 @@ def class_names(spec: NetworkSpec, path: str | Path | None, data: DataSection | 
             return given
     if path is None:
         return tuple(f"class-{index}" for index in range(classes))
-    from mpnet.formats.labels_yolo import read_names
+    from mpnet.formats.labels.yolo import read_names
 
     names = read_names(path)
     if classes and len(names) != classes:

@@ -10,11 +10,11 @@ from typing import Callable, Iterator, Sequence, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from mpnet.data.dataset import ImageRecord
 from mpnet.detection.preprocess import Geometry, preprocess
 from mpnet.errors import ConfigError, DataError
 from mpnet.messages import all_at_once
-from mpnet.spec.dataset import ImageRecord
-from mpnet.spec.network import NetworkSpec
+from mpnet.model.network import NetworkSpec
 
 LoadImage = Callable[[ImageRecord], NDArray[np.uint8]]
 KEEP_BYTES = 768 << 20

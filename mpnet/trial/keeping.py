@@ -14,9 +14,9 @@ from typing import Sequence
 from mpnet.engine.analyze import Analysis, LayerAnalysis
 from mpnet.engine.cost import LAYER_COSTS, plan_cost
 from mpnet.engine.plan import Plan
+from mpnet.model.precision import FP16, FP32, Precision
+from mpnet.model.selectors import layer_groups
 from mpnet.progress import Progress, silent
-from mpnet.spec.precision import FP16, FP32, Precision
-from mpnet.spec.selectors import layer_groups
 from mpnet.trial.inputs import spread
 from mpnet.trial.run import run_plans
 from mpnet.trial.workbench import Workbench

@@ -10,13 +10,13 @@ from typing import Callable, Iterable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from mpnet.config.identity import digest_of
 from mpnet.engine.lessons import Lessons, Rounded, WrittenLessons
 from mpnet.engine.observe import channel_means, input_products
 from mpnet.engine.prepare import Prepared
-from mpnet.formats.cache import FileCache
+from mpnet.formats.files.cache import FileCache
 from mpnet.quantization.learnt_rounding import MOST_INPUTS, VERSION, learn_codes
 from mpnet.quantization.weights import WeightScheme
-from mpnet.spec.identity import digest_of
 
 PRODUCT_BYTES = 1 << 30
 """Covariances that are kept at a time; what needs more takes several passes over the images."""

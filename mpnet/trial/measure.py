@@ -8,20 +8,20 @@ from typing import Any, Collection, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from mpnet.config.measures import AGREEMENT, names_of
+from mpnet.data.dataset import Dataset
+from mpnet.data.detections import Detections
 from mpnet.evaluation.agreement import Agreement, inside_images
 from mpnet.evaluation.ceiling import Ceiling, Seen, most_telling
 from mpnet.evaluation.darknet_map import darknet_ap50, darknet_map50
 from mpnet.evaluation.match import Truths
 from mpnet.evaluation.metrics import CocoEvaluator, CocoResult
-from mpnet.spec.dataset import Dataset
-from mpnet.spec.detections import Detections
-from mpnet.spec.measures import AGREEMENT, names_of
-from mpnet.spec.task import DETECTION
+from mpnet.model.task import DETECTION
 
 
 @dataclass(frozen=True, eq=False)
 class Measured:
-    """values: of `spec.measures` by name; coco, darknet_ap50: what they were made of, for tables per class."""
+    """values: of `config.measures` by name; coco, darknet_ap50: what they were made of, for tables per class."""
 
     values: dict[str, float]
     coco: CocoResult

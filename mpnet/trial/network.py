@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from mpnet.data.classifications import best_classes, class_scores
 from mpnet.detection.decode import decode_head
 from mpnet.detection.heads import yolo_heads
 from mpnet.detection.images import read_image
@@ -20,19 +21,18 @@ from mpnet.engine.plan import Plan, build_plan
 from mpnet.engine.prepare import Prepared
 from mpnet.engine.run import Session
 from mpnet.errors import ConfigError, DataError
-from mpnet.formats.cache import open_cache
-from mpnet.formats.cfg import read_cfg
+from mpnet.formats.cfg.read import read_cfg
+from mpnet.formats.files.cache import open_cache
 from mpnet.formats.weights import open_weights
 from mpnet.kernels.environment import cpu_count
 from mpnet.kernels.isa import kernels
-from mpnet.spec.classifications import best_classes, class_scores
-from mpnet.spec.network import NetworkSpec
-from mpnet.spec.precision import Precision
-from mpnet.spec.task import CLASSIFICATION, DETECTION
+from mpnet.model.network import NetworkSpec
+from mpnet.model.precision import Precision
+from mpnet.model.task import CLASSIFICATION, DETECTION
 from mpnet.trial.heads import class_names
 
 if TYPE_CHECKING:
-    from mpnet.spec.experiment import Experiment
+    from mpnet.config.experiment import Experiment
 
 
 @dataclass(frozen=True)

@@ -9,13 +9,13 @@ import json
 from pathlib import Path
 from typing import Any, Mapping, Sequence
 
+from mpnet.config.experiment import Experiment
+from mpnet.data.dataset import Dataset
 from mpnet.errors import DataError, MpnetError, StoreError
 from mpnet.evaluation.dataset import load_dataset
-from mpnet.formats.experiment_yaml import parse_experiment
-from mpnet.formats.labels_yolo import read_names
-from mpnet.spec.dataset import Dataset
-from mpnet.spec.experiment import Experiment
-from mpnet.spec.precision import PRECISIONS
+from mpnet.formats.documents.experiment import parse_experiment
+from mpnet.formats.labels.yolo import read_names
+from mpnet.model.precision import PRECISIONS
 from mpnet.trial.experiment import open_workbench
 from mpnet.trial.result import Result
 from mpnet.trial.task import kit_of

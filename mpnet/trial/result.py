@@ -10,12 +10,12 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Mapping
 
+from mpnet.config.identity import ID_DIGITS, TrialIdentity
 from mpnet.engine.cost import layer_costs, plan_cost
 from mpnet.errors import StoreError
-from mpnet.formats.atomic import recover, write_folder, write_link
+from mpnet.formats.files.atomic import recover, write_folder, write_link
 from mpnet.kernels.environment import versions
-from mpnet.spec.identity import ID_DIGITS, TrialIdentity
-from mpnet.spec.task import Task, task_of_protocol
+from mpnet.model.task import Task, task_of_protocol
 from mpnet.trial.result_schema import RESULT
 from mpnet.trial.run import Outcome
 from mpnet.trial.workbench import Workbench

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from mpnet.config.identity import ID_DIGITS
+from mpnet.config.measures import AGREEMENT, names_of
 from mpnet.errors import StoreError
-from mpnet.formats.json_text import DocumentFormat
-from mpnet.formats.schema import Fields, Many, Maybe, Named, Text, Within
-from mpnet.spec.identity import ID_DIGITS
-from mpnet.spec.measures import AGREEMENT, names_of
+from mpnet.formats.documents.json_text import DocumentFormat
+from mpnet.formats.documents.schema import Fields, Many, Maybe, Named, Text, Within
 
 KEY = Text(r"\w{0,4096}(\+[0-9]{1,6}:\w(,[0-9]{1,6}:\w)*)?", "a precision string, such as fqqh")
 DECIBELS = Within(-10_000, 10_000)

@@ -8,10 +8,10 @@ from typing import Any, Mapping, Sequence
 from mpnet.backends.deployment import Deployment, deploy
 from mpnet.backends.fate import fates, warnings_of
 from mpnet.backends.mixed import deploy_mixed
+from mpnet.config.identity import TrialIdentity
+from mpnet.config.measures import AGREEMENT, DEPLOYED, names_of
 from mpnet.engine.plan import Plan
 from mpnet.progress import Advance, unseen
-from mpnet.spec.identity import TrialIdentity
-from mpnet.spec.measures import AGREEMENT, DEPLOYED, names_of
 from mpnet.trial.latency import IN_ENGINE, IN_MPNET, Turns, measure_in_turn
 from mpnet.trial.result import build_document
 from mpnet.trial.run import Outcome, Runner, own_runner, run_all

@@ -1,6 +1,6 @@
 """What is done for each task: from output tensors to findings, their measures, and the file that keeps them.
 
-`spec.task` has the rows; `trial.detection` and `trial.classification` have a `Kit` each. Findings are what a network says of
+`model.task` has the rows; `trial.detection` and `trial.classification` have a `Kit` each. Findings are what a network says of
 a set of images: `Detections` or `Classifications`. Everything that runs, sweeps or compares networks asks the kit.
 """
 
@@ -14,13 +14,13 @@ from typing import Any, Callable, Collection, Generic, Mapping, Protocol, Sequen
 import numpy as np
 from numpy.typing import NDArray
 
+from mpnet.config.experiment import Experiment
+from mpnet.config.measures import AGREEMENT, measure, names_of, objectives
+from mpnet.data.dataset import Dataset
 from mpnet.errors import ConfigError
 from mpnet.evaluation.compare import Interval
-from mpnet.spec.dataset import Dataset
-from mpnet.spec.experiment import Experiment
-from mpnet.spec.measures import AGREEMENT, measure, names_of, objectives
-from mpnet.spec.network import NetworkSpec
-from mpnet.spec.task import Task
+from mpnet.model.network import NetworkSpec
+from mpnet.model.task import Task
 
 F = TypeVar("F")
 F_co = TypeVar("F_co", covariant=True)

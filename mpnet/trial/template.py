@@ -8,17 +8,17 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from mpnet.config.experiment import HOLDOUT, MANY_IMAGES, DataSection
+from mpnet.data.dataset import Dataset
 from mpnet.errors import ConfigError
 from mpnet.evaluation.dataset import load_dataset
-from mpnet.formats.cfg import read_cfg
-from mpnet.formats.experiment_yaml import parse_experiment
-from mpnet.formats.images import SUFFIXES
+from mpnet.formats.cfg.read import read_cfg
+from mpnet.formats.documents.experiment import parse_experiment
+from mpnet.formats.images.read import SUFFIXES
 from mpnet.formats.weights import open_weights
-from mpnet.spec.dataset import Dataset
-from mpnet.spec.experiment import HOLDOUT, MANY_IMAGES, DataSection
-from mpnet.spec.network import NetworkSpec
-from mpnet.spec.selectors import layer_groups
-from mpnet.spec.task import CLASSIFICATION
+from mpnet.model.network import NetworkSpec
+from mpnet.model.selectors import layer_groups
+from mpnet.model.task import CLASSIFICATION
 from mpnet.trial.heads import class_names
 from mpnet.trial.task import task_of
 

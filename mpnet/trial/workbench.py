@@ -11,22 +11,22 @@ from typing import Any, Iterable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from mpnet.config.experiment import Experiment
+from mpnet.config.identity import ARITHMETIC_VERSION, TrialIdentity
+from mpnet.data.dataset import Dataset
 from mpnet.engine.assign import PrecisionPlan, assign
 from mpnet.engine.options import EngineOptions
 from mpnet.engine.plan import Plan, build_plan
 from mpnet.engine.prepare import Prepared
 from mpnet.export import Configuration
-from mpnet.formats.cache import open_cache
-from mpnet.formats.cfg import read_cfg_bytes
+from mpnet.formats.cfg.read import read_cfg_bytes
+from mpnet.formats.files.cache import open_cache
 from mpnet.kernels.calls import Kernels
 from mpnet.messages import few
+from mpnet.model.network import NetworkSpec
+from mpnet.model.precision import PRECISIONS, Precision
+from mpnet.model.weights import Weights
 from mpnet.quantization.weights import LEARNT
-from mpnet.spec.dataset import Dataset
-from mpnet.spec.experiment import Experiment
-from mpnet.spec.identity import ARITHMETIC_VERSION, TrialIdentity
-from mpnet.spec.network import NetworkSpec
-from mpnet.spec.precision import PRECISIONS, Precision
-from mpnet.spec.weights import Weights
 from mpnet.trial.inputs import Inputs
 from mpnet.trial.lessons import ImageLessons
 from mpnet.trial.task import Decoder, Kit, kit_of, task_of

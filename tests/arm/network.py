@@ -21,9 +21,9 @@ from mpnet.engine.assign import assign
 from mpnet.engine.plan import build_plan
 from mpnet.engine.prepare import Prepared
 from mpnet.engine.run import Session
-from mpnet.formats.cfg import parse_cfg
+from mpnet.formats.cfg.read import parse_cfg
 from mpnet.kernels.isa import kernels, usable_levels
-from mpnet.spec.weights import random_weights
+from mpnet.model.weights import random_weights
 
 PLANS: dict[str, dict[str | int, str]] = {
     "fp32": {},

@@ -15,9 +15,9 @@ from mpnet.engine.prepare import Prepared
 from mpnet.engine.run import Session
 from mpnet.export import Configuration, Exported, Target
 from mpnet.kernels.isa import kernels
-from mpnet.spec.layers import LayerSpec
-from mpnet.spec.precision import Precision
-from mpnet.spec.weights import Weights
+from mpnet.model.layers import LayerSpec
+from mpnet.model.precision import Precision
+from mpnet.model.weights import Weights
 from tests.cli.conftest import experiment, mpnet  # noqa: F401
 
 ROUGH = "roughly"

@@ -16,12 +16,12 @@ from mpnet.engine.options import resolve_options
 from mpnet.engine.prepare import Prepared
 from mpnet.engine.run import Session
 from mpnet.export import Configuration
-from mpnet.formats.cfg import parse_cfg, read_cfg
+from mpnet.formats.cfg.read import parse_cfg, read_cfg
 from mpnet.formats.weights import read_weights
 from mpnet.kernels.isa import kernels
-from mpnet.spec.network import NetworkSpec
-from mpnet.spec.quantization import ActivationOptions, NarrowOptions, QuantizationOptions
-from mpnet.spec.weights import Weights, random_weights
+from mpnet.model.network import NetworkSpec
+from mpnet.model.quantization import ActivationOptions, NarrowOptions, QuantizationOptions
+from mpnet.model.weights import Weights, random_weights
 
 Floats = NDArray[np.float32]
 DYNAMIC = ActivationOptions(mode="affine", ranges="dynamic")

@@ -11,7 +11,7 @@ import pytest
 from mpnet.backends import Model, backend
 from mpnet.errors import ConfigError, EngineError
 from mpnet.export import Configuration, Exported, export
-from mpnet.spec.weights import random_weights
+from mpnet.model.weights import random_weights
 from tests.backends.foreign_cases import (
     CALIBRATED,
     DYNAMIC,

@@ -21,12 +21,12 @@ from mpnet.engine.prepare import Prepared
 from mpnet.engine.run import Session
 from mpnet.errors import EngineError
 from mpnet.export import Configuration, Exported, export
-from mpnet.formats.cfg import parse_cfg, read_cfg
+from mpnet.formats.cfg.read import parse_cfg, read_cfg
 from mpnet.formats.weights import read_weights
 from mpnet.kernels.isa import kernels
-from mpnet.spec.network import NetworkSpec
-from mpnet.spec.quantization import ActivationOptions, QuantizationOptions, WeightOptions
-from mpnet.spec.weights import Weights, random_weights
+from mpnet.model.network import NetworkSpec
+from mpnet.model.quantization import ActivationOptions, QuantizationOptions, WeightOptions
+from mpnet.model.weights import Weights, random_weights
 from tests.backends.foreign_cases import ODD, UNTAUGHT, decided, head_error
 from tests.conftest import DemoModel
 

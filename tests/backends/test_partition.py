@@ -18,11 +18,11 @@ from mpnet.engine.prepare import Prepared
 from mpnet.engine.run import Session
 from mpnet.errors import ConfigError
 from mpnet.export import Configuration
-from mpnet.formats.cfg import parse_cfg
+from mpnet.formats.cfg.read import parse_cfg
 from mpnet.kernels.isa import kernels
-from mpnet.spec.layers import LayerSpec
-from mpnet.spec.quantization import ActivationOptions, QuantizationOptions
-from mpnet.spec.weights import random_weights
+from mpnet.model.layers import LayerSpec
+from mpnet.model.quantization import ActivationOptions, QuantizationOptions
+from mpnet.model.weights import random_weights
 from tests.cli.conftest import Mpnet, document_of
 from tests.networks import tiny_cfg
 

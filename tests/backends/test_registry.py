@@ -11,8 +11,8 @@ import pytest
 from mpnet.backends import backend, backends, runner_of
 from mpnet.errors import ConfigError
 from mpnet.export import targets
-from mpnet.spec.keys import keys_of
-from mpnet.spec.quantization import QuantizationOptions
+from mpnet.model.keys import keys_of
+from mpnet.model.quantization import QuantizationOptions
 
 
 def test_every_backend_runs_what_a_target_writes() -> None:

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from mpnet.backends import Backend
+from mpnet.config.measures import measure
 from mpnet.progress import silent
 from mpnet.report.build import collect
-from mpnet.spec.measures import measure
 from tests.classifier.conftest import shapes  # noqa: F401
 from tests.cli.conftest import Mpnet, document_of
 

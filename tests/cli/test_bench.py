@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mpnet.formats.cfg import read_cfg
+from mpnet.formats.cfg.read import read_cfg
 from mpnet.kernels.isa import usable_levels
 from tests.cli.conftest import Mpnet, document_of
 from tests.networks import write_experiment

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from mpnet.errors import FormatError
-from mpnet.formats.json_text import parse_json
+from mpnet.formats.documents.json_text import parse_json
 from mpnet.messages import one_line
 from tests.cli.conftest import Mpnet, document_of
 from tests.report.made_store import make_store

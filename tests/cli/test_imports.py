@@ -27,8 +27,8 @@ HEAVY = (
     "mpnet.evaluation",
     "mpnet.speed",
     "mpnet.demo",
-    "mpnet.spec.experiment",
-    "mpnet.spec.dataset",
+    "mpnet.config.experiment",
+    "mpnet.data.dataset",
     "mpnet.quantization.tensorflow",
     "mpnet.kernels.reference",
 )
@@ -72,7 +72,7 @@ def folder(experiment: Path) -> Path:
         ("detect {model} street.jpg", ()),
         ("detect {model} street.jpg --json", ()),
         ("detect {model} images/scene-0.png", ("cv2",)),
-        ("show net.cfg", ("rich", "mpnet.report", "mpnet.spec.experiment")),
+        ("show net.cfg", ("rich", "mpnet.report", "mpnet.config.experiment")),
         (
             "run experiment.yaml -q",
             (
@@ -82,8 +82,8 @@ def folder(experiment: Path) -> Path:
                 "mpnet.report",
                 "mpnet.evaluation",
                 "mpnet.speed",
-                "mpnet.spec.experiment",
-                "mpnet.spec.dataset",
+                "mpnet.config.experiment",
+                "mpnet.data.dataset",
                 "cv2",
             ),
         ),

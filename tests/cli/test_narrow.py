@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from mpnet.config.measures import trial_costs
 from mpnet.export import targets
 from mpnet.kernels.isa import usable_levels
-from mpnet.spec.measures import trial_costs
 from mpnet.sweep.store import TrialStore
 from tests.cli.conftest import Mpnet, document_of
 

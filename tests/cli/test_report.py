@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from mpnet.errors import FormatError, StoreError
-from mpnet.formats.cfg_edit import cfg_for_key
+from mpnet.formats.cfg.edit import cfg_for_key
+from mpnet.model.precision import USUAL_NAMES
 from mpnet.report.cfg_template import cfg_template
-from mpnet.spec.precision import USUAL_NAMES
 from tests.cli.conftest import Mpnet, document_of
 from tests.networks import tiny_cfg, write_experiment
 

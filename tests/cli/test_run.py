@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from mpnet.spec.precision import PRECISIONS, Precision
+from mpnet.model.precision import PRECISIONS, Precision
 from mpnet.trial.result import read_result
 from tests.cli.conftest import Mpnet, document_of
 
@@ -246,7 +246,7 @@ def test_an_interrupted_run_leaves_nothing_half_written(experiment: Path, number
 SLOW_RUN = """
 import sys, time
 from mpnet.cli import main
-from mpnet.formats import atomic
+from mpnet.formats.files import atomic
 original = atomic._write
 def slow(path, data):
     original(path, data)

@@ -7,7 +7,7 @@ from pathlib import Path
 import cv2
 import pytest
 
-from mpnet.formats.experiment_yaml import read_experiment
+from mpnet.formats.documents.experiment import read_experiment
 from tests.cli.conftest import Mpnet, document_of
 
 SWEEP = (

@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
+from mpnet.config.identity import digest_of
+from mpnet.config.measures import AGREEMENT, names_of, trial_costs
 from mpnet.evaluation.intervals import METHOD
-from mpnet.spec.identity import digest_of
-from mpnet.spec.measures import AGREEMENT, names_of, trial_costs
-from mpnet.spec.task import DETECTION
+from mpnet.model.task import DETECTION
 from mpnet.sweep.store import TrialStore
 from tests.cli.conftest import Mpnet, document_of
 

@@ -49,9 +49,9 @@ def run(cfg: str, level: str, precision: str, passes: int) -> None:
     from mpnet.engine.plan import build_plan
     from mpnet.engine.prepare import Prepared
     from mpnet.engine.run import Session
-    from mpnet.formats.cfg import read_cfg
+    from mpnet.formats.cfg.read import read_cfg
     from mpnet.kernels.isa import kernels
-    from mpnet.spec.weights import random_weights
+    from mpnet.model.weights import random_weights
     from mpnet.speed.bench import bench_key
 
     network = read_cfg(cfg)

@@ -10,7 +10,7 @@ import pytest
 from mpnet.demo.model import DATA
 from mpnet.demo.project import write_project
 from mpnet.errors import DataError, StoreError
-from mpnet.formats.experiment_yaml import read_experiment
+from mpnet.formats.documents.experiment import read_experiment
 
 
 def _content(folder: Path) -> dict[str, bytes]:

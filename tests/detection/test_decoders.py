@@ -12,7 +12,7 @@ from mpnet.detection.decode import decode_head
 from mpnet.detection.heads import yolo_heads
 from mpnet.detection.preprocess import plan_geometry
 from mpnet.errors import FormatError
-from mpnet.formats.cfg import parse_cfg
+from mpnet.formats.cfg.read import parse_cfg
 
 WIDTH, HEIGHT, STRIDE, CLASSES = 96, 64, 16, 3
 ROWS, COLUMNS = HEIGHT // STRIDE, WIDTH // STRIDE

@@ -11,8 +11,8 @@ import pytest
 from mpnet.detection.decode import Candidates, YoloHead, decode_head
 from mpnet.detection.heads import yolo_heads
 from mpnet.detection.preprocess import plan_geometry
-from mpnet.formats.cfg import parse_cfg
-from mpnet.spec.tree import Tree
+from mpnet.formats.cfg.read import parse_cfg
+from mpnet.model.tree import Tree
 
 # Roots 0 and 1; 2, 3 below 0; 4, 5 below 1; 6 below 4.
 TREE = Tree((-1, -1, 0, 0, 1, 1, 4))

@@ -7,7 +7,7 @@ import pytest
 
 from mpnet.detection.preprocess import geometry_array, plan_geometry, preprocess, resize
 from mpnet.errors import ConfigError, DataError
-from mpnet.formats.images import decode, read_bytes
+from mpnet.formats.images.read import decode, read_bytes
 
 F = np.float32
 

@@ -7,10 +7,10 @@ import pytest
 from numpy.typing import NDArray
 
 from mpnet.engine.prepare import Prepared
-from mpnet.formats.cfg import parse_cfg
+from mpnet.formats.cfg.read import parse_cfg
 from mpnet.kernels.isa import kernels
-from mpnet.spec.network import NetworkSpec
-from mpnet.spec.weights import Weights, random_weights
+from mpnet.model.network import NetworkSpec
+from mpnet.model.weights import Weights, random_weights
 
 EVERYTHING = """[net]
 width=20

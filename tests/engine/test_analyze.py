@@ -12,13 +12,13 @@ from mpnet.engine.plan import Plan, build_plan
 from mpnet.engine.prepare import Prepared
 from mpnet.engine.run import Session
 from mpnet.errors import ConfigError, DataError
-from mpnet.formats.cfg import parse_cfg
+from mpnet.formats.cfg.read import parse_cfg
 from mpnet.kernels.isa import kernels
+from mpnet.model.network import NetworkSpec
+from mpnet.model.precision import PRECISIONS
+from mpnet.model.weights import random_weights
 from mpnet.quantization.measure import ErrorMeter, sqnr_db
 from mpnet.quantization.scheme import ActivationScheme, dequantize_activation, quantize_activation, range_to_params
-from mpnet.spec.network import NetworkSpec
-from mpnet.spec.precision import PRECISIONS
-from mpnet.spec.weights import random_weights
 from tests.engine.conftest import EVERYTHING
 from tests.networks import SIDE, tiny_cfg
 

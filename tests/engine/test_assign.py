@@ -6,9 +6,9 @@ import pytest
 
 from mpnet.engine.assign import assign, assign_key
 from mpnet.errors import ConfigError, PrecisionError
-from mpnet.formats.cfg import parse_cfg
-from mpnet.spec.network import NetworkSpec
-from mpnet.spec.precision import FP16, FP32, INT8, PRECISIONS
+from mpnet.formats.cfg.read import parse_cfg
+from mpnet.model.network import NetworkSpec
+from mpnet.model.precision import FP16, FP32, INT8, PRECISIONS
 
 NET = "[net]\nwidth=8\nheight=8\n"
 CONV = "[convolutional]\nfilters=4\nsize=1\nactivation=linear\n"

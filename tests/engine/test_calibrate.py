@@ -13,11 +13,11 @@ from mpnet.engine.plan import build_plan
 from mpnet.engine.prepare import Prepared
 from mpnet.engine.run import Session
 from mpnet.errors import ConfigError, DataError
-from mpnet.formats.cfg import parse_cfg
+from mpnet.formats.cfg.read import parse_cfg
 from mpnet.kernels.isa import kernels
-from mpnet.spec.network import NetworkSpec
-from mpnet.spec.quantization import CALIBRATION_METHODS, ActivationOptions, QuantizationOptions
-from mpnet.spec.weights import random_weights
+from mpnet.model.network import NetworkSpec
+from mpnet.model.quantization import CALIBRATION_METHODS, ActivationOptions, QuantizationOptions
+from mpnet.model.weights import random_weights
 from tests.networks import SIDE, tiny_cfg
 
 NETWORK: NetworkSpec = parse_cfg(tiny_cfg(), "tiny.cfg")
@@ -108,5 +108,5 @@ def test_dynamic_layers_ask_for_nothing() -> None:
 
 
 def test_no_image_is_an_error(prepared: Prepared) -> None:
-    with pytest.raises(DataError, match=r"tensor -1 \(image\): the calibration set is empty"):
+    with pytest.raises(DataError, match=r"tensor -1 \(picture\): the calibration set is empty"):
         calibrate(prepared, [], range_requests(NETWORK, options()), {})

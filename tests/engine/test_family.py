@@ -12,12 +12,12 @@ from mpnet.engine.options import resolve_options, without_lessons
 from mpnet.engine.plan import build_plan
 from mpnet.engine.prepare import Prepared
 from mpnet.engine.run import Session
-from mpnet.formats.cfg import parse_cfg
+from mpnet.formats.cfg.read import parse_cfg
 from mpnet.kernels.isa import kernels, usable_levels
 from mpnet.kernels.reference import ReferenceKernels
-from mpnet.spec.precision import PRECISIONS
-from mpnet.spec.quantization import NOTHING_SAID, ActivationOptions, QuantizationOptions
-from mpnet.spec.weights import random_weights
+from mpnet.model.precision import PRECISIONS
+from mpnet.model.quantization import NOTHING_SAID, ActivationOptions, QuantizationOptions
+from mpnet.model.weights import random_weights
 from tests.engine.family import LAYERS, family_cfg
 
 BATCH: NDArray[np.float32] = np.random.Generator(np.random.PCG64(3)).random((2, 10, 14, 3), np.float32)

@@ -12,13 +12,13 @@ from mpnet.engine.options import EngineOptions, resolve_options, without_lessons
 from mpnet.engine.plan import Plan, build_plan
 from mpnet.engine.prepare import Prepared
 from mpnet.engine.run import Session
-from mpnet.formats.cfg import parse_cfg
+from mpnet.formats.cfg.read import parse_cfg
 from mpnet.kernels import isa
 from mpnet.kernels.reference import ReferenceKernels
-from mpnet.spec.network import NetworkSpec
-from mpnet.spec.precision import PRECISIONS
-from mpnet.spec.quantization import ActivationOptions, QuantizationOptions
-from mpnet.spec.weights import random_weights
+from mpnet.model.network import NetworkSpec
+from mpnet.model.precision import PRECISIONS
+from mpnet.model.quantization import ActivationOptions, QuantizationOptions
+from mpnet.model.weights import random_weights
 
 CALIBRATED = QuantizationOptions(ActivationOptions(ranges="calibrated"))
 

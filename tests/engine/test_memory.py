@@ -10,9 +10,9 @@ from mpnet.engine.cost import layer_costs, plan_cost
 from mpnet.engine.layout import ALIGNMENT, stored_bytes
 from mpnet.engine.memory import ArenaPool, allocate, plan_arena
 from mpnet.engine.plan import build_plan
-from mpnet.formats.cfg import parse_cfg
-from mpnet.spec.network import NetworkSpec
-from mpnet.spec.precision import PRECISIONS
+from mpnet.formats.cfg.read import parse_cfg
+from mpnet.model.network import NetworkSpec
+from mpnet.model.precision import PRECISIONS
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)

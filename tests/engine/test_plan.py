@@ -10,9 +10,9 @@ from mpnet.engine.assign import assign
 from mpnet.engine.options import EngineOptions, LayerQuantization, resolve_options
 from mpnet.engine.plan import Plan, build_plan, verify_plan
 from mpnet.errors import EngineError, PrecisionError
-from mpnet.spec.network import NetworkSpec
-from mpnet.spec.precision import FP16, FP32, INT8
-from mpnet.spec.quantization import ActivationOptions, QuantizationOptions, WeightOptions
+from mpnet.model.network import NetworkSpec
+from mpnet.model.precision import FP16, FP32, INT8
+from mpnet.model.quantization import ActivationOptions, QuantizationOptions, WeightOptions
 
 MIXED = """\
   0 Cast for conv-1: s0 -> s1, 20x12x3, fp32 -> fp16
@@ -62,7 +62,7 @@ def test_consumers_share_a_conversion(network: NetworkSpec) -> None:
 
 
 def test_a_result_without_heads_leaves_as_fp32() -> None:
-    from mpnet.formats.cfg import parse_cfg
+    from mpnet.formats.cfg.read import parse_cfg
 
     network = parse_cfg("[net]\nwidth=4\nheight=4\n[convolutional]\nfilters=2\nfp16=1\n[avgpool]\n")
     plan = build_plan(network, assign(network))
@@ -139,7 +139,7 @@ def test_calibration_that_is_missing_is_named(network: NetworkSpec) -> None:
 
 
 def test_options_lie_over_each_other() -> None:
-    from mpnet.formats.cfg import parse_cfg
+    from mpnet.formats.cfg.read import parse_cfg
 
     network = parse_cfg(
         "[net]\nwidth=4\nheight=4\nquantize_mode=symmetric\nquantize_weights=per_tensor\n"

@@ -16,11 +16,11 @@ from mpnet.engine.prepare import Prepared, fold_batch_norm
 from mpnet.engine.run import Session
 from mpnet.errors import ConfigError, EngineError
 from mpnet.kernels.isa import kernels
+from mpnet.model.network import NetworkSpec
+from mpnet.model.precision import FP16, FP32, INT8
+from mpnet.model.quantization import QuantizationOptions
+from mpnet.model.weights import ConvolutionWeights, Weights
 from mpnet.quantization.weights import WeightScheme
-from mpnet.spec.network import NetworkSpec
-from mpnet.spec.precision import FP16, FP32, INT8
-from mpnet.spec.quantization import QuantizationOptions
-from mpnet.spec.weights import ConvolutionWeights, Weights
 
 
 @pytest.mark.parametrize(("batch_norm", "deviation"), [("darknet", 0.5 + 1e-6), ("alexeyab", np.sqrt(0.25 + 1e-5))])

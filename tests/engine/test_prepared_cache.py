@@ -11,12 +11,12 @@ import pytest
 
 from mpnet.engine.operations import Convolve
 from mpnet.engine.prepare import Prepared
-from mpnet.formats.cache import FileCache
+from mpnet.formats.files.cache import FileCache
 from mpnet.kernels.isa import kernels, usable_levels
+from mpnet.model.network import NetworkSpec
+from mpnet.model.precision import FP16, FP32, INT8
+from mpnet.model.weights import ConvolutionWeights, Weights, random_weights
 from mpnet.quantization.weights import WeightScheme
-from mpnet.spec.network import NetworkSpec
-from mpnet.spec.precision import FP16, FP32, INT8
-from mpnet.spec.weights import ConvolutionWeights, Weights, random_weights
 
 OPERATIONS = [
     Convolve(0, FP32),

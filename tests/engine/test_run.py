@@ -18,13 +18,13 @@ from mpnet.engine.prepare import Prepared
 from mpnet.engine.run import Session
 from mpnet.engine.tensor import Tensor
 from mpnet.errors import DataError, EngineError
-from mpnet.formats.cfg import parse_cfg
+from mpnet.formats.cfg.read import parse_cfg
 from mpnet.kernels.isa import kernels
 from mpnet.kernels.reference import ReferenceKernels
-from mpnet.spec.network import NetworkSpec
-from mpnet.spec.precision import BASE_NAMES, BY_CODE, PRECISIONS
-from mpnet.spec.quantization import NOTHING_SAID, ActivationOptions, QuantizationOptions, WeightOptions
-from mpnet.spec.weights import ConvolutionWeights, Weights, random_weights
+from mpnet.model.network import NetworkSpec
+from mpnet.model.precision import BASE_NAMES, BY_CODE, PRECISIONS
+from mpnet.model.quantization import NOTHING_SAID, ActivationOptions, QuantizationOptions, WeightOptions
+from mpnet.model.weights import ConvolutionWeights, Weights, random_weights
 
 Batch = NDArray[np.float32]
 PLANS: dict[str, tuple[str, dict[str | int, str]]] = {

@@ -11,14 +11,14 @@ from mpnet.engine.plan import Plan, build_plan
 from mpnet.engine.prepare import Prepared
 from mpnet.engine.verify import StepCheck, Verifier
 from mpnet.errors import ConfigError, DataError
-from mpnet.formats.cfg import parse_cfg
+from mpnet.formats.cfg.read import parse_cfg
 from mpnet.kernels.isa import kernels, usable_levels
+from mpnet.model.network import NetworkSpec
+from mpnet.model.quantization import ACTIVATION_MODES
+from mpnet.model.weights import random_weights
 from mpnet.quantization.equalise import FoldedConvolution
 from mpnet.quantization.scheme import ActivationScheme
 from mpnet.quantization.weights import WeightScheme
-from mpnet.spec.network import NetworkSpec
-from mpnet.spec.quantization import ACTIVATION_MODES
-from mpnet.spec.weights import random_weights
 from tests.engine.conftest import EVERYTHING
 from tests.networks import SIDE, tiny_cfg
 

@@ -10,10 +10,10 @@ import numpy as np
 from pycocotools.coco import COCO
 from pycocotools.cocoeval import COCOeval
 
+from mpnet.data.dataset import Dataset
+from mpnet.data.detections import Detections
 from mpnet.evaluation.match import check_images
 from mpnet.evaluation.metrics import PERCENT, CocoEvaluator
-from mpnet.spec.dataset import Dataset
-from mpnet.spec.detections import Detections
 
 # Position of each metric in COCOeval.stats.
 STATS = ("AP", "AP50", "AP75", "AP_small", "AP_medium", "AP_large", "AR1", "AR10", "AR100", "AR_small", "AR_medium", "AR_large")

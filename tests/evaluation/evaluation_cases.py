@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from mpnet.spec.dataset import Category, Dataset, ImageRecord
-from mpnet.spec.detections import Detections
+from mpnet.data.dataset import Category, Dataset, ImageRecord
+from mpnet.data.detections import Detections
 
 
 def random_dataset(seed: int, images: int = 12, categories: int = 4, per_image: int = 9) -> Dataset:

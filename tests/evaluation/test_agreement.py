@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from mpnet.data.dataset import Dataset
+from mpnet.data.detections import Detections
 from mpnet.errors import DataError
 from mpnet.evaluation.agreement import Agreement
-from mpnet.spec.dataset import Dataset
-from mpnet.spec.detections import Detections
 from tests.evaluation.coco_oracle import pycocotools_summary
 from tests.evaluation.evaluation_cases import random_dataset, random_detections
 

@@ -7,10 +7,10 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from mpnet.data.detections import Detections
 from mpnet.evaluation.ceiling import Ceiling, Seen, most_telling
 from mpnet.evaluation.match import Truths
 from mpnet.evaluation.metrics import CocoEvaluator
-from mpnet.spec.detections import Detections
 from tests.evaluation.evaluation_cases import random_dataset, random_detections
 
 

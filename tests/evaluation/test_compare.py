@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from mpnet.config.measures import measure
+from mpnet.data.detections import Detections
 from mpnet.errors import ConfigError, DataError
 from mpnet.evaluation.compare import Differences, Interval, bootstrap, compare, draw_images, found_objects, verdict
 from mpnet.evaluation.match import Truths
 from mpnet.evaluation.metrics import CocoEvaluator, CocoResult
-from mpnet.spec.detections import Detections
-from mpnet.spec.measures import measure
 from tests.evaluation.evaluation_cases import random_dataset, random_detections
 
 

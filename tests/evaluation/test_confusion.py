@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from mpnet.data.classifications import Classifications
+from mpnet.data.dataset import Category, Dataset, ImageRecord
+from mpnet.data.detections import Detections
 from mpnet.evaluation.compare import found_objects
 from mpnet.evaluation.confusion import classifier_confusion, detector_confusion
 from mpnet.evaluation.match import Truths
-from mpnet.spec.classifications import Classifications
-from mpnet.spec.dataset import Category, Dataset, ImageRecord
-from mpnet.spec.detections import Detections
 from tests.evaluation.evaluation_cases import random_dataset, random_detections
 
 IMAGES = tuple(ImageRecord(i + 1, f"{i}.png", 100, 100, f"{i:064d}") for i in range(2))

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from mpnet.data.dataset import Category, Dataset, ImageRecord
+from mpnet.data.detections import Detections
 from mpnet.evaluation.darknet_map import darknet_ap50, darknet_map50
 from mpnet.evaluation.dataset import load_dataset
-from mpnet.formats.detections_json import read_detections
-from mpnet.formats.labels_yolo import read_names
-from mpnet.spec.dataset import Category, Dataset, ImageRecord
-from mpnet.spec.detections import Detections
+from mpnet.formats.documents.detections import read_detections
+from mpnet.formats.labels.yolo import read_names
 
 TRUTH = [10.0, 10.0, 20.0, 20.0]
 FAR = [70.0, 70.0, 10.0, 10.0]

@@ -8,9 +8,9 @@ from mpnet.engine.assign import assign_key
 from mpnet.engine.options import resolve_options
 from mpnet.engine.prepare import Prepared
 from mpnet.export import Configuration
-from mpnet.formats.cfg import parse_cfg
+from mpnet.formats.cfg.read import parse_cfg
 from mpnet.kernels.isa import kernels
-from mpnet.spec.weights import random_weights
+from mpnet.model.weights import random_weights
 from tests.networks import NAMES, tiny_cfg
 
 

@@ -12,10 +12,10 @@ from mpnet.engine.options import LayerQuantization, resolve_options
 from mpnet.engine.prepare import Prepared
 from mpnet.engine.run import Session
 from mpnet.export import Configuration, export, targets
-from mpnet.formats.cfg import parse_cfg
+from mpnet.formats.cfg.read import parse_cfg
 from mpnet.kernels.isa import kernels
-from mpnet.spec.precision import FP32
-from mpnet.spec.weights import random_weights
+from mpnet.model.precision import FP32
+from mpnet.model.weights import random_weights
 from tests.engine.family import LAYERS, family_cfg
 
 # ONNX has a form for most of them, LiteRT for some.

@@ -9,8 +9,8 @@ import pytest
 
 from mpnet.errors import ConfigError, EngineError
 from mpnet.export import export
-from mpnet.spec.quantization import ActivationOptions
-from mpnet.spec.weights import random_weights
+from mpnet.model.quantization import ActivationOptions
+from mpnet.model.weights import random_weights
 from tests.backends.foreign_cases import DYNAMIC, SYMMETRIC, configured, one_layer
 from tests.networks import tiny_cfg
 

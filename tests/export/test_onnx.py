@@ -15,10 +15,10 @@ from mpnet.engine.prepare import Prepared
 from mpnet.errors import ConfigError
 from mpnet.export import Configuration, export
 from mpnet.export.onnx.rules import FLAVOURS
-from mpnet.formats.cfg import parse_cfg
+from mpnet.formats.cfg.read import parse_cfg
 from mpnet.kernels.isa import kernels
-from mpnet.spec.quantization import ActivationOptions, QuantizationOptions
-from mpnet.spec.weights import random_weights
+from mpnet.model.quantization import ActivationOptions, QuantizationOptions
+from mpnet.model.weights import random_weights
 from tests.networks import NAMES
 
 onnx = pytest.importorskip("onnx")
@@ -140,8 +140,8 @@ def test_paddings_and_suppressions_that_onnx_lacks_are_refused() -> None:
 
 def test_support_asks_the_scheme_of_int8_layers_only(prepared_tiny: Configuration) -> None:
     from mpnet.export.onnx.support import support
+    from mpnet.model.precision import FP16, INT8
     from mpnet.quantization.scheme import ActivationScheme
-    from mpnet.spec.precision import FP16, INT8
 
     layer = prepared_tiny.network.convolutions[0]
     how = LayerQuantization(ActivationScheme("MIN_COMBINED"))

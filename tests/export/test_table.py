@@ -7,8 +7,8 @@ from typing import Any
 
 from mpnet.export import targets
 from mpnet.export.table import support_table
-from mpnet.spec.layers import LAYER_KINDS
-from mpnet.spec.precision import PRECISIONS
+from mpnet.model.layers import LAYER_KINDS
+from mpnet.model.precision import PRECISIONS
 
 
 def test_every_kind_of_layer_is_asked_of_every_target() -> None:

@@ -11,7 +11,7 @@ import mpnet.export
 from mpnet.engine.assign import assign_key
 from mpnet.errors import ConfigError, StoreError
 from mpnet.export import Configuration, Exported, Target, describe, export, targets
-from mpnet.formats.cfg import parse_cfg
+from mpnet.formats.cfg.read import parse_cfg
 from tests.networks import tiny_cfg
 
 

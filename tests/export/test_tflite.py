@@ -12,7 +12,7 @@ import pytest
 
 from mpnet.errors import ConfigError
 from mpnet.export import Configuration, export
-from mpnet.spec.quantization import ActivationOptions
+from mpnet.model.quantization import ActivationOptions
 from tests.backends.foreign_cases import CALIBRATED, DYNAMIC, ODD, configured, one_layer
 from tests.networks import tiny_cfg
 

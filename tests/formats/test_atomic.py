@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from mpnet.errors import StoreError
-from mpnet.formats.atomic import atomic_file, atomic_path, recover, write_bytes, write_folder, write_text
+from mpnet.formats.files.atomic import atomic_file, atomic_path, recover, write_bytes, write_folder, write_text
 
 
 def test_writes_and_replaces(tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ def test_a_link_stays_a_link(tmp_path: Path) -> None:
 KILLED = """
 import os, sys
 from pathlib import Path
-from mpnet.formats import atomic
+from mpnet.formats.files import atomic
 if sys.argv[2] == "two-renames":
     atomic._exchange = lambda one, other: False
 real, count = os.rename, 0
@@ -150,7 +150,7 @@ def test_a_folder_that_another_process_writes_stays(tmp_path: Path) -> None:
 def test_many_writers_of_one_folder(tmp_path: Path) -> None:
     folder = tmp_path / "result"
     script = (
-        "import sys\nfrom pathlib import Path\nfrom mpnet.formats.atomic import write_folder, write_link\n"
+        "import sys\nfrom pathlib import Path\nfrom mpnet.formats.files.atomic import write_folder, write_link\n"
         "for i in range(30):\n"
         "    write_folder(Path(sys.argv[1]), {'a': sys.argv[2].encode(), 'b': sys.argv[2].encode()})\n"
         "    write_link(Path(sys.argv[1]).parent / 'latest', 'result')"

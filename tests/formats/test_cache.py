@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from mpnet.errors import ConfigError
-from mpnet.formats.cache import DEFAULT_LIMIT_BYTES, FileCache, cache_folder, cache_limit, open_cache
-from mpnet.formats.file_digest import file_state, known_digest, remember_digest
+from mpnet.formats.files.cache import DEFAULT_LIMIT_BYTES, FileCache, cache_folder, cache_limit, open_cache
+from mpnet.formats.files.digest import file_state, known_digest, remember_digest
 
 BLOCKS = [np.arange(1000, dtype=np.float32), np.arange(7, dtype=np.uint8)]
 

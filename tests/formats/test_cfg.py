@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from mpnet.errors import FormatError, MpnetError, PrecisionError
-from mpnet.formats.cfg import parse_cfg, read_cfg
-from mpnet.spec.layers import ACTIVATIONS
-from mpnet.spec.network import ConvolutionSpec, MaxpoolSpec, NetworkSpec, YoloSpec
-from mpnet.spec.precision import BASE_NAMES, FP16, INT8
+from mpnet.formats.cfg.read import parse_cfg, read_cfg
+from mpnet.model.layers import ACTIVATIONS
+from mpnet.model.network import ConvolutionSpec, MaxpoolSpec, NetworkSpec, YoloSpec
+from mpnet.model.precision import BASE_NAMES, FP16, INT8
 
 NET = "[net]\nwidth=32\nheight=16\nchannels=3\n"
 CONV = "[convolutional]\nfilters=8\nsize=3\nstride=2\npad=1\nactivation=leaky\n"

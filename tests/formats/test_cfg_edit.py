@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from mpnet.errors import FormatError
-from mpnet.formats.cfg import parse_cfg
-from mpnet.formats.cfg_edit import cfg_for_key, edit_precisions
-from mpnet.spec.plan_key import parse_key
-from mpnet.spec.precision import FP16, FP32, INT8, USUAL_NAMES, Precision
+from mpnet.formats.cfg.edit import cfg_for_key, edit_precisions
+from mpnet.formats.cfg.read import parse_cfg
+from mpnet.model.plan_key import parse_key
+from mpnet.model.precision import FP16, FP32, INT8, USUAL_NAMES, Precision
 
 TEXT = b"""[net]
 width=8

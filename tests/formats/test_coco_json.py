@@ -12,13 +12,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from mpnet.data.dataset import Dataset
+from mpnet.data.detections import Detections
 from mpnet.detection.images import image
 from mpnet.errors import ConfigError, DataError, FormatError, MpnetError
 from mpnet.evaluation.dataset import load_dataset
-from mpnet.formats.coco_json import read_coco
-from mpnet.formats.detections_json import detections_json, read_detections
-from mpnet.spec.dataset import Dataset
-from mpnet.spec.detections import Detections
+from mpnet.formats.documents.detections import detections_json, read_detections
+from mpnet.formats.labels.coco import read_coco
 from tests.formats.test_labels_yolo import write_images
 
 GOOD: dict[str, Any] = {
@@ -148,7 +148,7 @@ def test_files_that_are_no_annotations(folder: Path, content: bytes, message: st
 def test_missing_and_oversized_files(folder: Path, monkeypatch) -> None:
     with pytest.raises(DataError, match="cannot be read"):
         read_coco(folder / "none.json", folder)
-    monkeypatch.setattr("mpnet.formats.json_text.MAX_JSON_BYTES", 10)
+    monkeypatch.setattr("mpnet.formats.documents.json_text.MAX_JSON_BYTES", 10)
     with pytest.raises(DataError, match="is larger than 10 B"):
         read(folder, GOOD)
 

@@ -11,9 +11,9 @@ from mpnet.demo.model import model_files
 from mpnet.engine.options import resolve_options
 from mpnet.engine.prepare import fold_network
 from mpnet.errors import ConfigError, FormatError
-from mpnet.formats.cfg import parse_cfg, read_cfg
-from mpnet.spec.layers import ConvolutionSpec, RegionSpec, SoftmaxSpec
-from mpnet.spec.weights import random_weights
+from mpnet.formats.cfg.read import parse_cfg, read_cfg
+from mpnet.model.layers import ConvolutionSpec, RegionSpec, SoftmaxSpec
+from mpnet.model.weights import random_weights
 
 NET = "[net]\nwidth=16\nheight=16\nchannels=3\n"
 CONV = "[convolutional]\nbatch_normalize=1\nfilters=8\nsize=3\npad=1\nactivation={}\n"

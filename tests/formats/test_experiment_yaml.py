@@ -9,11 +9,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from mpnet.config.experiment import Experiment
 from mpnet.errors import ConfigError
-from mpnet.formats.experiment_yaml import parse_experiment, read_experiment
-from mpnet.formats.yaml_tree import MAX_BYTES
-from mpnet.spec.experiment import Experiment
-from mpnet.spec.keys import paths_of
+from mpnet.formats.documents.experiment import parse_experiment, read_experiment
+from mpnet.formats.documents.yaml_tree import MAX_BYTES
+from mpnet.model.keys import paths_of
 
 FULL = """\
 name: aix-mixed

@@ -13,7 +13,7 @@ import pytest
 from mpnet.detection import images as decoding
 from mpnet.detection.images import read_image
 from mpnet.errors import DataError
-from mpnet.formats import images
+from mpnet.formats.images import read as images
 
 NETWORK_INPUT = np.random.RandomState(0).randint(0, 256, (13, 22, 3), dtype=np.uint8)
 

@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mpnet.errors import DataError
-from mpnet.formats import images
-from mpnet.formats.images import decode, header_size, probe, read_bytes
+from mpnet.formats.images.read import decode, header_size, probe, read_bytes
+from mpnet.formats.images import read as images
 
 NETWORK_INPUT = np.random.RandomState(0).randint(0, 256, (13, 22, 3), dtype=np.uint8)
 FORMATS = (".jpg", ".png", ".bmp", ".webp", ".ppm")

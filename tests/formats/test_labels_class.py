@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mpnet.data.classifications import Classifications, best_classes
+from mpnet.data.dataset import Dataset
 from mpnet.errors import DataError, FormatError, MpnetError
-from mpnet.formats import labels_class
-from mpnet.formats.labels_class import read_imagefolder, read_list
-from mpnet.formats.predictions_json import predictions_json, read_predictions
-from mpnet.spec.classifications import Classifications, best_classes
-from mpnet.spec.dataset import Dataset
+from mpnet.formats.documents.predictions import predictions_json, read_predictions
+from mpnet.formats.labels import classes as labels_class
+from mpnet.formats.labels.classes import read_imagefolder, read_list
 
 NAMES = ("cat", "dog", "great white shark")
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mpnet.errors import DataError, FormatError, MpnetError
-from mpnet.formats.labels_yolo import parse_labels, read_names, read_yolo
+from mpnet.formats.labels.yolo import parse_labels, read_names, read_yolo
 
 NAMES = ("cat", "dog", "crème brûlée")
 
@@ -90,7 +90,7 @@ def test_binary_and_oversized_labels(folders, monkeypatch) -> None:
     (folders[1] / "b.txt").write_bytes(b"0 0.5 0.5 0.5 0.5\n\xff\xfe\n")
     with pytest.raises(FormatError, match=r"b\.txt:2: not UTF-8"):
         read_yolo(*folders, NAMES)
-    monkeypatch.setattr("mpnet.formats.labels_yolo.MAX_TEXT_BYTES", 10)
+    monkeypatch.setattr("mpnet.formats.labels.yolo.MAX_TEXT_BYTES", 10)
     with pytest.raises(DataError, match="is larger than 10 B; this is no text of labels or names"):
         read_yolo(*folders, NAMES)
 

@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mpnet.errors import MpnetError
-from mpnet.formats.cfg import parse_cfg
-from mpnet.formats.cfg_edit import edit_precisions
+from mpnet.formats.cfg.edit import edit_precisions
+from mpnet.formats.cfg.read import parse_cfg
 from mpnet.formats.weights import parse_weights
 from mpnet.formats.weights_write import weights_content
-from mpnet.spec.precision import FP16
-from mpnet.spec.weights import random_weights
+from mpnet.model.precision import FP16
+from mpnet.model.weights import random_weights
 
 VALID = (Path(__file__).resolve().parents[2] / "cfg" / "yolov3-tiny-mixed.cfg").read_bytes()
 LINES = VALID.splitlines(keepends=True)

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from mpnet.errors import DataError, FormatError
-from mpnet.formats.ranges_json import ranges_json, read_ranges, write_ranges
-from mpnet.spec.ranges import CalibratedRanges, TensorRange
+from mpnet.formats.documents.ranges import ranges_json, read_ranges, write_ranges
+from mpnet.model.ranges import CalibratedRanges, TensorRange
 
 NETWORK_INPUT = TensorRange(-1, "picture", 0.0, 1.0, 0.0, 1.0, "min_max")
 CONV = TensorRange(4, 'conv "4"', -0.10000000149011612, 3.4000000953674316, -0.25, 9.5, "percentile 99.99")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mpnet.formats.schema import Count, Fields, Many, Maybe, Named, Text, Within, mismatch
+from mpnet.formats.documents.schema import Count, Fields, Many, Maybe, Named, Text, Within, mismatch
 
 KIND = Fields(
     {"name": str, "rows": Many(Fields({"index": int}, {"ms": Maybe(float)}))},

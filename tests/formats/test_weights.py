@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from mpnet.errors import FormatError
-from mpnet.formats.cfg import parse_cfg
+from mpnet.formats.cfg.read import parse_cfg
 from mpnet.formats.weights import parse_weights, read_weights
 from mpnet.formats.weights_write import weights_content
-from mpnet.spec.weights import random_weights
+from mpnet.model.weights import random_weights
 from tests.engine.family import family_cfg
 
 NETWORK = parse_cfg(
@@ -147,7 +147,7 @@ def test_what_other_layers_have_in_the_file() -> None:
 
 
 def test_real_weights(shared_data: Path) -> None:
-    from mpnet.formats.cfg import read_cfg
+    from mpnet.formats.cfg.read import read_cfg
 
     base = shared_data / "aix2022" / "yolov3-tiny-aix2022"
     weights = read_weights(base.with_suffix(".weights"), read_cfg(base.with_suffix(".cfg")))

@@ -12,7 +12,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 _CORE = ("*.c", "conv/*.c", "detect/*.c", "image/*.c", "quantize/*.c", "arch/scalar.c", "arch/arm_packing.c")
-TARGETS: dict[str, tuple[str, ...]] = {"jpeg": ("image/*.c",), "bundle": (*_CORE, "run/[!m]*.c")}
+TARGETS: dict[str, tuple[str, ...]] = {"jpeg": ("image/*.c",), "bundle": (*_CORE, "mprun/[!m]*.c")}
 """Each C entry that reads files, with its sources in csrc/; its file is tests/fuzz/<name>_target.c."""
 SANITIZERS = "address,undefined"
 

@@ -10,7 +10,7 @@ import cv2
 import numpy as np
 
 from mpnet.export.bundle.write import bundle_bytes
-from mpnet.formats.cfg import parse_cfg
+from mpnet.formats.cfg.read import parse_cfg
 from tests.mprun.cases import FAMILY, configuration
 
 MAX_BYTES = 10 << 10

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "mp_crc.h"
-#include "run/net.h"
+#include "mprun/net.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -33,13 +33,16 @@ from mpnet.engine.prepare import Prepared
 from mpnet.evaluation.compare import MIN_DRAWS
 from mpnet.evaluation.dataset import load_dataset
 from mpnet.export import Configuration, export
-from mpnet.formats.cfg import parse_cfg, read_cfg
-from mpnet.formats.detections_json import read_detections
-from mpnet.formats.experiment_yaml import read_experiment
-from mpnet.formats.ranges_json import read_ranges, write_ranges
+from mpnet.formats.cfg.read import parse_cfg, read_cfg
+from mpnet.formats.documents.detections import read_detections
+from mpnet.formats.documents.experiment import read_experiment
+from mpnet.formats.documents.ranges import read_ranges, write_ranges
 from mpnet.formats.weights import read_weights
 from mpnet.importing import import_model
 from mpnet.kernels.isa import kernels
+from mpnet.model.quantization import ActivationOptions, QuantizationOptions
+from mpnet.model.ranges import CalibratedRanges, TensorRange
+from mpnet.model.weights import random_weights
 from mpnet.progress import silent
 from mpnet.report.build import collect
 from mpnet.report.compare import compare_runs
@@ -48,9 +51,6 @@ from mpnet.report.configuration import find_configuration
 from mpnet.report.page import render
 from mpnet.report.summary import sentences
 from mpnet.report.sweep_text import print_status
-from mpnet.spec.quantization import ActivationOptions, QuantizationOptions
-from mpnet.spec.ranges import CalibratedRanges, TensorRange
-from mpnet.spec.weights import random_weights
 from mpnet.speed.table import TABLE, read_table
 from mpnet.sweep.findings import sweep_status
 from mpnet.sweep.salvage import salvage

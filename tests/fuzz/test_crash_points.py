@@ -12,8 +12,8 @@ from typing import Callable
 import pytest
 
 from mpnet.errors import StoreError
-from mpnet.formats import atomic
-from mpnet.formats.atomic import recover, write_folder, write_link, write_text
+from mpnet.formats.files import atomic
+from mpnet.formats.files.atomic import recover, write_folder, write_link, write_text
 from mpnet.sweep.store import Subject, Trial, TrialStore, Work
 from tests.fuzz.stopping import every_stop
 

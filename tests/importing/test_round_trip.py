@@ -13,13 +13,13 @@ from mpnet.engine.plan import build_plan
 from mpnet.engine.prepare import Prepared
 from mpnet.engine.run import Session
 from mpnet.export import Configuration, export
-from mpnet.formats.cfg import parse_cfg
+from mpnet.formats.cfg.read import parse_cfg
 from mpnet.formats.weights import parse_weights
 from mpnet.formats.weights_write import weights_content
 from mpnet.importing import Imported, import_model
 from mpnet.kernels.isa import kernels
-from mpnet.spec.network import NetworkSpec
-from mpnet.spec.weights import Weights, random_weights
+from mpnet.model.network import NetworkSpec
+from mpnet.model.weights import Weights, random_weights
 from tests.importing.conftest import heads_of
 from tests.importing.graphs import MODELS
 from tests.networks import NAMES, tiny_cfg

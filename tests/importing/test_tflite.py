@@ -12,14 +12,14 @@ from mpnet.engine.options import resolve_options
 from mpnet.engine.prepare import Prepared
 from mpnet.errors import FormatError
 from mpnet.export import Configuration, export
-from mpnet.formats.cfg import parse_cfg
+from mpnet.formats.cfg.read import parse_cfg
 from mpnet.formats.weights import parse_weights
 from mpnet.importing import import_model
 from mpnet.kernels.isa import kernels
+from mpnet.model.network import NetworkSpec
+from mpnet.model.quantization import ActivationOptions, QuantizationOptions
+from mpnet.model.weights import Weights, random_weights
 from mpnet.quantization.weights import WeightScheme, quantize_weights
-from mpnet.spec.network import NetworkSpec
-from mpnet.spec.quantization import ActivationOptions, QuantizationOptions
-from mpnet.spec.weights import Weights, random_weights
 from tests.importing.conftest import heads_of
 from tests.importing.test_hostile import refused_in_one_line
 from tests.networks import NAMES, tiny_cfg

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.kernels.interface import ACTIVATIONS, ConvShape, TensorQuant
-from mpnet.spec.precision import PRECISIONS, STORED_TYPES, StoredType, precision
-from mpnet.spec.quantization import ROUNDINGS
-from mpnet.spec.reals import narrowed
+from mpnet.model.precision import PRECISIONS, STORED_TYPES, StoredType, precision
+from mpnet.model.quantization import ROUNDINGS
+from mpnet.model.reals import narrowed
 
 FILLS = ("random", "lowest", "highest", "ties", "denormal", "sparse")
 

@@ -20,7 +20,7 @@ from mpnet.kernels import reference, reference_math, reference_plain, rounding
 from mpnet.kernels.call import Call
 from mpnet.kernels.interface import PackedConv
 from mpnet.kernels.reference import ReferenceKernels
-from mpnet.spec import reals
+from mpnet.model import reals
 
 RESULTS = ("out", "ranges")
 

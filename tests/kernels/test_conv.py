@@ -14,8 +14,8 @@ from mpnet.kernels import isa
 from mpnet.kernels.arguments import FLOAT, REALS
 from mpnet.kernels.interface import CodeRules, ConvShape, TensorQuant
 from mpnet.kernels.reference import ReferenceKernels
-from mpnet.spec.precision import INT8, PRECISIONS, STORED_TYPES, Precision, precision
-from mpnet.spec.reals import narrowed
+from mpnet.model.precision import INT8, PRECISIONS, STORED_TYPES, Precision, precision
+from mpnet.model.reals import narrowed
 from tests.kernels.cases import ConvCase, conv_arguments, conv_cases, output_shape
 from tests.kernels.oracle import oracle
 

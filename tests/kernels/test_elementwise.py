@@ -12,8 +12,8 @@ from mpnet.errors import KernelError, NonFiniteError
 from mpnet.kernels import isa
 from mpnet.kernels.arguments import ANY, CODES, REALS
 from mpnet.kernels.interface import ACTIVATIONS, TensorQuant
-from mpnet.spec.quantization import ROUNDINGS
-from mpnet.spec.reals import narrowed, widened
+from mpnet.model.quantization import ROUNDINGS
+from mpnet.model.reals import narrowed, widened
 from tests.kernels.oracle import oracle
 
 ORACLE = oracle()

@@ -14,7 +14,7 @@ from mpnet.kernels.arguments import aligned
 from mpnet.kernels.call import ImageScales
 from mpnet.kernels.calls import Binder
 from mpnet.kernels.interface import ConvShape
-from mpnet.spec.precision import INT8, PRECISIONS, Precision, precision
+from mpnet.model.precision import INT8, PRECISIONS, Precision, precision
 from tests.kernels.oracle import oracle
 from tests.kernels.test_conv import in_groups
 

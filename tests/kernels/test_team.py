@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from mpnet.kernels.interface import ConvShape
 from mpnet.kernels.isa import active_level, kernels
-from mpnet.spec.precision import precision
+from mpnet.model.precision import precision
 
 SHAPE = ConvShape(64, 48, 24, 40, 3, 1, 1)
 

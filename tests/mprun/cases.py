@@ -19,11 +19,11 @@ from mpnet.engine.run import Session
 from mpnet.errors import MpnetError
 from mpnet.export import Configuration
 from mpnet.export.bundle.write import bundle_bytes
-from mpnet.formats.cfg import parse_cfg
+from mpnet.formats.cfg.read import parse_cfg
 from mpnet.kernels.isa import kernels
-from mpnet.spec.network import NetworkSpec
-from mpnet.spec.precision import BASE_NAMES, PRECISIONS
-from mpnet.spec.quantization import (
+from mpnet.model.network import NetworkSpec
+from mpnet.model.precision import BASE_NAMES, PRECISIONS
+from mpnet.model.quantization import (
     MODES,
     NARROW_GRANULARITIES,
     NARROW_METHODS,
@@ -35,7 +35,7 @@ from mpnet.spec.quantization import (
     QuantizationOptions,
     WeightOptions,
 )
-from mpnet.spec.weights import random_weights
+from mpnet.model.weights import random_weights
 from tests.engine.family import LAYERS, family_cfg
 from tests.networks import tiny_cfg
 

@@ -49,7 +49,7 @@ class Program:
                 "-Wall",
                 "-Wextra",
                 "-Werror",
-                "-Icsrc/run",
+                "-Icsrc/mprun",
                 str(source),
                 str(self.library),
                 "-lm",

@@ -39,7 +39,7 @@ def test_the_core_takes_memory_from_its_callers(mprun: Program) -> None:
         if used := ALLOCATING & {line.split()[0].split("@")[0] for line in text.splitlines()}:
             found[str(path.relative_to(objects))] = used
     assert found
-    assert {name for name in found if not name.startswith("run/")} == set()
+    assert {name for name in found if not name.startswith("mprun/")} == set()
 
 
 @pytest.fixture(scope="module")

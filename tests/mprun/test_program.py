@@ -11,7 +11,7 @@ import pytest
 
 from mpnet.engine.assign import assign_key
 from mpnet.engine.plan import build_plan
-from mpnet.formats.cfg import read_cfg
+from mpnet.formats.cfg.read import read_cfg
 from mpnet.kernels.isa import active_level, usable_levels
 from mpnet.speed.latency import predicted_ms
 from mpnet.speed.table import read_table

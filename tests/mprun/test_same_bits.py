@@ -10,10 +10,10 @@ import cv2
 import pytest
 
 from mpnet.api import load_network
-from mpnet.formats.cfg import read_cfg
+from mpnet.formats.cfg.read import read_cfg
 from mpnet.formats.weights_write import weights_content
 from mpnet.kernels.isa import usable_levels
-from mpnet.spec.weights import random_weights
+from mpnet.model.weights import random_weights
 from tests.detection.test_decoders import FORMS, head_cfg
 from tests.engine.family import family_cfg
 from tests.mprun import cases

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mpnet.errors import DataError, PrecisionError
+from mpnet.model.quantization import CALIBRATION_METHODS
 from mpnet.quantization.calibrate import CalibrationMethod, Calibrator, RangeEstimator
 from mpnet.quantization.histogram import HALF_BINS, GrowingHistogram
 from mpnet.quantization.scheme import ActivationScheme, fake_quantize_activation, range_to_params
-from mpnet.spec.quantization import CALIBRATION_METHODS
 
 AFFINE, SYMMETRIC = ActivationScheme(), ActivationScheme("symmetric")
 
@@ -135,7 +135,7 @@ def test_an_empty_set_is_an_error(method: str) -> None:
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 def test_what_is_not_finite_names_its_tensor(method: str, bad: float) -> None:
     calibrator = Calibrator({-1: (CalibrationMethod(method), AFFINE)}, {-1: "picture"})
-    with pytest.raises(DataError, match=r"tensor -1 \(image\): activations hold NaN or infinity"):
+    with pytest.raises(DataError, match=r"tensor -1 \(picture\): activations hold NaN or infinity"):
         calibrator.observe(-1, np.array([[1.0, bad]], np.float32))
 
 

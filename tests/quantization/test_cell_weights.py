@@ -7,8 +7,8 @@ import numpy as np
 from mpnet.engine.observe import channel_means
 from mpnet.engine.prepare import Prepared
 from mpnet.kernels.isa import kernels
+from mpnet.model.weights import random_weights
 from mpnet.quantization.cell_weights import MOST, cell_weights
-from mpnet.spec.weights import random_weights
 from tests.sweep.sweep_networks import tiny_yolo
 
 

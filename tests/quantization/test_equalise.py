@@ -8,6 +8,16 @@ import numpy as np
 import pytest
 
 from mpnet.errors import DataError, PrecisionError
+from mpnet.model.network import (
+    ConvolutionSpec,
+    LayerSpec,
+    MaxpoolSpec,
+    NetworkSpec,
+    RouteSpec,
+    ShortcutSpec,
+    UpsampleSpec,
+    YoloSpec,
+)
 from mpnet.quantization.bias_correction import ChannelMeans, bias_shift
 from mpnet.quantization.equalise import (
     EqualisationPair,
@@ -19,16 +29,6 @@ from mpnet.quantization.equalise import (
     scale_outputs,
 )
 from mpnet.quantization.weights import WeightScheme, dequantize_weights, quantize_weights
-from mpnet.spec.network import (
-    ConvolutionSpec,
-    LayerSpec,
-    MaxpoolSpec,
-    NetworkSpec,
-    RouteSpec,
-    ShortcutSpec,
-    UpsampleSpec,
-    YoloSpec,
-)
 
 
 def leaky(x: np.ndarray) -> np.ndarray:

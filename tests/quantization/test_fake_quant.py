@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from mpnet.errors import PrecisionError
+from mpnet.model.quantization import MODES
 from mpnet.quantization import (
     ActivationScheme,
     WeightScheme,
@@ -22,7 +23,6 @@ from mpnet.quantization import (
     quantize_weights,
     range_to_params,
 )
-from mpnet.spec.quantization import MODES
 
 FAKE_MODES = ("fake_quant_with_min_max_vars", "quantize_and_dequantize")
 Inputs = list[tuple[np.ndarray, np.ndarray, np.ndarray]]

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from mpnet.errors import PrecisionError
+from mpnet.model.quantization import ACTIVATION_MODES, MODES, QUANTIZE_MODES, SCHEME_ROUNDINGS
 from mpnet.quantization import native, scheme, tensorflow
 from mpnet.quantization.scheme import ActivationScheme, QuantParams
-from mpnet.spec.quantization import ACTIVATION_MODES, MODES, QUANTIZE_MODES, SCHEME_ROUNDINGS
 
 SCHEMES = [
     *(

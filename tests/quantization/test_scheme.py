@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from mpnet.errors import PrecisionError
 from mpnet.kernels.rounding import round_whole
+from mpnet.model.quantization import MODES, QUANTIZE_MODES
 from mpnet.quantization import tensorflow
 from mpnet.quantization.scheme import (
     ActivationScheme,
@@ -19,7 +20,6 @@ from mpnet.quantization.scheme import (
     quantize_activation,
     range_to_params,
 )
-from mpnet.spec.quantization import MODES, QUANTIZE_MODES
 
 # Wider ones TensorFlow itself answers with an infinite range.
 bounds = st.floats(-(2.0**126), 2.0**126, width=32)

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from mpnet.errors import PrecisionError
+from mpnet.model.quantization import QUANTIZE_MODES
 from mpnet.quantization import dequantize, quantize
 from mpnet.quantization.tensorflow import ROUND_MODES, TYPES
-from mpnet.spec.quantization import QUANTIZE_MODES
 
 TYPE_NAMES = list(TYPES)
 

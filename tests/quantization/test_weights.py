@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from mpnet.errors import PrecisionError
+from mpnet.model.quantization import WEIGHT_GRANULARITIES, WEIGHT_METHODS
 from mpnet.quantization.weights import WeightScheme, dequantize_weights, quantize_weights
-from mpnet.spec.quantization import WEIGHT_GRANULARITIES, WEIGHT_METHODS
 
 
 def weights(seed: int, shape: tuple[int, ...] = (6, 4, 3, 3)) -> np.ndarray:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mpnet.spec.experiment import DataSection, DetectionSection, Experiment, ModelSection
+from mpnet.config.experiment import DataSection, DetectionSection, Experiment, ModelSection
 
 
 @pytest.fixture(scope="session")

@@ -16,11 +16,11 @@ from mpnet.engine.assign import assign
 from mpnet.engine.plan import Plan, build_plan
 from mpnet.engine.prepare import Prepared
 from mpnet.engine.run import Session
-from mpnet.formats.cfg import read_cfg
+from mpnet.formats.cfg.read import read_cfg
 from mpnet.formats.weights import read_weights
 from mpnet.kernels.isa import kernels
-from mpnet.spec.layers import CostSpec, RegionSpec, SoftmaxSpec, YoloSpec
-from mpnet.spec.network import NetworkSpec
+from mpnet.model.layers import CostSpec, RegionSpec, SoftmaxSpec, YoloSpec
+from mpnet.model.network import NetworkSpec
 
 HEAD, LAYER = 1e-4, 5e-4
 DIALECTS = {"AlexeyAB": "alexeyab", "pjreddie": "darknet"}

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from mpnet.spec.experiment import Experiment, PrecisionSection, QuantizationSection
-from mpnet.spec.precision import FP16
-from mpnet.spec.quantization import NOTHING_SAID, QuantizationOptions, WeightOptions
-from mpnet.spec.selectors import select_layers
+from mpnet.config.experiment import Experiment, PrecisionSection, QuantizationSection
+from mpnet.model.precision import FP16
+from mpnet.model.quantization import NOTHING_SAID, QuantizationOptions, WeightOptions
+from mpnet.model.selectors import select_layers
 from mpnet.trial.analysis import analyze_experiment
 from mpnet.trial.run import run_plans
 

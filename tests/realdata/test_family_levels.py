@@ -14,10 +14,10 @@ from mpnet.engine.plan import build_plan
 from mpnet.engine.prepare import Prepared
 from mpnet.engine.run import Session
 from mpnet.errors import EngineError
-from mpnet.formats.cfg import parse_cfg
+from mpnet.formats.cfg.read import parse_cfg
 from mpnet.kernels.isa import kernels, usable_levels
 from mpnet.kernels.reference import ReferenceKernels
-from mpnet.spec.weights import random_weights
+from mpnet.model.weights import random_weights
 from tests.realdata.darknet_family import family_names
 
 SIDES = (64, 96, 128, 256)

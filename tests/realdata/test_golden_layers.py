@@ -17,10 +17,10 @@ from mpnet.engine.assign import assign
 from mpnet.engine.plan import build_plan
 from mpnet.engine.prepare import Prepared
 from mpnet.engine.run import Session
-from mpnet.formats.cfg import read_cfg
+from mpnet.formats.cfg.read import read_cfg
 from mpnet.formats.weights import read_weights
 from mpnet.kernels.isa import kernels, usable_levels
-from mpnet.spec.network import NetworkSpec, YoloSpec
+from mpnet.model.network import NetworkSpec, YoloSpec
 
 RELATIVE = 1e-4
 CASES = {"yolov3-tiny-aix2022": ("aix2022", "darknet", 0.005), "yolo-fastest-1.1": ("yolo-fastest", "alexeyab", 0.001)}

@@ -23,7 +23,7 @@ from mpnet.engine.run import Session
 from mpnet.evaluation.dataset import load_dataset
 from mpnet.evaluation.metrics import CocoEvaluator
 from mpnet.export import Configuration, export
-from mpnet.formats.cfg import read_cfg
+from mpnet.formats.cfg.read import read_cfg
 from mpnet.formats.weights import parse_weights, read_weights
 from mpnet.importing import Choices, Imported, import_model
 from mpnet.kernels.isa import kernels

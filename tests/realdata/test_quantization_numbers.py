@@ -12,8 +12,8 @@ from typing import Any, Callable
 import pytest
 
 from mpnet.api import run_experiment
-from mpnet.spec.experiment import Experiment, PrecisionSection, QuantizationSection
-from mpnet.spec.quantization import NOTHING_SAID, ActivationOptions, QuantizationOptions, WeightOptions
+from mpnet.config.experiment import Experiment, PrecisionSection, QuantizationSection
+from mpnet.model.quantization import NOTHING_SAID, ActivationOptions, QuantizationOptions, WeightOptions
 from mpnet.trial.analysis import analyze_experiment
 from mpnet.trial.result import Result
 

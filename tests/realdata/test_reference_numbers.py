@@ -13,7 +13,7 @@ from typing import Callable
 import pytest
 
 from mpnet.api import run_experiment
-from mpnet.spec.experiment import DataSection, Experiment, PrecisionSection
+from mpnet.config.experiment import DataSection, Experiment, PrecisionSection
 from mpnet.trial.result import Result
 
 TOLERANCE = 0.0051

@@ -10,10 +10,10 @@ from typing import Iterator
 import numpy as np
 import pytest
 
+from mpnet.config.measures import AGREEMENT, names_of
 from mpnet.engine.assign import assign_key
-from mpnet.formats.experiment_yaml import read_experiment
-from mpnet.spec.measures import AGREEMENT, names_of
-from mpnet.spec.task import DETECTION
+from mpnet.formats.documents.experiment import read_experiment
+from mpnet.model.task import DETECTION
 from mpnet.sweep.evaluator import Evaluator
 from mpnet.sweep.setup import make_context, set_up
 from mpnet.sweep.space import build_space

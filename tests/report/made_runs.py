@@ -7,10 +7,10 @@ from pathlib import Path
 import cv2
 import numpy as np
 
+from mpnet.data.dataset import Dataset
+from mpnet.data.detections import Detections
 from mpnet.evaluation.dataset import load_dataset
-from mpnet.formats.detections_json import detections_json
-from mpnet.spec.dataset import Dataset
-from mpnet.spec.detections import Detections
+from mpnet.formats.documents.detections import detections_json
 from mpnet.trial.measure import measure_detections
 from mpnet.trial.result import Result, publish
 

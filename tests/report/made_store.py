@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from mpnet.spec.measures import trial_columns
+from mpnet.config.measures import trial_columns
 from mpnet.sweep.store import Subject, Trial, TrialStore
 from tests.report.synthetic import configurations
 

@@ -15,7 +15,7 @@ import pytest
 
 from mpnet.errors import StoreError
 from mpnet.evaluation.compare import Interval
-from mpnet.formats.atomic import write_text
+from mpnet.formats.files.atomic import write_text
 from mpnet.report import figures, svg
 from mpnet.report.export import csv_text, json_text, write_data, write_figures
 from mpnet.report.sensitivity import by_layer

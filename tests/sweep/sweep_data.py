@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import numpy as np
 
+from mpnet.data.dataset import Category, Dataset, ImageRecord
 from mpnet.detection.heads import yolo_heads
 from mpnet.detection.nms import NmsOptions
 from mpnet.engine.options import resolve_options
-from mpnet.spec.dataset import Category, Dataset, ImageRecord
-from mpnet.spec.network import NetworkSpec
-from mpnet.spec.quantization import QuantizationOptions, WeightOptions
-from mpnet.spec.weights import random_weights
+from mpnet.model.network import NetworkSpec
+from mpnet.model.quantization import QuantizationOptions, WeightOptions
+from mpnet.model.weights import random_weights
 from mpnet.sweep.context import OptionsInForce, SweepContext
 from mpnet.sweep.evaluator import Evaluator
 from mpnet.trial.detection import DetectionDecoder

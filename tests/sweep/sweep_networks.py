@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from mpnet.formats.cfg import parse_cfg
-from mpnet.spec.network import NetworkSpec
+from mpnet.formats.cfg.read import parse_cfg
+from mpnet.model.network import NetworkSpec
 
 
 def conv(filters: int, size: int = 3, stride: int = 1, activation: str = "leaky") -> str:

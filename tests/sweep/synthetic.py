@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Callable, Generator, Iterable
 
 from mpnet.errors import EngineError
-from mpnet.spec.plan_key import split_key
-from mpnet.spec.precision import BY_CODE
+from mpnet.model.plan_key import split_key
+from mpnet.model.precision import BY_CODE
 from mpnet.sweep.problem import Problem, Results
 from mpnet.sweep.space import Configuration, Space
 from mpnet.sweep.store import Trial

@@ -7,15 +7,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from mpnet.data.dataset import Category, Dataset, ImageRecord
 from mpnet.engine.assign import assign_key
 from mpnet.engine.options import resolve_options
 from mpnet.engine.plan import build_plan
 from mpnet.engine.prepare import Prepared
 from mpnet.engine.run import Session
 from mpnet.kernels.isa import kernels
-from mpnet.spec.dataset import Category, Dataset, ImageRecord
-from mpnet.spec.network import NetworkSpec
-from mpnet.spec.weights import random_weights
+from mpnet.model.network import NetworkSpec
+from mpnet.model.weights import random_weights
 from mpnet.sweep.context import OptionsInForce, SweepContext
 from mpnet.sweep.evaluator import Evaluator
 from mpnet.sweep.units import Unit

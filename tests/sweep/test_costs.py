@@ -12,10 +12,10 @@ from mpnet.engine.assign import assign_key
 from mpnet.engine.cost import CostModel, plan_cost
 from mpnet.engine.options import resolve_options
 from mpnet.engine.plan import build_plan
-from mpnet.formats.cfg import parse_cfg, read_cfg
-from mpnet.spec.network import NetworkSpec
-from mpnet.spec.precision import BY_CODE, PRECISIONS
-from mpnet.spec.quantization import ActivationOptions, QuantizationOptions
+from mpnet.formats.cfg.read import parse_cfg, read_cfg
+from mpnet.model.network import NetworkSpec
+from mpnet.model.precision import BY_CODE, PRECISIONS
+from mpnet.model.quantization import ActivationOptions, QuantizationOptions
 from mpnet.sweep.space import build_space
 from tests.engine.conftest import EVERYTHING
 from tests.networks import tiny_cfg

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
+from mpnet.config.identity import digest_of
 from mpnet.errors import StoreError
 from mpnet.report.model import Status
 from mpnet.report.store_source import from_store
-from mpnet.spec.identity import digest_of
 from mpnet.sweep.findings import sweep_status
 from mpnet.sweep.record import read_records
 from mpnet.sweep.salvage import salvage

@@ -8,6 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from mpnet.config.measures import MAX_SQNR_DB, trial_costs
+from mpnet.data.detections import Detections
 from mpnet.detection.decode import decode_head
 from mpnet.detection.nms import suppress
 from mpnet.engine.assign import assign_key
@@ -19,9 +21,7 @@ from mpnet.evaluation.agreement import Agreement
 from mpnet.evaluation.darknet_map import darknet_ap50, darknet_map50
 from mpnet.evaluation.metrics import CocoEvaluator
 from mpnet.kernels.isa import kernels
-from mpnet.spec.detections import Detections
-from mpnet.spec.measures import MAX_SQNR_DB, trial_costs
-from mpnet.spec.precision import BASE_NAMES, FP16
+from mpnet.model.precision import BASE_NAMES, FP16
 from mpnet.sweep.context import SweepContext
 from mpnet.sweep.evaluator import Evaluator
 from mpnet.sweep.scoring import Noise, split_positions, sqnr_db

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mpnet.config.experiment import ConstraintSection, SpaceSection
 from mpnet.errors import ConfigError
-from mpnet.spec.experiment import ConstraintSection, SpaceSection
 from mpnet.sweep.context import SweepContext
 from mpnet.sweep.evaluator import Evaluator
 from mpnet.sweep.executor import InlineExecutor

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mpnet.config.measures import objective
 from mpnet.errors import ConfigError
-from mpnet.spec.measures import objective
 from mpnet.sweep.front import front_gap, hypervolume, non_dominated, to_minimise
 
 

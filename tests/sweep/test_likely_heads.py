@@ -19,9 +19,9 @@ from mpnet.errors import EngineError, NonFiniteError
 from mpnet.kernels.calls import Kernels
 from mpnet.kernels.isa import kernels, usable_levels
 from mpnet.kernels.reference import ReferenceKernels
-from mpnet.spec.network import NetworkSpec
-from mpnet.spec.quantization import NarrowOptions, QuantizationOptions
-from mpnet.spec.weights import random_weights
+from mpnet.model.network import NetworkSpec
+from mpnet.model.quantization import NarrowOptions, QuantizationOptions
+from mpnet.model.weights import random_weights
 from mpnet.sweep import likely_heads
 from mpnet.sweep.evaluator import Evaluator
 from mpnet.sweep.front import Rivals

@@ -14,13 +14,13 @@ from mpnet.engine.plan import build_plan
 from mpnet.engine.prepare import Prepared
 from mpnet.engine.run import Session
 from mpnet.engine.tensor import Tensor
-from mpnet.formats.cache import FileCache
+from mpnet.formats.files.cache import FileCache
 from mpnet.kernels.isa import kernels, usable_levels
 from mpnet.kernels.reference import ReferenceKernels
-from mpnet.spec.network import NetworkSpec
-from mpnet.spec.precision import PRECISIONS
-from mpnet.spec.quantization import NarrowOptions, QuantizationOptions
-from mpnet.spec.weights import random_weights
+from mpnet.model.network import NetworkSpec
+from mpnet.model.precision import PRECISIONS
+from mpnet.model.quantization import NarrowOptions, QuantizationOptions
+from mpnet.model.weights import random_weights
 from mpnet.sweep.space import build_space
 from mpnet.sweep.trie import build_graph, run_graph, run_stem
 from mpnet.trial.lessons import ImageLessons, Shown

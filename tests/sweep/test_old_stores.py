@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
+from mpnet.config import measures
+from mpnet.config.experiment import ConstraintSection
+from mpnet.config.measures import Measure
 from mpnet.errors import ConfigError, StoreError
 from mpnet.report.build import collect
 from mpnet.report.page import render
-from mpnet.spec import measures
-from mpnet.spec.experiment import ConstraintSection
-from mpnet.spec.measures import Measure
 from mpnet.sweep.executor import InlineExecutor
 from mpnet.sweep.findings import findings
 from mpnet.sweep.loop import Sweep, Workforce
@@ -153,9 +153,9 @@ def test_a_new_measure_is_a_row_of_the_table(old: Path, monkeypatch: pytest.Monk
 def test_a_new_cost_may_be_an_objective_and_limited() -> None:
     """Experiment files offer what the table has when the program starts."""
     program = """
-from mpnet.spec import measures
+from mpnet.config import measures
 measures.MEASURES += (measures.Measure("energy_mj", "energy", "mJ", "cost", "Energy for one image."),)
-from mpnet.formats.experiment_yaml import parse_experiment
+from mpnet.formats.documents.experiment import parse_experiment
 sweep = parse_experiment("{name: x, model: {cfg: a, weights: b}, sweep: {strategy: grid, "
                          "objectives: [AP, energy_mj], constraints: {energy_mj: 2.5}}}").sweep
 print(sweep.objectives, sweep.constraints.at_most)

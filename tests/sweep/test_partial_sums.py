@@ -12,8 +12,8 @@ from mpnet.engine.prepare import Prepared
 from mpnet.engine.run import Session
 from mpnet.engine.tensor import Tensor
 from mpnet.kernels.isa import kernels
-from mpnet.spec.quantization import NarrowOptions, QuantizationOptions
-from mpnet.spec.weights import random_weights
+from mpnet.model.quantization import NarrowOptions, QuantizationOptions
+from mpnet.model.weights import random_weights
 from mpnet.sweep.space import build_space
 from mpnet.sweep.trie import Graph, build_graph, run_graph, run_stem
 from tests.sweep.sweep_networks import conv, parse, yolo

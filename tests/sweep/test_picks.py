@@ -6,8 +6,8 @@ from typing import Mapping, Sequence
 
 import pytest
 
+from mpnet.config.experiment import ConstraintSection
 from mpnet.evaluation.compare import Interval
-from mpnet.spec.experiment import ConstraintSection
 from mpnet.sweep.picks import Judged, Loss, Losses, pick
 from mpnet.sweep.problem import Problem, objectives_of
 from mpnet.sweep.space import Configuration, build_space

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from mpnet.formats.cfg import read_cfg
-from mpnet.spec.experiment import SpaceSection
+from mpnet.config.experiment import SpaceSection
+from mpnet.formats.cfg.read import read_cfg
 from mpnet.sweep.sharing import ancestors, forward_equivalents, forward_equivalents_of
 from mpnet.sweep.space import build_space
 from tests.sweep.sweep_networks import branches, tiny_yolo, yolov3_tiny

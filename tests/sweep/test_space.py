@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from mpnet.config.experiment import OptionRange, SpaceSection
 from mpnet.errors import ConfigError
-from mpnet.spec.experiment import OptionRange, SpaceSection
-from mpnet.spec.quantization import QuantizationOptions, WeightOptions
+from mpnet.model.quantization import QuantizationOptions, WeightOptions
 from mpnet.sweep.space import build_space
 from tests.sweep.sweep_networks import tiny_yolo, yolov3_tiny
 

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from mpnet.config.identity import TrialIdentity
 from mpnet.errors import StoreError
-from mpnet.spec.identity import TrialIdentity
 from mpnet.sweep.owners import host_name
 from mpnet.sweep.store import Subject, Trial, TrialStore
 from mpnet.sweep.store_claims import LEASE_SECONDS

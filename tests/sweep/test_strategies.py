@@ -6,11 +6,11 @@ import sys
 
 import pytest
 
+from mpnet.config.experiment import STRATEGIES as NAMES
+from mpnet.config.experiment import ConstraintSection, OptionRange, SpaceSection
 from mpnet.errors import ConfigError
-from mpnet.spec.experiment import STRATEGIES as NAMES
-from mpnet.spec.experiment import ConstraintSection, OptionRange, SpaceSection
-from mpnet.spec.network import NetworkSpec
-from mpnet.spec.quantization import QuantizationOptions, WeightOptions
+from mpnet.model.network import NetworkSpec
+from mpnet.model.quantization import QuantizationOptions, WeightOptions
 from mpnet.sweep.front import front_gap
 from mpnet.sweep.problem import Problem, objectives_of
 from mpnet.sweep.space import Configuration, build_space

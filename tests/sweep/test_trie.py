@@ -18,9 +18,9 @@ from mpnet.engine.run import Session
 from mpnet.engine.tensor import Tensor
 from mpnet.errors import ConfigError, EngineError
 from mpnet.kernels.isa import kernels
-from mpnet.spec.network import NetworkSpec
-from mpnet.spec.precision import INT8
-from mpnet.spec.weights import random_weights
+from mpnet.model.network import NetworkSpec
+from mpnet.model.precision import INT8
+from mpnet.model.weights import random_weights
 from mpnet.sweep.sharing import ancestors, forward_equivalents, forward_equivalents_of, restricted
 from mpnet.sweep.space import build_space
 from mpnet.sweep.trie import Graph, Node, build_graph, join_tensors, run_graph, run_stem

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Sequence
 
 from mpnet.kernels.call import Call
-from mpnet.spec.network import LayerSpec, NetworkSpec, Shape
-from mpnet.spec.precision import Precision
+from mpnet.model.network import LayerSpec, NetworkSpec, Shape
+from mpnet.model.precision import Precision
 
 if TYPE_CHECKING:
     from mpnet.engine.bind import Context

@@ -12,10 +12,10 @@ from mpnet.engine.operations.base import Operation
 from mpnet.engine.tensor import CodeMap, Tensor
 from mpnet.kernels.call import Call
 from mpnet.kernels.interface import CodeRules
+from mpnet.model.precision import FP32, INT8, Precision
+from mpnet.model.reals import narrowed, widened
 from mpnet.quantization import native as activations
 from mpnet.quantization.scheme import ActivationScheme
-from mpnet.spec.precision import FP32, INT8, Precision
-from mpnet.spec.reals import narrowed, widened
 
 if TYPE_CHECKING:
     from mpnet.engine.bind import Context

@@ -11,10 +11,10 @@ from mpnet.engine.operations.base import Operation
 from mpnet.engine.operations.convert import Cast, Quantize
 from mpnet.engine.operations.plain import MaxPool
 from mpnet.kernels.call import Call
+from mpnet.model.network import ConvolutionSpec, LayerSpec, NetworkSpec, Shape
+from mpnet.model.precision import FLOAT32, FP32, Precision
 from mpnet.quantization.groups import multiplier_bytes
 from mpnet.quantization.weights import WeightScheme
-from mpnet.spec.network import ConvolutionSpec, LayerSpec, NetworkSpec, Shape
-from mpnet.spec.precision import FLOAT32, FP32, Precision
 
 if TYPE_CHECKING:
     from mpnet.engine.bind import Context

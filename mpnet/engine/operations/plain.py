@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from mpnet.engine.operations.base import Operation
 from mpnet.kernels.call import Call
-from mpnet.spec.network import NetworkSpec, Shape
-from mpnet.spec.precision import FP32, Precision
+from mpnet.model.network import NetworkSpec, Shape
+from mpnet.model.precision import FP32, Precision
 
 if TYPE_CHECKING:
     from mpnet.engine.bind import Context

@@ -9,8 +9,8 @@ import numpy as np
 
 from mpnet.engine.operations.base import Operation
 from mpnet.kernels.call import Call
-from mpnet.spec.network import NetworkSpec, Shape
-from mpnet.spec.tree import Tree
+from mpnet.model.network import NetworkSpec, Shape
+from mpnet.model.tree import Tree
 
 if TYPE_CHECKING:
     from mpnet.engine.bind import Context

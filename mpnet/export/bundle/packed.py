@@ -14,7 +14,7 @@ from mpnet.kernels.arguments import aligned
 from mpnet.kernels.core import address, check_status
 from mpnet.kernels.interface import ConvShape
 from mpnet.kernels.native import PRECISION_CODE
-from mpnet.spec.precision import Precision
+from mpnet.model.precision import Precision
 
 
 def pack_for(level: str, shape: ConvShape, precision: Precision, weights: NDArray[Any]) -> bytes:

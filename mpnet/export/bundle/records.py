@@ -1,4 +1,4 @@
-"""The records of csrc/run/bundle.h, filled from Python: sections that grow, texts that are kept once."""
+"""The records of csrc/mprun/bundle.h, filled from Python: sections that grow, texts that are kept once."""
 
 from __future__ import annotations
 

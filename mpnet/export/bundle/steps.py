@@ -1,4 +1,4 @@
-"""One step of a fused plan as the fields of csrc/run/bundle.h's mpb_step."""
+"""One step of a fused plan as the fields of csrc/mprun/bundle.h's mpb_step."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ from mpnet.engine.prepare import Prepared
 from mpnet.errors import EngineError
 from mpnet.kernels._core import lib
 from mpnet.kernels.interface import ACTIVATIONS, MAPPED_ACTIVATIONS, NORMALISATIONS, OPERANDS
-from mpnet.spec.network import LayerSpec, Shape
-from mpnet.spec.quantization import ACTIVATION_MODES, SCHEME_ROUNDINGS
+from mpnet.model.network import LayerSpec, Shape
+from mpnet.model.quantization import ACTIVATION_MODES, SCHEME_ROUNDINGS
 
 _Fields = dict[str, Any]
 

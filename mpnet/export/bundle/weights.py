@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.export.weights import in_bits, in_blocks
-from mpnet.spec.precision import Precision
-from mpnet.spec.reals import narrowed
+from mpnet.model.precision import Precision
+from mpnet.model.reals import narrowed
 
 
 def as_stored(weights: NDArray[Any], precision: Precision) -> bytes:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpnet import __version__
+from mpnet.config.identity import ARITHMETIC_VERSION
 from mpnet.detection.decoders import ImportedHead
 from mpnet.detection.heads import yolo_heads
 from mpnet.detection.nms import GREEDY_BETA, KINDS, NmsOptions
@@ -27,13 +28,12 @@ from mpnet.export.bundle.packed import pack_for
 from mpnet.export.bundle.records import Data, Records, Texts, assembled
 from mpnet.export.bundle.steps import step_fields, step_values
 from mpnet.export.bundle.weights import as_stored
-from mpnet.formats.json_text import finite
+from mpnet.formats.documents.json_text import finite
 from mpnet.kernels._core import lib
 from mpnet.kernels.interface import ACTIVATIONS, ConvShape
 from mpnet.kernels.native import PRECISION_CODE, TYPE_CODE
-from mpnet.spec.identity import ARITHMETIC_VERSION
-from mpnet.spec.network import NETWORK_INPUT, Shape
-from mpnet.spec.precision import PRECISIONS, USUAL_NAMES, Precision
+from mpnet.model.network import NETWORK_INPUT, Shape
+from mpnet.model.precision import PRECISIONS, USUAL_NAMES, Precision
 
 CHECKS = 8
 _HEADS = {"region": lib.MPB_HEAD_REGION, "gaussian": lib.MPB_HEAD_GAUSSIAN, "detection": lib.MPB_HEAD_DETECTION}

@@ -14,9 +14,9 @@ from mpnet.export.configuration import Configuration
 from mpnet.export.naming import layer_name
 from mpnet.export.ncnn.file import Files
 from mpnet.export.weights import halves_of
+from mpnet.model.network import ConvolutionSpec, LayerSpec
+from mpnet.model.precision import FLOAT16
 from mpnet.quantization.scheme import QuantParams, range_to_params
-from mpnet.spec.network import ConvolutionSpec, LayerSpec
-from mpnet.spec.precision import FLOAT16
 
 INPUT = "picture"
 _KEEP = -233

@@ -6,8 +6,8 @@ import numpy as np
 
 from mpnet.engine.options import LayerQuantization
 from mpnet.export.basic import beyond
-from mpnet.spec.network import LayerSpec, UpsampleSpec
-from mpnet.spec.precision import FLOAT16, Precision
+from mpnet.model.network import LayerSpec, UpsampleSpec
+from mpnet.model.precision import FLOAT16, Precision
 
 MODES = ("symmetric", "power_of_two")
 

@@ -1,4 +1,4 @@
-"""Activations of mpnet.spec.layers as ONNX operators."""
+"""Activations of mpnet.model.layers as ONNX operators."""
 
 from __future__ import annotations
 

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from mpnet.errors import ConfigError
 from mpnet.export.onnx.graph import Graph
-from mpnet.spec.layers import YoloSpec
-from mpnet.spec.network import NetworkSpec
+from mpnet.model.layers import YoloSpec
+from mpnet.model.network import NetworkSpec
 
 
 def refuse_kind(kind: str) -> None:

@@ -18,9 +18,9 @@ from mpnet.export.onnx.graph import FLOAT, INT4, INT8, Graph
 from mpnet.export.onnx.rules import Rules
 from mpnet.export.onnx.values import NARROW, SHIFT, Coded, Later, Value, coded_value, fixed_map, quantised, real_of
 from mpnet.export.weights import in_bits, in_blocks
+from mpnet.model.layers import ConvolutionSpec
+from mpnet.model.reals import narrowed
 from mpnet.quantization.scheme import range_to_params
-from mpnet.spec.layers import ConvolutionSpec
-from mpnet.spec.reals import narrowed
 
 LEAKY_SLOPE = 0.1
 

@@ -17,7 +17,7 @@ from mpnet.export.onnx.graph import Graph
 from mpnet.export.onnx.operations import Job, write
 from mpnet.export.onnx.rules import Rules
 from mpnet.export.onnx.values import NARROW, Later, Value, pair, quantised, real_of, rounded
-from mpnet.spec.network import Shape
+from mpnet.model.network import Shape
 
 INPUT = "picture"
 

@@ -30,7 +30,7 @@ from mpnet.engine.operations import (
 from mpnet.engine.prepare import Prepared
 from mpnet.export.onnx.activations import KNOWN, activate
 from mpnet.export.onnx.graph import Graph
-from mpnet.spec.network import Shape
+from mpnet.model.network import Shape
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,9 @@ from mpnet.engine.operations import Convolve
 from mpnet.engine.options import LayerQuantization
 from mpnet.engine.rules import RULES
 from mpnet.export.onnx.operations import problem
+from mpnet.model.layers import LayerSpec, MaxpoolSpec, ShortcutSpec
+from mpnet.model.precision import Precision
 from mpnet.quantization.scheme import ActivationScheme
-from mpnet.spec.layers import LayerSpec, MaxpoolSpec, ShortcutSpec
-from mpnet.spec.precision import Precision
 
 
 def support(layer: LayerSpec, precision: Precision, quantization: LayerQuantization, flavour: str) -> str:

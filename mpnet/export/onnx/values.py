@@ -10,8 +10,8 @@ from mpnet.engine.operations import Quantize
 from mpnet.export.onnx.graph import BFLOAT16 as BFLOAT16_TENSOR
 from mpnet.export.onnx.graph import FLOAT, HALF, Graph
 from mpnet.export.onnx.rules import Rules
+from mpnet.model.precision import BFLOAT16, FLOAT16, StoredType
 from mpnet.quantization.scheme import QuantParams, range_to_params
-from mpnet.spec.precision import BFLOAT16, FLOAT16, StoredType
 
 # Codes are written as uint8: OpenVINO gives wrong results for int8 activations, and x86 multiplies uint8 by int8.
 SHIFT = 128

@@ -15,8 +15,8 @@ from mpnet.export.tflite.forms import Form, Way
 from mpnet.export.tflite.operations import CHANNELS, FUSED, NO_FUSION, PADDING, Writer
 from mpnet.export.tflite.rules import Rules, missing, same_or_valid_convolution
 from mpnet.export.weights import halves_of
+from mpnet.model.network import ConvolutionSpec
 from mpnet.quantization.weights import dequantize_weights
-from mpnet.spec.network import ConvolutionSpec
 
 # Bias and sums are int32: a bias of a channel whose weights mean next to nothing must not leave it.
 _LARGEST_BIAS = 2.0**30

@@ -15,8 +15,8 @@ from mpnet.engine.plan import Plan
 from mpnet.export.tflite.file import Codes
 from mpnet.export.tflite.rules import CODED_ACTIVATIONS, Rules
 from mpnet.export.tflite.sums import Ranges, codes_of, range_of, sums_before
+from mpnet.model.network import ConvolutionSpec
 from mpnet.quantization.scheme import ActivationScheme
-from mpnet.spec.network import ConvolutionSpec
 
 Form = Codes | None
 """Codes, or None for reals."""

@@ -34,8 +34,8 @@ from mpnet.export.tflite.operations import Writer
 from mpnet.export.tflite.rules import Rules
 from mpnet.export.tflite.sums import Ranges
 from mpnet.export.weights import halves_of
-from mpnet.spec.network import MaxpoolSpec
-from mpnet.spec.precision import FLOAT16, FP16, FP32, INT8
+from mpnet.model.network import MaxpoolSpec
+from mpnet.model.precision import FLOAT16, FP16, FP32, INT8
 
 Layers = dict[int, tuple[str, str, str]]
 _WRITTEN: dict[Way, tuple[str, str]] = {

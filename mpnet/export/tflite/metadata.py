@@ -13,7 +13,7 @@ import flatbuffers
 
 from mpnet.export.configuration import Configuration
 from mpnet.export.description import description, description_json
-from mpnet.spec.network import NetworkSpec
+from mpnet.model.network import NetworkSpec
 
 LABELS = "labels.txt"
 _LABELS_OF_VALUES = 3  # AssociatedFileType.TENSOR_VALUE_LABELS

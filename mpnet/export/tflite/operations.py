@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from mpnet.export.tflite.file import Codes, Graph
 from mpnet.export.tflite.rules import missing, same_or_valid_pool
 from mpnet.export.tflite.sums import LEAKY_SLOPE
-from mpnet.spec.network import MaxpoolSpec
+from mpnet.model.network import MaxpoolSpec
 
 CHANNELS = 3
 """The axis of channels in (1, h, w, c)."""

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from mpnet.engine.operations import Map, Multiply, Normalize, Operation, Pad, Reorg3d
 from mpnet.engine.options import LayerQuantization
 from mpnet.export.basic import beyond
-from mpnet.spec.network import ConvolutionSpec, LayerSpec, MaxpoolSpec
-from mpnet.spec.precision import FLOAT16, Precision
-from mpnet.spec.quantization import PER_GROUP
+from mpnet.model.network import ConvolutionSpec, LayerSpec, MaxpoolSpec
+from mpnet.model.precision import FLOAT16, Precision
+from mpnet.model.quantization import PER_GROUP
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import islice
 
 from mpnet.errors import ConfigError
-from mpnet.spec.task import TASKS
+from mpnet.model.task import TASKS
 from mpnet.sweep.problem import Contest, Problem, Walk
 from mpnet.sweep.space import Configuration
 from mpnet.sweep.strategies.additive import additive

@@ -1,0 +1,1 @@
+"""What an experiment asks for and is known by: experiment files, protocol, measures, identities."""

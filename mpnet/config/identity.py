@@ -1,0 +1,71 @@
+"""Identities: what decides a result goes into a digest, and nothing else does."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, fields
+from typing import Any, Mapping
+
+from mpnet.model.plan_key import split_key
+from mpnet.model.precision import BY_CODE
+
+FORMAT = "mpnet-trial-1"
+ARITHMETIC_VERSION = "1"
+"""Raised whenever docs/arithmetic.md changes a bit of any result, so that stored results are not taken for new ones."""
+ID_DIGITS = 16
+
+
+def digest_of(document: Any) -> str:
+    """SHA-256 (hex) of a JSON document: equal documents have equal digests, whatever the order of their keys.
+
+    Floats count by their shortest exact decimal form. Raises: ValueError for NaN and infinities.
+    """
+    text = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class TrialIdentity:
+    """Everything that decides a trial's result.
+
+    cfg, weights, data:  SHA-256 (hex) of the files and of images with labels.
+    calibration:         digest of the calibrated ranges, or None where ranges are dynamic.
+    plan:                canonical text of the precision plan (`PrecisionPlan.key`).
+    options:             quantisation options as plain values.
+    protocol:            how images become boxes and boxes become metrics, as plain values.
+    arithmetic:          version of the arithmetic contract.
+    lessons:             digest of what calibration images teach about weights of fewer than eight bits, if anything; a plan
+                         without any has nothing to do with it.
+    engine:              who ran it, if not mpnet's engine alone: name, version, digest of what it was given.
+    """
+
+    cfg: str
+    weights: str
+    data: str
+    calibration: str | None
+    plan: str
+    options: Mapping[str, Any]
+    protocol: Mapping[str, Any]
+    arithmetic: str
+    engine: Mapping[str, Any] | None = None
+    lessons: str | None = None
+
+    def digests(self) -> dict[str, str | None]:
+        """The `digests` of a result: one per part, and the whole trial's."""
+        parts: dict[str, str | None] = {
+            own.name: digest_of(value) if own.name in ("plan", "options", "protocol", "engine") else value
+            for own in fields(self)
+            for value in [getattr(self, own.name)]
+            if value is not None or own.name == "calibration"  # the others: identities without them are those of 0.1.0
+        }
+        if not any(BY_CODE[code].is_narrow for code in split_key(self.plan)[0] if code in BY_CODE):
+            parts.pop("lessons", None)
+        return {**parts, "trial": digest_of({"format": FORMAT, **parts})}
+
+    @property
+    def id(self) -> str:
+        """The name of the result's folder: the first 16 hex digits of the trial's digest."""
+        trial = self.digests()["trial"]
+        assert trial is not None
+        return trial[:ID_DIGITS]

@@ -1,0 +1,1 @@
+"""Data sets and what is found on them: images with labels, detections, classifications."""

@@ -1,0 +1,1 @@
+"""Darknet network files (.cfg): reading, checking, and writing precisions back."""

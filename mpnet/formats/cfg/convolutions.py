@@ -1,0 +1,109 @@
+"""Sections whose layers are convolutions, also by another name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mpnet.formats.cfg.position import Position, blurred, common_stride, layer_reference, strides, window
+from mpnet.formats.cfg.tokens import CfgSection
+from mpnet.model.layers import (
+    MAX_CHANNELS,
+    MAX_KERNEL,
+    BatchnormSpec,
+    ConnectedSpec,
+    ConvolutionSpec,
+    DeconvolutionalSpec,
+    LayerSpec,
+)
+
+
+def _said(section: CfgSection, at: Position, kind: type[ConvolutionSpec]) -> dict[str, Any]:
+    said = section.said(kind)
+    if "activation" in said:
+        said["activation"] = at.activation(section, said["activation"])
+    normalised = section.integer("batch_normalize", 0, 0, 2) or section.integer("cbn", 0, 0, 1)
+    return said | {
+        "batch_normalize": bool(normalised),
+        "load": not section.flag("dontload", False),
+        "load_scales": not section.flag("dontloadscales", False),
+    }
+
+
+def _padding(section: CfgSection, size: int) -> int:
+    padding = section.integer("padding", 0, 0, MAX_KERNEL)
+    return size // 2 if section.flag("pad", False) else padding
+
+
+def convolutional(section: CfgSection, at: Position) -> LayerSpec:
+    """[convolutional]. pad=1 means padding = size / 2, as in Darknet; a dilated kernel's padding is dilated with it."""
+    said = _said(section, at, ConvolutionSpec)
+    filters, size, groups, blur = (said[name] for name in ("filters", "size", "groups", "blur"))
+    if size == 1:
+        said["dilation"] = 1
+    dilation = said["dilation"]
+    padding = _padding(section, size) * dilation
+    channels = at.in_shape[2]
+    if channels % groups or filters % groups:
+        section.fail(f"groups={groups} must divide the {channels} input channels and the {filters} filters", "groups")
+    pair = strides(section)
+    own = (1, 1) if blur else pair
+    out_shape = window(section, at.in_shape, dilation * (size - 1) + 1, own, 2 * padding, filters)
+    if blur:
+        out_shape = blurred(section, out_shape, blur, pair)
+    stride, sample = common_stride(own)
+    said |= {"stride": stride, "sample": sample, "padding": padding, "blur_strides": pair if blur else (1, 1)}
+    layer = ConvolutionSpec(**at.common(section, out_shape), **said, shares=_shared(section, at))
+    if layer.shares is not None:
+        _check_shared(section, layer, at.layers[layer.shares])
+    return layer
+
+
+def _shared(section: CfgSection, at: Position) -> int | None:
+    if "share_index" not in section.entries:
+        return None
+    number = section.integer("share_index", 0, -1_000_000_000, 1 << 20)
+    return None if number == -1_000_000_000 else layer_reference(section, at, "share_index", number)
+
+
+def _check_shared(section: CfgSection, layer: ConvolutionSpec, other: LayerSpec) -> None:
+    if (
+        type(other) is not ConvolutionSpec
+        or other.weight_shape != layer.weight_shape
+        or (other.groups != layer.groups or other.batch_normalize != layer.batch_normalize)
+    ):
+        section.fail(
+            f"share_index names layer {other.index} [{other.kind}]; it must be a convolution of the same filters, size, "
+            "channels, groups and batch_normalize",
+            "share_index",
+        )
+
+
+def connected(section: CfgSection, at: Position) -> LayerSpec:
+    """[connected]."""
+    said = _said(section, at, ConnectedSpec)
+    return ConnectedSpec(**at.common(section, (1, 1, said["filters"])), **said)
+
+
+def batchnorm(section: CfgSection, at: Position) -> LayerSpec:
+    """[batchnorm], with a bias per channel."""
+    channels = at.in_shape[2]
+    load = not section.flag("dontload", False)
+    return BatchnormSpec(**at.common(section, at.in_shape), filters=channels, groups=channels, batch_normalize=True, load=load)
+
+
+def deconvolutional(section: CfgSection, at: Position) -> LayerSpec:
+    """[deconvolutional]: (in - 1) * stride + size - 2 * padding."""
+    said = _said(section, at, DeconvolutionalSpec)
+    size, filters = said["size"], said["filters"]
+    stride, padding = section.integer("stride", 1, 1, MAX_KERNEL), _padding(section, said["size"])
+    if padding > size - 1:
+        section.fail(f"padding={padding} of a deconvolution of size {size} is not supported; use at most {size - 1}")
+    height, width, channels = at.in_shape
+    if channels > MAX_CHANNELS:
+        section.fail(f"{channels} channels; the limit is {MAX_CHANNELS}")
+    sides = [(side - 1) * stride + size - 2 * padding for side in (height, width)]
+    if min(sides) < 1:
+        section.fail(f"padding={padding} leaves nothing of {width}x{height}; lower it", "padding")
+    return DeconvolutionalSpec(
+        **at.common(section, (sides[0], sides[1], filters)), **said, stride=1, padding=size - 1 - padding, spread=stride
+    )

@@ -1,0 +1,106 @@
+"""Sections that read other layers than the one before, or none."""
+
+from __future__ import annotations
+
+from mpnet.formats.cfg.position import Position, layer_references, one_reference, shape_text
+from mpnet.formats.cfg.tokens import CfgSection
+from mpnet.model.keys import Key
+from mpnet.model.layers import MAX_CHANNELS, ImplicitSpec, LayerSpec, RouteSpec, SamSpec, ScaleChannelsSpec, Shape, ShortcutSpec
+
+_TYPES = {"none": "none", "per_feature": "per_feature", "per_layer": "per_feature", "per_channel": "per_channel"}
+_NORMALISATIONS = {"none": "none", "relu": "relu", "avg_relu": "relu", "softmax": "softmax"}
+
+
+def route(section: CfgSection, at: Position) -> LayerSpec:
+    """[route] of one or several layers, optionally one of `groups` equal parts of each."""
+    inputs = layer_references(section, at, "layers")
+    if not inputs:
+        section.fail("layers is missing; say which layers to join, for example layers=-1,8")
+    groups = section.said(RouteSpec)["groups"]
+    group_id = section.integer("group_id", 0, 0, groups - 1)
+    shapes = [at.shape(index) for index in inputs]
+    for index, shape in zip(inputs, shapes, strict=True):
+        if shape[:2] != shapes[0][:2]:
+            section.fail(
+                f"layers {inputs[0]} {shape_text(shapes[0])} and {index} {shape_text(shape)} differ in width or height",
+                "layers",
+            )
+        if shape[2] % groups:
+            section.fail(f"groups={groups} does not divide the {shape[2]} channels of layer {index}", "groups")
+    channels = sum(shape[2] // groups for shape in shapes)
+    if channels > MAX_CHANNELS:
+        section.fail(f"{channels} channels; the limit is {MAX_CHANNELS}", "layers")
+    common = at.common(section, (shapes[0][0], shapes[0][1], channels))
+    return RouteSpec(**{**common, "inputs": inputs, "in_shape": shapes[0]}, groups=groups, group_id=group_id)
+
+
+def shortcut(section: CfgSection, at: Position) -> LayerSpec:
+    """[shortcut]: the layer before plus others."""
+    others = layer_references(section, at, "from")
+    if not others:
+        section.fail("from is missing; say which layer to add, for example from=-3")
+    said = section.said(ShortcutSpec)
+    said["activation"] = at.activation(section, said["activation"])
+    weights = _TYPES[section.value("weights_type", Key("text", tuple(_TYPES)), "none")]
+    normalisation = _NORMALISATIONS[section.value("weights_normalization", Key("text", tuple(_NORMALISATIONS)), "none")]
+    layer = ShortcutSpec(
+        **at.common(section, at.in_shape, *others),
+        **said,
+        weights_type=weights,
+        normalisation=normalisation,
+        load=not section.flag("dontload", False),
+        other_shapes=tuple(at.shape(index) for index in others),
+    )
+    for index in others:
+        _check_added(section, at, layer, index)
+    return layer
+
+
+def _check_added(section: CfgSection, at: Position, layer: ShortcutSpec, index: int) -> None:
+    shape, other = at.in_shape, at.shape(index)
+    if other[:2] == shape[:2]:
+        return
+    shapes = f"layers {at.index - 1} {shape_text(shape)} and {index} {shape_text(other)} differ in width or height"
+    if at.dialect == "alexeyab":
+        section.fail(f"{shapes}, where AlexeyAB's program aborts; use dialect darknet if the original trained it", "from")
+    if len(layer.inputs) > 2 or layer.weights_type != "none":
+        section.fail(f"{shapes}; only one layer without weights may", "from")
+    large, small = (other, shape) if other[1] > shape[1] else (shape, other)
+    if large[1] // small[1] != large[0] // small[0]:
+        section.fail(f"{shapes}, not by one factor", "from")
+
+
+def scale_channels(section: CfgSection, at: Position) -> LayerSpec:
+    """[scale_channels]: another layer times the one before, which has a value per channel or per pixel."""
+    other = one_reference(section, at, "from")
+    said = section.said(ScaleChannelsSpec)
+    said["activation"] = at.activation(section, said["activation"])
+    shape = at.shape(other)
+    wanted: Shape = (shape[0], shape[1], 1) if said["per_pixel"] else (1, 1, shape[2])
+    if at.in_shape != wanted:
+        section.fail(
+            f"layer {at.index - 1} {shape_text(at.in_shape)} cannot scale layer {other} {shape_text(shape)}; it must be "
+            f"{shape_text(wanted)}",
+            "from",
+        )
+    return ScaleChannelsSpec(**at.common(section, shape, other), **said)
+
+
+def sam(section: CfgSection, at: Position) -> LayerSpec:
+    """[sam]: the layer before times another, value by value."""
+    other = one_reference(section, at, "from")
+    if at.shape(other) != at.in_shape:
+        shapes = f"{at.index - 1} {shape_text(at.in_shape)} and {other} {shape_text(at.shape(other))}"
+        section.fail(f"layers {shapes} differ in shape", "from")
+    said = section.said(SamSpec)
+    said["activation"] = at.activation(section, said["activation"])
+    return SamSpec(**at.common(section, at.in_shape, other), **said)
+
+
+def implicit(section: CfgSection, at: Position) -> LayerSpec:
+    """[implicit]: constants."""
+    said = section.said(ImplicitSpec)
+    for key in ("mean", "std"):  # of the values that training starts from
+        section.text(key)
+    load = not section.flag("dontload", False)
+    return ImplicitSpec(**at.common(section, (said["atoms"], 1, said["filters"])), **said, load=load)

@@ -1,0 +1,143 @@
+"""Where a section of a cfg stands, and what several kinds of sections ask in the same way."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import gcd
+from typing import Any, Sequence
+
+from mpnet.formats.cfg.tokens import CfgSection
+from mpnet.model.layers import MAX_KERNEL, NETWORK_INPUT, LayerSpec, PrecisionKeys, Shape
+
+Pair = tuple[int, int]
+ALEXEYAB_ACTIVATIONS = frozenset(
+    (
+        "swish",
+        "mish",
+        "hard_mish",
+        "relu6",
+        "gelu",
+        "revleaky",
+        "normalize_channels",
+        "normalize_channels_softmax",
+        "normalize_channels_softmax_maxval",
+    )
+)
+"""Words that the original program does not know."""
+
+
+@dataclass(frozen=True)
+class Position:
+    """Where a section stands: the layers before it and the image's shape; its precision keys; the network's dialect.
+
+    warnings: what the section's builder wants the user to know.
+    """
+
+    layers: Sequence[LayerSpec]
+    image: Shape
+    declared: PrecisionKeys | None
+    dialect: str
+    warnings: list[str]
+
+    @property
+    def index(self) -> int:
+        """Its own layer index."""
+        return len(self.layers)
+
+    def shape(self, index: int) -> Shape:
+        """The shape of a layer before it."""
+        return self.image if index == NETWORK_INPUT else self.layers[index].out_shape
+
+    @property
+    def in_shape(self) -> Shape:
+        """The shape of the layer just before it."""
+        return self.shape(self.index - 1)
+
+    def common(self, section: CfgSection, out_shape: Shape, *others: int) -> dict[str, Any]:
+        """The fields that every layer has; its inputs are the layer before it and `others`."""
+        inputs = (self.index - 1, *others)
+        return {
+            "index": self.index,
+            "line": section.line,
+            "inputs": inputs,
+            "in_shape": self.shape(inputs[0]),
+            "out_shape": out_shape,
+            "declared": self.declared,
+        }
+
+    def activation(self, section: CfgSection, word: str) -> str:
+        """The activation that a word stands for. The original program takes what it does not know for relu."""
+        if self.dialect == "darknet" and word in ALEXEYAB_ACTIVATIONS:
+            line = section.entries["activation"].line
+            self.warnings.append(
+                f"{section.source}:{line}: the original Darknet does not know activation={word} and takes relu, and so "
+                "does dialect darknet; use dialect alexeyab for what the word says"
+            )
+            return "relu"
+        return "leaky" if word == "revleaky" else word
+
+
+def strides(section: CfgSection) -> Pair:
+    """(x, y)."""
+    common = section.integer("stride", 1, 1, MAX_KERNEL)
+    x, y = (section.integer(key, common, -1, MAX_KERNEL) for key in ("stride_x", "stride_y"))
+    return (x if x > 0 else common, y if y > 0 else common)
+
+
+def common_stride(pair: Pair) -> tuple[int, Pair]:
+    """The stride of both axes that a kernel goes by, and what of its result is kept: every so manieth (x, y)."""
+    common = gcd(*pair)
+    return common, (pair[0] // common, pair[1] // common)
+
+
+def window(section: CfgSection, shape: Shape, size: int, pair: Pair, padding: int, channels: int) -> Shape:
+    """The result's shape for a window of `size` over each axis padded by `padding` in total."""
+    height, width, _ = shape
+    if min(height, width) + padding < size:
+        section.fail(
+            f"a window of {size} does not fit into the input of {width}x{height} with {padding} of padding; "
+            "lower size or raise pad"
+        )
+    return ((height + padding - size) // pair[1] + 1, (width + padding - size) // pair[0] + 1, channels)
+
+
+def blurred(section: CfgSection, shape: Shape, kind: int, pair: Pair) -> Shape:
+    """What antialiasing leaves of a result: 1: 3x3, padded by 1 on each side; 2: 2x2."""
+    return window(section, shape, 3 if kind == 1 else 2, pair, 2 if kind == 1 else 0, shape[2])
+
+
+def layer_reference(section: CfgSection, at: Position, key: str, number: int) -> int:
+    """A layer index from Darknet's notation: negative counts back from this layer."""
+    index = at.index + number if number < 0 else number
+    if not 0 <= index < at.index:
+        section.fail(
+            f"{key} names layer {number}, which is not before this layer {at.index}; "
+            + (f"use -{at.index} to -1 or 0 to {at.index - 1}" if at.index else "the first layer can name none"),
+            key,
+        )
+    if getattr(at.layers[index], "blur", 0):
+        section.fail(
+            f"{key} names layer {index}, which has antialiasing: Darknet mixes up its shapes there; only the layer "
+            "behind it can read it",
+            key,
+        )
+    return index
+
+
+def layer_references(section: CfgSection, at: Position, key: str) -> tuple[int, ...]:
+    """Those that a key lists."""
+    numbers = section.integers(key, -at.index - 1, 1 << 20)
+    return tuple(layer_reference(section, at, key, number) for number in numbers)
+
+
+def one_reference(section: CfgSection, at: Position, key: str) -> int:
+    """The one that a key names."""
+    found = layer_references(section, at, key)
+    if len(found) != 1:
+        section.fail(f"{key} must name exactly one layer, for example {key}=-3", key)
+    return found[0]
+
+
+def shape_text(shape: Shape) -> str:
+    """Of a message."""
+    return f"({shape[1]}x{shape[0]}x{shape[2]})"

@@ -1,0 +1,152 @@
+"""Reads a Darknet cfg into a NetworkSpec: the sections and keys of both Darknet programs, but recurrent and binary networks."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from mpnet.config.protocol import DIALECTS
+from mpnet.errors import ConfigError, FormatError, PrecisionError
+from mpnet.formats.cfg.dialect import dialect_of
+from mpnet.formats.cfg.keys import DEFAULT_ONLY, MISTAKEN, PRECISION_KEYS, QUANTIZATION_KEYS, TRAINING
+from mpnet.formats.cfg.layers import ALIASES, BUILDERS, REFUSED
+from mpnet.formats.cfg.position import Position
+from mpnet.formats.cfg.precision import precision_keys
+from mpnet.formats.cfg.published import misfits
+from mpnet.formats.cfg.tokens import MAX_CFG_BYTES, CfgSection, shorten, tokenize
+from mpnet.formats.documents.values import is_real
+from mpnet.formats.files.bounded import read_bounded
+from mpnet.messages import bytes_text
+from mpnet.model.layers import LayerSpec, YoloSpec
+from mpnet.model.network import NetworkSpec
+from mpnet.model.precision import FP32
+from mpnet.model.selectors import name_layers
+
+MAX_SIDE = 16384
+MAX_IMAGE_CHANNELS = 64
+MAX_ACTIVATION_BYTES = 4 << 30
+MAX_PARAMETERS = 1 << 29
+
+
+def read_cfg(path: str | Path, dialect: str = "auto") -> NetworkSpec:
+    """Read a cfg file.
+
+    dialect: of DIALECTS: whose program's ways to follow; auto: AlexeyAB's where the cfg uses what only that one has.
+    Raises: FormatError, PrecisionError: `file:line: what is wrong; the remedy`.
+    """
+    return parse_cfg(read_cfg_bytes(path), str(path), dialect)
+
+
+def read_cfg_bytes(path: str | Path) -> bytes:
+    """The bytes of a network file. Raises: FormatError when it cannot be read or is too large."""
+    return read_bounded(path, MAX_CFG_BYTES, "cfg")
+
+
+def parse_cfg(content: bytes | str, source: str = "<text>", dialect: str = "auto") -> NetworkSpec:
+    """The network that a cfg's text describes; `source` stands for the file in messages."""
+    data = content.encode("utf-8", "surrogateescape") if isinstance(content, str) else content
+    sections = tokenize(data, source)
+    if not sections:
+        raise FormatError(f"{source}: empty; a cfg begins with [net]")
+    net, *rest = sections
+    if ALIASES.get(net.name, net.name) != "net":
+        net.fail(f"the first section is [{shorten(net.name)}]; a cfg begins with [net]")
+    if not rest:
+        net.fail("no layer follows [net]")
+    width, height = net.integer("width", 0, 0, MAX_SIDE), net.integer("height", 0, 0, MAX_SIDE)
+    if not width or not height:
+        net.fail("width and height of the image are missing or 0; add them to [net]")
+    channels = net.integer("channels", 3, 1, MAX_IMAGE_CHANNELS)
+    net_options = {key: entry.value for key, entry in net.entries.items()}
+    warnings: list[str] = []
+    if dialect not in DIALECTS:
+        raise ConfigError(f"dialect {dialect!r} is unknown; known are {', '.join(DIALECTS)}")
+    suggested, why = dialect_of(rest)
+    chosen = suggested if dialect == "auto" else dialect
+    declared = precision_keys(net)
+    _check_left_over(net, "net", warnings)
+
+    layers: list[LayerSpec] = []
+    image = (height, width, channels)
+    parameters = 0
+    for section in rest:
+        kind = ALIASES.get(section.name, section.name)
+        if kind in REFUSED:
+            section.fail(f"[{section.name}] is not supported: {REFUSED[kind]}")
+        if kind not in BUILDERS:
+            section.fail(f"layer type [{shorten(section.name)}] is not supported; known are {', '.join(BUILDERS)}")
+        layer = BUILDERS[kind](section, Position(layers, image, precision_keys(section), chosen, warnings))
+        _check_head_precision(section, layer)
+        _check_left_over(section, kind, warnings)
+        layers.append(layer)
+        parameters += layer.parameters
+        _check_memory(section, 4 * layer.activations, "the layer needs")
+        if parameters > MAX_PARAMETERS:
+            section.fail(f"the layers up to here hold {parameters} parameters; the limit is {MAX_PARAMETERS}")
+    digest = hashlib.sha256(b"".join([data, *(content for section in rest for content in section.read)])).hexdigest()
+    warnings += misfits(layers, source)
+    network = NetworkSpec(
+        width,
+        height,
+        channels,
+        name_layers(layers),
+        declared,
+        net_options,
+        source,
+        digest,
+        tuple(warnings),
+        chosen,
+        why if dialect == "auto" else "as asked for",
+        suggested,
+    )
+    _check_memory(net, network.peak_bytes, "the layers that live at one time need")
+    return network
+
+
+def _check_memory(section: CfgSection, size_bytes: int, what: str) -> None:
+    if size_bytes > MAX_ACTIVATION_BYTES:
+        section.fail(
+            f"{what} {bytes_text(size_bytes)} for one image; the limit is {bytes_text(MAX_ACTIVATION_BYTES)}; lower "
+            "width, height or filters"
+        )
+
+
+def _check_head_precision(section: CfgSection, layer: LayerSpec) -> None:
+    keys = layer.declared
+    if isinstance(layer, YoloSpec) and keys is not None and keys.precision not in (None, FP32):
+        raise PrecisionError(f"{section.source}:{keys.line}: [{layer.kind}] is always fp32; remove {keys.precision}=1")
+
+
+def _check_left_over(section: CfgSection, kind: str, warnings: list[str]) -> None:
+    """Sort the keys that nothing has read: training, unsupported, misspelt precision, unknown."""
+    for key, value in DEFAULT_ONLY.get(kind, {}).items():
+        text = section.text(key)
+        if text is None or text == value:
+            continue
+        if not (is_real(text) and is_real(value) and float(text) == float(value)):
+            section.fail(f"{key}={shorten(text)} is not supported in [{section.name}]; only {key}={value} is", key)
+    known = {key for key, entry in section.entries.items() if entry.used} | TRAINING[kind]
+    for key, entry in section.repeated:
+        first, place = section.entries[key], f"{section.source}:{entry.line}"
+        if key in TRAINING[kind] or entry.value == first.value:
+            warnings.append(f"{place}: {shorten(key)} is given twice; the first, in line {first.line}, counts")
+        elif key in known:
+            warnings.append(f"{place}: {key}={shorten(entry.value)} contradicts line {first.line}, which counts, as in Darknet")
+    for key, entry in section.entries.items():
+        if entry.commented and entry.used and entry.value[0].isalpha():
+            warnings.append(
+                f"{section.source}:{entry.line}: Darknet takes the comment for a part of the word {shorten(entry.value)!r}, "
+                "which it then does not know; put comments on lines of their own"
+            )
+        if key in known:
+            continue
+        if key in MISTAKEN:
+            near = [MISTAKEN[key]]
+        else:
+            import difflib  # for mistakes only
+
+            near = difflib.get_close_matches(key.lower(), (*PRECISION_KEYS, *QUANTIZATION_KEYS), n=1, cutoff=0.7)
+        place = f"{section.source}:{entry.line}"
+        if near:
+            raise PrecisionError(f"{place}: unknown key {shorten(key)!r}; did you mean {near[0]!r}?")
+        warnings.append(f"{place}: unknown key {shorten(key)!r} in [{shorten(section.name)}] is ignored")

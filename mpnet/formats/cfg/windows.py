@@ -1,0 +1,163 @@
+"""Sections that pool, resize, cut or rearrange one tensor."""
+
+from __future__ import annotations
+
+from mpnet.formats.cfg.position import Pair, Position, blurred, common_stride, shape_text, strides, window
+from mpnet.formats.cfg.tokens import CfgSection
+from mpnet.model.layers import (
+    MAX_CHANNELS,
+    MAX_KERNEL,
+    AvgpoolSpec,
+    CropSpec,
+    LayerSpec,
+    LocalAvgpoolSpec,
+    MaxpoolSpec,
+    PadSpec,
+    Reorg3dSpec,
+    ReorgSpec,
+    Shape,
+    SliceSpec,
+    UpsampleSpec,
+)
+
+MAX_SIDE = 32768
+
+
+def maxpool(section: CfgSection, at: Position) -> LayerSpec:
+    """[maxpool]; without `padding` the total is size - 1."""
+    shape, pair, blur = at.in_shape, strides(section), section.said(MaxpoolSpec)["blur"]
+    depth = section.integer("out_channels", 1, 1, MAX_CHANNELS)
+    if section.flag("maxpool_depth", False):
+        if depth > shape[2]:
+            section.fail(f"out_channels={depth} is more than the {shape[2]} channels of its input", "out_channels")
+        for key in ("size", "padding"):
+            section.text(key)
+        return MaxpoolSpec(**at.common(section, (shape[0], shape[1], depth)), depth=depth)
+    own = (1, 1) if blur else pair
+    size, padding = _pooling(section, shape, own)
+    out_shape = window(section, shape, size, own, padding, shape[2])
+    if blur:
+        out_shape = blurred(section, out_shape, blur, pair)
+    stride, sample = common_stride(own)
+    return MaxpoolSpec(
+        **at.common(section, out_shape),
+        size=size,
+        stride=stride,
+        padding=padding,
+        sample=sample,
+        blur=blur,
+        blur_strides=pair if blur else (1, 1),
+    )
+
+
+def _pooling(section: CfgSection, shape: Shape, pair: Pair) -> tuple[int, int]:
+    size = section.integer("size", section.integer("stride", 1, 1, MAX_KERNEL), 1, MAX_KERNEL)
+    padding = section.integer("padding", size - 1, 0, MAX_KERNEL)
+    out_shape = window(section, shape, size, pair, padding, shape[2])
+    # A window that lies outside altogether would have no values.
+    before = padding // 2
+    if before >= size or any((out_shape[axis] - 1) * pair[1 - axis] - before >= shape[axis] for axis in (0, 1)):
+        section.fail(f"padding={padding} puts whole windows of {size} outside the input; use {size - 1}", "padding")
+    return size, padding
+
+
+def local_avgpool(section: CfgSection, at: Position) -> LayerSpec:
+    """[local_avgpool]: windows as of [maxpool]."""
+    pair = strides(section)
+    size, padding = _pooling(section, at.in_shape, pair)
+    out_shape = window(section, at.in_shape, size, pair, padding, at.in_shape[2])
+    return LocalAvgpoolSpec(**at.common(section, out_shape), size=size, strides=pair, padding=padding)
+
+
+def avgpool(section: CfgSection, at: Position) -> LayerSpec:
+    """[avgpool], global."""
+    return AvgpoolSpec(**at.common(section, (1, 1, at.in_shape[2])))
+
+
+def upsample(section: CfgSection, at: Position) -> LayerSpec:
+    """[upsample] by a whole factor; a negative stride sums blocks."""
+    height, width, channels = at.in_shape
+    said = section.said(UpsampleSpec)
+    stride = section.integer("stride", 2, -64, 64)
+    factor = abs(stride)
+    if factor == 0 or (stride < 0 and factor > min(height, width)):
+        section.fail(f"stride={stride} makes nothing of {width}x{height}", "stride")
+    if stride < 0:
+        shape = (height // factor, width // factor, channels)
+    else:
+        shape = (height * factor, width * factor, channels)
+        if max(shape[:2]) > MAX_SIDE:
+            section.fail(f"the result would be {shape[1]}x{shape[0]}; the limit is {MAX_SIDE}")
+    return UpsampleSpec(**at.common(section, shape), **said, factor=factor, shrinks=stride < 0)
+
+
+def crop(section: CfgSection, at: Position) -> LayerSpec:
+    """[crop]: the centre, as Darknet does when it is not being trained."""
+    height, width, channels = at.in_shape
+    high = section.integer("crop_height", 1, 1, MAX_SIDE)
+    wide = section.integer("crop_width", 1, 1, MAX_SIDE)
+    if high > height or wide > width:
+        section.fail(f"a crop of {wide}x{high} does not fit into the input of {width}x{height}")
+    said = section.said(CropSpec)
+    return CropSpec(**at.common(section, (high, wide, channels)), **said, left=(width - wide) // 2, top=(height - high) // 2)
+
+
+def pad(section: CfgSection, at: Position) -> LayerSpec:
+    """[pad]."""
+    height, width, channels = at.in_shape
+    said = section.said(PadSpec)
+    shape = (
+        height + said["top"] + said["bottom"],
+        width + said["left"] + said["right"],
+        channels + said["front"] + said["back"],
+    )
+    if shape[2] > MAX_CHANNELS or max(shape[:2]) > MAX_SIDE:
+        section.fail(f"the result would be {shape_text(shape)}; the limits are {MAX_SIDE} and {MAX_CHANNELS}")
+    return PadSpec(**at.common(section, shape), **said)
+
+
+def slice_(section: CfgSection, at: Position) -> LayerSpec:
+    """[slice]."""
+    height, width, channels = at.in_shape
+    said = section.said(SliceSpec)
+    if said["first"] + said["channels"] > channels:
+        section.fail(f"channels {said['first']} to {said['first'] + said['channels'] - 1} of {channels} do not exist", "first")
+    return SliceSpec(**at.common(section, (height, width, said["channels"])), **said)
+
+
+def reorg(section: CfgSection, at: Position) -> LayerSpec:
+    """[reorg]."""
+    said = section.said(ReorgSpec)
+    height, width, channels = at.in_shape
+    if said["flatten"]:
+        return ReorgSpec(**at.common(section, _reorganised(section, at.in_shape, said["stride"], said["reverse"])), **said)
+    if said["extra"]:
+        return ReorgSpec(**at.common(section, (1, 1, height * width * channels + said["extra"])), **said)
+    shape = _reorganised(section, at.in_shape, said["stride"], said["reverse"])
+    if channels % said["stride"] ** 2:
+        section.fail(f"stride={said['stride']} needs a multiple of {said['stride'] ** 2} channels, not {channels}", "stride")
+    return ReorgSpec(**at.common(section, shape), **said)
+
+
+def reorg3d(section: CfgSection, at: Position) -> LayerSpec:
+    """[reorg3d]."""
+    said = section.said(Reorg3dSpec)
+    shape = _reorganised(section, at.in_shape, said["stride"], said["reverse"])
+    if said["reverse"] and shape[2] // said["stride"] ** 2 < 1:
+        section.fail(f"stride={said['stride']} needs more than {at.in_shape[2]} channels to be reversed", "stride")
+    return Reorg3dSpec(**at.common(section, shape), **said)
+
+
+def _reorganised(section: CfgSection, shape: Shape, stride: int, reverse: bool) -> Shape:
+    height, width, channels = shape
+    square = stride * stride
+    found = (
+        (height * stride, width * stride, channels // square)
+        if reverse
+        else (height // stride, width // stride, channels * square)
+    )
+    if height * width * channels != found[0] * found[1] * found[2]:
+        section.fail(f"stride={stride} does not divide the input {shape_text(shape)}", "stride")
+    if found[2] > MAX_CHANNELS or max(found[:2]) > MAX_SIDE:
+        section.fail(f"the result would be {shape_text(found)}; the limits are {MAX_SIDE} and {MAX_CHANNELS}", "stride")
+    return found

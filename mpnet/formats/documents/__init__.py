@@ -1,0 +1,1 @@
+"""JSON and YAML documents: experiments, detections, predictions, ranges, and what each may hold."""

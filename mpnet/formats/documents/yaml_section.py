@@ -1,0 +1,146 @@
+"""A mapping of an experiment file -> the dataclass that declares its keys."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import MISSING, fields
+from pathlib import Path
+from typing import Any, Iterable, TypeVar
+
+from mpnet.config.experiment import OptionRange
+from mpnet.errors import ConfigError
+from mpnet.formats.documents.values import typed
+from mpnet.formats.documents.yaml_tree import Mapping, Node, Scalar, Sequence
+from mpnet.messages import shown
+from mpnet.model.keys import Key, keys_of, names_of, paths_of
+from mpnet.model.quantization import QuantizationOptions
+
+_NULL = {"", "~", "null", "none"}
+_OPTIONS = tuple(paths_of(QuantizationOptions))
+_ANY = Key("text")
+_Declared = TypeVar("_Declared")
+
+
+def read_section(declared: type[_Declared], node: Node, path: str, base: Path) -> _Declared:
+    """What a mapping says, its defaults where it says nothing.
+
+    path: dotted name of the mapping, '' for the whole file. base: the folder that paths count from.
+    Raises: ConfigError with file and line.
+    """
+    found = mapping(node, path or "the file")
+    known = names_of(declared)
+    for key, place in found.key_places.items():
+        if key not in known:
+            where = f" in {path!r}" if path else ""
+            raise ConfigError(f"{place}: unknown key {shown(key)}{where}{nearest(key, known)}")
+    return declared(**_said(declared, found, path, base))
+
+
+def _said(declared: type | dict[str, Any], found: Mapping, path: str, base: Path) -> dict[str, Any]:
+    required = set()
+    if isinstance(declared, type):
+        required = {f.name for f in fields(declared) if f.default is MISSING and f.default_factory is MISSING}
+    said: dict[str, Any] = {}
+    for own, key in keys_of(declared).items():
+        name, node = f"{path}.{own}" if path else own, found.items.get(own)
+        if key.kind == "inline":
+            values = _said(key.of, found, path, base)
+            said[own] = key.of(**values) if isinstance(key.of, type) else values
+        elif key.none and isinstance(node, Scalar) and node.text in (key.none, "null", "~"):
+            said[own] = None
+        elif node is not None and not _is_null(node, name):
+            said[own] = value_of(node, name, key, base)
+        elif own in required:
+            raise missing(found, name)
+    return said
+
+
+def _is_null(node: Node, name: str) -> bool:
+    if not (isinstance(node, Scalar) and node.plain and node.text.lower() in _NULL):
+        return False
+    # `resize:` with nothing behind it is an oversight; `limit: null` says "none" on purpose.
+    if node.text == "":
+        raise ConfigError(f"{node.place}: {name} has no value; give one or remove the key")
+    return True
+
+
+def missing(found: Mapping, name: str) -> ConfigError:
+    """The error for a key that must be there."""
+    return ConfigError(f"{found.place}: key {name!r} is missing; see docs/experiments.md")
+
+
+def value_of(node: Node, name: str, key: Key, base: Path) -> Any:
+    """What one key says. Raises: ConfigError with file and line."""
+    if key.many:
+        return _each_once(node, name, key, base)
+    if key.kind == "section":
+        if key.short and isinstance(node, Scalar):
+            return key.of(**{key.short: value_of(node, name, keys_of(key.of)[key.short], base)})
+        return read_section(key.of, node, name, base)
+    if key.kind == "selectors":
+        pairs = mapping(node, name).items.items()
+        return tuple((selector, value_of(value, f"{name}.{selector}", key.of, base)) for selector, value in pairs)
+    if key.kind == "groups":
+        groups = node.items if isinstance(node, Sequence) else [node]
+        return tuple(_each_once(group, name, _ANY, base) for group in groups)
+    if key.kind == "options":
+        return tuple(_option_range(path, value, name) for path, value in mapping(node, name).items.items())
+    return _single(node, name, key, base)
+
+
+def _single(node: Node, name: str, key: Key, base: Path) -> Any:
+    if not isinstance(node, Scalar):
+        what = "a list" if isinstance(node, Sequence) else "a mapping"
+        raise ConfigError(f"{node.place}: {name} is {what}; it must be one value")
+    said = f"{node.place}: {name} is {shown(node.text)}"
+    if key.kind == "path":
+        if "\0" in node.text or not node.text.strip():
+            raise ConfigError(f"{said}; it must be a path")
+        return base / Path(node.text)
+    if key.choices and node.text not in key.choices:
+        raise ConfigError(f"{said}{nearest(node.text, key.choices)}")
+    try:
+        return typed(node.text, key)
+    except ValueError as wanted:
+        raise ConfigError(f"{said}; it must be {wanted}") from None
+
+
+def _each_once(node: Node, name: str, key: Key, base: Path) -> tuple[Any, ...]:
+    """A list of values; a single value counts as a list of one."""
+    items = node.items if isinstance(node, Sequence) else [node]
+    values = tuple(_single(item, name, key, base) for item in items)
+    if not values:
+        raise ConfigError(f"{node.place}: {name} is an empty list; name at least one")
+    for position, value in enumerate(values):
+        if value in values[:position]:
+            raise ConfigError(f"{items[position].place}: {name} names {shown(value)} twice; keep one")
+    return values
+
+
+def _option_range(path: str, value: Node, name: str) -> OptionRange:
+    """One option of quantisation and the values that a sweep tries."""
+    if path not in _OPTIONS:
+        raise ConfigError(f"{value.place}: {name} varies {shown(path)}{nearest(path, _OPTIONS)}")
+    values = _each_once(value, f"{name}.{path}", _ANY, Path())
+    options = []
+    for written in values:
+        node: Node = Scalar(written, True, value.place)
+        for key in reversed(path.split(".")):
+            node = Mapping(value.place, {key: node}, {key: value.place})
+        options.append(read_section(QuantizationOptions, node, name, Path()))
+    return OptionRange(path, values, tuple(options))
+
+
+def mapping(node: Node, name: str) -> Mapping:
+    """`node` as a mapping, or the error that says what it is instead."""
+    if not isinstance(node, Mapping):
+        what = "a list" if isinstance(node, Sequence) else shown(node.text)
+        raise ConfigError(f"{node.place}: {name} is {what}; it must hold `key: value` pairs")
+    return node
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """A hint such as `; did you mean 'int8'?`, or the list of known names when none is near."""
+    known = list(known)
+    found = difflib.get_close_matches(name[:80], known, n=1, cutoff=0.6)
+    return f"; did you mean {found[0]!r}?" if found else f"; known are {', '.join(known)}"

@@ -1,0 +1,1 @@
+"""Files as such: read with limits, written whole or not at all, digests, blocks shared by processes."""

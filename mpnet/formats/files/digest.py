@@ -1,0 +1,58 @@
+"""Digests of large files, known again as long as nobody touched the file: by its place, size and times, as git does."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from mpnet.formats.files.cache import FileCache
+
+# A file may change twice within one tick of the file system's clock: of some a second or two, of most a hundredth.
+_TICK_NS, _COARSE_TICK_NS = 100_000_000, 2_100_000_000
+
+
+class FileState(NamedTuple):
+    """What changes when a file's content does: the system sets changed_ns, which no program can set back."""
+
+    path: str
+    device: int
+    inode: int
+    size_bytes: int
+    modified_ns: int
+    changed_ns: int
+
+    @property
+    def key(self) -> str:
+        """SHA-256 in hex."""
+        return hashlib.sha256(repr(("file", *self)).encode(errors="surrogateescape")).hexdigest()
+
+
+def file_state(path: str | Path) -> FileState | None:
+    """The state of a file at this moment; None when it cannot be had."""
+    try:
+        real = os.path.realpath(path)
+        found = os.stat(real)
+    except (OSError, ValueError):
+        return None
+    return FileState(real, found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+
+
+def known_digest(state: FileState, cache: FileCache) -> str | None:
+    """The SHA-256 (hex) of a file in this state, or None when it has not been remembered."""
+    blocks = cache.load(state.key)
+    return blocks[0].tobytes().hex() if blocks is not None and len(blocks) == 1 and blocks[0].size == 32 else None
+
+
+def remember_digest(state: FileState, digest: str, cache: FileCache) -> None:
+    """Keep the SHA-256 of what was read after the state was taken.
+
+    Not if it could be that of another content: the file has changed since, or so lately that its times would not show it.
+    """
+    tick_ns = _TICK_NS if state.changed_ns % 1_000_000_000 else _COARSE_TICK_NS
+    if time.time_ns() - state.changed_ns > tick_ns and file_state(state.path) == state:
+        cache.store(state.key, [np.frombuffer(bytes.fromhex(digest), np.uint8)])

@@ -1,0 +1,1 @@
+"""Image files: what there is, how large it is, and whether a decoder should see it."""

@@ -1,0 +1,1 @@
+"""Labels of data sets: YOLO and its lists, COCO, one class per image."""

@@ -1,0 +1,111 @@
+"""COCO ground truth (instances JSON) -> Dataset."""
+
+from __future__ import annotations
+
+from pathlib import Path, PurePosixPath
+from typing import Any, Sequence
+
+from mpnet.data.dataset import MAX_CATEGORIES, Category, Dataset, ImageRecord
+from mpnet.errors import DataError, FormatError
+from mpnet.formats.documents.json_text import box, integer, number, read_json, records
+from mpnet.formats.images.read import probe
+from mpnet.messages import all_at_once, named, shown
+
+
+def read_coco(
+    annotations: Path | str, images: Path | str, *, names: Sequence[str] | None = None, limit: int | None = None
+) -> Dataset:
+    """The labelled images of an instances file.
+
+    images: folder of the image files. limit: only the first images by rising image id.
+    names:  the network's class names in index order. When they are the file's category names, categories take their
+            order; else, when as many, the order of rising category ids (names lists spell COCO's classes in several
+            ways). None: rising ids.
+    Raises: DataError for files that cannot be read or images that are missing or of another size, FormatError for
+    content that is not what the format asks for; both name the file and the record.
+    """
+    document = read_json(annotations)
+    categories = _categories(document, annotations, names)
+    category_position = {category.id: position for position, category in enumerate(categories)}
+    listed = _images(document, annotations)
+    chosen = sorted(listed)[:limit]
+    image_position = {identity: position for position, identity in enumerate(chosen)}
+    rows: list[tuple[int, int, list[float], float, bool]] = []
+    for place, record in records(document, "annotations", annotations):
+        image_id, category_id = integer(record, "image_id", place), integer(record, "category_id", place)
+        if image_id not in listed:
+            raise FormatError(f"{place}: image_id {image_id} is not among the images")
+        if category_id not in category_position:
+            raise FormatError(f"{place}: category_id {category_id} is not among the categories")
+        crowd = record.get("iscrowd", 0)
+        if crowd not in (0, 1):
+            raise FormatError(f"{place}: 'iscrowd' must be 0 or 1, not {shown(crowd)}")
+        corners = box(record, "bbox", place)
+        area = number(record, "area", place) if "area" in record else corners[2] * corners[3]
+        if area < 0:
+            raise FormatError(f"{place}: 'area' is negative ({area})")
+        if image_id in image_position:
+            rows.append((image_position[image_id], category_position[category_id], corners, area, bool(crowd)))
+    found, broken = [], []
+    for identity in chosen:
+        try:
+            found.append(_record(identity, *listed[identity], Path(images), annotations))
+        except DataError as error:
+            broken.append(str(error))
+    if broken:
+        raise DataError(all_at_once(broken, len(chosen), "images"))
+    return Dataset.of(found, categories, rows)
+
+
+def _categories(document: Any, name: Path | str, names: Sequence[str] | None) -> tuple[Category, ...]:
+    found: list[Category] = []
+    for place, record in records(document, "categories", name):
+        identity = integer(record, "id", place)
+        title = record.get("name")
+        if not isinstance(title, str):
+            raise FormatError(f"{place}: 'name' must be text, not {shown(title)}")
+        found.append(Category(identity, title))
+    if not 1 <= len(found) <= MAX_CATEGORIES:
+        raise FormatError(f"{named(name)}: has {len(found)} categories; 1 to {MAX_CATEGORIES} are possible")
+    by_id = sorted(found, key=lambda category: category.id)
+    if names is None:
+        return tuple(by_id)
+    by_name = {category.name: category for category in by_id}
+    if len(by_name) == len(by_id) and len(set(names)) == len(names) and set(names) == set(by_name):
+        return tuple(by_name[title] for title in names)
+    if len(names) != len(by_id):
+        raise DataError(
+            f"{named(name)}: has {len(by_id)} categories, but the network names {len(names)} classes; "
+            "give the annotations and names of one data set"
+        )
+    return tuple(by_id)
+
+
+def _images(document: Any, name: Path | str) -> dict[int, tuple[str, int, int]]:
+    """File name, width and height by id."""
+    found: dict[int, tuple[str, int, int]] = {}
+    for place, record in records(document, "images", name):
+        identity = integer(record, "id", place)
+        file_name = record.get("file_name")
+        if not isinstance(file_name, str) or not file_name or "\0" in file_name:
+            raise FormatError(f"{place}: 'file_name' must be text, not {shown(file_name)}")
+        parts = PurePosixPath(file_name)
+        if parts.is_absolute() or ".." in parts.parts:
+            raise FormatError(f"{place}: 'file_name' {shown(file_name)} leaves the images folder; use names inside it")
+        found[identity] = (file_name, integer(record, "width", place), integer(record, "height", place))
+    if not found:
+        raise FormatError(f"{named(name)}: lists no images")
+    return found
+
+
+def _record(identity: int, file_name: str, width: int, height: int, folder: Path, name: Path | str) -> ImageRecord:
+    path = folder / file_name
+    if not path.is_file():
+        raise DataError(f"{named(path)}: missing, but listed in {named(name)} (image id {identity}); check the images folder")
+    record = probe(path, identity)
+    if (record.width, record.height) != (width, height):
+        raise DataError(
+            f"{named(path)}: is {record.width} x {record.height} pixels, but {named(name)} says "
+            f"{width} x {height}; the labels would not fit"
+        )
+    return record

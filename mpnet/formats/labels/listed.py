@@ -1,0 +1,271 @@
+"""Data sets as training programs describe them, Darknet's .data or list of images and Ultralytics' data.yaml -> Dataset.
+
+Both list images; the labels of `images/x.jpg` are in `labels/x.txt`, one `class cx cy w h` a line.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from dataclasses import dataclass
+from os.path import exists, isdir, isfile
+from pathlib import Path, PurePath
+from typing import Iterator, Sequence
+
+from mpnet.data.dataset import MAX_CATEGORIES, Category, Dataset
+from mpnet.errors import DataError, FormatError
+from mpnet.formats.documents.yaml_tree import Mapping, Node, Scalar, read_yaml_file
+from mpnet.formats.documents.yaml_tree import Sequence as YamlSequence
+from mpnet.formats.files.bounded import read_bounded
+from mpnet.formats.images.read import SUFFIXES, probe_all
+from mpnet.formats.labels.yolo import parse_labels, read_names, read_text
+from mpnet.messages import named, reason_of, shown
+
+MAX_LIST_BYTES = 256 * 1024 * 1024
+DEEPEST = 4
+"""Folders below one of images that are looked through."""
+ANCESTORS = 4
+"""How many folders above a file its relative paths may count from: Darknet's count from where it was started."""
+
+
+@dataclass(frozen=True)
+class Listed:
+    """images: those to evaluate on. names: of the classes, None where the file does not say.
+
+    training: the images that the network was trained on, as far as the file says.
+    """
+
+    images: tuple[Path, ...]
+    names: tuple[str, ...] | None
+    training: frozenset[Path] = frozenset()
+
+
+def read_listed(
+    file: Path | str, images: Path | str | None = None, names: Sequence[str] | None = None, *, limit: int | None = None
+) -> Dataset:
+    """The images that a .data, a list of images or a data.yaml names for validation, with their labels.
+
+    images: the folder that relative paths count from, None: that of the file, one above it, or the present one, in which they
+    are there. names: of the classes; None: as the file says. limit: only the first images. Ids are 1, 2, ... in the
+    file's order; an image without a label file has no objects (said in `notes`).
+    Raises: DataError for what cannot be read or names no images, FormatError with file and line for bad labels,
+    or no names.
+    """
+    found = describe_listed(file, images)
+    names = names or found.names
+    if names is None:
+        raise FormatError(f"{named(file)}: names no classes; name them with model.names")
+    chosen = found.images[:limit]
+    texts = [_label_file(image) for image in chosen]
+    records = probe_all(chosen)
+    if not any(map(isfile, texts)):
+        raise DataError(
+            f"{named(texts[0])}: no such file, and no other image of {named(file)} has labels either; they "
+            "stand in `labels/` for images in `images/`, or beside their images"
+        )
+    rows: list[tuple[int, int, list[float], float, bool]] = []
+    for position, (text, record) in enumerate(zip(texts, records, strict=True)):
+        if isfile(text):
+            for index, (cx, cy, w, h) in parse_labels(read_text(text), text, len(names)):
+                pixels = [(cx - w / 2) * record.width, (cy - h / 2) * record.height, w * record.width, h * record.height]
+                rows.append((position, index, pixels, pixels[2] * pixels[3], False))
+    notes = []
+    without = [image for image, text in zip(chosen, texts, strict=True) if not isfile(text)]
+    if without:
+        notes.append(
+            f"{len(without)} of {len(chosen)} images have no label file and count as empty, "
+            f"for example {shown(without[0].name)}"
+        )
+    trained = [image for image in chosen if image in found.training]
+    if trained:
+        notes.append(
+            f"{len(trained)} of {len(chosen)} images are in the training list as well, so figures flatter the "
+            f"network, for example {shown(trained[0].name)}"
+        )
+    return Dataset.of(records, [Category(index + 1, name) for index, name in enumerate(names)], rows, notes)
+
+
+def describe_listed(file: Path | str, images: Path | str | None = None) -> Listed:
+    """What a .data, a list of images or a data.yaml says. Raises: DataError, FormatError, ConfigError."""
+    path = Path(file)
+    bases = [Path(images)] if images is not None else [*_folders_from(path.parent), Path()]
+    if path.suffix in (".yaml", ".yml"):
+        return _ultralytics(path, bases)
+    if path.suffix == ".data":
+        return _darknet(path, bases)
+    return Listed(_listed(path, bases), None)
+
+
+def _folders_from(folder: Path) -> list[Path]:
+    return [folder, *itertools.islice(folder.absolute().parents, ANCESTORS)]
+
+
+def _darknet(path: Path, bases: list[Path]) -> Listed:
+    """`key = value` lines; `valid`, `names` and `train` count."""
+    said: dict[str, str] = {}
+    for number, line in enumerate(read_text(path).split("\n"), 1):
+        text = line.partition("#")[0].strip()
+        key, equals, value = text.partition("=")
+        if text and not equals:
+            raise FormatError(f"{named(path)}:{number}: {shown(text)} is not of the form key = value")
+        said[key.strip()] = value.strip()
+    if not said.get("valid"):
+        raise FormatError(f"{named(path)}: names no `valid` list of images; add a line such as valid = valid.txt")
+    names = read_names(_existing(said["names"], bases, path, "names")) if said.get("names") else None
+    valid = _listed(_existing(said["valid"], bases, path, "valid"), bases)
+    training = next((base / said["train"] for base in bases if said.get("train") and isfile(base / said["train"])), None)
+    return Listed(valid, names, _quietly(training, bases))
+
+
+def _ultralytics(path: Path, bases: list[Path]) -> Listed:
+    """Keys `path`, `val` (else `test`), `train` and `names`; the rest is for training."""
+    root = read_yaml_file(path)
+    if not isinstance(root, Mapping):
+        raise FormatError(f"{named(path)}: holds no `key: value` pairs, so it is no data.yaml")
+    items, at = root.items, root.items.get("path")
+    roots = [folder for base in bases for folder in _roots(base, at.text if isinstance(at, Scalar) else "")]
+    split = next((name for name in ("val", "test") if not _nothing(items.get(name))), None)
+    if split is None:
+        raise FormatError(f"{named(path)}: names no images for validation; add a line such as val: images/val")
+    training = items.get("train")
+    return Listed(
+        tuple(image for place in _texts(items[split]) for image in _split(place, roots, path, split)),
+        _names(items, path),
+        frozenset()
+        if _nothing(training)
+        else frozenset(
+            image
+            for place in _texts(training)  # type: ignore[arg-type]
+            for base in roots
+            if exists(base / place)
+            for image in _quietly(base / place, roots)
+        ),
+    )
+
+
+def _roots(base: Path, said: str) -> Iterator[Path]:
+    """Where a data.yaml's paths may count from: its `path`, which itself counts from its folder or from `datasets` beside."""
+    if said:
+        yield base / said
+        yield base.absolute().parent / "datasets" / said
+    yield base
+
+
+def _split(place: str, roots: list[Path], path: Path, key: str) -> tuple[Path, ...]:
+    tried = [place, *([place.removeprefix("../")] if place.startswith("../") else [])]
+    for root, name in itertools.product(roots, tried):
+        if exists(root / name):
+            return _images_at(root / name, roots)
+    raise DataError(
+        f"{named(path)}: {key} is {shown(place)}, which is nowhere ({named(roots[0] / place)} was looked for "
+        "first); check `path`, or set data.images to the folder that paths count from"
+    )
+
+
+def _images_at(place: Path, bases: list[Path]) -> tuple[Path, ...]:
+    """The images of a folder and of those below it, or of a list."""
+    if not isdir(place):
+        return _listed(place, bases)
+    found = tuple(sorted(_below(place, DEEPEST)))
+    if not found:
+        raise DataError(f"{named(place)}: holds no images ({' '.join(SUFFIXES)})")
+    return found
+
+
+def _below(folder: Path, deep: int) -> Iterator[Path]:
+    try:
+        entries = list(os.scandir(folder))
+    except OSError as error:
+        raise DataError(f"{named(folder)}: cannot be read ({reason_of(error)})") from None
+    for entry in entries:
+        if entry.is_dir(follow_symlinks=False):
+            yield from _below(folder / entry.name, deep - 1) if deep else ()
+        elif PurePath(entry.name).suffix.lower() in SUFFIXES and entry.is_file():
+            yield folder / entry.name
+
+
+def _quietly(place: Path | None, bases: list[Path]) -> frozenset[Path]:
+    """The images of a training list, none where it cannot be read: nothing hangs on it but a remark."""
+    try:
+        return frozenset() if place is None else frozenset(_images_at(place, bases))
+    except DataError:
+        return frozenset()
+
+
+def _names(items: dict[str, Node], path: Path) -> tuple[str, ...] | None:
+    node = items.get("names")
+    if node is None:
+        return None
+    if isinstance(node, YamlSequence):
+        return _checked([item.text if isinstance(item, Scalar) else "" for item in node.items], path)
+    if not isinstance(node, Mapping) or len(node.items) > MAX_CATEGORIES:
+        raise FormatError(f"{named(path)}: names is neither a list nor `index: name` pairs")
+    pairs = {key: value.text if isinstance(value, Scalar) else "" for key, value in node.items.items()}
+    if set(pairs) != {str(index) for index in range(len(pairs))}:
+        raise FormatError(f"{named(path)}: names has the indices {shown(', '.join(pairs))}; it needs 0 to {len(pairs) - 1}")
+    return _checked([pairs[str(index)] for index in range(len(pairs))], path)
+
+
+def _checked(names: list[str], path: Path) -> tuple[str, ...]:
+    for name in names:
+        if not name.strip() or not name.isprintable():
+            raise FormatError(f"{named(path)}: {shown(name)} is no class name")
+    return tuple(names)
+
+
+def _nothing(node: Node | None) -> bool:
+    return node is None or (isinstance(node, Scalar) and node.text.lower() in ("", "~", "null"))
+
+
+def _texts(node: Node) -> list[str]:
+    items = node.items if isinstance(node, YamlSequence) else [node]
+    return [item.text for item in items if isinstance(item, Scalar)]
+
+
+def _existing(said: str, bases: list[Path], path: Path, key: str) -> Path:
+    for base in bases:
+        if isfile(base / said):
+            return base / said
+    raise DataError(
+        f"{named(path)}: {key} is {shown(said)}, which is nowhere ({named(bases[0] / said)} was looked for "
+        "first); set data.images to the folder that paths count from"
+    )
+
+
+def _listed(path: Path, bases: list[Path]) -> tuple[Path, ...]:
+    """The images of a text file, one a line."""
+    data = read_bounded(path, MAX_LIST_BYTES, "list of images", DataError)
+    try:
+        lines = [line.strip() for line in data.decode("utf-8-sig").split("\n")]
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise FormatError(f"{named(path)}:{line}: not UTF-8 text; is this a list of images?") from None
+    base: Path | None = None
+    found: dict[Path, int] = {}
+    for number, text in enumerate(lines, 1):
+        if not text:
+            continue
+        if not text.isprintable() or PurePath(text).suffix.lower() not in SUFFIXES:
+            raise FormatError(f"{named(path)}:{number}: {shown(text)} is no path of an image ({' '.join(SUFFIXES)})")
+        if base is None:
+            base = next((folder for folder in bases if isfile(folder / text)), bases[0])
+        if base / text in found:
+            raise FormatError(
+                f"{named(path)}:{number}: {shown(text)} is in line {found[base / text]} already; list each image once"
+            )
+        found[base / text] = number
+    if not found:
+        raise FormatError(f"{named(path)}: lists no images; write their paths, one a line")
+    return tuple(found)
+
+
+def _label_file(image: Path) -> Path:
+    """Where an image's labels are: in the folder `labels` in place of the last `images`, else beside it."""
+    parts = list(image.parts)
+    for own, other in (("images", "labels"), ("JPEGImages", "labels")):
+        if own in parts[:-1]:
+            place = len(parts) - 2 - parts[:-1][::-1].index(own)
+            moved = Path(*parts[:place], other, *parts[place + 1 :]).with_suffix(".txt")
+            if isfile(moved) or not isfile(image.with_suffix(".txt")):
+                return moved
+    return image.with_suffix(".txt")

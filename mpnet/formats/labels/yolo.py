@@ -1,0 +1,137 @@
+"""YOLO labels (one text file per image, `class cx cy w h` relative to it) -> Dataset."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Sequence
+
+from mpnet.data.dataset import MAX_CATEGORIES, Category, Dataset
+from mpnet.errors import DataError, FormatError
+from mpnet.formats.files.bounded import read_bounded
+from mpnet.formats.images.read import SUFFIXES, probe_all
+from mpnet.messages import named, reason_of, shown
+
+MAX_TEXT_BYTES = 16 * 1024 * 1024
+# Label tools round their numbers; boxes at the edge end up a little outside.
+SLACK = 1e-3
+
+
+def read_names(path: Path | str) -> tuple[str, ...]:
+    """Class names, one per line, in index order; empty lines at the end do not count.
+
+    Raises: DataError when the file cannot be read, FormatError for no names, an empty line between or binary content.
+    """
+    lines = [line.strip() for line in read_text(path).split("\n")]
+    while lines and not lines[-1]:
+        lines.pop()
+    if not lines:
+        raise FormatError(f"{named(path)}: holds no class names; write one per line")
+    if len(lines) > MAX_CATEGORIES:
+        raise FormatError(f"{named(path)}: {len(lines)} class names are more than {MAX_CATEGORIES}")
+    for number, line in enumerate(lines, 1):
+        if not line or not line.isprintable():
+            raise FormatError(f"{named(path)}:{number}: {shown(line)} is no class name; write one per line")
+    return tuple(lines)
+
+
+def read_yolo(images: Path | str, labels: Path | str, names: Sequence[str], *, limit: int | None = None) -> Dataset:
+    """The images of a folder with the label files of the same stem in another.
+
+    Images by file name; image ids are 1, 2, ..., category ids class index + 1, areas width * height.
+    An image without a label file has no objects (said in `notes`). limit: only the first images.
+    Raises: DataError for folders or files that cannot be read, FormatError with file and line for bad labels.
+    """
+    image_folder, label_folder = Path(images), Path(labels)
+    files = list_files(image_folder, SUFFIXES, "images", "data.images")
+    if not files:
+        raise DataError(f"{named(image_folder)}: holds no images ({' '.join(SUFFIXES)}); check data.images")
+    stems: dict[str, Path] = {}
+    for file in files:
+        if file.stem in stems:
+            raise DataError(
+                f"{named(file)}: {named(stems[file.stem].name)} has the same stem and so the same label file; rename one"
+            )
+        stems[file.stem] = file
+    texts = {file.stem: file for file in list_files(label_folder, (".txt",), "labels", "data.labels")}
+    if not texts.keys() & stems.keys():
+        raise DataError(
+            f"{named(label_folder)}: no label file has the name of an image in {named(image_folder)}; check data.labels"
+        )
+    chosen = files[:limit]
+    records = probe_all(chosen)
+    rows: list[tuple[int, int, list[float], float, bool]] = []
+    for position, (file, record) in enumerate(zip(chosen, records, strict=True)):
+        if file.stem in texts:
+            for index, (cx, cy, w, h) in parse_labels(read_text(texts[file.stem]), texts[file.stem], len(names)):
+                pixels = [(cx - w / 2) * record.width, (cy - h / 2) * record.height, w * record.width, h * record.height]
+                rows.append((position, index, pixels, pixels[2] * pixels[3], False))
+    categories = [Category(index + 1, name) for index, name in enumerate(names)]
+    return Dataset.of(records, categories, rows, _notes(chosen, texts, stems))
+
+
+def parse_labels(text: str, name: Path | str, class_count: int) -> list[tuple[int, tuple[float, float, float, float]]]:
+    """(class index, (cx, cy, w, h)) of every line of a label file called `name`; empty lines do not count.
+
+    Raises: FormatError with the line for anything but five numbers, a class index in range, a centre inside the
+    image and sizes in (0, 1].
+    """
+    rows: list[tuple[int, tuple[float, float, float, float]]] = []
+    for number, line in enumerate(text.split("\n"), 1):
+        words = line.split()
+        if not words:
+            continue
+        place = f"{named(name)}:{number}"
+        if len(words) != 5:
+            raise FormatError(f"{place}: {len(words)} values instead of 5 (class cx cy w h): {shown(line.strip())}")
+        if not (words[0].isascii() and words[0].isdigit() and len(words[0]) < 10 and int(words[0]) < class_count):
+            raise FormatError(
+                f"{place}: class {shown(words[0])} is not an index from 0 to {class_count - 1}; check labels and names"
+            )
+        try:
+            cx, cy, w, h = (float(word) for word in words[1:])
+        except ValueError:
+            raise FormatError(f"{place}: {shown(line.strip())} holds something that is no number") from None
+        if not all(map(math.isfinite, (cx, cy, w, h))):
+            raise FormatError(f"{place}: {shown(line.strip())} holds a number that is not finite")
+        if not (-SLACK <= cx <= 1 + SLACK and -SLACK <= cy <= 1 + SLACK and 0 < w <= 1 + SLACK and 0 < h <= 1 + SLACK):
+            raise FormatError(
+                f"{place}: box {shown(' '.join(words[1:]))} is not relative to the image (centre in "
+                "0 to 1, size above 0 to 1); divide pixels by width and height"
+            )
+        rows.append((int(words[0]), (cx, cy, w, h)))
+    return rows
+
+
+def _notes(chosen: Sequence[Path], texts: dict[str, Path], stems: dict[str, Path]) -> tuple[str, ...]:
+    notes: list[str] = []
+    without = [file.name for file in chosen if file.stem not in texts]
+    if without:
+        notes.append(
+            f"{len(without)} of {len(chosen)} images have no label file and count as empty, for example {shown(without[0])}"
+        )
+    orphans = sorted(stem for stem in texts if stem not in stems and stem != "classes")
+    if orphans:
+        notes.append(f"{len(orphans)} label files belong to no image, for example {shown(orphans[0] + '.txt')}")
+    return tuple(notes)
+
+
+def list_files(folder: Path, suffixes: tuple[str, ...], what: str, key: str) -> list[Path]:
+    """The files of a folder with one of some suffixes, by name. Raises: DataError naming the `key` that names it."""
+    try:
+        return sorted(
+            (entry for entry in folder.iterdir() if entry.suffix.lower() in suffixes and entry.is_file()),
+            key=lambda entry: entry.name,
+        )
+    except (OSError, ValueError) as error:
+        raise DataError(f"{named(folder)}: the folder of {what} cannot be read ({reason_of(error)}); check {key}") from None
+
+
+def read_text(path: Path | str) -> str:
+    """A text of labels or names, its line ends as `\\n`. Raises: DataError, FormatError for what is no UTF-8 text."""
+    data = read_bounded(path, MAX_TEXT_BYTES, "text of labels or names", DataError)
+    try:
+        return data.decode("utf-8-sig").replace("\r\n", "\n")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise FormatError(f"{named(path)}:{line}: not UTF-8 text; is this a label or names file?") from None

@@ -1,0 +1,1 @@
+"""A network as declared: layers, precisions, plans, options of quantisation, weights; no input or output."""

@@ -1,0 +1,114 @@
+"""What every layer has.
+
+A shape is (height, width, channels) of one image. Activations are NHWC everywhere (docs/architecture.md).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from mpnet.model.precision import Precision
+from mpnet.model.quantization import NOTHING_SAID, QuantizationOptions
+
+Shape = tuple[int, int, int]
+NETWORK_INPUT = -1
+"""The input index that stands for the image itself."""
+ACTIVATIONS = (
+    "linear",
+    "leaky",
+    "relu",
+    "relu6",
+    "logistic",
+    "mish",
+    "swish",
+    "loggy",
+    "tanh",
+    "relie",
+    "ramp",
+    "plse",
+    "elu",
+    "selu",
+    "gelu",
+    "stair",
+    "hardtan",
+    "lhtan",
+    "hard_mish",
+    "hard_sigmoid",
+    "hard_swish",
+    "normalize_channels",
+    "normalize_channels_softmax",
+    "normalize_channels_softmax_maxval",
+    "revleaky",
+)
+MAX_CHANNELS = 65536
+MAX_KERNEL = 256
+
+
+@dataclass(frozen=True)
+class PrecisionKeys:
+    """What a section says about precision.
+
+    precision:    the one of the precision keys that is 1, or None when none is given.
+    line:         where it is said (the section's line when only `quantize` is given).
+    quantize:     the `quantize` key: True converts inputs as needed (also when absent), False promises that no
+                  conversion is needed, None when absent.
+    quantize_line: its line, 0 when absent.
+    quantization: what the section says about how to quantise.
+    range:        (minimum, maximum) of its result, in [net] of the image: what a calibration would find; None: not said.
+    """
+
+    precision: Precision | None
+    line: int
+    quantize: bool | None = None
+    quantize_line: int = 0
+    quantization: QuantizationOptions = NOTHING_SAID
+    range: tuple[float, float] | None = None
+
+
+@dataclass(frozen=True)
+class LayerSpec:
+    """What every layer has.
+
+    index:    position in the network, from 0, [net] not counted: Darknet's layer number.
+    line:     line of the section header in the cfg.
+    name:     stable name, see mpnet.model.selectors.
+    inputs:   indices of the layers that it reads; NETWORK_INPUT (-1) for the image.
+    in_shape: shape of the first input. out_shape: shape of the result.
+    declared: the section's precision keys, or None when it has none.
+    """
+
+    index: int
+    line: int
+    inputs: tuple[int, ...]
+    in_shape: Shape
+    out_shape: Shape
+    declared: PrecisionKeys | None = None
+    name: str = ""
+
+    kind: ClassVar[str]
+    """The section's name in the cfg."""
+    short: ClassVar[str]
+    """The word in names and tables."""
+    has_weights: ClassVar[bool] = False
+    always_fp32: ClassVar[bool] = False
+    """Whether it cannot have a precision of its own."""
+
+    def __init_subclass__(cls, kind: str, short: str = "") -> None:
+        cls.kind, cls.short = kind, short or kind
+
+    @property
+    def parameters(self) -> int:
+        """Values that the weights file holds for this layer."""
+        return 0
+
+    @property
+    def macs(self) -> int:
+        """Multiply-accumulates for one image, padding counted."""
+        return 0
+
+    @property
+    def activations(self) -> int:
+        """Values of the result for one image."""
+        height, width, channels = self.out_shape
+        return height * width * channels

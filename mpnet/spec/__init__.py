@@ -1,1 +1,0 @@
-"""Frozen descriptions of networks, precisions and experiments. No input or output here."""

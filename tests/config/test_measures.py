@@ -1,0 +1,56 @@
+"""The table of measures, and the documents that list it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mpnet.config.measures import MEASURES, limits, measure, objective, objectives
+from mpnet.errors import ConfigError
+from mpnet.model.task import TASKS
+
+
+def test_names_are_unique_and_every_row_says_what_it_is() -> None:
+    assert len({row.name for row in MEASURES}) == len(MEASURES)
+    assert all(re.fullmatch(r"[A-Z].*\.", row.means) for row in MEASURES)
+
+
+def test_the_documents_list_the_table(repository: Path) -> None:
+    """docs/evaluation.md has every row in order; docs/experiments.md names all objectives and limits."""
+    text = (repository / "docs" / "evaluation.md").read_text(encoding="utf-8")
+    listed = re.findall(r"^\| `(\w+)` \| (.*) \| (.*) \| (.*) \|$", text, re.MULTILINE)
+    assert listed == [
+        (row.name, row.kind, "" if row.kind == "count" else "higher" if row.higher else "lower", row.means) for row in MEASURES
+    ]
+    keys = (repository / "docs" / "experiments.md").read_text(encoding="utf-8").splitlines()
+    said = next(line for line in keys if line.startswith("| `sweep.objectives` |"))
+    assert tuple(re.findall(r"`(\w+)`", said)) == objectives()
+    said = next(line for line in keys if line.startswith(f"| `sweep.constraints.{limits()[0].name}`"))
+    assert re.findall(r"`(?:sweep.constraints)?\.(\w+)`", said) == [row.name for row in limits()]
+
+
+def test_held_out_measures_inherit() -> None:
+    row = measure("held_out_head_sqnr_db")
+    assert (row.name, row.label, row.unit, row.higher) == ("held_out_head_sqnr_db", "head SQNR, held out", "dB", True)
+
+
+def test_what_is_stored_is_not_always_what_was_measured() -> None:
+    stored = np.array([-1.0, 0.0, 99.0, 150.0])
+    assert np.array_equal(measure("AP").measured(stored), [np.nan, 0.0, 99.0, 150.0], equal_nan=True)
+    assert measure("held_out_head_sqnr_db").measured(stored).tolist() == [-1.0, 0.0, 99.0, np.inf]
+    assert measure("weight_bytes").measured(stored).tolist() == stored.tolist()
+
+
+@pytest.mark.parametrize("name", ["ap", "int8_macs", "AP_small", "held_out_AP"])
+def test_not_everything_is_an_objective(name: str) -> None:
+    with pytest.raises(ConfigError, match=f"unknown objective '{name}'; known are AP, AP50"):
+        objective(name)
+
+
+def test_a_boards_table_makes_latency_the_first_cost() -> None:
+    for task in TASKS.values():
+        assert task.objectives(baseline=True) == (task.objective, "bit_operations")
+        assert task.objectives(baseline=False, latency=True) == (task.quality, "latency_ms")
