@@ -15,7 +15,7 @@ from mpnet.detection.images import read_image
 from mpnet.errors import DataError
 from mpnet.formats.images import read as images
 
-NETWORK_INPUT = np.random.RandomState(0).randint(0, 256, (13, 22, 3), dtype=np.uint8)
+IMAGE = np.random.RandomState(0).randint(0, 256, (13, 22, 3), dtype=np.uint8)
 
 
 def chunk(kind: bytes, data: bytes) -> bytes:
@@ -45,8 +45,8 @@ def png_head(width: int, height: int) -> bytes:
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0))
 
 
-WEBP = cv2.imencode(".webp", NETWORK_INPUT)[1].tobytes()
-BMP = cv2.imencode(".bmp", NETWORK_INPUT)[1].tobytes()
+WEBP = cv2.imencode(".webp", IMAGE)[1].tobytes()
+BMP = cv2.imencode(".bmp", IMAGE)[1].tobytes()
 REFUSED = {
     "png-chunk-of-4-gb": (png_head(52, 40) + b"\xff\xff\xff\xffIDAT", "says 4294967295 bytes, 0 are left"),
     "png-without-pixels": (
@@ -87,9 +87,9 @@ def test_scans_that_an_image_may_have_are_decoded(tmp_path: Path) -> None:
 
 def test_only_what_makes_pixels_goes_to_a_decoder(tmp_path: Path) -> None:
     """A text or profile of kilobytes may unpack to gigabytes; an animation's frames are not the image."""
-    content = cv2.imencode(".png", NETWORK_INPUT[:, :, ::-1])[1].tobytes()
+    content = cv2.imencode(".png", IMAGE[:, :, ::-1])[1].tobytes()
     bomb = chunk(b"zTXt", b"a\0\0" + zlib.compress(bytes(1 << 20))) + chunk(b"acTL", struct.pack(">II", 1 << 30, 0))
     path = tmp_path / "a.png"
     path.write_bytes(content[:33] + bomb * 50 + content[33:])
     assert images.walked(path.read_bytes(), path) == (content, 22, 13)
-    np.testing.assert_array_equal(read_image(path), NETWORK_INPUT)
+    np.testing.assert_array_equal(read_image(path), IMAGE)

@@ -15,15 +15,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mpnet.errors import DataError
-from mpnet.formats.images.read import decode, header_size, probe, read_bytes
 from mpnet.formats.images import read as images
+from mpnet.formats.images.read import decode, header_size, probe, read_bytes
 
-NETWORK_INPUT = np.random.RandomState(0).randint(0, 256, (13, 22, 3), dtype=np.uint8)
+IMAGE = np.random.RandomState(0).randint(0, 256, (13, 22, 3), dtype=np.uint8)
 FORMATS = (".jpg", ".png", ".bmp", ".webp", ".ppm")
 
 
 def encoded(suffix: str) -> bytes:
-    return cv2.imencode(suffix, NETWORK_INPUT[:, :, ::-1])[1].tobytes()
+    return cv2.imencode(suffix, IMAGE[:, :, ::-1])[1].tobytes()
 
 
 ENCODED = {suffix: encoded(suffix) for suffix in FORMATS}
@@ -37,14 +37,14 @@ def test_header_size_equals_the_decoded_one(suffix: str) -> None:
 
 @pytest.mark.parametrize("suffix", [".png", ".bmp", ".ppm"])
 def test_lossless_formats_come_back_as_rgb(suffix: str) -> None:
-    np.testing.assert_array_equal(decode(ENCODED[suffix], "a"), NETWORK_INPUT)
+    np.testing.assert_array_equal(decode(ENCODED[suffix], "a"), IMAGE)
 
 
 def test_gray_and_transparent_images_become_rgb() -> None:
-    gray = cv2.imencode(".png", NETWORK_INPUT[:, :, 0])[1].tobytes()
-    np.testing.assert_array_equal(decode(gray, "a"), np.repeat(NETWORK_INPUT[:, :, :1], 3, axis=2))
-    alpha = cv2.imencode(".png", np.dstack([NETWORK_INPUT[:, :, ::-1], np.full((13, 22), 9, np.uint8)]))[1].tobytes()
-    np.testing.assert_array_equal(decode(alpha, "a"), NETWORK_INPUT)
+    gray = cv2.imencode(".png", IMAGE[:, :, 0])[1].tobytes()
+    np.testing.assert_array_equal(decode(gray, "a"), np.repeat(IMAGE[:, :, :1], 3, axis=2))
+    alpha = cv2.imencode(".png", np.dstack([IMAGE[:, :, ::-1], np.full((13, 22), 9, np.uint8)]))[1].tobytes()
+    np.testing.assert_array_equal(decode(alpha, "a"), IMAGE)
 
 
 def test_exif_rotation_is_ignored() -> None:
@@ -62,7 +62,7 @@ def test_probe_gives_size_and_digest(tmp_path: Path) -> None:
     info = probe(path, 7)
     assert (info.width, info.height) == (22, 13)
     assert info.sha256 == hashlib.sha256(ENCODED[".png"]).hexdigest()
-    np.testing.assert_array_equal(decode(read_bytes(path), path), NETWORK_INPUT)
+    np.testing.assert_array_equal(decode(read_bytes(path), path), IMAGE)
 
 
 def png_of(width: int, height: int) -> bytes:

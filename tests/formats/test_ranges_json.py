@@ -10,9 +10,9 @@ from mpnet.errors import DataError, FormatError
 from mpnet.formats.documents.ranges import ranges_json, read_ranges, write_ranges
 from mpnet.model.ranges import CalibratedRanges, TensorRange
 
-NETWORK_INPUT = TensorRange(-1, "picture", 0.0, 1.0, 0.0, 1.0, "min_max")
+IMAGE = TensorRange(-1, "picture", 0.0, 1.0, 0.0, 1.0, "min_max")
 CONV = TensorRange(4, 'conv "4"', -0.10000000149011612, 3.4000000953674316, -0.25, 9.5, "percentile 99.99")
-RANGES = CalibratedRanges((NETWORK_INPUT, CONV), 32, {"network": "a" * 64, "weights": "b" * 64})
+RANGES = CalibratedRanges((IMAGE, CONV), 32, {"network": "a" * 64, "weights": "b" * 64})
 
 
 def test_what_is_written_is_read_back(tmp_path: Path) -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Callable
 
-from mpnet.formats.cfg.position import Position
 from mpnet.formats.cfg import convolutions as cfg_convolutions
 from mpnet.formats.cfg import heads as cfg_heads
 from mpnet.formats.cfg import joins as cfg_joins
 from mpnet.formats.cfg import windows as cfg_windows
+from mpnet.formats.cfg.position import Position
 from mpnet.formats.cfg.tokens import CfgSection
 from mpnet.model.layers import LayerSpec
 
