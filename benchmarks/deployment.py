@@ -37,11 +37,11 @@ from mpnet.errors import ConfigError  # noqa: E402
 from mpnet.formats.documents.experiment import parse_experiment  # noqa: E402
 from mpnet.formats.files.atomic import write_text  # noqa: E402
 from mpnet.model.precision import PRECISIONS  # noqa: E402
+from mpnet.trial.comparison import deployment_of  # noqa: E402
 from mpnet.trial.experiment import open_workbench  # noqa: E402
+from mpnet.trial.inference import Forward, Runner, own_runner, run_all  # noqa: E402
 from mpnet.trial.latency import measure_in_turn  # noqa: E402
 from mpnet.trial.measure import Meter  # noqa: E402
-from mpnet.trial.run import Forward, Runner, own_runner, run_all  # noqa: E402
-from mpnet.trial.sides import deployment_of  # noqa: E402
 from mpnet.trial.workbench import Workbench  # noqa: E402
 
 COCO = {"format": "coco", "images": "coco/images", "annotations": "coco/instances_dev.json"}

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from mpnet.errors import MpnetError
     from mpnet.evaluation.dataset import load_dataset
     from mpnet.formats.documents.experiment import parse_experiment, read_experiment
+    from mpnet.network.network import Box, Label, Network, load_network
     from mpnet.trial.experiment import RunReport, open_workbench, run_experiment
     from mpnet.trial.measure import measure_detections
-    from mpnet.trial.network import Box, Label, Network, load_network
     from mpnet.trial.result import Result, read_result
 
 __all__ = [
@@ -47,7 +47,7 @@ __getattr__ = lazy_names(
         "mpnet.formats.documents.experiment": ("parse_experiment", "read_experiment"),
         "mpnet.trial.experiment": ("RunReport", "open_workbench", "run_experiment"),
         "mpnet.trial.measure": ("measure_detections",),
-        "mpnet.trial.network": ("Box", "Label", "Network", "load_network"),
+        "mpnet.network.network": ("Box", "Label", "Network", "load_network"),
         "mpnet.trial.result": ("Result", "read_result"),
     },
 )

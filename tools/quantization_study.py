@@ -25,8 +25,8 @@ from mpnet.trial.analysis import ANALYSIS_IMAGES, KEEP_MACS_PERCENT, spread
 from mpnet.trial.calibration import calibrated
 from mpnet.trial.detection import DETECTION_KIT
 from mpnet.trial.experiment import open_workbench
+from mpnet.trial.inference import Outcome, run_plans
 from mpnet.trial.measure import measure_detections
-from mpnet.trial.run import Outcome, run_plans
 from mpnet.trial.workbench import Workbench
 
 PER_TENSOR = "quantization.weights.granularity=per_tensor"

@@ -7,7 +7,7 @@ from typing import Sequence
 
 from mpnet.backends.partition import Part
 from mpnet.engine.assign import PrecisionPlan
-from mpnet.engine.lessons import Lessons, RenumberedLessons
+from mpnet.engine.calibration_statistics import CalibrationStatistics, RenumberedStatistics
 from mpnet.engine.lowering import range_owner
 from mpnet.engine.options import EngineOptions
 from mpnet.engine.prepare import Prepared
@@ -53,7 +53,7 @@ def cut(configuration: Configuration, part: Part) -> Configuration:
         batch_norm=prepared.batch_norm,
         folded=folded,
         channel_means=means,
-        lessons=_lessons(prepared, part),
+        statistics=_statistics(prepared, part),
     )
     return Configuration.of(
         own,
@@ -64,8 +64,8 @@ def cut(configuration: Configuration, part: Part) -> Configuration:
     )
 
 
-def _lessons(prepared: Prepared, part: Part) -> Lessons | None:
-    return None if prepared.lessons is None else RenumberedLessons(prepared.lessons, dict(enumerate(part.layers)))
+def _statistics(prepared: Prepared, part: Part) -> CalibrationStatistics | None:
+    return None if prepared.statistics is None else RenumberedStatistics(prepared.statistics, dict(enumerate(part.layers)))
 
 
 def _precisions(plan: PrecisionPlan, part: Part, network: NetworkSpec) -> PrecisionPlan:

@@ -11,16 +11,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mpnet.cli.image_files import Source, find_sources
-from mpnet.cli.looking import Find, Look, View
 from mpnet.cli.options import declare, dialect_option, experiment_of, layer_option, selected_precisions
 from mpnet.cli.output import fail, note, print_json, progress
+from mpnet.cli.side_by_side import Predict, SideBySide, View
 from mpnet.config.protocol import NMS_KINDS, RESIZES
 from mpnet.detection.images import read_image
 from mpnet.errors import ConfigError, DataError, StoreError
 from mpnet.model.plan_key import parse_key, split_key
 from mpnet.model.precision import BY_CODE, PRECISIONS, Precision
 from mpnet.model.task import CLASSIFICATION, DETECTION, Task
-from mpnet.trial.network import Network, load_network, network_of
+from mpnet.network.network import Network, load_network
+from mpnet.resolve.network import network_of
 
 if TYPE_CHECKING:
     from mpnet.config.experiment import DataSection, DetectionSection, Experiment
@@ -121,21 +122,23 @@ def command(
         note("weights of fewer than eight bits are rounded to nearest here: experiments have calibration images")
     task = network.spec.task or DETECTION
     protocol = _protocol(network, task, experiment.detection if experiment else None, confidence, nms, nms_kind, resize)
-    look = Look(task.key, tuple((_caption(side), _find(side, task, protocol)) for side in _sides(network, beside)))
+    compared = SideBySide(
+        task.key, tuple((_caption(side), _predictor(side, task, protocol)) for side in _sides(network, beside))
+    )
     files: list[dict[str, Any]] = []
     failed: list[dict[str, str]] = []
     targets = [_target(source, out) for source in sources]
     if camera is not None:
-        from mpnet.cli.videos import look_at_camera
+        from mpnet.cli.videos import detect_from_camera
 
-        seen = look_at_camera(camera, None if out is None else out / "camera.mp4", look, _tell(quiet or as_json), most)
+        seen = detect_from_camera(camera, None if out is None else out / "camera.mp4", compared, _tell(quiet or as_json), most)
         files.append(seen)
         if not as_json:
-            _print(seen, look)
+            _print(seen, compared)
     with progress(quiet or len(sources) <= 1)("files", len(sources)) as advance:
         for source, target in zip(sources, targets, strict=True):
             try:
-                found = _video(source, target, look, quiet, most) if source.is_video else _image(source, target, look)
+                found = _video(source, target, compared, quiet, most) if source.is_video else _image(source, target, compared)
             except DataError as error:
                 if len(sources) == 1:
                     raise
@@ -144,7 +147,7 @@ def command(
             else:
                 files.append(found)
                 if not as_json:
-                    _print(found, look)
+                    _print(found, compared)
             advance(1)
     if as_json:
         print_json(
@@ -255,7 +258,7 @@ def _caption(network: Network) -> str:
     return same.pop() if len(same) == 1 else network.precision
 
 
-def _find(network: Network, task: Task, protocol: dict[str, Any]) -> Find:
+def _predictor(network: Network, task: Task, protocol: dict[str, Any]) -> Predict:
     if task is CLASSIFICATION:
         return partial(network.classify, resize=protocol["resize"])
     return partial(network.detect, **{name: protocol[name] for name in ("confidence", "nms", "nms_kind", "resize")})
@@ -270,12 +273,12 @@ def _target(source: Source, out: Path | None) -> Path | None:
     return target
 
 
-def _image(source: Source, target: Path | None, look: Look) -> dict[str, Any]:
+def _image(source: Source, target: Path | None, compared: SideBySide) -> dict[str, Any]:
     image = read_image(
         source.path,
         repaired=lambda path: note(f"{path}: a damaged JPEG, decoded by OpenCV, which guesses what is missing; restore it"),
     )
-    views = look.at(image)
+    views = compared.views(image)
     if target is not None:
         from mpnet.cli.drawing import write_drawn  # brings OpenCV, which reading a JPEG does without
 
@@ -285,28 +288,28 @@ def _image(source: Source, target: Path | None, look: Look) -> dict[str, Any]:
         "kind": "picture",
         "width": image.shape[1],
         "height": image.shape[0],
-        **look.plain(views),
+        **compared.plain(views),
         "out": None if target is None else str(target),
     }
 
 
-def _video(source: Source, target: Path | None, look: Look, quiet: bool, most: int | None) -> dict[str, Any]:
-    from mpnet.cli.videos import look_at_video
+def _video(source: Source, target: Path | None, compared: SideBySide, quiet: bool, most: int | None) -> dict[str, Any]:
+    from mpnet.cli.videos import detect_in_video
 
-    return look_at_video(source.path, target, look, quiet, most)
+    return detect_in_video(source.path, target, compared, quiet, most)
 
 
 def _tell(quiet: bool) -> Any:
     def tell(seconds: float, rate: float, views: list[View]) -> None:
         if not quiet:
-            names = Counter(one.name for one in views[0].found)
+            names = Counter(one.name for one in views[0].predictions)
             seen = ", ".join(f"{name} {count}" for name, count in names.most_common()) or "nothing"
             click.echo(f"{seconds:7.1f} s  {rate:5.1f} frames per second  {seen}")
 
     return tell
 
 
-def _print(file: dict[str, Any], look: Look) -> None:
+def _print(file: dict[str, Any], compared: SideBySide) -> None:
     target = f" -> {file['out']}" if file["out"] else ""
     if file["kind"] != "picture":
         rate = file["looked_at_per_second"]

@@ -8,13 +8,13 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from mpnet.cli.looking import View
+from mpnet.cli.side_by_side import View
 from mpnet.errors import DataError
 from mpnet.formats.files.atomic import write_bytes
 from mpnet.model.plan_key import short_key
+from mpnet.network.network import Box, Label
 from mpnet.report.draw import Label as DrawnBox
 from mpnet.report.draw import draw_labels, side_by_side
-from mpnet.trial.network import Box, Label
 
 JPEG_QUALITY = 92
 
@@ -39,12 +39,12 @@ def drawn(image: NDArray[np.uint8], views: list[View]) -> NDArray[np.uint8]:
 def _labels(image: NDArray[np.uint8], view: View) -> list[DrawnBox]:
     boxes = [
         DrawnBox((one.x, one.y, one.width, one.height), one.category, f"{one.name} {100 * one.score:.0f}%")
-        for one in view.found
+        for one in view.predictions
         if isinstance(one, Box)
     ]
     height, width = image.shape[:2]
     return boxes + [
         DrawnBox((0, 0, width, height), one.category, f"{one.name} {one.score:.2f}")
-        for one in view.found[:1]
+        for one in view.predictions[:1]
         if isinstance(one, Label)
     ]

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from mpnet.backends import Model, backend, runner_of
-from mpnet.backends.fate import as_plain, fates, warnings_of
+from mpnet.backends.placement import as_plain, placements, warnings_of
 from mpnet.cli.options import declare, set_option
 from mpnet.cli.output import console, note, print_json
 from mpnet.errors import ConfigError, MpnetError
@@ -18,7 +18,7 @@ from mpnet.messages import bytes_text
 from mpnet.model.plan_key import short_key
 from mpnet.packages import require
 from mpnet.report.decision import Files, decide
-from mpnet.report.fate import print_fates
+from mpnet.report.placement import print_placements
 
 
 @declare(
@@ -103,7 +103,7 @@ def command(
     files = {} if out is None else _beside(out, exported)
     write_files(files)
     model, remark = _opened(name, chosen.flavour(flavour), exported)
-    layers = fates(configuration, exported, None if model is None else model.executed()) if chosen.reads_weights else []
+    layers = placements(configuration, exported, None if model is None else model.executed()) if chosen.reads_weights else []
     engine = None if model is None else {"engine": str(runner_of(name, chosen.flavour(flavour))), "version": model.version}
     warnings = warnings_of(layers, engine["engine"] if engine else "")
     if as_json:
@@ -127,7 +127,7 @@ def command(
         sys.stdout.buffer.write(exported.content)
     else:
         if layers:
-            print_fates(layers, engine, console())
+            print_placements(layers, engine, console())
         console().print(
             f"{short_key(configuration.precisions.key)}: "
             + ", ".join(f"{path} ({bytes_text(len(content))})" for path, content in files.items())

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.cli.drawing import drawn
-from mpnet.cli.looking import Look, View
 from mpnet.cli.output import progress
+from mpnet.cli.side_by_side import SideBySide, View
 from mpnet.errors import DataError
 from mpnet.formats.files.atomic import atomic_path
 from mpnet.formats.images.read import MAX_PIXELS
@@ -26,7 +26,9 @@ Tell = Callable[[float, float, list[View]], None]
 """(seconds since the start, frames per second since it last told, what is in this frame)."""
 
 
-def look_at_video(path: Path, target: Path | None, look: Look, quiet: bool, most: int | None = None) -> dict[str, Any]:
+def detect_in_video(
+    path: Path, target: Path | None, compared: SideBySide, quiet: bool, most: int | None = None
+) -> dict[str, Any]:
     """What is found in each frame, as `mpnet detect --json` says it; a copy with it drawn is written to `target`.
 
     most: frames to look at, None: all. Raises: DataError for what is no video, StoreError.
@@ -36,11 +38,13 @@ def look_at_video(path: Path, target: Path | None, look: Look, quiet: bool, most
         raise DataError(f"{path}: is not a video that OpenCV can read; convert it, for example to MP4")
     count = int(reader.get(cv2.CAP_PROP_FRAME_COUNT))
     with progress(quiet)(path.name, min(filter(None, (count, most)), default=None) if count > 0 else most) as advance:
-        document = _looked(reader, str(path), target, look, most, lambda *_: advance(1), 0.0)
+        document = _looked(reader, str(path), target, compared, most, lambda *_: advance(1), 0.0)
     return {"path": str(path), "kind": "video", **document}
 
 
-def look_at_camera(name: str, target: Path | None, look: Look, tell: Tell, most: int | None = None) -> dict[str, Any]:
+def detect_from_camera(
+    name: str, target: Path | None, compared: SideBySide, tell: Tell, most: int | None = None
+) -> dict[str, Any]:
     """The same of a camera, until `most` frames, its end or Ctrl-C.
 
     name: a number as the system counts cameras, a device such as /dev/video0, or the address of a stream.
@@ -57,12 +61,18 @@ def look_at_camera(name: str, target: Path | None, look: Look, tell: Tell, most:
                 else "this machine has none (/dev/video*); connect one, or name a stream's address"
             )
         )
-    document = _looked(reader, f"camera {name}", target, look, most, tell, SAID_SECONDS)
+    document = _looked(reader, f"camera {name}", target, compared, most, tell, SAID_SECONDS)
     return {"path": f"camera {name}", "kind": "camera", **document}
 
 
 def _looked(
-    reader: cv2.VideoCapture, name: str, target: Path | None, look: Look, most: int | None, tell: Tell, interval: float
+    reader: cv2.VideoCapture,
+    name: str,
+    target: Path | None,
+    compared: SideBySide,
+    most: int | None,
+    tell: Tell,
+    interval: float,
 ) -> dict[str, Any]:
     rate = reader.get(cv2.CAP_PROP_FPS)
     rate = rate if 0 < rate < 1000 else 25.0
@@ -77,9 +87,9 @@ def _looked(
         number = since = 0
         try:
             for number, frame in enumerate(_frames(reader, most), start=1):
-                views = look.at(frame)
+                views = compared.views(frame)
                 if len(frames) < MOST_KEPT:
-                    frames.append({"frame": number - 1, "time_ms": 1000 * (number - 1) / rate, **look.plain(views)})
+                    frames.append({"frame": number - 1, "time_ms": 1000 * (number - 1) / rate, **compared.plain(views)})
                 if target is not None:
                     copy = drawn(frame, views)
                     if writer is None:
@@ -101,7 +111,7 @@ def _looked(
         "frames_per_second": rate,
         "seconds": seconds,
         "looked_at_per_second": number / seconds if seconds else None,
-        "network_per_second": look.images / look.seconds if look.seconds else None,
+        "network_per_second": compared.images / compared.seconds if compared.seconds else None,
         "frames": frames,
         "out": None if target is None else str(target),
     }

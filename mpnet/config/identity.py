@@ -35,7 +35,7 @@ class TrialIdentity:
     options:             quantisation options as plain values.
     protocol:            how images become boxes and boxes become metrics, as plain values.
     arithmetic:          version of the arithmetic contract.
-    lessons:             digest of what calibration images teach about weights of fewer than eight bits, if anything; a plan
+    lessons:             digest of the calibration statistics of weights of fewer than eight bits, if any; a plan
                          without any has nothing to do with it.
     engine:              who ran it, if not mpnet's engine alone: name, version, digest of what it was given.
     """

@@ -134,15 +134,15 @@ def with_some_ranges(options: EngineOptions, network: NetworkSpec) -> EngineOpti
     return replace(options, ranges={index: (0.0, 1.0) for index in range(-1, len(network.layers))})
 
 
-def without_lessons(options: EngineOptions) -> EngineOptions:
+def without_statistics(options: EngineOptions) -> EngineOptions:
     """The same where no calibration images are at hand: weights of fewer than eight bits are rounded to nearest."""
 
-    def untaught(how: LayerQuantization) -> LayerQuantization:
+    def rounded_plainly(how: LayerQuantization) -> LayerQuantization:
         rounding = "half_to_even" if how.narrow.rounding == LEARNT else how.narrow.rounding
         return replace(how, narrow=replace(how.narrow, rounding=rounding, corrected=False))
 
-    layers = {index: untaught(how) for index, how in options.layers.items()}
-    return replace(options, default=untaught(options.default), layers=layers)
+    layers = {index: rounded_plainly(how) for index, how in options.layers.items()}
+    return replace(options, default=rounded_plainly(options.default), layers=layers)
 
 
 def layer_quantization(said: QuantizationOptions) -> LayerQuantization:

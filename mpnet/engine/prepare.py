@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.config.protocol import BATCH_NORMS
-from mpnet.engine.lessons import Lessons
+from mpnet.engine.calibration_statistics import CalibrationStatistics
 from mpnet.engine.memory import ArenaPool
 from mpnet.engine.operations import Blur, Convolve
 from mpnet.engine.prepared_cache import PreparedCache
@@ -126,7 +126,7 @@ class Prepared:
     equalise:      move scale between layers before quantising (mpnet.quantization.equalise); no fp32 result changes.
     channel_means: mean of each input channel of a convolution over calibration images, by layer index; needed by
                    layers with bias correction that run in int8.
-    lessons:       what calibration images teach about layers with weights of fewer than eight bits; needed where their
+    statistics:    calibration statistics of layers with weights of fewer than eight bits; needed where their
                    rounding is learnt or their bias corrected.
     cache:         where prepared weights are kept for the next process; weights without a digest, and `folded`, are not.
     """
@@ -141,7 +141,7 @@ class Prepared:
         folded: Mapping[int, FoldedConvolution] | None = None,
         equalise: bool = False,
         channel_means: Mapping[int, NDArray[np.float64]] | None = None,
-        lessons: Lessons | None = None,
+        statistics: CalibrationStatistics | None = None,
         cache: FileCache | None = None,
     ) -> None:
         if batch_norm not in BATCH_NORMS:
@@ -158,7 +158,7 @@ class Prepared:
             else None
         )
         self.channel_means = dict(channel_means or {})
-        self.lessons = lessons
+        self.statistics = statistics
         self._packed: dict[Convolve, PreparedConvolution] = {}
         self._parts: dict[tuple[Convolve, int, int], PreparedConvolution] = {}
         self._lock = threading.Lock()
@@ -176,7 +176,7 @@ class Prepared:
             batch_norm=self.batch_norm,
             folded=self.folded,
             channel_means=self.channel_means,
-            lessons=self.lessons,
+            statistics=self.statistics,
         )
 
     @property
@@ -230,7 +230,7 @@ class Prepared:
         if self._cache is None:
             return self._pack(operation)
         layer = operation.layer_of(self.network)
-        key = self._cache.key(operation, layer, self._taught(operation))
+        key = self._cache.key(operation, layer, self._statistics_digest(operation))
         kept = self._cache.load(key, conv_shape(layer), operation)
         if kept is not None:
             return PreparedConvolution(*kept, kernel_activation(layer.activation))
@@ -263,27 +263,27 @@ class Prepared:
             self._blurs[key] = self.kernels.pack_conv(conv, precision, weights)
         return self._blurs[key]
 
-    def _taught(self, operation: Convolve) -> str | None:
+    def _statistics_digest(self, operation: Convolve) -> str | None:
         """A digest of what calibration images say of an operation's constants; None: nothing."""
         if operation.precision.is_narrow:
             asked = operation.corrected or (operation.weights is not None and operation.weights.rounding == LEARNT)
-            return f"{self._lessons(operation).digest} {operation.corrected}" if asked else None
+            return f"{self._statistics(operation).digest} {operation.corrected}" if asked else None
         means = self.channel_means.get(operation.layer) if operation.corrected else None
         return None if means is None else hashlib.sha256(means.tobytes()).hexdigest()
 
-    def _lessons(self, operation: Convolve) -> Lessons:
-        if self.lessons is None:
+    def _statistics(self, operation: Convolve) -> CalibrationStatistics:
+        if self.statistics is None:
             layer = operation.layer_of(self.network)
             raise EngineError(
                 f"layer {layer.index} ({layer.name}) at {operation.precision} learns its rounding and its bias from "
                 "calibration images; calibrate first, or set narrow.rounding to nearest and narrow.bias_correction to false"
             )
-        return self.lessons
+        return self.statistics
 
     def _bias_shift(self, operation: Convolve, rounded: Floats) -> Floats:
         layer = operation.layer_of(self.network)
         if operation.precision.is_narrow:
-            means = self._lessons(operation).means(layer.index)
+            means = self._statistics(operation).means(layer.index)
         elif layer.index in self.channel_means:
             means = self.channel_means[layer.index]
         else:
@@ -304,7 +304,7 @@ class Prepared:
             return Constants(folded.weights, folded.bias, None)
         scheme = operation.weights
         if scheme.rounding == LEARNT:
-            codes, scale = self._lessons(operation).rounded(layer.index, scheme)
+            codes, scale = self._statistics(operation).rounded(layer.index, scheme)
         else:
             codes, scale = quantize_weights(folded.weights, scheme)
         bias = folded.bias

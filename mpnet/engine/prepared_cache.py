@@ -45,15 +45,15 @@ class PreparedCache:
             "program": _program(),
         }
 
-    def key(self, operation: Convolve, layer: ConvolutionSpec, taught: str | None) -> str:
-        """SHA-256 (hex) of everything that decides an entry. taught: digest of what calibration images have to do with it."""
+    def key(self, operation: Convolve, layer: ConvolutionSpec, statistics: str | None) -> str:
+        """SHA-256 (hex) of everything that decides an entry. statistics: digest of the calibration statistics in it."""
         return digest_of(
             {
                 **self._common,
                 "layer": operation.layer,
                 "precision": operation.precision.name,
                 "weight_scheme": None if operation.weights is None else astuple(operation.weights),
-                "corrected": taught,
+                "corrected": statistics,
                 "in_shape": layer.kernel_input,
                 "geometry": [layer.stride, layer.padding, layer.dilation, layer.groups],
             }

@@ -16,10 +16,10 @@ from mpnet.report.images import write_changes
 from mpnet.report.rerun import Machine
 from mpnet.report.task import View, view_of
 from mpnet.sweep.latest import is_store
+from mpnet.trial.inference import run_plans
 from mpnet.trial.latency import measure_in_turn
 from mpnet.trial.reopen import open_dataset, reason, reopen
 from mpnet.trial.result import Result, build_document, read_result
-from mpnet.trial.run import run_plans
 from mpnet.trial.task import kit_of
 
 _Compared = tuple[Result, Any]

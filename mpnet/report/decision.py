@@ -21,8 +21,8 @@ from mpnet.formats.documents.experiment import read_experiment
 from mpnet.formats.weights import read_weights
 from mpnet.kernels.isa import kernels
 from mpnet.model.network import NetworkSpec
+from mpnet.network.class_names import class_names
 from mpnet.trial.experiment import open_workbench
-from mpnet.trial.heads import class_names
 from mpnet.trial.reopen import experiment_of, reopen
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ from mpnet.report.model import LayerError, LayerPair
 from mpnet.report.source import layer_pairs
 from mpnet.speed.steps import time_steps
 from mpnet.trial.analysis import ANALYSIS_IMAGES
+from mpnet.trial.inference import run_plans
 from mpnet.trial.inputs import spread
-from mpnet.trial.run import run_plans
 from mpnet.trial.workbench import Workbench
 
 TIME_REPEATS = 10

@@ -15,8 +15,8 @@ from mpnet.model.plan_key import split_key
 from mpnet.report.model import Configurations, Layer, LayerPair, ReportData, Status
 from mpnet.speed.steps import doubt_of
 from mpnet.sweep.front import non_dominated
+from mpnet.trial.comparison import deployed_values
 from mpnet.trial.result import Result
-from mpnet.trial.sides import deployed_values
 
 ROWS_SHOWN = 12_000
 """Most configurations on a page; of more, the front and the most accurate ones stay, the rest is sampled evenly."""

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.config.experiment import Experiment
-from mpnet.engine.options import EngineOptions, resolve_options, with_some_ranges, without_lessons
+from mpnet.engine.options import EngineOptions, resolve_options, with_some_ranges, without_statistics
 from mpnet.engine.plan import Step
 from mpnet.engine.run import Session
 from mpnet.errors import ConfigError
@@ -55,7 +55,7 @@ def open_network(
     if not network.convolutions:
         raise ConfigError(f"{network.source}: has no layer with weights, so there is nothing to {purpose}")
     values = random_weights(network) if weights is None else read_weights(weights, network)
-    return network, values, with_some_ranges(without_lessons(options), network)
+    return network, values, with_some_ranges(without_statistics(options), network)
 
 
 def random_image(network: NetworkSpec, seed: int = 0) -> NDArray[np.float32]:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.data.dataset import Dataset
-from mpnet.engine.lessons import Lessons
+from mpnet.engine.calibration_statistics import CalibrationStatistics
 from mpnet.engine.options import EngineOptions
 from mpnet.errors import StoreError
 from mpnet.model.network import NetworkSpec
@@ -34,11 +34,11 @@ def values_of(array: Array) -> NDArray[np.float32]:
 
 @dataclass(frozen=True, eq=False)
 class OptionsInForce:
-    """One option set, made complete. channel_means, lessons: see engine.prepare.Prepared."""
+    """One option set, made complete. channel_means, statistics: see engine.prepare.Prepared."""
 
     engine: EngineOptions
     channel_means: Mapping[int, NDArray[np.float64]] | None = None
-    lessons: Lessons | None = None
+    statistics: CalibrationStatistics | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -69,7 +69,7 @@ class Evaluator:
                 batch_norm=chosen.engine.batch_norm,
                 equalise=chosen.engine.equalise,
                 channel_means=chosen.channel_means,
-                lessons=chosen.lessons,
+                statistics=chosen.statistics,
                 cache=open_cache(),
             )
         return self._prepared[options]

@@ -26,7 +26,7 @@ from mpnet.sweep.problem import Problem
 from mpnet.sweep.setup import SweepSetup
 from mpnet.sweep.space import Configuration
 from mpnet.sweep.store import Trial, TrialStore
-from mpnet.trial.run import run_plans
+from mpnet.trial.inference import run_plans
 
 PICK_RULES = {
     "safe": "the cheapest whose loss is within one standard error",
@@ -52,13 +52,13 @@ class Loss:
     quality: Interval
 
     @property
-    def told(self) -> bool:
-        """Whether it can be told from no loss."""
+    def significant(self) -> bool:
+        """Whether the interval excludes zero: the loss is not chance."""
         return self.quality.high < 0
 
     @property
-    def slight(self) -> bool:
-        """Whether it is within one standard error, half of what the interval reaches down."""
+    def within_one_standard_error(self) -> bool:
+        """Whether the loss is at most one standard error, half of what the interval reaches down."""
         return -self.quality.difference <= (self.quality.difference - self.quality.low) / 2
 
 
@@ -88,12 +88,12 @@ def _safe(cheapest_first: Sequence[Configuration], judged: Judged) -> Configurat
         losses = judged(part)
         for configuration in part:
             of_it = losses.get(configuration)
-            if of_it and all(loss.slight for loss in of_it.values()):
+            if of_it and all(loss.within_one_standard_error for loss in of_it.values()):
                 return configuration
     return None
 
 
-class Judge:
+class PairedEvaluator:
     """Runs configurations on the images again, for what a store does not keep: what they find.
 
     What was judged stays in the store, so that it is done once.
@@ -173,7 +173,7 @@ def losses_as_json(losses: Losses, quality: str) -> dict[str, Any]:
                 "difference": loss.quality.difference,
                 "low": loss.quality.low,
                 "high": loss.quality.high,
-                "told_from_none": loss.told,
+                "told_from_none": loss.significant,
             },
         }
         for name, loss in losses.items()

@@ -18,7 +18,7 @@ from mpnet.sweep.estimate import duration, estimate_seconds
 from mpnet.sweep.findings import findings, rank_layers
 from mpnet.sweep.latest import mark_latest_store
 from mpnet.sweep.loop import OnUpdate, Sweep, Workforce
-from mpnet.sweep.picks import Judge
+from mpnet.sweep.picks import PairedEvaluator
 from mpnet.sweep.problem import Problem, objectives_of
 from mpnet.sweep.record import FOUND, write_record
 from mpnet.sweep.setup import describe, make_context, make_executor, say, set_up
@@ -156,7 +156,7 @@ def run_sweep(
             images=start.images,
             selecting=start.selecting,
             theory=start.theory,
-            judged=Judge(setup, opened, contexts, problem.baseline, progress),
+            judged=PairedEvaluator(setup, opened, contexts, problem.baseline, progress),
             quality=bench.kit.task.quality,
             intervals_by=bench.kit.intervals_by,
         )

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from mpnet.config.experiment import SweepSection
 from mpnet.config.identity import digest_of
 from mpnet.detection.preprocess import geometry_array
+from mpnet.engine.calibration_statistics import CalibrationStatistics
 from mpnet.engine.cost import layer_costs
-from mpnet.engine.lessons import Lessons
 from mpnet.engine.options import resolve_options
 from mpnet.kernels.environment import versions
 from mpnet.model.plan_key import split_key
@@ -111,7 +111,7 @@ def under_options(bench: Workbench, space: Space, number: int) -> Workbench:
     quantization = bench.experiment.quantization
     said = quantization.options.overlaid(space.option_sets[number].options)
     options = resolve_options(bench.network, said, quantization.layers, batch_norm=bench.options.batch_norm)
-    return calibrated(replace(bench, options=options, calibration=None, channel_means=None, lessons=None))
+    return calibrated(replace(bench, options=options, calibration=None, channel_means=None, statistics=None))
 
 
 def _rows(bench: Workbench, space: Space) -> list[Precision]:
@@ -120,13 +120,13 @@ def _rows(bench: Workbench, space: Space) -> list[Precision]:
     return [PRECISIONS[name] for name in (*space.precisions, *([baseline] if baseline else []))]
 
 
-def _lessons(bench: Workbench, space: Space) -> Lessons | None:
-    """What workers need of the bench's lessons."""
-    pairs = [(index, row) for row in _rows(bench, space) for index in space.layers if bench.is_taught(index, row)]
-    if bench.lessons is None or not pairs:
+def _statistics(bench: Workbench, space: Space) -> CalibrationStatistics | None:
+    """The bench's statistics as far as workers need them."""
+    pairs = [(index, row) for row in _rows(bench, space) for index in space.layers if bench.needs_statistics(index, row)]
+    if bench.statistics is None or not pairs:
         return None
     schemes = [(index, bench.options.of(index).rounded_to(row)[0]) for index, row in pairs]
-    return bench.lessons.written((index, scheme) for index, scheme in schemes if scheme.rounding == LEARNT)
+    return bench.statistics.stored((index, scheme) for index, scheme in schemes if scheme.rounding == LEARNT)
 
 
 def make_context(setup: SweepSetup, stack: ExitStack, threads: int, remote: bool) -> SweepContext:
@@ -143,7 +143,7 @@ def make_context(setup: SweepSetup, stack: ExitStack, threads: int, remote: bool
     context = SweepContext(
         network=bench.network,
         weights=bench.weights,
-        options=tuple(OptionsInForce(b.options, b.channel_means, _lessons(b, setup.space)) for b in setup.benches),
+        options=tuple(OptionsInForce(b.options, b.channel_means, _statistics(b, setup.space)) for b in setup.benches),
         own={i: plan[i] for i in plan.own},
         decoder=bench.decoder,
         dataset=bench.dataset,

@@ -13,8 +13,8 @@ from functools import cached_property
 from typing import Any, Mapping, Sequence
 
 from mpnet.backends.deployment import Deployment, ready
-from mpnet.backends.fate import fates, warnings_of
 from mpnet.backends.partition import OWN, SCALAR, check_backends
+from mpnet.backends.placement import placements, warnings_of
 from mpnet.config.experiment import OWN_BACKENDS, Experiment, VerifySection
 from mpnet.config.measures import DEPLOYED
 from mpnet.engine.assign import assign_key
@@ -25,8 +25,8 @@ from mpnet.sweep.problem import Problem
 from mpnet.sweep.setup import SweepSetup
 from mpnet.sweep.space import Configuration
 from mpnet.sweep.store import Trial, TrialStore
+from mpnet.trial.comparison import Comparison, deployment_of
 from mpnet.trial.latency import IN_ENGINE, IN_MPNET, measure_in_turn
-from mpnet.trial.sides import Sides, deployment_of
 from mpnet.trial.workbench import Workbench
 
 AGREEMENT_LOST, AP_LOST = 1.0, 0.5
@@ -137,12 +137,12 @@ class Verification:
     def _measure(self, bench: Workbench, plan: Plan, deployment: Deployment, advance: Advance) -> dict[str, Any]:
         key = self.setup.baseline
         reference = None if key is None else bench.plan(assign_key(bench.network, key))
-        sides = Sides(bench, plan, reference, deployment)
-        found = sides.run(advance)
-        meter = bench.kit.meter(bench.dataset, None if sides.compared is None else found[sides.compared].found)
+        comparison = Comparison(bench, plan, reference, deployment)
+        found = comparison.run(advance)
+        meter = bench.kit.meter(bench.dataset, None if comparison.reference is None else found[comparison.reference].found)
         own, other = (meter.values(found[name].found, ()) for name in (IN_MPNET, IN_ENGINE))
         times = measure_in_turn(bench, {IN_MPNET: plan}, deployment).both()
-        layers = fates(bench.configuration(plan.precision), deployment.exported, deployment.executed)
+        layers = placements(bench.configuration(plan.precision), deployment.exported, deployment.executed)
         return {
             **{name: own.get(name) for name in self._measures},
             "latency_ms": times["mpnet_latency_ms"],

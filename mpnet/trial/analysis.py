@@ -20,7 +20,7 @@ from mpnet.progress import Progress, silent
 from mpnet.quantization.measure import TensorError
 from mpnet.trial.experiment import open_workbench
 from mpnet.trial.inputs import spread
-from mpnet.trial.keeping import Measured, Proposal, propose, raising_costs
+from mpnet.trial.proposal import Measured, Proposal, propose, raising_costs
 from mpnet.trial.workbench import Workbench
 
 ANALYSIS_IMAGES = 8

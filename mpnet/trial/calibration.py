@@ -23,14 +23,14 @@ from mpnet.formats.files.cache import open_cache
 from mpnet.formats.images.read import SUFFIXES, probe
 from mpnet.formats.labels.yolo import list_files
 from mpnet.model.ranges import CalibratedRanges
+from mpnet.trial.image_statistics import CalibrationImages, ImageStatistics
 from mpnet.trial.inputs import Inputs
-from mpnet.trial.lessons import ImageLessons, Shown
 from mpnet.trial.workbench import Workbench
 
 
 def calibrated(bench: Workbench) -> Workbench:
-    """The workbench with what its options ask of calibration images: ranges, and channel means for bias correction; and with
-    lessons, for which images are looked at when a layer with weights of fewer than eight bits asks.
+    """The workbench with what its options need of calibration images: ranges, and channel means for bias correction; and with
+    statistics of layers with weights of fewer than eight bits, which are computed when such a layer is prepared.
 
     Ranges are written to `output/calibration/<digest>.json`, and taken from there when they were found before.
     Raises: ConfigError, DataError, FormatError, EngineError, StoreError.
@@ -38,11 +38,11 @@ def calibrated(bench: Workbench) -> Workbench:
     options = bench.options
     requests = range_requests(bench.network, options)
     corrected = any(options.of(layer.index).corrected for layer in bench.network.convolutions)
-    taught = replace(bench, lessons=_lessons(bench))
+    measured = replace(bench, statistics=_statistics(bench))
     if not requests and not corrected:
-        return taught
+        return measured
     images = _Images(bench)
-    prepared = taught.prepared
+    prepared = measured.prepared
     digests = {
         "network": bench.network.digest,
         "weights": bench.weights.digest,
@@ -70,19 +70,19 @@ def calibrated(bench: Workbench) -> Workbench:
         parts["ranges"] = hashlib.sha256(ranges_json(ranges).encode()).hexdigest()
     means = channel_means(prepared, images.batches(), bench.threads) if corrected else {}
     return replace(
-        taught, options=options, calibration=digest_of(parts), channel_means=means, calibrated_on=images.among(bench.dataset)
+        measured, options=options, calibration=digest_of(parts), channel_means=means, calibrated_on=images.among(bench.dataset)
     )
 
 
-def _lessons(bench: Workbench) -> ImageLessons:
+def _statistics(bench: Workbench) -> ImageStatistics:
     options, cache = bench.options, open_cache()
     prepared = Prepared(
         bench.network, bench.weights, bench.kernels, batch_norm=options.batch_norm, equalise=options.equalise, cache=cache
     )
 
-    def images() -> Shown:
+    def images() -> CalibrationImages:
         chosen = _Images(bench)
-        return Shown(chosen.digest, chosen.among(bench.dataset), chosen.batches)
+        return CalibrationImages(chosen.digest, chosen.among(bench.dataset), chosen.batches)
 
     decides = [
         bench.network.digest,
@@ -92,7 +92,7 @@ def _lessons(bench: Workbench) -> ImageLessons:
         bench.network.dialect,
         bench.experiment.detection.fitted,
     ]
-    return ImageLessons(images, prepared, decides, bench.threads, cache)
+    return ImageStatistics(images, prepared, decides, bench.threads, cache)
 
 
 def ranges_path(bench: Workbench, digests: dict[str, str]) -> Path:

@@ -20,14 +20,14 @@ from mpnet.formats.files.cache import open_cache
 from mpnet.formats.weights import open_weights
 from mpnet.kernels.environment import cpu_count
 from mpnet.kernels.isa import kernels
+from mpnet.network.class_names import class_names
 from mpnet.progress import Progress, silent
 from mpnet.speed.steps import stale
 from mpnet.trial.calibration import calibrated
-from mpnet.trial.heads import class_names
+from mpnet.trial.comparison import BASELINE, Comparison, comparison_of
 from mpnet.trial.inputs import Inputs
 from mpnet.trial.latency import IN_ENGINE, IN_MPNET, renewed
 from mpnet.trial.result import Result, finished, mark_latest, publish
-from mpnet.trial.sides import BASELINE, Sides, sides_of
 from mpnet.trial.task import for_task
 from mpnet.trial.workbench import Workbench
 
@@ -102,40 +102,40 @@ def run_experiment(
     if not isinstance(experiment, Experiment):
         experiment = read_experiment(experiment)
     bench = open_workbench(experiment)
-    sides = sides_of(bench, engine)
+    comparison = comparison_of(bench, engine)
     folder = bench.experiment.output / bench.experiment.name
-    known = {} if force else _finished(sides, folder)
-    kernels = sides.kernels()
+    known = {} if force else _finished(comparison, folder)
+    kernels = comparison.kernels()
     reused = len(known) == len(kernels)
     if reused:
-        mark_latest(known[sides.asked].folder)
+        mark_latest(known[comparison.requested].folder)
         if any(stale(result.document.get("latency"), kernels[name], bench.threads) for name, result in known.items()):
-            known = renewed(known, sides.turns())
+            known = renewed(known, comparison.turns())
     else:
         check_writable(folder)  # what would end an evaluation before its result is stored is found first
         bench.inputs.check()
         with progress("images", len(bench.inputs)) as advance:
-            outcomes = sides.run(advance)
-        turns = sides.turns()
+            outcomes = comparison.run(advance)
+        turns = comparison.turns()
         known = renewed(known, turns)
         for name in (name for name in outcomes if name not in known):
-            document = sides.document(name, outcomes, turns, command)
+            document = comparison.document(name, outcomes, turns, command)
             found = bench.kit.to_json(outcomes[name].found, bench.dataset)
             known[name] = publish(document, found, folder / document["id"])
-        mark_latest(known[sides.asked].folder)
+        mark_latest(known[comparison.requested].folder)
     return RunReport(known[IN_MPNET], known.get(BASELINE), reused, bench, known.get(IN_ENGINE))
 
 
-def _finished(sides: Sides, folder: Path) -> dict[str, Result]:
-    """Stored results of sides; those that were compared with something else do not count."""
-    identities = sides.identities()
+def _finished(comparison: Comparison, folder: Path) -> dict[str, Result]:
+    """Stored results of its sides; those that were compared with something else do not count."""
+    identities = comparison.identities()
     found = {name: result for name, identity in identities.items() if (result := finished(folder / identity.id)) is not None}
-    if sides.compared is not None:
-        reference = identities[sides.compared].id
+    if comparison.reference is not None:
+        reference = identities[comparison.reference].id
         found = {
             name: result
             for name, result in found.items()
-            if name == sides.compared or (result.document.get("agreement") or {}).get("baseline") == reference
+            if name == comparison.reference or (result.document.get("agreement") or {}).get("baseline") == reference
         }
     return found
 

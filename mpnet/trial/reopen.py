@@ -101,9 +101,9 @@ def reopen(document: Mapping[str, Any], output: Path | None = None) -> Workbench
         if digests.get(name) != digest:
             place = _sources(document).get(name, name)
             raise StoreError(f"{place}: has changed since this was measured; measure again")
-    lessons = digests.get("lessons")
+    statistics = digests.get("lessons")
     if digests.get("calibration") not in (None, bench.calibration) or (
-        lessons is not None and lessons != bench.lessons_digest(PRECISIONS.values())
+        statistics is not None and statistics != bench.statistics_digest(PRECISIONS.values())
     ):
         raise StoreError(f"{document['name']}: was calibrated on other images than its record says; name its experiment file")
     return bench

@@ -16,8 +16,8 @@ from mpnet.errors import StoreError
 from mpnet.formats.files.atomic import recover, write_folder, write_link
 from mpnet.kernels.environment import versions
 from mpnet.model.task import Task, task_of_protocol
+from mpnet.trial.inference import Outcome
 from mpnet.trial.result_schema import RESULT
-from mpnet.trial.run import Outcome
 from mpnet.trial.workbench import Workbench
 
 RESULT_FILE = "result.json"

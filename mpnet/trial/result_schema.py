@@ -59,9 +59,9 @@ PROTOCOL = Fields(
 )
 CLASS = Fields({"id": int, "name": str, "truths": int}, dict.fromkeys((*names_of("accuracy"), "darknet_AP50"), float))
 COST = Fields({name: float for name in ("weight_bytes", "peak_activation_bytes", "macs", "int8_macs", "bit_operations")})
-FATE = Fields({"index": int, "name": str, "asked": str, "written": str, "executed": str, "why": str}, {"ms": Maybe(float)})
+PLACEMENT = Fields({"index": int, "name": str, "asked": str, "written": str, "executed": str, "why": str}, {"ms": Maybe(float)})
 DEPLOYED = Fields(
-    {"engine": str, "version": str, "reference": str, "layers": Many(FATE)},
+    {"engine": str, "version": str, "reference": str, "layers": Many(PLACEMENT)},
     dict.fromkeys(
         ("AP", "agreement_AP", "top1", "agreement_top1", "head_error", "latency_ms", "mpnet_latency_ms"), Maybe(float)
     ),

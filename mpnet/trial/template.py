@@ -19,7 +19,7 @@ from mpnet.formats.weights import open_weights
 from mpnet.model.network import NetworkSpec
 from mpnet.model.selectors import layer_groups
 from mpnet.model.task import CLASSIFICATION
-from mpnet.trial.heads import class_names
+from mpnet.network.class_names import class_names
 from mpnet.trial.task import task_of
 
 _PLAIN = re.compile(r"[A-Za-z0-9_./][A-Za-z0-9_./@+-]*")

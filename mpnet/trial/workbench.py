@@ -27,8 +27,8 @@ from mpnet.model.network import NetworkSpec
 from mpnet.model.precision import PRECISIONS, Precision
 from mpnet.model.weights import Weights
 from mpnet.quantization.weights import LEARNT
+from mpnet.trial.image_statistics import ImageStatistics
 from mpnet.trial.inputs import Inputs
-from mpnet.trial.lessons import ImageLessons
 from mpnet.trial.task import Decoder, Kit, kit_of, task_of
 
 
@@ -38,7 +38,7 @@ class Workbench:
 
     calibration: digest of what calibration gave: ranges, channel means; None where nothing asks for it.
     channel_means: of each convolution's input over the calibration images, for bias correction.
-    lessons:     what calibration images teach about weights of fewer than eight bits; None: nothing was calibrated yet.
+    statistics:  calibration statistics for weights of fewer than eight bits; None: nothing was calibrated yet.
     repaired:    damaged JPEGs of which an image was made all the same; known once they were decoded.
     calibrated_on: names of the data set's images that calibration took as well.
     sources:     paths of the files that it was loaded from, by what they are.
@@ -55,7 +55,7 @@ class Workbench:
     calibration: str | None = None
     channel_means: Mapping[int, NDArray[np.float64]] | None = None
     calibrated_on: tuple[str, ...] = ()
-    lessons: ImageLessons | None = None
+    statistics: ImageStatistics | None = None
     sources: Mapping[str, str] | None = None
     repaired: list[str] = field(default_factory=list)
 
@@ -69,7 +69,7 @@ class Workbench:
             batch_norm=self.options.batch_norm,
             equalise=self.options.equalise,
             channel_means=self.channel_means,
-            lessons=self.lessons,
+            statistics=self.statistics,
             cache=open_cache(),
         )
 
@@ -79,13 +79,13 @@ class Workbench:
         said = [*self.dataset.notes]
         if names:
             said.append(f"{len(names)} damaged JPEGs were decoded by OpenCV, which guesses what is missing: {few(names)}")
-        shown, what = self.calibrated_on, "ranges"
-        if not shown and self.lessons is not None and self.lessons_digest(precisions) is not None:
-            shown, what = self.lessons.shown, "weights"
-        if shown:
+        images, fitted = self.calibrated_on, "ranges"
+        if not images and self.statistics is not None and self.statistics_digest(precisions) is not None:
+            images, fitted = self.statistics.evaluated_images, "weights"
+        if images:
             said.append(
-                f"{len(shown)} calibration images are evaluated as well, so their {what} fit better than those of "
-                f"other images: {few(shown)}; name others in data.calibration.images"
+                f"{len(images)} calibration images are evaluated as well, so their {fitted} fit better than those of "
+                f"other images: {few(images)}; name others in data.calibration.images"
             )
         return said
 
@@ -148,21 +148,21 @@ class Workbench:
             "input": list(self.network.in_shape),
         }
 
-    def is_taught(self, index: int, precision: Precision) -> bool:
+    def needs_statistics(self, index: int, precision: Precision) -> bool:
         """Whether calibration images decide a layer's weights or bias at a precision of fewer than eight bits."""
         if not precision.is_narrow:
             return False
         scheme, corrected = self.options.of(index).rounded_to(precision)
         return corrected or scheme.rounding == LEARNT
 
-    def lessons_digest(self, precisions: Iterable[Precision]) -> str | None:
-        """Of what calibration images teach networks with layers of these precisions; None where they teach nothing."""
-        taught = any(self.is_taught(index, row) for row in set(precisions) for index in self._weighted)
-        return self.lessons.digest if self.lessons is not None and taught else None
+    def statistics_digest(self, precisions: Iterable[Precision]) -> str | None:
+        """Digest of the calibration statistics that decide networks with layers of these precisions; None where none do."""
+        needed = any(self.needs_statistics(index, row) for row in set(precisions) for index in self._weighted)
+        return self.statistics.digest if self.statistics is not None and needed else None
 
     def calibration_images(self, precisions: Iterable[Precision]) -> dict[str, Any] | None:
         """Which images calibration took, as an experiment file says it; None where nothing was calibrated."""
-        if self.experiment.data is None or (self.calibration is None and self.lessons_digest(precisions) is None):
+        if self.experiment.data is None or (self.calibration is None and self.statistics_digest(precisions) is None):
             return None
         section = self.experiment.data.calibration
         images = {} if section.images is None else {"images": os.path.abspath(section.images)}
@@ -182,7 +182,7 @@ class Workbench:
             self.quantization,
             protocol,
             ARITHMETIC_VERSION,
-            lessons=self.lessons_digest([*precisions.of_weights, *among]),
+            lessons=self.statistics_digest([*precisions.of_weights, *among]),
         )
 
     def configuration(self, precisions: PrecisionPlan, document: Mapping[str, Any] | None = None) -> Configuration:

@@ -26,7 +26,7 @@ from mpnet.model.weights import Weights, random_weights
 Floats = NDArray[np.float32]
 DYNAMIC = ActivationOptions(mode="affine", ranges="dynamic")
 CALIBRATED = ActivationOptions(mode="affine", ranges="calibrated")
-UNTAUGHT = NarrowOptions(rounding="nearest", bias_correction=False)  # few bits without calibration images
+WITHOUT_STATISTICS = NarrowOptions(rounding="nearest", bias_correction=False)  # few bits without calibration images
 SYMMETRIC = ActivationOptions(mode="symmetric", ranges="calibrated", rounding="half_away")
 
 # Odd sizes, stride 2 and 3, groups, depthwise, dilation, 1x1 with stride and with padding, every activation, pooling with
@@ -129,7 +129,7 @@ def configured(
     key: str,
     activations: ActivationOptions = DYNAMIC,
     weights: Weights | None = None,
-    narrow: NarrowOptions = UNTAUGHT,
+    narrow: NarrowOptions = WITHOUT_STATISTICS,
     **more: Any,
 ) -> Configuration:
     """A configuration with random weights. key: a precision string, or one character for all layers."""

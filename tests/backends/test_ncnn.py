@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mpnet.backends import Model, backend
-from mpnet.backends.fate import fates
+from mpnet.backends.placement import placements
 from mpnet.errors import EngineError
 from mpnet.export import Configuration, Exported, export
 from tests.backends.foreign_cases import (
@@ -117,7 +117,7 @@ def test_it_says_what_runs() -> None:
 def test_depthwise_codes_in_fp32_are_a_fallback_that_is_named() -> None:
     configuration = configured(one_layer("[convolutional]\nfilters=8\nsize=3\npad=1\ngroups=8\n"), "q", SYMMETRIC)
     exported = export("ncnn", configuration)
-    (layer,) = fates(configuration, exported, backend("ncnn").load(exported, 1).executed())
+    (layer,) = placements(configuration, exported, backend("ncnn").load(exported, 1).executed())
     assert (layer.asked, layer.written, layer.executed, layer.falls_back) == ("int8", "fp32", "fp32", True)
     assert layer.why.startswith("the same codes and sums")
 

@@ -27,7 +27,7 @@ from mpnet.kernels.isa import kernels
 from mpnet.model.network import NetworkSpec
 from mpnet.model.quantization import ActivationOptions, QuantizationOptions, WeightOptions
 from mpnet.model.weights import Weights, random_weights
-from tests.backends.foreign_cases import ODD, UNTAUGHT, decided, head_error
+from tests.backends.foreign_cases import ODD, WITHOUT_STATISTICS, decided, head_error
 from tests.conftest import DemoModel
 
 pytest.importorskip("onnx")
@@ -67,10 +67,10 @@ def batch() -> Floats:
         ("q" * COUNT, QuantizationOptions(CALIBRATED), 2e-2),
         ("q" * COUNT, QuantizationOptions(), 2e-2),
         ("fhqqfqhqf", QuantizationOptions(CALIBRATED), 2e-2),
-        ("4" * COUNT, QuantizationOptions(CALIBRATED, narrow=UNTAUGHT), 2e-2),
-        ("4" * COUNT, QuantizationOptions(narrow=UNTAUGHT), 2e-2),
-        ("4bq4fhb4f", QuantizationOptions(CALIBRATED, narrow=UNTAUGHT), 2e-2),
-        ("4" * COUNT, QuantizationOptions(CALIBRATED, narrow=replace(UNTAUGHT, granularity="per_group")), 2e-2),
+        ("4" * COUNT, QuantizationOptions(CALIBRATED, narrow=WITHOUT_STATISTICS), 2e-2),
+        ("4" * COUNT, QuantizationOptions(narrow=WITHOUT_STATISTICS), 2e-2),
+        ("4bq4fhb4f", QuantizationOptions(CALIBRATED, narrow=WITHOUT_STATISTICS), 2e-2),
+        ("4" * COUNT, QuantizationOptions(CALIBRATED, narrow=replace(WITHOUT_STATISTICS, granularity="per_group")), 2e-2),
         ("q" * COUNT, QuantizationOptions(CALIBRATED, WeightOptions(granularity="per_tensor")), 2e-2),
         ("q" * COUNT, QuantizationOptions(ActivationOptions(mode="symmetric", ranges="calibrated")), 2e-2),
         ("q" * COUNT, QuantizationOptions(ActivationOptions(mode="symmetric")), 2e-2),

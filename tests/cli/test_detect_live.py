@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from mpnet.cli.looking import Look
-from mpnet.cli.videos import look_at_camera
+from mpnet.cli.side_by_side import SideBySide
+from mpnet.cli.videos import detect_from_camera
+from mpnet.network.network import Box
 from mpnet.report.draw import Label, class_colour, draw_labels
-from mpnet.trial.network import Box
 from tests.cli.conftest import Mpnet, document_of
 
 MODEL = ("--cfg", "net.cfg", "--weights", "net.weights", "--names", "net.names", "--threads", "1", "--conf", "0.1")
@@ -67,7 +67,7 @@ def test_ctrl_c_ends_a_camera_and_keeps_what_was_seen(stream: Path) -> None:
         return []
 
     target = stream.parent / "camera.mp4"
-    document = look_at_camera(str(stream), target, Look("detections", (("fp32", find),)), lambda *_: None)
+    document = detect_from_camera(str(stream), target, SideBySide("detections", (("fp32", find),)), lambda *_: None)
     assert len(document["frames"]) == 3
     assert int(cv2.VideoCapture(str(target)).get(cv2.CAP_PROP_FRAME_COUNT)) == 3
 

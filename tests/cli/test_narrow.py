@@ -122,8 +122,10 @@ def test_commands_without_calibration_images_round_to_nearest(mpnet: Mpnet, expe
     assert "rounded to nearest" in found.stderr
 
 
-def test_a_result_says_that_its_images_taught(mpnet: Mpnet, experiment: Path) -> None:
-    taught = document_of(mpnet("run", experiment, *DATA, "--json", "--set", "precision.default=int4"))
-    assert any("3 calibration images are evaluated as well, so their weights fit better" in note for note in taught["notes"])
+def test_a_result_says_that_its_images_calibrated(mpnet: Mpnet, experiment: Path) -> None:
+    calibrated = document_of(mpnet("run", experiment, *DATA, "--json", "--set", "precision.default=int4"))
+    assert any(
+        "3 calibration images are evaluated as well, so their weights fit better" in note for note in calibrated["notes"]
+    )
     plain = document_of(mpnet("run", experiment, *DATA, "--json"))
     assert not any("calibration images" in note for note in plain["notes"])

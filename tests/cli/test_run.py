@@ -200,7 +200,7 @@ def test_an_output_that_cannot_be_written_is_found_before_the_run(
     mpnet: Mpnet, experiment: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (experiment.parent / "runs").write_text("a file")
-    monkeypatch.setattr("mpnet.trial.sides.run_all", lambda *_: pytest.fail("it ran"))
+    monkeypatch.setattr("mpnet.trial.comparison.run_all", lambda *_: pytest.fail("it ran"))
     assert_refused(mpnet("run", experiment, "--json"), "cannot be written")
 
 

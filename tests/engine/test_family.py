@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from mpnet.engine.assign import assign
 from mpnet.engine.observe import observe_tensors
-from mpnet.engine.options import resolve_options, without_lessons
+from mpnet.engine.options import resolve_options, without_statistics
 from mpnet.engine.plan import build_plan
 from mpnet.engine.prepare import Prepared
 from mpnet.engine.run import Session
@@ -37,7 +37,7 @@ def test_all_levels_and_the_oracle_give_the_same_bits(name: str) -> None:
         for own in (False, True):
             # Layers without weights in a precision of their own as well: conversions before and after them.
             layers = {index: PRECISIONS[precision].base for index in free} if own else {}
-            options = without_lessons(resolve_options(network, CALIBRATED if own else NOTHING_SAID, ranges=ranges))
+            options = without_statistics(resolve_options(network, CALIBRATED if own else NOTHING_SAID, ranges=ranges))
             plan = build_plan(network, assign(network, precision, layers), options)
             expected = Session(oracle, plan).forward(BATCH)
             for level in prepared:

@@ -8,7 +8,7 @@ import pytest
 from mpnet.engine.assign import assign
 from mpnet.engine.fuse import fuse_plan
 from mpnet.engine.memory import plan_arena
-from mpnet.engine.options import EngineOptions, resolve_options, without_lessons
+from mpnet.engine.options import EngineOptions, resolve_options, without_statistics
 from mpnet.engine.plan import Plan, build_plan
 from mpnet.engine.prepare import Prepared
 from mpnet.engine.run import Session
@@ -41,7 +41,7 @@ def pools() -> NetworkSpec:
 
 def plan_of(network: NetworkSpec, precision: str, calibrated: bool) -> Plan:
     ranges = {index: (-2.0, 3.0) for index in range(-1, len(network.layers))}
-    options = without_lessons(resolve_options(network, CALIBRATED, ranges=ranges)) if calibrated else EngineOptions()
+    options = without_statistics(resolve_options(network, CALIBRATED, ranges=ranges)) if calibrated else EngineOptions()
     return build_plan(network, assign(network, precision), options)
 
 

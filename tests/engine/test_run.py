@@ -12,7 +12,7 @@ from mpnet.engine.assign import PrecisionPlan, assign, assign_key
 from mpnet.engine.execute import run_layer
 from mpnet.engine.observe import observe_tensors
 from mpnet.engine.operations import Quantize
-from mpnet.engine.options import resolve_options, without_lessons
+from mpnet.engine.options import resolve_options, without_statistics
 from mpnet.engine.plan import Plan, build_plan
 from mpnet.engine.prepare import Prepared
 from mpnet.engine.run import Session
@@ -61,7 +61,7 @@ def ranges(prepared: Prepared, batch: Batch) -> dict[int, tuple[float, float]]:
 def make_plan(network: NetworkSpec, precisions: str, options: str, ranges: dict[int, tuple[float, float]]) -> Plan:
     default, layers = PLANS[precisions]
     return build_plan(
-        network, assign(network, default, layers), without_lessons(resolve_options(network, OPTIONS[options], ranges=ranges))
+        network, assign(network, default, layers), without_statistics(resolve_options(network, OPTIONS[options], ranges=ranges))
     )
 
 
@@ -111,7 +111,7 @@ def test_any_assignment_runs_alike_fused_and_step_by_step(
     key = codes + ("+" + ",".join(f"{index}:{own[index]}" for index in sorted(own)) if own else "")
     precisions = assign_key(network, key)
     assert precisions.key == key
-    quantization = without_lessons(resolve_options(network, OPTIONS[options], ranges=ranges))
+    quantization = without_statistics(resolve_options(network, OPTIONS[options], ranges=ranges))
     session = Session(prepared, build_plan(network, precisions, quantization))
     assert equal(session.forward(batch), session.observe(batch, lambda *_: None))
 

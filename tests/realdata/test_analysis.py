@@ -12,7 +12,7 @@ from mpnet.model.precision import FP16
 from mpnet.model.quantization import NOTHING_SAID, QuantizationOptions, WeightOptions
 from mpnet.model.selectors import select_layers
 from mpnet.trial.analysis import analyze_experiment
-from mpnet.trial.run import run_plans
+from mpnet.trial.inference import run_plans
 
 PER_TENSOR = QuantizationOptions(weights=WeightOptions(granularity="per_tensor"))
 

@@ -20,8 +20,8 @@ from mpnet.sweep.space import build_space
 from mpnet.sweep.units import Unit
 from mpnet.trial.detection import DETECTION_KIT
 from mpnet.trial.experiment import open_workbench
+from mpnet.trial.inference import Outcome, run_plans
 from mpnet.trial.measure import measure_detections
-from mpnet.trial.run import Outcome, run_plans
 from mpnet.trial.workbench import Workbench
 
 Prepared = tuple[Workbench, Evaluator]

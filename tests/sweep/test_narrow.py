@@ -23,7 +23,7 @@ from mpnet.model.quantization import NarrowOptions, QuantizationOptions
 from mpnet.model.weights import random_weights
 from mpnet.sweep.space import build_space
 from mpnet.sweep.trie import build_graph, run_graph, run_stem
-from mpnet.trial.lessons import ImageLessons, Shown
+from mpnet.trial.image_statistics import CalibrationImages, ImageStatistics
 from tests.sweep.sweep_networks import conv, parse, tiny_yolo, yolo
 
 CONFIGURATIONS = 20
@@ -55,10 +55,12 @@ def test_runs_sweeps_and_levels_agree_in_every_bit(network: NetworkSpec, granula
     images = np.random.default_rng(4).random((2, *network.in_shape), np.float32)
     weights = random_weights(network, 3)
     first = Prepared(network, weights, kernels())
-    lessons = ImageLessons(lambda: Shown("two", (), lambda: iter([images])), first, None, 1, FileCache(tmp_path, 1 << 24))
+    statistics = ImageStatistics(
+        lambda: CalibrationImages("two", (), lambda: iter([images])), first, None, 1, FileCache(tmp_path, 1 << 24)
+    )
     expected: dict[str, list[bytes]] = {}
     for level in (*map(kernels, usable_levels()), ReferenceKernels()):
-        prepared = Prepared(network, weights, level, lessons=lessons)
+        prepared = Prepared(network, weights, level, statistics=statistics)
         graph = build_graph(network, keys if level.name != "numpy" else keys[:2], options)
         heads: dict[tuple[int, str], bytes] = {}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Mapping
+from typing import Any, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ from mpnet.detection.images import read_image
 from mpnet.detection.nms import NmsOptions, suppress
 from mpnet.detection.preprocess import preprocess
 from mpnet.engine.assign import PrecisionPlan, assign
-from mpnet.engine.options import EngineOptions, resolve_options, without_lessons
+from mpnet.engine.options import EngineOptions, resolve_options, without_statistics
 from mpnet.engine.plan import Plan, build_plan
 from mpnet.engine.prepare import Prepared
 from mpnet.engine.run import Session
@@ -29,10 +29,7 @@ from mpnet.kernels.isa import kernels
 from mpnet.model.network import NetworkSpec
 from mpnet.model.precision import Precision
 from mpnet.model.task import CLASSIFICATION, DETECTION
-from mpnet.trial.heads import class_names
-
-if TYPE_CHECKING:
-    from mpnet.config.experiment import Experiment
+from mpnet.network.class_names import class_names
 
 
 @dataclass(frozen=True)
@@ -190,33 +187,11 @@ def load_network(
     Raises: FormatError, PrecisionError, ConfigError, KernelError; each message is one line with place and remedy.
     """
     spec = read_cfg(cfg, dialect)
-    options = without_lessons(resolve_options(spec, batch_norm=batch_norm))
-    return _ready(spec, weights, class_names(spec, names), options, assign(spec, default, layers), threads, isa, cache)
+    options = without_statistics(resolve_options(spec, batch_norm=batch_norm))
+    return prepare_network(spec, weights, class_names(spec, names), options, assign(spec, default, layers), threads, isa, cache)
 
 
-def network_of(experiment: Experiment, *, cache: bool = True) -> Network:
-    """The network of an experiment at its precisions, quantised as it says; images are read only for calibration.
-
-    Raises: as `load_network`; as `open_workbench` where calibration images are needed.
-    """
-    model, quantization, runtime = experiment.model, experiment.quantization, experiment.runtime
-    spec = read_cfg(model.cfg, model.dialect)
-    names = class_names(spec, model.names, experiment.data)
-    options = resolve_options(spec, quantization.options, quantization.layers, batch_norm=model.batch_norm)
-    precisions = assign(spec, experiment.precision.default, dict(experiment.precision.layers))
-    if any(
-        options.of(layer.index).calibrated or options.of(layer.index).corrected or precisions[layer.index].is_narrow
-        for layer in spec.convolutions
-    ):
-        from mpnet.trial.experiment import open_workbench  # brings all that evaluates
-
-        bench = open_workbench(experiment)
-        return Network(spec, names, bench.prepared, bench.options, bench.assign(), bench.threads)
-    isa = None if runtime.isa == "auto" else runtime.isa
-    return _ready(spec, model.weights, names, options, precisions, runtime.threads, isa, cache)
-
-
-def _ready(
+def prepare_network(
     spec: NetworkSpec,
     weights: str | Path,
     names: tuple[str, ...],
@@ -226,6 +201,7 @@ def _ready(
     isa: str | None,
     cache: bool,
 ) -> Network:
+    """A network whose weights are read and prepared here; arguments as of `load_network`, options and precisions resolved."""
     kept = open_cache() if cache else None
     constants = open_weights(weights, spec, kept)
     prepared = Prepared(spec, constants, kernels(isa), batch_norm=options.batch_norm, equalise=options.equalise, cache=kept)

@@ -7,11 +7,11 @@ from typing import Mapping, Sequence
 from rich.console import Console
 from rich.text import Text
 
-from mpnet.backends.fate import LayerFate
+from mpnet.backends.placement import LayerPlacement
 from mpnet.report.terminal import clean, print_table
 
 
-def print_fates(layers: Sequence[LayerFate], engine: Mapping[str, str] | None, console: Console) -> None:
+def print_placements(layers: Sequence[LayerPlacement], engine: Mapping[str, str] | None, console: Console) -> None:
     """The layers as a table. engine: name and version of the program that was asked."""
     runs = f"{engine['engine']} {engine['version']} runs" if engine else "runs"
     rows = [

@@ -11,7 +11,7 @@ from mpnet.model.precision import PRECISIONS
 
 
 @dataclass(frozen=True)
-class LayerFate:
+class LayerPlacement:
     """One layer. asked, written, executed: words of precisions, '' where nobody knows. why: what to know about it."""
 
     index: int
@@ -28,7 +28,7 @@ class LayerFate:
         return any(other and other not in (base, self.asked) for other in (self.written, self.executed))
 
 
-def fates(configuration: Configuration, exported: Exported, executed: Executed | None) -> list[LayerFate]:
+def placements(configuration: Configuration, exported: Exported, executed: Executed | None) -> list[LayerPlacement]:
     """Every layer that has a precision of its own, or that somebody says something of."""
     plan, network = configuration.precisions, configuration.network
     said = {*plan.weighted, *plan.own, *exported.layers, *(executed or {})}
@@ -37,11 +37,11 @@ def fates(configuration: Configuration, exported: Exported, executed: Executed |
         asked, written, why = exported.layers.get(index, (plan[index].name, plan[index].base, ""))
         runs, where = (executed or {}).get(index, ("", ""))
         remark = "; ".join(text for text in (why, where) if text)
-        found.append(LayerFate(index, network.layers[index].name, asked, written, runs, remark))
+        found.append(LayerPlacement(index, network.layers[index].name, asked, written, runs, remark))
     return found
 
 
-def warnings_of(layers: Sequence[LayerFate], engine: str = "") -> list[str]:
+def warnings_of(layers: Sequence[LayerPlacement], engine: str = "") -> list[str]:
     """One line for each layer that falls back."""
     lines = []
     for layer in layers:
@@ -55,6 +55,6 @@ def warnings_of(layers: Sequence[LayerFate], engine: str = "") -> list[str]:
     return lines
 
 
-def as_plain(layers: Sequence[LayerFate]) -> list[dict[str, object]]:
+def as_plain(layers: Sequence[LayerPlacement]) -> list[dict[str, object]]:
     """The layers as plain values."""
     return [{**asdict(layer), "falls_back": layer.falls_back} for layer in layers]

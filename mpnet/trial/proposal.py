@@ -17,8 +17,8 @@ from mpnet.engine.plan import Plan
 from mpnet.model.precision import FP16, FP32, Precision
 from mpnet.model.selectors import layer_groups
 from mpnet.progress import Progress, silent
+from mpnet.trial.inference import run_plans
 from mpnet.trial.inputs import spread
-from mpnet.trial.run import run_plans
 from mpnet.trial.workbench import Workbench
 
 IMAGES = 32

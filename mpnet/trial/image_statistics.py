@@ -1,4 +1,4 @@
-"""Lessons from an experiment's calibration images: computed when asked for, kept in the cache for other processes."""
+"""Calibration statistics from an experiment's images: computed when asked for, cached for other processes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.config.identity import digest_of
-from mpnet.engine.lessons import Lessons, Rounded, WrittenLessons
+from mpnet.engine.calibration_statistics import CalibrationStatistics, Rounded, StoredStatistics
 from mpnet.engine.observe import channel_means, input_products
 from mpnet.engine.prepare import Prepared
 from mpnet.formats.files.cache import FileCache
@@ -23,39 +23,48 @@ PRODUCT_BYTES = 1 << 30
 
 
 @dataclass(frozen=True, eq=False)
-class Shown:
-    """Images to learn from. evaluated: names of those that are images of the data set as well; batches: a pass over all."""
+class CalibrationImages:
+    """The images that statistics are taken from.
+
+    digest: SHA-256 (hex) of their files. evaluated: names of those that the data set evaluates as well.
+    batches: starts a pass over all of them, float32 (n, height, width, channels).
+    """
 
     digest: str
     evaluated: tuple[str, ...]
     batches: Callable[[], Iterator[NDArray[np.float32]]]
 
 
-class ImageLessons(Lessons):
-    """images: asked for once. prepared: the network that looks at them.
+class ImageStatistics(CalibrationStatistics):
+    """images: asked for once. prepared: the network whose inputs are measured, in fp32.
 
     decides: what changes fp32 activations besides images, weights and network, as plain values.
     """
 
     def __init__(
-        self, images: Callable[[], Shown], prepared: Prepared, decides: object, threads: int, cache: FileCache | None
+        self,
+        images: Callable[[], CalibrationImages],
+        prepared: Prepared,
+        decides: object,
+        threads: int,
+        cache: FileCache | None,
     ) -> None:
-        self._bring, self._prepared, self._decides = images, prepared, decides
+        self._open_images, self._prepared, self._decides = images, prepared, decides
         self._threads, self._cache = threads, cache
         self._covariances: dict[int, tuple[NDArray[np.float64], int]] = {}
-        self._looking = threading.Lock()
+        self._lock = threading.Lock()
 
     @cached_property
-    def _images(self) -> Shown:
-        return self._bring()
+    def _images(self) -> CalibrationImages:
+        return self._open_images()
 
     @cached_property
     def digest(self) -> str:
         return digest_of({"version": VERSION, "pictures": self._images.digest, "decides": self._decides})
 
     @property
-    def shown(self) -> tuple[str, ...]:
-        """Names of the data set's images that taught."""
+    def evaluated_images(self) -> tuple[str, ...]:
+        """Names of the calibration images that the data set evaluates as well."""
         return self._images.evaluated
 
     @cached_property
@@ -63,7 +72,7 @@ class ImageLessons(Lessons):
         return channel_means(self._prepared, self._images.batches(), self._threads, weighed=True)
 
     def means(self, layer: int) -> NDArray[np.float64]:
-        with self._looking:
+        with self._lock:
             return self._means[layer]
 
     def rounded(self, layer: int, scheme: WeightScheme) -> Rounded:
@@ -72,26 +81,29 @@ class ImageLessons(Lessons):
         kept = None if self._cache is None else self._cache.load(key)
         if kept is not None and len(kept) == 2 and kept[0].size == weights.size and kept[1].size == 4 * len(weights):
             return kept[0].view(np.int8).reshape(weights.shape).copy(), kept[1].view(np.float32).copy()
-        with self._looking:
+        with self._lock:
             covariance, positions = self._covariance(layer)
         codes, scales = learn_codes(weights, covariance, scheme, positions)
         if self._cache is not None:
             self._cache.store(key, [codes, scales])
         return codes, scales
 
-    def written(self, learnt: Iterable[tuple[int, WeightScheme]]) -> WrittenLessons:
-        """The means, and layers rounded by these schemes, for other processes."""
+    def stored(self, learnt: Iterable[tuple[int, WeightScheme]]) -> StoredStatistics:
+        """The means, and the weights of layers rounded by these schemes, for other processes."""
         rounded = {pair: self.rounded(*pair) for pair in learnt}
-        with self._looking:
-            return WrittenLessons(self.digest, self._means, rounded)
+        with self._lock:
+            return StoredStatistics(self.digest, self._means, rounded)
 
     def _covariance(self, layer: int) -> tuple[NDArray[np.float64] | None, int]:
-        """Of a layer and of as many after it as fit, and its positions; None for one whose filters read too much."""
+        """The covariance of a layer's inputs and how many positions it has; None where its filters read too many inputs.
+
+        As many other layers as fit into PRODUCT_BYTES are measured in the same pass.
+        """
         if layer not in self._covariances:
-            depths = {own.index: own.weight_count // own.filters for own in self._prepared.network.convolutions}
+            depths = {one.index: one.weight_count // one.filters for one in self._prepared.network.convolutions}
             if depths[layer] > MOST_INPUTS:
                 return None, 0
-            groups = {own.index: own.groups for own in self._prepared.network.convolutions}
+            groups = {one.index: one.groups for one in self._prepared.network.convolutions}
             room = PRODUCT_BYTES
             chosen: list[int] = []
             for index in [layer, *(index for index in depths if index > layer), *(index for index in depths if index < layer)]:

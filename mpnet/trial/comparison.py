@@ -6,47 +6,47 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Mapping, Sequence
 
 from mpnet.backends.deployment import Deployment, deploy
-from mpnet.backends.fate import fates, warnings_of
 from mpnet.backends.mixed import deploy_mixed
+from mpnet.backends.placement import placements, warnings_of
 from mpnet.config.identity import TrialIdentity
 from mpnet.config.measures import AGREEMENT, DEPLOYED, names_of
 from mpnet.engine.plan import Plan
 from mpnet.progress import Advance, unseen
+from mpnet.trial.inference import Outcome, Runner, own_runner, run_all
 from mpnet.trial.latency import IN_ENGINE, IN_MPNET, Turns, measure_in_turn
 from mpnet.trial.result import build_document
-from mpnet.trial.run import Outcome, Runner, own_runner, run_all
 from mpnet.trial.workbench import Workbench
 
 BASELINE = "baseline"
 
 
 @dataclass(frozen=True, eq=False)
-class Sides:
-    """own: the configuration. baseline: of the one it is compared with, None for none; may be the same.
+class Comparison:
+    """plan: of the configuration. baseline: of the one it is compared with, None for none; may be the same.
 
     deployment: who runs the configuration beside mpnet, None for nobody.
     """
 
     bench: Workbench
-    own: Plan
+    plan: Plan
     baseline: Plan | None
     deployment: Deployment | None = None
 
     @property
     def plans(self) -> dict[str, Plan]:
         """What mpnet runs, by name; the configuration last."""
-        own = {IN_MPNET: self.own}
-        return own if self.baseline is None or self.compared == IN_MPNET else {BASELINE: self.baseline, **own}
+        own = {IN_MPNET: self.plan}
+        return own if self.baseline is None or self.reference == IN_MPNET else {BASELINE: self.baseline, **own}
 
     @property
-    def compared(self) -> str | None:
+    def reference(self) -> str | None:
         """Name of the side that the others' agreement is measured against."""
         if self.baseline is None:
             return None
-        return IN_MPNET if self.baseline.precision.key == self.own.precision.key else BASELINE
+        return IN_MPNET if self.baseline.precision.key == self.plan.precision.key else BASELINE
 
     @property
-    def asked(self) -> str:
+    def requested(self) -> str:
         """Name of the side that the user asked for."""
         return IN_MPNET if self.deployment is None else IN_ENGINE
 
@@ -67,7 +67,7 @@ class Sides:
         plans, prepared, deployment = self.plans, self.bench.prepared, self.deployment
         runners = {name: own_runner(prepared, plan) for name, plan in plans.items()}
         if deployment is not None:
-            runners[IN_ENGINE] = Runner(self.own, lambda: deployment.open(1).forward, list(plans).index(IN_MPNET))
+            runners[IN_ENGINE] = Runner(self.plan, lambda: deployment.open(1).forward, list(plans).index(IN_MPNET))
         return dict(zip(runners, run_all(self.bench, list(runners.values()), advance), strict=True))
 
     def turns(self) -> Turns:
@@ -79,7 +79,7 @@ class Sides:
         document = build_document(
             self.bench,
             outcomes[name],
-            baseline=None if self.compared is None else outcomes[self.compared],
+            baseline=None if self.reference is None else outcomes[self.reference],
             command=command,
             identity=self.identities()[name],
             latency=turns.latency(name),
@@ -89,10 +89,12 @@ class Sides:
         return document
 
 
-def _add_deployed(document: dict[str, Any], sides: Sides, deployment: Deployment, outcome: Outcome, turns: Turns) -> None:
+def _add_deployed(
+    document: dict[str, Any], comparison: Comparison, deployment: Deployment, outcome: Outcome, turns: Turns
+) -> None:
     """What an engine's result says beyond a result of mpnet's own."""
-    bench, own = sides.bench, sides.own.precision
-    layers = fates(bench.configuration(own), deployment.exported, deployment.executed)
+    bench, own = comparison.bench, comparison.plan.precision
+    layers = placements(bench.configuration(own), deployment.exported, deployment.executed)
     task = bench.kit.task
     document["deployed"] = {
         "engine": deployment.engine,
@@ -112,11 +114,11 @@ def _add_deployed(document: dict[str, Any], sides: Sides, deployment: Deployment
     ]
 
 
-def sides_of(bench: Workbench, engine: str | Sequence[str] | None) -> Sides:
+def comparison_of(bench: Workbench, engine: str | Sequence[str] | None) -> Comparison:
     """The experiment's configuration, its baseline, and an engine: a backend's name, or several by preference, of which each
     runs the layers that it supports. Raises: as `deploy`."""
     plan, name = bench.plan(bench.assign()), bench.experiment.baseline
-    return Sides(
+    return Comparison(
         bench,
         plan,
         bench.plan(bench.uniform(name)) if name else None,

@@ -1,4 +1,4 @@
-"""What calibration images teach about layers whose weights have fewer than eight bits."""
+"""Calibration statistics of layers whose weights have fewer than eight bits: input means, and weights with learnt rounding."""
 
 from __future__ import annotations
 
@@ -15,34 +15,37 @@ Rounded = tuple[NDArray[np.int8], NDArray[np.float32]]
 """Codes and scales of a layer's weights, as quantize_weights gives them."""
 
 
-class Lessons(ABC):
-    """Answers may be computed when they are asked for. Raises: DataError, EngineError where that fails."""
+class CalibrationStatistics(ABC):
+    """Means and roundings may be computed when they are asked for. Raises: DataError, EngineError where that fails."""
 
     @property
     @abstractmethod
     def digest(self) -> str:
-        """SHA-256 (hex) of everything that decides them."""
+        """SHA-256 (hex) of everything that decides the statistics."""
 
     @abstractmethod
     def means(self, layer: int) -> NDArray[np.float64]:
-        """Of each input channel of a convolution."""
+        """The mean of each input channel of a convolution, float64 (channels,)."""
 
     @abstractmethod
     def rounded(self, layer: int, scheme: WeightScheme) -> Rounded:
-        """A convolution's weights by a scheme whose rounding is learnt."""
+        """A convolution's codes and scales by a scheme whose rounding is learnt."""
 
 
 @dataclass(frozen=True, eq=False)
-class WrittenLessons(Lessons):
-    """All that will be asked, computed before; goes to other processes."""
+class StoredStatistics(CalibrationStatistics):
+    """Statistics that were all computed before; they can go to other processes.
 
-    said: str
+    stored_digest: the digest of the statistics that they were taken from.
+    """
+
+    stored_digest: str
     all_means: Mapping[int, NDArray[np.float64]]
     all_rounded: Mapping[tuple[int, WeightScheme], Rounded]
 
     @property
     def digest(self) -> str:
-        return self.said
+        return self.stored_digest
 
     def means(self, layer: int) -> NDArray[np.float64]:
         return self.all_means[layer]
@@ -52,10 +55,10 @@ class WrittenLessons(Lessons):
 
 
 @dataclass(frozen=True, eq=False)
-class RenumberedLessons(Lessons):
-    """The same about a network whose layer n is layer numbers[n] of the one that they are about."""
+class RenumberedStatistics(CalibrationStatistics):
+    """Statistics of a part of a network: its layer n is layer numbers[n] of the original."""
 
-    original: Lessons
+    original: CalibrationStatistics
     numbers: Mapping[int, int]
 
     @property

@@ -1,0 +1,1 @@
+"""One network with its weights, names and precisions, ready to run."""

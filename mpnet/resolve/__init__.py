@@ -1,0 +1,1 @@
+"""What a command is given (EXPERIMENT.yaml, RUN, STORE[:KEY] or NET.cfg) as an experiment, a configuration or a network."""

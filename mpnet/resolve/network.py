@@ -1,0 +1,36 @@
+"""The network of an experiment, ready to run on any image."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mpnet.engine.assign import assign
+from mpnet.engine.options import resolve_options
+from mpnet.formats.cfg.read import read_cfg
+from mpnet.network.class_names import class_names
+from mpnet.network.network import Network, prepare_network
+
+if TYPE_CHECKING:
+    from mpnet.config.experiment import Experiment
+
+
+def network_of(experiment: Experiment, *, cache: bool = True) -> Network:
+    """The network of an experiment at its precisions, quantised as it says; images are read only for calibration.
+
+    Raises: as `load_network`; as `open_workbench` where calibration images are needed.
+    """
+    model, quantization, runtime = experiment.model, experiment.quantization, experiment.runtime
+    spec = read_cfg(model.cfg, model.dialect)
+    names = class_names(spec, model.names, experiment.data)
+    options = resolve_options(spec, quantization.options, quantization.layers, batch_norm=model.batch_norm)
+    precisions = assign(spec, experiment.precision.default, dict(experiment.precision.layers))
+    if any(
+        options.of(layer.index).calibrated or options.of(layer.index).corrected or precisions[layer.index].is_narrow
+        for layer in spec.convolutions
+    ):
+        from mpnet.trial.experiment import open_workbench  # brings all that evaluates
+
+        bench = open_workbench(experiment)
+        return Network(spec, names, bench.prepared, bench.options, bench.assign(), bench.threads)
+    isa = None if runtime.isa == "auto" else runtime.isa
+    return prepare_network(spec, model.weights, names, options, precisions, runtime.threads, isa, cache)
