@@ -1,12 +1,71 @@
-"""The examples of the documentation run and give what they say."""
+"""The documentation: its examples run and give what they say, and a reader finds every page."""
 
 from __future__ import annotations
 
 import doctest
+import re
 from pathlib import Path
+
+import pytest
+
+LINK = re.compile(r"\]\((?!https?:|mailto:)([^)\s]*)\)")
+HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
+FENCE = re.compile(r"^( *)```.*?^\1```", re.DOTALL | re.MULTILINE)
+
+
+def pages(repository: Path) -> list[Path]:
+    return sorted(
+        p for p in repository.rglob("*.md") if not {".venv", "build", ".cache"} & set(p.relative_to(repository).parts)
+    )
+
+
+def anchors(page: Path) -> set[str]:
+    """What a link may name in a page, as hosting sites make it of headings."""
+    plain = FENCE.sub("", page.read_text(encoding="utf-8"))
+    headings = [re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading) for heading in HEADING.findall(plain)]
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def links(page: Path) -> list[tuple[Path, str]]:
+    """(file, anchor) of every relative link of a page; the page itself for `#anchor`."""
+    targets = LINK.findall(FENCE.sub("", page.read_text(encoding="utf-8")))
+    split = (target.partition("#") for target in targets)
+    return [((page.parent / file).resolve() if file else page, anchor) for file, _, anchor in split]
 
 
 def test_api_page(repository: Path) -> None:
     failed, attempted = doctest.testfile(str(repository / "docs" / "api.md"), module_relative=False)
     assert attempted > 20
     assert failed == 0
+
+
+def test_links_lead_somewhere(repository: Path) -> None:
+    wrong = [
+        f"{page.relative_to(repository)}: {file.name}#{anchor}"
+        for page in pages(repository)
+        for file, anchor in links(page)
+        if not file.exists() or (anchor and anchor not in anchors(file))
+    ]
+    assert wrong == []
+
+
+def test_every_page_is_found_from_the_readme(repository: Path) -> None:
+    reached: set[Path] = set()
+    waiting = [repository / "README.md"]
+    while waiting:
+        page = waiting.pop()
+        if page not in reached and page.suffix == ".md":
+            reached.add(page)
+            waiting += [file for file, _ in links(page) if file.is_file()]
+    index = {file for file, _ in links(repository / "docs" / "README.md")}
+    docs = [page for page in pages(repository) if "docs" in page.relative_to(repository).parts and page.name != "README.md"]
+    assert [str(page.relative_to(repository)) for page in docs if page not in reached] == []
+    assert [str(page.relative_to(repository)) for page in docs if page not in index] == []
+
+
+@pytest.mark.parametrize(("folder", "most"), [("docs", 45_000), ("docs/results", 20_000)])
+def test_documents_stay_short(repository: Path, folder: str, most: int) -> None:
+    """Words of all pages, as `wc -w` counts them. docs/arithmetic.md is the contract and as long as it needs to be."""
+    words = {page: len(page.read_text(encoding="utf-8").split()) for page in (repository / folder).rglob("*.md")}
+    assert [f"{page.name}: {count}" for page, count in words.items() if count > 2500 and page.name != "arithmetic.md"] == []
+    assert sum(words.values()) <= most

@@ -70,10 +70,3 @@ def test_a_new_users_session(repository: Path, tmp_path: Path) -> None:
     )
     assert json.loads(shown_cfg.stdout)["precision_key"] == section.splitlines()[0].removeprefix("precision:  # ")
     assert (tmp_path / "found" / "00005.png").is_file()
-
-
-@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "docs/experiments.md", "docs/api.md"])
-def test_links_lead_somewhere(repository: Path, name: str) -> None:
-    page = repository / name
-    targets = re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text(encoding="utf-8"))
-    assert [target for target in targets if not (page.parent / target).exists()] == []
