@@ -51,6 +51,76 @@ def test_a_flipped_bit_is_noticed(tmp_path: Path, position: int) -> None:
     assert cache.load(key_of(1)) is not None
 
 
+@pytest.mark.parametrize(("first", "second"), [(16, 24), (16, 4120), (128, 136), (128, 4168)])
+def test_words_that_changed_places_are_noticed(tmp_path: Path, first: int, second: int) -> None:
+    cache = FileCache(tmp_path, 10**6)
+    cache.store(key_of(1), BLOCKS)
+    path = files(cache)[0]
+    content = bytearray(path.read_bytes())
+    content[first : first + 8], content[second : second + 8] = content[second : second + 8], content[first : first + 8]
+    path.write_bytes(content)
+    assert cache.load(key_of(1)) is None
+
+
+def test_a_link_is_not_followed_and_what_it_leads_to_stays(tmp_path: Path) -> None:
+    cache, target = FileCache(tmp_path / "prepared", 10**6), tmp_path / "target"
+    cache.store(key_of(1), BLOCKS)
+    entry = files(cache)[0]
+    entry.rename(target)
+    entry.symlink_to(target)
+    content = target.read_bytes()
+    assert cache.load(key_of(1)) is None
+    cache.store(key_of(1), BLOCKS[:1])
+    assert not entry.is_symlink()
+    assert target.read_bytes() == content
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    cache = FileCache(tmp_path, 10**6)
+    os.mkfifo(tmp_path / f"{key_of(1)}.mpc")
+    assert cache.load(key_of(1)) is None
+    cache.store(key_of(1), BLOCKS)
+    assert cache.load(key_of(1)) is not None
+
+
+@pytest.mark.parametrize("mode", [0o620, 0o602])
+def test_what_others_may_write_is_no_entry(tmp_path: Path, mode: int) -> None:
+    cache = FileCache(tmp_path, 10**6)
+    cache.store(key_of(1), BLOCKS)
+    files(cache)[0].chmod(mode)
+    assert cache.load(key_of(1)) is None
+
+
+def test_another_users_file_is_no_entry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = FileCache(tmp_path, 10**6)
+    cache.store(key_of(1), BLOCKS)
+    if os.geteuid() == 0:
+        os.chown(files(cache)[0], 12345, -1)
+    else:
+        other = os.geteuid() + 1
+        monkeypatch.setattr(os, "geteuid", lambda: other)
+    assert cache.load(key_of(1)) is None
+
+
+def test_only_the_user_may_look_into_the_cache(tmp_path: Path) -> None:
+    cache = FileCache(tmp_path / "cache" / "prepared", 10**6)
+    before = os.umask(0)
+    try:
+        cache.store(key_of(1), BLOCKS)
+    finally:
+        os.umask(before)
+    assert [path.stat().st_mode & 0o777 for path in (cache.folder, files(cache)[0])] == [0o700, 0o600]
+
+
+def test_other_files_in_the_folder_are_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "mine").write_bytes(bytes(10**5))
+    os.utime(tmp_path / "mine", (0, 0))
+    cache = FileCache(tmp_path, 10**4)
+    cache.store(key_of(1), BLOCKS)
+    assert (tmp_path / "mine").exists()
+    assert cache.usage().entries == 1
+
+
 @pytest.mark.parametrize("length", [0, 1, 64, 128, 192, 4160, 4223, 4224 + 64])
 def test_another_length_is_noticed(tmp_path: Path, length: int) -> None:
     cache = FileCache(tmp_path, 10**6)

@@ -1,6 +1,7 @@
 """The cache on disk: where it is, how large it may grow, and a store of blocks of bytes in it that any process may use.
 
-Nothing in the cache is needed: whatever is missing, damaged or cannot be written is made anew, without a word.
+Nothing in the cache is needed: whatever is missing, damaged, written by somebody else or cannot be written is made anew,
+without a word.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import contextlib
 import mmap
 import os
 import re
+import stat
 import time
 from functools import lru_cache
 from pathlib import Path
@@ -17,7 +19,7 @@ from typing import Any, NamedTuple, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from mpnet.errors import ConfigError, StoreError
+from mpnet.errors import ConfigError
 from mpnet.messages import shown
 
 Bytes = NDArray[np.uint8]
@@ -26,10 +28,12 @@ LIMIT_VARIABLE = "MPNET_CACHE_LIMIT"
 DEFAULT_LIMIT_BYTES = 2 * 1000**3
 _UNITS = {"": 1, "K": 1000, "M": 1000**2, "G": 1000**3, "T": 1000**4}
 _ALIGN = 64
-_MAGIC = np.frombuffer(b"mpcache1", np.uint64)[0]
-# Of an entry, in words of 8 bytes: magic, sum of all words that follow, 4 of the key, number of blocks, their sizes.
+_MAGIC = np.frombuffer(b"mpcache2", np.uint64)[0]
+# Of an entry, in words of 8 bytes: magic, CRC-32C of all bytes that follow, 4 of the key, number of blocks, their sizes.
 _KEY, _COUNT, _SIZES = 2, 6, 7
 _MOST_BLOCKS = 8
+_HEADER_BYTES = 2 * _ALIGN
+_SUFFIX = ".mpc"
 # What a killed process left is swept away when it is older than any write could take.
 _STALE_S = 3600.0
 
@@ -43,8 +47,8 @@ class Usage(NamedTuple):
 
 def cache_folder() -> Path:
     """$MPNET_CACHE, else $XDG_CACHE_HOME/mpnet, else ~/.cache/mpnet."""
-    if own := os.environ.get("MPNET_CACHE"):
-        return Path(own)
+    if folder := os.environ.get("MPNET_CACHE"):
+        return Path(folder)
     base = os.environ.get("XDG_CACHE_HOME", "")
     # The XDG specification says that a relative path is to be ignored.
     return (Path(base) if os.path.isabs(base) else Path.home() / ".cache") / "mpnet"
@@ -78,8 +82,9 @@ def _opened(folder: Path, limit_bytes: int) -> FileCache:
 class FileCache:
     """Entries of a few blocks of bytes by key, one file each; the longest unused go when the limit is passed.
 
-    Processes and threads may share a folder: entries appear whole, are never changed, and stay readable for whom has
-    mapped them when somebody else removes them. keys: SHA-256 in hex.
+    Processes and threads of one user may share a folder: entries appear whole, are never changed, and stay readable for
+    whom has mapped them when somebody else removes them. Nobody else may write entries: a link, a pipe, or a file that
+    another user owns or may write is no entry. keys: SHA-256 in hex.
     """
 
     def __init__(self, folder: Path, limit_bytes: int) -> None:
@@ -90,18 +95,21 @@ class FileCache:
 
     def load(self, key: str) -> tuple[Bytes, ...] | None:
         """The blocks of an entry, mapped, read-only and aligned to 64; None when there is none or it is damaged."""
-        path = self._path(key)
         try:
-            with open(path, "rb") as file:
-                size = os.fstat(file.fileno()).st_size
-                if size < _ALIGN * 2 or size % _ALIGN:
+            # A named pipe must not be waited for, nor a link be followed to a file that somebody chose.
+            descriptor = os.open(self._path(key), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            try:
+                state = os.fstat(descriptor)
+                if not _is_own(state) or state.st_size < _HEADER_BYTES or state.st_size % _ALIGN:
                     return None
                 # Populated: all of it is about to be read, and a fault per page costs more than the reading.
                 flags = mmap.MAP_SHARED | getattr(mmap, "MAP_POPULATE", 0)
-                mapped = mmap.mmap(file.fileno(), size, flags=flags, prot=mmap.PROT_READ)
-            blocks = _blocks(np.frombuffer(mapped, np.uint64), key)
-            if blocks is not None:
-                os.utime(path)  # the time of last use
+                mapped = mmap.mmap(descriptor, state.st_size, flags=flags, prot=mmap.PROT_READ)
+                blocks = _blocks(np.frombuffer(mapped, np.uint64), key)
+                if blocks is not None:
+                    os.utime(descriptor)  # the time of last use
+            finally:
+                os.close(descriptor)
         except (OSError, ValueError):
             return None
         return blocks
@@ -109,36 +117,46 @@ class FileCache:
     def store(self, key: str, blocks: Sequence[NDArray[Any]]) -> None:
         """Keep contiguous arrays under a key; does nothing where that is impossible."""
         content = [np.frombuffer(block, np.uint8) for block in blocks]
-        header = np.zeros(_ALIGN // 4, np.uint64)
-        size = header.nbytes + sum(_padded(block.size) for block in content)
+        size = _HEADER_BYTES + sum(_padded(block.size) for block in content)
         if not self._writable or size > self.limit_bytes:
             return
-        header[_KEY:_COUNT] = np.frombuffer(bytes.fromhex(key), np.uint64)
-        header[_COUNT] = len(content)
-        header[_SIZES : _SIZES + len(content)] = [block.size for block in content]
-        padded = [np.pad(block, (0, -block.size % _ALIGN)) for block in content]
-        total = _sum(header) + sum(_sum(block.view(np.uint64)) for block in padded)
-        header[:2] = _MAGIC, total % 2**64
-        from mpnet.formats.files.atomic import atomic_file  # reading does without
-
+        entry = np.zeros(size // 8, np.uint64)
+        entry[_KEY:_COUNT] = np.frombuffer(bytes.fromhex(key), np.uint64)
+        entry[_COUNT] = len(content)
+        entry[_SIZES : _SIZES + len(content)] = [block.size for block in content]
+        at = _HEADER_BYTES
+        for block in content:
+            entry.view(np.uint8)[at : at + block.size] = block
+            at += _padded(block.size)
+        entry[:_KEY] = _MAGIC, _checksum(entry[_KEY:])
         try:
-            # Damage is noticed, so that nobody need wait for the disk.
-            with atomic_file(self._path(key), durable=False) as file:
-                parts: list[NDArray[Any]] = [header, *padded]
-                for part in parts:
-                    file.write(part.tobytes())
-        except StoreError:  # no space, no permission: the command at hand has better things to say
+            self._write(self._path(key), entry)
+        except OSError:  # no space, no permission: the command at hand has better things to say
             self._writable = False
             return
         self._evict(size)
 
     def usage(self) -> Usage:
         """What it holds at the moment."""
-        found = self._entries()
-        return Usage(len(found), sum(size for _, size, _ in found))
+        entries = self._entries()
+        return Usage(len(entries), sum(size for _, size, _ in entries))
+
+    def _write(self, path: Path, entry: NDArray[np.uint64]) -> None:
+        """Write an entry that appears whole. Damage is noticed, so that nobody need wait for the disk. Raises: OSError."""
+        import tempfile  # reading does without
+
+        os.makedirs(self.folder, 0o700, exist_ok=True)
+        descriptor, part = tempfile.mkstemp(_SUFFIX, f".{path.stem}.", self.folder)  # which only its owner may touch
+        try:
+            with open(descriptor, "wb") as file:
+                file.write(entry.data)
+            os.replace(part, path)  # a link that has the name is replaced, not what it leads to
+        except BaseException:
+            os.unlink(part)
+            raise
 
     def _path(self, key: str) -> Path:
-        return self.folder / f"{key}.mpc"
+        return self.folder / f"{key}{_SUFFIX}"
 
     def _evict(self, written: int) -> None:
         """Remove the longest unused entries until the rest is within the limit."""
@@ -146,9 +164,9 @@ class FileCache:
             self._unseen_bytes += written
             return
         self._unseen_bytes = 0
-        found = sorted(self._entries())
-        total = sum(size for _, size, _ in found)
-        for _, size, path in found:
+        entries = sorted(self._entries())
+        total = sum(size for _, size, _ in entries)
+        for _, size, path in entries:
             if total <= self.limit_bytes:
                 break
             with contextlib.suppress(OSError):  # somebody else removed it
@@ -157,24 +175,34 @@ class FileCache:
 
     def _entries(self) -> list[tuple[float, int, str]]:
         """(time of last use, bytes, path) of every entry; what a killed process left is removed on the way."""
-        found = []
+        entries = []
         with contextlib.suppress(OSError), os.scandir(self.folder) as files:
             for file in files:
                 with contextlib.suppress(OSError):
                     state = file.stat(follow_symlinks=False)
+                    if not file.name.endswith(_SUFFIX):
+                        continue  # no file of the cache
                     if not file.name.startswith("."):
-                        found.append((state.st_mtime, state.st_size, file.path))
+                        entries.append((state.st_mtime, state.st_size, file.path))
                     elif state.st_mtime < time.time() - _STALE_S:
                         os.unlink(file.path)
-        return found
+        return entries
 
 
 def _padded(size: int) -> int:
     return (size + _ALIGN - 1) // _ALIGN * _ALIGN
 
 
-def _sum(words: NDArray[np.uint64]) -> int:
-    return int(np.add.reduce(words, initial=np.uint64(0)))
+def _checksum(words: NDArray[np.uint64]) -> int:
+    """CRC-32C: unlike a sum it notices what has changed places."""
+    from mpnet.kernels._core import ffi, lib  # commands that only ask where the cache is do without
+
+    return int(lib.mp_crc32c(0, ffi.from_buffer(words), words.nbytes))
+
+
+def _is_own(state: os.stat_result) -> bool:
+    """Whether this is a regular file that nobody but this user, or the system's administrator, can have written."""
+    return stat.S_ISREG(state.st_mode) and state.st_uid in (os.geteuid(), 0) and not state.st_mode & 0o022
 
 
 def _blocks(words: NDArray[np.uint64], key: str) -> tuple[Bytes, ...] | None:
@@ -183,9 +211,9 @@ def _blocks(words: NDArray[np.uint64], key: str) -> tuple[Bytes, ...] | None:
     if words[0] != _MAGIC or words[_KEY:_COUNT].tobytes().hex() != key or count > _MOST_BLOCKS:
         return None
     sizes = words[_SIZES : _SIZES + count].tolist()
-    if _ALIGN * 2 + sum(map(_padded, sizes)) != words.nbytes or words[1] != _sum(words[2:]):
+    if _HEADER_BYTES + sum(map(_padded, sizes)) != words.nbytes or words[1] != _checksum(words[_KEY:]):
         return None
-    content, at, blocks = words.view(np.uint8), _ALIGN * 2, []
+    content, at, blocks = words.view(np.uint8), _HEADER_BYTES, []
     for size in sizes:
         blocks.append(content[at : at + size])
         at += _padded(size)
