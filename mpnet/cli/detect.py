@@ -174,7 +174,7 @@ def _experiment(
         raise ConfigError(
             "no network is named; give --cfg and --weights, or an EXPERIMENT.yaml, a run or STORE:KEY before the images"
         )
-    from mpnet.report.decision import Files
+    from mpnet.resolve.source import Files
 
     try:
         return experiment_of(images[0], (), threads, isa, Files(weights=weights, names=names)), images[1:]

@@ -17,8 +17,8 @@ from mpnet.formats.files.atomic import write_files
 from mpnet.messages import bytes_text
 from mpnet.model.plan_key import short_key
 from mpnet.packages import require
-from mpnet.report.decision import Files, decide
 from mpnet.report.placement import print_placements
+from mpnet.resolve.source import Files, configuration_named
 
 
 @declare(
@@ -95,10 +95,10 @@ def command(
     chosen = target(name)
     if out is None and chosen.reads_weights:
         raise ConfigError(f"--to {name}: writes {chosen.suffix}, which is no text; name a file with -o")
-    decision = decide(source, Files(cfg, weights, names), overrides, complete=chosen.reads_weights)
-    for line in decision.notes:
+    named = configuration_named(source, Files(cfg, weights, names), overrides, complete=chosen.reads_weights)
+    for line in named.notes:
         note(line)
-    configuration = decision.configuration
+    configuration = named.configuration
     exported = export(name, configuration, flavour, {"with_boxes": with_boxes, "packed": packed, "no_profile": no_profile})
     files = {} if out is None else _beside(out, exported)
     write_files(files)
@@ -113,7 +113,7 @@ def command(
                 "target": name,
                 "flavour": chosen.flavour(flavour),
                 "precision": configuration.precisions.key,
-                "cfg": str(decision.cfg),
+                "cfg": str(named.cfg),
                 "written": str(out) if out else None,
                 "files": {str(path): len(content) for path, content in files.items()},
                 "layers": as_plain(layers),

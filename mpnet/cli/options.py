@@ -19,7 +19,7 @@ from mpnet.model.precision import PRECISIONS, Precision
 
 if TYPE_CHECKING:
     from mpnet.config.experiment import Experiment
-    from mpnet.report.decision import Files
+    from mpnet.resolve.source import Files
 
 
 class ExampleCommand(click.Command):
@@ -142,7 +142,7 @@ def experiment_of(
 ) -> Experiment:
     """The experiment that SOURCE names (EXPERIMENT.yaml, RUN, STORE[:KEY] or NET.cfg), with what --set, --threads and
     --isa put over it; files: in place of those that it names."""
-    from mpnet.report.decision import NO_FILES, experiment_named  # not every command reads one
+    from mpnet.resolve.source import NO_FILES, experiment_named  # not every command reads one
 
     experiment, remark = experiment_named(source, files or NO_FILES, overrides)
     if remark:

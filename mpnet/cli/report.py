@@ -13,10 +13,10 @@ from mpnet.evaluation.compare import DRAWS, MAX_DRAWS, MIN_DRAWS
 from mpnet.formats.files.atomic import write_text
 from mpnet.messages import bytes_text
 from mpnet.report.build import collect
-from mpnet.report.configuration import in_store
 from mpnet.report.export import write_data, write_figures
 from mpnet.report.page import render
 from mpnet.report.summary import sentences
+from mpnet.resolve.stored import in_store
 
 
 @declare(

@@ -23,13 +23,15 @@ from mpnet.evaluation.compare import DRAWS
 from mpnet.formats.cfg.read import read_cfg_bytes
 from mpnet.progress import Progress
 from mpnet.report.cfg_template import cfg_template
-from mpnet.report.configuration import split_source
-from mpnet.report.model import Change, Configurations, Confusion, Missing, ReportData, Status
+from mpnet.report.model import Change, Confusion, Missing, ReportData, Status
 from mpnet.report.paired import Pair
 from mpnet.report.rerun import Machine
 from mpnet.report.source import from_results, layers_of
 from mpnet.report.store_source import from_store
 from mpnet.report.task import Shows, View, view_of
+from mpnet.resolve.configurations import Configurations
+from mpnet.resolve.stored import split_source
+from mpnet.resolve.stored_sweep import read_sweep
 from mpnet.sweep.findings import sweep_status
 from mpnet.sweep.latest import is_store
 from mpnet.sweep.scoring import split_positions
@@ -82,7 +84,9 @@ def _of_sweep(
 ) -> ReportData:
     found = sweep_status(path, sweep)
     state = {"finished": "finished", "stopped": "finished", "running": "running"}.get(found["state"], "interrupted")
-    data, document = from_store(path, Status(state, int(found["trials"]), found["total"]), choose, sweep)
+    stored = read_sweep(path, choose, sweep, finished=state == "finished")
+    document = stored.document
+    data = from_store(stored, path, Status(state, int(found["trials"]), found["total"]))
     data = _with_cfg(data, document)
     what = "Intervals, classes, lost and gained objects, images, error and time per layer"
     if not compute:

@@ -11,10 +11,10 @@ from mpnet.errors import MpnetError
 from mpnet.evaluation.compare import DRAWS
 from mpnet.progress import Progress, silent
 from mpnet.report.comparison import Comparison, compare_results
-from mpnet.report.configuration import Found, find_configuration, split_source
 from mpnet.report.images import write_changes
 from mpnet.report.rerun import Machine
 from mpnet.report.task import View, view_of
+from mpnet.resolve.stored import StoredConfiguration, find_configuration, split_source
 from mpnet.sweep.latest import is_store
 from mpnet.trial.inference import run_plans
 from mpnet.trial.latency import measure_in_turn
@@ -76,7 +76,7 @@ def _sides(sources: Sequence[str], progress: Progress) -> list[_Compared]:
     return [found[place] for place in range(len(sources))]
 
 
-def _run_again(configurations: Sequence[Found], progress: Progress) -> list[_Compared]:
+def _run_again(configurations: Sequence[StoredConfiguration], progress: Progress) -> list[_Compared]:
     machine = Machine(reopen(configurations[0].document, configurations[0].output))
     bench = machine.bench
     with progress("images", len(bench.inputs)) as advance:

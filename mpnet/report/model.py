@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Mapping
+from typing import TYPE_CHECKING, Any, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,9 @@ from numpy.typing import NDArray
 from mpnet.config.measures import HELD_OUT, measure
 from mpnet.evaluation.compare import Interval
 from mpnet.model.task import Task, task_of_protocol
+
+if TYPE_CHECKING:
+    from mpnet.resolve.configurations import Configurations  # brings sweeps, which a run need not import
 
 
 @dataclass(frozen=True)
@@ -34,33 +37,6 @@ class Layer:
     macs: int
     parameters: int
     selectors: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Configurations:
-    """All measured assignments of precisions, as columns of equal length.
-
-    keys: precision strings. front: which are not dominated in what was looked for; (objective, cost) are drawn.
-    baseline and chosen: rows, or None. dropped: how many further rows were measured but are left out here.
-    """
-
-    keys: tuple[str, ...]
-    columns: Mapping[str, NDArray[np.float64]]
-    front: NDArray[np.bool_]
-    objective: str
-    cost: str
-    baseline: int | None = None
-    chosen: int | None = None
-    dropped: int = 0
-
-    def __len__(self) -> int:
-        return len(self.keys)
-
-    def value(self, row: int | None, name: str) -> float:
-        """One number; NaN when not measured."""
-        if row is None or name not in self.columns:
-            return float("nan")
-        return float(self.columns[name][row])
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,8 @@ from typing import Mapping
 
 from mpnet.model.plan_key import split_key
 from mpnet.model.precision import BY_CODE
-from mpnet.report.model import Configurations, Layer
+from mpnet.report.model import Layer
+from mpnet.resolve.configurations import Configurations
 
 
 @dataclass(frozen=True)

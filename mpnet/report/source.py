@@ -9,12 +9,12 @@ from typing import Any, Iterable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from mpnet.config.measures import AGREEMENT, MEASURES, Measure, measure, names_of
+from mpnet.config.measures import AGREEMENT, MEASURES, names_of
 from mpnet.errors import ConfigError
 from mpnet.model.plan_key import split_key
-from mpnet.report.model import Configurations, Layer, LayerPair, ReportData, Status
+from mpnet.report.model import Layer, LayerPair, ReportData, Status
+from mpnet.resolve.configurations import Configurations, axes, by_axis, front_rows
 from mpnet.speed.steps import doubt_of
-from mpnet.sweep.front import non_dominated
 from mpnet.trial.comparison import deployed_values
 from mpnet.trial.result import Result
 
@@ -84,7 +84,7 @@ def result_values(document: Mapping[str, Any]) -> dict[str, float]:
         if heads:
             values["head_sqnr_db"] = mean_sqnr(heads)
     cost = document["cost"]
-    values.update({row.name: float(cost[row.name]) for row in _by_axis(True) if cost.get(row.name) is not None})
+    values.update({row.name: float(cost[row.name]) for row in by_axis(True) if cost.get(row.name) is not None})
     if cost.get("macs"):
         values["fp_mac_share"] = 100 * (1 - cost.get("int8_macs", 0) / cost["macs"])
     latency = document.get("latency") or {}
@@ -99,35 +99,6 @@ def mean_sqnr(heads: Iterable[float | None]) -> float:
     ratios = [0.0 if value is None or value == math.inf else 10 ** (-value / 10) for value in heads]
     mean = sum(ratios) / len(ratios)
     return -10 * math.log10(mean) if mean > 0 else math.inf
-
-
-def axes(columns: Mapping[str, NDArray[np.float64]], wanted: Sequence[str] = ()) -> tuple[str, str]:
-    """The accuracy and the cost that a front is drawn over: the wanted ones, else the first that vary or exist."""
-    found = []
-    for cost in (False, True):
-        candidates = [row.name for row in _by_axis(cost) if row.axis]
-        named = [name for name in wanted if measure(name).cost == cost]
-        there = [name for name in (*named, *candidates) if name in columns]
-        varying = [name for name in there if np.unique(columns[name][np.isfinite(columns[name])]).size > 1]
-        found.append((varying or there or candidates)[0])
-    return found[0], found[1]
-
-
-def _by_axis(cost: bool) -> list[Measure]:
-    """Qualities or costs, those that a front is drawn over first."""
-    return sorted((row for row in MEASURES if row.cost == cost), key=lambda row: row.axis or len(MEASURES))
-
-
-def front_rows(columns: Mapping[str, NDArray[np.float64]], objective: str, cost: str) -> NDArray[np.bool_]:
-    """Which rows no other row beats; rows where one of both is not known are not on it."""
-    count = len(next(iter(columns.values()))) if columns else 0
-    front = np.zeros(count, dtype=bool)
-    if objective not in columns or cost not in columns:
-        return front
-    points = np.stack([columns[cost], -columns[objective]], axis=1)
-    known = np.flatnonzero(np.isfinite(points).all(axis=1))
-    front[known[non_dominated(points[known])]] = True
-    return front
 
 
 def thinned(table: Configurations, limit: int = ROWS_SHOWN, seed: int = 0, wanted: Iterable[str] = ()) -> Configurations:

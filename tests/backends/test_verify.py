@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from mpnet.report.configuration import find_configuration
 from mpnet.report.model import Status
 from mpnet.report.store_source import from_store
+from mpnet.resolve.stored import find_configuration
+from mpnet.resolve.stored_sweep import read_sweep
 from mpnet.sweep.verify import RULE
 from tests.cli.conftest import Mpnet, document_of
 
@@ -55,7 +56,7 @@ def test_what_does_not_survive_is_marked_in_terminal_and_report(mpnet: Mpnet, ex
     printed = mpnet("sweep", experiment, *arguments).stdout
     assert "does not survive: agreement_AP" in printed
     store = next((experiment.parent / "runs" / "tiny").glob("sweep-*.sqlite"))
-    data, _ = from_store(store, Status("finished", 4))
+    data = from_store(read_sweep(store), store, Status("finished", 4))
     lost = [note for note in data.notes if note.startswith("Does not survive in rough 1.0: ")]
     assert lost
     assert any(RULE in note for note in data.notes)

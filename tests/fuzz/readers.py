@@ -47,10 +47,10 @@ from mpnet.progress import silent
 from mpnet.report.build import collect
 from mpnet.report.compare import compare_runs
 from mpnet.report.comparison_text import print_comparison
-from mpnet.report.configuration import find_configuration
 from mpnet.report.page import render
 from mpnet.report.summary import sentences
 from mpnet.report.sweep_text import print_status
+from mpnet.resolve.stored import find_configuration
 from mpnet.speed.table import TABLE, read_table
 from mpnet.sweep.findings import sweep_status
 from mpnet.sweep.salvage import salvage

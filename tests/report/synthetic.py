@@ -11,7 +11,6 @@ from mpnet.evaluation.compare import Interval
 from mpnet.report.model import (
     CfgTemplate,
     ClassRow,
-    Configurations,
     Confusion,
     Image,
     Layer,
@@ -22,6 +21,7 @@ from mpnet.report.model import (
     ReportData,
     Status,
 )
+from mpnet.resolve.configurations import Configurations
 from mpnet.sweep.picks import PICK_RULES
 
 MACS = (

@@ -15,11 +15,11 @@ import pytest
 from mpnet.errors import ConfigError, StoreError
 from mpnet.evaluation.compare import Interval
 from mpnet.report.build import collect
-from mpnet.report.configuration import find_configuration, split_source
 from mpnet.report.page import render
 from mpnet.report.source import thinned
-from mpnet.report.store_source import front_knee
 from mpnet.report.summary import sentences
+from mpnet.resolve.configurations import front_knee
+from mpnet.resolve.stored import find_configuration, split_source
 from mpnet.sweep.store import TrialStore
 from tests.report.made_store import SUBJECT, entry, make_store
 from tests.report.synthetic import configurations

@@ -17,6 +17,7 @@ from mpnet.config.identity import digest_of
 from mpnet.errors import StoreError
 from mpnet.report.model import Status
 from mpnet.report.store_source import from_store
+from mpnet.resolve.stored_sweep import read_sweep
 from mpnet.sweep.findings import sweep_status
 from mpnet.sweep.record import read_records
 from mpnet.sweep.salvage import salvage
@@ -52,7 +53,7 @@ def change(path: Path, statement: str) -> None:
 def look(path: Path) -> None:
     """What `sweep --status` and `report` read."""
     sweep_status(path)
-    from_store(path, Status("finished", 0))
+    from_store(read_sweep(path), path, Status("finished", 0))
 
 
 @pytest.mark.parametrize("name", WRONG)

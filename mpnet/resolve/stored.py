@@ -15,8 +15,7 @@ from mpnet.config.measures import HELD_OUT
 from mpnet.errors import StoreError
 from mpnet.messages import limits_text
 from mpnet.model.plan_key import short_key
-from mpnet.report.model import Status
-from mpnet.report.store_source import from_store
+from mpnet.resolve.stored_sweep import read_sweep
 from mpnet.sweep.findings import sweep_status
 from mpnet.sweep.latest import is_store, store_at
 from mpnet.sweep.picks import PICK_RULES
@@ -27,23 +26,23 @@ NEAREST = "nearest"
 
 
 @dataclass(frozen=True)
-class Found:
+class StoredConfiguration:
     """key: precision string. document: name, protocol, sources and digests of what was measured.
 
     values: of a sweep's trial by column name; held-out ones too. store: its file, None for a run.
-    place:  what was found: the store, or the folder of the run.
+    path:   the store, or the folder of the run.
     """
 
     key: str
     document: Mapping[str, Any]
     values: Mapping[str, float]
     store: Path | None = None
-    place: Path = Path()
+    path: Path = Path()
 
     @property
     def output(self) -> Path | None:
         """The folder of all results that this one is in, as `mpnet run` and `mpnet sweep` lay them out; None: elsewhere."""
-        folder = self.place.absolute().parent
+        folder = self.path.absolute().parent
         return folder.parent if folder.name == self.document["name"] else None
 
     @property
@@ -62,9 +61,9 @@ def split_source(source: str) -> tuple[Path, str | None]:
     if path.exists():
         return (path if is_store(path) or holds_result(path) else store_at(path) or path), None
     # Keys may hold colons as well (`fqq+3:q`), so the first cut behind which a store stands is the right one.
-    for place, character in enumerate(source):
-        if character == ":" and (store := store_at(Path(source[:place] or "."))):
-            return store, source[place + 1 :]
+    for colon_at, character in enumerate(source):
+        if character == ":" and (store := store_at(Path(source[:colon_at] or "."))):
+            return store, source[colon_at + 1 :]
     folder, colon, key = source.rpartition(":")
     if colon and Path(folder).is_dir():
         raise StoreError(f"{folder}: holds no sweep, so {key[:60]!r} names nothing in it; `mpnet list` shows what there is")
@@ -73,8 +72,8 @@ def split_source(source: str) -> tuple[Path, str | None]:
 
 def _sweep_of(key: str | None) -> tuple[int | None, str | None]:
     """The number of a sweep before a slash, and the rest."""
-    found = re.fullmatch(r"([0-9]{1,6})/(.*)", key or "", re.DOTALL)
-    return (int(found[1]), found[2]) if found else (None, key)
+    match = re.fullmatch(r"([0-9]{1,6})/(.*)", key or "", re.DOTALL)
+    return (int(match[1]), match[2]) if match else (None, key)
 
 
 def _picked(path: Path, number: int | None, name: str) -> str | None:
@@ -82,8 +81,8 @@ def _picked(path: Path, number: int | None, name: str) -> str | None:
 
     Raises: StoreError for a pick that the sweep did not make, or when nothing meets its limits.
     """
-    found = sweep_status(path, number)["findings"] or {}
-    nearest = found.get("nearest")
+    findings = sweep_status(path, number)["findings"] or {}
+    nearest = findings.get("nearest")
     if name == NEAREST:
         if not nearest:
             raise StoreError(
@@ -92,16 +91,16 @@ def _picked(path: Path, number: int | None, name: str) -> str | None:
         return str(nearest["precision"])
     if nearest:
         raise StoreError(
-            f"{path}: nothing meets the limits of this sweep ({limits_text(found['limits'])}); nearest is "
+            f"{path}: nothing meets the limits of this sweep ({limits_text(findings['limits'])}); nearest is "
             f"{short_key(nearest['precision'])}: name it {NEAREST!r}, or change sweep.constraints"
         )
     if name == "chosen":
         return None
-    pick = (found.get("picks") or {}).get(name)
+    pick = (findings.get("picks") or {}).get(name)
     if pick is None:
         raise StoreError(
             f"{path}: has no configuration that is {name} ({PICK_RULES[name]}); "
-            f"it has {', '.join(found.get('picks') or {}) or 'no picks: run the sweep to its end'}"
+            f"it has {', '.join(findings.get('picks') or {}) or 'no picks: run the sweep to its end'}"
         )
     return str(pick["precision"])
 
@@ -116,16 +115,16 @@ def in_store(source: str) -> tuple[Path, int | None, str | None]:
     return path, number, key
 
 
-def find_configuration(source: str) -> Found:
+def find_configuration(source: str) -> StoredConfiguration:
     """The configuration that `source` names. Raises: StoreError when there is none."""
     path, number, key = in_store(source)
     if not is_store(path):
         result = read_result(path)
-        return Found(str(result.document["precision"].get("key", "")), result.document, {}, place=result.folder)
-    data, document = from_store(path, Status("finished", 0), None if key in (None, "baseline") else key, number)
-    table = data.configurations
+        return StoredConfiguration(str(result.document["precision"].get("key", "")), result.document, {}, path=result.folder)
+    stored = read_sweep(path, None if key in (None, "baseline") else key, number)
+    table = stored.configurations
     row = table.baseline if key == "baseline" else table.chosen
     if row is None:
         raise StoreError(f"{path}: has no baseline among its finished trials; name a precision string")
     values = {name: table.value(row, name) for name in table.columns if math.isfinite(table.value(row, name))}
-    return Found(table.keys[row], document, values, path, path)
+    return StoredConfiguration(table.keys[row], stored.document, values, path, path)

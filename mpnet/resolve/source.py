@@ -26,12 +26,12 @@ from mpnet.trial.experiment import open_workbench
 from mpnet.trial.reopen import experiment_of, reopen
 
 if TYPE_CHECKING:
-    from mpnet.report.configuration import Found
+    from mpnet.resolve.stored import StoredConfiguration
 
 
 @dataclass(frozen=True)
-class Decision:
-    """configuration: what was named. cfg: the network file. notes: what the user should know, one line each."""
+class NamedConfiguration:
+    """A configuration that a command was given. cfg: its network file. notes: what the user should know, one line each."""
 
     configuration: Configuration
     cfg: Path
@@ -70,14 +70,16 @@ def experiment_named(source: str, files: Files = NO_FILES, overrides: Sequence[s
         path = files.cfg or path
         model = ModelSection(path, files.weights or path.with_suffix(".weights"), files.names)
         return Experiment(path.stem, model, source=str(path)), ""
-    found, document = _stored(source, files)
+    stored, document = _stored(source, files)
     network, _, remark = _measured_cfg(document)
-    section = precision_section(network, assign_key(network, found.key))
-    said = {"default": section.default, "layers": dict(section.layers)}
-    return experiment_of(document, said, found.output, overrides), remark
+    section = precision_section(network, assign_key(network, stored.key))
+    precision = {"default": section.default, "layers": dict(section.layers)}
+    return experiment_of(document, precision, stored.output, overrides), remark
 
 
-def decide(source: str, files: Files = NO_FILES, overrides: Sequence[str] = (), *, complete: bool = True) -> Decision:
+def configuration_named(
+    source: str, files: Files = NO_FILES, overrides: Sequence[str] = (), *, complete: bool = True
+) -> NamedConfiguration:
     """The configuration that SOURCE names, with all that decides its results: EXPERIMENT.yaml, RUN, STORE[:KEY] or NET.cfg.
 
     overrides: KEY=VALUE over an experiment file.
@@ -107,57 +109,61 @@ def _with_files(experiment: Experiment, files: Files) -> Experiment:
     )
 
 
-def _of_experiment(experiment: Experiment, complete: bool) -> Decision:
+def _of_experiment(experiment: Experiment, complete: bool) -> NamedConfiguration:
     model = experiment.model
     if complete:
         bench = open_workbench(experiment)
-        return Decision(bench.configuration(bench.assign()), model.cfg)
+        return NamedConfiguration(bench.configuration(bench.assign()), model.cfg)
 
-    def bring() -> Material:
+    def open_material() -> Material:
         bench = open_workbench(experiment)
         return bench.options, bench.prepared
 
     content = read_cfg_bytes(model.cfg)
     network = parse_cfg(content, str(model.cfg), model.dialect)
     section = experiment.precision
-    return Decision(
+    return NamedConfiguration(
         Configuration(
-            network, assign(network, section.default, dict(section.layers)), bring, content, document={"name": experiment.name}
+            network,
+            assign(network, section.default, dict(section.layers)),
+            open_material,
+            content,
+            document={"name": experiment.name},
         ),
         model.cfg,
     )
 
 
-def _of_stored(source: str, files: Files, complete: bool) -> Decision:
-    found, document = _stored(source, files)
+def _of_stored(source: str, files: Files, complete: bool) -> NamedConfiguration:
+    stored, document = _stored(source, files)
     path = Path(document["sources"]["cfg"])
     if complete:
-        bench = reopen(document, found.output)
+        bench = reopen(document, stored.output)
         known = {name: document[name] for name in ("metrics", "agreement", "id", "created") if document.get(name)}
-        values = {"values": dict(found.values)} if found.values else {}
-        return Decision(bench.configuration(assign_key(bench.network, found.key), {**known, **values}), path)
+        values = {"values": dict(stored.values)} if stored.values else {}
+        return NamedConfiguration(bench.configuration(assign_key(bench.network, stored.key), {**known, **values}), path)
 
-    def bring() -> Material:
-        bench = reopen(document, found.output)
+    def open_material() -> Material:
+        bench = reopen(document, stored.output)
         return bench.options, bench.prepared
 
     network, content, remark = _measured_cfg(document)
-    return Decision(
-        Configuration(network, assign_key(network, found.key), bring, content, document=document),
+    return NamedConfiguration(
+        Configuration(network, assign_key(network, stored.key), open_material, content, document=document),
         path,
         (remark,) if remark else (),
     )
 
 
-def _stored(source: str, files: Files) -> tuple[Found, dict[str, Any]]:
+def _stored(source: str, files: Files) -> tuple[StoredConfiguration, dict[str, Any]]:
     """A result or a sweep's trial, and its document with the files where they are now."""
-    from mpnet.report.configuration import find_configuration  # brings sweeps
+    from mpnet.resolve.stored import find_configuration  # brings sweeps
 
-    found = find_configuration(source)
-    sources = files.over(found.document.get("sources") or {})
+    stored = find_configuration(source)
+    sources = files.over(stored.document.get("sources") or {})
     if not sources.get("cfg"):
         raise StoreError(f"{source}: does not name its network file; name it with --cfg")
-    return found, {**found.document, "sources": sources}
+    return stored, {**stored.document, "sources": sources}
 
 
 def _measured_cfg(document: Mapping[str, Any]) -> tuple[NetworkSpec, bytes, str]:
@@ -175,13 +181,13 @@ def _measured_cfg(document: Mapping[str, Any]) -> tuple[NetworkSpec, bytes, str]
     )
 
 
-def _of_cfg(path: Path, files: Files) -> Decision:
+def _of_cfg(path: Path, files: Files) -> NamedConfiguration:
     path = files.cfg or path
     content = read_cfg_bytes(path)
     network = parse_cfg(content, str(path))
     weights = files.weights or path.with_suffix(".weights")
 
-    def bring() -> Material:
+    def open_material() -> Material:
         options = resolve_options(network)
         if range_requests(network, options):
             raise ConfigError(f"{path}: asks for calibrated ranges, which need images; name an experiment file instead")
@@ -192,4 +198,4 @@ def _of_cfg(path: Path, files: Files) -> Decision:
 
     names = class_names(network, files.names)
     document = {"name": path.stem, "digests": {"cfg": network.digest}, "sources": {"cfg": str(path.absolute())}}
-    return Decision(Configuration(network, assign(network), bring, content, names, document), path)
+    return NamedConfiguration(Configuration(network, assign(network), open_material, content, names, document), path)

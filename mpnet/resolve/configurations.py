@@ -1,0 +1,76 @@
+"""Measured configurations as columns, and which of them are on a front."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpnet.config.measures import MEASURES, Measure, measure
+from mpnet.sweep.front import knee, non_dominated
+
+
+@dataclass(frozen=True)
+class Configurations:
+    """All measured assignments of precisions, as columns of equal length.
+
+    keys: precision strings. front: which are not dominated in what was looked for; (objective, cost) are drawn.
+    baseline and chosen: rows, or None. dropped: how many further rows were measured but are left out here.
+    """
+
+    keys: tuple[str, ...]
+    columns: Mapping[str, NDArray[np.float64]]
+    front: NDArray[np.bool_]
+    objective: str
+    cost: str
+    baseline: int | None = None
+    chosen: int | None = None
+    dropped: int = 0
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def value(self, row: int | None, name: str) -> float:
+        """One number; NaN when not measured."""
+        if row is None or name not in self.columns:
+            return float("nan")
+        return float(self.columns[name][row])
+
+
+def axes(columns: Mapping[str, NDArray[np.float64]], wanted: Sequence[str] = ()) -> tuple[str, str]:
+    """The accuracy and the cost that a front is drawn over: the wanted ones, else the first that vary or exist."""
+    found = []
+    for cost in (False, True):
+        candidates = [row.name for row in by_axis(cost) if row.axis]
+        named = [name for name in wanted if measure(name).cost == cost]
+        there = [name for name in (*named, *candidates) if name in columns]
+        varying = [name for name in there if np.unique(columns[name][np.isfinite(columns[name])]).size > 1]
+        found.append((varying or there or candidates)[0])
+    return found[0], found[1]
+
+
+def by_axis(cost: bool) -> list[Measure]:
+    """Qualities or costs, those that a front is drawn over first."""
+    return sorted((row for row in MEASURES if row.cost == cost), key=lambda row: row.axis or len(MEASURES))
+
+
+def front_rows(columns: Mapping[str, NDArray[np.float64]], objective: str, cost: str) -> NDArray[np.bool_]:
+    """Which rows no other row beats; rows where one of both is not known are not on it."""
+    count = len(next(iter(columns.values()))) if columns else 0
+    front = np.zeros(count, dtype=bool)
+    if objective not in columns or cost not in columns:
+        return front
+    points = np.stack([columns[cost], -columns[objective]], axis=1)
+    known = np.flatnonzero(np.isfinite(points).all(axis=1))
+    front[known[non_dominated(points[known])]] = True
+    return front
+
+
+def front_knee(columns: Mapping[str, NDArray[np.float64]], rows: NDArray[np.intp], objective: str, cost: str) -> int:
+    """The front's row farthest from the line between its cheapest and its most accurate end, both axes as shares."""
+    x, y = columns[cost][rows], columns[objective][rows]
+    if measure(objective).stand_in is not None:
+        y = np.minimum(y, np.sort(y)[-2] + 6 if len(y) > 1 else y)  # equal tensors have a ratio without meaning
+    return int(rows[knee(x, y)])

@@ -1,0 +1,166 @@
+"""One sweep of a store as columns of its finished trials, read only: also while it runs, and after it was interrupted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpnet.config.measures import measure, names_of
+from mpnet.errors import StoreError
+from mpnet.model.plan_key import split_key
+from mpnet.resolve.configurations import Configurations, axes, front_knee, front_rows
+from mpnet.sweep.record import Record, choose_record
+from mpnet.sweep.store import TrialStore
+from mpnet.sweep.store_schema import damaged
+
+
+@dataclass(frozen=True)
+class StoredSweep:
+    """The finished trials of one sweep under one set of quantisation options.
+
+    configurations: one row a trial; `chosen` is the row that was asked for, else the sweep's own choice.
+    why_chosen: a sentence where nobody chose that row, else ''.
+    sweep, findings: the sweep's own record, and what it found, {} before it ended.
+    options: the text of the option set. other_options: how many further sets the sweep tried.
+    verified: rows of the findings that were checked in another engine under these options.
+    created: seconds since 1970 as the store notes them. document: of what was measured, as a result's: name, protocol,
+    sources, digests, holdout, calibration, seed.
+    """
+
+    configurations: Configurations
+    why_chosen: str
+    sweep: Mapping[str, Any]
+    findings: Mapping[str, Any]
+    options: str
+    other_options: int
+    verified: Sequence[Mapping[str, Any]]
+    created: str | None
+    document: Mapping[str, Any]
+
+
+def read_sweep(path: Path, choose: str | None = None, number: int | None = None, *, finished: bool = True) -> StoredSweep:
+    """One sweep of a store.
+
+    choose: a precision string; None: the sweep's own choice. number: of a sweep, as `mpnet sweep --status` lists them; None:
+    the last one that has `choose`. finished: whether its front can change no more, so that the one it found is taken.
+    Raises: StoreError for a file that is no store, a store without trials, or a configuration that is not in it.
+    """
+    with TrialStore.read(path) as store:
+        record = choose_record(store, number, choose)
+        sweep: Mapping[str, Any] = record.sweep if record else {}
+        findings: Mapping[str, Any] = (record.findings if record else None) or {}
+        created = store.note("created")
+        contexts = store.contexts()
+        context, others = _context(record, contexts)
+        if choose is not None and record is not None:
+            context = next((n for n in record.contexts if store.find(n, [choose])), context)
+        trials = list(store.trials(context)) if context is not None else []
+        if not trials or context is None:
+            raise StoreError(f"{path}: holds no finished trial yet; wait for the sweep, or start it again")
+        keys = tuple(trial.key for trial in trials)
+        if len({len(split_key(key)[0]) for key in keys}) > 1:
+            raise damaged(path, "its configurations have different numbers of layers")
+        if choose is not None and choose not in keys:
+            raise StoreError(
+                f"{path}: configuration {choose[:80]!r} is not in the store; it has {keys[0]} and others; "
+                f"`mpnet sweep --status {path}` lists its sweeps"
+            )
+        options = str(contexts[context].get("options") or "")
+        verified = [row for row in (findings.get("verified") or {}).get("rows", []) if row.get("context") == context]
+        columns = {**_columns(trials), **_verified_columns(verified, keys)}
+        objective, cost = axes(columns, sweep.get("objectives") or ())
+        baseline = _position(keys, sweep.get("baseline"))
+        front = _found_front(keys, findings, options) if finished else None
+        if front is None:
+            front = front_rows(columns, objective, cost)
+        table = Configurations(keys, columns, front, objective, cost, baseline)
+        chosen, why_chosen = _chosen(table, findings, choose)
+        digests = _digests(store, contexts[context], context, keys[chosen])
+    identity = contexts[context].get("identity") or {}
+    protocol = dict(sweep.get("protocol") or {})
+    document = {
+        "name": str(sweep.get("name") or path.stem),
+        # of this set of quantisation options
+        "protocol": {**protocol, "quantization": identity["options"]} if "options" in identity else protocol,
+        "sources": sweep.get("sources") or {},
+        "digests": digests,
+        "holdout": sweep.get("holdout", 0.0),
+        "calibration": sweep.get("calibration"),
+        "seed": (contexts[context].get("measures") or {}).get("seed"),
+    }
+    return StoredSweep(replace(table, chosen=chosen), why_chosen, sweep, findings, options, others, verified, created, document)
+
+
+def _found_front(keys: Sequence[str], findings: Mapping[str, Any], options: str) -> NDArray[np.bool_] | None:
+    """The rows of the front that the sweep found, which terminal and JSON show; None where it found none of these."""
+    members = {entry["precision"] for entry in findings.get("front") or () if entry.get("options", "") == options}
+    front = np.fromiter((key in members for key in keys), dtype=bool, count=len(keys))
+    return front if front.any() else None
+
+
+def _context(record: Record | None, contexts: Mapping[int, Mapping[str, Any]]) -> tuple[int | None, int]:
+    """The option set to show (that of the sweep's choice, else its first), and how many others there are."""
+    known = [number for number in record.contexts if number in contexts] if record else list(contexts)
+    if not known:
+        return None, 0
+    best = ((record.findings if record else None) or {}).get("best") or {}
+    same = [number for number in known if best and contexts[number].get("options") == best.get("options")]
+    return (same or known)[0], len(known) - 1
+
+
+def _columns(trials: Sequence[Any]) -> dict[str, NDArray[np.float64]]:
+    rows = [measure(name) for name in sorted({name for trial in trials for name in trial.values})]
+    return {
+        row.name: row.measured(np.array([trial.get(row.name) for trial in trials], dtype=np.float64))
+        for row in rows
+        if row.kind != "count"
+    }
+
+
+def _verified_columns(checked: Sequence[Mapping[str, Any]], keys: Sequence[str]) -> dict[str, NDArray[np.float64]]:
+    rows = {row["precision"]: row for row in checked}
+    found = {}
+    for name in names_of("deployed"):
+        values = [(rows.get(key) or {}).get(name) for key in keys]
+        if any(value is not None for value in values):
+            found[name] = measure(name).measured(np.array([np.nan if v is None else v for v in values], dtype=np.float64))
+    return found
+
+
+def _chosen(table: Configurations, findings: Mapping[str, Any], choose: str | None) -> tuple[int, str]:
+    """The row that was asked for, else the sweep's choice, and a sentence that says why where nobody chose it."""
+    if choose is not None:
+        return table.keys.index(choose), ""
+    best = _position(table.keys, (findings.get("best") or {}).get("precision"))
+    if best is not None and best != table.baseline:
+        return best, ""
+    rows = np.flatnonzero(table.front)
+    if not len(rows):
+        return best if best is not None else 0, ""
+    why = "The sweep set no limit to accuracy" if findings else "The sweep has not ended"
+    return front_knee(table.columns, rows, table.objective, table.cost), (
+        f"{why}, so the configuration shown as chosen is the knee of the front: the one farthest above the straight "
+        "line between its ends. Choose another one with a click, or with --choose."
+    )
+
+
+def _position(keys: Sequence[str], key: object) -> int | None:
+    return keys.index(str(key)) if key in keys else None
+
+
+def _digests(store: TrialStore, context: Mapping[str, Any], number: int, key: str) -> dict[str, str]:
+    subject = store.subject
+    identity = context.get("identity") or {}
+    return {
+        "cfg": subject.network,
+        "weights": subject.weights,
+        "data": subject.data,
+        "protocol": subject.protocol,
+        **({"arithmetic": str(identity["arithmetic"])} if "arithmetic" in identity else {}),
+        **{name: str(identity[name]) for name in ("calibration", "lessons") if identity.get(name)},
+        "chosen trial": store.trial_digest(number, key),
+    }
