@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from mpnet.cli.options import declare, experiment_of, set_option
+from mpnet.cli.options import declare, experiment_of, set_option, unlabelled_option, with_unlabelled
 from mpnet.cli.output import console, print_json, progress
 from mpnet.formats.files.atomic import write_text
 from mpnet.report.analysis import print_analysis
@@ -20,6 +20,7 @@ from mpnet.trial.analysis import ANALYSIS_IMAGES, KEEP_MACS_PERCENT, analyze_exp
 )
 @click.argument("source", metavar="EXPERIMENT|RUN|STORE[:KEY]")
 @set_option
+@unlabelled_option
 @click.option(
     "--images",
     type=click.IntRange(1, 100_000),
@@ -39,6 +40,7 @@ from mpnet.trial.analysis import ANALYSIS_IMAGES, KEEP_MACS_PERCENT, analyze_exp
 def command(
     source: str,
     overrides: tuple[str, ...],
+    unlabelled: Path | None,
     images: int,
     keep_macs: float,
     rows: int,
@@ -56,7 +58,10 @@ def command(
     by the agreement with the baseline that was measured on a few images.
     """
     report = analyze_experiment(
-        experiment_of(source, overrides, threads, isa), images=images, keep_macs_percent=keep_macs, progress=progress(quiet)
+        experiment_of(source, with_unlabelled(overrides, unlabelled), threads, isa),
+        images=images,
+        keep_macs_percent=keep_macs,
+        progress=progress(quiet),
     )
     if csv_path is not None:
         write_text(csv_path, report.csv())

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Sequence
 
 from mpnet.errors import ConfigError, DataError
+from mpnet.formats.images.frames import VIDEO_SUFFIXES
 from mpnet.formats.images.read import SUFFIXES as IMAGE_SUFFIXES
-
-VIDEO_SUFFIXES: tuple[str, ...] = (".mp4", ".avi", ".mkv", ".mov", ".webm", ".mpg", ".mpeg", ".m4v")
 
 
 @dataclass(frozen=True)

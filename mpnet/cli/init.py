@@ -24,9 +24,13 @@ from mpnet.trial.template import Parts, experiment_template
 @click.option("--weights", type=click.Path(path_type=Path), help="Darknet weights.  [default: beside the cfg]")
 @click.option(
     "--images",
-    required=True,
     type=click.Path(path_type=Path),
     help="Labelled images: a folder, Darknet's .data or valid.txt, or Ultralytics' data.yaml.",
+)
+@click.option(
+    "--unlabelled",
+    type=click.Path(path_type=Path),
+    help="Images without labels, beside the others or alone: a folder, a list of paths (.txt), a video.",
 )
 @click.option(
     "--labels",
@@ -44,7 +48,8 @@ from mpnet.trial.template import Parts, experiment_template
 def command(
     cfg: Path,
     weights: Path | None,
-    images: Path,
+    images: Path | None,
+    unlabelled: Path | None,
     labels: Path | None,
     annotations: Path | None,
     names: Path | None,
@@ -58,9 +63,11 @@ def command(
     """
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", (out or cfg).stem).strip("-._") or "experiment"
     target = out or Path(f"{name}.yaml")
+    if images is None and unlabelled is None:
+        raise ConfigError("name images with labels (--images), or images without (--unlabelled)")
     if target.exists() and not force:
         raise ConfigError(f"{target}: exists already; name another file with -o, or replace it with --force")
-    parts = Parts(cfg, weights or cfg.with_suffix(".weights"), images, names, labels, annotations)
+    parts = Parts(cfg, weights or cfg.with_suffix(".weights"), images, names, labels, annotations, unlabelled)
     text, dataset, network = experiment_template(parts, target, name)
     for warning in (*network.warnings, *dataset.notes):
         note(warning)
@@ -70,13 +77,15 @@ def command(
             {
                 "experiment": str(target),
                 "images": len(dataset.images),
+                **({"unlabelled": dataset.unlabelled} if dataset.unlabelled else {}),
                 "boxes": len(dataset.box),
                 "classes": list(dataset.names),
                 "warnings": [*network.warnings, *dataset.notes],
             }
         )
         return
+    without = f" ({dataset.unlabelled} without labels)" if dataset.unlabelled else ""
     console().print(
-        f"{target}: {len(dataset.images)} images, {len(dataset.box)} labelled objects, {len(dataset.names)} "
+        f"{target}: {len(dataset.images)} images{without}, {len(dataset.box)} labelled objects, {len(dataset.names)} "
         f"classes. Next: mpnet run {target}"
     )

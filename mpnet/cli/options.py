@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import sys
@@ -121,6 +122,20 @@ set_option = click.option(
     help="Override a key of the file, such as detection.nms=0.5; may be repeated.",
 )
 """--set key.key=value over an experiment file; may be repeated."""
+
+
+unlabelled_option = click.option(
+    "--unlabelled",
+    type=click.Path(path_type=Path),
+    metavar="PATH",
+    help="Images without labels as well (folder, .txt list, video): agreement is measured on them too, AP is not.",
+)
+"""--unlabelled PATH over the experiment's `data.unlabelled`; put among the overrides with `with_unlabelled`."""
+
+
+def with_unlabelled(overrides: tuple[str, ...], path: Path | None) -> tuple[str, ...]:
+    """The values of --set and what --unlabelled says, whose path counts from the present folder."""
+    return overrides if path is None else (*overrides, f"data.unlabelled={json.dumps(str(path.absolute()))}")
 
 
 def selected_precisions(layers: tuple[str, ...]) -> dict[str | int, str | Precision]:

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any
 
 import click
 
 from mpnet.backends import backends
 from mpnet.backends.partition import OWN, check_backends
-from mpnet.cli.options import backends_option, command_line, declare, experiment_of, set_option, words
+from mpnet.cli.options import (
+    backends_option,
+    command_line,
+    declare,
+    experiment_of,
+    set_option,
+    unlabelled_option,
+    with_unlabelled,
+    words,
+)
 from mpnet.cli.output import console, note, print_json, progress
 from mpnet.errors import ConfigError
 from mpnet.report.analysis import print_checks
@@ -26,6 +36,7 @@ from mpnet.trial.experiment import run_experiment
 )
 @click.argument("source", metavar="EXPERIMENT|RUN|STORE[:KEY]")
 @set_option
+@unlabelled_option
 @click.option("--force", is_flag=True, help="Compute again what is finished already.")
 @click.option("--no-baseline", is_flag=True, help="Do not run the baseline along; no agreement then.")
 @click.option(
@@ -38,6 +49,7 @@ from mpnet.trial.experiment import run_experiment
 def command(
     source: str,
     overrides: tuple[str, ...],
+    unlabelled: Path | None,
     force: bool,
     no_baseline: bool,
     engine: str | None,
@@ -60,7 +72,7 @@ def command(
     being the last; every fallback is named. With --verify the exit
     code is 1 when a kernel and its simulation differ by more than docs/arithmetic.md promises.
     """
-    spec = experiment_of(source, overrides, threads, isa)
+    spec = experiment_of(source, with_unlabelled(overrides, unlabelled), threads, isa)
     if no_baseline:
         spec = replace(spec, baseline=None)
     said: dict[str, Any] = {"force": force, "command": command_line(), "progress": progress(quiet)}

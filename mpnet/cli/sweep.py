@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from mpnet.cli.options import command_line, declare, experiment_of, set_option
+from mpnet.cli.options import command_line, declare, experiment_of, set_option, unlabelled_option, with_unlabelled
 from mpnet.cli.output import console, print_json, progress
 from mpnet.cli.sweep_view import SweepView
 from mpnet.errors import ConfigError
@@ -28,6 +28,7 @@ NOTHING_FITS = 1
 )
 @click.argument("experiment", type=click.Path(path_type=Path), required=False)
 @set_option
+@unlabelled_option
 @click.option("--store", type=click.Path(path_type=Path), help="File that keeps all trials.  [default: under output]")
 @click.option(
     "--status",
@@ -54,6 +55,7 @@ NOTHING_FITS = 1
 def command(
     experiment: Path | None,
     overrides: tuple[str, ...],
+    unlabelled: Path | None,
     store: Path | None,
     status: Path | None,
     number: int | None,
@@ -89,7 +91,7 @@ def command(
         raise ConfigError("name an experiment file, or a store with --status or --salvage")
     with SweepView(console(stderr=True), quiet) as view:
         document = run_sweep(
-            experiment_of(str(experiment), overrides, threads, isa),
+            experiment_of(str(experiment), with_unlabelled(overrides, unlabelled), threads, isa),
             store=store,
             workers=workers,
             scheduler=scheduler,

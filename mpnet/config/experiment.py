@@ -66,7 +66,7 @@ class CalibrationSection:
 
 @dataclass(frozen=True)
 class DataSection:
-    """Labelled images.
+    """Labelled images, and images without labels.
 
     format yolo: `labels` holds one text file per image; coco: `annotations` is an instances JSON. For classifiers:
     imagefolder: `images` holds a folder per class; list: `labels` is a text file of paths with a class.
@@ -74,14 +74,17 @@ class DataSection:
     folder that its paths count from.
     limit: use the first so many images in order of their names (imagefolder: of every class in turn; list: of its
            lines); None: all.
+    unlabelled: images that nobody has labelled: a folder, a text file with one path a line, or a video. Agreement and what
+           follows from it are measured on them as well; accuracy is not. With them alone there is no format ('').
     """
 
-    format: str = field(metadata=word(DATA_FORMATS))
+    format: str = field(default="", metadata=word(DATA_FORMATS))
     images: Path | None = field(default=None, metadata=path())
     labels: Path | None = field(default=None, metadata=path())
     annotations: Path | None = field(default=None, metadata=path())
     limit: int | None = field(default=None, metadata=integer(1, MAX_IMAGES))
     calibration: CalibrationSection = field(default=CalibrationSection(), metadata=section(CalibrationSection))
+    unlabelled: Path | None = field(default=None, metadata=path())
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import json
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import Sequence
+from typing import Any, Protocol, Sequence, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,17 @@ from numpy.typing import NDArray
 from mpnet.errors import DataError
 
 MAX_CATEGORIES = 100_000
+
+
+class _Findings(Protocol):
+    """What a network finds in a set of images."""
+
+    def of_images(self, positions: NDArray[np.intp], /) -> Any:
+        """What it finds in some of them."""
+        ...
+
+
+F = TypeVar("F", bound=_Findings)
 
 
 @dataclass(frozen=True)
@@ -48,6 +59,8 @@ class Dataset:
     area:        float64 (boxes,), square pixels (COCO: of the segment), which decides small, medium or large.
     crowd:       bool (boxes,), regions that neither count nor harm.
     notes:       what a reader should know, for example images without a label file.
+    unlabelled:  how many of the images, the last ones, nobody has labelled: agreement is measured on them as well,
+                 accuracy is not.
     """
 
     images: tuple[ImageRecord, ...]
@@ -58,6 +71,7 @@ class Dataset:
     area: NDArray[np.float64]
     crowd: NDArray[np.bool_]
     notes: tuple[str, ...] = field(default=())
+    unlabelled: int = 0
 
     def __post_init__(self) -> None:
         count = len(self.image_index)
@@ -80,6 +94,8 @@ class Dataset:
             np.diff(self.image_index).min(initial=0) < 0 or self.image_index[0] < 0 or self.image_index[-1] >= len(self.images)
         ):
             raise DataError("a dataset's boxes must come by image, with indices of its images")
+        if not 0 <= self.unlabelled <= len(self.images) or (count and self.image_index[-1] >= self.labelled_count):
+            raise DataError("a dataset's boxes must be of its labelled images")
         if count and (self.category.min() < 0 or self.category.max() >= len(self.categories)):
             raise DataError("a dataset's boxes must have indices of its categories")
 
@@ -117,10 +133,38 @@ class Dataset:
         ]
         return Dataset.of(images, categories, rows, notes)
 
+    @property
+    def labelled_count(self) -> int:
+        """How many of the images, the first ones, have labels."""
+        return len(self.images) - self.unlabelled
+
+    def of_labelled(self, found: F) -> F:
+        """What was found in the labelled images. found: in all images."""
+        labelled: F = found.of_images(np.arange(self.labelled_count)) if self.unlabelled else found
+        return labelled
+
+    def with_unlabelled(self, images: Sequence[ImageRecord]) -> Dataset:
+        """The same with images of which nothing is known, behind all others; those that are among these already are left
+        out, and the notes say so."""
+        known = {image.sha256 for image in self.images}
+        added: list[ImageRecord] = []
+        for image in images:
+            if image.sha256 not in known:
+                known.add(image.sha256)
+                added.append(image)
+        notes = []
+        if len(added) < len(images):
+            notes.append(f"{len(images) - len(added)} of {len(images)} unlabelled images are there already and count once")
+        first = 1 + max((image.id for image in self.images), default=0)
+        numbered = tuple(replace(image, id=first + number) for number, image in enumerate(added))
+        return replace(
+            self, images=self.images + numbered, notes=(*self.notes, *notes), unlabelled=self.unlabelled + len(added)
+        )
+
     @cached_property
     def labels(self) -> NDArray[np.int32]:
-        """int32 (images,): the class of each image. Raises: DataError when one has none or several."""
-        if not np.array_equal(self.image_index, np.arange(len(self.images))):
+        """int32 (labelled images,): the class of each. Raises: DataError when one has none or several."""
+        if not np.array_equal(self.image_index, np.arange(self.labelled_count)):
             raise DataError("a classifier needs images of one class each; use data.format imagefolder or list")
         return self.category
 
@@ -134,13 +178,16 @@ class Dataset:
         """SHA-256 (hex) of images and labels; file names and folders do not count.
 
         Hashed text, one line each, in this order: every category (id, name), every image (id, width, height, digest
-        of its bytes), every box (image index, category index, x, y, width, height, area as hexadecimal floats, crowd).
+        of its bytes), how many images have no labels if some have none, every box (image index, category index, x, y,
+        width, height, area as hexadecimal floats, crowd).
         """
         text = hashlib.sha256(b"mpnet-dataset-1\n")
         for category in self.categories:
             text.update(f"category {category.id} {json.dumps(category.name)}\n".encode())
         for image in self.images:
             text.update(f"image {image.id} {image.width} {image.height} {image.sha256}\n".encode())
+        if self.unlabelled:
+            text.update(f"unlabelled {self.unlabelled}\n".encode())
         for index, category_index, box, area, crowd in zip(
             self.image_index.tolist(),
             self.category.tolist(),
@@ -177,4 +224,5 @@ class Dataset:
             box=self.box[keep],
             area=self.area[keep],
             crowd=self.crowd[keep],
+            unlabelled=sum(position >= self.labelled_count for position in chosen),
         )

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from mpnet.detection.jpeg import decode_jpeg, is_damaged
 from mpnet.errors import DataError
+from mpnet.formats.images.frames import read_frame
 from mpnet.formats.images.read import decode_walked, read_bytes, walked
 
 if TYPE_CHECKING:
@@ -36,8 +37,13 @@ def read_image(path: Path | str, repaired: Remark | None = None) -> NDArray[np.u
 
 
 def image(record: ImageRecord, repaired: Remark | None = None) -> NDArray[np.uint8]:
-    """One image, uint8 (height, width, 3), RGB. Raises: DataError when it is broken or has changed its size."""
-    pixels = read_image(record.path, repaired)
+    """One image or frame of a video, uint8 (height, width, 3), RGB.
+
+    Raises: DataError when it is broken or has changed its size.
+    """
+    pixels = read_frame(record.path)
+    if pixels is None:
+        pixels = read_image(record.path, repaired)
     if pixels.shape[:2] != (record.height, record.width):
         raise DataError(f"{record.path!r}: changed since it was listed; start again")
     return pixels

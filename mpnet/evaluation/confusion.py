@@ -23,6 +23,7 @@ def detector_confusion(detections: Detections, dataset: Dataset, score: float = 
     what finds them, count nowhere.
     """
     classes = len(dataset.categories)
+    detections = dataset.of_labelled(detections)
     sure = detections.select(detections.score >= np.float32(score))
     truths = Truths.of_dataset(dataset)
     found = found_objects(sure, truths, score)
@@ -38,7 +39,11 @@ def detector_confusion(detections: Detections, dataset: Dataset, score: float = 
     confused = found_objects(
         alike,
         Truths.of(
-            dataset.sizes, 1, dataset.image_index[missed], np.zeros(int(missed.sum()), dtype=np.int32), dataset.box[missed]
+            dataset.sizes[: dataset.labelled_count],
+            1,
+            dataset.image_index[missed],
+            np.zeros(int(missed.sum()), dtype=np.int32),
+            dataset.box[missed],
         ),
         score,
     )
@@ -54,5 +59,5 @@ def detector_confusion(detections: Detections, dataset: Dataset, score: float = 
 def classifier_confusion(classifications: Classifications, dataset: Dataset) -> NDArray[np.int64]:
     """int64 (classes, classes): rows true classes, columns the best class of the run."""
     classes = len(dataset.categories)
-    cell = dataset.labels.astype(np.int64) * classes + classifications.best
+    cell = dataset.labels.astype(np.int64) * classes + dataset.of_labelled(classifications).best
     return np.bincount(cell, minlength=classes * classes).reshape(classes, classes)

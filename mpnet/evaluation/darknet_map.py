@@ -21,7 +21,7 @@ def darknet_ap50(detections: Detections, dataset: Dataset | Truths) -> NDArray[n
     Crowds are no truths here: Darknet's label files have none.
     """
     truths = dataset if isinstance(dataset, Truths) else Truths.of_dataset(dataset)
-    truths = without_crowds(truths)
+    detections, truths = truths.of_labelled(detections), without_crowds(truths)
     taken = best_overlap(detections, truths, 0.5)
     order = np.argsort(-detections.score, kind="stable")
     found = taken[order]

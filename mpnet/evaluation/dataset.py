@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Sequence
 
 from mpnet.config.experiment import DATA_FORMATS, LISTED, DataSection
-from mpnet.data.dataset import Dataset
+from mpnet.data.dataset import Category, Dataset
 from mpnet.errors import ConfigError
+from mpnet.formats.images.unlabelled import read_unlabelled
 from mpnet.formats.labels.classes import read_imagefolder, read_list
 from mpnet.formats.labels.coco import read_coco
 from mpnet.formats.labels.listed import describe_listed, read_listed
@@ -22,12 +23,20 @@ def load_dataset(
     annotations: Path | str | None = None,
     names: Sequence[str] | None = None,
     limit: int | None = None,
+    unlabelled: Path | str | None = None,
 ) -> Dataset:
-    """The data set of `data: {format, images, labels | annotations, limit}`.
+    """The data set of `data: {format, images, labels | annotations, limit, unlabelled}`.
 
-    names: the network's class names in index order (required for all formats but coco, and those whose file names them).
+    format: '' for no labelled images at all. names: the network's class names in index order (required for all formats but
+    coco, and those whose file names them).
     Raises: ConfigError for settings that do not go together, DataError and FormatError as the readers.
     """
+    if unlabelled is not None:
+        if format:
+            known = load_dataset(format, images, labels=labels, annotations=annotations, names=names, limit=limit)
+        else:
+            known = Dataset.of((), [Category(index + 1, name) for index, name in enumerate(names or ())], ())
+        return known.with_unlabelled(read_unlabelled(unlabelled))
     if limit is not None and limit < 1:
         raise ConfigError(f"data.limit: {limit} images; it must be at least 1")
     if format in LISTED:

@@ -110,10 +110,22 @@ def value_interval(value: float, resampled: Resampled, own: float = 0.0) -> tupl
     return max(0.0, middle - root), min(100.0, middle + root)
 
 
-def agreement_interval(value: float, agreeing: Resampled, baseline: Resampled) -> tuple[float, float]:
+def agreement_interval(value: float, agreeing: Resampled, baseline: Resampled | None) -> tuple[float, float]:
     """Interval of agreement with a baseline, which has no second run to pair with; baseline: the measure itself of that run,
-    of which images that were not seen may change so much."""
-    return value_interval(value, agreeing, baseline.variance())
+    of which images that were not seen may change so much. It may be of fewer images, those with labels; None: of none."""
+    return value_interval(value, agreeing, own_variance(agreeing, baseline))
+
+
+SPREAD = 30.0
+"""Points by which images are taken to differ in AP where no labels say it: docs/evaluation.md has measured ones."""
+
+
+def own_variance(agreeing: Resampled, baseline: Resampled | None) -> float:
+    """Variance of a baseline's AP, had it the images that agreement is measured on."""
+    known = float("nan") if baseline is None else baseline.variance()
+    if baseline is None or np.isnan(known):
+        return SPREAD**2 / agreeing.images
+    return known if baseline.images == agreeing.images else known * baseline.images / agreeing.images
 
 
 def difference_interval(difference: float, first: Resampled, second: Resampled) -> tuple[float, float]:

@@ -6,7 +6,7 @@ images need no second matching.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -37,7 +37,7 @@ class Truths:
 
     cell_offsets: int64 (images * categories + 1,); box: float64 (n, 4) x, y, width, height; area: float64 (n,);
     crowd: uint8 (n,); source: int64 (n,), which box of the dataset each one is; sizes: float32 (images, 2), width and
-    height of the images.
+    height of the images. unlabelled: images behind these of which nothing is known; what is found in them does not count.
     """
 
     image_count: int
@@ -48,6 +48,7 @@ class Truths:
     crowd: NDArray[np.uint8]
     source: NDArray[np.int64]
     sizes: NDArray[np.float32]
+    unlabelled: int = 0
 
     @staticmethod
     def of(
@@ -80,9 +81,9 @@ class Truths:
 
     @staticmethod
     def of_dataset(dataset: Dataset) -> Truths:
-        """The boxes of a dataset."""
-        return Truths.of(
-            dataset.sizes,
+        """The boxes of a dataset's labelled images."""
+        truths = Truths.of(
+            dataset.sizes[: dataset.labelled_count],
             len(dataset.categories),
             dataset.image_index,
             dataset.category,
@@ -90,6 +91,13 @@ class Truths:
             dataset.area,
             dataset.crowd,
         )
+        return replace(truths, unlabelled=dataset.unlabelled)
+
+    def of_labelled(self, detections: Detections) -> Detections:
+        """The detections of the images that have truths. detections: of these, or with those of the unlabelled ones."""
+        if not self.unlabelled or detections.image_count != self.image_count + self.unlabelled:
+            return detections
+        return detections.of_images(np.arange(self.image_count))
 
     def in_order(self, order: NDArray[np.intp]) -> Truths:
         """The same with image order[i] as image i."""
@@ -233,6 +241,7 @@ def match(
     Boxes are cut at the image's edges first, as `Detections.clipped` does.
     Raises: DataError when image counts differ or a class index is beyond the truths' categories.
     """
+    detections = truths.of_labelled(detections)
     check_images(detections, truths)
     cuts = np.ascontiguousarray(thresholds, dtype=np.float64)
     rank, matched, ignored, truth = find_matches(detections, truths, area, cuts)

@@ -63,6 +63,8 @@ class Pairing:
         self.intervals_by = f"{METHOD}, {draws:,} draws"
         self._evaluator = CocoEvaluator(dataset)
         self._weight = draw_images(len(dataset.images), draws, seed)
+        labelled = dataset.labelled_count
+        self._labelled = self._weight if not dataset.unlabelled else draw_images(labelled, draws, seed) if labelled else None
         self._agreement = Agreement(baseline, dataset.sizes, len(dataset.categories))
         self._baseline = self._side(baseline)
 
@@ -86,11 +88,14 @@ class Pairing:
         return Pair(metrics | agreement_metrics, values | agreement_values, classes, changes, images)
 
     def _side(self, detections: Detections) -> _Side:
+        weight = self._labelled
+        if weight is None:
+            return _Side(detections, {}, {})
         results = {"all": self._evaluator.evaluate(detections, sizes=False)}
         for area in SIZES:
             if self._evaluator.truths.counted(area).any():
                 results[area] = self._evaluator.evaluate_area(detections, area)
-        return _Side(detections, results, {area: bootstrap(r, self._weight) for area, r in results.items()})
+        return _Side(detections, results, {area: bootstrap(r, weight) for area, r in results.items()})
 
     def _classes(self, before: CocoResult, after: CocoResult, found: Differences) -> tuple[ClassRow, ...]:
         tables = zip(self.dataset.names, before.per_class(), after.per_class(), found.per_class["AP"], strict=True)
@@ -106,8 +111,8 @@ class Pairing:
         if values["AP"] < 0:
             return {}, {}
         result = CocoEvaluator(self._agreement.truths).evaluate(other, sizes=False)
-        agreeing, baseline = bootstrap(result, self._weight).summary["AP"], self._baseline.draws["all"].summary["AP"]
-        low, high = agreement_interval(values["AP"], agreeing, baseline)
+        agreeing, baseline = bootstrap(result, self._weight).summary["AP"], self._baseline.draws.get("all")
+        low, high = agreement_interval(values["AP"], agreeing, None if baseline is None else baseline.summary["AP"])
         named = {name: values[name.removeprefix(AGREEMENT)] for name in names_of("agreement", task=DETECTION)}
         return named, {"agreement_AP": Interval(values["AP"] - 100, low - 100, high - 100)}
 

@@ -28,20 +28,22 @@ class ClassPairing:
         self.dataset = dataset
         self.intervals_by = METHOD
         self._baseline = baseline
-        self._right = {name: right(baseline, dataset.labels, best) for name, best in TOP.items()}
+        self._labelled = dataset.of_labelled(baseline)
+        self._right = {name: right(self._labelled, dataset.labels, best) for name, best in TOP.items()}
 
     def pair(self, other: Classifications) -> Pair:
         """Everything about one run against the baseline."""
-        now = {name: right(other, self.dataset.labels, best) for name, best in TOP.items()}
         same = right(other, self._baseline.best, 1)
+        other = self.dataset.of_labelled(other)
+        now = {name: right(other, self.dataset.labels, best) for name, best in TOP.items()}
         low, high = share_interval(int(np.count_nonzero(same)), len(same))
         values = {**{name: share(hits) for name, hits in now.items()}, "agreement_top1": share(same)}
-        metrics = {name: paired(self._right[name], hits) for name, hits in now.items()}
+        metrics = {name: paired(self._right[name], hits) for name, hits in now.items() if len(hits)}
         metrics["agreement_top1"] = Interval(values["agreement_top1"] - 100, low - 100, high - 100)
         before, after = self._right["top1"], now["top1"]
         lost, gained = np.flatnonzero(before & ~after), np.flatnonzero(after & ~before)
         exact, mid = mcnemar(len(lost), len(gained))
-        moved = int(np.count_nonzero(~same)) - len(lost) - len(gained)
+        moved = int(np.count_nonzero(~same[: len(before)])) - len(lost) - len(gained)
         verdict = f"McNemar's test: mid-p {mid:.3g}, exact p {exact:.3g}" + (
             f"; {moved} more went from one wrong class to another" if moved else ""
         )
@@ -51,7 +53,7 @@ class ClassPairing:
 
     def _classes(self, before: NDArray[np.bool_], after: NDArray[np.bool_], other: Classifications) -> tuple[ClassRow, ...]:
         labels, count = self.dataset.labels, len(self.dataset.categories)
-        tables = zip(*(per_class(run, labels, count) for run in (self._baseline, other)), strict=True)
+        tables = zip(*(per_class(run, labels, count) for run in (self._labelled, other)), strict=True)
         present = np.bincount(labels, minlength=count)
         lost = np.bincount(labels[before & ~after], minlength=count)
         gained = np.bincount(labels[after & ~before], minlength=count)

@@ -59,15 +59,21 @@ class View:
     nothing: str = ""
 
 
+def _images(protocol: Mapping[str, Any]) -> str:
+    """How many images, and how many of them only agreement is measured on."""
+    unlabelled = protocol.get("unlabelled") or 0
+    return f"{protocol['images']} images" + (f" ({unlabelled} without labels: agreement alone)" if unlabelled else "")
+
+
 def _detector(protocol: Mapping[str, Any]) -> str:
     return (
-        f"{protocol['images']} images, {protocol['boxes']} boxes, {protocol['resize']}, confidence "
+        f"{_images(protocol)}, {protocol['boxes']} boxes, {protocol['resize']}, confidence "
         f"{protocol['confidence']}, NMS {protocol['nms']} ({protocol['nms_kind']})"
     )
 
 
 def _classifier(protocol: Mapping[str, Any]) -> str:
-    return f"{protocol['images']} images of {protocol['classes']} classes, {protocol['resize']}"
+    return f"{_images(protocol)} of {protocol['classes']} classes, {protocol['resize']}"
 
 
 _VIEWS: dict[str, View] = {

@@ -102,6 +102,11 @@ def run_sweep(
     check_strategy(section.strategy, problem)
     engines = () if section.verify is None else verifying(experiment, section.verify)
     bench = open_workbench(experiment)
+    if section.strategy in RULES_OUT and bench.dataset.unlabelled and bench.kit.task.quality in section.objectives:
+        raise ConfigError(
+            f"{experiment.source}: {section.strategy} cannot bound {bench.kit.task.quality} where images have no labels; "
+            f"use {bench.kit.task.agreement} in sweep.objectives, or leave data.unlabelled out"
+        )
     space = replace(space, suffix=split_key(bench.assign().key)[1])
     problem = replace(problem, space=space)
     parallel = workers or bench.threads

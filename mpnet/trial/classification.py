@@ -49,11 +49,12 @@ class ClassMeter:
     """Measures any number of runs on one data set."""
 
     def __init__(self, dataset: Dataset, baseline: Classifications | None = None) -> None:
-        self._labels, self._baseline = dataset.labels, baseline
+        self._dataset, self._labels, self._baseline = dataset, dataset.labels, baseline
 
     def values(self, found: Classifications, wanted: Collection[str] | None = None) -> dict[str, float]:
         """top1, top5 and, with a baseline, agreement_top1, in percent; -1 without images."""
-        values = {name: share(right(found, self._labels, best)) for name, best in TOP.items()}
+        labelled = self._dataset.of_labelled(found)
+        values = {name: share(right(labelled, self._labels, best)) for name, best in TOP.items()}
         return values if self._baseline is None else {**values, "agreement_top1": agreement(found, self._baseline)}
 
 
@@ -98,8 +99,8 @@ def paired(before: NDArray[np.bool_], after: NDArray[np.bool_]) -> Interval:
 
 
 def _loss(dataset: Dataset, baseline: Classifications) -> Callable[[Classifications], Interval]:
-    before = right(baseline, dataset.labels, 1)
-    return lambda found: paired(before, right(found, dataset.labels, 1))
+    before = right(dataset.of_labelled(baseline), dataset.labels, 1)
+    return lambda found: paired(before, right(dataset.of_labelled(found), dataset.labels, 1))
 
 
 def _protocol(experiment: Experiment, network: NetworkSpec, dataset: Dataset) -> Mapping[str, Any]:
@@ -108,7 +109,7 @@ def _protocol(experiment: Experiment, network: NetworkSpec, dataset: Dataset) ->
 
 def measure_classifications(found: Classifications, dataset: Dataset) -> tuple[dict[str, float], list[dict[str, Any]]]:
     """The `metrics` and `per_class` of a result, in percent; -1 where there are no images."""
-    rows = per_class(found, dataset.labels, len(dataset.categories))
+    rows = per_class(dataset.of_labelled(found), dataset.labels, len(dataset.categories))
     named = zip(dataset.categories, rows, strict=True)
     return ClassMeter(dataset).values(found), [{"id": category.id, "name": category.name, **row} for category, row in named]
 

@@ -97,7 +97,7 @@ class _Loss:
 
     def __init__(self, dataset: Dataset, baseline: Detections) -> None:
         self._evaluator = CocoEvaluator(dataset)
-        self._weight = draw_images(len(dataset.images))
+        self._weight = draw_images(dataset.labelled_count)
         self._baseline = self._measured(baseline)
 
     def _measured(self, detections: Detections) -> tuple[CocoResult, Draws]:
@@ -108,7 +108,11 @@ class _Loss:
         return compare(*self._baseline, *self._measured(detections), per_class=False).metrics["AP"]
 
 
-_loss: Callable[[Dataset, Detections], Callable[[Detections], Interval]] = _Loss
+def _loss_of(dataset: Dataset, baseline: Detections) -> Callable[[Detections], Interval]:
+    return _Loss(dataset, baseline) if dataset.labelled_count else lambda found: Interval(-100.0, -100.0, 100.0)
+
+
+_loss: Callable[[Dataset, Detections], Callable[[Detections], Interval]] = _loss_of
 DETECTION_KIT: Kit[Detections] = Kit(
     DETECTION,
     _decoder,

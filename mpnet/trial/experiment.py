@@ -60,7 +60,13 @@ def open_workbench(experiment: Experiment) -> Workbench:
     weights = open_weights(experiment.model.weights, network, open_cache())
     names = class_names(network, experiment.model.names, data)
     dataset = load_dataset(
-        data.format, data.images, labels=data.labels, annotations=data.annotations, names=names, limit=data.limit
+        data.format,
+        data.images,
+        labels=data.labels,
+        annotations=data.annotations,
+        names=names,
+        limit=data.limit,
+        unlabelled=data.unlabelled,
     )
     threads = experiment.runtime.threads or cpu_count()
     isa = experiment.runtime.isa
@@ -148,5 +154,6 @@ def _sources(experiment: Experiment, data: DataSection) -> dict[str, str]:
         "images": data.images,
         "labels": data.labels,
         "annotations": data.annotations,
+        "unlabelled": data.unlabelled,
     }
     return {name: os.path.abspath(path) for name, path in paths.items() if path is not None}

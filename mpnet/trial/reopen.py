@@ -43,13 +43,19 @@ def open_dataset(document: Mapping[str, Any]) -> Dataset:
             labels=sources.get("labels"),
             annotations=sources.get("annotations"),
             names=names,
-            limit=protocol.get("images") or None,
+            limit=_labelled(protocol) or None,
+            unlabelled=sources.get("unlabelled"),
         )
     except OSError as error:
         raise DataError(f"{error.filename}: cannot be read ({error.strerror}); the data set has moved") from None
     if dataset.digest != document["digests"].get("data"):
         raise DataError(f"{sources.get('images', '?')}: images or labels have changed since this was measured")
     return dataset
+
+
+def _labelled(protocol: Mapping[str, Any]) -> int:
+    """How many labelled images a result was measured on."""
+    return int(protocol.get("images") or 0) - int(protocol.get("unlabelled") or 0)
 
 
 def experiment_of(
@@ -64,14 +70,13 @@ def experiment_of(
     """
     sources, protocol = _sources(document), document["protocol"]
     model = {key: sources[key] for key in ("cfg", "weights", "names") if sources.get(key)}
-    data = {key: sources[key] for key in ("images", "labels", "annotations") if sources.get(key)}
+    data = {key: sources[key] for key in ("images", "labels", "annotations", "unlabelled") if sources.get(key)}
     tree: dict[str, Any] = {
         "name": document["name"],
         "model": {**model, "batch_norm": protocol["batch_norm"], "dialect": protocol.get("dialect", "auto")},
         "data": {
-            "format": protocol["dataset"],
+            **({"format": protocol["dataset"], "limit": _labelled(protocol)} if protocol["dataset"] else {}),
             **data,
-            "limit": protocol["images"],
             **({"calibration": document["calibration"]} if document.get("calibration") else {}),
         },
         **({"precision": precision} if precision else {}),

@@ -45,6 +45,7 @@ PROTOCOL = Fields(
     {"dataset": str, "images": int, "batch_norm": str},
     {
         "boxes": int,
+        "unlabelled": int,
         "resize": str,
         "confidence": float,
         "nms": float,

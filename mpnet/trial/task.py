@@ -145,7 +145,7 @@ def for_task(experiment: Experiment, network: NetworkSpec) -> Experiment:
     """
     task = task_of(network)
     source, data, sweep = experiment.source, experiment.data, experiment.sweep
-    if data is not None and data.format not in task.formats:
+    if data is not None and data.format not in ("", *task.formats):
         raise ConfigError(
             f"{source}: data.format is {data.format!r}, but {network.source} is {task.a}; use {' or '.join(task.formats)}"
         )

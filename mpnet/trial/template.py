@@ -7,6 +7,7 @@ import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Mapping
 
 from mpnet.config.experiment import HOLDOUT, MANY_IMAGES, DataSection
 from mpnet.data.dataset import Dataset
@@ -29,17 +30,19 @@ _PAGE = "# All keys: docs/experiments.md. Try it:\n"
 
 @dataclass(frozen=True)
 class Parts:
-    """Files of a network and its labelled images. images: a folder, a .data, a list of images or a data.yaml.
+    """Files of a network and its images. images: labelled ones, a folder, a .data, a list of images or a data.yaml.
 
     labels: a folder (None: `labels` in place of `images`) or a list; annotations: an instances JSON in COCO format.
+    unlabelled: a folder, a list or a video, beside the labelled images or in place of them.
     """
 
     cfg: Path
     weights: Path
-    images: Path
+    images: Path | None
     names: Path | None = None
     labels: Path | None = None
     annotations: Path | None = None
+    unlabelled: Path | None = None
 
 
 def experiment_template(parts: Parts, target: Path, name: str) -> tuple[str, Dataset, NetworkSpec]:
@@ -63,16 +66,25 @@ def experiment_template(parts: Parts, target: Path, name: str) -> tuple[str, Dat
     section = DataSection(**data)  # type: ignore[arg-type]
     classes = class_names(network, parts.names, section) if parts.names or section.format != "coco" else None
     dataset = load_dataset(
-        section.format, section.images, labels=section.labels, annotations=section.annotations, names=classes
+        section.format,
+        section.images,
+        labels=section.labels,
+        annotations=section.annotations,
+        names=classes,
+        unlabelled=section.unlabelled,
     )
-    text = _text(head, network, len(dataset.images), target)
+    text = _text(head, network, dataset, target)
     parse_experiment(text, source=str(target), base=base)
     return text, dataset, network
 
 
-def _data(parts: Parts, network: NetworkSpec) -> dict[str, str | Path]:
+def _data(parts: Parts, network: NetworkSpec) -> Mapping[str, str | Path]:
     """The keys of the data section."""
-    images = parts.images
+    beside = {} if parts.unlabelled is None else {"unlabelled": parts.unlabelled}
+    return {**_labelled(parts, parts.images, network), **beside} if parts.images is not None else beside
+
+
+def _labelled(parts: Parts, images: Path, network: NetworkSpec) -> dict[str, str | Path]:
     if parts.annotations is not None:
         return {"format": "coco", "images": images, "annotations": parts.annotations}
     if images.suffix in (".yaml", ".yml"):
@@ -116,16 +128,19 @@ def _beside(images: Path) -> Path | None:
     )
 
 
-def _text(head: str, network: NetworkSpec, images: int, target: Path) -> str:
-    task = task_of(network)
+def _text(head: str, network: NetworkSpec, dataset: Dataset, target: Path) -> str:
+    task, images = task_of(network), dataset.labelled_count
     name, model, data, *_ = head.splitlines()
     groups = ", ".join(f"{group} ({len(layers)})" for group, layers in layer_groups(network).items() if group != "conv")
     careful = "first, heads" if "heads" in layer_groups(network) else "first, last"
+    few = len(dataset.images) < MANY_IMAGES
     holdout = "# A share of the images, such as 0.4, that only reports and does not choose."
-    if images < MANY_IMAGES:
+    if few:
         holdout = f"# Fewer than {MANY_IMAGES} images: {100 * HOLDOUT:.0f} % of them only report and do not choose."
     drop = "ap_drop" if task.quality == "AP" else f"{task.quality}_drop"
-    limit = f"# limit: {min(100, images)} uses the first {min(100, images)} of the {images} images, for a quick try."
+    limit = "# unlabelled: agreement needs no labels; AP needs `images` with labels."
+    if images:
+        limit = f"# limit: {min(100, images)} uses the first {min(100, images)} of the {images} images, for a quick try."
     fit = (
         "# resize: crop takes the middle; stretch and letterbox are the others.\ndetection: {resize: crop}\n"
         if task is CLASSIFICATION
@@ -152,7 +167,7 @@ sweep:
   precisions: [fp32, fp16, int8]
   objectives: [{task.agreement}, {task.quality}, bit_operations]
   {holdout}
-  # holdout: {HOLDOUT if images < MANY_IMAGES else 0}
+  # holdout: {HOLDOUT if few else 0}
   # What a choice must keep, such as {drop}: 1 (points) or weight_bytes: 4000000.
   # constraints: {{{drop}: 1}}
 output: runs/

@@ -140,6 +140,7 @@ class Workbench:
         return {
             "dataset": data.format if data else "",
             "images": len(self.dataset.images),
+            **({"unlabelled": self.dataset.unlabelled} if self.dataset.unlabelled else {}),
             "resize": self.experiment.detection.resize,
             **self.kit.protocol(self.experiment, self.network, self.dataset),
             "batch_norm": self.options.batch_norm,

@@ -59,9 +59,14 @@ def _experiment(root: Node, overrides: Sequence[str], source: str, base: Path) -
 
 def _check_data(data: DataSection, node: Mapping) -> None:
     """Each format has its own kind of labels."""
-    if data.images is None and data.format not in LISTED:
+    if not data.format:
+        if data.unlabelled is None or "images" in node.items:
+            raise missing(node, "data.format")
+        needed = None
+    elif data.images is None and data.format not in LISTED:
         raise missing(node, "data.images")
-    needed = LABEL_KEYS[data.format]
+    else:
+        needed = LABEL_KEYS[data.format]
     if needed is not None and getattr(data, needed) is None:
         raise missing(node, f"data.{needed}")
     for other in ("labels", "annotations"):

@@ -1,0 +1,52 @@
+"""Images without labels: those of a folder, of a text file with one path a line, or the frames of a video."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mpnet.errors import DataError
+from mpnet.formats.images.frames import VIDEO_SUFFIXES, probe_video
+from mpnet.formats.images.read import SUFFIXES, probe_all
+from mpnet.messages import named, reason_of
+
+if TYPE_CHECKING:
+    from mpnet.data.dataset import ImageRecord
+
+LIST_SUFFIXES = (".txt", ".list")
+MAX_LIST_BYTES = 64 << 20
+
+
+def read_unlabelled(path: Path | str) -> list[ImageRecord]:
+    """The images that `data.unlabelled` names: of a folder by name, of a list or a video in their order.
+
+    Paths in a list count from its folder. Raises: DataError when there is no image, or one that cannot be used.
+    """
+    place = Path(path)
+    if place.suffix.lower() in VIDEO_SUFFIXES:
+        return probe_video(place)
+    files = _listed(place) if place.suffix.lower() in LIST_SUFFIXES else _folder(place)
+    if not files:
+        raise DataError(f"{named(place)}: holds no images ({' '.join(SUFFIXES)}); check data.unlabelled")
+    return probe_all(files)
+
+
+def _folder(folder: Path) -> list[Path]:
+    try:
+        return sorted((file for file in folder.iterdir() if file.suffix.lower() in SUFFIXES and file.is_file()), key=str)
+    except (OSError, ValueError) as error:
+        known = ", ".join((*LIST_SUFFIXES, *VIDEO_SUFFIXES))
+        raise DataError(
+            f"{named(folder)}: is no folder of images ({reason_of(error)}) and no list or video ({known}); "
+            "check data.unlabelled"
+        ) from None
+
+
+def _listed(file: Path) -> list[Path]:
+    from mpnet.formats.files.bounded import read_bounded
+
+    try:
+        lines = read_bounded(file, MAX_LIST_BYTES, "list of images", DataError).decode("utf-8-sig").splitlines()
+    except UnicodeDecodeError:
+        raise DataError(f"{named(file)}: is not UTF-8 text; data.unlabelled takes a list of paths, one a line") from None
+    return [file.parent / line.strip() for line in lines if line.strip()]

@@ -1,0 +1,151 @@
+"""Images without labels: agreement is measured on them as well, AP is not, and alone they are enough for all but AP."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+
+from mpnet.detection.images import image
+from mpnet.formats.images.unlabelled import read_unlabelled
+from tests.cli.conftest import Mpnet, document_of
+from tests.networks import write_images
+
+SWEEP = ("--set", "sweep={strategy: one_at_a_time, precisions: [fp32, int8], holdout: 0}", "--workers", "1")
+
+
+@pytest.fixture
+def frames(experiment: Path) -> Path:
+    """Six further images beside the experiment."""
+    (experiment.parent / "other").mkdir()
+    write_images(experiment.parent / "other", 6, seed=9)
+    return experiment.parent / "other" / "images"
+
+
+def video(path: Path, count: int = 7) -> Path:
+    writer = cv2.VideoWriter(str(path), cv2.VideoWriter.fourcc(*"MJPG"), 10.0, (64, 48))
+    for number in range(count):
+        writer.write(np.full((48, 64, 3), 30 * number, np.uint8))
+    writer.release()
+    return path
+
+
+def test_ap_is_of_labelled_images_and_agreement_of_all(mpnet: Mpnet, experiment: Path, frames: Path) -> None:
+    arguments = ("run", experiment, "--set", "precision.default=int8", "--json")
+    alone = document_of(mpnet(*arguments))
+    both = document_of(mpnet(*arguments, "--unlabelled", frames))
+    assert both["metrics"] == alone["metrics"]
+    assert both["per_class"] == alone["per_class"]
+    assert both["protocol"]["images"] == alone["protocol"]["images"] + 6
+    assert both["protocol"]["unlabelled"] == 6
+    assert "unlabelled" not in alone["protocol"]
+    assert both["digests"]["data"] != alone["digests"]["data"]
+    assert both["agreement"]["head_sqnr_db"] != alone["agreement"]["head_sqnr_db"]
+    assert len(json.loads((Path(both["folder"]) / "detections.json").read_text())) > len(
+        json.loads((Path(alone["folder"]) / "detections.json").read_text())
+    )
+
+
+def test_without_any_labels_everything_but_ap_works(mpnet: Mpnet, experiment: Path, frames: Path) -> None:
+    data = ("--set", f"data={{unlabelled: {frames}}}")
+    run = document_of(mpnet("run", experiment, "--set", "precision.default=int8", *data, "--json"))
+    assert run["metrics"]["AP"] == -1
+    assert run["agreement"]["AP"] >= 0
+    assert run["protocol"]["unlabelled"] == 6
+    baseline = document_of(mpnet("run", experiment, "--set", "precision.default=fp32", *data, "--json"))
+    compared = document_of(mpnet("compare", baseline["folder"], run["folder"], "--json"))
+    assert [*compared["runs"][1]["metrics"]]
+    assert compared["runs"][0]["id"] == baseline["id"]
+    swept = document_of(mpnet("sweep", experiment, *data, *SWEEP, "--json"))
+    assert all(row["metrics"]["agreement_AP"] >= 0 and row["metrics"]["AP"] == -1 for row in swept["front"])
+    assert mpnet("analyze", experiment, *data, "--json").returncode == 0
+    page = mpnet("report", run["folder"], baseline["folder"], "-o", experiment.parent / "page.html")
+    assert page.returncode == 0, page.stderr
+
+
+def test_a_sweep_measures_as_a_run_does(mpnet: Mpnet, experiment: Path, frames: Path) -> None:
+    swept = document_of(mpnet("sweep", experiment, "--unlabelled", frames, *SWEEP, "--json"))
+    key = next(row["precision"] for row in swept["front"] if not row["baseline"])
+    store = swept["store"]
+    run = document_of(mpnet("run", f"{store}:{key}", "--json"))
+    row = next(row for row in swept["front"] if row["precision"] == key)
+    assert run["protocol"]["unlabelled"] == 6
+    assert run["digests"]["trial"] == row["trial"]
+    assert {name: run["agreement"][name] for name in ("AP", "AP95")} == {
+        name: row["metrics"][f"agreement_{name}"] for name in ("AP", "AP95")
+    }
+    assert run["metrics"]["AP"] == row["metrics"]["AP"]
+
+
+def test_an_exact_front_of_ap_is_refused(mpnet: Mpnet, experiment: Path, frames: Path) -> None:
+    sweep = "sweep={strategy: exact_front, precisions: [fp32, int8], objectives: [AP, weight_bytes]}"
+    refused = mpnet("sweep", experiment, "--unlabelled", frames, "--set", sweep)
+    assert refused.returncode == 2
+    assert "use agreement_AP in sweep.objectives" in refused.stderr
+
+
+def test_lists_and_videos(tmp_path: Path, frames: Path) -> None:
+    text = tmp_path / "frames.txt"
+    names = sorted(file.name for file in frames.iterdir())[1:3]
+    text.write_text("".join(f"other/images/{name}\n" for name in names))
+    assert [Path(record.path).name for record in read_unlabelled(text)] == names
+    records = read_unlabelled(video(tmp_path / "clip.avi"))
+    assert len(records) == 7
+    assert len({record.sha256 for record in records}) == 7
+    levels = {n: int(image(records[n]).mean()) for n in (5, 0, 6, 3)}  # in any order
+    assert all(abs(level - 30 * n) < 4 for n, level in levels.items())
+
+
+def test_images_that_are_labelled_already_count_once(mpnet: Mpnet, experiment: Path) -> None:
+    shutil.copytree(experiment.parent / "images", experiment.parent / "again")
+    run = document_of(mpnet("run", experiment, "--unlabelled", experiment.parent / "again", "--json"))
+    assert "unlabelled" not in run["protocol"]
+    assert any("count once" in line for line in run["notes"])
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("empty", None, "holds no images"),
+        ("missing", "", "is no folder of images"),
+        ("none.txt", b"\n", "holds no images"),
+        ("bad.txt", b"\xff\xfe\xff", "is not UTF-8 text"),
+        ("lost.txt", b"nowhere.png\n", "nowhere.png"),
+        ("clip.mp4", b"not a video", "is not a video"),
+    ],
+)
+def test_what_holds_no_images_ends_in_one_line(
+    mpnet: Mpnet, experiment: Path, name: str, content: bytes | None, message: str
+) -> None:
+    path = experiment.parent / name
+    if content is None:
+        path.mkdir()
+    elif content:
+        path.write_bytes(content)
+    for command in ("run", "sweep"):
+        refused = mpnet(command, experiment, "--unlabelled", path, *(SWEEP if command == "sweep" else ()))
+        assert refused.returncode == 2
+        assert message in refused.stderr
+        assert refused.stderr.count("\n") == 1
+    assert not list((experiment.parent / "runs").glob("*/*"))
+
+
+def test_init_writes_the_key(mpnet: Mpnet, experiment: Path, frames: Path) -> None:
+    folder = experiment.parent
+    for images, name in ((("--images", "images"), "both"), ((), "alone")):
+        arguments = ("--cfg", "net.cfg", "--weights", "net.weights", "--names", "net.names", "--unlabelled", "other/images")
+        made = document_of(mpnet("init", *arguments, *images, "-o", f"{name}.yaml", "--json", cwd=folder))
+        assert made["unlabelled"] == 6
+        run = document_of(mpnet("run", f"{name}.yaml", "--json", cwd=folder))
+        assert run["protocol"]["unlabelled"] == 6
+    assert mpnet("init", "--cfg", "net.cfg", cwd=folder).returncode == 2
+
+
+def test_a_format_is_still_needed_for_labelled_images(mpnet: Mpnet, experiment: Path, frames: Path) -> None:
+    refused = mpnet("run", experiment, "--set", f"data={{images: images, unlabelled: {frames}}}")
+    assert refused.returncode == 2
+    assert "'data.format' is missing" in refused.stderr.replace("key ", "")
