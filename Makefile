@@ -10,7 +10,7 @@ PYTEST := OMP_NUM_THREADS=2 $(BIN)/python -m pytest -n logical --maxprocesses 8 
 # What has to be built; Python modules are used where they lie.
 SOURCES := $(shell find csrc -type f -name '*.[chpt]*')
 
-.PHONY: demo test quick check sanitize fuzz bench test-arm mprun mprun-arm dist dist-arm clean tools
+.PHONY: demo test quick check docs sanitize fuzz bench test-arm mprun mprun-arm dist dist-arm clean tools
 
 tools:
 	@command -v $(PYTHON) >/dev/null 2>&1 || { echo "mpnet: python3 is missing; install Python 3.10 or newer (Debian: apt-get install python3 python3-venv python3-dev)" >&2; exit 2; }
@@ -57,6 +57,14 @@ check: $(BIN)/.checked
 sanitize: $(BIN)/.installed
 	PYTHON=$(BIN)/python tests/kernels/sanitize.sh $(firstword $(CC))
 	PYTHON=$(BIN)/python tests/kernels/sanitize_threads.sh $(firstword $(CC))
+
+$(BIN)/.docs: $(BIN)/.built
+	$(BIN)/python -m pip install -q --disable-pip-version-check "mpnet[docs]"
+	@touch $@
+
+# The documentation as a site in build/site; a warning is an error.
+docs: $(BIN)/.docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build -q --strict
 
 # A hunt for files that break readers and for moments at which a kill loses something; see docs/reliability.md.
 MINUTES ?= 10
