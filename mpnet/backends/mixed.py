@@ -27,7 +27,7 @@ from mpnet.model.network import NETWORK_INPUT, NetworkSpec, Shape
 from mpnet.model.precision import FP32, Precision
 
 if TYPE_CHECKING:
-    from mpnet.engine.bind import Context
+    from mpnet.engine.operations import Context
     from mpnet.engine.tensor import Tensor
 
 

@@ -1,44 +1,20 @@
-"""Operations as calls with all arguments ready: what they bind with, and a whole plan bound for one batch size."""
+"""A whole plan as calls with all arguments ready, for one batch size, and what a call that failed means."""
 
 from __future__ import annotations
-
-from dataclasses import dataclass
-from typing import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.engine.memory import Arena, allocate
-from mpnet.engine.operations import Cast, Convolve, Operation, Quantize
+from mpnet.engine.operations import Cast, Context, Convolve, Operation, Quantize
 from mpnet.engine.plan import Plan
 from mpnet.engine.prepare import Prepared
 from mpnet.engine.tensor import ScaleCall, Tensor
 from mpnet.errors import EngineError, KernelError, MpnetError, NonFiniteError, PrecisionError
 from mpnet.kernels._core import lib
 from mpnet.kernels.call import Call
-from mpnet.kernels.calls import Binder
 from mpnet.messages import bytes_text
 from mpnet.model.network import NETWORK_INPUT, NetworkSpec
-
-
-@dataclass(eq=False)
-class Context:
-    """What operations bind with."""
-
-    prepared: Prepared
-    binder: Binder
-    threads: int
-
-    @classmethod
-    def of(cls, prepared: Prepared, threads: int) -> Context:
-        """With a binder of its own. Raises: KernelError for a number of threads that makes no sense."""
-        return cls(prepared, Binder(prepared.kernels, threads), threads)
-
-    def bind(self, operation: Operation, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
-        """The calls that fill `out`. Raises: KernelError, PrecisionError, EngineError of weights that cannot be packed."""
-        if operation.moves_values:
-            out.code_map = inputs[0].code_map
-        return operation.bind(self, inputs, out)
 
 
 def run_call(operation: Operation, call: Call) -> None:
@@ -113,8 +89,9 @@ class BoundPlan:
             try:
                 if number in joined:
                     assert isinstance(operation, Quantize | Cast)
-                    calls = operation.bind_scales(context, inputs[0], out)
-                    out.unconverted = inputs[0], operation
+                    calls, rules = operation.bind_scales(context, inputs[0], out), operation.rules
+                    assert rules is not None
+                    out.unconverted = inputs[0], rules
                 else:
                     calls = context.bind(operation, inputs, out)
             except (KernelError, PrecisionError) as error:

@@ -10,11 +10,11 @@ from typing import Any, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from mpnet.engine.bind import Context, named_error, run_call
+from mpnet.engine.bind import named_error, run_call
 from mpnet.engine.lowering import Lowering, Lowerings
-from mpnet.engine.operations import Convolve, Operation
+from mpnet.engine.operations import Context, Convolve, Operation, PreparedConvolution, PreparedWeights
 from mpnet.engine.options import DEFAULT_OPTIONS, EngineOptions
-from mpnet.engine.prepare import Prepared, PreparedConvolution
+from mpnet.engine.prepare import Prepared
 from mpnet.engine.tensor import Tensor
 from mpnet.errors import KernelError, MpnetError, PrecisionError
 from mpnet.kernels.call import ImageScales, scratch
@@ -53,7 +53,7 @@ def convolve(
     x: NDArray[Any],
     out: NDArray[Any],
     scales: ImageScales | None,
-    prepared: Prepared,
+    prepared: PreparedWeights,
     threads: int,
     *,
     ranges: NDArray[np.float32] | None = None,

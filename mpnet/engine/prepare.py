@@ -6,7 +6,7 @@ import hashlib
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Any, Iterable, Mapping
+from typing import Any, Callable, Iterable, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from mpnet.config.protocol import BATCH_NORMS
 from mpnet.engine.calibration_statistics import CalibrationStatistics
 from mpnet.engine.memory import ArenaPool
-from mpnet.engine.operations import Blur, Convolve
+from mpnet.engine.operations import Convolve, PreparedConvolution
 from mpnet.engine.prepared_cache import PreparedCache
 from mpnet.engine.rules import kernel_activation
 from mpnet.errors import ConfigError, EngineError, KernelError
@@ -22,7 +22,7 @@ from mpnet.formats.files.cache import FileCache
 from mpnet.kernels.calls import Kernels
 from mpnet.kernels.core import exponentials
 from mpnet.kernels.interface import ConvShape, PackedConv
-from mpnet.model.network import ConvolutionSpec, NetworkSpec, Shape, ShortcutSpec
+from mpnet.model.network import ConvolutionSpec, NetworkSpec, ShortcutSpec
 from mpnet.model.precision import Precision
 from mpnet.model.weights import ConvolutionWeights, Weights
 from mpnet.quantization.bias_correction import bias_shift
@@ -44,26 +44,6 @@ class Constants:
     weights: NDArray[Any]
     bias: Floats
     weight_scale: Floats | None
-
-
-@dataclass(frozen=True)
-class PreparedConvolution:
-    """What the kernel needs. weight_scale: (out,) of quantised weights, else None."""
-
-    packed: PackedConv
-    bias: Floats
-    weight_scale: Floats | None
-    activation: str
-
-
-def blur_weights(operation: Blur, shape: Shape) -> tuple[ConvShape, Floats]:
-    """The convolution that antialiasing is for tensors (h, w, c), and its weights (c, 1, size, size)."""
-    height, width, channels = shape
-    size = operation.size
-    line = np.array([1, 2, 1] if size == 3 else [1, 1], np.float32)
-    weights = (np.outer(line, line) / line.sum() ** 2).astype(np.float32)
-    conv = ConvShape(height, width, channels, channels, size, operation.stride, operation.padding, groups=channels)
-    return conv, np.ascontiguousarray(np.broadcast_to(weights, (channels, 1, size, size)))
 
 
 def conv_shape(layer: ConvolutionSpec) -> ConvShape:
@@ -150,7 +130,7 @@ class Prepared:
         self.kernels = kernels
         self.batch_norm = batch_norm = network.dialect if batch_norm == "auto" else batch_norm
         self._shortcuts: dict[int, Floats] = {}
-        self._blurs: dict[tuple[Blur, Shape, Precision], PackedConv] = {}
+        self._fixed: dict[tuple[ConvShape, Precision], PackedConv] = {}
         self._weights, self._given, self._equalise = weights, folded, equalise
         self._cache = (
             PreparedCache(cache, network, weights, kernels, batch_norm, equalise)
@@ -255,13 +235,12 @@ class Prepared:
             )
         return ready
 
-    def blur(self, operation: Blur, shape: Shape, precision: Precision) -> PackedConv:
-        """The fixed weights of antialiasing for tensors (h, w, c) of a precision."""
-        key = (operation, shape, precision)
-        if key not in self._blurs:
-            conv, weights = blur_weights(operation, shape)
-            self._blurs[key] = self.kernels.pack_conv(conv, precision, weights)
-        return self._blurs[key]
+    def fixed(self, shape: ConvShape, precision: Precision, weights: Callable[[], Floats]) -> PackedConv:
+        """Weights that no file brings, packed once; they follow from the shape."""
+        key = (shape, precision)
+        if key not in self._fixed:
+            self._fixed[key] = self.kernels.pack_conv(shape, precision, weights())
+        return self._fixed[key]
 
     def _statistics_digest(self, operation: Convolve) -> str | None:
         """A digest of what calibration images say of an operation's constants; None: nothing."""

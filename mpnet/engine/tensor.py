@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any, Hashable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.kernels._core import lib
 from mpnet.kernels.call import Call, ImageScales
+from mpnet.kernels.interface import CodeRules
 from mpnet.model.network import Shape
 from mpnet.model.precision import FP32, Precision
 from mpnet.model.quantization import ACTIVATION_MODES, TENSORFLOW_MODES
 from mpnet.quantization import native as activations
 from mpnet.quantization.scheme import ActivationScheme
-
-if TYPE_CHECKING:
-    from mpnet.engine.operations import Operation
 
 
 class CodeMap:
@@ -87,9 +85,9 @@ class Tensor:
     code_map:  what codes mean, per image; None for reals.
     ranges:    (n, 2) minimum and maximum per image where they are known already.
     measured:  whether an operation that gets the ranges of its result for nothing should leave them here.
-    unconverted: (the tensor that it is made of, by what), where nothing is written here and who reads it converts.
-    converted: conversions of this tensor that were made before, by operation; they live as long as it does.
-    part_sums: likewise, sums over its channels of convolutions that read it beside other tensors.
+    unconverted: (the tensor that it is made of, how), where nothing is written here and who reads it converts.
+    converted: conversions of this tensor that were made before, by their operation; they live as long as it does.
+    part_sums: likewise, by convolution: sums over its channels of one that reads it beside other tensors.
     """
 
     data: NDArray[Any]
@@ -97,9 +95,9 @@ class Tensor:
     code_map: CodeMap | None = None
     ranges: NDArray[np.float32] | None = None
     measured: bool = True
-    unconverted: tuple[Tensor, Operation] | None = field(default=None, repr=False)
-    converted: dict[Operation, Tensor] = field(default_factory=dict, repr=False)
-    part_sums: dict[Operation, PartSums] = field(default_factory=dict, repr=False)
+    unconverted: tuple[Tensor, CodeRules] | None = field(default=None, repr=False)
+    converted: dict[Hashable, Tensor] = field(default_factory=dict, repr=False)
+    part_sums: dict[Hashable, PartSums] = field(default_factory=dict, repr=False)
 
     @property
     def images(self) -> int:

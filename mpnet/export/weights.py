@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from mpnet.errors import EngineError
 from mpnet.model.network import LayerSpec
 from mpnet.model.quantization import GROUP
-from mpnet.quantization.groups import largest_multiplier
+from mpnet.quantization.weights import largest_multiplier
 
 LARGEST = 65504.0
 

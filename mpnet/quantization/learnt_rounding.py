@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 
 from mpnet.errors import DataError
 from mpnet.quantization.code_search import BLOCK, search, triangular_factor
-from mpnet.quantization.groups import group_steps, largest_multiplier
-from mpnet.quantization.weights import WeightScheme, quantize_weights, weight_scales
+from mpnet.quantization.weights import WeightScheme, group_steps, largest_multiplier, quantize_weights, weight_scales
 
 Reals = NDArray[np.float64]
 

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from mpnet.detection.decode import Cells, YoloHead
 from mpnet.engine.execute import convert, convolve, run_lowering
 from mpnet.engine.lowering import Lowering
-from mpnet.engine.operations import Convolve
-from mpnet.engine.prepare import Prepared, PreparedConvolution
+from mpnet.engine.operations import Convolve, PreparedConvolution
+from mpnet.engine.prepare import Prepared
 from mpnet.engine.tensor import Tensor
 from mpnet.errors import NonFiniteError
 from mpnet.kernels._core import lib

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from mpnet.engine.bind import Context, run_call
+from mpnet.engine.bind import run_call
 from mpnet.engine.execute import convolve, run_lowering
 from mpnet.engine.lowering import Lowering
-from mpnet.engine.operations import Concat, Convolve, Quantize
-from mpnet.engine.prepare import Prepared, PreparedConvolution
+from mpnet.engine.operations import Concat, Context, Convolve, PreparedConvolution, Quantize
+from mpnet.engine.prepare import Prepared
 from mpnet.engine.tensor import CodeMap, PartSums, Tensor
 from mpnet.model.network import NetworkSpec
 from mpnet.model.precision import FP32

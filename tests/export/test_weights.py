@@ -8,8 +8,7 @@ import pytest
 from mpnet.export.bundle.weights import as_stored
 from mpnet.export.weights import in_bits, in_blocks
 from mpnet.model.precision import PRECISIONS, Precision
-from mpnet.quantization.groups import multiplier_bytes, quantize_groups
-from mpnet.quantization.weights import WeightScheme, quantize_weights
+from mpnet.quantization.weights import WeightScheme, multiplier_bytes, quantize_groups, quantize_weights
 
 
 def test_codes_follow_one_another_from_the_lowest_bit_on() -> None:

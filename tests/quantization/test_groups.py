@@ -9,9 +9,8 @@ from numpy.typing import NDArray
 from mpnet.kernels.interface import ConvShape
 from mpnet.kernels.reference import ReferenceKernels
 from mpnet.model.precision import precision
-from mpnet.quantization.groups import group_steps, multiplier_bytes
 from mpnet.quantization.learnt_rounding import learn_codes
-from mpnet.quantization.weights import LEARNT, WeightScheme, dequantize_weights, quantize_weights
+from mpnet.quantization.weights import LEARNT, WeightScheme, dequantize_weights, group_steps, multiplier_bytes, quantize_weights
 
 NEAREST = "half_to_even"
 

@@ -11,9 +11,9 @@ from mpnet.detection.decode import Candidates
 from mpnet.detection.heads import yolo_heads
 from mpnet.detection.nms import NmsOptions
 from mpnet.engine.execute import run_lowering
-from mpnet.engine.operations import Convolve
+from mpnet.engine.operations import Convolve, PreparedConvolution
 from mpnet.engine.options import resolve_options
-from mpnet.engine.prepare import Prepared, PreparedConvolution
+from mpnet.engine.prepare import Prepared
 from mpnet.engine.tensor import Tensor
 from mpnet.errors import EngineError, NonFiniteError
 from mpnet.kernels.calls import Kernels

@@ -1,6 +1,6 @@
 """What a step can do, as small frozen values: equal operations on equal tensors give equal bits."""
 
-from mpnet.engine.operations.base import Operation
+from mpnet.engine.operations.base import Context, Operation, PreparedConvolution, PreparedWeights
 from mpnet.engine.operations.convert import Cast, Conversion, Dequantize, Quantize, conversion_between
 from mpnet.engine.operations.convolve import Convolve
 from mpnet.engine.operations.elementwise import Combine, Constant, Map, Multiply
@@ -29,6 +29,7 @@ __all__ = [
     "Combine",
     "Concat",
     "Constant",
+    "Context",
     "Conversion",
     "Convolve",
     "Crop",
@@ -41,6 +42,8 @@ __all__ = [
     "Normalize",
     "Operation",
     "Pad",
+    "PreparedConvolution",
+    "PreparedWeights",
     "Quantize",
     "Rearrange",
     "Reorg",

@@ -3,15 +3,65 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Sequence
+from typing import Any, Callable, ClassVar, Mapping, Protocol, Sequence
 
+import numpy as np
+from numpy.typing import NDArray
+
+from mpnet.engine.tensor import Tensor
 from mpnet.kernels.call import Call
+from mpnet.kernels.calls import Binder, Kernels
+from mpnet.kernels.interface import ConvShape, PackedConv
 from mpnet.model.network import LayerSpec, NetworkSpec, Shape
 from mpnet.model.precision import Precision
 
-if TYPE_CHECKING:
-    from mpnet.engine.bind import Context
-    from mpnet.engine.tensor import Tensor
+Floats = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class PreparedConvolution:
+    """What the kernel needs. weight_scale: (out,) of quantised weights, else None."""
+
+    packed: PackedConv
+    bias: Floats
+    weight_scale: Floats | None
+    activation: str
+
+
+class PreparedWeights(Protocol):
+    """What operations ask of `mpnet.engine.prepare.Prepared`, which knows them and so stands above them."""
+
+    @property
+    def kernels(self) -> Kernels: ...
+
+    @property
+    def values(self) -> Mapping[int, Floats]: ...
+
+    def convolution(self, operation: Any) -> PreparedConvolution: ...
+
+    def fixed(self, shape: ConvShape, precision: Precision, weights: Callable[[], Floats]) -> PackedConv: ...
+
+    def shortcut_weights(self, index: int) -> Floats: ...
+
+
+@dataclass(eq=False)
+class Context:
+    """What operations bind with."""
+
+    prepared: PreparedWeights
+    binder: Binder
+    threads: int
+
+    @classmethod
+    def of(cls, prepared: PreparedWeights, threads: int) -> Context:
+        """A context with a binder of its own. Raises: KernelError for a number of threads that makes no sense."""
+        return cls(prepared, Binder(prepared.kernels, threads), threads)
+
+    def bind(self, operation: Operation, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
+        """The calls that fill `out`. Raises: KernelError, PrecisionError, EngineError of weights that cannot be packed."""
+        if operation.moves_values:
+            out.code_map = inputs[0].code_map
+        return operation.bind(self, inputs, out)
 
 
 @dataclass(frozen=True)

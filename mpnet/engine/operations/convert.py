@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Sequence
+from typing import Any, ClassVar, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mpnet.engine.operations.base import Operation
+from mpnet.engine.operations.base import Context, Operation
 from mpnet.engine.tensor import CodeMap, Tensor
 from mpnet.kernels.call import Call
 from mpnet.kernels.interface import CodeRules
@@ -16,9 +16,6 @@ from mpnet.model.precision import FP32, INT8, Precision
 from mpnet.model.reals import narrowed, widened
 from mpnet.quantization import native as activations
 from mpnet.quantization.scheme import ActivationScheme
-
-if TYPE_CHECKING:
-    from mpnet.engine.bind import Context
 
 
 @dataclass(frozen=True)

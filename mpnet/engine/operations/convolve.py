@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Sequence
+from typing import Any, ClassVar, Sequence
 
 import numpy as np
 
-from mpnet.engine.operations.base import Operation
-from mpnet.engine.operations.convert import Cast, Quantize
+from mpnet.engine.operations.base import Context, Operation
+from mpnet.engine.operations.convert import Quantize
 from mpnet.engine.operations.plain import MaxPool
+from mpnet.engine.tensor import Tensor
 from mpnet.kernels.call import Call
 from mpnet.model.network import ConvolutionSpec, LayerSpec, NetworkSpec, Shape
 from mpnet.model.precision import FLOAT32, FP32, Precision
-from mpnet.quantization.groups import multiplier_bytes
-from mpnet.quantization.weights import WeightScheme
-
-if TYPE_CHECKING:
-    from mpnet.engine.bind import Context
-    from mpnet.engine.tensor import Tensor
+from mpnet.quantization.weights import WeightScheme, multiplier_bytes
 
 # Modes whose reciprocal scale the convolutions' output stage uses in the same order of operations.
 _FUSED_MODES = ("affine", "symmetric", "power_of_two")
@@ -102,9 +98,8 @@ class Convolve(Operation):
         shape = ready.packed.shape
         source, converts = x.data, None
         if x.unconverted is not None:
-            tensor, conversion = x.unconverted
-            assert isinstance(conversion, Quantize | Cast)
-            source, converts = tensor.data, conversion.rules
+            tensor, converts = x.unconverted
+            source = tensor.data
         # What a connected layer reads as channels of one pixel lies in memory just so.
         values = source.reshape(x.images, shape.in_h, shape.in_w, shape.in_channels)
         ranges = None

@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Sequence
+from typing import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mpnet.engine.operations.base import Operation
+from mpnet.engine.operations.base import Context, Floats, Operation, PreparedWeights
+from mpnet.engine.tensor import Tensor
 from mpnet.kernels.call import Call
 from mpnet.model.layers import ImplicitSpec, LayerSpec
 from mpnet.model.network import NetworkSpec, Shape
-
-if TYPE_CHECKING:
-    from mpnet.engine.bind import Context
-    from mpnet.engine.prepare import Prepared
-    from mpnet.engine.tensor import Tensor
-
-Floats = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
@@ -57,7 +50,7 @@ class Combine(Operation):
     def weight_bytes(self, layer: LayerSpec) -> int:
         return 4 * layer.parameters
 
-    def factors(self, prepared: Prepared, inputs: Sequence[Shape]) -> list[tuple[Floats, Floats]]:
+    def factors(self, prepared: PreparedWeights, inputs: Sequence[Shape]) -> list[tuple[Floats, Floats]]:
         """For each input after the first: weights per channel of the sum so far, and of the input."""
         channels = inputs[0][2]
         ones = np.ones(channels, np.float32)
@@ -128,7 +121,7 @@ class Constant(Operation):
         assert isinstance(layer, ImplicitSpec)
         return 4 * layer.parameters
 
-    def tiled(self, prepared: Prepared, shape: tuple[int, ...]) -> Floats:
+    def tiled(self, prepared: PreparedWeights, shape: tuple[int, ...]) -> Floats:
         """The values in the shape of the result, (n, h, w, c)."""
         return np.ascontiguousarray(np.broadcast_to(prepared.values[self.layer].T[:, None, :], shape), np.float32)
 

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Sequence
+from typing import Any, ClassVar, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mpnet.engine.operations.base import Operation
+from mpnet.engine.operations.base import Context, Operation
+from mpnet.engine.tensor import Tensor
 from mpnet.kernels.call import Call
 from mpnet.model.network import NetworkSpec, Shape
 from mpnet.model.precision import FP32, Precision
-
-if TYPE_CHECKING:
-    from mpnet.engine.bind import Context
-    from mpnet.engine.tensor import Tensor
 
 
 @dataclass(frozen=True)

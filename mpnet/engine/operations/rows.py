@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Sequence
+from typing import ClassVar, Sequence
 
 import numpy as np
 
-from mpnet.engine.operations.base import Operation
+from mpnet.engine.operations.base import Context, Floats, Operation
+from mpnet.engine.tensor import Tensor
 from mpnet.kernels.call import Call
+from mpnet.kernels.interface import ConvShape
 from mpnet.model.network import NetworkSpec, Shape
 from mpnet.model.tree import Tree
-
-if TYPE_CHECKING:
-    from mpnet.engine.bind import Context
-    from mpnet.engine.tensor import Tensor
 
 
 @dataclass(frozen=True)
@@ -106,14 +104,25 @@ class Blur(Operation):
     def detail(self) -> str:
         return f"{self.size}x{self.size}/{self.stride}"
 
+    def conv_shape(self, shape: Shape) -> ConvShape:
+        """The convolution that it is for tensors (h, w, c)."""
+        height, width, channels = shape
+        return ConvShape(height, width, channels, channels, self.size, self.stride, self.padding, groups=channels)
+
+    def weights(self, channels: int) -> Floats:
+        """The weights of that convolution, (channels, 1, size, size)."""
+        line = np.array([1, 2, 1] if self.size == 3 else [1, 1], np.float32)
+        weights = (np.outer(line, line) / line.sum() ** 2).astype(np.float32)
+        return np.ascontiguousarray(np.broadcast_to(weights, (channels, 1, self.size, self.size)))
+
     def result_shape(self, network: NetworkSpec, inputs: Sequence[Shape]) -> Shape:
-        height, width, channels = inputs[0]
-        rest = 2 * self.padding - self.size
-        return ((height + rest) // self.stride + 1, (width + rest) // self.stride + 1, channels)
+        shape = self.conv_shape(inputs[0])
+        return shape.out_h, shape.out_w, shape.out_channels
 
     def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
         x = inputs[0]
-        packed = context.prepared.blur(self, x.shape, x.precision)
+        shape = self.conv_shape(x.shape)
+        packed = context.prepared.fixed(shape, x.precision, lambda: self.weights(shape.in_channels))
         return [
             context.binder.conv(
                 packed,

@@ -21,7 +21,7 @@ from mpnet.engine.memory import plan_arena
 from mpnet.engine.operations import Blur, Convolve, Normalize
 from mpnet.engine.options import EngineOptions
 from mpnet.engine.plan import Plan
-from mpnet.engine.prepare import Constants, Prepared, blur_weights, conv_shape
+from mpnet.engine.prepare import Constants, Prepared, conv_shape
 from mpnet.engine.rules import kernel_activation
 from mpnet.export import Configuration
 from mpnet.export.bundle.packed import pack_for
@@ -184,7 +184,7 @@ class _Bundle:
         """Antialiasing, whose few weights every program has for itself."""
         known = operation, tensor, precision
         if known not in self._known:
-            shape, weights = blur_weights(operation, tensor)
+            shape, weights = operation.conv_shape(tensor), operation.weights(tensor[2])
             number = self._known[known] = self._convolutions.add(
                 weights=self._data.piece(as_stored(weights, precision)),
                 layer=layer,
