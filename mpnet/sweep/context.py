@@ -15,7 +15,7 @@ from mpnet.errors import StoreError
 from mpnet.model.network import NetworkSpec
 from mpnet.model.precision import Precision
 from mpnet.model.weights import Weights
-from mpnet.trial.task import Decoder
+from mpnet.trial.kit import Decoder
 
 Array = str | NDArray[np.float32]
 """float32 values, or the path of an .npy file with them that all workers of this machine can map."""

@@ -28,7 +28,7 @@ from mpnet.kernels.interface import ConvShape
 from mpnet.model.network import ConvolutionSpec, NetworkSpec
 from mpnet.model.precision import FP32, INT8, Precision
 from mpnet.trial.detection import DetectionDecoder
-from mpnet.trial.task import Decoder
+from mpnet.trial.kit import Decoder
 
 BLOCK = 12
 """Cells of an image that are computed together, as an image of their own: one shape serves any number of cells."""

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from mpnet.config.measures import objective
 from mpnet.data.dataset import Dataset
 from mpnet.sweep.front import Rivals, to_minimise
-from mpnet.trial.task import Ceilings, Kit
+from mpnet.trial.kit import Ceilings, Kit
 
 ENDS = (0.12, 0.15, 0.18, 0.21, 0.24, 0.27, 0.3, 0.33, 0.36, 0.39, 0.42, 0.46, 0.5, 0.55, 0.6, 0.66, 0.72, 0.78, 0.84)
 """Shares of the images after which the rounds end: a round costs little beside its images."""

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from mpnet.config.measures import HELD_OUT, MAX_SQNR_DB
 from mpnet.data.dataset import Dataset
-from mpnet.trial.task import Kit, Meter
+from mpnet.trial.kit import Kit, Meter
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,7 +11,6 @@ from typing import Any, Callable
 from mpnet.config.experiment import OWN_BACKENDS, Experiment, SweepSection
 from mpnet.config.identity import digest_of
 from mpnet.errors import ConfigError
-from mpnet.formats.cfg.read import read_cfg
 from mpnet.model.plan_key import split_key
 from mpnet.progress import Progress, silent
 from mpnet.sweep.estimate import duration, estimate_seconds
@@ -27,8 +26,7 @@ from mpnet.sweep.space import build_space
 from mpnet.sweep.store import TrialStore
 from mpnet.sweep.strategies import EXACT, RULES_OUT, check_strategy, strategy
 from mpnet.sweep.verify import Verification, verifying
-from mpnet.trial.experiment import open_workbench
-from mpnet.trial.task import for_task
+from mpnet.trial.experiment import open_workbench, with_network
 
 ASK_SECONDS = 2 * 3600.0
 """An exact sweep that would take longer asks for --yes."""
@@ -81,8 +79,7 @@ def run_sweep(
             f"{experiment.source}: key 'sweep' is missing; say what to sweep, such as "
             f"sweep: {{strategy: one_at_a_time, precisions: [fp32, int8]}}"
         )
-    network = read_cfg(experiment.model.cfg, experiment.model.dialect)
-    experiment = for_task(experiment, network)
+    experiment, network = with_network(experiment)
     section = experiment.sweep or section
     space = build_space(network, section.precisions, section.space)
     if section.strategy in EXACT and space.size > MAX_CONFIGURATIONS:
@@ -101,7 +98,7 @@ def run_sweep(
     )
     check_strategy(section.strategy, problem)
     engines = () if section.verify is None else verifying(experiment, section.verify)
-    bench = open_workbench(experiment)
+    bench = open_workbench(experiment, network)
     if section.strategy in RULES_OUT and bench.dataset.unlabelled and bench.kit.task.quality in section.objectives:
         raise ConfigError(
             f"{experiment.source}: {section.strategy} cannot bound {bench.kit.task.quality} where images have no labels; "

@@ -18,7 +18,7 @@ from mpnet.evaluation.proportions import METHOD, paired_interval
 from mpnet.formats.documents.predictions import predictions_json, read_predictions
 from mpnet.model.network import NetworkSpec
 from mpnet.model.task import CLASSIFICATION
-from mpnet.trial.task import Kit
+from mpnet.trial.kit import Kit
 
 METRIC = "share of the images with the right class first, and among the five best"
 
@@ -59,7 +59,7 @@ class ClassMeter:
 
 
 class ClassCeilings:
-    """As `trial.task.Ceilings`: every image that was not seen counts as right."""
+    """As `trial.kit.Ceilings`: every image that was not seen counts as right."""
 
     def __init__(
         self, dataset: Dataset, baseline: Classifications | None, wanted: Collection[str], sample: Classifications | None = None

@@ -20,8 +20,8 @@ from mpnet.evaluation.metrics import CocoEvaluator, CocoResult
 from mpnet.formats.documents.detections import detections_json, read_detections
 from mpnet.model.network import NetworkSpec
 from mpnet.model.task import DETECTION
+from mpnet.trial.kit import Kit
 from mpnet.trial.measure import DetectionCeilings, Meter, measure_detections
-from mpnet.trial.task import Kit
 
 METRIC = "COCO AP@[.50:.95], 101 recall points, 100 detections per image and class; Darknet mAP@0.5, 11 points"
 

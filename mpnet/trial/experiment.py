@@ -20,6 +20,7 @@ from mpnet.formats.files.cache import open_cache
 from mpnet.formats.weights import open_weights
 from mpnet.kernels.environment import cpu_count
 from mpnet.kernels.isa import kernels
+from mpnet.model.network import NetworkSpec
 from mpnet.network.class_names import class_names
 from mpnet.progress import Progress, silent
 from mpnet.speed.steps import stale
@@ -47,16 +48,26 @@ class RunReport:
     deployed: Result | None = None
 
 
-def open_workbench(experiment: Experiment) -> Workbench:
+def with_network(experiment: Experiment) -> tuple[Experiment, NetworkSpec]:
+    """The network that an experiment names, and the experiment with what it leaves open filled in as this network has it.
+
+    Raises: ConfigError, FormatError.
+    """
+    network = read_cfg(experiment.model.cfg, experiment.model.dialect)
+    return for_task(experiment, network), network
+
+
+def open_workbench(experiment: Experiment, network: NetworkSpec | None = None) -> Workbench:
     """Load everything that trials of an experiment need, and calibrate where its options ask for it.
 
+    network: as `with_network` gave it beside this experiment; None: it is read here.
     Raises: ConfigError, FormatError, DataError, KernelError; each message is one line with place and remedy.
     """
     data = experiment.data
     if data is None:
         raise ConfigError(f"{experiment.source}: key 'data' is missing; name labelled images to evaluate on")
-    network = read_cfg(experiment.model.cfg, experiment.model.dialect)
-    experiment = for_task(experiment, network)
+    if network is None:
+        experiment, network = with_network(experiment)
     weights = open_weights(experiment.model.weights, network, open_cache())
     names = class_names(network, experiment.model.names, data)
     dataset = load_dataset(

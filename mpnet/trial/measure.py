@@ -36,7 +36,7 @@ class Meter:
         self._agreement = None if baseline is None else Agreement(baseline, dataset.sizes, len(dataset.categories))
 
     def values(self, found: Detections, wanted: Collection[str] | None = None) -> dict[str, float]:
-        """As `trial.task.Meter`: sizes and Darknet's mAP take time."""
+        """As `trial.kit.Meter`: sizes and Darknet's mAP take time."""
         return self.measure(found, sizes=wanted is None, darknet=wanted is None or "darknet_mAP50" in wanted).values
 
     def measure(self, detections: Detections, *, sizes: bool = True, darknet: bool = True) -> Measured:
@@ -56,7 +56,7 @@ class Meter:
 
 
 class DetectionCeilings:
-    """As `trial.task.Ceilings`; see `evaluation.ceiling` for the proof."""
+    """As `trial.kit.Ceilings`; see `evaluation.ceiling` for the proof."""
 
     def __init__(
         self, dataset: Dataset, baseline: Detections | None, wanted: Collection[str], sample: Detections | None = None

@@ -1,131 +1,25 @@
-"""What is done for each task: from output tensors to findings, their measures, and the file that keeps them.
-
-`model.task` has the rows; `trial.detection` and `trial.classification` have a `Kit` each. Findings are what a network says of
-a set of images: `Detections` or `Classifications`. Everything that runs, sweeps or compares networks asks the kit.
-"""
+"""The task of a network, and the kit that does what is done for it: one row per task of `model.task`."""
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any, Callable, Collection, Generic, Mapping, Protocol, Sequence, TypeVar
-
-import numpy as np
-from numpy.typing import NDArray
+from dataclasses import replace
+from typing import Any
 
 from mpnet.config.experiment import Experiment
-from mpnet.config.measures import AGREEMENT, measure, names_of, objectives
-from mpnet.data.dataset import Dataset
+from mpnet.config.measures import measure, objectives
 from mpnet.errors import ConfigError
-from mpnet.evaluation.compare import Interval
 from mpnet.model.network import NetworkSpec
 from mpnet.model.task import Task
+from mpnet.trial.classification import CLASSIFICATION_KIT
+from mpnet.trial.detection import DETECTION_KIT
+from mpnet.trial.kit import Kit
 
-F = TypeVar("F")
-F_co = TypeVar("F_co", covariant=True)
-F_contra = TypeVar("F_contra", contravariant=True)
-
-
-class Decoder(Protocol[F_co]):
-    """From output tensors to findings; workers of sweeps get a copy."""
-
-    def decode(self, output: int, tensor: NDArray[np.float32], places: NDArray[np.float32]) -> Any:
-        """What one output tensor says of a few images: (n, h, w, c). places: (n, 4), see `geometry_array`.
-
-        The answer has `nbytes`.
-        """
-        ...
-
-    def of_images(self, positions: NDArray[np.intp]) -> Decoder[F_co]:
-        """The decoder of these images alone, in this order."""
-        ...
-
-    def join(self, parts: Sequence[Any], order: NDArray[np.intp] | None = None) -> Any:
-        """What `decode` said of consecutive groups of images, as of all of them. order: of images, if another is wanted."""
-        ...
-
-    def found(self, outputs: Sequence[Any]) -> F_co:
-        """The findings from what all outputs of one configuration say; of several configurations, whose outputs are joined
-        one after the other, theirs in the same way."""
-        ...
-
-
-class Meter(Protocol[F_contra]):
-    """Measures any number of findings on one data set; what only data and baseline decide is made once."""
-
-    def values(self, found: F_contra, wanted: Collection[str] | None = None) -> dict[str, float]:
-        """Accuracy and, with a baseline, agreement by name, in percent; -1 where there is nothing to measure.
-
-        wanted: of the measures that take time, those that are asked for; None: all.
-        """
-        ...
-
-
-class Ceilings(Protocol[F_contra]):
-    """The most that the task's quality and agreement can still be of findings that are known for part of the images.
-
-    order: positions of the images in the order in which they are looked at.
-    """
-
-    order: NDArray[np.intp]
-
-    def evidence(self, found: F_contra, first: int, last: int) -> Sequence[Any]:
-        """What `most` needs to know of the findings in the images first .. last - 1 of `order`. found: of several
-        configurations, one after the other; so is the evidence."""
-        ...
-
-    def most(self, runs: Sequence[Sequence[Any]]) -> dict[str, NDArray[np.float64]]:
-        """Of each configuration the evidence of consecutive groups of images, the same for all, the first of `order` on ->
-        percent by measure, float64 (configurations,), none of which the measure of all images can exceed."""
-        ...
-
-
-@dataclass(frozen=True)
-class Kit(Generic[F]):
-    """See the module.
-
-    decoder:   for a network and data set, as the experiment wants it.
-    protocol:  what of its protocol is the task's own, for `protocol` of results.
-    meter:     of a data set, and of the baseline's findings for agreement.
-    ceilings:  the same, for some of the task's quality and agreement by name. The last: what a sample of configurations
-               finds in all images, one after the other, which tells on which of them most is lost; or None.
-    measure:   the `metrics` and the `per_class` of a result.
-    loss:      of a data set and the baseline's findings: the difference of the task's quality of another run, paired.
-    intervals_by: where the interval of `loss` comes from, in words.
-    to_json, read: the file that a result keeps.
-    """
-
-    task: Task
-    decoder: Callable[[Experiment, NetworkSpec, Dataset], Decoder[F]]
-    protocol: Callable[[Experiment, NetworkSpec, Dataset], Mapping[str, Any]]
-    meter: Callable[[Dataset, F | None], Meter[F]]
-    ceilings: Callable[[Dataset, F | None, Collection[str], F | None], Ceilings[F]]
-    measure: Callable[[F, Dataset], tuple[dict[str, float], list[dict[str, Any]]]]
-    loss: Callable[[Dataset, F], Callable[[F], Interval]]
-    intervals_by: str
-    to_json: Callable[[F, Dataset], bytes]
-    read: Callable[[Path, Dataset], F]
-
-    def agreement(self, baseline: F, found: F, dataset: Dataset, trial: str, outputs_db: Sequence[float]) -> dict[str, Any]:
-        """The `agreement` of a result with the baseline of this trial id: measures, and SQNR of each output.
-
-        An output that equals the baseline's bit for bit has no error to compare with: its SQNR is None.
-        """
-        values = self.meter(dataset, baseline).values(found, ())
-        return {
-            "baseline": trial,
-            **{name.removeprefix(AGREEMENT): values[name] for name in names_of("agreement", task=self.task)},
-            "head_sqnr_db": [value if math.isfinite(value) else None for value in outputs_db],
-        }
+_KITS: dict[str, Kit[Any]] = {kit.task.name: kit for kit in (DETECTION_KIT, CLASSIFICATION_KIT)}
 
 
 def kit_of(task: Task) -> Kit[Any]:
     """The kit of a task."""
-    from mpnet.trial.classification import CLASSIFICATION_KIT
-    from mpnet.trial.detection import DETECTION_KIT
-
-    return {kit.task.name: kit for kit in (DETECTION_KIT, CLASSIFICATION_KIT)}[task.name]
+    return _KITS[task.name]
 
 
 def task_of(network: NetworkSpec) -> Task:

@@ -29,7 +29,8 @@ from mpnet.model.weights import Weights
 from mpnet.quantization.weights import LEARNT
 from mpnet.trial.image_statistics import ImageStatistics
 from mpnet.trial.inputs import Inputs
-from mpnet.trial.task import Decoder, Kit, kit_of, task_of
+from mpnet.trial.kit import Decoder, Kit
+from mpnet.trial.task import kit_of, task_of
 
 
 @dataclass(frozen=True, eq=False)
