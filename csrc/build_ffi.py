@@ -31,7 +31,7 @@ ffi.set_source(
     "\n".join(f'#include "{header.relative_to(CSRC).as_posix()}"' for header in declared),
     sources=[source.relative_to(CSRC.parent).as_posix() for source in sources],
     include_dirs=["csrc"],
-    depends=[h.relative_to(CSRC.parent).as_posix() for h in CSRC.rglob("*.h")],
+    depends=[h.relative_to(CSRC.parent).as_posix() for h in CSRC.rglob("*") if h.suffix in (".h", ".def")],
 )
 
 if __name__ == "__main__":

@@ -2,12 +2,19 @@
 #ifndef MP_CPU_H
 #define MP_CPU_H
 
-typedef struct {
-    int avx2, fma, f16c, avx512, avx512vnni; /* avx512: F, BW, VL, DQ */
-    int amx;                                 /* tiles and their int8 products, which the system lets this process use */
-    int neon, fp16, dotprod, i8mm, crc;
-} mp_cpu;
+/* MP_CPU_<name>, a bit for each feature of isa.def; those of another architecture are never there. */
+enum {
+#define X86_FEATURE(NAME, ...) MP_CPU_NUMBER_##NAME,
+#define ARM_FEATURE(NAME, ...) MP_CPU_NUMBER_##NAME,
+#include "isa.def"
+};
+enum {
+#define X86_FEATURE(NAME, ...) MP_CPU_##NAME = 1 << MP_CPU_NUMBER_##NAME,
+#define ARM_FEATURE(NAME, ...) MP_CPU_##NAME = 1 << MP_CPU_NUMBER_##NAME,
+#include "isa.def"
+};
 
-/* Asks the CPU each time; cheap, and without hidden state but the system's own: Linux is asked to let this process use tiles. */
-void mp_cpu_detect(mp_cpu *cpu);
+/* The features of this CPU. Asks it each time; cheap, and without hidden state but the system's own: Linux is asked to let this
+ * process use tiles. */
+unsigned mp_cpu_detect(void);
 #endif

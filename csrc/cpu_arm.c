@@ -1,36 +1,35 @@
 #include "cpu.h"
 #if defined(__aarch64__)
-#include <string.h>
 #if defined(__linux__)
 #include <sys/auxv.h>
 #elif defined(__APPLE__)
 #include <stddef.h>
 #include <sys/sysctl.h>
+#include <stdio.h>
 static int sysctl_flag(const char *name)
 {
     int value = 0;
     size_t size = sizeof value;
-    return sysctlbyname(name, &value, &size, NULL, 0) == 0 && value;
+    char path[64];
+    snprintf(path, sizeof path, "hw.optional.arm.%s", name ? name : "");
+    return sysctlbyname(path, &value, &size, NULL, 0) == 0 && value;
 }
 #endif
 
-void mp_cpu_detect(mp_cpu *cpu)
+unsigned mp_cpu_detect(void)
 {
-    memset(cpu, 0, sizeof *cpu);
-    cpu->neon = 1; /* part of AArch64 */
+    unsigned features = MP_CPU_NEON; /* part of AArch64 */
 #if defined(__linux__)
     const unsigned long hwcap = getauxval(AT_HWCAP), hwcap2 = getauxval(AT_HWCAP2);
-    cpu->crc = !!(hwcap & (1ul << 7));      /* crc32 */
-    cpu->fp16 = !!(hwcap & (1ul << 10));    /* asimdhp */
-    cpu->dotprod = !!(hwcap & (1ul << 20)); /* asimddp */
-    cpu->i8mm = !!(hwcap2 & (1ul << 13));
+#define ARM_FEATURE(NAME, WORDS, HWCAP, HWCAP2, APPLE)                                                                 \
+    if ((hwcap & HWCAP) == HWCAP && (hwcap2 & HWCAP2) == HWCAP2) features |= MP_CPU_##NAME;
 #elif defined(__APPLE__)
-    cpu->fp16 = sysctl_flag("hw.optional.arm.FEAT_FP16");
-    cpu->dotprod = sysctl_flag("hw.optional.arm.FEAT_DotProd");
-    cpu->i8mm = sysctl_flag("hw.optional.arm.FEAT_I8MM");
+#define ARM_FEATURE(NAME, WORDS, HWCAP, HWCAP2, APPLE)                                                                 \
+    if (sysctl_flag(APPLE)) features |= MP_CPU_##NAME;
 #endif
+#include "isa.def"
+    return features;
 }
 #elif !defined(__x86_64__)
-#include <string.h>
-void mp_cpu_detect(mp_cpu *cpu) { memset(cpu, 0, sizeof *cpu); }
+unsigned mp_cpu_detect(void) { return 0; }
 #endif

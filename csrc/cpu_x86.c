@@ -3,7 +3,6 @@
 #if defined(__x86_64__)
 #include <cpuid.h>
 #include <stdint.h>
-#include <string.h>
 #ifdef __linux__
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -28,23 +27,24 @@ static int may_use_tiles(void)
 #endif
 }
 
-void mp_cpu_detect(mp_cpu *cpu)
+unsigned mp_cpu_detect(void)
 {
-    enum { SAVES_YMM = 0x6, SAVES_ZMM = 0xe6, SAVES_TILES = 3 << 17 };
-    unsigned a, b, c, d;
-    memset(cpu, 0, sizeof *cpu);
-    if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & bit_OSXSAVE) || !(c & bit_AVX)) return;
+    enum { SAVES_YMM = 0x6, SAVES_ZMM = 0xe6, SAVES_TILES = SAVES_ZMM | 3 << 17 };
+    unsigned a, b, c, d, features = 0;
+    if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & bit_OSXSAVE) || !(c & bit_AVX)) return 0;
     const uint64_t states = saved_states();
-    if ((states & SAVES_YMM) != SAVES_YMM) return;
-    cpu->fma = !!(c & bit_FMA);
-    cpu->f16c = !!(c & bit_F16C);
-    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d)) return;
-    cpu->avx2 = !!(b & (1u << 5));
-    if ((states & SAVES_ZMM) != SAVES_ZMM) return;
-    const unsigned needed = (1u << 16) | (1u << 17) | (1u << 30) | (1u << 31); /* F, DQ, BW, VL */
-    cpu->avx512 = (b & needed) == needed;
-    cpu->avx512vnni = cpu->avx512 && (c & (1u << 11));
-    const unsigned tiles = (1u << 24) | (1u << 25); /* TILE, INT8 */
-    cpu->amx = (d & tiles) == tiles && (states & SAVES_TILES) == SAVES_TILES && may_use_tiles();
+    const unsigned ecx1 = c;
+    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d)) return 0;
+#define HAS(REGISTER, BITS) (((REGISTER) & (BITS)) == (BITS))
+#define X86_FEATURE(NAME, WORDS, ECX1, EBX7, ECX7, EDX7, STATES)                                                       \
+    if (HAS(ecx1, ECX1) && HAS(b, EBX7) && HAS(c, ECX7) && HAS(d, EDX7) && HAS(states, STATES))                        \
+        features |= MP_CPU_##NAME;
+#include "isa.def"
+#ifdef MP_EMULATED_TILES /* in C, for tests */
+    if (features & MP_CPU_AVX512VNNI) features |= MP_CPU_AMX_INT8;
+#else
+    if (features & MP_CPU_AMX_INT8 && !may_use_tiles()) features &= ~(unsigned)MP_CPU_AMX_INT8;
+#endif
+    return features;
 }
 #endif

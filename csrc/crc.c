@@ -16,7 +16,7 @@ static inline uint64_t step8(uint64_t crc, uint64_t word)
     __asm__("crc32q %1, %0" : "+r"(crc) : "r"(word));
     return crc;
 }
-static int has_instruction(const mp_cpu *cpu) { return cpu->avx2; } /* such a CPU has SSE4.2 */
+enum { NEEDED = MP_CPU_AVX2 }; /* such a CPU has SSE4.2 */
 #elif defined(__aarch64__)
 static inline uint64_t step8(uint64_t crc, uint64_t word)
 {
@@ -24,14 +24,10 @@ static inline uint64_t step8(uint64_t crc, uint64_t word)
     __asm__(".arch_extension crc\n\tcrc32cx %w0, %w0, %x1" : "+r"(low) : "r"(word));
     return low;
 }
-static int has_instruction(const mp_cpu *cpu) { return cpu->crc; }
+enum { NEEDED = MP_CPU_CRC };
 #else
 static inline uint64_t step8(uint64_t crc, uint64_t word) { return crc ^ word; }
-static int has_instruction(const mp_cpu *cpu)
-{
-    (void)cpu;
-    return 0;
-}
+enum { NEEDED = 0 };
 #endif
 
 static uint32_t by_bits_once(uint32_t crc) { return crc >> 1 ^ (0x82f63b78u & (0u - (crc & 1))); }
@@ -101,11 +97,7 @@ uint32_t mp_crc32c(uint32_t crc, const void *data, size_t bytes)
 {
     static _Atomic int known; /* asking takes longer than most pieces: 1 no, 2 yes */
     const uint8_t *p = data;
-    if (!known) {
-        mp_cpu cpu;
-        mp_cpu_detect(&cpu);
-        known = has_instruction(&cpu) ? 2 : 1;
-    }
+    if (!known) known = mp_cpu_detect() & NEEDED ? 2 : 1;
     crc = ~crc;
     if (known == 2) {
         uint64_t wide = crc;

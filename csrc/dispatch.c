@@ -2,38 +2,38 @@
 #include <string.h>
 #include "table.h"
 
-static const mp_table *const TABLES[] = {
+static const struct {
+    const mp_table *table;
+    unsigned needs; /* CPU features */
+} LEVELS[] = {
+#define LEVEL(NAME, NEEDS, FLAGS) {&mp_table_##NAME, NEEDS},
 #if defined(MP_ONLY_SCALAR) /* a build for tests of everything but the kernels */
 #elif defined(__x86_64__)
-#ifdef MP_HAS_AMX
-    &mp_table_avx512amx,
-#endif
-    &mp_table_avx512vnni, &mp_table_avx512, &mp_table_avx2,
+#define X86_LEVEL LEVEL
 #elif defined(__aarch64__)
-    &mp_table_neon_i8mm, &mp_table_neon_dotprod, &mp_table_neon_fp16, &mp_table_neon,
+#define ARM_LEVEL LEVEL
 #endif
-    &mp_table_scalar,
+#define REFERENCE_LEVEL LEVEL
+#include "isa.def"
 };
-
-int mp_table_count(void) { return (int)(sizeof TABLES / sizeof *TABLES); }
-
-const mp_table *mp_table_at(int index) { return index >= 0 && index < mp_table_count() ? TABLES[index] : 0; }
 
 /* Levels of other machines that weights can be packed for. */
 static const mp_table *const FOREIGN[] = {
 #if !defined(__aarch64__)
-    &mp_packing_neon_i8mm,
-    &mp_packing_neon_dotprod,
-    &mp_packing_neon_fp16,
-    &mp_packing_neon,
+#define ARM_LEVEL(NAME, ...) &mp_packing_##NAME,
+#include "isa.def"
 #endif
     0,
 };
 
+int mp_table_count(void) { return (int)(sizeof LEVELS / sizeof *LEVELS); }
+
+const mp_table *mp_table_at(int index) { return index >= 0 && index < mp_table_count() ? LEVELS[index].table : 0; }
+
 const mp_table *mp_packing_table_at(int index)
 {
-    const int own = mp_table_count(), count = own + (int)(sizeof FOREIGN / sizeof *FOREIGN);
-    return index < own ? mp_table_at(index) : index < count ? FOREIGN[index - own] : 0;
+    const int native = mp_table_count(), count = native + (int)(sizeof FOREIGN / sizeof *FOREIGN);
+    return index < native ? mp_table_at(index) : index < count ? FOREIGN[index - native] : 0;
 }
 
 const mp_table *mp_packing_table(const char *name)
@@ -48,9 +48,10 @@ const char *mp_table_name(const mp_table *table) { return table ? table->name : 
 
 int mp_table_usable(const mp_table *table)
 {
-    mp_cpu cpu;
-    mp_cpu_detect(&cpu);
-    return table && table->usable(&cpu);
+    const unsigned features = mp_cpu_detect();
+    for (int i = 0; i < mp_table_count(); i++)
+        if (LEVELS[i].table == table) return (features & LEVELS[i].needs) == LEVELS[i].needs;
+    return 0;
 }
 
 int mp_table_has(const mp_table *table, int precision)
@@ -70,21 +71,18 @@ int64_t mp_multiply_adds(const mp_table *table, const float *start, int64_t roun
     return rounds * CHAINS * table->lanes;
 }
 
-const char *mp_cpu_features(void)
+const char *mp_cpu_feature(int index)
 {
-    /* One constant per combination that matters, so that no buffer has to be kept. */
-    mp_cpu cpu;
-    mp_cpu_detect(&cpu);
-#if defined(__x86_64__)
-    if (cpu.avx512vnni && cpu.amx) return "avx2 fma f16c avx512 avx512vnni amx_int8";
-    if (cpu.avx512vnni) return "avx2 fma f16c avx512 avx512vnni";
-    if (cpu.avx512) return "avx2 fma f16c avx512";
-    return cpu.avx2 && cpu.fma && cpu.f16c ? "avx2 fma f16c" : "";
-#elif defined(__aarch64__)
-    if (cpu.i8mm) return cpu.fp16 ? "neon fp16 dotprod i8mm" : "neon dotprod i8mm";
-    if (cpu.dotprod) return cpu.fp16 ? "neon fp16 dotprod" : "neon dotprod";
-    return cpu.fp16 ? "neon fp16" : "neon";
-#else
-    return "";
-#endif
+    static const struct {
+        unsigned bit;
+        const char *words;
+    } FEATURES[] = {
+#define X86_FEATURE(NAME, WORDS, ...) {MP_CPU_##NAME, WORDS},
+#define ARM_FEATURE(NAME, WORDS, ...) {MP_CPU_##NAME, WORDS},
+#include "isa.def"
+    };
+    const unsigned features = mp_cpu_detect();
+    for (size_t i = 0; i < sizeof FEATURES / sizeof *FEATURES; i++)
+        if (features & FEATURES[i].bit && FEATURES[i].words && index-- == 0) return FEATURES[i].words;
+    return 0;
 }

@@ -1,4 +1,4 @@
-"""The compiler flags of each C file: what it may use is decided by its name alone (isa_flags.txt). No -march=native anywhere.
+"""The compiler flags of each C file: what it may use is decided by its name alone (isa.def). No -march=native anywhere.
 
 Apart from the build itself, so that tests can build C programs where there is no setuptools.
 """
@@ -6,24 +6,19 @@ Apart from the build itself, so that tests can build C programs where there is n
 from __future__ import annotations
 
 import os
+import re
 
-
-def _rows() -> list[list[str]]:
-    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "isa_flags.txt")
-    with open(path, encoding="utf-8") as file:
-        return [line.split() for line in file if line.strip() and not line.startswith("#")]
-
-
-# File name prefix in csrc/arch/ -> (architecture prefix of the compiler's target, flags).
-ISA_FLAGS: dict[str, tuple[str, list[str]]] = {name: (architecture, flags) for name, architecture, *flags in _rows()}
-COMMON: list[str] = ISA_FLAGS.pop("all")[1]
+with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "isa.def"), encoding="utf-8") as _file:
+    _ROWS = _file.read()
+COMMON: list[str] = re.findall(r'^FLAGS_OF_ALL\("(.*)"\)', _ROWS, re.MULTILINE)[0].split()
+# Kind of level -> (prefix of its file in csrc/arch/, machine in the name of the compiler's target that its flags are for).
+_KINDS = {"X86": ("x86_", "x86_64"), "ARM": ("arm_", "aarch64"), "REFERENCE": ("", "aarch64")}
 
 
 def isa_flags(source: str, target: str) -> list[str]:
-    """The extra flags of one file. The longest matching prefix wins; a file of another architecture gets none."""
-    stem = os.path.basename(source)
-    for prefix in sorted(ISA_FLAGS, key=len, reverse=True):
-        if stem.startswith(prefix):
-            architecture, flags = ISA_FLAGS[prefix]
-            return flags if target.startswith(architecture) else []
+    """The extra flags of one file: those of the level that it is named after, if that is one of the compiler's target."""
+    for kind, name, flags in re.findall(r'^(\w+)_LEVEL\((\w+),.*"(.*)"\)', _ROWS, re.MULTILINE):
+        prefix, machine = _KINDS[kind]
+        if os.path.basename(source) == f"{prefix}{name}.c" and target.startswith(machine):
+            return str(flags).split()
     return []

@@ -73,7 +73,8 @@ const mp_table *mp_table_at(int index);
 const char *mp_table_name(const mp_table *table);
 int mp_table_usable(const mp_table *table);
 int mp_table_has(const mp_table *table, int precision);
-const char *mp_cpu_features(void);
+/* Words for the features of this CPU that levels need, one after the other; NULL behind the last. */
+const char *mp_cpu_feature(int index);
 
 /* Tables that weights can be packed with: all of the above, then those of other machines, which can do nothing else. NULL:
  * there is none. */

@@ -174,7 +174,7 @@ typedef struct {
 
 struct mp_table {
     const char *name;
-    int (*usable)(const mp_cpu *cpu);
+    const char *fp16, *int8; /* what these cost on this level, in words */
     /* NULL: this table lacks the precision; of narrow weights, which have those of their mp_precision.tiles: it has none for them alone. */
     const mp_micro *micro[MP_PRECISIONS];
     const mp_micro *matrix; /* int8 by a matrix unit, for shapes where that pays (conv/plan.c); or NULL */
@@ -184,19 +184,19 @@ struct mp_table {
     int lanes, int8_rate;
 };
 
-extern const mp_table mp_table_scalar;
 #if defined(__x86_64__)
-extern const mp_table mp_table_avx2, mp_table_avx512, mp_table_avx512vnni;
 /* gcc 10 may come with an assembler that does not know tiles. */
 #if defined(__clang__) ? __clang_major__ >= 12 : __GNUC__ >= 11
 #define MP_HAS_AMX
-extern const mp_table mp_table_avx512amx;
 extern const mp_micro mp_micro_amx;
 #endif
+#define X86_LEVEL(NAME, ...) extern const mp_table mp_table_##NAME;
 #elif defined(__aarch64__)
-extern const mp_table mp_table_neon, mp_table_neon_fp16, mp_table_neon_dotprod, mp_table_neon_i8mm;
+#define ARM_LEVEL(NAME, ...) extern const mp_table mp_table_##NAME;
 #endif
 #if !defined(__aarch64__)
-extern const mp_table mp_packing_neon, mp_packing_neon_fp16, mp_packing_neon_dotprod, mp_packing_neon_i8mm;
+#define ARM_LEVEL(NAME, ...) extern const mp_table mp_packing_##NAME;
 #endif
+#define REFERENCE_LEVEL(NAME, ...) extern const mp_table mp_table_##NAME;
+#include "isa.def"
 #endif

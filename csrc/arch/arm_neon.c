@@ -6,8 +6,6 @@
 #include "arm_neon_s8.h"
 #include "arm_neon_s16.h"
 
-static int usable(const mp_cpu *cpu) { return cpu->neon; }
-
 #define MP_LEVEL neon
 #include "../kernels/table.h"
 #endif

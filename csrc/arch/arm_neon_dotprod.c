@@ -5,9 +5,8 @@
 #include "arm_neon_f16.h"
 #include "arm_neon_dot.h"
 
-static int usable(const mp_cpu *cpu) { return cpu->fp16 && cpu->dotprod; }
-
 #define MP_LEVEL neon_dotprod
 #define MP_INT8_RATE 4
+#define MP_INT8_WORDS "dot product (SDOT)"
 #include "../kernels/table.h"
 #endif

@@ -3,6 +3,8 @@
 #include "arm_neon_asm.h"
 #include "arm_neon_rows.h"
 
+#define MP_FP16_WORDS "arithmetic: fp16_half computes twice as many products as fp32"
+
 #define H_ASM_MAC(c0, c1, b0, b1, x, lane)                                                                             \
     "fmla v" #c0 ".8h, v" #b0 ".8h, v" #x ".h[" #lane "]\n"                                                            \
     "fmla v" #c1 ".8h, v" #b1 ".8h, v" #x ".h[" #lane "]\n"

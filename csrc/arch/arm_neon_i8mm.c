@@ -5,9 +5,8 @@
 #include "arm_neon_f16.h"
 #include "arm_neon_mmla.h"
 
-static int usable(const mp_cpu *cpu) { return cpu->fp16 && cpu->dotprod && cpu->i8mm; }
-
 #define MP_LEVEL neon_i8mm
 #define MP_INT8_RATE 8
+#define MP_INT8_WORDS "matrix instructions (SMMLA)"
 #include "../kernels/table.h"
 #endif

@@ -3,12 +3,6 @@
 #if !defined(__aarch64__)
 #include "arm_tiles.h"
 
-static int never(const mp_cpu *cpu)
-{
-    (void)cpu;
-    return 0;
-}
-
 /* As kernels/table.h has them for vectors of ARM_LANES. */
 static const mp_micro f32 = {.mr = ARM_ROWS, .nr = 2 * ARM_LANES, .kstep = 1, .a_bytes = 4, .weight_type = MP_W_F32};
 static const mp_micro f16 = {ARM_F16_TILE}, s8 = {ARM_S8_TILE}, dot = {ARM_DOT_TILE}, mmla = {ARM_MMLA_TILE},
@@ -20,7 +14,6 @@ static const mp_winograd winograd_f32 = {.micro = &f32}, winograd_s16 = {.micro 
 #define PACKING_TABLE(NAME, HALF, CODES, WINOGRAD)                                                                     \
     const mp_table mp_packing_##NAME = {                                                                               \
         .name = #NAME,                                                                                                 \
-        .usable = never,                                                                                               \
         .micro = {[MP_FP32] = &f32,                                                                                    \
                   [MP_FP16] = &f32,                                                                                    \
                   [MP_INT8] = &CODES,                                                                                  \

@@ -26,13 +26,8 @@ SCALAR_TILE(tile_f32, float, float, fmaf)
 SCALAR_TILE(tile_half, float, float, vf_fma_half)
 SCALAR_TILE(tile_s16, int16_t, int32_t, MAC_S16)
 
-static int usable(const mp_cpu *cpu)
-{
-    (void)cpu;
-    return 1;
-}
-
 #define MP_LEVEL scalar
+#define MP_FP16_WORDS "storage only, converted without instructions"
 #define MP_INT8_RATE 1
 #define MP_MR MR
 #include "../kernels/table.h"

@@ -24,8 +24,6 @@
 /* A quarter of the products, and vpmaddwd takes int16 anyway. */
 #define MP_INT8_WINOGRAD .least_channels = 16
 
-static int usable(const mp_cpu *cpu) { return cpu->avx2 && cpu->fma && cpu->f16c; }
-
 #define MP_LEVEL avx2
 #include "../kernels/table.h"
 #endif

@@ -25,20 +25,10 @@ static inline vi vi_dot16_vnni(vi acc, vi a, vi b)
 #include "x86_avx512_asm.h"
 #include "../kernels/tile.h"
 
-static int usable(const mp_cpu *cpu) { return cpu->avx512vnni && cpu->avx2 && cpu->fma && cpu->f16c; }
-
 #ifdef MP_HAS_AMX
-static int usable_amx(const mp_cpu *cpu)
-{
-#ifdef MP_EMULATED_TILES
-    return usable(cpu);
-#else
-    return usable(cpu) && cpu->amx;
-#endif
-}
 #define MP_MATRIX_LEVEL avx512amx
-#define MP_MATRIX_USABLE usable_amx
 #define MP_MATRIX_RATE 32
+#define MP_MATRIX_WORDS "matrix instructions (AMX)"
 #define MP_MATRIX_MICRO &mp_micro_amx
 #endif
 
@@ -47,5 +37,6 @@ static int usable_amx(const mp_cpu *cpu)
 #define MP_INT8_WINOGRAD .least_channels = 64, .least_tiles = 24
 #define MP_LEVEL avx512vnni
 #define MP_INT8_RATE 4
+#define MP_INT8_WORDS "dot product (VNNI)"
 #include "../kernels/table.h"
 #endif

@@ -1,10 +1,11 @@
 /* The table of one ISA level from the templates. Defined before: MP_LEVEL (the table's identifier suffix), MP_MR (rows of
- * a tile), usable(). MP_HAS_DOT8: int8 tiles multiply bytes, else pairs of int16.
+ * a tile). MP_HAS_DOT8: int8 tiles multiply bytes, else pairs of int16.
  * MP_INT8_WINOGRAD: 3x3 int8 goes through kernels/winograd.h where that gives the same integers sooner: mp_winograd's bounds.
  * MP_INT8_RATE: int8 products that its best instruction makes in the time of an fp32 one; default 2 (pairs of int16).
+ * MP_INT8_WORDS, MP_FP16_WORDS: what int8 and fp16 cost here, for people (`mprun --info`).
  * MP_OWN_I8, MP_OWN_HALF, MP_OWN_S16: the level brings its own micro_i8, micro_half, micro_s16 (Winograd's).
  * MP_NARROW_TILES: initialisers of mp_table.micro for weights below eight bits, where products of these are cheaper.
- * MP_MATRIX_LEVEL: a second table of the same with a matrix unit: its suffix; MP_MATRIX_USABLE, MP_MATRIX_RATE, MP_MATRIX_MICRO. */
+ * MP_MATRIX_LEVEL: a second table of the same with a matrix unit: its suffix; MP_MATRIX_RATE, MP_MATRIX_WORDS, MP_MATRIX_MICRO. */
 #ifndef MP_NARROW_TILES
 #define MP_NARROW_TILES
 #endif
@@ -13,6 +14,12 @@
 #endif
 #ifndef MP_INT8_RATE
 #define MP_INT8_RATE 2
+#endif
+#ifndef MP_INT8_WORDS
+#define MP_INT8_WORDS "no dot product: 16-bit products in pairs"
+#endif
+#ifndef MP_FP16_WORDS
+#define MP_FP16_WORDS "storage only: fp16 computes no faster than fp32"
 #endif
 #define MP_JOIN2(a, b) a##b
 #define MP_JOIN(a, b) MP_JOIN2(a, b)
@@ -97,10 +104,11 @@ static const mp_winograd winograd_i8 = {.micro = &micro_s16, MP_INT8_WINOGRAD, .
 #else
 #define MP_WINOGRAD_I8 0
 #endif
-#define MP_TABLE(LEVEL, USABLE, RATE, WINOGRAD, MATRIX)                                                                       \
+#define MP_TABLE(LEVEL, RATE, WORDS, WINOGRAD, MATRIX)                                                                        \
     const mp_table MP_JOIN(mp_table_, LEVEL) = {                                                                              \
         .name = MP_STRING(LEVEL),                                                                                             \
-        .usable = USABLE,                                                                                                     \
+        .fp16 = MP_FP16_WORDS,                                                                                                \
+        .int8 = WORDS,                                                                                                        \
         .micro = {[MP_FP32] = &micro_f32, [MP_FP16] = &micro_f16, [MP_INT8] = &micro_i8, [MP_FP16_HALF] = &micro_half,        \
                   [MP_FP32_WINOGRAD] = &micro_f32, [MP_BF16] = &micro_bf16, MP_NARROW_TILES},                                 \
         .matrix = MATRIX,                                                                                                     \
@@ -110,8 +118,8 @@ static const mp_winograd winograd_i8 = {.micro = &micro_s16, MP_INT8_WINOGRAD, .
         .winograd = {[MP_FP32_WINOGRAD] = &winograd_f32, [MP_INT8] = WINOGRAD}, MP_LEAVES(MP_OWN_LEAF).lanes = VL,            \
         .int8_rate = RATE,                                                                                                    \
     };
-MP_TABLE(MP_LEVEL, usable, MP_INT8_RATE, MP_WINOGRAD_I8, 0)
+MP_TABLE(MP_LEVEL, MP_INT8_RATE, MP_INT8_WORDS, MP_WINOGRAD_I8, 0)
 #ifdef MP_MATRIX_LEVEL
-MP_TABLE(MP_MATRIX_LEVEL, MP_MATRIX_USABLE, MP_MATRIX_RATE, 0, MP_MATRIX_MICRO)
+MP_TABLE(MP_MATRIX_LEVEL, MP_MATRIX_RATE, MP_MATRIX_WORDS, 0, MP_MATRIX_MICRO)
 #endif
 /* clang-format on */

@@ -1,31 +1,22 @@
 #include <string.h>
 #include "commands.h"
-#include "../cpu.h"
+#include "../table.h"
 
-/* What reals of 16 bits and codes cost on this CPU, in words. */
-typedef struct {
-    const char *fp16, *int8;
-} capability;
-
-static capability capability_of(void)
+/* The level that this CPU runs best: what its fp16 and int8 cost. */
+static const mp_table *best(void)
 {
-    mp_cpu cpu;
-    mp_cpu_detect(&cpu);
-#if defined(__aarch64__)
-    return (capability){
-        cpu.fp16 ? "arithmetic: fp16_half computes twice as many products as fp32"
-                 : "storage only: fp16 computes no faster than fp32",
-        cpu.i8mm      ? "matrix instructions (SMMLA)"
-        : cpu.dotprod ? "dot product (SDOT)"
-                      : "no dot product: int8 computes about twice as fast as fp32",
-    };
-#else
-    return (capability){cpu.f16c ? "storage only: fp16 computes no faster than fp32"
-                                 : "storage only, converted without instructions",
-                        cpu.amx          ? "matrix instructions (AMX)"
-                        : cpu.avx512vnni ? "dot product (VNNI)"
-                                         : "no dot product: 16-bit products in pairs"};
-#endif
+    int i = 0;
+    while (!mp_table_usable(mp_table_at(i))) i++; /* scalar is, at the latest */
+    return mp_table_at(i);
+}
+
+static const char *features(char *text, size_t room)
+{
+    const char *words;
+    *text = 0;
+    for (int i = 0; (words = mp_cpu_feature(i)) != 0; i++)
+        snprintf(text + strlen(text), room - strlen(text), "%s%s", i ? " " : "", words);
+    return text;
 }
 
 static void usable(FILE *out, const char *quote)
@@ -52,11 +43,11 @@ static void packed_for(FILE *out, const mpr_file *file, const char *quote)
 
 static void text_info(const mprun *net, const char *cpu, const mp_table *table, int threads)
 {
-    const capability can = capability_of();
+    char text[128];
     printf("cpu        %s\nlevel      %s (usable: ", cpu, mp_table_name(table));
     usable(stdout, "");
-    printf(")\nthreads    %d\nfeatures   %s\nfp16       %s\nint8       %s\ncompiler   %s\n", threads, mp_cpu_features(),
-           can.fp16, can.int8, mp_compiler());
+    printf(")\nthreads    %d\nfeatures   %s\nfp16       %s\nint8       %s\ncompiler   %s\n", threads,
+           features(text, sizeof text), best()->fp16, best()->int8, mp_compiler());
     if (!net) return;
     const mpr_file *file = &net->file;
     const mpb_network *n = file->network;
@@ -75,15 +66,15 @@ static void text_info(const mprun *net, const char *cpu, const mp_table *table, 
 
 static void json_info(const mprun *net, const char *cpu, const mp_table *table, int threads)
 {
-    const capability can = capability_of();
+    char text[128];
     printf("{\"cpu\": ");
     mpr_json_text(stdout, cpu);
     printf(", \"isa\": \"%s\", \"usable\": [", mp_table_name(table));
     usable(stdout, "\"");
-    printf("], \"threads\": %d, \"features\": \"%s\", \"fp16\": ", threads, mp_cpu_features());
-    mpr_json_text(stdout, can.fp16);
+    printf("], \"threads\": %d, \"features\": \"%s\", \"fp16\": ", threads, features(text, sizeof text));
+    mpr_json_text(stdout, best()->fp16);
     printf(", \"int8\": ");
-    mpr_json_text(stdout, can.int8);
+    mpr_json_text(stdout, best()->int8);
     printf(", \"compiler\": ");
     mpr_json_text(stdout, mp_compiler());
     if (net) {

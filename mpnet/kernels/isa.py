@@ -7,6 +7,7 @@ A level that is unknown or that the CPU cannot run is an error, never a silent f
 from __future__ import annotations
 
 import functools
+import itertools
 import os
 from dataclasses import dataclass
 from typing import Any
@@ -63,7 +64,8 @@ def usable_levels() -> tuple[str, ...]:
 
 def cpu_features() -> tuple[str, ...]:
     """What the CPU and the operating system offer, as far as a level asks for it."""
-    return tuple(ffi.string(lib.mp_cpu_features()).decode().split())
+    words = itertools.takewhile(bool, map(lib.mp_cpu_feature, itertools.count()))
+    return tuple(" ".join(ffi.string(feature).decode() for feature in words).split())
 
 
 def compiler() -> str:

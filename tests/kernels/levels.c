@@ -328,11 +328,9 @@ static void elementwise(const mp_table *reference, const mp_table *table)
 /* Whether this thread has tiles that the system must save. */
 static int matrix_in_use(void)
 {
-#if defined(__x86_64__)
-    mp_cpu cpu;
-    mp_cpu_detect(&cpu);
+#if defined(__x86_64__) && !defined(MP_EMULATED_TILES)
     uint32_t low = 0, high = 0;
-    if (cpu.amx) __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(1));
+    if (mp_cpu_detect() & MP_CPU_AMX_INT8) __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(1));
     return (low >> 17 & 3) != 0;
 #else
     return 0;
