@@ -7,6 +7,7 @@ import importlib
 import pkgutil
 import re
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Iterable, TypeVar
 
 from mpnet.errors import ConfigError
@@ -25,6 +26,11 @@ def declared(package: str, path: Iterable[str], name: str, kind: type[Declared])
         if isinstance(value, kind):
             found[module.name] = value
     return found
+
+
+def module_names(folder: Path) -> tuple[str, ...]:
+    """Names of the modules in a package's folder, in order; nothing is imported for it."""
+    return tuple(module.name for module in pkgutil.iter_modules([str(folder)]))
 
 
 def require(who: str, packages: Iterable[str], extra: str) -> None:

@@ -12,9 +12,9 @@ from mpnet.cli.sweep_view import SweepView
 from mpnet.errors import ConfigError
 from mpnet.report.sweep_text import print_salvaged, print_status, print_sweep
 from mpnet.sweep.findings import sweep_status
-from mpnet.sweep.latest import store_at
-from mpnet.sweep.salvage import salvage as salvage_store
 from mpnet.sweep.search import run_sweep
+from mpnet.sweep.store.latest import store_at
+from mpnet.sweep.store.salvage import salvage as salvage_store
 
 NOTHING_FITS = 1
 """Exit status of a sweep whose limits no configuration meets."""

@@ -16,6 +16,7 @@ from mpnet.model.keys import Key, flag, inline, integer, number, path, section, 
 from mpnet.model.precision import PRECISIONS
 from mpnet.model.quantization import NOTHING_SAID, QuantizationOptions
 from mpnet.model.task import TASKS
+from mpnet.packages import module_names
 
 LABEL_KEYS: dict[str, str | None] = {
     "yolo": "labels",
@@ -29,7 +30,8 @@ LABEL_KEYS: dict[str, str | None] = {
 LISTED: tuple[str, ...] = ("darknet", "ultralytics")
 """Those whose file names the images as well, and may name the classes."""
 DATA_FORMATS: tuple[str, ...] = tuple(name for task in TASKS.values() for name in task.formats)
-STRATEGIES: tuple[str, ...] = ("grid", "one_at_a_time", "exhaustive", "greedy", "pareto", "additive", "exact_front")
+STRATEGIES: tuple[str, ...] = module_names(Path(__file__).parents[1] / "sweep" / "strategies")
+"""One file each."""
 SAMPLERS: tuple[str, ...] = ("nsga2", "tpe")
 OWN_BACKENDS: tuple[str, ...] = ("mpnet",)
 DEFAULT_OUTPUT = Path("runs")

@@ -33,8 +33,8 @@ from mpnet.resolve.configurations import Configurations
 from mpnet.resolve.stored import split_source
 from mpnet.resolve.stored_sweep import read_sweep
 from mpnet.sweep.findings import sweep_status
-from mpnet.sweep.latest import is_store
 from mpnet.sweep.scoring import split_positions
+from mpnet.sweep.store.latest import is_store
 from mpnet.trial.reopen import read_evidence, reason, reopen
 from mpnet.trial.result import Result, finished, read_result
 

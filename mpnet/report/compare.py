@@ -15,7 +15,7 @@ from mpnet.report.images import write_changes
 from mpnet.report.rerun import Machine
 from mpnet.report.task import View, view_of
 from mpnet.resolve.stored import StoredConfiguration, find_configuration, split_source
-from mpnet.sweep.latest import is_store
+from mpnet.sweep.store.latest import is_store
 from mpnet.trial.inference import run_plans
 from mpnet.trial.latency import measure_in_turn
 from mpnet.trial.reopen import open_dataset, reason, reopen

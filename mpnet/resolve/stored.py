@@ -17,8 +17,8 @@ from mpnet.messages import limits_text
 from mpnet.model.plan_key import short_key
 from mpnet.resolve.stored_sweep import read_sweep
 from mpnet.sweep.findings import sweep_status
-from mpnet.sweep.latest import is_store, store_at
 from mpnet.sweep.picks import PICK_RULES
+from mpnet.sweep.store.latest import is_store, store_at
 from mpnet.trial.result import holds_result, read_result
 
 NEAREST = "nearest"

@@ -21,11 +21,12 @@ from mpnet.formats.files.cache import open_cache
 from mpnet.kernels.isa import kernels
 from mpnet.speed.latency import predicted_ms
 from mpnet.sweep.context import Baseline, SweepContext, values_of
+from mpnet.sweep.graph import SharedGraph
 from mpnet.sweep.likely_heads import LikelyHeads
-from mpnet.sweep.rule_out import Elimination
+from mpnet.sweep.race import Race
 from mpnet.sweep.scoring import Noise, Scorer
 from mpnet.sweep.store import Trial
-from mpnet.sweep.trie import Graph, build_graph, join_tensors, run_graph, run_stem
+from mpnet.sweep.trie import build_graph, join_tensors, run_graph, run_stem
 from mpnet.sweep.units import Unit, UnitResult
 from mpnet.trial.task import kit_of, task_of
 
@@ -34,13 +35,13 @@ LIVE_BYTES = 192 << 20
 MAX_GROUP = 64
 """Images in one call after the stem: enough to make calls cheap, few enough that tensors stay in the cache."""
 FEW = 1 / 64
-"""Share of a unit that is left by its rivals up to which running that once more costs less than quick looks save."""
+"""Share of a unit that survives its race up to which running the survivors once more costs less than likely heads save."""
 
 
 @dataclass(frozen=True, eq=False)
 class Outputs:
-    """What a look leaves: per output and name of its ancestors' codes what was decoded and, where it was asked for, squared
-    differences to the baseline, by image."""
+    """Outputs of configurations on some images: per output, by name of its ancestors' codes, what was decoded and, where it was
+    asked for, squared differences to the baseline by image."""
 
     decoded: list[dict[str, Any]]
     noise: list[dict[str, NDArray[np.float64]]]
@@ -55,7 +56,7 @@ class Evaluator:
         self._prepared: dict[int, Prepared] = {}
         self._costs: dict[int, CostModel] = {}
         self._kernels = kernels(None if context.isa == "auto" else context.isa)
-        # Whether the rivals of the last unit left few: the next one's then gets quick looks, and what is left is run once more.
+        # Whether few survived the last unit's race: the next one then computes likely heads alone, and survivors run once more.
         self._few_left = True
 
     def prepared(self, options: int) -> Prepared:
@@ -100,9 +101,9 @@ class Evaluator:
         )
 
     @cached_property
-    def _elimination(self) -> Elimination:
+    def _race(self) -> Race:
         context = self.context
-        return Elimination(
+        return Race(
             context.dataset,
             kit_of(task_of(context.network)),
             context.baseline.found if context.baseline else None,
@@ -113,7 +114,7 @@ class Evaluator:
     def _likely(self) -> LikelyHeads:
         return LikelyHeads(self.context.network, self.context.decoder)
 
-    def graph(self, options: int, keys: Sequence[str]) -> Graph:
+    def graph(self, options: int, keys: Sequence[str]) -> SharedGraph:
         """The shared computation of configurations."""
         return build_graph(self.context.network, keys, self.context.options[options].engine, self.context.own)
 
@@ -122,35 +123,37 @@ class Evaluator:
 
         Raises: EngineError for values that are not finite.
         """
-        looks, left, macs = _Looks(self, unit.options), unit.keys, 0
+        runs, survivors, macs = _PartialRuns(self, unit.options), unit.keys, 0
         if unit.rivals is not None:
             names = unit.rivals.names
-            seen = _Looks(self, unit.options, likely=self._few_left)
-            left = self._elimination.left(
-                left,
+            racing = _PartialRuns(self, unit.options, likely=self._few_left)
+            survivors = self._race.survivors(
+                unit.keys,
                 unit.rivals,
-                seen,
+                racing,
                 lambda key: self.costs(unit.options, key, names),
-                lambda keys: self._found_by(unit.options, keys),
+                lambda keys: self._likely_findings(unit.options, keys),
             )
             if self._few_left:
-                macs = seen.macs
+                macs = racing.macs
             else:
-                looks = seen
-            self._few_left = len(left) <= FEW * len(unit.keys)
-        trials = tuple([Trial(key, {**measured, **self.costs(unit.options, key)}) for key, measured in looks.measured(left)])
-        return UnitResult(unit, trials, macs + looks.macs, tuple(sorted({*unit.keys} - {*left})))
+                runs = racing
+            self._few_left = len(survivors) <= FEW * len(unit.keys)
+        trials = tuple(
+            [Trial(key, {**measured, **self.costs(unit.options, key)}) for key, measured in runs.measured(survivors)]
+        )
+        return UnitResult(unit, trials, macs + runs.macs, tuple(sorted({*unit.keys} - {*survivors})))
 
-    def _found_by(self, options: int, keys: Sequence[str]) -> Any:
-        looks = _Looks(self, options, likely=True)
-        looks.look(keys, self.context.select)
-        return looks.found(keys, 0)
+    def _likely_findings(self, options: int, keys: Sequence[str]) -> Any:
+        runs = _PartialRuns(self, options, likely=True)
+        runs.run(keys, self.context.select)
+        return runs.findings(keys, 0)
 
     def found(self, options: int, key: str) -> Any:
         """What one configuration finds: the bits that its trial was measured on."""
-        looks = _Looks(self, options)
-        looks.look((key,), np.arange(len(self._images)))
-        return looks.found((key,), 0)
+        runs = _PartialRuns(self, options)
+        runs.run((key,), np.arange(len(self._images)))
+        return runs.findings((key,), 0)
 
     def baseline(self, key: str) -> Baseline:
         """Run a configuration as the one that others are compared with."""
@@ -158,9 +161,9 @@ class Evaluator:
         tensors: list[NDArray[np.float32]] = [
             np.empty((count, *shape), np.float32) for shape in self.context.network.output_shapes
         ]
-        looks = _Looks(self, 0)
-        looks.look((key,), np.arange(count), keep=tensors)
-        return Baseline(key, looks.found((key,), 0), tuple(tensors), looks.decoded_bytes)
+        runs = _PartialRuns(self, 0)
+        runs.run((key,), np.arange(count), keep=tensors)
+        return Baseline(key, runs.findings((key,), 0), tuple(tensors), runs.decoded_bytes)
 
     def costs(self, options: int, key: str, names: Collection[str] | None = None) -> dict[str, float]:
         """The costs of a configuration, as `mpnet run` counts them; with a latency table the predicted time.
@@ -179,7 +182,7 @@ class Evaluator:
 
     def forward(
         self,
-        graph: Graph,
+        graph: SharedGraph,
         options: int,
         images: NDArray[np.intp],
         keep: Sequence[NDArray[np.float32]] = (),
@@ -231,8 +234,8 @@ class Evaluator:
         return Tensor(np.ascontiguousarray(self._images[positions]))
 
 
-class _Looks:
-    """What configurations of one option set find, looked at a few images at a time; see `rule_out.Looks`.
+class _PartialRuns:
+    """Configurations of one option set, run on a few images at a time; see `race.PartialRuns`.
 
     likely: as `Evaluator.forward`; nothing can be measured then.
     macs: executed so far, all images, with all cells of heads.
@@ -243,16 +246,16 @@ class _Looks:
         self._decoder = evaluator.context.decoder
         self._images: list[NDArray[np.intp]] = []
         self._outputs: list[Outputs] = []
-        # What was joined of all looks, which many configurations share.
+        # What was joined of all runs, which many configurations share.
         self._joined: dict[tuple[int, str], Any] = {}
         self.macs = 0
 
     @property
     def decoded_bytes(self) -> int:
         """What the fullest decoded output takes."""
-        return max(int(found.nbytes) for look in self._outputs for output in look.decoded for found in output.values())
+        return max(int(part.nbytes) for run in self._outputs for output in run.decoded for part in output.values())
 
-    def look(self, keys: Sequence[str], images: NDArray[np.intp], keep: Sequence[NDArray[np.float32]] = ()) -> None:
+    def run(self, keys: Sequence[str], images: NDArray[np.intp], keep: Sequence[NDArray[np.float32]] = ()) -> None:
         """Run the configurations on the images at these positions. keep: as `Evaluator.forward`."""
         graph = self._evaluator.graph(self._options, keys)
         self._graph = graph
@@ -261,25 +264,25 @@ class _Looks:
         self._joined.clear()
         self.macs += graph.macs * len(images)
 
-    def found(self, keys: Sequence[str], since: int) -> Any:
-        """What some of the last keys find in the images of the looks from number `since` on, one key after the other."""
+    def findings(self, keys: Sequence[str], since: int) -> Any:
+        """What some keys of the last run find in the images of all runs from number `since` on, one key after the other."""
         decoder = self._decoder.of_images(np.concatenate(self._images[since:]))
         names = zip(*(self._graph.head_names(key) for key in keys), strict=True)
         return decoder.found(
             [
-                decoder.join([look.decoded[output][name] for name in of_output for look in self._outputs[since:]])
+                decoder.join([run.decoded[output][name] for name in of_output for run in self._outputs[since:]])
                 for output, of_output in enumerate(names)
             ]
         )
 
     def measured(self, keys: Sequence[str]) -> Iterator[tuple[str, dict[str, float]]]:
-        """The figures of each key, which all looks so far have had; images that none has seen are looked at first."""
+        """The figures of each key, which all runs so far have had; it is run on the images that none of them had first."""
         if not keys:
             return
         count = len(self._evaluator.context.geometry)
         rest = np.setdiff1d(np.arange(count), np.concatenate([np.zeros(0, np.intp), *self._images]))
         if len(rest):
-            self.look(keys, rest)
+            self.run(keys, rest)
         order = np.argsort(np.concatenate(self._images)) if len(self._images) > 1 else None
         for key in keys:
             outputs = [self._decoded(output, name, order) for output, name in self._names(key)]
@@ -295,10 +298,10 @@ class _Looks:
 
     def _decoded(self, output: int, name: str, order: NDArray[np.intp] | None) -> Any:
         if (output, name) not in self._joined:
-            parts = [look.decoded[output][name] for look in self._outputs]
+            parts = [run.decoded[output][name] for run in self._outputs]
             self._joined[output, name] = self._decoder.join(parts, order)
         return self._joined[output, name]
 
     def _noise(self, output: int, name: str, order: NDArray[np.intp] | None) -> NDArray[np.float64]:
-        noise = np.concatenate([look.noise[output][name] for look in self._outputs])
+        noise = np.concatenate([run.noise[output][name] for run in self._outputs])
         return noise if order is None else noise[order]

@@ -12,12 +12,12 @@ from mpnet.model.precision import BY_CODE
 from mpnet.model.task import DETECTION
 from mpnet.sweep.front import Gap, front_gap
 from mpnet.sweep.loop import SweepState
-from mpnet.sweep.owners import shown
 from mpnet.sweep.picks import Judged, losses_as_json, pick
 from mpnet.sweep.problem import Problem
-from mpnet.sweep.record import choose_record, read_records
 from mpnet.sweep.space import Configuration
 from mpnet.sweep.store import Trial, TrialStore
+from mpnet.sweep.store.owners import shown
+from mpnet.sweep.store.records import choose_record, read_records
 
 FORMAT = "mpnet-sweep-result"
 VERSION = 1
@@ -165,7 +165,7 @@ def _ruled_out(problem: Problem, store: TrialStore, contexts: tuple[int, ...], k
     return sum(
         Configuration(key, options) not in known and key in problem.space
         for options, context in enumerate(contexts)
-        for key in store.all_beaten(context, problem.front_name)
+        for key in store.all_ruled_out(context, problem.front_name)
     )
 
 
@@ -258,7 +258,7 @@ def sweep_status(path: Path, number: int | None = None) -> dict[str, Any]:
             "trials": ended.get("trials", known) if ended else known,
             "known": known,
             "sweep": record.number if record else None,
-            "ruled_out": store.count_beaten(record.contexts, sweep.get("front_name") or "") if record else 0,
+            "ruled_out": store.count_ruled_out(record.contexts, sweep.get("front_name") or "") if record else 0,
             "sweeps": [other.summary(store) for other in records],
             "total": status.get("total"),
             "seconds": work.seconds,

@@ -9,11 +9,10 @@ from typing import Callable, Sequence
 
 from mpnet.model.network import NetworkSpec
 from mpnet.sweep.executor import Executor
-from mpnet.sweep.problem import Contest, Problem
+from mpnet.sweep.problem import Batch, Problem, Walk
 from mpnet.sweep.space import Configuration
 from mpnet.sweep.store import Trial, TrialStore, Work
-from mpnet.sweep.store_beaten import Beaten
-from mpnet.sweep.strategies import Strategy
+from mpnet.sweep.store.ruled_out import RuledOut
 from mpnet.sweep.units import Unit, UnitResult, split_units
 
 POLL_SECONDS = 0.5
@@ -52,14 +51,14 @@ class SweepState:
 
 
 @dataclass(frozen=True)
-class Workforce:
-    """Who computes. bytes_per_head: of one head's decoded boxes, which limits the size of units."""
+class WorkerPool:
+    """The workers that compute units. bytes_per_head: of one head's decoded boxes, which limits the size of units."""
 
     executor: Executor
     bytes_per_head: int = 1 << 20
 
 
-Hire = Callable[[], Workforce]
+OpenPool = Callable[[], WorkerPool]
 """Called when the first trial is missing: a sweep that is known already needs neither images nor workers."""
 OnUpdate = Callable[[SweepState], None]
 
@@ -76,7 +75,7 @@ class Sweep:
         network: NetworkSpec,
         store: TrialStore,
         contexts: Sequence[int],
-        hire: Hire,
+        open_pool: OpenPool,
         *,
         seconds: float | None = None,
         on_update: OnUpdate = lambda state: None,
@@ -84,12 +83,12 @@ class Sweep:
         self.problem, self.network, self.store = problem, network, store
         self.contexts = tuple(contexts)
         self.state = SweepState()
-        self._limit_seconds, self._on_update, self._hire = seconds, on_update, hire
-        self._workforce: Workforce | None = None
+        self._limit_seconds, self._on_update, self._open_pool = seconds, on_update, open_pool
+        self._pool: WorkerPool | None = None
         self._beat = self._counted = time.monotonic()
 
-    def run(self, strategy: Strategy) -> SweepState:
-        """Follow a strategy to its end or to the end of the budget. Every finished trial is in the store.
+    def run(self, strategy: Callable[[Problem], Walk]) -> SweepState:
+        """Follow a strategy's walk to its end or to the end of the budget. Every finished trial is in the store.
 
         Raises: what the strategy, the executor and the store raise.
         """
@@ -97,7 +96,7 @@ class Sweep:
         try:
             batch = next(walk)
             while True:
-                self._evaluate(self._affordable(batch), isinstance(batch, Contest))
+                self._evaluate(self._affordable(batch), batch.prune)
                 if self.state.stopped:
                     walk.close()
                     break
@@ -107,38 +106,36 @@ class Sweep:
         self._on_update(self.state)
         return self.state
 
-    def _affordable(self, batch: Sequence[Configuration]) -> list[Configuration]:
+    def _affordable(self, batch: Batch) -> list[Configuration]:
         """What of a batch the budget of trials allows."""
-        new = [c for c in dict.fromkeys(batch) if c not in self.state.known]
-        if isinstance(batch, Contest):
-            beaten = self._beaten(new)
-            self.state.ruled_out += len(beaten)
-            new = [c for c in new if c not in beaten]
+        new = [c for c in dict.fromkeys(batch.configurations) if c not in self.state.known]
+        if batch.prune:
+            ruled_out = self._ruled_out(new)
+            self.state.ruled_out += len(ruled_out)
+            new = [c for c in new if c not in ruled_out]
         limit = self.problem.trials
         if limit is not None and len(self.state.known) + len(new) > limit:
             new = new[: max(0, limit - len(self.state.known))]
             self.state.stopped = "trials"
-        self.state.total = self.problem.space.size if isinstance(batch, Contest) else len(self.state.known) + len(new)
+        self.state.total = self.problem.space.size if batch.prune else len(self.state.known) + len(new)
         return new
 
-    def _beaten(self, wanted: Sequence[Configuration]) -> set[Configuration]:
+    def _ruled_out(self, wanted: Sequence[Configuration]) -> set[Configuration]:
         """Those that the store knows to be no part of the front."""
-        found = set()
+        ruled_out = set()
         for options, context in enumerate(self.contexts):
             keys = {c.key for c in wanted if c.options == options}
-            found |= {Configuration(key, options) for key in self.store.beaten(context, self.problem.front_name, keys)}
-        return found
+            ruled_out |= {Configuration(key, options) for key in self.store.ruled_out(context, self.problem.front_name, keys)}
+        return ruled_out
 
-    def _evaluate(self, wanted: Sequence[Configuration], contest: bool) -> None:
+    def _evaluate(self, wanted: Sequence[Configuration], prune: bool) -> None:
         missing = self._look_up(wanted)
         if not missing:
             return
-        if self._workforce is None:
-            self._workforce = self._hire()
-        executor = self._workforce.executor
-        pending = deque(
-            split_units(self.network, missing, workers=executor.slots, bytes_per_head=self._workforce.bytes_per_head)
-        )
+        if self._pool is None:
+            self._pool = self._open_pool()
+        executor = self._pool.executor
+        pending = deque(split_units(self.network, missing, workers=executor.slots, bytes_per_head=self._pool.bytes_per_head))
         running: set[Unit] = set()
         elsewhere: list[Unit] = []
         while pending or running or elsewhere:
@@ -152,10 +149,10 @@ class Sweep:
                 unit = pending.popleft()
                 if not self.store.claim([unit.name]):
                     elsewhere.append(unit)
-                elif self._is_done(unit, contest):
+                elif self._is_done(unit, prune):
                     self.store.release(unit.name)
                 else:
-                    unit = replace(unit, rivals=self.problem.rivals(self.state.known.values()) if contest else None)
+                    unit = replace(unit, rivals=self.problem.rivals(self.state.known.values()) if prune else None)
                     executor.submit(unit)
                     running.add(unit)
             if running:
@@ -169,10 +166,10 @@ class Sweep:
                 elsewhere = []
             self._alive()
 
-    def _is_done(self, unit: Unit, contest: bool) -> bool:
+    def _is_done(self, unit: Unit, prune: bool) -> bool:
         """Whether another process has finished it."""
         missing = self._look_up([Configuration(key, unit.options) for key in unit.keys])
-        if contest and missing and len(self._beaten(missing)) == len(missing):
+        if prune and missing and len(self._ruled_out(missing)) == len(missing):
             self.state.ruled_out += len(missing)
             return True
         return not missing
@@ -188,8 +185,8 @@ class Sweep:
     def _commit(self, done: UnitResult) -> None:
         now, unit = time.monotonic(), done.unit
         work = Work(done.macs, now - self._counted)
-        beaten = Beaten(self.problem.front_name, done.ruled_out)
-        self.store.add(self.contexts[unit.options], done.trials, claim=unit.name, work=work, beaten=beaten)
+        ruled_out = RuledOut(self.problem.front_name, done.ruled_out)
+        self.store.add(self.contexts[unit.options], done.trials, claim=unit.name, work=work, ruled_out=ruled_out)
         self._counted = now
         self.state.known.update({Configuration(trial.key, unit.options): trial for trial in done.trials})
         self.state.computed += len(done.trials)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,16 +23,15 @@ from mpnet.model.network import NetworkSpec
 from mpnet.model.precision import FP32
 from mpnet.model.quantization import GROUP
 from mpnet.quantization import native as activations
-
-if TYPE_CHECKING:
-    from mpnet.sweep.trie import Graph
+from mpnet.sweep.graph import SharedGraph
 
 
 @dataclass(eq=False)
-class Apart:
-    """What a concatenation of two tensors gives, not written side by side.
+class SplitConcat:
+    """The two parts of a concatenation, kept apart instead of being copied side by side.
 
-    shared: which of them others read as well. codes: of the other one, by what makes them. _whole: written, once asked for.
+    shared: which of the two other nodes read as well. codes: of the other one, by the quantisation that makes them.
+    _whole: both side by side, once that was asked for.
     """
 
     lowering: Lowering
@@ -54,7 +52,7 @@ class Apart:
         return self._whole
 
 
-def find_apart(graph: Graph) -> dict[int, int]:
+def find_split_concats(graph: SharedGraph) -> dict[int, int]:
     """Numbers of concatenations that are not written, and which of their two parts others read as well."""
     readers: dict[int, list[int]] = {}
     for number, node in enumerate(graph.nodes):
@@ -74,13 +72,13 @@ def find_apart(graph: Graph) -> dict[int, int]:
     return found
 
 
-def kept_bytes(graph: Graph) -> Counter[int]:
+def kept_bytes(graph: SharedGraph) -> Counter[int]:
     """For one image, by number of the node whose tensor they are kept with: the sums over shared parts."""
     kept = {
-        (graph.nodes[source].inputs[graph.apart[source]], node.lowering)
+        (graph.nodes[source].inputs[graph.split[source]], node.lowering)
         for node in graph.nodes
         for source in node.inputs
-        if source in graph.apart and isinstance(node.lowering.convert[0], Quantize)
+        if source in graph.split and isinstance(node.lowering.convert[0], Quantize)
     }
     found: Counter[int] = Counter()
     for part, lowering in kept:
@@ -105,7 +103,7 @@ def sums_parts(lowering: Lowering, network: NetworkSpec, first: int) -> bool:
     return whole and (first % GROUP == 0 or main.weights is None or not main.weights.in_groups(layer.kernel_input[2]))
 
 
-def run_apart(lowering: Lowering, x: Apart, prepared: Prepared, threads: int) -> Tensor:
+def run_split(lowering: Lowering, x: SplitConcat, prepared: Prepared, threads: int) -> Tensor:
     """The result of a layer that reads what lies apart. Raises: KernelError, PrecisionError."""
     operation, quantize = lowering.main, lowering.convert[0]
     if not sums_parts(lowering, prepared.network, x.channels(0).stop):

@@ -17,12 +17,21 @@ from mpnet.sweep.space import Configuration, Space
 from mpnet.sweep.store import Trial
 
 Results = Mapping[Configuration, Trial]
-Walk = Generator[list[Configuration], Results, None]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Configurations that a strategy asks for together.
+
+    prune: only what may be on the front need be measured; the rest may be ruled out by upper bounds, see `sweep.race`.
+    """
+
+    configurations: Sequence[Configuration]
+    prune: bool = False
+
+
+Walk = Generator[Batch, Results, None]
 """What a strategy asks for, batch by batch; it is sent all that is known."""
-
-
-class Contest(list[Configuration]):
-    """A batch of which only what may be on the front need be measured: the rest may be ruled out."""
 
 
 @dataclass(frozen=True)

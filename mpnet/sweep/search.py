@@ -15,16 +15,16 @@ from mpnet.model.plan_key import split_key
 from mpnet.progress import Progress, silent
 from mpnet.sweep.estimate import duration, estimate_seconds
 from mpnet.sweep.findings import findings, rank_layers
-from mpnet.sweep.latest import mark_latest_store
-from mpnet.sweep.loop import OnUpdate, Sweep, Workforce
+from mpnet.sweep.loop import OnUpdate, Sweep, WorkerPool
 from mpnet.sweep.picks import PairedEvaluator
 from mpnet.sweep.problem import Problem, objectives_of
-from mpnet.sweep.record import FOUND, write_record
 from mpnet.sweep.setup import describe, make_context, make_executor, say, set_up
 from mpnet.sweep.sharing import forward_equivalents
 from mpnet.sweep.space import build_space
 from mpnet.sweep.store import TrialStore
-from mpnet.sweep.strategies import EXACT, RULES_OUT, check_strategy, strategy
+from mpnet.sweep.store.latest import mark_latest_store
+from mpnet.sweep.store.records import FOUND, write_record
+from mpnet.sweep.strategies import Strategy, strategy
 from mpnet.sweep.verify import Verification, verifying
 from mpnet.trial.experiment import open_workbench, with_network
 
@@ -81,8 +81,9 @@ def run_sweep(
         )
     experiment, network = with_network(experiment)
     section = experiment.sweep or section
+    chosen = strategy(section.strategy)
     space = build_space(network, section.precisions, section.space)
-    if section.strategy in EXACT and space.size > MAX_CONFIGURATIONS:
+    if chosen.is_exact and space.size > MAX_CONFIGURATIONS:
         raise ConfigError(
             f"sweep: {space.size:,} configurations are more than can be tried; narrow sweep.space, or use "
             f"another strategy (additive, greedy, pareto)"
@@ -96,10 +97,10 @@ def run_sweep(
         section.budget.trials,
         section.sampler,
     )
-    check_strategy(section.strategy, problem)
+    chosen.check(problem)
     engines = () if section.verify is None else verifying(experiment, section.verify)
     bench = open_workbench(experiment, network)
-    if section.strategy in RULES_OUT and bench.dataset.unlabelled and bench.kit.task.quality in section.objectives:
+    if chosen.prunes and bench.dataset.unlabelled and bench.kit.task.quality in section.objectives:
         raise ConfigError(
             f"{experiment.source}: {section.strategy} cannot bound {bench.kit.task.quality} where images have no labels; "
             f"use {bench.kit.task.agreement} in sweep.objectives, or leave data.unlabelled out"
@@ -113,12 +114,12 @@ def run_sweep(
         opened = stack.enter_context(TrialStore.open(path, setup.subject))
         contexts = tuple(opened.context(document) for document in setup.documents)
         left = space.size - sum(min(opened.count(context), space.size) for context in contexts)
-        left -= opened.count_beaten(contexts, problem.front_name) if section.strategy in RULES_OUT else 0
+        left -= opened.count_ruled_out(contexts, problem.front_name) if chosen.prunes else 0
         estimate = estimate_seconds(bench, space, parallel) * max(0, left) / space.size
-        if section.strategy in EXACT and estimate > ASK_SECONDS and not yes:
+        if chosen.is_exact and estimate > ASK_SECONDS and not yes:
             raise ConfigError(
                 f"{experiment.source}: {section.strategy} over {space.size:,} configurations takes "
-                f"{_about(section.strategy, estimate)} here ({len(bench.dataset.images)} images, "
+                f"{_about(chosen, estimate)} here ({len(bench.dataset.images)} images, "
                 f"{float(forward_equivalents(network, space)):,.0f} forward passes each); start it with --yes, narrow "
                 f"sweep.space, or use another strategy (additive, greedy, pareto)"
             )
@@ -128,8 +129,8 @@ def run_sweep(
             len(bench.dataset.images),
             len(setup.select),
             path,
-            _about(section.strategy, estimate),
-            section.strategy in EXACT,
+            _about(chosen, estimate),
+            chosen.is_exact,
             _notes(experiment, section),
         )
         on_start(start)
@@ -138,15 +139,15 @@ def run_sweep(
             mark_latest_store(path)
         say(opened, "running", section.strategy, None)
 
-        def hire() -> Workforce:
+        def open_pool() -> WorkerPool:
             context = make_context(setup, stack, max(1, bench.threads // parallel), remote=scheduler is not None)
             executor = make_executor(context, parallel, scheduler)
             stack.callback(executor.close)
-            return Workforce(executor, context.baseline.decoded_bytes if context.baseline else 1 << 20)
+            return WorkerPool(executor, context.baseline.decoded_bytes if context.baseline else 1 << 20)
 
-        sweep = Sweep(problem, network, opened, contexts, hire, seconds=section.budget.seconds, on_update=on_update)
+        sweep = Sweep(problem, network, opened, contexts, open_pool, seconds=section.budget.seconds, on_update=on_update)
         sweep.state.started = begin
-        state = sweep.run(strategy(section.strategy))
+        state = sweep.run(chosen.walk)
         document = findings(
             problem,
             state,
@@ -172,8 +173,8 @@ def run_sweep(
     return document
 
 
-def _about(strategy: str, seconds: float) -> str:
-    return f"{'at most' if strategy in RULES_OUT else 'about'} {duration(seconds)}"
+def _about(strategy: Strategy, seconds: float) -> str:
+    return f"{'at most' if strategy.prunes else 'about'} {duration(seconds)}"
 
 
 def _notes(experiment: Experiment, section: SweepSection) -> tuple[str, ...]:

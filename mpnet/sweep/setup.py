@@ -27,11 +27,11 @@ from mpnet.speed.table import LatencyTable, read_table
 from mpnet.sweep.context import Baseline, OptionsInForce, SweepContext
 from mpnet.sweep.evaluator import Evaluator
 from mpnet.sweep.executor import Executor, InlineExecutor, ProcessExecutor
-from mpnet.sweep.record import LAST, write_record
 from mpnet.sweep.scoring import split_positions
 from mpnet.sweep.scratch import Scratch
 from mpnet.sweep.space import Space
 from mpnet.sweep.store import Subject, TrialStore
+from mpnet.sweep.store.records import LAST, write_record
 from mpnet.trial.calibration import calibrated
 from mpnet.trial.workbench import Workbench
 

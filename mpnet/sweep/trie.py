@@ -9,17 +9,15 @@ of any of its configurations computes, from the same bits.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from dataclasses import replace
 from typing import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
 from mpnet.engine.bind import named_error
 from mpnet.engine.execute import convert, run_lowering
-from mpnet.engine.layout import peak_bytes
 from mpnet.engine.lowering import Lowering, Lowerings
-from mpnet.engine.operations import Operation, conversion_between
+from mpnet.engine.operations import conversion_between
 from mpnet.engine.options import EngineOptions
 from mpnet.engine.prepare import Prepared
 from mpnet.engine.tensor import CodeMap, Tensor
@@ -27,107 +25,24 @@ from mpnet.errors import ConfigError, KernelError, PrecisionError
 from mpnet.model.network import NETWORK_INPUT, NetworkSpec
 from mpnet.model.plan_key import split_key
 from mpnet.model.precision import BY_CODE, FP32, Precision
-from mpnet.sweep.partial_sums import Apart, find_apart, kept_bytes, run_apart
+from mpnet.sweep.graph import Node, SharedGraph
+from mpnet.sweep.partial_sums import SplitConcat, find_split_concats, kept_bytes, run_split
 from mpnet.sweep.sharing import ancestors, restricted
 
 OnHead = Callable[[int, str, Tensor], None]
 Run = Callable[[Lowering, Sequence[Tensor], Prepared, int], Tensor]
-Results = dict[int, Tensor | Apart]
-
-
-@dataclass
-class Node:
-    """One layer under one assignment of its ancestors, or a convolution and the pooling that alone reads it.
-
-    inputs: numbers of the nodes that it reads, NETWORK_INPUT for the image. uses: how many nodes read it.
-    bytes_: of its result and the conversions that may be kept with it, for one image.
-    """
-
-    layer: int
-    lowering: Lowering
-    inputs: tuple[int, ...]
-    uses: int = 0
-    bytes_: int = 0
-
-
-@dataclass
-class Graph:
-    """All nodes of a set of configurations, in the order in which they run.
-
-    heads:     per output (head, else last layer), node number -> codes of its ancestors, its name.
-    positions: per output, the positions of a key that make up that name.
-    finish:    per node number the conversion to fp32 of an output that is stored otherwise.
-    macs:      multiply-accumulates of all nodes, for one image.
-    apart:     numbers of concatenations that are not written, see `partial_sums`.
-    """
-
-    network: NetworkSpec
-    keys: tuple[str, ...]
-    nodes: list[Node] = field(default_factory=list)
-    heads: list[dict[int, str]] = field(default_factory=list)
-    positions: list[tuple[int, ...]] = field(default_factory=list)
-    finish: dict[int, Operation] = field(default_factory=dict)
-    apart: dict[int, int] = field(default_factory=dict)
-
-    @property
-    def macs(self) -> int:
-        return sum(self.network.layers[node.layer].macs for node in self.nodes)
-
-    def head_names(self, key: str) -> tuple[str, ...]:
-        """What a configuration's outputs are called, one name each."""
-        return tuple(restricted(key, positions) for positions in self.positions)
-
-    @cached_property
-    def stem(self) -> frozenset[int]:
-        """Nodes that all configurations share: those of layers with one node, whose inputs are shared as well."""
-        count = Counter(node.layer for node in self.nodes)
-        found: set[int] = set()
-        for number, node in enumerate(self.nodes):
-            if count[node.layer] == 1 and all(i == NETWORK_INPUT or i in found for i in node.inputs):
-                found.add(number)
-        return frozenset(found)
-
-    @cached_property
-    def boundary(self) -> tuple[int, ...]:
-        """Nodes of the stem that others read, or that are heads."""
-        read = {i for number, node in enumerate(self.nodes) if number not in self.stem for i in node.inputs}
-        heads = {number for names in self.heads for number in names}
-        return tuple(sorted(self.stem & (read | heads)))
-
-    def peak_bytes(self, stem: bool) -> int:
-        """Most memory that tensors need at one time for one image: of the stem, or of everything after it."""
-        end = len(self.nodes)
-        last = list(range(end))
-        for number, node in enumerate(self.nodes):
-            for source in {*node.inputs} - {NETWORK_INPUT}:
-                last[source] = number
-        lives = [(4 * int(np.prod(self.network.in_shape)), 0, end)] if stem or self.reads_image else []
-        for number, node in enumerate(self.nodes):
-            kept = number in self.boundary
-            if stem and number in self.stem:
-                lives.append((node.bytes_, number, end if kept else last[number]))
-            elif not stem and (kept or number not in self.stem):
-                lives.append((node.bytes_, 0 if kept else number, last[number]))
-        if not lives:
-            return 0
-        sizes, first, gone = zip(*lives, strict=True)
-        return peak_bytes(sizes, first, gone, end)
-
-    @cached_property
-    def reads_image(self) -> bool:
-        """Whether a layer after the stem reads the image."""
-        return any(NETWORK_INPUT in node.inputs for number, node in enumerate(self.nodes) if number not in self.stem)
+Results = dict[int, Tensor | SplitConcat]
 
 
 def build_graph(
     network: NetworkSpec, keys: Iterable[str], options: EngineOptions, own: Mapping[int, Precision] | None = None
-) -> Graph:
+) -> SharedGraph:
     """Lay out the computation of the configurations `keys`.
 
     own: layers without weights that have a precision of their own.
     Raises: ConfigError for keys of another length; PrecisionError for calibrated ranges that are missing.
     """
-    graph = Graph(network, tuple(sorted(set(keys))))
+    graph = SharedGraph(network, tuple(sorted(set(keys))))
     above = ancestors(network)
     position = {layer.index: number for number, layer in enumerate(network.convolutions)}
     readers = Counter(source for layer in network.layers for source in layer.inputs)
@@ -173,7 +88,7 @@ def build_graph(
             conversion = lowerings.one(conversion_between(stored(number), FP32))
             if conversion is not None:
                 graph.finish[number] = conversion
-    graph.apart = find_apart(graph)
+    graph.split = find_split_concats(graph)
     for number, kept in kept_bytes(graph).items():
         graph.nodes[number].bytes_ += kept
     return graph
@@ -189,7 +104,7 @@ def _with_pool(convolution: Lowering, pool: Lowering) -> Lowering | None:
     return None if joined is None else replace(convolution, main=joined)
 
 
-def run_stem(graph: Graph, image: Tensor, prepared: Prepared, threads: int = 1) -> list[Tensor]:
+def run_stem(graph: SharedGraph, image: Tensor, prepared: Prepared, threads: int = 1) -> list[Tensor]:
     """The tensors of the boundary for a group of images, in its order. Raises: as `run_graph`."""
     results: Results = {NETWORK_INPUT: image}
     left = Counter({number: node.uses for number, node in enumerate(graph.nodes)})
@@ -212,7 +127,7 @@ def join_tensors(parts: Sequence[Tensor]) -> Tensor:
 
 
 def run_graph(
-    graph: Graph,
+    graph: SharedGraph,
     stem: Sequence[Tensor],
     prepared: Prepared,
     on_head: OnHead,
@@ -244,8 +159,14 @@ def run_graph(
 
 
 def _run_node(
-    graph: Graph, number: int, results: Results, left: Counter[int], prepared: Prepared, threads: int, run: Run = run_lowering
-) -> Tensor | Apart:
+    graph: SharedGraph,
+    number: int,
+    results: Results,
+    left: Counter[int],
+    prepared: Prepared,
+    threads: int,
+    run: Run = run_lowering,
+) -> Tensor | SplitConcat:
     """A node's result. left: how often each tensor is still needed; what was needed for the last time goes, but for the
     image, which belongs to the caller."""
     node = graph.nodes[number]
@@ -262,17 +183,17 @@ def _run_node(
 
 
 def _computed(
-    graph: Graph, number: int, inputs: Sequence[Tensor | Apart], prepared: Prepared, threads: int, run: Run
-) -> Tensor | Apart:
+    graph: SharedGraph, number: int, inputs: Sequence[Tensor | SplitConcat], prepared: Prepared, threads: int, run: Run
+) -> Tensor | SplitConcat:
     lowering = graph.nodes[number].lowering
-    if len(inputs) == 1 and isinstance(inputs[0], Apart):
-        return run_apart(lowering, inputs[0], prepared, threads)
-    tensors = [x.whole(prepared, threads) if isinstance(x, Apart) else x for x in inputs]
-    if number in graph.apart:
-        return Apart(lowering, (tensors[0], tensors[1]), graph.apart[number])
+    if len(inputs) == 1 and isinstance(inputs[0], SplitConcat):
+        return run_split(lowering, inputs[0], prepared, threads)
+    tensors = [x.whole(prepared, threads) if isinstance(x, SplitConcat) else x for x in inputs]
+    if number in graph.split:
+        return SplitConcat(lowering, (tensors[0], tensors[1]), graph.split[number])
     return run(lowering, tensors, prepared, threads)
 
 
-def _tensor(x: Tensor | Apart) -> Tensor:
+def _tensor(x: Tensor | SplitConcat) -> Tensor:
     assert isinstance(x, Tensor)
     return x

@@ -31,7 +31,7 @@ SMALL = 64
 class Unit:
     """Work that is done and committed as a whole: configurations under one option set, neighbours in the trie.
 
-    rivals: what is known already of the front, see `rule_out`; those that it beats need no figures. None: all need them.
+    rivals: what is known already of the front, see `race`; those that it dominates need no figures. None: all need them.
     """
 
     options: int

@@ -58,8 +58,8 @@ class ClassMeter:
         return values if self._baseline is None else {**values, "agreement_top1": agreement(found, self._baseline)}
 
 
-class ClassCeilings:
-    """As `trial.kit.Ceilings`: every image that was not seen counts as right."""
+class ClassUpperBounds:
+    """As `trial.kit.UpperBounds`: every image that was not seen counts as right."""
 
     def __init__(
         self, dataset: Dataset, baseline: Classifications | None, wanted: Collection[str], sample: Classifications | None = None
@@ -119,7 +119,7 @@ CLASSIFICATION_KIT: Kit[Classifications] = Kit(
     lambda *_: ClassificationDecoder(),
     _protocol,
     ClassMeter,
-    ClassCeilings,
+    ClassUpperBounds,
     measure_classifications,
     _loss,
     METHOD,

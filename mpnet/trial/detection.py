@@ -21,7 +21,7 @@ from mpnet.formats.documents.detections import detections_json, read_detections
 from mpnet.model.network import NetworkSpec
 from mpnet.model.task import DETECTION
 from mpnet.trial.kit import Kit
-from mpnet.trial.measure import DetectionCeilings, Meter, measure_detections
+from mpnet.trial.measure import DetectionUpperBounds, Meter, measure_detections
 
 METRIC = "COCO AP@[.50:.95], 101 recall points, 100 detections per image and class; Darknet mAP@0.5, 11 points"
 
@@ -118,7 +118,7 @@ DETECTION_KIT: Kit[Detections] = Kit(
     _decoder,
     _protocol,
     Meter,
-    DetectionCeilings,
+    DetectionUpperBounds,
     measure_detections,
     _loss,
     METHOD,

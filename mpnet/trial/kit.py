@@ -61,7 +61,7 @@ class Meter(Protocol[F_contra]):
         ...
 
 
-class Ceilings(Protocol[F_contra]):
+class UpperBounds(Protocol[F_contra]):
     """The most that the task's quality and agreement can still be of findings that are known for part of the images.
 
     order: positions of the images in the order in which they are looked at.
@@ -87,7 +87,7 @@ class Kit(Generic[F]):
     decoder:   for a network and data set, as the experiment wants it.
     protocol:  what of its protocol is the task's own, for `protocol` of results.
     meter:     of a data set, and of the baseline's findings for agreement.
-    ceilings:  the same, for some of the task's quality and agreement by name. The last: what a sample of configurations
+    upper_bounds:  the same, for some of the task's quality and agreement by name. The last: what a sample of configurations
                finds in all images, one after the other, which tells on which of them most is lost; or None.
     measure:   the `metrics` and the `per_class` of a result.
     loss:      of a data set and the baseline's findings: the difference of the task's quality of another run, paired.
@@ -99,7 +99,7 @@ class Kit(Generic[F]):
     decoder: Callable[[Experiment, NetworkSpec, Dataset], Decoder[F]]
     protocol: Callable[[Experiment, NetworkSpec, Dataset], Mapping[str, Any]]
     meter: Callable[[Dataset, F | None], Meter[F]]
-    ceilings: Callable[[Dataset, F | None, Collection[str], F | None], Ceilings[F]]
+    upper_bounds: Callable[[Dataset, F | None, Collection[str], F | None], UpperBounds[F]]
     measure: Callable[[F, Dataset], tuple[dict[str, float], list[dict[str, Any]]]]
     loss: Callable[[Dataset, F], Callable[[F], Interval]]
     intervals_by: str

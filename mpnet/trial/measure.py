@@ -12,10 +12,10 @@ from mpnet.config.measures import AGREEMENT, names_of
 from mpnet.data.dataset import Dataset
 from mpnet.data.detections import Detections
 from mpnet.evaluation.agreement import Agreement, inside_images
-from mpnet.evaluation.ceiling import Ceiling, Seen, most_telling
 from mpnet.evaluation.darknet_map import darknet_ap50, darknet_map50
 from mpnet.evaluation.match import Truths
 from mpnet.evaluation.metrics import CocoEvaluator, CocoResult
+from mpnet.evaluation.upper_bound import PartialOutcomes, UpperBound, most_informative
 from mpnet.model.task import DETECTION
 
 
@@ -55,8 +55,8 @@ class Meter:
         return Measured({name: float(value) for name, value in values.items() if name in known}, coco, per_class)
 
 
-class DetectionCeilings:
-    """As `trial.kit.Ceilings`; see `evaluation.ceiling` for the proof."""
+class DetectionUpperBounds:
+    """As `trial.kit.UpperBounds`; see `evaluation.upper_bound` for the proof."""
 
     def __init__(
         self, dataset: Dataset, baseline: Detections | None, wanted: Collection[str], sample: Detections | None = None
@@ -65,27 +65,25 @@ class DetectionCeilings:
         if baseline is not None:
             truths[DETECTION.agreement] = Agreement(baseline, dataset.sizes, len(dataset.categories)).truths
         truths = {name: held for name, held in truths.items() if name in wanted}
-        self.order = most_telling(next(reversed(truths.values())), sample)
+        self.order = most_informative(next(reversed(truths.values())), sample)
         self._sizes = dataset.sizes[self.order]
-        self._ceilings = {name: Ceiling(held.in_order(self.order)) for name, held in truths.items()}
+        self._bounds = {name: UpperBound(held.in_order(self.order)) for name, held in truths.items()}
 
-    def evidence(self, found: Detections, first: int, last: int) -> list[dict[str, Seen]]:
+    def evidence(self, found: Detections, first: int, last: int) -> list[dict[str, PartialOutcomes]]:
         """What became of them, by measure."""
         runs = found.image_count // (last - first)
         inside = (
-            inside_images(found, np.tile(self._sizes[first:last], (runs, 1)))
-            if DETECTION.agreement in self._ceilings
-            else found
+            inside_images(found, np.tile(self._sizes[first:last], (runs, 1))) if DETECTION.agreement in self._bounds else found
         )
         seen = [
-            ceiling.seen(inside if name == DETECTION.agreement else found, first, last)
-            for name, ceiling in self._ceilings.items()
+            bound.partial_outcomes(inside if name == DETECTION.agreement else found, first, last)
+            for name, bound in self._bounds.items()
         ]
-        return [dict(zip(self._ceilings, of_run, strict=True)) for of_run in zip(*seen, strict=True)]
+        return [dict(zip(self._bounds, of_run, strict=True)) for of_run in zip(*seen, strict=True)]
 
-    def most(self, runs: Sequence[Sequence[Mapping[str, Seen]]]) -> dict[str, NDArray[np.float64]]:
+    def most(self, runs: Sequence[Sequence[Mapping[str, PartialOutcomes]]]) -> dict[str, NDArray[np.float64]]:
         """Percent by measure."""
-        return {name: ceiling.of([[part[name] for part in run] for run in runs]) for name, ceiling in self._ceilings.items()}
+        return {name: bound.of([[part[name] for part in run] for run in runs]) for name, bound in self._bounds.items()}
 
 
 def measure_detections(detections: Detections, dataset: Dataset) -> tuple[dict[str, float], list[dict[str, Any]]]:

@@ -53,7 +53,7 @@ from mpnet.report.sweep_text import print_status
 from mpnet.resolve.stored import find_configuration
 from mpnet.speed.table import TABLE, read_table
 from mpnet.sweep.findings import sweep_status
-from mpnet.sweep.salvage import salvage
+from mpnet.sweep.store.salvage import salvage
 from tests.engine.family import LAYERS, family_cfg
 from tests.fuzz.mutate import Mutation, bytes_of, json_of, store_of
 from tests.networks import NAMES, small_cfg, tiny_cfg, write_experiment

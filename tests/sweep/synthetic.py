@@ -6,12 +6,12 @@ import os
 import random
 import signal
 from dataclasses import dataclass
-from typing import Callable, Generator, Iterable
+from typing import Callable, Iterable
 
 from mpnet.errors import EngineError
 from mpnet.model.plan_key import split_key
 from mpnet.model.precision import BY_CODE
-from mpnet.sweep.problem import Problem, Results
+from mpnet.sweep.problem import Problem, Results, Walk
 from mpnet.sweep.space import Configuration, Space
 from mpnet.sweep.store import Trial
 from mpnet.sweep.units import Unit, UnitResult
@@ -47,13 +47,13 @@ def trial(space: Space, macs: Iterable[int], quality: Callable[[str], float], ke
     )
 
 
-def run(walk: Generator[list[Configuration], Results, None], measure: Callable[[Configuration], Trial]) -> Results:
+def run(walk: Walk, measure: Callable[[Configuration], Trial]) -> Results:
     """Drive a strategy to its end."""
     known: dict[Configuration, Trial] = {}
     try:
         batch = next(walk)
         while True:
-            for configuration in batch:
+            for configuration in batch.configurations:
                 known.setdefault(configuration, measure(configuration))
             batch = walk.send(known)
     except StopIteration:

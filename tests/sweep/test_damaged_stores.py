@@ -19,9 +19,9 @@ from mpnet.report.model import Status
 from mpnet.report.store_source import from_store
 from mpnet.resolve.stored_sweep import read_sweep
 from mpnet.sweep.findings import sweep_status
-from mpnet.sweep.record import read_records
-from mpnet.sweep.salvage import salvage
 from mpnet.sweep.store import Trial, TrialStore
+from mpnet.sweep.store.records import read_records
+from mpnet.sweep.store.salvage import salvage
 from tests.report.made_store import CONTEXT, SUBJECT, make_store
 
 WRONG: dict[str, tuple[str, str]] = {

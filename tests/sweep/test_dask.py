@@ -14,7 +14,7 @@ import pytest
 from mpnet.errors import ConfigError, EngineError
 from mpnet.sweep.dask_executor import DaskExecutor
 from mpnet.sweep.evaluator import Evaluator
-from mpnet.sweep.loop import Sweep, SweepState, Workforce
+from mpnet.sweep.loop import Sweep, SweepState, WorkerPool
 from mpnet.sweep.problem import Problem, objectives_of
 from mpnet.sweep.space import build_space
 from mpnet.sweep.store import Subject, TrialStore
@@ -51,8 +51,8 @@ def sweep(path: Path, task: Problem, scheduler: str, recipe: Any) -> SweepState:
     executor = DaskExecutor(scheduler, recipe)
     try:
         with TrialStore.open(path, Subject("n", "w", "d", "p")) as store:
-            made = Sweep(task, NETWORK, store, [store.context({})], lambda: Workforce(executor))
-            return made.run(strategy("exhaustive"))
+            made = Sweep(task, NETWORK, store, [store.context({})], lambda: WorkerPool(executor))
+            return made.run(strategy("exhaustive").walk)
     finally:
         executor.close()
 

@@ -16,13 +16,13 @@ from mpnet.sweep.evaluator import Evaluator
 from mpnet.sweep.executor import InlineExecutor
 from mpnet.sweep.findings import front_of
 from mpnet.sweep.front import Rivals
-from mpnet.sweep.loop import Sweep, SweepState, Workforce
-from mpnet.sweep.problem import Contest, Problem, Walk, objectives_of
-from mpnet.sweep.rule_out import if_layers_add_up, rounds
-from mpnet.sweep.salvage import salvage
+from mpnet.sweep.loop import Sweep, SweepState, WorkerPool
+from mpnet.sweep.problem import Batch, Problem, Walk, objectives_of
+from mpnet.sweep.race import if_layers_add_up, rounds
 from mpnet.sweep.space import Configuration, build_space
 from mpnet.sweep.store import Subject, TrialStore
-from mpnet.sweep.store_beaten import Beaten
+from mpnet.sweep.store.ruled_out import RuledOut
+from mpnet.sweep.store.salvage import salvage
 from mpnet.sweep.strategies import strategy
 from tests.sweep.sweep_data import context, with_baseline
 from tests.sweep.sweep_networks import tiny_yolo
@@ -57,8 +57,8 @@ def problem(names: tuple[str, ...] = ("agreement_AP", "weight_bytes"), **more: o
 
 def sweep(task: Problem, store: TrialStore, name: str, worker: object = None, **more: object) -> SweepState:
     executor = InlineExecutor(worker or Evaluator(CONTEXT))
-    return Sweep(task, NETWORK, store, [store.context({"arithmetic": "1"})], lambda: Workforce(executor), **more).run(
-        strategy(name)
+    return Sweep(task, NETWORK, store, [store.context({"arithmetic": "1"})], lambda: WorkerPool(executor), **more).run(
+        strategy(name).walk
     )
 
 
@@ -80,14 +80,14 @@ def test_the_front_is_the_exact_one(store: TrialStore, everything: SweepState, n
     assert front_of(task, state.known) == front_of(task, everything.known)
     assert all(trial.values == everything.known[c].values for c, trial in state.known.items())
     assert state.done == state.total == task.space.size
-    assert state.ruled_out == len(list(store.all_beaten(1, task.front_name)))
+    assert state.ruled_out == len(list(store.all_ruled_out(1, task.front_name)))
 
 
 def test_what_is_ruled_out_is_dominated(store: TrialStore, everything: SweepState) -> None:
     task = problem()
     assert sweep(task, store, "exact_front").ruled_out > task.space.size // 10
     rivals = task.rivals(everything.known.values())
-    for key in store.all_beaten(1, task.front_name):
+    for key in store.all_ruled_out(1, task.front_name):
         trial = next(t for c, t in everything.known.items() if c.key == key)
         assert rivals.beat(np.array([[-task.quality(trial), task.cost(trial)]]))[0]
 
@@ -104,10 +104,10 @@ def test_what_was_ruled_out_stays_so(store: TrialStore) -> None:
 def test_what_is_ruled_out_twice_counts_once(store: TrialStore) -> None:
     context, front = store.context({"arithmetic": "1"}), problem().front_name
     for keys in (("ccc", "ddd"), ("aaa", "bbb", "ccc"), ("bbb", "eee"), ("fff",), ("fff",)):
-        store.add(context, (), beaten=Beaten(front, keys))
-    assert sorted(store.all_beaten(context, front)) == ["aaa", "bbb", "ccc", "ddd", "eee", "fff"]
-    assert store.count_beaten([context], front) == 6
-    assert store.beaten(context, front, {"ccc", "fff", "xxx"}) == {"ccc", "fff"}
+        store.add(context, (), ruled_out=RuledOut(front, keys))
+    assert sorted(store.all_ruled_out(context, front)) == ["aaa", "bbb", "ccc", "ddd", "eee", "fff"]
+    assert store.count_ruled_out([context], front) == 6
+    assert store.ruled_out(context, front, {"ccc", "fff", "xxx"}) == {"ccc", "fff"}
 
 
 def test_what_is_ruled_out_is_known_for_objectives_in_any_order(store: TrialStore) -> None:
@@ -117,16 +117,16 @@ def test_what_is_ruled_out_is_known_for_objectives_in_any_order(store: TrialStor
 
 
 def test_a_part_of_a_space_has_a_front_of_its_own(store: TrialStore, everything: SweepState) -> None:
-    def contest(task: Problem) -> Walk:
-        yield Contest(Configuration(key) for key in task.space.all_keys())
+    def race_all(task: Problem) -> Walk:
+        yield Batch([Configuration(key) for key in task.space.all_keys()], prune=True)
 
     wide = problem()
     part = replace(wide, space=build_space(NETWORK, ("fp32", "int8"), SpaceSection(layers=(("first", ("fp32",)),))))
     context, executor = store.context({"arithmetic": "1"}), InlineExecutor(Evaluator(CONTEXT))
     assert sweep(wide, store, "exact_front").ruled_out
     # As if configurations with fp16 beat everything in the part.
-    store.add(context, (), beaten=Beaten(wide.front_name, tuple(sorted(part.space.all_keys()))))
-    state = Sweep(part, NETWORK, store, [context], lambda: Workforce(executor)).run(contest)
+    store.add(context, (), ruled_out=RuledOut(wide.front_name, tuple(sorted(part.space.all_keys()))))
+    state = Sweep(part, NETWORK, store, [context], lambda: WorkerPool(executor)).run(race_all)
     known = {c: trial for c, trial in everything.known.items() if c.key in part.space}
     assert front_of(part, state.known) == front_of(part, known)
     assert state.done == part.space.size

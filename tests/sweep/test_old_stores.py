@@ -21,7 +21,7 @@ from mpnet.report.build import collect
 from mpnet.report.page import render
 from mpnet.sweep.executor import InlineExecutor
 from mpnet.sweep.findings import findings
-from mpnet.sweep.loop import Sweep, Workforce
+from mpnet.sweep.loop import Sweep, WorkerPool
 from mpnet.sweep.problem import Problem, objectives_of
 from mpnet.sweep.space import build_space
 from mpnet.sweep.store import Subject, Trial, TrialStore
@@ -58,8 +58,8 @@ def problem(*objectives: str) -> Problem:
 def resume(path: Path, task: Problem) -> tuple[int, dict[str, object]]:
     """How much was computed, and the sweep's document."""
     with TrialStore.open(path, SUBJECT) as store:
-        sweep = Sweep(task, NETWORK, store, [1], lambda: Workforce(InlineExecutor(SyntheticRecipe(task))))
-        state = sweep.run(strategy("exhaustive"))
+        sweep = Sweep(task, NETWORK, store, [1], lambda: WorkerPool(InlineExecutor(SyntheticRecipe(task))))
+        state = sweep.run(strategy("exhaustive").walk)
         return state.computed, findings(
             task,
             state,

@@ -14,9 +14,8 @@ from typing import Iterator
 
 import pytest
 
-from mpnet.sweep import store as stores
-from mpnet.sweep.owners import Owner, Owners, this_process
 from mpnet.sweep.store import Subject, TrialStore
+from mpnet.sweep.store.owners import Owner, Owners, this_process
 
 SUBJECT = Subject("n" * 64, "w" * 64, "d" * 64, "p" * 64)
 HOLD = """
@@ -64,7 +63,7 @@ def test_a_live_process_keeps_its_claim_whatever_the_clock_says(
     with TrialStore.open(path, SUBJECT) as store:
         real = time.time
         for jump in (0, 660, -660, 10**9):
-            monkeypatch.setattr(stores.time, "time", lambda jump=jump: real() + jump)
+            monkeypatch.setattr(time, "time", lambda jump=jump: real() + jump)
             assert store.claim(["unit"]) == []
             assert list(store.claims()) == ["unit"]
         monkeypatch.undo()

@@ -14,8 +14,9 @@ from mpnet.engine.tensor import Tensor
 from mpnet.kernels.isa import kernels
 from mpnet.model.quantization import NarrowOptions, QuantizationOptions
 from mpnet.model.weights import random_weights
+from mpnet.sweep.graph import SharedGraph
 from mpnet.sweep.space import build_space
-from mpnet.sweep.trie import Graph, build_graph, run_graph, run_stem
+from mpnet.sweep.trie import build_graph, run_graph, run_stem
 from tests.sweep.sweep_networks import conv, parse, yolo
 
 NETWORK = parse(
@@ -45,7 +46,7 @@ READ_AGAIN = parse(
 """The first concatenation is read by a convolution, and beside other tensors as the first and as the second of two."""
 
 
-def assert_direct(graph: Graph, images: np.ndarray, options: EngineOptions) -> None:
+def assert_direct(graph: SharedGraph, images: np.ndarray, options: EngineOptions) -> None:
     """All configurations of the graph have the bits of direct runs."""
     network = graph.network
     prepared = Prepared(network, random_weights(network, 3), kernels())
@@ -66,7 +67,7 @@ def test_other_layers_read_the_concatenation_whole() -> None:
     options = resolve_options(READ_AGAIN)
     keys = list(build_space(READ_AGAIN, ("fp32", "int8")).all_keys())
     graph = build_graph(READ_AGAIN, keys, options)
-    assert {graph.nodes[number].layer for number in graph.apart} >= {2}
+    assert {graph.nodes[number].layer for number in graph.split} >= {2}
     images = np.random.default_rng(4).random((2, *READ_AGAIN.in_shape), np.float32)
     assert_direct(graph, images, options)
 
@@ -79,7 +80,7 @@ def test_whichever_part_decides_the_scale(sizes: tuple[float, ...], granularity:
     )
     keys = list(build_space(NETWORK, ("fp32", "int8", "int5")).all_keys())
     graph = build_graph(NETWORK, keys, options)
-    assert sorted(graph.apart) == [number for number, node in enumerate(graph.nodes) if node.layer == 2]
+    assert sorted(graph.split) == [number for number, node in enumerate(graph.nodes) if node.layer == 2]
     images = np.random.default_rng(4).random((len(sizes), *NETWORK.in_shape), np.float32)
     images *= np.array(sizes, np.float32)[:, None, None, None]
     assert_direct(graph, images, options)

@@ -16,9 +16,9 @@ import pytest
 
 from mpnet.config.identity import TrialIdentity
 from mpnet.errors import StoreError
-from mpnet.sweep.owners import host_name
 from mpnet.sweep.store import Subject, Trial, TrialStore
-from mpnet.sweep.store_claims import LEASE_SECONDS
+from mpnet.sweep.store.claims import LEASE_SECONDS
+from mpnet.sweep.store.owners import host_name
 
 SUBJECT = Subject("n" * 64, "w" * 64, "d" * 64, "p" * 64)
 

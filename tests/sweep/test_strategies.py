@@ -15,9 +15,9 @@ from mpnet.sweep.front import front_gap
 from mpnet.sweep.problem import Problem, objectives_of
 from mpnet.sweep.space import Configuration, build_space
 from mpnet.sweep.store import Trial
-from mpnet.sweep.strategies import RULES_OUT, STRATEGIES, strategy
+from mpnet.sweep.strategies import STRATEGIES, strategy
 from mpnet.sweep.strategies.additive import predicted_front
-from mpnet.sweep.strategies.listing import only_lowered
+from mpnet.sweep.strategies.one_at_a_time import only_lowered
 from tests.sweep.sweep_networks import tiny_yolo, yolov3_tiny
 from tests.sweep.synthetic import additive_quality, interacting_quality, measure_of, run
 
@@ -54,8 +54,8 @@ def test_every_strategy_of_the_experiment_file_exists() -> None:
     "section", [SpaceSection(), OPTIONS, SpaceSection(tied=(("3x3",),)), SpaceSection(layers=(("first", ("fp32",)),))]
 )
 def test_every_strategy_stays_in_the_space_and_ends(name: str, section: SpaceSection) -> None:
-    task = problem(precisions=THREE, section=section, trials=None if name in RULES_OUT else 60)
-    known = run(strategy(name)(task), measure_of(task, interacting_quality(1, 6)))
+    task = problem(precisions=THREE, section=section, trials=None if STRATEGIES[name].prunes else 60)
+    known = run(strategy(name).walk(task), measure_of(task, interacting_quality(1, 6)))
     assert known
     assert all(key in task.space and 0 <= options < len(task.space.option_sets) for key, options in known)
     assert Configuration(task.baseline, 0) in known
@@ -64,16 +64,16 @@ def test_every_strategy_stays_in_the_space_and_ends(name: str, section: SpaceSec
 
 @pytest.mark.parametrize("name", sorted(STRATEGIES))
 def test_every_strategy_asks_the_same_again(name: str) -> None:
-    task = problem(precisions=THREE, trials=None if name in RULES_OUT else 50, seed=4)
+    task = problem(precisions=THREE, trials=None if STRATEGIES[name].prunes else 50, seed=4)
     measure = measure_of(task, interacting_quality(2, 6))
-    first, second = (list(run(strategy(name)(task), measure)) for _ in range(2))
+    first, second = (list(run(strategy(name).walk(task), measure)) for _ in range(2))
     assert first == second
 
 
 @pytest.mark.parametrize("name", ["exhaustive", "grid"])
 def test_exact_strategies_try_everything(name: str) -> None:
     task = problem(section=OPTIONS)
-    known = run(strategy(name)(task), measure_of(task, additive_quality(3, 6)))
+    known = run(strategy(name).walk(task), measure_of(task, additive_quality(3, 6)))
     assert {key for key, _ in known} == set(task.space.all_keys())
     assert len(known) == task.space.size == 128
 
@@ -81,18 +81,18 @@ def test_exact_strategies_try_everything(name: str) -> None:
 def test_a_grid_says_when_it_is_none() -> None:
     task = problem(yolov3_tiny(), THREE)
     with pytest.raises(ConfigError, match=r"grid is for up to 4,096 configurations, this space has 1,594,323; tie"):
-        next(strategy("grid")(task))
+        next(strategy("grid").walk(task))
 
 
 def test_one_at_a_time_goes_both_ways() -> None:
     task = problem()
-    keys = [key for key, _ in next(strategy("one_at_a_time")(task))]
+    keys = [key for key, _ in next(strategy("one_at_a_time").walk(task)).configurations]
     assert keys[:7] == ["ffffff", "qfffff", "fqffff", "ffqfff", "fffqff", "ffffqf", "fffffq"]
     assert set(keys[7:]) >= {"qqqqqq", "fqqqqq", "qfqqqq", "qqfqqq", "qqqfqq", "qqqqfq", "qqqqqf"}
 
 
 def test_three_precisions_are_each_tried_alone() -> None:
-    keys = {key for key, _ in next(strategy("one_at_a_time")(problem(precisions=THREE)))}
+    keys = {key for key, _ in next(strategy("one_at_a_time").walk(problem(precisions=THREE))).configurations}
     assert keys == (
         {"ffffff", "hhhhhh", "qqqqqq"}
         | {"ffffff"[:i] + c + "ffffff"[i + 1 :] for i in range(6) for c in "hq"}
@@ -131,13 +131,13 @@ def test_a_long_prediction_is_thinned_with_its_ends() -> None:
 def test_a_prediction_fills_the_budget_from_end_to_end() -> None:
     task = problem(yolov3_tiny(), THREE, trials=60)
     measure = measure_of(task, additive_quality(1, 13))
-    known = run(strategy("additive")(task), measure)
+    known = run(strategy("additive").walk(task), measure)
     alone = len(only_lowered(task, 0))
     assert alone < len(known) <= 60
     predicted = predicted_front(task, 0, known, limit=60 - alone)
     assert {key for key, _ in known} == {key for key, _ in only_lowered(task, 0)} | set(predicted)
     few = problem(yolov3_tiny(), THREE, trials=10)
-    assert len(run(strategy("additive")(few), measure)) == alone
+    assert len(run(strategy("additive").walk(few), measure)) == alone
 
 
 def test_greedy_lowers_the_cheapest_harm_first() -> None:
@@ -145,7 +145,8 @@ def test_greedy_lowers_the_cheapest_harm_first() -> None:
     # Layer 1 harms nothing, layer 3 a great deal: the walk down takes one first and the other last.
     harms = (0.5, 0.0, 0.4, 40.0, 0.3, 0.2)
     known = run(
-        strategy("greedy")(task), measure_of(task, lambda key: 50 - sum(h for h, c in zip(harms, key, strict=True) if c == "q"))
+        strategy("greedy").walk(task),
+        measure_of(task, lambda key: 50 - sum(h for h, c in zip(harms, key, strict=True) if c == "q")),
     )
     path = [key for key, _ in known]
     assert "fqffff" in path
@@ -157,7 +158,7 @@ def test_greedy_lowers_the_cheapest_harm_first() -> None:
 def test_greedy_finds_most_of_a_front_at_a_fraction_of_the_work() -> None:
     task = problem(yolov3_tiny(), TWO)
     measure = measure_of(task, additive_quality(8, 13))
-    known = run(strategy("greedy")(task), measure)
+    known = run(strategy("greedy").walk(task), measure)
     everything = [measure(Configuration(key)) for key in task.space.all_keys()]
     found = list(known.values())
     gap = front_gap(
@@ -170,7 +171,7 @@ def test_greedy_finds_most_of_a_front_at_a_fraction_of_the_work() -> None:
 @pytest.mark.parametrize("sampler", ["nsga2", "tpe"])
 def test_pareto_keeps_to_its_budget_and_finds_the_corners(sampler: str) -> None:
     task = problem(yolov3_tiny(), THREE, trials=70, sampler=sampler)
-    known = run(strategy("pareto")(task), measure_of(task, additive_quality(8, 13)))
+    known = run(strategy("pareto").walk(task), measure_of(task, additive_quality(8, 13)))
     assert len(known) == 70
     assert {("f" * 13, 0), ("q" * 13, 0)} <= set(known)
 
@@ -178,11 +179,11 @@ def test_pareto_keeps_to_its_budget_and_finds_the_corners(sampler: str) -> None:
 def test_pareto_without_optuna_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "optuna", None)
     with pytest.raises(ConfigError, match=r"needs Optuna, which is not installed; pip install 'mpnet\[search\]'"):
-        next(strategy("pareto")(problem()))
+        next(strategy("pareto").walk(problem()))
 
 
 def test_an_unknown_strategy_lists_the_known_ones() -> None:
-    with pytest.raises(ConfigError, match="unknown strategy 'annealing'; known are grid"):
+    with pytest.raises(ConfigError, match="unknown strategy 'annealing'; known are additive, exact_front"):
         strategy("annealing")
 
 

@@ -16,7 +16,7 @@ import pytest
 
 from mpnet.errors import ConfigError, EngineError
 from mpnet.sweep.executor import Executor, InlineExecutor, ProcessExecutor
-from mpnet.sweep.loop import Sweep, SweepState, Workforce
+from mpnet.sweep.loop import Sweep, SweepState, WorkerPool
 from mpnet.sweep.problem import Problem, objectives_of
 from mpnet.sweep.sharing import forward_equivalents
 from mpnet.sweep.space import Configuration, build_space
@@ -40,8 +40,8 @@ def sweep(
 ) -> SweepState:
     executor = executor or InlineExecutor(SyntheticRecipe(task))
     try:
-        return Sweep(task, NETWORK, store, [store.context({"arithmetic": "1"})], lambda: Workforce(executor), **more).run(
-            strategy(name)
+        return Sweep(task, NETWORK, store, [store.context({"arithmetic": "1"})], lambda: WorkerPool(executor), **more).run(
+            strategy(name).walk
         )
     finally:
         executor.close()
@@ -89,8 +89,8 @@ def test_another_context_shares_nothing(store: TrialStore) -> None:
     task = problem()
     sweep(store, task)
     executor = InlineExecutor(SyntheticRecipe(task, seed=2))
-    state = Sweep(task, NETWORK, store, [store.context({"arithmetic": "2"})], lambda: Workforce(executor)).run(
-        strategy("exhaustive")
+    state = Sweep(task, NETWORK, store, [store.context({"arithmetic": "2"})], lambda: WorkerPool(executor)).run(
+        strategy("exhaustive").walk
     )
     assert state.computed == 3**6
 
@@ -147,8 +147,8 @@ def sweep_in_a_process(path: str, log: str) -> None:
             NETWORK,
             store,
             [store.context({"arithmetic": "1"})],
-            lambda: Workforce(InlineExecutor(SyntheticRecipe(task, log=log)), 1 << 24),
-        ).run(strategy("exhaustive"))
+            lambda: WorkerPool(InlineExecutor(SyntheticRecipe(task, log=log)), 1 << 24),
+        ).run(strategy("exhaustive").walk)
 
 
 def test_several_processes_share_one_store(store: TrialStore, tmp_path: Path) -> None:

@@ -21,9 +21,10 @@ from mpnet.kernels.isa import kernels
 from mpnet.model.network import NetworkSpec
 from mpnet.model.precision import INT8
 from mpnet.model.weights import random_weights
+from mpnet.sweep.graph import Node, SharedGraph
 from mpnet.sweep.sharing import ancestors, forward_equivalents, forward_equivalents_of, restricted
 from mpnet.sweep.space import build_space
-from mpnet.sweep.trie import Graph, Node, build_graph, join_tensors, run_graph, run_stem
+from mpnet.sweep.trie import build_graph, join_tensors, run_graph, run_stem
 from tests.sweep.sweep_data import PER_TENSOR
 from tests.sweep.sweep_networks import branches, conv, parse, tiny_yolo, yolo
 
@@ -57,7 +58,7 @@ NETWORKS = {"tiny_yolo": tiny_yolo(), "branches": branches(), "shortcuts": short
 Heads = dict[tuple[int, str], np.ndarray]
 
 
-def run(graph: Graph, network: NetworkSpec, images: np.ndarray, options: EngineOptions) -> Heads:
+def run(graph: SharedGraph, network: NetworkSpec, images: np.ndarray, options: EngineOptions) -> Heads:
     heads: Heads = {}
     prepared = Prepared(network, random_weights(network, 3), kernels())
 

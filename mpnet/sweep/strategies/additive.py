@@ -9,9 +9,10 @@ from __future__ import annotations
 import numpy as np
 
 from mpnet.sweep.front import Points, non_dominated
-from mpnet.sweep.problem import Problem, Results, Walk
+from mpnet.sweep.problem import Batch, Problem, Results, Walk
 from mpnet.sweep.space import Configuration
-from mpnet.sweep.strategies.listing import only_lowered
+from mpnet.sweep.strategies import Strategy
+from mpnet.sweep.strategies.one_at_a_time import only_lowered
 
 MAX_VERIFIED = 256
 _MAX_PARTIAL = 20_000  # points of a partial front; beyond, evenly thinned along the cost
@@ -21,12 +22,12 @@ def additive(problem: Problem) -> Walk:
     """One variable at a time from the baseline, then the predicted front: at most 256 configurations, or as many as the
     budget of trials leaves, from one end of the front to the other."""
     for options in range(len(problem.space.option_sets)):
-        known = yield only_lowered(problem, options)
+        known = yield Batch(only_lowered(problem, options))
         room = MAX_VERIFIED
         if problem.trials is not None:
             room = min(room, (options + 1) * problem.trials // len(problem.space.option_sets) - len(known))
         if room > 0:
-            yield [Configuration(key, options) for key in predicted_front(problem, options, known, room)]
+            yield Batch([Configuration(key, options) for key in predicted_front(problem, options, known, room)])
 
 
 def predicted_front(problem: Problem, options: int, known: Results, limit: int = MAX_VERIFIED) -> list[str]:
@@ -63,3 +64,6 @@ def _thinned(indices: np.ndarray, points: Points, limit: int) -> list[int]:
     if len(found) <= limit:
         return found
     return [found[i] for i in np.linspace(0, len(found) - 1, limit).round().astype(int)]
+
+
+STRATEGY = Strategy(additive)

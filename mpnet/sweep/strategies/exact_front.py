@@ -1,4 +1,4 @@
-"""The exact front without measuring everything: what it cannot hold is left as soon as that is proven."""
+"""The exact front without measuring everything: what cannot be on it is ruled out once that is proven, by `sweep.race`."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from itertools import islice
 
 from mpnet.errors import ConfigError
 from mpnet.model.task import TASKS
-from mpnet.sweep.problem import Contest, Problem, Walk
+from mpnet.sweep.problem import Batch, Problem, Walk
 from mpnet.sweep.space import Configuration
+from mpnet.sweep.strategies import Strategy
 from mpnet.sweep.strategies.additive import additive
 
-CONTEST = 1 << 16
+BATCH_SIZE = 1 << 16
 """Configurations that are looked at together: enough to share their beginnings, few enough that rivals are fresh."""
 AROUND = 100
 """One of so many configurations at most is looked at early, since it lies beside the front: a better front rules out sooner."""
@@ -26,13 +27,13 @@ def exact_front(problem: Problem) -> Walk:
     yield from around_front(problem)
     for options in range(len(problem.space.option_sets)):
         keys = problem.space.all_keys()
-        while batch := [Configuration(key, options) for key in islice(keys, CONTEST)]:
-            yield Contest(batch)
+        while batch := [Configuration(key, options) for key in islice(keys, BATCH_SIZE)]:
+            yield Batch(batch, prune=True)
 
 
 def around_front(problem: Problem) -> Walk:
     """Each single change of what is on the front so far, until the front has no other neighbours."""
-    known = yield Contest()
+    known = yield Batch((), prune=True)
     seen = set(known)
     room = problem.space.size // AROUND
     while room > 0:
@@ -43,12 +44,12 @@ def around_front(problem: Problem) -> Walk:
             for number, variable in enumerate(problem.space.variables)
             for code in variable.codes
         )
-        batch = Contest(islice((c for c in dict.fromkeys(beside) if c not in seen), room))
+        batch = list(islice((c for c in dict.fromkeys(beside) if c not in seen), room))
         if not batch:
             return
         seen.update(batch)
         room -= len(batch)
-        known = yield batch
+        known = yield Batch(batch, prune=True)
 
 
 def check_bounds(problem: Problem) -> None:
@@ -72,3 +73,6 @@ def check_bounds(problem: Problem) -> None:
             f"sweep.constraints: exact_front measures no more than its objectives need; add {', '.join(outside)} "
             "to sweep.objectives, or use strategy exhaustive"
         )
+
+
+STRATEGY = Strategy(exact_front, is_exact=True, prunes=True, check=check_bounds)

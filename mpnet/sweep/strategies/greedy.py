@@ -7,8 +7,9 @@ is tried on the way counts for the front.
 
 from __future__ import annotations
 
-from mpnet.sweep.problem import Problem, Results, Walk
+from mpnet.sweep.problem import Batch, Problem, Results, Walk
 from mpnet.sweep.space import Configuration
+from mpnet.sweep.strategies import Strategy
 
 
 def greedy(problem: Problem) -> Walk:
@@ -23,9 +24,9 @@ def _walk(problem: Problem, options: int, down: bool) -> Walk:
     most until everything is high."""
     start = problem.space.highest() if down else problem.space.lowest()
     here = Configuration(start, options)
-    known = yield [here]
+    known = yield Batch([here])
     while moves := _moves(problem, here.key, down):
-        known = yield [Configuration(key, options) for key, _ in moves]
+        known = yield Batch([Configuration(key, options) for key, _ in moves])
         quality = problem.quality(known[here])
 
         def harm_per_mac(move: tuple[str, float], before: float = quality, results: Results = known) -> float:
@@ -39,10 +40,13 @@ def _walk(problem: Problem, options: int, down: bool) -> Walk:
 
 def _moves(problem: Problem, key: str, down: bool) -> list[tuple[str, float]]:
     """Neighbours in the direction of the walk, with what each saves."""
-    found = []
+    moves = []
     for number, variable in enumerate(problem.space.variables):
         for code in variable.codes:
             saving = problem.saving(key, number, code)
             if (saving > 0) if down else (saving < 0):
-                found.append((problem.space.changed(key, number, code), saving))
-    return found
+                moves.append((problem.space.changed(key, number, code), saving))
+    return moves
+
+
+STRATEGY = Strategy(greedy)

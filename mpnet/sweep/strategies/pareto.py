@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from mpnet.errors import ConfigError
-from mpnet.sweep.problem import Problem, Walk
+from mpnet.sweep.problem import Batch, Problem, Walk
 from mpnet.sweep.space import Configuration
+from mpnet.sweep.strategies import Strategy
 
 DEFAULT_TRIALS = 200
 POPULATION = 32
@@ -49,7 +50,7 @@ def pareto(problem: Problem) -> Walk:
         new = [c for c in dict.fromkeys(batch) if c not in tried][: wanted - len(tried)]
         idle = 0 if new else idle + 1
         tried.update(new)
-        known = yield new
+        known = yield Batch(new)
         for trial, configuration in zip(asked, batch, strict=True):
             if configuration in tried:
                 study.tell(trial, [problem.value(known[configuration], o.name) for o in problem.objectives])
@@ -73,3 +74,6 @@ def _sampler(optuna: Any, name: str, seed: int, variables: int) -> Any:
     if name == "tpe":
         return optuna.samplers.TPESampler(seed=seed, n_startup_trials=POPULATION, constant_liar=True)
     return optuna.samplers.NSGAIISampler(population_size=POPULATION, seed=seed, mutation_prob=1 / variables)
+
+
+STRATEGY = Strategy(pareto)

@@ -6,7 +6,7 @@ import sqlite3
 import time
 from typing import Sequence
 
-from mpnet.sweep.owners import Owners
+from mpnet.sweep.store.owners import Owners
 
 TABLE = "claims (name TEXT PRIMARY KEY, owner TEXT NOT NULL, heartbeat REAL NOT NULL) WITHOUT ROWID"
 LEASE_SECONDS = 600.0  # only for other machines: here a dead process is found at once

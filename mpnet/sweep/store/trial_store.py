@@ -21,12 +21,12 @@ from typing import Any, Callable, Collection, Iterable, Iterator, Mapping, Seque
 from mpnet.config.identity import TrialIdentity, digest_of
 from mpnet.config.measures import trial_columns
 from mpnet.errors import StoreError
-from mpnet.sweep.owners import Owners
-from mpnet.sweep.store_beaten import Beaten, add_beaten, beaten_rows, once_each, unpacked
-from mpnet.sweep.store_claims import Claims
-from mpnet.sweep.store_documents import check_trial, read_document
-from mpnet.sweep.store_read import existing, open_for_reading
-from mpnet.sweep.store_schema import FORMAT, SCHEMA, VERSION, add_columns, columns_of, damaged, translated
+from mpnet.sweep.store.claims import Claims
+from mpnet.sweep.store.documents import check_trial, read_document
+from mpnet.sweep.store.owners import Owners
+from mpnet.sweep.store.reading import existing, open_for_reading
+from mpnet.sweep.store.ruled_out import RuledOut, add_ruled_out, once_each, ruled_out_rows, unpacked
+from mpnet.sweep.store.schema import FORMAT, SCHEMA, VERSION, add_columns, columns_of, damaged, translated
 
 _Read = TypeVar("_Read")
 BUSY_SECONDS = 60.0
@@ -212,7 +212,7 @@ class TrialStore:
         return tuple(str(row[0]) for row in rows)
 
     def document(self, name: str) -> Any:
-        """The JSON document kept under a name, as `store_documents` describes it; {} or None when there is none."""
+        """The JSON document kept under a name, as `documents` describes it; {} or None when there is none."""
         return self._read(read_document, name, self.note(name))
 
     def _read(self, read: Callable[..., _Read], *values: Any) -> _Read:
@@ -275,7 +275,7 @@ class TrialStore:
         trials: Iterable[Trial],
         claim: str | None = None,
         work: Work | None = None,
-        beaten: Beaten | None = None,
+        ruled_out: RuledOut | None = None,
     ) -> int:
         """Commit finished trials, all or none, and which others need none, end the claim that they were computed under, and
         count their work.
@@ -296,8 +296,8 @@ class TrialStore:
             before = self._db.total_changes
             self._db.executemany(f"INSERT OR IGNORE INTO trials ({self._row}) VALUES ({places})", rows)
             new = self._db.total_changes - before
-            if beaten is not None and beaten.keys:
-                add_beaten(self._db, context, beaten)
+            if ruled_out is not None and ruled_out.keys:
+                add_ruled_out(self._db, context, ruled_out)
             if claim is not None:
                 self._claims.end(claim)
             if work is not None:
@@ -308,22 +308,22 @@ class TrialStore:
                 )
         return new
 
-    def beaten(self, context: int, front: str, keys: Collection[str]) -> set[str]:
-        """Those of the keys that are known to be no part of a front (see `store_beaten`)."""
-        found = self._beaten(context, front, min(keys), max(keys)) if keys else ()
-        return {key for key in found if key in keys}
+    def ruled_out(self, context: int, front: str, keys: Collection[str]) -> set[str]:
+        """Those of the keys that are known to be no part of a front (see `ruled_out`)."""
+        held = self._ruled_out(context, front, min(keys), max(keys)) if keys else ()
+        return {key for key in held if key in keys}
 
-    def all_beaten(self, context: int, front: str) -> Iterator[str]:
+    def all_ruled_out(self, context: int, front: str) -> Iterator[str]:
         """All keys that are known to be no part of that front."""
-        return self._beaten(context, front)
+        return self._ruled_out(context, front)
 
-    def count_beaten(self, contexts: Iterable[int], front: str) -> int:
+    def count_ruled_out(self, contexts: Iterable[int], front: str) -> int:
         """How many there are."""
-        return sum(1 for context in contexts for _ in self.all_beaten(context, front))
+        return sum(1 for context in contexts for _ in self.all_ruled_out(context, front))
 
-    def _beaten(self, context: int, front: str, *within: str) -> Iterator[str]:
+    def _ruled_out(self, context: int, front: str, *within: str) -> Iterator[str]:
         with translated(self.path):
-            rows = beaten_rows(self._db, context, front, *within)
+            rows = ruled_out_rows(self._db, context, front, *within)
             yield from once_each(self._read(unpacked, packed) for packed in rows)
 
     def work(self) -> Work:
@@ -367,7 +367,7 @@ class TrialStore:
         self._read(check_trial, row[1], values)
         return Trial(row[1], values)
 
-    # ---- claims: who works on what (see `store_claims`)
+    # ---- claims: who works on what (see `claims`)
 
     def claim(self, names: Sequence[str]) -> list[str]:
         """Take work under its names; the result are those that nobody alive has. They are ours until committed."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Mapping, Sequence
 
 from mpnet.errors import StoreError
-from mpnet.sweep.store import TrialStore
+from mpnet.sweep.store.trial_store import TrialStore
 
 LAST, FOUND = "sweep", "findings"
 _NAME = re.compile(rf"{LAST}/[0-9]{{1,9}}(,[0-9]{{1,9}})*")

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from mpnet.data.detections import Detections
-from mpnet.evaluation.ceiling import Ceiling, Seen, most_telling
 from mpnet.evaluation.match import Truths
 from mpnet.evaluation.metrics import CocoEvaluator
+from mpnet.evaluation.upper_bound import PartialOutcomes, UpperBound, most_informative
 from tests.evaluation.evaluation_cases import random_dataset, random_detections
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_no_ceiling_is_below_the_result_and_none_rises(seed: int) -> None:
+def test_no_bound_is_below_the_result_and_none_rises(seed: int) -> None:
     dataset = random_dataset(seed)
     found = random_detections(dataset, seed + 100)
     order = np.random.default_rng(seed).permutation(len(dataset.images))
@@ -23,31 +23,31 @@ def test_no_ceiling_is_below_the_result_and_none_rises(seed: int) -> None:
     index = np.argsort(order)[found.image_index]
     here = Detections.of(len(order), index, found.category, found.score, found.box)
     ap = CocoEvaluator(truths).evaluate(here, sizes=False).summary["AP"]
-    ceiling, last = Ceiling(truths), len(order)
-    ceilings = [ceiling.of([ceiling.seen(here.of_images(np.arange(seen)), 0, seen)])[0] for seen in range(1, last + 1)]
-    assert ceiling.of([[]]) == pytest.approx([100], abs=1e-9)
-    assert ceilings[-1] == ap
-    assert all(later <= earlier + 1e-9 for earlier, later in pairwise(ceilings))
-    assert ceilings[last // 2] < 100
+    bound, last = UpperBound(truths), len(order)
+    bounds = [bound.of([bound.partial_outcomes(here.of_images(np.arange(seen)), 0, seen)])[0] for seen in range(1, last + 1)]
+    assert bound.of([[]]) == pytest.approx([100], abs=1e-9)
+    assert bounds[-1] == ap
+    assert all(later <= earlier + 1e-9 for earlier, later in pairwise(bounds))
+    assert bounds[last // 2] < 100
     for cuts in ((0, 3, last), (0, 1, 2, last // 2)):  # looked at in parts it is the same
-        parts = [ceiling.seen(here.of_images(np.arange(*part)), *part)[0] for part in pairwise(cuts)]
-        assert ceiling.of([parts])[0] == ceilings[cuts[-1] - 1]
+        parts = [bound.partial_outcomes(here.of_images(np.arange(*part)), *part)[0] for part in pairwise(cuts)]
+        assert bound.of([parts])[0] == bounds[cuts[-1] - 1]
 
 
-def test_many_runs_have_the_ceilings_of_each() -> None:
+def test_many_runs_have_the_bounds_of_each() -> None:
     dataset = random_dataset(2)
     truths = Truths.of_dataset(dataset)
     runs, last = [random_detections(dataset, seed) for seed in (3, 4, 5)], len(dataset.images)
-    ceiling = Ceiling(truths)
+    bound = UpperBound(truths)
 
-    def parts_of(found: list[Detections]) -> list[list[Seen]]:
+    def parts_of(found: list[Detections]) -> list[list[PartialOutcomes]]:
         """Looked at in two parts, those of one after the other."""
         both = []
         for part in ((0, 4), (4, last - 2)):
             here = [run.of_images(np.arange(*part)) for run in found]
             images = part[1] - part[0]
             both.append(
-                ceiling.seen(
+                bound.partial_outcomes(
                     Detections.of(
                         len(found) * images,
                         np.concatenate([run.image_index + i * images for i, run in enumerate(here)]),
@@ -58,12 +58,12 @@ def test_many_runs_have_the_ceilings_of_each() -> None:
             )
         return [list(of_run) for of_run in zip(*both, strict=True)]
 
-    together = ceiling.of(parts_of(runs))
-    assert together.tolist() == [ceiling.of(parts_of([run]))[0] for run in runs]
+    together = bound.of(parts_of(runs))
+    assert together.tolist() == [bound.of(parts_of([run]))[0] for run in runs]
     assert len(set(together.tolist())) == 3
 
 
-def test_a_ceiling_is_reached_by_a_run_that_finds_everything_else() -> None:
+def test_a_bound_is_reached_by_a_run_that_finds_everything_else() -> None:
     dataset = random_dataset(3)
     truths = Truths.of_dataset(dataset)
     seen = 5
@@ -89,8 +89,8 @@ def test_a_ceiling_is_reached_by_a_run_that_finds_everything_else() -> None:
         limits,
     )
     reached = CocoEvaluator(whole).evaluate(perfect, sizes=False).summary["AP"]
-    ceiling = Ceiling(whole)
-    assert ceiling.of([ceiling.seen(found, 0, seen)]) == pytest.approx([reached], abs=1e-9)
+    bound = UpperBound(whole)
+    assert bound.of([bound.partial_outcomes(found, 0, seen)]) == pytest.approx([reached], abs=1e-9)
 
 
 def test_some_images_of_another_order_are_those_images() -> None:
@@ -110,7 +110,7 @@ def test_images_that_decide_most_come_first() -> None:
     truths = Truths.of_dataset(dataset)
     counted = truths.counted()
     shares = (counted / np.maximum(1, counted.sum(axis=0))).sum(axis=1)
-    order = most_telling(truths)
+    order = most_informative(truths)
     assert sorted(order) == list(range(truths.image_count))
     assert (np.diff(shares[order]) <= 0).all()
 
@@ -136,7 +136,7 @@ def test_images_on_which_a_sample_misses_most_come_first() -> None:
     everywhere = set(range(last))
     runs = [finds(everywhere - {int(worst)}, 0), finds(everywhere - {int(worst), int(best)}, 1)]
     columns = [np.concatenate(parts) for parts in zip(*runs, strict=True)]
-    order = most_telling(truths, Detections.of(2 * last, *columns))
+    order = most_informative(truths, Detections.of(2 * last, *columns))
     assert order[:2].tolist() == [worst, best]
     rest = [i for i in range(last) if i not in (worst, best)]
     assert order[2:].tolist() == rest

@@ -14,29 +14,29 @@ _MOST = 1 << 28
 
 
 @dataclass(frozen=True)
-class Beaten:
+class RuledOut:
     """front: of what, as `Problem.front_name`. keys: of configurations that measured ones dominate for certain, rising."""
 
     front: str
     keys: tuple[str, ...]
 
 
-def add_beaten(db: sqlite3.Connection, context: int, beaten: Beaten) -> None:
+def add_ruled_out(db: sqlite3.Connection, context: int, ruled_out: RuledOut) -> None:
     """Write a row, within a transaction; into a store of an older mpnet the table as well."""
     db.execute(f"CREATE TABLE IF NOT EXISTS {TABLE}")
-    keys = beaten.keys
+    keys = ruled_out.keys
     packed = zlib.compress("\n".join(keys).encode())
-    db.execute("INSERT INTO ruled_out VALUES (?, ?, ?, ?, ?)", (context, beaten.front, keys[0], keys[-1], packed))
+    db.execute("INSERT INTO ruled_out VALUES (?, ?, ?, ?, ?)", (context, ruled_out.front, keys[0], keys[-1], packed))
 
 
-def has_beaten(db: sqlite3.Connection) -> bool:
+def has_ruled_out(db: sqlite3.Connection) -> bool:
     """Whether the store has the table: those of older versions do not."""
     return db.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'ruled_out'").fetchone() is not None
 
 
-def beaten_rows(db: sqlite3.Connection, context: int, front: str, first: str = "", last: str = "~") -> Iterator[Any]:
+def ruled_out_rows(db: sqlite3.Connection, context: int, front: str, first: str = "", last: str = "~") -> Iterator[Any]:
     """Every row with some keys from `first` to `last`, unless said all, packed, by rising first key."""
-    if has_beaten(db):
+    if has_ruled_out(db):
         for (packed,) in db.execute(
             "SELECT keys FROM ruled_out WHERE context = ? AND front = ? AND first <= ? AND last >= ? ORDER BY first",
             (context, front, last, first),

@@ -1,40 +1,21 @@
-"""Strategies that know beforehand what they try."""
+"""Each layer alone: lowered where all others are high, and high where all others are lowered."""
 
 from __future__ import annotations
 
-from mpnet.errors import ConfigError
-from mpnet.sweep.problem import Problem, Walk
+from mpnet.sweep.problem import Batch, Problem, Walk
 from mpnet.sweep.space import Configuration
-
-MAX_GRID = 4096
-
-
-def exhaustive(problem: Problem) -> Walk:
-    """Every configuration."""
-    yield [Configuration(key, options) for options in range(len(problem.space.option_sets)) for key in problem.space.all_keys()]
-
-
-def grid(problem: Problem) -> Walk:
-    """Every configuration of a space that was made small with ties and choices per layer.
-
-    Raises: ConfigError for more than 4,096 configurations, before any is tried.
-    """
-    if problem.space.size > MAX_GRID:
-        raise ConfigError(
-            f"sweep.strategy: grid is for up to {MAX_GRID:,} configurations, this space has "
-            f"{problem.space.size:,}; tie layers (sweep.space.tied), narrow their choices "
-            f"(sweep.space.layers), or use exhaustive"
-        )
-    yield from exhaustive(problem)
+from mpnet.sweep.strategies import Strategy
 
 
 def one_at_a_time(problem: Problem) -> Walk:
     """Both ways: only this layer lowered, and all but this layer lowered; for every precision that it can be given."""
-    yield [
-        configuration
-        for options in range(len(problem.space.option_sets))
-        for configuration in (*only_lowered(problem, options), *all_but_lowered(problem, options))
-    ]
+    yield Batch(
+        [
+            configuration
+            for options in range(len(problem.space.option_sets))
+            for configuration in (*only_lowered(problem, options), *all_but_lowered(problem, options))
+        ]
+    )
 
 
 def only_lowered(problem: Problem, options: int) -> list[Configuration]:
@@ -61,3 +42,6 @@ def all_but_lowered(problem: Problem, options: int) -> list[Configuration]:
         keys.append(low)
         keys += [space.changed(low, number, top[v.positions[0]]) for number, v in enumerate(space.variables)]
     return [Configuration(key, options) for key in dict.fromkeys(keys)]
+
+
+STRATEGY = Strategy(one_at_a_time)

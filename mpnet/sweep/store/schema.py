@@ -10,7 +10,7 @@ from typing import Iterator
 from mpnet.config.measures import trial_columns
 from mpnet.errors import StoreError
 from mpnet.messages import named
-from mpnet.sweep.store_claims import TABLE as CLAIMS
+from mpnet.sweep.store.claims import TABLE as CLAIMS
 
 FORMAT = "mpnet-sweep"
 VERSION = 2

@@ -15,10 +15,10 @@ from mpnet.config.identity import digest_of
 from mpnet.config.measures import trial_columns
 from mpnet.errors import StoreError
 from mpnet.messages import named
-from mpnet.sweep.store import BUSY_SECONDS, Subject, Trial, TrialStore
-from mpnet.sweep.store_beaten import Beaten, has_beaten, unpacked
-from mpnet.sweep.store_documents import DOCUMENTS, check_trial, read_document
-from mpnet.sweep.store_read import existing, open_for_reading
+from mpnet.sweep.store.documents import DOCUMENTS, check_trial, read_document
+from mpnet.sweep.store.reading import existing, open_for_reading
+from mpnet.sweep.store.ruled_out import RuledOut, has_ruled_out, unpacked
+from mpnet.sweep.store.trial_store import BUSY_SECONDS, Subject, Trial, TrialStore
 
 _BATCH = 2_000
 
@@ -55,9 +55,9 @@ def salvage(path: Path, out: Path) -> dict[str, Any]:
             for old, trials in _trials(db, lost):
                 if old in numbers:
                     written += new.add(numbers[old], trials)
-            for old, beaten in _beaten(db, lost):
+            for old, ruled_out in _ruled_out(db, lost):
                 if old in numbers:
-                    new.add(numbers[old], (), beaten=beaten)
+                    new.add(numbers[old], (), ruled_out=ruled_out)
             for name, document in _notes(db, lost, numbers).items():
                 new.set_note(name, json.dumps(document))
     return {"store": str(path), "salvaged": str(out), "trials": written, "contexts": len(contexts), "lost": lost}
@@ -129,17 +129,17 @@ def _trials(db: sqlite3.Connection, lost: list[str]) -> Iterator[tuple[int, list
         lost.append(f"{broken} trials whose values are none")
 
 
-def _beaten(db: sqlite3.Connection, lost: list[str]) -> Iterator[tuple[int, Beaten]]:
+def _ruled_out(db: sqlite3.Connection, lost: list[str]) -> Iterator[tuple[int, RuledOut]]:
     """What was ruled out, row by row."""
     with suppress(sqlite3.Error):
-        if not has_beaten(db):
+        if not has_ruled_out(db):
             return
     for row in _rows(db, "ruled_out", "context, first", lost):
         try:
             keys = unpacked(row["keys"])
             for key in keys:
                 check_trial(key, {})
-            yield int(row["context"]), Beaten(str(row["front"]), keys)
+            yield int(row["context"]), RuledOut(str(row["front"]), keys)
         except (ValueError, TypeError):
             lost.append("some configurations that were ruled out")
 

@@ -1,6 +1,6 @@
-"""The most that a detector's average precision can still be, once it was seen on part of the images.
+"""The upper bound of a detector's average precision, once it was run on part of the images.
 
-On the images not seen it is taken to find every object, with a higher score than all else, and nothing besides. Going
+On the images not run it is taken to find every object, with a higher score than all else, and nothing besides. Going
 there from whatever it really finds on them only takes away wrong boxes, moves right ones up and adds missing ones, none of
 which lowers the precision at any recall: a proof, not an estimate. Each IoU threshold and class has its own, so the mean
 over both is bounded as well.
@@ -21,8 +21,8 @@ from mpnet.evaluation.metrics import PERCENT
 
 
 @dataclass(frozen=True, eq=False)
-class Seen:
-    """What became of the detections of one run in some images, in their order; fields as those of `Outcomes`."""
+class PartialOutcomes:
+    """What became of the detections of one run in some of the images, in their order; fields as those of `Outcomes`."""
 
     images: int
     category: NDArray[np.int32]
@@ -32,22 +32,22 @@ class Seen:
     ignored: NDArray[np.uint16]
 
 
-class Ceiling:
-    """Of AP with respect to `truths`, whose images are looked at in their order. Many runs at once: one alone is over before
-    NumPy has begun."""
+class UpperBound:
+    """The upper bound of AP with respect to `truths`, whose images come in their order. It takes many runs at once, since one
+    alone costs less than the calls of NumPy."""
 
     def __init__(self, truths: Truths) -> None:
         self._truths = truths
         self._counted = truths.counted()
         self._between: dict[tuple[int, int], Truths] = {}
 
-    def seen(self, detections: Detections, first: int, last: int) -> list[Seen]:
+    def partial_outcomes(self, detections: Detections, first: int, last: int) -> list[PartialOutcomes]:
         """What becomes of the detections of runs over the images first .. last - 1, one run after the other."""
         if (first, last) not in self._between:
             self._between[first, last] = self._truths.between(first, last)
         rank, matched, ignored, _ = find_matches(detections, self._between[first, last])
         return [
-            Seen(
+            PartialOutcomes(
                 last - first,
                 detections.category[start:end],
                 detections.score[start:end],
@@ -58,13 +58,15 @@ class Ceiling:
             for start, end in pairwise(detections.offsets[:: last - first].tolist())
         ]
 
-    def of(self, runs: Sequence[Sequence[Seen]]) -> NDArray[np.float64]:
+    def of(self, runs: Sequence[Sequence[PartialOutcomes]]) -> NDArray[np.float64]:
         """float64 (runs,), percent: of each run what was seen of it in consecutive groups of images, the same groups for all.
         The AP itself when they are of all images."""
         parts = [part for run in runs for part in run]
         count, categories = len(runs), self._truths.category_count
         # A run's categories are its own, so that all are one table.
-        own = np.repeat(np.arange(count, dtype=np.int32) * categories, [sum(len(part.score) for part in run) for run in runs])
+        offsets = np.repeat(
+            np.arange(count, dtype=np.int32) * categories, [sum(len(part.score) for part in run) for run in runs]
+        )
         category, score, rank, matched, ignored = (
             np.concatenate([np.zeros(0, kind), *(getattr(part, name) for part in parts)])
             for name, kind in (
@@ -75,9 +77,9 @@ class Ceiling:
                 ("ignored", np.uint16),
             )
         )
-        order, start = by_category(count * categories, category + own, score)
+        order, start = by_category(count * categories, category + offsets, score)
         images = sum(part.images for part in runs[0])
-        found = self._counted[:images].sum(axis=0, dtype=np.int32)
+        counted = self._counted[:images].sum(axis=0, dtype=np.int32)
         unseen = self._counted[images:].sum(axis=0, dtype=np.int32)
         outcomes = Outcomes(
             COCO_THRESHOLDS,
@@ -87,16 +89,16 @@ class Ceiling:
             rank[order],
             matched[order],
             ignored[order],
-            np.tile(found, count)[None],
+            np.tile(counted, count)[None],
         )
         precision = outcomes.average_precision(given=np.tile(unseen, count))[0].reshape(count, categories, -1)
-        present = np.ascontiguousarray(precision[:, found + unseen > 0]).reshape(count, -1)
+        present = np.ascontiguousarray(precision[:, counted + unseen > 0]).reshape(count, -1)
         return PERCENT * present.mean(axis=1) if present.size else np.full(count, -1.0)
 
 
-def most_telling(truths: Truths, sample: Detections | None = None) -> NDArray[np.intp]:
-    """The images in the order in which they lower a ceiling soonest: by the share of each class's truths that a sample of runs
-    misses on each, or, without one, that each has. Equal ones keep their order.
+def most_informative(truths: Truths, sample: Detections | None = None) -> NDArray[np.intp]:
+    """Positions of the images, those first that lower a bound soonest: by the share of each class's truths that a sample of
+    runs misses on each, or, without one, that each has. Equal ones keep their order.
 
     sample: of the truths' images, one run after the other.
     """

@@ -1,0 +1,176 @@
+"""Racing with upper bounds: which configurations can still be on the front, found out from as few images as that takes.
+
+Images come in rounds, the most informative ones first. After each round the upper bound of a configuration's measures (see
+`evaluation.upper_bound`) is held against rivals that are measured already: what one of them dominates even so cannot be on
+the front and leaves the race. Who is left after the last round is measured on the other images as well.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any, Callable, Iterator, Mapping, Protocol, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpnet.config.measures import objective
+from mpnet.data.dataset import Dataset
+from mpnet.sweep.front import Rivals, to_minimise
+from mpnet.trial.kit import Kit, UpperBounds
+
+ROUND_ENDS = (0.12, 0.15, 0.18, 0.21, 0.24, 0.27, 0.3, 0.33, 0.36, 0.39, 0.42, 0.46, 0.5, 0.55, 0.6, 0.66, 0.72, 0.78, 0.84)
+"""Shares of the images after which the rounds end: a round costs little beside its images."""
+ROUNDING = 1e-9
+"""Percent by which means of the same precisions may differ."""
+LOSS_GROWTH = 1.1
+"""How much more per image than so far a configuration is expected to lose, when the round of its next check is chosen."""
+CHECKED_TOGETHER = 128
+"""Configurations that are checked in one call: enough to make calls cheap, few enough that findings stay in the cache."""
+SAMPLE = 16
+"""Configurations of the first large unit that say on which images most is lost: these images come first."""
+FIRST_CHECKED, MANY = 7, 64
+"""Of at least MANY configurations one of FIRST_CHECKED is checked after the first round; these say when the others are."""
+
+
+class PartialRuns(Protocol):
+    """Runs configurations on a few images at a time, and keeps what they find."""
+
+    def run(self, keys: Sequence[str], images: NDArray[np.intp]) -> None:
+        """Run these configurations on the images at these positions."""
+
+    def findings(self, keys: Sequence[str], since: int) -> Any:
+        """What some keys of the last call of `run` find in the images of all calls from number `since` on, one key after the
+        other."""
+
+
+class Race:
+    """Races configurations against rivals on one data set.
+
+    kit: of the network's task. baseline: findings that agreement is measured against, None: no agreement.
+    select: positions of the images that count.
+    """
+
+    def __init__(self, dataset: Dataset, kit: Kit[Any], baseline: Any, select: NDArray[np.intp]) -> None:
+        self._kit, self._select = kit, select
+        self._dataset = dataset.subset(select.tolist())
+        self._baseline = None if baseline is None else baseline.of_images(select)
+        self._bounds: dict[tuple[tuple[str, ...], bool], UpperBounds[Any]] = {}
+
+    def survivors(
+        self,
+        keys: Sequence[str],
+        rivals: Rivals,
+        runs: PartialRuns,
+        costs: Callable[[str], Mapping[str, float]],
+        findings: Callable[[Sequence[str]], Any],
+    ) -> tuple[str, ...]:
+        """Those of the keys that no rival dominates for certain.
+
+        costs: of a key, by name. findings: what some keys find in all images that count, one key after the other.
+        """
+        bounds = self._bounds_of(rivals.names, keys, findings)
+        order = self._select[bounds.order]
+        ends = list(rounds(len(order)))
+        field = _Field(keys, rivals, costs, np.array([last for _, last in ends], dtype=np.intp))
+        first_checked = np.arange(len(keys)) % (FIRST_CHECKED if len(keys) >= MANY else 1) == 0
+        for number, (first, last) in enumerate(ends):
+            if not field.left.any():
+                break
+            runs.run(field.keys_at(np.flatnonzero(field.left)), order[first:last])
+            checked = np.flatnonzero(field.left & (field.next_check == number) & (first_checked | (number > 0)))
+            for since in np.unique(field.since[checked]).tolist():
+                alike = checked[field.since[checked] == since]
+                for rows in np.array_split(alike, -(-len(alike) // CHECKED_TOGETHER)):
+                    evidence = bounds.evidence(runs.findings(field.keys_at(rows), since), ends[since][0], last)
+                    field.add_evidence(rows, evidence, bounds)
+            field.since[checked] = number + 1
+            field.left[checked[field.are_dominated(field.points[checked])]] = False
+            field.choose_next_check(checked[field.left[checked]], number)
+            others = np.flatnonzero(~first_checked)
+            if number == 0 and len(others):
+                field.predict(others, checked)
+                field.choose_next_check(others, number)
+        return field.keys_at(np.flatnonzero(field.left))
+
+    def _bounds_of(
+        self, names: tuple[str, ...], keys: Sequence[str], findings: Callable[[Sequence[str]], Any]
+    ) -> UpperBounds[Any]:
+        """Many configurations pay for a sample of the first ones, which says on which images most is lost."""
+        many = len(keys) >= MANY * SAMPLE
+        if (names, many) not in self._bounds:
+            sample = findings(keys[:: len(keys) // SAMPLE]) if many else None
+            self._bounds[names, many] = self._kit.upper_bounds(self._dataset, self._baseline, names, sample)
+        return self._bounds[names, many]
+
+
+class _Field:
+    """The configurations of a race, one row each.
+
+    left:   bool, which of them no rival dominates so far. evidence: of each, by check.
+    points: (n, objectives) of the rivals' measures: costs, and the upper bound of quality, or a prediction of it.
+    since:  the first round whose images were not checked yet. next_check: the round after which they will be.
+    """
+
+    def __init__(
+        self, keys: Sequence[str], rivals: Rivals, costs: Callable[[str], Mapping[str, float]], ends: NDArray[np.intp]
+    ) -> None:
+        self._keys, self._rivals, self._ends = keys, rivals, ends
+        self._objectives = [objective(name) for name in rivals.names]
+        self._bounded = np.array([o.higher for o in self._objectives])
+        cost_names = [name for name, bounded in zip(rivals.names, self._bounded, strict=True) if not bounded]
+        self.points = np.full((len(keys), len(rivals.names)), 100.0)
+        for row, key in enumerate(keys):
+            costs_of_key = costs(key)
+            self.points[row, ~self._bounded] = [costs_of_key[name] for name in cost_names]
+        self._evidence: list[list[Any]] = [[] for _ in keys]
+        self.left = np.ones(len(keys), dtype=np.bool_)
+        self.since, self.next_check = np.zeros(len(keys), dtype=np.intp), np.zeros(len(keys), dtype=np.intp)
+
+    def keys_at(self, rows: NDArray[np.intp]) -> tuple[str, ...]:
+        """The keys of some rows."""
+        return tuple(self._keys[row] for row in rows)
+
+    def add_evidence(self, rows: NDArray[np.intp], evidence: Sequence[Any], bounds: UpperBounds[Any]) -> None:
+        """Bound some rows by what was found in the images of their check, one piece of evidence each, and before."""
+        for row, piece in zip(rows, evidence, strict=True):
+            self._evidence[row].append(piece)
+        highest = bounds.most([self._evidence[row] for row in rows])
+        for column in np.flatnonzero(self._bounded):
+            self.points[rows, column] = highest[self._rivals.names[column]]
+
+    def are_dominated(self, points: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """Whether some rival is better than each point (n, objectives) for certain."""
+        return self._rivals.beat(to_minimise(points + ROUNDING * self._bounded, self._objectives))
+
+    def predict(self, rows: NDArray[np.intp], known: NDArray[np.intp]) -> None:
+        """Fill in the bounds of some rows as if layers added up as they do in the known rows."""
+        columns = np.flatnonzero(self._bounded)
+        bounds = self.points[np.ix_(known, columns)]
+        self.points[np.ix_(rows, columns)] = if_layers_add_up(self.keys_at(known), bounds, self.keys_at(rows))
+
+    def choose_next_check(self, rows: NDArray[np.intp], number: int) -> None:
+        """Choose the round, after round `number`, in which rows are checked next: the first after which a rival is expected to
+        dominate them. A prediction, which decides when time is spent on a proof, never what is proven."""
+        growth = LOSS_GROWTH * self._ends[number + 1 :] / self._ends[number]
+        losses = (100 - self.points[rows])[:, None, :] * growth[None, :, None]
+        later = np.where(self._bounded, 100 - losses, self.points[rows][:, None, :])
+        dominated = self.are_dominated(later.reshape(-1, later.shape[2])).reshape(later.shape[:2])
+        first = number + 1 + np.argmax(dominated, axis=1) if len(growth) else np.full(len(rows), len(self._ends))
+        self.next_check[rows] = np.where(dominated.any(axis=1), first, len(self._ends))
+
+
+def if_layers_add_up(known: Sequence[str], values: NDArray[np.float64], keys: Sequence[str]) -> NDArray[np.float64]:
+    """What the measures of keys would be, if each code of each layer added its own to them, as least squares find it.
+
+    values: (known keys, measures). Result: (keys, measures).
+    """
+    codes = np.array([list(key) for key in (*known, *keys)])
+    table = np.hstack([codes == code for code in np.unique(codes)]).astype(np.float64)
+    added = np.linalg.lstsq(table[: len(known)], values, rcond=None)[0]
+    return np.asarray(table[len(known) :] @ added)
+
+
+def rounds(images: int) -> Iterator[tuple[int, int]]:
+    """First image and end of each round: none is empty, and some images are left."""
+    ends = [0, *(round(share * images) for share in ROUND_ENDS)]
+    return ((start, end) for start, end in pairwise(ends) if start < end < images)
