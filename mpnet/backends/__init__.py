@@ -54,6 +54,7 @@ class Backend:
               {"activations": {"ranges": "calibrated", "mode": "affine"}}; only searches under them keep their order.
     packages: requirements such as `onnxruntime>=1.17`; extra: the extra of mpnet that brings them.
     load:     (exported, threads) -> model. Raises: EngineError, one line, when the program refuses the file.
+    caution:  what the layers run in -> one line on what to know of this program on this CPU, else ''.
     """
 
     what: str
@@ -63,6 +64,7 @@ class Backend:
     mode: Mapping[str, Any] = field(default_factory=dict)
     packages: tuple[str, ...] = ()
     extra: str = ""
+    caution: Callable[[Executed], str] = field(default=lambda executed: "", repr=False)
 
 
 def backends() -> dict[str, Backend]:

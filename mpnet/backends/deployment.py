@@ -43,15 +43,16 @@ def deploy(name: str, configuration: Configuration) -> Deployment:
     chosen = ready(name)
     exported = export(chosen.target, configuration, chosen.flavour)
     model = chosen.load(exported, 1)
-    note = mode_note(name, chosen, configuration)
+    executed = model.executed()
+    notes = (mode_note(name, chosen, configuration), chosen.caution(executed or {}))
     return Deployment(
         name,
         model.version,
         files_digest(exported.files),
         exported,
         partial(chosen.load, exported),
-        model.executed(),
-        (note,) if note else (),
+        executed,
+        tuple(filter(None, notes)),
     )
 
 

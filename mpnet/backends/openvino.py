@@ -13,6 +13,7 @@ from mpnet.backends.images import by_image, first_line
 from mpnet.errors import EngineError
 from mpnet.export import Exported
 from mpnet.export.naming import layer_of
+from mpnet.kernels.environment import int8_sums_saturate
 
 _PRECISIONS = {"f32": "fp32", "u8": "int8", "i8": "int8", "f16": "fp16", "bf16": "bf16"}
 # What was asked for, and what runs.
@@ -31,6 +32,9 @@ class OpenVinoModel:
     def __init__(self, exported: Exported, threads: int) -> None:
         import openvino
 
+        # OpenVINO's first conversion of an array imports NumPy behind a lock of its own: two threads that meet there wait for
+        # each other for ever. A model is opened before threads start, so the first conversion is made here.
+        openvino.Tensor(np.zeros(1, np.float32))
         self.version: str = openvino.__version__.partition("-")[0]
         self._exported = exported
         # A CPU with bf16 or fp16 arithmetic would use it for what is asked for in fp32: figures would differ by machine.
@@ -99,6 +103,17 @@ class OpenVinoModel:
         return dict(times)
 
 
+def _caution(executed: Executed) -> str:
+    """What differs in int8 layers on this CPU from CPUs with VNNI, of which mpnet's own figures are."""
+    layers = [index for index, (precision, _) in sorted(executed.items()) if precision == "int8"]
+    if not layers or not int8_sums_saturate():
+        return ""
+    return (
+        f"OpenVINO's int8 sums can overflow on this CPU in {len(layers)} layers (x86 without VNNI: pairs of products saturate at "
+        "16 bits), so accuracy here need not hold on CPUs with VNNI, nor theirs here; measure on the board's CPU"
+    )
+
+
 def _text(value: Any) -> str:
     """Of a runtime attribute, which newer versions wrap."""
     return str(value.astype(str) if hasattr(value, "astype") else value)
@@ -112,4 +127,5 @@ BACKEND = Backend(
     {"activations": {"mode": "affine", "ranges": "calibrated"}},
     ("openvino>=2024.0", "onnx>=1.16"),
     "openvino",
+    _caution,
 )

@@ -103,8 +103,11 @@ def command(
     files = {} if out is None else _beside(out, exported)
     write_files(files)
     model, remark = _opened(name, chosen.flavour(flavour), exported)
-    layers = placements(configuration, exported, None if model is None else model.executed()) if chosen.reads_weights else []
+    executed = None if model is None else model.executed()
+    layers = placements(configuration, exported, executed) if chosen.reads_weights else []
     engine = None if model is None else {"engine": str(runner_of(name, chosen.flavour(flavour))), "version": model.version}
+    if engine is not None and executed is not None:
+        remark = backend(engine["engine"]).caution(executed)
     warnings = warnings_of(layers, engine["engine"] if engine else "")
     if as_json:
         print_json(
@@ -132,7 +135,7 @@ def command(
             f"{short_key(configuration.precisions.key)}: "
             + ", ".join(f"{path} ({bytes_text(len(content))})" for path, content in files.items())
         )
-    for line in [*warnings, *([remark] if remark else [])]:
+    for line in filter(None, [*warnings, remark]):
         note(line)
 
 

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 from mpnet import __version__
-from mpnet.kernels.isa import compiler
+from mpnet.kernels.isa import compiler, cpu_features
 
 _DISTRIBUTIONS: dict[str, tuple[str, ...]] = {
     "numpy": ("numpy",),
@@ -34,19 +34,35 @@ def versions() -> dict[str, Any]:
 @lru_cache(maxsize=1)
 def cpu_name() -> str:
     """The processor's name as the system gives it; the architecture where it gives none."""
+    name = next(filter(None, map(_cpu_info, ("model name", "Model", "Hardware", "cpu model"))), "")
+    import platform
+
+    return name or platform.processor() or platform.machine() or "unknown"
+
+
+@lru_cache(maxsize=1)
+def int8_sums_saturate() -> bool:
+    """Whether programs that use this CPU's int8 instructions lose sums: x86 without VNNI adds pairs of products in 16 bits.
+
+    A product of uint8 and int8 is at most 255 * 127 = 32385, so that a pair can exceed int16. mpnet's own kernels do not
+    use such instructions.
+    """
+    import platform
+
+    if platform.machine().lower() not in ("x86_64", "amd64", "i386", "i686"):
+        return False
+    return "avx512vnni" not in cpu_features() and "avx_vnni" not in _cpu_info("flags").split()
+
+
+def _cpu_info(key: str) -> str:
+    """The first value of a key of /proc/cpuinfo that is not empty; '' where there is none."""
     try:
         with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
             lines = file.read(_CPU_INFO_BYTES).splitlines()
     except OSError:
-        lines = []
-    for key in ("model name", "Model", "Hardware", "cpu model"):
-        for line in lines:
-            name, _, value = line.partition(":")
-            if name.strip() == key and value.strip():
-                return value.strip()
-    import platform
-
-    return platform.processor() or platform.machine() or "unknown"
+        return ""
+    pairs = (line.partition(":") for line in lines)
+    return next((value.strip() for name, _, value in pairs if name.strip() == key and value.strip()), "")
 
 
 def cpu_count() -> int:

@@ -12,6 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 from mpnet.backends import Model, backend
+from mpnet.backends.deployment import deploy
 from mpnet.detection.decode import decode_head
 from mpnet.detection.heads import yolo_heads
 from mpnet.detection.images import read_image
@@ -23,11 +24,12 @@ from mpnet.errors import EngineError
 from mpnet.export import Configuration, Exported, export
 from mpnet.formats.cfg.read import parse_cfg, read_cfg
 from mpnet.formats.weights import read_weights
+from mpnet.kernels.environment import int8_sums_saturate
 from mpnet.kernels.isa import kernels
 from mpnet.model.network import NetworkSpec
 from mpnet.model.quantization import ActivationOptions, QuantizationOptions, WeightOptions
-from mpnet.model.weights import Weights, random_weights
-from tests.backends.foreign_cases import ODD, WITHOUT_STATISTICS, decided, head_error
+from mpnet.model.weights import ConvolutionWeights, Weights, random_weights
+from tests.backends.foreign_cases import ODD, WITHOUT_STATISTICS, decided, head_error, one_layer, without_pairs
 from tests.conftest import DemoModel
 
 pytest.importorskip("onnx")
@@ -42,6 +44,11 @@ def engine(request: pytest.FixtureRequest) -> str:
     for package in backend(request.param).packages:
         pytest.importorskip(package.partition(">=")[0])
     return str(request.param)
+
+
+def sums_of(engine: str, weights: Weights) -> Weights:
+    """The weights, or what of them this engine can add up on this CPU (`test_int8_sums_saturate_where_the_engine_says_so`)."""
+    return without_pairs(weights) if engine == "openvino" and int8_sums_saturate() else weights
 
 
 def _open(engine: str, configuration: Configuration) -> tuple[Model, Exported]:
@@ -84,7 +91,9 @@ def test_every_layer_at_every_precision_gives_mpnets_heads(
     engine: str, batch: Floats, key: str, quantization: QuantizationOptions, bound: float
 ) -> None:
     network = parse_cfg(ODD, "t.cfg")
-    configuration = decided(Prepared(network, random_weights(network, seed=1), kernels()), key, quantization, batch)
+    configuration = decided(
+        Prepared(network, sums_of(engine, random_weights(network, seed=1)), kernels()), key, quantization, batch
+    )
     model, _ = _open(engine, configuration)
     own = Session(configuration.prepared, configuration.plan).forward(batch)
     assert head_error(model.forward(batch), own) <= bound
@@ -95,9 +104,43 @@ def test_a_network_without_heads_gives_its_last_tensor(engine: str, layers: str)
     network = parse_cfg(f"[net]\nwidth=9\nheight=7\nchannels=3\n{layers}", "t.cfg")
     batch = np.random.Generator(np.random.PCG64(3)).random((2, 7, 9, 3), np.float32)
     key = "q" * len(network.convolutions)
-    configuration = decided(Prepared(network, random_weights(network), kernels()), key, QuantizationOptions(CALIBRATED), batch)
+    weights = sums_of(engine, random_weights(network))
+    configuration = decided(Prepared(network, weights, kernels()), key, QuantizationOptions(CALIBRATED), batch)
     own = Session(configuration.prepared, configuration.plan).forward(batch)
     assert head_error(_open(engine, configuration)[0].forward(batch), own) <= 2e-6
+
+
+@pytest.mark.parametrize("saturates", [False, True])
+def test_int8_sums_saturate_where_the_engine_says_so(monkeypatch: pytest.MonkeyPatch, saturates: bool) -> None:
+    pytest.importorskip("openvino")
+    network = parse_cfg(one_layer("[convolutional]\nfilters=1\nsize=1\nactivation=linear\n", 4, 4, 3), "t.cfg")
+    weights = replace(
+        random_weights(network),
+        layers={0: ConvolutionWeights(np.zeros(1, np.float32), np.array([1, 1, 0], np.float32).reshape(1, 3, 1, 1))},
+    )
+    batch = np.ones((1, 4, 4, 3), np.float32)
+    configuration = decided(Prepared(network, weights, kernels()), "q", QuantizationOptions(CALIBRATED), batch)
+    deployment = deploy("openvino", configuration)
+    # Two products of 255 * 127 in place of 2.0; in 16 bits their sum ends at 32767.
+    (head,) = deployment.open(1).forward(batch)
+    lost = 1 - 32767 / (2 * 255 * 127) if int8_sums_saturate() else 0.0
+    np.testing.assert_allclose(head, 2 * (1 - lost), rtol=1e-5)
+    assert any("can overflow on this CPU" in note for note in deployment.notes) == int8_sums_saturate()
+    monkeypatch.setattr("mpnet.backends.openvino.int8_sums_saturate", lambda: saturates)
+    assert any("can overflow on this CPU" in note for note in deploy("openvino", configuration).notes) == saturates
+
+
+def test_openvino_converts_an_array_before_threads_can_meet_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    openvino: Any = pytest.importorskip("openvino")
+    network = parse_cfg(one_layer("[convolutional]\nfilters=1\nsize=1\nactivation=linear\n", 4, 4, 3), "t.cfg")
+    images = np.ones((1, 4, 4, 3), np.float32)
+    configuration = decided(Prepared(network, random_weights(network), kernels()), "f", QuantizationOptions(), images)
+    converted: list[Any] = []
+    tensor, core = openvino.Tensor, openvino.Core
+    monkeypatch.setattr(openvino, "Tensor", lambda array: converted.append(array) or tensor(array))
+    monkeypatch.setattr(openvino, "Core", lambda: core() if converted else pytest.fail("no array was converted before"))
+    _open("openvino", configuration)
+    assert isinstance(converted[0], np.ndarray)
 
 
 @pytest.fixture(scope="module")
@@ -145,6 +188,7 @@ def test_the_demos_heads_survive(
     engine: str, demo: tuple[NetworkSpec, Weights, Floats], key: str, bounds: dict[str, float]
 ) -> None:
     network, weights, batch = demo
+    weights = sums_of(engine, weights)
     configuration = decided(Prepared(network, weights, kernels()), key, QuantizationOptions(CALIBRATED), batch)
     own = Session(configuration.prepared, configuration.plan).forward(batch)
     assert head_error(_open(engine, configuration)[0].forward(batch), own) <= bounds[engine]
