@@ -109,8 +109,8 @@ def _caution(executed: Executed) -> str:
     if not layers or not int8_sums_saturate():
         return ""
     return (
-        f"OpenVINO's int8 sums can overflow on this CPU in {len(layers)} layers (x86 without VNNI: pairs of products saturate at "
-        "16 bits), so accuracy here need not hold on CPUs with VNNI, nor theirs here; measure on the board's CPU"
+        f"OpenVINO's int8 sums can overflow on this CPU in {len(layers)} layers (x86 without VNNI: pairs of products saturate "
+        "at 16 bits), so accuracy here need not hold on CPUs with VNNI, nor theirs here; measure on the board's CPU"
     )
 
 
