@@ -1,0 +1,45 @@
+"""Recipes: which layers stay in floating point, in the words of another program's quantiser. No weights.
+
+They speak of the network as `mpnet export NET.cfg --to onnx` (LiteRT: `--to tflite`) writes it in fp32, by the names of its
+nodes. docs/toolchains.md shows each at work.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Mapping
+
+from mpnet.engine.options import LayerQuantization
+from mpnet.export import Configuration, Exported, Target
+from mpnet.export.onnx.support import support as onnx_support
+from mpnet.export.recipe.choice import choice_of
+from mpnet.export.recipe.quantisers import QUANTISERS
+from mpnet.model.layers import LayerSpec
+from mpnet.model.precision import FP32, Precision
+
+
+def _support(layer: LayerSpec, precision: Precision, quantization: LayerQuantization, flavour: str) -> str:
+    if precision.is_narrow:
+        return f"{QUANTISERS[flavour].what} quantises weights to 8 bits in a mix of layers"
+    return onnx_support(layer, FP32, quantization, flavour)
+
+
+def _write(configuration: Configuration, flavour: str, options: Mapping[str, Any]) -> Exported:
+    quantiser, choice = QUANTISERS[flavour], choice_of(configuration)
+    layers = {
+        layer.index: (layer.precision, "int8" if layer.quantised else "float", "" if layer.quantised else quantiser.floats)
+        for layer in choice.layers
+    }
+    details = {"reads": quantiser.reads, "quantised": len(choice.quantised), "float": len(choice.floats)}
+    return Exported(quantiser.write(choice), details, layers)
+
+
+TARGET = Target(
+    "the choice of layers for another program's quantiser, in its own words",
+    ".recipe.json",
+    _write,
+    lacks="weights of fewer than eight bits",
+    flavours=QUANTISERS,
+    support=_support,
+    precisions={name: ("bf16",) for name in QUANTISERS},
+    reads_weights=False,
+)

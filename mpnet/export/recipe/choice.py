@@ -1,0 +1,81 @@
+"""The choice as other programs can take it: layers that are quantised to 8 bits, and layers that stay in floating point."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Mapping
+
+from mpnet.export.configuration import Configuration
+from mpnet.export.naming import layer_name
+
+
+@dataclass(frozen=True)
+class ChosenLayer:
+    """A layer with weights. node: the convolution's name in the exported file, which begins the names of its tensors."""
+
+    index: int
+    name: str
+    precision: str
+    quantised: bool
+
+    @property
+    def node(self) -> str:
+        return layer_name(self.index, "conv")
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What a recipe says. layers: all with weights, in order. origin: what the choice is of, for whoever reads the file.
+
+    symmetric: whether codes of activations have no zero point; calibrated: whether their ranges are fixed beforehand.
+    """
+
+    layers: tuple[ChosenLayer, ...]
+    origin: Mapping[str, Any]
+    width: int
+    height: int
+    resize: str
+    symmetric: bool
+    calibrated: bool
+    per_channel: bool
+
+    @cached_property
+    def quantised(self) -> list[ChosenLayer]:
+        return [layer for layer in self.layers if layer.quantised]
+
+    @cached_property
+    def floats(self) -> list[ChosenLayer]:
+        return [layer for layer in self.layers if not layer.quantised]
+
+
+def choice_of(configuration: Configuration) -> Choice:
+    """The choice of a configuration.
+
+    Other programs make codes in one way for all layers: that of the first quantised layer here.
+
+    Raises: whatever bringing the options raises, where they are needed.
+    """
+    network, plan, document = configuration.network, configuration.precisions, configuration.document
+    layers = tuple(
+        ChosenLayer(index, network.layers[index].name, plan[index].name, plan[index].carries_scale) for index in plan.weighted
+    )
+    how = next((configuration.options.of(layer.index) for layer in layers if layer.quantised), None)
+    protocol = document.get("protocol") or {}
+    origin = {
+        "written_by": "mpnet",
+        "precision": plan.key,
+        "digests": dict(document.get("digests") or {}),
+        "metrics": dict(document.get("metrics") or {}),
+        "agreement": dict(document.get("agreement") or {}),
+    }
+    return Choice(
+        layers,
+        origin,
+        network.width,
+        network.height,
+        str(protocol.get("resize", "stretch")),
+        symmetric=how is not None and how.activations.mode == "symmetric",
+        calibrated=how is None or how.calibrated,
+        per_channel=how is None or how.weights.granularity == "per_channel",
+    )

@@ -1,0 +1,138 @@
+"""Other programs' quantisers: how each is told which layers stay in floating point, one row each."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from string import Template
+from typing import Any, Callable, Mapping, Sequence
+
+from mpnet.export.recipe.choice import Choice, ChosenLayer
+from mpnet.export.recipe.scripts import AIMET_SCRIPT, NNCF_SCRIPT, ONNXRUNTIME_SCRIPT
+
+Files = Mapping[str, bytes]
+
+
+@dataclass(frozen=True)
+class Quantiser:
+    """One program. what: its name. reads: what it is applied to. floats: what becomes of layers that stay in float.
+
+    write: a choice as files, the recipe first.
+    """
+
+    what: str
+    reads: str
+    write: Callable[[Choice], Files]
+    floats: str = "stays in float; whether that is fp32 or fp16 is the runtime's choice"
+
+
+_ONNX = "the file of `mpnet export NET.cfg --to onnx` in fp32"
+_TFLITE = "the file of `mpnet export NET.cfg --to tflite` in fp32"
+_RECIPE, _SCRIPT = ".recipe.json", ".py"
+
+
+def _json(choice: Choice, content: Mapping[str, Any]) -> bytes:
+    return (json.dumps({**content, "origin": choice.origin}, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode()
+
+
+def _names(layers: Sequence[ChosenLayer]) -> list[str]:
+    return [layer.node for layer in layers]
+
+
+def _script(template: str, choice: Choice, **values: Any) -> bytes:
+    known = {"key": choice.origin["precision"], "width": choice.width, "height": choice.height, "resize": repr(choice.resize)}
+    return Template(template).substitute({**known, **values}).encode()
+
+
+def _nncf(choice: Choice) -> Files:
+    # OpenVINO's reader calls a convolution with a bias NAME/WithoutBiases, ONNX's file NAME.
+    patterns = [f"^{name}(/WithoutBiases)?$" for name in _names(choice.floats)]
+    preset = "PERFORMANCE" if choice.symmetric else "MIXED"
+    recipe = {"ignored_scope": {"patterns": patterns, "validate": True}, "preset": preset.lower()}
+    return {_RECIPE: _json(choice, recipe), _SCRIPT: _script(NNCF_SCRIPT, choice, patterns=_list(patterns), preset=preset)}
+
+
+def _onnxruntime(choice: Choice) -> Files:
+    names = _names(choice.quantised)
+    recipe = {
+        "nodes_to_quantize": names,
+        "nodes_to_exclude": _names(choice.floats),
+        "per_channel": choice.per_channel,
+        "activation_type": "QInt8" if choice.symmetric else "QUInt8",
+        "weight_type": "QInt8",
+        "extra_options": {"ActivationSymmetric": choice.symmetric, "WeightSymmetric": True},
+    }
+    script = _script(
+        ONNXRUNTIME_SCRIPT,
+        choice,
+        nodes=_list(names),
+        per_channel=choice.per_channel,
+        activation_type=recipe["activation_type"],
+        symmetric=choice.symmetric,
+    )
+    return {_RECIPE: _json(choice, recipe), _SCRIPT: script}
+
+
+def _litert(choice: Choice) -> Files:
+    weights = {
+        "num_bits": 8,
+        "symmetric": True,
+        "granularity": "CHANNELWISE" if choice.per_channel else "TENSORWISE",
+        "dtype": "INT",
+    }
+    activations = {"num_bits": 8, "symmetric": choice.symmetric, "granularity": "TENSORWISE", "dtype": "INT"}
+    how = {"weight_tensor_config": weights, "compute_precision": "INTEGER", "explicit_dequantize": False, "skip_checks": False}
+    if choice.calibrated:
+        how["activation_tensor_config"] = activations
+    # The later of two rules that fit counts. A scope is the names of what an operation gives, each with a semicolon.
+    rules = [{"regex": ".*", "operation": "*", "algorithm_key": "min_max_uniform_quantize", "op_config": how}]
+    rules += [
+        {"regex": f"(^|;){name}(/|;|$)", "operation": "*", "algorithm_key": "no_quantize", "op_config": {}}
+        for name in _names(choice.floats)
+    ]
+    # The quantiser takes a list and nothing beside it.
+    return {_RECIPE: (json.dumps(rules, indent=1) + "\n").encode()}
+
+
+def _tensorrt(choice: Choice) -> Files:
+    precision = {layer.node: "int8" if layer.quantised else _FLOATS.get(layer.precision, "fp32") for layer in choice.layers}
+    spec = ",".join(f"{name}:{of}" for name, of in precision.items())
+    recipe = {
+        "layer_precisions": precision,
+        "trtexec": ["--int8", "--fp16", "--precisionConstraints=obey", f"--layerPrecisions={spec}"],
+        "polygraphy": ["--int8", "--fp16", "--precision-constraints", "obey", "--layer-precisions"]
+        + [f"{name}:{_POLYGRAPHY[of]}" for name, of in precision.items()],
+    }
+    return {_RECIPE: _json(choice, recipe)}
+
+
+_FLOATS = {"fp16": "fp16", "fp16_half": "fp16"}
+_POLYGRAPHY = {"int8": "int8", "fp16": "float16", "fp32": "float32"}
+
+
+def _modelopt(choice: Choice) -> Files:
+    names = [f"^{name}$" for name in _names(choice.floats)]
+    arguments = ["python", "-m", "modelopt.onnx.quantization", "--onnx_path=MODEL.onnx", "--quantize_mode=int8"]
+    arguments += ["--op_types_to_quantize", "Conv", *(["--nodes_to_exclude", *names] if names else [])]
+    return {_RECIPE: _json(choice, {"nodes_to_exclude": names, "op_types_to_quantize": ["Conv"], "command": arguments})}
+
+
+def _aimet(choice: Choice) -> Files:
+    names = _names(choice.quantised)
+    recipe = {"quantized": names, "float": _names(choice.floats), "param_type": "int8", "activation_type": "int8"}
+    return {_RECIPE: _json(choice, recipe), _SCRIPT: _script(AIMET_SCRIPT, choice, nodes=_list(names))}
+
+
+def _list(names: Sequence[str]) -> str:
+    """A list of names as Python source, one a line."""
+    return "[\n" + "".join(f"    {name!r},\n" for name in names) + "]"
+
+
+QUANTISERS: dict[str, Quantiser] = {
+    "nncf": Quantiser("NNCF", _ONNX, _nncf),
+    "onnxruntime": Quantiser("ONNX Runtime", _ONNX, _onnxruntime),
+    "litert": Quantiser("LiteRT's quantiser", _TFLITE, _litert),
+    "tensorrt": Quantiser("TensorRT", _ONNX, _tensorrt, ""),
+    "modelopt": Quantiser("ModelOpt", _ONNX, _modelopt),
+    "aimet": Quantiser("AIMET", _ONNX, _aimet),
+}

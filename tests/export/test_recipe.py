@@ -1,0 +1,109 @@
+"""Recipes: the layers that stay in float, in the words of other quantisers; scripts are Python that needs nothing of mpnet."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from typing import Any
+
+import pytest
+
+from mpnet.engine.assign import assign_key
+from mpnet.engine.options import resolve_options
+from mpnet.engine.prepare import Prepared
+from mpnet.errors import ConfigError
+from mpnet.export import Configuration, export
+from mpnet.export.recipe.quantisers import QUANTISERS
+from mpnet.formats.cfg.read import parse_cfg
+from mpnet.kernels.isa import kernels
+from mpnet.model.weights import random_weights
+from tests.networks import NAMES, tiny_cfg
+
+KEY = "hqqqqfqqqhqqh"
+NETWORK = parse_cfg(tiny_cfg(), "net.cfg")
+
+
+def configuration(key: str) -> Configuration:
+    prepared = Prepared(NETWORK, random_weights(NETWORK), kernels())
+    return Configuration.of(
+        prepared, assign_key(NETWORK, key), resolve_options(NETWORK), content=tiny_cfg().encode(), names=NAMES
+    )
+
+
+def nodes(key: str, quantised: bool) -> list[str]:
+    """Names of the convolutions, as an exported file has them."""
+    weighted = [layer.index for layer in NETWORK.layers if layer.has_weights]
+    return [f"layer_{index:03d}_conv" for index, code in zip(weighted, key, strict=True) if (code == "q") is quantised]
+
+
+def recipe(flavour: str, key: str = KEY) -> Any:
+    return json.loads(export("recipe", configuration(key), flavour).content)
+
+
+@pytest.fixture(scope="module")
+def convolutions() -> list[str]:
+    """Of the fp32 file that recipes are about."""
+    onnx = pytest.importorskip("onnx")
+    graph = onnx.load_from_string(export("onnx", configuration("f" * 13)).content).graph
+    return [node.name for node in graph.node if node.op_type == "Conv"]
+
+
+def test_names_are_those_of_the_exported_file(convolutions: list[str]) -> None:
+    assert convolutions == sorted(nodes(KEY, True) + nodes(KEY, False))
+
+
+def test_nncf_matches_the_layers_that_stay_in_float_in_both_readers(convolutions: list[str]) -> None:
+    patterns = recipe("nncf")["ignored_scope"]["patterns"]
+    for names in (convolutions, [f"{name}/WithoutBiases" for name in convolutions]):
+        matched = [name for name in names if any(re.match(pattern, name) for pattern in patterns)]
+        assert [name.partition("/")[0] for name in matched] == nodes(KEY, False)
+
+
+def test_onnx_runtime_and_aimet_get_both_lists() -> None:
+    said = recipe("onnxruntime")
+    assert (said["nodes_to_quantize"], said["nodes_to_exclude"]) == (nodes(KEY, True), nodes(KEY, False))
+    said = recipe("aimet")
+    assert (said["quantized"], said["float"]) == (nodes(KEY, True), nodes(KEY, False))
+
+
+def test_litert_rules_leave_out_whole_scopes() -> None:
+    first, *rules = recipe("litert")
+    assert first["regex"] == ".*"
+    assert "activation_tensor_config" not in first["op_config"]  # dynamic ranges
+    scopes = [f"{name}/sums;" for name in nodes(KEY, True) + nodes(KEY, False)]
+    left = [scope for scope in scopes if any(re.search(rule["regex"], scope) for rule in rules)]
+    assert left == [f"{name}/sums;" for name in nodes(KEY, False)]
+    assert {rule["algorithm_key"] for rule in rules} == {"no_quantize"}
+
+
+def test_modelopt_and_tensorrt_name_every_layer() -> None:
+    assert recipe("modelopt")["nodes_to_exclude"] == [f"^{name}$" for name in nodes(KEY, False)]
+    precisions = recipe("tensorrt")["layer_precisions"]
+    assert [name for name, of in precisions.items() if of == "int8"] == nodes(KEY, True)
+    assert [of for of in precisions.values() if of != "int8"] == ["fp16", "fp32", "fp16", "fp16"]
+
+
+@pytest.mark.parametrize("flavour", [name for name in QUANTISERS if name in ("nncf", "onnxruntime", "aimet")])
+@pytest.mark.parametrize("key", [KEY, "q" * 13, "f" * 13])
+def test_scripts_are_python_with_the_names(flavour: str, key: str) -> None:
+    script = export("recipe", configuration(key), flavour).files[".py"].decode()
+    module = ast.parse(script)
+    listed = next(
+        ast.literal_eval(node.value)
+        for node in module.body
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id in ("FLOATS", "NODES")
+    )
+    assert len(listed) == len(nodes(key, quantised=flavour != "nncf"))
+    imported = {alias.name for node in ast.walk(module) if isinstance(node, ast.Import) for alias in node.names}
+    assert not any(name.startswith("mpnet") for name in imported)
+
+
+def test_every_layer_says_what_becomes_of_it() -> None:
+    layers = export("recipe", configuration(KEY), "nncf").layers
+    assert [written for _, written, _ in layers.values()] == ["int8" if code == "q" else "float" for code in KEY]
+
+
+def test_fewer_than_eight_bits_are_refused_by_layer_with_the_nearest() -> None:
+    with pytest.raises(ConfigError, match=r"--flavour nncf: layer 2 .* as int4: .*; the nearest configuration that can"):
+        export("recipe", configuration("q4" + "q" * 11), "nncf")
