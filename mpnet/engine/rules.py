@@ -1,19 +1,16 @@
-"""What each kind of layer does: a row of a table by the layer's type."""
+"""What each kind of layer does that is not one operation, whose rule stands beside that operation."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Callable
+from typing import Any
 
 from mpnet.engine.operations import (
     Add,
-    AvgPool,
     Blur,
     ChannelMax,
     ChannelsLast,
     Combine,
     Concat,
-    Constant,
     Convolve,
     Crop,
     Flatten,
@@ -25,41 +22,28 @@ from mpnet.engine.operations import (
     Operation,
     Pad,
     Reorg,
-    Reorg3d,
     Sample,
     Slice,
     Spread,
     Unflatten,
     Upsample,
-    Yolo,
 )
+from mpnet.engine.operations.base import RULES, Rule
 from mpnet.engine.options import LayerQuantization
 from mpnet.kernels.interface import ACTIVATIONS, MAPPED_ACTIVATIONS, NORMALISATIONS
 from mpnet.model.layers import (
     ActivationSpec,
-    AvgpoolSpec,
     BatchnormSpec,
     ConnectedSpec,
     ContrastiveSpec,
     ConvolutionSpec,
     CostSpec,
     CropSpec,
-    DecodedSpec,
     DeconvolutionalSpec,
-    DetectionSpec,
     DropoutSpec,
     EmptySpec,
-    GaussianYoloSpec,
-    ImplicitSpec,
-    L2normSpec,
-    LayerSpec,
-    LocalAvgpoolSpec,
-    LogisticSpec,
     MaxpoolSpec,
-    NormalizationSpec,
     PadSpec,
-    RegionSpec,
-    Reorg3dSpec,
     ReorgSpec,
     RouteSpec,
     SamSpec,
@@ -69,24 +53,12 @@ from mpnet.model.layers import (
     SliceSpec,
     SoftmaxSpec,
     UpsampleSpec,
-    YoloSpec,
 )
 from mpnet.model.precision import Precision
 
+__all__ = ["NORMALISATIONS_BY_WORD", "RULES", "kernel_activation"]
+
 Operations = tuple[Operation, ...]
-
-
-@dataclass(frozen=True)
-class Rule:
-    """What a kind of layer does.
-
-    operations: for (layer, precision, how it is quantised): the first on all inputs, each further one on the result before
-                it; (): it passes its only input on.
-    part:       what it takes of an input of a shape, or how that is rearranged first; None: all of it, as it is.
-    """
-
-    operations: Callable[[Any, Precision, LayerQuantization], Operations]
-    part: Callable[[Any, Shape], Operation | None] | None = None
 
 
 def kernel_activation(word: str) -> str:
@@ -198,43 +170,25 @@ def _zeros(*_: Any) -> Operations:
     return (Map("linear", 0.0),)
 
 
-def _head(*_: Any) -> Operations:
-    return (Yolo(),)
-
-
-RULES: dict[type[LayerSpec], Rule] = {
+RULES |= {
     ConvolutionSpec: Rule(_convolve),
     ConnectedSpec: Rule(_convolve),
     BatchnormSpec: Rule(_convolve),
     DeconvolutionalSpec: Rule(_convolve, lambda layer, _: Spread(layer.spread) if layer.spread > 1 else None),
     MaxpoolSpec: Rule(_maxpool),
-    LocalAvgpoolSpec: Rule(lambda layer, *_: (LocalAvgPool(layer.size, layer.strides, layer.padding),)),
-    AvgpoolSpec: Rule(lambda *_: (AvgPool(),)),
     UpsampleSpec: Rule(_upsample),
     RouteSpec: Rule(lambda layer, *_: (Concat(),) if len(layer.inputs) > 1 else (), _part),
     ShortcutSpec: Rule(_shortcut),
     ScaleChannelsSpec: Rule(_scale),
     SamSpec: Rule(_sam),
-    ImplicitSpec: Rule(lambda layer, *_: (Constant(layer.index),)),
     ActivationSpec: Rule(_activation),
-    LogisticSpec: Rule(lambda *_: (Map("logistic"),)),
     CropSpec: Rule(_crop),
     PadSpec: Rule(_pad),
     SliceSpec: Rule(lambda *_: (), lambda layer, _: Slice(layer.first, layer.first + layer.channels)),
     ReorgSpec: Rule(_reorg),
-    Reorg3dSpec: Rule(lambda layer, *_: (Reorg3d(layer.stride, layer.reverse),)),
-    NormalizationSpec: Rule(
-        lambda layer, *_: (Normalize("local_response", (layer.size, layer.alpha, layer.beta, layer.kappa)),)
-    ),
-    L2normSpec: Rule(lambda *_: (Normalize("l2"),)),
     SoftmaxSpec: Rule(_softmax),
     CostSpec: Rule(_zeros),
     ContrastiveSpec: Rule(_zeros),
     DropoutSpec: Rule(lambda *_: ()),
     EmptySpec: Rule(lambda *_: ()),
-    YoloSpec: Rule(_head),
-    DecodedSpec: Rule(_head),
-    GaussianYoloSpec: Rule(_head),
-    RegionSpec: Rule(_head),
-    DetectionSpec: Rule(_head),
 }

@@ -18,12 +18,11 @@ from mpnet.kernels import arguments
 from mpnet.kernels.arguments import ANY, CODES, FLOAT, INT, REALS, check, check_images, check_output, code_of
 from mpnet.kernels.call import Call, Floats, ImageScales, per_image, scales_of, scratch
 from mpnet.kernels.interface import ACTIVATIONS, CodeRules, ConvShape, PackedConv, TensorQuant
-from mpnet.kernels.plain_calls import PlainCalls
 from mpnet.model.precision import Precision
 from mpnet.model.quantization import ROUNDINGS
 
 
-class Binder(PlainCalls):
+class Binder:
     """Makes calls for one table of kernels and one number of threads. All calls share one scratch memory, so they must
     not run at the same time. What is not said here stands at the method of the same name of `Kernels`.
 
@@ -142,6 +141,16 @@ class Binder(PlainCalls):
 
     def _call(self, function: str, x: NDArray[Any], *rest: Any) -> Call:
         return self._kernels.call(function, x, *rest, self._threads)
+
+    def call(self, function: str, x: NDArray[Any], *rest: Any) -> Call:
+        """A call of what has no method here: arrays, dtypes and numbers as csrc/mpnet.h declares mp_<function>.
+
+        Whoever calls it knows that shapes fit each other.
+        """
+        for array in (x, *rest):
+            if isinstance(array, np.ndarray):
+                check(array, f"an argument of {function}", (*ANY, *INT))
+        return self._call(function, x, *rest)
 
     def value_range(self, x: NDArray[Any], ranges: Floats) -> Call:
         """ranges: (n, 2), filled."""

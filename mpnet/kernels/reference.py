@@ -11,31 +11,21 @@ from typing import Any, Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from mpnet.errors import KernelError, NonFiniteError
+from mpnet.errors import KernelError
 from mpnet.kernels.arguments import CODES
 from mpnet.kernels.call import Call
 from mpnet.kernels.calls import Kernels
 from mpnet.kernels.interface import ACTIVATIONS, ConvShape, PackedConv
 from mpnet.kernels.reference_math import activate, fma
-from mpnet.kernels.reference_plain import PLAIN_FUNCTIONS
-from mpnet.kernels.rounding import quantized
+from mpnet.kernels.reference_operations import FUNCTIONS, cast, extremes, maxpool, per_image, quantize, refuse_not_finite
 from mpnet.model.precision import PRECISIONS, Precision
-from mpnet.model.quantization import GROUP, ROUNDINGS
+from mpnet.model.quantization import GROUP
 from mpnet.model.reals import narrowed, widened
 
 _f32 = np.float32
 F32 = NDArray[np.float32]
 Fields = dict[str, Any]
 INT8_MAX_DEPTH = 66311
-
-
-def _per_image(values: NDArray[Any], like: NDArray[Any]) -> NDArray[Any]:
-    return values.reshape(-1, *([1] * (like.ndim - 1)))
-
-
-def _finite(x: NDArray[Any], what: str) -> None:
-    if not np.isfinite(x).all():
-        raise NonFiniteError(f"{what} is NaN or infinite")
 
 
 def _taps(shape: ConvShape, x: NDArray[Any], group: int) -> NDArray[Any]:
@@ -87,7 +77,7 @@ def _half_chains(packed: PackedConv, x: F32, fields: Fields) -> F32:
 
 def _integer_sums(packed: PackedConv, x: NDArray[Any], fields: Fields) -> NDArray[np.int32]:
     """Exact."""
-    steps = x.astype(np.int64) - _per_image(fields["in_zero_point"], x)
+    steps = x.astype(np.int64) - per_image(fields["in_zero_point"], x)
     sums = _sums(packed, steps, lambda taps, weights, _: np.tensordot(taps, weights.astype(np.int64), axes=(0, 0)))
     whole: NDArray[np.int32] = (sums + fields.get("sums", 0)).astype(np.int32)
     return whole
@@ -99,7 +89,7 @@ def _integers(packed: PackedConv, x: NDArray[Any], fields: Fields) -> F32:
     sums = _integer_sums(packed, x, fields)
     weight_sums = packed.data.reshape(len(bias), -1).sum(axis=1, dtype=np.int32).astype(np.float32)
     shifted = np.where(offset != 0, fma(offset, weight_scale * weight_sums, bias), bias)
-    scale = _per_image(fields["in_scale"], x) * weight_scale
+    scale = per_image(fields["in_scale"], x) * weight_scale
     value: F32 = fma(sums.astype(np.float32), scale, shifted[:, None, None, :])
     return value
 
@@ -184,137 +174,34 @@ def _conv(x: NDArray[Any], packed: PackedConv, fields: Fields) -> None:
         return
     with np.errstate(over="ignore", invalid="ignore"):
         value = _result(packed.precision)(packed, x if packed.precision.carries_scale else widened(x), fields)
-        _finite(value, "a convolution's result")
+        refuse_not_finite(value, "a convolution's result")
         value = activate(value, ACTIVATIONS[fields["activation"]])
     whole = np.empty(value.shape, out.dtype)
     if out.dtype in CODES:
-        _quantize(value, value.dtype, whole, len(x), 0, *(fields[f"out_{name}"] for name in _CODE_RULES))
+        quantize(value, value.dtype, whole, len(x), 0, *(fields[f"out_{name}"] for name in _CODE_RULES))
     else:
         whole = narrowed(value, out.dtype)
-        _finite(widened(whole), "a convolution's result")
+        refuse_not_finite(widened(whole), "a convolution's result")
     if "pool_h" in fields:
         # Padding 0 leaves an odd last line out.
         pooled = fields["pool_h"], fields["pool_w"]
         whole = whole[:, : 2 * pooled[0], : 2 * pooled[1]]
-        _maxpool(whole, out, out.dtype, *whole.shape, *pooled, 2, 2, 1)
+        maxpool(whole, out, out.dtype, *whole.shape, *pooled, 2, 2, 1)
         value = widened(out)
     else:
         out[:] = whole
     if "ranges" in fields:
-        fields["ranges"][:] = _extremes(value)
+        fields["ranges"][:] = extremes(value)
 
 
 def _converted(x: NDArray[Any], packed: PackedConv, fields: Fields) -> NDArray[Any]:
     """What the precision reads."""
     out = np.empty(x.shape, packed.precision.stored.dtype)
     if packed.precision.carries_scale:
-        _quantize(x, x.dtype, out, len(x), 0, *(fields[f"in_{name}"] for name in _CODE_RULES))
+        quantize(x, x.dtype, out, len(x), 0, *(fields[f"in_{name}"] for name in _CODE_RULES))
     else:
-        _cast(x, x.dtype, out, out.dtype)
+        cast(x, x.dtype, out, out.dtype)
     return out
-
-
-def _extremes(x: F32) -> F32:
-    """(n, 2) [min, max] per image, without -0."""
-    flat = x.reshape(len(x), -1)
-    return np.stack([flat.min(axis=1), flat.max(axis=1)], axis=1) + _f32(0)
-
-
-def _value_range(x: NDArray[Any], dtype: Any, n: int, count: int, ranges: F32, *_: int) -> None:
-    _finite(widened(x), "a tensor to be quantised")
-    ranges[:] = _extremes(widened(x))
-
-
-def _quantize(
-    x: NDArray[Any],
-    dtype: Any,
-    out: NDArray[Any],
-    n: int,
-    count: int,
-    inv_scale: F32,
-    zero_point: NDArray[np.int32],
-    rounding: int,
-    low: int,
-    high: int,
-    *_: int,
-) -> None:
-    inverse, zero = _per_image(inv_scale, x), _per_image(zero_point, x)
-    out[:] = quantized(widened(x), inverse, zero, ROUNDINGS[rounding], low, high)
-
-
-def _dequantize(
-    x: NDArray[Any],
-    out: NDArray[Any],
-    dtype: Any,
-    n: int,
-    count: int,
-    scale: F32,
-    zero_point: NDArray[np.int32],
-    offset: F32,
-    *_: int,
-) -> None:
-    whole = (x.astype(np.int32) - _per_image(zero_point, x)).astype(np.float32)
-    with np.errstate(over="ignore"):
-        out[:] = narrowed(whole * _per_image(scale, x) + _per_image(offset, x), dtype)
-
-
-def _cast(x: NDArray[Any], dtype: Any, out: NDArray[Any], out_dtype: Any, *_: int) -> None:
-    out[:] = narrowed(widened(x), out_dtype)
-
-
-def _maxpool(
-    x: NDArray[Any],
-    out: NDArray[Any],
-    dtype: Any,
-    n: int,
-    h: int,
-    w: int,
-    c: int,
-    out_h: int,
-    out_w: int,
-    size: int,
-    stride: int,
-    padding: int,
-    *_: int,
-) -> None:
-    is_code = dtype in CODES
-    lowest = np.iinfo(dtype).min if is_code else -np.inf
-    before = padding // 2
-    padded = np.full((n, h + padding + size, w + padding + size, c), lowest, dtype if is_code else np.float32)
-    padded[:, before : before + h, before : before + w] = x if is_code else widened(x)
-    result = np.full((n, out_h, out_w, c), lowest, padded.dtype)
-    for y in range(size):
-        for xx in range(size):
-            value = padded[:, y : y + (out_h - 1) * stride + 1 : stride, xx : xx + (out_w - 1) * stride + 1 : stride]
-            np.copyto(result, value, where=value > result)
-    out[:] = result if is_code else narrowed(result, dtype)
-
-
-def _avgpool(x: NDArray[Any], out: NDArray[Any], dtype: Any, n: int, h: int, w: int, c: int, *_: int) -> None:
-    total = np.zeros((n, c), np.float32)
-    for pixel in widened(x).reshape(n, h * w, c).transpose(1, 0, 2):
-        total = total + pixel
-    out[:] = narrowed(total / _f32(h * w), dtype).reshape(out.shape)
-
-
-def _upsample(x: NDArray[Any], out: NDArray[Any], dtype: Any, n: int, h: int, w: int, c: int, factor: int, *_: int) -> None:
-    out[:] = x.repeat(factor, axis=1).repeat(factor, axis=2)
-
-
-def _concat_part(x: NDArray[Any], out: NDArray[Any], dtype: Any, pixels: int, c: int, out_c: int, at: int, *_: int) -> None:
-    out[..., at : at + c] = x
-
-
-def _add(a: NDArray[Any], b: NDArray[Any], out: NDArray[Any], dtype: Any, out_dtype: Any, activation: int, *_: int) -> None:
-    with np.errstate(over="ignore"):
-        out[:] = narrowed(activate(widened(a) + widened(b), ACTIVATIONS[activation]), out_dtype)
-
-
-# By name in csrc/mpnet.h, without mp; the arguments are those that stand there, without the table.
-_FUNCTIONS: dict[str, Callable[..., None]] = {
-    function.__name__[1:]: function
-    for function in (_value_range, _quantize, _dequantize, _cast, _maxpool, _avgpool, _upsample, _concat_part, _add)
-} | PLAIN_FUNCTIONS
 
 
 def _are_codes(weights: NDArray[np.int8], precision: Precision) -> bool:
@@ -366,7 +253,7 @@ class ReferenceKernels(Kernels):
 
     def call(self, function: str, x: NDArray[Any], *rest: Any) -> Call:
         """See Kernels.call."""
-        return Call(_FUNCTIONS[function], (x, *rest), 0)
+        return Call(FUNCTIONS[function], (x, *rest), 0)
 
     def conv_call(self, packed: PackedConv, x: NDArray[Any], fields: Fields) -> Call:
         """See Kernels.conv_call."""

@@ -16,7 +16,7 @@ from typing import Any, Callable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from mpnet.kernels import reference, reference_math, reference_plain, rounding
+from mpnet.kernels import reference, reference_math, reference_operations, rounding
 from mpnet.kernels.call import Call
 from mpnet.kernels.interface import PackedConv
 from mpnet.kernels.reference import ReferenceKernels
@@ -49,7 +49,7 @@ class RecordedKernels(ReferenceKernels):
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        sources = (inspect.getsource(module) for module in (reference, reference_math, reference_plain, rounding, reals))
+        sources = (inspect.getsource(module) for module in (reference, reference_math, reference_operations, rounding, reals))
         self._folder, self._version = folder, hashlib.sha256("".join(sources).encode()).digest()
 
     def call(self, function: str, x: NDArray[Any], *rest: Any) -> Call:

@@ -1,12 +1,13 @@
 """What a step can do, as small frozen values: equal operations on equal tensors give equal bits."""
 
-from mpnet.engine.operations.base import Context, Operation, PreparedConvolution, PreparedWeights
+from mpnet.engine.operations.base import Context, Operation, PreparedConvolution, PreparedWeights, Yolo
 from mpnet.engine.operations.convert import Cast, Conversion, Dequantize, Quantize, conversion_between
 from mpnet.engine.operations.convolve import Convolve
-from mpnet.engine.operations.elementwise import Combine, Constant, Map, Multiply
-from mpnet.engine.operations.plain import Add, AvgPool, Concat, MaxPool, Slice, Upsample, Yolo
+from mpnet.engine.operations.elementwise import Add, Combine, Constant, Map, Multiply, Normalize
+from mpnet.engine.operations.pooling import AvgPool, Blur, ChannelMax, LocalAvgPool, MaxPool
 from mpnet.engine.operations.rearrange import (
     ChannelsLast,
+    Concat,
     Crop,
     Flatten,
     Pad,
@@ -14,10 +15,11 @@ from mpnet.engine.operations.rearrange import (
     Reorg,
     Reorg3d,
     Sample,
+    Slice,
     Spread,
     Unflatten,
+    Upsample,
 )
-from mpnet.engine.operations.rows import Blur, ChannelMax, LocalAvgPool, Normalize
 
 __all__ = [
     "Add",

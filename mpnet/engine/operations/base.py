@@ -1,4 +1,4 @@
-"""What every operation tells about itself: all that plans, fusion, costs and sessions ask, at one place."""
+"""What every operation tells about itself: all that plans, fusion, costs, sessions and bundles ask, at one place."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from typing import Any, Callable, ClassVar, Mapping, Protocol, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from mpnet.engine.options import LayerQuantization
 from mpnet.engine.tensor import Tensor
 from mpnet.kernels.call import Call
 from mpnet.kernels.calls import Binder, Kernels
 from mpnet.kernels.interface import ConvShape, PackedConv
+from mpnet.model.layers import DecodedSpec, DetectionSpec, GaussianYoloSpec, RegionSpec, YoloSpec
 from mpnet.model.network import LayerSpec, NetworkSpec, Shape
-from mpnet.model.precision import Precision
+from mpnet.model.precision import FP32, Precision
 
 Floats = NDArray[np.float32]
 
@@ -73,6 +75,7 @@ class Operation:
     moves_values:  whether each value of its result is one of its input's: the result keeps the input's scale.
     keeps_order:   whether a quantisation by a fixed range may as well come before it, to the same bits.
     checks_result: whether it refuses a result that is not finite.
+    bundle:        its name in bundles, MPB_<name> of csrc/mprun/bundle.h; '': they do not have it.
     """
 
     is_conversion: ClassVar[bool] = False
@@ -80,6 +83,7 @@ class Operation:
     moves_values: ClassVar[bool] = False
     keeps_order: ClassVar[bool] = False
     checks_result: ClassVar[bool] = False
+    bundle: ClassVar[str] = ""
 
     @property
     def name(self) -> str:
@@ -107,6 +111,54 @@ class Operation:
         """This operation and the only reader of its result as one, where the kernels can do that."""
         return None
 
+    def step_fields(self) -> dict[str, Any]:
+        """The fields of a bundle's mpb_step that the operation decides."""
+        return {}
+
+    def step_values(self, prepared: PreparedWeights, inputs: Sequence[Shape], result: Shape) -> NDArray[Any] | None:
+        """What a bundle's step brings along beside its fields, as mpb_step's `values` says; None for nothing."""
+        return None
+
     def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
         """The calls that fill `out`, whose memory is there, from the inputs. Raises: KernelError, PrecisionError."""
         raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What a kind of layer does.
+
+    operations: for (layer, precision, how it is quantised): the first on all inputs, each further one on the result before
+                it; (): it passes its only input on.
+    part:       what it takes of an input of a shape, or how that is rearranged first; None: all of it, as it is.
+    """
+
+    operations: Callable[[Any, Precision, LayerQuantization], tuple[Operation, ...]]
+    part: Callable[[Any, Shape], Operation | None] | None = None
+
+
+RULES: dict[type[LayerSpec], Rule] = {}
+"""By the layer's type. A layer that is one operation has its rule beside that operation, all others in mpnet.engine.rules."""
+
+
+def one_operation(kind: type[LayerSpec], operation: Callable[[Any], Operation]) -> None:
+    """Declare that layers of a kind are one operation, which `operation` makes of the layer."""
+    RULES[kind] = Rule(lambda layer, precision, how: (operation(layer),))
+
+
+@dataclass(frozen=True)
+class Yolo(Operation):
+    """Hands the tensor over to box decoding, unchanged."""
+
+    is_head: ClassVar[bool] = True
+    bundle: ClassVar[str] = "YOLO"
+
+    def gives(self, takes: Precision) -> Precision | None:
+        return takes if takes is FP32 else None
+
+    def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
+        return []
+
+
+for _head in (YoloSpec, DecodedSpec, GaussianYoloSpec, RegionSpec, DetectionSpec):
+    one_operation(_head, lambda layer: Yolo())

@@ -13,6 +13,7 @@ from mpnet.engine.tensor import CodeMap, Tensor
 from mpnet.kernels.call import Call
 from mpnet.kernels.interface import CodeRules
 from mpnet.model.precision import FP32, INT8, Precision
+from mpnet.model.quantization import ACTIVATION_MODES, SCHEME_ROUNDINGS
 from mpnet.model.reals import narrowed, widened
 from mpnet.quantization import native as activations
 from mpnet.quantization.scheme import ActivationScheme
@@ -26,6 +27,7 @@ class Quantize(Operation):
     range: tuple[float, float] | None = None
     target: Precision = INT8
     is_conversion: ClassVar[bool] = True
+    bundle: ClassVar[str] = "QUANTIZE"
 
     @property
     def detail(self) -> str:
@@ -75,6 +77,18 @@ class Quantize(Operation):
             )
         return calls
 
+    def step_fields(self) -> dict[str, Any]:
+        low, high = self.range or (0.0, 0.0)
+        return {
+            "mode": ACTIVATION_MODES.index(self.scheme.mode),
+            "rounding": SCHEME_ROUNDINGS.index(str(self.scheme.rounding)),
+            "narrow_range": int(self.scheme.narrow_range),
+            "ensure_minimum_range": self.scheme.ensure_minimum_range,
+            "calibrated": int(self.range is not None),
+            "low": low,
+            "high": high,
+        }
+
 
 @dataclass(frozen=True)
 class Dequantize(Operation):
@@ -83,6 +97,7 @@ class Dequantize(Operation):
     target: Precision = FP32
     is_conversion: ClassVar[bool] = True
     checks_result: ClassVar[bool] = True
+    bundle: ClassVar[str] = "DEQUANTIZE"
 
     def gives(self, takes: Precision) -> Precision | None:
         return self.target if takes.carries_scale else None
@@ -101,6 +116,7 @@ class Cast(Operation):
 
     target: Precision = FP32
     is_conversion: ClassVar[bool] = True
+    bundle: ClassVar[str] = "CAST"
 
     def gives(self, takes: Precision) -> Precision | None:
         return None if takes.carries_scale or takes is self.target else self.target

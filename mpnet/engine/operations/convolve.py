@@ -9,7 +9,7 @@ import numpy as np
 
 from mpnet.engine.operations.base import Context, Operation
 from mpnet.engine.operations.convert import Quantize
-from mpnet.engine.operations.plain import MaxPool
+from mpnet.engine.operations.pooling import MaxPool
 from mpnet.engine.tensor import Tensor
 from mpnet.kernels.call import Call
 from mpnet.model.network import ConvolutionSpec, LayerSpec, NetworkSpec, Shape
@@ -37,6 +37,7 @@ class Convolve(Operation):
     quantize: Quantize | None = None
     pool: MaxPool | None = None
     checks_result: ClassVar[bool] = True
+    bundle: ClassVar[str] = "CONVOLVE"
 
     @property
     def name(self) -> str:
@@ -134,6 +135,12 @@ class Convolve(Operation):
             rounded = np.empty(ranges.shape, out.data.dtype)
             calls.append(Call(_run_both, (binder.cast(ranges, rounded), binder.cast(rounded, ranges))))
         return calls
+
+    def step_fields(self) -> dict[str, Any]:
+        fields = {"quantizes": int(self.quantize is not None), "pooled": int(self.pool is not None)}
+        for fused in (self.quantize, self.pool):
+            fields |= {} if fused is None else fused.step_fields()
+        return fields
 
 
 def _run_both(first: Call, second: Call) -> Any:

@@ -1,17 +1,39 @@
-"""Operations value by value: activations and scaling, weighted sums, products, constants."""
+"""Operations that keep the places of values: sums, products, activations, constants, normalisations of pixels."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Sequence
+from typing import Any, ClassVar, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
-from mpnet.engine.operations.base import Context, Floats, Operation, PreparedWeights
+from mpnet.engine.operations.base import Context, Floats, Operation, PreparedWeights, one_operation
 from mpnet.engine.tensor import Tensor
+from mpnet.kernels.arguments import check, code_of
 from mpnet.kernels.call import Call
-from mpnet.model.layers import ImplicitSpec, LayerSpec
+from mpnet.kernels.interface import ACTIVATIONS, MAPPED_ACTIVATIONS, NORMALISATIONS, OPERANDS
+from mpnet.model.layers import ImplicitSpec, L2normSpec, LayerSpec, LogisticSpec, NormalizationSpec
 from mpnet.model.network import NetworkSpec, Shape
+from mpnet.model.tree import Tree
+
+
+@dataclass(frozen=True)
+class Add(Operation):
+    """activation(a + b)."""
+
+    activation: str = "linear"
+    bundle: ClassVar[str] = "ADD"
+
+    @property
+    def detail(self) -> str:
+        return "" if self.activation == "linear" else self.activation
+
+    def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
+        return [context.binder.add(inputs[0].data, inputs[1].data, out.data, activation=self.activation)]
+
+    def step_fields(self) -> dict[str, Any]:
+        return {"activation": ACTIVATIONS.index(self.activation)}
 
 
 @dataclass(frozen=True)
@@ -21,6 +43,7 @@ class Map(Operation):
     activation: str = "linear"
     scale: float = 1.0
     shift: float = 0.0
+    bundle: ClassVar[str] = "MAP"
 
     @property
     def detail(self) -> str:
@@ -28,7 +51,16 @@ class Map(Operation):
         return " ".join(part for part in (line, "" if self.activation == "linear" else self.activation) if part)
 
     def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
-        return [context.binder.map(inputs[0].data, out.data, self.activation, self.scale, self.shift)]
+        x, result = inputs[0].data, out.data
+        code = code_of(self.activation, ACTIVATIONS + MAPPED_ACTIVATIONS, "activation")
+        line = float(self.scale), float(self.shift)
+        return [context.binder.call("map", x, x.dtype, result, result.dtype, code, *line, x.size)]
+
+    def step_fields(self) -> dict[str, Any]:
+        return {"activation": (ACTIVATIONS + MAPPED_ACTIVATIONS).index(self.activation), "parameters": [self.scale, self.shift]}
+
+
+one_operation(LogisticSpec, lambda layer: Map("logistic"))
 
 
 @dataclass(frozen=True)
@@ -42,6 +74,7 @@ class Combine(Operation):
     layer: int = -1
     alpha: float = 1.0
     beta: float = 1.0
+    bundle: ClassVar[str] = "COMBINE"
 
     @property
     def detail(self) -> str:
@@ -70,18 +103,17 @@ class Combine(Operation):
         calls = []
         factors = self.factors(context.prepared, [x.shape for x in inputs])
         for number, (other, (first, second)) in enumerate(zip(inputs[1:], factors, strict=True), 1):
-            last = number == len(inputs) - 1
-            calls.append(
-                context.binder.combine(
-                    inputs[0].data if number == 1 else out.data,
-                    other.data,
-                    out.data,
-                    first,
-                    second,
-                    self.activation if last else "linear",
-                )
-            )
+            so_far, b = (inputs[0] if number == 1 else out).data, other.data
+            code = code_of(self.activation if number == len(inputs) - 1 else "linear", ACTIVATIONS, "activation")
+            types, shapes = (so_far.dtype, out.data.dtype), (*so_far.shape, *b.shape[1:])
+            calls.append(context.binder.call("combine", so_far, b, out.data, *types, code, first, second, *shapes))
         return calls
+
+    def step_fields(self) -> dict[str, Any]:
+        return {"activation": ACTIVATIONS.index(self.activation)}
+
+    def step_values(self, prepared: PreparedWeights, inputs: Sequence[Shape], result: Shape) -> NDArray[Any]:
+        return np.concatenate([part for pair in self.factors(prepared, inputs) for part in pair]).astype(np.float32)
 
 
 @dataclass(frozen=True)
@@ -91,6 +123,7 @@ class Multiply(Operation):
     activation: str = "linear"
     operand: str = "same"
     swapped: bool = False
+    bundle: ClassVar[str] = "MULTIPLY"
 
     @property
     def detail(self) -> str:
@@ -104,8 +137,19 @@ class Multiply(Operation):
         return inputs[1 if self.swapped else 0]
 
     def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
-        a, b = (inputs[1], inputs[0]) if self.swapped else (inputs[0], inputs[1])
-        return [context.binder.multiply(a.data, b.data, out.data, self.activation, self.operand)]
+        a, b = (x.data for x in (inputs[::-1] if self.swapped else inputs))
+        n, height, width, channels = a.shape
+        shapes = {"same": a.shape, "per_channel": (n, 1, 1, channels), "per_pixel": (n, height, width, 1)}
+        kind, code = code_of(self.operand, OPERANDS, "operand"), code_of(self.activation, ACTIVATIONS, "activation")
+        check(b, "the second factor", (a.dtype,), shapes[self.operand])
+        return [context.binder.call("multiply", a, b, out.data, a.dtype, out.data.dtype, code, kind, *a.shape)]
+
+    def step_fields(self) -> dict[str, Any]:
+        return {
+            "activation": ACTIVATIONS.index(self.activation),
+            "kind": OPERANDS.index(self.operand),
+            "swapped": int(self.swapped),
+        }
 
 
 @dataclass(frozen=True)
@@ -113,6 +157,7 @@ class Constant(Operation):
     """The values of an [implicit] layer, whatever its input."""
 
     layer: int = 0
+    bundle: ClassVar[str] = "CONSTANT"
 
     def result_shape(self, network: NetworkSpec, inputs: Sequence[Shape]) -> Shape:
         return network.layers[self.layer].out_shape
@@ -127,3 +172,51 @@ class Constant(Operation):
 
     def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
         return [context.binder.cast(self.tiled(context.prepared, out.data.shape), out.data)]
+
+    def step_values(self, prepared: PreparedWeights, inputs: Sequence[Shape], result: Shape) -> NDArray[Any]:
+        return self.tiled(prepared, (1, *result))
+
+
+one_operation(ImplicitSpec, lambda layer: Constant(layer.index))
+
+
+@dataclass(frozen=True)
+class Normalize(Operation):
+    """The channels of each pixel by one of NORMALISATIONS.
+
+    parameters: of it. groups: so many equal parts, each by itself. tree: the sets of siblings, each by itself.
+    """
+
+    kind: str = "softmax"
+    parameters: tuple[float, ...] = ()
+    groups: int = 1
+    tree: Tree | None = None
+    bundle: ClassVar[str] = "NORMALIZE"
+
+    @property
+    def detail(self) -> str:
+        return self.kind
+
+    @property
+    def four_parameters(self) -> list[float]:
+        """As many as the kernel takes; those that the formula does not have are 0."""
+        return [*map(float, self.parameters), 0.0, 0.0, 0.0, 0.0][:4]
+
+    def rows(self, channels: int) -> tuple[int, tuple[int, ...]]:
+        """(values of a row, where its segments begin, and its end)."""
+        length = channels // self.groups
+        return length, (0, length) if self.tree is None else self.tree.starts
+
+    def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
+        x = inputs[0].data
+        length, starts = self.rows(x.shape[3])
+        kind = code_of(self.kind, NORMALISATIONS, "kind")
+        rows = (x.size // length, length, np.array(starts, np.int32), len(starts) - 1)
+        return [context.binder.call("normalize", x, out.data, x.dtype, kind, *rows, *self.four_parameters)]
+
+    def step_fields(self) -> dict[str, Any]:
+        return {"kind": NORMALISATIONS.index(self.kind), "parameters": self.four_parameters}
+
+
+one_operation(L2normSpec, lambda layer: Normalize("l2"))
+one_operation(NormalizationSpec, lambda layer: Normalize("local_response", (layer.size, layer.alpha, layer.beta, layer.kappa)))

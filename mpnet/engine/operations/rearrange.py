@@ -1,4 +1,4 @@
-"""Operations that put values elsewhere: each value of the result is one of the input's, or 0."""
+"""Operations that put values elsewhere: each value of the result is one of an input's, or 0."""
 
 from __future__ import annotations
 
@@ -9,12 +9,85 @@ from typing import Any, ClassVar, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from mpnet.engine.operations.base import Context, Operation
+from mpnet.engine.operations.base import Context, Operation, PreparedWeights, one_operation
 from mpnet.engine.tensor import Tensor
 from mpnet.kernels.call import Call
+from mpnet.model.layers import Reorg3dSpec
 from mpnet.model.network import NetworkSpec, Shape
+from mpnet.model.precision import Precision
 
 Index = NDArray[np.int32]
+
+
+@dataclass(frozen=True)
+class Slice(Operation):
+    """The channels start <= c < stop."""
+
+    start: int = 0
+    stop: int = 0
+    moves_values: ClassVar[bool] = True
+    bundle: ClassVar[str] = "SLICE"
+
+    @property
+    def detail(self) -> str:
+        return f"{self.start}:{self.stop}"
+
+    def result_shape(self, network: NetworkSpec, inputs: Sequence[Shape]) -> Shape:
+        height, width, _ = inputs[0]
+        return (height, width, self.stop - self.start)
+
+    def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
+        return [Call(_copy_channels, (inputs[0].data, out.data, self.start, self.stop), 0)]
+
+    def step_fields(self) -> dict[str, Any]:
+        return {"first": self.start}
+
+
+def _copy_channels(x: NDArray[Any], out: NDArray[Any], start: int, stop: int) -> None:
+    np.copyto(out, x[..., start:stop])
+
+
+@dataclass(frozen=True)
+class Concat(Operation):
+    """Along channels."""
+
+    moves_values: ClassVar[bool] = True
+    bundle: ClassVar[str] = "CONCAT"
+
+    def gives(self, takes: Precision) -> Precision | None:
+        # Tensors of codes have scales of their own.
+        return None if takes.carries_scale else takes
+
+    def result_shape(self, network: NetworkSpec, inputs: Sequence[Shape]) -> Shape:
+        height, width, _ = inputs[0]
+        return (height, width, sum(channels for _, _, channels in inputs))
+
+    def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
+        return context.binder.concat([x.data for x in inputs], out.data)
+
+
+@dataclass(frozen=True)
+class Upsample(Operation):
+    """Nearest neighbour."""
+
+    factor: int = 2
+    moves_values: ClassVar[bool] = True
+    keeps_order: ClassVar[bool] = True
+    bundle: ClassVar[str] = "UPSAMPLE"
+
+    @property
+    def detail(self) -> str:
+        return f"x{self.factor}"
+
+    def result_shape(self, network: NetworkSpec, inputs: Sequence[Shape]) -> Shape:
+        height, width, channels = inputs[0]
+        return (height * self.factor, width * self.factor, channels)
+
+    def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
+        return [context.binder.upsample(inputs[0].data, out.data, factor=self.factor)]
+
+    def step_fields(self) -> dict[str, Any]:
+        return {"factor": self.factor}
 
 
 @dataclass(frozen=True)
@@ -22,6 +95,7 @@ class Rearrange(Operation):
     """Base: `order` says it in Darknet's order (c, h, w)."""
 
     moves_values: ClassVar[bool] = True
+    bundle: ClassVar[str] = "GATHER"
 
     def order(self, shape: Shape) -> NDArray[np.int64]:
         """Of an input (h, w, c): the result as (c, h, w) of positions in the input's (c, h, w), -1 for 0."""
@@ -35,18 +109,23 @@ class Rearrange(Operation):
         return _ordered(self, shape)[1]
 
     def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
-        x = inputs[0]
-        fill = None if x.code_map is None else x.code_map.scales.zero_point
-        return [context.binder.gather(x.data, out.data, self.index(x.shape), fill)]
+        x, index = inputs[0], self.index(inputs[0].shape)
+        fill = np.zeros(x.images, np.int32) if x.code_map is None else x.code_map.scales.zero_point
+        counts = x.images, x.data.size // x.images, index.size
+        return [context.binder.call("gather", x.data, out.data, x.data.dtype, *counts, index, fill)]
+
+    def step_values(self, prepared: PreparedWeights, inputs: Sequence[Shape], result: Shape) -> Index:
+        return self.index(inputs[0])
 
 
 @lru_cache(maxsize=256)
 def _ordered(operation: Rearrange, shape: Shape) -> tuple[Shape, Index]:
     height, width, channels = shape
     order = operation.order(shape)
-    found = order.transpose(1, 2, 0).ravel()
-    places = found % (height * width) * channels + found // (height * width)
-    return (order.shape[1], order.shape[2], order.shape[0]), np.where(found < 0, -1, places).astype(np.int32)
+    planar = order.transpose(1, 2, 0).ravel()
+    assert planar.max(initial=-1) < height * width * channels
+    index = planar % (height * width) * channels + planar // (height * width)
+    return (order.shape[1], order.shape[2], order.shape[0]), np.where(planar < 0, -1, index).astype(np.int32)
 
 
 def _positions(shape: Shape) -> NDArray[np.int64]:
@@ -192,6 +271,9 @@ class Reorg3d(Rearrange):
             return reorg_order(c, h, w, s, True).reshape(c, h, w)
         blocks = _positions(shape).reshape(channels, h, s, w, s)
         return np.reshape(blocks.transpose(2, 4, 0, 1, 3), (c, h, w))
+
+
+one_operation(Reorg3dSpec, lambda layer: Reorg3d(layer.stride, layer.reverse))
 
 
 def _reorganised(shape: Shape, stride: int, reverse: bool) -> tuple[int, int, int]:

@@ -20,19 +20,19 @@ from mpnet.engine.fuse import fuse_plan
 from mpnet.engine.memory import plan_arena
 from mpnet.engine.operations import Blur, Convolve, Normalize
 from mpnet.engine.options import EngineOptions
-from mpnet.engine.plan import Plan
+from mpnet.engine.plan import Plan, Step
 from mpnet.engine.prepare import Constants, Prepared, conv_shape
 from mpnet.engine.rules import kernel_activation
+from mpnet.errors import EngineError
 from mpnet.export import Configuration
 from mpnet.export.bundle.packed import pack_for
 from mpnet.export.bundle.records import Data, Records, Texts, assembled
-from mpnet.export.bundle.steps import step_fields, step_values
 from mpnet.export.bundle.weights import as_stored
 from mpnet.formats.documents.json_text import finite
 from mpnet.kernels._core import lib
 from mpnet.kernels.interface import ACTIVATIONS, ConvShape
 from mpnet.kernels.native import PRECISION_CODE, TYPE_CODE
-from mpnet.model.network import NETWORK_INPUT, Shape
+from mpnet.model.network import NETWORK_INPUT, LayerSpec, Shape
 from mpnet.model.precision import PRECISIONS, USUAL_NAMES, Precision
 
 CHECKS = 8
@@ -108,7 +108,7 @@ class _Bundle:
             )
         for step in plan.steps:
             layer = plan.network.layers[step.layer]
-            fields = step_fields(step, layer)
+            fields = _step_fields(step, layer)
             if isinstance(step.operation, Convolve):
                 fields["convolution"] = self._convolution(self._timed(step.operation, purpose), purpose)
             shapes = [plan.slots[index].shape for index in step.inputs]
@@ -117,7 +117,7 @@ class _Bundle:
             if isinstance(step.operation, Normalize):
                 fields["length"], starts = step.operation.rows(shapes[0][2])
                 fields |= {"first_start": self._list(starts), "segments": len(starts) - 1}
-            values = step_values(step.operation, self._prepared, shapes, plan.slots[step.output].shape)
+            values = step.operation.step_values(self._prepared, shapes, plan.slots[step.output].shape)
             self._steps.add(
                 values=self._data.piece(b"" if values is None else values.tobytes()),
                 layer=step.layer,
@@ -297,6 +297,16 @@ class _Bundle:
             arithmetic=text.one(str(ARITHMETIC_VERSION)),
         )
         return row
+
+
+def _step_fields(step: Step, layer: LayerSpec) -> dict[str, Any]:
+    """What a step's operation decides. Raises: EngineError for one that bundles do not have."""
+    if not step.operation.bundle:
+        raise EngineError(
+            f"--to bundle: layer {layer.index} ({layer.name}): bundles have no {step.operation.name}; "
+            "run this network with mpnet itself"
+        )
+    return {"operation": getattr(lib, f"MPB_{step.operation.bundle}"), **step.operation.step_fields()}
 
 
 def _category_ids(document: Mapping[str, Any], classes: int) -> list[int]:

@@ -1,4 +1,4 @@
-"""The oracle of the operations in csrc/combine.c and csrc/plain.c."""
+"""The oracle of everything but convolutions: functions of csrc/mpnet.h, whose arguments they take, without the table."""
 
 from __future__ import annotations
 
@@ -8,16 +8,124 @@ from typing import Any, Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from mpnet.errors import NonFiniteError
 from mpnet.kernels.arguments import CODES
 from mpnet.kernels.interface import ACTIVATIONS, MAPPED_ACTIVATIONS, NORMALISATIONS, OPERANDS
 from mpnet.kernels.reference_math import F32, activate, exp, fma
+from mpnet.kernels.rounding import quantized
+from mpnet.model.quantization import ROUNDINGS
 from mpnet.model.reals import narrowed, widened
 
 _f32, _f64 = np.float32, np.float64
 _ALL_ACTIVATIONS = ACTIVATIONS + MAPPED_ACTIVATIONS
 
 
-def _map(
+def per_image(values: NDArray[Any], like: NDArray[Any]) -> NDArray[Any]:
+    return values.reshape(-1, *([1] * (like.ndim - 1)))
+
+
+def refuse_not_finite(x: NDArray[Any], what: str) -> None:
+    if not np.isfinite(x).all():
+        raise NonFiniteError(f"{what} is NaN or infinite")
+
+
+def extremes(x: F32) -> F32:
+    """(n, 2) [min, max] per image, without -0."""
+    flat = x.reshape(len(x), -1)
+    return np.stack([flat.min(axis=1), flat.max(axis=1)], axis=1) + _f32(0)
+
+
+def value_range(x: NDArray[Any], dtype: Any, n: int, count: int, ranges: F32, *_: int) -> None:
+    refuse_not_finite(widened(x), "a tensor to be quantised")
+    ranges[:] = extremes(widened(x))
+
+
+def quantize(
+    x: NDArray[Any],
+    dtype: Any,
+    out: NDArray[Any],
+    n: int,
+    count: int,
+    inv_scale: F32,
+    zero_point: NDArray[np.int32],
+    rounding: int,
+    low: int,
+    high: int,
+    *_: int,
+) -> None:
+    inverse, zero = per_image(inv_scale, x), per_image(zero_point, x)
+    out[:] = quantized(widened(x), inverse, zero, ROUNDINGS[rounding], low, high)
+
+
+def dequantize(
+    x: NDArray[Any],
+    out: NDArray[Any],
+    dtype: Any,
+    n: int,
+    count: int,
+    scale: F32,
+    zero_point: NDArray[np.int32],
+    offset: F32,
+    *_: int,
+) -> None:
+    whole = (x.astype(np.int32) - per_image(zero_point, x)).astype(np.float32)
+    with np.errstate(over="ignore"):
+        out[:] = narrowed(whole * per_image(scale, x) + per_image(offset, x), dtype)
+
+
+def cast(x: NDArray[Any], dtype: Any, out: NDArray[Any], out_dtype: Any, *_: int) -> None:
+    out[:] = narrowed(widened(x), out_dtype)
+
+
+def maxpool(
+    x: NDArray[Any],
+    out: NDArray[Any],
+    dtype: Any,
+    n: int,
+    h: int,
+    w: int,
+    c: int,
+    out_h: int,
+    out_w: int,
+    size: int,
+    stride: int,
+    padding: int,
+    *_: int,
+) -> None:
+    is_code = dtype in CODES
+    lowest = np.iinfo(dtype).min if is_code else -np.inf
+    before = padding // 2
+    padded = np.full((n, h + padding + size, w + padding + size, c), lowest, dtype if is_code else np.float32)
+    padded[:, before : before + h, before : before + w] = x if is_code else widened(x)
+    result = np.full((n, out_h, out_w, c), lowest, padded.dtype)
+    for y in range(size):
+        for xx in range(size):
+            value = padded[:, y : y + (out_h - 1) * stride + 1 : stride, xx : xx + (out_w - 1) * stride + 1 : stride]
+            np.copyto(result, value, where=value > result)
+    out[:] = result if is_code else narrowed(result, dtype)
+
+
+def avgpool(x: NDArray[Any], out: NDArray[Any], dtype: Any, n: int, h: int, w: int, c: int, *_: int) -> None:
+    total = np.zeros((n, c), np.float32)
+    for pixel in widened(x).reshape(n, h * w, c).transpose(1, 0, 2):
+        total = total + pixel
+    out[:] = narrowed(total / _f32(h * w), dtype).reshape(out.shape)
+
+
+def upsample(x: NDArray[Any], out: NDArray[Any], dtype: Any, n: int, h: int, w: int, c: int, factor: int, *_: int) -> None:
+    out[:] = x.repeat(factor, axis=1).repeat(factor, axis=2)
+
+
+def concat_part(x: NDArray[Any], out: NDArray[Any], dtype: Any, pixels: int, c: int, out_c: int, at: int, *_: int) -> None:
+    out[..., at : at + c] = x
+
+
+def add(a: NDArray[Any], b: NDArray[Any], out: NDArray[Any], dtype: Any, out_dtype: Any, activation: int, *_: int) -> None:
+    with np.errstate(over="ignore"):
+        out[:] = narrowed(activate(widened(a) + widened(b), ACTIVATIONS[activation]), out_dtype)
+
+
+def map(
     x: NDArray[Any], dtype: Any, out: NDArray[Any], out_dtype: Any, activation: int, scale: float, shift: float, *_: int
 ) -> None:
     with np.errstate(over="ignore", invalid="ignore"):
@@ -27,7 +135,7 @@ def _map(
         out[:] = narrowed(activate(value, _ALL_ACTIVATIONS[activation]), out_dtype)
 
 
-def _combine(
+def combine(
     a: NDArray[Any],
     b: NDArray[Any],
     out: NDArray[Any],
@@ -60,7 +168,7 @@ def _combine(
         out[:] = narrowed(activate(value, ACTIVATIONS[activation]), out_dtype)
 
 
-def _multiply(
+def multiply(
     a: NDArray[Any],
     b: NDArray[Any],
     out: NDArray[Any],
@@ -80,7 +188,7 @@ def _multiply(
         out[:] = narrowed(activate(product, ACTIVATIONS[activation]), out_dtype)
 
 
-def _gather(
+def gather(
     x: NDArray[Any],
     out: NDArray[Any],
     dtype: Any,
@@ -151,7 +259,7 @@ def _local_response(x: F32, size: float, alpha: float, beta: float, kappa: float
     return result
 
 
-def _normalize(
+def normalize(
     x: NDArray[Any],
     out: NDArray[Any],
     dtype: Any,
@@ -176,7 +284,7 @@ def _normalize(
         out[:] = narrowed(result, dtype).reshape(out.shape)
 
 
-def _local_avgpool(
+def local_avgpool(
     x: NDArray[Any],
     out: NDArray[Any],
     dtype: Any,
@@ -204,7 +312,7 @@ def _local_avgpool(
             out[:, oy, ox] = narrowed(total / _f32(taps.shape[1]), dtype)
 
 
-def _channel_max(x: NDArray[Any], out: NDArray[Any], dtype: Any, pixels: int, c: int, out_c: int, *_: int) -> None:
+def channel_max(x: NDArray[Any], out: NDArray[Any], dtype: Any, pixels: int, c: int, out_c: int, *_: int) -> None:
     ordered = x if dtype in CODES else widened(x)
     result = ordered[..., :out_c].copy()
     for start in range(out_c, c, out_c):
@@ -214,8 +322,11 @@ def _channel_max(x: NDArray[Any], out: NDArray[Any], dtype: Any, pixels: int, c:
     out[:] = result if dtype in CODES else narrowed(result, dtype)
 
 
-PLAIN_FUNCTIONS: dict[str, Callable[..., None]] = {
-    function.__name__[1:]: function
-    for function in (_map, _combine, _multiply, _gather, _normalize, _local_avgpool, _channel_max)
-}
+FUNCTIONS: dict[str, Callable[..., None]] = {
+    function.__name__: function
+    for function in (
+        value_range, quantize, dequantize, cast, maxpool, avgpool, upsample, concat_part, add, map, combine, multiply, gather,
+        normalize, local_avgpool, channel_max,
+    )
+}  # fmt: skip
 """By name in csrc/mpnet.h, without mp."""

@@ -1,46 +1,61 @@
-"""Operations over the values of a row or a window, in plain C: normalisations, means, maxima across channels."""
+"""Operations over windows, or over the channels of a pixel: maxima, means, antialiasing."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Sequence
+from typing import Any, ClassVar, Sequence
 
 import numpy as np
 
-from mpnet.engine.operations.base import Context, Floats, Operation
+from mpnet.engine.operations.base import Context, Floats, Operation, one_operation
 from mpnet.engine.tensor import Tensor
 from mpnet.kernels.call import Call
 from mpnet.kernels.interface import ConvShape
+from mpnet.model.layers import AvgpoolSpec, LocalAvgpoolSpec
 from mpnet.model.network import NetworkSpec, Shape
-from mpnet.model.tree import Tree
 
 
 @dataclass(frozen=True)
-class Normalize(Operation):
-    """The channels of each pixel by one of NORMALISATIONS.
+class MaxPool(Operation):
+    """padding: total."""
 
-    parameters: of it. groups: so many equal parts, each by itself. tree: the sets of siblings, each by itself.
-    """
-
-    kind: str = "softmax"
-    parameters: tuple[float, ...] = ()
-    groups: int = 1
-    tree: Tree | None = None
+    size: int = 1
+    stride: int = 1
+    padding: int = 0
+    moves_values: ClassVar[bool] = True
+    keeps_order: ClassVar[bool] = True
+    bundle: ClassVar[str] = "MAXPOOL"
 
     @property
     def detail(self) -> str:
-        return self.kind
+        return f"{self.size}x{self.size}/{self.stride}"
 
-    def rows(self, channels: int) -> tuple[int, tuple[int, ...]]:
-        """(values of a row, where its segments begin, and its end)."""
-        length = channels // self.groups
-        return length, (0, length) if self.tree is None else self.tree.starts
+    def result_shape(self, network: NetworkSpec, inputs: Sequence[Shape]) -> Shape:
+        height, width, channels = inputs[0]
+        rest = self.padding - self.size
+        return ((height + rest) // self.stride + 1, (width + rest) // self.stride + 1, channels)
 
     def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
-        length, starts = self.rows(inputs[0].shape[2])
-        return [
-            context.binder.normalize(inputs[0].data, out.data, self.kind, length, np.array(starts, np.int32), self.parameters)
-        ]
+        return [context.binder.maxpool(inputs[0].data, out.data, size=self.size, stride=self.stride, padding=self.padding)]
+
+    def step_fields(self) -> dict[str, Any]:
+        return {"size": self.size, "stride": self.stride, "padding": self.padding}
+
+
+@dataclass(frozen=True)
+class AvgPool(Operation):
+    """Global mean per channel."""
+
+    bundle: ClassVar[str] = "AVGPOOL"
+
+    def result_shape(self, network: NetworkSpec, inputs: Sequence[Shape]) -> Shape:
+        return (1, 1, inputs[0][2])
+
+    def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
+        return [context.binder.avgpool(inputs[0].data, out.data)]
+
+
+one_operation(AvgpoolSpec, lambda layer: AvgPool())
 
 
 @dataclass(frozen=True)
@@ -50,6 +65,7 @@ class LocalAvgPool(Operation):
     size: int = 1
     strides: tuple[int, int] = (1, 1)
     padding: int = 0
+    bundle: ClassVar[str] = "LOCAL_AVGPOOL"
 
     @property
     def detail(self) -> str:
@@ -61,7 +77,15 @@ class LocalAvgPool(Operation):
         return ((height + rest) // self.strides[1] + 1, (width + rest) // self.strides[0] + 1, channels)
 
     def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
-        return [context.binder.local_avgpool(inputs[0].data, out.data, self.size, self.strides, self.padding)]
+        x, sizes = inputs[0].data, out.data.shape[1:3]
+        window = (self.size, *self.strides, self.padding)
+        return [context.binder.call("local_avgpool", x, out.data, x.dtype, *x.shape, *sizes, *window)]
+
+    def step_fields(self) -> dict[str, Any]:
+        return {"size": self.size, "stride": self.strides[0], "stride_y": self.strides[1], "padding": self.padding}
+
+
+one_operation(LocalAvgpoolSpec, lambda layer: LocalAvgPool(layer.size, layer.strides, layer.padding))
 
 
 @dataclass(frozen=True)
@@ -71,6 +95,7 @@ class ChannelMax(Operation):
     channels: int = 1
     moves_values: ClassVar[bool] = True
     keeps_order: ClassVar[bool] = True
+    bundle: ClassVar[str] = "CHANNEL_MAX"
 
     @property
     def detail(self) -> str:
@@ -80,7 +105,8 @@ class ChannelMax(Operation):
         return (*inputs[0][:2], self.channels)
 
     def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
-        return [context.binder.channel_max(inputs[0].data, out.data)]
+        x, channels = inputs[0].data, inputs[0].shape[2]
+        return [context.binder.call("channel_max", x, out.data, x.dtype, x.size // channels, channels, self.channels)]
 
 
 @dataclass(frozen=True)
@@ -89,6 +115,7 @@ class Blur(Operation):
 
     kind: int = 1
     stride: int = 1
+    bundle: ClassVar[str] = "CONVOLVE"  # a depthwise one
 
     @property
     def size(self) -> int:
