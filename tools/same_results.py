@@ -1,0 +1,376 @@
+"""Whether two source trees give the same results: identities, detections, measures, stores and exported files.
+
+    python tools/same_results.py BEFORE AFTER [--folder FOLDER] [--python PYTHON]
+
+BEFORE and AFTER are checkouts with a built C core. Each runs the same command lines on the same small networks and images, in a folder
+of its own; a table says what was compared, then every difference, and the exit status is 1 where there is one. What may differ is left
+out: times, dates, versions and the words of messages (LEFT_OUT). About two minutes on two cores.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import csv
+import hashlib
+import io
+import json
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+from typing import Any, Callable, Iterator
+
+# Keys of documents and columns of tables, wherever they stand: times, dates and who computed; then words and paths.
+LEFT_OUT = frozenset(
+    "created command versions latency seconds seconds_store time owner heartbeat ms doubt threads scratch_bytes "
+    "metric warnings warning why what reason reasons note notes message store path file files page title html "
+    "report".split()
+)
+QUICK = "runtime.threads=1"
+SCENES = 10
+NARROW = {"default": "int4", "layers": {"first": "int8", "heads": "int6"}}
+# name: overrides of the demo's experiment file (int8 per tensor, first layer and heads in fp16) or of the classifier's.
+EXPERIMENTS: dict[str, dict[str, Any]] = {
+    "fp32": {"precision": {"default": "fp32"}},
+    "mixed": {},
+    "winograd": {
+        "precision": {"default": "fp32_winograd", "layers": {"heads": "fp32", "conv-3": "int8"}},
+        "detection.resize": "letterbox",
+    },
+    "halves": {
+        "precision": {"default": "bf16", "layers": {"2..8": "fp16_half", "conv-6": "fp16", "heads": "int8"}},
+        "detection.nms_kind": "diounms",
+        "detection.max_detections": 20,
+    },
+    "calibrated": {
+        "precision": {"default": "int8"},
+        "quantization": {
+            "weights": {"method": "mse"},
+            "activations": {"ranges": "calibrated", "method": "percentile", "percentile": 99.9},
+            "layers": {"heads": {"activations": "dynamic"}},
+        },
+        "data.calibration": {"count": 6, "seed": 3},
+    },
+    "corrected": {
+        "precision": {"default": "int8"},
+        "quantization": {
+            "activations": {"mode": "symmetric", "ranges": "calibrated", "method": "entropy"},
+            "bias_correction": True,
+            "equalisation": True,
+        },
+        "data.calibration": {"count": 4},
+    },
+    "powers": {
+        "precision": {"default": "int8"},
+        "quantization": {
+            "activations": {"mode": "power_of_two", "ranges": "calibrated", "method": "moving_average"},
+            "weights": {"method": "power_of_two", "granularity": "per_tensor"},
+        },
+        "data.calibration": {"count": 4},
+        "model.batch_norm": "alexeyab",
+    },
+    "tensorflow": {
+        "precision": {"default": "int8"},
+        "quantization": {"activations": {"mode": "MIN_COMBINED"}, "weights": "per_tensor"},
+        "model.dialect": "alexeyab",
+    },
+    "narrow": {
+        "precision": NARROW,
+        "quantization": {"narrow": {"granularity": "per_group"}},
+        "data.calibration": {"count": 3},
+        "data.limit": 4,
+    },
+    "nearest": {
+        "precision": {"default": "int5", "layers": {"trunk": "int3", "first": "int8"}},
+        "quantization": {"narrow": {"rounding": "nearest", "method": "min_max"}, "weights": "per_channel"},
+        "data.limit": 4,
+    },
+}
+CLASSIFIER = """\
+name: shapes
+model: {{cfg: {tree}/shapes.cfg, weights: {tree}/shapes.weights, names: {tree}/shapes.names}}
+data: {{format: imagefolder, images: val/}}
+precision: {{default: int8, layers: {{first: fp16}}}}
+quantization: {{activations: {{mode: symmetric}}, weights: per_tensor}}
+output: runs/
+"""
+# name: experiment file, overrides. One process each, so that the order of work is always the same.
+SWEEPS: dict[str, tuple[str, dict[str, Any]]] = {
+    "exhaustive": ("small/experiment.yaml", {"strategy": "exhaustive", "precisions": "[fp32, fp16, int8]"}),
+    "additive": (
+        "demo/demo.yaml",
+        {"strategy": "additive", "budget.trials": 45, "objectives": "[agreement_AP, AP, bit_operations]"},
+    ),
+    "greedy": ("tiny/experiment.yaml", {"strategy": "greedy", "holdout": 0, "constraints.ap_drop": 0.5, "budget.trials": 60}),
+    "exact_front": ("small/experiment.yaml", {"strategy": "exact_front", "objectives": "[agreement_AP, weight_bytes]"}),
+    "classifier": ("shapes.yaml", {"strategy": "one_at_a_time", "precisions": "[fp32, int8, int4]"}),
+}
+
+
+class Journal:
+    """What one tree gave: facts by group and name, written as JSON for the comparison.
+
+    main: the tree's command line, called in this process, since a new interpreter takes longer than most calls.
+    """
+
+    def __init__(self, main: Callable[[list[str]], None]) -> None:
+        self.main = main
+        self.facts: dict[str, dict[str, Any]] = {}
+
+    def add(self, group: str, name: str, value: Any) -> None:
+        """Note a fact; value: anything JSON can hold, without what LEFT_OUT names."""
+        self.facts.setdefault(group, {})[name] = comparable(value)
+
+    def call(self, group: str, name: str, *arguments: str) -> Any:
+        """Call `mpnet ARGUMENTS...`; note its exit status and its JSON document, which is returned (None: there is none)."""
+        status, out = 0, io.StringIO()
+        sys.argv = ["mpnet", *arguments]
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(io.StringIO()) as err:
+            try:
+                self.main(list(arguments))
+            except SystemExit as left:
+                status = int(left.code or 0)
+        document = json.loads(out.getvalue()) if "--json" in arguments and status < 2 else None
+        self.add(group, name, {"status": status, "document": document})
+        if status not in (0, 1) and group != "exports" and group != "imports":
+            raise SystemExit(f"mpnet {' '.join(arguments)}: status {status}: {err.getvalue()}")
+        return document
+
+    def files(self, group: str, name: str, folder: Path, pattern: str = "**/*") -> None:
+        """Note all files below a folder: documents and stores by content, everything else by digest."""
+        for path in sorted(path for path in folder.glob(pattern) if path.is_file() and not path.is_symlink()):
+            self.add(group, f"{name}/{path.relative_to(folder)}", content_of(path))
+
+
+def comparable(value: Any) -> Any:
+    """A document without what may differ; texts that hold a document (notes of a store) as that document."""
+    if isinstance(value, dict):
+        return {key: comparable(held) for key, held in value.items() if key not in LEFT_OUT and not key.endswith("_ms")}
+    if isinstance(value, (list, tuple)):
+        return [comparable(held) for held in value]
+    if isinstance(value, str) and value[:1] in ("{", "["):
+        with contextlib.suppress(ValueError):
+            return comparable(json.loads(value))
+    return value
+
+
+def content_of(path: Path) -> Any:
+    """A JSON document, the rows of a CSV file or of a store's tables; of any other file the SHA-256 digest."""
+    if path.suffix == ".json":
+        return json.loads(path.read_text(encoding="utf-8"))
+    if path.suffix == ".csv":
+        with path.open(encoding="utf-8", newline="") as stream:
+            return list(csv.DictReader(stream))
+    if path.suffix == ".sqlite":
+        return rows_of(path)
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def rows_of(path: Path) -> dict[str, list[Any]]:
+    """Every table of a store as its rows in order; of names and values those that may differ are left out by their name."""
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        db.row_factory = sqlite3.Row
+        tables = [row[0] for row in db.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")]
+        rows = {table: [dict(row) for row in db.execute(f'SELECT * FROM "{table}" ORDER BY 1, 2')] for table in tables}
+    # Notes are rows of a name and a value; as a mapping, notes that may differ (`created`) are left out like keys.
+    return {
+        table: [{row["name"]: row["value"]} if set(row) == {"name", "value"} else row for row in held]
+        for table, held in rows.items()
+    }
+
+
+def overrides(settings: dict[str, Any], prefix: str = "") -> list[str]:
+    """Settings as `--set KEY=VALUE` arguments; JSON is YAML."""
+    written = ((key, value if isinstance(value, str) else json.dumps(value)) for key, value in settings.items())
+    return [part for key, value in written for part in ("--set", f"{prefix}{key}={value}")]
+
+
+def write_journal(tree: Path, folder: Path) -> None:
+    """Run everything with the tree's mpnet in the folder and write facts.json there."""
+    sys.path[:0] = [str(tree)]
+    os.environ["MPNET_CACHE"] = str(folder / "cache")
+    os.chdir(folder)
+    from mpnet.cli.main import main
+    from mpnet.demo.crops import write_imagefolder
+    from mpnet.demo.project import write_project
+    from tests.networks import small_cfg, tiny_cfg, write_experiment
+
+    journal = Journal(main)
+    write_project("demo", SCENES)
+    write_imagefolder(Path(), "val", SCENES)
+    Path("shapes.yaml").write_text(CLASSIFIER.format(tree=tree / "tests/classifier"), encoding="utf-8")
+    for name, text in (("small", small_cfg()), ("tiny", tiny_cfg())):
+        Path(name).mkdir()
+        write_experiment(Path(name), text)
+    for name in ("demo", "small", "tiny", "val"):
+        journal.files("inputs", name, Path(name))
+    runs = {name: run_experiment(journal, name, "demo/demo.yaml", settings) for name, settings in EXPERIMENTS.items()}
+    runs["classifier"] = run_experiment(journal, "classifier", "shapes.yaml", {})
+    compare_and_report(journal, runs)
+    for name in ("mixed", "calibrated", "narrow", "classifier"):
+        export_all(journal, name, runs[name])
+    import_back(journal)
+    for name, (experiment, settings) in SWEEPS.items():
+        run_sweep(journal, name, experiment, settings)
+    (folder / "facts.json").write_text(json.dumps(journal.facts), encoding="utf-8")
+
+
+def run_experiment(journal: Journal, name: str, experiment: str, settings: dict[str, Any]) -> str:
+    """Run one experiment; note its result and detections, and return the folder of the result."""
+    chosen = overrides({"name": name, "output": "../runs" if "/" in experiment else "runs", **settings})
+    document = journal.call("experiments", name, "run", experiment, *chosen, "--set", QUICK, "-q", "--json")
+    journal.files("experiments", name, Path("runs") / name)
+    journal.files("experiments", "calibration", Path("runs/calibration"))
+    return f"runs/{name}/{document['id']}"
+
+
+def compare_and_report(journal: Journal, runs: dict[str, str]) -> None:
+    """Comparisons, a report's data, analyses, what `show` and `detect` print, and the file that `init` writes."""
+    journal.call("commands", "compare", "compare", runs["fp32"], runs["mixed"], runs["calibrated"], "--json", "-q")
+    journal.call("commands", "compare classifiers", "compare", runs["classifier"], runs["classifier"], "--json", "-q")
+    journal.call(
+        "commands", "report", *"report -q --json --draws 200 -o report.html --data report".split(), runs["fp32"], runs["mixed"]
+    )
+    journal.files("commands", "report", Path("report"))
+    for name in ("mixed", "narrow", "classifier"):
+        journal.call("commands", f"analyze {name}", "analyze", runs[name], "--images", "2", "--json", "-q")
+        journal.call("commands", f"show {name}", "show", runs[name], "--json")
+        journal.call("commands", f"steps {name}", "show", runs[name], "--steps", "--json")
+    image = "demo/val/images/00002.png"
+    journal.call("commands", "detect", "detect", runs["calibrated"], image, "--json", "-q")
+    journal.call("commands", "beside", "detect", runs["mixed"], image, "--beside", "fp32", "--json", "-q")
+    model = "demo/model/demo"
+    journal.call(
+        "commands", "init", *f"init --cfg {model}.cfg --names {model}.names --images demo/val/images -o init.yaml --json".split()
+    )
+    journal.call("commands", "init's file", "run", "init.yaml", "--set", "data.limit=2", "--set", QUICK, "-q", "--json")
+
+
+def export_all(journal: Journal, name: str, run: str) -> None:
+    """Export a result to every target in every flavour, and with boxes; refusals count by their exit status."""
+    targets = journal.call("exports", "targets", "targets", "--json")["targets"]
+    for target, about in targets.items():
+        for flavour in about["flavours"] or [""]:
+            for options in ([], ["--with-boxes"], ["--packed", "avx2,scalar"]):
+                if options and options[0][2:].replace("-", "_") not in about["options"]:
+                    continue
+                label = "-".join(filter(None, (target, flavour, *options[:1])))
+                folder = Path("exports") / name / label
+                folder.mkdir(parents=True)
+                chosen = ["--to", target, *(["--flavour", flavour] if flavour else []), *options]
+                journal.call("exports", f"{name} {label}", "export", run, *chosen, "-o", str(folder / f"net{about['suffix']}"))
+                journal.files("exports", f"{name} {label}", folder)
+
+
+def import_back(journal: Journal) -> None:
+    """Import what was exported to ONNX and TensorFlow Lite, in floating point and quantised."""
+    for path in sorted(Path("exports").glob("*/*/net.onnx")) + sorted(Path("exports").glob("*/*/net.tflite")):
+        label = f"{path.parent.parent.name} {path.parent.name}"
+        folder = Path("imports") / label.replace(" ", "-")
+        journal.call("imports", label, "import", str(path), "-o", str(folder), "--name", "back", "--json")
+        if folder.is_dir():
+            journal.files("imports", label, folder)
+
+
+def run_sweep(journal: Journal, name: str, experiment: str, settings: dict[str, Any]) -> None:
+    """Run a sweep; note its document and all rows of its store."""
+    store = f"sweeps/{name}.sqlite"
+    Path("sweeps").mkdir(exist_ok=True)
+    chosen = [*overrides({"name": name}), *overrides(settings, "sweep."), "--set", QUICK]
+    journal.call("sweeps", name, "sweep", experiment, *chosen, "--store", store, "--workers", "1", "--yes", "-q", "--json")
+    journal.files("sweeps", name, Path("sweeps"), f"{name}.sqlite")
+
+
+def differences(before: Any, after: Any, place: str = "") -> Iterator[str]:
+    """Each value that differs, as `place: before -> after`."""
+    if isinstance(before, dict) and isinstance(after, dict):
+        for key in sorted({*before, *after}):
+            yield from differences(before.get(key, "(nothing)"), after.get(key, "(nothing)"), f"{place}.{key}" if place else key)
+    elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
+        for number, (left, right) in enumerate(zip(before, after, strict=True)):
+            yield from differences(left, right, f"{place}[{number}]")
+    elif before != after:
+        yield f"{place}: {str(before)[:90]} -> {str(after)[:90]}"
+
+
+def leaves(value: Any) -> int:
+    """How many values a document holds."""
+    held = value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
+    return 1 if held is None else sum(map(leaves, held))
+
+
+def compare(before: dict[str, dict[str, Any]], after: dict[str, dict[str, Any]], most: int = 8) -> int:
+    """Print a table and the differences (at most `most` of a name); return their number."""
+    count = Counter[str]()
+    lines = []
+    for group in sorted({*before, *after}):
+        old, new = before.get(group, {}), after.get(group, {})
+        for name in sorted({*old, *new}):
+            found = list(differences(old.get(name, "(nothing)"), new.get(name, "(nothing)"), f"{group}: {name}: "))
+            count[group] += len(found)
+            lines += found[:most] + ([f"{group}: {name}: and {len(found) - most} more"] if len(found) > most else [])
+    print(f"{'':12} {'names':>6} {'values':>8} {'differ':>7}")
+    for group, facts in before.items():
+        print(f"{group:12} {len(facts):6} {leaves(facts):8} {count[group]:7}")
+    print(*lines, sep="\n", end="\n" if lines else "")
+    return sum(count.values())
+
+
+def continued(after: Path, folder: Path, python: str) -> bool:
+    """Whether AFTER goes on in BEFORE's folder without computing anything: it knows the finished sweep and run by their identity."""
+    experiment, settings = SWEEPS["exhaustive"]
+    chosen = [*overrides({"name": "exhaustive"}), *overrides(settings, "sweep."), "--set", QUICK]
+    command = [python, "-m", "mpnet", "sweep", experiment, *chosen, "--store", "sweeps/exhaustive.sqlite", "--workers", "1"]
+    done = subprocess.run(
+        [*command, "-q", "--json"],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(after)},
+        stdout=subprocess.PIPE,
+        check=False,
+        text=True,
+    )
+    return done.returncode == 0 and json.loads(done.stdout)["computed"] == 0
+
+
+def main() -> int:
+    """Run both trees at once, in folders of their own, and compare what they gave."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("trees", nargs=2, metavar="TREE", type=Path, help="BEFORE and AFTER: checkouts with a built core")
+    parser.add_argument("--folder", type=Path, help="where to work; replaced [default: a temporary one]")
+    parser.add_argument("--python", default=sys.executable, help="interpreter for both [default: this one]")
+    parser.add_argument("--write", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    before, after = (tree.resolve() for tree in options.trees)
+    if options.write:
+        write_journal(before, after)
+        return 0
+    with contextlib.ExitStack() as stack:
+        folder = options.folder or Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        folders = [folder.resolve() / name for name in ("before", "after")]
+        for path in folders:
+            shutil.rmtree(path, ignore_errors=True)
+            path.mkdir(parents=True)
+        # BEFORE may be older than this file: each tree is run by this file, in a process that finds that tree's modules.
+        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+        environment.pop("PYTHONPATH", None)
+        processes = [
+            subprocess.Popen([options.python, __file__, str(tree), str(path), "--write"], env=environment, cwd=path)
+            for tree, path in zip((before, after), folders, strict=True)
+        ]
+        if any([process.wait() for process in processes]):
+            print("a tree failed; what it said stands above", file=sys.stderr)
+            return 2
+        count = compare(*(json.loads((path / "facts.json").read_text(encoding="utf-8")) for path in folders))
+        goes_on = continued(after, folders[0], options.python)
+    print("a sweep of BEFORE is " + ("known" if goes_on else "NOT known") + " to AFTER")
+    print("the same" if not count and goes_on else f"{count} values differ")
+    return 1 if count or not goes_on else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
