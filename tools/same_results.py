@@ -25,10 +25,12 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, Callable, Iterator
 
+import yaml
+
 # Keys of documents and columns of tables, wherever they stand: times, dates and who computed; then words and paths.
 LEFT_OUT = frozenset(
     "created command versions latency seconds seconds_store time owner heartbeat ms doubt threads scratch_bytes "
-    "metric warnings warning why what reason reasons note notes message store path file files page title html "
+    "intervals_by warnings warning why what reason reasons note notes message path file files page title html "
     "report".split()
 )
 QUICK = "runtime.threads=1"
@@ -116,15 +118,20 @@ class Journal:
     """What one tree gave: facts by group and name, written as JSON for the comparison.
 
     main: the tree's command line, called in this process, since a new interpreter takes longer than most calls.
+    folders: paths that texts of documents may begin with, and what stands for them.
     """
 
-    def __init__(self, main: Callable[[list[str]], None]) -> None:
+    def __init__(self, main: Callable[[list[str]], None], folders: dict[str, str]) -> None:
         self.main = main
+        self.folders = folders
         self.facts: dict[str, dict[str, Any]] = {}
 
     def add(self, group: str, name: str, value: Any) -> None:
         """Note a fact; value: anything JSON can hold, without what LEFT_OUT names."""
-        self.facts.setdefault(group, {})[name] = comparable(value)
+        text = json.dumps(comparable(value))
+        for folder, stand_in in self.folders.items():
+            text = text.replace(folder, stand_in)
+        self.facts.setdefault(group, {})[name] = json.loads(text)
 
     def call(self, group: str, name: str, *arguments: str) -> Any:
         """Call `mpnet ARGUMENTS...`; note its exit status and its JSON document, which is returned (None: there is none)."""
@@ -160,9 +167,11 @@ def comparable(value: Any) -> Any:
 
 
 def content_of(path: Path) -> Any:
-    """A JSON document, the rows of a CSV file or of a store's tables; of any other file the SHA-256 digest."""
+    """A JSON or YAML document, the rows of a CSV file or of a store's tables; of any other file the SHA-256 digest."""
     if path.suffix == ".json":
         return json.loads(path.read_text(encoding="utf-8"))
+    if path.suffix in (".yaml", ".yml"):
+        return yaml.safe_load(path.read_text(encoding="utf-8"))
     if path.suffix == ".csv":
         with path.open(encoding="utf-8", newline="") as stream:
             return list(csv.DictReader(stream))
@@ -200,7 +209,7 @@ def write_journal(tree: Path, folder: Path) -> None:
     from mpnet.demo.project import write_project
     from tests.networks import small_cfg, tiny_cfg, write_experiment
 
-    journal = Journal(main)
+    journal = Journal(main, {str(tree): "TREE", str(folder): "FOLDER"})
     write_project("demo", SCENES)
     write_imagefolder(Path(), "val", SCENES)
     Path("shapes.yaml").write_text(CLASSIFIER.format(tree=tree / "tests/classifier"), encoding="utf-8")
@@ -246,7 +255,9 @@ def compare_and_report(journal: Journal, runs: dict[str, str]) -> None:
     journal.call("commands", "beside", "detect", runs["mixed"], image, "--beside", "fp32", "--json", "-q")
     model = "demo/model/demo"
     journal.call(
-        "commands", "init", *f"init --cfg {model}.cfg --names {model}.names --images demo/val/images -o init.yaml --json".split()
+        "commands",
+        "init",
+        *f"init --cfg {model}.cfg --names {model}.names --images demo/val/images -o init.yaml --json".split(),
     )
     journal.call("commands", "init's file", "run", "init.yaml", "--set", "data.limit=2", "--set", QUICK, "-q", "--json")
 
@@ -290,7 +301,9 @@ def differences(before: Any, after: Any, place: str = "") -> Iterator[str]:
     """Each value that differs, as `place: before -> after`."""
     if isinstance(before, dict) and isinstance(after, dict):
         for key in sorted({*before, *after}):
-            yield from differences(before.get(key, "(nothing)"), after.get(key, "(nothing)"), f"{place}.{key}" if place else key)
+            yield from differences(
+                before.get(key, "(nothing)"), after.get(key, "(nothing)"), f"{place}.{key}" if place else key
+            )
     elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
         for number, (left, right) in enumerate(zip(before, after, strict=True)):
             yield from differences(left, right, f"{place}[{number}]")

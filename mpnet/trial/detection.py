@@ -23,7 +23,8 @@ from mpnet.model.task import DETECTION
 from mpnet.trial.kit import Kit
 from mpnet.trial.measure import DetectionUpperBounds, Meter, measure_detections
 
-METRIC = "COCO AP@[.50:.95], 101 recall points, 100 detections per image and class; Darknet mAP@0.5, 11 points"
+# Part of what identifies stored results, so its words never change.
+METRIC = "COCO AP@[.50:.95], 101 recall points, 100 detections per picture and class; Darknet mAP@0.5, 11 points"
 
 
 @dataclass(frozen=True, eq=False)
