@@ -2,9 +2,9 @@
 
     python tools/same_results.py BEFORE AFTER [--folder FOLDER] [--python PYTHON]
 
-BEFORE and AFTER are checkouts with a built C core. Each runs the same command lines on the same small networks and images, in a folder
-of its own; a table says what was compared, then every difference, and the exit status is 1 where there is one. What may differ is left
-out: times, dates, versions and the words of messages (LEFT_OUT). About two minutes on two cores.
+BEFORE and AFTER are checkouts with a built C core that nobody edits meanwhile. Each runs the same command lines on the same
+small networks and images, in a folder of its own; a table says what was compared, then every difference, and the exit status is
+1 where there is one. What may differ is left out: times, dates, versions and the words of messages (LEFT_OUT).
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import json
 import os
 import shutil
 import sqlite3
+import struct
 import subprocess
 import sys
 import tempfile
@@ -28,11 +29,23 @@ from typing import Any, Callable, Iterator
 import yaml
 
 # Keys of documents and columns of tables, wherever they stand: times, dates and who computed; then words and paths.
-LEFT_OUT = frozenset(
-    "created command versions latency seconds seconds_store time owner heartbeat ms doubt threads scratch_bytes "
-    "intervals_by warnings warning why what reason reasons note notes message path file files page title html "
-    "report".split()
-)
+LEFT_OUT = {
+    *("created", "command", "versions", "latency", "seconds", "seconds_store", "time", "owner", "heartbeat", "ms", "doubt"),
+    *(
+        "threads",
+        "scratch_bytes",
+        "intervals_by",
+        "summary",
+        "became",
+        "warnings",
+        "warning",
+        "why",
+        "what",
+        "reason",
+        "reasons",
+    ),
+    *("note", "notes", "message", "path", "file", "files", "page", "title", "html", "report", "bytes"),
+}
 QUICK = "runtime.threads=1"
 SCENES = 10
 NARROW = {"default": "int4", "layers": {"first": "int8", "heads": "int6"}}
@@ -95,10 +108,10 @@ EXPERIMENTS: dict[str, dict[str, Any]] = {
 }
 CLASSIFIER = """\
 name: shapes
-model: {{cfg: {tree}/shapes.cfg, weights: {tree}/shapes.weights, names: {tree}/shapes.names}}
-data: {{format: imagefolder, images: val/}}
-precision: {{default: int8, layers: {{first: fp16}}}}
-quantization: {{activations: {{mode: symmetric}}, weights: per_tensor}}
+model: {cfg: shapes.cfg, weights: shapes.weights, names: shapes.names}
+data: {format: imagefolder, images: val/}
+precision: {default: int8, layers: {first: fp16}}
+quantization: {activations: {mode: symmetric}, weights: per_tensor}
 output: runs/
 """
 # name: experiment file, overrides. One process each, so that the order of work is always the same.
@@ -150,7 +163,7 @@ class Journal:
 
     def files(self, group: str, name: str, folder: Path, pattern: str = "**/*") -> None:
         """Note all files below a folder: documents and stores by content, everything else by digest."""
-        for path in sorted(path for path in folder.glob(pattern) if path.is_file() and not path.is_symlink()):
+        for path in sorted(path for path in folder.glob(pattern) if path.is_file() and path.stem != "time"):
             self.add(group, f"{name}/{path.relative_to(folder)}", content_of(path))
 
 
@@ -177,7 +190,22 @@ def content_of(path: Path) -> Any:
             return list(csv.DictReader(stream))
     if path.suffix == ".sqlite":
         return rows_of(path)
+    if path.suffix == ".mpnet":
+        return sections_of(path.read_bytes())
+    if path.name == "back.cfg":  # what an import wrote; its comments are words
+        return [line.partition("#")[0].strip() for line in path.read_text(encoding="utf-8").splitlines()]
     return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def sections_of(bundle: bytes) -> dict[str, str]:
+    """The digest of each section of a bundle (docs/bundle.md) but texts and origin, which hold paths, dates and versions."""
+    count = struct.unpack_from("<I", bundle, 12)[0]
+    table = [struct.unpack_from("<QQ", bundle, 32 + 24 * number) for number in range(count)]
+    return {
+        str(number): hashlib.sha256(bundle[offset : offset + length]).hexdigest()
+        for number, (offset, length) in enumerate(table)
+        if number not in (9, 10)
+    }
 
 
 def rows_of(path: Path) -> dict[str, list[Any]]:
@@ -212,7 +240,9 @@ def write_journal(tree: Path, folder: Path) -> None:
     journal = Journal(main, {str(tree): "TREE", str(folder): "FOLDER"})
     write_project("demo", SCENES)
     write_imagefolder(Path(), "val", SCENES)
-    Path("shapes.yaml").write_text(CLASSIFIER.format(tree=tree / "tests/classifier"), encoding="utf-8")
+    for suffix in ("cfg", "weights", "names"):
+        shutil.copy(tree / f"tests/classifier/shapes.{suffix}", ".")
+    Path("shapes.yaml").write_text(CLASSIFIER, encoding="utf-8")
     for name, text in (("small", small_cfg()), ("tiny", tiny_cfg())):
         Path(name).mkdir()
         write_experiment(Path(name), text)
@@ -242,9 +272,8 @@ def compare_and_report(journal: Journal, runs: dict[str, str]) -> None:
     """Comparisons, a report's data, analyses, what `show` and `detect` print, and the file that `init` writes."""
     journal.call("commands", "compare", "compare", runs["fp32"], runs["mixed"], runs["calibrated"], "--json", "-q")
     journal.call("commands", "compare classifiers", "compare", runs["classifier"], runs["classifier"], "--json", "-q")
-    journal.call(
-        "commands", "report", *"report -q --json --draws 200 -o report.html --data report".split(), runs["fp32"], runs["mixed"]
-    )
+    page = ("-o", "report.html", "--data", "report")
+    journal.call("commands", "report", "report", runs["fp32"], runs["mixed"], *page, "--draws", "200", "--json", "-q")
     journal.files("commands", "report", Path("report"))
     for name in ("mixed", "narrow", "classifier"):
         journal.call("commands", f"analyze {name}", "analyze", runs[name], "--images", "2", "--json", "-q")
@@ -324,7 +353,7 @@ def compare(before: dict[str, dict[str, Any]], after: dict[str, dict[str, Any]],
     for group in sorted({*before, *after}):
         old, new = before.get(group, {}), after.get(group, {})
         for name in sorted({*old, *new}):
-            found = list(differences(old.get(name, "(nothing)"), new.get(name, "(nothing)"), f"{group}: {name}: "))
+            found = list(differences(old.get(name, "(nothing)"), new.get(name, "(nothing)"), f"{group}: {name}"))
             count[group] += len(found)
             lines += found[:most] + ([f"{group}: {name}: and {len(found) - most} more"] if len(found) > most else [])
     print(f"{'':12} {'names':>6} {'values':>8} {'differ':>7}")
@@ -335,7 +364,7 @@ def compare(before: dict[str, dict[str, Any]], after: dict[str, dict[str, Any]],
 
 
 def continued(after: Path, folder: Path, python: str) -> bool:
-    """Whether AFTER goes on in BEFORE's folder without computing anything: it knows the finished sweep and run by their identity."""
+    """Whether AFTER knows a finished sweep in BEFORE's folder, and computes nothing of it again."""
     experiment, settings = SWEEPS["exhaustive"]
     chosen = [*overrides({"name": "exhaustive"}), *overrides(settings, "sweep."), "--set", QUICK]
     command = [python, "-m", "mpnet", "sweep", experiment, *chosen, "--store", "sweeps/exhaustive.sqlite", "--workers", "1"]
@@ -364,7 +393,7 @@ def main() -> int:
         return 0
     with contextlib.ExitStack() as stack:
         folder = options.folder or Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        folders = [folder.resolve() / name for name in ("before", "after")]
+        folders = [folder.resolve() / name for name in ("1", "2")]  # equally long: places in bundles count texts
         for path in folders:
             shutil.rmtree(path, ignore_errors=True)
             path.mkdir(parents=True)
