@@ -1,0 +1,47 @@
+"""Texts of boxes: where they stand, and how the work to place them grows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mpnet.report import draw
+from mpnet.report.draw import Label, draw_labels
+
+
+def crowd(count: int) -> list[Label]:
+    """Boxes at random in an image of 640 x 480."""
+    random = np.random.default_rng(4)
+    corners = random.uniform((0, 20), (600, 440), (count, 2))
+    return [Label((x, y, 30.0, 30.0), n % 9, f"class {n % 9} {n % 100}%") for n, (x, y) in enumerate(corners.tolist())]
+
+
+def test_placing_many_texts_takes_work_in_proportion_to_their_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared = []
+    covered = draw._covered
+
+    def counting(places: Any, size: Any, taken: Any) -> Any:
+        compared.append(len(places) * len(taken))
+        return covered(places, size, taken)
+
+    monkeypatch.setattr(draw, "_covered", counting)
+    per_text = []
+    for count in (150, 1200):
+        compared.clear()
+        draw_labels(np.zeros((480, 640, 3), np.uint8), crowd(count))
+        per_text.append(sum(compared) / count)
+    # Every text is compared with all others once, at its first place; what a crowded one costs beside that has a limit.
+    assert per_text[1] - 1200 / 2 <= (6 + 9 * draw._NEAREST) * draw._SEEN
+    assert per_text[1] <= 3 * per_text[0]
+
+
+def test_a_few_texts_in_one_corner_do_not_cover_each_other() -> None:
+    labels = [Label((100.0 + n, 100.0 + n, 40.0, 40.0), n, f"n{n}") for n in range(20)]
+    areas: list[tuple[int, int, int, int]] = []
+    image = draw_labels(np.zeros((480, 640, 3), np.uint8), labels)
+    for label in labels:
+        ys, xs = np.nonzero((image == draw.class_colour(label.category)).all(axis=2))
+        areas.append((xs.min(), ys.min(), xs.max(), ys.max()))
+    assert len(set(areas)) == len(labels)
