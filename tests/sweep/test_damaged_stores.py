@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import math
+import os
 import shutil
+import signal
 import sqlite3
+import struct
 import subprocess
 import sys
+from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Iterator
 
 import pytest
 
@@ -19,16 +25,29 @@ from mpnet.report.model import Status
 from mpnet.report.store_source import from_store
 from mpnet.resolve.stored_sweep import read_sweep
 from mpnet.sweep.findings import sweep_status
-from mpnet.sweep.store import Trial, TrialStore
+from mpnet.sweep.store import Trial, TrialStore, Work
 from mpnet.sweep.store.records import read_records
+from mpnet.sweep.store.ruled_out import RuledOut
 from mpnet.sweep.store.salvage import salvage
 from tests.report.made_store import CONTEXT, SUBJECT, make_store
 
 WRONG: dict[str, tuple[str, str]] = {
-    "value-text": ("UPDATE trials SET AP = 'x' WHERE key = 'fffffffffff'", "trial fffffffffff: AP must be a number, not 'x'"),
+    "value-infinite": ("UPDATE trials SET AP = 9e999 WHERE key = 'fffffffffff'", "AP must be a number from -1 to 100"),
+    "value-low": ("UPDATE trials SET weight_bytes = -1.5 WHERE key = 'fffffffffff'", "weight_bytes must be a number from 0"),
+    "value-changed": (
+        "UPDATE trials SET AP = 12.5 WHERE key = 'fffffffffff'",
+        "trial fffffffffff: its checksum does not match",
+    ),
+    "key-changed": ("UPDATE trials SET key = 'qqqqqqqqqqh' WHERE key = 'fffffffffff'", "its checksum does not match"),
+    "heartbeat": ("INSERT INTO claims VALUES ('unit', 'elsewhere:1:x', 'now')", "claim 'unit': heartbeat must be a number"),
+    "work": ("INSERT INTO work VALUES (1, 0, 'long')", "work: seconds must be a number from 0"),
+    "value-text": (
+        "UPDATE trials SET AP = 'x' WHERE key = 'fffffffffff'",
+        "trial f{11}: AP must be a number from -1 to 100, not 'x'",
+    ),
     "value-blob": ("UPDATE trials SET AP50 = x'00'", "AP50 must be a number"),
     "key-blob": ("UPDATE trials SET key = x'00' WHERE key = 'fffffffffff'", "key must be a precision string"),
-    "key-short": ("UPDATE trials SET key = 'f' WHERE key = 'fffffffffff'", "different numbers of layers"),
+    "key-short": ("UPDATE trials SET key = 'f', checksum = NULL WHERE key = 'fffffffffff'", "different numbers of layers"),
     "findings-list": ("UPDATE meta SET value = '[1]' WHERE name = 'findings'", r"findings must be an object, not \[1\]"),
     "status-cut": ("UPDATE meta SET value = '{\"state\"' WHERE name = 'status'", "status is not valid JSON"),
     "sweep-name": ("UPDATE meta SET value = '{\"name\": 5}' WHERE name = 'sweep'", "sweep.name must be a text, not 5"),
@@ -65,11 +84,103 @@ def test_damage_is_said_in_one_line_with_what_can_be_saved(made: Path, name: str
     assert "\n" not in str(told.value)
 
 
+VALUES = ("x", "", b"\0", -1, -1.5, 1 << 62, 1e301, math.inf, -math.inf)
+
+
+def columns(path: Path) -> list[tuple[str, str]]:
+    with closing(sqlite3.connect(path)) as direct:
+        tables = [row[0] for row in direct.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        return [(table, row[1]) for table in tables for row in direct.execute(f"PRAGMA table_info({table})")]
+
+
+def paths_of(document: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The path of every value in a JSON document, that of the whole first."""
+    yield path
+    if isinstance(document, (dict, list)):
+        for key, value in document.items() if isinstance(document, dict) else enumerate(document):
+            yield from paths_of(value, (*path, key))
+
+
+def changed(document: Any, path: tuple[Any, ...], value: Any) -> Any:
+    if not path:
+        return value
+    copy = document.copy()
+    copy[path[0]] = changed(document[path[0]], path[1:], value)
+    return copy
+
+
+def test_a_value_of_any_type_in_any_column_is_read_or_refused_in_one_line(made: Path) -> None:
+    with TrialStore.open(made, SUBJECT) as store:
+        store.add(1, (), work=Work(1.0, 1.0), ruled_out=RuledOut("front", ("fq", "qf")))
+        store.set_note("sweep", json.dumps({**store.document("sweep"), "front_name": "front"}))
+    whole, refused = made.read_bytes(), 0
+    for (table, column), value in itertools.product(columns(made), VALUES):
+        made.write_bytes(whole)
+        with closing(sqlite3.connect(made, isolation_level=None)) as direct:
+            direct.execute("PRAGMA synchronous = OFF")
+            direct.execute("INSERT INTO claims VALUES ('unit', 'elsewhere:1:x', 1.0)")
+            with suppress(sqlite3.IntegrityError):  # SQLite itself refuses a text as the number of a row
+                direct.execute(f'UPDATE OR IGNORE {table} SET "{column}" = ?', (value,))
+        refused += is_refused(made)
+    assert refused > 200
+
+
+def test_a_value_of_any_type_in_any_document_is_read_or_refused_in_one_line(made: Path) -> None:
+    with closing(sqlite3.connect(made)) as direct:
+        notes = {name: text for name, text in direct.execute("SELECT name, value FROM meta") if text.startswith("{")}
+    refused = 0
+    for name, text in notes.items():
+        document = json.loads(text)
+        for path, value in itertools.product(paths_of(document), ("x", -1, 1.5, 1 << 70, True, None, [], {}, [{}])):
+            with closing(sqlite3.connect(made, isolation_level=None)) as direct:
+                direct.execute("PRAGMA synchronous = OFF")
+                direct.execute("UPDATE meta SET value = ? WHERE name = ?", (json.dumps(changed(document, path, value)), name))
+            refused += is_refused(made)
+        change(made, f"UPDATE meta SET value = '{text}' WHERE name = '{name}'")
+    assert refused > 100
+
+
+def is_refused(path: Path) -> bool:
+    """Whether a store is refused, in one line, by what reads it; any other error fails the test."""
+    try:
+        sweep_status(path)
+        with TrialStore.read(path) as store:
+            list(store.trials(1))
+    except StoreError as error:
+        assert "\n" not in str(error)
+        return True
+    return False
+
+
+def test_every_bit_of_a_trial_is_held_by_its_checksum(tmp_path: Path) -> None:
+    """Bits are flipped in the file where a trial's values lie: it reads as it was, or is refused, or its page is damaged."""
+    path = tmp_path / "s.sqlite"
+    trials = [Trial(key, {"AP": 41.625, "weight_bytes": 1e6 / 3, "bit_operations": 12345.0}) for key in ("fff", "ffq")]
+    with TrialStore.open(path, SUBJECT) as store:
+        store.add(store.context(CONTEXT), trials)
+    whole = path.read_bytes()
+    start = whole.rindex(struct.pack(">d", trials[0].values["weight_bytes"])) - 40
+    refused = 0
+    for bit in range(0, 8 * 56, 3):
+        content = bytearray(whole)
+        content[start + bit // 8] ^= 1 << bit % 8
+        path.write_bytes(content)
+        try:
+            with TrialStore.read(path) as store:
+                assert [trial for trial in store.trials(1) if trial not in trials] == []
+        except StoreError:
+            refused += 1
+    assert refused > 50
+
+
 @pytest.mark.parametrize(
     ("name", "trials"),
     [
         ("value-text", 59),
         ("value-blob", 0),
+        ("value-changed", 59),
+        ("key-changed", 59),
+        ("heartbeat", 60),
         ("findings-list", 60),
         ("status-cut", 60),
         ("note-bytes", 60),
@@ -139,9 +250,23 @@ def test_every_sweep_of_a_store_is_salvaged_with_what_was_found(tmp_path: Path) 
         assert [trial.values["AP"] for number in (1, 2) for trial in store.trials(number)] == [2.0, 3.0]
 
 
+def test_a_killed_salvage_leaves_nothing_in_the_way(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = tmp_path / "new" / "new.sqlite"
+    with monkeypatch.context() as patch:
+        patch.setattr(TrialStore, "set_note", lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+        child = os.fork()
+        if child == 0:
+            salvage(made, out)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+    assert not out.exists()
+    assert list(out.parent.iterdir())
+    assert salvage(made, out)["trials"] == 60
+    assert [path.name for path in out.parent.iterdir()] == [out.name]
+
+
 def test_a_damaged_page_costs_what_lies_on_it(tmp_path: Path) -> None:
     path = tmp_path / "s.sqlite"
-    trials = [Trial(f"{number:06d}", {"AP": float(number)}) for number in range(5_000)]
+    trials = [Trial(f"{number:06d}", {"weight_bytes": float(number)}) for number in range(5_000)]
     with TrialStore.open(path, SUBJECT) as store:
         context = store.context(CONTEXT)
         store.add(context, trials)

@@ -6,6 +6,7 @@ import sqlite3
 import time
 from typing import Sequence
 
+from mpnet.sweep.store.documents import check_claim
 from mpnet.sweep.store.owners import Owners
 
 TABLE = "claims (name TEXT PRIMARY KEY, owner TEXT NOT NULL, heartbeat REAL NOT NULL) WITHOUT ROWID"
@@ -13,7 +14,10 @@ LEASE_SECONDS = 600.0  # only for other machines: here a dead process is found a
 
 
 class Claims:
-    """Of one owner, in a store. All but `held` write: call them within a transaction."""
+    """The claims of a store, as one owner sees and changes them. All methods but `held` write: call them within a transaction.
+
+    Raises: ValueError for a damaged table.
+    """
 
     def __init__(self, db: sqlite3.Connection, owners: Owners) -> None:
         self._db, self._owners = db, owners
@@ -21,7 +25,7 @@ class Claims:
     def take(self, names: Sequence[str]) -> list[str]:
         """Claim those of the names that nobody alive has; they are the result."""
         granted = []
-        held = {row[0]: row[1:] for row in self._db.execute("SELECT name, owner, heartbeat FROM claims")}
+        held = {name: (owner, heartbeat) for name, owner, heartbeat in self._all()}
         for name in names:
             owner, heartbeat = held.get(name, ("", 0.0))
             if owner in ("", self._owners.me) or not self._lasts(owner, heartbeat):
@@ -43,8 +47,13 @@ class Claims:
 
     def held(self) -> dict[str, str]:
         """Claimed work by name, with its owner, dead owners' left out."""
-        rows = self._db.execute("SELECT name, owner, heartbeat FROM claims ORDER BY name").fetchall()
-        return {name: owner for name, owner, heartbeat in rows if self._lasts(owner, heartbeat)}
+        return {name: owner for name, owner, heartbeat in self._all() if self._lasts(owner, heartbeat)}
+
+    def _all(self) -> list[tuple[str, str, float]]:
+        claims = self._db.execute("SELECT name, owner, heartbeat FROM claims ORDER BY name").fetchall()
+        for claim in claims:
+            check_claim(*claim)
+        return claims
 
     def _lasts(self, owner: str, heartbeat: float) -> bool:
         """Whether a claim still counts. heartbeat: its time.time()."""

@@ -1,18 +1,23 @@
-"""The documents that a store keeps beside its trials: what they may hold, checked where they are read."""
+"""What the tables and documents of a store may hold, by type and range: all that is read from a store is checked here."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import fields
+from functools import cache
 from typing import Any, Mapping
 
 from mpnet.config.identity import TrialIdentity
+from mpnet.config.measures import measure
 from mpnet.errors import FormatError
 from mpnet.formats.documents.json_text import parse_json
 from mpnet.formats.documents.schema import Count, Fields, Kind, Many, Maybe, Named, Within, mismatch
+from mpnet.messages import shown
 from mpnet.model.task import TASKS
 from mpnet.trial.result_schema import CALIBRATION, DECIBELS, KEY
 
+_AMOUNT = Within(0, 1e300)
+_TIME = Within(-1e12, 1e12)
 _VALUES = Named(float)
 _ENTRY = Fields({"precision": KEY, "trial": str, "options": str, "metrics": _VALUES, "costs": _VALUES}, {"held_out": _VALUES})
 _QUALITIES = tuple(name for task in TASKS.values() for name in (task.quality, task.agreement))
@@ -116,13 +121,14 @@ DOCUMENTS: Mapping[str, Kind] = {
 """By the name of the note, before a slash; `context` is one of the table of contexts."""
 
 
-def read_document(name: str, text: str | None) -> Any:
+def read_document(name: str, text: Any) -> Any:
     """The document in a text; what is not there is {}, and None for findings. Raises: ValueError saying what is wrong."""
     kind = DOCUMENTS[name.partition("/")[0]]
     if text is None:
         if isinstance(kind, Fields) and kind.required:
             raise ValueError(f"{name} is missing")
         return None if isinstance(kind, Maybe) else {}
+    check_text(name, text)
     try:
         document = parse_json(text.encode("utf-8", "replace"), name)
     except FormatError:
@@ -137,9 +143,42 @@ def check_trial(key: Any, values: Mapping[str, Any]) -> None:
     """Raises: ValueError for a key or a value, by its column, that no trial has."""
     wrong = mismatch(key, KEY, "key")
     for name, value in values.items():
-        # Most are in order, and there may be millions. Equal tensors have an infinite ratio.
-        if type(value) is float and (abs(value) <= 10_000 or value == math.inf):
+        low, high, kind = _range(name)
+        # Most are in order, and there may be millions.
+        if type(value) is float and (low <= value <= high or (value == math.inf and kind is DECIBELS)):
             continue
-        wrong = wrong or mismatch(value, DECIBELS if name.endswith("sqnr_db") else float, f"trial {key}: {name}")
+        wrong = wrong or mismatch(value, kind, f"trial {key}: {name}")
+    if wrong is not None:
+        raise ValueError(wrong)
+
+
+@cache
+def _range(name: str) -> tuple[float, float, Within]:
+    """The least and greatest value of a trial's column, and both as a kind; -1 percent says that there was nothing to measure.
+    Of decibels infinity is one as well: equal tensors have an infinite ratio."""
+    row = measure(name)
+    kind = Within(0, 1e300) if row.cost else Within(-1, 100 + 1e-6) if row.unit == "%" else DECIBELS
+    return kind.low, kind.high, kind
+
+
+def check_claim(name: Any, owner: Any, heartbeat: Any) -> None:
+    """Raises: ValueError for what no claim holds. heartbeat: a time.time()."""
+    place = f"claim {shown(name)}"
+    wrong = mismatch(name, str, "the name of a claim") or mismatch(owner, str, f"{place}: owner")
+    wrong = wrong or mismatch(heartbeat, _TIME, f"{place}: heartbeat")
+    if wrong is not None:
+        raise ValueError(wrong)
+
+
+def check_work(macs: Any, seconds: Any) -> None:
+    """Raises: ValueError for work that nobody can have done."""
+    wrong = mismatch(macs, _AMOUNT, "work: macs") or mismatch(seconds, _AMOUNT, "work: seconds")
+    if wrong is not None:
+        raise ValueError(wrong)
+
+
+def check_text(name: str, value: Any) -> None:
+    """Raises: ValueError for a note that is no text."""
+    wrong = mismatch(value, str, name)
     if wrong is not None:
         raise ValueError(wrong)

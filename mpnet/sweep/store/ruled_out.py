@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 import zlib
 from dataclasses import dataclass
 from typing import Any, Iterable, Iterator
 
+from mpnet.trial.result_schema import KEY
+
 TABLE = "ruled_out (context INTEGER NOT NULL, front TEXT NOT NULL, first TEXT NOT NULL, last TEXT NOT NULL, keys BLOB NOT NULL)"
 """One row for each unit; keys: rising, one a line, by zlib; first and last of them by themselves, to find them."""
+_KEYS = re.compile(rf"(?:{KEY.pattern})(?:\n(?:{KEY.pattern}))*")
 _MOST = 1 << 28
 """Bytes that the keys of a row may take: far more than any unit has."""
 
@@ -59,6 +63,9 @@ def once_each(rows: Iterable[tuple[str, ...]]) -> Iterator[str]:
 def unpacked(packed: Any) -> tuple[str, ...]:
     """The keys of a row. Raises: ValueError when they are none."""
     try:
-        return tuple(zlib.decompressobj().decompress(packed, _MOST).decode("ascii").split("\n"))
+        text = zlib.decompressobj().decompress(packed, _MOST).decode("ascii")
     except (zlib.error, TypeError, UnicodeDecodeError):
         raise ValueError("keys that were ruled out cannot be read") from None
+    if not _KEYS.fullmatch(text):
+        raise ValueError("a key that was ruled out is no precision string")
+    return tuple(text.split("\n"))

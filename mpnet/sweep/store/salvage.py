@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import json
 import os
 import re
@@ -14,17 +15,19 @@ from typing import Any, Iterator
 from mpnet.config.identity import digest_of
 from mpnet.config.measures import trial_columns
 from mpnet.errors import StoreError
+from mpnet.formats.files.atomic import atomic_path
 from mpnet.messages import named
-from mpnet.sweep.store.documents import DOCUMENTS, check_trial, read_document
+from mpnet.sweep.store.documents import DOCUMENTS, read_document
 from mpnet.sweep.store.reading import existing, open_for_reading
 from mpnet.sweep.store.ruled_out import RuledOut, has_ruled_out, unpacked
-from mpnet.sweep.store.trial_store import BUSY_SECONDS, Subject, Trial, TrialStore
+from mpnet.sweep.store.trial_store import BUSY_SECONDS, Subject, Trial, TrialStore, trial_of
 
 _BATCH = 2_000
 
 
 def salvage(path: Path, out: Path) -> dict[str, Any]:
-    """Read the store `path` as far as that goes and write whole, sensible trials to a new store `out`.
+    """Read the store `path` as far as that goes and write whole, sensible trials to a new store `out`, which appears when it is
+    complete.
 
     Result: the document of `mpnet sweep --salvage --json`: how many trials were written, what was lost.
     Raises: StoreError when `out` exists, or when not even the beginning can be read.
@@ -50,7 +53,9 @@ def salvage(path: Path, out: Path) -> dict[str, Any]:
                 f"from a backup, or sweep again with another --store"
             )
         written = 0
-        with TrialStore.open(out, subject) as new:
+        for left in out.parent.glob(f".{glob.escape(out.name[:100])}.*.part{out.suffix}-*"):
+            left.unlink()  # beside what a killed one wrote, which `atomic_path` removes
+        with atomic_path(out) as part, TrialStore.open(part, subject) as new:
             numbers = {old: new.context(document) for old, document in contexts.items()}
             for old, trials in _trials(db, lost):
                 if old in numbers:
@@ -107,14 +112,13 @@ def _subject(db: sqlite3.Connection, contexts: dict[int, Any]) -> Subject | None
 def _trials(db: sqlite3.Connection, lost: list[str]) -> Iterator[tuple[int, list[Trial]]]:
     """Batches of whole trials of one context."""
     batch: list[Trial] = []
-    known = set(trial_columns())
+    measures = trial_columns()
     of, broken = None, 0
     for row in _rows(db, "trials", "context, key", lost):
         context = row.pop("context", None)
         key = row.pop("key", None)
-        values = {name: value for name, value in row.items() if value is not None and name in known}
         try:
-            check_trial(key, values)
+            trial = trial_of(context, key, row, measures)
         except ValueError:
             broken += 1
             continue
@@ -122,11 +126,11 @@ def _trials(db: sqlite3.Connection, lost: list[str]) -> Iterator[tuple[int, list
             yield int(of or 0), batch
             batch = []
         of = context if isinstance(context, int) else 0
-        batch.append(Trial(str(key), values))
+        batch.append(trial)
     if batch:
         yield int(of or 0), batch
     if broken:
-        lost.append(f"{broken} trials whose values are none")
+        lost.append(f"{broken} trials whose values or checksums are wrong")
 
 
 def _ruled_out(db: sqlite3.Connection, lost: list[str]) -> Iterator[tuple[int, RuledOut]]:
@@ -136,10 +140,7 @@ def _ruled_out(db: sqlite3.Connection, lost: list[str]) -> Iterator[tuple[int, R
             return
     for row in _rows(db, "ruled_out", "context, first", lost):
         try:
-            keys = unpacked(row["keys"])
-            for key in keys:
-                check_trial(key, {})
-            yield int(row["context"]), RuledOut(str(row["front"]), keys)
+            yield int(row["context"]), RuledOut(str(row["front"]), unpacked(row["keys"]))
         except (ValueError, TypeError):
             lost.append("some configurations that were ruled out")
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
+import struct
+import zlib
 from pathlib import Path
-from typing import Iterator
+from typing import Iterator, Mapping
 
 from mpnet.config.measures import trial_columns
 from mpnet.errors import StoreError
@@ -16,6 +18,8 @@ FORMAT = "mpnet-sweep"
 VERSION = 2
 """1: what 0.1.0 wrote, its columns known by their place. 2: columns are known by their names, so there may be more."""
 
+CHECKSUM = "checksum"
+"""Column of the trials with a CRC-32 of the rest of the row; empty in rows that a version without it wrote."""
 # Keys are short texts and most columns 8-byte floats, empty ones 1 byte: about 150 bytes for each trial. A store that
 # was made before a measure existed gets its column when it is next written (`add_columns`): SQLite then only notes the
 # name, and rows from before hold nothing there.
@@ -32,17 +36,23 @@ SCHEMA: tuple[str, ...] = tuple(
 
 
 def columns_of(db: sqlite3.Connection) -> tuple[str, ...]:
-    """Measures that the store has a column for; those of a newer mpnet, which this one does not know, are left out."""
-    held = {row[1] for row in db.execute("PRAGMA table_info(trials)")}
-    return tuple(name for name in trial_columns() if name in held)
+    """All columns of the trials but context and key, those of a newer mpnet among them."""
+    return tuple(str(row[1]) for row in db.execute("PRAGMA table_info(trials)") if row[1] not in ("context", "key"))
 
 
 def add_columns(db: sqlite3.Connection) -> None:
-    """Give the store a column for every measure; call it within a transaction."""
+    """Give the store a column for every measure, and for checksums; call it within a transaction."""
     held = columns_of(db)
-    for name in trial_columns():
+    for name in (*trial_columns(), CHECKSUM):
         if name not in held:
-            db.execute(f'ALTER TABLE trials ADD COLUMN "{name}" REAL')
+            db.execute(f'ALTER TABLE trials ADD COLUMN "{name}" {"INTEGER" if name == CHECKSUM else "REAL"}')
+
+
+def checksum(context: int, key: str, values: Mapping[str, float]) -> int:
+    """CRC-32 of a trial: its context, key, and all values by column, in the order of their names."""
+    names = sorted(values)
+    text = "\0".join((str(context), key, *names)).encode("utf-8", "replace")
+    return zlib.crc32(struct.pack(f"<{len(names)}d", *(values[name] for name in names)), zlib.crc32(text))
 
 
 def damaged(path: Path, what: str) -> StoreError:

@@ -12,6 +12,7 @@ import json
 import math
 import os
 import sqlite3
+import struct
 import time
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, fields
@@ -22,11 +23,11 @@ from mpnet.config.identity import TrialIdentity, digest_of
 from mpnet.config.measures import trial_columns
 from mpnet.errors import StoreError
 from mpnet.sweep.store.claims import Claims
-from mpnet.sweep.store.documents import check_trial, read_document
+from mpnet.sweep.store.documents import check_text, check_trial, check_work, read_document
 from mpnet.sweep.store.owners import Owners
 from mpnet.sweep.store.reading import existing, open_for_reading
 from mpnet.sweep.store.ruled_out import RuledOut, add_ruled_out, once_each, ruled_out_rows, unpacked
-from mpnet.sweep.store.schema import FORMAT, SCHEMA, VERSION, add_columns, columns_of, damaged, translated
+from mpnet.sweep.store.schema import CHECKSUM, FORMAT, SCHEMA, VERSION, add_columns, checksum, columns_of, damaged, translated
 
 _Read = TypeVar("_Read")
 BUSY_SECONDS = 60.0
@@ -63,6 +64,24 @@ class Work:
     seconds: float = 0.0
 
 
+def trial_of(context: Any, key: Any, columns: Mapping[str, Any], measures: Collection[str]) -> Trial:
+    """A trial from what a store holds of it, by column; of its values only those of `measures` are looked at and returned.
+
+    Raises: ValueError for values that no trial has, or another checksum.
+    """
+    values = {name: value for name, value in columns.items() if value is not None}
+    kept = values.pop(CHECKSUM, None)
+    trial = Trial(key, {name: value for name, value in values.items() if name in measures})
+    check_trial(key, trial.values)
+    try:
+        is_whole = kept is None or kept == checksum(context, key, values)
+    except struct.error:  # a value of a newer mpnet that is no number
+        is_whole = False
+    if not is_whole:
+        raise ValueError(f"trial {key}: its checksum does not match")
+    return trial
+
+
 class TrialStore:
     """The trials of one sweep. Several processes may hold the same file; each opens its own.
 
@@ -75,7 +94,9 @@ class TrialStore:
         self._owners = owners
         self._db = connection
         self._claims = Claims(connection, owners)
+        # All columns of the trials, and those of them that are measures which this mpnet knows.
         self._columns: tuple[str, ...] = ()
+        self._measures: tuple[str, ...] = ()
         self._opened = ExitStack()
 
     @staticmethod
@@ -154,7 +175,7 @@ class TrialStore:
         if subject is not None:
             self._check_subject(subject)
         self._write_safely()
-        if version < VERSION or len(self._columns) < len(trial_columns()):
+        if version < VERSION or not {*trial_columns(), CHECKSUM} <= {*self._columns}:
             with self._transaction():
                 add_columns(self._db)
                 self._db.execute("UPDATE meta SET value = ? WHERE name = 'version'", (str(VERSION),))
@@ -172,9 +193,10 @@ class TrialStore:
             tables = {row[0] for row in self._db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
             meta = dict(self._db.execute("SELECT name, value FROM meta")) if "meta" in tables else {}
             self._columns = columns_of(self._db)
+            self._measures = tuple(name for name in trial_columns() if name in self._columns)
         if meta.get("format") != FORMAT:
             raise StoreError(f"{self.path}: an SQLite file, but not a store of mpnet; choose another --store")
-        version = meta.get("version", "")
+        version = str(meta.get("version", ""))
         if not (version.isascii() and version.isdigit() and 1 <= int(version) <= VERSION):
             raise StoreError(
                 f"{self.path}: a store of format version {version[:20]}, this mpnet reads 1 to {VERSION}; "
@@ -203,7 +225,10 @@ class TrialStore:
         """A text kept under a name, or None."""
         with translated(self.path):
             row = self._db.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()
-        return None if row is None else str(row[0])
+        if row is None:
+            return None
+        self._read(check_text, name, row[0])
+        return str(row[0])
 
     def notes(self, prefix: str) -> tuple[str, ...]:
         """Names of all texts whose name begins so."""
@@ -284,17 +309,20 @@ class TrialStore:
         were new. Raises: StoreError for a value of an unknown name.
         """
         rows = []
-        held = frozenset(self._columns)
+        known = frozenset(self._measures)
         for trial in trials:
-            unknown = trial.values.keys() - held
+            unknown = trial.values.keys() - known
             if unknown:
-                raise StoreError(f"{self.path}: no column for {sorted(unknown)}; columns are {', '.join(self._columns)}")
-            values = [trial.get(name) for name in self._columns]
-            rows.append((context, trial.key, *(None if math.isnan(value) else float(value) for value in values)))
-        places = ", ".join("?" * (2 + len(self._columns)))
+                raise StoreError(f"{self.path}: no column for {sorted(unknown)}; columns are {', '.join(self._measures)}")
+            # SQLite keeps no NaN, and no sign of zero.
+            values = {name: float(value) + 0.0 for name, value in trial.values.items() if not math.isnan(value)}
+            values_by_column = (values.get(name) for name in self._measures)
+            rows.append((context, trial.key, checksum(context, trial.key, values), *values_by_column))
+        columns = ", ".join(f'"{name}"' for name in ("context", "key", CHECKSUM, *self._measures))
+        places = ", ".join("?" * (3 + len(self._measures)))
         with self._transaction():
             before = self._db.total_changes
-            self._db.executemany(f"INSERT OR IGNORE INTO trials ({self._row}) VALUES ({places})", rows)
+            self._db.executemany(f"INSERT OR IGNORE INTO trials ({columns}) VALUES ({places})", rows)
             new = self._db.total_changes - before
             if ruled_out is not None and ruled_out.keys:
                 add_ruled_out(self._db, context, ruled_out)
@@ -329,8 +357,10 @@ class TrialStore:
     def work(self) -> Work:
         """All work that went into the finished trials."""
         with translated(self.path):
-            row = self._db.execute("SELECT total(macs), total(seconds) FROM work").fetchone()
-        return Work(float(row[0]), float(row[1]))
+            rows = self._db.execute("SELECT macs, seconds FROM work").fetchall()
+        for row in rows:
+            self._read(check_work, *row)
+        return Work(sum(float(macs) for macs, _ in rows), sum(float(seconds) for _, seconds in rows))
 
     def count(self, context: int | None = None) -> int:
         """How many trials are finished."""
@@ -342,7 +372,7 @@ class TrialStore:
         """All finished trials, by rising key."""
         with translated(self.path):
             for row in self._db.execute(f"SELECT {self._row} FROM trials WHERE context = ? ORDER BY key", (context,)):
-                yield self._trial(row)
+                yield self._read(self._trial, row)
 
     def find(self, context: int, keys: Sequence[str]) -> dict[str, Trial]:
         """Those of the keys that are finished."""
@@ -354,7 +384,7 @@ class TrialStore:
                 for row in self._db.execute(
                     f"SELECT {self._row} FROM trials WHERE context = ? AND key IN ({places})", (context, *part)
                 ):
-                    found[row[1]] = self._trial(row)
+                    found[row[1]] = self._read(self._trial, row)
         return found
 
     @property
@@ -363,16 +393,15 @@ class TrialStore:
         return ", ".join(["context", "key", *(f'"{name}"' for name in self._columns)])
 
     def _trial(self, row: Sequence[Any]) -> Trial:
-        values = {name: value for name, value in zip(self._columns, row[2:], strict=True) if value is not None}
-        self._read(check_trial, row[1], values)
-        return Trial(row[1], values)
+        """The trial of a row. Raises: ValueError for a damaged one."""
+        return trial_of(row[0], row[1], dict(zip(self._columns, row[2:], strict=True)), self._measures)
 
     # ---- claims: who works on what (see `claims`)
 
     def claim(self, names: Sequence[str]) -> list[str]:
         """Take work under its names; the result are those that nobody alive has. They are ours until committed."""
         with self._transaction():
-            return self._claims.take(names)
+            return self._read(self._claims.take, names)
 
     def heartbeat(self) -> None:
         """Say that this process still works on what it claimed; call it every few seconds."""
@@ -387,7 +416,7 @@ class TrialStore:
     def claims(self) -> dict[str, str]:
         """Claimed work by name, with its owner (see `owners`), dead owners' left out."""
         with translated(self.path):
-            return self._claims.held()
+            return self._read(self._claims.held)
 
     def lives(self, owner: str) -> bool | None:
         """Whether an owner's process lives; None when that cannot be known here."""
