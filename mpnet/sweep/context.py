@@ -65,6 +65,7 @@ class SweepContext:
     decoder:  from output tensors to what a configuration finds.
     wanted:   of the measures that take time, those that are asked for.
     isa, threads, group: name of the kernel table, threads of each worker, images in one forward pass.
+    known_keys: of each option set, the configuration by whose pass workers are checked; none: no worker is.
     step_ms:  predicted milliseconds of a step by its signature (see latency), empty: no prediction.
     """
 
@@ -84,3 +85,4 @@ class SweepContext:
     group: int
     baseline: Baseline | None = None
     step_ms: Mapping[str, float] | None = None
+    known_keys: tuple[str, ...] = ()

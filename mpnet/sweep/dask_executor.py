@@ -1,18 +1,25 @@
 """Units computed by Dask workers, on other machines or on this one. Dask is an extra: pip install 'mpnet[dask]'.
 
-Workers may be boards: bits do not depend on the CPU. Each makes its evaluator once and keeps it.
+Workers may be boards: bits do not depend on the CPU. They do depend on the release, so each worker shows what it is, and
+what a known pass gives there, before a result of it is believed. Each makes its evaluator once and keeps it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import pkgutil
+import secrets
 import threading
 import time
+from dataclasses import dataclass, replace
 from typing import Any
 
-from mpnet.config.identity import digest_of
-from mpnet.errors import ConfigError, EngineError
+from mpnet import __version__
+from mpnet.config.identity import ARITHMETIC_VERSION
+from mpnet.errors import ConfigError, EngineError, MpnetError
+from mpnet.kernels import _core
+from mpnet.kernels.isa import active_level
 from mpnet.sweep.executor import MAX_DEATHS, Recipe, Worker
 from mpnet.sweep.units import Unit, UnitResult
 
@@ -20,19 +27,53 @@ CONNECT_SECONDS = 20.0
 CLOSE_SECONDS = 5.0
 _GONE = (OSError, asyncio.CancelledError, concurrent.futures.CancelledError)
 """What Dask's calls raise when the scheduler is gone."""
-_made: dict[str, Worker] = {}
-"""In a Dask worker process: evaluators by the name of their recipe; only the last one is kept."""
+_evaluators: dict[str, tuple[Worker, Credentials]] = {}
+"""In a Dask worker process: evaluators by the name of their sweep; only the last one is kept."""
 _making = threading.Lock()
 
 
-def evaluate_remotely(name: str, recipe: Recipe, unit: Unit) -> UnitResult:
-    """Runs in a Dask worker."""
+@dataclass(frozen=True)
+class Credentials:
+    """What decides the bits that a process computes.
+
+    release, arithmetic, packing: versions of mpnet, of its arithmetic, and of the order of packed weights.
+    level: the kernel table in use, for people: all tables give the same bits.
+    known_pass: as `Worker.known_pass`.
+    """
+
+    release: str
+    arithmetic: str
+    packing: int
+    level: str
+    known_pass: str
+
+    @staticmethod
+    def of(worker: Worker) -> Credentials:
+        """Those of this process, which made the worker."""
+        return Credentials(__version__, ARITHMETIC_VERSION, int(_core.lib.MP_PACK_VERSION), active_level(), worker.known_pass())
+
+    def __str__(self) -> str:
+        return f"mpnet {self.release}, arithmetic {self.arithmetic}, packing {self.packing}, {self.level}"
+
+    def agrees(self, other: Credentials) -> bool:
+        """Whether both compute the same bits."""
+        return self == replace(other, level=self.level)
+
+
+def evaluate_where_bits_agree(
+    name: str, recipe: Recipe, expected: Credentials, unit: Unit
+) -> tuple[Credentials, UnitResult | None]:
+    """Runs in a Dask worker: what it is, and the unit's result unless it computes other bits than expected.
+
+    A release that does not check has no function of this name.
+    """
     with _making:
-        if name not in _made:
-            _made.clear()
-            _made[name] = recipe()
-        worker = _made[name]
-    return worker.evaluate(unit)
+        if name not in _evaluators:
+            _evaluators.clear()
+            worker = recipe()
+            _evaluators[name] = worker, Credentials.of(worker)
+        worker, credentials = _evaluators[name]
+    return credentials, worker.evaluate(unit) if credentials.agrees(expected) else None
 
 
 class DaskExecutor:
@@ -41,7 +82,7 @@ class DaskExecutor:
     def __init__(self, address: str, recipe: Recipe) -> None:
         """address: of the scheduler, such as tcp://host:8786.
 
-        Raises: ConfigError when Dask is not installed, nobody answers or no worker is there.
+        Raises: ConfigError when Dask is not installed, nobody answers, no worker is there or one is of another release.
         """
         try:
             import distributed
@@ -60,16 +101,22 @@ class DaskExecutor:
             self._client.close()
             raise ConfigError(f"--scheduler {address}: has no workers; start some: `dask worker {address}`") from None
         self.slots = max(1, sum(self._client.nthreads().values()))
-        self._name = digest_of([address, id(recipe), id(self)])
-        # The recipe holds images and weights: sent once, not with every task.
-        self._recipe = self._client.scatter(recipe, broadcast=True, hash=False)
         self._running: dict[Any, Unit] = {}
         self._address, self._workers_seen = address, time.monotonic()
+        self._workers: set[str] = set()
+        try:
+            self._check()
+            self._name, self._expected = secrets.token_hex(16), Credentials.of(recipe())
+            # The recipe holds images and weights: sent once, not with every task.
+            self._recipe = self._client.scatter(recipe, broadcast=True, hash=False)
+        except BaseException:
+            self.close()
+            raise
 
     def submit(self, unit: Unit) -> None:
         self._check()
-        future = self._client.submit(evaluate_remotely, self._name, self._recipe, unit, pure=False, retries=0)
-        self._running[future] = unit
+        arguments = self._name, self._recipe, self._expected, unit
+        self._running[self._client.submit(evaluate_where_bits_agree, *arguments, pure=False, retries=0)] = unit
 
     def wait(self, timeout: float) -> list[UnitResult]:
         if not self._running:
@@ -86,30 +133,63 @@ class DaskExecutor:
         for future in finished:
             unit = self._running.pop(future)
             try:
-                done.append(future.result())
-            except self._distributed.KilledWorker:
-                raise EngineError(
-                    f"{MAX_DEATHS} Dask workers died over configurations {unit.keys[0]} to {unit.keys[-1]}, perhaps "
-                    f"for want of memory"
-                ) from None
-            except _GONE as error:
-                raise self._lost(error) from None
+                credentials, result = future.result()
+            except MpnetError:
+                raise
+            except (*_GONE, Exception) as error:
+                self._check()  # a worker of another release, which came lately, may fail in any way
+                if isinstance(error, self._distributed.KilledWorker):
+                    raise EngineError(
+                        f"{MAX_DEATHS} Dask workers died over configurations {unit.keys[0]} to {unit.keys[-1]}, perhaps "
+                        f"for want of memory"
+                    ) from None
+                if isinstance(error, _GONE):
+                    raise self._lost(error) from None
+                raise
+            if result is None or not credentials.agrees(self._expected):
+                differs = replace(credentials, known_pass=self._expected.known_pass).agrees(self._expected)
+                reason = "and computes other bits in a known pass" if differs else "which may compute other bits"
+                raise self._refused(f"a Dask worker is {credentials}, {reason}")
+            done.append(result)
         return done
 
+    def _refused(self, worker: str) -> ConfigError:
+        here = self._expected if hasattr(self, "_expected") else f"mpnet {__version__}"
+        return ConfigError(
+            f"--scheduler {self._address}: {worker}; this process is {here}, so nothing of it is kept; install the same "
+            f"release on all workers, start them again, and run the same command"
+        )
+
     def _check(self) -> None:
-        """Raises: EngineError, one line, when the scheduler is gone, or has had no worker for a while."""
+        """Raises: EngineError when the scheduler is gone, or has had no worker for a while; ConfigError when a worker is of
+        another release, which it is asked for in a way that every release answers."""
         if self._client.status != "running":
             raise self._lost("it does not answer any more")
-        if self._client.scheduler_info()["workers"]:
+        try:
+            workers = set(self._client.nthreads())
+            new = sorted(workers - self._workers)
+            releases = (
+                self._client.run(pkgutil.resolve_name, "mpnet:__version__", workers=new, on_error="return") if new else {}
+            )
+        except _GONE as error:
+            raise self._lost(error) from None
+        for worker, release in releases.items():
+            if isinstance(release, OSError):
+                workers.discard(worker)  # it died meanwhile
+            elif isinstance(release, Exception):
+                raise self._refused(f"worker {worker} cannot load mpnet ({_one_line(release)})")
+            elif release != __version__:
+                raise self._refused(f"worker {worker} is mpnet {release}")
+        self._workers = workers
+        if workers:
             self._workers_seen = time.monotonic()
         elif time.monotonic() - self._workers_seen > CONNECT_SECONDS:
             raise self._lost("it has no workers any more")
 
     def _lost(self, reason: object) -> EngineError:
-        said = " ".join(str(reason).split())[:200] or "was lost"
         return EngineError(
-            f"--scheduler {self._address}: {said}; finished trials are safe; start scheduler and workers again, "
-            f"and run the same command"
+            f"--scheduler {self._address}: {_one_line(reason) or 'was lost'}; finished trials are safe; start scheduler and "
+            f"workers again, and run the same command"
         )
 
     def close(self) -> None:
@@ -117,3 +197,7 @@ class DaskExecutor:
             self._client.cancel(list(self._running))
         self._running.clear()
         self._client.close(timeout=CLOSE_SECONDS)
+
+
+def _one_line(reason: object) -> str:
+    return " ".join(str(reason).split())[:200]

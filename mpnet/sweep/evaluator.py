@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Collection, Iterator, Sequence
@@ -16,6 +17,7 @@ from mpnet.engine.execute import run_lowering
 from mpnet.engine.plan import build_plan
 from mpnet.engine.prepare import Prepared
 from mpnet.engine.tensor import Tensor
+from mpnet.errors import EngineError
 from mpnet.evaluation.signal import squared_sum
 from mpnet.formats.files.cache import open_cache
 from mpnet.kernels.isa import kernels
@@ -143,6 +145,20 @@ class Evaluator:
             [Trial(key, {**measured, **self.costs(unit.options, key)}) for key, measured in runs.measured(survivors)]
         )
         return UnitResult(unit, trials, macs + runs.macs, tuple(sorted({*unit.keys} - {*survivors})))
+
+    def known_pass(self) -> str:
+        """SHA-256 (hex) of all outputs of the context's known configurations for the first image; of an error's text if the
+        pass ends with one."""
+        digest = hashlib.sha256()
+        for options, key in enumerate(self.context.known_keys):
+            outputs = [np.zeros((1, *shape), np.float32) for shape in self.context.network.output_shapes]
+            try:
+                _PartialRuns(self, options).run((key,), np.arange(1), keep=outputs)
+            except EngineError as error:
+                digest.update(str(error).encode())
+            for output in outputs:
+                digest.update(output.data)
+        return digest.hexdigest()
 
     def _likely_findings(self, options: int, keys: Sequence[str]) -> Any:
         runs = _PartialRuns(self, options, likely=True)

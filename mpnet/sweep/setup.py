@@ -156,6 +156,7 @@ def make_context(setup: SweepSetup, stack: ExitStack, threads: int, remote: bool
         threads=threads,
         group=max(8, bench.experiment.runtime.batch),
         step_ms=setup.table.step_ms if setup.table is not None else None,
+        known_keys=tuple(setup.space.mixed(number) for number in range(len(setup.benches))) if remote else (),
     )
     if setup.baseline is None:
         return context

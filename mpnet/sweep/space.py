@@ -118,6 +118,10 @@ class Space:
         """Every layer at one precision; those that may not have it stay at their highest."""
         return self.key_of([code if code in v.codes else max(v.codes, key=_height) for v in self.variables])
 
+    def mixed(self, first: int) -> str:
+        """All precisions in turn, from layer to layer, beginning with choice number `first` (modulo their number)."""
+        return self.key_of([v.codes[(first + number) % len(v.codes)] for number, v in enumerate(self.variables)])
+
     def changed(self, key: str, variable: int, code: str) -> str:
         """The key with one variable set to a code."""
         codes = list(self.codes_of(key))

@@ -77,6 +77,9 @@ class SyntheticRecipe:
     def __call__(self) -> SyntheticRecipe:
         return self
 
+    def known_pass(self) -> str:
+        return ""
+
     def evaluate(self, unit: Unit) -> UnitResult:
         if self.die and (self.die.endswith("always") or _removed(self.die)):
             os.kill(os.getpid(), signal.SIGKILL)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import pkgutil
+import subprocess
 import sys
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Iterator
@@ -11,6 +15,7 @@ from typing import Any, Iterator
 import numpy as np
 import pytest
 
+from mpnet.engine.tensor import Tensor
 from mpnet.errors import ConfigError, EngineError
 from mpnet.sweep.dask_executor import DaskExecutor
 from mpnet.sweep.evaluator import Evaluator
@@ -19,7 +24,7 @@ from mpnet.sweep.problem import Problem, objectives_of
 from mpnet.sweep.space import build_space
 from mpnet.sweep.store import Subject, TrialStore
 from mpnet.sweep.strategies import strategy
-from mpnet.sweep.units import Unit
+from mpnet.sweep.units import Unit, UnitResult
 from tests.sweep.sweep_data import context, with_baseline
 from tests.sweep.sweep_networks import tiny_yolo
 from tests.sweep.synthetic import SyntheticRecipe
@@ -75,16 +80,108 @@ def test_an_error_in_a_dask_worker_arrives_as_it_is(scheduler: str, task: Proble
         sweep(tmp_path / "a.sqlite", task, scheduler, SyntheticRecipe(task, fail="layer 3: not finite"))
 
 
+def _wrong_values(self: Evaluator, positions: Any) -> Tensor:
+    return Tensor(np.ascontiguousarray(self._images[positions]) * np.float32(0.999))
+
+
+_changed: list[tuple[Any, str, object]] = []
+"""In a Dask worker: what `_change` changed, and what it was before."""
+
+
+def _change(changes: tuple[tuple[str, str, object], ...]) -> None:
+    """Runs in a Dask worker: give attributes other values."""
+    for owner, name, value in changes:
+        place = pkgutil.resolve_name(owner)
+        _changed.append((place, name, getattr(place, name)))
+        setattr(place, name, value)
+
+
+def _restore() -> None:
+    """Runs in a Dask worker."""
+    while _changed:
+        setattr(*_changed.pop())
+
+
+@contextlib.contextmanager
+def changed_workers(scheduler: str, *changes: tuple[str, str, object]) -> Iterator[None]:
+    """All workers as if they were of another build."""
+    distributed = pytest.importorskip("distributed", reason="SKIPPED WITHOUT DASK: pip install 'mpnet[dask]'")
+    with distributed.Client(scheduler, set_as_default=False) as client:
+        client.run(_change, changes)
+        try:
+            yield
+        finally:
+            client.run(_restore)
+
+
+OTHER_RELEASE = ("mpnet", "__version__", "0.0.9")
+EXECUTOR = "mpnet.sweep.dask_executor"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (OTHER_RELEASE, r"worker tcp://\S+ is mpnet 0\.0\.9; this process is mpnet \d"),
+        ((EXECUTOR, "__version__", "0.0.9"), r"a Dask worker is mpnet 0\.0\.9, .*; this process is mpnet \d"),
+        ((EXECUTOR, "ARITHMETIC_VERSION", "0"), r"arithmetic 0, .* which may compute other bits; this .* arithmetic [1-9]"),
+    ],
+)
+def test_workers_of_another_release_are_refused(
+    scheduler: str, task: Problem, tmp_path: Path, change: tuple[str, str, object], message: str
+) -> None:
+    with changed_workers(scheduler, change), pytest.raises(ConfigError, match=message) as refused:
+        sweep(tmp_path / "a.sqlite", task, scheduler, SyntheticRecipe(task))
+    assert "\n" not in str(refused.value)
+    if (tmp_path / "a.sqlite").exists():
+        with TrialStore.open(tmp_path / "a.sqlite", Subject("n", "w", "d", "p")) as store:
+            assert store.find(store.context({}), list(task.space.all_keys())) == {}
+
+
+def test_a_worker_of_another_release_that_joins_later_is_refused(scheduler: str, task: Problem, tmp_path: Path) -> None:
+    preload = tmp_path / "old.py"
+    preload.write_text("import mpnet; mpnet.__version__ = '0.0.9'")
+    options = ("--no-nanny", "--no-dashboard", "--preload", str(preload))
+    with contextlib.closing(DaskExecutor(scheduler, SyntheticRecipe(task))) as executor:
+        worker = subprocess.Popen(
+            [sys.executable, "-m", "distributed.cli.dask_worker", scheduler, *options],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        try:
+            with pytest.raises(ConfigError, match=r"^--scheduler tcp://\S+: worker tcp://\S+ is mpnet 0\.0\.9; this process"):
+                evaluated(executor, Unit(0, ("ffffff",)), times=10_000)
+        finally:
+            worker.kill()
+            worker.wait()
+
+
+def test_workers_that_compute_other_bits_are_refused(scheduler: str) -> None:
+    made = replace(context(NETWORK, images=3), known_keys=("qhfqfq", "fqhfqh"))
+    wrong = ("mpnet.sweep.evaluator:Evaluator", "_values", _wrong_values)
+    with (
+        changed_workers(scheduler, wrong),
+        contextlib.closing(DaskExecutor(scheduler, partial(Evaluator, made))) as executor,
+        pytest.raises(ConfigError, match=r"and computes other bits in a known pass; .* so nothing of it is kept"),
+    ):
+        evaluated(executor, Unit(0, ("ffffff",)))
+
+
+def evaluated(executor: DaskExecutor, unit: Unit, times: int = 1) -> list[UnitResult]:
+    for _ in range(times):
+        executor.submit(unit)
+        done: list[UnitResult] = []
+        while not done:
+            done = executor.wait(1.0)
+    return done
+
+
 def test_real_trials_have_the_bits_of_this_process(scheduler: str) -> None:
-    made = with_baseline(context(NETWORK, images=3))
+    made = replace(with_baseline(context(NETWORK, images=3)), known_keys=("qhfqfq", "fqhfqh"))
     assert isinstance(made.images, np.ndarray)
     unit = Unit(0, ("ffffff", "qhfqfq", "qqqqqq"))
     executor = DaskExecutor(scheduler, partial(Evaluator, made))
     try:
-        executor.submit(unit)
-        done = []
-        while not done:
-            done = executor.wait(1.0)
+        done = evaluated(executor, unit)
     finally:
         executor.close()
     assert done[0].trials == Evaluator(made).evaluate(unit).trials

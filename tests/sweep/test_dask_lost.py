@@ -35,6 +35,9 @@ class Sleeper:
     def __call__(self) -> Sleeper:
         return self
 
+    def known_pass(self) -> str:
+        return ""
+
     def evaluate(self, unit: Unit) -> UnitResult:
         time.sleep(600)
         raise AssertionError
