@@ -37,7 +37,7 @@ def test_placing_many_texts_takes_work_in_proportion_to_their_number(monkeypatch
     assert per_text[1] <= 3 * per_text[0]
 
 
-def test_a_few_texts_in_one_corner_do_not_cover_each_other() -> None:
+def test_a_few_texts_in_one_corner_stand_in_places_of_their_own() -> None:
     labels = [Label((100.0 + n, 100.0 + n, 40.0, 40.0), n, f"n{n}") for n in range(20)]
     areas: list[tuple[int, int, int, int]] = []
     image = draw_labels(np.zeros((480, 640, 3), np.uint8), labels)
