@@ -33,14 +33,21 @@ NETWORK = tiny_yolo()
 
 
 @pytest.fixture(scope="module")
-def scheduler() -> Iterator[str]:
+def cluster() -> Iterator[Any]:
     distributed = pytest.importorskip("distributed", reason="SKIPPED WITHOUT DASK: pip install 'mpnet[dask]'")
     # Workers are started fresh and must find this file's modules.
     os.environ["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
     with distributed.LocalCluster(
         n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, host="127.0.0.1"
     ) as cluster:
-        yield cluster.scheduler_address
+        yield cluster
+
+
+@pytest.fixture
+def scheduler(cluster: Any) -> str:
+    """Its address, with both workers there again, whatever an earlier test did to one."""
+    cluster.wait_for_workers(2, timeout=60)
+    return str(cluster.scheduler_address)
 
 
 @pytest.fixture
