@@ -20,6 +20,7 @@ from mpnet.config.identity import ARITHMETIC_VERSION
 from mpnet.errors import ConfigError, EngineError, MpnetError
 from mpnet.kernels import _core
 from mpnet.kernels.isa import active_level
+from mpnet.messages import one_line
 from mpnet.sweep.executor import MAX_DEATHS, Recipe, Worker
 from mpnet.sweep.units import Unit, UnitResult
 
@@ -109,8 +110,10 @@ class DaskExecutor:
             self._name, self._expected = secrets.token_hex(16), Credentials.of(recipe())
             # The recipe holds images and weights: sent once, not with every task.
             self._recipe = self._client.scatter(recipe, broadcast=True, hash=False)
-        except BaseException:
+        except BaseException as error:
             self.close()
+            if isinstance(error, Exception) and not isinstance(error, MpnetError):  # a worker that lacks our modules
+                raise self._refused(f"a Dask worker cannot read what it is sent ({one_line(str(error), 200)})") from None
             raise
 
     def submit(self, unit: Unit) -> None:

@@ -157,10 +157,8 @@ def _range(name: str) -> tuple[float, float, Within]:
     """The least and greatest value of a trial's column, and both as a kind; -1 percent says that there was nothing to measure.
     Of decibels infinity is one as well: equal tensors have an infinite ratio."""
     row = measure(name)
-    if row.unit == "%" and not row.cost:
-        kind = Within(-1, 100 + 1e-6)
-    else:
-        kind = DECIBELS if row.unit == "dB" else Within(0, 1e300)
+    percent = row.unit == "%" and not row.cost
+    kind = Within(-1, 100 + 1e-6) if percent else DECIBELS if row.unit == "dB" else Within(0, 1e300)
     return kind.low, kind.high, kind
 
 
