@@ -52,11 +52,17 @@ int mpr_bench(mprun *net, int repeats, int json)
             if (step->operation == MPB_YOLO) continue;
             const double ms = mpr_median(parts + (size_t)n * repeats, repeats);
             const char *layer = mpr_layer_name(&net->file, step->layer);
-            if (json)
-                printf("%s{\"step\": \"%s for %s\", \"layer\": %d, \"ms\": %.17g}", first ? "" : ", ",
-                       mpr_operation_name(step), layer, (int)step->layer, ms);
-            else
-                printf("  %8.3f ms  %s for %s\n", ms, mpr_operation_name(step), layer);
+            char name[1024];
+            snprintf(name, sizeof name, "%s for %s", mpr_operation_name(step), layer);
+            if (json) {
+                printf("%s{\"step\": ", first ? "" : ", ");
+                mpr_json_text(stdout, name);
+                printf(", \"layer\": %d, \"ms\": %.17g}", (int)step->layer, ms);
+            } else {
+                printf("  %8.3f ms  ", ms);
+                mpr_plain_text(stdout, name);
+                printf("\n");
+            }
             first = 0;
         }
         if (json) printf("]}\n");

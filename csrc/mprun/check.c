@@ -1,10 +1,9 @@
-/* What a program must be so that running it stays within its memory, whatever a file says. */
-#include <stdlib.h>
+#include "check.h"
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include "../types.h"
-#include "pass.h"
 
 enum { MOST_SIDE = 1 << 16, MOST_CHANNELS = 1 << 20, MOST_INPUTS = 1 << 10 };
 #define MOST_VALUES (INT64_C(1) << 30)
@@ -136,7 +135,6 @@ static uint64_t own_values(const mpb_step *step, const mpb_slot *out)
     }
 }
 
-/* Of a step that brings values along: whether the piece fits and holds what it should. A line in error. */
 int mpr_check_values(const mpr_file *file, const mpb_step *step, const mpb_slot *in, const mpb_slot *out, char *error)
 {
     const uint64_t count = own_values(step, out);

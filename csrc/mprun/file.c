@@ -21,9 +21,21 @@ int mpr_fail(char *error, const char *format, ...)
     vsnprintf(error, MPR_ERROR, format, values);
     va_end(values);
     /* One line, whatever names a file holds. */
-    for (char *c = error; *c; c++)
-        if ((unsigned char)*c < 0x20 || *c == 0x7f) *c = '?';
+    char *to = error;
+    for (const char *c = error; *c; to++) {
+        const int control = mpr_control(c);
+        *to = control ? '?' : *c;
+        c += control ? control : 1;
+    }
+    *to = 0;
     return -1;
+}
+
+int mpr_control(const char *text)
+{
+    const unsigned char *c = (const void *)text;
+    if (*c < 0x20 || *c == 0x7f) return *c != 0;
+    return c[0] == 0xc2 && c[1] >= 0x80 && c[1] < 0xa0 ? 2 : 0; /* U+0080 to U+009F in UTF-8 */
 }
 
 typedef struct {

@@ -7,6 +7,8 @@
 enum { MPR_ERROR = 320 };
 /* Writes one line into error[MPR_ERROR] and gives -1. */
 int mpr_fail(char *error, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Bytes of the control character that begins here; 0: none does. */
+int mpr_control(const char *text);
 
 typedef struct {
     const char *name; /* of the file, for messages */

@@ -1,7 +1,6 @@
-/* Heads: what they must be, and those of other kinds than [yolo] as decoding takes them. */
+#include "heads.h"
 #include <math.h>
 #include <string.h>
-#include "net.h"
 
 static const char *tree_problem(const mpr_file *file, const mpb_head *head)
 {
@@ -83,15 +82,14 @@ static const char *problem(const mpr_file *file, const mpb_head *head, const mpb
     }
 }
 
-int mpr_check_heads(const mprun *net, char *error)
+int mpr_check_heads(const mpr_pass *pass, char *error)
 {
-    const mpr_file *file = &net->file;
+    const mpr_file *file = pass->weights->file;
     for (int64_t h = 0; h < file->count[MPB_HEADS]; h++) {
         const mpb_head *head = &file->heads[h];
         const float *data;
-        const mpb_slot *slot = head->output >= 0 && head->output < net->pass.program->outputs
-                                   ? mpr_pass_output(&net->pass, head->output, &data)
-                                   : 0;
+        const mpb_slot *slot =
+            head->output >= 0 && head->output < pass->program->outputs ? mpr_pass_output(pass, head->output, &data) : 0;
         const char *wrong = slot ? problem(file, head, slot) : "does not fit its tensor";
         if (wrong) return mpr_fail(error, "%s: head %d: %s; export it again", file->name, (int)h, wrong);
     }
@@ -153,11 +151,12 @@ static int imported(const mpr_file *file, const mpb_head *head, const mpb_slot *
     return mp_ready_imported(&spec, anchors, data, (int64_t)slot->h * slot->w, out);
 }
 
-const float *mpr_head_tensor(mprun *net, const mpb_head *head, double confidence, mp_yolo_head *yolo)
+const float *mpr_head_tensor(const mpr_pass *pass, const mpb_head *head, double confidence, mpr_room *ready,
+                             mp_yolo_head *yolo, char *error)
 {
-    const mpr_file *file = &net->file;
+    const mpr_file *file = pass->weights->file;
     const float *data;
-    const mpb_slot *slot = mpr_pass_output(&net->pass, head->output, &data);
+    const mpb_slot *slot = mpr_pass_output(pass, head->output, &data);
     *yolo = (mp_yolo_head){.grid_h = slot->h,
                            .grid_w = slot->w,
                            .anchors = head->anchors,
@@ -176,8 +175,8 @@ const float *mpr_head_tensor(mprun *net, const mpb_head *head, double confidence
     if (nothing) yolo->grid_h = yolo->grid_w = yolo->anchors = 1;
     const size_t made = (size_t)yolo->grid_h * yolo->grid_w * yolo->anchors * (5 + (size_t)head->classes);
     const size_t more = mpr_values(slot) + (size_t)head->raw_classes;
-    if (mpr_grow(net, &net->ready, &net->ready_bytes, (made + more) * sizeof(float))) return 0;
-    float *out = net->ready;
+    if (mpr_grow(ready, (made + more) * sizeof(float), file->name, error)) return 0;
+    float *out = ready->at;
     int status = MP_OK;
     if (nothing)
         memset(out, 0, made * sizeof *out);
@@ -188,6 +187,6 @@ const float *mpr_head_tensor(mprun *net, const mpb_head *head, double confidence
     else
         status = other(file, head, slot, confidence, data, out + made, out);
     if (status == MP_OK) return out;
-    mpr_fail(net->error, "%s: a head cannot be decoded; export it again", file->name);
+    mpr_fail(error, "%s: a head cannot be decoded; export it again", file->name);
     return 0;
 }

@@ -1,20 +1,28 @@
-/* JPEG and PPM files to RGB. */
 #define _GNU_SOURCE
+#include "image.h"
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 #include "../mpnet.h"
 #include "../image/mp_jpeg.h"
-#include "net.h"
+#include "bundle.h"
+#include "file.h"
+#include "mprun.h"
 
 enum { MOST_FILE = 1 << 28, MOST_PIXELS = 1 << 25, MOST_SIDE = 65500 };
 
 uint8_t *mpr_read(const char *path, size_t most, size_t *bytes, char *error)
 {
-    FILE *file = fopen(path, "rb");
+    /* Without waiting for somebody to write into a named pipe: one that nobody has open to write is empty. */
+    const int handle = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    if (handle >= 0) fcntl(handle, F_SETFL, 0);
+    FILE *file = handle < 0 ? 0 : fdopen(handle, "rb");
     if (!file) {
+        if (handle >= 0) close(handle);
         mpr_fail(error, "%s: cannot be opened (%s); check the path", path, strerror(errno));
         return 0;
     }

@@ -19,16 +19,24 @@ static const char *features(char *text, size_t room)
     return text;
 }
 
-static void usable(FILE *out, const char *quote)
+static void usable(const char *quote)
 {
     for (int i = 0, first = 1; i < mp_table_count(); i++) {
         if (!mp_table_usable(mp_table_at(i))) continue;
-        fprintf(out, "%s%s%s%s", first ? "" : ", ", quote, mp_table_name(mp_table_at(i)), quote);
+        printf("%s%s%s%s", first ? "" : ", ", quote, mp_table_name(mp_table_at(i)), quote);
         first = 0;
     }
 }
 
-static void packed_for(FILE *out, const mpr_file *file, const char *quote)
+/* The first `bytes` bytes, at most 16, of a text that need not end there. */
+static void beginning(const char *text, int bytes)
+{
+    char copy[17];
+    snprintf(copy, sizeof copy, "%.*s", bytes, text);
+    mpr_plain_text(stdout, copy);
+}
+
+static void packed_for(const mpr_file *file, const char *quote)
 {
     int first = 1;
     for (int64_t i = 0; i < file->count[MPB_PACKED]; i++) {
@@ -36,7 +44,9 @@ static void packed_for(FILE *out, const mpr_file *file, const char *quote)
         for (int64_t k = 0; k < i && !known; k++)
             known = strncmp(file->packed[k].table, file->packed[i].table, 16) == 0;
         if (known) continue;
-        fprintf(out, "%s%s%.16s%s", first ? "" : ", ", quote, file->packed[i].table, quote);
+        printf("%s%s", first ? "" : ", ", quote);
+        beginning(file->packed[i].table, 16);
+        printf("%s", quote);
         first = 0;
     }
 }
@@ -45,22 +55,28 @@ static void text_info(const mprun *net, const char *cpu, const mp_table *table, 
 {
     char text[128];
     printf("cpu        %s\nlevel      %s (usable: ", cpu, mp_table_name(table));
-    usable(stdout, "");
+    usable("");
     printf(")\nthreads    %d\nfeatures   %s\nfp16       %s\nint8       %s\ncompiler   %s\n", threads,
            features(text, sizeof text), best()->fp16, best()->int8, mp_compiler());
     if (!net) return;
     const mpr_file *file = &net->file;
     const mpb_network *n = file->network;
-    printf(
-        "bundle     %s, %llu bytes\nnetwork    %s, %d x %d x %d, %d classes, cfg %.12s, weights %.12s\nprecision  %s\n",
-        file->name, (unsigned long long)file->bytes, mpr_text(file, n->cfg), (int)n->in_w, (int)n->in_h, (int)n->in_c,
-        (int)n->classes, mpr_text(file, n->cfg_digest), mpr_text(file, n->weights_digest),
-        mpr_text(file, file->programs[0].key));
+    printf("bundle     ");
+    mpr_plain_text(stdout, file->name);
+    printf(", %llu bytes\nnetwork    ", (unsigned long long)file->bytes);
+    mpr_plain_text(stdout, mpr_text(file, n->cfg));
+    printf(", %d x %d x %d, %d classes, cfg ", (int)n->in_w, (int)n->in_h, (int)n->in_c, (int)n->classes);
+    beginning(mpr_text(file, n->cfg_digest), 12);
+    printf(", weights ");
+    beginning(mpr_text(file, n->weights_digest), 12);
+    printf("\nprecision  ");
+    mpr_plain_text(stdout, mpr_text(file, file->programs[0].key));
+    printf("\n");
     printf("memory     %llu bytes of tensors; weights: %lld of %lld convolutions as they lie in the file",
            (unsigned long long)(file->programs[0].arena_bytes + mpr_slot_bytes(&net->pass.slots[0])),
            (long long)net->weights.mapped, (long long)(net->weights.mapped + net->weights.packed_here));
     printf("\npacked for ");
-    packed_for(stdout, file, "");
+    packed_for(file, "");
     printf("%s\n", file->count[MPB_PACKED] ? "" : "no level: weights are packed at the start");
 }
 
@@ -70,7 +86,7 @@ static void json_info(const mprun *net, const char *cpu, const mp_table *table, 
     printf("{\"cpu\": ");
     mpr_json_text(stdout, cpu);
     printf(", \"isa\": \"%s\", \"usable\": [", mp_table_name(table));
-    usable(stdout, "\"");
+    usable("\"");
     printf("], \"threads\": %d, \"features\": \"%s\", \"fp16\": ", threads, features(text, sizeof text));
     mpr_json_text(stdout, best()->fp16);
     printf(", \"int8\": ");
@@ -84,7 +100,7 @@ static void json_info(const mprun *net, const char *cpu, const mp_table *table, 
         printf(", \"precision\": ");
         mpr_json_text(stdout, mpr_text(file, file->programs[0].key));
         printf(", \"arena_bytes\": %llu, \"packed\": [", (unsigned long long)file->programs[0].arena_bytes);
-        packed_for(stdout, file, "\"");
+        packed_for(file, "\"");
         printf("], \"mapped\": %lld, \"packed_here\": %lld, \"origin\": %.*s", (long long)net->weights.mapped,
                (long long)net->weights.packed_here, (int)file->count[MPB_ORIGIN], file->origin);
     }

@@ -1,7 +1,7 @@
 /* mprun: a finished network on a board, without Python. docs/mprun.md. */
 #define _GNU_SOURCE
 #include <errno.h>
-#include <math.h>
+#include <getopt.h>
 #include <stdlib.h>
 #include <string.h>
 #include "../team.h"
@@ -32,66 +32,76 @@ static const char USAGE[] =
 
 typedef struct {
     const char *bundle, *evaluate, *out, *isa;
-    int bench, profile, info, json, threads, repeats, resize;
+    int bench, profile, info, json, help, version, threads, repeats, resize;
     double confidence, nms;
     mpr_paths images;
 } options;
 
-static int number(const char *option, const char *text, double low, double high, double *value, char *error)
+static int number(const char *option, double low, double high, double *value, char *error)
 {
     char *end;
-    *value = strtod(text, &end);
-    if (*text && !*end && *value >= low && *value <= high) return 0;
-    return mpr_fail(error, "%s: '%.40s' is no number from %g to %g", option, text, low, high);
+    *value = strtod(optarg, &end);
+    if (*optarg && !*end && *value >= low && *value <= high) return 0;
+    return mpr_fail(error, "%s: '%.40s' is no number from %g to %g", option, optarg, low, high);
+}
+
+static int whole_number(const char *option, int high, int *value, char *error)
+{
+    char *end;
+    const long n = strtol(optarg, &end, 10);
+    *value = (int)n;
+    if (*optarg && !*end && n >= 1 && n <= high) return 0;
+    return mpr_fail(error, "%s: '%.40s' is no whole number from 1 to %d", option, optarg, high);
+}
+
+static int resize_mode(int *mode, char *error)
+{
+    for (*mode = MP_CROP; *mode >= 0; --*mode)
+        if (strcmp(optarg, RESIZES[*mode]) == 0) return 0;
+    return mpr_fail(error, "--resize: '%.40s' is none of stretch, letterbox, crop", optarg);
 }
 
 static int parse(int count, char **words, options *o, char *error)
 {
-    for (int i = 1; i < count; i++) {
-        const char *word = words[i];
-        static const char *const VALUED[] = {"--evaluate", "--confidence", "--nms",     "--resize",
-                                             "--isa",      "--threads",    "--repeats", "-o"};
-        const char *value = 0;
-        double n = 0;
-        int failed = 0;
-        for (size_t v = 0; v < sizeof VALUED / sizeof *VALUED; v++)
-            if (strcmp(word, VALUED[v]) == 0 && !(value = words[++i]))
-                return mpr_fail(error, "%s: needs a value; see mprun --help", word);
-        if (strcmp(word, "--json") == 0)
-            o->json = 1;
-        else if (strcmp(word, "--bench") == 0)
-            o->bench = 1;
-        else if (strcmp(word, "--profile") == 0)
-            o->profile = 1;
-        else if (strcmp(word, "--info") == 0)
-            o->info = 1;
-        else if (strcmp(word, "--evaluate") == 0)
-            o->evaluate = value;
-        else if (strcmp(word, "--isa") == 0)
-            o->isa = value;
-        else if (strcmp(word, "-o") == 0)
-            o->out = value;
-        else if (strcmp(word, "--confidence") == 0)
-            failed = number(word, value, 0, 0.999999, &o->confidence, error);
-        else if (strcmp(word, "--nms") == 0)
-            failed = number(word, value, 0, 1, &o->nms, error);
-        else if (strcmp(word, "--threads") == 0) {
-            failed = number(word, value, 1, 1024, &n, error);
-            o->threads = (int)n;
-        } else if (strcmp(word, "--repeats") == 0) {
-            failed = number(word, value, 1, 100000, &n, error);
-            o->repeats = (int)n;
-        } else if (strcmp(word, "--resize") == 0) {
-            for (o->resize = MP_CROP; o->resize >= 0 && strcmp(value, RESIZES[o->resize]) != 0;) o->resize--;
-            if (o->resize < 0) failed = mpr_fail(error, "--resize: '%.40s' is none of stretch, letterbox, crop", value);
-        } else if (word[0] == '-' && word[1])
-            failed = mpr_fail(error, "%.60s: unknown option; see mprun --help", word);
-        else if (!o->bundle)
-            o->bundle = word;
-        else
-            failed = mpr_paths_add(&o->images, word, error);
-        if (failed) return -1;
-    }
+    /* What takes a value is known by a letter; only `h` and `o` are options of one letter themselves. */
+    const struct option OPTIONS[] = {{"json", no_argument, &o->json, 1},
+                                     {"bench", no_argument, &o->bench, 1},
+                                     {"profile", no_argument, &o->profile, 1},
+                                     {"info", no_argument, &o->info, 1},
+                                     {"help", no_argument, 0, 'h'},
+                                     {"version", no_argument, &o->version, 1},
+                                     {"evaluate", required_argument, 0, 'e'},
+                                     {"isa", required_argument, 0, 'i'},
+                                     {"confidence", required_argument, 0, 'c'},
+                                     {"nms", required_argument, 0, 'n'},
+                                     {"resize", required_argument, 0, 'r'},
+                                     {"threads", required_argument, 0, 't'},
+                                     {"repeats", required_argument, 0, 'p'},
+                                     {0}};
+    int failed = 0;
+    opterr = 0; /* messages are ours */
+    for (int option; !failed && (option = getopt_long(count, words, ":ho:", OPTIONS, 0)) != -1;) switch (option) {
+        case 0: break; /* a flag was set */
+        case 'h': o->help = 1; break;
+        case 'o': o->out = optarg; break;
+        case 'e': o->evaluate = optarg; break;
+        case 'i': o->isa = optarg; break;
+        case 'c': failed = number("--confidence", 0, 0.999999, &o->confidence, error); break;
+        case 'n': failed = number("--nms", 0, 1, &o->nms, error); break;
+        case 'r': failed = resize_mode(&o->resize, error); break;
+        case 't': failed = whole_number("--threads", 1024, &o->threads, error); break;
+        case 'p': failed = whole_number("--repeats", 100000, &o->repeats, error); break;
+        case ':': failed = mpr_fail(error, "%.60s: needs a value; see mprun --help", words[optind - 1]); break;
+        default: /* of several letters behind one dash, getopt names the unknown one alone */
+            failed = optopt && strncmp(words[optind - 1], "--", 2) != 0
+                         ? mpr_fail(error, "-%c: unknown option; see mprun --help", optopt)
+                         : mpr_fail(error, "%.60s: unknown option; see mprun --help", words[optind - 1]);
+        }
+    if (failed) return -1;
+    if (o->help || o->version) return 0;
+    if (optind < count) o->bundle = words[optind++];
+    for (; optind < count; optind++)
+        if (mpr_paths_add(&o->images, words[optind], error)) return -1;
     const int modes = o->bench + o->profile + o->info + (o->evaluate != 0) + (o->images.count > 0);
     if (!o->bundle && !o->info) return mpr_fail(error, "name a bundle; see mprun --help");
     if (modes != 1)
@@ -124,12 +134,15 @@ static void json_file(FILE *out, const char *path, int width, int height, const 
 
 static void text_file(FILE *out, const char *path, const mprun_box *boxes, int count)
 {
-    fprintf(out, "%s: %d objects\n", path, count);
+    mpr_plain_text(out, path);
+    fprintf(out, ": %d objects\n", count);
     for (int i = 0; i < count; i++) {
         const mprun_box *b = &boxes[i];
         const int pad = 20 - mpr_width(b->name);
-        fprintf(out, "  %.3f  %s%*s %7.1f %7.1f %7.1f %7.1f\n", (double)b->score, b->name, pad > 0 ? pad : 0, "",
-                (double)b->x, (double)b->y, (double)b->width, (double)b->height);
+        fprintf(out, "  %.3f  ", (double)b->score);
+        mpr_plain_text(out, b->name);
+        fprintf(out, "%*s %7.1f %7.1f %7.1f %7.1f\n", pad > 0 ? pad : 0, "", (double)b->x, (double)b->y,
+                (double)b->width, (double)b->height);
     }
     fflush(out);
 }
@@ -253,12 +266,9 @@ int main(int count, char **words)
 {
     options o = {.isa = getenv("MPNET_ISA"), .repeats = 15, .resize = -1, .confidence = -1, .nms = -1};
     char error[MPR_ERROR] = "";
-    for (int i = 1; i < count; i++) {
-        if (strcmp(words[i], "--help") == 0 || strcmp(words[i], "-h") == 0) return fputs(USAGE, stdout) < 0;
-        if (strcmp(words[i], "--version") == 0)
-            return printf("mprun, bundles of version %d, %s\n", MPB_VERSION, mp_compiler()) < 0;
-    }
     int failed = parse(count, words, &o, error);
+    if (!failed && o.help) return fputs(USAGE, stdout) < 0;
+    if (!failed && o.version) return printf("mprun, bundles of version %d, %s\n", MPB_VERSION, mp_compiler()) < 0;
     if (!failed && !o.bundle) {
         const mp_table *table = mpr_table(o.isa, error);
         failed = table ? 0 : -1;

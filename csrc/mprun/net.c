@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "heads.h"
 
 const mp_table *mpr_table(const char *isa, char *error)
 {
@@ -51,7 +52,7 @@ int mpr_net_open(mprun *net, const char *isa, int threads, char *error)
     const mp_table *table = mpr_table(isa, error);
     if (table && !check_network(&net->file, error) &&
         !mpr_weights_open(&net->weights, &net->file, table, threads < 1 ? mpr_cores() : threads, error)) {
-        if (!mpr_pass_open(&net->pass, &net->weights, 0, error) && !mpr_check_heads(net, error)) return 0;
+        if (!mpr_pass_open(&net->pass, &net->weights, 0, error) && !mpr_check_heads(&net->pass, error)) return 0;
     }
     mpr_net_close(net);
     return -1;
@@ -67,8 +68,8 @@ void mpr_net_close(mprun *net)
         free(all[i]->score);
         free(all[i]->box);
     }
-    free(net->scratch);
-    free(net->ready);
+    free(net->scratch.at);
+    free(net->ready.at);
     free(net->boxes);
     mpr_pass_close(&net->pass);
     if (net->weights.file) mpr_weights_close(&net->weights);
@@ -123,16 +124,7 @@ const float *mprun_head(const mprun *net, int head, int shape[3])
     return data;
 }
 
-int mpr_grow(mprun *net, void **memory, size_t *have, size_t bytes)
-{
-    if (bytes <= *have) return 0;
-    free(*memory);
-    *memory = malloc(bytes);
-    *have = *memory ? bytes : 0;
-    return *memory ? 0 : mpr_fail(net->error, "%s: no memory", net->file.name);
-}
-
-static int scratch(mprun *net, size_t bytes) { return mpr_grow(net, &net->scratch, &net->scratch_bytes, bytes); }
+static int scratch(mprun *net, size_t bytes) { return mpr_grow(&net->scratch, bytes, net->file.name, net->error); }
 
 static int room(mprun *net, mpr_found *found, int64_t entries)
 {
@@ -156,8 +148,8 @@ static int set_image(mprun *net, const mpr_image *image, int resize, mp_geometry
     if (n->in_c != 3)
         return mpr_fail(net->error, "%s: takes %d channels, but images are RGB", net->file.name, (int)n->in_c);
     if (scratch(net, (size_t)mp_preprocess_scratch(width, n->in_w, n->in_h))) return -1;
-    return mp_preprocess(image->rgb, width, height, n->in_w, n->in_h, resize < 0 ? n->resize : resize, 0, net->scratch,
-                         net->pass.image, place) == MP_OK
+    return mp_preprocess(image->rgb, width, height, n->in_w, n->in_h, resize < 0 ? n->resize : resize, 0,
+                         net->scratch.at, net->pass.image, place) == MP_OK
                ? 0
                : mpr_fail(net->error, "an image of %d x %d pixels cannot be fitted to %d x %d", width, height,
                           (int)n->in_w, (int)n->in_h);
@@ -169,13 +161,13 @@ static int decode_head(mprun *net, int number, const mp_geometry *place, double 
     const mpb_head *head = &file->heads[number];
     mpr_found *found = &net->heads[number];
     mp_yolo_head yolo;
-    const float *data = mpr_head_tensor(net, head, confidence, &yolo);
+    const float *data = mpr_head_tensor(&net->pass, head, confidence, &net->ready, &yolo, net->error);
     if (!data) return -1;
     for (int64_t needed = 256;; needed = found->count) {
         if (room(net, found, needed) || scratch(net, (size_t)mp_decode_scratch(found->room))) return -1;
         const int status = mp_decode_yolo(&yolo, file->anchors + 2 * (int64_t)head->first_anchor, data, 0, 0, 1,
-                                          place->relative, (float)confidence, found->room, net->scratch, &found->count,
-                                          found->offsets, found->category, found->score, found->box);
+                                          place->relative, (float)confidence, found->room, net->scratch.at,
+                                          &found->count, found->offsets, found->category, found->score, found->box);
         if (status != MP_OK) return mpr_fail(net->error, "%s: a yolo layer's input is not finite", file->name);
         if (found->count <= found->room) return 0;
     }
@@ -213,7 +205,7 @@ static int decode(mprun *net, const mp_geometry *place, int width, int height, d
     if (room(net, kept, total ? total : 1) || scratch(net, 7 * (size_t)(total + MP_NMS_BLOCK) * sizeof(float)))
         return -1;
     const float size[2] = {(float)width, (float)height};
-    if (mp_nms(candidates, heads, n->nms_kind, (float)nms, n->nms_beta, size, total, net->scratch, kept->offsets,
+    if (mp_nms(candidates, heads, n->nms_kind, (float)nms, n->nms_beta, size, total, net->scratch.at, kept->offsets,
                kept->category, kept->score, kept->box) != MP_OK)
         return mpr_fail(net->error, "%s: suppression refused its arguments", file->name);
     const int64_t count = kept->offsets[1];
@@ -254,7 +246,7 @@ static void sort(mprun_box *boxes, mprun_box *spare, int count)
 
 void mpr_best_first(mprun *net, int count)
 {
-    if (count > 1 && !scratch(net, (size_t)count * sizeof *net->boxes)) sort(net->boxes, net->scratch, count);
+    if (count > 1 && !scratch(net, (size_t)count * sizeof *net->boxes)) sort(net->boxes, net->scratch.at, count);
 }
 
 int mprun_detections(mprun *net, const uint8_t *rgb, int width, int height, double confidence, double nms,

@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "output.h"
 #include <errno.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -52,11 +53,38 @@ void mpr_json_number(FILE *out, double value)
     fprintf(out, "%s%s", text, strpbrk(text, ".en") ? "" : ".0");
 }
 
+void mpr_plain_text(FILE *out, const char *text)
+{
+    for (const char *c = text; *c;) {
+        const int control = mpr_control(c);
+        fputc(control ? '?' : *c, out);
+        c += control ? control : 1;
+    }
+}
+
 int mpr_width(const char *text)
 {
     int width = 0;
     for (const unsigned char *c = (const void *)text; *c; c++) width += (*c & 0xc0) != 0x80;
     return width;
+}
+
+static char *volatile unfinished; /* path of the file that must not stay when the program ends */
+
+static void remove_unfinished(int number)
+{
+    if (unfinished) unlink(unfinished);
+    raise(number); /* ends the program now: SA_RESETHAND */
+}
+
+static void remove_on_signals(char *path)
+{
+    static const int ENDS[] = {SIGHUP, SIGINT, SIGTERM};
+    const struct sigaction action = {.sa_handler = remove_unfinished, .sa_flags = SA_RESETHAND};
+    struct sigaction before;
+    unfinished = path;
+    for (size_t i = 0; i < sizeof ENDS / sizeof *ENDS; i++) /* nohup's SIGHUP stays ignored */
+        if (sigaction(ENDS[i], 0, &before) == 0 && before.sa_handler != SIG_IGN) sigaction(ENDS[i], &action, 0);
 }
 
 int mpr_output_open(mpr_output *out, const char *path, char *error)
@@ -65,6 +93,7 @@ int mpr_output_open(mpr_output *out, const char *path, char *error)
     if (!path) return 0;
     if (snprintf(out->part, sizeof out->part, "%s.%d.part", path, (int)getpid()) >= (int)sizeof out->part)
         return mpr_fail(error, "%.80s...: the path is too long", path);
+    remove_on_signals(out->part);
     out->file = fopen(out->part, "wb");
     return out->file ? 0 : mpr_fail(error, "%s: cannot be written (%s); check the folder", path, strerror(errno));
 }
@@ -75,10 +104,13 @@ int mpr_output_finish(mpr_output *out, char *error)
     if (!out->path) return broken ? mpr_fail(error, "standard output: cannot be written (%s)", strerror(errno)) : 0;
     broken |= fsync(fileno(out->file));
     broken |= fclose(out->file);
-    if (!broken && rename(out->part, out->path) == 0) return 0;
-    mpr_fail(error, "%s: cannot be written (%s); check the folder", out->path, strerror(errno));
-    unlink(out->part);
-    return -1;
+    const int renamed = !broken && rename(out->part, out->path) == 0;
+    if (!renamed) {
+        mpr_fail(error, "%s: cannot be written (%s); check the folder", out->path, strerror(errno));
+        unlink(out->part);
+    }
+    unfinished = 0;
+    return renamed ? 0 : -1;
 }
 
 void mpr_output_drop(mpr_output *out)
@@ -86,6 +118,7 @@ void mpr_output_drop(mpr_output *out)
     if (!out->path || !out->file) return;
     fclose(out->file);
     unlink(out->part);
+    unfinished = 0;
 }
 
 double mpr_now_ms(void)

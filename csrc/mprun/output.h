@@ -7,10 +7,12 @@
 void mpr_json_text(FILE *out, const char *text);
 /* The shortest of 15 to 17 digits that gives the number back. */
 void mpr_json_number(FILE *out, double value);
+/* For terminals: control characters of names, which could move the cursor or rename the window, as '?'. */
+void mpr_plain_text(FILE *out, const char *text);
 /* Characters, for columns. */
 int mpr_width(const char *text);
 
-/* A file that takes its name when it is complete. */
+/* A file that takes its name when it is complete. A signal that ends the program removes it; one at a time. */
 typedef struct {
     FILE *file;
     const char *path;

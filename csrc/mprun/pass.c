@@ -4,6 +4,7 @@
 #include <string.h>
 #include "../red_zone.h"
 #include "../types.h"
+#include "room.h"
 
 static const float *floats_at(const mpr_weights *weights, const mpb_piece *piece)
 {

@@ -1,25 +1,8 @@
 /* A program of a bundle made ready to run: checked, memory taken, weights packed or mapped. Internal. */
 #ifndef MPR_PASS_H
 #define MPR_PASS_H
-#include "../quantize/mp_quantize.h"
-#include "file.h"
-
-/* The weights of a bundle for one table; programs share them. */
-typedef struct {
-    const mpr_file *file;
-    const mp_table *table;
-    int threads;
-    const void **packed; /* by convolution; NULL: not asked for yet */
-    void **own;          /* what of it was packed here, to be freed */
-    int64_t mapped, packed_here;
-} mpr_weights;
-
-int mpr_weights_open(mpr_weights *weights, const mpr_file *file, const mp_table *table, int threads, char *error);
-void mpr_weights_close(mpr_weights *weights);
-/* Finds or packs a convolution's weights, and looks at its biases and scales: 0, or -1 with a line in error. */
-int mpr_weights_ready(mpr_weights *weights, int32_t number, char *error);
-/* Memory at a multiple of MPB_ALIGN, on huge pages where it is large, to be freed with free(); NULL when there is none. */
-void *mpr_take(size_t bytes);
+#include "check.h"
+#include "weights.h"
 
 /* A tensor at run time. params: of codes. range: of reals, while known. */
 typedef struct {
@@ -56,14 +39,4 @@ int mpr_pass_run(mpr_pass *pass, char *error);
 /* One of its steps, for measurements: an mp_status. */
 int mpr_pass_step(mpr_pass *pass, const mpb_step *step);
 const mpb_slot *mpr_pass_output(const mpr_pass *pass, int number, const float **data);
-
-/* Whether a program can be run without leaving its memory: 0, or -1 with a line in error. */
-int mpr_check_program(const mpr_file *file, int64_t program, char *error);
-/* Whether what a step brings along fits it: 0, or -1 with a line in error. */
-int mpr_check_values(const mpr_file *file, const mpb_step *step, const mpb_slot *in, const mpb_slot *out, char *error);
-static inline uint64_t mpr_values(const mpb_slot *slot) { return (uint64_t)slot->h * slot->w * slot->c; }
-uint64_t mpr_slot_bytes(const mpb_slot *slot);
-/* Whether a step makes codes; if so, fills the scheme. */
-int mpr_makes_codes(const mpb_step *step, mp_activation_scheme *scheme);
-const char *mpr_operation_name(const mpb_step *step);
 #endif

@@ -241,10 +241,12 @@ int mpr_profile(mprun *net, const char *path, int repeats)
         write(out.file, net, &best);
         result = mpr_output_finish(&out, net->error);
     }
-    if (!result)
-        printf(
-            "%d steps on %s, %d threads; predictions are off by %.1f %% on average, %.1f %% at most\nwritten to %s\n",
-            best.count, mp_table_name(net->weights.table), net->weights.threads, best.mean, best.largest, path);
+    if (!result) {
+        printf("%d steps on %s, %d threads; predictions are off by %.1f %% on average, %.1f %% at most\nwritten to ",
+               best.count, mp_table_name(net->weights.table), net->weights.threads, best.mean, best.largest);
+        mpr_plain_text(stdout, path);
+        printf("\n");
+    }
     if (!result && best.mean > MPB_PROFILE_PERCENT) {
         result = MPR_POOR;
         mpr_fail(

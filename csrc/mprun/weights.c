@@ -1,27 +1,11 @@
-/* A bundle's weights as a table reads them: mapped where they were packed for it, else packed. */
-#define _GNU_SOURCE
-#include "pass.h"
+#include "weights.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include "../half.h"
 #include "../types.h"
-
-enum { HUGE_PAGE = 1 << 21 };
-
-void *mpr_take(size_t bytes)
-{
-    void *memory = 0;
-    /* What nearly fills another page gets it. */
-    if (bytes % HUGE_PAGE > HUGE_PAGE / 2) bytes += HUGE_PAGE - bytes % HUGE_PAGE;
-    const int large = bytes >= HUGE_PAGE;
-    if (posix_memalign(&memory, large ? HUGE_PAGE : MPB_ALIGN, bytes ? bytes : MPB_ALIGN) != 0) return 0;
-    /* One fault for 2 MB in place of 512: a tenth of the time to the first detection. Where there are no such pages nothing changes. */
-    if (large) madvise(memory, bytes, MADV_HUGEPAGE);
-    return memory;
-}
+#include "room.h"
 
 int mpr_weights_open(mpr_weights *weights, const mpr_file *file, const mp_table *table, int threads, char *error)
 {

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import signal
 import subprocess
 from pathlib import Path
 
@@ -115,6 +117,10 @@ def test_other_images_are_named_with_what_to_do(mprun: Program, bundle: Path, im
         ("{bundle}", "--profile"),
         ("{bundle}", "--bench", "--info"),
         ("{bundle}", "--threads", "x"),
+        ("{bundle}", "--bench", "--threads", "1.5"),
+        ("{bundle}", "--bench", "--threads=0"),
+        ("{bundle}", "--bench", "--repeats", "2e1"),
+        ("{bundle}", "--confidence", "1"),
         ("{bundle}", "--nonsense"),
         ("{bundle}", "--evaluate"),
     ],
@@ -122,7 +128,43 @@ def test_other_images_are_named_with_what_to_do(mprun: Program, bundle: Path, im
 def test_a_wrong_call_is_one_line(mprun: Program, bundle: Path, words: tuple[str, ...]) -> None:
     done = mprun(*(word.format(bundle=bundle) for word in words), check=2)
     assert done.stderr.count("\n") == 1
-    assert "--help" in done.stderr or "-o FILE" in done.stderr or "one at a time" in done.stderr or "no number" in done.stderr
+    assert any(words in done.stderr for words in ("--help", "-o FILE", "one at a time", "is no number", "is no whole number"))
+
+
+def test_options_stand_before_or_behind_images_with_or_without_equals(mprun: Program, bundle: Path, images: Path) -> None:
+    image = images / "scene-0.jpg"
+    expected = mprun(bundle, image, "--threads", 1, "--json").stdout
+    assert mprun("--threads=1", "--json", bundle, image).stdout == expected
+    assert mprun("--json", "--threads", 1, "--", bundle, image).stdout == expected
+
+
+def test_control_characters_of_names_are_not_printed(mprun: Program, bundle: Path, images: Path, tmp_path: Path) -> None:
+    image = tmp_path / "a\x1b]0;title\x07b\u009b2Jc.jpg"
+    image.write_bytes((images / "scene-0.jpg").read_bytes())
+    assert mprun(bundle, image).stdout.startswith(f"{tmp_path}/a?]0;title?b?2Jc.jpg: ")
+    image.write_bytes(b"no image")
+    assert mprun(bundle, image, check=2).stderr.startswith(f"mprun: {tmp_path}/a?]0;title?b?2Jc.jpg: ")
+
+
+def test_a_named_pipe_that_nobody_writes_is_refused_and_a_pipe_is_read(
+    mprun: Program, bundle: Path, images: Path, tmp_path: Path
+) -> None:
+    os.mkfifo(tmp_path / "a.jpg")
+    assert "is empty" in mprun(bundle, tmp_path, check=2).stderr
+    image = (images / "scene-0.jpg").read_bytes()
+    piped = subprocess.run([mprun.path, bundle, "/dev/stdin"], input=image, capture_output=True, check=True, timeout=120)
+    assert piped.stdout.decode().splitlines()[1:] == mprun(bundle, images / "scene-0.jpg").stdout.splitlines()[1:]
+
+
+def test_a_signal_leaves_no_part_of_a_file(mprun: Program, bundle: Path, images: Path, tmp_path: Path) -> None:
+    images_list = tmp_path / "list.txt"
+    images_list.write_text(f"{images / 'scene-0.jpg'}\n" * 100_000, encoding="utf-8")
+    process = subprocess.Popen([mprun.path, bundle, "--evaluate", images_list, "-o", tmp_path / "boxes.json"])
+    while not list(tmp_path.glob("*.part")):
+        assert process.poll() is None
+    process.terminate()
+    assert process.wait(timeout=120) == -signal.SIGTERM
+    assert list(tmp_path.iterdir()) == [images_list]
 
 
 def test_an_unknown_level_cannot_be_packed_for(mixed_cfg: Path, tmp_path: Path) -> None:

@@ -1,0 +1,20 @@
+/* A bundle's weights as a table reads them: mapped where they were packed for it, else packed. Internal. */
+#ifndef MPR_WEIGHTS_H
+#define MPR_WEIGHTS_H
+#include "file.h"
+
+/* The weights of a bundle for one table; programs share them. */
+typedef struct {
+    const mpr_file *file;
+    const mp_table *table;
+    int threads;
+    const void **packed; /* by convolution; NULL: not asked for yet */
+    void **own;          /* what of it was packed here, to be freed */
+    int64_t mapped, packed_here;
+} mpr_weights;
+
+int mpr_weights_open(mpr_weights *weights, const mpr_file *file, const mp_table *table, int threads, char *error);
+void mpr_weights_close(mpr_weights *weights);
+/* Finds or packs a convolution's weights, and looks at its biases and scales: 0, or -1 with a line in error. */
+int mpr_weights_ready(mpr_weights *weights, int32_t number, char *error);
+#endif
