@@ -110,8 +110,10 @@ def test_python_files_have_no_circles(repository: Path) -> None:
 
 
 def test_c_files_flow_one_way(repository: Path) -> None:
-    """Rooms include what they may, and no units form a circle: a unit, a header with the file of its name, needs what it includes
-    and calls."""
+    """Rooms include what they may, and no units form a circle.
+
+    A unit is a header with the file of its name; it needs what it includes and calls.
+    """
     root = (repository / "csrc").resolve()
     texts = {path: path.read_text(encoding="utf-8") for path in sorted(root.rglob("*.[ch]"))}
     unit_of = {path: path.relative_to(root).with_suffix("") for path in texts}

@@ -46,7 +46,7 @@ def test_the_core_takes_memory_from_its_callers(mprun: Program) -> None:
 def failing(mprun: Program, repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """mprun with failing.c between it and the system."""
     program = tmp_path_factory.mktemp("failing") / "mprun"
-    objects = [str(mprun.path.parent / "objects" / "run" / f"{name}.o") for name in COMMANDS]
+    objects = [str(mprun.path.parent / "objects" / "mprun" / f"{name}.o") for name in COMMANDS]
     subprocess.run(
         [
             "gcc",
