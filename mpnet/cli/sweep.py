@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import click
@@ -17,7 +18,7 @@ from mpnet.sweep.store.latest import store_at
 from mpnet.sweep.store.salvage import salvage as salvage_store
 
 NOTHING_FITS = 1
-"""Exit status of a sweep whose limits no configuration meets."""
+"""Exit status of a sweep whose limits no configuration meets, or whose budget of loss none is shown to keep."""
 
 
 @declare(
@@ -51,6 +52,11 @@ NOTHING_FITS = 1
 )
 @click.option("--workers", type=click.IntRange(1, 1024), help="Processes on this machine.  [default: one per thread]")
 @click.option("--scheduler", metavar="ADDRESS", help="Dask scheduler whose workers compute, such as tcp://host:8786.")
+@click.option(
+    "--max-loss",
+    metavar="BUDGET",
+    help="Most that the choice may lose, such as '3 agreement' or '1 AP': the cheapest that is shown to keep it is taken.",
+)
 @click.option("--yes", is_flag=True, help="Start an exact sweep even if it takes long.")
 def command(
     experiment: Path | None,
@@ -62,6 +68,7 @@ def command(
     salvage: Path | None,
     workers: int | None,
     scheduler: str | None,
+    max_loss: str | None,
     yes: bool,
     threads: int | None,
     isa: str | None,
@@ -71,7 +78,8 @@ def command(
     """Search over the precisions of an EXPERIMENT file's sweep section; print the front.
 
     Every finished trial is stored at once: the same command again goes on where it was, several may run at the same
-    time, and nothing finished is ever computed twice. Exit status 1: it ended, but nothing meets sweep.constraints.
+    time, and nothing finished is ever computed twice. Exit status 1: it ended, but nothing meets sweep.constraints, or
+    nothing is shown to keep --max-loss.
     """
     if status is not None:
         document = sweep_status(store_at(status) or status, number)
@@ -87,6 +95,8 @@ def command(
         else:
             print_salvaged(document, console())
         return
+    if max_loss is not None:
+        overrides = (*overrides, f"sweep.max_loss={json.dumps(max_loss)}")
     if experiment is None:
         raise ConfigError("name an experiment file, or a store with --status or --salvage")
     with SweepView(console(stderr=True), quiet) as view:
@@ -105,5 +115,6 @@ def command(
         print_json(document)
     else:
         print_sweep(document, console())
-    if document["nearest"] is not None:
+    safety = document["safety"]
+    if document["nearest"] is not None or (safety["asked"] and safety["safe"] is None):
         raise SystemExit(NOTHING_FITS)

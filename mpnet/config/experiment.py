@@ -200,6 +200,16 @@ class ConstraintSection:
 
 
 @dataclass(frozen=True)
+class MarginSection:
+    """Most points that a choice called safe may lose. points: by measure; what is missing is `sweep.margins`' own."""
+
+    points: Mapping[str, float] = field(
+        default_factory=dict,
+        metadata=inline({name: number(0, 100) for task in TASKS.values() for name in (task.agreement, task.quality)}),
+    )
+
+
+@dataclass(frozen=True)
 class BudgetSection:
     """When a sweep stops: after so many trials, after so many seconds. None: when it is complete."""
 
@@ -226,10 +236,11 @@ class SweepSection:
     precisions: the choices of every layer with weights, highest first.
     objectives: of the front; the first measure of accuracy ranks. (): as networks of the task have them (model.task).
     holdout:    share of the images that only reports figures and never selects, 0: none, None: HOLDOUT of fewer than
-                MANY_IMAGES.
+                MANY_IMAGES, and where some have no labels.
     sampler:    of strategy pareto: nsga2 or tpe.
     latency:    a table written by `mpnet profile`, None: no latency objective from a table.
     verify:     run what was found in another engine once the sweep has ended, None: do not.
+    margin:     most that the pick `safe` may lose; max_loss: the same in the user's words, such as `3 agreement`, over it.
     latency_error: percent that the table's predictions may be off on average, None: as little as `mpnet profile` asks for.
     """
 
@@ -245,10 +256,12 @@ class SweepSection:
     latency: Path | None = field(default=None, metadata=path())
     verify: VerifySection | None = field(default=None, metadata=section(VerifySection))
     latency_error: float | None = field(default=None, metadata=number(0))
+    margin: MarginSection = field(default=MarginSection(), metadata=section(MarginSection))
+    max_loss: str | None = field(default=None, metadata=text())
 
-    def held_out(self, images: int) -> float:
-        """The share of so many images that only reports."""
-        return self.holdout if self.holdout is not None else HOLDOUT if images < MANY_IMAGES else 0.0
+    def held_out(self, images: int, unlabelled: int = 0) -> float:
+        """The share of so many images that only reports and tests; unlabelled: how many of them have no labels."""
+        return self.holdout if self.holdout is not None else HOLDOUT if images < MANY_IMAGES or unlabelled else 0.0
 
 
 @dataclass(frozen=True)

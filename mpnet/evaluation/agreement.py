@@ -7,6 +7,8 @@ from numpy.typing import NDArray
 
 from mpnet.data.detections import Detections
 from mpnet.errors import DataError
+from mpnet.evaluation.compare import bootstrap
+from mpnet.evaluation.intervals import Resampled
 from mpnet.evaluation.match import COCO_THRESHOLDS, Truths
 from mpnet.evaluation.metrics import CocoEvaluator
 
@@ -33,6 +35,11 @@ class Agreement:
         """
         result = self._evaluator.evaluate(inside_images(detections, self.truths.sizes), sizes=False)
         return {name: result.summary[name] for name in ("AP", "AP50", "AP75")} | {"AP95": result.mean_at(AT_95)}
+
+    def resampled(self, detections: Detections, weight: NDArray[np.int32]) -> tuple[float, Resampled]:
+        """(AP of the detections against the baseline in percent, the same on resampled images). weight: `draw_images`."""
+        result = self._evaluator.evaluate(inside_images(detections, self.truths.sizes), sizes=False)
+        return result.summary["AP"], bootstrap(result, weight).summary["AP"]
 
 
 def inside_images(detections: Detections, sizes: NDArray[np.float32]) -> Detections:

@@ -26,15 +26,19 @@ Z95 = 1.959963984540054
 _HALVINGS = 60  # of the interval [-1, 1]: to the last bit of a float64
 
 
-def paired_interval(lost: Counts, gained: Counts, images: Counts) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """95 % interval of gained / n - lost / n, in percent points: (low, high), each of the counts' shape.
+def paired_interval(
+    lost: Counts, gained: Counts, images: Counts, z: float = Z95
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Interval of gained / n - lost / n, in percent points: (low, high), each of the counts' shape.
+
+    z: the normal distribution's point, of a 95 % interval if none is given.
 
     Raises: DataError for counts that cannot be.
     """
     b, c, n = (np.asarray(count, dtype=np.float64) for count in (gained, lost, images))
     if (np.minimum(b, c) < 0).any() or (b + c > n).any() or (n < 1).any():
         raise DataError("pairs that differ are 0 to as many as there are images, and there is at least one image")
-    low, high = _end(b, c, n, Z95), _end(b, c, n, -Z95)
+    low, high = _end(b, c, n, z), _end(b, c, n, -z)
     return 100 * low, 100 * high
 
 

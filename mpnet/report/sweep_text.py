@@ -18,6 +18,8 @@ _BAR = 24
 LATENCY = "latency_ms"
 RANKING = ("one_at_a_time", "additive")
 """Strategies that begin with each layer alone."""
+LAYERS_NAMED = 8
+"""Of those that keep their precision at the cost of a pick."""
 LAYERS_SHOWN = 16
 FRONT_ROWS = 32
 """Most rows of a front, beside those that were picked."""
@@ -158,6 +160,9 @@ def _print_picks(document: Mapping[str, Any], out: Console) -> None:
         ("precision", [_key(row) for row in picks.values()]),
         (f"{quality} change, 95 % interval", [change_text(row["losses"]) for row in picks.values()]),
     ]
+    again = (document.get("stability") or {}).get("picks") or {}
+    if again:
+        columns.append(("picked again", [f"{again[name]:.0f} %" if name in again else "" for name in picks]))
     for cost in costs:
         if cost == LATENCY:
             columns.append((measure(cost).label, [_shown(_value(row, cost), cost) + " ms" for row in picks.values()]))
@@ -170,8 +175,7 @@ def _print_picks(document: Mapping[str, Any], out: Console) -> None:
     names, cells = zip(*columns, strict=True)
     title = "What you could take" + (f"; {quality} on {', '.join(sorted(sets))}" if sets else "")
     print_table(out, names, list(zip(*cells, strict=True)), title, left=(0, 1))
-    if "safe" not in picks and document["baseline"] is not None and nearest is None:
-        out.print(f"No configuration of the front is safe: every one loses more {quality} than one standard error.")
+    _print_safety(document, out)
     first = next(iter(picks))
     out.print(f"{first}: {PICK_RULES[first]}; mpnet export {document['store']}:{first} -o mixed.cfg", soft_wrap=True)
 
@@ -214,6 +218,35 @@ def _quality(picks: Mapping[str, Any]) -> str:
     return next((measure(task.quality).label for task in TASKS.values() if task.quality in named), "accuracy")
 
 
+def _print_safety(document: Mapping[str, Any], out: Console) -> None:
+    """What was shown about losses, and with a budget in the user's words the state of each configuration."""
+    safety, picks = document.get("safety"), document.get("picks") or {}
+    if not safety:  # of a sweep from before there was one
+        return
+    if safety["asked"] and safety["tested"]:
+        rows = safety["tested"]
+        [(name, points)] = safety["margin"].items()
+        cells: list[list[object]] = [
+            [
+                _key(row),
+                row["state"],
+                "{loss:.2f} ({least:.2f} to {most:.2f})".format(**row["losses"][name]) if name in row["losses"] else "",
+                "" if row["more_images"] is None else f"about {row['more_images']:,}",
+            ]
+            for row in rows
+        ]
+        headings = ["precision", f"at most {points:g} lost", f"{measure(name).label} lost", "images to add"]
+        on = f"{safety['images']} {'held-out ' if safety['held_out'] else ''}images"
+        print_table(out, headings, cells, f"From accurate to cheap, on {on}", left=(0, 1))
+    out.print(f"safe: {safety['why']}." if "safe" in picks else f"No configuration is called safe: {safety['why']}.")
+    layers = (document.get("stability") or {}).get("layers") or {}
+    for name in (name for name in ("safe", "balanced") if layers.get(name)):
+        shares = sorted(layers[name], key=lambda row: -float(row["percent"]))[:LAYERS_NAMED]
+        named = ", ".join(f"{row['layer']} ({row['percent']:.0f} %)" for row in shares)
+        out.print(f"Layers kept high at the cost of {name}, and in how many draws of the images: {named}")
+        break
+
+
 def change_text(losses: Mapping[str, Any]) -> str:
     """Quality lost on the held-out images where there are any, else on all."""
     _, loss = _reported(losses)
@@ -226,7 +259,8 @@ def images_text(losses: Mapping[str, Any]) -> str:
     name, loss = _reported(losses)
     if not loss:
         return ""
-    return f"{loss['pictures']} " + {"held_out": "held-out images", "all": "images"}.get(name, f"images ({name})")
+    images = next((loss[t.quality].get("images") for t in TASKS.values() if t.quality in loss), None) or loss["pictures"]
+    return f"{images} " + {"held_out": "held-out images", "all": "images"}.get(name, f"images ({name})")
 
 
 def _reported(losses: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:

@@ -9,12 +9,15 @@ from typing import Any, Mapping
 from mpnet.config.measures import HELD_OUT, names_of, trial_costs, trial_metrics
 from mpnet.model.network import NetworkSpec
 from mpnet.model.precision import BY_CODE
-from mpnet.model.task import DETECTION
+from mpnet.model.task import DETECTION, Task
 from mpnet.sweep.front import Gap, front_gap
 from mpnet.sweep.loop import SweepState
+from mpnet.sweep.margins import AGREEMENT_POINTS, Margins, margins_of
 from mpnet.sweep.picks import Judged, losses_as_json, pick
 from mpnet.sweep.problem import Problem
+from mpnet.sweep.safe import safety_json, shown_safe
 from mpnet.sweep.space import Configuration
+from mpnet.sweep.stability import stability
 from mpnet.sweep.store import Trial, TrialStore
 from mpnet.sweep.store.owners import shown
 from mpnet.sweep.store.records import choose_record, read_records
@@ -71,13 +74,14 @@ def findings(
     selecting: int,
     theory: float,
     judged: Judged,
-    quality: str = DETECTION.quality,
+    task: Task = DETECTION,
+    margins: Margins | None = None,
     intervals_by: str = "",
 ) -> dict[str, Any]:
     """The document of a sweep.
 
-    judged:        quality lost by configurations, as `picks.pick` wants it; quality: the measure that it is of;
-                   intervals_by: where its intervals come from.
+    judged:        configurations against the baseline, see `picks`; intervals_by: where its intervals come from.
+    margins:       most that the safe pick may lose, None: the task's own.
     macs_per_pass: of one forward pass of one image; images: all images; selecting: those that select;
     theory: forward passes for one image that one uninterrupted walk through the space needs.
     """
@@ -111,12 +115,13 @@ def findings(
             nearest = of(close)
             if nearest is not None and close is not None:
                 nearest["beyond"] = {key: by for key, by in problem.excesses(close, baseline) if by > 0}
-    picked = pick(problem, known, judged)
-    losses = judged(list(dict.fromkeys(picked.values())))
+    safety = shown_safe(problem, known, judged, margins or margins_of(None, task), task, images, selecting)
+    picked = pick(problem, known, safety.safe)
+    judgements = judged(list(dict.fromkeys([*picked.values(), *(row.configuration for row in safety.tested)])))
     picks = {
         name: {
             **entry(c),
-            "losses": losses_as_json(losses.get(c, {}), quality),
+            "losses": losses_as_json(judgements.get(c), task),
             "saves": _saves(known[c], known.get(Configuration(problem.baseline))),
         }
         for name, c in picked.items()
@@ -151,6 +156,14 @@ def findings(
         "limits": {key: value for key, value in problem.constraints.as_json().items() if value is not None},
         "best": entry(picked[chosen]) if chosen else best,
         "picks": picks,
+        "safety": safety_json(safety, [options.text for options in problem.space.option_sets]),
+        "stability": stability(
+            problem,
+            known,
+            {c: judgement.drawn for c, judgement in judgements.items()},
+            picked,
+            safety.margins.points.get(task.agreement, AGREEMENT_POINTS),
+        ),
         "intervals_by": intervals_by,
         "nearest": nearest,
         "front": [entry(configuration) for configuration in front],

@@ -1,8 +1,6 @@
 """Three configurations of a sweep that somebody could take, by stated rules, each with its loss and its interval.
 
-safe:     the cheapest of the front whose loss (of AP; of a classifier: top-1) is within one standard error, on the images
-          that select and on those that were held out: half of what the paired 95 % interval allows, so not merely one that
-          few images can't tell from none. docs/decisions/0012 says why.
+safe:     the cheapest that is shown to lose no more than a margin, on images that did not choose it (`sweep.safe`).
 balanced: the knee of the front: farthest above the straight line between its cheapest and its most accurate end.
 smallest: the cheapest of all; within the limits, where there are any.
 
@@ -12,7 +10,7 @@ With limits all three keep them. The front is that of the first measure of accur
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Callable, Mapping, Sequence
 
 import numpy as np
@@ -20,6 +18,8 @@ from numpy.typing import NDArray
 
 from mpnet.engine.assign import assign_key
 from mpnet.evaluation.compare import Interval
+from mpnet.evaluation.noninferiority import Loss, Losses
+from mpnet.model.task import Task
 from mpnet.progress import Progress, silent
 from mpnet.sweep.front import knee, non_dominated
 from mpnet.sweep.problem import Problem
@@ -27,47 +27,74 @@ from mpnet.sweep.setup import SweepSetup
 from mpnet.sweep.space import Configuration
 from mpnet.sweep.store import Trial, TrialStore
 from mpnet.trial.inference import run_plans
+from mpnet.trial.kit import Compared
 
 PICK_RULES = {
-    "safe": "the cheapest whose loss is within one standard error",
+    "safe": "the cheapest that is shown to lose no more than the margin",
     "balanced": "the knee of the front",
     "smallest": "the cheapest of all that keep the limits",
 }
 AT_ONCE = 4
 """Configurations that are judged in one walk through the images."""
-MOST_JUDGED = 64
-_NOTE = "losses/t3"
-"""Intervals of earlier rules stand in the notes `losses` (percentiles, as in 0.1.0) and `losses/t`; they are judged again."""
-
-Losses = Mapping[str, "Loss"]
-Judged = Callable[[Sequence[Configuration]], Mapping[Configuration, Losses]]
+DRAWS_KEPT = 200
+_NOTE = "judged/1"
+"""Intervals of earlier rules stand in notes called `losses`; what they judged is judged again."""
 
 
 @dataclass(frozen=True)
-class Loss:
-    """The task's quality against the baseline's on one set of images: how many there are, and the paired interval,
-    percent points."""
+class SetLoss:
+    """A configuration against the baseline on one set of images.
+
+    images: how many, of which `labelled` have labels. quality: the paired difference of the task's quality with its 95 %
+    interval, percent points; None where there is nothing to measure. losses: see `evaluation.noninferiority`.
+    """
 
     images: int
-    quality: Interval
+    labelled: int
+    quality: Interval | None
+    losses: Losses
+
+    def as_json(self) -> dict[str, Any]:
+        """For stores."""
+        interval = self.quality
+        return {
+            "images": self.images,
+            "labelled": self.labelled,
+            "quality": None if interval is None else [interval.difference, interval.low, interval.high],
+            "losses": {name: loss.as_json() for name, loss in self.losses.items()},
+        }
+
+    @staticmethod
+    def from_json(document: Mapping[str, Any]) -> SetLoss:
+        """What `as_json` gave."""
+        interval, losses = document["quality"], document["losses"]
+        return SetLoss(
+            int(document["images"]),
+            int(document["labelled"]),
+            None if interval is None else Interval(*interval),
+            {name: Loss.from_json(values) for name, values in losses.items()},
+        )
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """A configuration against the baseline: by set of images ('all', or 'selecting' and 'held_out'), and the agreement in
+    percent on images drawn again from all of them, (DRAWS_KEPT,)."""
+
+    sets: Mapping[str, SetLoss]
+    drawn: Sequence[float] = field(default=())
 
     @property
-    def significant(self) -> bool:
-        """Whether the interval excludes zero: the loss is not chance."""
-        return self.quality.high < 0
-
-    @property
-    def within_one_standard_error(self) -> bool:
-        """Whether the loss is at most one standard error, half of what the interval reaches down."""
-        return -self.quality.difference <= (self.quality.difference - self.quality.low) / 2
+    def testing(self) -> SetLoss | None:
+        """On the images that did not choose it; on all where nothing was held out."""
+        return self.sets.get("held_out", self.sets.get("all"))
 
 
-def pick(problem: Problem, known: Mapping[Configuration, Trial], judged: Judged) -> dict[str, Configuration]:
-    """The picks by name; one that nothing fits is missing.
+Judged = Callable[[Sequence[Configuration]], Mapping[Configuration, Judgement]]
 
-    judged: quality lost by configurations, by the name of the images ('all', or 'selecting' and 'held_out'); {} where it
-            was not measured.
-    """
+
+def pick(problem: Problem, known: Mapping[Configuration, Trial], safe: Configuration | None = None) -> dict[str, Configuration]:
+    """The picks by name; one that nothing fits is missing. safe: what `sweep.safe` found to be it."""
     baseline = known.get(Configuration(problem.baseline))
     fitting = [c for c, trial in known.items() if baseline is None or problem.meets(trial, baseline)]
     if not fitting:
@@ -75,22 +102,9 @@ def pick(problem: Problem, known: Mapping[Configuration, Trial], judged: Judged)
     points = np.array([[problem.cost(known[c]), problem.quality(known[c])] for c in fitting])
     front = [int(i) for i in non_dominated(points * np.array([1.0, -1.0]))]  # cheapest first
     found = {"balanced": fitting[front[knee(*points[front].T)]], "smallest": fitting[front[0]]}
-    if baseline is not None:
-        safe = _safe([fitting[i] for i in front[:MOST_JUDGED]], judged)
-        if safe is not None:
-            found["safe"] = safe
+    if safe is not None:
+        found["safe"] = safe
     return {name: found[name] for name in PICK_RULES if name in found}
-
-
-def _safe(cheapest_first: Sequence[Configuration], judged: Judged) -> Configuration | None:
-    for start in range(0, len(cheapest_first), AT_ONCE):
-        part = cheapest_first[start : start + AT_ONCE]
-        losses = judged(part)
-        for configuration in part:
-            of_it = losses.get(configuration)
-            if of_it and all(loss.within_one_standard_error for loss in of_it.values()):
-                return configuration
-    return None
 
 
 class PairedEvaluator:
@@ -105,42 +119,44 @@ class PairedEvaluator:
         self._setup, self._store, self._contexts = setup, store, contexts
         self._baseline = baseline
         self._progress = progress
-        self._stored: dict[str, dict[str, list[float]]] = store.document(_NOTE)
-        self._sets: list[_Images] | None = None
+        self._stored: dict[str, dict[str, Any]] = store.document(_NOTE)
+        self._sets: list[_Images] = []
 
-    def __call__(self, configurations: Sequence[Configuration]) -> dict[Configuration, Losses]:
-        """Quality lost by each, by set of images. Raises: as running a network does."""
+    def __call__(self, configurations: Sequence[Configuration]) -> dict[Configuration, Judgement]:
+        """Each against the baseline. Raises: as running a network does."""
         missing = [c for c in configurations if self._name(c) not in self._stored]
-        if missing:
-            for configuration, found in zip(missing, self._found(missing), strict=True):
-                assert self._sets is not None
-                losses = {part.name: part.loss(found) for part in self._sets}
+        for start in range(0, len(missing), AT_ONCE):
+            part = missing[start : start + AT_ONCE]
+            for configuration, found in zip(part, self._found(part), strict=True):
+                drawn, sets = self._drawn(found), [one for one in self._sets if one.name]
                 self._stored[self._name(configuration)] = {
-                    name: [loss.images, loss.quality.difference, loss.quality.low, loss.quality.high]
-                    for name, loss in losses.items()
+                    "sets": {one.name: one.loss(found).as_json() for one in sets},
+                    "drawn": [round(float(value), 3) for value in drawn if np.isfinite(value)],
                 }
             self._store.set_note(_NOTE, json.dumps(self._stored))
-        return {
-            c: {name: Loss(int(row[0]), Interval(*row[1:])) for name, row in self._stored[self._name(c)].items()}
-            for c in configurations
-        }
+        judgements = {}
+        for configuration in configurations:
+            stored = self._stored[self._name(configuration)]
+            by_set = {name: SetLoss.from_json(document) for name, document in stored["sets"].items()}
+            judgements[configuration] = Judgement(by_set, stored["drawn"])
+        return judgements
 
     def _name(self, configuration: Configuration) -> str:
         return f"{self._contexts[configuration.options]}:{self._baseline}:{configuration.key}"
 
     def _found(self, configurations: Sequence[Configuration]) -> list[Any]:
         wanted = list(configurations)
-        if self._sets is None:
+        if not self._sets:
             wanted.insert(0, Configuration(self._baseline))
         found: dict[Configuration, Any] = {}
-        with self._progress("judging the cheapest of the front", None) as advance:
+        with self._progress("judging the front", None) as advance:
             for number in sorted({c.options for c in wanted}):
                 bench = self._setup.benches[number]
                 part = [c for c in wanted if c.options == number]
                 plans = [bench.plan(assign_key(bench.network, c.key)) for c in part]
                 outcomes = run_plans(bench, plans, advance)
                 found.update({c: outcome.found for c, outcome in zip(part, outcomes, strict=True)})
-        if self._sets is None:
+        if not self._sets:
             self._sets = self._images(found[wanted.pop(0)])
         return [found[c] for c in configurations]
 
@@ -148,7 +164,15 @@ class PairedEvaluator:
         setup = self._setup
         if not len(setup.report):
             return [_Images("all", setup, setup.select, baseline)]
-        return [_Images("selecting", setup, setup.select, baseline), _Images("held_out", setup, setup.report, baseline)]
+        whole = np.arange(len(setup.bench.dataset.images))
+        return [
+            _Images("selecting", setup, setup.select, baseline),
+            _Images("held_out", setup, setup.report, baseline),
+            _Images("", setup, whole, baseline),  # of which only the draws are kept
+        ]
+
+    def _drawn(self, found: Any) -> NDArray[np.float64]:
+        return self._sets[-1].compared(found).drawn[:DRAWS_KEPT]
 
 
 class _Images:
@@ -158,23 +182,43 @@ class _Images:
         self.name = name
         self._positions = positions
         bench = setup.bench
-        self._loss = bench.kit.loss(bench.dataset.subset(positions.tolist()), baseline.of_images(positions))
+        dataset = bench.dataset.subset(positions.tolist())
+        self._labelled = dataset.labelled_count
+        self._loss = bench.kit.loss(dataset, baseline.of_images(positions))
+        self._last: tuple[Any, Compared] | None = None
 
-    def loss(self, found: Any) -> Loss:
-        return Loss(len(self._positions), self._loss(found.of_images(self._positions)))
+    def compared(self, found: Any) -> Compared:
+        """A run against the baseline; that of the last one is kept."""
+        if self._last is None or self._last[0] is not found:
+            self._last = found, self._loss(found.of_images(self._positions))
+        return self._last[1]
+
+    def loss(self, found: Any) -> SetLoss:
+        compared = self.compared(found)
+        return SetLoss(len(self._positions), self._labelled, compared.quality, compared.losses)
 
 
-def losses_as_json(losses: Losses, quality: str) -> dict[str, Any]:
-    """Losses of one pick by set of images, for documents; quality: name of what was lost."""
-    return {
-        name: {
-            "pictures": loss.images,
-            quality: {
-                "difference": loss.quality.difference,
-                "low": loss.quality.low,
-                "high": loss.quality.high,
-                "told_from_none": loss.significant,
-            },
-        }
-        for name, loss in losses.items()
-    }
+def losses_as_json(judgement: Judgement | None, task: Task) -> dict[str, Any]:
+    """What one pick loses by set of images, for documents: the task's quality with its paired 95 % interval, and agreement
+    with the ends of its one-sided ones."""
+    document: dict[str, Any] = {}
+    for name, one in (judgement.sets if judgement else {}).items():
+        document[name] = {"pictures": one.images}
+        if one.quality is not None:
+            document[name][task.quality] = {
+                "difference": one.quality.difference,
+                "low": one.quality.low,
+                "high": one.quality.high,
+                "told_from_none": one.quality.high < 0,
+                "images": one.labelled,
+            }
+        agreement = one.losses.get(task.agreement)
+        if agreement is not None:
+            least, most = agreement.bounds()
+            document[name][task.agreement] = {
+                "difference": -agreement.loss,
+                "low": -most,
+                "high": -least,
+                "images": agreement.images,
+            }
+    return document

@@ -16,6 +16,7 @@ from mpnet.progress import Progress, silent
 from mpnet.sweep.estimate import duration, estimate_seconds
 from mpnet.sweep.findings import findings, rank_layers
 from mpnet.sweep.loop import OnUpdate, Sweep, WorkerPool
+from mpnet.sweep.margins import margins_of
 from mpnet.sweep.picks import PairedEvaluator
 from mpnet.sweep.problem import Problem, objectives_of
 from mpnet.sweep.setup import describe, make_context, make_executor, say, set_up
@@ -27,6 +28,7 @@ from mpnet.sweep.store.records import FOUND, write_record
 from mpnet.sweep.strategies import Strategy, strategy
 from mpnet.sweep.verify import Verification, verifying
 from mpnet.trial.experiment import open_workbench, with_network
+from mpnet.trial.task import task_of
 
 ASK_SECONDS = 2 * 3600.0
 """An exact sweep that would take longer asks for --yes."""
@@ -98,6 +100,7 @@ def run_sweep(
         section.sampler,
     )
     chosen.check(problem)
+    margins = margins_of(section, task_of(network), experiment.source)
     engines = () if section.verify is None else verifying(experiment, section.verify)
     bench = open_workbench(experiment, network)
     if chosen.prunes and bench.dataset.unlabelled and bench.kit.task.quality in section.objectives:
@@ -160,7 +163,8 @@ def run_sweep(
             selecting=start.selecting,
             theory=start.theory,
             judged=PairedEvaluator(setup, opened, contexts, problem.baseline, progress),
-            quality=bench.kit.task.quality,
+            task=bench.kit.task,
+            margins=margins,
             intervals_by=bench.kit.intervals_by,
         )
         document["table"] = setup.table.text if setup.table is not None else None

@@ -68,7 +68,7 @@ def set_up(bench: Workbench, section: SweepSection, space: Space) -> SweepSetup:
     if table is not None:
         table.check(network, space.precisions, section.latency_error)
     codes = None if experiment.baseline is None else split_key(bench.uniform(experiment.baseline).key)[0]
-    holdout = section.held_out(len(bench.dataset.images))
+    holdout = section.held_out(len(bench.dataset.images), bench.dataset.unlabelled)
     select, report = split_positions([image.sha256 for image in bench.dataset.images], holdout, section.seed)
     documents: list[dict[str, Any]] = []
     for number, chosen in enumerate(benches):
@@ -207,7 +207,7 @@ def describe(store: TrialStore, setup: SweepSetup, contexts: tuple[int, ...], co
             "objectives": list(section.objectives),
             "front_name": front_name,
             "contexts": list(contexts),
-            "holdout": section.held_out(len(bench.dataset.images)),
+            "holdout": section.held_out(len(bench.dataset.images), bench.dataset.unlabelled),
             "suffix": setup.space.suffix,
             "baseline": setup.baseline,
             "selecting": len(setup.select),

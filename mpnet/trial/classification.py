@@ -12,13 +12,14 @@ from mpnet.config.experiment import Experiment
 from mpnet.data.classifications import Classifications, best_classes, class_scores, join_images
 from mpnet.data.dataset import Dataset
 from mpnet.evaluation.classification import TOP, agreement, per_class, right, share
-from mpnet.evaluation.compare import Interval
+from mpnet.evaluation.compare import Interval, draw_images
 from mpnet.evaluation.metrics import PERCENT
+from mpnet.evaluation.noninferiority import Loss
 from mpnet.evaluation.proportions import METHOD, paired_interval
 from mpnet.formats.documents.predictions import predictions_json, read_predictions
 from mpnet.model.network import NetworkSpec
 from mpnet.model.task import CLASSIFICATION
-from mpnet.trial.kit import Kit
+from mpnet.trial.kit import Compared, Kit
 
 # Part of what identifies stored results, so its words never change.
 METRIC = "share of the pictures with the right class first, and among the five best"
@@ -99,9 +100,24 @@ def paired(before: NDArray[np.bool_], after: NDArray[np.bool_]) -> Interval:
     return Interval(100 * (gained - lost) / len(before), float(low), float(high))
 
 
-def _loss(dataset: Dataset, baseline: Classifications) -> Callable[[Classifications], Interval]:
+def _loss(dataset: Dataset, baseline: Classifications) -> Callable[[Classifications], Compared]:
     before = right(dataset.of_labelled(baseline), dataset.labels, 1)
-    return lambda found: paired(before, right(dataset.of_labelled(found), dataset.labels, 1))
+    weight = draw_images(len(dataset.images))
+
+    def loss(found: Classifications) -> Compared:
+        after, same = right(dataset.of_labelled(found), dataset.labels, 1), right(found, baseline.best, 1)
+        losses = {"agreement_top1": _lost(np.ones_like(same), same)}
+        if len(before):
+            losses["top1"] = _lost(before, after)
+        drawn = 100 * (weight @ same.astype(np.float64)) / len(same)
+        return Compared(paired(before, after) if len(before) else None, losses, drawn)
+
+    return loss
+
+
+def _lost(before: NDArray[np.bool_], after: NDArray[np.bool_]) -> Loss:
+    lost, gained = int(np.count_nonzero(before & ~after)), int(np.count_nonzero(after & ~before))
+    return Loss(len(before), 100 * (lost - gained) / len(before), pairs=(lost, gained))
 
 
 def _protocol(experiment: Experiment, network: NetworkSpec, dataset: Dataset) -> Mapping[str, Any]:

@@ -14,13 +14,15 @@ from mpnet.data.detections import Detections
 from mpnet.detection.decode import Candidates, Cells, YoloHead, decode_head, join_images
 from mpnet.detection.heads import yolo_heads
 from mpnet.detection.nms import NmsOptions, suppress
-from mpnet.evaluation.compare import Draws, Interval, bootstrap, compare, draw_images
+from mpnet.evaluation.agreement import Agreement
+from mpnet.evaluation.compare import Draws, bootstrap, compare, draw_images
 from mpnet.evaluation.intervals import METHOD
 from mpnet.evaluation.metrics import CocoEvaluator, CocoResult
+from mpnet.evaluation.noninferiority import accuracy_loss, agreement_loss
 from mpnet.formats.documents.detections import detections_json, read_detections
 from mpnet.model.network import NetworkSpec
 from mpnet.model.task import DETECTION
-from mpnet.trial.kit import Kit
+from mpnet.trial.kit import Compared, Kit
 from mpnet.trial.measure import DetectionUpperBounds, Meter, measure_detections
 
 # Part of what identifies stored results, so its words never change.
@@ -94,26 +96,35 @@ def _protocol(experiment: Experiment, network: NetworkSpec, dataset: Dataset) ->
 
 
 class _Loss:
-    """AP against the baseline's: its matches and draws are made once."""
+    """AP and agreement against the baseline's: its matches and draws are made once."""
 
     def __init__(self, dataset: Dataset, baseline: Detections) -> None:
         self._evaluator = CocoEvaluator(dataset)
-        self._weight = draw_images(dataset.labelled_count)
+        self._weight = draw_images(dataset.labelled_count) if dataset.labelled_count else None
         self._baseline = self._measured(baseline)
+        self._agreement = Agreement(baseline, dataset.sizes, len(dataset.categories))
+        self._drawn = draw_images(len(dataset.images))
 
-    def _measured(self, detections: Detections) -> tuple[CocoResult, Draws]:
+    def _measured(self, detections: Detections) -> tuple[CocoResult, Draws] | None:
+        if self._weight is None:
+            return None
         result = self._evaluator.evaluate(detections, sizes=False)
         return result, bootstrap(result, self._weight)
 
-    def __call__(self, detections: Detections) -> Interval:
-        return compare(*self._baseline, *self._measured(detections), per_class=False).metrics["AP"]
+    def __call__(self, detections: Detections) -> Compared:
+        before, after = self._baseline, self._measured(detections)
+        quality, own, losses = None, None, {}
+        if before is not None and after is not None:
+            own = before[1].summary["AP"]
+            if before[0].summary["AP"] >= 0:
+                quality = compare(*before, *after, per_class=False).metrics["AP"]
+                losses["AP"] = accuracy_loss(quality.difference, own, after[1].summary["AP"])
+        value, agreeing = self._agreement.resampled(detections, self._drawn)
+        losses["agreement_AP"] = agreement_loss(value, agreeing, own)
+        return Compared(quality, {name: loss for name, loss in losses.items() if loss is not None}, agreeing.drawn)
 
 
-def _loss_of(dataset: Dataset, baseline: Detections) -> Callable[[Detections], Interval]:
-    return _Loss(dataset, baseline) if dataset.labelled_count else lambda found: Interval(-100.0, -100.0, 100.0)
-
-
-_loss: Callable[[Dataset, Detections], Callable[[Detections], Interval]] = _loss_of
+_loss: Callable[[Dataset, Detections], Callable[[Detections], Compared]] = _Loss
 DETECTION_KIT: Kit[Detections] = Kit(
     DETECTION,
     _decoder,

@@ -18,6 +18,7 @@ from mpnet.config.experiment import Experiment
 from mpnet.config.measures import AGREEMENT, names_of
 from mpnet.data.dataset import Dataset
 from mpnet.evaluation.compare import Interval
+from mpnet.evaluation.noninferiority import Losses
 from mpnet.model.network import NetworkSpec
 from mpnet.model.task import Task
 
@@ -80,6 +81,21 @@ class UpperBounds(Protocol[F_contra]):
         ...
 
 
+@dataclass(frozen=True, eq=False)
+class Compared:
+    """A run against the baseline on some images.
+
+    quality: the paired difference of the task's quality with its 95 % interval, None without labels.
+    losses:  of quality and agreement, as far as something can be said of them.
+    drawn:   agreement in percent on images drawn again, float64 (draws,), the same draws for every run; NaN where there is
+             nothing to agree with.
+    """
+
+    quality: Interval | None
+    losses: Losses
+    drawn: NDArray[np.float64]
+
+
 @dataclass(frozen=True)
 class Kit(Generic[F]):
     """What is done for one task.
@@ -90,7 +106,7 @@ class Kit(Generic[F]):
     upper_bounds:  the same, for some of the task's quality and agreement by name. The last: what a sample of configurations
                finds in all images, one after the other, which tells on which of them most is lost; or None.
     measure:   the `metrics` and the `per_class` of a result.
-    loss:      of a data set and the baseline's findings: the difference of the task's quality of another run, paired.
+    loss:      of a data set and the baseline's findings: what another run loses, see `Compared`.
     intervals_by: where the interval of `loss` comes from, in words.
     to_json, read: the file that a result keeps.
     """
@@ -101,7 +117,7 @@ class Kit(Generic[F]):
     meter: Callable[[Dataset, F | None], Meter[F]]
     upper_bounds: Callable[[Dataset, F | None, Collection[str], F | None], UpperBounds[F]]
     measure: Callable[[F, Dataset], tuple[dict[str, float], list[dict[str, Any]]]]
-    loss: Callable[[Dataset, F], Callable[[F], Interval]]
+    loss: Callable[[Dataset, F], Callable[[F], Compared]]
     intervals_by: str
     to_json: Callable[[F, Dataset], bytes]
     read: Callable[[Path, Dataset], F]

@@ -1,4 +1,4 @@
-"""What a sweep recommends: three configurations by stated rules."""
+"""What a sweep recommends: three configurations by stated rules, one of them shown to be safe."""
 
 from __future__ import annotations
 
@@ -6,17 +6,27 @@ from typing import Mapping, Sequence
 
 import pytest
 
-from mpnet.config.experiment import ConstraintSection
-from mpnet.evaluation.compare import Interval
-from mpnet.sweep.picks import Judged, Loss, Losses, pick
+from mpnet.config.experiment import ConstraintSection, MarginSection, SweepSection
+from mpnet.errors import ConfigError
+from mpnet.evaluation.noninferiority import Loss
+from mpnet.model.task import DETECTION
+from mpnet.sweep.margins import Margins, margins_of
+from mpnet.sweep.picks import Judged, Judgement, SetLoss, pick
 from mpnet.sweep.problem import Problem, objectives_of
+from mpnet.sweep.safe import MOST_TESTED, Safety, safety_json, sequence, shown_safe
 from mpnet.sweep.space import Configuration, build_space
+from mpnet.sweep.stability import stability
 from mpnet.sweep.store import Trial
 from tests.sweep.sweep_networks import tiny_yolo
 
 COST = {"ffffff": 100.0, "fffffq": 80.0, "ffffqq": 60.0, "fffqqq": 40.0, "ffqqqq": 20.0, "qqqqqq": 10.0}
 QUALITY = {"ffffff": 50.0, "fffffq": 49.9, "ffffqq": 49.5, "fffqqq": 47.0, "ffqqqq": 40.0, "qqqqqq": 20.0}
-KNOWN = {Configuration(key): Trial(key, {"AP": QUALITY[key], "bit_operations": COST[key]}) for key in COST}
+AGREEMENT = {"ffffff": 100.0, "fffffq": 99.9, "ffffqq": 99.0, "fffqqq": 98.0, "ffqqqq": 97.5, "qqqqqq": 80.0}
+KNOWN = {
+    Configuration(key): Trial(key, {"AP": QUALITY[key], "bit_operations": COST[key], "agreement_AP": AGREEMENT[key]})
+    for key in COST
+}
+MARGINS = Margins({"agreement_AP": 3.0, "AP": 1.0})
 
 
 def problem(limits: ConstraintSection | None = None) -> Problem:
@@ -28,16 +38,28 @@ def problem(limits: ConstraintSection | None = None) -> Problem:
     )
 
 
-def judged_with(width: float, held_out: Mapping[str, float]) -> Judged:
-    """Losses as they were measured on the images that select, and those given on held-out ones; all of one width."""
+def agreement(loss: float, images: int = 200, error: float = 0.5) -> Loss:
+    """A loss of agreement with a standard error."""
+    return Loss(images, loss, error**2, 50.0, 30.0, share=True)
 
-    def judged(configurations: Sequence[Configuration]) -> Mapping[Configuration, Losses]:
-        def loss(difference: float) -> Loss:
-            return Loss(10, Interval(difference, difference - width, difference + width))
 
-        return {c: {"selecting": loss(QUALITY[c.key] - 50), "held_out": loss(held_out.get(c.key, 0.0))} for c in configurations}
+def judged_with(held_out: Mapping[str, Mapping[str, Loss]]) -> Judged:
+    """The losses on images that did not choose, by key."""
+
+    def judged(configurations: Sequence[Configuration]) -> Mapping[Configuration, Judgement]:
+        return {c: Judgement({"held_out": SetLoss(200, 100, None, held_out.get(c.key, {}))}) for c in configurations}
 
     return judged
+
+
+def judge(losses: Mapping[str, float], margins: Margins = MARGINS, images: int = 500, selecting: int = 300) -> Safety:
+    """What tests say of losses of agreement that are the same for all images."""
+    judged = judged_with({key: {"agreement_AP": agreement(loss)} for key, loss in losses.items()})
+    return shown_safe(problem(), KNOWN, judged, margins, DETECTION, images, selecting)
+
+
+def shown(safety: Safety) -> str | None:
+    return None if safety.safe is None else safety.safe.key
 
 
 def keys(found: Mapping[str, Configuration]) -> dict[str, str]:
@@ -45,23 +67,93 @@ def keys(found: Mapping[str, Configuration]) -> dict[str, str]:
 
 
 def test_the_three_rules() -> None:
-    assert keys(pick(problem(), KNOWN, judged_with(2.0, {}))) == {"safe": "ffffqq", "balanced": "fffqqq", "smallest": "qqqqqq"}
+    safe = Configuration("ffffqq")
+    assert keys(pick(problem(), KNOWN, safe)) == {"safe": "ffffqq", "balanced": "fffqqq", "smallest": "qqqqqq"}
+    assert "safe" not in pick(problem(), KNOWN)
 
 
-def test_a_loss_on_held_out_images_alone_is_not_safe() -> None:
-    assert keys(pick(problem(), KNOWN, judged_with(2.0, {"ffffqq": -2.5})))["safe"] == "fffffq"
+def test_safe_is_the_cheapest_that_is_shown_to_keep_the_margin() -> None:
+    safety = judge({"fffffq": 0.1, "ffffqq": 1.0, "fffqqq": 1.5, "ffqqqq": 2.9})
+    assert shown(safety) == "fffqqq"
+    assert [row.state for row in safety.tested] == ["met", "met", "met", "unclear"]
+    assert [row.configuration.key for row in safety.tested] == ["fffffq", "ffffqq", "fffqqq", "ffqqqq"]
 
 
-@pytest.mark.parametrize(
-    ("width", "safe"), [(2.0, "ffffqq"), (5.0, "ffffqq"), (6.0, "fffqqq"), (19.0, "fffqqq"), (20.0, "ffqqqq")]
-)
-def test_a_loss_that_only_few_images_hide_is_not_safe(width: float, safe: str) -> None:
-    """fffqqq loses 3, ffqqqq 10: within the interval from 3 and 10 on, within one standard error from 6 and 20 on."""
-    assert keys(pick(problem(), KNOWN, judged_with(width, {})))["safe"] == safe
+def test_what_follows_one_that_is_not_shown_is_not_called_safe() -> None:
+    """Else each of many configurations would have a chance of its own to pass by luck."""
+    assert shown(judge({"fffffq": 0.1, "ffffqq": 2.9, "fffqqq": 1.0, "ffqqqq": 1.0})) == "fffffq"
+
+
+def test_the_images_that_choose_decide_the_order_alone() -> None:
+    order = [c.key for c in sequence(problem(), KNOWN, "agreement_AP", MARGINS)]
+    assert order == ["fffffq", "ffffqq", "fffqqq", "ffqqqq"]  # all int8 loses more than the margin there already
+    many = {
+        Configuration(key): Trial(key, {"AP": 1.0, "bit_operations": 100.0 - i, "agreement_AP": 100.0 - i / 100})
+        for i, key in enumerate(["ffffff", *(f"{i:06b}".replace("0", "f").replace("1", "q") for i in range(1, 60))])
+    }
+    tested = sequence(problem(), many, "agreement_AP", MARGINS)
+    assert len(tested) == MOST_TESTED
+    assert tested[-1] == list(many)[-1]
+
+
+def test_without_a_holdout_it_is_harder_to_show() -> None:
+    losses = {"fffffq": 0.1, "ffffqq": 1.0, "fffqqq": 1.7, "ffqqqq": 2.9}
+    held = judge(losses)
+
+    def judged(configurations: Sequence[Configuration]) -> Mapping[Configuration, Judgement]:
+        return {
+            c: Judgement({"all": SetLoss(500, 500, None, {"agreement_AP": agreement(losses[c.key])})}) for c in configurations
+        }
+
+    alone = shown_safe(problem(), KNOWN, judged, MARGINS, DETECTION, 500, 500)
+    assert (shown(held), shown(alone)) == ("fffqqq", "ffffqq")
+    assert alone.error == held.error / len(KNOWN)
+
+
+def test_nothing_is_safe_because_little_was_seen() -> None:
+    """One image, no labels, or a baseline that finds nothing."""
+    one = {key: {"agreement_AP": Loss(1, 0.0, float("inf"), 1.0, 30.0, share=True)} for key in COST}
+    for losses in ({}, one, {key: {"AP": Loss(50, 0.0, 0.01, 20.0, 10.0)} for key in COST}):
+        safety = shown_safe(problem(), KNOWN, judged_with(losses), MARGINS, DETECTION, 2, 1)
+        assert safety.safe is None
+        assert "nothing is shown to lose at most 3 agreement AP" in safety_json(safety, ["", ""])["why"]
+
+
+def test_few_images_say_how_many_more_would_tell() -> None:
+    few = {key: {"agreement_AP": agreement(1.0, images=40, error=1.5)} for key in COST}
+    safety = shown_safe(problem(), KNOWN, judged_with(few), MARGINS, DETECTION, 100, 60)
+    assert safety.safe is None
+    document = safety_json(safety, ["", ""])
+    more = document["tested"][0]["more_images"]
+    assert f"about {more:,} more images would tell" in document["why"]
+    enough = {key: {"agreement_AP": agreement(1.0, images=40, error=1.5).with_images(40 + more * 40 // 100)} for key in COST}
+    assert shown_safe(problem(), KNOWN, judged_with(enough), MARGINS, DETECTION, 100 + more, 60).safe is not None
+
+
+def test_accuracy_counts_where_labels_are_enough() -> None:
+    def losses(ap: Loss) -> dict[str, dict[str, Loss]]:
+        return {key: {"agreement_AP": agreement(0.5), "AP": ap} for key in COST}
+
+    few, much, little = Loss(30, 0.2, 4.0, 20.0, 30.0), Loss(2000, 0.9, 0.04, 50.0, 30.0), Loss(2000, 0.2, 0.04, 50.0, 30.0)
+    worse = Loss(30, 9.0, 4.0, 20.0, 30.0)
+    results = [
+        shown_safe(problem(), KNOWN, judged_with(losses(ap)), MARGINS, DETECTION, 500, 300) for ap in (few, much, little, worse)
+    ]
+    assert [shown(safety) for safety in results] == ["ffqqqq", None, "ffqqqq", None]
+    assert "too few labels to tell of AP" in safety_json(results[0], ["", ""])["why"]
+    assert results[3].tested[0].state == "not met"  # few labels cannot show a small loss, but they do show a large one
+    # A budget that the user names has to be shown.
+    asked = Margins({"AP": 1.0}, asked=True)
+    safety = shown_safe(problem(), KNOWN, judged_with(losses(few)), asked, DETECTION, 500, 300)
+    assert safety.safe is None
+    assert safety.tested[0].state == "unclear"
 
 
 def test_limits_hold_for_all_three() -> None:
-    found = keys(pick(problem(ConstraintSection(ap_drop=0.6)), KNOWN, judged_with(2.0, {})))
+    limits = ConstraintSection(ap_drop=0.6)
+    judged = judged_with({key: {"agreement_AP": agreement(0.1)} for key in COST})
+    safe = shown_safe(problem(limits), KNOWN, judged, MARGINS, DETECTION, 500, 300).safe
+    found = keys(pick(problem(limits), KNOWN, safe))
     assert found["smallest"] == found["safe"] == "ffffqq"
     assert QUALITY[found["balanced"]] >= 49.4
 
@@ -70,6 +162,53 @@ def test_limits_hold_for_all_three() -> None:
 def test_nothing_is_picked_where_nothing_fits(limits: ConstraintSection) -> None:
     known = {c: t for c, t in KNOWN.items() if limits.ap_drop is None or c.key != "ffffff"}
     if limits.ap_drop is None:
-        assert pick(problem(limits), known, judged_with(2.0, {})) == {}
+        assert pick(problem(limits), known) == {}
     else:  # without the baseline nothing can be compared, so nothing is called safe
-        assert "safe" not in pick(problem(limits), known, judged_with(2.0, {}))
+        safety = shown_safe(problem(limits), known, judged_with({}), MARGINS, DETECTION, 500, 300)
+        assert (safety.safe, safety.tested) == (None, ())
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("3 agreement", {"agreement_AP": 3.0}), ("1 AP", {"AP": 1.0}), (" 0.5  agreement_ap", {"agreement_AP": 0.5})],
+)
+def test_a_budget_in_the_users_words(text: str, expected: Mapping[str, float]) -> None:
+    assert margins_of(SweepSection("grid", max_loss=text), DETECTION) == Margins(expected, asked=True)
+
+
+@pytest.mark.parametrize("text", ["AP", "three agreement", "-1 AP", "nan AP", "1 top1", "1", "101 AP"])
+def test_what_is_no_budget_is_named(text: str) -> None:
+    with pytest.raises(ConfigError, match="is no budget; write points and measure, such as '3 agreement' or '1 AP'"):
+        margins_of(SweepSection("grid", max_loss=text), DETECTION)
+
+
+def test_margins_of_a_file() -> None:
+    section = SweepSection("grid", margin=MarginSection({"AP": 2.0}))
+    assert margins_of(section, DETECTION) == Margins({"agreement_AP": 3.0, "AP": 2.0})
+    with pytest.raises(ConfigError, match=r"sweep\.margin: top1 is not of a detector"):
+        margins_of(SweepSection("grid", margin=MarginSection({"top1": 2.0})), DETECTION)
+
+
+def test_stability_counts_draws() -> None:
+    """Two configurations at one cost share the draws; the layer that both keep is in all of them."""
+    known = {
+        Configuration(key): Trial(key, {"AP": 1.0, "bit_operations": cost, "agreement_AP": 99.0})
+        for key, cost in (("ffffff", 100.0), ("fqqqqf", 40.0), ("qfqqqf", 40.0), ("qqqqqq", 10.0))
+    }
+    drawn = {
+        Configuration("fqqqqf"): [99.0, 99.0, 99.0, 97.0],
+        Configuration("qfqqqf"): [98.0, 98.0, 98.0, 98.0],
+        Configuration("qqqqqq"): [90.0, 98.0, 90.0, 90.0],
+    }
+    picks = {"safe": Configuration("fqqqqf"), "smallest": Configuration("qqqqqq")}
+    found = stability(problem(), known, drawn, picks, 3.0)
+    assert (found["draws"], found["judged"]) == (4, 3)
+    assert {row["precision"]: row["percent"] for row in found["front"]} == {"fqqqqf": 75.0, "qfqqqf": 25.0, "qqqqqq": 100.0}
+    assert found["picks"] == {"safe": 50.0, "smallest": 100.0}
+    layers = problem().space.layers
+    assert {row["layer"]: row["percent"] for row in found["layers"]["safe"]} == {
+        layers[0]: 75.0,
+        layers[1]: 25.0,
+        layers[5]: 100.0,
+    }
+    assert stability(problem(), known, {}, picks, 3.0) == {}

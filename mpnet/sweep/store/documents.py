@@ -22,7 +22,34 @@ _VALUES = Named(float)
 _ENTRY = Fields({"precision": KEY, "trial": str, "options": str, "metrics": _VALUES, "costs": _VALUES}, {"held_out": _VALUES})
 _QUALITIES = tuple(name for task in TASKS.values() for name in (task.quality, task.agreement))
 _LOSS = Fields(
-    {"pictures": int}, {task.quality: Fields({"difference": float, "low": float, "high": float}) for task in TASKS.values()}
+    {"pictures": int},
+    {name: Fields({"difference": float, "low": float, "high": float}, {"images": int}) for name in _QUALITIES},
+)
+_SET = Fields({"images": int, "labelled": int, "quality": Maybe(Many(float, 3)), "losses": Named(Many(float, 8))})
+_SHARE = Fields({"percent": float}, {"precision": KEY, "options": str, "layer": int})
+_STABILITY = Fields(
+    {}, {"draws": int, "judged": int, "front": Many(_SHARE), "picks": Named(float), "layers": Named(Many(_SHARE))}
+)
+_TESTED = Fields(
+    {
+        "precision": KEY,
+        "options": str,
+        "state": str,
+        "more_images": Maybe(int),
+        "losses": Named(Fields({"loss": float, "least": float, "most": float, "images": int})),
+    }
+)
+_SAFETY = Fields(
+    {
+        "margin": Named(float),
+        "asked": bool,
+        "error": float,
+        "held_out": bool,
+        "images": int,
+        "safe": Maybe(KEY),
+        "why": str,
+        "tested": Many(_TESTED),
+    }
 )
 _PICK = Fields({**_ENTRY.required, "losses": Named(_LOSS), "saves": _VALUES}, _ENTRY.optional)
 _NEAREST = Fields({**_ENTRY.required, "beyond": _VALUES}, _ENTRY.optional)
@@ -106,6 +133,8 @@ DOCUMENTS: Mapping[str, Kind] = {
                 "gap": Maybe(_GAP),
                 "picks": Named(_PICK),
                 "nearest": Maybe(_NEAREST),
+                "safety": _SAFETY,
+                "stability": _STABILITY,
                 "limits": _VALUES,
                 "intervals_by": str,
                 "known": int,
@@ -116,6 +145,7 @@ DOCUMENTS: Mapping[str, Kind] = {
     ),
     "verified": Maybe(_VERIFIED),
     "losses": Named(Named(Many(float, 4))),
+    "judged": Named(Fields({"sets": Named(_SET), "drawn": Many(float)})),
     "context": Fields({}, {"identity": _IDENTITY, "options": str, "measures": dict}),
 }
 """By the name of the note, before a slash; `context` is one of the table of contexts."""

@@ -1,0 +1,234 @@
+"""Does a choice hold on images that did not choose it? Choices from parts of a pool of images, judged by the rest.
+
+    python benchmarks/choices.py forward EXPERIMENT.yaml --pool POOL/ [--seconds 150]
+    python benchmarks/choices.py splits POOL/ [--images 79 290] [--splits 100] [--margin 3]
+    python benchmarks/choices.py table POOL/ ...
+
+`forward` runs nested configurations of fp32 and int8 once on all images and keeps what each finds: all int8, and the most
+harmful layers raised, 1, 2, 3, ... of them, once by harm and once by harm per multiply-accumulate. It goes on where it was.
+`splits` draws images without replacement that choose, as a sweep with its holdout does, and measures agreement of what
+was chosen on the images that are left. No network runs for that.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Collection, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpnet.cli.options import experiment_of
+from mpnet.config.experiment import SweepSection
+from mpnet.data.dataset import Dataset
+from mpnet.data.detections import Detections
+from mpnet.engine.assign import assign_key
+from mpnet.engine.cost import plan_cost
+from mpnet.evaluation.agreement import Agreement
+from mpnet.sweep.margins import Margins
+from mpnet.sweep.problem import Problem, objectives_of
+from mpnet.sweep.safe import run_tests, safety_json, sequence
+from mpnet.sweep.scoring import split_positions
+from mpnet.sweep.space import Configuration, build_space
+from mpnet.sweep.store import Trial
+from mpnet.trial.detection import DETECTION_KIT
+from mpnet.trial.experiment import open_workbench
+from mpnet.trial.inference import run_plans
+from mpnet.trial.workbench import Workbench
+
+FEW_IMAGES, AT_ONCE = 16, 4
+
+
+def harm(bench: Workbench) -> list[float]:
+    """Noise that each layer brings to the heads when it alone is int8, as a share of the signal, on a few images."""
+    some = bench.of_images(np.linspace(0, len(bench.dataset.images) - 1, FEW_IMAGES).astype(int).tolist())
+    layers = len(bench.network.convolutions)
+    noise = []
+    for first in range(0, layers, 12):
+        keys = ["f" * i + "q" + "f" * (layers - i - 1) for i in range(first, min(first + 12, layers))]
+        plans = [some.plan(assign_key(bench.network, key)) for key in ["f" * layers, *keys]]
+        noise += [float(np.mean([10 ** (-db / 10) for db in run.head_sqnr_db])) for run in run_plans(some, plans)[1:]]
+    return noise
+
+
+def configurations(bench: Workbench, most: int) -> list[str]:
+    """Nested keys: fp32, int8, and int8 with the first layers of two rankings raised."""
+    noise = np.array(harm(bench))
+    macs = np.array([max(1, layer.macs) for layer in bench.network.convolutions])
+    layers = len(noise)
+    counts = sorted({*range(1, 5), *np.geomspace(1, layers - 1, most).astype(int).tolist()})
+    keys = ["f" * layers, "q" * layers]
+    for order in (np.argsort(-noise), np.argsort(-noise / macs)):
+        for count in counts:
+            raised = set(order[:count].tolist())
+            keys.append("".join("f" if i in raised else "q" for i in range(layers)))
+    return list(dict.fromkeys(keys))
+
+
+def forward(experiment: Path, pool: Path, seconds: float, most: int) -> bool:
+    """Run what is left for so many seconds; whether all is done."""
+    begin = time.monotonic()
+    bench = open_workbench(experiment_of(str(experiment), (), None, None))
+    pool.mkdir(parents=True, exist_ok=True)
+    table = pool / "pool.json"
+    if not table.is_file():
+        keys = configurations(bench, most)
+        costs = {key: plan_cost(bench.plan(assign_key(bench.network, key)))["bit_operations"] for key in keys}
+        document = {"experiment": str(experiment.absolute()), "costs": costs, "images": len(bench.dataset.images)}
+        table.write_text(json.dumps(document, indent=1))
+    keys = [key for key in json.loads(table.read_text())["costs"] if not (pool / f"{key}.npz").is_file()]
+    while keys and time.monotonic() - begin < seconds:
+        part, keys = keys[:AT_ONCE], keys[AT_ONCE:]
+        for key, run in zip(part, run_plans(bench, [bench.plan(assign_key(bench.network, key)) for key in part]), strict=True):
+            found: Detections = run.found
+            np.savez(
+                pool / f"{key}.npz", image_index=found.image_index, category=found.category, score=found.score, box=found.box
+            )
+        print(f"{pool.name}: {len(keys)} left, {time.monotonic() - begin:.0f} s", flush=True)
+    return not keys
+
+
+@dataclass(frozen=True, eq=False)
+class Pool:
+    """What every configuration finds in all images, by key; the first is fp32."""
+
+    dataset: Dataset
+    problem: Problem
+    costs: Mapping[str, float]
+    found: Mapping[str, Detections]
+
+    @staticmethod
+    def read(folder: Path) -> Pool:
+        """What `forward` kept."""
+        document = json.loads((folder / "pool.json").read_text())
+        experiment = experiment_of(document["experiment"], (), None, None)
+        bench = open_workbench(experiment)
+        found = {}
+        for key in document["costs"]:
+            with np.load(folder / f"{key}.npz") as arrays:
+                found[key] = Detections(document["images"], **{name: arrays[name] for name in arrays.files})
+        space = build_space(bench.network, ("fp32", "int8"))
+        objectives = objectives_of(("agreement_AP", "bit_operations"))
+        problem = Problem(space, tuple(layer.macs for layer in bench.network.convolutions), objectives)
+        return Pool(bench.dataset, problem, document["costs"], found)
+
+    def agreement(self, positions: NDArray[np.intp], keys: Collection[str]) -> dict[str, float]:
+        """Agreement with fp32 on these images, percent."""
+        baseline = next(iter(self.found.values())).of_images(positions)
+        agreement = Agreement(baseline, self.dataset.sizes[positions], len(self.dataset.categories))
+        return {key: agreement.measure(self.found[key].of_images(positions))["AP"] for key in keys}
+
+
+@dataclass(frozen=True)
+class Choice:
+    """safe: its key, None: nothing was shown. agreement, change: of it on the images that did not choose; int8: agreement of
+    all int8 there. more: about how many images would tell, None: some pick, or no number."""
+
+    safe: str | None
+    agreement: float
+    share: float
+    int8: float
+    more: int | None
+
+
+def choose(pool: Pool, positions: NDArray[np.intp], rest: NDArray[np.intp], margins: Margins, seed: int) -> Choice:
+    """As a sweep with its holdout chooses from the images at `positions`, judged by the rest."""
+    section = SweepSection("grid")
+    ids = [pool.dataset.images[p].sha256 for p in positions]
+    unlabelled = int(np.count_nonzero(positions >= pool.dataset.labelled_count))
+    select, test = (positions[part] for part in split_positions(ids, section.held_out(len(ids), unlabelled), seed))
+    measured = pool.agreement(select, pool.found)
+    known = {
+        Configuration(key): Trial(key, {"agreement_AP": value, "bit_operations": pool.costs[key]})
+        for key, value in measured.items()
+    }
+    top = next(iter(pool.found))
+    loss = DETECTION_KIT.loss(pool.dataset.subset(test.tolist()), pool.found[top].of_images(test))
+    safe, more = None, None
+    for configuration in sequence(pool.problem, known, "agreement_AP", margins):
+        losses = loss(pool.found[configuration.key].of_images(test)).losses
+        safety = run_tests(
+            [configuration],
+            lambda wanted, losses=losses: dict.fromkeys(wanted, losses),
+            margins,
+            images=len(test),
+            all_images=len(positions),
+            held_out=True,
+            choices=len(known),
+        )
+        if safety.safe is None:
+            more = safety_json(safety, [""])["tested"][0]["more_images"] if safe is None else None
+            break
+        safe = configuration.key
+    keys = [key for key in (safe, "q" * len(top)) if key is not None]
+    judged = pool.agreement(rest, keys)
+    share = 100 * pool.costs[safe or top] / pool.costs[top]
+    return Choice(safe, judged.get(safe or "", 100.0), share, judged["q" * len(top)], more)
+
+
+def splits(folder: Path, images: int, numbers: range, margin: float) -> None:
+    """Add the choices of so many images, by the number of the split, to what is there."""
+    pool, target = Pool.read(folder), folder / f"choices-{images}.json"
+    rows = json.loads(target.read_text()) if target.is_file() else {}
+    for number in numbers:
+        if str(number) in rows:
+            continue
+        order = np.random.RandomState(number).permutation(len(pool.dataset.images))
+        positions, rest = np.sort(order[:images]), np.sort(order[images:])
+        margins = Margins({"agreement_AP": margin, "AP": 1.0})
+        rows[str(number)] = vars(choose(pool, positions, rest, margins, number))
+        target.write_text(json.dumps(rows))
+
+
+def table(folders: Sequence[Path], margin: float) -> None:
+    """What was found, a row for each pool and number of images."""
+    print("| pool | images that choose | splits | shown safe | kept the margin | least | bit operations | int8 keeps it |")
+    print("|---" * 8 + "|")
+    for folder in folders:
+        for file in sorted(folder.glob("choices-*.json"), key=lambda file: int(file.stem.split("-")[1])):
+            rows = [Choice(**row) for row in json.loads(file.read_text()).values()]
+            shown = [row for row in rows if row.safe is not None]
+            kept = sum(row.agreement >= 100 - margin for row in shown)
+            least = min((row.agreement for row in shown), default=float("nan"))
+            share = float(np.median([row.share for row in shown])) if shown else float("nan")
+            int8 = sum(row.int8 >= 100 - margin for row in rows)
+            print(
+                f"| {folder.name} | {file.stem.split('-')[1]} | {len(rows)} | {len(shown)} | {kept} | {least:.1f} | "
+                f"{share:.0f} % | {int8} |"
+            )
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    run = commands.add_parser("forward")
+    run.add_argument("experiment", type=Path)
+    run.add_argument("--pool", type=Path, required=True)
+    run.add_argument("--seconds", type=float, default=1e9)
+    run.add_argument("--most", type=int, default=8)
+    split = commands.add_parser("splits")
+    split.add_argument("pool", type=Path)
+    split.add_argument("--images", type=int, nargs="+", default=[79])
+    split.add_argument("--first", type=int, default=0)
+    split.add_argument("--splits", type=int, default=100)
+    split.add_argument("--margin", type=float, default=3.0)
+    tables = commands.add_parser("table")
+    tables.add_argument("pools", type=Path, nargs="+")
+    tables.add_argument("--margin", type=float, default=3.0)
+    arguments = parser.parse_args()
+    if arguments.command == "forward":
+        return 0 if forward(arguments.experiment, arguments.pool, arguments.seconds, arguments.most) else 1
+    if arguments.command == "table":
+        table(arguments.pools, arguments.margin)
+        return 0
+    for images in arguments.images:
+        splits(arguments.pool, images, range(arguments.first, arguments.first + arguments.splits), arguments.margin)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,144 @@
+"""Is a loss shown to be below a margin? One-sided intervals of losses, at any error probability.
+
+A difference that cannot be told from none shows nothing: with few images no loss can be. Non-inferiority asks the other
+way round: the upper end of a one-sided interval of the loss has to be below a margin that somebody named (Piaggio and others,
+JAMA 308, 2012, 2594). What is known of a loss is kept (`Loss`), so that the ends can be asked for at any error probability.
+
+The variance is that of `intervals`: bootstrap and jackknife over images, t with the degrees of freedom that the influence of
+single images leaves. To it comes what was not seen: of images like none of n there may be -ln(p) in n others with
+probability p (3 in n with 5 %, the rule of three), each of which changes the measure by as much as images differ anyway.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from statistics import NormalDist
+from typing import Literal, Mapping, Sequence
+
+import numpy as np
+
+from mpnet.evaluation.intervals import SPREAD, Resampled, own_variance
+from mpnet.evaluation.proportions import paired_interval
+
+ERROR = 0.05
+"""The probability, at most, with which a loss is shown to be below a margin that is not."""
+MOST_IMAGES = 100_000
+"""More than this is nothing to advise anybody to collect."""
+State = Literal["met", "not met", "unclear"]
+_ANGLES = np.linspace(0.0, np.pi / 2, 20_001)
+_MOST_DEGREES = 1e4
+
+
+def t_quantile(degrees: float, tail: float) -> float:
+    """The point that Student's t exceeds with probability `tail` (up to 0.5), within 0.1 %; degrees from 1 on.
+
+    With t = sqrt(degrees) / tan(a) the density of a is sin(a) ** (degrees - 1), which is summed.
+    """
+    freedom = min(max(degrees, 1.0), _MOST_DEGREES)
+    density = np.sin(_ANGLES) ** (freedom - 1)
+    below = np.concatenate([[0.0], np.cumsum((density[1:] + density[:-1]) / 2)])
+    angle = float(np.interp(tail, below / (2 * below[-1]), _ANGLES))
+    return math.sqrt(freedom) / math.tan(angle)
+
+
+@dataclass(frozen=True)
+class Loss:
+    """What is known of one measure's loss on some images, percent points; positive is worse.
+
+    loss:     the estimate; of agreement what is missing from 100, its bias taken off.
+    variance, degrees: of the estimate, and of freedom. spread: points by which single images differ in the measure.
+    share:    whether it is what is missing from 100: its variance grows with it, as that of a share does (Wilson).
+    pairs:    of images that are right in both runs or in one alone: (lost, gained); then nothing else counts.
+    """
+
+    images: int
+    loss: float
+    variance: float = 0.0
+    degrees: float = 1.0
+    spread: float = 0.0
+    share: bool = False
+    pairs: tuple[int, int] | None = None
+
+    def bounds(self, error: float = ERROR) -> tuple[float, float]:
+        """(least, most): the loss is above `most` with probability `error` at most, and below `least` with no more."""
+        if self.pairs is not None:
+            low, high = paired_interval(*self.pairs, self.images, z=NormalDist().inv_cdf(1 - error))
+            return -float(high), -float(low)
+        if self.images < 2 or not math.isfinite(self.variance):
+            return (0.0 if self.share else -100.0), 100.0
+        unseen = (-math.log(error) / t_quantile(2, error) * self.spread / self.images) ** 2
+        parts = self.variance**2 / self.degrees + unseen**2 / 2  # Satterthwaite
+        t = t_quantile((self.variance + unseen) ** 2 / parts if parts else math.inf, error)
+        if not self.share:
+            half = t * math.sqrt(self.variance + unseen)
+            return max(-100.0, self.loss - half), min(100.0, self.loss + half)
+        half = t * math.sqrt(self.variance)
+        growth = half**2 / max(self.loss, half) if half else 0.0
+        root = math.sqrt(growth * self.loss + growth**2 / 4 + t**2 * unseen)
+        return max(0.0, self.loss + growth / 2 - root), min(100.0, self.loss + growth / 2 + root)
+
+    def state(self, margin: float, error: float = ERROR) -> State:
+        """Whether the loss is shown to be at most the margin (met), more than it (not met), or neither."""
+        least, most = self.bounds(error)
+        return "met" if most <= margin else "not met" if least > margin else "unclear"
+
+    def images_to_tell(self, margin: float, error: float = ERROR) -> int | None:
+        """About how many images would tell, if the loss stays what it is; None where more than MOST_IMAGES would be needed."""
+        if self.images < 2 or self.with_images(MOST_IMAGES).state(margin, error) == "unclear":
+            return None
+        enough, few = MOST_IMAGES, self.images - 1
+        while enough - few > 1:
+            middle = (enough + few) // 2
+            enough, few = (enough, middle) if self.with_images(middle).state(margin, error) == "unclear" else (middle, few)
+        return enough
+
+    def with_images(self, images: int) -> Loss:
+        """What so many images would say if the loss stays what it is: the variance goes with one over the images."""
+        factor = images / self.images
+        pairs = None if self.pairs is None else (round(self.pairs[0] * factor), round(self.pairs[1] * factor))
+        return replace(self, images=images, variance=self.variance / factor, degrees=self.degrees * factor, pairs=pairs)
+
+    def as_json(self) -> list[float]:
+        """Eight numbers, for stores."""
+        pairs = self.pairs or (-1, -1)
+        return [self.images, self.loss, self.variance, self.degrees, self.spread, float(self.share), *pairs]
+
+    @staticmethod
+    def from_json(values: Sequence[float]) -> Loss:
+        """What `as_json` gave."""
+        images, loss, variance, degrees, spread, share, lost, gained = values
+        pairs = None if lost < 0 else (int(lost), int(gained))
+        return Loss(int(images), loss, variance, degrees, spread, bool(share), pairs)
+
+
+Losses = Mapping[str, Loss]
+"""By measure: accuracy and agreement. A measure that nothing can be said of is missing."""
+
+
+def agreement_loss(value: float, agreeing: Resampled, baseline: Resampled | None) -> Loss | None:
+    """The loss of agreement from its value in percent (-1: nothing to agree with) on resampled images.
+
+    baseline: accuracy of the run that it agrees with, on the labelled images; None: there are none.
+    """
+    variance = agreeing.left_out_variance()
+    if value < 0 or math.isnan(variance):
+        return None
+    missing = max(100 - value + agreeing.bias(value), 0.0)
+    return Loss(
+        agreeing.images, missing, variance, agreeing.degrees(), _spread(own_variance(agreeing, baseline), agreeing), share=True
+    )
+
+
+def accuracy_loss(difference: float, first: Resampled, second: Resampled) -> Loss | None:
+    """The loss of a paired difference second - first, in percent points."""
+    between, own = second - first, (first.variance() + second.variance()) / 2
+    variance = between.variance()
+    if math.isnan(variance) or math.isnan(own):
+        return None
+    return Loss(first.images, -difference, variance, between.degrees(), _spread(own, first))
+
+
+def _spread(own: float, resampled: Resampled) -> float:
+    """Points by which images differ; at least SPREAD: a network that finds nothing varies little, and shows nothing by it."""
+    return max(SPREAD, math.sqrt(own * resampled.images))

@@ -1,0 +1,219 @@
+"""Which configurations are shown to lose no more than a margin, on images that did not choose them.
+
+The front of cost and agreement on the images that select is a sequence that the held-out images know nothing of. They test it
+from its accurate to its cheap end, each configuration at the full error probability, and stop at the first that is not shown
+to keep the margins: whatever the number of configurations, one that does not keep them is called safe with that probability
+at most. It is fixed-sequence testing along a front (Angelopoulos and others, Learn then Test, 2021; Laufer-Goldshtein and
+others, Efficiently controlling multiple risks with Pareto testing, ICLR 2023). Where nothing was held out all images chose,
+so each test has the error probability divided by the number of configurations that could have been chosen (Bonferroni).
+docs/decisions/0019 says why.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Callable, Mapping, Sequence
+
+import numpy as np
+
+from mpnet.config.measures import measure
+from mpnet.evaluation.noninferiority import ERROR, Loss, Losses, State
+from mpnet.model.task import Task
+from mpnet.sweep.front import non_dominated
+from mpnet.sweep.margins import Margins
+from mpnet.sweep.picks import Judged
+from mpnet.sweep.problem import Problem
+from mpnet.sweep.space import Configuration
+from mpnet.sweep.store import Trial
+
+MOST_TESTED = 16
+"""Configurations of the front that are tested, evenly spread: each runs on all images once more."""
+
+
+@dataclass(frozen=True)
+class Tested:
+    """One configuration. losses: of the measures that count. images_to_tell: about how many images that test would tell,
+    None where they tell already, or the loss is too near to the margin for any number."""
+
+    configuration: Configuration
+    state: State
+    losses: Losses
+    images_to_tell: int | None
+
+
+@dataclass(frozen=True)
+class Safety:
+    """What tests showed. tested: from accurate to cheap. safe: the cheapest that is shown to keep the margins, None: none is.
+
+    images: that test, and all there are. error: probability of each test. held_out: whether the images did not choose.
+    """
+
+    margins: Margins
+    tested: tuple[Tested, ...]
+    safe: Configuration | None
+    images: int
+    all_images: int
+    error: float
+    held_out: bool
+
+
+def sequence(problem: Problem, known: Mapping[Configuration, Trial], measured: str, margins: Margins) -> list[Configuration]:
+    """The configurations to test, from accurate to cheap: at most MOST_TESTED of the front of cost and `measured`, the
+    agreement or accuracy on the images that select, with those left out that lose more than the margin there already."""
+    baseline = Configuration(problem.baseline)
+    before = known.get(baseline)
+    if before is None or not known:
+        return []
+    fitting = [c for c, trial in known.items() if problem.meets(trial, before) and measured in trial.values]
+    points = np.array([[problem.cost(known[c]), -known[c].get(measured)] for c in fitting]).reshape(-1, 2)
+    front = [fitting[int(i)] for i in non_dominated(points)][::-1]
+    front = [c for c in front if c != baseline]
+    best = 100.0 if measure(measured).kind == "agreement" else before.get(measured)
+    likely = [c for c in front if best - known[c].get(measured) <= margins.points.get(measured, 100.0)] or front[:1]
+    if len(likely) <= MOST_TESTED:
+        return likely
+    return [likely[round(i * (len(likely) - 1) / (MOST_TESTED - 1))] for i in range(MOST_TESTED)]
+
+
+def shown_safe(
+    problem: Problem,
+    known: Mapping[Configuration, Trial],
+    judged: Judged,
+    margins: Margins,
+    task: Task,
+    images: int,
+    selecting: int,
+) -> Safety:
+    """Judge the sequence and test it. images: all; selecting: those that select."""
+
+    def evidence(configurations: Sequence[Configuration]) -> dict[Configuration, Losses]:
+        judgements = judged(configurations).items()
+        return {c: judgement.testing.losses for c, judgement in judgements if judgement.testing is not None}
+
+    measured = task.agreement if any(task.agreement in trial.values for trial in known.values()) else problem.quality_name
+    testing = images - selecting
+    return run_tests(
+        sequence(problem, known, measured, margins),
+        evidence,
+        margins,
+        images=testing or images,
+        all_images=images,
+        held_out=testing > 0,
+        choices=len(known),
+    )
+
+
+def run_tests(
+    configurations: Sequence[Configuration],
+    evidence: Callable[[Sequence[Configuration]], Mapping[Configuration, Losses]],
+    margins: Margins,
+    *,
+    images: int,
+    all_images: int,
+    held_out: bool,
+    choices: int,
+) -> Safety:
+    """Test configurations in this order.
+
+    evidence: of their losses on the images that test; one may be missing. choices: how many could have been chosen, which
+    counts where nothing was held out.
+    """
+    error = ERROR if held_out else ERROR / max(1, choices)
+    losses = evidence(configurations) if configurations else {}
+    tested = [_test(c, losses.get(c, {}), margins, error, images) for c in configurations]
+    safe = None
+    for row in tested:
+        if row.state == "met":
+            safe = row.configuration
+        elif held_out:
+            break
+    return Safety(margins, tuple(tested), safe, images, all_images, error, held_out)
+
+
+def _test(configuration: Configuration, losses: Losses, margins: Margins, error: float, images: int) -> Tested:
+    counting: dict[str, Loss] = {}
+    states: list[State] = []
+    needed: list[int | None] = []
+    for name, margin in margins.points.items():
+        loss = losses.get(name)
+        required = margins.asked or measure(name).kind == "agreement"
+        if loss is None:
+            if required:
+                states.append("unclear")
+                needed.append(None)
+            continue
+        most = loss.bounds(error)[1]
+        state = loss.state(margin, error)
+        if not required and most - loss.loss > margin and state != "not met":
+            continue  # too few labels to show anything of this measure, whatever the configuration
+        counting[name] = loss
+        states.append(state)
+        if state == "unclear":
+            enough = loss.images_to_tell(margin, error)
+            needed.append(None if enough is None else round(enough * images / max(1, loss.images)))
+    state = "not met" if "not met" in states else "unclear" if "unclear" in states or not states else "met"
+    told = None if state != "unclear" or not needed or None in needed else max(n for n in needed if n is not None)
+    return Tested(configuration, state, counting, told)
+
+
+STATE_WORDS: dict[State, str] = {"met": "met", "not met": "not met", "unclear": "cannot be told"}
+
+
+def safety_json(safety: Safety, options: Sequence[str]) -> dict[str, Any]:
+    """For documents. options: text of each option set."""
+    return {
+        "margin": dict(safety.margins.points),
+        "asked": safety.margins.asked,
+        "error": safety.error,
+        "held_out": safety.held_out,
+        "images": safety.images,
+        "safe": None if safety.safe is None else safety.safe.key,
+        "why": why(safety),
+        "tested": [
+            {
+                "precision": row.configuration.key,
+                "options": options[row.configuration.options],
+                "state": STATE_WORDS[row.state],
+                "more_images": _more(safety, row),
+                "losses": {
+                    name: dict(zip(("least", "most"), loss.bounds(safety.error), strict=True))
+                    | {"loss": loss.loss, "images": loss.images}
+                    for name, loss in row.losses.items()
+                },
+            }
+            for row in safety.tested
+        ],
+    }
+
+
+def why(safety: Safety) -> str:
+    """In a sentence what the tests showed."""
+    limits = " and ".join(f"{points:g} {measure(name).label}" for name, points in safety.margins.points.items())
+    on = f"{safety.images} {'held-out ' if safety.held_out else ''}images"
+    row = next((row for row in safety.tested if row.configuration == safety.safe), None)
+    if row is None and not safety.tested:
+        return f"nothing but the baseline could be tested for losing at most {limits}"
+    row = row or safety.tested[0]
+    said = "; ".join(
+        f"{measure(name).label} loses {loss.loss:.2f}, at most {loss.bounds(safety.error)[1]:.2f} ({loss.images} images)"
+        for name, loss in row.losses.items()
+    )
+    if safety.safe is not None:
+        left = [measure(name).label for name in safety.margins.points if name not in row.losses]
+        return said + (f"; too few labels to tell of {' and '.join(left)}" if left else "")
+    more = _more(safety, row)
+    return (
+        f"nothing is shown to lose at most {limits} on {on}: of the most accurate that was tested "
+        + (said or "nothing could be measured")
+        + (f"; about {more:,} more images would tell" if more is not None else "")
+        + ("" if safety.held_out else "; nothing was held out (sweep.holdout), which makes it harder to show")
+    )
+
+
+def _more(safety: Safety, row: Tested) -> int | None:
+    """Images to add, the same share of which tests, in two digits."""
+    if row.images_to_tell is None or not safety.images:
+        return None
+    more = (row.images_to_tell - safety.images) * safety.all_images // safety.images
+    size: int = 10 ** max(0, len(str(more)) - 2)
+    return max(size, -(-more // size) * size)

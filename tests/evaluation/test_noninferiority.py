@@ -1,0 +1,97 @@
+"""One-sided intervals of losses: how wide, and how often they are right."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from mpnet.evaluation.compare import draw_images
+from mpnet.evaluation.intervals import Resampled, left_out
+from mpnet.evaluation.noninferiority import ERROR, Loss, accuracy_loss, agreement_loss, t_quantile
+
+
+@pytest.mark.parametrize(
+    ("degrees", "tail", "point"),  # from printed tables
+    [(1, 0.05, 6.3138), (2, 0.05, 2.9200), (10, 0.05, 1.8125), (10, 0.001, 4.1437), (2, 0.0005, 31.599), (120, 0.025, 1.9799)],
+)
+def test_points_of_student(degrees: float, tail: float, point: float) -> None:
+    assert t_quantile(degrees, tail) == pytest.approx(point, rel=1e-3)
+
+
+def test_points_of_the_normal_distribution() -> None:
+    assert t_quantile(np.inf, 0.05) == pytest.approx(1.6449, rel=1e-3)
+
+
+def resampled(values: np.ndarray) -> Resampled:
+    weight, left = draw_images(len(values)), left_out(len(values))
+    with np.errstate(invalid="ignore"):  # of one image nothing is left
+        return Resampled(weight @ values / weight.sum(axis=1), left @ values / left.sum(axis=1), len(values))
+
+
+def test_the_upper_end_is_above_the_loss_as_often_as_it_says() -> None:
+    """A twentieth of the images loses 40 points: fewer than one in 20 intervals of 60 images is below the truth, 2."""
+    random = np.random.default_rng(5)
+    below = 0
+    for _ in range(400):
+        values = np.where(random.random(60) < 0.05, 60.0, 100.0)
+        loss = agreement_loss(float(values.mean()), resampled(values), None)
+        assert loss is not None
+        below += loss.bounds()[1] < 2
+    assert below <= ERROR * 400
+
+
+def test_where_nothing_differs_the_end_is_that_of_the_rule_of_three() -> None:
+    same = resampled(np.full(50, 100.0))
+    loss = agreement_loss(100.0, same, None)
+    assert loss is not None
+    assert loss.bounds()[1] == pytest.approx(20 * 3 / 50, rel=0.01)  # images are taken to differ by 20 points
+    assert loss.bounds(0.001)[1] > 2 * loss.bounds()[1]
+    assert loss.bounds()[0] == 0
+
+
+def test_nothing_to_agree_with_shows_nothing() -> None:
+    assert agreement_loss(-1.0, resampled(np.full(50, np.nan)), None) is None
+    assert agreement_loss(100.0, resampled(np.full(1, 100.0)), None) is None
+
+
+def test_states_and_how_many_images_would_tell() -> None:
+    loss = Loss(100, 2.0, 1.0, 99.0, 0.0, share=True)
+    least, most = loss.bounds()
+    assert loss.state(most) == "met"
+    assert loss.state(least - 0.01) == "not met"
+    assert loss.state((least + most) / 2) == "unclear"
+    needed = loss.images_to_tell(3.0)
+    assert needed is not None
+    assert loss.with_images(needed).state(3.0) == "met"
+    assert loss.with_images(needed - 1).state(3.0) == "unclear"
+    assert loss.images_to_tell(2.001) is None
+
+
+def test_a_paired_loss_is_symmetric() -> None:
+    random = np.random.default_rng(1)
+    first = resampled(random.normal(50, 20, 80))
+    loss = accuracy_loss(-1.0, first, Resampled(first.drawn - 1, first.left - 1, first.images))
+    assert loss is not None
+    least, most = loss.bounds()
+    assert (least + most) / 2 == pytest.approx(1.0)
+
+
+def test_shares_of_images() -> None:
+    loss = Loss(200, 1.0, pairs=(3, 1))
+    least, most = loss.bounds()
+    assert least < 1.0 < most < 4
+    assert Loss(200, 0.0, pairs=(0, 0)).bounds()[1] == pytest.approx(1.33, abs=0.05)  # z ** 2 / n
+
+
+@pytest.mark.parametrize("loss", [Loss(100, 2.0, 1.0, 99.0, 5.0, share=True), Loss(200, 1.0, pairs=(3, 1))])
+def test_stores_keep_it(loss: Loss) -> None:
+    assert Loss.from_json(json.loads(json.dumps(loss.as_json()))) == loss
+
+
+def test_a_baseline_that_finds_nothing_shows_nothing() -> None:
+    """Its accuracy is 0 on every image; two images that agree are still only two."""
+    loss = agreement_loss(100.0, resampled(np.full(2, 100.0)), resampled(np.zeros(2)))
+    assert loss is not None
+    assert loss.state(10.0) == "unclear"
