@@ -1,0 +1,32 @@
+"""What SECURITY.md says of mpnet's own code: no pickle, no shell, no text that is run."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+FORBIDDEN_MODULES = {"pickle", "cPickle", "dill", "cloudpickle", "marshal", "shelve"}
+FORBIDDEN_CALLS = {"eval", "exec", "compile", "system", "popen"}
+
+
+def test_no_pickle_no_shell_no_eval(repository: Path) -> None:
+    wrong = []
+    for path in sorted((repository / "mpnet").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                names = {alias.name.split(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                names = {(node.module or "").split(".")[0]}
+            else:
+                names = set()
+            called = ""
+            if isinstance(node, ast.Call):
+                function = node.func
+                called = function.id if isinstance(function, ast.Name) else ""
+                if isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name) and function.value.id == "os":
+                    called = function.attr
+                if any(keyword.arg in ("shell", "allow_pickle") for keyword in node.keywords):
+                    called = "eval"
+            if names & FORBIDDEN_MODULES or called in FORBIDDEN_CALLS:
+                wrong.append(f"{path.relative_to(repository)}:{getattr(node, 'lineno', 0)}")
+    assert wrong == []
