@@ -66,7 +66,7 @@ def put_pixels(graph: Graph, body: Body, pixels: Pixels) -> None:
         ordered = weights[:, ::-1] if pixels.bgr else weights
         first.values = first.values | {"weights": ordered.astype(np.float32), "weights_name": ""}
         return
-    made = "image/as the network takes it"
+    made = "picture/as the network takes it"  # stands in cfgs, whose digests stay
     matrix = np.diag(scale)
     # Row i of the matrix makes the network's channel i of mpnet's channels.
     matrix = matrix[:, ::-1] if pixels.bgr else matrix

@@ -70,7 +70,9 @@ class Writer:
         readers = body.readers().get(image, [])
         if len(readers) > 1 or (body.items and image not in body.items[0].inputs) or any(r.kind == "concat" for r in readers):
             # Only the first layer reads the image; others name a layer.
-            self.layer_of[image] = self.emit("empty", "the image, for several readers")
+            self.layer_of[image] = self.emit(
+                "empty", "the picture, for several readers"
+            )  # a word of 0.1.0: files keep their digests
 
     def emit(self, kind: str, comment: str = "", /, **keys: Any) -> int:
         """Append a section that reads the one before it; its layer index."""
