@@ -58,10 +58,10 @@ def test_a_new_users_session(repository: Path, tmp_path: Path) -> None:
     # Two strategies and a holdout of its own are two sweeps of one store; `safe` is of the latest.
     assert sum(line.startswith("runs/street/sweep-") for line in said["list",].splitlines()) == 2
     assert {"greedy", "additive"} <= set(said["list",].split())
-    section = said["export", "runs/street:safe"]
+    section = said["export", "runs/street:balanced"]
     assert section.startswith("precision:  # ")
     shown_cfg = subprocess.run(
-        [sys.executable, "-m", "mpnet", "show", "street-safe.cfg", "--json"],
+        [sys.executable, "-m", "mpnet", "show", "street-balanced.cfg", "--json"],
         cwd=tmp_path,
         env=environment,
         capture_output=True,
