@@ -12,7 +12,10 @@ def main() -> None:
         from mpnet.cli.main import main as run
 
         run()
-    except KeyboardInterrupt:
+    except BaseException as error:
+        # Python wraps an interruption that meets a class while it is made: RuntimeError from KeyboardInterrupt.
+        if not isinstance(error, KeyboardInterrupt) and not isinstance(error.__cause__, KeyboardInterrupt):
+            raise
         if sys.stderr is not None:
             sys.stderr.write("interrupted\n")
         sys.exit(130)

@@ -26,6 +26,7 @@ from mpnet.export import Configuration, export
 from mpnet.formats.cfg.read import read_cfg
 from mpnet.formats.weights import parse_weights, read_weights
 from mpnet.importing import Choices, Imported, import_model
+from mpnet.kernels.environment import int8_sums_saturate
 from mpnet.kernels.isa import kernels
 
 Floats = np.ndarray[Any, Any]
@@ -96,5 +97,7 @@ def test_ap_of_a_quantised_file_is_the_engines(shared_data: Path, tmp_path: Path
 
     mine, fewer = own(imported), own(import_model(path))
     print(f"AP {mine:.2f}, rounded by int8 layers alone {fewer:.2f}, ONNX Runtime {theirs:.2f}")
-    assert mine == pytest.approx(theirs, abs=0.3)
-    assert fewer > theirs - 0.3
+    # Where this engine's sums of bytes saturate its figure is another one, by up to a point.
+    apart = 1.0 if int8_sums_saturate() else 0.3
+    assert mine == pytest.approx(theirs, abs=apart)
+    assert fewer > theirs - apart

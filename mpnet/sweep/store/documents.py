@@ -17,7 +17,7 @@ from mpnet.model.task import TASKS
 from mpnet.trial.result_schema import CALIBRATION, DECIBELS, KEY
 
 _AMOUNT = Within(0, 1e300)
-_TIME = Within(-1e12, 1e12)
+_TIME = Within(-1e300, 1e300)
 _VALUES = Named(float)
 _ENTRY = Fields({"precision": KEY, "trial": str, "options": str, "metrics": _VALUES, "costs": _VALUES}, {"held_out": _VALUES})
 _QUALITIES = tuple(name for task in TASKS.values() for name in (task.quality, task.agreement))
