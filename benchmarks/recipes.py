@@ -4,7 +4,7 @@ Usage: recipes.py EXPERIMENT.yaml QUANTISED.onnx [--set KEY=VALUE...]
 
 EXPERIMENT.yaml is the configuration that the recipe was exported from; QUANTISED.onnx is what the recipe's script or the
 program made. Images, decoding and metrics are the experiment's on both sides; agreement is with mpnet's fp32. Layers whose
-convolution reads codes are counted from the file.
+convolution has weights in codes are read from the file.
 """
 
 from __future__ import annotations
@@ -24,18 +24,10 @@ from mpnet.trial.inference import Runner, own_runner, run_all
 
 
 def quantised_layers(model: onnx.ModelProto) -> list[int]:
-    """Indices of layers whose convolution reads codes, through what only moves values."""
-    maker = {name: node for node in model.graph.node for name in node.output}
-    moves = {"MaxPool", "Identity", "Concat", "Resize", "Reshape", "Cast"}
-
-    def coded(name: str) -> bool:
-        node = maker.get(name)
-        if node is None or node.op_type not in {*moves, "DequantizeLinear"}:
-            return False
-        return node.op_type == "DequantizeLinear" or coded(node.input[0])
-
+    """Indices of layers whose convolution has weights in codes."""
+    coded = {name for node in model.graph.node if node.op_type == "DequantizeLinear" for name in node.output}
     convolutions = [node for node in model.graph.node if node.op_type == "Conv"]
-    return sorted(layer_of(node.name) or 0 for node in convolutions if coded(node.input[1]))
+    return sorted(layer_of(node.name) or 0 for node in convolutions if node.input[1] in coded)
 
 
 def main() -> None:

@@ -20,7 +20,6 @@ from mpnet.config.identity import ARITHMETIC_VERSION
 from mpnet.errors import ConfigError, EngineError, MpnetError
 from mpnet.kernels import _core
 from mpnet.kernels.isa import active_level
-from mpnet.messages import one_line
 from mpnet.sweep.executor import MAX_DEATHS, Recipe, Worker
 from mpnet.sweep.units import Unit, UnitResult
 
@@ -105,19 +104,27 @@ class DaskExecutor:
         self._running: dict[Any, Unit] = {}
         self._address, self._workers_seen = address, time.monotonic()
         self._workers: set[str] = set()
+        self._expected: Credentials | None = None  # known once no worker is of another release
         try:
             self._check()
             self._name, self._expected = secrets.token_hex(16), Credentials.of(recipe())
-            # The recipe holds images and weights: sent once, not with every task.
-            self._recipe = self._client.scatter(recipe, broadcast=True, hash=False)
-        except BaseException as error:
+            self._recipe = self._sent(recipe)
+        except BaseException:
             self.close()
-            if isinstance(error, Exception) and not isinstance(error, MpnetError):  # a worker that lacks our modules
-                raise self._refused(f"a Dask worker cannot read what it is sent ({one_line(str(error), 200)})") from None
             raise
+
+    def _sent(self, recipe: Recipe) -> Any:
+        """The recipe on all workers: it holds images and weights, so it is sent once, not with every task."""
+        try:
+            return self._client.scatter(recipe, broadcast=True, hash=False)
+        except _GONE as error:
+            raise self._lost(error) from None
+        except Exception as error:  # whatever a worker raises that lacks our modules
+            raise self._refused(f"a Dask worker cannot read what it is sent ({_one_line(error)})") from None
 
     def submit(self, unit: Unit) -> None:
         self._check()
+        assert self._expected is not None
         arguments = self._name, self._recipe, self._expected, unit
         self._running[self._client.submit(evaluate_where_bits_agree, *arguments, pure=False, retries=0)] = unit
 
@@ -125,6 +132,8 @@ class DaskExecutor:
         if not self._running:
             return []
         self._check()
+        expected = self._expected
+        assert expected is not None
         try:
             with self._client.as_current():
                 finished = self._distributed.wait(list(self._running), timeout=timeout, return_when="FIRST_COMPLETED").done
@@ -149,15 +158,15 @@ class DaskExecutor:
                 if isinstance(error, _GONE):
                     raise self._lost(error) from None
                 raise
-            if result is None or not credentials.agrees(self._expected):
-                differs = replace(credentials, known_pass=self._expected.known_pass).agrees(self._expected)
+            if result is None or not credentials.agrees(expected):
+                differs = replace(credentials, known_pass=expected.known_pass).agrees(expected)
                 reason = "and computes other bits in a known pass" if differs else "which may compute other bits"
                 raise self._refused(f"a Dask worker is {credentials}, {reason}")
             done.append(result)
         return done
 
     def _refused(self, worker: str) -> ConfigError:
-        here = self._expected if hasattr(self, "_expected") else f"mpnet {__version__}"
+        here = self._expected or f"mpnet {__version__}"
         return ConfigError(
             f"--scheduler {self._address}: {worker}; this process is {here}, so nothing of it is kept; install the same "
             f"release on all workers, start them again, and run the same command"

@@ -17,7 +17,6 @@ from mpnet.model.task import TASKS
 from mpnet.trial.result_schema import CALIBRATION, DECIBELS, KEY
 
 _AMOUNT = Within(0, 1e300)
-_TIME = Within(-1e300, 1e300)
 _VALUES = Named(float)
 _ENTRY = Fields({"precision": KEY, "trial": str, "options": str, "metrics": _VALUES, "costs": _VALUES}, {"held_out": _VALUES})
 _QUALITIES = tuple(name for task in TASKS.values() for name in (task.quality, task.agreement))
@@ -188,7 +187,7 @@ def _range(name: str) -> tuple[float, float, Within]:
     Of decibels infinity is one as well: equal tensors have an infinite ratio."""
     row = measure(name)
     percent = row.unit == "%" and not row.cost
-    kind = Within(-1, 100 + 1e-6) if percent else DECIBELS if row.unit == "dB" else Within(0, 1e300)
+    kind = Within(-1, 100 + 1e-6) if percent else DECIBELS if row.unit == "dB" else _AMOUNT
     return kind.low, kind.high, kind
 
 
@@ -196,7 +195,7 @@ def check_claim(name: Any, owner: Any, heartbeat: Any) -> None:
     """Raises: ValueError for what no claim holds. heartbeat: a time.time()."""
     place = f"claim {shown(name)}"
     wrong = mismatch(name, str, "the name of a claim") or mismatch(owner, str, f"{place}: owner")
-    wrong = wrong or mismatch(heartbeat, _TIME, f"{place}: heartbeat")
+    wrong = wrong or mismatch(heartbeat, float, f"{place}: heartbeat")
     if wrong is not None:
         raise ValueError(wrong)
 
