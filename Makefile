@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # Everything a user or CI runs: `make demo`, `make test`; for developers `make quick`, `make check`, `make fuzz`, `make bench`, `make test-arm`.
 PYTHON ?= python3
 VENV ?= .venv

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Builds the C core. Everything else about the package is in pyproject.toml."""
 
 import os

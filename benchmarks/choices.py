@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Does a choice hold on images that did not choose it? Choices from parts of a pool of images, judged by the rest.
 
     python benchmarks/choices.py forward EXPERIMENT.yaml --pool POOL/ [--seconds 150]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Does the choice survive in the target? Configurations of real networks, exported and run by other engines.
 
 Usage: python benchmarks/deployment.py measure --data ../shared/data --network aix --engine openvino [--out FOLDER]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """How often 95 % intervals hold the truth: images drawn from a pool whose own value is the truth.
 
 Usage: intervals.py BASELINE OTHER... [--images 50 115] [--data-sets 300] [--draws 500] [--seed 0], or without runs

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Convolutions with weights below eight bits against int8, layer by layer, in turns: one thread, random weights and inputs.
 
 Usage: narrow_weights.py CFG [--level NAME] [--rounds N] [--layers 7,12] [--evict]     convolutions counted from 1

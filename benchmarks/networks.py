@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The table of docs/networks.md: what each network is, and how long a pass takes in fp32 and int8.
 
 Usage: networks.py CFG... [--threads N] [--repeats N]. Weights are random: they do not change the time. Prints Markdown.

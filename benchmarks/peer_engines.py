@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """One engine in a process of its own: prepares a network, then times forward passes when told.
 
 Usage: peer_engines.py ENGINE FOLDER THREADS. Prints one JSON line when ready (error against mpnet's fp32 heads),

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Writes one Darknet network, batch norm folded, in the formats of other engines."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Writes LiteRT models of the network in FOLDER (layers.json, arrays.npz): needs TensorFlow, not mpnet.
 
 Usage: peer_tflite.py FOLDER. Makes fp32.tflite, int8.tflite (calibrated on calibration.npy) and dynamic.tflite.

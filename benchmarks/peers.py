@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The same network with the same weights in mpnet and in other engines, interleaved in one run; prints ratios.
 
 Usage: python benchmarks/peers.py [--cfg cfg/yolov3-tiny.cfg] [--threads 1] [--rounds 12] [--engines mpnet,onnxruntime]

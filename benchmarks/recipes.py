@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What a recipe gives in the program that it is for: AP and agreement of a quantised ONNX file beside mpnet's own run.
 
 Usage: recipes.py EXPERIMENT.yaml QUANTISED.onnx [--set KEY=VALUE...]

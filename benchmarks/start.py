@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What the first image costs mprun: from the start of the process to its detections, above each further image.
 
 Usage: start.py BUNDLE IMAGE [--mprun PROGRAM] [--isa LEVEL...] [--threads N...] [--images 8] [--repeats 15]. The bundle

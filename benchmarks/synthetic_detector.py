@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A made-up detector on as many labelled images as wanted, and runs that differ from it in known ways.
 
 Pools of real images are small: a class that stands in one of them is what that image says, for ever. Here classes are as

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Checks arguments, then calls the driver. */
 #include <string.h>
 #include "conv/pack.h"

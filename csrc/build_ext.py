@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Compiles each C file with the flags of its ISA level (isa_flags.py), so that one wheel holds every level; on all cores."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Describes the extension module mpnet.kernels._core to cffi.
 
 The declarations are the marked blocks of the headers themselves, so there is never a second copy of the C API.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Drivers of what works element by element on one or two tensors (kernels/combine.h). */
 #include "half.h"
 #include "table.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* CPU features as the operating system lets a program use them. */
 #ifndef MP_CPU_H
 #define MP_CPU_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "cpu.h"
 #if defined(__aarch64__)
 #if defined(__linux__)

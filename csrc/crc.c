@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "mp_crc.h"
 #include <string.h>
 #include "cpu.h"

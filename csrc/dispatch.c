@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The list of tables compiled in, best first, and which of them this CPU can run. */
 #include <string.h>
 #include "table.h"

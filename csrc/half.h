@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The reals of 16 bits by integer arithmetic: exact widening, narrowing to nearest even. Halves: the same bits as F16C and
  * NEON give for everything but NaN payloads. bfloat16: the upper half of a float's bits. */
 #ifndef MP_HALF_H

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The compiler flags of each C file: what it may use is decided by its name alone (isa.def). No -march=native anywhere.
 
 Apart from the build itself, so that tests can build C programs where there is no setuptools.

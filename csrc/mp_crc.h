@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* CRC-32C (Castagnoli), by the CPU's instruction where it has one: what files of mpnet are checked with. */
 #ifndef MP_CRC_H
 #define MP_CRC_H

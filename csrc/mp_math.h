@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* exp and logistic with the same bits on every CPU: fixed order, explicit fused multiply-adds, no libm result.
  * A vector version that does the same operations lane by lane gives the same bits.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The public C API of mpnet. Opaque kernel tables, caller-owned buffers, no globals that change results,
  * no allocation in kernels, no printing, int status. Declarations between the cdef marks are read by cffi.
  *

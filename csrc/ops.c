@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Drivers of all operations that are not convolutions: cut the work over threads, call leaf kernels. */
 #include <math.h>
 #include <pthread.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Operations in plain C, compiled once without any ISA flag: sums in one order, in double where they are long. What they cost
  * is nothing beside the convolutions around them. */
 #include <math.h>

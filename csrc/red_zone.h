@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Fuzzers compile with MP_RED_ZONE bytes, which nobody may touch, behind every part of a memory that is cut up. Internal. */
 #ifndef MP_RED_ZONE_H
 #define MP_RED_ZONE_H

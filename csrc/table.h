@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What one ISA level provides: leaf kernels, each single-threaded, without allocation, on memory that its driver
  * prepared. Drivers (conv/, ops.c) are compiled once and know nothing of the ISA; leaf kernels know nothing of
  * threads, images or geometry. docs/adding-a-kernel.md walks through all of it. */

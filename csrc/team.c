@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Nobody waits for a helper that did not come. The caller does items until none is left, whoever helps, and then waits only for
  * items that a helper has begun: where other programs keep the cores busy, a barrier would wait for every thread to get its
  * turn once per layer. Helpers look out for the next call for a short while (between two layers), then sleep. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Threads that share the items of one call. Internal. */
 #ifndef MP_TEAM_H
 #define MP_TEAM_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Stored types and precisions: a row each, and everything else asks. Internal. */
 #ifndef MP_TYPES_H
 #define MP_TYPES_H

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The best mixes at average sizes of weights, from a sweep's store.
 
 python experiments/best_mixes.py experiments/aix-below-eight.yaml runs/aix-below-eight/latest.sqlite

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """`python -m mpnet` is the command `mpnet`."""
 
 import sys

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The Python API, which the command line uses as well; docs/api.md shows it at work.
 
 network = load_network("net.cfg", "net.weights", "net.names")

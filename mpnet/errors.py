@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The errors that mpnet raises on purpose.
 
 Every message names the place, the value and the remedy, in one line:

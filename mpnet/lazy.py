@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Public names of a package that are imported when somebody asks for them, so that importing the package is quick."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Values, places and amounts as people read them: in messages, which are one line whatever a file holds, and in tables."""
 
 from __future__ import annotations

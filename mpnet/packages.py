@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What is found by name: declarations of a package's modules, and packages that only some commands need, with one line that
 says what to install."""
 

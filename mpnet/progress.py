@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """How long work says how far it is: one protocol, from the engine's callers to the command line."""
 
 from __future__ import annotations

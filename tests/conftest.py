@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Fixtures shared by all tests."""
 
 from __future__ import annotations

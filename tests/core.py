@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The C core without Python, built once per compiler and flags and shared by all that looks at it: programs over its library,
 tests that read its objects. csrc/mprun/Makefile does it, on all cores, and only what changed.
 

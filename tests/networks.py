@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A tiny network of YOLOv3-tiny's topology with seeded random weights, and a few labelled images, written to a folder."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # Sourced by .ci/run and tests/arm/run.sh: parts with names, limits and times.
 #
 #     part NAME SECONDS COMMAND...    now; what it prints is seen at once

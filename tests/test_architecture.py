@@ -1,11 +1,15 @@
+# SPDX-License-Identifier: MIT
 """Imports flow one way; a file that breaks the order is named."""
 
 from __future__ import annotations
 
 import ast
 import re
+import subprocess
 from graphlib import TopologicalSorter
 from pathlib import Path
+
+import pytest
 
 # Lower stands for lower in the house: a room may import itself and what stands below it.
 FLOORS = (
@@ -132,3 +136,22 @@ def test_files_stay_small(repository: Path) -> None:
         and (count := len(path.read_text(encoding="utf-8").splitlines())) > 600
     ]
     assert long == []
+
+
+def test_source_files_name_their_licence(repository: Path) -> None:
+    """In the first or second line. The report's scripts and styles are left out: they become part of every page."""
+    listed = subprocess.run(["git", "ls-files"], cwd=repository, capture_output=True, text=True, check=False)
+    if listed.returncode:
+        pytest.skip("SKIPPED: no git, or no clone")
+    sources = [
+        path
+        for path in map(repository.joinpath, listed.stdout.splitlines())
+        if (path.suffix in {".py", ".c", ".h", ".def", ".S", ".ld", ".sh"} or path.name == "Makefile") and path.is_file()
+    ]
+    unnamed = []
+    for path in sources:
+        lines = path.read_text(encoding="utf-8").splitlines()
+        if lines and not any("SPDX-License-Identifier: MIT" in line for line in lines[:2]):
+            unnamed.append(str(path))
+    assert len(sources) > 500
+    assert unnamed == []

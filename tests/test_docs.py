@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The documentation: its examples run and give what they say, and a reader finds every page."""
 
 from __future__ import annotations

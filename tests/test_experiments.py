@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Every example in experiments/ is a valid experiment, and those of the demo run."""
 
 from __future__ import annotations

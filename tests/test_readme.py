@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Every command that the README shows runs, in its order; every link leads somewhere."""
 
 from __future__ import annotations

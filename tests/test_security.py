@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What SECURITY.md says of mpnet's own code: no pickle, no shell, no text that is run."""
 
 from __future__ import annotations

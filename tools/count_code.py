@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Lines of code in mpnet/ and csrc/: without comments, docstrings and blank lines, as ruff format and clang-format write them.
 
 Usage: count_code.py [TREE]

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # `make dist`: sdist and wheel into build/dist. Each is installed into a clean environment (pip compiles the sdist's core), where the
 # quick tests run against what was installed; both must have installed the same files. Then the wheel without its dependencies but
 # those of boards (docs/building.md), and the wheel for AArch64 where there is what that needs. Usage: dist.sh [PYTEST ARGUMENT...]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """How golden vectors are written."""
 
 from __future__ import annotations

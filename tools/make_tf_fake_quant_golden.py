@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Write tests/golden/tf_fake_quant.npz: what TensorFlow's fake_quant_with_min_max_vars, its form per channel, and
 quantize_and_dequantize (v2, v3, v4) answer.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Write tests/golden/tf_quantization.npz: what TensorFlow's own CPU kernels answer.
 
     pip install tensorflow-cpu

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Which quantisation options pay: runs a list of configurations on one experiment and prints a Markdown table.
 
     python tools/quantization_study.py EXPERIMENT.yaml [--only TEXT] > table.md

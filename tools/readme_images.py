@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Makes docs/images/detect.jpg: what `mpnet detect` draws into four scenes of the demo, in fp32 above and int8 below.
 
 mpnet demo --quick

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Whether two source trees give the same results: identities, detections, measures, stores and exported files.
 
     python tools/same_results.py BEFORE AFTER [--folder FOLDER] [--python PYTHON]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What mkdocs is told beside mkdocs.yml.
 
 A folder in the navigation stands for its pages, and pages of the repository outside docs/, which the site does not

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # What an installation without jinja2 and pycocotools must do: detect, run and profile; `report` says what is missing.
 # Usage: slim.sh FOLDER       with the installation's `mpnet` first in PATH.
 set -euo pipefail

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Train the small classifier of the tests on crops of the demo's scenes, and export it as Darknet files.
 
     python tools/train_classifier.py --out runs/classifier --package

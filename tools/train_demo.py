@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Train the embedded demo network and export it as Darknet files.
 
     python tools/train_demo.py --out runs/demo            # train; run again to resume

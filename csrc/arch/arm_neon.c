@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* ARMv8.0: Jetson Nano, Raspberry Pi 3 and 4. */
 #include "../table.h"
 #if defined(__aarch64__)

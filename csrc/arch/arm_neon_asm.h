@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Full tiles of 8 pixels x 2 vectors of channels in assembly: compilers spill accumulators and copy lanes where none of
  * that is needed (gcc 12: 87 instructions for 64 FMLA, 243 for 128 FMLA .8h). Tiles with fewer rows stay in C.
  *

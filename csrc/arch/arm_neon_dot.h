@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* int8 tile with SDOT: 8 pixels x 8 channels, four depth positions an instruction, 16 an iteration. */
 #include "arm_neon_asm.h"
 #include "arm_neon_rows.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* ARMv8.2 with half arithmetic and the dot product: Raspberry Pi 5. */
 #include "../table.h"
 #if defined(__aarch64__)

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Half arithmetic (FMLA .8h): 8 pixels x 16 channels, eight depth positions of a row loaded at once. Sums stay halves
  * inside a tile; between passes they rest as floats, which is exact. */
 #include "arm_neon_asm.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* fp32 tile on NEON: 8 pixels x 8 channels. Four depth positions of a row are loaded at once and multiplied by
  * element, so that each FMLA needs no broadcast: 64 FMLA for 8 loads of activations and 4 pairs of loads of weights. */
 #include "arm_neon_asm.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* ARMv8.2 with half arithmetic. */
 #include "../table.h"
 #if defined(__aarch64__)

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Half arithmetic where the CPU has none: the roundings of FMLA .8h, emulated. Exactness counts here, not speed. */
 #include "arm_neon_rows.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* ARMv8.2 with half arithmetic, the dot product and int8 matrix multiplication. */
 #include "../table.h"
 #if defined(__aarch64__)

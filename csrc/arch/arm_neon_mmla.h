@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* int8 tile with SMMLA: 6 pixels x 16 channels, eight depth positions an instruction, a 2 x 2 block of sums each.
  * Weights: [step][channel][8], so two channels' eight positions are one vector. A vector of two pixels is one load where pixels are
  * staged in blocks of eight channels and the two lie side by side: all but those where a row of an odd number ends. Else it is put

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Shared by the NEON tiles: rows as macros. Accumulators are named, not an array: gcc spills arrays.
  * ROWS8(M) is M(0) ... M(7). CASES calls F##_rows with the number of rows as a constant, so that missing rows cost
  * nothing, and F##_full, in assembly, with all of them. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* int16 tile of ARMv8.0, for Winograd in whole numbers: 8 pixels x 8 channels, eight depth positions of a row loaded at once. SMLAL
  * makes four products of int16 in the time in which SMULL or SMLAL2 makes eight of bytes, of which Winograd needs a quarter. Weights lie in
  * pairs of positions, [channel][2]; UZP1 and UZP2 take them apart. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* int8 tile on ARMv8.0: 4 pixels x 4 channels, 16 depth positions at a time. SMULL multiplies the low eight, SMLAL2
  * adds the high eight in the same 16 bits: two products of at most 128 * 127 stay below 2^15. SADALP widens pairs. Each
  * sum is spread over four lanes until the end; the order does not matter, since int32 sums are exact. */

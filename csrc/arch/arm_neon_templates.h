@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The templates that every NEON level uses. */
 #include "vec_neon.h"
 #include "../kernels/all.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* First layers in int8 (kernels/window.h): the 27 staged bytes of a pixel, 9 of each of three rows, go through as 16 and 11, so that
  * no multiplier works on padding between them. Two neighbours at a time, in assembly, since compilers keep copies of halves of
  * vectors and of tables. */

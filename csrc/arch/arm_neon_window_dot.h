@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* First layers with SDOT: one window x 8 channels. The level says where four depth positions of four channels lie in its packed
  * weights: dot_window_step(b, row of the kernel, step, first of the channels), zeros behind the ninth position. */
 #include "arm_neon_window.h"

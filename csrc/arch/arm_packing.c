@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The NEON levels on other machines: tables that only pack, so that a workstation can write what a board maps. */
 #include "../table.h"
 #if !defined(__aarch64__)

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #ifndef MP_ARM_STAGE_S8_H
 #define MP_ARM_STAGE_S8_H
 /* Bytes as they are: the driver corrects for the zero point, and padding taps hold it. */

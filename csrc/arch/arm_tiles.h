@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The tiles of the NEON levels as far as packing asks: what their kernels and arm_packing.c have in common. */
 #ifndef MP_ARM_TILES_H
 #define MP_ARM_TILES_H

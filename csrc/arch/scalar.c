@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Portable C, one lane: the reference of all other levels. Tiles are written out plainly, not from the template. */
 #include "../table.h"
 #include "vec_scalar.h"

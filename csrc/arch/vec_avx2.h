@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The vocabulary of the templates (see vec_scalar.h) on AVX2 + FMA + F16C. */
 #ifndef MP_VEC_H
 #define MP_VEC_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The vocabulary of the templates (see vec_scalar.h) on AVX-512 F, BW, VL, DQ. */
 #ifndef MP_VEC_H
 #define MP_VEC_H

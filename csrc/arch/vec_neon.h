@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The vocabulary of the templates (see vec_scalar.h) on AArch64 NEON, ARMv8.0. */
 #ifndef MP_VEC_H
 #define MP_VEC_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The vocabulary of the templates in kernels/, one lane wide: what each word means, in portable C. Every other
  * vec_*.h does the same operations lane by lane, and so gives the same bits.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The seven operations on tile registers that kernels use, and nothing else of AMX. In assembly rather than intrinsics, which older
  * compilers lack; no compiler uses tile registers by itself, so none has to be told that they change.
  * MP_EMULATED_TILES: the same in C, for CPUs without them, emulators and sanitizers, which see what is read and written. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* AVX2 + FMA + F16C: tiles of 6 pixels x 16 channels, 12 sums in 16 registers. */
 #include "../table.h"
 #if defined(__x86_64__)

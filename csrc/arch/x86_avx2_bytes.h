@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tiles for weights of so few bits that sums of products of bytes are exact: vpmaddubsw adds two products, q + 128 by a weight, in
  * an int16, and a few steps' are added there before they are widened: 2 * 255 * 31 twice for int6, 2 * 255 * 15 four times for int5.
  * Twice the products of vpmaddwd an instruction, but for the widening. What widens multiplies: by 1, or by groups' multipliers, which

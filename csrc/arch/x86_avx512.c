@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* AVX-512 F, BW, VL, DQ. */
 #include "../table.h"
 #if defined(__x86_64__)

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Full tiles, 12 pixels x 2 vectors of channels, or x 1 where a panel has no more: in assembly, since compilers spill and copy
  * sums where none of that is needed (gcc 12: 111 instructions for 24 VPDPBUSD), and park row pointers in vector registers,
  * from where they come back through a multiplier's port. Tiles with fewer rows stay in C.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* First layers: three windows x 16 channels. */
 #define WINDOW_SUMS(M) M(0, 0) M(1, 0) M(2, 0)
 #define WINDOWS_BESIDE 3

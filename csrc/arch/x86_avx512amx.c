@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* AMX: int8 sums of two tiles of pixels x 32 channels at a time, 64 deep. Everything else of the table is that of AVX-512 with
  * VNNI (x86_avx512vnni.c). Weights lie as VNNI's do, [step of 4][32 channels][4], where a tile of 16 channels is 64 bytes of every
  * line of 128. */

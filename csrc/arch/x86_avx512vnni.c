@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* AVX-512 with VNNI: int8 tiles multiply bytes, unsigned (q + 128) by signed. And the table of CPUs with AMX, which is this one with other int8 tiles
  * (x86_avx512amx.c). */
 #include "../table.h"

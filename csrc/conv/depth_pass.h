@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #ifndef MP_CONV_DEPTH_PASS_H
 #define MP_CONV_DEPTH_PASS_H
 #include <string.h>

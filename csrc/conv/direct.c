@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Direct convolutions. For an item's rows the input is staged once: padded, converted to what the tiles multiply. Each panel
  * then runs over all tiles of the block, so that its weights stay in the first cache level; when the depth is long, in several
  * passes over parts of the depth, with the sums kept in between. A sum is one chain in depth order whatever the cuts are. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #ifndef MP_CONV_DIRECT_H
 #define MP_CONV_DIRECT_H
 #include "item.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Narrow weights in groups: int8 weights that, for every output channel, tap and MP_GROUP input channels, are one multiplier
  * times a narrow code. Multipliers have the 8 - bits bits that codes leave, so that products are int8 weights again: tiles
  * and sums are those of int8. A panel's multipliers lie behind its codes, less 1, as codes of 8 - bits bits do (narrow.h; from the least

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* One item of a convolution: (image, block of the result, range of panels), and what every algorithm does with it. Internal. */
 #ifndef MP_CONV_ITEM_H
 #define MP_CONV_ITEM_H

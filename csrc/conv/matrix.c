@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A tile of a matrix unit is pixels that lie evenly apart: up to 16 of one output row, or of all rows where they lie so. A row is
  * cut into tiles of equal height, of which the last begins where it ends with the row, and computes again what it shares with the
  * one before. Where 2x2 windows are pooled, a tile is every other pixel of a row, and four tiles are its windows. */

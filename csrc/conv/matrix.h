@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #ifndef MP_CONV_MATRIX_H
 #define MP_CONV_MATRIX_H
 #include "depth_pass.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "narrow.h"
 #include <stdint.h>
 #include <string.h>

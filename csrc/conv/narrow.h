@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Weights of fewer than eight bits: how they lie in memory. Internal.
  *
  * Codes stand in the order in which tiles read them, plus 2^(bits - 1), in blocks of 128, 16 bytes for each bit: a plane with the

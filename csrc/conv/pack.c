@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Weights from (out, in / groups, ky, kx) to the order in which tiles read them. */
 #include "pack.h"
 #include <string.h>

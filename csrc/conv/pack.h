@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Packed weights: a header, the sums of each packed channel's weights, the weights in the order in which tiles read them. Internal. */
 #ifndef MP_CONV_PACK_H
 #define MP_CONV_PACK_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What a convolution is: its geometry, its kernels, whether Winograd computes it. Packing and running agree through it. Internal. */
 #ifndef MP_CONV_PLAN_H
 #define MP_CONV_PLAN_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #ifndef MP_CONV_RUN_H
 #define MP_CONV_RUN_H
 #include "plan.h"

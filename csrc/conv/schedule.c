@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Cuts a convolution into items that fit the caches and feed the threads. */
 #include "schedule.h"
 #include "groups.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* How one call is cut into items and passes, and where its scratch memory lies; changes speed only. Internal. */
 #ifndef MP_CONV_SCHEDULE_H
 #define MP_CONV_SCHEDULE_H

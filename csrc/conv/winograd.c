@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Winograd convolutions. An item's input tiles are transformed once; then for a group of panels all 36 products
  * transformed[position] x weights[panel][position] run through the ordinary tile kernels, and the output transform brings
  * 4x4 pixels back, which go through the ordinary output stage. */

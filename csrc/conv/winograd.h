@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #ifndef MP_CONV_WINOGRAD_H
 #define MP_CONV_WINOGRAD_H
 #include "item.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Which raw values of a yolo layer need no logistic to be told off. Internal. */
 #ifndef MP_DETECT_CUTOFF_H
 #define MP_DETECT_CUTOFF_H

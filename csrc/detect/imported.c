@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Heads of the programs that networks are imported from. One formula each, with s the logistic function; x and y of a centre in
  * cells from the cell's corner, w and h relative to the network's input:
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* From head tensors to metrics: box decoding, non-maximum suppression, matching, precision and recall.
  * A whole set of images goes through one call; image i owns entries offsets[i] .. offsets[i + 1] - 1.
  * All buffers are the caller's; nothing allocates, prints or keeps a pointer. Results depend on no thread count,

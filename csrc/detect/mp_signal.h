@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* How far one tensor is from another, image by image: sums of squares whose bits depend on nothing but the values. */
 #ifndef MP_SIGNAL_H
 #define MP_SIGNAL_H

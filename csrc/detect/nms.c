@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "../mp_math.h"
 #include "../mpnet.h"
 #include "mp_detect.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "../mpnet.h"
 #include "mp_signal.h"
 

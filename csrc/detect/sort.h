@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Stable merge sort of (key, index) pairs by rising key. No allocation: the caller gives a second buffer. */
 #ifndef MP_DETECT_SORT_H
 #define MP_DETECT_SORT_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What the parts of the JPEG decoder share: jpeg_headers.c reads segments, jpeg_entropy.c coefficients, jpeg_pixels.c makes
  * pixels, and jpeg_file.c leads through a file. */
 #ifndef MP_IMAGE_JPEG_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Huffman codes to coefficients, baseline and progressive (ITU-T T.81, annexes F and G). */
 #include <string.h>
 

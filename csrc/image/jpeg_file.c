@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* JPEG files to pixels: the two entry points. */
 #include <stddef.h>
 #include <string.h>

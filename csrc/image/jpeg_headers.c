@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The segments of a JPEG file: quantisers, codes, frame and scan headers (ITU-T T.81, annex B). */
 #include <string.h>
 

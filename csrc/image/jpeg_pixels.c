@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Inverse DCT, chroma upsampling and colour conversion, in integers. */
 #include <string.h>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* JPEG -> RGB with one fixed arithmetic, so that an image has the same pixels wherever it is decoded.
  *
  * The arithmetic is that of stb_image, with which the reference programs read images: a 12-bit fixed-point inverse

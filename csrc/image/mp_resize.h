@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Image -> network input as Darknet does it; docs/arithmetic.md, section 7, states it. One implementation for every program. */
 #ifndef MP_RESIZE_H
 #define MP_RESIZE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Bilinear with aligned corners, each axis by itself, the horizontal one first, every operation one float32 rounding:
  * src = i * ((in - 1) / (out - 1)), i0 = (int)src, d = src - i0, value = (1 - d) * p[i0] + d * p[i0 + 1]. */
 #include "image/mp_resize.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Activations on vectors: the operations of docs/arithmetic.md, section 3, lane by lane. */
 #include "../mp_math.h"
 #include "../mpnet.h"

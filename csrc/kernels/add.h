@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* out = activation(a + b), in float. */
 static void add(const void *a, const void *b, void *out, int type, int out_type, int activation, size_t count)
 {

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The templates of all operations, over the vocabulary that the including level brought. */
 #include <math.h>
 #include "../table.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* One or two tensors, element by element: the activations that no convolution applies itself, scaling, weighted sums, products. */
 
 static inline vf vf_floor(vf x)

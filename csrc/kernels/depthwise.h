@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Depthwise rows: one vector of channels, four pixels at a time, taps in order. */
 #define DEPTHWISE(NAME, SUM, LOAD_SUM, STORE_SUM, LOAD_X, LOAD_W, MAC, A_BYTES, W_TYPE)                                \
     static void NAME(const char *a, const ptrdiff_t *tap, int taps, size_t step, int pixels, int channels,             \

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Loops over vectors of any stored type: load -> float -> operation -> store. */
 
 static inline vf vf_same(vf x) { return x; }

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The output stage of a full tile of whole numbers whose sums are still in registers: MP_MR pixels x 2 VL channels, named as in
  * tile.h. Only what is asked most; the rest goes through memory to `output`, which gives the same bits. */
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* One fused multiply-add of halves held as floats, rounded once to half: what FMLA .8h computes.
  * The product is exact in float. The sum is rounded to odd, which a second rounding to half cannot spoil. */
 static inline vf vf_fma_half(vf a, vf b, vf c)

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The output stage of a convolution: sums -> float -> bias -> activation -> range -> stored type. */
 
 static inline vf round_by(vf x, int rounding)

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The most that a level can multiply: chains that do not wait for each other, in registers, with nothing to load. */
 static float multiply_adds(const float *start, int64_t rounds)
 {

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Pooling: a vector of channels at a time, the window in row order; the global mean adds pixels in order. */
 
 /* The window's first value is the start, so that of -0 and 0 the first stays. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Range measurement, quantisation, dequantisation, casts: docs/arithmetic.md, sections 4 and 5. Each is a loop of one type,
  * called with the type as a constant. */
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Staging: source elements -> what tiles multiply. */
 static void stage_f32(void *staged, const void *source, size_t count, int zero_point)
 {

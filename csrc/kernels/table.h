@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The table of one ISA level from the templates. Defined before: MP_LEVEL (the table's identifier suffix), MP_MR (rows of
  * a tile). MP_HAS_DOT8: int8 tiles multiply bytes, else pairs of int16.
  * MP_INT8_WINOGRAD: 3x3 int8 goes through kernels/winograd.h where that gives the same integers sooner: mp_winograd's bounds.

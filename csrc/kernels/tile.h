@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Register tiles, MR pixels x 2 VL channels. The including file defines TILE_ROWS(M) = M(0) M(1) ... M(MR - 1), and
  * TILE_CASES(F, ...) which calls F(R, ...) with the number of rows as a constant, and MP_MR.
  * Accumulators are named, not an array: gcc spills arrays.

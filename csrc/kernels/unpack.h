@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Weights of fewer than eight bits (conv/narrow.h says how they lie) -> what tiles multiply, a block of 128 at a time. Written
  * once with vector types of the compiler; words are of 64 bits, since every CPU shifts those in vectors.
  *

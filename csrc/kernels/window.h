@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* First layers: 3x3 over MP_WINDOW_CHANNELS channels at stride 1, pooled 2x2/2, a row of windows at a time. Their depth is so
  * short that tiles would wait for what lies between them; here sums stay in registers until they are pooled results.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Winograd F(4x4, 3x3): the transforms of input and output tiles, written once with vector types of the compiler (no
  * intrinsics). Points 0, 1, -1, 2, -2, infinity; docs/arithmetic.md, section 2, gives the order of operations.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Times of a pass and of its steps. */
 #include <stdlib.h>
 #include "commands.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The bundle: one finished network in one file. docs/bundle.md describes it; these records are the only declaration of it,
  * which Python's writer uses as well. Little-endian; every field lies at a multiple of its size; offsets count from the
  * file's first byte. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What a program must be so that running it stays within its memory, whatever a file says; and what its slots and steps are.
  * Internal. */
 #ifndef MPR_CHECK_H

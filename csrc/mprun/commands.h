@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What the program does, one function each: 0, or -1 with a line in net->error. Internal. */
 #ifndef MPR_COMMANDS_H
 #define MPR_COMMANDS_H

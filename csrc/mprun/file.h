@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A bundle in memory: mapped, its sections checked; weights are checked when they are taken. Internal. */
 #ifndef MPR_FILE_H
 #define MPR_FILE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Heads: what they must be, and those of other kinds than [yolo] as decoding takes them. Internal. */
 #ifndef MPR_HEADS_H
 #define MPR_HEADS_H

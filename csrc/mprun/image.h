@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* JPEG and PPM files to RGB. Internal. */
 #ifndef MPR_IMAGE_H
 #define MPR_IMAGE_H

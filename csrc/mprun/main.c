@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* mprun: a finished network on a board, without Python. docs/mprun.md. */
 #define _GNU_SOURCE
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* mprun as a library: a bundle that `mpnet export --to bundle` made, run without Python. docs/mprun.md shows an example.
  *
  * The bits are those of mpnet itself, on every CPU and for any number of threads. One handle is used by one thread at a time. */

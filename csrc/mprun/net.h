@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The handle of mprun.h, for the program's own commands. Internal. */
 #ifndef MPR_NET_H
 #define MPR_NET_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What the program prints: JSON, text in columns, files that appear whole or not at all. Internal. */
 #ifndef MPR_OUTPUT_H
 #define MPR_OUTPUT_H

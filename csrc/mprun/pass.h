@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A program of a bundle made ready to run: checked, memory taken, weights packed or mapped. Internal. */
 #ifndef MPR_PASS_H
 #define MPR_PASS_H

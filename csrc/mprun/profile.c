@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The table of all steps that any configuration of the network has, as `mpnet profile` makes it. */
 #include <stdlib.h>
 #include <string.h>

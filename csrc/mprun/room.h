@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Memory of a pass and of what decodes images and boxes. Internal. */
 #ifndef MPR_ROOM_H
 #define MPR_ROOM_H

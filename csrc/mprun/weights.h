@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A bundle's weights as a table reads them: mapped where they were packed for it, else packed. Internal. */
 #ifndef MPR_WEIGHTS_H
 #define MPR_WEIGHTS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* TensorFlow's modes: elements to codes and back. Loops of one mode and one rounding each, so that the compiler vectorises them. */
 #include "../team.h"
 #include <string.h>

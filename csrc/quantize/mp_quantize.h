@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Ranges to scales, and TensorFlow's codes, one parameter set per image.
  *
  * The formulas and their order stand in docs/arithmetic.md, section 9; mpnet/quantization/scheme.py is the second implementation and

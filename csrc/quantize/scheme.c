@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include <math.h>
 #include "../mpnet.h"
 #include "tf_formulas.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "tf_formulas.h"
 #include "../mpnet.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* TensorFlow's range adjustment and scales for qint8, shared by the files of this folder. Not part of the C API. */
 #ifndef MP_TF_FORMULAS_H
 #define MP_TF_FORMULAS_H

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Write the part of COCO's annotations that the study uses: the images of images.txt, beside this file.
 
 python experiments/yolov3-tiny/images.py coco/annotations/instances_val2017.json coco/study.json

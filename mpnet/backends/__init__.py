@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Programs other than mpnet's engine that run what was exported: one module per backend, found by its name.
 
 A new backend is a file here that declares `BACKEND`, and its tests. Its module must not import the program's package:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A stretch of layers as a configuration of its own, which targets export as any other."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """One configuration in another engine: exported once, opened as often as threads need it, named by all that decides it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Between mpnet's batches (n, h, w, c) and engines that take one image (1, c, h, w) at a time."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """LiteRT: TensorFlow Lite files through XNNPACK."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Several backends in one forward pass: the plan's steps, with the runs of layers that others compute in their place."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """ncnn, in the same arithmetic on every machine: halves are a matter of storage unless asked for."""
 
 from __future__ import annotations

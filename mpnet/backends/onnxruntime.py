@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """ONNX Runtime, on the CPU."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """OpenVINO, on the CPU."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What a target makes of each layer, asked of the program that runs it: for `mpnet export` and runs in other engines."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """`mpnet analyze`: where a configuration loses accuracy."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """`mpnet bench`: how fast a network runs here, per layer and whole, in every precision."""
 
 from __future__ import annotations

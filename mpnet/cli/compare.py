@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """`mpnet compare`: what differs between finished runs, and whether the difference is real."""
 
 from __future__ import annotations

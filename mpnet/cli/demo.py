@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """`mpnet demo`: the main job on the packaged network, by the commands that users have, each printed before it runs."""
 
 from __future__ import annotations

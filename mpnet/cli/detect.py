@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """`mpnet detect`: find objects in images, folders, videos and what a camera sees, and draw them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """`mpnet download`: official weights into the cache."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Images for `mpnet detect` with what was found in them drawn, by OpenCV."""
 
 from __future__ import annotations

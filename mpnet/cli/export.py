@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """`mpnet export`: a chosen configuration as files that other programs read."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Fetching one file over HTTP: resumable, of known size and digest, from the first source that works."""
 
 from __future__ import annotations

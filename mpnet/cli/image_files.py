@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What `mpnet detect` is given: images, folders of images and videos, told apart by their suffix."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """`mpnet import`: a model of another program as a cfg whose layers take precisions."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """`mpnet info`: the machine and what mpnet makes of it."""
 
 from __future__ import annotations

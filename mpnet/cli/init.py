@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """`mpnet init`: an experiment file for a network and images of one's own."""
 
 from __future__ import annotations

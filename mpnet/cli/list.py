@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """`mpnet list`: which results and sweeps there are, and how they are named."""
 
 from __future__ import annotations

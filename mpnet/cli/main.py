@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The command `mpnet`: finds the subcommand, turns every foreseeable failure into one line and an exit code.
 
 Exit codes: 0 done, 1 a check that the user asked for failed (`compare --fail-under`), 2 bad input or an impossible

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Options that several commands share, and the command class that puts an example into every --help."""
 
 from __future__ import annotations

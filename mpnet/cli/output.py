@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What commands print: one JSON document, or text and tables; progress on standard error."""
 
 from __future__ import annotations

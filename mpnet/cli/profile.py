@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """`mpnet profile`: measure a machine, so that sweeps elsewhere can reckon with its latency."""
 
 from __future__ import annotations

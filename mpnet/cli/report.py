@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """`mpnet report`: one HTML file that explains runs or a sweep."""
 
 from __future__ import annotations

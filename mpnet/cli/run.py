@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """`mpnet run`: evaluate one configuration."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """`mpnet show`: a network as it would run."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What `mpnet detect` asks of a network: objects or classes, at one configuration or at two side by side."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What stops the program, from its first moment on."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """`mpnet sweep`: search over precisions."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """`mpnet targets`: what can be exported to what."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Videos and cameras for `mpnet detect`, frame by frame, by OpenCV."""
 
 from __future__ import annotations

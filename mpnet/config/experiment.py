@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """An experiment: one network, one data set, one protocol, a precision per layer and perhaps a sweep. Frozen, no I/O.
 
 Each field says what its key in an experiment file may hold; `formats.experiment_yaml` reads files by that, and

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Identities: what decides a result goes into a digest, and nothing else does."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The table of measures: all that is measured, counted or predicted of a configuration, one row each.
 
 Everything else asks this table: stores what they keep, experiment files what may be an objective or a limit, reports

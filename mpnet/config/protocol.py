@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The words by which a protocol says how images become findings; what they do is said where it is done."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The best classes of a set of images as arrays: what classifiers hand to evaluation."""
 
 from __future__ import annotations

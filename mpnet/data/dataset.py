@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Labelled images: what every ground-truth format is read into."""
 
 from __future__ import annotations

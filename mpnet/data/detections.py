@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Detections of a set of images as arrays: what detection hands to evaluation."""
 
 from __future__ import annotations

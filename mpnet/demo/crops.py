@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """One object per image: crops of the demo's scenes, labelled by their folder, for networks that classify."""
 
 from __future__ import annotations

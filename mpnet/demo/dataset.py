@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Scenes as files: PNG images with YOLO labels, one folder per split."""
 
 from __future__ import annotations

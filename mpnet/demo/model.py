@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Where the packaged demo network lies, after checking that nothing damaged it.
 
 files = model_files()

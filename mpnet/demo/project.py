@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What the demo leaves for its user: model, labelled images and an experiment file, all plain files.
 
 project = write_project("runs/demo", scenes=300)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Polygons to pixel coverage in integer arithmetic only, so that every machine draws the same image.
 
 Coordinates are fixed point, 64 units to a pixel (UNITS). A pixel is sampled at 4 x 4 points.

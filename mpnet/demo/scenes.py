@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Labelled scenes out of nothing but a seed: ten classes, 1 to 10 objects, the same pixels on every machine.
 
     image, boxes = scene("val", 0)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The ten classes as polygons in a square of about +-1000 units, and plain shapes for the clutter.
 
 A shape is a tuple of layers; a layer is a colour index and the parts painted with it; a part is a list of

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Random numbers whose sequence is fixed for ever: SplitMix64 in plain 64-bit integer arithmetic.
 
 NumPy promises the stream of its bit generators but not that of its distributions; the scenes need both, so

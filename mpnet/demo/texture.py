@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Backgrounds and camera effects: value noise, patterns, lighting, blur and sensor noise, all in integers."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Tensors that enter a yolo layer -> scored boxes. The work is done in csrc/detect/decode.c."""
 
 from __future__ import annotations

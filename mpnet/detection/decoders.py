@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Heads of the programs that networks are imported from, made ready to be decoded like a [yolo] layer's: csrc/detect/imported.c
 has the formulas."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The heads of a network as decoding takes them."""
 
 from __future__ import annotations

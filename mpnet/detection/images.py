@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Image files -> RGB arrays, by mpnet's own JPEG decoder where it can, else by OpenCV."""
 
 from __future__ import annotations

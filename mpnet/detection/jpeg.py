@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """JPEG -> RGB to the same pixels on every machine, whatever libjpeg it has. The work is done in csrc/image/."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Non-maximum suppression per class over the heads of a network. The work is done in csrc/detect/nms.c."""
 
 from __future__ import annotations

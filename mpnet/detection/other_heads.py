@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Heads that are no [yolo] layers, made ready to be decoded like one. Most of the work is done in csrc/detect/ready.c."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Image -> network input, as Darknet does it, and the way back for boxes.
 
 Darknet resizes bilinearly with aligned corners, each axis by itself, the horizontal one first, on float32 images:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A configuration beside fp32, step by step: what each step adds to the error, and what has piled up by then.
 
 local:      the step's error when everything before it was fp32. Conversions and steps that only move values count as

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Which precision each layer has, and who said so: default < cfg keys < experiment < sweep."""
 
 from __future__ import annotations

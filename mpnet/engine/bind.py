@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A whole plan as calls with all arguments ready, for one batch size, and what a call that failed means."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Ranges of a network's tensors, found once on calibration images."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Calibration statistics of layers whose weights have fewer than eight bits: input means, and weights with learnt rounding."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What a configuration costs, counted: bytes, multiply-accumulates, bit operations; one row per layer for tables.
 
 A cost that is a sum over layers is one row of LAYER_COSTS. Sweeps count the same for every configuration, from its

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What a step's time depends on, and plans that together hold every step that any configuration can have."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """One operation at a time, each into memory of its own: what sweeps, traces and analyses are made of.
 
 An operation is bound and its calls run once; `Session` binds whole plans and runs them often, to the same bits.

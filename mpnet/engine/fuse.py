@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Fewer, larger kernel calls with the same bits.
 
 Where a convolution's fp32 result is read only by a Quantize with a calibrated range (perhaps through poolings and

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Steps over slots as plain lists: what plans are made of, fusion works on and costs are counted from.
 
 Light, because a sweep counts the costs of every configuration: nothing here is verified or kept.

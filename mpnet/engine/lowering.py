@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """One layer at one precision, given the precisions of its input tensors: which conversions, which operations.
 
 A plan of a whole network, its costs and a sweep's trie are all made of these; none of them knows the rules itself.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """One arena for all tensors of a plan: slots whose lifetimes do not meet share memory."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Shows the tensors of an fp32 forward pass to whoever wants to learn from them: calibration, channel means."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """How each layer is quantised and batch norm is folded: what cfg and experiment say, made complete."""
 
 from __future__ import annotations

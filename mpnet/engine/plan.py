@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Steps over slots: a forward pass as data, every conversion visible, verified before it runs."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Weights made ready to run: batch norm folded once, quantised and packed once per (layer, precision, scheme)."""
 
 from __future__ import annotations

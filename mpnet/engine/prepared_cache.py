@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Prepared weights kept on disk: what decides their bytes is their key, so that a stale entry is never found."""
 
 from __future__ import annotations

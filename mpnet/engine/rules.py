@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What each kind of layer does that is not one operation, whose rule stands beside that operation."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Runs a plan: memory planned, weights packed and every kernel call bound before the first image arrives."""
 
 from __future__ import annotations

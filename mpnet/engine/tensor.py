@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A value between two steps."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Checks, on data, that simulating int8 with fake-quantised fp32 gives what the integer kernels give.
 
 Quantize steps: the codes equal those of the NumPy formula, one by one.

@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: MIT
 """Matching, average precision, agreement and paired statistics."""

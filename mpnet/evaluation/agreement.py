@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Agreement: how far a run finds what a baseline run found. Finer than AP on few images."""
 
 from __future__ import annotations

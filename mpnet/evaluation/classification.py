@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Classes of images against their labels and against another run's: all shares of images, in percent."""
 
 from __future__ import annotations

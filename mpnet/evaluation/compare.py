@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Is a difference real? Paired resampling of images, and the objects that one run finds and the other does not.
 
 A draw takes as many images as there are, with replacement, for both runs alike; the metric is computed anew from the

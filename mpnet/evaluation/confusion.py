@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Which class is taken for which: true classes against what a run says, counted."""
 
 from __future__ import annotations

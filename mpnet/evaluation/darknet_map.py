@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """mAP@0.5 as Darknet's `detector map` counts it: 11 recall points, and its own rule for repeated matches."""
 
 from __future__ import annotations

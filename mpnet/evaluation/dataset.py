@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Loads the data section of an experiment: the labelled images."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """95 % intervals of measures over images, from values on resampled images. docs/decisions/0007 says how they were chosen.
 
 A measure such as AP is no mean over images, so its variance is taken from images left out (jackknife) and from images

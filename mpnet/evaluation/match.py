@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Detections against truths, as COCO matches them. The work is done in csrc/detect/match.c.
 
 What matching finds is kept per detection and image, so that averages, per-class tables and bootstrap draws over

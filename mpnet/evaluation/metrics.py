@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """COCO's metrics, equal to pycocotools to 1e-9 but made for sweeps: a few milliseconds for a hundred images."""
 
 from __future__ import annotations

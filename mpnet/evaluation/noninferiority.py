@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Is a loss shown to be below a margin? One-sided intervals of losses, at any error probability.
 
 A difference that cannot be told from none shows nothing: with few images no loss can be. Non-inferiority asks the other

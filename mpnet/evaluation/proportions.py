@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Shares of images: is the difference of two runs on the same images real, and how sure is one share?
 
 Of n images, `lost` are right in the first run and wrong in the second, `gained` the other way round; all else is equal.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Signal and noise of tensors, image by image, to the same bits on every CPU. The work is done in csrc/detect/signal.c."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The upper bound of a detector's average precision, once it was run on part of the images.
 
 On the images not run it is taken to find every object, with a higher score than all else, and nothing besides. Going

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What a configuration can be exported to: one module or package per target, found by its name.
 
 A new target is a file here that declares `TARGET`, and its tests; `mpnet export --to NAME` takes it up.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Which layers are made of the operations that other engines' formats are written for; the rest only mpnet runs."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The network's own cfg with the precisions of a configuration; comments and everything else stay."""
 
 from __future__ import annotations

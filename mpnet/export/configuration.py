@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A finished decision: everything that decides what a network gives, whatever program runs it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What travels with an exported file, whatever its format: how images enter, how results are read, where it comes from."""
 
 from __future__ import annotations

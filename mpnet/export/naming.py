@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Names of what is written to a file: they tell their layer, so that what engines say of nodes can be read back."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The support table: every operation at every precision, and in every mode of quantisation, asked of every target."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Weights as files of other programs store them: halves, codes of fewer than eight bits."""
 
 from __future__ import annotations

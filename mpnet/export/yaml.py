@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The precisions of a configuration as the `precision:` section of an experiment file, as short as selectors allow."""
 
 from __future__ import annotations

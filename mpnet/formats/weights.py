@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Reads Darknet's weights files.
 
 Header: int32 major, minor, revision; then the images seen as uint64 when major * 10 + minor >= 2, else as int32. Then

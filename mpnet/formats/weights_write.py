@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Writes Darknet's weights files: what mpnet.formats.weights reads back to the same arrays."""
 
 from __future__ import annotations

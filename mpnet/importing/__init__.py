@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Networks of other programs become a cfg: read, fold, find the heads, fuse, write sections.
 
 `import_model` tells the story; docs/import.md says what is possible.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What a quantised file says, as keys of a cfg: ranges of tensors, and which layers run on its integers."""
 
 from __future__ import annotations

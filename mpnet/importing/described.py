@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What travels with a file beside the graph: names of classes, and how images enter."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What nodes compute, in NumPy: for constants, and for the arithmetic behind the heads on a few trial values.
 
 Only what can be needed there; sizes are looked at before anything is computed.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The experiment file that is written beside an imported network."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What a graph computes of constants alone is computed once; nodes that pass a tensor on, and dead ends, go."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The image: which input it is, and what happens to its values before the first layer."""
 
 from __future__ import annotations

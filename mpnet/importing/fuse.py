@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Items that other programs write as several and layers do at once: activations, batch norms, padding, focus."""
 
 from __future__ import annotations

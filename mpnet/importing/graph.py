@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A network as another program's file describes it: nodes in the words of ONNX, tensors NCHW, constants as arrays."""
 
 from __future__ import annotations

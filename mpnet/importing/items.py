@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What a network is made of, between another program's nodes and the sections of a cfg."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Nodes as items, as far as each has a form in a cfg; the others, and what reads them, lie beyond."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Activations as items; those with slopes or bounds of their own as several."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Larger images as items: nearest neighbours, and bilinear as these and a filter."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What nodes are lifted with: the items so far, and questions about a node's inputs and results."""
 
 from __future__ import annotations

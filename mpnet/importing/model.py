@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """One file of another program as the files of a network of mpnet."""
 
 from __future__ import annotations

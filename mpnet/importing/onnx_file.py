@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """ONNX files as graphs: what is read is bounded before it is parsed, and nothing outside the file's folder is opened."""
 
 from __future__ import annotations

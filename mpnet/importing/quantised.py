@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Quantised files: pairs of QuantizeLinear and DequantizeLinear leave the graph, and what they say of tensors is kept.
 
 Afterwards every tensor is one of reals; `Graph.codes` says how the file quantises it, `Graph.stored` holds the integers of

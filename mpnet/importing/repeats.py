@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Pixels that are repeated by moving values about: Keras 3 writes upsampling as Reshape and Tile over five axes."""
 
 from __future__ import annotations

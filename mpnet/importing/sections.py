@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Items as the sections of a cfg, with the values that go into its weights file."""
 
 from __future__ import annotations

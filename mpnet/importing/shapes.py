@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Shapes of what nodes make, from the shapes and constants that they read."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What stands behind the last layers: box decoding that mpnet knows is found by trying it.
 
 The nodes behind the layers are computed on zeros and on random values; where some tensor of theirs is what one of the decoders

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """TensorFlow Lite files as graphs in ONNX's words, channels first. Read by the schema that ai-edge-litert brings, lazily: what
 a damaged file promises is looked at before it is made.
 """

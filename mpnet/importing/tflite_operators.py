@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Operators of TensorFlow Lite in ONNX's words. Tensors of four axes become channels first; what moves values between axes goes
 through channels last and back.
 """

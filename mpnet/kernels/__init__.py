@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: MIT
 """Numeric operations: the C tables (native), the NumPy oracle (reference) and how one is chosen (isa)."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Checks of the arguments of kernels: every message names the argument, its value and what it must be."""
 
 from __future__ import annotations

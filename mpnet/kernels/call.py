@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """One call of a kernel with all arguments ready, and what calls share: how images map to reals, scratch memory."""
 
 from __future__ import annotations

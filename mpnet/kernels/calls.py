@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Calls of kernels, their arguments checked and ready: what the C tables and the NumPy oracle have in common.
 
 Activations are dense NHWC arrays, C-contiguous, of a stored type. N images go through one call; whatever is measured or

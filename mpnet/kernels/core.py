@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """NumPy arrays go into functions of the C core as they are."""
 
 from __future__ import annotations

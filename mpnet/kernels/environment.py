@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What a run ran on: versions of everything that computes, and the CPU's name."""
 
 from __future__ import annotations

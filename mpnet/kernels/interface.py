@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What kernels take beside arrays."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The ISA levels of this build, which of them this CPU can run, and the one in use.
 
 The level is the best usable one, unless `MPNET_ISA` (read once, on first use) or `kernels(name)` names another.

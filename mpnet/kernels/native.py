@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The kernels of the C tables.
 
 cffi releases the GIL during each call; scratch memory belongs to the calling thread, so one NativeKernels may be

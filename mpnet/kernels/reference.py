@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The NumPy oracle: the contract of docs/arithmetic.md written down a second time, independently of the C core.
 
 Slow and plain. All results have the bits that the C tables have: float32 fused multiply-adds are computed exactly in

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The oracle of everything but convolutions: functions of csrc/mpnet.h, whose arguments they take, without the table."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Reals to whole numbers and to codes: what the oracle, the weights and the schemes have in common."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Detection heads."""
 
 from __future__ import annotations

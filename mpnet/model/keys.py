@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What a key of a file may hold, declared at the dataclass field that keeps it; the readers in formats follow it.
 
 nms: float = field(default=0.45, metadata=number(0, 1))

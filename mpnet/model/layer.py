@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What every layer has.
 
 A shape is (height, width, channels) of one image. Activations are NHWC everywhere (docs/architecture.md).

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The layers that a network is made of: one frozen class per kind, shapes already inferred.
 
 Fields that a section's key decides alone say what it may hold; the readers in formats read the others.

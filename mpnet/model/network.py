@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A whole network as its cfg describes it: frozen, shapes inferred, nothing computed yet."""
 
 from __future__ import annotations

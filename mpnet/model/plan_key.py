@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The canonical text of a precision plan: short, exact, the same for equal plans.
 
 One character per layer with weights, in layer order, by the registry's code: `fqqqqqqqhqh`. Layers without weights that

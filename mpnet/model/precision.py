@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The registry of precisions: one row holds all that the rest of the program asks about one.
 
 A further precision is one row here, and what docs/adding-a-precision.md lists. Nothing outside the registry and the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """How tensors and weights are to be quantised: what an experiment or a cfg asks for, nothing computed here."""
 
 from __future__ import annotations

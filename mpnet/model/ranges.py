@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Calibrated ranges: what a calibration found, with all that decided it."""
 
 from __future__ import annotations

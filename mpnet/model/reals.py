@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Reals of the stored types as NumPy's float32, and back: bfloat16, which NumPy lacks, is the upper half of a float's bits."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Names of layers, and how `precision.layers`, `--layers` and sweeps choose them.
 
 Every layer has a stable name `<type>-<number>`, counted from 1 per type: `conv-1`, `maxpool-3`, `route-2`, `yolo-1`.

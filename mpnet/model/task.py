@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What a network is for, one row each: which data fits it, which measures apply, what people call its findings.
 
 Everything else asks a row: experiments which formats and defaults there are, sweeps their objectives, reports their words.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A tree of classes, as Darknet's WordTree files describe it."""
 
 from __future__ import annotations

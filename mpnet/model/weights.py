@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What a weights file holds, per convolution, before anything is folded or quantised."""
 
 from __future__ import annotations

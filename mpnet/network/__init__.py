@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: MIT
 """One network with its weights, names and precisions, ready to run."""

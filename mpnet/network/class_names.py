@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The names of a network's classes."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """One network, ready to run: forward arrays, find objects in images or say what they show."""
 
 from __future__ import annotations

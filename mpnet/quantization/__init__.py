@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Ranges, scales, calibration and corrections."""
 
 from typing import TYPE_CHECKING

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Bias correction: rounding weights shifts a layer's mean output; the bias takes the expected shift back.
 
 E[y'] - E[y] = sum over inputs of (w' - w) * E[x] for weights w rounded to w', with E[x] the mean of each input channel

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Range estimators: activations in, batch after batch, a range out.
 
 min_max, percentile, entropy and mse depend on the values alone, not on their order or batches; moving_average takes the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """How much the cells of a detection head count where its convolution learns: as much as an object is likely there.
 
 Nine cells in ten hold nothing. A convolution that learns from all alike is good at saying nothing; detections come from others.

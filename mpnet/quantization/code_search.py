@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Codes by a beam search along the triangular factor of a covariance, for coordinate descent to begin from.
 
 The codes q of a filter with least (w - q)' C (w - q) are the point of a lattice nearest to w. With C = R' R, R upper

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Cross-layer equalisation: channels that one layer scales down and the next scales up again, exactly.
 
 Leaky, relu and linear are positively homogeneous, f(s x) = s f(x), and so are maxpool, upsample and copies. Dividing a

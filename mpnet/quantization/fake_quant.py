@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """TensorFlow's operations that quantise and dequantise in one, bit-equal to its CPU kernels on x86.
 
 fake_quant_with_min_max_vars, from the nudged range [mn, mx] of scale s, with z the code of 0 counted from the lowest:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A histogram whose range grows with the data, exactly: it depends on the values alone, not on their batches."""
 
 from __future__ import annotations

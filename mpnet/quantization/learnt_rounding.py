@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Rounding that learns from data: codes that make a layer's output, not its weights, as good as they can be.
 
 For a filter with weights w and codes q the mean squared error of its output over calibration images is e' C e, with

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """How far a tensor is from the one that it should be."""
 
 from __future__ import annotations

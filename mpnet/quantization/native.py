@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Scheme and activations in C, a batch at a time: the same bits as mpnet.quantization.scheme.
 
 Parameters travel as a NumPy array of PARAMS, one row per image, laid out as C's mp_quant_params.

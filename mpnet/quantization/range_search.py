@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Clipping that loses least: by squared error, or by KL divergence between the values and their codes."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """How a real range becomes int8 scale and zero point, and how weights become int8.
 
 A quantised activation tensor holds int8 q in [-128, 127] and, per image, scale (float32, > 0), zero_point (int32)

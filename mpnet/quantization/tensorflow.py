@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """TensorFlow's quantize and dequantize, bit-equal to its CPU kernels on x86.
 
 Every operation is one float32 rounding, nothing is fused; where TensorFlow computes in double, so does this module.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Weights as codes: per tensor or per output channel, min-max, MSE-optimal or power of two.
 
 real = float(q) * scale. Per element, each operation one float32 rounding: q = round(clamp(w * (1 / scale), -L, L)), with

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Layer-wise error for the terminal."""
 
 from __future__ import annotations

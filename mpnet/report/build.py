@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Collects everything that a report shows: stored results first, then what can still be found out about them.
 
 The page itself never runs a network. What the store lacks is computed here when the files are still there and have the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A network file cut into pieces, so that a page can write the .cfg of any configuration as `mpnet export` does."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Images for reports of classifiers: those whose class one run lost or gained."""
 
 from __future__ import annotations

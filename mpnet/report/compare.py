@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Compare finished runs and configurations of sweeps, with images and detections where these are still there."""
 
 from __future__ import annotations

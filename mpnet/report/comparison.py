@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Finished runs side by side: metrics with intervals, costs, classes, layers, and objects lost and gained.
 
 The first run is the baseline. Everything is one JSON document; `comparison_text` shows it in the terminal.

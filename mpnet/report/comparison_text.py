@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The document of a comparison as tables and bars for the terminal."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Boxes drawn into images: one colour per class, a label that stays readable and inside the image."""
 
 from __future__ import annotations

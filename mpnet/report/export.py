@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A report's figures and numbers as files: SVG for papers, CSV and JSON beside every image."""
 
 from __future__ import annotations

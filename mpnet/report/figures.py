@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Every plot of a report as data: `svg` draws it for page and papers, `export` writes its numbers."""
 
 from __future__ import annotations

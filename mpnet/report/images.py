@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Images for reports: objects that one run lost, and whole images as truth, baseline and other run see them."""
 
 from __future__ import annotations

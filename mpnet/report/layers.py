@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The table of a network's layers, for the terminal."""
 
 from __future__ import annotations

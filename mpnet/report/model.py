@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What a report shows, as frozen data: filled by `source` and `collect`, drawn by `page`, `figures` and `terminal`.
 
 Nothing here knows of SQLite, result.json or a network. Metrics are in percent, sizes in bytes, times in

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """One finished run, and its baseline, for the terminal."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """ReportData to one self-contained HTML file that asks nothing of any network."""
 
 from __future__ import annotations

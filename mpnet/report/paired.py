@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Runs on the same images, pair by pair: intervals, classes, sizes, and the objects that only one of them finds."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Runs of a classifier on the same images, pair by pair: intervals, classes, and the images that only one gets right."""
 
 from __future__ import annotations

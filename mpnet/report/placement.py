@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The fate of layers in a target, for the terminal."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Runs a network again for a report: findings of configurations, error and time of every layer."""
 
 from __future__ import annotations

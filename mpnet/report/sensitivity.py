@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What each layer's precision does to accuracy, both ways, read from configurations that were measured."""
 
 from __future__ import annotations

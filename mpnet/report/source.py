@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Finished runs and sweep stores to ReportData, read only; nothing is computed that was not measured."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A sweep's store to ReportData, read only: also while the sweep runs, and after it was interrupted."""
 
 from __future__ import annotations

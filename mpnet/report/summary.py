@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Three sentences that say what a report means: what was measured, what the choice costs, what it brings."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Figures as SVG for page and papers: small, self-contained, with no program but this one needed to write them."""
 
 from __future__ import annotations

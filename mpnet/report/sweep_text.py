@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Sweeps in a terminal: the front as a table with bars."""
 
 from __future__ import annotations

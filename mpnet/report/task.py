@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """How findings of each task are compared and shown: one row per task of `model.task`."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Tables and bars for the terminal: compact, plain when piped, without colour where NO_COLOR asks for it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Measured configurations as columns, and which of them are on a front."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What lies below a folder: results of runs, and stores with their sweeps."""
 
 from __future__ import annotations

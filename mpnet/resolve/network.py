@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The network of an experiment, ready to run on any image."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Names on the command line to configurations: RUN, STORE, STORE:KEY or STORE:PICK; STORE:2/KEY of its second sweep.
 
 A folder `runs/<name>` stands for its latest result, and as `runs/<name>:safe` for its latest sweep.

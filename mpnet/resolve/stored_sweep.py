@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """One sweep of a store as columns of its finished trials, read only: also while it runs, and after it was interrupted."""
 
 from __future__ import annotations

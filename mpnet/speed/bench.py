@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Speed of a network on this machine: whole passes, single steps, the engine's own share, a configuration's first result."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The one clock: warm-up, repetitions, turns. Whatever mpnet times, it times here."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Tables of measured time per step, so that a workstation can sweep accuracy with a board's latency.
 
 A step's time depends on what it does and on the shapes, not on what comes before it, so the time of a configuration is

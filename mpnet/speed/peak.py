@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What the machine could do at most: the rate of multiply-adds in registers, measured."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Measures the time of every step that any configuration of a network can have, and checks the sums."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Times of a session: its passes, and its steps one by one."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The file that `mpnet profile` writes and `sweep.latency` names: milliseconds of every step, on one machine."""
 
 from __future__ import annotations

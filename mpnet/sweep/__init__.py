@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: MIT
 """Many configurations: the space, strategies, shared prefixes, workers, the store and what was found."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Everything that a worker needs to evaluate configurations, in a form that can be sent to it."""
 
 from __future__ import annotations

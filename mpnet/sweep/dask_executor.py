@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Units computed by Dask workers, on other machines or on this one. Dask is an extra: pip install 'mpnet[dask]'.
 
 Workers may be boards: bits do not depend on the CPU. They do depend on the release, so each worker shows what it is, and

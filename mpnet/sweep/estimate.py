@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """How long an exact sweep takes, before it begins."""
 
 from __future__ import annotations

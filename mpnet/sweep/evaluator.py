@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Figures of many configurations: shared prefixes forward, each output decoded once, then joined and measured."""
 
 from __future__ import annotations

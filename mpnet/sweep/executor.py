@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Who computes units: this process, local worker processes, or Dask workers; all behind one interface.
 
 Results do not depend on the choice: every worker computes the same bits. A worker that dies has its unit done again.

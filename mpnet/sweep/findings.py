@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What a sweep found, as the document that --json prints and the store keeps for reports; and how far it is."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Exact fronts: which configurations no other one beats, and how far another front is from that.
 
 Everything here minimises costs and maximises qualities; `Measure.sense` says which. Nothing is pruned by

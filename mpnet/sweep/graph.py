@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The layout of many configurations as one computation: nodes that all of them share as far as they are alike."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The heap of a worker process."""
 
 from __future__ import annotations

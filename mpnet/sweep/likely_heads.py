@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Heads computed where a box can come from, for looks that want to know what is found and nothing else.
 
 A box needs an objectness above the confidence, which few cells have. So the objectness channels come first, and the other

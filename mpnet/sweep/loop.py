@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A sweep: what a strategy asks for is looked up in the store or computed, committed at once, and handed back."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Convolutions of a concatenation one part of which many configurations share: the sums over its channels are made once.
 
 Sums of whole numbers do not depend on their order, so those over some input channels can be continued by those over the others:

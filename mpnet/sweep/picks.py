@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Three configurations of a sweep that somebody could take, by stated rules, each with its loss and its interval.
 
 safe:     the cheapest that is shown to lose no more than a margin, on images that did not choose it (`sweep.safe`).

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Racing with upper bounds: which configurations can still be on the front, found out from as few images as that takes.
 
 Images come in rounds, the most informative ones first. After each round the upper bound of a configuration's measures (see

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Which configurations are shown to lose no more than a margin, on images that did not choose them.
 
 The front of cost and agreement on the images that select is a sequence that the held-out images know nothing of. They test it

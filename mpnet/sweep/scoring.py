@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What a configuration finds: its figures, as `mpnet run` measures them, on one or two parts of the data."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Large arrays that several processes map: files that vanish with the process that made them, killed or not."""
 
 from __future__ import annotations

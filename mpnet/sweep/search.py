@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """From an experiment with a sweep section to a front."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What a sweep needs before its first trial: identities at once, images and workers only when needed."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """How much of the work configurations share, computed from the network alone.
 
 What a layer computes depends on the precisions of its ancestors (itself included) and on nothing else: a dynamic range

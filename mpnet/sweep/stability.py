@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What of a choice survives other images: the front, its layers and the picks on images drawn again.
 
 Single precision strings are often luck of the images; what nearly all draws agree on is what may be concluded. Agreement of the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Many configurations as one computation: every layer once per distinct assignment of its ancestors.
 
 Sorted by their keys, configurations form a trie; steps on the way to a leaf are shared by all leaves below, and two

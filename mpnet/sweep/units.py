@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Units: configurations that are computed together, claimed by one process and committed as a whole.
 
 Neighbours in the trie share most of their work, so a unit is a run of sorted keys with a common prefix. The layers of

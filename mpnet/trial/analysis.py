@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Where a configuration loses accuracy, and whether its int8 is what simulation says: for experiments."""
 
 from __future__ import annotations

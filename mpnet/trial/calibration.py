@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Calibration for an experiment: its images, its ranges (kept as text, found again by digest), its channel means."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Classifiers: the last tensor -> the best classes of each image, and how these are measured and kept."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A configuration beside what it is compared with: mpnet's run of it, of the baseline, and another engine's run of it."""
 
 from __future__ import annotations

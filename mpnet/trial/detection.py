@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Detectors: head tensors -> candidates -> detections, and how these are measured and kept."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """From an experiment to a stored result."""
 
 from __future__ import annotations

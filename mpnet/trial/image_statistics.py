@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Calibration statistics from an experiment's images: computed when asked for, cached for other processes."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Runs plans on a workbench's images: forward, decode, join. All plans share each decoded image."""
 
 from __future__ import annotations

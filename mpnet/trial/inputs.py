@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Images -> network inputs, decoded ahead by a pool of threads: a large image takes longer than the network."""
 
 from __future__ import annotations

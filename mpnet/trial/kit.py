@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What a task must bring: from output tensors to findings, their measures, and the file that keeps them.
 
 Findings are what a network says of a set of images: `Detections` or `Classifications`. `trial.detection` and

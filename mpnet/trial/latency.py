@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Latencies of results: taken in turn, and again when a stored one cannot be believed or is another machine's."""
 
 from __future__ import annotations

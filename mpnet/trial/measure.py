@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Detections -> the metrics of a result, and agreement with a baseline's detections: for runs and sweeps alike."""
 
 from __future__ import annotations

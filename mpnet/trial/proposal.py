@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Which layers of a configuration are worth a higher precision: proposed by noise, decided by measured agreement.
 
 The noise that a layer brings to the heads says where error comes from, not what it does to boxes: a head's error moves

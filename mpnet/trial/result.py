@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Results: what an outcome says as result.json, folders of them that appear whole or not at all, and reading them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What a result.json holds; checked where it is read, so that nothing behind has to."""
 
 from __future__ import annotations

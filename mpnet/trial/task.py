@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The task of a network, and the kit that does what is done for it: one row per task of `model.task`."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The experiment file that `mpnet init` writes: short, commented, its data read once to see that all of it fits."""
 
 from __future__ import annotations

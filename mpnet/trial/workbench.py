@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """All that the trials of one experiment share: network, weights, images, kernels; loaded and packed once."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The package for arm64 in a folder: `build.py ROOT OUT`.
 
 ROOT is the folder that root.sh made (its headers are used); OUT receives mpnet/ with an arm64 extension module, of the objects

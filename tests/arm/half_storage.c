@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What __fp16 storage means: each sum is computed in fp32 and rounded to half when it is stored. */
 #include <stdio.h>
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Prints digests of a whole network's head tensors, one line per precision plan, and of a small network per kind of layer: the
 same lines on every CPU.
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # Makes an arm64 Debian 12 root with Python 3.11 and mpnet's packages, for emulation on an x86-64 Debian 12 machine.
 # Nothing of it is installed into the host; no chroot, no binfmt. About 300 MB.
 # Usage: root.sh FOLDER       MIRROR=<Debian mirror> overrides the mirror of apt's own sources.

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # `make test-arm`: the kernel tests and a whole network through the real package on emulated arm64 CPUs, and what the kernels cost
 # there in instructions (needs x86-64 Debian 12). Says which parts ran, and for how long.
 # Usage: run.sh [CPU...]     default: the six that stand for the supported boards. PYTHON: one with mpnet and pytest installed.

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # `make dist-arm`: the wheel for AArch64 by the cross build of docs/building.md, unpacked, imported and run under emulation.
 # PYTHON: one with mpnet's build requirements and mpnet itself, whose results are compared.
 set -euo pipefail

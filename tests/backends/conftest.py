@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A backend that really computes: mpnet's scalar kernels run what was exported."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Small networks with everything that an export must get right, and configurations of them."""
 
 from __future__ import annotations

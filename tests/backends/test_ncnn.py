@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """ncnn runs what mpnet exports, and gives what mpnet gives."""
 
 from __future__ import annotations

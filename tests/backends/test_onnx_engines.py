@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """ONNX Runtime and OpenVINO run what mpnet exports, and give what mpnet gives."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Backends by preference: who runs what, and that cutting a network into runs changes nothing."""
 
 from __future__ import annotations

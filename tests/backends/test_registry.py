@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Backends are found by name, import nothing before they are asked to, and pyproject.toml brings what they need."""
 
 from __future__ import annotations

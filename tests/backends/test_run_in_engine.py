@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """`mpnet run --engine`: the same images, decoding and metrics, forward passes by another engine."""
 
 from __future__ import annotations

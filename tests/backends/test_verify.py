@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """`sweep.verify`: what of a front survives in another engine."""
 
 from __future__ import annotations

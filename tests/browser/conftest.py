@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A real browser for the page: Debian's chromium (or MPNET_CHROMIUM) driven by Playwright; without: skipped, aloud."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Every visible text with less than 4.5 : 1 (3 : 1 when large) between its colour and what lies behind it.
 () => {
   const numbers = (text) => (text.match(/[\d.]+/g) || []).map(Number);

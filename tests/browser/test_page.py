@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The page as readers use it: pointing, clicking, sorting, typing, saving; with eyes, keyboard and phone."""
 
 from __future__ import annotations

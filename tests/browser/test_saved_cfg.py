@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """From a sweep to its page, from a click to a .cfg, and from that to the same figures."""
 
 from __future__ import annotations

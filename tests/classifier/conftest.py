@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The trained classifier of this folder with a small labelled set: crops of the demo's scenes."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Every command on a trained classifier, as a user would call it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Two ways to call the command line: in this process, and as the program that users start."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """`mpnet bench`: every requested combination is measured, products add up, bad requests are one line."""
 
 from __future__ import annotations

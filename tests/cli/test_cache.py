@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Prepared weights are kept between commands; the user sees where and says how much."""
 
 from __future__ import annotations

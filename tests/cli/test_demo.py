@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """`mpnet demo` from end to end on a few scenes."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """`mpnet detect`: images, folders, videos; what is drawn and what is refused."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """`mpnet detect` on cameras and videos: how fast, how long, and what is drawn over one another."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """`mpnet download` against a local HTTP server that misbehaves in the ways of real ones."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What surrounds the program is not as it should be: one line, no traceback, no hang."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """`mpnet export` for other engines, from everything that names a configuration; `mpnet targets`."""
 
 from __future__ import annotations

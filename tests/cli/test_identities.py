@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What identifies a stored result stays as 0.1.0 made it: a reworded text would make strangers of all stored results."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """`mpnet import`: files that every other command takes, and one line for what cannot be."""
 
 from __future__ import annotations

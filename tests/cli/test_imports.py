@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A command imports what it uses and nothing else: start-up is most of the time of looking at one image."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """`mpnet init`: a file that runs as it is, from whatever a user has."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """`mpnet list`: everything that was computed, by the names that other commands take."""
 
 from __future__ import annotations

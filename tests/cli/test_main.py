@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What holds for every command: help, exit codes, one line for every foreseeable failure."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A budget of loss in the user's words, and what a sweep says when its images show nothing."""
 
 from __future__ import annotations

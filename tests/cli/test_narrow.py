@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Weights of fewer than eight bits: runs and sweeps agree, every level gives the same, exports say what they lack."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Calibration, analysis and verification from the command line, on a tiny network."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """`mpnet report`, `mpnet export` and `mpnet compare STORE:KEY` on a tiny network."""
 
 from __future__ import annotations

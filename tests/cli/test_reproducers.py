@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Files that broke version 0.1.0, each with what a careful program does. (Images: tests/fuzz/test_readers.py.)"""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """`mpnet run` and `mpnet compare` on a tiny network: results, reuse, agreement, interruption."""
 
 from __future__ import annotations

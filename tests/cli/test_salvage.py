@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """`mpnet sweep --salvage`."""
 
 from __future__ import annotations

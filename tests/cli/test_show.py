@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """`mpnet show`: the table, its JSON document, and what it refuses."""
 
 from __future__ import annotations

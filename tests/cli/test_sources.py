@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """One way to name a configuration for all commands: EXPERIMENT.yaml, RUN, STORE[:KEY], a folder's latest, NET.cfg."""
 
 from __future__ import annotations

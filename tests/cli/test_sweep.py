@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """`mpnet sweep` and `mpnet profile` on a tiny network: fronts, equality with runs, resume, latency, bad input."""
 
 from __future__ import annotations

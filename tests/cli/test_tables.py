@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What commands print fits: no table is wider than the terminal, or than a hundred columns, whatever the network."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Images without labels: agreement is measured on them as well, AP is not, and alone they are enough for all but AP."""
 
 from __future__ import annotations

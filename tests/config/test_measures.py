@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The table of measures, and the documents that list it."""
 
 from __future__ import annotations

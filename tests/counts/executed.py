@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What ARM kernels execute, without ARM hardware: instructions of tiles and whole convolutions on emulated CPUs.
 
 Usage: executed.py FOLDER     builds into FOLDER; prints a table; fails over a limit of limits.py. CC: the cross compiler.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Executed instructions of whole forward passes, engine and Python included, on emulated ARM CPUs.
 
 Usage: forward.py ROOT PACKAGE PLUGIN CFG     the first three as run.sh and gate.py made them; prints a Markdown table.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Runs parts of YOLOv3-tiny on one kernel table between marks that plugin.c counts: kernels LEVEL PRECISION...
  * For each precision one full register tile, then whole convolutions with all that belongs to them: padding, conversion,
  * activation, range, quantisation. A line per part on standard output, in the order of the plugin's regions, separated by

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The inner loops of compiled kernels, and what a model of a core says of them.
 
 A loop is found in the object file itself, so what is counted and modelled is what runs, whoever wrote it, a compiler or we.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* QEMU TCG plugin: how many AArch64 instructions a program executes between its marks, by kind. The program marks the begin
  * with `hint #0x70` and the end with `hint #0x71`, which every core ignores. A line per marked region and one for all that ran:
  * "region total=... vector_load=... vector_store=... stack=... other=...", where stack are vector accesses through sp: what a

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A gate that needs no hardware: every table's hot loops, as gcc and clang compile them, cost what limits.py says."""
 
 from __future__ import annotations

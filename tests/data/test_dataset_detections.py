@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The frozen types of data sets and detections: order, checks, digest, parts."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The packaged network: whole, of the promised size and shape, and refused when damaged."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The files that the demo leaves: usable, the same whoever writes them, refused when the package is damaged."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The generator: the same pixels everywhere, sound boxes, splits that share no scene."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Box decoding and suppression written a second time, plainly, in NumPy float32: what the C code is held against."""
 
 from __future__ import annotations

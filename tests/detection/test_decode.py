@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Head tensors -> candidates, against a plain second version and against the reference programs."""
 
 from __future__ import annotations

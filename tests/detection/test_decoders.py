@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The decoders of imported heads against the formulas of the programs that they come from, written a second time in float64."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The JPEG decoder: the reference decoder's pixels, OpenCV's but for roundings, and no harm from damaged files."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """exp and logistic of csrc/mp_math.h: how near they are, and that their bits are those of the written formula."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Suppression against a plain second version, with boxes whose overlaps keep clear of the threshold's rounding."""
 
 from __future__ import annotations

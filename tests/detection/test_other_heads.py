@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """[region], [Gaussian_yolo], [detection] and new_coords against formulas written a second time, in float64."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Darknet's resize, letterbox and the geometry that boxes need."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A small network with every kind of layer, and weights for it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """One small network per kind of layer that the two Darknet programs have."""
 
 from __future__ import annotations

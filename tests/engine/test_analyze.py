@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Error of steps and layers against fp32."""
 
 from __future__ import annotations

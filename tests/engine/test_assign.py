@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Who decides a layer's precision, and what cannot be."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Every kind of layer in every precision: C on every ISA level and the oracle give the same bits, fused or not."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Layers that no reference file covers, against plain formulas in float64."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Fused plans: what is joined, what is not, and the same bits."""
 
 from __future__ import annotations

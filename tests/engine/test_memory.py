@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The arena: nothing alive is overwritten, and little is wasted."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Plans: every conversion is a step, and nothing runs that does not fit."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Weights: folded by either convention, packed once, corrected on request."""
 
 from __future__ import annotations

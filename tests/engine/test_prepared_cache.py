@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Prepared weights from the cache are those that would have been made, and a stale entry is never found."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Sessions: the same bits bound or step by step, fused or not, alone or in a batch, native or oracle."""
 
 from __future__ import annotations

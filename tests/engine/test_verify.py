@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Simulated int8 against the integer kernels."""
 
 from __future__ import annotations

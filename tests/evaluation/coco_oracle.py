@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The same metrics through pycocotools itself: what ours must equal."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Random data sets and detections with everything that makes matching hard."""
 
 from __future__ import annotations

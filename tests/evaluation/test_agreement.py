@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Agreement with a baseline's detections."""
 
 from __future__ import annotations

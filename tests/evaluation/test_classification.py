@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Shares of images by hand."""
 
 from __future__ import annotations

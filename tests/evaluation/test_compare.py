@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The paired bootstrap: its exact parts, and whether its intervals cover the truth as often as they claim."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Confusion matrices, counted by hand and against what else counts objects."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """benchmarks/intervals.py: what it counts, on a small synthetic pool. How often intervals hold is for the benchmark to say."""
 
 from __future__ import annotations

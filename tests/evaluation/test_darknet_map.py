@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Darknet's mAP@0.5: its rules by hand, and the printed numbers of the reference programs."""
 
 from __future__ import annotations

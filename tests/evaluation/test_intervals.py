@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Intervals from resampled values: against closed forms where the measure is a mean, and where nothing can be said."""
 
 from __future__ import annotations

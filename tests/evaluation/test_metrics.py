@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """COCO's metrics: equality with pycocotools on hard random cases and on the reference programs' detections."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """One-sided intervals of losses: how wide, and how often they are right."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Paired shares: published examples, and a second way to the same numbers."""
 
 from __future__ import annotations

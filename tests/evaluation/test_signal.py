@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Sums of squares against float64, and that their bits do not depend on how images are grouped."""
 
 from __future__ import annotations

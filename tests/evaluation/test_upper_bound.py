@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The most that AP can be after part of the images: never below what it turns out to be, and exact at the end."""
 
 from __future__ import annotations

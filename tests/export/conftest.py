@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A tiny network whose weights are at hand."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What only mpnet runs is refused by the layer's name, by targets that write common operations only."""
 
 from __future__ import annotations

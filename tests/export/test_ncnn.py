@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """ncnn's files: what stands in them, what the JSON beside them says, what is refused."""
 
 from __future__ import annotations

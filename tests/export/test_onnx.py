@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """ONNX files: what stands in them, that equal configurations give equal bytes, and what is refused."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Recipes: the layers that stay in float, in the words of other quantisers; scripts are Python that needs nothing of mpnet."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The support table asks every target of every operation."""
 
 from __future__ import annotations

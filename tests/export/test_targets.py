@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Targets of `mpnet export`: declared once, and each says what it needs."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """TensorFlow Lite files: what stands in them for each flavour, what they say of themselves, what is refused."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Weights as files of other programs store them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A file is written completely or not at all."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The cache on disk: entries are whole or not there, the longest unused go first, and nothing in it is ever needed."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Reading cfg files: shapes, keys, and one clear line for everything that is wrong."""
 
 from __future__ import annotations

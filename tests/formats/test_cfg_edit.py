@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Precisions written into a cfg change nothing but the keys that decide them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """COCO ground truth and results, good and hostile."""
 
 from __future__ import annotations

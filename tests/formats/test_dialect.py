@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Which program's ways a cfg follows, and what follows from that."""
 
 from __future__ import annotations

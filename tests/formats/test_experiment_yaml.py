@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Experiment files: what they say, and what becomes of the ones that nobody should write."""
 
 from __future__ import annotations

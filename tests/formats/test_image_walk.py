@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Images that promise more than they hold, or ask for more work than an image needs, are refused before any decoder."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Images: decoding, sizes from headers, and files that are none."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Images of one class each, good and hostile."""
 
 from __future__ import annotations

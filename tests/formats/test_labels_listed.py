@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Darknet's .data and lists of images, Ultralytics' data.yaml: the same data set as folders of images and labels."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """YOLO labels and class names, good and hostile."""
 
 from __future__ import annotations

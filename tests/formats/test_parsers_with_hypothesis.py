@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Arbitrary bytes and mutations of valid files: a parser answers or raises MpnetError, nothing else."""
 
 from __future__ import annotations

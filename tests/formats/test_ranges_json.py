@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Files of calibrated ranges."""
 
 from __future__ import annotations

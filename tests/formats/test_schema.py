@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Declared documents: what fits, and the first place that does not."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Reading and writing weights files."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Builds fuzz targets of the C core: coverage-guided with clang's libFuzzer, or to replay files with any compiler.
 
 python tests/fuzz/build.py TARGET OUT COMPILER [replay]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Writes the bundle target's seeds: bundle_seeds.py FOLDER. A network of few pixels in several configurations, and images."""
 
 from __future__ import annotations

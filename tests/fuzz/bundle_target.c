@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Any bytes as a bundle that is opened and run, or as an image that is read: nothing outside its memory is touched.
  *
  * A bundle is looked at as it is, and once more with its CRCs made right, for a fuzzer never gets past them otherwise. */

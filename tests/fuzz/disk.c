@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Stands between a program and its disk, by LD_PRELOAD: the n-th change of a regular file is refused, or all from it on; or every
  * change is written down, so that a power cut can be played. Standard streams, pipes and sockets are left alone. */
 #define _GNU_SOURCE

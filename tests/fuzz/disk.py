@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What is done under tests/fuzz/disk.c: LD_PRELOAD=disk.so python -m tests.fuzz.disk TASK STEP.
 
 refuse: `run`, `sweep`, `export` and `report` with each `step`-th change of a file refused, once and for ever: exit code 0, or 2

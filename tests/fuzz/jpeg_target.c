@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Any bytes as a JPEG: nothing outside its memory is touched, and what it decodes hangs on the bytes alone.
  *
  * The file is decoded twice, into buffers of exact size that hold different garbage, with red zones between the parts of the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Kills sweeps at random moments and looks at what is left; many sweeps on one store at once.
 
 python -m tests.fuzz.kills KILLS PROCESSES [SEED]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Damaged copies of files: bytes and numbers anywhere, values of the wrong kind in JSON, cells of SQLite tables."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Mutated files through everything that reads them, under the command line's own error handling.
 
 python -m tests.fuzz.readers FORMAT RUNS [SEED] [--found FOLDER]: each must end with exit code 0, or with 2 and one line, within

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Gives files to a fuzz target once each, for compilers without libFuzzer. Usage: replay FILE... */
 #include <stdint.h>
 #include <stdio.h>

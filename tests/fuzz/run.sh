@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # Hunts for MINUTES: half of it in the C entries that read files (coverage-guided, where clang has libFuzzer), half in the Python
 # readers, and kills sweeps at the end. What is found is kept in .cache/fuzz. Usage: tests/fuzz/run.sh MINUTES
 set -euo pipefail

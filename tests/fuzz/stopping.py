@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Stops a child process at every one of its system calls, by ptrace."""
 
 from __future__ import annotations

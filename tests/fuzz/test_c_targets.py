@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The C entries that read files, over the fuzzers' seeds and everything that fuzzing has found; see docs/reliability.md."""
 
 from __future__ import annotations

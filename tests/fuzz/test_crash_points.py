@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Killed at any system call, cut off at any byte, refused any write: what was finished is there, and nothing half."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Each change of the disk refused, and power cuts: in a process of its own, which has disk.c between it and the disk."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Every reader over a few mutated files, all that hunts have found, and the largest memory and time that a file may take."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Importing a graph and running it, here and in ONNX Runtime."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The table of docs/import.md, "How close": mpnet and ONNX Runtime against each other and against float64.
 
 Usage: python -m tests.importing.exactness [DRAWS [NETWORK...]]. Prints Markdown, the worst of so many random

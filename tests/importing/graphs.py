@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Graphs as other programs write them, with random weights: what `mpnet import` is tried on.
 
 Weights are normal, of the size that a trained detector's have. He's size (2 per input) would be the edge at which the rounding

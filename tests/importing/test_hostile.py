@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Damaged and malicious files end in one line."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Networks of other programs give what ONNX Runtime gives, and what has no form is refused by its node's name."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Files that ONNX Runtime quantised keep their integers and ranges."""
 
 from __future__ import annotations

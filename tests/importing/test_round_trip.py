@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What `mpnet export --to onnx` wrote comes back as the same network."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What TensorFlow's own converter writes, where TensorFlow is installed, gives what LiteRT gives."""
 
 from __future__ import annotations

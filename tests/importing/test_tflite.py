@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """TensorFlow Lite files, as mpnet's own exporter writes them and LiteRT runs them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """One list of cases: the tests compare every ISA level on them, benchmarks time the ones marked as such."""
 
 from __future__ import annotations

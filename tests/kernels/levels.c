@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Every kernel table that this CPU can run against one of them, REFERENCE (default: scalar), by equality, without Python: for
  * emulators that run nothing else, and for sanitizers on other architectures. LEFT_OUT names a table that is not compared.
  * A line per table; exit status 1 when any bit differs. The tests in Python cover far more cases; these cover every template

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The NumPy oracle, which under emulation and sanitizers takes most of the time of the kernels' tests, though NumPy is not what
 they look at. With $MPNET_ORACLE, a folder, what it gave for the same arguments is kept there and read back, whichever process
 and CPU asked first: so emulated kernels are held against results of a CPU of another make.

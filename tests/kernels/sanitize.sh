@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # Runs the tests of kernels, boxes and images on a C core built with address and undefined-behaviour sanitizers.
 # Usage: tests/kernels/sanitize.sh [CC...]; PYTHON names the interpreter (default: python3 of the environment).
 set -euo pipefail

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # Runs the kernel cases of levels.c with four threads on a C core built with the thread sanitizer: no data race.
 # Usage: tests/kernels/sanitize_threads.sh [CC...]; PYTHON names the interpreter.
 set -euo pipefail

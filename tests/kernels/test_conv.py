@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Every ISA level gives the scalar table's bits, and the scalar table the NumPy oracle's."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """CRC-32C, by the CPU's instruction in strips of several lengths, beside the definition: one bit after the other."""
 
 from __future__ import annotations

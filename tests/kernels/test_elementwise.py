@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Everything but convolutions: every ISA level and the NumPy oracle give the same bits."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Choosing an ISA level."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A recorded oracle gives what the oracle gives, and never another call's results."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A convolution's sums over some input channels, continued by those over the others, are the convolution."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Threads that share a call: any number of callers at once, in forked children as well, always the same bits."""
 
 from __future__ import annotations

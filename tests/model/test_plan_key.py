@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The canonical text of a plan."""
 
 from __future__ import annotations

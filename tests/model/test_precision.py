@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What the rows of the registry promise one another."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Names of layers and what chooses them."""
 
 from __future__ import annotations

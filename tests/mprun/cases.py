@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Random configurations of four small networks as bundles, with the tensors that a session gives for one input.
 
 Usage: cases.py FOLDER COUNT     writes them, and FOLDER/list.txt for heads.c; `compare FOLDER` looks at what heads.c wrote.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """mprun as users build it, and bundles of the packaged detector."""
 
 from __future__ import annotations

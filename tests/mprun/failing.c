@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Stands between mprun and what it asks the system for: the MPRUN_FAIL-th request fails. At the end it says how many there
  * were and how much memory was not given back. Linked with --wrap for each of WRAPPED in test_memory.py. */
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Forward passes by the library: heads ISA THREADS LIST, each line of LIST `BUNDLE INPUT OUTPUT`, raw floats. */
 #include <stdio.h>
 #include <stdlib.h>

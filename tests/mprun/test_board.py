@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """docs/board.md, command by command, with an emulated Cortex-A57 for the board. `make test-arm` runs it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The core takes no memory of its own, and mprun ends well whichever of its requests to the system fails."""
 
 from __future__ import annotations

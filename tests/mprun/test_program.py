@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What mprun says: of the CPU, of times, of files that are damaged, and of what it does not read."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """mprun gives what mpnet gives, byte for byte: tensors of random configurations, and boxes of images."""
 
 from __future__ import annotations

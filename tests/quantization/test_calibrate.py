@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Range estimators."""
 
 from __future__ import annotations

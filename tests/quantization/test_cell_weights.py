@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Cells of a head count by the likeliest of their objects, in whole numbers that are the same on every CPU."""
 
 from __future__ import annotations

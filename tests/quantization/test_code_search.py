@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Beam search for codes: the nearest point where that can be known, better with more ways, equal however filters are split."""
 
 from __future__ import annotations

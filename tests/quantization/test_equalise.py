@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Cross-layer equalisation and bias correction."""
 
 from __future__ import annotations

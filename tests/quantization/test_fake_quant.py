@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """fake_quant and quantize_and_dequantize against what TensorFlow answered, tools/make_tf_fake_quant_golden.py."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Weights in groups of 32 input channels: int8 weights of fewer bits that come nearer than one step per channel."""
 
 from __future__ import annotations

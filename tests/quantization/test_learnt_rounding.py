@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Learnt rounding: better than the nearest codes where inputs hang together, the same where they do not, never chance."""
 
 from __future__ import annotations

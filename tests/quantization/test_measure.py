@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Measures of the difference of two tensors."""
 
 from __future__ import annotations

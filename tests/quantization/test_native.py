@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The C core gives the bits of the NumPy path and of TensorFlow's formulas."""
 
 from __future__ import annotations

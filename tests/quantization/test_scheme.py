@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Scales, zero points and codes of activations."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """quantize and dequantize against TensorFlow: golden vectors always, TensorFlow itself when installed."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Weights as int8."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The two networks that reference programs measured, each with its images and its protocol."""
 
 from __future__ import annotations

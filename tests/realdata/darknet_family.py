@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The reference outputs of the two Darknet programs, and what mpnet makes of the same cfg, weights and image."""
 
 from __future__ import annotations

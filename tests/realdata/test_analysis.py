@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What `analyze` proposes is never worse than `heads: fp16` at equal or lower cost: three networks, all of their images."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """All networks of the Darknet family against the tensors that the two programs computed, in their dialects."""
 
 from __future__ import annotations

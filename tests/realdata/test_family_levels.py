@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """All networks of the Darknet family in fp16 and int8, on small images: every ISA level gives the bits of the oracle."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Every layer of real networks, fed with the reference programs' own input, against the tensors that they computed."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A trained TensorFlow Lite detector that a package ships (MediaPipe's face detector, Apache-2.0), on real images."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A trained detector that ONNX Runtime quantised, imported: its AP is the engine's own."""
 
 from __future__ import annotations

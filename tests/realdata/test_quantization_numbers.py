@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What quantisation costs on real networks and images, at least as good as docs/results/quantization.md promises.
 
 AP moves by 0.2 between equally valid implementations, so the limits on AP are loose; agreement with fp32 separates.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Whole runs on real networks and images against the numbers that the reference programs gave (skipped without them).
 
 Images are decoded and resized to the reference's bits, and the references print two decimals, so fp32 agrees to half of

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Sweeps of a real network on real images: the bits and figures of direct runs, and the work that theory predicts."""
 
 from __future__ import annotations

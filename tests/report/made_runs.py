@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Labelled images on disk and finished runs on them, made from a seed without any network."""
 
 from __future__ import annotations

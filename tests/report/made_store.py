@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A sweep's store, filled through its own interface with made-up trials."""
 
 from __future__ import annotations

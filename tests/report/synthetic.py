@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Made-up but plausible report data: all 2 ** 11 assignments of a network with eleven convolutions."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Runs side by side: what is real, what is noise, what was lost; as document, as tables, as images."""
 
 from __future__ import annotations

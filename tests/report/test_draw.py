@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Texts of boxes: where they stand, and how the work to place them grows."""
 
 from __future__ import annotations

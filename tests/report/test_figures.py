@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Figures as data, as SVG and as files; sensitivities; sentences."""
 
 from __future__ import annotations

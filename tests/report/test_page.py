@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The page as a file: what it holds, what it refuses to hold, and how names that look like markup appear."""
 
 from __future__ import annotations

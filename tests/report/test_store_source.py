@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Reports of sweeps: from whole, unfinished, foreign and damaged stores."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Bars, tables and numbers for the terminal."""
 
 from __future__ import annotations

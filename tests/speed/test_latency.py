@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Latencies say when they cannot be believed, and are measured again then."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The machine's measured peak: what `mpnet bench` compares with."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Times of a session's steps."""
 
 from __future__ import annotations

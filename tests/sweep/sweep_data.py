@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A made-up data set and a context to sweep a small network on it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Small networks for sweeps, as cfg text: shapes that matter to sharing, cheap to run."""
 
 from __future__ import annotations

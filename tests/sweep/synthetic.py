@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A sweep without a network: trials whose values follow from their keys, with interactions between layers."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Sweeps of networks without heads: what is shared gives the bits of direct runs, whatever the last layer's precision."""
 
 from __future__ import annotations

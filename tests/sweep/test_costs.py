@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What a sweep says that a configuration costs is what `mpnet run` says: every cost, on networks of every kind."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Stores that are damaged, unmerged, or lie where nothing can be written."""
 
 from __future__ import annotations

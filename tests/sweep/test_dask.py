@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Sweeps over a real Dask scheduler with real worker processes on loopback."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A Dask scheduler, or its only worker, that is killed while a sweep waits for it."""
 
 from __future__ import annotations

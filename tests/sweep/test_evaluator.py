@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Evaluated units against configurations that are run and measured one by one."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The exact front without measuring everything: the same front as that of an exhaustive sweep, whatever interrupts it."""
 
 from __future__ import annotations

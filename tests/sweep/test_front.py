@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Fronts against their definitions, spelt out by brute force."""
 
 from __future__ import annotations

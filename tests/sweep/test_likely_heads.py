@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Heads computed where a box can come from: what is found has the bits of heads computed everywhere."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Random configurations with weights below eight bits: a direct run and a sweep give the same bits, and so does every level."""
 
 from __future__ import annotations

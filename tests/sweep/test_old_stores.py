@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Stores of other versions: those of 0.1.0 are read, resumed and reported; a measure more or less breaks none."""
 
 from __future__ import annotations

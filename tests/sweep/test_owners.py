@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Who holds a claim: processes decide on one machine, whatever clocks and process ids say."""
 
 from __future__ import annotations

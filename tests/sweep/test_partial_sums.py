@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Sums over a part that configurations share: the bits of a direct run, whichever part decides what codes mean."""
 
 from __future__ import annotations

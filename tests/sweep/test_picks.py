@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What a sweep recommends: three configurations by stated rules, one of them shown to be safe."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Arrays that processes share, and that leave nothing behind."""
 
 from __future__ import annotations

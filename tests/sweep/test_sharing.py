@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Work counted in closed form, by listing, and as published for the networks that matter."""
 
 from __future__ import annotations

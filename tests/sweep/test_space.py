@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Spaces: what may be chosen, how much that is, and what cannot be meant."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The store: identity, resume, several processes, and what it says when the disk or the file is not right."""
 
 from __future__ import annotations

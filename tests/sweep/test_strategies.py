@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Every strategy on spaces whose exact front is known by listing them."""
 
 from __future__ import annotations

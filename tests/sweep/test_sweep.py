@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The sweep as a whole, on trials that cost nothing: resume, several processes, kills, dead workers, budgets."""
 
 from __future__ import annotations

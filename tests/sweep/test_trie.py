@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Shared prefixes: every layer once per distinct assignment of its ancestors, and the bits of a direct run."""
 
 from __future__ import annotations

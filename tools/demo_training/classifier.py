@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A small classifier of depthwise blocks in PyTorch: the same layers in the same order as its Darknet configuration."""
 
 from __future__ import annotations

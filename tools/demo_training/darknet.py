@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The trained network as a Darknet configuration and weights file."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Scenes rendered once into flat files, batches drawn from them in a seeded order, anchors fitted to the boxes."""
 
 from __future__ import annotations

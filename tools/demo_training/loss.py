@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The training loss on Darknet's own box decoding, and the decoding itself."""
 
 from __future__ import annotations

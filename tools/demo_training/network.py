@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """YOLOv3-tiny, narrower, in PyTorch: the same 24 layers in the same order as its Darknet configuration."""
 
 from __future__ import annotations

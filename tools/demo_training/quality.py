@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Average precision of a network on labelled scenes, in floating point and with every convolution in int8."""
 
 from __future__ import annotations

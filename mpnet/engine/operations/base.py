@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What every operation tells about itself: all that plans, fusion, costs, sessions and bundles ask, at one place."""
 
 from __future__ import annotations

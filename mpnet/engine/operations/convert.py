@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Conversions between storages."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Convolutions, with what their kernels do in the same pass."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Operations that keep the places of values: sums, products, activations, constants, normalisations of pixels."""
 
 from __future__ import annotations

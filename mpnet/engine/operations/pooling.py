@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Operations over windows, or over the channels of a pixel: maxima, means, antialiasing."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Operations that put values elsewhere: each value of the result is one of an input's, or 0."""
 
 from __future__ import annotations

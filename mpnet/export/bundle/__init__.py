@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """One file that `mprun` runs without Python: plan, weights, names, protocol. Format: docs/bundle.md."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Weights packed here for the ISA level of another machine."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The records of csrc/mprun/bundle.h, filled from Python: sections that grow, texts that are kept once."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Weights as a bundle holds them: docs/bundle.md."""
 
 from __future__ import annotations

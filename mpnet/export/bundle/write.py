@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A configuration as a bundle: the steps that a session runs, in its order, and the weights as kernels are given them."""
 
 from __future__ import annotations

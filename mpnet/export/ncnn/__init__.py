@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """ncnn: layers as text, weights as bytes, and a JSON that says how to use them. docs/export-ncnn.md says how and why."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """ncnn's two files: layers as lines of text, weights as blocks of bytes in the same order.
 
 Source: ncnn's documents on its param and model binary formats; what its int8 convolutions read was found by running them.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A plan as ncnn layers. Tensors between layers are reals; an int8 convolution sums codes, and a layer behind it de-scales."""
 
 from __future__ import annotations

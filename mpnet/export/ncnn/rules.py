@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What ncnn can express: docs/export-ncnn.md."""
 
 from __future__ import annotations

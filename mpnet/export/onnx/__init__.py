@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """ONNX: the plan with its conversions, precisions, ranges and weight codes, as one engine or the other wants it written.
 
 `onnx` itself is imported when something is written.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Activations of mpnet.model.layers as ONNX operators."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Boxes in the graph: decoding as mpnet.detection does it, then non-maximum suppression per class."""
 
 from __future__ import annotations

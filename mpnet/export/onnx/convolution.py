@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Convolutions: on reals with the weights that the precision has, or on codes."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """An ONNX graph while it is written: nodes and constants with names that tell their layer."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A plan's steps as ONNX nodes: every conversion, precision, range and weight code as mpnet runs them."""
 
 from __future__ import annotations

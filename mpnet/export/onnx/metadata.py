@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What travels with the file in metadata_props."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The ONNX file of a configuration, checked."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Operations without weights of their own as ONNX nodes: one writer by the operation's type."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """How each engine wants the same arithmetic written: one row per flavour, found by measuring (docs/export-onnx.md)."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What ONNX can hold: of each layer at each precision, '' or why not. Asked of the operations that the layer is made of."""
 
 from __future__ import annotations

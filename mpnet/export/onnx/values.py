@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Tensors of a plan as an ONNX graph holds them, and the conversions between them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Recipes: which layers stay in floating point, in the words of another program's quantiser. No weights.
 
 They speak of the network as `mpnet export NET.cfg --to onnx` (LiteRT: `--to tflite`) writes it in fp32, by the names of its

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The choice as other programs can take it: layers that are quantised to 8 bits, and layers that stay in floating point."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Other programs' quantisers: how each is told which layers stay in floating point, one row each."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The runnable part of recipes: scripts that need the quantiser, NumPy and OpenCV, and nothing of mpnet."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """TensorFlow Lite: for LiteRT, and through ArmNN's parser for its backends. docs/export-tflite.md says how and why."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Convolutions in TensorFlow Lite, in each way that `forms` knows."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A TensorFlow Lite file, put together tensor by tensor with the schema's own classes; no TensorFlow.
 
 Source: TensorFlow Lite's schema.fbs, as ai-edge-litert brings it (`ai_edge_litert.schema_py_generated`).

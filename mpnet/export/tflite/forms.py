@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Which tensors of a plan stay in int8 in a TensorFlow Lite file, and how each convolution is written.
 
 A plan quantises before each int8 convolution and de-scales after it. Where all readers of a result want the same codes,

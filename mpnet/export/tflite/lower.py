@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A plan as a TensorFlow Lite graph: step by step, each tensor in the form that `forms` chose."""
 
 from __future__ import annotations

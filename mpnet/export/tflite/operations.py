@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What mpnet's operations are in TensorFlow Lite: each function appends operators and returns the tensor of the result."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What each reader of TensorFlow Lite files takes, one row per flavour, and what it can express: docs/export-tflite.md."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The 8-bit codes of a convolution's sums, where something comes between them and the layer's result.
 
 TensorFlow Lite has no LeakyReLU inside a convolution, so sums are rounded to 8 bits before it. Negative sums shrink to a

@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: MIT
 """Darknet network files (.cfg): reading, checking, and writing precisions back."""

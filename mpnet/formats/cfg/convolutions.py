@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Sections whose layers are convolutions, also by another name."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Whose ways a cfg follows where the two Darknet programs differ, told by what only one of them can run."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Sections at the end of a network: detection heads, classifiers, losses; and those that only transform values."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Sections that read other layers than the one before, or none."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Which cfg keys are known beside those that the reader uses.
 
 TRAINING: say nothing about a forward pass; accepted silently. DEFAULT_ONLY: change a forward pass in ways that are

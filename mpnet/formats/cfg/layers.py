@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Which function builds the layer of which section: checked keys in, a layer with inferred shapes out."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Where a section of a cfg stands, and what several kinds of sections ask in the same way."""
 
 from __future__ import annotations

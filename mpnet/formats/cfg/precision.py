@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The precision keys of a section: which precision, whether conversions are wanted, how to quantise."""
 
 from __future__ import annotations

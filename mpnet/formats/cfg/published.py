@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Published cfgs that do not fit the weights published with them, known by what their layers are.
 
 A precision, another size of the image, training keys, spaces or comments make no difference: layers, anchors, classes

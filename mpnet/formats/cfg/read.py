@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Reads a Darknet cfg into a NetworkSpec: the sections and keys of both Darknet programs, but recurrent and binary networks."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A Darknet cfg as sections of typed keys, each with its line."""
 
 from __future__ import annotations

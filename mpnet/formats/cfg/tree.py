@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Files that a cfg names: trees of classes and maps of their nodes."""
 
 from __future__ import annotations

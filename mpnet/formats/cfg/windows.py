@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Sections that pool, resize, cut or rearrange one tensor."""
 
 from __future__ import annotations

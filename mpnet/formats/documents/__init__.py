@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: MIT
 """JSON and YAML documents: experiments, detections, predictions, ranges, and what each may hold."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Detections <-> COCO results JSON, the form in which runs keep them."""
 
 from __future__ import annotations

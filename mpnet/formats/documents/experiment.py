@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Experiment YAML -> Experiment. Every message names the line; docs/experiments.md lists the keys."""
 
 from __future__ import annotations

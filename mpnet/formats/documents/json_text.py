@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """JSON: strict reading of files that others wrote (size limit, no NaN, one line for whatever is wrong); values to write."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Classifications <-> JSON, the form in which runs of classifiers keep them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Calibrated ranges <-> a JSON file that people can read: one tensor per line."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What a document may hold, declared as values, and the first place where one does not.
 
 A kind is a type (str, bool, int, float for any finite number, dict, list) or one of the classes here.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Written text -> typed values, by what their keys may hold; cfg and YAML are read by the same rules."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A mapping of an experiment file -> the dataclass that declares its keys."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """YAML text -> a small tree that knows its lines, safely: bounded size and depth, no aliases, tags or repeated keys.
 
 Scalars stay text: what a value means is decided by the key that it stands at, so that `012`, `on` and `1e-3` are

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Reads whole files, never more than a stated limit, and says in one line what is wrong with them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The cache on disk: where it is, how large it may grow, and a store of blocks of bytes in it that any process may use.
 
 Nothing in the cache is needed: whatever is missing, damaged, written by somebody else or cannot be written is made anew,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Digests of large files, known again as long as nobody touched the file: by its place, size and times, as git does."""
 
 from __future__ import annotations

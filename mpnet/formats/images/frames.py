@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Frames of a video as images: `clip.mp4#40,20` is frame 40 of a video of which every 20th is taken.
 
 OpenCV's seeking is not exact with every codec, so frames are decoded one after the other, and the last ones are kept for

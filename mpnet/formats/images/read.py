@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Images: bytes -> RGB arrays. The size is read from the header and checked before anything is decoded."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Images without labels: those of a folder, of a text file with one path a line, or the frames of a video."""
 
 from __future__ import annotations

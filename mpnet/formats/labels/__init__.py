@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: MIT
 """Labels of data sets: YOLO and its lists, COCO, one class per image."""

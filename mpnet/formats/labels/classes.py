@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Images of one class each -> Dataset: a folder per class, or a list of files."""
 
 from __future__ import annotations

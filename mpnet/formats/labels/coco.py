@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """COCO ground truth (instances JSON) -> Dataset."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Data sets as training programs describe them, Darknet's .data or list of images and Ultralytics' data.yaml -> Dataset.
 
 Both list images; the labels of `images/x.jpg` are in `labels/x.txt`, one `class cx cy w h` a line.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """YOLO labels (one text file per image, `class cx cy w h` relative to it) -> Dataset."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """One SQLite file per sweep that loses nothing: finished trials, who works on what, and how the sweep went.
 
 trial_store: the store. schema: its tables and errors. documents: what its values may be. ruled_out: configurations that need

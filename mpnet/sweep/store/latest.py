@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Which sweep of a folder is meant when only the folder is named: the one that ran last."""
 
 from __future__ import annotations

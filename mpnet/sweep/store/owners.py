@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Who holds a claim, and whether it still lives.
 
 On one machine the process decides, never a clock. It holds a lock on one byte of a file beside the store, which the kernel

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What a store says of its sweeps: one record for each set of contexts, whichever strategies worked in it.
 
 The notes `sweep`, `findings` and `status` are those of the last sweep; each set of contexts keeps its own under names

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What a store keeps of configurations that need no trial: which ones cannot be on which front."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Writes what can still be read of a damaged store into a new one."""
 
 from __future__ import annotations

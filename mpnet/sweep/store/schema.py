@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The tables of a sweep's store, and what the store says when something is wrong."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """One SQLite file per sweep that loses nothing: finished trials, who works on what, and how the sweep went.
 
 A trial's identity is the digest of everything that decides its result (`Subject`, its context, its key), so a resumed

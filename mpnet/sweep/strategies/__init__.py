@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Ways through a space, one file each: a module of this folder that declares `STRATEGY` is a strategy of its file's name.
 
 The contract of `Strategy.walk`, a generator made for one `Problem`:

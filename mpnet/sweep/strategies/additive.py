@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The quick first answer: assume that the harms of single layers add up, predict the front, verify what was predicted.
 
 Sensitivities do not really add up, which is why everything predicted is then measured, and why the front of an

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The exact front without measuring everything: what cannot be on it is ruled out once that is proven, by `sweep.race`."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Every configuration of the space."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Two greedy walks, each from one corner of the space to the other, ranked by harm per MAC.
 
 Harm is the quality lost by a lower precision, set against the multiply-accumulates (and bits) that it saves. The walk

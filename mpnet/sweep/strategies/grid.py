@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Every configuration of a space that was made small with ties and choices per layer."""
 
 from __future__ import annotations

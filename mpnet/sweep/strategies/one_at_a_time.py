@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Each layer alone: lowered where all others are high, and high where all others are lowered."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """NSGA-II or TPE through Optuna, for spaces beyond exhaustion. Optuna is an extra: pip install 'mpnet[search]'."""
 
 from __future__ import annotations

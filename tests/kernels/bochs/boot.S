@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 # Multiboot entry (32-bit protected mode, paging off) to 64-bit C, with SSE, AVX and AVX-512 switched on.
 # Memory is mapped one to one (1 GiB in 2 MiB pages); everything runs in ring 0; no interrupts.
         .code32

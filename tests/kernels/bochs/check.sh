@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # The AVX-512 and VNNI kernels on an emulated CPU, for machines without them; and AMX's, whose tiles no emulator here knows, so that
 # they are C (csrc/arch/x86_amx_tiles.h).
 # They are compared with avx2, not scalar: Bochs 2.7 rounds some ties of vcvtps2ph away from even, which all vector tables then

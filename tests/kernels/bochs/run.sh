@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # Runs one static x86-64 Linux program on an emulated CPU with AVX-512 and VNNI (Bochs), for machines without them.
 # Usage: run.sh PROGRAM [SECONDS]     prints what the program prints; exit status 0 only if the program's was 0.
 # Needs (Debian): bochs bochs-term bochsbios vgabios isolinux syslinux-common genisoimage

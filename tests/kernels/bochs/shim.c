@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Just enough of an operating system to run one static Linux program inside an emulated machine: it loads the
  * ELF, serves the handful of system calls that glibc makes, and shows what the program writes on the emulator's
  * debug port. Used to execute the AVX-512 and VNNI kernels where the real CPU lacks them. */
