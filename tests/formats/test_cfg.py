@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 
 from mpnet.errors import FormatError, MpnetError, PrecisionError
+from mpnet.formats.cfg.layers import READERS
+from mpnet.formats.cfg.position import SectionReader, keeps_shape
 from mpnet.formats.cfg.read import parse_cfg, read_cfg
-from mpnet.model.layers import ACTIVATIONS
+from mpnet.model.layers import ACTIVATIONS, LAYER_KINDS, EmptySpec
 from mpnet.model.network import ConvolutionSpec, MaxpoolSpec, NetworkSpec, YoloSpec
 from mpnet.model.precision import BASE_NAMES, FP16, INT8
 
@@ -191,6 +193,17 @@ def test_unsupported_keys_pass_at_the_value_that_changes_nothing() -> None:
 )
 def test_what_darknet_takes_otherwise_is_warned_of(section: str, warning: str) -> None:
     assert warning in parse_cfg(NET + section, "t.cfg").warnings
+
+
+def test_every_kind_of_layer_is_declared_to_be_read() -> None:
+    assert set(READERS) == {kind.kind for kind in LAYER_KINDS}
+
+
+def test_a_row_is_all_that_reading_a_new_section_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(READERS, "toy", SectionReader(keeps_shape(EmptySpec), "teach", only={"odd": "0"}, alexeyab=True))
+    network = parse_cfg("[net]\nwidth=8\nheight=6\nchannels=3\n[toy]\nteach=1\nodd=0\n")
+    assert [layer.out_shape for layer in network.layers] == [(6, 8, 3)]
+    assert (network.warnings, network.dialect) == ((), "alexeyab")
 
 
 def test_yolo_refuses_other_precisions() -> None:

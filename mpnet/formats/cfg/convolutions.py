@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mpnet.formats.cfg.position import Position, blurred, common_stride, layer_reference, strides, window
+from mpnet.formats.cfg.position import Position, SectionReader, blurred, common_stride, layer_reference, strides, window
 from mpnet.formats.cfg.tokens import CfgSection
 from mpnet.model.layers import (
     MAX_CHANNELS,
@@ -108,3 +108,17 @@ def deconvolutional(section: CfgSection, at: Position) -> LayerSpec:
     return DeconvolutionalSpec(
         **at.common(section, (sides[0], sides[1], filters)), **said, stride=1, padding=size - 1 - padding, spread=stride
     )
+
+
+READERS = {
+    "convolutional": SectionReader(
+        convolutional,
+        "dot grad_centr sparse assisted_excitation deform angle stretch sway rotate stretch_sway coordconv reverse "
+        "wait_stream output_batch_normalize",
+        only={"xnor": "0", "binary": "0", "bin_output": "0", "use_bin_output": "0"},
+        alexeyab_keys={"dilation": "1", "antialiasing": "0", "share_index": "-1000000000", "flipped": "0", "cbn": "0"},
+    ),
+    "connected": SectionReader(connected),
+    "batchnorm": SectionReader(batchnorm),
+    "deconvolutional": SectionReader(deconvolutional),
+}

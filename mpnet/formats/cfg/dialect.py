@@ -5,21 +5,9 @@ from __future__ import annotations
 
 from typing import Sequence
 
-from mpnet.formats.cfg.layers import ALIASES
+from mpnet.formats.cfg.layers import ALIASES, READERS
 from mpnet.formats.cfg.position import ALEXEYAB_ACTIVATIONS
 from mpnet.formats.cfg.tokens import CfgSection
-
-_SECTIONS = frozenset(
-    ("scale_channels", "sam", "Gaussian_yolo", "reorg3d", "local_avgpool", "contrastive", "empty", "implicit")
-)
-# Keys of a section that the original program does not know -> the value that changes nothing.
-_KEYS: dict[str, dict[str, str]] = {
-    "convolutional": {"dilation": "1", "antialiasing": "0", "share_index": "-1000000000", "flipped": "0", "cbn": "0"},
-    "maxpool": {"maxpool_depth": "0", "antialiasing": "0"},
-    "route": {"groups": "1"},
-    "shortcut": {"weights_type": "none"},
-    "yolo": {"new_coords": "0", "scale_x_y": "1"},
-}
 
 
 def dialect_of(sections: Sequence[CfgSection]) -> tuple[str, str]:
@@ -27,8 +15,8 @@ def dialect_of(sections: Sequence[CfgSection]) -> tuple[str, str]:
     for section in sections:
         kind = ALIASES.get(section.name, section.name)
         values = {key: entry.value for key, entry in section.entries.items()}
-        found = ""
-        if kind in _SECTIONS:
+        reader, found = READERS.get(kind), ""
+        if reader is not None and reader.alexeyab:
             found = f"[{section.name}]"
         elif values.get("activation") in ALEXEYAB_ACTIVATIONS:
             found = f"activation={values['activation']}"
@@ -36,8 +24,8 @@ def dialect_of(sections: Sequence[CfgSection]) -> tuple[str, str]:
             found = f"from={values['from']}"
         elif any(values.get(key, values.get("stride", "1")) != values.get("stride", "1") for key in ("stride_x", "stride_y")):
             found = "different strides per axis"
-        else:
-            odd = [key for key, usual in _KEYS.get(kind, {}).items() if not _same(values.get(key, usual), usual)]
+        elif reader is not None:
+            odd = [key for key, usual in reader.alexeyab_keys.items() if not _same(values.get(key, usual), usual)]
             found = f"{odd[0]}={values[odd[0]]}" if odd else ""
         if found:
             return "alexeyab", f"only AlexeyAB's program has {found}, line {section.line}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mpnet.formats.cfg.position import Position
+from mpnet.formats.cfg.position import Position, SectionReader, keeps_shape
 from mpnet.formats.cfg.tokens import CfgSection
 from mpnet.formats.cfg.tree import read_map, read_tree
 from mpnet.model.heads import DECODERS
@@ -144,42 +144,32 @@ def softmax(section: CfgSection, at: Position) -> LayerSpec:
     return SoftmaxSpec(**at.common(section, at.in_shape), **said, tree=tree)
 
 
-def activation(section: CfgSection, at: Position) -> LayerSpec:
-    """[activation]."""
-    word = at.activation(section, section.said(ActivationSpec)["activation"])
-    return ActivationSpec(**at.common(section, at.in_shape), activation=word)
+_TRAINING = (
+    "jitter ignore_thresh truth_thresh iou_thresh random resize max absolute iou_normalizer obj_normalizer "
+    "cls_normalizer delta_normalizer max_delta iou_loss iou_thresh_kind label_smooth_eps objectness_smooth "
+    "focal_loss counters_per_class track_history_size sim_thresh dets_for_track dets_for_show track_ciou_norm "
+    "embedding_layer rescore thresh softmax bias_match show_details uc_normalizer coords"
+)
+_TRAINING_REGION = (
+    f"{_TRAINING} object_scale noobject_scale class_scale coord_scale mask_scale classfix log mask hue exposure saturation"
+)
 
-
-def normalization(section: CfgSection, at: Position) -> LayerSpec:
-    """[normalization]."""
-    return NormalizationSpec(**at.common(section, at.in_shape), **section.said(NormalizationSpec))
-
-
-def l2norm(section: CfgSection, at: Position) -> LayerSpec:
-    """[l2norm]."""
-    return L2normSpec(**at.common(section, at.in_shape))
-
-
-def logistic(section: CfgSection, at: Position) -> LayerSpec:
-    """[logistic]."""
-    return LogisticSpec(**at.common(section, at.in_shape))
-
-
-def cost(section: CfgSection, at: Position) -> LayerSpec:
-    """[cost]."""
-    return CostSpec(**at.common(section, at.in_shape))
-
-
-def contrastive(section: CfgSection, at: Position) -> LayerSpec:
-    """[contrastive]."""
-    return ContrastiveSpec(**at.common(section, at.in_shape))
-
-
-def dropout(section: CfgSection, at: Position) -> LayerSpec:
-    """[dropout], the identity."""
-    return DropoutSpec(**at.common(section, at.in_shape))
-
-
-def empty(section: CfgSection, at: Position) -> LayerSpec:
-    """[empty], the identity."""
-    return EmptySpec(**at.common(section, at.in_shape))
+READERS = {
+    "yolo": SectionReader(yolo, _TRAINING, alexeyab_keys={"new_coords": "0", "scale_x_y": "1"}),
+    "Gaussian_yolo": SectionReader(gaussian_yolo, _TRAINING, alexeyab=True),
+    "region": SectionReader(region, _TRAINING_REGION),
+    "detection": SectionReader(detection, f"{_TRAINING_REGION} side reorg"),
+    "softmax": SectionReader(softmax, "spatial noloss"),
+    "cost": SectionReader(keeps_shape(CostSpec), "type scale ratio noobj thresh smooth"),
+    "contrastive": SectionReader(
+        keeps_shape(ContrastiveSpec),
+        "classes temperature yolo_layer max_delta cls_normalizer contrastive_neg_max steps embedding_size detection",
+        alexeyab=True,
+    ),
+    "dropout": SectionReader(keeps_shape(DropoutSpec), "probability dropblock dropblock_size_rel dropblock_size_abs"),
+    "activation": SectionReader(keeps_shape(ActivationSpec)),
+    "normalization": SectionReader(keeps_shape(NormalizationSpec)),
+    "l2norm": SectionReader(keeps_shape(L2normSpec)),
+    "logistic": SectionReader(keeps_shape(LogisticSpec)),
+    "empty": SectionReader(keeps_shape(EmptySpec), alexeyab=True),
+}

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from mpnet.formats.cfg.position import Position, layer_references, one_reference, shape_text
+from mpnet.formats.cfg.position import Position, SectionReader, layer_references, one_reference, shape_text
 from mpnet.formats.cfg.tokens import CfgSection
 from mpnet.model.keys import Key
 from mpnet.model.layers import MAX_CHANNELS, ImplicitSpec, LayerSpec, RouteSpec, SamSpec, ScaleChannelsSpec, Shape, ShortcutSpec
@@ -105,3 +105,12 @@ def implicit(section: CfgSection, at: Position) -> LayerSpec:
         section.text(key)
     load = not section.flag("dontload", False)
     return ImplicitSpec(**at.common(section, (said["atoms"], 1, said["filters"])), **said, load=load)
+
+
+READERS = {
+    "route": SectionReader(route, alexeyab_keys={"groups": "1"}),
+    "shortcut": SectionReader(shortcut, "layers", alexeyab_keys={"weights_type": "none"}),
+    "scale_channels": SectionReader(scale_channels, alexeyab=True),
+    "sam": SectionReader(sam, alexeyab=True),
+    "implicit": SectionReader(implicit, alexeyab=True),
+}

@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import gcd
-from typing import Any, Sequence
+from typing import Any, Callable, Mapping, Sequence
 
 from mpnet.formats.cfg.tokens import CfgSection
 from mpnet.model.layers import MAX_KERNEL, NETWORK_INPUT, LayerSpec, PrecisionKeys, Shape
@@ -76,6 +76,36 @@ class Position:
             )
             return "relu"
         return "leaky" if word == "revleaky" else word
+
+
+@dataclass(frozen=True)
+class SectionReader:
+    """How one kind of section is read.
+
+    build:         the layer of a section: its keys checked, its shape inferred.
+    training:      keys, as one text, that say nothing about a forward pass; accepted silently.
+    only:          key -> the value at which it changes nothing, the only one that is supported.
+    alexeyab_keys: key -> the value at which it changes nothing, of keys that only AlexeyAB's program knows.
+    alexeyab:      whether only that program knows the section.
+    """
+
+    build: Callable[[CfgSection, Position], LayerSpec]
+    training: str = ""
+    only: Mapping[str, str] = field(default_factory=dict)
+    alexeyab_keys: Mapping[str, str] = field(default_factory=dict)
+    alexeyab: bool = False
+
+
+def keeps_shape(kind: type[LayerSpec]) -> Callable[[CfgSection, Position], LayerSpec]:
+    """Builds layers that read the one before, whose results have its shape, and whose fields all are keys."""
+
+    def build(section: CfgSection, at: Position) -> LayerSpec:
+        values = section.said(kind)
+        if "activation" in values:
+            values["activation"] = at.activation(section, values["activation"])
+        return kind(**at.common(section, at.in_shape), **values)
+
+    return build
 
 
 def strides(section: CfgSection) -> Pair:

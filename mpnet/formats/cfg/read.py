@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
+from typing import Mapping
 
 from mpnet.config.protocol import DIALECTS
 from mpnet.errors import ConfigError, FormatError, PrecisionError
 from mpnet.formats.cfg.dialect import dialect_of
-from mpnet.formats.cfg.keys import DEFAULT_ONLY, MISTAKEN, PRECISION_KEYS, QUANTIZATION_KEYS, TRAINING
-from mpnet.formats.cfg.layers import ALIASES, BUILDERS, REFUSED
+from mpnet.formats.cfg.keys import MISTAKEN, PRECISION_KEYS, QUANTIZATION_KEYS, TRAINING_ANYWHERE, TRAINING_NET
+from mpnet.formats.cfg.layers import ALIASES, READERS, REFUSED
 from mpnet.formats.cfg.position import Position
 from mpnet.formats.cfg.precision import precision_keys
 from mpnet.formats.cfg.published import misfits
@@ -65,7 +66,7 @@ def parse_cfg(content: bytes | str, source: str = "<text>", dialect: str = "auto
     suggested, why = dialect_of(rest)
     chosen = suggested if dialect == "auto" else dialect
     declared = precision_keys(net)
-    _check_left_over(net, "net", warnings)
+    _check_left_over(net, TRAINING_NET, {}, warnings)
 
     layers: list[LayerSpec] = []
     image = (height, width, channels)
@@ -74,11 +75,12 @@ def parse_cfg(content: bytes | str, source: str = "<text>", dialect: str = "auto
         kind = ALIASES.get(section.name, section.name)
         if kind in REFUSED:
             section.fail(f"[{section.name}] is not supported: {REFUSED[kind]}")
-        if kind not in BUILDERS:
-            section.fail(f"layer type [{shorten(section.name)}] is not supported; known are {', '.join(BUILDERS)}")
-        layer = BUILDERS[kind](section, Position(layers, image, precision_keys(section), chosen, warnings))
+        if kind not in READERS:
+            section.fail(f"layer type [{shorten(section.name)}] is not supported; known are {', '.join(READERS)}")
+        reader = READERS[kind]
+        layer = reader.build(section, Position(layers, image, precision_keys(section), chosen, warnings))
         _check_head_precision(section, layer)
-        _check_left_over(section, kind, warnings)
+        _check_left_over(section, reader.training, reader.only, warnings)
         layers.append(layer)
         parameters += layer.parameters
         _check_memory(section, 4 * layer.activations, "the layer needs")
@@ -118,18 +120,19 @@ def _check_head_precision(section: CfgSection, layer: LayerSpec) -> None:
         raise PrecisionError(f"{section.source}:{keys.line}: [{layer.kind}] is always fp32; remove {keys.precision}=1")
 
 
-def _check_left_over(section: CfgSection, kind: str, warnings: list[str]) -> None:
-    """Sort the keys that nothing has read: training, unsupported, misspelt precision, unknown."""
-    for key, value in DEFAULT_ONLY.get(kind, {}).items():
+def _check_left_over(section: CfgSection, training_words: str, only: Mapping[str, str], warnings: list[str]) -> None:
+    """Sort the keys that nothing has read: training, unsupported, misspelt precision, unknown. only: as of SectionReader."""
+    training = frozenset(f"{TRAINING_ANYWHERE} {training_words}".split())
+    for key, value in only.items():
         text = section.text(key)
         if text is None or text == value:
             continue
         if not (is_real(text) and is_real(value) and float(text) == float(value)):
             section.fail(f"{key}={shorten(text)} is not supported in [{section.name}]; only {key}={value} is", key)
-    known = {key for key, entry in section.entries.items() if entry.used} | TRAINING[kind]
+    known = {key for key, entry in section.entries.items() if entry.used} | training
     for key, entry in section.repeated:
         first, place = section.entries[key], f"{section.source}:{entry.line}"
-        if key in TRAINING[kind] or entry.value == first.value:
+        if key in training or entry.value == first.value:
             warnings.append(f"{place}: {shorten(key)} is given twice; the first, in line {first.line}, counts")
         elif key in known:
             warnings.append(f"{place}: {key}={shorten(entry.value)} contradicts line {first.line}, which counts, as in Darknet")

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from mpnet.formats.cfg.position import Pair, Position, blurred, common_stride, shape_text, strides, window
+from mpnet.formats.cfg.position import Pair, Position, SectionReader, blurred, common_stride, shape_text, strides, window
 from mpnet.formats.cfg.tokens import CfgSection
 from mpnet.model.layers import (
     MAX_CHANNELS,
@@ -162,3 +162,16 @@ def _reorganised(section: CfgSection, shape: Shape, stride: int, reverse: bool) 
     if found[2] > MAX_CHANNELS or max(found[:2]) > MAX_SIDE:
         section.fail(f"the result would be {shape_text(found)}; the limits are {MAX_SIDE} and {MAX_CHANNELS}", "stride")
     return found
+
+
+READERS = {
+    "maxpool": SectionReader(maxpool, alexeyab_keys={"maxpool_depth": "0", "antialiasing": "0"}),
+    "local_avgpool": SectionReader(local_avgpool, alexeyab=True),
+    "avgpool": SectionReader(avgpool),
+    "upsample": SectionReader(upsample),
+    "crop": SectionReader(crop, "flip angle saturation exposure shift"),
+    "pad": SectionReader(pad),
+    "slice": SectionReader(slice_),
+    "reorg": SectionReader(reorg),
+    "reorg3d": SectionReader(reorg3d, alexeyab=True),
+}
