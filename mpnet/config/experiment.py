@@ -79,6 +79,8 @@ class DataSection:
            lines); None: all.
     unlabelled: images that nobody has labelled: a folder, a text file with one path a line, or a video. Agreement and what
            follows from it are measured on them as well; accuracy is not. With them alone there is no format ('').
+    condition: what the images are put through before they are evaluated, such as `fog` or `fog:4` (detection.conditions);
+           calibration sees them as they are. None: nothing.
     """
 
     format: str = field(default="", metadata=word(DATA_FORMATS))
@@ -88,6 +90,7 @@ class DataSection:
     limit: int | None = field(default=None, metadata=integer(1, MAX_IMAGES))
     calibration: CalibrationSection = field(default=CalibrationSection(), metadata=section(CalibrationSection))
     unlabelled: Path | None = field(default=None, metadata=path())
+    condition: str | None = field(default=None, metadata=text())
 
 
 @dataclass(frozen=True)
@@ -242,6 +245,7 @@ class SweepSection:
     latency:    a table written by `mpnet profile`, None: no latency objective from a table.
     verify:     run what was found in another engine once the sweep has ended, None: do not.
     margin:     most that the pick `safe` may lose; max_loss: the same in the user's words, such as `3 agreement`, over it.
+    conditions: what the front is measured under besides, such as `fog` or `noise:5` (detection.conditions), (): nothing.
     latency_error: percent that the table's predictions may be off on average, None: as little as `mpnet profile` asks for.
     """
 
@@ -259,6 +263,7 @@ class SweepSection:
     latency_error: float | None = field(default=None, metadata=number(0))
     margin: MarginSection = field(default=MarginSection(), metadata=section(MarginSection))
     max_loss: str | None = field(default=None, metadata=text())
+    conditions: tuple[str, ...] = field(default=(), metadata=text(many=True))
 
     def held_out(self, images: int, unlabelled: int = 0) -> float:
         """The share of so many images that only reports and tests; unlabelled: how many of them have no labels."""

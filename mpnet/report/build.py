@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from mpnet.config.measures import HELD_OUT, MEASURES
 from mpnet.data.dataset import Dataset
-from mpnet.detection.images import image
 from mpnet.errors import ConfigError, MpnetError, StoreError
 from mpnet.evaluation.compare import DRAWS
 from mpnet.formats.cfg.read import read_cfg_bytes
@@ -36,7 +35,7 @@ from mpnet.resolve.stored_sweep import read_sweep
 from mpnet.sweep.findings import sweep_status
 from mpnet.sweep.scoring import split_positions
 from mpnet.sweep.store.latest import is_store
-from mpnet.trial.reopen import read_evidence, reason, reopen
+from mpnet.trial.reopen import image_loader, read_evidence, reason, reopen
 from mpnet.trial.result import Result, finished, read_result
 
 FRONT_RUNS = 32
@@ -133,7 +132,7 @@ def _with_front(
                     advance(1)
                 data = with_pairs(data, pairs, pairing.intervals_by, prefix)
         data = _with_losses(data)
-        data = with_changes(data, whole.pair(chosen), view.gallery(dataset, found[0], chosen, image))
+        data = with_changes(data, whole.pair(chosen), view.gallery(dataset, found[0], chosen, image_loader(document)))
         return _with_confusion(data, view, dataset, found[0], chosen)
     except MpnetError as error:
         return with_missing(data, Missing("Intervals, classes, lost and gained objects, images", reason(error)))
@@ -236,7 +235,9 @@ def _with_evidence(data: ReportData, results: list[Result], draws: int, seed: in
         pairing = view.pairing(dataset, found[0], draws, seed)
         pairs = {row: pairing.pair(other) for row, other in enumerate(found) if row}
         data = with_pairs(data, pairs, pairing.intervals_by)
-        data = with_changes(data, pairs[len(found) - 1], view.gallery(dataset, found[0], found[-1], image))
+        data = with_changes(
+            data, pairs[len(found) - 1], view.gallery(dataset, found[0], found[-1], image_loader(results[-1].document))
+        )
         return _with_confusion(data, view, dataset, found[0], found[-1])
     except MpnetError as error:
         return with_missing(

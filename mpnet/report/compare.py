@@ -7,19 +7,18 @@ from pathlib import Path
 from typing import Any, Sequence
 
 from mpnet.data.dataset import Dataset
-from mpnet.detection.images import image
 from mpnet.errors import MpnetError
 from mpnet.evaluation.compare import DRAWS
 from mpnet.progress import Progress, silent
 from mpnet.report.comparison import Comparison, compare_results
-from mpnet.report.images import write_changes
+from mpnet.report.images import LoadImage, write_changes
 from mpnet.report.rerun import Machine
 from mpnet.report.task import View, view_of
 from mpnet.resolve.stored import StoredConfiguration, find_configuration, split_source
 from mpnet.sweep.store.latest import is_store
 from mpnet.trial.inference import run_plans
 from mpnet.trial.latency import measure_in_turn
-from mpnet.trial.reopen import open_dataset, reason, reopen
+from mpnet.trial.reopen import image_loader, open_dataset, reason, reopen
 from mpnet.trial.result import Result, build_document, read_result
 from mpnet.trial.task import kit_of
 
@@ -49,13 +48,15 @@ def compare_runs(
         return compare_results(results, missing=reason(error))
     compared = compare_results(results, dataset, found, draws=draws, seed=seed)
     if images is not None:
-        _write_images(compared, view_of(results[0].task), dataset, found, images)
+        _write_images(compared, view_of(results[0].task), dataset, found, images, image_loader(results[0].document))
     return compared
 
 
-def _write_images(compared: Comparison, view: View, dataset: Dataset, found: Sequence[Any], images: Path) -> None:
+def _write_images(
+    compared: Comparison, view: View, dataset: Dataset, found: Sequence[Any], images: Path, load: LoadImage
+) -> None:
     for run, pair, other in zip(compared.document["runs"][1:], compared.pairs, found[1:], strict=True):
-        drawn = view.gallery(dataset, found[0], other, image).changes(pair.changes, len(pair.changes))
+        drawn = view.gallery(dataset, found[0], other, load).changes(pair.changes, len(pair.changes))
         folder = images if len(found) == 2 else images / run["id"]
         names = write_changes(drawn, folder)
         run["changes"] = [{**change.as_json(), "file": str(folder / name)} for change, name in zip(drawn, names, strict=True)]

@@ -12,6 +12,7 @@ from mpnet.config.measures import DROP, measure
 from mpnet.messages import bytes_text, count_text, limits_text
 from mpnet.model.plan_key import short_key
 from mpnet.model.task import DETECTION, TASKS
+from mpnet.report.conditions import print_conditions
 from mpnet.report.terminal import Share, blocks, clean, number_text, print_table
 from mpnet.sweep.picks import PICK_RULES
 
@@ -56,6 +57,7 @@ def print_sweep(document: Mapping[str, Any], out: Console) -> None:
     _print_front(document, out)
     _print_picks(document, out)
     _print_verified(document.get("verified"), out)
+    print_conditions(document, out)
     holdout = document["holdout"]
     if not holdout["held_out"]:
         out.print("No image was held out: the figures are those that chose, and flatter what was chosen (see sweep.holdout).")

@@ -63,7 +63,8 @@ class View:
 def _images(protocol: Mapping[str, Any]) -> str:
     """How many images, and how many of them only agreement is measured on."""
     unlabelled = protocol.get("unlabelled") or 0
-    return f"{protocol['images']} images" + (f" ({unlabelled} without labels: agreement alone)" if unlabelled else "")
+    under = f" under {protocol['condition']}" if protocol.get("condition") else ""
+    return f"{protocol['images']} images{under}" + (f" ({unlabelled} without labels: agreement alone)" if unlabelled else "")
 
 
 def _detector(protocol: Mapping[str, Any]) -> str:

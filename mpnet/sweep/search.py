@@ -14,6 +14,7 @@ from mpnet.config.identity import digest_of
 from mpnet.errors import ConfigError
 from mpnet.model.plan_key import split_key
 from mpnet.progress import Progress, silent
+from mpnet.sweep.conditions import ConditionRuns, conditions_of
 from mpnet.sweep.estimate import duration, estimate_seconds
 from mpnet.sweep.findings import findings, rank_layers
 from mpnet.sweep.loop import OnUpdate, Sweep, WorkerPool
@@ -102,6 +103,7 @@ def run_sweep(
     )
     chosen.check(problem)
     margins = margins_of(section, task_of(network), experiment.source)
+    conditions = conditions_of(section.conditions, section.objectives, experiment.source)
     engines = () if section.verify is None else verifying(experiment, section.verify)
     bench = open_workbench(experiment, network)
     if chosen.prunes and bench.dataset.unlabelled and bench.kit.task.quality in section.objectives:
@@ -173,6 +175,8 @@ def run_sweep(
         if section.verify is not None:
             check = Verification(setup, opened, contexts, problem, section.verify, engines, progress)
             document["verified"] = check.of(document)
+        if conditions:
+            document["conditions"] = ConditionRuns(setup, opened, contexts, problem, conditions, progress).of(document)
         write_record(opened, contexts, FOUND, document)
         say(opened, "finished" if not state.stopped else "stopped", section.strategy, state.total)
     return document

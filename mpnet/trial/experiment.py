@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Sequence
 
 from mpnet.config.experiment import DataSection, Experiment
+from mpnet.detection.conditions import condition
 from mpnet.detection.images import image
 from mpnet.engine.options import resolve_options
 from mpnet.errors import ConfigError
@@ -67,6 +68,11 @@ def open_workbench(experiment: Experiment, network: NetworkSpec | None = None) -
     data = experiment.data
     if data is None:
         raise ConfigError(f"{experiment.source}: key 'data' is missing; name labelled images to evaluate on")
+    under = None
+    if data.condition is not None:
+        under = condition(data.condition, f"{experiment.source}: data.condition")
+        data = replace(data, condition=str(under))  # `fog` and `fog:3` are one condition
+        experiment = replace(experiment, data=data)
     if network is None:
         experiment, network = with_network(experiment)
     weights = open_weights(experiment.model.weights, network, open_cache())
@@ -89,7 +95,14 @@ def open_workbench(experiment: Experiment, network: NetworkSpec | None = None) -
         network,
         weights,
         dataset,
-        Inputs(dataset.images, network, experiment.detection.fitted, partial(image, repaired=repaired.append), workers=threads),
+        Inputs(
+            dataset.images,
+            network,
+            experiment.detection.fitted,
+            partial(image, repaired=repaired.append),
+            workers=threads,
+            condition=under,
+        ),
         resolve_options(network, quantization.options, quantization.layers, batch_norm=experiment.model.batch_norm),
         kernels(None if isa == "auto" else isa, "runtime.isa (or --isa)"),
         threads,

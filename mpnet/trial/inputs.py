@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.data.dataset import ImageRecord
+from mpnet.detection.conditions import Condition
 from mpnet.detection.preprocess import Geometry, preprocess
 from mpnet.errors import ConfigError, DataError
 from mpnet.messages import all_at_once
@@ -71,8 +72,10 @@ class Inputs:
         load: LoadImage,
         workers: int = 2,
         keep_bytes: int = KEEP_BYTES,
+        condition: Condition | None = None,
     ) -> None:
-        """load: record -> uint8 (h, w, 3) RGB; workers: threads that decode.
+        """load: record -> uint8 (h, w, 3) RGB; workers: threads that decode; condition: what each image is put through, None:
+        nothing.
 
         Raises: ConfigError for a network that does not take RGB images.
         """
@@ -80,7 +83,7 @@ class Inputs:
             raise ConfigError(f"{network.source}: channels={network.channels}, but images are RGB; use channels=3")
         self.records = tuple(records)
         self._network, self._resize, self._load = network, resize, load
-        self._workers = max(1, workers)
+        self._workers, self._condition = max(1, workers), condition
         size_bytes = 4 * network.width * network.height * network.channels * len(self.records)
         self._kept: list[_Prepared | None] | None = [None] * len(self.records) if size_bytes <= keep_bytes else None
 
@@ -90,7 +93,11 @@ class Inputs:
     def of(self, positions: Sequence[int]) -> Inputs:
         """Those at `positions`; what is decoded of them is kept apart."""
         chosen = [self.records[position] for position in positions]
-        return Inputs(chosen, self._network, self._resize, self._load, self._workers)
+        return Inputs(chosen, self._network, self._resize, self._load, self._workers, condition=self._condition)
+
+    def under(self, condition: Condition | None) -> Inputs:
+        """The same images under a condition, in place of the one that they are under; None: as they are."""
+        return Inputs(self.records, self._network, self._resize, self._load, self._workers, condition=condition)
 
     def take(self, positions: Sequence[int]) -> Batch:
         """The images at `positions`, read by the calling thread. Raises: DataError for a broken image."""
@@ -131,7 +138,10 @@ class Inputs:
     def _one(self, position: int) -> _Prepared:
         if self._kept is not None and (kept := self._kept[position]) is not None:
             return kept
-        image = self._load(self.records[position])
+        record = self.records[position]
+        image = self._load(record)
+        if self._condition is not None:
+            image = self._condition.apply(image, record.sha256)
         prepared = preprocess(image, self._network.width, self._network.height, self._resize)
         if self._kept is not None:
             self._kept[position] = prepared

@@ -8,10 +8,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, Mapping, Sequence
+from typing import Any, Callable, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
 
 from mpnet.config.experiment import Experiment
-from mpnet.data.dataset import Dataset
+from mpnet.data.dataset import Dataset, ImageRecord
+from mpnet.detection.conditions import condition
+from mpnet.detection.images import image
 from mpnet.errors import DataError, MpnetError, StoreError
 from mpnet.evaluation.dataset import load_dataset
 from mpnet.formats.documents.experiment import parse_experiment
@@ -54,6 +59,15 @@ def open_dataset(document: Mapping[str, Any]) -> Dataset:
     return dataset
 
 
+def image_loader(document: Mapping[str, Any]) -> Callable[[ImageRecord], NDArray[np.uint8]]:
+    """From a record to the image, uint8 (h, w, 3), as the network of a result saw it: under its condition, if it had one."""
+    text = document["protocol"].get("condition")
+    if not text:
+        return image
+    under = condition(text, "protocol.condition")
+    return lambda record: under.apply(image(record), record.sha256)
+
+
 def _labelled(protocol: Mapping[str, Any]) -> int:
     """How many labelled images a result was measured on."""
     return int(protocol.get("images") or 0) - int(protocol.get("unlabelled") or 0)
@@ -78,6 +92,7 @@ def experiment_of(
         "data": {
             **({"format": protocol["dataset"], "limit": _labelled(protocol)} if protocol["dataset"] else {}),
             **data,
+            **({"condition": protocol["condition"]} if protocol.get("condition") else {}),
             **({"calibration": document["calibration"]} if document.get("calibration") else {}),
         },
         **({"precision": precision} if precision else {}),

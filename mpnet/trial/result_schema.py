@@ -47,6 +47,7 @@ PROTOCOL = Fields(
     {
         "boxes": int,
         "unlabelled": int,
+        "condition": str,
         "resize": str,
         "confidence": float,
         "nms": float,

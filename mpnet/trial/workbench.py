@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from mpnet.config.experiment import Experiment
 from mpnet.config.identity import ARITHMETIC_VERSION, TrialIdentity
 from mpnet.data.dataset import Dataset
+from mpnet.detection.conditions import Condition
 from mpnet.engine.assign import PrecisionPlan, assign
 from mpnet.engine.options import EngineOptions
 from mpnet.engine.plan import Plan, build_plan
@@ -116,6 +117,17 @@ class Workbench:
         part.__dict__["prepared"] = self.prepared
         return part
 
+    def under(self, condition: Condition | None) -> Workbench:
+        """The same with all images under a condition, None: as they are; calibration and prepared weights stay."""
+        experiment = self.experiment
+        if experiment.data is not None:
+            experiment = replace(
+                experiment, data=replace(experiment.data, condition=None if condition is None else str(condition))
+            )
+        changed = replace(self, experiment=experiment, inputs=self.inputs.under(condition))
+        changed.__dict__["prepared"] = self.prepared
+        return changed
+
     def plan(self, precisions: PrecisionPlan) -> Plan:
         """The steps of a forward pass."""
         return build_plan(self.network, precisions, self.options)
@@ -143,6 +155,7 @@ class Workbench:
             "dataset": data.format if data else "",
             "images": len(self.dataset.images),
             **({"unlabelled": self.dataset.unlabelled} if self.dataset.unlabelled else {}),
+            **({"condition": data.condition} if data and data.condition else {}),
             "resize": self.experiment.detection.resize,
             **self.kit.protocol(self.experiment, self.network, self.dataset),
             "batch_norm": self.options.batch_norm,

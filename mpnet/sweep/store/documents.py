@@ -72,6 +72,16 @@ _VERIFIED = Fields(
         ),
     }
 )
+_CONDITIONS = Fields(
+    {
+        "conditions": Many(str),
+        "images": int,
+        "of_front": int,
+        "rows": Many(Fields({"precision": KEY, "trial": str, "options": str, "costs": _VALUES, "under": Named(_VALUES)})),
+        "front": Named(Many(KEY)),
+        "picks": Named(Named(KEY)),
+    }
+)
 _GAP = Fields(
     {
         name: float
@@ -140,11 +150,13 @@ DOCUMENTS: Mapping[str, Kind] = {
                 "known": int,
                 "state": str,
                 "verified": _VERIFIED,
+                "conditions": _CONDITIONS,
             },
         )
     ),
     "verified": Maybe(_VERIFIED),
     "losses": Named(Named(Many(float, 4))),
+    "conditions": Named(_VALUES),
     "judged": Named(Fields({"sets": Named(_SET), "drawn": Many(float)})),
     "context": Fields({}, {"identity": _IDENTITY, "options": str, "measures": dict}),
 }
