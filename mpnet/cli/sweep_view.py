@@ -35,6 +35,7 @@ class SweepView:
         self._console, self._quiet = console, quiet
         self._live: Live | None = None
         self._start: SweepStart | None = None
+        self._done = 0
         self._shown = self._drawn = 0.0
         self._front: list[str] = []
         self._progress = Bar(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), console=console)
@@ -47,7 +48,11 @@ class SweepView:
         if self._live is not None:
             self._live.stop()
         if kind is not None and issubclass(kind, KeyboardInterrupt) and self._start is not None:
-            self._console.print(f"all finished trials are in {self._start.store}; the same command goes on from there")
+            self._console.print(
+                f"all {self._done:,} finished trials are in {self._start.store}; the same command goes on from there"
+                if self._done
+                else "no trial was finished yet; the same command begins again"
+            )
 
     def then(self, progress: Progress) -> Progress:
         """What shows the work that follows the trials, in place of this."""
@@ -84,6 +89,7 @@ class SweepView:
 
     def update(self, state: SweepState) -> None:
         """Draw, unless it was drawn a moment ago."""
+        self._done = state.done
         now = time.monotonic()
         interval = TERMINAL_SECONDS if self._live is not None else PLAIN_SECONDS
         if self._quiet or self._start is None or now - self._shown < interval:
@@ -106,11 +112,10 @@ class SweepView:
         assert self._start is not None
         parts = []
         if state.settled:
-            rate = state.settled / state.seconds
-            parts.append(f"{rate:,.1f} per second")
-            left = state.total - state.done
-            if left > 0:
-                parts.append(f"{duration(left / rate)} left")
+            parts.append(f"{state.per_second:,.1f} per second")
+            left = state.seconds_left
+            if left:
+                parts.append(f"{duration(left)} left")
         problem = self._start.problem
         baseline = state.known.get(Configuration(problem.baseline))
         best = problem.best(state.known.values(), baseline) if baseline is not None else None

@@ -19,14 +19,19 @@ SCORE_SECONDS = 60e-6
 """For one configuration and image: suppression, matching, average precision. Only for the estimate."""
 
 
-def estimate_seconds(bench: Workbench, space: Space, workers: int) -> float:
-    """About how long an exact sweep takes: two forward passes are timed, the rest is counted."""
+def seconds_per_pass(bench: Workbench) -> float:
+    """About how long a forward pass over all images takes in one thread: two, of one image, are timed."""
     plan = build_plan(bench.network, bench.assign(), replace(bench.options, ranges={}, layers={}, said={}))
     session = Session(bench.prepared, plan, 1)
     image = np.zeros((1, *bench.network.in_shape), np.float32)
     [taken] = in_turn(partial(session.forward, image), repeats=1)
+    return len(bench.dataset.images) * taken.min_ms / 1e3
+
+
+def estimate_seconds(bench: Workbench, space: Space, per_pass: float, workers: int) -> float:
+    """About how long an exact sweep takes. per_pass: of `seconds_per_pass`."""
     passes = float(forward_equivalents(bench.network, space))
-    return len(bench.dataset.images) * (passes * taken.min_ms / 1e3 + space.size * SCORE_SECONDS) / workers
+    return (passes * per_pass + len(bench.dataset.images) * space.size * SCORE_SECONDS) / workers
 
 
 def duration(seconds: float) -> str:

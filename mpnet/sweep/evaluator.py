@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import hashlib
+import time
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Collection, Iterator, Sequence
@@ -126,6 +127,7 @@ class Evaluator:
 
         Raises: EngineError for values that are not finite.
         """
+        began = time.monotonic()
         runs, survivors, macs = _PartialRuns(self, unit.options), unit.keys, 0
         if unit.rivals is not None:
             names = unit.rivals.names
@@ -145,7 +147,8 @@ class Evaluator:
         trials = tuple(
             [Trial(key, {**measured, **self.costs(unit.options, key)}) for key, measured in runs.measured(survivors)]
         )
-        return UnitResult(unit, trials, macs + runs.macs, tuple(sorted({*unit.keys} - {*survivors})))
+        ruled_out = tuple(sorted({*unit.keys} - {*survivors}))
+        return UnitResult(unit, trials, macs + runs.macs, ruled_out, time.monotonic() - began)
 
     def known_pass(self) -> str:
         """SHA-256 (hex) of all outputs of the context's known configurations for the first image; of an error's text if the

@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from dataclasses import dataclass, field, replace
-from typing import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Callable, Collection, Sequence
 
 from mpnet.model.network import NetworkSpec
 from mpnet.sweep.executor import Executor
+from mpnet.sweep.parts import Parts
 from mpnet.sweep.problem import Batch, Problem, Walk
 from mpnet.sweep.space import Configuration
 from mpnet.sweep.store import Trial, TrialStore, Work
@@ -28,7 +29,8 @@ class SweepState:
     total:    configurations that were asked for so far: all of them for strategies that know beforehand.
     ruled_out: configurations that need no trial, since they cannot be on the front.
     computed: trials that this process computed; settled: these and what it ruled out. macs: executed for them, all images.
-    started:  time.monotonic() of the start. stopped: `trials` or `seconds` when a budget ended the sweep.
+    started:  time.monotonic() of the start; committed: of the last commit.
+    stopped:  `trials` or `seconds` when a budget ended the sweep.
     """
 
     known: dict[Configuration, Trial] = field(default_factory=dict)
@@ -38,6 +40,7 @@ class SweepState:
     settled: int = 0
     macs: float = 0.0
     started: float = field(default_factory=time.monotonic)
+    committed: float = 0.0
     stopped: str | None = None
 
     @property
@@ -50,13 +53,44 @@ class SweepState:
         """Since the start."""
         return time.monotonic() - self.started
 
+    @property
+    def per_second(self) -> float:
+        """Configurations settled per second, up to the last commit: between commits nobody knows better."""
+        return self.settled / max(self.committed - self.started, 1e-9)
+
+    @property
+    def seconds_left(self) -> float | None:
+        """At this rate; None as long as there is none."""
+        if not self.settled:
+            return None
+        return max(0.0, (self.total - self.done) / self.per_second - (time.monotonic() - self.committed))
+
 
 @dataclass(frozen=True)
 class WorkerPool:
-    """The workers that compute units. bytes_per_head: of one head's decoded boxes, which limits the size of units."""
+    """The workers that compute units.
+
+    bytes_per_head: of one head's decoded boxes, which limits the size of units. seconds_per_pass: as `Parts`.
+    """
 
     executor: Executor
     bytes_per_head: int = 1 << 20
+    seconds_per_pass: float = 0.0
+
+
+@dataclass
+class _Claim:
+    """A unit to be claimed, or claimed already. keys: of it that are wanted and not handed out yet, rising. running: parts."""
+
+    name: str
+    options: int
+    keys: tuple[str, ...]
+    running: int = 0
+
+    @property
+    def configurations(self) -> list[Configuration]:
+        """Of the keys."""
+        return [Configuration(key, self.options) for key in self.keys]
 
 
 OpenPool = Callable[[], WorkerPool]
@@ -86,6 +120,7 @@ class Sweep:
         self.state = SweepState()
         self._limit_seconds, self._on_update, self._open_pool = seconds, on_update, open_pool
         self._pool: WorkerPool | None = None
+        self._parts = Parts(network)
         self._beat = self._counted = time.monotonic()
 
     def run(self, strategy: Callable[[Problem], Walk]) -> SweepState:
@@ -97,7 +132,7 @@ class Sweep:
         try:
             batch = next(walk)
             while True:
-                self._evaluate(self._affordable(batch), batch.prune)
+                self._evaluate(batch)
                 if self.state.stopped:
                     walk.close()
                     break
@@ -107,10 +142,10 @@ class Sweep:
         self._on_update(self.state)
         return self.state
 
-    def _affordable(self, batch: Batch) -> list[Configuration]:
-        """What of a batch the budget of trials allows."""
-        new = [c for c in dict.fromkeys(batch.configurations) if c not in self.state.known]
-        if batch.prune:
+    def _affordable(self, asked: Sequence[Configuration], prune: bool) -> list[Configuration]:
+        """What is not known yet of what a batch asks for, as far as the budget of trials goes."""
+        new = [c for c in asked if c not in self.state.known]
+        if prune:
             ruled_out = self._ruled_out(new)
             self.state.ruled_out += len(ruled_out)
             new = [c for c in new if c not in ruled_out]
@@ -118,7 +153,7 @@ class Sweep:
         if limit is not None and len(self.state.known) + len(new) > limit:
             new = new[: max(0, limit - len(self.state.known))]
             self.state.stopped = "trials"
-        self.state.total = self.problem.space.size if batch.prune else len(self.state.known) + len(new)
+        self.state.total = self.problem.space.size if prune else len(self.state.known) + len(new)
         return new
 
     def _ruled_out(self, wanted: Sequence[Configuration]) -> set[Configuration]:
@@ -129,51 +164,68 @@ class Sweep:
             ruled_out |= {Configuration(key, options) for key in self.store.ruled_out(context, self.problem.front_name, keys)}
         return ruled_out
 
-    def _evaluate(self, wanted: Sequence[Configuration], prune: bool) -> None:
-        missing = self._look_up(wanted)
+    def _evaluate(self, batch: Batch) -> None:
+        asked = list(dict.fromkeys(batch.configurations))
+        affordable = self._affordable(asked, batch.prune)
+        missing = set(self._look_up(affordable))
         if not missing:
             return
         if self._pool is None:
             self._pool = self._open_pool()
+            self._parts = Parts(self.network, self._pool.seconds_per_pass)
         executor = self._pool.executor
-        pending = deque(split_units(self.network, missing, workers=executor.slots, bytes_per_head=self._pool.bytes_per_head))
-        running: set[Unit] = set()
-        elsewhere: list[Unit] = []
-        while pending or running or elsewhere:
+        # Cut by what is asked for, not by what is missing: processes that begin at different times claim the same units then.
+        asked = affordable if self.state.stopped else asked
+        units = split_units(self.network, asked, workers=executor.slots, bytes_per_head=self._pool.bytes_per_head)
+        pending = deque(unclaimed for unit in units if (unclaimed := _claim_of(unit, missing)).keys)
+        del asked, affordable, missing, units
+        claim: _Claim | None = None  # the unit of which parts are handed out
+        running: dict[Unit, _Claim] = {}
+        elsewhere: deque[_Claim] = deque()
+        while pending or claim or running or elsewhere:
             if self._limit_seconds is not None and self.state.seconds > self._limit_seconds:
                 self.state.stopped = "seconds"
-                for unit in running:
-                    self.store.release(unit.name)
+                for name in {held.name for held in (*running.values(), *([claim] if claim else []))}:
+                    self.store.release(name)
                 return
             # One more than there are slots, so that nobody waits for the next one to be handed out.
-            while pending and len(running) <= executor.slots:
-                unit = pending.popleft()
-                if not self.store.claim([unit.name]):
-                    elsewhere.append(unit)
-                elif self._is_done(unit, prune):
-                    self.store.release(unit.name)
-                else:
-                    unit = replace(unit, rivals=self.problem.rivals(self.state.known.values()) if prune else None)
-                    executor.submit(unit)
-                    running.add(unit)
+            while len(running) <= executor.slots and (claim := claim or self._claimed(pending, elsewhere, batch.prune)):
+                part = self._part(claim, batch.prune)
+                executor.submit(part)
+                running[part] = claim
+                claim = claim if claim.keys else None
             if running:
                 for done in executor.wait(POLL_SECONDS):
-                    running.discard(done.unit)
-                    self._commit(done)
+                    self._commit(done, running.pop(done.unit))
             elif elsewhere:
                 # Another process has the rest: wait for its results, or take over what it leaves behind.
                 time.sleep(POLL_SECONDS)
-                pending.extend(elsewhere)
-                elsewhere = []
+                pending, elsewhere = elsewhere, pending
             self._alive()
 
-    def _is_done(self, unit: Unit, prune: bool) -> bool:
-        """Whether another process has finished it."""
-        missing = self._look_up([Configuration(key, unit.options) for key in unit.keys])
-        if prune and missing and len(self._ruled_out(missing)) == len(missing):
-            self.state.ruled_out += len(missing)
-            return True
-        return not missing
+    def _claimed(self, pending: deque[_Claim], elsewhere: deque[_Claim], prune: bool) -> _Claim | None:
+        """The next unit that nobody else has, of which something is missing; None: there is none for now."""
+        while pending:
+            claim = pending.popleft()
+            if not self.store.claim([claim.name]):
+                elsewhere.append(claim)
+                continue
+            # Another process may have had it, and committed some of its parts.
+            missing = self._look_up(claim.configurations)
+            ruled_out = self._ruled_out(missing) if prune else set()
+            self.state.ruled_out += len(ruled_out)
+            claim.keys = tuple(c.key for c in missing if c not in ruled_out)
+            if claim.keys:
+                return claim
+            self.store.release(claim.name)
+        return None
+
+    def _part(self, claim: _Claim, prune: bool) -> Unit:
+        """The next part of a claimed unit."""
+        count = self._parts.first(claim.keys, self.state.seconds, prune)
+        part, claim.keys = claim.keys[:count], claim.keys[count:]
+        claim.running += 1
+        return Unit(claim.options, part, self.problem.rivals(self.state.known.values()) if prune else None)
 
     def _look_up(self, wanted: Sequence[Configuration]) -> list[Configuration]:
         """Take over what the store knows; the rest is returned."""
@@ -183,17 +235,21 @@ class Sweep:
                 self.state.known[Configuration(key, options)] = trial
         return [c for c in wanted if c not in self.state.known]
 
-    def _commit(self, done: UnitResult) -> None:
+    def _commit(self, done: UnitResult, claim: _Claim) -> None:
         now, unit = time.monotonic(), done.unit
         work = Work(done.macs, now - self._counted)
         ruled_out = RuledOut(self.problem.front_name, done.ruled_out)
-        self.store.add(self.contexts[unit.options], done.trials, claim=unit.name, work=work, ruled_out=ruled_out)
+        claim.running -= 1
+        ended = None if claim.keys or claim.running else claim.name
+        self.store.add(self.contexts[unit.options], done.trials, claim=ended, work=work, ruled_out=ruled_out)
+        self._parts.measured(unit.keys, unit.rivals is not None, done.seconds)
         self._counted = now
         self.state.known.update({Configuration(trial.key, unit.options): trial for trial in done.trials})
         self.state.computed += len(done.trials)
         self.state.ruled_out += len(done.ruled_out)
         self.state.settled += len(done.trials) + len(done.ruled_out)
         self.state.macs += done.macs
+        self.state.committed = now
         self._on_update(self.state)
 
     def _alive(self) -> None:
@@ -202,3 +258,7 @@ class Sweep:
             self.store.heartbeat()
             self._beat = now
         self._on_update(self.state)
+
+
+def _claim_of(unit: Unit, missing: Collection[Configuration]) -> _Claim:
+    return _Claim(unit.name, unit.options, tuple(key for key in unit.keys if Configuration(key, unit.options) in missing))

@@ -15,7 +15,7 @@ from mpnet.errors import ConfigError
 from mpnet.model.plan_key import split_key
 from mpnet.progress import Progress, silent
 from mpnet.sweep.conditions import ConditionRuns, conditions_of
-from mpnet.sweep.estimate import duration, estimate_seconds
+from mpnet.sweep.estimate import duration, estimate_seconds, seconds_per_pass
 from mpnet.sweep.findings import findings, rank_layers
 from mpnet.sweep.loop import OnUpdate, Sweep, WorkerPool
 from mpnet.sweep.margins import margins_of
@@ -121,7 +121,8 @@ def run_sweep(
         contexts = tuple(opened.context(document) for document in setup.documents)
         left = space.size - sum(min(opened.count(context), space.size) for context in contexts)
         left -= opened.count_ruled_out(contexts, problem.front_name) if chosen.prunes else 0
-        estimate = estimate_seconds(bench, space, parallel) * max(0, left) / space.size
+        per_pass = seconds_per_pass(bench)
+        estimate = estimate_seconds(bench, space, per_pass, parallel) * max(0, left) / space.size
         if chosen.is_exact and estimate > ASK_SECONDS and not yes:
             raise ConfigError(
                 f"{experiment.source}: {section.strategy} over {space.size:,} configurations takes "
@@ -149,7 +150,7 @@ def run_sweep(
             context = make_context(setup, stack, max(1, bench.threads // parallel), remote=scheduler is not None)
             executor = make_executor(context, parallel, scheduler)
             stack.callback(executor.close)
-            return WorkerPool(executor, context.baseline.decoded_bytes if context.baseline else 1 << 20)
+            return WorkerPool(executor, context.baseline.decoded_bytes if context.baseline else 1 << 20, per_pass)
 
         sweep = Sweep(problem, network, opened, contexts, open_pool, seconds=section.budget.seconds, on_update=on_update)
         sweep.state.started = begin

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Units: configurations that are computed together, claimed by one process and committed as a whole.
+"""Units: configurations that are neighbours in the trie, claimed by one process, and computed and committed part by part.
 
 Neighbours in the trie share most of their work, so a unit is a run of sorted keys with a common prefix. The layers of
 the prefix are computed again for every unit, so units are as large as memory and the number of workers allow.
@@ -19,18 +19,19 @@ from mpnet.sweep.space import Configuration
 from mpnet.sweep.store import Trial
 
 MAX_TRIALS = 4096
-"""Trials of one unit: what a killed process loses at most."""
+"""Trials of one unit."""
 CANDIDATE_BYTES = 256 << 20
 """Memory that the decoded boxes of one unit may take in one worker."""
 MAX_REPEATED = Fraction(1, 100)
-"""Share of the work that may be done twice so that units become smaller, are committed sooner and spread better."""
+"""Share of the work that may be done twice so that units become smaller and spread better."""
 SMALL = 64
 """Configurations that are not worth cutting further."""
 
 
 @dataclass(frozen=True)
 class Unit:
-    """Work that is done and committed as a whole: configurations under one option set, neighbours in the trie.
+    """Configurations under one option set, neighbours in the trie; what is claimed, or a part of it, which is computed and
+    committed as a whole.
 
     rivals: what is known already of the front, see `race`; those that it dominates need no figures. None: all need them.
     """
@@ -47,12 +48,16 @@ class Unit:
 
 @dataclass(frozen=True)
 class UnitResult:
-    """A finished unit; macs: executed for it, all images. ruled_out: keys of those that rivals beat, rising."""
+    """A finished unit or part. macs: executed for it, all images. ruled_out: keys of those that rivals beat, rising.
+
+    seconds: that computing it took, 0 where nobody measured that.
+    """
 
     unit: Unit
     trials: tuple[Trial, ...]
     macs: int
     ruled_out: tuple[str, ...] = ()
+    seconds: float = 0.0
 
 
 def split_units(

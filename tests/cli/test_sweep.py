@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -19,7 +20,10 @@ from mpnet.config.identity import digest_of
 from mpnet.config.measures import AGREEMENT, names_of, trial_costs
 from mpnet.evaluation.intervals import METHOD
 from mpnet.model.task import DETECTION
+from mpnet.sweep import parts
+from mpnet.sweep.evaluator import Evaluator
 from mpnet.sweep.store import TrialStore
+from mpnet.sweep.units import Unit, UnitResult
 from tests.cli.conftest import Mpnet, document_of
 
 WEIGHTED = (0, 2, 4, 6, 8, 10, 12, 13, 14, 15, 18, 21, 22)
@@ -272,8 +276,30 @@ def test_interrupting_ends_workers_and_says_how_to_go_on(sweep_file: Path) -> No
     out, rest = child.communicate(timeout=120)
     assert child.returncode == 130, first + rest
     assert out == ""
-    assert "the same command goes on from there" in rest
+    assert "the same command begins again" in rest or "the same command goes on from there" in rest
     assert "Traceback" not in rest
+
+
+def test_what_an_interruption_says_is_kept_is_kept(mpnet: Mpnet, sweep_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parts of one configuration each, of which the third is interrupted."""
+    evaluate, left = Evaluator.evaluate, [2]
+
+    def interrupted(worker: Evaluator, unit: Unit) -> UnitResult:
+        left[0] -= 1
+        if left[0] < 0:
+            raise KeyboardInterrupt
+        return evaluate(worker, unit)
+
+    monkeypatch.setattr(parts, "LEAST_PASSES", 0)
+    monkeypatch.setattr(parts, "PART_SECONDS", 0.0)
+    monkeypatch.setattr(parts, "PART_SHARE", 0.0)
+    monkeypatch.setattr(Evaluator, "evaluate", interrupted)
+    stopped = mpnet("sweep", sweep_file, *SMALL)
+    assert stopped.returncode == 130
+    assert re.search(r"all 2 finished trials are in \S+\.sqlite; the same command goes on from there", stopped.stderr)
+    left[0] = 1000
+    again = document_of(mpnet("sweep", sweep_file, *SMALL, "--json"))
+    assert (again["trials"], again["computed"]) == (16, 14)
 
 
 def board(mpnet: Mpnet, folder: Path, *more: Any) -> Path:

@@ -67,13 +67,17 @@ def measure_of(problem: Problem, quality: Callable[[str], float]) -> Callable[[C
 
 @dataclass(frozen=True)
 class SyntheticRecipe:
-    """Workers that compute trials from keys alone. die: a file; a worker that finds it removes it and is gone."""
+    """Workers that compute trials from keys alone.
+
+    die: a file; a worker that finds it removes it and is gone. seconds: what a key is said to take.
+    """
 
     problem: Problem
     seed: int = 1
     die: str = ""
     fail: str = ""
     log: str = ""
+    seconds: float = 0.0
 
     def __call__(self) -> SyntheticRecipe:
         return self
@@ -91,7 +95,7 @@ class SyntheticRecipe:
                 file.writelines(f"{unit.options}{key}\n" for key in unit.keys)
         quality = interacting_quality(self.seed, len(split_key(unit.keys[0])[0]))
         trials = tuple(trial(self.problem.space, self.problem.macs, quality, key) for key in unit.keys)
-        return UnitResult(unit, trials, 1000 * len(unit.keys))
+        return UnitResult(unit, trials, 1000 * len(unit.keys), seconds=self.seconds * len(unit.keys))
 
 
 def _removed(path: str) -> bool:

@@ -18,13 +18,14 @@ import pytest
 from mpnet.errors import ConfigError, EngineError
 from mpnet.sweep.executor import Executor, InlineExecutor, ProcessExecutor
 from mpnet.sweep.loop import Sweep, SweepState, WorkerPool
+from mpnet.sweep.parts import Parts
 from mpnet.sweep.problem import Problem, objectives_of
-from mpnet.sweep.sharing import forward_equivalents
+from mpnet.sweep.sharing import forward_equivalents, forward_equivalents_of
 from mpnet.sweep.space import Configuration, build_space
-from mpnet.sweep.store import Subject, TrialStore
+from mpnet.sweep.store import Subject, Trial, TrialStore
 from mpnet.sweep.strategies import STRATEGIES, strategy
-from mpnet.sweep.units import MAX_REPEATED, MAX_TRIALS, planned_equivalents, split_units
-from tests.sweep.sweep_networks import tiny_yolo
+from mpnet.sweep.units import MAX_REPEATED, MAX_TRIALS, UnitResult, planned_equivalents, split_units
+from tests.sweep.sweep_networks import tiny_yolo, yolov3_tiny
 from tests.sweep.synthetic import SyntheticRecipe
 
 SUBJECT = Subject("n" * 64, "w" * 64, "d" * 64, "p" * 64)
@@ -140,22 +141,33 @@ def test_closing_ends_all_workers() -> None:
             os.kill(pid, 0)
 
 
-def sweep_in_a_process(path: str, log: str) -> None:
+def sweep_in_a_process(path: str, log: str, seconds: float = 0.0, workers: int = 1) -> None:
+    """seconds: what a pass is said to take."""
     task = problem()
+    recipe = SyntheticRecipe(task, log=log, seconds=seconds / 2)
+    executor = InlineExecutor(recipe) if workers == 1 else ProcessExecutor(recipe, workers)
     with TrialStore.open(path, SUBJECT) as store:
-        Sweep(
-            task,
-            NETWORK,
-            store,
-            [store.context({"arithmetic": "1"})],
-            lambda: WorkerPool(InlineExecutor(SyntheticRecipe(task, log=log)), 1 << 24),
-        ).run(strategy("exhaustive").walk)
+        try:
+            Sweep(
+                task, NETWORK, store, [store.context({"arithmetic": "1"})], lambda: WorkerPool(executor, 1 << 24, seconds)
+            ).run(strategy("exhaustive").walk)
+        finally:
+            executor.close()
 
 
-def test_several_processes_share_one_store(store: TrialStore, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("seconds", "workers"), [((0.0, 0.0, 0.0), (1, 1, 1)), ((1.0, 0.0, 0.5), (1, 1, 1)), ((1.0, 1.0), (1, 2))]
+)
+def test_several_processes_share_one_store(
+    store: TrialStore, tmp_path: Path, seconds: tuple[float, ...], workers: tuple[int, ...]
+) -> None:
+    """Whole units, and units of which some processes make parts."""
     log = tmp_path / "computed"
     spawn = multiprocessing.get_context("spawn")
-    processes = [spawn.Process(target=sweep_in_a_process, args=(str(store.path), str(log))) for _ in range(3)]
+    processes = [
+        spawn.Process(target=sweep_in_a_process, args=(str(store.path), str(log), *more))
+        for more in zip(seconds, workers, strict=True)
+    ]
     for process in processes:
         process.start()
     for process in processes:
@@ -199,6 +211,90 @@ def test_sweeps_that_are_killed_go_on_where_they_were(store: TrialStore, tmp_pat
         for u in split_units(NETWORK, [Configuration(k) for k in problem().space.all_keys()], bytes_per_head=1 << 24)
     )
     assert sum(computed.values()) <= 3**6 + kills * unit_size
+
+
+class Interrupted(InlineExecutor):
+    """Computes so many parts, then is stopped as by Ctrl-C."""
+
+    def __init__(self, task: Problem, seconds: float, parts: int) -> None:
+        super().__init__(SyntheticRecipe(task, seconds=seconds))
+        self.parts = parts
+
+    def wait(self, timeout: float) -> list[UnitResult]:
+        if self.parts == 0:
+            raise KeyboardInterrupt
+        self.parts -= 1
+        return super().wait(timeout)
+
+
+def run(task: Problem, store: TrialStore, executor: Executor, seconds: float, **more: object) -> SweepState:
+    contexts = [store.context({"arithmetic": "1"})]
+    return Sweep(task, NETWORK, store, contexts, lambda: WorkerPool(executor, 1, seconds), **more).run(
+        strategy("exhaustive").walk
+    )
+
+
+def test_an_interruption_in_the_first_unit_keeps_its_parts(store: TrialStore, tmp_path: Path) -> None:
+    """729 configurations are one unit; at a second a pass and 5 s a part, parts have a few each."""
+    task = problem()
+    assert len(split_units(NETWORK, map(Configuration, task.space.all_keys()), bytes_per_head=1)) < 4
+    counts = [0]
+    with pytest.raises(KeyboardInterrupt):
+        run(task, store, Interrupted(task, 0.5, 6), 1.0, on_update=lambda state: counts.append(len(state.known)))
+    kept = store.count()
+    assert 6 <= kept < 200
+    assert len(set(counts)) == 7  # progress counts part by part
+    with TrialStore.open(store.path) as again:
+        assert len(again.claims()) == 1  # of a process that lives; on leaving it gives back what it claimed
+    store.close()
+    with TrialStore.open(store.path) as again, TrialStore.open(tmp_path / "whole.sqlite", SUBJECT) as whole:
+        assert again.claims() == {}
+        state = run(task, again, InlineExecutor(SyntheticRecipe(task)), 0.0)
+        assert (state.computed, len(state.known)) == (3**6 - kept, 3**6)
+        run(task, whole, InlineExecutor(SyntheticRecipe(task)), 0.0)
+        assert list(again.trials(1)) == list(whole.trials(1))
+
+
+@pytest.mark.parametrize("seconds", [0.01, 0.3, 2.0, 40.0])
+@pytest.mark.parametrize("elapsed", [0.0, 100.0, 1e5])
+def test_parts_take_seconds_and_repeat_little(seconds: float, elapsed: float) -> None:
+    network = yolov3_tiny()
+    [unit, *_] = split_units(network, map(Configuration, build_space(network, ("fp32", "int8")).all_keys()))
+    parts, keys = Parts(network, seconds), unit.keys
+    made: list[tuple[str, ...]] = []
+    while keys:
+        count = parts.first(keys, elapsed, racing=False)
+        made.append(keys[:count])
+        keys = keys[count:]
+    passes = [forward_equivalents_of(network, part) for part in made]
+    assert tuple(key for part in made for key in part) == unit.keys
+    assert max(passes) * seconds <= max(5.0, elapsed / 10, 2 * seconds)
+    assert sum(passes) <= forward_equivalents_of(network, unit.keys) + len(made) - 1
+
+
+def test_parts_follow_what_parts_took() -> None:
+    keys = tuple(problem().space.all_keys())
+    parts = Parts(NETWORK, 0.001)
+    assert parts.first(keys, 0.0, racing=True) == len(keys)
+    parts.measured(keys, True, 1000.0)
+    assert parts.first(keys, 0.0, racing=True) < 20
+    assert parts.first(keys, 0.0, racing=False) == len(keys)
+    assert parts.first(keys, 20_000.0, racing=True) == len(keys)
+
+
+def test_the_time_left_does_not_grow_between_commits(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [1000.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    state = SweepState(total=100, started=1000.0)
+    now[0] += 50
+    assert state.seconds_left is None
+    state.known = {Configuration(str(number)): Trial(str(number), {}) for number in range(20)}
+    state.settled, state.committed = 20, now[0]
+    assert state.seconds_left == 200
+    now[0] += 30
+    assert state.seconds_left == 170
+    now[0] += 300
+    assert state.seconds_left == 0
 
 
 def test_units_cover_everything_once_and_share_prefixes() -> None:
