@@ -47,3 +47,19 @@ class DownloadError(MpnetError):
 
 class NonFiniteError(EngineError, KernelError):
     """A kernel met or made NaN or infinity; the engine adds which layer."""
+
+
+class InternalError(Exception):
+    """A fault of mpnet itself: nothing that a user can mend, so it is none of `MpnetError`."""
+
+    @classmethod
+    def of(cls, error: Exception, place: str) -> InternalError:
+        """One line about an error that should not have come up while `place` was worked on."""
+        import traceback  # slow, and never needed by whoever starts
+        from pathlib import Path
+
+        folder = Path(__file__).parent
+        frames = [x for x in traceback.extract_tb(error.__traceback__) if folder in Path(x.filename).parents]
+        where = f" in {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
+        what = f"{type(error).__name__}{where}: {' '.join(str(error).split())[:200]}"
+        return cls(f"{place}: this is a fault of mpnet, please report it with the file and this line: {what}")

@@ -14,8 +14,8 @@ from mpnet.config.protocol import RESIZES
 from mpnet.errors import ConfigError
 from mpnet.formats.files.atomic import write_files
 from mpnet.importing import Choices, Imported, import_model
-from mpnet.importing.described import Pixels
 from mpnet.importing.experiment import experiment_text
+from mpnet.importing.file_metadata import Pixels
 from mpnet.messages import count_text
 from mpnet.model.heads import DECODERS
 from mpnet.report.terminal import print_table
@@ -98,38 +98,38 @@ def command(
         pixels,
         rounding == "file",
     )
-    found = import_model(model, choices)
+    imported = import_model(model, choices)
     files = {
-        out / f"{stem}.cfg": found.cfg.encode(),
-        out / f"{stem}.weights": found.weights,
-        out / f"{stem}.names": "".join(f"{own}\n" for own in found.names).encode(),
-        out / f"{stem}.yaml": experiment_text(stem, found).encode(),
+        out / f"{stem}.cfg": imported.cfg.encode(),
+        out / f"{stem}.weights": imported.weights,
+        out / f"{stem}.names": "".join(f"{line}\n" for line in imported.names).encode(),
+        out / f"{stem}.yaml": experiment_text(stem, imported).encode(),
     }
     write_files(files)
     if as_json:
-        print_json(_document(found, files))
+        print_json(_document(imported, files))
         return
-    rows = [(row.node, row.operator, row.fate) for row in found.rows]
+    rows = [(node.node, node.operator, node.became) for node in imported.nodes]
     print_table(console(), ("node", "operator", "became"), rows, left=(0, 1, 2), fold=(0, 2))
-    network = found.network
+    network = imported.network
     console().print(
         f"{len(network.layers)} layers, {network.parameters:,} parameters, {count_text(network.macs)} MACs: "
         + ", ".join(str(path) for path in files),
         markup=False,
     )
-    for line in [*found.notes, *network.warnings]:
+    for line in [*imported.notes, *network.warnings]:
         note(line)
 
 
-def _document(found: Imported, files: dict[Path, bytes]) -> dict[str, Any]:
+def _document(imported: Imported, files: dict[Path, bytes]) -> dict[str, Any]:
     return {
         "files": {str(path): len(content) for path, content in files.items()},
-        "nodes": [{"node": row.node, "operator": row.operator, "became": row.fate} for row in found.rows],
-        "layers": len(found.network.layers),
-        "heads": [list(head) for head in found.heads],
-        "notes": list(found.notes),
-        "classes": len(found.names),
-        "digest": found.network.digest,
+        "nodes": [{"node": node.node, "operator": node.operator, "became": node.became} for node in imported.nodes],
+        "layers": len(imported.network.layers),
+        "heads": [list(head) for head in imported.heads],
+        "notes": list(imported.notes),
+        "classes": len(imported.names),
+        "digest": imported.network.digest,
     }
 
 

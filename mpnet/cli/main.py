@@ -2,7 +2,7 @@
 """The command `mpnet`: finds the subcommand, turns every foreseeable failure into one line and an exit code.
 
 Exit codes: 0 done, 1 a check that the user asked for failed (`compare --fail-under`), 2 bad input or an impossible
-request, 130 interrupted, 143 terminated.
+request, 3 a fault of mpnet itself, 130 interrupted, 143 terminated.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import click
 from mpnet import __version__
 from mpnet.cli.output import fail
 from mpnet.cli.signals import handle_signals
-from mpnet.errors import MpnetError
+from mpnet.errors import InternalError, MpnetError
 
 # Command -> what it does, in the order of `mpnet --help`. Each is in the file of its name, imported when called.
 COMMANDS: dict[str, str] = {
@@ -152,6 +152,9 @@ def guarded(call: Callable[[], object]) -> int:
         return 141
     except MpnetError as error:
         return fail(str(error))
+    except InternalError as error:
+        fail(str(error))
+        return 3
     except MemoryError:
         return fail("out of memory; use a smaller runtime.batch, fewer workers or a smaller network")
     except ModuleNotFoundError as error:

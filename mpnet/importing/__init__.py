@@ -4,6 +4,7 @@
 `import_model` tells the story; docs/import.md says what is possible.
 """
 
-from mpnet.importing.model import Choices, Imported, import_model
+from mpnet.importing.choices import Choices
+from mpnet.importing.model import Imported, import_model
 
 __all__ = ["Choices", "Imported", "import_model"]

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 
 from mpnet.importing.model import Imported
+from mpnet.messages import one_line
 from mpnet.model.task import CLASSIFICATION
 
 
@@ -16,9 +17,10 @@ def experiment_text(name: str, imported: Imported) -> str:
     files = ", ".join(
         f"{key}: {json.dumps(name + suffix)}" for key, suffix in (("cfg", ".cfg"), ("weights", ".weights"), ("names", ".names"))
     )
-    notes = "".join(f"# {line}\n" for line in imported.notes if line)
+    shown = one_line(name)
+    notes = "".join(f"# {one_line(line, 10_000)}\n" for line in imported.notes if line)
     return (
-        f"# Written by `mpnet import`; name your images, then `mpnet run {name}.yaml` or `mpnet sweep {name}.yaml`.\n{notes}"
+        f"# Written by `mpnet import`; name your images, then `mpnet run {shown}.yaml` or `mpnet sweep {shown}.yaml`.\n{notes}"
         f"name: {json.dumps(name)}\nmodel: {{{files}}}\ndata: {data}\ndetection: {{resize: {imported.pixels.resize}}}\n"
         "sweep:\n  strategy: additive\n  precisions: [fp32, int8]\noutput: runs/\n"
     )

@@ -3,77 +3,53 @@
 
 from __future__ import annotations
 
-import numpy as np
-
-from mpnet.importing.evaluate import can_evaluate, evaluate
-from mpnet.importing.graph import Graph, Node, Refused
-from mpnet.importing.shapes import shapes_of
+from mpnet.importing.graph import Node, NodeGraph, Refused
+from mpnet.importing.operators import Budget, Call, evaluate, operator_of, result_shapes
 
 _FLOATS = (1, 10, 11, 16)  # of TensorProto: casts among these change nothing that mpnet keeps
-_MAX_CONSTANT_VALUES = 1 << 29
-_QUANTISED = ("DequantizeLinear", "QuantizeLinear")
+# What computing constants may take besides what the file's own constants take: about a second, and 256 MB.
+_MAX_VALUES, _MAX_BYTES = 1 << 28, 1 << 28
+_QUANTIZED = ("DequantizeLinear", "QuantizeLinear")
 
 
-def fold(graph: Graph) -> None:
+def budget_of(graph: NodeGraph) -> Budget:
+    """For what is computed of constants: in proportion to those of the file, and not without end."""
+    held = sum(array.nbytes for array in graph.constants.values())
+    return Budget(_MAX_VALUES + 2 * held, _MAX_BYTES + 2 * held)
+
+
+def fold(graph: NodeGraph) -> None:
     """Order the nodes, find shapes, replace what is constant. Raises: FormatError."""
     graph.order()
     graph.shapes.update(graph.inputs)
     left: list[Node] = []
-    renamed = graph.renamed
-    values = sum(array.size for array in graph.constants.values())
+    outputs, aliases, budget = set(graph.outputs), graph.aliases, budget_of(graph)
     for node in graph.nodes:
-        node.inputs = [renamed.get(name, name) for name in node.inputs]
-        if _passes_on(node, graph):
-            renamed[node.output] = node.inputs[0]
-            graph.fates[node.name] = "passes its input on"
+        node.inputs = [aliases.get(name, name) for name in node.inputs]
+        if _passes_on(node, graph) and not (node.output in outputs and node.inputs[0] in graph.inputs):
+            aliases[node.output] = node.inputs[0]
+            graph.outcomes[node.name] = "passes its input on"
             continue
-        if node.operator == "Shape" and node.inputs[0] in graph.shapes:
-            shape = graph.shapes[node.inputs[0]]
-            graph.constants[node.output] = np.array(
-                shape[node.attributes.get("start", 0) : node.attributes.get("end")], np.int64
-            )
-            graph.fates[node.name] = "constant"
-            continue
-        given = [graph.constants.get(name) if name else None for name in node.inputs]
-        # Weights keep their integers until mpnet.importing.quantised has seen them.
-        ready = all(value is not None or not name for value, name in zip(given, node.inputs, strict=True))
-        if ready and can_evaluate(node) and node.operator not in _QUANTISED:
+        known = all(not name or name in graph.constants for name in node.inputs)
+        known = known or (node.operator == "Shape" and node.inputs[0] in graph.shapes)
+        # Weights keep their integers until mpnet.importing.quantization_nodes has seen them.
+        if known and operator_of(node).evaluate is not None and node.operator not in _QUANTIZED:
             try:
-                results = evaluate(node, given)
+                results = evaluate(Call.of(graph, node), budget)
             except Refused as reason:
-                graph.refuse(node, str(reason))
-            values += sum(result.size for result in results)
-            if values > _MAX_CONSTANT_VALUES:
-                graph.refuse(node, "makes the constants larger than mpnet holds; export a smaller model")
+                graph.refuse(node, reason)
             graph.constants.update(zip(node.outputs, results, strict=False))
-            graph.fates[node.name] = "constant"
+            graph.outcomes[node.name] = "constant"
             continue
-        shapes = shapes_of(graph, node)
-        if shapes is not None:
-            graph.shapes.update(zip(node.outputs, shapes, strict=False))
+        graph.shapes.update(zip(node.outputs, result_shapes(graph, node), strict=False))
         left.append(node)
     graph.nodes = left
-    graph.outputs = [renamed.get(name, name) for name in graph.outputs]
+    graph.outputs = [aliases.get(name, name) for name in graph.outputs]
 
 
-def _passes_on(node: Node, graph: Graph) -> bool:
-    if (
-        node.inputs[:1] in ([], [""])
-        or node.inputs[0] in graph.constants
-        or (node.output in graph.outputs and (node.inputs[0] in graph.inputs))
-    ):
+def _passes_on(node: Node, graph: NodeGraph) -> bool:
+    if node.inputs[:1] in ([], [""]) or node.inputs[0] in graph.constants:
         return False
     if node.operator == "Cast":
         return node.attributes.get("to") in _FLOATS and node.inputs[0] in graph.shapes
     return node.operator in ("Identity", "Dropout")
-
-
-def reaching(nodes: list[Node], wanted: list[str]) -> list[Node]:
-    """Those of the nodes, which are in order, that some wanted tensor depends on."""
-    needed = set(wanted)
-    found = []
-    for node in reversed(nodes):
-        if needed.intersection(node.outputs):
-            needed.update(name for name in node.inputs if name)
-            found.append(node)
-    return found[::-1]

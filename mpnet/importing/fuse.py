@@ -1,250 +1,304 @@
 # SPDX-License-Identifier: MIT
-"""Items that other programs write as several and layers do at once: activations, batch norms, padding, focus."""
+"""Operations that other programs write as several and layers do at once: activations, batch norms, padding, focus."""
 
 from __future__ import annotations
 
+from typing import Callable
+
 import numpy as np
 
-from mpnet.importing.items import Body, Item
+from mpnet.importing.layer_graph import LayerGraph, LayerOperation
 
 _WEIGHTED = ("conv", "deconv", "dense")
 _ACTIVATED = (*_WEIGHTED, "affine", "add", "mul")
 _GATED = {"logistic": "swish", "hard_sigmoid": "hard_swish"}
 # 6 times what float32 has for a sixth is one to this.
 _ALMOST = 1e-6
+_MAX_PASSES = 100
 
 
-def fuse(body: Body, kept: list[str], apart: frozenset[str] = frozenset()) -> None:
-    """Make the body as short as layers can say it.
+def fuse(layers: LayerGraph, kept: list[str], apart: frozenset[str] = frozenset()) -> None:
+    """Make the graph as short as layers can say it.
 
     kept:  tensors that must stay, the heads'. apart: those that are rounded before an activation, which then is a layer.
     """
-    _drop_dead(body, kept)
-    for rule in (_same_shape, _gates, _lines, _lines, _into_weights, _samples, _order, _padding, _activations):
-        while rule(_State(body, kept, apart)):
-            _drop_dead(body, kept)
-    _drop_dead(body, kept)
+    rewriter = _Rewriter(layers, frozenset(kept), apart)
+    for rule in (_same_shape, _gates, _lines, _into_weights, _samples, _order, _padding, _activations):
+        rewriter.apply(rule)
 
 
-class _State:
-    """A body with who makes and reads each tensor."""
+class _Rewriter:
+    """A graph with who makes and reads each tensor, kept up to date while rules change it: rules that looked at the whole graph
+    after each change would take quadratic time. Operations that nothing reads any more leave it."""
 
-    def __init__(self, body: Body, kept: list[str], apart: frozenset[str]) -> None:
-        self.body, self.kept, self.apart = body, kept, apart
-        self.makers, self.readers = body.makers(), body.readers()
+    def __init__(self, layers: LayerGraph, kept: frozenset[str], apart: frozenset[str]) -> None:
+        self.layers, self.kept, self.apart = layers, kept, apart
+        self.makers = layers.makers()
+        self.readers: dict[str, dict[int, LayerOperation]] = {}
+        self._removed: set[int] = set()
+        self._inserted: dict[int, list[LayerOperation]] = {}
+        self._new: list[LayerOperation] = []
+        for operation in layers.operations:
+            self._read(operation)
+        for operation in reversed(layers.operations):
+            self._drop_unread(operation.output)
+        self._compact()
 
-    def only(self, name: str) -> bool:
-        """Whether one item reads a tensor, and nothing else does."""
-        return len(self.readers.get(name, ())) == 1 and name not in self.kept
+    def apply(self, rule: Callable[[_Rewriter, LayerOperation], bool]) -> None:
+        """Use a rule wherever it changes something."""
+        for _ in range(_MAX_PASSES):
+            changed = False
+            for start in self.layers.operations:
+                waiting = [start]
+                while waiting:
+                    operation = waiting.pop()
+                    if id(operation) not in self._removed and rule(self, operation):
+                        changed = True
+                        waiting += [operation, *self._new]
+                        self._new = []
+            self._compact()
+            if not changed:
+                return
+
+    def _compact(self) -> None:
+        operations: list[LayerOperation] = []
+
+        def place(operation: LayerOperation) -> None:
+            waiting = [(operation, False)]
+            while waiting:
+                current, placed = waiting.pop()
+                if placed:
+                    if id(current) not in self._removed:
+                        operations.append(current)
+                    continue
+                waiting.append((current, True))
+                waiting += [(before, False) for before in reversed(self._inserted.get(id(current), []))]
+
+        for operation in self.layers.operations:
+            place(operation)
+        self.layers.operations = operations
+        self._inserted = {}
+
+    def _read(self, operation: LayerOperation) -> None:
+        for name in operation.inputs:
+            self.readers.setdefault(name, {})[id(operation)] = operation
+
+    def _drop_unread(self, tensor: str) -> None:
+        waiting = [tensor]
+        while waiting:
+            name = waiting.pop()
+            maker = self.makers.get(name)
+            if maker is None or self.readers.get(name) or name in self.kept:
+                continue
+            self._removed.add(id(maker))
+            del self.makers[name]
+            for other in dict.fromkeys(maker.inputs):
+                self.readers[other].pop(id(maker), None)
+                waiting.append(other)
+
+    def set_inputs(self, operation: LayerOperation, inputs: list[str]) -> None:
+        """Let an operation read other tensors."""
+        before, operation.inputs = operation.inputs, inputs
+        self._read(operation)
+        for name in dict.fromkeys(before):
+            if name not in inputs:
+                self.readers[name].pop(id(operation), None)
+                self._drop_unread(name)
 
     def replace(self, old: str, new: str) -> None:
-        """Let readers of one tensor read another; a tensor that must stay keeps its name."""
-        for item in self.body.items:
-            item.inputs = [new if name == old else name for name in item.inputs]
+        """Let readers of one tensor read another."""
+        for operation in list(self.readers.get(old, {}).values()):
+            self.set_inputs(operation, [new if name == old else name for name in operation.inputs])
 
-    def made(self, name: str, *kinds: str) -> Item | None:
-        """The item that makes a tensor, if it is of these kinds."""
-        item = self.makers.get(name)
-        return item if item is not None and item.kind in kinds else None
+    def insert(self, operation: LayerOperation, reader: LayerOperation) -> None:
+        """Put a new operation before the one that is going to read it."""
+        self._inserted.setdefault(id(reader), []).append(operation)
+        self._new.append(operation)
+        self.layers.shapes[operation.output] = operation.shape
+        self.makers[operation.output] = operation
+        self._read(operation)
+
+    def absorb(self, operation: LayerOperation, before: LayerOperation) -> None:
+        """Let an operation take the place of the one before it as well."""
+        operation.nodes = [*before.nodes, *operation.nodes]
+        self.set_inputs(operation, before.inputs)
+
+    def only(self, name: str) -> bool:
+        """Whether one operation reads a tensor, and nothing else does."""
+        return len(self.readers.get(name, ())) == 1 and name not in self.kept
+
+    def made(self, name: str, *kinds: str) -> LayerOperation | None:
+        """The operation that makes a tensor, if it is of these kinds."""
+        operation = self.makers.get(name)
+        return operation if operation is not None and operation.kind in kinds else None
 
 
-def _drop_dead(body: Body, kept: list[str]) -> None:
-    needed, left = set(kept), []
-    for item in reversed(body.items):
-        if item.output in needed:
-            needed.update(item.inputs)
-            left.append(item)
-    body.items = left[::-1]
-
-
-def _same_shape(state: _State) -> bool:
+def _same_shape(to: _Rewriter, operation: LayerOperation) -> bool:
     """What flattens one pixel changes nothing."""
-    for item in state.body.items:
-        if item.kind == "flatten" and item.shape == state.body.shapes[item.inputs[0]] and item.output not in state.kept:
-            state.body.items.remove(item)
-            state.replace(item.output, item.inputs[0])
-            return True
-    return False
+    x = operation.inputs[0]
+    if operation.kind != "flatten" or operation.shape != to.layers.shapes[x] or operation.output in to.kept:
+        return False
+    to.replace(operation.output, x)
+    return True
 
 
-def _uniform(item: Item, scale: float | None = None, shift: float | None = None) -> bool:
-    """Whether a line is the same for all channels, and this one."""
-    a, b = item.values["scale"], item.values["shift"]
-    if item.activation != "linear" or not ((a == a[0]).all() and (b == b[0]).all()):
+def _uniform(line: LayerOperation | None, scale: float | None = None, shift: float | None = None) -> bool:
+    """Whether this is a line, the same for all channels, and this one."""
+    if line is None or line.kind != "affine" or line.activation != "linear":
+        return False
+    a, b = line.values["scale"], line.values["shift"]
+    if not ((a == a[0]).all() and (b == b[0]).all()):
         return False
     return (scale is None or abs(a[0] - scale) < _ALMOST * abs(scale)) and (shift is None or abs(b[0] - shift) < _ALMOST)
 
 
-def _gates(state: _State) -> bool:
+def _gates(to: _Rewriter, operation: LayerOperation) -> bool:
     """x * logistic(x) and its like; relu6(x + 3) is six times a hard sigmoid."""
-    for item in state.body.items:
-        if item.kind == "activation" and item.values["word"] == "relu6":
-            line = state.made(item.inputs[0], "affine")
-            if line is not None and _uniform(line, 1.0, 3.0):
-                inside = f"{item.output}/hard_sigmoid"
-                made = Item("activation", [*line.nodes, *item.nodes], line.inputs, inside, item.shape, {"word": "hard_sigmoid"})
-                at = state.body.items.index(item)
-                state.body.items.insert(at, made)
-                state.body.shapes[inside] = item.shape
-                _become_line(item, inside, 6.0)
-                return True
-        if item.kind != "mul":
+    if operation.kind == "activation" and operation.values["word"] == "relu6":
+        line = to.makers.get(operation.inputs[0])
+        if line is not None and _uniform(line, 1.0, 3.0):
+            inside = f"{operation.output}/hard_sigmoid"
+            nodes, values = [*line.nodes, *operation.nodes], {"word": "hard_sigmoid"}
+            to.insert(LayerOperation("activation", nodes, line.inputs, inside, operation.shape, values), operation)
+            _become_line(to, operation, inside, 6.0)
+            return True
+    if operation.kind != "mul":
+        return False
+    for a, b in (operation.inputs, operation.inputs[::-1]):
+        line = to.makers.get(b)
+        if line is not None and _uniform(line, shift=0.0) and operation.activation == "linear":
+            # A factor of one of the two is a factor of the product.
+            inside, factor = f"{operation.output}/product", float(line.values["scale"][0])
+            inputs = [line.inputs[0] if name == b else name for name in operation.inputs]
+            product = LayerOperation("mul", [*operation.nodes], inputs, inside, operation.shape, dict(operation.values))
+            to.insert(product, operation)
+            operation.nodes = [*line.nodes, *operation.nodes]
+            _become_line(to, operation, inside, factor)
+            return True
+        gate, word = to.made(b, "activation"), None
+        if gate is None or operation.values["operand"] != "same":
             continue
-        for a, b in (item.inputs, item.inputs[::-1]):
-            line = state.made(b, "affine")
-            if line is not None and _uniform(line, shift=0.0) and item.activation == "linear":
-                # A factor of one of the two is a factor of the product.
-                inside = f"{item.output}/product"
-                factor = float(line.values["scale"][0])
-                inputs = [line.inputs[0] if name == b else name for name in item.inputs]
-                product = Item("mul", [*item.nodes], inputs, inside, item.shape, dict(item.values))
-                state.body.items.insert(state.body.items.index(item), product)
-                state.body.shapes[inside] = item.shape
-                item.nodes = [*line.nodes, *item.nodes]
-                _become_line(item, inside, factor)
-                return True
-            gate = state.made(b, "activation")
-            word: str | None = None
-            if gate is not None and gate.inputs[0] == a and item.values["operand"] == "same":
-                word = _GATED.get(gate.values["word"])
-            if gate is not None and gate.values["word"] == "tanh" and item.values["operand"] == "same":
-                soft = state.made(gate.inputs[0], "activation")
-                if soft is not None and soft.values["word"] == "softplus" and soft.inputs[0] == a:
-                    word = "mish"
-                    gate.nodes = [*soft.nodes, *gate.nodes]
-            if word is not None and gate is not None:
-                item.kind, item.inputs, item.nodes, item.values = "activation", [a], [*gate.nodes, *item.nodes], {"word": word}
-                return True
+        nodes = gate.nodes
+        if gate.inputs[0] == a:
+            word = _GATED.get(gate.values["word"])
+        elif gate.values["word"] == "tanh":
+            soft = to.made(gate.inputs[0], "activation")
+            if soft is not None and soft.values["word"] == "softplus" and soft.inputs[0] == a:
+                word, nodes = "mish", [*soft.nodes, *gate.nodes]
+        if word is not None:
+            operation.kind, operation.nodes, operation.values = "activation", [*nodes, *operation.nodes], {"word": word}
+            to.set_inputs(operation, [a])
+            return True
     return False
 
 
-def _become_line(item: Item, x: str, factor: float) -> None:
-    channels = item.shape[0]
-    item.kind, item.inputs = "affine", [x]
-    item.values = {"scale": np.full(channels, factor), "shift": np.zeros(channels)}
+def _become_line(to: _Rewriter, operation: LayerOperation, x: str, factor: float) -> None:
+    channels = operation.shape[0]
+    operation.kind = "affine"
+    operation.values = {"scale": np.full(channels, factor), "shift": np.zeros(channels)}
+    to.set_inputs(operation, [x])
 
 
-def _lines(state: _State) -> bool:
+def _lines(to: _Rewriter, operation: LayerOperation) -> bool:
     """Lines of lines are lines; those that change nothing go."""
-    for item in state.body.items:
-        if item.kind != "affine":
-            continue
-        if _uniform(item, 1.0, 0.0) and item.output not in state.kept:
-            state.body.items.remove(item)
-            state.replace(item.output, item.inputs[0])
-            before = state.makers.get(item.inputs[0])
-            if before is not None:
-                before.nodes = [*before.nodes, *item.nodes]
-            return True
-        earlier = state.made(item.inputs[0], "affine")
-        if earlier is not None and earlier.activation == "linear" and state.only(earlier.output):
-            scale, shift = item.values["scale"], item.values["shift"]
-            item.values |= {"scale": earlier.values["scale"] * scale, "shift": earlier.values["shift"] * scale + shift}
-            _absorb(state, item, earlier)
-            return True
-    return False
-
-
-def _absorb(state: _State, item: Item, before: Item) -> None:
-    """Let an item take the place of the one before it as well."""
-    item.inputs, item.nodes = before.inputs, [*before.nodes, *item.nodes]
-    state.body.items.remove(before)
-
-
-def _into_weights(state: _State) -> bool:
-    """A line behind weights, such as a batch norm, is folded into them."""
-    for item in state.body.items:
-        before = state.made(item.inputs[0], *_WEIGHTED) if item.kind == "affine" else None
-        if before is None or before.activation != "linear" or not state.only(before.output):
-            continue
-        scale, values = item.values["scale"], dict(before.values)
-        axis = 1 if before.kind == "deconv" else 0
-        sides = [-1 if at == axis else 1 for at in range(values["weights"].ndim)]
-        values["weights"] = (values["weights"].astype(np.float64) * scale.reshape(sides)).astype(np.float32)
-        values["bias"] = (values["bias"].astype(np.float64) * scale + item.values["shift"]).astype(np.float32)
-        values |= {"activation": item.activation, "factor": values.get("factor", 1.0) * scale}
-        item.kind, item.values = before.kind, values
-        _absorb(state, item, before)
-        return True
-    return False
-
-
-def _samples(state: _State) -> bool:
-    """Every n-th pixel of every n-th pixel; all of them side by side are space to depth."""
-    for item in state.body.items:
-        before = state.made(item.inputs[0], "sample") if item.kind == "sample" else None
+    if operation.kind != "affine":
+        return False
+    if _uniform(operation, 1.0, 0.0) and operation.output not in to.kept:
+        before = to.makers.get(operation.inputs[0])
         if before is not None:
-            step, start = before.values["step"], before.values["start"]
-            item.values = {
-                "start": tuple(a + b * c for a, b, c in zip(start, item.values["start"], step, strict=True)),
-                "step": tuple(a * b for a, b in zip(step, item.values["step"], strict=True)),
-            }
-            item.inputs, item.nodes = before.inputs, [*before.nodes, *item.nodes]
-            return True
-        if item.kind != "concat":
-            continue
-        parts = [state.made(name, "sample") for name in item.inputs]
-        found = [part for part in parts if part is not None]
-        block = round(len(parts) ** 0.5)
-        if len(found) < len(parts) or block < 2 or block * block != len(parts) or len({part.inputs[0] for part in found}) > 1:
-            continue
-        order = [part.values["start"] for part in found]
-        if {part.values["step"] for part in found} == {(block, block)} and sorted(order) == sorted(
-            (y, x) for y in range(block) for x in range(block)
-        ):
-            nodes = [name for part in found for name in part.nodes]
-            item.kind, item.inputs, item.nodes = "space_to_depth", found[0].inputs, [*dict.fromkeys(nodes), *item.nodes]
-            item.values = {"block": block, "order": order}
-            return True
-    return False
-
-
-def _order(state: _State) -> bool:
-    """Which part of space to depth comes first is a matter of the convolution's weights."""
-    for item in state.body.items:
-        if item.kind != "space_to_depth" or item.values["order"] is None:
-            continue
-        block, order = item.values["block"], item.values["order"]
-        reader = state.readers[item.output][0]
-        if not state.only(item.output) or reader.kind != "conv" or reader.values["groups"] != 1:
-            continue
-        weights, channels = reader.values["weights"], item.shape[0] // (block * block)
-        parts = weights.reshape(len(weights), block * block, channels, *weights.shape[2:])
-        places = [order.index((y, x)) for y in range(block) for x in range(block)]
-        reader.values = reader.values | {"weights": parts[:, places].reshape(weights.shape)}
-        item.values["order"] = None
+            before.nodes = [*before.nodes, *operation.nodes]
+        to.replace(operation.output, operation.inputs[0])
         return True
-    return False
+    earlier = to.made(operation.inputs[0], "affine")
+    if earlier is None or earlier.activation != "linear" or not to.only(earlier.output):
+        return False
+    scale, shift = operation.values["scale"], operation.values["shift"]
+    operation.values |= {"scale": earlier.values["scale"] * scale, "shift": earlier.values["shift"] * scale + shift}
+    to.absorb(operation, earlier)
+    return True
 
 
-def _padding(state: _State) -> bool:
+def _into_weights(to: _Rewriter, operation: LayerOperation) -> bool:
+    """A line behind weights, such as a batch norm, is folded into them."""
+    before = to.made(operation.inputs[0], *_WEIGHTED) if operation.kind == "affine" else None
+    if before is None or before.activation != "linear" or not to.only(before.output):
+        return False
+    scale, values = operation.values["scale"], dict(before.values)
+    axis = 1 if before.kind == "deconv" else 0
+    sides = [-1 if at == axis else 1 for at in range(values["weights"].ndim)]
+    values["weights"] = (values["weights"].astype(np.float64) * scale.reshape(sides)).astype(np.float32)
+    values["bias"] = (values["bias"].astype(np.float64) * scale + operation.values["shift"]).astype(np.float32)
+    values |= {"activation": operation.activation, "factor": values.get("factor", 1.0) * scale}
+    operation.kind, operation.values = before.kind, values
+    to.absorb(operation, before)
+    return True
+
+
+def _samples(to: _Rewriter, operation: LayerOperation) -> bool:
+    """Every n-th pixel of every n-th pixel; all of them side by side are space to depth."""
+    before = to.made(operation.inputs[0], "sample") if operation.kind == "sample" else None
+    if before is not None:
+        step, start = before.values["step"], before.values["start"]
+        operation.values = {
+            "start": tuple(a + b * c for a, b, c in zip(start, operation.values["start"], step, strict=True)),
+            "step": tuple(a * b for a, b in zip(step, operation.values["step"], strict=True)),
+        }
+        to.absorb(operation, before)
+        return True
+    block = round(len(operation.inputs) ** 0.5)
+    if operation.kind != "concat" or block < 2 or block * block != len(operation.inputs):
+        return False
+    parts = [part for name in operation.inputs if (part := to.made(name, "sample")) is not None]
+    if len(parts) < len(operation.inputs) or len({part.inputs[0] for part in parts}) > 1:
+        return False
+    order = [part.values["start"] for part in parts]
+    if {part.values["step"] for part in parts} != {(block, block)} or sorted(order) != sorted(np.ndindex(block, block)):
+        return False
+    nodes = dict.fromkeys(name for part in parts for name in part.nodes)
+    operation.kind, operation.nodes = "space_to_depth", [*nodes, *operation.nodes]
+    operation.values = {"block": block, "order": order}
+    to.set_inputs(operation, parts[0].inputs)
+    return True
+
+
+def _order(to: _Rewriter, operation: LayerOperation) -> bool:
+    """Which part of space to depth comes first is a matter of the convolution's weights."""
+    if operation.kind != "space_to_depth" or operation.values["order"] is None or not to.only(operation.output):
+        return False
+    block, order = operation.values["block"], operation.values["order"]
+    [reader] = to.readers[operation.output].values()
+    if reader.kind != "conv" or reader.values["groups"] != 1:
+        return False
+    weights, channels = reader.values["weights"], operation.shape[0] // (block * block)
+    parts = weights.reshape(len(weights), block * block, channels, *weights.shape[2:])
+    places = [order.index(place) for place in np.ndindex(block, block)]
+    reader.values = reader.values | {"weights": parts[:, places].reshape(weights.shape)}
+    operation.values["order"] = None
+    return True
+
+
+def _padding(to: _Rewriter, operation: LayerOperation) -> bool:
     """Zeros around an image are a convolution's own, the lowest values a largest one's."""
-    for item in state.body.items:
-        before = state.made(item.inputs[0], "pad") if item.kind in ("conv", "maxpool") else None
-        if (
-            before is not None
-            and state.only(before.output)
-            and not any(before.values["channels"])
-            and (not before.values.get("edge") and bool(before.values.get("lowest")) == (item.kind == "maxpool"))
-        ):
-            pads = [a + b for a, b in zip(item.values["pads"], before.values["pads"], strict=True)]
-            item.values = item.values | {"pads": pads}
-            _absorb(state, item, before)
-            return True
-    return False
+    before = to.made(operation.inputs[0], "pad") if operation.kind in ("conv", "maxpool") else None
+    if (
+        before is None
+        or not to.only(before.output)
+        or any(before.values["channels"])
+        or before.values.get("edge")
+        or bool(before.values.get("lowest")) != (operation.kind == "maxpool")
+    ):
+        return False
+    pads = [a + b for a, b in zip(operation.values["pads"], before.values["pads"], strict=True)]
+    operation.values = operation.values | {"pads": pads}
+    to.absorb(operation, before)
+    return True
 
 
-def _activations(state: _State) -> bool:
+def _activations(to: _Rewriter, operation: LayerOperation) -> bool:
     """An activation belongs to the layer whose result nothing else reads."""
-    for item in state.body.items:
-        before = state.made(item.inputs[0], *_ACTIVATED) if item.kind == "activation" else None
-        if (
-            before is not None
-            and before.activation == "linear"
-            and state.only(before.output)
-            and (before.output not in state.apart)
-        ):
-            item.kind, item.values = before.kind, before.values | {"activation": item.values["word"]}
-            _absorb(state, item, before)
-            return True
-    return False
+    before = to.made(operation.inputs[0], *_ACTIVATED) if operation.kind == "activation" else None
+    if before is None or before.activation != "linear" or not to.only(before.output) or before.output in to.apart:
+        return False
+    operation.kind, operation.values = before.kind, before.values | {"activation": operation.values["word"]}
+    to.absorb(operation, before)
+    return True

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from typing import Any, Iterable, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,16 +15,18 @@ from mpnet.messages import shown
 Array = NDArray[Any]
 MAX_NODES = 20_000
 MAX_TENSORS = 100_000
-MAX_RANK = 8
 
 
 class Refused(Exception):
     """Why a node has no form in a cfg, with the remedy: a text without the node's name."""
 
 
-@dataclass
+@dataclass(eq=False)
 class Node:
-    """operator: in ONNX's words. inputs, outputs: names of tensors, '' for one that is left out. attributes: plain values."""
+    """One operation of the file.
+
+    operator: in ONNX's words. inputs, outputs: names of tensors, '' for one that is left out. attributes: plain values.
+    """
 
     operator: str
     name: str
@@ -34,12 +36,12 @@ class Node:
 
     @property
     def output(self) -> str:
-        """The first."""
+        """The name of the first result."""
         return self.outputs[0]
 
 
 @dataclass(frozen=True)
-class Codes:
+class QuantizationParameters:
     """How the integers of a quantised tensor mean reals: (q - zero_point) * scale.
 
     scale, zero_point: one value, or one for each index of `axis`. low, high: the integers that its type has.
@@ -51,16 +53,32 @@ class Codes:
     high: int
     axis: int = 0
 
+    @classmethod
+    def checked(cls, scale: Array, zero_point: Array, dtype: str, axis: int) -> QuantizationParameters:
+        """From what a file holds; low and high are 0 for types other than int8 and uint8. Raises: Refused."""
+        scale, zero_point = np.asarray(scale, np.float64).ravel(), np.asarray(zero_point, np.int64).ravel()
+        if not np.isfinite(scale).all() or (scale <= 0).any() or zero_point.size not in (1, scale.size):
+            raise Refused("its scale is no positive number; the file is damaged")
+        low, high = QUANTIZED_TYPES.get(dtype, (0, 0))
+        return cls(scale, np.broadcast_to(zero_point, scale.size), low, high, axis)
+
+
+QUANTIZED_TYPES: dict[str, tuple[int, int]] = {"int8": (-128, 127), "uint8": (0, 255)}
+"""The lowest and the highest integer of the types that mpnet takes from quantised files."""
+
 
 @dataclass
-class Graph:
-    """nodes: in an order in which they can run, once `mpnet.importing.fold` has seen them.
+class NodeGraph:
+    """A file's network.
 
-    inputs:    shape by name, of tensors that no node makes and no constant is.
-    shapes:    of all tensors for which they are known.
-    codes:     by tensor: how it is quantised in the file. stored: the integers of quantised constants.
-    measured:  tensors that some int8 node quantises by a range of their own, found when the file runs.
-    metadata:  texts that came with the file. image: the input's name, once it is known.
+    nodes:           in an order in which they can run, once `mpnet.importing.fold` has seen them.
+    inputs:          shape by name, of tensors that no node makes and no constant is.
+    shapes:          of all tensors for which they are known.
+    quantization:    by tensor: how it is quantised in the file. stored_integers: of quantised constants, as they are.
+    dynamic_ranges:  tensors that some int8 node quantises by a range of their own, measured when the file runs.
+    metadata:        texts that came with the file. image: the input's name, once it is known.
+    outcomes:        what became of nodes that are no layers, by node name.
+    aliases:         tensors that are others under a second name.
     """
 
     source: str
@@ -70,30 +88,27 @@ class Graph:
     outputs: list[str]
     metadata: dict[str, str] = field(default_factory=dict)
     shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
-    codes: dict[str, Codes] = field(default_factory=dict)
-    stored: dict[str, Array] = field(default_factory=dict)
-    measured: set[str] = field(default_factory=set)
+    quantization: dict[str, QuantizationParameters] = field(default_factory=dict)
+    stored_integers: dict[str, Array] = field(default_factory=dict)
+    dynamic_ranges: set[str] = field(default_factory=set)
     image: str = ""
     format: str = "ONNX"
-    fates: dict[str, str] = field(default_factory=dict)
-    """What became of nodes that are no layers, by node name."""
-
-    renamed: dict[str, str] = field(default_factory=dict)
-    """Tensors that are others under a second name."""
+    outcomes: dict[str, str] = field(default_factory=dict)
+    aliases: dict[str, str] = field(default_factory=dict)
 
     def tensor(self, name: str) -> str:
         """The tensor that a name of the file stands for."""
-        for _ in range(len(self.renamed) + 1):
-            if name not in self.renamed:
+        for _ in range(len(self.aliases) + 1):
+            if name not in self.aliases:
                 break
-            name = self.renamed[name]
+            name = self.aliases[name]
         return name
 
     def fail(self, message: str) -> NoReturn:
         """Raise FormatError."""
         raise FormatError(f"{self.source}: {message}")
 
-    def refuse(self, node: Node, reason: str) -> NoReturn:
+    def refuse(self, node: Node, reason: object) -> NoReturn:
         """Raise FormatError about a node."""
         self.fail(f"node {shown(node.name)} ({shown(node.operator)[1:-1]}): {reason}")
 
@@ -103,12 +118,12 @@ class Graph:
 
     def readers(self) -> dict[str, list[Node]]:
         """The nodes that read each tensor."""
-        found: dict[str, list[Node]] = {}
+        readers: dict[str, list[Node]] = {}
         for node in self.nodes:
             for name in dict.fromkeys(node.inputs):
                 if name:
-                    found.setdefault(name, []).append(node)
-        return found
+                    readers.setdefault(name, []).append(node)
+        return readers
 
     def rename(self, old: str, new: str) -> None:
         """Let everything that reads `old` read `new`."""
@@ -122,36 +137,41 @@ class Graph:
             self.fail(f"{len(self.nodes)} nodes; the limit is {MAX_NODES}")
         known = set(self.constants) | set(self.inputs) | {""}
         makers: dict[str, Node] = {}
+        in_order = True
         for node in self.nodes:
+            in_order = in_order and all(name in known or name in makers for name in node.inputs)
             for output in node.outputs:
                 if output and (output in makers or output in known):
                     self.refuse(node, f"the tensor {shown(output)} is made twice; the file is damaged")
                 makers[output] = node
-        waiting = {id(node): len({n for n in node.inputs if n not in known}) for node in self.nodes}
-        readers = self.readers()
         for node in self.nodes:
             for name in node.inputs:
                 if name not in known and name not in makers:
                     self.refuse(node, f"reads the tensor {shown(name)}, which nothing makes; the file is damaged")
-        ready = [node for node in self.nodes if waiting[id(node)] == 0]
-        ordered: list[Node] = []
-        for node in ready:  # grows while it is read
-            ordered.append(node)
-            for output in dict.fromkeys(node.outputs):
-                for reader in readers.get(output, ()) if output else ():
-                    waiting[id(reader)] -= 1
-                    if waiting[id(reader)] == 0:
-                        ready.append(reader)
-        if len(ordered) < len(self.nodes):
-            left = next(node for node in self.nodes if waiting[id(node)] > 0)
-            self.refuse(left, "is part of a circle; the file is damaged")
-        position = {id(node): number for number, node in enumerate(self.nodes)}
-        places = [
-            min((position[id(r)] for o in n.outputs for r in readers.get(o, ()) if o), default=len(position))
-            for n in self.nodes
-        ]
-        if any(reader <= own for own, reader in enumerate(places)):
-            self.nodes = ordered
         for name in self.outputs:
             if name not in makers and name not in known:
                 self.fail(f"the output {shown(name)} is made by nothing; the file is damaged")
+        if in_order:
+            return
+        waiting = {id(node): len({name for name in node.inputs if name not in known}) for node in self.nodes}
+        readers = self.readers()
+        ordered = [node for node in self.nodes if waiting[id(node)] == 0]
+        for node in ordered:  # grows while it is read
+            for output in dict.fromkeys(node.outputs):
+                for reader in readers.get(output, ()):
+                    waiting[id(reader)] -= 1
+                    if waiting[id(reader)] == 0:
+                        ordered.append(reader)
+        if len(ordered) < len(self.nodes):
+            left = next(node for node in self.nodes if waiting[id(node)] > 0)
+            self.refuse(left, "is part of a circle; the file is damaged")
+        self.nodes = ordered
+
+    def reaching(self, tensors: Iterable[str]) -> list[Node]:
+        """The nodes, which are in order, that some of the tensors depends on."""
+        needed, nodes = set(tensors), []
+        for node in reversed(self.nodes):
+            if needed.intersection(node.outputs):
+                needed.update(name for name in node.inputs if name)
+                nodes.append(node)
+        return nodes[::-1]

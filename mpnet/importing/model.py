@@ -3,59 +3,44 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Callable
 
-from mpnet.errors import FormatError, MpnetError
-from mpnet.importing.codes import quantised_keys, rounded_tensors
-from mpnet.importing.described import Pixels, class_names, pixels_of
-from mpnet.importing.fold import fold, reaching
-from mpnet.importing.front import put_pixels, set_image
+import numpy as np
+
+from mpnet.errors import FormatError, InternalError, MpnetError
+from mpnet.importing.box_decoding import HeadChoice
+from mpnet.importing.cfg_writer import Writer, Written
+from mpnet.importing.choices import Choices
+from mpnet.importing.file_metadata import Pixels, class_names, pixels_of
+from mpnet.importing.fold import fold
 from mpnet.importing.fuse import fuse
-from mpnet.importing.graph import Graph, Node, Refused
-from mpnet.importing.heads import chosen_heads
-from mpnet.importing.items import Body
-from mpnet.importing.lift import lift
-from mpnet.importing.quantised import unquantise
-from mpnet.importing.repeats import find_repeats
-from mpnet.importing.sections import Head, Writer, Written
-from mpnet.importing.tails import Tail
+from mpnet.importing.graph import Node, NodeGraph, Refused
+from mpnet.importing.head_choice import chosen_heads
+from mpnet.importing.image_input import put_pixels, set_image
+from mpnet.importing.layer_graph import LayerGraph
+from mpnet.importing.operators import lift
+from mpnet.importing.quantization_keys import quantised_keys, rounded_tensors
+from mpnet.importing.quantization_nodes import unquantise
+from mpnet.importing.repeated_pixels import find_repeats
 from mpnet.messages import shown
 from mpnet.model.network import NetworkSpec
 
 
 @dataclass(frozen=True)
-class Choices:
-    """What the user says beside the file.
-
-    heads:   tensors of each head, joined along channels; (): found. decoder, keys, anchors: of [yolo] sections where the file
-             does not tell; anchors by head.
-    size:    (width, height) where the file leaves them open. pixels: how images enter; None: as the file says.
-    rounded: round wherever a quantised file does, as what was deployed does; else only where int8 layers read.
-    """
-
-    heads: tuple[tuple[str, ...], ...] = ()
-    decoder: str = ""
-    keys: tuple[tuple[str, str], ...] = ()
-    anchors: tuple[str, ...] = ()
-    size: tuple[int, int] | None = None
-    pixels: Pixels | None = None
-    rounded: bool = True
-
-
-@dataclass(frozen=True)
-class Row:
-    """What became of one node."""
+class NodeOutcome:
+    """What one node of the file became."""
 
     node: str
     operator: str
-    fate: str
+    became: str
 
 
 @dataclass(frozen=True)
 class Imported:
-    """cfg, weights: contents. names: of classes. network: the cfg read back. rows: one per node of the file.
+    """cfg, weights: contents. names: of classes. network: the cfg read back. nodes: one outcome for each node of the file.
 
     notes: what was assumed, for people. heads: tensors of the file that each output is made of, in the order of the outputs.
     """
@@ -64,118 +49,122 @@ class Imported:
     weights: bytes
     names: tuple[str, ...]
     network: NetworkSpec
-    rows: tuple[Row, ...]
+    nodes: tuple[NodeOutcome, ...]
     notes: tuple[str, ...]
     heads: tuple[tuple[str, ...], ...]
     pixels: Pixels = field(default_factory=Pixels)
 
 
-def _onnx(path: Path) -> Graph:
+def _onnx(path: Path) -> NodeGraph:
     from mpnet.importing.onnx_file import read_onnx
 
     return read_onnx(path)
 
 
-def _tflite(path: Path) -> Graph:
+def _tflite(path: Path) -> NodeGraph:
     from mpnet.importing.tflite_file import read_tflite
 
     return read_tflite(path)
 
 
-READERS: dict[str, Callable[[Path], Graph]] = {".onnx": _onnx, ".tflite": _tflite}
+READERS: dict[str, Callable[[Path], NodeGraph]] = {".onnx": _onnx, ".tflite": _tflite}
 """By the file's suffix."""
 
 
 def import_model(path: Path, choices: Choices | None = None) -> Imported:
-    """The network of a file. Raises: FormatError, ConfigError: one line with the node's name, the reason and a remedy."""
+    """The network of a file.
+
+    Raises: FormatError, ConfigError: one line with the node's name, the reason and a remedy. InternalError: a fault of mpnet.
+    """
     reader = READERS.get(path.suffix.lower())
     if reader is None:
         raise FormatError(f"{path}: files of other programs end in {' or '.join(READERS)}; rename it, or convert the model")
     try:
-        return _imported(reader(path), choices or Choices())
-    except MpnetError:
+        # Weights that are no numbers are refused by name where they are written; NumPy's warnings would say less.
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return _imported(reader(path), choices or Choices())
+    except (MpnetError, OSError, ImportError):
         raise
-    except (MemoryError, RecursionError, OverflowError) as error:
+    except (MemoryError, RecursionError) as error:
         raise FormatError(
             f"{path}: needs more memory than there is ({type(error).__name__}); the file is damaged, or too "
             "large for this machine"
         ) from None
+    except Exception as error:
+        raise InternalError.of(error, str(path)) from error
 
 
-def _imported(graph: Graph, choices: Choices) -> Imported:
-    operators = {node.name: node.operator for node in graph.nodes}
+def _imported(graph: NodeGraph, choices: Choices) -> Imported:
+    operators: dict[str, str] = {}
+    for number, node in enumerate(graph.nodes):
+        if node.name in operators:  # ONNX does not ask for names that differ
+            node.name = f"{node.name}:{number}"
+        operators[node.name] = node.operator
     set_image(graph, choices.size)
     fold(graph)
     unquantise(graph)
     find_repeats(graph)
-    living = reaching(graph.nodes, graph.outputs)
-    for node in graph.nodes:
-        if node not in living:
-            graph.fates[node.name] = "nothing reads it"
+    living = graph.reaching(graph.outputs)
+    outcomes = dict.fromkeys((node.name for node in graph.nodes), "nothing reads it")
     graph.nodes = living
-    body = lift(graph)
-    tail, notes = chosen_heads(graph, body, choices.heads, choices.decoder, choices.keys, choices.anchors)
-    kept = list(dict.fromkeys(name for head in tail.heads for name in head.tensors))
-    for node in _beyond(graph, body, kept):
-        graph.fates.setdefault(node.name, f"replaced by {tail.what}" if tail.what else "behind the heads")
-    pixels = pixels_of(graph, tail.what, choices.pixels)
-    rounded = rounded_tensors(graph, body) if choices.rounded else frozenset[str]()
-    fuse(body, kept, rounded)
-    put_pixels(graph, body, pixels)
-    written, about_codes = _written(graph, body, tail, rounded)
-    classes = tail.classes or written.network.classes
-    names, about_names = class_names(graph, classes)
-    rows = tuple(
-        Row(name, operator, f"layer {written.fates[name]}" if name in written.fates else graph.fates.get(name, "folded"))
+    for node in living:
+        outcomes.pop(node.name, None)
+    graph.outcomes |= outcomes
+    layers = lift(graph).layers
+    choice, notes = chosen_heads(graph, layers, choices)
+    kept = list(dict.fromkeys(name for head in choice.heads for name in head.tensors))
+    needed = {node.name for node in graph.reaching(kept)}
+    for node in graph.nodes:
+        if node.name not in needed:
+            graph.outcomes.setdefault(node.name, f"replaced by {choice.what}" if choice.what else "behind the heads")
+    pixels = pixels_of(graph, choice.what, choices.pixels)
+    rounded = rounded_tensors(graph, layers) if choices.rounded else frozenset[str]()
+    fuse(layers, kept, rounded)
+    put_pixels(graph, layers, pixels)
+    written, quantization_notes = _written(graph, layers, choice, rounded)
+    classes = choice.classes or written.network.classes
+    names, names_note = class_names(graph, classes)
+    nodes = tuple(
+        NodeOutcome(name, operator, f"layer {written.layers[name]}" if name in written.layers else outcome)
         for name, operator in operators.items()
+        for outcome in [graph.outcomes.get(name, "folded")]
     )
     if rounded:
-        about_codes.append(
+        quantization_notes.append(
             f"rounded to 8 bits as in the file, besides what int8 layers read: {len(rounded)} tensors; "
             "--rounding int8 leaves that out, which is more exact than what was deployed"
         )
-    said = (*notes, *about_codes, pixels.note, about_names)
-    return Imported(
-        written.text, written.weights, names, written.network, rows, said, tuple(head.tensors for head in tail.heads), pixels
-    )
+    heads = tuple(head.tensors for head in choice.heads)
+    all_notes = (*notes, *quantization_notes, pixels.note, names_note)
+    return Imported(written.text, written.weights, names, written.network, nodes, all_notes, heads, pixels)
 
 
-def _beyond(graph: Graph, body: Body, kept: list[str]) -> list[Node]:
-    """The nodes that are not needed for the heads."""
-    needed = reaching(graph.nodes, kept)
-    return [node for node in graph.nodes if node not in needed]
-
-
-def _written(graph: Graph, body: Body, tail: Tail, rounded: frozenset[str]) -> tuple[Written, list[str]]:
-    makers = {node.name: node for node in graph.nodes}
-    writer = Writer(body, graph.image, rounded)
-    heads = list(tail.heads)
-    if len(heads) == 1 and heads[0].decoder == "":
-        heads = []
-    waiting: list[Head] = list(heads)
-    for item in body.items:
+def _written(graph: NodeGraph, layers: LayerGraph, choice: HeadChoice, rounded: frozenset[str]) -> tuple[Written, list[str]]:
+    nodes = {node.name: node for node in graph.nodes}
+    writer = Writer(layers, graph.image, rounded)
+    for operation in layers.operations:
         try:
-            writer.item(item)
+            writer.write(operation)
         except Refused as reason:
-            graph.refuse(makers.get(item.nodes[-1], Node("?", item.nodes[-1], [], [""])), str(reason))
-    for head in waiting:
-        writer.head(head, tail.classes or 1)
-    height, width = graph.shapes[graph.image][2:]
-    net = {"width": width, "height": height, "channels": graph.shapes[graph.image][1]}
+            name = operation.nodes[-1] if operation.nodes else "?"
+            graph.refuse(nodes.get(name, Node("?", name, [], [""])), reason)
+    classifier = len(choice.heads) == 1 and choice.heads[0].decoder == ""
+    for head in [] if classifier else choice.heads:
+        writer.head(head, choice.classes or 1)
+    _, channels, height, width = graph.shapes[graph.image]
+    net = {"width": width, "height": height, "channels": channels}
     try:
         written = writer.written(net, {}, graph.source)
-        keys, about_codes = quantised_keys(graph, body, writer, written.network)
+        keys, notes = quantised_keys(graph, layers, writer, written.network)
         if keys:
             written = writer.written(net | keys.pop(-1, {}), keys, graph.source)
     except FormatError as error:
         graph.fail(f"as a cfg it would be refused: {error}")
     for name, index in written.layer_of.items():
-        shape = body.shapes.get(name)
+        shape = layers.shapes.get(name)
         if index >= 0 and shape is not None and name not in writer.flat:
-            made = written.network.layers[index].out_shape
-            if made != (shape[1], shape[2], shape[0]):
-                graph.fail(
-                    f"the tensor {shown(name)} became {made}, not {(shape[1], shape[2], shape[0])} (height, width, "
-                    "channels); this is a mistake in mpnet"
-                )
-    return written, about_codes
+            made, (c, h, w) = written.network.layers[index].out_shape, shape
+            if made != (h, w, c):
+                raise AssertionError(f"the tensor {shown(name)} became {made}, not {(h, w, c)} (height, width, channels)")
+    return written, notes

@@ -12,7 +12,7 @@ import numpy as np
 
 from mpnet.errors import FormatError
 from mpnet.formats.files.bounded import read_bounded
-from mpnet.importing.graph import MAX_NODES, MAX_TENSORS, Array, Graph, Node
+from mpnet.importing.graph import MAX_NODES, MAX_TENSORS, Array, Node, NodeGraph
 from mpnet.messages import bytes_text, shown
 from mpnet.packages import require
 
@@ -22,7 +22,7 @@ MAX_EXTERNAL_BYTES = 1 << 31
 _GRAPH, _NODE, _INITIALIZER = 7, 1, 5
 
 
-def read_onnx(path: Path) -> Graph:
+def read_onnx(path: Path) -> NodeGraph:
     """The graph of a file, its opset's operators as they are.
 
     Raises: FormatError, ConfigError without the package onnx.
@@ -48,7 +48,7 @@ def read_onnx(path: Path) -> Graph:
         raise FormatError(f"{path}: is damaged ({str(error)[:120]})") from None
 
 
-def _graph(model: Any, path: Path) -> Graph:
+def _graph(model: Any, path: Path) -> NodeGraph:
     source, graph = str(path), model.graph
     domains = {entry.domain: entry.version for entry in model.opset_import}
     opset = domains.get("", domains.get("ai.onnx", 0))
@@ -77,7 +77,7 @@ def _graph(model: Any, path: Path) -> Graph:
     for text in chain.from_iterable(texts):
         if not isinstance(text, str):  # protobuf gives bytes where a text is none
             raise FormatError(f"{source}: the name {str(text)[:40]} is not UTF-8; the file is damaged")
-    return Graph(source, nodes, constants, inputs, outputs, metadata)
+    return NodeGraph(source, nodes, constants, inputs, outputs, metadata)
 
 
 def _shape(value: Any, source: str) -> tuple[int, ...]:
@@ -93,8 +93,6 @@ def _shape(value: Any, source: str) -> tuple[int, ...]:
 def _node(node: Any, number: int, path: Path) -> Node:
     operator = node.op_type if node.domain in ("", "ai.onnx") else f"{node.domain}.{node.op_type}"
     attributes = {attribute.name: _attribute(attribute, path) for attribute in node.attribute}
-    if operator == "Split":
-        attributes["outputs"] = len(node.output)
     return Node(operator, node.name or f"{node.op_type}_{number}", list(node.input), list(node.output) or [""], attributes)
 
 

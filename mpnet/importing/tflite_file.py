@@ -16,8 +16,8 @@ import numpy as np
 
 from mpnet.errors import FormatError
 from mpnet.formats.files.bounded import read_bounded
-from mpnet.importing.graph import MAX_NODES, MAX_TENSORS, Array, Codes, Graph, Node, Refused
-from mpnet.importing.tflite_operators import Reader, convert
+from mpnet.importing.graph import MAX_NODES, MAX_TENSORS, Array, Node, NodeGraph, QuantizationParameters, Refused
+from mpnet.importing.tflite_operators import Reader, Tensor, convert
 from mpnet.packages import require
 
 MAX_FILE_BYTES = 1 << 30
@@ -35,7 +35,6 @@ _TYPES: dict[int, Any] = {
     10: np.float64,
     15: np.uint32,
 }
-_LIMITS = {"int8": (-128, 127), "uint8": (0, 255)}
 _BROKEN = (
     struct.error,
     IndexError,
@@ -50,7 +49,7 @@ _BROKEN = (
 )
 
 
-def read_tflite(path: Path) -> Graph:
+def read_tflite(path: Path) -> NodeGraph:
     """The graph of a file. Raises: FormatError, ConfigError without ai-edge-litert."""
     require(f"reading {path.name}", ("ai-edge-litert>=1.4", "flatbuffers>=23.5"), "litert")
     content = read_bounded(path, MAX_FILE_BYTES, "TensorFlow Lite model")
@@ -66,7 +65,7 @@ def read_tflite(path: Path) -> Graph:
         raise FormatError(f"{path}: is damaged ({str(error)[:120] or type(error).__name__})") from None
 
 
-def _graph(content: bytes, path: Path) -> Graph:
+def _graph(content: bytes, path: Path) -> NodeGraph:
     from ai_edge_litert import schema_py_generated as schema
 
     model = schema.Model.GetRootAs(content, 0)
@@ -75,7 +74,7 @@ def _graph(content: bytes, path: Path) -> Graph:
     source = model.Subgraphs(0)
     if source.OperatorsLength() > MAX_NODES or source.TensorsLength() > MAX_TENSORS or model.BuffersLength() > MAX_TENSORS:
         raise FormatError(f"{path}: has more than {MAX_NODES} operators or {MAX_TENSORS} tensors")
-    graph = Graph(str(path), [], {}, {}, [], _metadata(model, content), format="TensorFlow Lite")
+    graph = NodeGraph(str(path), [], {}, {}, [], _metadata(model, content), format="TensorFlow Lite")
     reader = Reader(graph, schema)
     stored_bytes = 0
     for number in range(source.TensorsLength()):
@@ -90,7 +89,7 @@ def _graph(content: bytes, path: Path) -> Graph:
         stored_bytes += 0 if values is None else values.nbytes
         if stored_bytes > 4 * MAX_FILE_BYTES:
             raise FormatError(f"{path}: its constants take more than the file; the file is damaged")
-        reader.add(name, shape, values, _codes(tensor), kind is None or kind is np.int16)
+        reader.add(Tensor(name, shape, values, _quantization(tensor), kind is None or kind is np.int16))
     inputs = [int(i) for i in source.InputsAsNumpy()] if source.InputsLength() else []
     outputs = [int(i) for i in source.OutputsAsNumpy()] if source.OutputsLength() else []
     for number in range(source.OperatorsLength()):
@@ -126,17 +125,13 @@ def _values(model: Any, tensor: Any, shape: tuple[int, ...], kind: Any) -> Array
     return np.frombuffer(data.tobytes(), kind).reshape(shape)
 
 
-def _codes(tensor: Any) -> Codes | None:
-    said = tensor.Quantization()
-    kind = _TYPES.get(tensor.Type())
-    if said is None or said.ScaleLength() == 0:
+def _quantization(tensor: Any) -> QuantizationParameters | None:
+    quantization, dtype = tensor.Quantization(), _TYPES.get(tensor.Type())
+    if quantization is None or quantization.ScaleLength() == 0:
         return None
-    scale = np.asarray(said.ScaleAsNumpy(), np.float64)
-    zero = np.asarray(said.ZeroPointAsNumpy(), np.int64) if said.ZeroPointLength() else np.zeros(1, np.int64)
-    if not np.isfinite(scale).all() or (scale <= 0).any() or zero.size not in (1, scale.size):
-        raise ValueError("a scale that is no positive number")
-    low, high = _LIMITS.get(np.dtype(kind).name if kind is not None else "", (0, 0))
-    return Codes(scale, np.broadcast_to(zero, scale.size), low, high, said.QuantizedDimension())
+    zero = quantization.ZeroPointAsNumpy() if quantization.ZeroPointLength() else np.zeros(1, np.int64)
+    name = "" if dtype is None else np.dtype(dtype).name
+    return QuantizationParameters.checked(quantization.ScaleAsNumpy(), zero, name, quantization.QuantizedDimension())
 
 
 def _metadata(model: Any, content: bytes) -> dict[str, str]:

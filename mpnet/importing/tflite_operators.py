@@ -10,7 +10,7 @@ from typing import Any, Callable
 
 import numpy as np
 
-from mpnet.importing.graph import Array, Codes, Graph, Node, Refused
+from mpnet.importing.graph import Array, Node, NodeGraph, QuantizationParameters, Refused
 
 _FIRST, _LAST = [0, 3, 1, 2], [0, 2, 3, 1]
 # Channels last -> channels first.
@@ -20,31 +20,33 @@ _FUSED = {0: "", 1: "Relu", 2: "hardtan", 3: "Clip", 4: "Tanh"}
 
 
 @dataclass
-class _Tensor:
+class Tensor:
+    """A tensor of the file. values: of a constant. unknown: its numbers are no precision of mpnet."""
+
     name: str
     shape: tuple[int, ...]
     values: Array | None
-    codes: Codes | None
+    quantization: QuantizationParameters | None
     unknown: bool
 
 
 class Reader:
     """A graph while it is read. words: names of operators by number."""
 
-    def __init__(self, graph: Graph, schema: Any) -> None:
+    def __init__(self, graph: NodeGraph, schema: Any) -> None:
         self.graph, self.schema = graph, schema
         self.words: dict[int, str] = {
             value: word for word, value in vars(schema.BuiltinOperator).items() if isinstance(value, int)
         }
-        self.tensors: list[_Tensor] = []
+        self.tensors: list[Tensor] = []
         self.known: set[str] = set()
 
-    def add(self, name: str, shape: tuple[int, ...], values: Array | None, codes: Codes | None, unknown: bool) -> None:
+    def add(self, tensor: Tensor) -> None:
         """A tensor of the file."""
-        self.tensors.append(_Tensor(name, shape, values, codes, unknown))
-        self.known.add(name)
+        self.tensors.append(tensor)
+        self.known.add(tensor.name)
 
-    def tensor(self, number: int) -> _Tensor:
+    def tensor(self, number: int) -> Tensor:
         """By its number."""
         if not 0 <= number < len(self.tensors):
             raise Refused(f"reads tensor {number}, which does not exist; the file is damaged")
@@ -66,11 +68,15 @@ class Reader:
             if name in self.graph.constants:
                 return self.graph.constants[name]
             raise Refused(f"its input {name!r} is computed when the model runs; only constants are possible there")
-        codes, values = tensor.codes, tensor.values
-        if codes is None or np.issubdtype(values.dtype, np.floating):
+        parameters, values = tensor.quantization, tensor.values
+        if parameters is None or np.issubdtype(values.dtype, np.floating):
             return values.astype(np.float32) if np.issubdtype(values.dtype, np.floating) else values
-        sides = [-1 if at == codes.axis else 1 for at in range(values.ndim)] if codes.scale.size > 1 else [1] * values.ndim
-        scale, zero = (part.reshape(sides) if part.size > 1 else part for part in (codes.scale, codes.zero_point))
+        sides = (
+            [-1 if at == parameters.axis else 1 for at in range(values.ndim)]
+            if parameters.scale.size > 1
+            else [1] * values.ndim
+        )
+        scale, zero = (part.reshape(sides) if part.size > 1 else part for part in (parameters.scale, parameters.zero_point))
         return np.asarray((values.astype(np.int64) - zero) * scale, np.float32)
 
     def ints(self, number: int) -> list[int]:
@@ -82,9 +88,9 @@ class Reader:
         tensor = self.tensor(number)
         name = f"{tensor.name}/weights"
         self.graph.constants[name] = np.ascontiguousarray(self.real(number).transpose(order))
-        if tensor.values is not None and tensor.codes is not None and tensor.values.dtype == np.int8:
-            self.graph.codes[name] = tensor.codes
-            self.graph.stored[name] = tensor.values.transpose(order)
+        if tensor.values is not None and tensor.quantization is not None and tensor.values.dtype == np.int8:
+            self.graph.quantization[name] = tensor.quantization
+            self.graph.stored_integers[name] = tensor.values.transpose(order)
         return name
 
     def constant(self, name: str, values: Any) -> str:
@@ -126,15 +132,15 @@ class Reader:
             tensor = self.tensor(number)
             shape = tensor.shape
             self.graph.inputs[tensor.name] = tuple(shape[axis] for axis in _FIRST) if len(shape) == 4 else shape
-            codes = tensor.codes
-            if codes is not None and codes.high and codes.scale.size == 1:
+            parameters = tensor.quantization
+            if parameters is not None and parameters.high and parameters.scale.size == 1:
                 # Bytes of images are the integers themselves, of int8 moved by 128.
-                mean, std = int(codes.zero_point[0]) - codes.low, 1 / float(codes.scale[0])
+                mean, std = int(parameters.zero_point[0]) - parameters.low, 1 / float(parameters.scale[0])
                 self.graph.metadata["mpnet.pixels"] = f'{{"mean": [{mean}], "std": [{std!r}]}}'
         self.graph.outputs = [self.name(number) for number in outputs]
         for tensor in self.tensors:
-            if tensor.values is None and tensor.codes is not None and tensor.codes.high:
-                self.graph.codes.setdefault(tensor.name, tensor.codes)
+            if tensor.values is None and tensor.quantization is not None and tensor.quantization.high:
+                self.graph.quantization.setdefault(tensor.name, tensor.quantization)
 
 
 def convert(to: Reader, word: str, name: str, given: list[int], made: list[int], options: Any) -> None:
@@ -387,13 +393,7 @@ def _split(to: Reader, name: str, given: list[int], made: list[int], options: An
     at = to.ints(axis)[0] % rank
     parts = [to.shape(number)[at] for number in made]
     to.graph.nodes.append(
-        Node(
-            "Split",
-            name,
-            [to.name(x)],
-            [to.name(i) for i in made],
-            {"axis": _AXIS[at] if rank == 4 else at, "split": parts, "outputs": len(made)},
-        )
+        Node("Split", name, [to.name(x)], [to.name(i) for i in made], {"axis": _AXIS[at] if rank == 4 else at, "split": parts})
     )
 
 
@@ -433,11 +433,11 @@ def _transpose(to: Reader, name: str, given: list[int], made: list[int], options
 def _dequantize(to: Reader, name: str, given: list[int], made: list[int], options: Any) -> None:
     if to.tensor(given[0]).values is not None:
         to.graph.constants[to.name(made[0])] = to.real(given[0])
-        to.graph.fates[name] = "constant"
+        to.graph.outcomes[name] = "constant"
         return
-    codes = to.tensor(made[0]).codes
-    if codes is not None and codes.high:
-        to.graph.codes.setdefault(to.name(given[0]), codes)
+    parameters = to.tensor(made[0]).quantization
+    if parameters is not None and parameters.high:
+        to.graph.quantization.setdefault(to.name(given[0]), parameters)
     to.node("Identity", name, [to.name(given[0])], to.name(made[0]))
 
 

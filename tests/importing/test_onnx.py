@@ -40,7 +40,7 @@ def test_heads_equal_onnx_runtimes(name: str, importing: Importing) -> None:
     assert {yolo.decoder for yolo in network.yolos} == ({DECODERS[name]} if name in DECODERS else set())
     if name in DECODERS:
         assert len(imported.names) == network.classes
-    assert all(row.fate for row in imported.rows)
+    assert all(node.became for node in imported.nodes)
 
 
 def test_anchors_come_out_of_the_graph(importing: Importing) -> None:
@@ -177,7 +177,7 @@ def test_heads_that_the_user_names_leave_as_they_are(importing: Importing) -> No
 
 
 def test_images_enter_as_the_network_takes_them(importing: Importing) -> None:
-    from mpnet.importing.described import Pixels
+    from mpnet.importing.file_metadata import Pixels
 
     model = small(then=lambda b, x: b.conv(x, 4))
     _, plain = importing(model)

@@ -14,7 +14,7 @@ from mpnet.detection.heads import yolo_heads
 from mpnet.detection.images import read_image
 from mpnet.detection.preprocess import preprocess
 from mpnet.importing import Choices, import_model
-from mpnet.importing.described import Pixels
+from mpnet.importing.file_metadata import Pixels
 from tests.importing.conftest import heads_of
 
 CHOICES = Choices(

@@ -8,44 +8,45 @@ from typing import Any
 import numpy as np
 
 from mpnet.engine.lowering import range_owner
-from mpnet.importing.graph import Codes, Graph
-from mpnet.importing.items import Body
-from mpnet.importing.sections import WEIGHTED, Writer
+from mpnet.importing.cfg_writer import WEIGHTED, Writer
+from mpnet.importing.graph import NodeGraph, QuantizationParameters
+from mpnet.importing.layer_graph import LayerGraph
 from mpnet.model.network import NETWORK_INPUT, NetworkSpec
 from mpnet.quantization.weights import WeightScheme, quantize_weights
 
 
-def rounded_tensors(graph: Graph, body: Body) -> frozenset[str]:
+def rounded_tensors(graph: NodeGraph, layers: LayerGraph) -> frozenset[str]:
     """Tensors that the file rounds to 8 bits for other readers than its int8 layers, which do that themselves."""
-    readers = body.readers()
+    readers = layers.readers()
     return frozenset(
         name
-        for name in graph.codes
-        if name in body.shapes
+        for name in graph.quantization
+        if name in layers.shapes
         and not (
             readers.get(name)
-            and all(item.kind in WEIGHTED and item.values["weights_name"] in graph.stored for item in readers[name])
+            and all(
+                operation.kind in WEIGHTED and operation.values["weights_name"] in graph.stored_integers
+                for operation in readers[name]
+            )
         )
     )
 
 
 def quantised_keys(
-    graph: Graph, body: Body, writer: Writer, network: NetworkSpec
+    graph: NodeGraph, layers: LayerGraph, writer: Writer, network: NetworkSpec
 ) -> tuple[dict[int, dict[str, Any]], list[str]]:
     """Keys by layer index (-1: of [net]), and what is worth saying. A layer is int8 where its weights have integers in the file
     and the range of its input is known."""
     ranges: dict[int, tuple[float, float]] = {}
     for name, index in writer.layer_of.items():
-        if name in graph.codes and name not in graph.constants:
-            found = _range(graph.codes[name])
-            if found is not None:
-                ranges.setdefault(writer.made_at.get(name, index), found)
+        if name in graph.quantization and name not in graph.constants and graph.quantization[name].scale.size == 1:
+            ranges.setdefault(writer.made_at.get(name, index), _range(graph.quantization[name]))
     for index, name in writer.padded.items():
         if writer.layer_of[name] in ranges:
             low, high = ranges[writer.layer_of[name]]
             ranges[index] = (min(low, 0.0), max(high, 0.0))
     keys: dict[int, dict[str, Any]] = {}
-    if not graph.codes:
+    if not graph.quantization:
         return keys, []
     for index, (low, high) in ranges.items():
         keys[index] = {"quantize_range": f"{low:.9g},{high:.9g}"}
@@ -53,25 +54,30 @@ def quantised_keys(
             keys[index]["quantize_activations"] = "calibrated"
     quantised = differing = values = 0
     left: list[str] = []
-    for item in body.items:
-        if item.kind not in WEIGHTED:
+    for operation in layers.operations:
+        if operation.kind not in WEIGHTED:
             continue
-        index = writer.made_at.get(item.output, writer.layer_of[item.output])
-        name = item.values["weights_name"]
-        codes = graph.codes.get(name)
+        index = writer.made_at.get(operation.output, writer.layer_of[operation.output])
+        name, weights = operation.values["weights_name"], writer.weights[index].weights
+        parameters = graph.quantization.get(name)
         owner = range_owner(network, network.layers[index].inputs[0])
         # TensorFlow Lite's hybrid layers measure their input when they run.
-        hybrid = owner not in ranges and (graph.format == "TensorFlow Lite" or item.inputs[0] in graph.measured)
-        if codes is None or (owner not in ranges and not hybrid) or codes.low != -128 or codes.zero_point.any():
-            if name in graph.stored:
-                left.append(item.nodes[0])
+        hybrid = owner not in ranges and (graph.format == "TensorFlow Lite" or operation.inputs[0] in graph.dynamic_ranges)
+        if (
+            parameters is None
+            or (owner not in ranges and not hybrid)
+            or parameters.low != -128
+            or parameters.zero_point.any()
+            or parameters.scale.size not in (1, len(weights))
+        ):
+            if name in graph.stored_integers:
+                left.append(operation.nodes[0])
             continue
-        per_tensor = codes.scale.size == 1
-        factor = item.values.get("factor", 1.0)
-        per_tensor = per_tensor and bool(np.all(factor == 1.0))
-        wrong, count = _compare(writer.layers[index].weights, codes.scale * factor, per_tensor)
-        own = keys.setdefault(index, {}) | {"int8": 1, "quantize_activations": "dynamic" if hybrid else "calibrated"}
-        keys[index] = own | ({"quantize_weights": "per_tensor"} if per_tensor else {})
+        factor = operation.values.get("factor", 1.0)
+        per_tensor = parameters.scale.size == 1 and bool(np.all(factor == 1.0))
+        wrong, count = _compare(weights, parameters.scale * factor, per_tensor)
+        layer_keys = keys.setdefault(index, {}) | {"int8": 1, "quantize_activations": "dynamic" if hybrid else "calibrated"}
+        keys[index] = layer_keys | ({"quantize_weights": "per_tensor"} if per_tensor else {})
         quantised, differing, values = quantised + 1, differing + wrong, values + count
     kept = values - differing
     notes = [f"int8: {quantised} layers with the file's own ranges; {kept} of {values} weights keep their integers"]
@@ -80,14 +86,12 @@ def quantised_keys(
             f"fp32 though quantised in the file ({len(left)}): {', '.join(left[:6])}: mpnet's weights are int8 "
             "without zero point, and the range of the input must be known"
         )
-    return {NETWORK_INPUT if index < 0 else index: own for index, own in keys.items()}, notes
+    return {NETWORK_INPUT if index < 0 else index: layer_keys for index, layer_keys in keys.items()}, notes
 
 
-def _range(codes: Codes) -> tuple[float, float] | None:
-    if codes.scale.size != 1:
-        return None
-    scale, zero = float(codes.scale[0]), int(codes.zero_point[0])
-    return ((codes.low - zero) * scale, (codes.high - zero) * scale)
+def _range(parameters: QuantizationParameters) -> tuple[float, float]:
+    scale, zero = float(parameters.scale[0]), int(parameters.zero_point[0])
+    return ((parameters.low - zero) * scale, (parameters.high - zero) * scale)
 
 
 def _compare(weights: np.ndarray[Any, Any], scales: np.ndarray[Any, Any], per_tensor: bool) -> tuple[int, int]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What stands behind the last layers: box decoding that mpnet knows is found by trying it.
+"""Box decoding behind the last layers that mpnet knows is found by trying it.
 
 The nodes behind the layers are computed on zeros and on random values; where some tensor of theirs is what one of the decoders
 gives for the same values, that decoder takes their place. Anchors are what comes out of zeros.
@@ -14,23 +14,25 @@ from typing import Callable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from mpnet.importing.evaluate import evaluate
-from mpnet.importing.graph import Array, Graph, Node, Refused
-from mpnet.importing.items import Body, Item
-from mpnet.importing.sections import Head
+from mpnet.importing.cfg_writer import Head
+from mpnet.importing.graph import Array, Node, NodeGraph, Refused
+from mpnet.importing.layer_graph import LayerGraph, LayerOperation
+from mpnet.importing.operators import Budget, Call, evaluate
 
 Doubles = NDArray[np.float64]
-# Tail arithmetic is float32, the formulas here are float64.
+# HeadChoice arithmetic is float32, the formulas here are float64.
 _TOLERANCE = 2e-4
-# In quantised files the constants of the tail, such as a grid's, have 8 bits as well.
+# In quantised files the constants of the choice, such as a grid's, have 8 bits as well.
 _QUANTISED_TOLERANCE = 3e-2
-_MAX_TRIED, _MAX_VALUES = 400, 1 << 25
+_MAX_NODES, _MAX_VALUES = 400, 1 << 24
+# What trying may take, both times together: some seconds, and 512 MB.
+_MAX_WORK, _MAX_BYTES = 1 << 31, 1 << 29
 _SEED = 7
 
 
 @dataclass(frozen=True)
-class Tail:
-    """heads: of the network. classes: that they tell apart. what: the decoder, for people. nodes: that it stands for."""
+class HeadChoice:
+    """The heads of a network. classes: that they tell apart. what: the decoder that stands for the nodes behind, for people."""
 
     heads: list[Head]
     classes: int
@@ -55,89 +57,93 @@ class _Level:
         return np.stack(np.meshgrid(np.arange(self.columns), np.arange(self.rows)), -1).reshape(-1, 2).astype(float)
 
 
-def frontier(graph: Graph, body: Body, nodes: list[Node]) -> list[str]:
-    """Tensors of the body that leave it: outputs, and what nodes that are no layers read. nodes: that reach an output."""
-    lifted = {name for item in body.items for name in item.nodes}
-    found = [
-        name for node in nodes if node.name not in lifted for name in node.inputs if name in body.shapes and name != graph.image
-    ]
-    return list(dict.fromkeys([*found, *(name for name in graph.outputs if name in body.shapes)]))
+def leaving_tensors(graph: NodeGraph, layers: LayerGraph) -> list[str]:
+    """Tensors that leave the layers: outputs, and what nodes that are no layers read; not the image."""
+    lifted = layers.node_names()
+    names = [name for node in graph.nodes if node.name not in lifted for name in node.inputs]
+    return [name for name in dict.fromkeys([*names, *graph.outputs]) if name in layers.shapes and name != graph.image]
 
 
-def recognise(graph: Graph, body: Body, edge: list[str], nodes: list[Node]) -> Tail | None:
-    """The decoder that the nodes behind the edge are, None for anything else."""
-    levels = _levels(body, edge)
+def recognise(graph: NodeGraph, layers: LayerGraph, leaving: list[str], behind: list[Node]) -> HeadChoice | None:
+    """The decoder that the nodes behind the layers are, None for anything else. leaving: tensors that these nodes read."""
+    levels = _levels(layers, leaving)
     height, width = graph.shapes[graph.image][2:]
     if len(levels) > 16 or sum(sum(level.channels) * level.cells for level in levels) > _MAX_VALUES:
         return None
-    lifted = {name for item in body.items for name in item.nodes}
-    behind = [node for node in nodes if node.name not in lifted]
     random = np.random.Generator(np.random.PCG64(_SEED))
-    tried: list[dict[str, Array]] = [
-        {name: np.zeros((1, *body.shapes[name])) for name in edge},
-        {name: np.asarray(random.uniform(0.02, 0.98, (1, *body.shapes[name]))) for name in edge},
+    shapes = {name: (1, *layers.shapes[name]) for name in leaving}
+    inputs: list[dict[str, Array]] = [
+        {name: np.zeros(shape, np.float32) for name, shape in shapes.items()},
+        {name: random.uniform(0.02, 0.98, shape).astype(np.float32) for name, shape in shapes.items()},
     ]
-    results = [_computed(graph, behind, values) for values in tried]
-    for decoder, function in _FORMS.items():
+    budget = Budget(_MAX_WORK, _MAX_BYTES)
+    results = [_computed(graph, behind, values, budget) for values in inputs]
+    for decoder, function in _DECODERS.items():
         for ordered in (levels, levels[::-1]):
-            trial = _Trial(graph, body, ordered, tried, results, (width, height))
-            found = function(trial)
-            if found is not None:
-                heads, classes = found
-                return Tail(heads, classes, decoder)
+            choice = function(_Trial(graph, layers, ordered, inputs[1], results, (width, height), budget))
+            if choice is not None:
+                return HeadChoice(*choice, decoder)
     return None
 
 
-def _levels(body: Body, edge: list[str]) -> list[_Level]:
+def _levels(layers: LayerGraph, leaving: list[str]) -> list[_Level]:
     grids: dict[tuple[int, int], list[str]] = {}
-    for name in edge:
-        grids.setdefault(body.shapes[name][1:], []).append(name)
-    levels = [_Level(tuple(names), tuple(body.shapes[name][0] for name in names), *grid) for grid, names in grids.items()]
+    for name in leaving:
+        grids.setdefault(layers.shapes[name][1:], []).append(name)
+    levels = [_Level(tuple(names), tuple(layers.shapes[name][0] for name in names), *grid) for grid, names in grids.items()]
     return sorted(levels, key=lambda level: -level.cells)
 
 
-def _computed(graph: Graph, nodes: list[Node], values: dict[str, Array]) -> dict[str, Array]:
-    """Every tensor behind the edge that can be computed."""
-    known = {name: value.astype(np.float32) for name, value in values.items()}
-    for node in nodes[:_MAX_TRIED]:
-        given = [None if not name else known.get(name, graph.constants.get(name)) for name in node.inputs]
-        if all(value is not None or not name for value, name in zip(given, node.inputs, strict=True)):
+def _computed(graph: NodeGraph, nodes: list[Node], inputs: dict[str, Array], budget: Budget) -> dict[str, Array]:
+    """Every table behind the layers that can be computed: tensors of one image with rows and columns."""
+    known = dict(inputs)
+    for node in nodes[:_MAX_NODES]:
+        arrays = [known.get(name, graph.constants.get(name)) if name else None for name in node.inputs]
+        if all(array is not None or not name for array, name in zip(arrays, node.inputs, strict=True)):
             try:
-                known.update(zip(node.outputs, evaluate(node, given), strict=False))
+                known.update(zip(node.outputs, evaluate(Call(node, arrays), budget), strict=False))
             except Refused:
                 continue
-    return {name: value for name, value in known.items() if name not in values}
+    return {
+        name: array.reshape(array.shape[-2:])
+        for name, array in known.items()
+        if name not in inputs and (array.ndim == 2 or (array.ndim == 3 and array.shape[0] == 1))
+    }
 
 
 @dataclass(frozen=True)
 class _Trial:
-    """levels: in the order tried. tried: values of the edge: zeros, then random ones; results: what came of them."""
+    """levels: in the order tried. inputs: the random values of tensors that leave the layers. results: the tables that come of
+    zeros and of these values. image: (width, height). budget: of work that is left."""
 
-    graph: Graph
-    body: Body
+    graph: NodeGraph
+    layers: LayerGraph
     levels: list[_Level]
-    tried: list[dict[str, Array]]
+    inputs: dict[str, Array]
     results: list[dict[str, Array]]
     image: tuple[int, int]
+    budget: Budget
 
     def tables(self, rows: int, least: int) -> Iterator[tuple[Doubles, Doubles]]:
         """(of zeros, of random values) of every tensor that has so many rows of at least `least` values."""
         return islice(self._tables(rows, least), 64)
 
     def _tables(self, rows: int, least: int) -> Iterator[tuple[Doubles, Doubles]]:
-        for name, value in self.results[1].items():
-            zero = self.results[0].get(name)
-            if zero is None or value.ndim not in (2, 3) or (value.ndim == 3 and value.shape[0] != 1):
+        for name, table in self.results[1].items():
+            of_zeros = self.results[0].get(name)
+            if of_zeros is None or of_zeros.shape != table.shape:
                 continue
-            sides = value.shape
-            flat, still = (x.reshape(sides[-2], sides[-1]).astype(float) for x in (value, zero))
-            for a, b in ((still, flat), (still.T, flat.T)):
+            for a, b in ((of_zeros, table), (of_zeros.T, table.T)):
                 if a.shape[0] == rows and a.shape[1] >= least:
-                    yield a, b
+                    # A comparison with what a decoder gives takes some fifty additions for each value.
+                    self.budget.values -= 50 * a.size
+                    if self.budget.values < 0:
+                        return
+                    yield a.astype(float), b.astype(float)
 
     def values(self, level: _Level) -> Doubles:
         """(cells, channels) of the random values of one level's tensors, side by side."""
-        parts = [self.tried[1][name][0].reshape(-1, level.cells).T for name in level.tensors]
+        parts = [self.inputs[name][0].reshape(-1, level.cells).T for name in level.tensors]
         return np.concatenate(parts, axis=1).astype(float)
 
     def stride(self, level: _Level) -> Doubles:
@@ -145,11 +151,11 @@ class _Trial:
         return np.array([self.image[0] / level.columns, self.image[1] / level.rows])
 
 
-_Found = tuple[list[Head], int] | None
+_Heads = tuple[list[Head], int] | None
 
 
 def _close(trial: _Trial, a: Doubles, b: Doubles) -> bool:
-    tolerance = _QUANTISED_TOLERANCE if trial.graph.codes else _TOLERANCE
+    tolerance = _QUANTISED_TOLERANCE if trial.graph.quantization else _TOLERANCE
     if a.shape != b.shape or not (np.isfinite(a).all() and np.isfinite(b).all()):
         return False
     return bool(np.allclose(a, b, rtol=tolerance, atol=tolerance * max(1.0, float(np.abs(b).max()))))
@@ -163,7 +169,7 @@ def _corners(boxes: Doubles) -> Doubles:
     return np.concatenate([boxes[:, :2] - boxes[:, 2:] / 2, boxes[:, :2] + boxes[:, 2:] / 2], axis=1)
 
 
-def _yolov8(trial: _Trial) -> _Found:
+def _yolov8(trial: _Trial) -> _Heads:
     total = sum(level.cells for level in trial.levels)
     for _, table in trial.tables(total, 5):
         classes = table.shape[1] - 4
@@ -199,7 +205,7 @@ def _ordered(level: _Level, first: int, second: int) -> _Level | None:
     return None
 
 
-def _yolov5(trial: _Trial) -> _Found:
+def _yolov5(trial: _Trial) -> _Heads:
     if any(len(level.tensors) > 1 for level in trial.levels):
         return None
     for anchors in range(1, 10):
@@ -228,13 +234,13 @@ def _anchors(sizes: Doubles) -> tuple[tuple[str, str], ...]:
     return (("num", str(len(sizes))), ("anchors", ", ".join(f"{w:.7g},{h:.7g}" for w, h in sizes)))
 
 
-def _yolox(trial: _Trial) -> _Found:
+def _yolox(trial: _Trial) -> _Heads:
     """Boxes may be decoded in the file or not; objectness and classes have gone through the logistic function."""
     total = sum(level.cells for level in trial.levels)
-    makers = trial.body.makers()
+    makers = trial.layers.makers()
     parts = [_yolox_parts(makers, makers.get(level.tensors[0])) for level in trial.levels if len(level.tensors) == 1]
-    found = [part for part in parts if part is not None]
-    if len(found) < len(trial.levels):
+    decoded_parts = [part for part in parts if part is not None]
+    if len(decoded_parts) < len(trial.levels):
         return None
     for _, table in trial.tables(total, 6):
         if any(level.channels != (table.shape[1],) for level in trial.levels):
@@ -247,20 +253,20 @@ def _yolox(trial: _Trial) -> _Found:
             for x, level in zip(raw, trial.levels, strict=True)
         ]
         if _close(trial, table, np.concatenate(raw)) or _close(trial, table, np.concatenate(decoded)):
-            return [Head(part, "yolox") for part in found], table.shape[1] - 5
+            return [Head(part, "yolox") for part in decoded_parts], table.shape[1] - 5
     return None
 
 
-def _yolox_parts(makers: dict[str, Item], item: Item | None) -> tuple[str, ...] | None:
+def _yolox_parts(makers: dict[str, LayerOperation], operation: LayerOperation | None) -> tuple[str, ...] | None:
     """The tensors of a concatenation of boxes and what went through a logistic function, before that."""
-    if item is None or item.kind != "concat" or len(item.inputs) != 3:
+    if operation is None or operation.kind != "concat" or len(operation.inputs) != 3:
         return None
-    gates = [makers.get(name) for name in item.inputs[1:]]
+    gates = [makers.get(name) for name in operation.inputs[1:]]
     raw = [gate.inputs[0] for gate in gates if gate is not None and gate.values.get("word") == "logistic"]
-    return (item.inputs[0], *raw) if len(raw) == 2 else None
+    return (operation.inputs[0], *raw) if len(raw) == 2 else None
 
 
-def _ssd(trial: _Trial) -> _Found:
+def _ssd(trial: _Trial) -> _Heads:
     """Two tensors a level: boxes and classes; boxes by priors in the middle of cells, in corners or centres, in shares of the
     image or pixels."""
     if any(len(level.tensors) != 2 for level in trial.levels):
@@ -292,7 +298,7 @@ def _rows(trial: _Trial, levels: list[_Level], counts: list[int], part: int, wid
     """(all boxes, width) of the random values, cell by cell."""
     return np.concatenate(
         [
-            trial.tried[1][level.tensors[part]][0].reshape(-1, level.cells).T.reshape(level.cells * count, width)
+            trial.inputs[level.tensors[part]][0].reshape(-1, level.cells).T.reshape(level.cells * count, width)
             for level, count in zip(levels, counts, strict=True)
         ]
     ).astype(float)
@@ -326,18 +332,18 @@ def _priors(
                 continue
             heads, start = [], 0
             for level, count in zip(levels, counts, strict=True):
-                own = priors[start : start + level.cells * count].reshape(level.cells, count, 4)
+                boxes = priors[start : start + level.cells * count].reshape(level.cells, count, 4)
                 middle = (level.grid() + 0.5) * trial.stride(level)
                 if not (
-                    _close(trial, own[:, :, :2], np.repeat(middle[:, None], count, 1))
-                    and _close(trial, own[:, :, 2:], np.broadcast_to(own[:1, :, 2:], (level.cells, count, 2)))
+                    _close(trial, boxes[:, :, :2], np.repeat(middle[:, None], count, 1))
+                    and _close(trial, boxes[:, :, 2:], np.broadcast_to(boxes[:1, :, 2:], (level.cells, count, 2)))
                 ):
                     return None
-                keys = (*_anchors(own[0, :, 2:]), ("softmax", str(int(softmax))))
+                keys = (*_anchors(boxes[0, :, 2:]), ("softmax", str(int(softmax))))
                 heads.append(Head(level.tensors, "ssd", keys))
                 start += level.cells * count
             return heads
     return None
 
 
-_FORMS: dict[str, Callable[[_Trial], _Found]] = {"yolov8": _yolov8, "yolov5": _yolov5, "yolox": _yolox, "ssd": _ssd}
+_DECODERS: dict[str, Callable[[_Trial], _Heads]] = {"yolov8": _yolov8, "yolov5": _yolov5, "yolox": _yolox, "ssd": _ssd}

@@ -3,17 +3,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-from mpnet.importing.described import Pixels
-from mpnet.importing.graph import Graph, Node
-from mpnet.importing.items import Body, Item
+from mpnet.importing.file_metadata import Pixels
+from mpnet.importing.graph import Node, NodeGraph
+from mpnet.importing.layer_graph import LayerGraph, LayerOperation
 from mpnet.messages import shown
 
 _MAX_SIDE = 16384
 
 
-def set_image(graph: Graph, size: tuple[int, int] | None) -> None:
+def set_image(graph: NodeGraph, size: tuple[int, int] | None) -> None:
     """Find the input that is the image, one of them, in fixed sizes. Raises: FormatError."""
     if len(graph.inputs) != 1:
         graph.fail(f"takes {len(graph.inputs)} inputs ({', '.join(map(shown, list(graph.inputs)[:4]))}); only one is possible")
@@ -38,12 +40,12 @@ def set_image(graph: Graph, size: tuple[int, int] | None) -> None:
         # Images are channels first from here on; the file's own turning goes.
         graph.nodes.remove(last)
         graph.rename(last.output, name)
-        graph.fates[last.name] = "the image's layout"
+        graph.outcomes[last.name] = "the image's layout"
         graph.inputs = {name: (1, channels, height, width)}
         graph.shapes.update(graph.inputs)
 
 
-def _channels_last(graph: Graph, name: str, shape: tuple[int, ...]) -> Node | None:
+def _channels_last(graph: NodeGraph, name: str, shape: tuple[int, ...]) -> Node | None:
     """The node that turns an image with channels last, where the input is one."""
     readers = [node for node in graph.nodes if name in node.inputs]
     if len(readers) == 1 and readers[0].operator == "Transpose" and readers[0].attributes.get("perm") == [0, 3, 1, 2]:
@@ -51,46 +53,34 @@ def _channels_last(graph: Graph, name: str, shape: tuple[int, ...]) -> Node | No
     return None
 
 
-def put_pixels(graph: Graph, body: Body, pixels: Pixels) -> None:
+def put_pixels(graph: NodeGraph, layers: LayerGraph, pixels: Pixels) -> None:
     """Let the first layers take images as mpnet gives them: 0 to 1, red first."""
     if pixels.plain:
         return
     image = graph.image
-    shape = body.shapes[image]
+    shape = layers.shapes[image]
     channels = shape[0]
+    for numbers in (pixels.mean, pixels.std):
+        if len(numbers) not in (1, channels) or not np.isfinite(numbers).all() or 0 in pixels.std:
+            graph.fail(f"mean and deviation are no {channels} numbers of its channels; say them with --mean and --std")
     mean, std = (np.broadcast_to(np.array(values, np.float64), channels).copy() for values in (pixels.mean, pixels.std))
     scale, shift = 255 / std, -mean / std
-    readers = [item for item in body.items if image in item.inputs]
+    readers = [operation for operation in layers.operations if image in operation.inputs]
     first = readers[0] if len(readers) == 1 else None
     if first is not None and first.kind == "conv" and first.values["groups"] == 1 and not shift.any():
         weights = first.values["weights"].astype(np.float64) * scale.reshape(1, -1, 1, 1)
         ordered = weights[:, ::-1] if pixels.bgr else weights
         first.values = first.values | {"weights": ordered.astype(np.float32), "weights_name": ""}
         return
-    made = "picture/as the network takes it"  # stands in cfgs, whose digests stay
-    matrix = np.diag(scale)
-    # Row i of the matrix makes the network's channel i of mpnet's channels.
-    matrix = matrix[:, ::-1] if pixels.bgr else matrix
+    made = "picture/as the network takes it"  # a word of 0.1.0: written cfgs keep their digests
     if pixels.bgr:
-        item = Item(
-            "conv",
-            [],
-            [image],
-            made,
-            shape,
-            {
-                "weights": matrix.reshape(channels, channels, 1, 1).astype(np.float32),
-                "bias": shift.astype(np.float32),
-                "groups": 1,
-                "strides": [1, 1],
-                "dilations": [1, 1],
-                "pads": [0] * 4,
-                "weights_name": "",
-            },
-        )
+        # Row i of the matrix makes the network's channel i of mpnet's channels.
+        matrix = np.diag(scale)[:, ::-1].reshape(channels, channels, 1, 1)
+        values: dict[str, Any] = {"weights": matrix.astype(np.float32), "bias": shift.astype(np.float32), "weights_name": ""}
+        values |= {"groups": 1, "strides": [1, 1], "dilations": [1, 1], "pads": [0] * 4}
     else:
-        item = Item("affine", [], [image], made, shape, {"scale": scale, "shift": shift})
+        values = {"scale": scale, "shift": shift}
     for reader in readers:
         reader.inputs = [made if name == image else name for name in reader.inputs]
-    body.shapes[made] = shape
-    body.items.insert(0, item)
+    layers.shapes[made] = shape
+    layers.operations.insert(0, LayerOperation("conv" if pixels.bgr else "affine", [], [image], made, shape, values))

@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: MIT
+"""What the user says beside a file that is imported."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mpnet.importing.file_metadata import Pixels
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What the user says beside the file.
+
+    heads:   tensors of each head, joined along channels; (): found. decoder, keys, anchors: of [yolo] sections where the file
+             does not tell; anchors by head.
+    size:    (width, height) where the file leaves them open. pixels: how images enter; None: as the file says.
+    rounded: round wherever a quantised file does, as what was deployed does; else only where int8 layers read.
+    """
+
+    heads: tuple[tuple[str, ...], ...] = ()
+    decoder: str = ""
+    keys: tuple[tuple[str, str], ...] = ()
+    anchors: tuple[str, ...] = ()
+    size: tuple[int, int] | None = None
+    pixels: Pixels | None = None
+    rounded: bool = True

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: MIT
+"""What travels with a file beside the graph: names of classes, and how images enter."""
+
+from __future__ import annotations
+
+import ast
+import json
+from dataclasses import dataclass, replace
+from typing import Any
+
+from mpnet.config.protocol import RESIZES
+from mpnet.importing.graph import NodeGraph
+from mpnet.messages import shown
+
+_MAX_TEXT = 1 << 20
+_LARGEST = 1e30
+_MAX_NAMES = 100_000
+
+
+@dataclass(frozen=True)
+class Pixels:
+    """What the network takes of an image whose values go from 0 to 255: (value - mean) / std, by channel.
+
+    bgr: blue comes first. resize: as `detection.resize`. note: where that comes from, for people.
+    """
+
+    mean: tuple[float, ...] = (0.0,)
+    std: tuple[float, ...] = (255.0,)
+    bgr: bool = False
+    resize: str = "stretch"
+    note: str = ""
+
+    @property
+    def plain(self) -> bool:
+        """Whether that is what mpnet gives a network: 0 to 1, red first."""
+        return not self.bgr and set(self.mean) == {0.0} and set(self.std) == {255.0}
+
+    def text(self) -> str:
+        """The range of values, the order of colours and the resizing, for people."""
+        low = [(0 - m) / s for m, s in zip(self._all(self.mean), self._all(self.std), strict=True)]
+        high = [(255 - m) / s for m, s in zip(self._all(self.mean), self._all(self.std), strict=True)]
+        return f"{min(low):.4g} to {max(high):.4g}, {'BGR' if self.bgr else 'RGB'}, {self.resize}"
+
+    def _all(self, values: tuple[float, ...]) -> tuple[float, ...]:
+        return values if len(values) > 1 else values * max(len(self.mean), len(self.std))
+
+
+def pixels_of(graph: NodeGraph, decoder: str, asked: Pixels | None) -> Pixels:
+    """How images enter: as the user asks, as the file says, else assumed, which the note says. Raises: FormatError."""
+    if asked is not None:
+        return replace(asked, note=f"images: {asked.text()}, as asked for")
+    exported, stated = _json(graph.metadata.get("input", "")), _json(graph.metadata.get("mpnet.pixels", ""))
+    if isinstance(exported, dict) and "resize" in exported:
+        if exported["resize"] not in RESIZES:
+            graph.fail(f"its metadata resize by {shown(exported['resize'])}; name one of {', '.join(RESIZES)} with --resize")
+        pixels = Pixels(resize=exported["resize"])
+        return replace(pixels, note=f"images: {pixels.text()}, as the file says")
+    if isinstance(stated, dict):
+        mean, std = (_numbers(stated.get(key)) for key in ("mean", "std"))
+        if not mean or not std or 0 in std or len({len(mean), len(std)} - {1}) > 1:
+            graph.fail("its metadata hold no mean and deviation of pixels; say them with --mean and --std")
+        pixels = Pixels(mean, std)
+        return replace(pixels, note=f"images: {pixels.text()}, as the file's metadata say (stretch is assumed)")
+    # YOLOX's own programs give it bytes in OpenCV's order; all others take shares of 255.
+    pixels = Pixels(resize="letterbox" if decoder in ("yolov5", "yolov8", "yolox") else "stretch")
+    if decoder == "yolox":
+        pixels = replace(pixels, std=(1.0,), bgr=True)
+    return replace(pixels, note=f"images: {pixels.text()}: assumed; --mean, --std, --bgr and --resize say otherwise")
+
+
+def _numbers(values: Any) -> tuple[float, ...]:
+    """Finite numbers, at most one for each channel of an image; () for anything else."""
+    if not isinstance(values, list) or not 0 < len(values) <= 64:
+        return ()
+    if any(isinstance(value, bool) or not isinstance(value, (int, float)) or abs(value) > _LARGEST for value in values):
+        return ()
+    return tuple(float(value) for value in values if value == value)
+
+
+def class_names(graph: NodeGraph, classes: int) -> tuple[tuple[str, ...], str]:
+    """One name per class, and where they come from."""
+    text = graph.metadata.get("names", "")
+    names: Any = _json(text)
+    if names is None and 0 < len(text) < _MAX_TEXT:
+        try:
+            names = ast.literal_eval(text)  # Ultralytics writes a mapping as Python shows it
+        except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError):
+            names = None
+    if isinstance(names, dict):
+        names = [names[key] for key in sorted(names, key=_class_number)]
+    if isinstance(names, list) and len(names) == classes and all(isinstance(name, (str, int)) for name in names):
+        clean = tuple("".join(c if c.isprintable() else "?" for c in _text(name)).strip()[:200] or "?" for name in names)
+        return clean, f"names: {classes}, from the file"
+    if classes > _MAX_NAMES:
+        graph.fail(f"{classes} classes; the limit is {_MAX_NAMES}")
+    numbered_names = tuple(f"class-{number}" for number in range(classes))
+    first_and_last = "class-0" if classes < 2 else f"class-0 to class-{classes - 1}"
+    return numbered_names, f"names: {first_and_last}, for the file has none that fit; edit the .names"
+
+
+def _class_number(key: Any) -> int:
+    if isinstance(key, str) and key.isdecimal() and len(key) < 10:
+        return int(key)
+    return key if isinstance(key, int) else 1 << 30
+
+
+def _text(name: str | int) -> str:
+    # Python refuses to write integers of more than 4,300 digits.
+    return name if isinstance(name, str) else str(name) if abs(name) < 1 << 1000 else "?"
+
+
+def _json(text: str) -> Any:
+    if not 0 < len(text) < _MAX_TEXT:
+        return None
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None

@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: MIT
+"""Which tensors leave the network, and how they are decoded: named by the user, told by the file, or found by trying."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+
+from mpnet.errors import ConfigError
+from mpnet.importing.box_decoding import HeadChoice, leaving_tensors, recognise
+from mpnet.importing.cfg_writer import Head
+from mpnet.importing.choices import Choices
+from mpnet.importing.graph import Node, NodeGraph
+from mpnet.importing.layer_graph import LayerGraph
+from mpnet.messages import shown
+from mpnet.model.heads import DECODERS
+
+# The largest constant of arithmetic on boxes that is written as a convolution: a mean of bins.
+_MAX_DECODING_WEIGHTS = 256
+_DECODING = ("reg_max", "coords", "softmax", "yx", "linear", "variances")
+_WEIGHTED = ("Conv", "ConvTranspose", "Gemm", "MatMul", "LSTM", "GRU", "RNN")
+
+
+def chosen_heads(graph: NodeGraph, layers: LayerGraph, choices: Choices) -> tuple[HeadChoice, list[str]]:
+    """The heads, and what is worth saying. Raises: FormatError, ConfigError."""
+    decoder = choices.decoder
+    if decoder and decoder not in DECODERS:
+        raise ConfigError(f"--decoder {decoder}: unknown; known are {', '.join(DECODERS)}")
+    if choices.heads:
+        return _named(graph, layers, choices), []
+    leaving = leaving_tensors(graph, layers)
+    if not leaving:
+        _refuse_first(graph, layers, graph.nodes)
+        graph.fail("nothing of it is a layer")
+    lifted = layers.node_names()
+    behind = [node for node in graph.nodes if node.name not in lifted]
+    if behind and any(name not in layers.shapes for name in graph.outputs):
+        _refuse_weights(graph, layers, behind)
+        choice = recognise(graph, layers, leaving, behind)
+        if choice is not None:
+            return choice, [f"boxes: decoded as {choice.what} does, which gives what the nodes behind the heads give"]
+        if decoder:
+            return _as_asked(graph, layers, _by_grid(layers, leaving, decoder), decoder, choices), []
+        named = ", ".join(f"{name} {_text(layers, name)}" for name in leaving[:12])
+        reason = next((layers.reasons[node.name] for node in behind if node.name in layers.reasons), "")
+        graph.refuse(
+            behind[0],
+            f"{reason or 'is no layer'}. What follows it is no box decoding that mpnet knows; name the "
+            f"head tensors with --heads and their --decoder. What enters it: {named}",
+        )
+    exported = _exported_heads(graph, layers)
+    if exported is not None:
+        return exported, ["boxes: anchors and classes as the file's metadata say"]
+    if len(leaving) == 1 and layers.shapes[leaving[0]][1:] == (1, 1) and not decoder:
+        return HeadChoice([Head((leaving[0],), "")], 0, ""), []
+    outputs = [name for name in dict.fromkeys(graph.outputs) if name in layers.shapes and name != graph.image]
+    if not outputs:
+        graph.fail("no output of it is a tensor of a layer; name tensors with --heads")
+    if decoder:
+        return _as_asked(graph, layers, _by_grid(layers, outputs, decoder), decoder, choices), []
+    return HeadChoice([Head((name,), "none") for name in outputs], 1, ""), [
+        "boxes: the file does not say how its outputs are decoded, so they have decoder=none; --decoder names one"
+    ]
+
+
+def _text(layers: LayerGraph, name: str) -> str:
+    c, h, w = layers.shapes[name]
+    return f"({w}x{h}x{c})"
+
+
+def _refuse_weights(graph: NodeGraph, layers: LayerGraph, behind: list[Node]) -> None:
+    """Nodes with weights are no box decoding: the first node that stopped the layers before one is what to name."""
+    weighted = [
+        output
+        for node in behind
+        if node.operator in _WEIGHTED
+        and any(graph.constants[name].size > _MAX_DECODING_WEIGHTS for name in node.inputs if name in graph.constants)
+        for output in node.outputs
+    ]
+    _refuse_first(graph, layers, graph.reaching(weighted))
+
+
+def _refuse_first(graph: NodeGraph, layers: LayerGraph, nodes: list[Node]) -> None:
+    for node in nodes:
+        if node.name in layers.reasons:
+            graph.refuse(node, layers.reasons[node.name])
+
+
+def _named(graph: NodeGraph, layers: LayerGraph, choices: Choices) -> HeadChoice:
+    heads = []
+    for tensors in choices.heads:
+        names = tuple(graph.tensor(name) for name in tensors)
+        for name, asked in zip(names, tensors, strict=True):
+            if name not in layers.shapes or name == graph.image:
+                _refuse_first(graph, layers, graph.reaching([name]))
+                raise ConfigError(
+                    f"--heads {shown(asked)}: {graph.source} has no such tensor of a layer; the last ones are "
+                    f"{', '.join(leaving_tensors(graph, layers)[:12])}"
+                )
+        if len({layers.shapes[name][1:] for name in names}) > 1:
+            raise ConfigError(f"--heads {'+'.join(tensors)}: tensors of one head have one width and height")
+        heads.append(names)
+    return _as_asked(graph, layers, heads, choices.decoder or "none", choices)
+
+
+def _by_grid(layers: LayerGraph, tensors: list[str], decoder: str) -> list[tuple[str, ...]]:
+    """Tensors of one grid are one head: boxes before classes, the larger grids first."""
+    grids: dict[tuple[int, int], list[str]] = {}
+    for name in tensors:
+        grids.setdefault(layers.shapes[name][1:], []).append(name)
+    ordered = sorted(grids.items(), key=lambda grid: -grid[0][0] * grid[0][1])
+    return [
+        tuple(sorted(names, key=lambda name: -layers.shapes[name][0])) if decoder == "ssd" else tuple(names)
+        for _, names in ordered
+    ]
+
+
+def _as_asked(
+    graph: NodeGraph, layers: LayerGraph, tensors: list[tuple[str, ...]], decoder: str, choices: Choices
+) -> HeadChoice:
+    """Heads as the user asks."""
+    anchors, keys = choices.anchors, dict(choices.keys)
+    if anchors and len(anchors) != len(tensors):
+        raise ConfigError(
+            f"--anchors: {len(anchors)} lists for {len(tensors)} heads; separate heads by /, first those of "
+            f"{', '.join('+'.join(names) for names in tensors)[:200]}"
+        )
+    if decoder in ("yolov5", "ssd", "darknet") and not all(text.count(",") for text in anchors or [""]):
+        raise ConfigError(
+            f"--decoder {decoder} needs anchors: --anchors 'w,h,w,h/w,h,...', in pixels of the input, heads "
+            f"separated by /, first those of {'+'.join(tensors[0])}"
+        )
+    classes_asked = keys.pop("classes", "")
+    heads, classes, channels, count = [], 0, 0, 0
+    for at, names in enumerate(tensors):
+        channels = sum(layers.shapes[name][0] for name in names)
+        count = (anchors[at].count(",") + 1) // 2 if anchors else 0
+        anchor_keys = {"num": str(count), "anchors": anchors[at]} if count else {}
+        classes = _classes(decoder, channels, count, keys)
+        heads.append(Head(names, decoder, tuple({**anchor_keys, **keys}.items())))
+    classes = int(classes_asked) if classes_asked.isdecimal() and len(classes_asked) < 10 else classes
+    if classes < 1:
+        graph.fail(f"{channels} channels do not fit --decoder {decoder} with {count} anchors")
+    return HeadChoice(heads, classes, "" if decoder == "none" else decoder)
+
+
+def _classes(decoder: str, channels: int, anchors: int, keys: dict[str, str]) -> int:
+    """How many classes a head of so many channels has."""
+
+    def number(key: str, default: str) -> int:
+        text = keys.get(key, default)
+        if not text.isdecimal() or len(text) > 9:
+            raise ConfigError(f"--key {key}={text}: no whole number")
+        return int(text)
+
+    match decoder:
+        case "yolov8":
+            return channels - 4 * number("reg_max", "16")
+        case "yolox":
+            return channels - 5
+        case "yolov5" | "darknet":
+            return channels // anchors - 5
+        case "ssd":
+            return channels // anchors - number("coords", "4") - number("softmax", "1")
+    return 1
+
+
+def _exported_heads(graph: NodeGraph, layers: LayerGraph) -> HeadChoice | None:
+    """Heads that `mpnet export` wrote down; None where there are none, or they do not fit."""
+    text = graph.metadata.get("heads", "")
+    try:
+        documents: Any = json.loads(text) if 0 < len(text) < 1 << 20 else None
+        heads, classes = [], 0
+        for document in documents or []:
+            name = graph.tensor(str(document["output"]))
+            anchors = np.array(document["anchors"], np.float64).reshape(-1, 2)
+            decoder, keys = str(document.get("decoder", "darknet")), {}
+            if len(anchors):
+                keys = {"num": str(len(anchors)), "anchors": ", ".join(f"{w:.12g},{h:.12g}" for w, h in anchors.tolist())}
+            for key, usual in (("scale_x_y", 1), ("new_coords", 0), *((key, None) for key in _DECODING)):
+                value = document.get(key, usual)
+                if value != usual:
+                    numbers = value if isinstance(value, list) else [value]
+                    keys[key] = ",".join(f"{float(number):.9g}" for number in numbers)
+            classes = int(document["classes"])
+            if name not in layers.shapes or name == graph.image or decoder not in DECODERS or classes < 1:
+                return None
+            if decoder == "darknet" and layers.shapes[name][0] != len(anchors) * (5 + classes):
+                return None
+            heads.append(Head((name,), decoder, tuple(keys.items())))
+        return HeadChoice(heads, classes, "yolo") if heads else None
+    except (ValueError, KeyError, TypeError, RecursionError, AttributeError, OverflowError):
+        return None  # a document of another shape

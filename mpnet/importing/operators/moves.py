@@ -1,0 +1,330 @@
+# SPDX-License-Identifier: MIT
+"""Operators that move, repeat and join values: shapes, slices, padding, larger images, constants."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+from typing import Any, Callable
+
+import numpy as np
+
+from mpnet.importing.graph import Array, Refused
+from mpnet.importing.operators.record import Call, Lifter, Operator, Shape
+
+_ROUNDS: dict[str, Callable[[Array], Array]] = {
+    "floor": np.floor,
+    "ceil": np.ceil,
+    "round_prefer_floor": lambda x: np.ceil(x - 0.5),
+    "round_prefer_ceil": lambda x: np.floor(x + 0.5),
+}
+_HALF_PIXEL = ("half_pixel", "pytorch_half_pixel")
+_MAX_FILTER_VALUES = 1 << 24
+
+
+def _reshape(call: Call) -> Array:
+    shape, wanted = call.shape(), call.integers("shape", 1)
+    if wanted is None:
+        raise Refused("its shape is missing; the file is damaged")
+    if 0 in wanted and not call.integer("allowzero", 0):
+        wanted = [shape[at] if side == 0 and at < len(shape) else side for at, side in enumerate(wanted)]
+    return call.array(0).reshape(wanted)
+
+
+def _unsqueeze(call: Call) -> Array:
+    written = call.integers("axes", 1) or []
+    rank = len(call.shape()) + len(written)
+    axes, sides = call.axes(rank=rank) or [], iter(call.shape())
+    return call.array(0).reshape([1 if at in axes else next(sides) for at in range(rank)])
+
+
+def _squeeze(call: Call) -> Array:
+    axes = call.axes()
+    return np.squeeze(call.array(0), None if axes is None else tuple(axes))
+
+
+def _flatten(call: Call) -> Array:
+    shape, axis = call.shape(), call.integer("axis", 1)
+    axis += len(shape) if axis < 0 else 0
+    return call.array(0).reshape(math.prod(shape[:axis]), math.prod(shape[axis:]))
+
+
+def _slices(call: Call) -> tuple[slice, ...]:
+    """What Slice takes of each axis."""
+    rank, starts, ends = len(call.shape()), call.integers("starts", 1), call.integers("ends", 2)
+    axes, steps = call.integers("axes", 3), call.integers("steps", 4)
+    if starts is None or ends is None:
+        raise Refused("starts or ends are missing; the file is damaged")
+    slices = [slice(None)] * rank
+    axes, steps = list(range(len(starts))) if axes is None else axes, [1] * len(starts) if steps is None else steps
+    for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
+        if step == 0 or not -rank <= axis < rank:
+            raise Refused(f"a slice along axis {axis} by steps of {step}; the file is damaged")
+        # Reversed up to the first: what NumPy says with None.
+        slices[axis] = slice(start, None if step < 0 and end < -(1 << 30) else end, step)
+    return tuple(slices)
+
+
+def _parts(call: Call) -> list[int]:
+    """The lengths that Split cuts into."""
+    length, parts = call.shape()[call.axis(0)], call.integers("split", 1)
+    if parts is None:
+        count = call.integer("num_outputs", len(call.node.outputs) or 1)
+        if not 0 < count <= len(call.node.outputs):
+            raise Refused(f"{count} parts for {len(call.node.outputs)} results; the file is damaged")
+        each = -(-length // count)
+        parts = [min(each, length - each * at) for at in range(count)]
+    if sum(parts) != length or min(parts, default=0) < 0 or len(parts) < len(call.node.outputs):
+        raise Refused(f"parts {parts[:8]} of {length} for {len(call.node.outputs)} results; the file is damaged")
+    return parts
+
+
+def _split(call: Call) -> list[Array]:
+    return np.split(call.array(0), np.cumsum(_parts(call))[:-1].tolist(), call.axis(0))
+
+
+def _transpose(call: Call) -> Array:
+    return np.transpose(call.array(0), call.integers("perm"))
+
+
+def _concat_shape(call: Call) -> Shape:
+    shapes, axis = [call.shape(at) for at in range(len(call.arrays))], call.axis(None)
+    if len({shape[:axis] + shape[axis + 1 :] for shape in shapes}) > 1 or len({len(shape) for shape in shapes}) > 1:
+        raise Refused("joins tensors whose other sides differ; the file is damaged")
+    return (*shapes[0][:axis], sum(shape[axis] for shape in shapes), *shapes[0][axis + 1 :])
+
+
+def _gather_shape(call: Call) -> Shape:
+    shape, axis = call.shape(), call.axis(0)
+    return (*shape[:axis], *call.shape(1), *shape[axis + 1 :])
+
+
+def _tile_shape(call: Call) -> Shape:
+    shape = call.shape()
+    return tuple(side * times for side, times in zip(shape, call.integers("repeats", 1, len(shape)) or (), strict=True))
+
+
+def _expand_shape(call: Call) -> Shape:
+    return np.broadcast_shapes(call.shape(), tuple(call.integers("shape", 1) or ()))
+
+
+def _pads(call: Call) -> list[int]:
+    pads = call.integers("pads", 1, 2 * len(call.shape()))
+    if pads is None:
+        raise Refused("pads are missing; the file is damaged")
+    return pads
+
+
+def _pad_shape(call: Call) -> Shape:
+    shape, pads = call.shape(), _pads(call)
+    return tuple(side + pads[at] + pads[len(shape) + at] for at, side in enumerate(shape))
+
+
+def _blocks_shape(call: Call) -> Shape:
+    (n, c, h, w), block = call.shape(), call.integer("blocksize")
+    if block < 1:
+        raise Refused(f"blocks of {block}; the file is damaged")
+    if call.node.operator == "SpaceToDepth":
+        return (n, c * block * block, h // block, w // block)
+    return (n, c // (block * block), h * block, w * block)
+
+
+def _resize_shape(call: Call) -> Shape:
+    shape = call.shape()
+    if call.node.operator == "Upsample" or len(call.arrays) == 2:
+        scales, sizes = call.constant(1), None
+        scales = np.asarray(call.node.attributes.get("scales", ()), np.float64) if scales is None else scales
+    else:
+        scales, sizes = call.constant(2), call.constant(3)
+    if sizes is not None and sizes.size:
+        return tuple(int(side) for side in sizes.ravel()[:8])
+    if scales is None or len(shape) != scales.size or not np.isfinite(scales).all():
+        raise Refused("its scales do not fit; the file is damaged")
+    return tuple(math.floor(side * float(scale)) for side, scale in zip(shape, scales.ravel(), strict=True))
+
+
+def _range_bounds(call: Call) -> tuple[Any, Any, Any]:
+    start, stop, step = (call.array(at) for at in range(3))
+    return start.item(), stop.item(), step.item()
+
+
+def _range_shape(call: Call) -> Shape:
+    start, stop, step = _range_bounds(call)
+    return (max(0, math.ceil((stop - start) / step)),)
+
+
+def _filled(call: Call) -> Array:
+    value = np.asarray(call.node.attributes.get("value", np.zeros(1, np.float32)))
+    return np.full(call.integers("shape", 0) or (), value.ravel()[0])
+
+
+def _constant(call: Call) -> Array:
+    kinds = (
+        ("value", None),
+        ("value_float", np.float32),
+        ("value_int", np.int64),
+        ("value_floats", np.float32),
+        ("value_ints", np.int64),
+    )
+    for name, kind in kinds:
+        if name in call.node.attributes:
+            return np.asarray(call.node.attributes[name], kind)
+    raise Refused("a constant that is no array")
+
+
+def _lift_concat(to: Lifter, call: Call) -> None:
+    if call.integer("axis") not in (1, -3) or any(name in to.graph.constants for name in call.node.inputs):
+        raise Refused("only tensors of layers are joined, along channels")
+    if len(call.shape()) != 4:
+        raise Refused("rows of values are not joined; only channels of tensors are")
+    to.add(call, "concat", call.node.inputs, to.result(call))
+
+
+def _lift_split(to: Lifter, call: Call) -> None:
+    if call.axis(0) != 1:
+        raise Refused("only channels are split")
+    to.chw(call)
+    first = 0
+    for at, part in zip(range(len(call.node.outputs)), _parts(call), strict=False):
+        if call.node.outputs[at]:
+            to.add(call, "slice", call.node.inputs[:1], to.result(call, at), call.node.outputs[at], first=first)
+        first += part
+
+
+def _lift_slice(to: Lifter, call: Call) -> None:
+    rank = len(call.shape())
+    shape = (1, *to.chw(call))[:rank]
+    parts = [part.indices(side) for part, side in zip(_slices(call), shape, strict=True)]
+    whole = [part == (0, side, 1) for part, side in zip(parts, shape, strict=True)]
+    if all(whole[:1] + whole[2:]) and parts[1][2] == 1:
+        to.apply(call, "slice", first=parts[1][0])
+    elif rank == 4 and all(whole[:2]) and all(part[2] >= 1 for part in parts[2:]):
+        if any(part[1] != side for part, side in zip(parts[2:], shape[2:], strict=True)):
+            raise Refused("a part of the image has no form in a cfg")
+        to.apply(call, "sample", start=(parts[2][0], parts[3][0]), step=(parts[2][2], parts[3][2]))
+    else:
+        raise Refused("only channels in their order, or every n-th pixel, are taken")
+
+
+def _lift_flatten(to: Lifter, call: Call) -> None:
+    shape, result = to.chw(call), to.result(call)
+    if result not in (shape, (math.prod(shape), 1, 1)):
+        raise Refused("puts values elsewhere; no layer does that")
+    to.apply(call, "flatten")
+
+
+def _lift_pad(to: Lifter, call: Call) -> None:
+    value, mode = call.number("value", 0.0, 2), call.text("mode", "constant")
+    # As small as numbers are: what a maximum never takes.
+    lowest = value <= float(np.finfo(np.float32).min)
+    edge = mode == "edge"
+    pads = _pads(call)
+    if (
+        mode not in ("constant", "edge")
+        or not (value == 0 or lowest)
+        or len(pads) != 8
+        or min(pads) < 0
+        or pads[0]
+        or pads[4]
+        or call.given(3)
+    ):
+        raise Refused("only zeros or the nearest values around an image, or its channels, have a form in a cfg")
+    to.apply(
+        call,
+        "pad",
+        pads=[pads[2], pads[3], pads[6], pads[7]],
+        channels=[pads[1], pads[5]],
+        edge=edge,
+        lowest=lowest and not edge,
+    )
+
+
+def _lift_space_to_depth(to: Lifter, call: Call) -> None:
+    to.apply(call, "space_to_depth", block=call.integer("blocksize"), order=None)
+
+
+def _lift_resize(to: Lifter, call: Call) -> None:
+    mode, (channels, height, width), result = call.text("mode", "nearest"), to.chw(call), to.result(call)
+    factor = result[1] // height
+    whole = factor >= 1 and result == (channels, height * factor, width * factor)
+    coordinates = call.text("coordinate_transformation_mode", "half_pixel")
+    if mode == "linear" and whole and factor > 1:
+        _bilinear(to, call, factor, coordinates)
+        return
+    if mode != "nearest" or not whole:
+        raise Refused(f"mode {mode} to {result[2]}x{result[1]} has no form in a cfg; nearest by a whole factor has")
+    rounding = call.text("nearest_mode", "round_prefer_floor", tuple(_ROUNDS))
+    places = np.arange(result[1], dtype=np.float64)
+    if coordinates in _HALF_PIXEL:
+        places = (places + 0.5) / factor - 0.5
+    elif coordinates == "asymmetric" or call.node.operator == "Upsample":
+        places, rounding = places / factor, "floor" if call.node.operator == "Upsample" else rounding
+    else:
+        raise Refused(f"coordinates {coordinates} have no form in a cfg; half_pixel and asymmetric have")
+    if not np.array_equal(np.clip(_ROUNDS[rounding](places), 0, height - 1), np.arange(result[1]) // factor):
+        raise Refused(f"{coordinates} with {rounding} copies other pixels than Darknet's upsampling")
+    to.apply(call, "upsample", factor=factor)
+
+
+def _bilinear(to: Lifter, call: Call, factor: int, coordinates: str) -> None:
+    """Nearest pixels, then a filter that mixes in the neighbour's share: at the p-th of a pixel's `factor` copies from its
+    border that is 1/2 - (p + 1/2) / factor."""
+    if coordinates not in _HALF_PIXEL:
+        raise Refused(f"bilinear with coordinates {coordinates} has no form in a cfg; half_pixel has")
+    channels, height, width = result = to.result(call)
+    if channels * factor * factor > _MAX_FILTER_VALUES:
+        raise Refused(f"bilinear by a factor of {factor} is larger than mpnet holds")
+    shares = [max(0.0, 0.5 - (p + 0.5) / factor) for p in range(factor)]
+    side = [before - share for before, share in pairwise(shares) if before > share]
+    line, reach = np.array([*side[::-1], 1 - 2 * sum(side), *side]), len(side)
+    output = call.node.output
+    x = to.apply(call, "upsample", f"{output}/nearest", factor=factor)
+    edge = (channels, height + 2 * reach, width + 2 * reach)
+    x = to.add(call, "pad", [x], edge, f"{output}/edge", pads=[reach] * 4, channels=[0, 0], edge=True)
+    to.add(
+        call,
+        "conv",
+        [x],
+        result,
+        weights=np.broadcast_to(np.outer(line, line).astype(np.float32), (channels, 1, len(line), len(line))),
+        weights_name="",
+        bias=np.zeros(channels, np.float32),
+        strides=[1, 1],
+        dilations=[1, 1],
+        pads=[0] * 4,
+        groups=channels,
+    )
+
+
+OPERATORS: dict[str, Operator] = {
+    "Reshape": Operator(None, _reshape, _lift_flatten, keeps_sign=True),
+    "Flatten": Operator(None, _flatten, _lift_flatten, keeps_sign=True),
+    "Squeeze": Operator(None, _squeeze, _lift_flatten, keeps_sign=True),
+    "Unsqueeze": Operator(None, _unsqueeze, _lift_flatten, keeps_sign=True),
+    "Transpose": Operator(None, _transpose, keeps_sign=True),
+    "Identity": Operator(None, lambda call: call.array(0)),
+    "Slice": Operator(None, lambda call: call.array(0)[_slices(call)], _lift_slice, keeps_sign=True),
+    "Split": Operator(None, _split, _lift_split, keeps_sign=True),
+    "Concat": Operator(
+        _concat_shape,
+        lambda call: np.concatenate([call.array(at) for at in range(len(call.arrays))], call.axis(None)),
+        _lift_concat,
+        keeps_sign=True,
+    ),
+    "Gather": Operator(_gather_shape, lambda call: np.take(call.array(0), call.array(1), call.axis(0))),
+    "Tile": Operator(_tile_shape, lambda call: np.tile(call.array(0), call.integers("repeats", 1) or ())),
+    "Expand": Operator(_expand_shape, lambda call: np.array(np.broadcast_to(call.array(0), _expand_shape(call)))),
+    "Pad": Operator(_pad_shape, lift=_lift_pad, keeps_sign=True),
+    "Resize": Operator(_resize_shape, lift=_lift_resize, keeps_sign=True),
+    "Upsample": Operator(_resize_shape, lift=_lift_resize),
+    "SpaceToDepth": Operator(_blocks_shape, lift=_lift_space_to_depth),
+    "DepthToSpace": Operator(_blocks_shape),
+    "Shape": Operator(
+        lambda call: (len(call.shape()),),
+        lambda call: np.array(call.shape()[call.integer("start", 0) : call.integer("end", 1 << 30)], np.int64),
+    ),
+    "Size": Operator(lambda call: (), lambda call: np.array(call.array(0).size, np.int64)),
+    "Constant": Operator(lambda call: _constant(call).shape, _constant),
+    "ConstantOfShape": Operator(lambda call: tuple(call.integers("shape", 0) or ()), _filled),
+    "Range": Operator(_range_shape, lambda call: np.arange(*_range_bounds(call)).astype(call.array(0).dtype)),
+}

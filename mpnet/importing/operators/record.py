@@ -1,0 +1,242 @@
+# SPDX-License-Identifier: MIT
+"""What is known of one operator of ONNX in one place: the shape of its result, its values, and what it becomes as a layer."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Callable, Sequence
+
+import numpy as np
+
+from mpnet.importing.graph import Array, Node, NodeGraph, Refused
+from mpnet.importing.layer_graph import Chw, LayerGraph, LayerOperation
+from mpnet.messages import shown
+
+Shape = tuple[int, ...]
+_MAX_NUMBER = 1 << 31
+# Longer lists of numbers, such as axes or parts, do not occur; reading them for every node would take long.
+_MAX_NUMBERS = 1 << 10
+_MAX_RESULT_VALUES = 1 << 30
+_MAX_CHANNELS = 1 << 20
+_MAX_PARAMETERS = 1 << 25
+NO_FIXED_SHAPE = "the shape of its result is not fixed; export the model with static shapes"
+
+
+class Call:
+    """One node with what is known of its inputs.
+
+    arrays: the values of each input, None where it is left out or no constant. shapes: the shape of each, None where it is not
+    known. Every method raises Refused where the file says something else than what is asked for.
+    """
+
+    def __init__(self, node: Node, arrays: Sequence[Array | None], shapes: Sequence[Shape | None] | None = None) -> None:
+        self.node, self.arrays = node, arrays
+        self.shapes = [None if x is None else x.shape for x in arrays] if shapes is None else shapes
+
+    @classmethod
+    def of(cls, graph: NodeGraph, node: Node) -> Call:
+        """A node of a graph, with the constants and shapes that the graph knows."""
+        arrays = [graph.constants.get(name) if name else None for name in node.inputs]
+        shapes = [
+            graph.shapes.get(name) if array is None else array.shape for name, array in zip(node.inputs, arrays, strict=True)
+        ]
+        return cls(node, arrays, shapes)
+
+    def given(self, at: int) -> bool:
+        """Whether an input is not left out."""
+        named = at < len(self.node.inputs) and self.node.inputs[at] != ""
+        return at < len(self.arrays) and (self.arrays[at] is not None or named)
+
+    def constant(self, at: int) -> Array | None:
+        """The values of an input that must be a constant, None when it is left out."""
+        if not self.given(at):
+            return None
+        array = self.arrays[at]
+        if array is None:
+            raise Refused(f"its input {at} is computed when the model runs; only constants are possible there")
+        return array
+
+    def array(self, at: int) -> Array:
+        """The values of an input that must be there."""
+        array = self.constant(at)
+        if array is None:
+            raise Refused(f"its input {at} is missing; the file is damaged")
+        return array
+
+    def shape(self, at: int = 0) -> Shape:
+        """The shape of an input that must be there."""
+        shape = self.shapes[at] if at < len(self.shapes) else None
+        if shape is None:
+            raise Refused("the shape of its input is not fixed; export the model with static shapes")
+        return shape
+
+    def axis(self, default: int | None, rank: int | None = None) -> int:
+        """The attribute `axis`, counted from the first axis of an input of that rank (None: the first input's)."""
+        rank, axis = len(self.shape()) if rank is None else rank, self.integer("axis", default)
+        if not -rank <= axis < rank:
+            raise Refused(f"axis {axis} of a tensor of {rank} axes; the file is damaged")
+        return axis % rank
+
+    def axes(self, at: int = 1, rank: int | None = None) -> list[int] | None:
+        """Axes from an input (newer files) or an attribute (older ones), counted from the first; None: all."""
+        rank, axes = len(self.shape()) if rank is None else rank, self.integers("axes", at)
+        if axes is None:
+            return None
+        counted = [axis % rank for axis in axes if -rank <= axis < rank]
+        if len(set(counted)) < len(axes):
+            raise Refused(f"axes {axes[:8]} of a tensor of {rank} axes; the file is damaged")
+        return counted
+
+    def integers(self, name: str, at: int | None = None, count: int | None = None) -> list[int] | None:
+        """Whole numbers from an attribute, or from an input where one is given; None where the file has neither.
+
+        count: how many there must be.
+        """
+        values = self.constant(at) if at is not None and self.given(at) else self.node.attributes.get(name)
+        if values is None or (isinstance(values, list) and not values and count):
+            return None
+        size = values.size if isinstance(values, np.ndarray) else len(values) if isinstance(values, list) else -1
+        if not 0 <= size <= _MAX_NUMBERS or (count is not None and size != count):
+            raise Refused(f"{name} is no list of {'whole numbers' if count is None else f'{count} whole numbers'}")
+        numbers = values.ravel().tolist() if isinstance(values, np.ndarray) else values
+        return [_whole(name, number) for number in numbers]
+
+    def integer(self, name: str, default: int | None = None) -> int:
+        """A whole number from an attribute; it must be there when there is no default."""
+        value = self.node.attributes.get(name, default)
+        if value is None:
+            raise Refused(f"{name} is missing; the file is damaged")
+        return _whole(name, value)
+
+    def number(self, name: str, default: float, at: int | None = None) -> float:
+        """A number from an attribute, or from an input where one is given."""
+        from_input = at is not None and name not in self.node.attributes
+        value: Any = self.constant(at) if at is not None and from_input else None
+        value = self.node.attributes.get(name, default) if value is None else value
+        if isinstance(value, np.ndarray) and value.size == 1 and value.dtype.kind in "fiub":
+            value = float(value.ravel()[0])
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or math.isnan(value):
+            raise Refused(f"{name} is no number; the file is damaged")
+        return float(value)
+
+    def text(self, name: str, default: str, known: Sequence[str] = ()) -> str:
+        """A word from an attribute, one of those known."""
+        value = self.node.attributes.get(name, default)
+        if not isinstance(value, str) or (known and value not in known):
+            raise Refused(f"{name} {str(value)[:40]!r} is not known; known are {', '.join(known)}")
+        return value
+
+
+def _whole(name: str, value: object) -> int:
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if not isinstance(value, int):
+        raise Refused(f"{name} holds {shown(str(value)[:20])}, which is no whole number; the file is damaged")
+    # "To the end" is written as the largest number that a type has.
+    return max(-_MAX_NUMBER, min(_MAX_NUMBER, value))
+
+
+@dataclass(frozen=True)
+class Operator:
+    """shape:    the shape of the result, or a list with one of each result. None: the operator only moves values, so that
+              `evaluate` tells the shape of an array without values of its own.
+    evaluate: the result, or a list of them, of inputs that are all known. None: it is not computed.
+    lift:     appends the layers' operations that the node becomes. None: it has no form in a cfg.
+    work:     the time that one value takes, in additions. multiplies: multiplications and additions besides, of MatMul.
+    positive: its result is never negative. keeps_sign: its result is never negative where no input is.
+    """
+
+    shape: Callable[[Call], Shape | list[Shape]] | None = None
+    evaluate: Callable[[Call], Array | list[Array]] | None = None
+    lift: Callable[[Lifter, Call], object] | None = None
+    work: int = 1
+    multiplies: Callable[[Call], int] | None = None
+    positive: bool = False
+    keeps_sign: bool = False
+
+
+class Lifter:
+    """The layers' operations so far (`layers`), while the nodes of `graph` are turned into them."""
+
+    def __init__(self, graph: NodeGraph) -> None:
+        self.graph = graph
+        _, channels, height, width = graph.shapes[graph.image]
+        self.layers = LayerGraph([], {graph.image: (channels, height, width)}, {})
+        # One constant may be the weights of many nodes, each of which becomes a layer with weights of its own.
+        self._left = _MAX_PARAMETERS + 4 * sum(array.size for array in graph.constants.values())
+
+    def chw(self, call: Call, at: int = 0) -> Chw:
+        """(channels, height, width) of an input. Raises: Refused where it is no tensor of a layer."""
+        name = call.node.inputs[at] if at < len(call.node.inputs) else ""
+        if name not in self.layers.shapes:
+            raise Refused(f"its input {at} is no tensor of a layer")
+        return self.layers.shapes[name]
+
+    def result(self, call: Call, at: int = 0) -> Chw:
+        """(channels, height, width) of a result, as the file's rules give it. Raises: Refused."""
+        shape = self.graph.shapes.get(call.node.outputs[at])
+        if shape is None:
+            raise Refused(NO_FIXED_SHAPE)
+        if 0 in shape:
+            raise Refused(f"its result of the shape {list(shape)[:8]} has no values")
+        if math.prod(shape) > _MAX_RESULT_VALUES or (len(shape) > 1 and shape[1] > _MAX_CHANNELS):
+            raise Refused(f"its result of the shape {list(shape)[:8]} is larger than mpnet holds")
+        if len(shape) == 2 and shape[0] == 1:
+            return (shape[1], 1, 1)
+        if len(shape) != 4 or shape[0] != 1:
+            raise Refused(f"its result has the shape {list(shape)}; layers give (1, channels, height, width)")
+        return shape[1:]
+
+    def add(self, call: Call, kind: str, inputs: Sequence[str], shape: Chw, output: str = "", **values: Any) -> str:
+        """Append an operation; the name of its result."""
+        self._left -= sum(value.size for value in values.values() if isinstance(value, np.ndarray))
+        if self._left < 0:
+            self.graph.refuse(call.node, "makes the weights larger than mpnet holds; export a smaller model")
+        name = output or call.node.output
+        self.layers.operations.append(LayerOperation(kind, [call.node.name], list(inputs), name, shape, values))
+        self.layers.shapes[name] = shape
+        return name
+
+    def apply(self, call: Call, kind: str, output: str = "", **values: Any) -> str:
+        """Append an operation on the first input whose result is the node's."""
+        self.chw(call)
+        return self.add(call, kind, call.node.inputs[:1], self.result(call), output, **values)
+
+    def line(self, call: Call, x: str, shape: Chw, output: str, scale: Any, shift: Any) -> str:
+        """Append scale * x + shift, with numbers or arrays of one value per channel."""
+        parts = (np.asarray(part, np.float64) for part in (scale, shift))
+        a, b = (np.broadcast_to(part, shape[0]).copy() for part in parts)
+        return self.add(call, "affine", [x], shape, output, scale=a, shift=b)
+
+
+class Budget:
+    """Work and memory that evaluating nodes may take in all, so that a small file cannot ask for much.
+
+    values: values that are read and made, weighted by the time they take. held_bytes: arrays that stay.
+    """
+
+    MAX_VALUES = 1 << 24
+
+    def __init__(self, values: int, held_bytes: int) -> None:
+        self.values, self.held_bytes = values, held_bytes
+
+    def spend(self, operator: Operator, call: Call, shapes: Sequence[Shape]) -> None:
+        """Count a node before it is computed. Raises: Refused."""
+        sizes = [array.size for array in call.arrays if array is not None]
+        made = sum(math.prod(shape) for shape in shapes)
+        if made > max(self.MAX_VALUES, sum(sizes)):
+            raise Refused(f"a result of shape {list(shapes[0])[:8]} is larger than mpnet computes")
+        self.values -= (made + sum(sizes)) * operator.work + (operator.multiplies(call) if operator.multiplies else 0)
+        # A call of NumPy costs some microseconds even without values.
+        self.values -= 1 << 10
+        if self.values < 0:
+            raise Refused("takes more arithmetic than mpnet does while it imports; export a simplified model")
+
+    def hold(self, call: Call, results: Sequence[Array]) -> None:
+        """Count results that stay in memory, but for views of inputs. Raises: Refused."""
+        for result in results:
+            if not any(array is not None and np.may_share_memory(result, array) for array in call.arrays):
+                self.held_bytes -= result.nbytes
+        if self.held_bytes < 0:
+            raise Refused("makes the constants larger than mpnet holds; export a smaller model")
