@@ -33,6 +33,11 @@ from mpnet.report.comparison_text import print_comparison
 @click.option(
     "--draws", default=DRAWS, show_default=True, type=click.IntRange(MIN_DRAWS, MAX_DRAWS), help="Bootstrap draws over images."
 )
+@click.option(
+    "--score",
+    type=click.FloatRange(0, 1),
+    help="Score threshold at which a detector's errors are counted.  [default: the best F1 of the first run]",
+)
 @click.option("--seed", default=0, show_default=True, help="Seed of the draws.")
 @click.option(
     "--fail-under",
@@ -42,7 +47,14 @@ from mpnet.report.comparison_text import print_comparison
     help="Exit with 1 when a run differs by less, such as AP=-0.5; may be repeated.",
 )
 def command(
-    runs: tuple[str, ...], images: Path | None, draws: int, seed: int, limits: tuple[str, ...], quiet: bool, as_json: bool
+    runs: tuple[str, ...],
+    images: Path | None,
+    draws: int,
+    score: float | None,
+    seed: int,
+    limits: tuple[str, ...],
+    quiet: bool,
+    as_json: bool,
 ) -> int:
     """Compare finished runs, or configurations of a sweep; the first is the baseline.
 
@@ -52,7 +64,7 @@ def command(
     has an interval and no verdict.
     """
     wanted = _limits(limits)
-    compared = compare_runs(runs, draws=draws, seed=seed, images=images, progress=progress(quiet))
+    compared = compare_runs(runs, draws=draws, seed=seed, images=images, score=score, progress=progress(quiet))
     broken = check_limits(compared.document, wanted)
     if as_json:
         print_json({**compared.document, "failed": broken})

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -62,6 +63,12 @@ from mpnet.resolve.source import Files, configuration_named
     help="The weights, where they have moved.  [of a CFG: the file beside it with the suffix .weights]",
 )
 @click.option("--names", type=click.Path(path_type=Path, dir_okay=False), help="The class names, where they have moved.")
+@click.option(
+    "--score",
+    metavar="NUMBER|recall",
+    help="Write the score threshold to deploy with into the file; recall: the one that finds as many objects of a RUN's or "
+    "sweep's images as the baseline does with its own.",
+)
 @set_option
 @click.option(
     "-o",
@@ -79,6 +86,7 @@ def command(
     cfg: Path | None,
     weights: Path | None,
     names: Path | None,
+    score: str | None,
     overrides: tuple[str, ...],
     out: Path | None,
     as_json: bool,
@@ -100,6 +108,11 @@ def command(
     for line in named.notes:
         note(line)
     configuration = named.configuration
+    if score is not None:
+        from mpnet.report.compare import score_to_deploy  # brings sweeps
+
+        point = score_to_deploy(score, source)
+        configuration = replace(configuration, document={**configuration.document, "operating_point": point})
     exported = export(name, configuration, flavour, {"with_boxes": with_boxes, "packed": packed, "no_profile": no_profile})
     files = {} if out is None else _beside(out, exported)
     write_files(files)

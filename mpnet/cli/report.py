@@ -45,6 +45,11 @@ from mpnet.resolve.stored import in_store
 @click.option(
     "--draws", default=DRAWS, show_default=True, type=click.IntRange(MIN_DRAWS, MAX_DRAWS), help="Bootstrap draws over images."
 )
+@click.option(
+    "--score",
+    type=click.FloatRange(0, 1),
+    help="Score threshold at which a detector's errors are counted.  [default: the best F1 of the baseline]",
+)
 @click.option("--no-compute", is_flag=True, help="Show what is stored; run no network for what is not.")
 @click.option("--choose", metavar="KEY", help="Precision string of the configuration to show.  [default: the sweep's]")
 @click.option(
@@ -59,6 +64,7 @@ def command(
     figures: Path | None,
     data_folder: Path | None,
     draws: int,
+    score: float | None,
     no_compute: bool,
     choose: str | None,
     sweep: int | None,
@@ -76,7 +82,9 @@ def command(
     if len(sources) == 1 and not sources[0].exists() and choose is None and sweep is None:
         path, sweep, choose = in_store(str(sources[0]))
         sources = (path,)
-    data = collect(sources, progress=progress(quiet), draws=draws, compute=not no_compute, choose=choose, sweep=sweep)
+    data = collect(
+        sources, progress=progress(quiet), draws=draws, compute=not no_compute, choose=choose, sweep=sweep, score=score
+    )
     html = render(data)
     write_text(out, html)
     out_bytes = len(html.encode("utf-8", "backslashreplace"))

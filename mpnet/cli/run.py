@@ -24,6 +24,7 @@ from mpnet.cli.options import (
 from mpnet.cli.output import console, note, print_json, progress
 from mpnet.errors import ConfigError
 from mpnet.report.analysis import print_checks
+from mpnet.report.operating import of_run
 from mpnet.report.outcome import print_outcome
 from mpnet.trial.analysis import verify
 from mpnet.trial.experiment import run_experiment
@@ -68,10 +69,11 @@ def command(
     The same configuration on the same data is not computed twice. When it is not the baseline (fp32 everywhere, unless
     the file says otherwise), the baseline runs along and the result says how far both agree. With --engine the same
     configuration is exported and run by that engine on the same images; its result, which stands beside mpnet's own,
-    says in `deployed` how far both are apart and how long each takes. With --backends (or the key `backends`) several
-    engines share the layers: each runs those that it supports, the rest falls back to the next, mpnet's scalar kernels
-    being the last; every fallback is named. With --verify the exit
-    code is 1 when a kernel and its simulation differ by more than docs/arithmetic.md promises.
+    says in `deployed` how far both are apart and how long each takes. What a detector misses and invents is counted at
+    one score threshold: the key detection.deployed, else the one with the best F1 of the baseline. With --backends (or
+    the key `backends`) several engines share the layers: each runs those that it supports, the rest falls back to the
+    next, mpnet's scalar kernels being the last; every fallback is named. With --verify the exit code is 1 when a kernel
+    and its simulation differ by more than docs/arithmetic.md promises.
     """
     spec = experiment_of(source, with_unlabelled(overrides, unlabelled), threads, isa)
     if no_baseline:
@@ -88,11 +90,13 @@ def command(
         note(f"finished before, taken from {result.folder}; --force computes it again")
     images, checks = verify(report.bench) if check else (0, ())
     steps = [asdict(step) for step in checks]
+    point = of_run(report)
     if as_json:
         verified = {"verification": {"images": images, "steps": steps}} if check else {}
-        print_json({**result.document, **verified, "folder": str(result.folder), "reused": report.reused})
+        deployed = {} if point is None else {"operating_point": point}
+        print_json({**result.document, **verified, **deployed, "folder": str(result.folder), "reused": report.reused})
     else:
-        print_outcome(report.result, report.baseline, console(), report.deployed)
+        print_outcome(report.result, report.baseline, console(), report.deployed, point)
         if check:
             print_checks(images, steps, console())
     return 0 if all(step.passed for step in checks) else 1

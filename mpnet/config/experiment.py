@@ -101,6 +101,7 @@ class DetectionSection:
     confidence:     boxes are kept if above.
     nms, nms_kind:  threshold of overlap within a class, and its measure; None: as the cfg says.
     max_detections: the best so many of each image, None: all.
+    deployed:       score threshold in use, at which `mpnet run` counts errors; None: the one with the baseline's best F1.
     """
 
     resize: str | None = field(default=None, metadata=word(RESIZES))
@@ -108,6 +109,7 @@ class DetectionSection:
     nms: float = field(default=0.45, metadata=number(0, 1))
     nms_kind: str | None = field(default=None, metadata=word(NMS_KINDS))
     max_detections: int | None = field(default=None, metadata=integer(1, 100_000))
+    deployed: float | None = field(default=None, metadata=number(0, 1))
 
     @property
     def fitted(self) -> str:

@@ -129,12 +129,12 @@ def own_variance(agreeing: Resampled, baseline: Resampled | None) -> float:
     return known if baseline.images == agreeing.images else known * baseline.images / agreeing.images
 
 
-def difference_interval(difference: float, first: Resampled, second: Resampled) -> tuple[float, float]:
-    """Interval of a paired difference second - first of a measure from 0 to 100."""
+def difference_interval(difference: float, first: Resampled, second: Resampled, most: float = 100.0) -> tuple[float, float]:
+    """Interval of a paired difference second - first of a measure that can differ by `most`: percent, unless told."""
     between, own = second - first, (first.variance() + second.variance()) / 2
     variance = between.variance()
     if np.isnan(variance) or np.isnan(own):
-        return -100.0, 100.0
+        return -most, most
     t, unseen = _widened(between, variance, own)
     half = t * float(np.sqrt(variance + unseen))
-    return max(-100.0, difference - half), min(100.0, difference + half)
+    return max(-most, difference - half), min(most, difference + half)

@@ -12,6 +12,8 @@ from mpnet.formats.cfg.edit import cfg_for_key
 def _write(configuration: Configuration, flavour: str, options: Mapping[str, Any]) -> Exported:
     content = configuration.content
     edited = cfg_for_key(content, configuration.precisions.key, configuration.network.source)
+    for point in configuration.operating_point.values():
+        edited = f"# score threshold to deploy with: {point['score']:g}\n".encode() + edited
     return Exported({".cfg": edited}, {"changed": edited != content})
 
 

@@ -27,7 +27,8 @@ class Configuration:
     content:  of the cfg.
     names:    of the classes.
     document: what a result or a store says of it: name, protocol (resize, confidence, nms, ...), sources, digests,
-              metrics. Empty values where nothing is known.
+              metrics. Empty values where nothing is known. `operating_point`: the score threshold to deploy with, where
+              `mpnet export --score` asked for it; files are the same as ever without it.
     """
 
     network: NetworkSpec
@@ -49,6 +50,11 @@ class Configuration:
     ) -> Configuration:
         """One whose weights and ranges are at hand."""
         return Configuration(prepared.network, precisions, lambda: (options, prepared), content, names, document or {})
+
+    @property
+    def operating_point(self) -> dict[str, Any]:
+        """`operating_point` of the document as a member of what travels with a file; {} where there is none."""
+        return {key: dict(value) for key, value in self.document.items() if key == "operating_point"}
 
     @cached_property
     def _material(self) -> Material:

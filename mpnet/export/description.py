@@ -34,6 +34,7 @@ def description(configuration: Configuration, flavour: str, layout: str, outputs
         "thresholds": {key: protocol[key] for key in ("confidence", "nms", "nms_kind") if key in protocol},
         "precision": configuration.precisions.key,
         "flavour": flavour,
+        **configuration.operating_point,
         "origin": {
             "name": document.get("name", ""),
             "digests": dict(document.get("digests") or {}),

@@ -74,7 +74,9 @@ def _write(configuration: Configuration, flavour: str, options: Mapping[str, Any
     section = precision_section(configuration.network, configuration.precisions)
     layers = ", ".join(f'"{name}": {of}' if "," in name else f"{name}: {of}" for name, of in section.layers)
     text = f"precision:  # {configuration.precisions.key}\n  default: {section.default}\n"
-    return Exported({".yaml": (text + (f"  layers: {{{layers}}}\n" if layers else "")).encode()})
+    text += f"  layers: {{{layers}}}\n" if layers else ""
+    text += "".join(f"detection: {{deployed: {point['score']:g}}}\n" for point in configuration.operating_point.values())
+    return Exported({".yaml": text.encode()})
 
 
 TARGET = Target("the precision section of an experiment file", ".yaml", _write, precisions=None, reads_weights=False)

@@ -20,7 +20,9 @@ from mpnet.config.measures import HELD_OUT, MEASURES
 from mpnet.data.dataset import Dataset
 from mpnet.errors import ConfigError, MpnetError, StoreError
 from mpnet.evaluation.compare import DRAWS
+from mpnet.evaluation.operating_point import OperatingPoint
 from mpnet.formats.cfg.read import read_cfg_bytes
+from mpnet.model.task import DETECTION
 from mpnet.progress import Progress
 from mpnet.report.cfg_template import cfg_template
 from mpnet.report.model import Change, Confusion, Missing, ReportData, Status
@@ -55,6 +57,7 @@ def collect(
     compute: bool = True,
     choose: str | None = None,
     sweep: int | None = None,
+    score: float | None = None,
 ) -> ReportData:
     """Everything about runs or about one sweep.
 
@@ -63,15 +66,16 @@ def collect(
     compute: whether networks may run to find out what is not stored.
     choose:  the configuration of a sweep that the page is about; None: the sweep's own choice.
     sweep:   which of a store's sweeps, by number; None: the last one.
+    score:   threshold at which a detector's errors are counted; None: the one with the best F1 of the baseline.
     Raises: StoreError for what is neither run nor store, ConfigError for runs on different data.
     """
     sources = [split_source(str(source))[0] if source.is_dir() else source for source in sources]
     if len(sources) == 1 and is_store(sources[0]):
-        return _of_sweep(sources[0], progress, draws, seed, compute, choose, sweep)
+        return _of_sweep(sources[0], progress, draws, seed, compute, choose, sweep, score)
     if any(is_store(source) for source in sources):
         raise ConfigError("a report is of one sweep or of runs, not of both; name one store, or runs only")
     results = _with_baseline([read_result(source) for source in sources])
-    data = _with_evidence(from_results(results), results, draws, seed)
+    data = _with_evidence(from_results(results), results, draws, seed, score)
     if compute:
         data = _with_layers(data, results[-1].document, progress)
     else:
@@ -80,7 +84,14 @@ def collect(
 
 
 def _of_sweep(
-    path: Path, progress: Progress, draws: int, seed: int, compute: bool, choose: str | None, sweep: int | None
+    path: Path,
+    progress: Progress,
+    draws: int,
+    seed: int,
+    compute: bool,
+    choose: str | None,
+    sweep: int | None,
+    score: float | None,
 ) -> ReportData:
     found = sweep_status(path, sweep)
     state = {"finished": "finished", "stopped": "finished", "running": "running"}.get(found["state"], "interrupted")
@@ -97,12 +108,18 @@ def _of_sweep(
         return with_missing(data, Missing(what, reason(error), "Put the files back, or sweep again."))
     key = data.configurations.keys[data.configurations.chosen or 0]
     data = replace(data, layers=layers_of(machine.rows(key)))
-    data = _with_front(data, machine, document, progress, draws, seed)
+    data = _with_front(data, machine, document, progress, draws, seed, score)
     return _measured(data, machine, progress)
 
 
 def _with_front(
-    data: ReportData, machine: Machine, document: Mapping[str, Any], progress: Progress, draws: int, seed: int
+    data: ReportData,
+    machine: Machine,
+    document: Mapping[str, Any],
+    progress: Progress,
+    draws: int,
+    seed: int,
+    score: float | None,
 ) -> ReportData:
     """Run baseline, chosen configuration and front again, for what a store does not keep: what they find."""
     table = data.configurations
@@ -133,6 +150,7 @@ def _with_front(
                 data = with_pairs(data, pairs, pairing.intervals_by, prefix)
         data = _with_losses(data)
         data = with_changes(data, whole.pair(chosen), view.gallery(dataset, found[0], chosen, image_loader(document)))
+        data = _with_operating_point(data, dataset, found[0], chosen, score, draws, seed)
         return _with_confusion(data, view, dataset, found[0], chosen)
     except MpnetError as error:
         return with_missing(data, Missing("Intervals, classes, lost and gained objects, images", reason(error)))
@@ -219,7 +237,7 @@ def _beside(result: Result, part: str, key: str) -> Result | None:
     return other if other is not None and other.id != result.id else None
 
 
-def _with_evidence(data: ReportData, results: list[Result], draws: int, seed: int) -> ReportData:
+def _with_evidence(data: ReportData, results: list[Result], draws: int, seed: int, score: float | None) -> ReportData:
     if len(results) == 1:
         return with_missing(
             data,
@@ -238,6 +256,7 @@ def _with_evidence(data: ReportData, results: list[Result], draws: int, seed: in
         data = with_changes(
             data, pairs[len(found) - 1], view.gallery(dataset, found[0], found[-1], image_loader(results[-1].document))
         )
+        data = _with_operating_point(data, dataset, found[0], found[-1], score, draws, seed)
         return _with_confusion(data, view, dataset, found[0], found[-1])
     except MpnetError as error:
         return with_missing(
@@ -295,6 +314,14 @@ def _spread(changes: Sequence[Change]) -> list[Change]:
         seen[change.kind, change.name] += 1
         ranked.append((seen[change.kind, change.name], change))
     return [change for _, change in sorted(ranked, key=lambda pair: pair[0])]
+
+
+def _with_operating_point(
+    data: ReportData, dataset: Dataset, baseline: Any, chosen: Any, score: float | None, draws: int, seed: int
+) -> ReportData:
+    if data.task is not DETECTION:
+        return data
+    return replace(data, operating_point=OperatingPoint(dataset, baseline, score, draws, seed).of(chosen))
 
 
 def _with_confusion(data: ReportData, view: View, dataset: Dataset, baseline: Any, chosen: Any) -> ReportData:

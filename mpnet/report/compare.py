@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any, Sequence
 
 from mpnet.data.dataset import Dataset
-from mpnet.errors import MpnetError
+from mpnet.errors import ConfigError, DataError, MpnetError
 from mpnet.evaluation.compare import DRAWS
 from mpnet.progress import Progress, silent
 from mpnet.report.comparison import Comparison, compare_results
@@ -27,12 +28,19 @@ _Compared = tuple[Result, Any]
 
 
 def compare_runs(
-    runs: Sequence[str | Path], *, draws: int = DRAWS, seed: int = 0, images: Path | None = None, progress: Progress = silent
+    runs: Sequence[str | Path],
+    *,
+    draws: int = DRAWS,
+    seed: int = 0,
+    images: Path | None = None,
+    score: float | None = None,
+    progress: Progress = silent,
 ) -> Comparison:
     """Everything against the first.
 
     runs:     folders or result.json files, or STORE:KEY; configurations of a sweep run again, since a store keeps
               figures only.
+    score:  threshold at which errors are counted; None: the one with the best F1 of the first.
     images: a folder for one JPEG per lost or gained object (of a classifier: image) and run.
     Raises: StoreError for what is neither run nor store, ConfigError for runs on different data, DataError for
     images that are asked for and not there.
@@ -46,7 +54,7 @@ def compare_runs(
         if images is not None:
             raise
         return compare_results(results, missing=reason(error))
-    compared = compare_results(results, dataset, found, draws=draws, seed=seed)
+    compared = compare_results(results, dataset, found, draws=draws, seed=seed, score=score)
     if images is not None:
         _write_images(compared, view_of(results[0].task), dataset, found, images, image_loader(results[0].document))
     return compared
@@ -94,3 +102,35 @@ def _run_again(configurations: Sequence[StoredConfiguration], progress: Progress
             document["selection"], document["held_out"] = chose, found.held_out
         sides.append((Result(found.store or Path(), document), outcome.found))
     return sides
+
+
+def score_to_deploy(text: str, source: str) -> dict[str, Any]:
+    """The score threshold that `text` asks for, and what is known of it, as exported files hold it.
+
+    text: a number, or `recall`: the one that finds as many of the images' objects as the baseline does with its best F1.
+    source: RUN or STORE[:KEY]; a sweep's configurations run again.
+    Raises: ConfigError for another text or source, DataError where the images do not say it; as `compare_runs`.
+    """
+    try:
+        score = float(text)
+    except ValueError:
+        score = math.nan
+    if 0 <= score <= 1:
+        return {"score": score}
+    if text != "recall" or Path(source).suffix in (".yaml", ".yml", ".cfg"):
+        raise ConfigError(f"--score {text[:40]}: is a number from 0 to 1, or for a RUN or STORE[:KEY] `recall`")
+    path = split_source(source)[0]
+    baseline = f"{path}:baseline" if is_store(path) else _baseline_of(read_result(path))
+    point = compare_runs([baseline, source]).document["runs"][1]["operating_point"] or {}
+    same = point.get("same_recall")
+    if same is None:
+        raise DataError(f"{source}: its images do not say which score has the baseline's recall; write a number, such as 0.25")
+    return {"baseline_score": point["score"], "iou": point["iou"], **same}
+
+
+def _baseline_of(result: Result) -> Path:
+    """The folder of the run that a result was compared with. Raises: ConfigError where there is none."""
+    agreement = result.document.get("agreement")
+    if agreement is None:
+        raise ConfigError(f"{result.folder}: has no baseline beside it; write a number after --score, such as 0.25")
+    return result.folder.parent / str(agreement["baseline"])

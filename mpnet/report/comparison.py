@@ -13,6 +13,7 @@ from mpnet.config.measures import AGREEMENT, measure, names_of
 from mpnet.data.dataset import Dataset
 from mpnet.errors import ConfigError
 from mpnet.evaluation.compare import DRAWS, Interval, verdict
+from mpnet.evaluation.operating_point import OperatingPoint
 from mpnet.model.task import DETECTION, Task
 from mpnet.report.model import ClassRow
 from mpnet.report.paired import Pair
@@ -35,9 +36,12 @@ def compare_results(
     *,
     draws: int = DRAWS,
     seed: int = 0,
+    score: float | None = None,
     missing: str = "",
 ) -> Comparison:
     """Every run against the first.
+
+    score: threshold at which detectors' errors are counted; None: the one with the best F1 of the first.
 
     dataset, found: detections or classes of all runs, for intervals, agreement and what is lost; without them `missing`
     says why.
@@ -53,10 +57,14 @@ def compare_results(
                 "and labels can be compared"
             )
     task, intervals_by = baseline.task, ""
+    points: list[dict[str, Any] | None] = [None] * len(results)
     pairs: tuple[Pair, ...] = ()
     if dataset is not None:
         pairing = view_of(task).pairing(dataset, found[0], draws, seed)
         pairs, intervals_by = tuple(pairing.pair(other) for other in found[1:]), pairing.intervals_by
+        if task is DETECTION:
+            point = OperatingPoint(dataset, found[0], score, draws, seed)
+            points = [None, *(point.of(other) for other in found[1:])]
     beside: list[Pair | None] = [None, *pairs] if pairs else [None] * len(results)
     protocols = [result.document["protocol"] for result in results]
     document = {
@@ -68,7 +76,10 @@ def compare_results(
         "protocol_differences": [
             sorted(key for key in {*protocols[0], *other} if protocols[0].get(key) != other.get(key)) for other in protocols
         ],
-        "runs": [_run(result, baseline, pair, task) for result, pair in zip(results, beside, strict=True)],
+        "runs": [
+            {**_run(result, baseline, pair, task), "operating_point": point}
+            for result, pair, point in zip(results, beside, points, strict=True)
+        ],
         "layers": _layers(results),
         "per_class": _per_class(results, pairs, task.quality),
     }

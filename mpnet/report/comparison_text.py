@@ -12,6 +12,7 @@ from mpnet.config.measures import AGREEMENT, measure, names_of
 from mpnet.messages import bytes_text, count_text
 from mpnet.model.plan_key import short_key
 from mpnet.model.task import TASKS, Task
+from mpnet.report.operating import print_operating_point
 from mpnet.report.task import view_of
 from mpnet.report.terminal import Share, clean, number_text, precision_text, print_table, signed_bar, utf8
 from mpnet.speed.steps import doubt_of, short_latency
@@ -27,6 +28,9 @@ def print_comparison(document: Mapping[str, Any], console: Console) -> None:
     _costs(document, console)
     _layers(document, console)
     _classes(document, console, unicode)
+    for name, run in zip(_names(document)[1:], document["runs"][1:], strict=True):
+        if run.get("operating_point"):
+            print_operating_point(run["operating_point"], console, name=name, details=True)
     for run in document["runs"][1:]:
         _changes(run, console, len(document["runs"]) > 2, TASKS[document["task"]])
     for name, differences in zip(_names(document), document["protocol_differences"], strict=True):

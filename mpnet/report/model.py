@@ -261,6 +261,7 @@ class ReportData:
     intervals:    by row and column of the table: each is of the images that its column is of.
     intervals_by: where intervals come from, for a sentence. verdict: what a test says of the chosen configuration.
     held_out:     how many images did not select; columns of them begin with HELD_OUT.
+    operating_point: what baseline and chosen configuration miss and invent at one score threshold, None: not known.
     board:        whose latency the table of a sweep is, in words.
     """
 
@@ -278,6 +279,7 @@ class ReportData:
     costs: tuple[LayerPair, ...] = ()
     worst: tuple[Image, ...] = ()
     confusion: Confusion | None = None
+    operating_point: Mapping[str, Any] | None = None
     protocol: Mapping[str, Any] = field(default_factory=dict)
     digests: Mapping[str, str] = field(default_factory=dict)
     versions: Mapping[str, Any] = field(default_factory=dict)

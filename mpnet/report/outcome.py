@@ -3,22 +3,29 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Mapping
 
 from rich.console import Console
 
 from mpnet.config.measures import AGREEMENT, names_of
 from mpnet.messages import bytes_text, count_text
 from mpnet.model.plan_key import short_key
+from mpnet.report.operating import print_operating_point
 from mpnet.report.task import view_of
 from mpnet.report.terminal import print_table
 from mpnet.speed.steps import doubt_of, short_latency
 from mpnet.trial.result import Result
 
 
-def print_outcome(result: Result, baseline: Result | None, console: Console, deployed: Result | None = None) -> None:
+def print_outcome(
+    result: Result,
+    baseline: Result | None,
+    console: Console,
+    deployed: Result | None = None,
+    point: Mapping[str, Any] | None = None,
+) -> None:
     """Protocol, metrics, agreement, cost and latency of a run, the baseline's beside them, and those of the same
-    configuration in another engine."""
+    configuration in another engine. point: errors at one score threshold, as `operating.of_run` counts them."""
     document = result.document
     protocol = document["protocol"]
     console.print(
@@ -52,6 +59,8 @@ def print_outcome(result: Result, baseline: Result | None, console: Console, dep
         rows.append(["latency, taken in turn", *[""] * (len(runs) - 2), f"{own:.2f} ms", f"{other:.2f} ms"])
     names = [*(["baseline"] if baseline else []), "mpnet" if deployed else "this run", *engine]
     print_table(console, ["", *names], rows)
+    if point is not None:
+        print_operating_point(point, console)
     doubts = {doubt for run in runs if (doubt := doubt_of(run.document.get("latency")))}
     if doubts:
         console.print(f"note: the latency is unreliable: {'; '.join(sorted(doubts))}. The same command measures it again.")

@@ -23,7 +23,7 @@ from mpnet.evaluation.metrics import SIZES
 from mpnet.formats.documents.json_text import finite
 from mpnet.model.plan_key import SHORT, short_key
 from mpnet.model.precision import BY_CODE, PRECISIONS
-from mpnet.report import figures, svg
+from mpnet.report import figures, operating, svg
 from mpnet.report.figures import Figure
 from mpnet.report.model import ClassRow, ReportData
 from mpnet.report.summary import amount, bounds, sentences
@@ -78,6 +78,8 @@ def render(data: ReportData) -> str:
         latency_text=_latency(data),
         class_verdict=_class_verdict(data),
         confusion=_confusion(data),
+        point=data.operating_point,
+        point_lines=[_minus(line) for line in operating.lines(data.operating_point or {})],
         crops=sorted(drawn, key=lambda c: (c.kind != "lost", -c.score)),
         changes=sorted(data.changes, key=lambda c: (c.kind != "lost", -c.score)),
         filters=_filters(data),
@@ -341,6 +343,7 @@ def _sections(data: ReportData, shown: Mapping[str, Figure]) -> list[tuple[str, 
     wanted = [
         ("choice", "Front" if "front" in shown else "Configuration", True),
         ("classes", "Classes", bool(data.classes)),
+        ("threshold", "In use", data.operating_point is not None),
         ("pictures", "Lost and gained", bool(data.changes or data.worst)),
         ("sensitivity", "Sensitivity", "heat" in shown or any(n.startswith("sensitivity") for n in shown)),
         ("error", "Error", bool(data.errors)),

@@ -25,7 +25,7 @@ def folders(experiment: Path) -> list[str]:
 def test_a_run_stores_what_it_prints(mpnet: Mpnet, experiment: Path) -> None:
     document = document_of(mpnet("run", experiment, "--json"))
     stored = json.loads((Path(document["folder"]) / "result.json").read_text(encoding="utf-8"))
-    assert {key: value for key, value in document.items() if key not in ("folder", "reused")} == stored
+    assert {key: value for key, value in document.items() if key not in ("folder", "reused", "operating_point")} == stored
     assert stored["id"] == Path(document["folder"]).name == stored["digests"]["trial"][:16]
     assert stored["precision"]["key"] == "q" * 13
     assert [layer["precision"] for layer in stored["precision"]["layers"]].count("int8") == 13
@@ -275,3 +275,49 @@ def test_two_processes_may_finish_the_same_trial(experiment: Path) -> None:
         _, errors = process.communicate(timeout=120)
         assert process.returncode == 0, errors
     assert len([name for name in folders(experiment) if not name.startswith(".")]) == 2
+
+
+def test_a_run_counts_errors_at_the_threshold_in_use_and_stores_nothing_of_it(mpnet: Mpnet, experiment: Path) -> None:
+    first = document_of(mpnet("run", experiment, "--json"))
+    point = document_of(mpnet("run", experiment, "--set", "detection.deployed=0.3", "--json"))["operating_point"]
+    assert (point["score"], point["chosen_by"]) == (0.3, "as asked for")
+    assert point["run"]["missed"] <= point["objects"]
+    assert first["operating_point"]["chosen_by"] == "the best F1 of the baseline"
+    assert len(folders(experiment)) == 2  # the configuration and its baseline: a threshold makes no other result
+    printed = mpnet("run", experiment, "--set", "detection.deployed=0.3", "-q").stdout
+    assert "objects missed" not in printed  # a table's row is called as in --json
+    assert "at score 0.300 (as asked for), IoU 0.5" in printed
+    failed = mpnet("run", experiment, "--set", "detection.deployed=3")
+    assert failed.returncode == 2
+    assert "detection.deployed" in failed.stderr
+
+
+def test_compare_counts_errors_at_the_threshold_that_is_named(mpnet: Mpnet, experiment: Path) -> None:
+    run = document_of(mpnet("run", experiment, "--json"))
+    baseline = Path(run["folder"]).parent / run["agreement"]["baseline"]
+    compared = document_of(mpnet("compare", baseline, run["folder"], "--score", 0.2, "--json"))
+    assert compared["runs"][0]["operating_point"] is None
+    point = compared["runs"][1]["operating_point"]
+    assert point["score"] == 0.2
+    assert {row["name"] for row in point["per_class"]} == {row["name"] for row in run["per_class"]}
+    assert mpnet("compare", baseline, run["folder"], "--score", 2).returncode == 2
+
+
+def test_the_threshold_to_deploy_with_travels_only_where_it_is_asked_for(mpnet: Mpnet, experiment: Path) -> None:
+    run = document_of(mpnet("run", experiment, "--json"))["folder"]
+    folder = experiment.parent
+    for suffix in ("mpnet", "cfg", "yaml"):
+        for name, more in (("plain", ()), ("number", ("--score", "0.25"))):
+            done = mpnet("export", run, "-o", f"{name}.{suffix}", *more)
+            assert done.returncode == 0, done.stderr
+        plain, number = ((folder / f"{name}.{suffix}").read_bytes() for name in ("plain", "number"))
+        assert plain != number
+        assert b"0.25" not in plain or suffix == "mpnet"
+        assert {"mpnet": b'"operating_point": {"score": 0.25}', "cfg": b"deploy with: 0.25", "yaml": b"deployed: 0.25"}[
+            suffix
+        ] in number
+    for text, source in (("often", run), ("1.5", run), ("recall", experiment)):
+        failed = mpnet("export", source, "-o", "other.cfg", "--score", text)
+        assert (failed.returncode, failed.stderr.count("\n")) == (2, 1)
+        assert text in failed.stderr
+    assert not (folder / "other.cfg").exists()

@@ -14,8 +14,10 @@ import numpy as np
 import pytest
 
 from mpnet.evaluation.compare import Interval
+from mpnet.evaluation.operating_point import OperatingPoint
 from mpnet.report import page
 from mpnet.report.model import Guess, ImageChange, Missing
+from tests.evaluation.evaluation_cases import random_dataset, random_detections
 from tests.report.synthetic import configurations, report_data
 
 MAX_BYTES = 12_000_000
@@ -193,3 +195,14 @@ def test_images_that_a_classifier_lost_have_no_size() -> None:
     parsed = Text(page.render(replace(data, classes=())))
     assert "1 image lost and 0 gained" in parsed.text
     assert "True size" not in parsed.text
+
+
+def test_the_threshold_in_use_has_a_section_where_it_is_known() -> None:
+    dataset = random_dataset(3)
+    found = [random_detections(dataset, seed) for seed in (4, 5)]
+    point = OperatingPoint(dataset, found[0], 0.4).of(found[1])
+    parsed = Text(page.render(replace(report_data(), operating_point=point)))
+    assert {"threshold", "table-threshold", "table-threshold-classes"} <= {str(of.get("id")) for _, of in parsed.tags}
+    assert f"{point['objects']} objects of {point['images']} images" in parsed.text
+    assert "In use, at score 0.400" in parsed.text
+    assert "In use, at score" not in Text(page.render(report_data())).text

@@ -323,4 +323,4 @@ def _origin(configuration: Configuration) -> dict[str, Any]:
         for key in ("name", "id", "created", "protocol", "digests", "sources", "metrics", "agreement", "values")
         if document.get(key)
     }
-    return {"mpnet": __version__, "precision": configuration.precisions.key, **said}
+    return {"mpnet": __version__, "precision": configuration.precisions.key, **said, **configuration.operating_point}

@@ -69,6 +69,7 @@ def choice_of(configuration: Configuration) -> Choice:
         "digests": dict(document.get("digests") or {}),
         "metrics": dict(document.get("metrics") or {}),
         "agreement": dict(document.get("agreement") or {}),
+        **configuration.operating_point,
     }
     return Choice(
         layers,

@@ -1,0 +1,239 @@
+# SPDX-License-Identifier: MIT
+"""What a detector does at the one score threshold that it is deployed with, beside a baseline on the same images.
+
+Boxes count at IoU 0.5, as in `compare.found_objects`. Thresholds are multiples of 0.001, so that the number that is printed is
+the number that was measured.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpnet.data.dataset import Dataset
+from mpnet.data.detections import Detections
+from mpnet.evaluation.agreement import BASELINE_SCORE, inside_images
+from mpnet.evaluation.compare import DRAWS, draw_images, found_objects
+from mpnet.evaluation.error_kinds import FOREGROUND, KINDS, RIGHT, Judged, judge
+from mpnet.evaluation.intervals import Resampled, difference_interval, left_out
+from mpnet.evaluation.match import Truths
+
+THRESHOLDS: NDArray[np.float64] = np.arange(1, 1000) / 1000
+MEASURES: tuple[str, ...] = ("missed", "false_alarms", "recall", "precision")
+BEST_F1 = "the best F1 of the baseline"
+
+
+@dataclass(frozen=True, eq=False)
+class _Counts:
+    """int64 (images, classes): objects, those that are found, and detections of nothing, with a score of at least some."""
+
+    objects: NDArray[np.int64]
+    found: NDArray[np.int64]
+    alarms: NDArray[np.int64]
+
+    def weighted(self, weight: NDArray[np.integer], scale: NDArray[np.float64] | float = 1.0) -> dict[str, NDArray[np.float64]]:
+        """MEASURES, each float64 (draws, classes + 1), the last of all classes together; NaN where nothing is to be found.
+
+        weight: (draws, images), how often each image counts; scale: (draws,), what makes numbers those of all images.
+        """
+        objects, found, alarms = (weight @ _with_total(count) for count in (self.objects, self.found, self.alarms))
+        with np.errstate(invalid="ignore", divide="ignore"):
+            scaled = np.reshape(scale, (-1, 1))
+            return {
+                "missed": (objects - found) * scaled,
+                "false_alarms": alarms * scaled,
+                "recall": 100 * found / objects,
+                "precision": 100 * found / (found + alarms),
+            }
+
+
+def _with_total(count: NDArray[np.int64]) -> NDArray[np.int64]:
+    return np.concatenate([count, count.sum(axis=1, keepdims=True)], axis=1)
+
+
+class OperatingPoint:
+    """One baseline beside any number of runs at one score threshold.
+
+    score: the threshold; None: the one with the best F1 of the baseline, BASELINE_SCORE where no image has labels.
+    chosen_by: who said so, in words.
+    """
+
+    def __init__(
+        self, dataset: Dataset, baseline: Detections, score: float | None = None, draws: int = DRAWS, seed: int = 0
+    ) -> None:
+        self._dataset, self._baseline_detections = dataset, baseline
+        self._truths = Truths.of_dataset(dataset)
+        self._baseline = judge(baseline, self._truths) if dataset.labelled_count else None
+        self.score = score if score is not None else self._best_f1()
+        self.chosen_by = "as asked for" if score is not None else BEST_F1 if self._baseline is not None else "without labels"
+        images = dataset.labelled_count
+        self._drawn = draw_images(images, draws, seed) if images > 1 else None
+        self._half = np.zeros(images, dtype=bool)
+        self._half[np.random.RandomState(seed).permutation(images)[: images // 2]] = True
+
+    def _best_f1(self) -> float:
+        if self._baseline is None:
+            return BASELINE_SCORE
+        every = np.ones(self._truths.image_count, dtype=bool)
+        objects, found, alarms = self._totals(self._baseline, every)
+        return float(THRESHOLDS[int(np.argmax(2 * found / np.maximum(found + alarms + objects, 1)))])
+
+    def _totals(self, judged: Judged, images: NDArray[np.bool_]) -> tuple[int, NDArray[np.int64], NDArray[np.int64]]:
+        """Objects of these images, and how many are found, and detections of nothing, at each of THRESHOLDS."""
+        of_images = images[judged.detections.image_index]
+        cuts = THRESHOLDS.astype(np.float32)
+        found, alarms = (
+            np.count_nonzero(kept) - np.searchsorted(np.sort(judged.detections.score[kept]), cuts)
+            for kept in (of_images & (judged.kind == RIGHT), of_images & (judged.kind >= 0))
+        )
+        return int(self._truths.counted()[images].sum()), found, alarms
+
+    def _counts(self, judged: Judged, score: float) -> _Counts:
+        shape = (self._truths.image_count, self._truths.category_count)
+        sure, detections = judged.detections.score >= np.float32(score), judged.detections
+        cell = detections.image_index.astype(np.int64) * shape[1] + detections.category
+        found, alarms = (
+            np.bincount(cell[sure & kept], minlength=shape[0] * shape[1]).reshape(shape)
+            for kept in (judged.kind == RIGHT, judged.kind >= 0)
+        )
+        return _Counts(self._truths.counted().astype(np.int64), found.astype(np.int64), alarms.astype(np.int64))
+
+    def of(self, other: Detections | None = None) -> dict[str, Any]:
+        """What `--json` says of a run at this threshold; None: of the baseline alone. docs/evaluation.md describes it."""
+        document: dict[str, Any] = {
+            "score": self.score,
+            "chosen_by": self.chosen_by,
+            "iou": FOREGROUND,
+            "images": self._dataset.labelled_count,
+        }
+        if self._baseline is not None:
+            judged = None if other is None else judge(other, self._truths)
+            document |= self._against_labels(self._baseline, judged)
+        if other is not None:
+            document["confidence"] = self._confidence(other)
+        return document
+
+    def _against_labels(self, baseline: Judged, other: Judged | None) -> dict[str, Any]:
+        images = self._truths.image_count
+        sides = [judged for judged in (baseline, other) if judged is not None]
+        counts = [self._counts(judged, self.score) for judged in sides]
+        values = [side.weighted(np.ones((1, images), dtype=np.int64)) for side in counts]
+        names = ("baseline", "run")[: len(sides)]
+        intervals = self._intervals(counts, values)
+        classes = self._truths.category_count
+        document: dict[str, Any] = {"objects": int(counts[0].objects.sum())}
+        document |= {name: _of_class(side, classes) for name, side in zip(names, values, strict=True)}
+        if other is not None:
+            document["differences"] = intervals[classes]
+            document["same_recall"] = self._same_recall(baseline, other)
+        document["per_class"] = [
+            {
+                "id": category.id,
+                "name": category.name,
+                "truths": int(counts[0].objects[:, place].sum()),
+                **{name: _of_class(side, place) for name, side in zip(names, values, strict=True)},
+                **({"differences": intervals[place]} if other is not None else {}),
+            }
+            for place, category in enumerate(self._dataset.categories)
+        ]
+        kinds, gains = [judged.counts(self.score) for judged in sides], [judged.gains() for judged in sides]
+        document["errors"] = {
+            kind: {
+                name: {"count": int(kinds[side][place]), "AP50_back": float(gains[side][place])}
+                for side, name in enumerate(names)
+            }
+            for place, kind in enumerate(KINDS)
+        }
+        return document
+
+    def _intervals(
+        self, counts: list[_Counts], values: list[dict[str, NDArray[np.float64]]]
+    ) -> list[dict[str, dict[str, float] | None]]:
+        """Per class and of all together, by measure: the paired difference with its 95 % interval; None: nothing to tell."""
+        columns = self._truths.category_count + 1
+        if len(counts) < 2:
+            return [{}] * columns
+        images, groups = self._truths.image_count, left_out(self._truths.image_count)
+        kept = images / np.maximum(groups.sum(axis=1), 1)
+        drawn, left = (
+            [side.weighted(weight, scale) for side in counts]
+            for weight, scale in ((self._drawn if self._drawn is not None else groups, 1.0), (groups, kept))
+        )
+        several = np.append(np.count_nonzero(counts[0].objects, axis=0), images) > 1
+        table: list[dict[str, dict[str, float] | None]] = []
+        for column in range(columns):
+            row: dict[str, dict[str, float] | None] = {}
+            for name in ("false_alarms", "recall", "precision"):
+                before, after = (float(side[name][0, column]) for side in values)
+                first, second = (
+                    Resampled(of_draws[name][:, column], of_left[name][:, column], images)
+                    for of_draws, of_left in zip(drawn, left, strict=True)
+                )
+                most = math.inf if name == "false_alarms" else 100.0
+                ends = difference_interval(after - before, first, second, most) if several[column] else (math.inf, math.inf)
+                known = self._drawn is not None and all(map(math.isfinite, (before, after, *ends)))
+                row[name] = {"difference": after - before, "low": ends[0], "high": ends[1]} if known else None
+            # Of these objects: how many objects other images have is not what is asked.
+            recall, objects = row["recall"], _with_total(counts[0].objects)[:, column].sum() / 100
+            signs = {"difference": "difference", "low": "high", "high": "low"}
+            row["missed"] = None if recall is None else {end: float(-recall[of] * objects) for end, of in signs.items()}
+            table.append({name: row[name] for name in MEASURES})
+        return table
+
+    def _same_recall(self, baseline: Judged, other: Judged) -> dict[str, Any] | None:
+        """The highest threshold with which the run finds as many objects as the baseline with its own, chosen on half of the
+        images and judged on the others; None where a half has no objects, or the run finds too few at any threshold."""
+        chosen, judged = self._half, ~self._half
+        at = int(np.searchsorted(THRESHOLDS, self.score - 1e-9).clip(0, len(THRESHOLDS) - 1))
+        if not all(self._truths.counted()[half].any() for half in (chosen, judged)):
+            return None
+        wanted = self._totals(baseline, chosen)[1][at]
+        enough = np.flatnonzero(self._totals(other, chosen)[1] >= wanted)
+        if not len(enough):
+            return None
+        score = float(THRESHOLDS[enough[-1]])
+        objects = int(self._truths.counted()[judged].sum())
+
+        def on_others(side: Judged, place: int) -> dict[str, float]:
+            _, found, alarms = self._totals(side, judged)
+            right, wrong = int(found[place]), int(alarms[place])
+            return {"recall": 100 * right / objects, "precision": 100 * right / max(1, right + wrong)}
+
+        return {
+            "score": score,
+            "chosen_on": int(chosen.sum()),
+            "judged_on": int(judged.sum()),
+            "baseline": on_others(baseline, at),
+            "run": on_others(other, int(enough[-1])),
+        }
+
+    def _confidence(self, other: Detections) -> dict[str, Any] | None:
+        """How the scores of the baseline's detections change that the run makes as well, on all images."""
+        dataset = self._dataset
+        inside = inside_images(self._baseline_detections, dataset.sizes)
+        sure = inside.select(inside.score >= np.float32(self.score)).clipped(dataset.sizes)
+        truths = Truths.of(dataset.sizes, len(dataset.categories), sure.image_index, sure.category, sure.box)
+        partner = found_objects(other, truths, 0.0)
+        both = partner >= 0
+        if not both.any():
+            return None
+        shift = other.score[partner[both]].astype(np.float64) - sure.score[both].astype(np.float64)
+        return {
+            "detections": len(sure),
+            "in_both": int(both.sum()),
+            "below": int(np.count_nonzero(other.score[partner[both]] < np.float32(self.score))),
+            "mean": float(shift.mean()),
+            "quartiles": [float(value) for value in np.quantile(shift, (0.25, 0.5, 0.75))],
+        }
+
+
+def _of_class(values: dict[str, NDArray[np.float64]], place: int) -> dict[str, float | int | None]:
+    said: dict[str, float | int | None] = {}
+    for name in MEASURES:
+        value = float(values[name][0, place])
+        said[name] = None if math.isnan(value) else int(value) if name in ("missed", "false_alarms") else value
+    return said
